@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The installed Open MPI: its version, its directories, its internal headers and its libraries.
+# Sets adaptib_ompi_version, adaptib_ompi_pkglibdir and substitutes
+#   adaptib_ompi_CPPFLAGS   internal headers and mpi.h
+#   adaptib_mpi_CPPFLAGS    mpi.h alone, for MPI programs
+#   adaptib_mpi_LIBS        libmpi, libopen-pal
+#   adaptib_ompi_CFLAGS     what its inline functions need of the compiler
+
+# _ADAPTIB_OMPI_PATH(variable, key): what ompi_info says of the directory `key`
+AC_DEFUN([_ADAPTIB_OMPI_PATH], [
+    $1=`"$adaptib_ompi_info" --path $2 --parsable 2>/dev/null | sed -n 's/^path:$2://p' | head -n 1`
+])
+
+AC_DEFUN([ADAPTIB_OMPI], [
+    AC_ARG_WITH([ompi],
+        [AS_HELP_STRING([--with-ompi=DIR],
+            [the Open MPI installed below DIR (default: the one whose ompi_info is on PATH)])],
+        [], [with_ompi=yes])
+    AS_CASE([$with_ompi],
+        [no], [AC_MSG_ERROR([adaptib cannot be built without Open MPI])],
+        [yes], [AC_PATH_PROG([adaptib_ompi_info], [ompi_info])
+                AC_PATH_PROG([adaptib_mpicc], [mpicc.openmpi])
+                AS_IF([test -z "$adaptib_mpicc"], [AC_PATH_PROG([adaptib_mpicc], [mpicc])])],
+        [adaptib_ompi_info=$with_ompi/bin/ompi_info
+         adaptib_mpicc=$with_ompi/bin/mpicc])
+
+    adaptib_ompi_version=
+    adaptib_ompi_pkglibdir=
+    adaptib_ompi_libdirs=
+    adaptib_ompi_CPPFLAGS=
+    AS_IF([test -z "$adaptib_ompi_info" || test ! -x "$adaptib_ompi_info"],
+          [AS_CASE([$with_ompi],
+               [yes], [ADAPTIB_MISSING([ompi_info: Open MPI's programs], [openmpi-bin])],
+               [ADAPTIB_MISSING([$with_ompi/bin/ompi_info, as --with-ompi says])])],
+          [_ADAPTIB_OMPI_INSPECT])
+    AS_IF([test -z "$adaptib_mpicc" || test ! -x "$adaptib_mpicc"],
+          [ADAPTIB_MISSING([mpicc: Open MPI's compiler wrapper and headers], [libopenmpi-dev])],
+          [test -n "$adaptib_ompi_version"],
+          [_ADAPTIB_OMPI_HEADERS])
+    AC_LANG_PUSH([C])
+    AC_CHECK_HEADER([hwloc.h], [],
+        [ADAPTIB_MISSING([hwloc.h, which Open MPI's internal headers include], [libhwloc-dev])])
+    AC_LANG_POP([C])
+
+    adaptib_mpi_CPPFLAGS="-isystem $adaptib_ompi_incdir"
+    AC_SUBST([adaptib_ompi_CPPFLAGS])
+    AC_SUBST([adaptib_ompi_CFLAGS])
+    AC_SUBST([adaptib_mpi_CPPFLAGS])
+    AC_SUBST([adaptib_mpi_LDFLAGS])
+    AC_SUBST([adaptib_mpi_LIBS])
+    AC_SUBST([adaptib_ompi_pkglibdir])
+])
+
+AC_DEFUN([_ADAPTIB_OMPI_INSPECT], [
+    AC_MSG_CHECKING([for the version of Open MPI])
+    adaptib_ompi_version=`"$adaptib_ompi_info" --version 2>/dev/null | sed -n 's/^Open MPI v//p' | head -n 1`
+    AC_MSG_RESULT([$adaptib_ompi_version])
+    AS_IF([test -z "$adaptib_ompi_version"],
+          [AC_MSG_ERROR([$adaptib_ompi_info --version does not name an Open MPI version; is it Open MPI's?])])
+    AS_VERSION_COMPARE([$adaptib_ompi_version], [4.1.0],
+          [AC_MSG_ERROR([Open MPI $adaptib_ompi_version ($adaptib_ompi_info) is too old: adaptib needs 4.1.0 or
+newer. Install a newer one, or name it by --with-ompi=DIR.])])
+    _ADAPTIB_OMPI_PATH([adaptib_ompi_incdir], [incdir])
+    _ADAPTIB_OMPI_PATH([adaptib_ompi_pkgincludedir], [pkgincludedir])
+    _ADAPTIB_OMPI_PATH([adaptib_ompi_pkglibdir], [pkglibdir])
+    AC_MSG_CHECKING([for Open MPI's component directory])
+    AC_MSG_RESULT([$adaptib_ompi_pkglibdir])
+])
+
+AC_DEFUN([_ADAPTIB_OMPI_HEADERS], [
+    adaptib_ompi_CPPFLAGS="-isystem $adaptib_ompi_pkgincludedir -isystem $adaptib_ompi_incdir"
+    adaptib_mpi_LDFLAGS=
+    for adaptib_dir in `"$adaptib_mpicc" --showme:libdirs 2>/dev/null`; do
+        adaptib_mpi_LDFLAGS="$adaptib_mpi_LDFLAGS -L$adaptib_dir"
+    done
+    adaptib_mpi_LIBS="-lmpi -lopen-pal"
+
+    AC_LANG_PUSH([C])
+    adaptib_save_CPPFLAGS=$CPPFLAGS
+    adaptib_save_LIBS=$LIBS
+    adaptib_save_LDFLAGS=$LDFLAGS
+    CPPFLAGS="$CPPFLAGS $adaptib_ompi_CPPFLAGS"
+    LDFLAGS="$LDFLAGS $adaptib_mpi_LDFLAGS"
+    AS_IF([test ! -f "$adaptib_ompi_incdir/mpi.h"],
+          [ADAPTIB_MISSING([$adaptib_ompi_incdir/mpi.h: Open MPI's headers], [libopenmpi-dev])],
+          [test ! -f "$adaptib_ompi_pkgincludedir/opal_config.h"],
+          [ADAPTIB_MISSING([Open MPI's internal headers below $adaptib_ompi_pkgincludedir (an Open MPI of your own
+    has them if it is configured with --with-devel-headers)], [libopenmpi-dev])],
+          [AC_CHECK_HEADER([ompi/mca/mtl/mtl.h], [],
+               [ADAPTIB_MISSING([a usable ompi/mca/mtl/mtl.h below $adaptib_ompi_pkgincludedir], [libopenmpi-dev])],
+               [#include "ompi_config.h"])
+           AC_CHECK_HEADER([opal/mca/btl/btl.h], [],
+               [ADAPTIB_MISSING([a usable opal/mca/btl/btl.h below $adaptib_ompi_pkgincludedir], [libopenmpi-dev])],
+               [#include "opal_config.h"])
+           AC_CHECK_HEADERS([opal/mca/pmix/pmix-internal.h opal/mca/pmix/pmix.h],
+               [adaptib_pmix_header=$ac_header; break], [], [#include "opal_config.h"])
+           AS_IF([test -z "$adaptib_pmix_header"],
+               [ADAPTIB_MISSING([a usable Open MPI interface to PMIx (opal/mca/pmix)], [libpmix-dev])])
+           LIBS="$adaptib_mpi_LIBS $LIBS"
+           AC_MSG_CHECKING([whether a component links with libmpi and libopen-pal])
+           AC_LINK_IFELSE([AC_LANG_PROGRAM([[extern int opal_progress(void); extern int MPI_Init(void);]],
+                                           [[return MPI_Init() + opal_progress();]])],
+               [AC_MSG_RESULT([yes])],
+               [AC_MSG_RESULT([no])
+                ADAPTIB_MISSING([libmpi and libopen-pal to link with], [libopenmpi-dev])])
+           _ADAPTIB_OMPI_ATOMICS])
+    CPPFLAGS=$adaptib_save_CPPFLAGS
+    LDFLAGS=$adaptib_save_LDFLAGS
+    LIBS=$adaptib_save_LIBS
+    AC_LANG_POP([C])
+])
+
+# Open MPI's lists swap 16 bytes at once where the processor can, by inline functions that a component
+# must compile in the same way.
+AC_DEFUN([_ADAPTIB_OMPI_ATOMICS], [
+    AC_MSG_CHECKING([for the flag that Open MPI's atomic operations need])
+    adaptib_save_CFLAGS=$CFLAGS
+    adaptib_ompi_CFLAGS=unknown
+    for adaptib_flag in "" -mcx16; do
+        CFLAGS="$adaptib_save_CFLAGS $adaptib_flag"
+        AC_LINK_IFELSE([AC_LANG_PROGRAM([[
+#include "opal_config.h"
+#include "opal/class/opal_lifo.h"
+opal_lifo_t lifo;]],
+            [[return 0 == opal_lifo_pop_atomic(&lifo);]])],
+            [adaptib_ompi_CFLAGS=$adaptib_flag; break])
+    done
+    CFLAGS=$adaptib_save_CFLAGS
+    AC_MSG_RESULT([${adaptib_ompi_CFLAGS:-none}])
+    AS_IF([test "$adaptib_ompi_CFLAGS" = unknown],
+          [ADAPTIB_MISSING([atomic operations as Open MPI's opal/class/opal_lifo.h wants them from $CC])
+           adaptib_ompi_CFLAGS=])
+])

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# What configure found, in a few lines at the end.
+
+AC_DEFUN([ADAPTIB_SUMMARY], [
+    adaptib_text_dir=`
+        test "$prefix" != NONE || prefix=$ac_default_prefix
+        test "$exec_prefix" != NONE || exec_prefix=$prefix
+        eval dir="$adaptib_component_dir"
+        eval dir="$dir"
+        eval echo "$dir"`
+    AC_MSG_NOTICE([
+  adaptib           $PACKAGE_VERSION
+  Open MPI          $adaptib_ompi_version, components in $adaptib_ompi_pkglibdir
+  verbs             $adaptib_have_verbs
+  unit tests        $adaptib_have_gtest
+  sanitizers        ${adaptib_sanitize_FLAGS:-none}
+  make install to   $adaptib_text_dir])
+])

@@ -1,0 +1,134 @@
+# -*- shell-script -*-
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The common library's checks. Used by adaptib's own configure and, when the component folders are
+# laid over an Open MPI source tree, by Open MPI's. It needs
+#   * a C++ compiler that knows C++20 (the core is C++; Open MPI itself is C),
+#   * Linux (process_vm_readv, memfd_create),
+# and takes libibverbs if it is there.
+
+m4_define([ADAPTIB_VERSION_NUMBER], [0.1.0])
+
+# Sets adaptib_cxx20 to yes or no, adaptib_cxx20_FLAG to the flag.
+AC_DEFUN([ADAPTIB_CXX20], [
+    AC_REQUIRE([AC_PROG_CXX])
+    adaptib_cxx20=no
+    adaptib_cxx20_FLAG=
+    AC_LANG_PUSH([C++])
+    adaptib_save_CXXFLAGS=$CXXFLAGS
+    for adaptib_flag in -std=c++20 -std=c++2a; do
+        AC_MSG_CHECKING([whether $CXX $adaptib_flag compiles the C++20 that adaptib uses])
+        CXXFLAGS="$adaptib_save_CXXFLAGS $adaptib_flag"
+        AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[
+#include <bit>
+#include <compare>
+#include <concepts>
+#include <span>
+#if __cplusplus <= 201703L
+#error "older than C++20"
+#endif
+template <std::integral T> struct Unit {
+    T value;
+    auto operator<=>(const Unit&) const = default;
+};
+struct Options {
+    int first = 1;
+    int second = 2;
+};
+]],                 [[
+    Options options{.second = 3};
+    std::span<int> one(&options.first, 1);
+    return std::has_single_bit(8u) && Unit<int>{1} < Unit<int>{2} ? one[0] : options.second;
+]])],
+            [adaptib_cxx20=yes], [])
+        AC_MSG_RESULT([$adaptib_cxx20])
+        AS_IF([test "$adaptib_cxx20" = yes], [adaptib_cxx20_FLAG=$adaptib_flag; break])
+    done
+    CXXFLAGS=$adaptib_save_CXXFLAGS
+    AC_LANG_POP([C++])
+])
+
+# Sets adaptib_have_verbs, common_adaptib_verbs_LIBS.
+AC_DEFUN([ADAPTIB_VERBS], [
+    adaptib_have_verbs=no
+    common_adaptib_verbs_LIBS=
+    adaptib_save_LIBS=$LIBS
+    AC_CHECK_HEADER([infiniband/verbs.h],
+        [LIBS="-libverbs $LIBS"
+         AC_MSG_CHECKING([for ibv_get_device_list in -libverbs])
+         AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <infiniband/verbs.h>]],
+                                         [[return ibv_get_device_list((int *) 0) == 0;]])],
+             [adaptib_have_verbs=yes
+              common_adaptib_verbs_LIBS=-libverbs], [])
+         AC_MSG_RESULT([$adaptib_have_verbs])])
+    LIBS=$adaptib_save_LIBS
+    AS_IF([test "$adaptib_have_verbs" = no],
+          [AC_MSG_NOTICE([no libibverbs: adaptib will know no RDMA devices (Debian package: libibverbs-dev)])])
+])
+
+# MCA_opal_common_adaptib_CONFIG(action if it can be built, action if not)
+AC_DEFUN([MCA_opal_common_adaptib_CONFIG], [
+    AC_CONFIG_FILES([opal/mca/common/adaptib/Makefile
+                     opal/mca/common/adaptib/adaptib_config.h])
+
+    ADAPTIB_CXX20
+    ADAPTIB_VERBS
+
+    AS_IF([test "$adaptib_standalone" = yes],
+          [common_adaptib_libdir=$opallibdir
+           common_adaptib_bindir=$opallibdir
+           common_adaptib_CPPFLAGS=
+           common_adaptib_mca_CPPFLAGS="-I\$(top_srcdir) $adaptib_ompi_CPPFLAGS"
+           common_adaptib_mca_CFLAGS="-std=gnu11 -fvisibility=hidden $adaptib_ompi_CFLAGS"
+           common_adaptib_mca_CFLAGS="$common_adaptib_mca_CFLAGS $adaptib_warn_CFLAGS $adaptib_sanitize_FLAGS"
+           common_adaptib_mca_LIBS="-lopen-pal"
+           common_adaptib_CXXFLAGS="$adaptib_cxx20_FLAG -fvisibility=hidden -fvisibility-inlines-hidden"
+           common_adaptib_CXXFLAGS="$common_adaptib_CXXFLAGS $adaptib_warn_CXXFLAGS $adaptib_sanitize_FLAGS"
+           common_adaptib_LDFLAGS="-avoid-version $adaptib_mpi_LDFLAGS $adaptib_sanitize_FLAGS"
+           common_adaptib_tool_LDFLAGS="$adaptib_sanitize_FLAGS"
+           # Not the .la: libtool would have the components look where they were installed first, and
+           # beside themselves ($ORIGIN) only then.
+           common_adaptib_LIB='-Wl,$(OPAL_TOP_BUILDDIR)/opal/mca/common/adaptib/.libs/libmca_common_adaptib.so'],
+          [common_adaptib_libdir='${libdir}'
+           common_adaptib_bindir='${bindir}'
+           common_adaptib_CPPFLAGS=
+           common_adaptib_mca_CPPFLAGS=
+           common_adaptib_mca_CFLAGS=
+           # Open MPI 5 has the whole name in OPAL_LIB_NAME, 4.1 a prefix.
+           AS_IF([test -n "$OPAL_LIB_NAME"],
+                 [adaptib_pal="lib$OPAL_LIB_NAME.la"],
+                 [adaptib_pal="lib${OPAL_LIB_PREFIX}open-pal.la"])
+           common_adaptib_mca_LIBS="\$(OPAL_TOP_BUILDDIR)/opal/$adaptib_pal"
+           common_adaptib_CXXFLAGS="$adaptib_cxx20_FLAG -fvisibility=hidden -fvisibility-inlines-hidden"
+           common_adaptib_LDFLAGS="-version-info 0:0:0"
+           common_adaptib_tool_LDFLAGS=
+           common_adaptib_LIB='$(OPAL_TOP_BUILDDIR)/opal/mca/common/adaptib/libmca_common_adaptib.la'])
+    common_adaptib_LIBS="-lpthread"
+    common_adaptib_happy=$adaptib_cxx20
+    AS_CASE([$host_os], [linux*], [],
+            [AC_MSG_WARN([adaptib needs Linux; $host_os is not])
+             common_adaptib_happy=no])
+
+    AC_SUBST([ADAPTIB_VERSION], [ADAPTIB_VERSION_NUMBER])
+    AS_IF([test "$adaptib_have_verbs" = yes], [ADAPTIB_HAVE_VERBS=1], [ADAPTIB_HAVE_VERBS=0])
+    AC_SUBST([ADAPTIB_HAVE_VERBS])
+    AC_SUBST([common_adaptib_libdir])
+    AC_SUBST([common_adaptib_bindir])
+    AC_SUBST([common_adaptib_mca_CPPFLAGS])
+    AC_SUBST([common_adaptib_mca_CFLAGS])
+    AC_SUBST([common_adaptib_mca_LIBS])
+    AC_SUBST([common_adaptib_CPPFLAGS])
+    AC_SUBST([common_adaptib_CXXFLAGS])
+    AC_SUBST([common_adaptib_LDFLAGS])
+    AC_SUBST([common_adaptib_LIBS])
+    AC_SUBST([common_adaptib_LIB])
+    AC_SUBST([common_adaptib_tool_LDFLAGS])
+    AC_SUBST([common_adaptib_verbs_LIBS])
+    # Programs that link Open MPI statically need these too.
+    common_adaptib_WRAPPER_EXTRA_LIBS="-lstdc++ -lpthread"
+
+    AS_IF([test "$common_adaptib_happy" = yes],
+          [$1],
+          [m4_ifdef([ADAPTIB_MISSING], [ADAPTIB_MISSING([a compiler for C++20 (g++ 10, clang++ 13, or newer) on Linux], [g++])])
+           $2])
+])
