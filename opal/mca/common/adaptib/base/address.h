@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The address that a process publishes and its peers look up.
+//
+// Purpose: one flat blob, the same for every fabric: who (name, key), which wire version, and for each
+// rail its address and its datagram queue pair.
+// Errors: decode() tells a blob of another wire version (Reason::version, with the version found) from
+//   a malformed one (Reason::bad_wire).
+// May touch: base/ only (a rail's address is opaque bytes here).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/wire.h"
+
+namespace adaptib {
+
+struct AddressRail {
+    std::uint16_t size = 0;                 // of bytes
+    std::array<std::byte, 64> bytes{};      // RailAddress
+    std::uint32_t datagram_qp = 0;
+};
+
+struct ProcessAddress {
+    std::uint16_t version = kWireVersion;
+    std::uint64_t name = 0;
+    std::uint64_t key = 0;                  // random; datagrams to this process carry it
+    std::string host;
+    std::vector<AddressRail> rails;         // at most kMaxRails
+};
+
+std::vector<std::byte> encode(const ProcessAddress& address);
+// `version` is the one that this process speaks.
+Status decode(const void* blob, std::size_t size, ProcessAddress& out,
+              std::uint16_t version = kWireVersion);
+
+} // namespace adaptib

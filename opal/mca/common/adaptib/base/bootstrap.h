@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Bootstrap: how a process learns where another one is.
+//
+// Purpose: looks up the blob (base/address.h) that a process published; PMIx in a job, a table in a
+// test. Called at first contact only.
+// Threads: called under the core's lock.
+// May touch: base/ only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+
+namespace adaptib {
+
+class Bootstrap {
+public:
+    virtual ~Bootstrap() = default;
+    // Errors: unreachable if nothing was published under that name.
+    virtual Status lookup(std::uint64_t name, std::vector<std::byte>& blob) = 0;
+};
+
+} // namespace adaptib

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The parameter table and its checks (base/parameters.h).
+#include "base/parameters.h"
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "base/units.h"
+
+namespace adaptib {
+
+namespace {
+
+Parameters g_parameters;
+bool g_defaults_set = false;
+
+constexpr opal_common_adaptib_type_t kBool = OPAL_COMMON_ADAPTIB_TYPE_BOOL;
+constexpr opal_common_adaptib_type_t kInt = OPAL_COMMON_ADAPTIB_TYPE_INT;
+constexpr opal_common_adaptib_type_t kSize = OPAL_COMMON_ADAPTIB_TYPE_SIZE;
+constexpr opal_common_adaptib_type_t kString = OPAL_COMMON_ADAPTIB_TYPE_STRING;
+
+constexpr std::array kTable{
+    opal_common_adaptib_parameter_t{
+        "eager_limit", kSize, &g_parameters.eager_limit, "8192", "bytes", "0..1048576", 3,
+        "Messages up to this size are pushed without a handshake; larger ones are moved straight "
+        "between the user's buffers once the receive is posted."},
+    opal_common_adaptib_parameter_t{
+        "rendezvous", kString, &g_parameters.rendezvous, "get", "", "get|put", 5,
+        "How a large message moves: the receiver reads it (get) or the sender writes it (put)."},
+    opal_common_adaptib_parameter_t{
+        "connect_threshold", kInt, &g_parameters.connect_threshold, "16", "messages",
+        "0..1000000000", 4,
+        "A peer gets a connection and a ring of its own after this many messages to it, or at once "
+        "for a message above what one datagram carries; until then messages share one queue."},
+    opal_common_adaptib_parameter_t{
+        "ring_bytes", kSize, &g_parameters.ring_bytes, "131072", "bytes", "4096..16777216", 4,
+        "Memory of one ring: the messages of one connected peer that are under way. A multiple of "
+        "64, and at least twice eager_limit plus 256."},
+    opal_common_adaptib_parameter_t{
+        "ring_max", kInt, &g_parameters.ring_max, "256", "rings", "0..65536", 5,
+        "At most this many peers write into rings of their own; further peers share the queue, "
+        "which costs no memory per peer."},
+    opal_common_adaptib_parameter_t{
+        "block_bytes", kSize, &g_parameters.block_bytes, "65536", "bytes", "1024..16777216", 5,
+        "Non-contiguous data is packed and unpacked in a pipeline of blocks of this size."},
+    opal_common_adaptib_parameter_t{
+        "block_depth", kInt, &g_parameters.block_depth, "4", "blocks", "1..64", 6,
+        "Blocks of one message that are packed or under way at the same time."},
+    opal_common_adaptib_parameter_t{
+        "shm_single_copy", kString, &g_parameters.shm_single_copy, "auto", "", "auto|cma|none", 3,
+        "How large messages cross between processes of one host: cma copies once, by the kernel's "
+        "cross-memory attach, and fails where that is forbidden; none copies through shared memory; "
+        "auto uses cma where the kernel allows it."},
+    opal_common_adaptib_parameter_t{
+        "shm_rails", kInt, &g_parameters.shm_rails, "1", "rails", "1..8", 6,
+        "Virtual rails over shared memory, each of which adaptib_rails can take down, slow down or "
+        "bring back while a job runs."},
+    opal_common_adaptib_parameter_t{
+        "shm_queue_bytes", kSize, &g_parameters.shm_queue_bytes, "262144", "bytes",
+        "65536..67108864", 5,
+        "Memory of the one queue of a process that all its unconnected local peers share. A power "
+        "of two."},
+    opal_common_adaptib_parameter_t{
+        "shm_segment_max", kSize, &g_parameters.shm_segment_max, "268435456", "bytes",
+        "1048576..17179869184", 5,
+        "A process's shared-memory segment grows with its traffic up to this size."},
+    opal_common_adaptib_parameter_t{
+        "report", kBool, &g_parameters.report, "false", "", "true|false", 2,
+        "At the end of the job each process writes what carried how many messages and bytes."},
+};
+
+void set_default(const opal_common_adaptib_parameter_t& row, void* storage) {
+    const std::string_view text = row.default_text;
+    switch (row.type) {
+    case kBool: *static_cast<bool*>(storage) = text == "true"; break;
+    case kInt: std::from_chars(text.begin(), text.end(), *static_cast<int*>(storage)); break;
+    case kSize: std::from_chars(text.begin(), text.end(), *static_cast<std::size_t*>(storage)); break;
+    case OPAL_COMMON_ADAPTIB_TYPE_DOUBLE:
+        *static_cast<double*>(storage) = std::strtod(row.default_text, nullptr);
+        break;
+    case kString: *static_cast<char**>(storage) = const_cast<char*>(row.default_text); break;
+    }
+}
+
+// The value of `row` inside `values`, which has the layout of the process's own.
+const void* value_of(const opal_common_adaptib_parameter_t& row, const Parameters& values) {
+    const auto offset =
+        static_cast<const char*>(row.storage) - reinterpret_cast<const char*>(&g_parameters);
+    return reinterpret_cast<const char*>(&values) + offset;
+}
+
+std::string value_text(const opal_common_adaptib_parameter_t& row, const void* value) {
+    switch (row.type) {
+    case kBool: return *static_cast<const bool*>(value) ? "true" : "false";
+    case kInt: return std::to_string(*static_cast<const int*>(value));
+    case kSize: return std::to_string(*static_cast<const std::size_t*>(value));
+    case OPAL_COMMON_ADAPTIB_TYPE_DOUBLE:
+        return std::to_string(*static_cast<const double*>(value));
+    case kString: {
+        const char* text = *static_cast<char* const*>(value);
+        return text == nullptr ? "" : text;
+    }
+    }
+    return "";
+}
+
+bool one_of(std::string_view choices, std::string_view word) {
+    while (!choices.empty()) {
+        const std::size_t end = std::min(choices.find('|'), choices.size());
+        if (choices.substr(0, end) == word) {
+            return true;
+        }
+        choices.remove_prefix(std::min(end + 1, choices.size()));
+    }
+    return false;
+}
+
+// Numbers as long double hold every int and every size_t exactly on x86-64 and well enough elsewhere.
+bool in_range(const opal_common_adaptib_parameter_t& row, const void* value) {
+    const std::string text = value_text(row, value);
+    const std::string_view range = row.range;
+    const std::size_t dots = range.find("..");
+    if (dots == std::string_view::npos) {
+        return one_of(range, text);
+    }
+    const long double number = std::strtold(text.c_str(), nullptr);
+    const long double low = std::strtold(row.range, nullptr);
+    const long double high = std::strtold(row.range + dots + 2, nullptr);
+    return low <= number && number <= high;
+}
+
+std::string refusal(const std::string& name, const std::string& value, const std::string& why) {
+    return "The parameter opal_common_adaptib_" + name + " has the value \"" + value + "\", which " +
+           why;
+}
+
+bool check_pairs(const Parameters& values, std::string& text) {
+    if (values.ring_bytes % kCacheLine != 0) {
+        text = refusal("ring_bytes", std::to_string(values.ring_bytes),
+                       "is not a multiple of 64. Choose one that is, for example 131072.");
+        return false;
+    }
+    if (values.ring_bytes < 2 * (values.eager_limit + 2 * kCacheLine)) {
+        text = refusal("ring_bytes", std::to_string(values.ring_bytes),
+                       "is less than twice opal_common_adaptib_eager_limit (" +
+                           std::to_string(values.eager_limit) +
+                           ") plus 256 bytes. Enlarge ring_bytes or lower eager_limit.");
+        return false;
+    }
+    if ((values.shm_queue_bytes & (values.shm_queue_bytes - 1)) != 0) {
+        text = refusal("shm_queue_bytes", std::to_string(values.shm_queue_bytes),
+                       "is not a power of two. Choose one that is, for example 262144.");
+        return false;
+    }
+    if (values.shm_segment_max < 2 * values.shm_queue_bytes + 2 * values.ring_bytes) {
+        text = refusal("shm_segment_max", std::to_string(values.shm_segment_max),
+                       "has no room for the shared queue (shm_queue_bytes) and a ring (ring_bytes) "
+                       "twice over. Enlarge shm_segment_max, or lower the others.");
+        return false;
+    }
+    return true;
+}
+
+} // namespace
+
+Parameters default_parameters() {
+    Parameters values{};
+    for (const auto& row : kTable) {
+        set_default(row, const_cast<void*>(value_of(row, values)));
+    }
+    return values;
+}
+
+Parameters& process_parameters() {
+    if (!g_defaults_set) {
+        g_defaults_set = true;
+        g_parameters = default_parameters();
+        for (const auto& row : kTable) {
+            if (row.type == kString) {
+                *static_cast<char**>(row.storage) = strdup(row.default_text);
+            }
+        }
+    }
+    return g_parameters;
+}
+
+std::span<const opal_common_adaptib_parameter_t> parameter_table() {
+    process_parameters();
+    return kTable;
+}
+
+bool check_parameters(const Parameters& values, std::string& text) {
+    for (const auto& row : kTable) {
+        const void* value = value_of(row, values);
+        if (!in_range(row, value)) {
+            const std::string unit = row.unit[0] == '\0' ? "" : std::string(" ") + row.unit;
+            text = refusal(row.name, value_text(row, value),
+                           "is not allowed. Allowed: " + std::string(row.range) + unit +
+                               "; default: " + row.default_text + ". Correct it where it is set " +
+                               "(mpirun --mca, OMPI_MCA_* in the environment, or mca-params.conf).");
+            return false;
+        }
+    }
+    return check_pairs(values, text);
+}
+
+} // namespace adaptib

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Parameters: every tunable of the core, in one table.
+//
+// Purpose: one row per parameter with name, type, default, unit, range, level and help; the C glue
+// registers the rows with Open MPI, the core reads the values, a test holds help and default together.
+// A value is checked against its row's range text, which is therefore never out of date.
+// Adding one: a field in Parameters and a row in parameters.cc.
+// Threads: set before the core is made, constant afterwards.
+// May touch: base/ and the table type of common_adaptib.h.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "common_adaptib.h"
+
+namespace adaptib {
+
+// Plain data; the process's strings live on the heap (Open MPI may replace and free them).
+struct Parameters {
+    std::size_t eager_limit;
+    char* rendezvous;
+    int connect_threshold;
+    std::size_t ring_bytes;
+    int ring_max;
+    std::size_t block_bytes;
+    int block_depth;
+    char* shm_single_copy;
+    int shm_rails;
+    std::size_t shm_queue_bytes;
+    std::size_t shm_segment_max;
+    bool report;
+};
+
+// The process's values; they hold the defaults until somebody registers or changes them.
+Parameters& process_parameters();
+
+// The defaults alone, for tests and simulations; strings are literals, not to be freed or written.
+Parameters default_parameters();
+
+std::span<const opal_common_adaptib_parameter_t> parameter_table();
+
+// Checks `values` row by row, then what could contradict. False: `text` says what, where, what to do.
+bool check_parameters(const Parameters& values, std::string& text);
+
+} // namespace adaptib

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Units of the core: time, sizes and rates.
+//
+// Purpose: a quantity says what it counts. Times are std::chrono durations counted from an arbitrary
+// start that the Clock chose; sizes are plain byte counts (the type of every size in the core is
+// Bytes, wide enough for MPI's large counts); rates are a type of their own, so that a rate is never
+// taken for a size.
+// May touch: nothing (standard library only).
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace adaptib {
+
+using Nanoseconds = std::chrono::duration<std::int64_t, std::nano>;
+using Bytes = std::uint64_t;
+
+struct BytesPerSecond {
+    std::uint64_t value = 0;
+
+    friend constexpr auto operator<=>(BytesPerSecond, BytesPerSecond) = default;
+};
+
+constexpr Bytes kKiB = 1024;
+constexpr Bytes kMiB = 1024 * kKiB;
+constexpr Bytes kGiB = 1024 * kMiB;
+
+constexpr Bytes kCacheLine = 64;
+
+// Time that `size` needs at `rate`; zero for a rate of zero, which stands for "not limited".
+constexpr Nanoseconds time_for(Bytes size, BytesPerSecond rate) {
+    if (rate.value == 0) {
+        return Nanoseconds{0};
+    }
+    return Nanoseconds{static_cast<std::int64_t>(static_cast<double>(size) * 1e9 /
+                                                 static_cast<double>(rate.value))};
+}
+
+constexpr Bytes round_up(Bytes value, Bytes multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+} // namespace adaptib

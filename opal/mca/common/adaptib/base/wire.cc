@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Checks of what arrives from the wire (base/wire.h).
+#include "base/wire.h"
+
+namespace adaptib {
+
+Bytes body_bytes(MessageType type) {
+    switch (type) {
+    case MessageType::eager_sync: return sizeof(SyncBody);
+    case MessageType::sync_ack:
+    case MessageType::finish: return sizeof(IdBody);
+    case MessageType::rendezvous: return sizeof(RendezvousBody);
+    case MessageType::clear_to_send: return sizeof(ClearBody);
+    case MessageType::block: return sizeof(BlockBody);
+    case MessageType::block_done: return sizeof(BlockDoneBody);
+    case MessageType::written: return sizeof(WrittenBody);
+    case MessageType::connect_request:
+    case MessageType::connect_reply:
+    case MessageType::connect_confirm: return sizeof(ConnectBody);
+    case MessageType::none:
+    case MessageType::skip:
+    case MessageType::eager:
+    case MessageType::goodbye:
+    case MessageType::count_: break;
+    }
+    return 0;
+}
+
+bool check_header(const MessageHeader& header, Bytes available) {
+    if (header.magic != kHeaderMagic || header.type == MessageType::none ||
+        header.type >= MessageType::count_ || header.length > available) {
+        return false;
+    }
+    const Bytes body = body_bytes(header.type);
+    const bool has_payload =
+        header.type == MessageType::eager || header.type == MessageType::eager_sync;
+    return has_payload ? header.length >= body : header.length == body;
+}
+
+bool check_body(const RendezvousBody& body) {
+    if (body.bytes > kMaxMessageBytes || body.key_count > kMaxRails) {
+        return false;
+    }
+    if (body.kind == SourceKind::direct) {
+        return body.key_count > 0 && body.address + body.bytes >= body.address;
+    }
+    return body.kind == SourceKind::packed;
+}
+
+bool check_body(const ClearBody& body) {
+    return body.wanted <= kMaxMessageBytes && body.key_count <= kMaxRails &&
+           body.address + body.wanted >= body.address;
+}
+
+bool check_body(const BlockBody& body) {
+    return body.key_count > 0 && body.key_count <= kMaxRails && body.length > 0 &&
+           body.offset <= kMaxMessageBytes && body.address + body.length >= body.address;
+}
+
+bool check_body(const ConnectBody& body) {
+    if (body.subchannel_count == 0 || body.subchannel_count > kMaxRails) {
+        return false;
+    }
+    for (std::uint32_t i = 0; i < body.subchannel_count; ++i) {
+        if (body.subchannels[i].rail >= kMaxRails) {
+            return false;
+        }
+    }
+    return body.ring_bytes % kCacheLine == 0 && body.ring_address % kCacheLine == 0 &&
+           body.credit_address % 8 == 0;
+}
+
+bool check_message(const MessageHeader& header, const std::byte* body, Bytes available) {
+    if (!check_header(header, available)) {
+        return false;
+    }
+    switch (header.type) {
+    case MessageType::rendezvous: return check_body(read_body<RendezvousBody>(body));
+    case MessageType::clear_to_send: return check_body(read_body<ClearBody>(body));
+    case MessageType::block: return check_body(read_body<BlockBody>(body));
+    case MessageType::connect_request:
+    case MessageType::connect_reply:
+    case MessageType::connect_confirm: return check_body(read_body<ConnectBody>(body));
+    default: return true;
+    }
+}
+
+} // namespace adaptib

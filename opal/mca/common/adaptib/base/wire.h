@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The wire format: what crosses a fabric, byte by byte. Shared by whoever writes and whoever reads.
+//
+// A message is a MessageHeader, a body that its type defines, and for eager messages the payload.
+//
+//     ring record      | header 24 | body+payload, `length` bytes | pad | tail 8 |   whole 64-byte lines
+//     datagram         | DatagramHeader 32 | header 24 | body+payload, `length` bytes |
+//
+// Byte order is the host's (both ends are checked to agree: the address's magic). Nothing that arrives
+// is used before check_header / read_body have accepted it; what they refuse is counted and dropped.
+// May touch: base/ only.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+
+#include "base/units.h"
+
+namespace adaptib {
+
+// Raised with every change of anything in this file or in base/address.h.
+constexpr std::uint16_t kWireVersion = 1;
+
+constexpr std::uint32_t kMaxRails = 8;
+
+enum class MessageType : std::uint8_t {
+    none = 0,         // an empty ring line
+    skip,             // ring only: go on at the ring's first line
+    eager,            // payload
+    eager_sync,       // SyncBody, payload: answer with sync_ack when matched
+    sync_ack,         // IdBody
+    rendezvous,       // RendezvousBody: request-to-send
+    clear_to_send,    // ClearBody: write here (put), or send blocks (packed source)
+    block,            // BlockBody: a packed block can be read
+    block_done,       // BlockDoneBody
+    finish,           // IdBody: the receiver has read all
+    written,          // WrittenBody: the sender has written all
+    connect_request,  // ConnectBody; not sequenced
+    connect_reply,    // ConnectBody; not sequenced
+    connect_confirm,  // ConnectBody; not sequenced
+    goodbye,          // no body: the last sequenced message to this peer
+    count_,
+};
+
+constexpr bool is_sequenced(MessageType type) {
+    return type != MessageType::connect_request && type != MessageType::connect_reply &&
+           type != MessageType::connect_confirm;
+}
+
+constexpr std::uint16_t kHeaderMagic = 0xad1b;
+
+// Field order: the first 8 bytes are the word that a ring's reader polls; it is never zero.
+struct alignas(8) MessageHeader {
+    MessageType type = MessageType::none;
+    std::uint8_t flags = 0;
+    std::uint16_t magic = kHeaderMagic;
+    std::uint32_t length = 0;    // bytes of body and payload that follow
+    std::uint32_t sequence = 0;  // of the peer (PSN of the dissertation, 4.2.2)
+    std::uint32_t context = 0;   // envelope, of eager* and rendezvous
+    std::int32_t source = 0;
+    std::int32_t tag = 0;
+
+    std::uint64_t head_word() const {
+        std::uint64_t word;
+        std::memcpy(&word, this, sizeof word);
+        return word;
+    }
+};
+static_assert(sizeof(MessageHeader) == 24 && std::is_trivially_copyable_v<MessageHeader>);
+
+struct alignas(8) DatagramHeader {
+    std::uint16_t magic = kHeaderMagic;
+    std::uint16_t version = kWireVersion;
+    std::uint32_t reserved = 0;
+    std::uint64_t target_key = 0;  // the random key that the target published
+    std::uint64_t source = 0;      // the sender's process name
+    std::uint64_t source_key = 0;  // the key that the sender published
+};
+static_assert(sizeof(DatagramHeader) == 32);
+
+// ---------------------------------------------------------------------------------------------------
+// Bodies
+
+struct SyncBody {
+    std::uint64_t send_id;
+};
+
+struct IdBody {
+    std::uint64_t id;
+};
+
+enum class SourceKind : std::uint32_t {
+    direct = 1, // all bytes lie at `address`
+    packed = 2, // the sender packs blocks on demand; address and keys are zero
+};
+
+struct RendezvousBody {
+    std::uint64_t bytes;
+    std::uint64_t send_id;
+    std::uint64_t address;
+    SourceKind kind;
+    std::uint32_t key_count;            // rails with a key: 0..kMaxRails
+    std::uint32_t keys[kMaxRails];
+};
+
+struct ClearBody {
+    std::uint64_t send_id;
+    std::uint64_t receive_id;
+    std::uint64_t wanted;               // bytes that the receiver takes
+    std::uint64_t address;              // put: where to; 0 for a packed source
+    std::uint32_t key_count;
+    std::uint32_t pad;
+    std::uint32_t keys[kMaxRails];
+};
+
+struct BlockBody {
+    std::uint64_t receive_id;
+    std::uint64_t offset;               // in the packed stream
+    std::uint64_t address;
+    std::uint32_t length;
+    std::uint32_t block;                // comes back in block_done
+    std::uint32_t key_count;
+    std::uint32_t pad;
+    std::uint32_t keys[kMaxRails];
+};
+
+struct BlockDoneBody {
+    std::uint64_t send_id;
+    std::uint32_t block;
+    std::uint32_t pad;
+};
+
+struct WrittenBody {
+    std::uint64_t receive_id;
+    std::uint64_t bytes;
+};
+
+struct ConnectSubchannel {
+    std::uint32_t rail;                 // the sender's rail
+    std::uint32_t qp;
+    std::uint32_t psn;
+    std::uint32_t memory_key;           // of the sender's ring and credit, over this rail
+};
+
+// The three handshake messages (connections.md; Yu, Gao, Panda, section 4.1) share one body.
+struct ConnectBody {
+    std::uint32_t connection;           // sequence number of the sender's attempt
+    std::uint32_t answers;              // reply, confirm: the attempt of the other side
+    std::uint32_t subchannel_count;     // 1..kMaxRails
+    std::uint32_t ring_bytes;           // 0: no ring is offered
+    std::uint64_t ring_address;         // where the other side writes its messages
+    std::uint64_t credit_address;       // where the other side writes what it has consumed of ours
+    ConnectSubchannel subchannels[kMaxRails];
+};
+
+constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 56;
+
+// ---------------------------------------------------------------------------------------------------
+// Checked reading
+
+// A header that can be acted on: known type, magic, body and payload within `available` bytes after
+// the header, at least as long as the type's body and, for types without payload, exactly so.
+bool check_header(const MessageHeader& header, Bytes available);
+
+// Bytes of the fixed body of a type.
+Bytes body_bytes(MessageType type);
+
+// Copies a body out. REQUIRES: check_header accepted the header that announced it.
+template <typename Body> Body read_body(const std::byte* from) {
+    static_assert(std::is_trivially_copyable_v<Body>);
+    Body body;
+    std::memcpy(&body, from, sizeof body);
+    return body;
+}
+
+// Ranges that the type alone does not give.
+bool check_body(const RendezvousBody& body);
+bool check_body(const ClearBody& body);
+bool check_body(const BlockBody& body);
+bool check_body(const ConnectBody& body);
+
+// One call for a whole message as it lies in a ring or a datagram: header and body. For a fuzzer, and
+// for whoever hands bytes to the protocol.
+bool check_message(const MessageHeader& header, const std::byte* body, Bytes available);
+
+// Serial-number order of sequence numbers (RFC 1982): is a before b?
+constexpr bool sequence_before(std::uint32_t a, std::uint32_t b) {
+    return static_cast<std::int32_t>(a - b) < 0;
+}
+
+} // namespace adaptib

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// WorkTarget: who is told when a work request ends.
+//
+// Purpose: the only way up from the fabric. A work request's wr_id is the address of the object that
+// posted it (wr_id_of); the completion filter calls that object, and nothing else calls back.
+// Ownership: a target outlives its outstanding work.
+// May touch: nothing.
+#pragma once
+
+#include <cstdint>
+
+namespace adaptib {
+
+struct WorkCompletion;
+
+class WorkTarget {
+public:
+    // Success or failure; after a failure only wr_id, status, qp_number and vendor_error are valid.
+    virtual void on_work_done(const WorkCompletion& completion) = 0;
+
+protected:
+    ~WorkTarget() = default;
+};
+
+inline std::uint64_t wr_id_of(WorkTarget* target) {
+    return static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(target));
+}
+
+inline WorkTarget* target_of(std::uint64_t wr_id) {
+    return reinterpret_cast<WorkTarget*>(static_cast<std::uintptr_t>(wr_id));
+}
+
+} // namespace adaptib

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The C interface of the core: what the MTL and the BTL see of it, and all they see of it.
+ *
+ * Life cycle. Each component registers the parameters (opal_common_adaptib_parameters) in its
+ * register function, acquires the core when it is selected, publishes the core's address for the
+ * other processes, and releases the core when it is finalized. There is one core per process; it is
+ * reference counted and ends with the last release.
+ *
+ * Threads. With environment.threads set, every function may be called from any thread, and the
+ * functions take the core's lock; otherwise the caller sees to it that one thread at a time is inside.
+ * Completion functions are called by opal_common_adaptib_progress (or by the call that made the
+ * completion possible), never with the lock held; they may call any function of this interface
+ * except core_release.
+ *
+ * Ownership. Handles belong to the core. A request is memory of the caller's; it belongs to the core
+ * from the call that starts it until its completion function is called, and is not touched afterwards.
+ * User buffers follow the request.
+ *
+ * Errors. Functions return OPAL_COMMON_ADAPTIB_* values. Outputs are set only on success. What a
+ * person should know is handed to environment.message once, when it happens.
+ *
+ * May touch: nothing of Open MPI; the C components include this header and Open MPI's, the core
+ * includes this header alone.
+ */
+#ifndef OPAL_COMMON_ADAPTIB_H
+#define OPAL_COMMON_ADAPTIB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#define OPAL_COMMON_ADAPTIB_NOEXCEPT noexcept
+#else
+#define OPAL_COMMON_ADAPTIB_NOEXCEPT
+#endif
+
+#define OPAL_COMMON_ADAPTIB_EXPORT __attribute__((visibility("default")))
+
+enum {
+    OPAL_COMMON_ADAPTIB_SUCCESS = 0,
+    OPAL_COMMON_ADAPTIB_COMPLETE = 1,      /* success, and nothing more will follow */
+    OPAL_COMMON_ADAPTIB_AGAIN = -1,        /* nothing changed; call again after progress */
+    OPAL_COMMON_ADAPTIB_ERROR = -2,        /* a bug or a failed system call */
+    OPAL_COMMON_ADAPTIB_BAD_PARAM = -3,    /* a parameter's value is refused */
+    OPAL_COMMON_ADAPTIB_NO_MEMORY = -4,
+    OPAL_COMMON_ADAPTIB_UNREACHABLE = -5,  /* no path to the peer, or the peer is gone */
+    OPAL_COMMON_ADAPTIB_TRUNCATED = -6,    /* the message was longer than the receive buffer */
+    OPAL_COMMON_ADAPTIB_CANCELLED = -7,
+    OPAL_COMMON_ADAPTIB_NOT_FOUND = -8,
+    OPAL_COMMON_ADAPTIB_NOT_SUPPORTED = -9
+};
+
+/* ------------------------------------------------------------------------------------------------
+ * Parameters: the one table. A component registers each row under "opal_common_adaptib_<name>" with
+ * synonyms of its own. */
+
+typedef enum {
+    OPAL_COMMON_ADAPTIB_TYPE_BOOL,   /* storage: bool */
+    OPAL_COMMON_ADAPTIB_TYPE_INT,    /* storage: int */
+    OPAL_COMMON_ADAPTIB_TYPE_SIZE,   /* storage: size_t */
+    OPAL_COMMON_ADAPTIB_TYPE_DOUBLE, /* storage: double */
+    OPAL_COMMON_ADAPTIB_TYPE_STRING  /* storage: char *, on the heap or NULL */
+} opal_common_adaptib_type_t;
+
+typedef struct {
+    const char *name;
+    opal_common_adaptib_type_t type;
+    void *storage;
+    const char *default_text; /* as a user would type it */
+    const char *unit;         /* "bytes", "ms", "messages", "" ... */
+    const char *range;        /* "0..4294967295", "get|put" ...: checked by parameters_check */
+    int level;                /* 1..9, as ompi_info's */
+    const char *help;         /* one to three sentences: meaning, unit, default, range */
+} opal_common_adaptib_parameter_t;
+
+/* The table; storage holds the defaults (strings: a heap copy) until a component registers it. */
+OPAL_COMMON_ADAPTIB_EXPORT const opal_common_adaptib_parameter_t *
+opal_common_adaptib_parameters(size_t *count) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* Checks every value and every pair that could contradict.
+ * @retval BAD_PARAM  text says which parameter, its value, what is allowed and what to do. */
+OPAL_COMMON_ADAPTIB_EXPORT int
+opal_common_adaptib_parameters_check(char *text, size_t text_size) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* ------------------------------------------------------------------------------------------------
+ * Counters: each becomes an MPI_T performance variable. */
+
+typedef enum {
+    OPAL_COMMON_ADAPTIB_COUNTER, /* only grows */
+    OPAL_COMMON_ADAPTIB_LEVEL    /* goes up and down */
+} opal_common_adaptib_counter_class_t;
+
+typedef struct {
+    const char *name;
+    const char *unit;
+    const char *help;
+    opal_common_adaptib_counter_class_t kind;
+    int level;                /* 1..9, as MPI_T verbosity */
+    const uint64_t *value;    /* read by anyone at any time; written by the core */
+} opal_common_adaptib_counter_t;
+
+OPAL_COMMON_ADAPTIB_EXPORT const opal_common_adaptib_counter_t *
+opal_common_adaptib_counters(size_t *count) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* ------------------------------------------------------------------------------------------------
+ * The core */
+
+typedef struct opal_common_adaptib_core opal_common_adaptib_core_t;
+typedef struct opal_common_adaptib_peer opal_common_adaptib_peer_t;
+
+typedef enum {
+    OPAL_COMMON_ADAPTIB_NOTICE,  /* something a user should know; the job goes on */
+    OPAL_COMMON_ADAPTIB_FAILURE, /* something failed; a status says so too */
+    OPAL_COMMON_ADAPTIB_REPORT   /* the readable report, on request */
+} opal_common_adaptib_severity_t;
+
+typedef struct {
+    void *context;
+    uint64_t self;         /* this process: (jobid << 32) | vpid */
+    const char *host_name;
+    bool threads;          /* several threads may call at the same time */
+    /* Looks up what `name` published with the core's address; *address stays valid until release.
+     * Called on first contact only, from inside any call. */
+    int (*lookup)(void *context, uint64_t name, void **address, size_t *size);
+    void (*lookup_release)(void *context, void *address);
+    void (*message)(void *context, opal_common_adaptib_severity_t severity, const char *text);
+} opal_common_adaptib_environment_t;
+
+/* @retval BAD_PARAM, NO_MEMORY, UNREACHABLE (no fabric can be opened), ERROR: a message was given.
+ * A second acquire returns the same core and ignores its environment, but for `threads`. */
+OPAL_COMMON_ADAPTIB_EXPORT int
+opal_common_adaptib_core_acquire(const opal_common_adaptib_environment_t *environment,
+                                 opal_common_adaptib_core_t **core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+/* The last release flushes what is still queued (for at most a second), writes the report if it is
+ * asked for, and frees everything. */
+OPAL_COMMON_ADAPTIB_EXPORT void
+opal_common_adaptib_core_release(opal_common_adaptib_core_t *core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* What the other processes look up; valid until release. */
+OPAL_COMMON_ADAPTIB_EXPORT const void *
+opal_common_adaptib_core_address(opal_common_adaptib_core_t *core,
+                                 size_t *size) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* Moves everything forward; returns the number of events handled. */
+OPAL_COMMON_ADAPTIB_EXPORT int
+opal_common_adaptib_progress(opal_common_adaptib_core_t *core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* The peer of that name, made at first contact. Does not connect.
+ * @retval UNREACHABLE  unknown, on another host than the fabrics reach, or of another wire version;
+ *                      a message was given. */
+OPAL_COMMON_ADAPTIB_EXPORT int
+opal_common_adaptib_peer_get(opal_common_adaptib_core_t *core, uint64_t name,
+                             opal_common_adaptib_peer_t **peer) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+/* No new traffic will be started to this peer. The handle must not be used any more. */
+OPAL_COMMON_ADAPTIB_EXPORT void
+opal_common_adaptib_peer_release(opal_common_adaptib_core_t *core,
+                                 opal_common_adaptib_peer_t *peer) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* ------------------------------------------------------------------------------------------------
+ * Two-sided traffic */
+
+#define OPAL_COMMON_ADAPTIB_ANY_SOURCE (-1)
+#define OPAL_COMMON_ADAPTIB_ANY_TAG INT32_MIN
+
+/* What is matched. A receive's source and tag may be ANY_*; ANY_TAG does not match negative tags. */
+typedef struct {
+    uint32_t context; /* communicator */
+    int32_t source;   /* the sender's rank in it */
+    int32_t tag;
+} opal_common_adaptib_envelope_t;
+
+/* The bytes of a message. Contiguous: base points to them, and pack and unpack are not called.
+ * Otherwise base is NULL, and pack (or unpack) moves *length bytes from `offset` of the packed stream;
+ * it may move fewer than asked for (not zero) and says so in *length. It returns 0 or an error (< 0).
+ */
+typedef struct {
+    void *base;
+    size_t bytes; /* of the message, or the room of the receive buffer */
+    int (*pack)(void *context, size_t offset, void *to, size_t *length);
+    int (*unpack)(void *context, size_t offset, const void *from, size_t *length);
+    void *context;
+} opal_common_adaptib_data_t;
+
+typedef enum {
+    OPAL_COMMON_ADAPTIB_MODE_STANDARD, /* complete when the buffer can be used again */
+    OPAL_COMMON_ADAPTIB_MODE_SYNC      /* complete when the message was matched, too */
+} opal_common_adaptib_mode_t;
+
+/* What kind of operation the traffic belongs to; the striping policy EPC wants to know. */
+typedef enum {
+    OPAL_COMMON_ADAPTIB_BLOCKING,
+    OPAL_COMMON_ADAPTIB_NON_BLOCKING,
+    OPAL_COMMON_ADAPTIB_COLLECTIVE
+} opal_common_adaptib_marker_t;
+
+#define OPAL_COMMON_ADAPTIB_REQUEST_WORDS 28
+
+typedef struct opal_common_adaptib_request {
+    /* Set by the caller before the request is started. */
+    void (*complete)(struct opal_common_adaptib_request *request);
+    /* Set by the core before complete is called, or the starting call returns COMPLETE. */
+    int status;       /* SUCCESS, TRUNCATED, CANCELLED, UNREACHABLE, ERROR */
+    int32_t source;   /* receives */
+    int32_t tag;      /* receives */
+    size_t bytes;     /* received into the buffer, or sent */
+    uint32_t kind;    /* the core's own, as the words that follow */
+    uint64_t core[OPAL_COMMON_ADAPTIB_REQUEST_WORDS];
+} opal_common_adaptib_request_t;
+
+/* @retval SUCCESS   started; request->complete will be called
+ * @retval COMPLETE  done, request->complete will not be called
+ * @retval (< 0)     not started */
+OPAL_COMMON_ADAPTIB_EXPORT int
+opal_common_adaptib_send(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
+                         const opal_common_adaptib_envelope_t *envelope,
+                         const opal_common_adaptib_data_t *data, opal_common_adaptib_mode_t mode,
+                         opal_common_adaptib_marker_t marker,
+                         opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* As send; COMPLETE if the message was there already. */
+OPAL_COMMON_ADAPTIB_EXPORT int
+opal_common_adaptib_receive(opal_common_adaptib_core_t *core,
+                            const opal_common_adaptib_envelope_t *envelope,
+                            const opal_common_adaptib_data_t *data,
+                            opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+typedef struct opal_common_adaptib_message opal_common_adaptib_message_t;
+
+typedef struct {
+    int32_t source;
+    int32_t tag;
+    size_t bytes;
+} opal_common_adaptib_probe_t;
+
+/* Looks for a message without taking it. @retval SUCCESS, NOT_FOUND */
+OPAL_COMMON_ADAPTIB_EXPORT int
+opal_common_adaptib_probe(opal_common_adaptib_core_t *core,
+                          const opal_common_adaptib_envelope_t *envelope,
+                          opal_common_adaptib_probe_t *found) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+/* Takes a message out of matching; it belongs to the caller until matched_receive. */
+OPAL_COMMON_ADAPTIB_EXPORT int
+opal_common_adaptib_matched_probe(opal_common_adaptib_core_t *core,
+                                  const opal_common_adaptib_envelope_t *envelope,
+                                  opal_common_adaptib_probe_t *found,
+                                  opal_common_adaptib_message_t **message)
+    OPAL_COMMON_ADAPTIB_NOEXCEPT;
+/* As receive, of a message that matched_probe took; consumes it. */
+OPAL_COMMON_ADAPTIB_EXPORT int
+opal_common_adaptib_matched_receive(opal_common_adaptib_core_t *core,
+                                    opal_common_adaptib_message_t *message,
+                                    const opal_common_adaptib_data_t *data,
+                                    opal_common_adaptib_request_t *request)
+    OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* Cancels a receive that is not matched yet.
+ * @retval SUCCESS    cancelled: status is CANCELLED, complete is not called
+ * @retval NOT_FOUND  too late, or a send: the request completes as if nothing had been asked */
+OPAL_COMMON_ADAPTIB_EXPORT int
+opal_common_adaptib_cancel(opal_common_adaptib_core_t *core,
+                           opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* OPAL_COMMON_ADAPTIB_H */

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The paths of matching on which wildcards or cancellations are involved.
+#include "match/match.h"
+
+namespace adaptib {
+
+PostedReceive* Matcher::arrive_among_wildcards(const Envelope& message) {
+    PostedReceive** best = nullptr;
+    for (const PatternClass wild : {PatternClass::exact, PatternClass::any_tag,
+                                    PatternClass::any_source, PatternClass::any}) {
+        const bool any_tag = (static_cast<unsigned>(wild) & 1u) != 0;
+        if (posted_by_class_[static_cast<std::size_t>(wild)] == 0 || (any_tag && message.tag < 0)) {
+            continue;
+        }
+        PostedReceive** const place = receives_.find(generalised(message, wild));
+        if (*place != nullptr && (best == nullptr || (*place)->number_ < (*best)->number_)) {
+            best = place;
+        }
+    }
+    return best == nullptr ? nullptr : &take_receive(best);
+}
+
+bool Matcher::cancel(PostedReceive& receive) {
+    if (!receive.queued()) {
+        return false;
+    }
+    receives_.remove(receive);
+    --posted_by_class_[class_index(receive.envelope)];
+    --posted_;
+    return true;
+}
+
+bool Matcher::remove(UnexpectedMessage& message) {
+    if (!message.queued()) {
+        return false;
+    }
+    by_envelope_.remove(message);
+    forget(message);
+    return true;
+}
+
+UnexpectedMessage* Matcher::find_by_wildcard(const Envelope& pattern) {
+    switch (pattern_class(pattern)) {
+    case PatternClass::any_tag: return search(by_source_, pattern);
+    case PatternClass::any_source: return search(by_tag_, pattern);
+    case PatternClass::any: return search(by_context_, pattern);
+    case PatternClass::exact: break;
+    }
+    return by_envelope_.front(pattern);
+}
+
+void Matcher::add_to_indexes(UnexpectedMessage& message) {
+    add_to(by_source_, message);
+    add_to(by_tag_, message);
+    add_to(by_context_, message);
+}
+
+void Matcher::remove_from_indexes(UnexpectedMessage& message) {
+    const auto remove_from = [&message]<PatternClass kClass>(Index<kClass>& index) {
+        if (MessageKey<kClass>::link(message).linked()) {
+            index.table.remove(message);
+        }
+    };
+    remove_from(by_source_);
+    remove_from(by_tag_);
+    remove_from(by_context_);
+}
+
+template <PatternClass kClass>
+UnexpectedMessage* Matcher::search(Index<kClass>& index, const Envelope& pattern) {
+    index.unused = 0; // first, for add_to() drops an index that was not used
+    if (!index.active) {
+        index.active = true;
+        for_each_unexpected([&](UnexpectedMessage& message) { add_to(index, message); });
+        index.unused = 0;
+    }
+    return index.table.front(pattern);
+}
+
+template <PatternClass kClass>
+void Matcher::add_to(Index<kClass>& index, UnexpectedMessage& message) {
+    constexpr bool kAnyTag = (static_cast<unsigned>(kClass) & 1u) != 0;
+    if (!index.active) {
+        return;
+    }
+    if (++index.unused > kIndexPatience + messages_.size()) {
+        index.active = false;
+        index.table.drain([](UnexpectedMessage&) {});
+    } else if (!kAnyTag || message.envelope.tag >= 0) {
+        index.table.push_back(message);
+    }
+}
+
+} // namespace adaptib

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Matching: which receive gets which message.
+//
+// Purpose: posted and unexpected queues with MPI's rules. An exact match costs the same at any
+// depth (hash by envelope, a FIFO per envelope); wildcard receives are ordered against exact ones
+// by the order of posting, unexpected messages among themselves by the order of arrival. Rules:
+// ANY_TAG does not match negative tags (they belong to the library's own traffic). How:
+//   Posted receives hang in one table under their pattern. A message fits at most four patterns
+//   (its own envelope, and with the source, the tag or both made wildcards), so arrive() looks at
+//   the heads of at most four FIFOs and takes the one posted first; classes of which none is posted
+//   are skipped. Unexpected messages hang in a table by envelope and in a list by arrival. Wildcard
+//   searches have an index per class, which is built by the first search of that class that finds
+//   messages queued, kept up to date from then on, and dropped again when it is not used for long:
+//   a program without wildcards never pays for them. Indexes for ANY_TAG do not contain negative
+//   tags.
+// Ownership: nodes are the caller's (members or bases of its requests and messages); a node is
+// linked
+//   from the call that queues it until the call that returns or removes it, and must not move, die
+//   or change its envelope meanwhile. Nothing is allocated per match; tables grow by doubling.
+// Errors: none. A table that gets no memory works on with longer chains.
+// Threads: one at a time (the core's lock).
+// May touch: base/ only.
+#pragma once
+
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/intrusive_list.h"
+#include "base/units.h"
+#include "match/envelope.h"
+#include "match/keyed_fifos.h"
+
+namespace adaptib {
+
+struct PostedReceive {
+    PostedReceive() = default;
+    explicit PostedReceive(const Envelope& pattern) : envelope(pattern) {}
+    PostedReceive(const PostedReceive&) = delete;
+    PostedReceive& operator=(const PostedReceive&) = delete;
+
+    Envelope envelope; // may have wildcards
+
+    bool queued() const { return link_.linked(); }
+
+private:
+    friend class Matcher;
+    friend struct PatternKey;
+
+    FifoLink<PostedReceive> link_;
+    std::uint64_t number_ = 0; // order of posting
+};
+static_assert(sizeof(PostedReceive) <= kCacheLine);
+
+struct UnexpectedMessage {
+    UnexpectedMessage() = default;
+    UnexpectedMessage(const Envelope& sent, Bytes size) : envelope(sent), length(size) {}
+    UnexpectedMessage(const UnexpectedMessage&) = delete;
+    UnexpectedMessage& operator=(const UnexpectedMessage&) = delete;
+
+    Envelope envelope; // no wildcards
+    Bytes length = 0;  // of the whole message
+
+    bool queued() const { return by_envelope_.linked(); }
+
+private:
+    friend class Matcher;
+    template <PatternClass> friend struct MessageKey;
+
+    FifoLink<UnexpectedMessage> by_envelope_;
+    ListLink<UnexpectedMessage> by_arrival_;
+    FifoLink<UnexpectedMessage> by_class_[3]; // touched only while a wildcard index is in use
+};
+
+// How posted receives hang in their table: under the pattern itself.
+struct PatternKey {
+    static FifoLink<PostedReceive>& link(PostedReceive& receive) { return receive.link_; }
+    static Envelope key(const Envelope& pattern) { return pattern; }
+    static bool same(const Envelope& a, const Envelope& b) { return a == b; }
+};
+
+// How messages hang in a table: under the pattern of one class that fits them.
+template <PatternClass kClass> struct MessageKey {
+    static FifoLink<UnexpectedMessage>& link(UnexpectedMessage& message) {
+        if constexpr (kClass == PatternClass::exact) {
+            return message.by_envelope_;
+        } else {
+            return message.by_class_[static_cast<std::size_t>(kClass) - 1];
+        }
+    }
+    static Envelope key(const Envelope& envelope) { return generalised(envelope, kClass); }
+    static bool same(const Envelope& a, const Envelope& b) {
+        constexpr auto kBits = static_cast<unsigned>(kClass);
+        return a.context == b.context && ((kBits & 2u) != 0 || a.source == b.source) &&
+               ((kBits & 1u) != 0 || a.tag == b.tag);
+    }
+};
+
+class Matcher {
+public:
+    Matcher() = default;
+    Matcher(const Matcher&) = delete;
+    Matcher& operator=(const Matcher&) = delete;
+
+    // Queues `receive`, unless an unexpected message fits: then the earliest such is removed and
+    // returned, and `receive` is not queued. REQUIRES: `receive` is not queued.
+    UnexpectedMessage* post(PostedReceive& receive) {
+        if (!messages_.empty()) {
+            if (UnexpectedMessage* const message = take(receive.envelope); message != nullptr) {
+                return message;
+            }
+        }
+        receive.number_ = next_number_++;
+        ++posted_by_class_[class_index(receive.envelope)];
+        receives_.push_back(receive);
+        ++posted_;
+        peak_posted_ = posted_ > peak_posted_ ? posted_ : peak_posted_;
+        return nullptr;
+    }
+
+    // The first posted receive, in order of posting, that the message fits, removed; or null.
+    // REQUIRES: `message` has no wildcards.
+    PostedReceive* arrive(const Envelope& message) {
+        assert(pattern_class(message) == PatternClass::exact);
+        if (posted_ == 0) {
+            return nullptr;
+        }
+        if (posted_ != posted_by_class_[0]) {
+            return arrive_among_wildcards(message);
+        }
+        PostedReceive** const place = receives_.find(message);
+        return *place == nullptr ? nullptr : &take_receive(place);
+    }
+
+    // Queues a message for which arrive() has just returned null. REQUIRES: it is not queued and
+    // has no wildcards.
+    void add_unexpected(UnexpectedMessage& message) {
+        assert(pattern_class(message.envelope) == PatternClass::exact);
+        by_envelope_.push_back(message);
+        messages_.push_back(message);
+        peak_unexpected_ =
+            messages_.size() > peak_unexpected_ ? messages_.size() : peak_unexpected_;
+        if (indexed()) {
+            add_to_indexes(message);
+        }
+    }
+
+    // Probe: the earliest unexpected message that fits `pattern`, or null; it stays queued.
+    UnexpectedMessage* find(const Envelope& pattern) {
+        if (messages_.empty()) {
+            return nullptr;
+        }
+        if (pattern_class(pattern) == PatternClass::exact) {
+            return by_envelope_.front(pattern);
+        }
+        return find_by_wildcard(pattern);
+    }
+
+    // Matched probe: the same, removed.
+    UnexpectedMessage* take(const Envelope& pattern) {
+        if (pattern_class(pattern) == PatternClass::exact) {
+            UnexpectedMessage** const place = by_envelope_.find(pattern);
+            if (*place == nullptr) {
+                return nullptr;
+            }
+            UnexpectedMessage& message = by_envelope_.take_first(place);
+            forget(message);
+            return &message;
+        }
+        UnexpectedMessage* const message = find(pattern);
+        if (message != nullptr) {
+            remove(*message);
+        }
+        return message;
+    }
+
+    // Takes a receive out of the queue; false if it was not in it (matched before, or never
+    // posted).
+    bool cancel(PostedReceive& receive);
+
+    // The same for a message.
+    bool remove(UnexpectedMessage& message);
+
+    std::size_t posted() const { return posted_; }
+    std::size_t unexpected() const { return messages_.size(); }
+    std::size_t peak_posted() const { return peak_posted_; }
+    std::size_t peak_unexpected() const { return peak_unexpected_; }
+
+    // Calls visit(PostedReceive&) for each that is queued, those with the same pattern in order of
+    // posting. `visit` must not call the matcher.
+    template <class Visit> void for_each_posted(Visit&& visit) const { receives_.for_each(visit); }
+
+    // Calls visit(UnexpectedMessage&) for each in order of arrival. `visit` may remove the message
+    // it is called with, and no other.
+    template <class Visit> void for_each_unexpected(Visit&& visit) const {
+        for (UnexpectedMessage* message = messages_.front(); message != nullptr;) {
+            UnexpectedMessage* const next = messages_.next(*message);
+            visit(*message);
+            message = next;
+        }
+    }
+
+    // Empties a queue: each node is removed and then given to `visit`, which may end its life. For
+    // shutdown; `visit` must not call the matcher.
+    template <class Visit> void drain_posted(Visit&& visit) {
+        posted_ = 0;
+        for (std::size_t& count : posted_by_class_) {
+            count = 0;
+        }
+        receives_.drain(visit);
+    }
+    template <class Visit> void drain_unexpected(Visit&& visit) {
+        while (UnexpectedMessage* const message = messages_.front()) {
+            remove(*message);
+            visit(*message);
+        }
+    }
+
+private:
+    template <PatternClass kClass> struct Index {
+        KeyedFifos<UnexpectedMessage, MessageKey<kClass>> table;
+        bool active = false;
+        std::size_t unused = 0; // messages queued since the last search
+    };
+
+    // An index that so many messages (and as many as are queued) were added to without a search
+    // between them is dropped: rebuilding it costs less than what was added, so the cost per
+    // message stays constant however searches are spread.
+    static constexpr std::size_t kIndexPatience = 4096;
+
+    static std::size_t class_index(const Envelope& pattern) {
+        return static_cast<std::size_t>(pattern_class(pattern));
+    }
+
+    bool indexed() const { return by_source_.active || by_tag_.active || by_context_.active; }
+
+    PostedReceive& take_receive(PostedReceive** place) {
+        PostedReceive& receive = receives_.take_first(place);
+        --posted_by_class_[class_index(receive.envelope)];
+        --posted_;
+        return receive;
+    }
+
+    // The rest of removing a message that has left by_envelope_.
+    void forget(UnexpectedMessage& message) {
+        messages_.remove(message);
+        if (indexed()) {
+            remove_from_indexes(message);
+        }
+    }
+
+    PostedReceive* arrive_among_wildcards(const Envelope& message);
+    UnexpectedMessage* find_by_wildcard(const Envelope& pattern);
+    void add_to_indexes(UnexpectedMessage& message);
+    void remove_from_indexes(UnexpectedMessage& message);
+
+    template <PatternClass kClass>
+    UnexpectedMessage* search(Index<kClass>& index, const Envelope& pattern);
+    template <PatternClass kClass> void add_to(Index<kClass>& index, UnexpectedMessage& message);
+
+    KeyedFifos<PostedReceive, PatternKey> receives_;
+    std::size_t posted_ = 0;
+    std::size_t posted_by_class_[4] = {};
+    std::uint64_t next_number_ = 0;
+    std::size_t peak_posted_ = 0;
+    std::size_t peak_unexpected_ = 0;
+
+    KeyedFifos<UnexpectedMessage, MessageKey<PatternClass::exact>> by_envelope_;
+    IntrusiveList<UnexpectedMessage, &UnexpectedMessage::by_arrival_> messages_;
+    Index<PatternClass::any_tag> by_source_;
+    Index<PatternClass::any_source> by_tag_;
+    Index<PatternClass::any> by_context_;
+};
+
+} // namespace adaptib

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// BlockPool's ways in and out, and its marks for AddressSanitizer.
+#include "memory/block_pool.h"
+
+#include <cassert>
+#include <cstdlib>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define ADAPTIB_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ADAPTIB_ASAN 1
+#endif
+#endif
+#ifdef ADAPTIB_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace adaptib {
+
+namespace {
+
+#ifdef ADAPTIB_ASAN
+void mark_free(void* memory, Bytes size) { __asan_poison_memory_region(memory, size); }
+void mark_used(void* memory, Bytes size) { __asan_unpoison_memory_region(memory, size); }
+// A block that is released must be readable: if it is free already, this is reported here.
+void check_used(const void* memory) {
+    static_cast<void>(*static_cast<const volatile char*>(memory));
+}
+#else
+void mark_free(void*, Bytes) {}
+void mark_used(void*, Bytes) {}
+void check_used(const void*) {}
+#endif
+
+} // namespace
+
+BlockPool::~BlockPool() {
+    assert(in_use_ == 0);
+    trim();
+}
+
+void* BlockPool::allocate(Bytes size) {
+    if (size > PTRDIFF_MAX - kAlignment) {
+        return nullptr;
+    }
+    const Bytes block = block_bytes(size);
+    void* memory = nullptr;
+    if (block <= kLargestInSlab) {
+        memory = allocate_in_slab(block);
+    } else if (block <= kLargestBlock) {
+        memory = allocate_single(block);
+    } else {
+        memory = from_system(kAlignment, block);
+    }
+    if (memory == nullptr) {
+        return nullptr;
+    }
+    in_use_ += block;
+    peak_ = in_use_ > peak_ ? in_use_ : peak_;
+    mark_free(memory, block);
+    mark_used(memory, size == 0 ? 1 : size);
+    return memory;
+}
+
+void BlockPool::release(void* memory, Bytes size) {
+    if (memory == nullptr) {
+        return;
+    }
+    check_used(memory);
+    const Bytes block = block_bytes(size);
+    assert(in_use_ >= block);
+    in_use_ -= block;
+    if (block <= kLargestInSlab) {
+        release_in_slab(memory, block);
+    } else if (block <= kLargestBlock) {
+        release_single(memory, block);
+    } else {
+        to_system(memory, block);
+    }
+}
+
+void* BlockPool::allocate_in_slab(Bytes block) {
+    SlabList& slabs = slabs_[class_of(block, kSmallestBlock)];
+    Slab* slab = slabs.front();
+    if (slab == nullptr) {
+        void* memory = empty_slabs_.pop_front();
+        if (memory != nullptr) {
+            cached_ -= kSlabBytes;
+        } else {
+            memory = from_system(kSlabBytes, kSlabBytes);
+            if (memory == nullptr) {
+                return nullptr;
+            }
+            mark_free(static_cast<char*>(memory) + kAlignment, kSlabBytes - kAlignment);
+        }
+        slab = new (memory) Slab;
+        slab->count = static_cast<std::uint32_t>((kSlabBytes - kAlignment) / block);
+        slabs.push_front(*slab);
+    }
+    void* memory = slab->free;
+    if (memory != nullptr) {
+        mark_used(memory, sizeof(FreeBlock));
+        slab->free = slab->free->next;
+    } else {
+        memory = reinterpret_cast<char*>(slab) + kAlignment + slab->cut * block;
+        ++slab->cut;
+    }
+    if (++slab->in_use == slab->count) {
+        slabs.remove(*slab);
+    }
+    return memory;
+}
+
+void BlockPool::release_in_slab(void* memory, Bytes block) {
+    SlabList& slabs = slabs_[class_of(block, kSmallestBlock)];
+    Slab* const slab = reinterpret_cast<Slab*>(reinterpret_cast<std::uintptr_t>(memory) &
+                                               ~(std::uintptr_t{kSlabBytes} - 1));
+    mark_used(memory, sizeof(FreeBlock));
+    slab->free = new (memory) FreeBlock{slab->free};
+    mark_free(memory, block);
+    if (slabs.front() != slab) {
+        if (slab->link.linked()) {
+            slabs.remove(*slab);
+        }
+        slabs.push_front(*slab);
+    }
+    if (--slab->in_use > 0) {
+        return;
+    }
+    slabs.remove(*slab);
+    if (make_room(kSlabBytes, kSingleClasses)) {
+        empty_slabs_.push_front(*slab);
+        cached_ += kSlabBytes;
+    } else {
+        to_system(slab, kSlabBytes);
+    }
+}
+
+void* BlockPool::allocate_single(Bytes block) {
+    FreeBlock*& free = singles_[class_of(block, kSmallestSingle)];
+    if (free == nullptr) {
+        return from_system(kAlignment, block);
+    }
+    FreeBlock* const memory = free;
+    mark_used(memory, sizeof(FreeBlock));
+    free = memory->next;
+    cached_ -= block;
+    return memory;
+}
+
+void BlockPool::release_single(void* memory, Bytes block) {
+    const std::size_t own_class = class_of(block, kSmallestSingle);
+    if (!make_room(block, own_class)) {
+        to_system(memory, block);
+        return;
+    }
+    mark_used(memory, sizeof(FreeBlock));
+    singles_[own_class] = new (memory) FreeBlock{singles_[own_class]};
+    mark_free(memory, block);
+    cached_ += block;
+}
+
+// Is there room for `size` more cached bytes? Makes it at the cost of the other classes if need be;
+// `own_class` is an index of singles_, or kSingleClasses for a slab.
+bool BlockPool::make_room(Bytes size, std::size_t own_class) {
+    if (size > keep_limit_) {
+        return false;
+    }
+    for (std::size_t i = kSingleClasses; i-- > 0 && cached_ + size > keep_limit_;) {
+        while (i != own_class && singles_[i] != nullptr && cached_ + size > keep_limit_) {
+            drop_single(i);
+        }
+    }
+    while (own_class != kSingleClasses && !empty_slabs_.empty() && cached_ + size > keep_limit_) {
+        drop_empty_slab();
+    }
+    return cached_ + size <= keep_limit_;
+}
+
+void BlockPool::drop_single(std::size_t index) {
+    FreeBlock* const memory = singles_[index];
+    const Bytes block = kSmallestSingle << index;
+    mark_used(memory, sizeof(FreeBlock));
+    singles_[index] = memory->next;
+    cached_ -= block;
+    to_system(memory, block);
+}
+
+void BlockPool::drop_empty_slab() {
+    cached_ -= kSlabBytes;
+    to_system(empty_slabs_.pop_front(), kSlabBytes);
+}
+
+void BlockPool::trim() {
+    for (std::size_t i = 0; i < kSingleClasses; ++i) {
+        while (singles_[i] != nullptr) {
+            drop_single(i);
+        }
+    }
+    while (!empty_slabs_.empty()) {
+        drop_empty_slab();
+    }
+}
+
+void* BlockPool::from_system(Bytes alignment, Bytes size) {
+    ++system_calls_;
+    void* const memory = std::aligned_alloc(alignment, size);
+    if (memory != nullptr) {
+        held_ += size;
+    }
+    return memory;
+}
+
+void BlockPool::to_system(void* memory, Bytes size) {
+    mark_used(memory, size);
+    held_ -= size;
+    std::free(memory);
+}
+
+} // namespace adaptib

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// BlockPool: memory for unexpected payloads and message records.
+//
+// Purpose: blocks of any size in O(1) without a call of the system when the working set repeats,
+// and without keeping what a burst once needed. Structure: sizes are rounded up to a power of two
+// from 64 B to 64 KiB.
+//   up to 2 KiB   cut from slabs of 32 KiB; a slab has a LIFO list of its free blocks, and the slab
+//                 that a block was last returned to is the next to be taken from
+//   up to 64 KiB  a LIFO list of single free blocks per size
+//   above         straight from and to the system
+// Invariants:
+//   1. cached() (single free blocks, and slabs of which no block is in use) is at most the limit.
+//      What comes back beyond it displaces blocks of other sizes, so that sizes that are not used
+//      any more do not fill the cache for ever; if there are none, it goes back to the system
+//      itself.
+//   2. A slab is in its class's list exactly if it has both used and free blocks, and in the list
+//   of
+//      empty slabs, from which any class takes, exactly if it has no used one. The pool cannot give
+//      back a slab of which a block is in use.
+// Errors: nullptr if the system has no memory.
+// Under AddressSanitizer free blocks, and the rest of a block behind the size asked for, are
+// poisoned; a block that is released twice is reported. Ownership: blocks are the caller's until
+// released; all are released before the pool is destroyed. Threads: not thread safe. May touch:
+// base/ only.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <utility>
+
+#include "base/intrusive_list.h"
+#include "base/units.h"
+
+namespace adaptib {
+
+class BlockPool {
+public:
+    static constexpr Bytes kSmallestBlock = 64;
+    static constexpr Bytes kLargestInSlab = 2 * kKiB;
+    static constexpr Bytes kLargestBlock = 64 * kKiB;
+    static constexpr Bytes kSlabBytes = 32 * kKiB;
+    static constexpr Bytes kAlignment = kCacheLine;
+
+    explicit BlockPool(Bytes keep_limit = 4 * kMiB) : keep_limit_(keep_limit) {}
+    ~BlockPool();
+    BlockPool(const BlockPool&) = delete;
+    BlockPool& operator=(const BlockPool&) = delete;
+
+    // A block of at least `size` bytes, aligned to kAlignment, contents undefined; nullptr if the
+    // system has none. A size of zero gives a block too.
+    [[nodiscard]] void* allocate(Bytes size);
+
+    // REQUIRES: `block` is from allocate(size) of this pool with the same size, or null.
+    void release(void* block, Bytes size);
+
+    // An object in a block; nullptr as above. destroy() takes it back, null is fine.
+    template <class T, class... Arguments> [[nodiscard]] T* create(Arguments&&... arguments) {
+        static_assert(alignof(T) <= kAlignment);
+        void* const block = allocate(sizeof(T));
+        return block == nullptr ? nullptr : new (block) T(std::forward<Arguments>(arguments)...);
+    }
+    template <class T> void destroy(T* object) {
+        if (object != nullptr) {
+            object->~T();
+            release(object, sizeof(T));
+        }
+    }
+
+    // Gives back to the system all that is cached.
+    void trim();
+
+    // What a block for `size` bytes takes, slab headers apart.
+    static constexpr Bytes block_bytes(Bytes size) {
+        return size > kLargestBlock ? round_up(size, kAlignment)
+                                    : std::bit_ceil(size < kSmallestBlock ? kSmallestBlock : size);
+    }
+
+    Bytes in_use() const { return in_use_; } // block_bytes() of all that is handed out
+    Bytes peak_in_use() const { return peak_; }
+    Bytes held() const { return held_; }     // what the pool has from the system
+    Bytes cached() const { return cached_; } // of that, what trim() would give back
+    std::uint64_t system_calls() const { return system_calls_; } // requests to the system so far
+
+private:
+    static constexpr std::size_t kSlabClasses = 6;   // 64 B … 2 KiB
+    static constexpr std::size_t kSingleClasses = 5; // 4 … 64 KiB
+
+    struct FreeBlock {
+        FreeBlock* next;
+    };
+
+    // At the start of each slab; a slab is aligned to its size, so a block's address leads to it.
+    struct Slab {
+        ListLink<Slab> link;
+        FreeBlock* free = nullptr;
+        std::uint32_t in_use = 0;
+        std::uint32_t cut = 0;   // how many blocks were handed out since it was empty
+        std::uint32_t count = 0; // how many there are
+    };
+    static_assert(sizeof(Slab) <= kAlignment);
+    using SlabList = IntrusiveList<Slab, &Slab::link>;
+
+    static constexpr Bytes kSmallestSingle = 2 * kLargestInSlab;
+    static_assert(kSmallestBlock << (kSlabClasses - 1) == kLargestInSlab);
+    static_assert(kLargestInSlab << kSingleClasses == kLargestBlock);
+
+    void* allocate_in_slab(Bytes block);
+    void* allocate_single(Bytes block);
+    void release_in_slab(void* memory, Bytes block);
+    void release_single(void* memory, Bytes block);
+    bool make_room(Bytes size, std::size_t own_class);
+    void drop_single(std::size_t index);
+    void drop_empty_slab();
+    void* from_system(Bytes alignment, Bytes size);
+    void to_system(void* memory, Bytes size);
+
+    static std::size_t class_of(Bytes block, Bytes smallest) {
+        return static_cast<std::size_t>(std::countr_zero(block) - std::countr_zero(smallest));
+    }
+
+    const Bytes keep_limit_;
+    Bytes in_use_ = 0;
+    Bytes peak_ = 0;
+    Bytes held_ = 0;
+    Bytes cached_ = 0;
+    std::uint64_t system_calls_ = 0;
+    SlabList slabs_[kSlabClasses];
+    SlabList empty_slabs_;
+    FreeBlock* singles_[kSingleClasses] = {};
+};
+
+} // namespace adaptib

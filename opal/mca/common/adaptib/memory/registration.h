@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Registration: user memory made known to every rail that may carry it.
+//
+// Purpose: one object per buffer under transfer, with a key for each rail; the keys go to the peer.
+// Ownership: RAII; the memory must stay until the object is gone.
+// Errors: no_memory, no_permission (memlock) from any rail: nothing stays registered then.
+// May touch: base/, fabric/.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/status.h"
+#include "base/wire.h"
+#include "fabric/fabric.h"
+
+namespace adaptib {
+
+class Registration {
+public:
+    // Replaces what was registered before. Length 0 registers one byte, so that there is a key.
+    Status make(std::span<const std::unique_ptr<Rail>> rails, void* address, Bytes length,
+                std::uint32_t access);
+    void reset();
+
+    // REQUIRES: make() succeeded, rail < key_count().
+    std::uint32_t key_count() const { return count_; }
+    std::uint32_t local_key(std::uint32_t rail) const { return regions_[rail]->local_key(); }
+    std::uint32_t remote_key(std::uint32_t rail) const { return regions_[rail]->remote_key(); }
+    void copy_remote_keys(std::uint32_t (&keys)[kMaxRails]) const;
+
+private:
+    std::array<std::unique_ptr<MemoryRegion>, kMaxRails> regions_;
+    std::uint32_t count_ = 0;
+};
+
+} // namespace adaptib

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Staging blocks: registered memory through which non-contiguous data is packed and unpacked.
+//
+// Purpose: blocks of one size, from the first rail's own memory (which local peers can map), known to
+// every rail; kept for the next transfer up to a limit.
+// Ownership: a block belongs to the taker from take() until give().
+// Threads: one at a time.
+// May touch: base/, fabric/, memory/registration.h.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "memory/registration.h"
+
+namespace adaptib {
+
+struct StagingBlock {
+    std::unique_ptr<MemoryRegion> memory;
+    Registration registration;
+
+    std::byte* data() const { return static_cast<std::byte*>(memory->address()); }
+};
+
+class StagingPool {
+public:
+    StagingPool(std::span<const std::unique_ptr<Rail>> rails, Bytes block_bytes, std::size_t kept)
+        : rails_(rails), block_bytes_(block_bytes), kept_(kept) {}
+
+    Bytes block_bytes() const { return block_bytes_; }
+    // Errors: no_memory when the rail has no room for another block.
+    Status take(std::unique_ptr<StagingBlock>& out);
+    void give(std::unique_ptr<StagingBlock> block);
+
+private:
+    std::span<const std::unique_ptr<Rail>> rails_;
+    Bytes block_bytes_;
+    std::size_t kept_;
+    std::vector<std::unique_ptr<StagingBlock>> free_;
+};
+
+} // namespace adaptib

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The published address: there and back, and what is not one is refused.
+#include "base/address.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+
+#include "base/random.h"
+
+namespace adaptib {
+namespace {
+
+ProcessAddress sample(std::size_t rails) {
+    ProcessAddress address;
+    address.name = 0x0123456789abcdefu;
+    address.key = 0xfedcba9876543210u;
+    address.host = "node-17";
+    for (std::size_t i = 0; i < rails; ++i) {
+        AddressRail rail;
+        rail.size = static_cast<std::uint16_t>(i == 0 ? 64 : i * 5);
+        for (std::size_t k = 0; k < rail.size; ++k) {
+            rail.bytes[k] = static_cast<std::byte>(i * 31 + k);
+        }
+        rail.datagram_qp = static_cast<std::uint32_t>(0x10000 + i);
+        address.rails.push_back(rail);
+    }
+    return address;
+}
+
+void expect_equal(const ProcessAddress& a, const ProcessAddress& b) {
+    EXPECT_EQ(a.version, b.version);
+    EXPECT_EQ(a.name, b.name);
+    EXPECT_EQ(a.key, b.key);
+    EXPECT_EQ(a.host, b.host);
+    ASSERT_EQ(a.rails.size(), b.rails.size());
+    for (std::size_t i = 0; i < a.rails.size(); ++i) {
+        EXPECT_EQ(a.rails[i].size, b.rails[i].size);
+        EXPECT_EQ(a.rails[i].bytes, b.rails[i].bytes);
+        EXPECT_EQ(a.rails[i].datagram_qp, b.rails[i].datagram_qp);
+    }
+}
+
+// Decodes a copy of exactly this size, so that a sanitizer sees every read beyond.
+Status decode_exact(const std::vector<std::byte>& blob, std::size_t size, ProcessAddress& out) {
+    const auto copy = std::make_unique<std::byte[]>(size);
+    std::memcpy(copy.get(), blob.data(), size);
+    return decode(copy.get(), size, out);
+}
+
+TEST(Address, ComesBackAsItWas) {
+    for (std::size_t rails = 1; rails <= kMaxRails; ++rails) {
+        const ProcessAddress address = sample(rails);
+        ProcessAddress back;
+        const std::vector<std::byte> blob = encode(address);
+        ASSERT_TRUE(decode_exact(blob, blob.size(), back).ok()) << rails;
+        expect_equal(back, address);
+    }
+}
+
+TEST(Address, HasTheDocumentedLayout) {
+    const std::vector<std::byte> blob = encode(sample(1));
+    ASSERT_EQ(blob.size(), 4u + 2 + 2 + 8 + 8 + 2 + 7 + 4 + 2 + 64);
+    std::uint16_t version = 0;
+    std::memcpy(&version, blob.data() + 4, sizeof version);
+    EXPECT_EQ(std::memcmp(blob.data(), "adab", 4), 0);
+    EXPECT_EQ(version, 1);
+    EXPECT_EQ(std::memcmp(blob.data() + 26, "node-17", 7), 0);
+}
+
+TEST(Address, NeedsAtLeastOneRailAndAtMostEight) {
+    for (const std::size_t rails : {std::size_t{0}, std::size_t{kMaxRails} + 1}) {
+        ProcessAddress back;
+        const std::vector<std::byte> blob = encode(sample(rails));
+        EXPECT_EQ(decode_exact(blob, blob.size(), back), Status::error(Reason::bad_wire)) << rails;
+    }
+}
+
+TEST(Address, LongHostNamesAreCutAndEmptyOnesKept) {
+    ProcessAddress address = sample(1);
+    ProcessAddress back;
+    address.host = std::string(300, 'h');
+    std::vector<std::byte> blob = encode(address);
+    ASSERT_TRUE(decode_exact(blob, blob.size(), back).ok());
+    EXPECT_EQ(back.host, std::string(255, 'h'));
+    address.host.clear();
+    blob = encode(address);
+    ASSERT_TRUE(decode_exact(blob, blob.size(), back).ok());
+    EXPECT_EQ(back.host, "");
+}
+
+TEST(Address, EveryTruncationAndEveryExtensionIsRefused) {
+    std::vector<std::byte> blob = encode(sample(3));
+    for (std::size_t size = 0; size < blob.size(); ++size) {
+        ProcessAddress back;
+        back.name = 42;
+        EXPECT_EQ(decode_exact(blob, size, back), Status::error(Reason::bad_wire)) << size;
+        EXPECT_EQ(back.name, 42u) << "set though refused, size " << size;
+    }
+    blob.push_back(std::byte{0});
+    ProcessAddress back;
+    EXPECT_EQ(decode_exact(blob, blob.size(), back), Status::error(Reason::bad_wire));
+}
+
+TEST(Address, AnotherVersionIsToldWithItsNumber) {
+    for (const int version : {0, kWireVersion - 1, kWireVersion + 1, 0xffff}) {
+        ProcessAddress address = sample(1);
+        address.version = static_cast<std::uint16_t>(version);
+        std::vector<std::byte> blob = encode(address);
+        ProcessAddress back;
+        EXPECT_EQ(decode_exact(blob, blob.size(), back), Status::error(Reason::version));
+        EXPECT_EQ(back.version, version);
+        // What follows the version may look entirely different there.
+        EXPECT_EQ(decode_exact(blob, 6, back), Status::error(Reason::version));
+        EXPECT_EQ(back.version, version);
+    }
+}
+
+TEST(Address, EveryCorruptByteIsRefusedOrHarmless) {
+    const std::vector<std::byte> blob = encode(sample(2));
+    std::size_t refused = 0;
+    for (std::size_t at = 0; at < blob.size(); ++at) {
+        for (int value = 0; value < 256; ++value) {
+            std::vector<std::byte> bad = blob;
+            bad[at] = static_cast<std::byte>(value);
+            ProcessAddress back;
+            if (decode_exact(bad, bad.size(), back).ok()) {
+                EXPECT_EQ(encode(back), bad); // understood as what it says
+            } else {
+                ++refused;
+            }
+        }
+    }
+    // All other values of magic, version, rail count, host length and the two sizes.
+    EXPECT_EQ(refused, (4u + 2 + 2 + 2 + 2 * 2) * 255);
+}
+
+TEST(Address, RandomBytesBehindTheMagicStayWithinBounds) {
+    Random random(11);
+    const std::vector<std::byte> good = encode(sample(1));
+    for (int round = 0; round < 20000; ++round) {
+        std::vector<std::byte> blob(6 + random.below(200));
+        for (std::byte& byte : blob) {
+            byte =
+                static_cast<std::byte>(random.below(4) == 0 ? random.below(256) : random.below(9));
+        }
+        std::memcpy(blob.data(), good.data(), 6);
+        ProcessAddress back;
+        if (decode_exact(blob, blob.size(), back).ok()) {
+            EXPECT_EQ(encode(back), blob);
+        }
+    }
+}
+
+} // namespace
+} // namespace adaptib

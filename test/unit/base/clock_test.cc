@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Clocks: the process's runs forward at the speed of real time, the manual one only when told to.
+#include "base/clock.h"
+
+#include <gtest/gtest.h>
+
+#include <ctime>
+
+namespace adaptib {
+namespace {
+
+TEST(MonotonicClock, NeverRunsBackwards) {
+    const MonotonicClock clock;
+    Nanoseconds last = clock.now();
+    for (int i = 0; i < 10000; ++i) {
+        const Nanoseconds now = clock.now();
+        ASSERT_GE(now, last);
+        last = now;
+    }
+}
+
+TEST(MonotonicClock, CountsNanosecondsOfTheSystemsClock) {
+    const MonotonicClock clock;
+    timespec before{};
+    timespec after{};
+    ASSERT_EQ(clock_gettime(CLOCK_MONOTONIC, &before), 0);
+    const Nanoseconds now = clock.now();
+    ASSERT_EQ(clock_gettime(CLOCK_MONOTONIC, &after), 0);
+    EXPECT_GE(now.count(), std::int64_t{before.tv_sec} * 1000000000 + before.tv_nsec);
+    EXPECT_LE(now.count(), std::int64_t{after.tv_sec} * 1000000000 + after.tv_nsec);
+}
+
+TEST(ManualClock, MovesOnlyWhenTold) {
+    ManualClock clock;
+    const Clock& seen = clock;
+    EXPECT_EQ(seen.now(), Nanoseconds{0});
+    clock.advance(std::chrono::microseconds{3});
+    EXPECT_EQ(seen.now(), Nanoseconds{3000});
+    EXPECT_EQ(seen.now(), Nanoseconds{3000});
+    clock.advance(Nanoseconds{1});
+    EXPECT_EQ(seen.now(), Nanoseconds{3001});
+}
+
+} // namespace
+} // namespace adaptib

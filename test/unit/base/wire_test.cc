@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The wire format: its layout in literal numbers, and what the checks of arriving bytes let pass.
+#include "base/wire.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+namespace adaptib {
+namespace {
+
+constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
+
+// ---------------------------------------------------------------------------------------------------
+// Layout. Whoever has to change a number here raises kWireVersion.
+
+static_assert(kWireVersion == 1);
+static_assert(kMaxRails == 8);
+static_assert(kHeaderMagic == 0xad1b);
+static_assert(kMaxMessageBytes == 0x100000000000000);
+
+static_assert(sizeof(MessageType) == 1);
+static_assert(static_cast<int>(MessageType::none) == 0);
+static_assert(static_cast<int>(MessageType::skip) == 1);
+static_assert(static_cast<int>(MessageType::eager) == 2);
+static_assert(static_cast<int>(MessageType::eager_sync) == 3);
+static_assert(static_cast<int>(MessageType::sync_ack) == 4);
+static_assert(static_cast<int>(MessageType::rendezvous) == 5);
+static_assert(static_cast<int>(MessageType::clear_to_send) == 6);
+static_assert(static_cast<int>(MessageType::block) == 7);
+static_assert(static_cast<int>(MessageType::block_done) == 8);
+static_assert(static_cast<int>(MessageType::finish) == 9);
+static_assert(static_cast<int>(MessageType::written) == 10);
+static_assert(static_cast<int>(MessageType::connect_request) == 11);
+static_assert(static_cast<int>(MessageType::connect_reply) == 12);
+static_assert(static_cast<int>(MessageType::connect_confirm) == 13);
+static_assert(static_cast<int>(MessageType::goodbye) == 14);
+static_assert(static_cast<int>(MessageType::count_) == 15);
+
+static_assert(sizeof(MessageHeader) == 24);
+static_assert(offsetof(MessageHeader, type) == 0);
+static_assert(offsetof(MessageHeader, flags) == 1);
+static_assert(offsetof(MessageHeader, magic) == 2);
+static_assert(offsetof(MessageHeader, length) == 4);
+static_assert(offsetof(MessageHeader, sequence) == 8);
+static_assert(offsetof(MessageHeader, context) == 12);
+static_assert(offsetof(MessageHeader, source) == 16);
+static_assert(offsetof(MessageHeader, tag) == 20);
+
+static_assert(sizeof(DatagramHeader) == 32);
+static_assert(offsetof(DatagramHeader, magic) == 0);
+static_assert(offsetof(DatagramHeader, version) == 2);
+static_assert(offsetof(DatagramHeader, target_key) == 8);
+static_assert(offsetof(DatagramHeader, source) == 16);
+static_assert(offsetof(DatagramHeader, source_key) == 24);
+
+static_assert(sizeof(SyncBody) == 8);
+static_assert(sizeof(IdBody) == 8);
+
+static_assert(static_cast<int>(SourceKind::direct) == 1);
+static_assert(static_cast<int>(SourceKind::packed) == 2);
+static_assert(sizeof(RendezvousBody) == 64);
+static_assert(offsetof(RendezvousBody, bytes) == 0);
+static_assert(offsetof(RendezvousBody, send_id) == 8);
+static_assert(offsetof(RendezvousBody, address) == 16);
+static_assert(offsetof(RendezvousBody, kind) == 24);
+static_assert(offsetof(RendezvousBody, key_count) == 28);
+static_assert(offsetof(RendezvousBody, keys) == 32);
+
+static_assert(sizeof(ClearBody) == 72);
+static_assert(offsetof(ClearBody, send_id) == 0);
+static_assert(offsetof(ClearBody, receive_id) == 8);
+static_assert(offsetof(ClearBody, wanted) == 16);
+static_assert(offsetof(ClearBody, address) == 24);
+static_assert(offsetof(ClearBody, key_count) == 32);
+static_assert(offsetof(ClearBody, keys) == 40);
+
+static_assert(sizeof(BlockBody) == 72);
+static_assert(offsetof(BlockBody, receive_id) == 0);
+static_assert(offsetof(BlockBody, offset) == 8);
+static_assert(offsetof(BlockBody, address) == 16);
+static_assert(offsetof(BlockBody, length) == 24);
+static_assert(offsetof(BlockBody, block) == 28);
+static_assert(offsetof(BlockBody, key_count) == 32);
+static_assert(offsetof(BlockBody, keys) == 40);
+
+static_assert(sizeof(BlockDoneBody) == 16);
+static_assert(offsetof(BlockDoneBody, send_id) == 0);
+static_assert(offsetof(BlockDoneBody, block) == 8);
+
+static_assert(sizeof(WrittenBody) == 16);
+static_assert(offsetof(WrittenBody, receive_id) == 0);
+static_assert(offsetof(WrittenBody, bytes) == 8);
+
+static_assert(sizeof(ConnectSubchannel) == 16);
+static_assert(offsetof(ConnectSubchannel, rail) == 0);
+static_assert(offsetof(ConnectSubchannel, qp) == 4);
+static_assert(offsetof(ConnectSubchannel, psn) == 8);
+
+static_assert(sizeof(ConnectBody) == 168);
+static_assert(offsetof(ConnectBody, connection) == 0);
+static_assert(offsetof(ConnectBody, answers) == 4);
+static_assert(offsetof(ConnectBody, subchannel_count) == 8);
+static_assert(offsetof(ConnectBody, ring_bytes) == 12);
+static_assert(offsetof(ConnectBody, ring_address) == 16);
+static_assert(offsetof(ConnectBody, ring_key) == 24);
+static_assert(offsetof(ConnectBody, credit_key) == 28);
+static_assert(offsetof(ConnectBody, credit_address) == 32);
+static_assert(offsetof(ConnectBody, subchannels) == 40);
+
+// ---------------------------------------------------------------------------------------------------
+// Headers
+
+struct TypeFacts {
+    MessageType type;
+    std::uint32_t body;
+    bool payload;
+    bool sequenced;
+};
+
+constexpr TypeFacts kTypes[] = {
+    {MessageType::skip, 0, false, true},
+    {MessageType::eager, 0, true, true},
+    {MessageType::eager_sync, 8, true, true},
+    {MessageType::sync_ack, 8, false, true},
+    {MessageType::rendezvous, 64, false, true},
+    {MessageType::clear_to_send, 72, false, true},
+    {MessageType::block, 72, false, true},
+    {MessageType::block_done, 16, false, true},
+    {MessageType::finish, 8, false, true},
+    {MessageType::written, 16, false, true},
+    {MessageType::connect_request, 168, false, false},
+    {MessageType::connect_reply, 168, false, false},
+    {MessageType::connect_confirm, 168, false, false},
+    {MessageType::goodbye, 0, false, true},
+};
+
+MessageHeader header_of(MessageType type, std::uint32_t length) {
+    MessageHeader header;
+    header.type = type;
+    header.length = length;
+    return header;
+}
+
+TEST(Wire, EveryTypeIsAcceptedWithItsBodyAndWithNoOtherLength) {
+    ASSERT_EQ(std::size(kTypes) + 1, static_cast<std::size_t>(MessageType::count_));
+    for (const TypeFacts& facts : kTypes) {
+        SCOPED_TRACE(static_cast<int>(facts.type));
+        EXPECT_EQ(body_bytes(facts.type), facts.body);
+        EXPECT_EQ(is_sequenced(facts.type), facts.sequenced);
+        EXPECT_TRUE(check_header(header_of(facts.type, facts.body), facts.body));
+        EXPECT_TRUE(check_header(header_of(facts.type, facts.body), 4096));
+        EXPECT_EQ(check_header(header_of(facts.type, facts.body + 1), 4096), facts.payload);
+        if (facts.body > 0) {
+            EXPECT_FALSE(check_header(header_of(facts.type, facts.body - 1), 4096));
+            EXPECT_FALSE(check_header(header_of(facts.type, 0), 4096));
+        }
+    }
+}
+
+TEST(Wire, WhatIsAnnouncedMustBeThere) {
+    for (const TypeFacts& facts : kTypes) {
+        SCOPED_TRACE(static_cast<int>(facts.type));
+        if (facts.body > 0) {
+            EXPECT_FALSE(check_header(header_of(facts.type, facts.body), facts.body - 1));
+            EXPECT_FALSE(check_header(header_of(facts.type, facts.body), 0));
+        }
+        if (facts.payload) {
+            EXPECT_TRUE(check_header(header_of(facts.type, 1000), 1000));
+            EXPECT_FALSE(check_header(header_of(facts.type, 1001), 1000));
+            EXPECT_FALSE(check_header(header_of(facts.type, UINT32_MAX), 1000));
+        }
+    }
+}
+
+TEST(Wire, UnknownTypesAreRefused) {
+    EXPECT_FALSE(check_header(header_of(MessageType::none, 0), 4096));
+    for (int type = static_cast<int>(MessageType::count_); type < 256; ++type) {
+        const auto unknown = static_cast<MessageType>(type);
+        EXPECT_EQ(body_bytes(unknown), 0u);
+        EXPECT_FALSE(check_header(header_of(unknown, 0), 4096)) << type;
+        EXPECT_FALSE(check_header(header_of(unknown, 8), 4096)) << type;
+    }
+}
+
+TEST(Wire, EveryWrongBitOfTheMagicIsRefused) {
+    for (int bit = 0; bit < 16; ++bit) {
+        MessageHeader header = header_of(MessageType::eager, 0);
+        header.magic = static_cast<std::uint16_t>(header.magic ^ (1u << bit));
+        EXPECT_FALSE(check_header(header, 64)) << bit;
+    }
+}
+
+TEST(Wire, TheHeadWordIsTheFirstEightBytesAndNeverZero) {
+    const MessageHeader header = header_of(MessageType::eager, 0x01020304);
+    EXPECT_EQ(header.head_word(), 0x01020304ad1b0002u);
+    EXPECT_NE(header_of(MessageType::none, 0).head_word(), 0u);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Bodies
+
+RendezvousBody direct_body() {
+    RendezvousBody body{};
+    body.bytes = 1000;
+    body.address = 4096;
+    body.kind = SourceKind::direct;
+    body.key_count = 1;
+    return body;
+}
+
+TEST(Wire, RendezvousBodiesWithinTheirRangesPass) {
+    RendezvousBody body = direct_body();
+    EXPECT_TRUE(check_body(body));
+    body.key_count = kMaxRails;
+    EXPECT_TRUE(check_body(body));
+    body.key_count = kMaxRails + 1;
+    EXPECT_FALSE(check_body(body));
+    body.key_count = UINT32_MAX;
+    EXPECT_FALSE(check_body(body));
+    body.key_count = 0; // nobody could read it
+    EXPECT_FALSE(check_body(body));
+
+    body = direct_body();
+    body.bytes = kMaxMessageBytes;
+    EXPECT_TRUE(check_body(body));
+    body.bytes = kMaxMessageBytes + 1;
+    EXPECT_FALSE(check_body(body));
+    body.bytes = kMax64;
+    EXPECT_FALSE(check_body(body));
+
+    body = direct_body();
+    body.address = kMax64 - body.bytes;
+    EXPECT_TRUE(check_body(body));
+    body.address = kMax64 - body.bytes + 1; // wraps around
+    EXPECT_FALSE(check_body(body));
+}
+
+TEST(Wire, PackedSourcesNeedNoKeys) {
+    RendezvousBody body = direct_body();
+    body.kind = SourceKind::packed;
+    body.key_count = 0;
+    body.address = 0;
+    EXPECT_TRUE(check_body(body));
+    body.bytes = kMaxMessageBytes + 1;
+    EXPECT_FALSE(check_body(body));
+    body.bytes = 1;
+    body.key_count = kMaxRails + 1;
+    EXPECT_FALSE(check_body(body));
+}
+
+TEST(Wire, SourcesOfAnUnknownKindAreRefused) {
+    for (const std::uint32_t kind : {0u, 3u, 0x01000000u, UINT32_MAX}) {
+        RendezvousBody body = direct_body();
+        body.kind = static_cast<SourceKind>(kind);
+        EXPECT_FALSE(check_body(body)) << kind;
+    }
+}
+
+TEST(Wire, ClearBodiesWithinTheirRangesPass) {
+    ClearBody body{};
+    body.wanted = 1000;
+    EXPECT_TRUE(check_body(body));
+    body.key_count = kMaxRails;
+    EXPECT_TRUE(check_body(body));
+    body.key_count = kMaxRails + 1;
+    EXPECT_FALSE(check_body(body));
+    body.key_count = 1;
+    body.wanted = kMaxMessageBytes;
+    EXPECT_TRUE(check_body(body));
+    body.wanted = kMaxMessageBytes + 1;
+    EXPECT_FALSE(check_body(body));
+    body.wanted = 1000;
+    body.address = kMax64 - 1000;
+    EXPECT_TRUE(check_body(body));
+    body.address = kMax64 - 999;
+    EXPECT_FALSE(check_body(body));
+}
+
+TEST(Wire, BlockBodiesWithinTheirRangesPass) {
+    BlockBody good{};
+    good.length = 1;
+    good.key_count = 1;
+    EXPECT_TRUE(check_body(good));
+
+    BlockBody body = good;
+    body.key_count = 0;
+    EXPECT_FALSE(check_body(body));
+    body.key_count = kMaxRails;
+    EXPECT_TRUE(check_body(body));
+    body.key_count = kMaxRails + 1;
+    EXPECT_FALSE(check_body(body));
+
+    body = good;
+    body.length = 0;
+    EXPECT_FALSE(check_body(body));
+    body.length = UINT32_MAX;
+    EXPECT_TRUE(check_body(body));
+
+    body = good;
+    body.offset = kMaxMessageBytes;
+    EXPECT_TRUE(check_body(body));
+    body.offset = kMaxMessageBytes + 1;
+    EXPECT_FALSE(check_body(body));
+
+    body = good;
+    body.length = 64;
+    body.address = kMax64 - 64;
+    EXPECT_TRUE(check_body(body));
+    body.address = kMax64 - 63;
+    EXPECT_FALSE(check_body(body));
+}
+
+ConnectBody connect_body() {
+    ConnectBody body{};
+    body.subchannel_count = 1;
+    body.ring_bytes = 4096;
+    body.ring_address = 64;
+    body.credit_address = 8;
+    return body;
+}
+
+TEST(Wire, ConnectBodiesNameOneToEightSubchannelsOnRailsThatCanExist) {
+    ConnectBody body = connect_body();
+    EXPECT_TRUE(check_body(body));
+    body.subchannel_count = 0;
+    EXPECT_FALSE(check_body(body));
+    body.subchannel_count = kMaxRails;
+    EXPECT_TRUE(check_body(body));
+    body.subchannel_count = kMaxRails + 1;
+    EXPECT_FALSE(check_body(body));
+    body.subchannel_count = UINT32_MAX;
+    EXPECT_FALSE(check_body(body));
+    for (std::uint32_t i = 0; i < kMaxRails; ++i) {
+        body = connect_body();
+        body.subchannel_count = i + 1;
+        body.subchannels[i].rail = kMaxRails - 1;
+        EXPECT_TRUE(check_body(body)) << i;
+        body.subchannels[i].rail = kMaxRails;
+        EXPECT_FALSE(check_body(body)) << i;
+        body.subchannel_count = i == 0 ? 1 : i; // what is not counted is not looked at
+        EXPECT_EQ(check_body(body), i != 0) << i;
+    }
+}
+
+TEST(Wire, RingsAndCreditsMustBeAligned) {
+    ConnectBody body = connect_body();
+    body.ring_bytes = 0;
+    EXPECT_TRUE(check_body(body));
+    for (const std::uint32_t off : {1u, 8u, 32u, 63u}) {
+        body = connect_body();
+        body.ring_bytes += off;
+        EXPECT_FALSE(check_body(body)) << off;
+        body = connect_body();
+        body.ring_address += off;
+        EXPECT_FALSE(check_body(body)) << off;
+    }
+    for (const std::uint32_t off : {1u, 4u, 7u}) {
+        body = connect_body();
+        body.credit_address += off;
+        EXPECT_FALSE(check_body(body)) << off;
+    }
+}
+
+template <typename Body> std::vector<std::byte> bytes_of(const Body& body) {
+    const auto* from = reinterpret_cast<const std::byte*>(&body);
+    return {from, from + sizeof body};
+}
+
+template <typename Body> void expect_checked(MessageType type, const Body& good, const Body& bad) {
+    SCOPED_TRACE(static_cast<int>(type));
+    // One byte in front, so that the body is not aligned.
+    for (const std::size_t shift : {0u, 1u}) {
+        std::vector<std::byte> bytes = bytes_of(good);
+        bytes.insert(bytes.begin(), shift, std::byte{0});
+        const MessageHeader header = header_of(type, sizeof(Body));
+        EXPECT_TRUE(check_message(header, bytes.data() + shift, sizeof(Body)));
+        EXPECT_FALSE(check_message(header, bytes.data() + shift, sizeof(Body) - 1));
+        bytes = bytes_of(bad);
+        bytes.insert(bytes.begin(), shift, std::byte{0});
+        EXPECT_FALSE(check_message(header, bytes.data() + shift, sizeof(Body)));
+    }
+}
+
+TEST(Wire, CheckMessageLooksAtTheBodyOfEachTypeThatHasRanges) {
+    RendezvousBody rendezvous = direct_body();
+    rendezvous.key_count = kMaxRails + 1;
+    expect_checked(MessageType::rendezvous, direct_body(), rendezvous);
+    ClearBody clear{};
+    clear.key_count = kMaxRails + 1;
+    expect_checked(MessageType::clear_to_send, ClearBody{}, clear);
+    BlockBody block{};
+    block.length = 1;
+    block.key_count = 1;
+    expect_checked(MessageType::block, block, BlockBody{});
+    for (const MessageType type :
+         {MessageType::connect_request, MessageType::connect_reply, MessageType::connect_confirm}) {
+        expect_checked(type, connect_body(), ConnectBody{});
+    }
+}
+
+TEST(Wire, CheckMessageReadsNothingOfAMessageWithoutBody) {
+    EXPECT_TRUE(check_message(header_of(MessageType::goodbye, 0), nullptr, 0));
+    EXPECT_TRUE(check_message(header_of(MessageType::eager, 0), nullptr, 0));
+    EXPECT_FALSE(check_message(header_of(MessageType::rendezvous, 64), nullptr, 63));
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Sequence numbers
+
+TEST(Wire, SequenceNumbersAreOrderedAroundTheWrap) {
+    EXPECT_TRUE(sequence_before(0, 1));
+    EXPECT_FALSE(sequence_before(1, 0));
+    EXPECT_FALSE(sequence_before(7, 7));
+    EXPECT_TRUE(sequence_before(UINT32_MAX, 0));
+    EXPECT_FALSE(sequence_before(0, UINT32_MAX));
+    EXPECT_TRUE(sequence_before(0xfffffff0u, 0x10u));
+    EXPECT_TRUE(sequence_before(0, 0x7fffffffu));
+    EXPECT_FALSE(sequence_before(0x7fffffffu, 0));
+    EXPECT_TRUE(sequence_before(0x80000001u, 0));
+}
+
+} // namespace
+} // namespace adaptib

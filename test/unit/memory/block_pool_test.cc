@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// BlockPool: sizes, alignment, reuse, what is kept and what is given back, and that blocks in use
+// never overlap.
+#include "memory/block_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+
+namespace adaptib {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kAsan = true;
+constexpr bool kTsan = false;
+#elif defined(__SANITIZE_THREAD__)
+constexpr bool kAsan = false;
+constexpr bool kTsan = true;
+#elif defined(__has_feature)
+constexpr bool kAsan = __has_feature(address_sanitizer);
+constexpr bool kTsan = __has_feature(thread_sanitizer);
+#else
+constexpr bool kAsan = false;
+constexpr bool kTsan = false;
+#endif
+
+const Bytes kSizes[] = {0,    1,    63,    64,    65,    128,   1000,        2048,
+                        2049, 4096, 10000, 65535, 65536, 65537, 1 * kMiB + 1};
+
+TEST(BlockPool, RoundsUpToItsSizes) {
+    struct {
+        Bytes size;
+        Bytes expected;
+    } const cases[] = {
+        {0, 64},      {1, 64},        {64, 64},       {65, 128},      {2048, 2048},
+        {2049, 4096}, {65535, 65536}, {65536, 65536}, {65537, 65600}, {1 * kMiB, 1 * kMiB},
+    };
+    for (const auto& one : cases) {
+        EXPECT_EQ(BlockPool::block_bytes(one.size), one.expected) << one.size;
+    }
+}
+
+TEST(BlockPool, BlocksAreAlignedAndWritable) {
+    BlockPool pool;
+    for (const Bytes size : kSizes) {
+        void* const block = pool.allocate(size);
+        ASSERT_NE(block, nullptr) << size;
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % BlockPool::kAlignment, 0u) << size;
+        std::memset(block, 0x5a, size);
+        EXPECT_EQ(pool.in_use(), BlockPool::block_bytes(size));
+        pool.release(block, size);
+        EXPECT_EQ(pool.in_use(), 0u);
+    }
+    EXPECT_EQ(pool.peak_in_use(), BlockPool::block_bytes(1 * kMiB + 1));
+    pool.release(nullptr, 100);
+    EXPECT_EQ(pool.in_use(), 0u);
+}
+
+TEST(BlockPool, TheLastBlockReleasedIsTheNextOne) {
+    for (const Bytes size : {Bytes{64}, Bytes{2048}, Bytes{4096}, Bytes{65536}}) {
+        BlockPool pool;
+        std::vector<void*> blocks;
+        for (int i = 0; i < 2000; ++i) { // several slabs
+            blocks.push_back(pool.allocate(size));
+            ASSERT_NE(blocks.back(), nullptr);
+        }
+        for (const std::size_t i : {std::size_t{3}, std::size_t{1999}, std::size_t{1000}}) {
+            pool.release(blocks[i], size);
+            EXPECT_EQ(pool.allocate(size), blocks[i]) << size << ", block " << i;
+        }
+        for (void* const block : blocks) {
+            pool.release(block, size);
+        }
+    }
+}
+
+TEST(BlockPool, ARepeatedWorkingSetNeedsNoSystem) {
+    BlockPool pool;
+    const auto work = [&pool] {
+        std::vector<std::pair<void*, Bytes>> blocks;
+        for (int i = 0; i < 100; ++i) {
+            for (const Bytes size : {64u, 100u, 500u, 2000u, 4000u, 9000u}) {
+                blocks.emplace_back(pool.allocate(size), size);
+                ASSERT_NE(blocks.back().first, nullptr);
+            }
+        }
+        for (const auto& [block, size] : blocks) {
+            pool.release(block, size);
+        }
+    };
+    work();
+    const std::uint64_t calls = pool.system_calls();
+    EXPECT_GT(calls, 0u);
+    for (int i = 0; i < 10; ++i) {
+        work();
+    }
+    EXPECT_EQ(pool.system_calls(), calls);
+}
+
+TEST(BlockPool, SlabsServeAnySizeOnceEmpty) {
+    BlockPool pool;
+    std::vector<void*> blocks;
+    for (int i = 0; i < 1000; ++i) {
+        blocks.push_back(pool.allocate(64));
+    }
+    for (void* const block : blocks) {
+        pool.release(block, 64);
+    }
+    const std::uint64_t calls = pool.system_calls();
+    void* const larger = pool.allocate(2048);
+    ASSERT_NE(larger, nullptr);
+    std::memset(larger, 1, 2048);
+    EXPECT_EQ(pool.system_calls(), calls);
+    pool.release(larger, 2048);
+}
+
+TEST(BlockPool, KeepsNoMoreThanItsLimit) {
+    constexpr Bytes kLimit = 256 * kKiB;
+    for (const Bytes size : {Bytes{64}, Bytes{2048}, Bytes{4096}, Bytes{65536}, Bytes{100000}}) {
+        BlockPool pool(kLimit);
+        std::vector<void*> blocks;
+        for (Bytes total = 0; total < 2 * kMiB; total += size) {
+            blocks.push_back(pool.allocate(size));
+            ASSERT_NE(blocks.back(), nullptr);
+        }
+        EXPECT_GE(pool.held(), pool.in_use());
+        for (void* const block : blocks) {
+            pool.release(block, size);
+            ASSERT_LE(pool.cached(), kLimit) << size;
+        }
+        EXPECT_EQ(pool.in_use(), 0u);
+        EXPECT_EQ(pool.held(), pool.cached()) << size;
+        EXPECT_EQ(pool.cached(), size > BlockPool::kLargestBlock ? 0 : kLimit) << size;
+        EXPECT_GE(pool.peak_in_use(), 2 * kMiB);
+        pool.trim();
+        EXPECT_EQ(pool.held(), 0u);
+        EXPECT_EQ(pool.cached(), 0u);
+    }
+}
+
+TEST(BlockPool, ALimitOfZeroKeepsNothing) {
+    BlockPool pool(0);
+    for (const Bytes size : kSizes) {
+        void* const block = pool.allocate(size);
+        ASSERT_NE(block, nullptr);
+        pool.release(block, size);
+        EXPECT_EQ(pool.held(), 0u) << size;
+    }
+}
+
+TEST(BlockPool, SizesNoLongerUsedMakeRoom) {
+    BlockPool pool(256 * kKiB);
+    const auto fill = [&pool](Bytes size) {
+        std::vector<void*> blocks;
+        for (Bytes total = 0; total < 512 * kKiB; total += size) {
+            blocks.push_back(pool.allocate(size));
+        }
+        for (void* const block : blocks) {
+            pool.release(block, size);
+        }
+    };
+    const Bytes sizes[] = {4096, 65536, 64, 16384, 2048, 8192};
+    for (const Bytes size : sizes) {
+        fill(size);
+        EXPECT_LE(pool.cached(), 256 * kKiB);
+        const std::uint64_t calls = pool.system_calls();
+        void* const block = pool.allocate(size); // its size has the room now
+        EXPECT_EQ(pool.system_calls(), calls) << size;
+        pool.release(block, size);
+    }
+}
+
+TEST(BlockPool, ImpossibleSizesGiveNull) {
+    BlockPool pool;
+    for (const Bytes size : {UINT64_MAX, UINT64_MAX - 63, Bytes{1} << 63, Bytes{PTRDIFF_MAX}}) {
+        EXPECT_EQ(pool.allocate(size), nullptr) << size;
+    }
+    if (!kAsan && !kTsan) { // they would end the process
+        EXPECT_EQ(pool.allocate(Bytes{1} << 60), nullptr);
+        EXPECT_EQ(pool.system_calls(), 1u);
+    }
+    EXPECT_EQ(pool.in_use(), 0u);
+    EXPECT_EQ(pool.held(), 0u);
+    EXPECT_EQ(pool.peak_in_use(), 0u);
+}
+
+TEST(BlockPool, CreatesAndDestroysObjects) {
+    struct Record {
+        Record(int* alive_count, Bytes size) : alive(alive_count), length(size) { ++*alive; }
+        ~Record() { --*alive; }
+        int* alive;
+        Bytes length;
+    };
+    int alive = 0;
+    BlockPool pool;
+    Record* const record = pool.create<Record>(&alive, Bytes{77});
+    ASSERT_NE(record, nullptr);
+    EXPECT_EQ(record->length, 77u);
+    EXPECT_EQ(alive, 1);
+    pool.destroy(record);
+    EXPECT_EQ(alive, 0);
+    EXPECT_EQ(pool.in_use(), 0u);
+    pool.destroy(static_cast<Record*>(nullptr));
+}
+
+// Every block is filled with its own byte; a byte that changed shows two blocks that overlap.
+TEST(BlockPool, BlocksInUseNeverOverlap) {
+    struct Block {
+        unsigned char* bytes;
+        Bytes size;
+        unsigned char mark;
+    };
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+        SCOPED_TRACE(testing::Message() << "seed " << seed);
+        Random random(seed);
+        BlockPool pool(random.below(4) * 128 * kKiB);
+        std::vector<Block> blocks;
+        Bytes in_use = 0;
+        const auto release = [&](std::size_t i) {
+            const Block block = blocks[i];
+            blocks[i] = blocks.back();
+            blocks.pop_back();
+            for (Bytes at = 0; at < block.size; ++at) {
+                ASSERT_EQ(block.bytes[at], block.mark) << "size " << block.size << " at " << at;
+            }
+            in_use -= BlockPool::block_bytes(block.size);
+            pool.release(block.bytes, block.size);
+        };
+        for (int step = 0; step < 2000; ++step) {
+            const bool growing = (step / 250) % 2 == 0;
+            if (blocks.empty() || random.below(10) < (growing ? 7u : 3u)) {
+                const Bytes size = random.below(Bytes{1} << random.below(18));
+                auto* const bytes = static_cast<unsigned char*>(pool.allocate(size));
+                ASSERT_NE(bytes, nullptr);
+                const auto mark = static_cast<unsigned char>(random.next());
+                std::memset(bytes, mark, size);
+                blocks.push_back({bytes, size, mark});
+                in_use += BlockPool::block_bytes(size);
+            } else {
+                release(random.below(blocks.size()));
+            }
+            ASSERT_EQ(pool.in_use(), in_use);
+            ASSERT_GE(pool.held(), pool.in_use() + pool.cached());
+        }
+        while (!blocks.empty()) {
+            release(blocks.size() - 1);
+        }
+        EXPECT_EQ(pool.held(), pool.cached());
+    }
+}
+
+TEST(BlockPoolDeathTest, AddressSanitizerSeesUseOfFreeBlocks) {
+    if (!kAsan) {
+        GTEST_SKIP() << "built without AddressSanitizer";
+    }
+    for (const Bytes size : {Bytes{100}, Bytes{5000}}) {
+        BlockPool pool;
+        auto* const block = static_cast<volatile char*>(pool.allocate(size));
+        ASSERT_NE(block, nullptr);
+        void* const plain = const_cast<char*>(block);
+        EXPECT_DEATH(block[size] = 1, "use-after-poison") << "behind the end of " << size;
+        pool.release(plain, size);
+        EXPECT_DEATH(block[0] = 1, "use-after-poison") << size;
+        EXPECT_DEATH(block[size - 1] = 1, "use-after-poison") << size;
+        EXPECT_DEATH(pool.release(plain, size), "use-after-poison") << size;
+    }
+}
+
+} // namespace
+} // namespace adaptib
