@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The fabric interface: verbs-shaped, implemented by verbs (hardware), shm (one host) and sim.
+//
+// Purpose: everything the core asks of a wire. Each call mirrors one of libibverbs, so that the verbs
+// fabric is thin and an RDMA engineer recognises it; semantics are those of the InfiniBand
+// Architecture, vol. 1, ch. 9-11, and are written down call by call in fabric/README.md. What a device
+// lacks is a capability flag that the core asks for (RailInfo::has), never an #ifdef.
+//
+// Shape: every object has public non-virtual calls (checked, counted) over private virtual *_impl.
+// Ownership: every object is owned by the unique_ptr that its create call returned. Children first:
+//   queue pairs before the queues, memory regions and address handles that they use, those before
+//   their rail, rails before the fabric.
+// Threads: an object is used by one thread at a time (the caller's lock); nothing here blocks, except
+//   that a fabric without an engine of its own (shm) may move data inside post_send.
+// Errors: Status; outputs are set only when it is ok.
+// May touch: base/ only.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/units.h"
+
+namespace adaptib {
+
+// ---------------------------------------------------------------------------------------------------
+// What a rail is and can do
+
+enum class Capability : std::uint32_t {
+    rc = 1u << 0,            // reliable connected queue pairs
+    ud = 1u << 1,            // datagrams
+    dc = 1u << 2,            // dynamically connected initiators and targets
+    srq = 1u << 3,           // shared receive queues
+    rdma_read = 1u << 4,
+    rdma_write = 1u << 5,
+    write_imm = 1u << 6,     // write with immediate
+    atomic64 = 1u << 7,      // 64-bit compare-and-swap and fetch-and-add
+    migration = 1u << 8,     // automatic path migration
+    reliable_ud = 1u << 9,   // datagrams are neither lost nor doubled nor reordered (per sender)
+    direct = 1u << 10,       // memory from Rail::allocate can be mapped by peers (QueuePair::map)
+};
+
+enum class LinkLayer : std::uint8_t { infiniband, ethernet, memory, simulated };
+enum class PortState : std::uint8_t { down, active };
+
+struct RailInfo {
+    std::string name;             // "mlx5_0:1", "shm0"; unique within the fabric
+    LinkLayer link_layer = LinkLayer::memory;
+    std::uint32_t capabilities = 0;
+    BytesPerSecond rate{};        // nominal, one direction; 0 = unknown
+    int numa_node = -1;           // -1 = unknown
+    std::uint32_t paths = 1;      // 2^LMC on InfiniBand; GIDs x flow labels on RoCE
+    Bytes datagram_bytes = 0;     // payload of one datagram
+    Bytes max_message_bytes = 0;  // of one RC work request
+    Bytes inline_bytes = 0;
+    std::uint32_t max_gather = 1;       // scatter/gather entries of one work request
+    std::uint32_t max_send_depth = 0;   // work requests outstanding on one queue pair
+    std::uint32_t max_cq_depth = 0;
+    std::uint32_t max_reads = 0;        // outstanding RDMA reads and atomics of one queue pair
+
+    bool has(Capability c) const { return (capabilities & static_cast<std::uint32_t>(c)) != 0; }
+};
+
+// Where a rail can be reached; made by Rail::address, sent to the peer as it is.
+struct RailAddress {
+    static constexpr std::size_t kMaxBytes = 64;
+    std::uint16_t size = 0;
+    std::array<std::byte, kMaxBytes> bytes{};
+};
+
+// One route from this rail to a remote one (architecture: path).
+struct PathSpec {
+    RailAddress remote;
+    std::uint8_t source_path_bits = 0;   // InfiniBand: LMC path, source
+    std::uint8_t lid_offset = 0;         // InfiniBand: LMC path, destination
+    std::uint8_t gid_index = 0;          // RoCE
+    std::uint32_t flow_label = 0;        // RoCE
+    std::uint8_t service_level = 0;
+};
+
+// ---------------------------------------------------------------------------------------------------
+// Work requests and completions
+
+enum class Opcode : std::uint8_t {
+    send,
+    send_imm,
+    write,
+    write_imm,
+    read,
+    compare_swap, // remote 8 bytes == compare_add ? swap : unchanged; old value to the gather entry
+    fetch_add,    // remote 8 bytes += compare_add; old value to the gather entry
+};
+
+enum SendFlag : std::uint32_t {
+    kSignaled = 1u << 0,
+    kInline = 1u << 1,  // the payload is taken before post_send returns; no local key needed
+    kFence = 1u << 2,   // wait for this queue pair's earlier reads and atomics
+    // The last 8 bytes (8-byte aligned at the target) become visible after all the others, so that a
+    // poller who sees them may read the rest. Adapters write in address order and give this for free.
+    kPublish = 1u << 3,
+};
+
+struct Gather {
+    void* address = nullptr;
+    Bytes length = 0;
+    std::uint32_t local_key = 0;
+};
+
+class AddressHandle;
+
+struct SendWork {
+    std::uint64_t wr_id = 0;
+    Opcode opcode = Opcode::send;
+    std::uint32_t flags = 0;
+    const Gather* gather = nullptr;
+    std::uint32_t gather_count = 0;
+    std::uint32_t immediate = 0;
+    std::uint64_t remote_address = 0;  // write, read, atomics
+    std::uint32_t remote_key = 0;
+    std::uint64_t compare_add = 0;
+    std::uint64_t swap = 0;
+    const AddressHandle* address_handle = nullptr; // UD, DC
+    std::uint32_t remote_qp = 0;                   // UD, DC
+    std::uint64_t remote_access_key = 0;           // UD: Q_Key, DC: access key
+};
+
+struct ReceiveWork {
+    std::uint64_t wr_id = 0;
+    const Gather* scatter = nullptr;
+    std::uint32_t scatter_count = 0;
+};
+
+// The statuses that verbs name (ibv_wc_status), in verbs' words.
+enum class WorkStatus : std::uint8_t {
+    success,
+    local_length_error,
+    local_qp_error,
+    local_protection_error,
+    flushed,
+    bad_response,
+    local_access_error,
+    remote_invalid_request,
+    remote_access_error,
+    remote_operation_error,
+    retry_exceeded,
+    rnr_retry_exceeded,
+    remote_aborted,
+    fatal,
+    response_timeout,
+    general_error,
+};
+
+enum class WorkKind : std::uint8_t { send, write, read, compare_swap, fetch_add, receive, receive_imm };
+
+// After an error only wr_id, status, qp_number and vendor_error are valid.
+struct WorkCompletion {
+    std::uint64_t wr_id = 0;
+    WorkStatus status = WorkStatus::success;
+    WorkKind kind = WorkKind::send;
+    std::uint32_t qp_number = 0;
+    std::uint32_t vendor_error = 0;
+    Bytes length = 0;                // receives
+    std::uint32_t immediate = 0;     // receives with immediate
+    std::uint32_t source_qp = 0;     // UD
+};
+
+const char* work_status_text(WorkStatus status);
+
+// ---------------------------------------------------------------------------------------------------
+// Memory
+
+enum Access : std::uint32_t {
+    kLocalWrite = 1u << 0,
+    kRemoteWrite = 1u << 1,
+    kRemoteRead = 1u << 2,
+    kRemoteAtomic = 1u << 3,
+};
+
+class MemoryRegion {
+public:
+    virtual ~MemoryRegion() = default;
+    void* address() const { return address_; }
+    Bytes length() const { return length_; }
+    std::uint32_t local_key() const { return local_key_; }
+    std::uint32_t remote_key() const { return remote_key_; }
+
+protected:
+    MemoryRegion(void* address, Bytes length) : address_(address), length_(length) {}
+
+    void* address_;
+    Bytes length_;
+    std::uint32_t local_key_ = 0;
+    std::uint32_t remote_key_ = 0;
+};
+
+// ---------------------------------------------------------------------------------------------------
+// Queues
+
+class CompletionQueue {
+public:
+    virtual ~CompletionQueue() = default;
+    // Takes up to out.size() completions, oldest first; returns how many.
+    std::size_t poll(std::span<WorkCompletion> out) { return poll_impl(out); }
+
+private:
+    virtual std::size_t poll_impl(std::span<WorkCompletion> out) = 0;
+};
+
+class SharedReceiveQueue {
+public:
+    virtual ~SharedReceiveQueue() = default;
+    Status post(const ReceiveWork& work) { return post_impl(work); }
+    // Once fewer than `limit` receives are posted, the event srq_limit is raised, once. 0 = off.
+    Status arm_limit(std::uint32_t limit) { return arm_limit_impl(limit); }
+
+private:
+    virtual Status post_impl(const ReceiveWork& work) = 0;
+    virtual Status arm_limit_impl(std::uint32_t limit) = 0;
+};
+
+class AddressHandle {
+public:
+    virtual ~AddressHandle() = default;
+};
+
+// ---------------------------------------------------------------------------------------------------
+// Queue pairs
+
+enum class QpType : std::uint8_t { rc, ud, dc_initiator, dc_target };
+enum class QpState : std::uint8_t { reset, init, ready_to_receive, ready_to_send, error };
+enum class MigrationState : std::uint8_t { migrated, rearm, armed };
+
+struct QpInit {
+    QpType type = QpType::rc;
+    CompletionQueue* send_cq = nullptr;
+    CompletionQueue* receive_cq = nullptr;
+    SharedReceiveQueue* srq = nullptr;     // null: the queue pair has a receive queue of its own
+    std::uint32_t send_depth = 0;
+    std::uint32_t receive_depth = 0;       // ignored with an srq
+    std::uint32_t max_gather = 1;
+    Bytes inline_bytes = 0;
+    bool signal_all = false;
+};
+
+// Attributes of QueuePair::modify; which are required by which transition is the table of
+// ibv_modify_qp(3), and an absent required or a superfluous one is bad_argument.
+enum QpMask : std::uint32_t {
+    kQpState = 1u << 0,
+    kQpAccess = 1u << 1,
+    kQpKey = 1u << 2,
+    kQpPath = 1u << 3,
+    kQpRemote = 1u << 4,          // remote_qp and receive_psn
+    kQpReceiveLimits = 1u << 5,   // max_target_reads and rnr_timer
+    kQpRetry = 1u << 6,           // timeout, retry_count, rnr_retry
+    kQpSendPsn = 1u << 7,
+    kQpSendLimits = 1u << 8,      // max_reads
+    kQpAlternatePath = 1u << 9,
+    kQpMigration = 1u << 10,
+};
+
+struct QpAttributes {
+    QpState state = QpState::reset;
+    std::uint32_t access = 0;               // Access
+    std::uint64_t access_key = 0;           // UD: Q_Key, DC target: access key
+    PathSpec path;
+    PathSpec alternate_path;
+    MigrationState migration = MigrationState::migrated;
+    std::uint32_t remote_qp = 0;
+    std::uint32_t send_psn = 0;
+    std::uint32_t receive_psn = 0;
+    std::uint32_t max_reads = 1;            // as initiator
+    std::uint32_t max_target_reads = 1;     // as target
+    std::uint8_t timeout = 14;              // 4.096 us x 2^timeout per try; 0 = for ever
+    std::uint8_t retry_count = 6;
+    std::uint8_t rnr_retry = 7;             // 7 = for ever
+    std::uint8_t rnr_timer = 12;
+};
+
+class QueuePair {
+public:
+    virtual ~QueuePair() = default;
+    std::uint32_t number() const { return number_; }
+    QpType type() const { return type_; }
+
+    Status modify(const QpAttributes& attributes, std::uint32_t mask) {
+        return modify_impl(attributes, mask);
+    }
+    QpAttributes query() const { return query_impl(); }
+
+    // ok: accepted; its completion comes if it is signaled or fails. again(queue_full): the send queue
+    // (or, with UD over shm, the target's queue) is full. error(bad_state): not ready to send.
+    Status post_send(const SendWork& work) { return post_send_impl(work); }
+    Status post_receive(const ReceiveWork& work) { return post_receive_impl(work); }
+
+    // Capability::direct, RC: the local address of [remote_address, +length) if the key allows remote
+    // writing and the memory came from the target's Rail::allocate; null otherwise. Valid while the
+    // queue pair lives. Who stores through it checks usable() before each message, and goes back to
+    // post_send, whose completion tells what is wrong, when it is false.
+    void* map(std::uint64_t remote_address, Bytes length, std::uint32_t remote_key) {
+        return map_impl(remote_address, length, remote_key);
+    }
+    // False once the queue pair is not ready to send, its rail is down or slowed, or its target ended.
+    bool usable() const { return usable_impl(); }
+
+protected:
+    explicit QueuePair(QpType type) : type_(type) {}
+    std::uint32_t number_ = 0;
+
+private:
+    virtual Status modify_impl(const QpAttributes& attributes, std::uint32_t mask) = 0;
+    virtual QpAttributes query_impl() const = 0;
+    virtual Status post_send_impl(const SendWork& work) = 0;
+    virtual Status post_receive_impl(const ReceiveWork& work) = 0;
+    virtual void* map_impl(std::uint64_t, Bytes, std::uint32_t) { return nullptr; }
+    virtual bool usable_impl() const { return true; }
+
+    QpType type_;
+};
+
+// ---------------------------------------------------------------------------------------------------
+// Rails and the fabric
+
+class Rail {
+public:
+    virtual ~Rail() = default;
+    const RailInfo& info() const { return info_; }
+    PortState state() const { return state_impl(); }
+    RailAddress address() const { return address_impl(); }
+
+    Status create_cq(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) {
+        return create_cq_impl(depth, out);
+    }
+    Status create_srq(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) {
+        return create_srq_impl(depth, out);
+    }
+    Status create_qp(const QpInit& init, std::unique_ptr<QueuePair>& out) {
+        return create_qp_impl(init, out);
+    }
+    Status create_ah(const PathSpec& path, std::unique_ptr<AddressHandle>& out) {
+        return create_ah_impl(path, out);
+    }
+    // The caller's memory, for local and, as `access` says, remote use until the region is destroyed.
+    Status register_memory(void* address, Bytes length, std::uint32_t access,
+                           std::unique_ptr<MemoryRegion>& out) {
+        return register_impl(address, length, access, out);
+    }
+    // New zeroed memory, aligned to a cache line, owned by the region and registered.
+    Status allocate(Bytes length, std::uint32_t access, std::unique_ptr<MemoryRegion>& out) {
+        return allocate_impl(length, access, out);
+    }
+
+protected:
+    RailInfo info_;
+
+private:
+    virtual PortState state_impl() const = 0;
+    virtual RailAddress address_impl() const = 0;
+    virtual Status create_cq_impl(std::uint32_t, std::unique_ptr<CompletionQueue>&) = 0;
+    virtual Status create_srq_impl(std::uint32_t, std::unique_ptr<SharedReceiveQueue>&) = 0;
+    virtual Status create_qp_impl(const QpInit&, std::unique_ptr<QueuePair>&) = 0;
+    virtual Status create_ah_impl(const PathSpec&, std::unique_ptr<AddressHandle>&) = 0;
+    virtual Status register_impl(void*, Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) = 0;
+    virtual Status allocate_impl(Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) = 0;
+};
+
+enum class EventKind : std::uint8_t {
+    port_active,
+    port_error,
+    address_changed,    // LID or GID
+    qp_fatal,
+    path_migrated,
+    path_migration_error,
+    armed,              // a loaded alternate path is ready
+    srq_limit,
+    device_fatal,
+};
+
+struct Event {
+    EventKind kind = EventKind::port_active;
+    std::uint32_t rail = 0;       // index into Fabric::rails
+    std::uint32_t qp_number = 0;  // events of queue pairs
+    SharedReceiveQueue* srq = nullptr;
+};
+
+class Fabric {
+public:
+    virtual ~Fabric() = default;
+    std::span<const std::unique_ptr<Rail>> rails() const { return rails_; }
+    // The next asynchronous event, if there is one.
+    bool poll_event(Event& out) { return poll_event_impl(out); }
+    // What a person should know of how the fabric came up ("single copy: off, process_vm_readv is
+    // forbidden ..."), one line each; empty when all is as asked for.
+    const std::vector<std::string>& notices() const { return notices_; }
+
+protected:
+    std::vector<std::unique_ptr<Rail>> rails_;
+    std::vector<std::string> notices_;
+
+private:
+    virtual bool poll_event_impl(Event& out) = 0;
+};
+
+} // namespace adaptib

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Bounce slots and the requests of the copy pipeline.
+//
+// Purpose: where the system forbids cross-memory attach, the target copies between its private memory
+// and slots in the initiator's segment. The initiator fills a slot (writes), sends a BounceRequest
+// through the target's queue, and finds the answer in the slot; several slots are on their way at once.
+// Invariant: a slot whose request has not been answered is not used again, also when its queue pair is
+// long gone, unless the target's process has ended.
+// Threads: one at a time, with the whole fabric.
+// May touch: base/, fabric/fabric.h, layout.h, limits.h, segment.h.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "fabric/shm/layout.h"
+#include "fabric/shm/limits.h"
+#include "fabric/shm/segment.h"
+
+namespace adaptib::shm {
+
+enum class BounceAnswer : std::uint8_t {
+    none,
+    done,
+    access_error,    // key, range or right
+    invalid_request, // not for this queue pair
+    not_ready,       // the queue pair does not receive: nothing was done
+};
+
+// In the first line of a slot; the data follows.
+struct alignas(kCacheLine) BounceHeader {
+    std::atomic<std::uint64_t> answer; // tag << 8 | BounceAnswer
+    std::uint64_t result;              // of an atomic
+};
+
+// Payload of RecordType::request.
+struct BounceRequest {
+    std::uint64_t slot_offset; // of the BounceHeader, in the initiator's segment
+    std::uint64_t tag;
+    std::uint64_t remote_address;
+    std::uint64_t compare_add;
+    std::uint64_t swap;
+    std::uint32_t remote_key;
+    std::uint32_t length;
+    std::uint32_t opcode;
+    std::uint32_t publish; // nonzero: the last 8 bytes become visible last
+};
+
+// The slot that a request names; null when it does not lie in the initiator's segment.
+std::byte* find_slot(const PeerSegment& initiator, const BounceRequest& request);
+
+// Name of the owner itself in the lock of its atomics, in place of a producer slot.
+inline constexpr std::uint64_t kLockOwner = 0xffff;
+
+class BouncePool {
+public:
+    explicit BouncePool(OwnSegment* segment) : segment_(segment) {}
+
+    // An empty slot with a tag of its own; false when all are in use or there is no memory.
+    bool take(std::uint32_t& slot);
+    void give(std::uint32_t slot);
+    // Back as soon as the target has answered or ended.
+    void abandon(std::uint32_t slot, std::shared_ptr<PeerSegment> target);
+
+    BounceHeader* header(std::uint32_t slot) const {
+        return reinterpret_cast<BounceHeader*>(segment_->base() + slots_[slot].offset);
+    }
+    std::byte* data(std::uint32_t slot) const {
+        return segment_->base() + slots_[slot].offset + sizeof(BounceHeader);
+    }
+    Bytes offset(std::uint32_t slot) const { return slots_[slot].offset; }
+    std::uint64_t tag(std::uint32_t slot) const { return slots_[slot].tag; }
+    BounceAnswer answer(std::uint32_t slot) const;
+
+private:
+    void sweep();
+
+    struct Slot {
+        Bytes offset = 0;
+        std::uint64_t tag = 0;
+        std::shared_ptr<PeerSegment> abandoned_to;
+    };
+    OwnSegment* segment_;
+    std::vector<Slot> slots_;
+    std::vector<std::uint32_t> free_;
+    std::uint32_t abandoned_ = 0; // of slots_; they do not count towards the limit
+    std::uint64_t next_tag_ = 1;
+};
+
+} // namespace adaptib::shm

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Completion queues and receive queues.
+#include "fabric/shm/completion.h"
+
+#include <algorithm>
+
+#include "fabric/shm/context.h"
+#include "fabric/shm/local_qp.h"
+
+namespace adaptib::shm {
+
+// ---------------------------------------------------------------------------------------------------
+// Completion queue
+
+ShmCompletionQueue::ShmCompletionQueue(Context& context, std::uint32_t rail, std::uint32_t depth)
+    : context_(context), rail_(rail), entries_(depth) {}
+
+bool ShmCompletionQueue::push(const WorkCompletion& completion, LocalQueuePair* qp,
+                              std::uint64_t release) {
+    if (entries_.full()) {
+        return false;
+    }
+    Entry& entry = entries_.push();
+    entry.completion = completion;
+    entry.qp = qp;
+    entry.release = release;
+    return true;
+}
+
+void ShmCompletionQueue::forget(const LocalQueuePair* qp) {
+    entries_.remove_if([qp](const Entry& entry) { return entry.qp == qp; });
+}
+
+std::size_t ShmCompletionQueue::poll_impl(std::span<WorkCompletion> out) {
+    context_.progress();
+    std::size_t count = 0;
+    while (count < out.size() && !entries_.empty()) {
+        const Entry& entry = entries_.front();
+        out[count++] = entry.completion;
+        if (entry.release != 0) {
+            entry.qp->release_sends(entry.release);
+        }
+        entries_.pop();
+    }
+    return count;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Receives
+
+Bytes PostedReceive::room() const {
+    Bytes sum = 0;
+    for (const Gather& entry : list()) {
+        sum += entry.length;
+    }
+    return sum;
+}
+
+Status ReceiveQueue::post(const ReceiveWork& work) {
+    if (work.scatter_count > kMaxGather || (work.scatter_count > 0 && work.scatter == nullptr)) {
+        return Status::error(Reason::bad_argument);
+    }
+    if (posted_.full()) {
+        return Status::again(Reason::queue_full);
+    }
+    PostedReceive& receive = posted_.push();
+    receive.wr_id = work.wr_id;
+    receive.scatter_count = work.scatter_count;
+    std::copy_n(work.scatter, work.scatter_count, receive.scatter.begin());
+    return kOk;
+}
+
+ShmSharedReceiveQueue::ShmSharedReceiveQueue(Context& context, std::uint32_t rail,
+                                             std::uint32_t index, std::uint32_t depth)
+    : context_(context), rail_(rail), index_(index), depth_(depth), receives_(depth),
+      shared_(srqs_of(context.segment().base()) + index) {
+    shared_->available.store(0, std::memory_order_relaxed);
+}
+
+ShmSharedReceiveQueue::~ShmSharedReceiveQueue() {
+    shared_->available.store(0, std::memory_order_release);
+    context_.remove_srq(index_);
+}
+
+Status ShmSharedReceiveQueue::post_impl(const ReceiveWork& work) {
+    const Status status = receives_.post(work);
+    if (!status.ok()) {
+        return status;
+    }
+    shared_->available.store(receives_.size(), std::memory_order_release);
+    for (LocalQueuePair* qp : waiting_) {
+        context_.activate(qp);
+    }
+    waiting_.clear();
+    return kOk;
+}
+
+void ShmSharedReceiveQueue::drop() {
+    receives_.drop();
+    shared_->available.store(receives_.size(), std::memory_order_release);
+    check_limit();
+}
+
+void ShmSharedReceiveQueue::wait_for_post(LocalQueuePair* qp) {
+    if (std::find(waiting_.begin(), waiting_.end(), qp) == waiting_.end()) {
+        waiting_.push_back(qp);
+    }
+}
+
+void ShmSharedReceiveQueue::forget(const LocalQueuePair* qp) { std::erase(waiting_, qp); }
+
+Status ShmSharedReceiveQueue::arm_limit_impl(std::uint32_t limit) {
+    if (limit > depth_) {
+        return Status::error(Reason::bad_argument);
+    }
+    limit_ = limit;
+    check_limit();
+    return kOk;
+}
+
+void ShmSharedReceiveQueue::check_limit() {
+    if (limit_ != 0 && receives_.size() < limit_) {
+        limit_ = 0;
+        context_.raise(EventKind::srq_limit, rail_, 0, this);
+    }
+}
+
+} // namespace adaptib::shm

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Completion queues, shared receive queues and the posted receives of both kinds.
+//
+// Purpose: the local queues. Polling a completion queue is what drives the fabric.
+// Ownership: the caller's; queue pairs that use a queue end before it.
+// Threads: one at a time, with the whole fabric.
+// May touch: base/, fabric/fabric.h, layout.h, ring.h.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "fabric/shm/layout.h"
+#include "fabric/shm/limits.h"
+#include "fabric/shm/ring.h"
+
+namespace adaptib::shm {
+
+class Context;
+class LocalQueuePair;
+
+class ShmCompletionQueue final : public CompletionQueue {
+public:
+    ShmCompletionQueue(Context& context, std::uint32_t rail, std::uint32_t depth);
+
+    std::uint32_t rail() const { return rail_; }
+    // False when there is no room: the completion is lost and the queue pair must not go on.
+    // `release` counts the send requests of the queue pair that this completion covers (0: none).
+    bool push(const WorkCompletion& completion, LocalQueuePair* qp, std::uint64_t release);
+    void forget(const LocalQueuePair* qp);
+
+private:
+    struct Entry {
+        WorkCompletion completion;
+        LocalQueuePair* qp = nullptr;
+        std::uint64_t release = 0;
+    };
+    std::size_t poll_impl(std::span<WorkCompletion> out) override;
+
+    Context& context_;
+    std::uint32_t rail_;
+    GrowingRing<Entry> entries_;
+};
+
+// A receive that was posted.
+struct PostedReceive {
+    std::uint64_t wr_id = 0;
+    std::uint32_t scatter_count = 0;
+    std::array<Gather, kMaxGather> scatter{};
+
+    std::span<const Gather> list() const { return {scatter.data(), scatter_count}; }
+    Bytes room() const;
+};
+
+class ReceiveQueue {
+public:
+    explicit ReceiveQueue(std::uint32_t depth) : posted_(depth) {}
+    Status post(const ReceiveWork& work);
+    // The oldest; null when there is none.
+    const PostedReceive* peek() { return posted_.empty() ? nullptr : &posted_.front(); }
+    void drop() { posted_.pop(); }
+    std::size_t size() const { return posted_.size(); }
+    void clear() { posted_.clear(); }
+
+private:
+    GrowingRing<PostedReceive> posted_;
+};
+
+class ShmSharedReceiveQueue final : public SharedReceiveQueue {
+public:
+    ShmSharedReceiveQueue(Context& context, std::uint32_t rail, std::uint32_t index,
+                          std::uint32_t depth);
+    ~ShmSharedReceiveQueue() override;
+
+    std::uint32_t rail() const { return rail_; }
+    std::uint32_t index() const { return index_; }
+    const PostedReceive* peek() { return receives_.peek(); }
+    void drop();
+    // The queue pair has messages for which there was no receive.
+    void wait_for_post(LocalQueuePair* qp);
+    void forget(const LocalQueuePair* qp);
+
+private:
+    Status post_impl(const ReceiveWork& work) override;
+    Status arm_limit_impl(std::uint32_t limit) override;
+    void check_limit();
+
+    Context& context_;
+    std::uint32_t rail_;
+    std::uint32_t index_;
+    std::uint32_t depth_;
+    std::uint32_t limit_ = 0;
+    ReceiveQueue receives_;
+    SrqEntry* shared_;
+    std::vector<LocalQueuePair*> waiting_;
+};
+
+} // namespace adaptib::shm

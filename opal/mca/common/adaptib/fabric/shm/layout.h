@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is in a shared-memory segment: the one format that owner, peers and tools/adaptib_rails share.
+//
+// Purpose: a process's segment is a memfd that it creates and that its peers map. In it, in order:
+//   Header | ProducerSlot[] | QueuePairEntry[] | SrqEntry[] | RegionEntry[] | ring of granules | heap
+// Every offset but the last two is a constant; those are in the header. The file has its full size
+// from the start, memory is committed piece by piece (segment.h).
+// Who writes what: the owner writes everything, except: producer slots, ring records and the ring's
+// reserve word (peers), rail words (tools/adaptib_rails), the alive word and the closed bits of a dead
+// owner (whoever notices), bounce-slot answers (the peer that served the request).
+// Trust: a peer is a process of the same user; what it wrote is nevertheless checked before use.
+// Threads: words that two processes touch are atomics; all other fields are published by one.
+// May touch: base/ only.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/units.h"
+
+namespace adaptib::shm {
+
+inline constexpr std::uint64_t kMagic = 0x6269'7470'6164'6131u; // "1adaptib"
+inline constexpr std::uint32_t kLayoutVersion = 1;
+
+inline constexpr std::uint32_t kMaxRails = 16;
+inline constexpr std::uint32_t kMaxProducers = 2048;
+inline constexpr std::uint32_t kMaxQueuePairs = 8192;
+inline constexpr std::uint32_t kMaxSrqs = 256;
+inline constexpr std::uint32_t kMaxRegions = 65536;
+
+inline constexpr Bytes kPage = 4096;
+inline constexpr Bytes kGranule = kCacheLine;
+inline constexpr Bytes kDatagramBytes = 4096; // payload of one record of the queue
+
+// ---------------------------------------------------------------------------------------------------
+// Rail words: zero is "active, as fast as it goes", so that one compare answers usable().
+
+inline constexpr std::uint64_t kRailDown = 1ull << 63;
+inline constexpr std::uint64_t kRailClosed = 1ull << 62; // the owner has ended
+inline constexpr std::uint64_t kRailRateMask = (1ull << 48) - 1; // bytes per second, 0 = no limit
+
+struct alignas(kCacheLine) RailEntry {
+    std::atomic<std::uint64_t> word;
+};
+
+struct Header {
+    std::atomic<std::uint64_t> magic; // written last: what is mapped before is not yet a segment
+    std::uint32_t version;
+    std::uint32_t pid;
+    std::uint64_t start_time; // of the process, clock ticks since boot
+    std::uint64_t cookie;
+    std::uint64_t job_key;
+    std::uint64_t segment_bytes;
+    std::uint64_t ring_offset;
+    std::uint64_t ring_granules; // a power of two
+    std::uint64_t heap_offset;
+    std::uint32_t rails;
+
+    alignas(kCacheLine) std::atomic<std::uint32_t> alive;
+    // Owner of the lock that makes atomics on private memory atomic among each other:
+    // 0 or pid << 32 | producer slot + 1.
+    alignas(kCacheLine) std::atomic<std::uint64_t> atomic_lock;
+
+    // The queue. Positions count granules from 0 and never wrap.
+    alignas(kCacheLine) std::atomic<std::uint64_t> reserve;   // producers: end of what is reserved
+    alignas(kCacheLine) std::atomic<std::uint64_t> consumed;  // consumer: start of what is not consumed
+    alignas(kCacheLine) std::atomic<std::uint64_t> committed; // granules that have memory
+    std::atomic<std::uint32_t> producers_end;                 // no slot at or above was ever used
+
+    alignas(kCacheLine) RailEntry rail[kMaxRails];
+};
+
+// ---------------------------------------------------------------------------------------------------
+// The queue
+
+// One per process that sends to this one. `intent` names the granules that its owner is about to
+// reserve (position << 16 | count), written before the reservation: what is reserved and not published
+// by a process that was killed can be told from what is merely slow.
+inline constexpr std::uint64_t kSlotClaiming = 1ull << 63;
+
+struct alignas(kCacheLine) ProducerSlot {
+    std::atomic<std::uint64_t> owner; // 0: free; pid; with kSlotClaiming while it is being filled in
+    std::atomic<std::uint64_t> start_time;
+    std::atomic<std::uint64_t> cookie; // of the producer's own segment
+    std::atomic<std::uint64_t> intent;
+};
+
+enum class RecordType : std::uint8_t {
+    skip = 1,   // to the end of the ring
+    datagram,   // UD
+    message,    // RC send, or a fragment of one
+    notice,     // RC write with immediate: the data is already there
+    request,    // copy pipeline (pipeline.h)
+    broken,     // the sending queue pair met an error that the target's queue pair has to share
+};
+
+enum RecordFlag : std::uint8_t {
+    kRecordFirst = 1u << 0,
+    kRecordLast = 1u << 1,
+    kRecordImmediate = 1u << 2,
+};
+
+struct RecordHeader {
+    std::atomic<std::uint64_t> state; // 0, or position + 1 once the record is complete
+    RecordType type;
+    std::uint8_t flags;
+    std::uint16_t producer; // slot index
+    std::uint32_t length;   // of the payload that follows (notice: of the data written)
+    std::uint32_t target_qp;
+    std::uint32_t source_qp;
+    std::uint32_t immediate;
+    std::uint32_t key; // datagram: Q_Key
+};
+static_assert(sizeof(RecordHeader) == 32, "small datagrams share the first line with the header");
+
+// ---------------------------------------------------------------------------------------------------
+// Queue pairs
+
+// bit 0: receives; 1..7: of the packet number that it expects first; 8..15: access; 16..39: number of
+// the remote queue pair; 40..63: own number. All but the access must be as the initiator expects.
+inline constexpr std::uint64_t kQpReceives = 1;
+inline constexpr std::uint64_t kQpAccessMask = 0xff00;
+
+constexpr std::uint64_t qp_word(std::uint32_t number, std::uint32_t remote, std::uint32_t psn,
+                                std::uint32_t access, bool receives) {
+    return static_cast<std::uint64_t>(number) << 40 | static_cast<std::uint64_t>(remote) << 16 |
+           static_cast<std::uint64_t>(access & 0xffu) << 8 |
+           static_cast<std::uint64_t>(psn & 0x7fu) << 1 | (receives ? kQpReceives : 0);
+}
+constexpr std::uint32_t qp_word_number(std::uint64_t word) {
+    return static_cast<std::uint32_t>(word >> 40);
+}
+constexpr std::uint32_t qp_word_access(std::uint64_t word) {
+    return static_cast<std::uint32_t>((word & kQpAccessMask) >> 8);
+}
+
+struct alignas(kCacheLine) QueuePairEntry {
+    std::atomic<std::uint64_t> word;
+    std::atomic<std::uint64_t> remote_cookie;
+    std::atomic<std::uint32_t> srq;       // index + 1, 0: receive queue of its own
+    std::atomic<std::uint32_t> rnr_timer; // code of the IBA
+    std::atomic<std::uint32_t> target_reads; // reads and atomics that it serves at a time
+
+    // To the initiator: messages taken, and what became of the one that was not.
+    alignas(kCacheLine) std::atomic<std::uint64_t> acknowledged;
+    std::atomic<std::uint64_t> refused; // message number << 8 | WorkStatus, 0 = none
+    std::atomic<std::uint64_t> posted;  // receives posted to the queue of its own, ever
+
+    // As initiator: nonzero while memory of the target is being touched (fencing, queue_pair.h).
+    alignas(kCacheLine) std::atomic<std::uint64_t> busy;
+};
+
+struct alignas(kCacheLine) SrqEntry {
+    std::atomic<std::uint64_t> available; // receives posted and not yet used
+};
+
+inline constexpr std::uint32_t kQpIndexBits = 13;
+static_assert(kMaxQueuePairs == 1u << kQpIndexBits);
+constexpr std::uint32_t qp_index(std::uint32_t number) { return number & (kMaxQueuePairs - 1); }
+
+// ---------------------------------------------------------------------------------------------------
+// Memory regions: key = generation << 16 | index
+
+inline constexpr std::uint64_t kRegionValid = 1;
+inline constexpr std::uint64_t kPrivate = ~0ull; // RegionEntry::offset of memory outside the segment
+
+struct RegionEntry {
+    std::atomic<std::uint64_t> tag; // 0, or key << 32 | rail << 16 | access << 8 | kRegionValid
+    std::atomic<std::uint64_t> base;
+    std::atomic<std::uint64_t> length;
+    std::atomic<std::uint64_t> offset; // in the segment, or kPrivate
+};
+
+constexpr std::uint64_t region_tag(std::uint32_t key, std::uint32_t rail, std::uint32_t access) {
+    return static_cast<std::uint64_t>(key) << 32 | (rail & 0xffu) << 16 | (access & 0xffu) << 8 |
+           kRegionValid;
+}
+constexpr std::uint32_t region_key(std::uint64_t tag) {
+    return static_cast<std::uint32_t>(tag >> 32);
+}
+constexpr std::uint32_t region_rail(std::uint64_t tag) {
+    return static_cast<std::uint32_t>(tag >> 16) & 0xffu;
+}
+constexpr std::uint32_t region_access(std::uint64_t tag) {
+    return static_cast<std::uint32_t>(tag >> 8) & 0xffu;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Offsets
+
+inline constexpr Bytes kProducersOffset = kPage;
+inline constexpr Bytes kQueuePairsOffset = kProducersOffset + kMaxProducers * sizeof(ProducerSlot);
+inline constexpr Bytes kSrqsOffset = kQueuePairsOffset + kMaxQueuePairs * sizeof(QueuePairEntry);
+inline constexpr Bytes kRegionsOffset = kSrqsOffset + kMaxSrqs * sizeof(SrqEntry);
+inline constexpr Bytes kRingOffset = kRegionsOffset + kMaxRegions * sizeof(RegionEntry);
+
+static_assert(sizeof(Header) <= kPage);
+static_assert(kQueuePairsOffset % kPage == 0 && kSrqsOffset % kPage == 0);
+static_assert(kRegionsOffset % kPage == 0 && kRingOffset % kPage == 0);
+static_assert(sizeof(ProducerSlot) == 64 && sizeof(QueuePairEntry) == 192);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+
+inline Header* header_of(std::byte* base) { return reinterpret_cast<Header*>(base); }
+inline ProducerSlot* producers_of(std::byte* base) {
+    return reinterpret_cast<ProducerSlot*>(base + kProducersOffset);
+}
+inline QueuePairEntry* queue_pairs_of(std::byte* base) {
+    return reinterpret_cast<QueuePairEntry*>(base + kQueuePairsOffset);
+}
+inline SrqEntry* srqs_of(std::byte* base) {
+    return reinterpret_cast<SrqEntry*>(base + kSrqsOffset);
+}
+inline RegionEntry* regions_of(std::byte* base) {
+    return reinterpret_cast<RegionEntry*>(base + kRegionsOffset);
+}
+
+} // namespace adaptib::shm

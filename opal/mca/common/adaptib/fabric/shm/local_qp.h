@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What RC and UD queue pairs have in common: states, receiving, completions.
+//
+// Purpose: the state machine of fabric/README.md, the receive queue, and taking records out of the
+// process's queue into posted receives.
+// A queue pair is always in one of 5 states (QpState); its entry in the segment tells peers whether it
+// receives. Records that find no receive wait in held_, in order.
+// Threads: one at a time, with the whole fabric.
+// May touch: base/, fabric/fabric.h and this folder.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "fabric/shm/completion.h"
+#include "fabric/shm/context.h"
+#include "fabric/shm/layout.h"
+
+namespace adaptib::shm {
+
+class LocalQueuePair : public QueuePair {
+public:
+    LocalQueuePair(Context& context, std::uint32_t rail, const QpInit& init);
+    ~LocalQueuePair() override;
+
+    // Takes a number and an entry of the table. Before anything else.
+    Status enter();
+
+    // A record for this queue pair. False: it was not taken, the queue has to wait.
+    bool deliver(const RecordView& record);
+    // Does what waits; false when nothing waits any more.
+    bool progress();
+    // A completion was polled that covers the first `count` send requests.
+    void release_sends(std::uint64_t count) {
+        if (count > released_) {
+            released_ = count;
+        }
+    }
+    // As initiator of a connection that the target reported as broken.
+    void enter_error();
+    // The target's side of fencing: whether the connected peer is touching our memory right now.
+    virtual bool peer_is_busy() const { return false; }
+
+    std::uint32_t rail() const { return rail_; }
+    bool active = false; // in the context's list
+
+protected:
+    // Whether the record comes from whom this queue pair listens to.
+    virtual bool accepts(const RecordView& record) const = 0;
+    // To RTR: resolves the path. Nothing may have changed unless it is ok.
+    virtual Status connect(const QpAttributes& attributes) = 0;
+    virtual void disconnect() = 0;
+    virtual void ready_to_send() {} // RTS is reached, attributes_ are complete
+    virtual void serve(const RecordView& record) = 0;
+    virtual bool progress_sends() = 0;
+    virtual void flush_sends() = 0;
+    virtual void drop_sends() = 0;
+    virtual std::uint32_t remote_number() const { return 0; }
+
+    bool receives() const {
+        return state_ == QpState::ready_to_receive || state_ == QpState::ready_to_send;
+    }
+    void publish(); // state and access, to the table
+    void fence();
+    void complete_send(std::uint64_t wr_id, Opcode opcode, WorkStatus status,
+                       std::uint64_t release);
+    // What the caller asked for, or wants to know of: not of successes nobody signaled.
+    bool wants_completion(std::uint32_t flags) const {
+        return signal_all_ || (flags & kSignaled) != 0;
+    }
+    bool send_queue_full() const { return posted_ - released_ >= send_depth_; }
+    Status check_gather(const SendWork& work, Bytes& length) const;
+
+    Context& context_;
+    std::uint32_t rail_;
+    QueuePairEntry* entry_ = nullptr;
+    QpState state_ = QpState::reset;
+    QpAttributes attributes_;
+    std::uint64_t posted_ = 0;   // send requests accepted
+    std::uint64_t released_ = 0; // of them, given back
+
+private:
+    Status modify_impl(const QpAttributes& attributes, std::uint32_t mask) final;
+    QpAttributes query_impl() const final;
+    Status post_receive_impl(const ReceiveWork& work) final;
+    void apply(const QpAttributes& attributes, std::uint32_t mask);
+    void reset();
+
+    enum class Taken : std::uint8_t { yes, no_receive };
+    Taken take(const RecordFields& fields, const std::byte* payload);
+    Taken take_datagram(const RecordFields& fields, const std::byte* payload);
+    Taken take_message(const RecordFields& fields, const std::byte* payload);
+    Taken take_notice(const RecordFields& fields);
+    void refuse(std::uint64_t wr_id, WorkStatus here, WorkStatus at_sender);
+    bool hold(const RecordView& record);
+    void wait_for_receive();
+    void drain_held();
+    const PostedReceive* peek_receive();
+    void drop_receive();
+    void flush_receives();
+    void complete_receive(const WorkCompletion& completion);
+    void acknowledge();
+    void overrun();
+
+    ShmCompletionQueue* send_cq_;
+    ShmCompletionQueue* receive_cq_;
+    ShmSharedReceiveQueue* srq_;
+    std::uint32_t send_depth_;
+    std::uint32_t max_gather_;
+    Bytes inline_bytes_;
+    bool signal_all_;
+    bool overrun_ = false;
+    ReceiveQueue receives_queue_;
+    std::uint64_t receives_posted_ = 0;
+    std::uint64_t acknowledged_ = 0;
+    std::uint64_t epoch_ = 0; // records before this position are of an earlier connection
+
+    bool assembling_ = false; // a message of several records is arriving
+    PostedReceive arriving_;
+    Bytes arrived_ = 0;
+
+    struct Held {
+        RecordFields fields;
+        std::vector<std::byte> payload;
+    };
+    std::deque<Held> held_;
+    Bytes held_bytes_ = 0;
+};
+
+} // namespace adaptib::shm

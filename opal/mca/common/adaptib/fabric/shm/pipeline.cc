@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The copy pipeline: RC writes, reads and atomics on private memory without cross-memory attach.
+//
+// The initiator's half cuts a request into pieces of a bounce slot and keeps a few on their way; the
+// target's half executes a piece while its completion queues are polled. Everything is checked again
+// where it is executed.
+#include <algorithm>
+#include <cstring>
+
+#include "fabric/shm/rc.h"
+
+namespace adaptib::shm {
+
+// ---------------------------------------------------------------------------------------------------
+// Initiator
+
+RcQueuePair::Step RcQueuePair::bounce(const SendWork& work, Bytes length, Attempt& a,
+                                      WorkStatus& status) {
+    if (!reap(work, a, status)) {
+        return remote_error(status, status);
+    }
+    if (!reachable()) {
+        return stall(a, status);
+    }
+    a.give_up = kNever;
+    while (a.moved < length && pieces_.size() < kBounceSlotsPerQp) {
+        if (!request_piece(work, length, a)) {
+            break;
+        }
+    }
+    if (a.moved < length || !pieces_.empty()) {
+        return Step::wait;
+    }
+    status = WorkStatus::success;
+    return Step::over;
+}
+
+// Takes the answers that are there, in order. False: one of them was an error.
+bool RcQueuePair::reap(const SendWork& work, Attempt& a, WorkStatus& status) {
+    std::size_t done = 0;
+    bool good = true;
+    for (; done < pieces_.size() && good; ++done) {
+        const Piece& piece = pieces_[done];
+        const BounceAnswer answer = context_.bounce().answer(piece.slot);
+        if (answer == BounceAnswer::none) {
+            break;
+        }
+        const std::span<const Gather> gather{work.gather, work.gather_count};
+        switch (answer) {
+        case BounceAnswer::done:
+            if (work.opcode == Opcode::read) {
+                scatter_in(gather, piece.offset, context_.bounce().data(piece.slot), piece.length);
+            } else if (work.opcode == Opcode::compare_swap || work.opcode == Opcode::fetch_add) {
+                std::memcpy(gather[0].address, &context_.bounce().header(piece.slot)->result, 8);
+            }
+            break;
+        case BounceAnswer::not_ready: a.moved = std::min(a.moved, piece.offset); break;
+        case BounceAnswer::invalid_request:
+            status = WorkStatus::remote_invalid_request;
+            good = false;
+            break;
+        default:
+            status = WorkStatus::remote_access_error;
+            good = false;
+            break;
+        }
+        context_.bounce().give(piece.slot);
+    }
+    pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<std::ptrdiff_t>(done));
+    return good;
+}
+
+// False: no slot, or no room in the target's queue; later.
+bool RcQueuePair::request_piece(const SendWork& work, Bytes length, Attempt& a) {
+    BouncePool& pool = context_.bounce();
+    std::uint32_t slot = 0;
+    if (!pool.take(slot)) {
+        return false;
+    }
+    // The tail of a published write stays in one piece: pieces end on multiples of 8 before it.
+    const Bytes part = std::min(length - a.moved, kBounceBytes);
+    const bool last = a.moved + part == length;
+    const bool publish = last && (work.flags & kPublish) != 0 && part >= 8 &&
+                         (work.remote_address + length) % 8 == 0;
+    if (work.opcode == Opcode::write || work.opcode == Opcode::write_imm) {
+        gather_out({work.gather, work.gather_count}, a.moved, pool.data(slot), part);
+    }
+    BounceRequest request{};
+    request.slot_offset = pool.offset(slot);
+    request.tag = pool.tag(slot);
+    request.remote_address = work.remote_address + a.moved;
+    request.compare_add = work.compare_add;
+    request.swap = work.swap;
+    request.remote_key = work.remote_key;
+    request.length = static_cast<std::uint32_t>(part);
+    request.opcode = static_cast<std::uint32_t>(work.opcode);
+    request.publish = publish ? 1 : 0;
+    RecordFields fields;
+    fields.type = RecordType::request;
+    fields.length = sizeof request;
+    fields.target_qp = remote_number_;
+    fields.source_qp = number_;
+    const Push push = peer_->producer().push(fields, sizeof request, [&](std::byte* payload) {
+        std::memcpy(payload, &request, sizeof request);
+    });
+    if (push != Push::ok) {
+        pool.give(slot);
+        return false;
+    }
+    pieces_.push_back({slot, a.moved, part});
+    a.moved += part;
+    return true;
+}
+
+void RcQueuePair::abandon_pieces() {
+    for (const Piece& piece : pieces_) {
+        context_.bounce().abandon(piece.slot, peer_);
+    }
+    pieces_.clear();
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Target
+
+void RcQueuePair::serve(const RecordView& record) {
+    BounceRequest request{};
+    std::byte* slot = nullptr;
+    if (record.payload_bytes == sizeof request) {
+        std::memcpy(&request, record.payload, sizeof request);
+        slot = find_slot(*peer_, request);
+    }
+    if (slot == nullptr) {
+        ++context_.counters().dropped_garbage;
+        return;
+    }
+    const BounceAnswer answer = execute(request, slot);
+    reinterpret_cast<BounceHeader*>(slot)->answer.store(
+        request.tag << 8 | static_cast<std::uint64_t>(answer), std::memory_order_release);
+}
+
+BounceAnswer RcQueuePair::execute(const BounceRequest& request, std::byte* slot) {
+    const auto opcode = static_cast<Opcode>(request.opcode);
+    const bool atomic = opcode == Opcode::compare_swap || opcode == Opcode::fetch_add;
+    const bool write = opcode == Opcode::write || opcode == Opcode::write_imm;
+    if (!atomic && !write && opcode != Opcode::read) {
+        return BounceAnswer::invalid_request;
+    }
+    if ((!write && attributes_.max_target_reads == 0) ||
+        (atomic && (request.length != 8 || request.remote_address % 8 != 0))) {
+        return BounceAnswer::invalid_request;
+    }
+    const std::uint32_t access = atomic ? kRemoteAtomic : write ? kRemoteWrite : kRemoteRead;
+    const RegionView* region = context_.regions().find(request.remote_key);
+    if (region == nullptr || region_rail(region->tag) != rail_ || !region->allows(access) ||
+        (attributes_.access & access) != access ||
+        !region->covers(request.remote_address, request.length)) {
+        return BounceAnswer::access_error;
+    }
+    auto* memory = reinterpret_cast<std::byte*>(request.remote_address);
+    std::byte* data = slot + sizeof(BounceHeader);
+    if (atomic) {
+        return execute_atomic(request, region->offset != kPrivate,
+                              *reinterpret_cast<BounceHeader*>(slot));
+    }
+    if (opcode == Opcode::read) {
+        std::memcpy(data, memory, request.length);
+    } else if (request.publish != 0 && request.length >= 8 &&
+               (request.remote_address + request.length) % 8 == 0) {
+        const Bytes body = request.length - 8;
+        std::uint64_t last = 0;
+        std::memcpy(memory, data, body);
+        std::memcpy(&last, data + body, 8);
+        std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(memory + body))
+            .store(last, std::memory_order_release);
+    } else {
+        std::memcpy(memory, data, request.length);
+    }
+    return BounceAnswer::done;
+}
+
+BounceAnswer RcQueuePair::execute_atomic(const BounceRequest& request, bool shared,
+                                         BounceHeader& slot) {
+    std::atomic<std::uint64_t>& lock = context_.segment().header()->atomic_lock;
+    const std::uint64_t name =
+        static_cast<std::uint64_t>(context_.segment().header()->pid) << 32 | kLockOwner;
+    std::uint64_t free = 0;
+    for (std::uint32_t i = 0; !shared && !lock.compare_exchange_strong(
+                                             free, name, std::memory_order_acquire);
+         ++i) {
+        free = 0;
+        if (i == kLockSpins) {
+            Context::break_dead_lock(context_.segment().base());
+            return BounceAnswer::not_ready;
+        }
+    }
+    std::atomic_ref<std::uint64_t> word(
+        *reinterpret_cast<std::uint64_t*>(request.remote_address));
+    std::uint64_t old = request.compare_add;
+    if (static_cast<Opcode>(request.opcode) == Opcode::fetch_add) {
+        old = word.fetch_add(request.compare_add);
+    } else {
+        word.compare_exchange_strong(old, request.swap);
+    }
+    if (!shared) {
+        lock.store(0, std::memory_order_release);
+    }
+    slot.result = old;
+    return BounceAnswer::done;
+}
+
+} // namespace adaptib::shm

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Processes of this host: who they are, whether they live, and copying to and from their memory.
+//
+// Purpose: the system calls of the shm fabric that concern another process.
+// Threads: free functions without state.
+// May touch: base/, fabric/fabric.h (Gather), the system.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/units.h"
+#include "fabric/fabric.h"
+
+namespace adaptib::shm {
+
+// Start time of a process in clock ticks since boot; 0 when it has ended (a zombie has ended).
+std::uint64_t process_start_time(std::uint32_t pid);
+
+// False once the process that started at `start_time` has ended. A few microseconds.
+bool process_alive(std::uint32_t pid, std::uint64_t start_time);
+
+// The same for all processes that see each other's /proc: boot id and process-number namespace.
+std::uint64_t host_identity();
+
+enum class CopyResult : std::uint8_t {
+    ok,
+    fault,     // an address is not mapped
+    gone,      // no such process
+    forbidden, // ptrace rules, a seccomp filter or the kernel's configuration
+    failed,    // out of memory
+};
+
+enum class Direction : std::uint8_t { from_peer, to_peer };
+
+// Copies [offset, offset + length) of the gather list from or to `remote` of process pid, by
+// process_vm_readv or process_vm_writev.
+CopyResult copy_memory(Direction direction, std::uint32_t pid, std::uint64_t remote,
+                       std::span<const Gather> gather, Bytes offset, Bytes length);
+
+// Copies [offset, offset + length) of a gather list to or from plain memory.
+void gather_out(std::span<const Gather> gather, Bytes offset, std::byte* to, Bytes length);
+void scatter_in(std::span<const Gather> scatter, Bytes offset, const std::byte* from, Bytes length);
+
+} // namespace adaptib::shm

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Reservation, checking of records, and recovery from dead producers.
+#include "fabric/shm/queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fabric/shm/process.h"
+
+namespace adaptib::shm {
+
+namespace {
+
+constexpr std::uint64_t kCommitStep = 64 * kKiB / kGranule;
+// Looks at a hole that nobody admits to, before one granule of it is given up: reached only when
+// shared memory was damaged.
+constexpr std::uint32_t kUnexplainedLooks = 1000;
+
+constexpr std::uint64_t pack_intent(std::uint64_t position, std::uint64_t count) {
+    return position << 16 | count;
+}
+
+} // namespace
+
+// ---------------------------------------------------------------------------------------------------
+// Producer
+
+Producer::Producer(std::byte* base, std::uint32_t slot, Commit commit)
+    : header_(header_of(base)), intent_(producers_of(base) + slot),
+      ring_(base + header_->ring_offset), mask_(header_->ring_granules - 1),
+      consumed_seen_(header_->consumed.load(std::memory_order_acquire)), slot_(slot),
+      commit_(std::move(commit)) {}
+
+Push Producer::reserve(std::uint64_t granules, std::uint64_t& position) {
+    std::uint64_t start = header_->reserve.load(std::memory_order_relaxed);
+    for (;;) {
+        const std::uint64_t to_end = mask_ + 1 - (start & mask_);
+        const std::uint64_t pad = granules <= to_end ? 0 : to_end;
+        const std::uint64_t end = start + pad + granules;
+        if (end - consumed_seen_ > mask_ + 1) {
+            consumed_seen_ = header_->consumed.load(std::memory_order_acquire);
+            if (end - consumed_seen_ > mask_ + 1) {
+                intent_->intent.store(0, std::memory_order_relaxed);
+                return Push::full;
+            }
+        }
+        if (!all_committed_ && !ensure_committed(end)) {
+            intent_->intent.store(0, std::memory_order_relaxed);
+            return Push::no_memory;
+        }
+        intent_->intent.store(pack_intent(start, pad + granules), std::memory_order_relaxed);
+        if (header_->reserve.compare_exchange_weak(start, end, std::memory_order_acq_rel,
+                                                   std::memory_order_relaxed)) {
+            if (pad > 0) {
+                RecordHeader* skip = at(start);
+                skip->type = RecordType::skip;
+                skip->length = 0;
+                skip->state.store(start + 1, std::memory_order_release);
+            }
+            position = start + pad;
+            return Push::ok;
+        }
+    }
+}
+
+bool Producer::ensure_committed(std::uint64_t end) {
+    const std::uint64_t size = mask_ + 1;
+    std::uint64_t committed = header_->committed.load(std::memory_order_acquire);
+    if (committed >= size) {
+        all_committed_ = true;
+        return true;
+    }
+    if (end <= committed) {
+        return true;
+    }
+    const std::uint64_t wanted = std::min(size, (end / kCommitStep + 1) * kCommitStep);
+    if (!commit_ || !commit_(wanted)) {
+        return false;
+    }
+    while (committed < wanted && !header_->committed.compare_exchange_weak(
+                                     committed, wanted, std::memory_order_acq_rel)) {
+    }
+    return true;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Consumer
+
+Consumer::Consumer(std::byte* base)
+    : header_(header_of(base)), slots_(producers_of(base)), ring_(base + header_->ring_offset),
+      mask_(header_->ring_granules - 1),
+      consumed_(header_->consumed.load(std::memory_order_relaxed)) {}
+
+bool Consumer::check(std::uint64_t position, RecordView& out, std::uint64_t& granules) const {
+    const RecordHeader* header = at(position);
+    if (header->state.load(std::memory_order_acquire) != position + 1) {
+        return false;
+    }
+    const std::uint64_t to_end = mask_ + 1 - (position & mask_);
+    out.fields = {header->type,      header->flags,     header->length, header->target_qp,
+                  header->source_qp, header->immediate, header->key};
+    out.producer = header->producer;
+    out.position = position;
+    out.payload = reinterpret_cast<const std::byte*>(header) + sizeof(RecordHeader);
+    switch (out.fields.type) {
+    case RecordType::skip: granules = to_end; return true;
+    case RecordType::datagram:
+    case RecordType::message:
+    case RecordType::request: out.payload_bytes = out.fields.length; break;
+    case RecordType::notice:
+    case RecordType::broken: out.payload_bytes = 0; break;
+    default: return false;
+    }
+    granules = Producer::granules_for(out.payload_bytes);
+    return out.payload_bytes <= kDatagramBytes && granules <= to_end;
+}
+
+bool Consumer::front_slow(RecordView& out) {
+    for (;;) {
+        if (at(consumed_)->state.load(std::memory_order_acquire) == 0) {
+            return false;
+        }
+        std::uint64_t granules = 0;
+        if (!check(consumed_, out, granules)) {
+            ++garbage_;
+            release(1); // the next record is found by its state, which names its position
+        } else if (out.fields.type == RecordType::skip) {
+            release(granules);
+        } else {
+            front_granules_ = granules;
+            return true;
+        }
+    }
+}
+
+void Consumer::pop() { release(front_granules_); }
+
+void Consumer::release(std::uint64_t granules) {
+    for (std::uint64_t i = 0; i < granules; ++i) {
+        at(consumed_ + i)->state.store(0, std::memory_order_relaxed);
+    }
+    consumed_ += granules;
+    header_->consumed.store(consumed_, std::memory_order_release);
+}
+
+bool Consumer::stuck() const {
+    return header_->reserve.load(std::memory_order_acquire) != consumed_ &&
+           at(consumed_)->state.load(std::memory_order_acquire) == 0;
+}
+
+// The end of the hole at the front, as the intents tell; 0 when no intent covers it.
+std::uint64_t Consumer::hole_end(bool& somebody_lives) const {
+    const std::uint64_t reserved = header_->reserve.load(std::memory_order_acquire);
+    const std::uint32_t slots =
+        std::min(header_->producers_end.load(std::memory_order_acquire), kMaxProducers);
+    std::uint64_t end = 0;
+    somebody_lives = false;
+    for (std::uint32_t i = 0; i < slots; ++i) {
+        const ProducerSlot& slot = slots_[i];
+        const std::uint64_t owner = slot.owner.load(std::memory_order_acquire);
+        const std::uint64_t intent = slot.intent.load(std::memory_order_acquire);
+        const std::uint64_t first = intent >> 16;
+        const std::uint64_t last = first + (intent & 0xffff);
+        if (owner == 0 || consumed_ < first || consumed_ >= last) {
+            continue;
+        }
+        if (process_alive(static_cast<std::uint32_t>(owner),
+                          slot.start_time.load(std::memory_order_relaxed))) {
+            somebody_lives = true;
+        }
+        // Two dead candidates: the one that lost the race for the place reserved nothing. The winner's
+        // end is where another record, or the end of what is reserved, begins.
+        const bool fits = last == reserved || (last < reserved && at(last)->state.load(
+                                                   std::memory_order_acquire) == last + 1);
+        if (last <= reserved && (end == 0 || fits)) {
+            end = last;
+        }
+    }
+    return end;
+}
+
+bool Consumer::resolve_hole() {
+    if (!stuck()) {
+        return false;
+    }
+    bool somebody_lives = false;
+    const std::uint64_t end = hole_end(somebody_lives);
+    if (somebody_lives || !stuck()) {
+        return false; // published meanwhile, or will be
+    }
+    if (end != 0) {
+        ++holes_;
+        release(end - consumed_);
+        return true;
+    }
+    if (unexplained_position_ != consumed_) {
+        unexplained_position_ = consumed_;
+        unexplained_ = 0;
+    }
+    if (++unexplained_ < kUnexplainedLooks) {
+        return false;
+    }
+    ++garbage_;
+    release(1);
+    return true;
+}
+
+} // namespace adaptib::shm

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Creating the objects of a rail.
+#include "fabric/shm/rail.h"
+
+#include <utility>
+
+#include "fabric/shm/completion.h"
+#include "fabric/shm/rc.h"
+#include "fabric/shm/ud.h"
+
+namespace adaptib::shm {
+
+namespace {
+
+constexpr std::uint32_t kEveryAccess = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
+
+bool sane_access(std::uint32_t access) {
+    const bool remote_change = (access & (kRemoteWrite | kRemoteAtomic)) != 0;
+    return (access & ~kEveryAccess) == 0 && (!remote_change || (access & kLocalWrite) != 0);
+}
+
+template <class T, class... Arguments>
+std::unique_ptr<T> make(Arguments&&... arguments) {
+    return std::make_unique<T>(std::forward<Arguments>(arguments)...);
+}
+
+} // namespace
+
+// ---------------------------------------------------------------------------------------------------
+// Memory
+
+ShmMemoryRegion::ShmMemoryRegion(Context& context, void* address, Bytes length, std::uint32_t key,
+                                 Bytes offset)
+    : MemoryRegion(address, length), context_(context), offset_(offset) {
+    local_key_ = key;
+    remote_key_ = key;
+}
+
+ShmMemoryRegion::~ShmMemoryRegion() {
+    context_.regions().remove(remote_key_);
+    context_.wait_for_initiators();
+    if (offset_ != kPrivate) {
+        context_.segment().release(offset_);
+    }
+}
+
+Status ShmRail::register_impl(void* address, Bytes length, std::uint32_t access,
+                              std::unique_ptr<MemoryRegion>& out) {
+    const auto base = reinterpret_cast<std::uintptr_t>(address);
+    if (length == 0 || base + length < base || !sane_access(access)) {
+        return Status::error(Reason::bad_argument);
+    }
+    Bytes offset = kPrivate; // memory that another rail's allocate gave can be mapped over this one
+    static_cast<void>(context_.segment().find(address, length, offset));
+    std::uint32_t key = 0;
+    const Status status = context_.regions().add(base, length, index_, access, offset, key);
+    if (status.ok()) {
+        out = make<ShmMemoryRegion>(context_, address, length, key, kPrivate);
+    }
+    return status;
+}
+
+Status ShmRail::allocate_impl(Bytes length, std::uint32_t access,
+                              std::unique_ptr<MemoryRegion>& out) {
+    if (length == 0 || !sane_access(access)) {
+        return Status::error(Reason::bad_argument);
+    }
+    Bytes offset = 0;
+    if (const Status status = context_.segment().allocate(length, offset); !status.ok()) {
+        return status;
+    }
+    std::byte* at = context_.segment().base() + offset;
+    std::uint32_t key = 0;
+    const Status status = context_.regions().add(reinterpret_cast<std::uintptr_t>(at), length,
+                                                 index_, access, offset, key);
+    if (!status.ok()) {
+        context_.segment().release(offset);
+        return status;
+    }
+    out = make<ShmMemoryRegion>(context_, at, length, key, offset);
+    return kOk;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Rail
+
+ShmRail::ShmRail(Context& context, std::uint32_t index, BytesPerSecond rate)
+    : context_(context), index_(index) {
+    info_.name = "shm" + std::to_string(index);
+    info_.link_layer = LinkLayer::memory;
+    for (const Capability c :
+         {Capability::rc, Capability::ud, Capability::srq, Capability::rdma_read,
+          Capability::rdma_write, Capability::write_imm, Capability::atomic64,
+          Capability::reliable_ud, Capability::direct}) {
+        info_.capabilities |= static_cast<std::uint32_t>(c);
+    }
+    info_.rate = rate;
+    info_.datagram_bytes = kDatagramBytes;
+    info_.max_message_bytes = kMaxMessage;
+    info_.inline_bytes = kMaxInline;
+    info_.max_gather = kMaxGather;
+    info_.max_send_depth = kMaxDepth;
+    info_.max_cq_depth = kMaxCqDepth;
+    info_.max_reads = kMaxReads;
+}
+
+PortState ShmRail::state_impl() const {
+    return (context_.rail_word(index_) & kRailDown) != 0 ? PortState::down : PortState::active;
+}
+
+RailAddress ShmRail::address_impl() const { return context_.segment().address(index_); }
+
+Status ShmRail::create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) {
+    if (depth == 0 || depth > kMaxCqDepth) {
+        return Status::error(Reason::bad_argument);
+    }
+    out = make<ShmCompletionQueue>(context_, index_, depth);
+    return kOk;
+}
+
+Status ShmRail::create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) {
+    if (depth == 0 || depth > kMaxDepth) {
+        return Status::error(Reason::bad_argument);
+    }
+    std::uint32_t index = 0;
+    const Status status = context_.add_srq(index);
+    if (status.ok()) {
+        out = make<ShmSharedReceiveQueue>(context_, index_, index, depth);
+    }
+    return status;
+}
+
+Status ShmRail::check(const QpInit& init) const {
+    if (init.type > QpType::dc_target || init.send_cq == nullptr || init.receive_cq == nullptr ||
+        init.send_depth > kMaxDepth || init.receive_depth > kMaxDepth ||
+        init.max_gather > kMaxGather || init.inline_bytes > kMaxInline) {
+        return Status::error(Reason::bad_argument);
+    }
+    if (init.type != QpType::rc && init.type != QpType::ud) {
+        return Status::error(Reason::not_supported);
+    }
+    const auto* send = static_cast<ShmCompletionQueue*>(init.send_cq);
+    const auto* receive = static_cast<ShmCompletionQueue*>(init.receive_cq);
+    const auto* srq = static_cast<ShmSharedReceiveQueue*>(init.srq);
+    if (send->rail() != index_ || receive->rail() != index_ ||
+        (srq != nullptr && srq->rail() != index_)) {
+        return Status::error(Reason::bad_argument);
+    }
+    return kOk;
+}
+
+Status ShmRail::create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) {
+    if (const Status status = check(init); !status.ok()) {
+        return status;
+    }
+    std::unique_ptr<LocalQueuePair> qp;
+    if (init.type == QpType::rc) {
+        qp = make<RcQueuePair>(context_, index_, init);
+    } else {
+        qp = make<UdQueuePair>(context_, index_, init);
+    }
+    const Status status = qp->enter();
+    if (status.ok()) {
+        out = std::move(qp);
+    }
+    return status;
+}
+
+Status ShmRail::create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHandle>& out) {
+    std::shared_ptr<PeerSegment> peer;
+    std::uint32_t rail = 0;
+    const Status status = context_.peer(path.remote, peer, rail);
+    if (status.ok()) {
+        out = make<ShmAddressHandle>(std::move(peer), rail, index_);
+    }
+    return status;
+}
+
+} // namespace adaptib::shm

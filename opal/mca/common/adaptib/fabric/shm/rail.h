@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A virtual rail of the shm fabric: creates the objects, checks their arguments.
+// Threads: one at a time, with the whole fabric.
+// May touch: base/, fabric/fabric.h and this folder.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "fabric/fabric.h"
+#include "fabric/shm/context.h"
+
+namespace adaptib::shm {
+
+class ShmMemoryRegion final : public MemoryRegion {
+public:
+    // `offset`: kPrivate, or where the block of the segment starts that the region owns.
+    ShmMemoryRegion(Context& context, void* address, Bytes length, std::uint32_t key, Bytes offset);
+    ~ShmMemoryRegion() override;
+
+private:
+    Context& context_;
+    Bytes offset_;
+};
+
+class ShmRail final : public Rail {
+public:
+    ShmRail(Context& context, std::uint32_t index, BytesPerSecond rate);
+
+private:
+    PortState state_impl() const override;
+    RailAddress address_impl() const override;
+    Status create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) override;
+    Status create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) override;
+    Status create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) override;
+    Status create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHandle>& out) override;
+    Status register_impl(void* address, Bytes length, std::uint32_t access,
+                         std::unique_ptr<MemoryRegion>& out) override;
+    Status allocate_impl(Bytes length, std::uint32_t access,
+                         std::unique_ptr<MemoryRegion>& out) override;
+    Status check(const QpInit& init) const;
+
+    Context& context_;
+    std::uint32_t index_;
+};
+
+} // namespace adaptib::shm

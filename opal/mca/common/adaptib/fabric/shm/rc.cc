@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Life of an RC request: posted, tried, issued, retired.
+#include "fabric/shm/rc.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace adaptib::shm {
+
+RcQueuePair::RcQueuePair(Context& context, std::uint32_t rail, const QpInit& init)
+    : LocalQueuePair(context, rail, init), own_cookie_(context.segment().cookie()),
+      ops_(init.send_depth) {
+    pieces_.reserve(kBounceSlotsPerQp);
+}
+
+RcQueuePair::~RcQueuePair() {
+    if (entry_ != nullptr) {
+        state_ = QpState::reset;
+        publish();
+        fence();
+        drop_sends();
+        disconnect();
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Connection
+
+Status RcQueuePair::connect(const QpAttributes& attributes) {
+    if (attributes.remote_qp == 0 || attributes.remote_qp >> 24 != 0) {
+        return Status::error(Reason::bad_argument);
+    }
+    std::shared_ptr<PeerSegment> peer;
+    std::uint32_t rail = 0;
+    if (const Status status = context_.peer(attributes.path.remote, peer, rail); !status.ok()) {
+        return status;
+    }
+    peer_ = std::move(peer);
+    peer_rail_ = rail;
+    peer_rail_word_ = &peer_->header()->rail[rail].word;
+    remote_number_ = attributes.remote_qp;
+    peer_entry_ = queue_pairs_of(peer_->base()) + qp_index(remote_number_);
+    region_ = {};
+    messages_ = 0;
+    entry_->remote_cookie.store(peer_->cookie(), std::memory_order_relaxed);
+    return kOk;
+}
+
+void RcQueuePair::ready_to_send() {
+    expected_word_ = qp_word(remote_number_, number_, attributes_.send_psn, 0, true);
+}
+
+void RcQueuePair::disconnect() {
+    peer_entry_ = nullptr;
+    peer_rail_word_ = nullptr;
+    peer_.reset();
+    remote_number_ = 0;
+    region_ = {};
+    entry_->remote_cookie.store(0, std::memory_order_relaxed);
+}
+
+bool RcQueuePair::accepts(const RecordView& record) const {
+    return record.fields.type != RecordType::datagram &&
+           record.fields.source_qp == remote_number_ &&
+           context_.producer_cookie(record.producer) == peer_->cookie();
+}
+
+bool RcQueuePair::usable_impl() const {
+    return state_ == QpState::ready_to_send && rails_word() == 0 && connected();
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Posting
+
+Status RcQueuePair::check(const SendWork& work, Bytes& length) const {
+    if (const Status status = check_gather(work, length); !status.ok()) {
+        return status;
+    }
+    switch (work.opcode) {
+    case Opcode::send:
+    case Opcode::send_imm:
+    case Opcode::write:
+    case Opcode::write_imm: break;
+    case Opcode::read:
+        if ((work.flags & kInline) != 0) {
+            return Status::error(Reason::bad_argument);
+        }
+        break;
+    case Opcode::compare_swap:
+    case Opcode::fetch_add:
+        if (length != 8 || work.gather_count != 1 || (work.flags & kInline) != 0) {
+            return Status::error(Reason::bad_argument);
+        }
+        break;
+    default: return Status::error(Reason::bad_argument);
+    }
+    return length <= kMaxMessage ? kOk : Status::error(Reason::bad_argument);
+}
+
+Status RcQueuePair::post_send_impl(const SendWork& work) {
+    if (state_ != QpState::ready_to_send && state_ != QpState::error) {
+        return Status::error(Reason::bad_state);
+    }
+    Bytes length = 0;
+    if (const Status status = check(work, length); !status.ok()) {
+        return status;
+    }
+    if (send_queue_full()) {
+        return Status::again(Reason::queue_full);
+    }
+    ++posted_;
+    if (state_ == QpState::error) {
+        complete_send(work.wr_id, work.opcode, WorkStatus::flushed, posted_);
+        return kOk;
+    }
+    Attempt a;
+    if (!ops_.empty() || rails_word() != 0) {
+        enqueue(work, length, a, Step::wait);
+        return kOk;
+    }
+    WorkStatus status = WorkStatus::success;
+    const Step step = attempt(work, length, a, status);
+    if (step == Step::over) {
+        conclude(work, status, posted_);
+    } else {
+        enqueue(work, length, a, step);
+    }
+    return kOk;
+}
+
+void RcQueuePair::enqueue(const SendWork& work, Bytes length, const Attempt& attempt, Step step) {
+    Op& op = ops_.push();
+    op.work = work;
+    op.length = length;
+    op.attempt = attempt;
+    op.phase = step == Step::issued ? Phase::issued : Phase::waiting;
+    op.status = WorkStatus::success;
+    op.release = posted_;
+    op.ready_at = Nanoseconds{0};
+    std::copy_n(work.gather, work.gather_count, op.gather.begin());
+    if (step == Step::issued) {
+        next_ = ops_.size();
+    } else if ((work.flags & kInline) != 0 && length > 0) {
+        op.inline_data.resize(length);
+        gather_out({work.gather, work.gather_count}, 0, op.inline_data.data(), length);
+        op.gather[0] = {nullptr, length, 0}; // the address is set when it is used: ops move
+        op.work.gather_count = 1;
+    }
+    if (step != Step::issued && (rails_word() & kRailRateMask) != 0) {
+        op.ready_at = context_.pace(rail_, peer_rail_word_->load(std::memory_order_acquire), length);
+    }
+    context_.activate(this);
+}
+
+void RcQueuePair::conclude(const SendWork& work, WorkStatus status, std::uint64_t release) {
+    if (status != WorkStatus::success) {
+        fail(work.wr_id, work.opcode, status, release);
+    } else if (wants_completion(work.flags)) {
+        complete_send(work.wr_id, work.opcode, status, release);
+    }
+}
+
+void RcQueuePair::fail(std::uint64_t wr_id, Opcode opcode, WorkStatus status,
+                       std::uint64_t release) {
+    complete_send(wr_id, opcode, status, release);
+    enter_error();
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Trying
+
+RcQueuePair::Step RcQueuePair::attempt(const SendWork& work, Bytes length, Attempt& a,
+                                       WorkStatus& status) {
+    const bool scatters = work.opcode >= Opcode::read;
+    if ((work.flags & kInline) == 0 &&
+        !context_.regions().allows({work.gather, work.gather_count}, rail_,
+                                   scatters ? +kLocalWrite : 0u)) {
+        status = WorkStatus::local_protection_error;
+        return Step::over;
+    }
+    switch (work.opcode) {
+    case Opcode::send:
+    case Opcode::send_imm: return send_message(work, length, a, status);
+    case Opcode::write:
+    case Opcode::read: return move_data(work, length, a, status);
+    case Opcode::write_imm: {
+        if (!a.data_done) {
+            const Step step = move_data(work, length, a, status);
+            if (step != Step::over || status != WorkStatus::success) {
+                return step;
+            }
+            a.data_done = true;
+        }
+        return send_notice(work, length, a, status);
+    }
+    case Opcode::compare_swap:
+    case Opcode::fetch_add: return do_atomic(work, a, status);
+    }
+    status = WorkStatus::local_qp_error;
+    return Step::over;
+}
+
+// No answer can come at present: until the retries are used up.
+RcQueuePair::Step RcQueuePair::stall(Attempt& a, WorkStatus& status) {
+    const bool gone = (peer_rail_word_->load(std::memory_order_acquire) & kRailClosed) != 0;
+    if (!gone) {
+        if (attributes_.timeout == 0) {
+            return Step::wait;
+        }
+        const Nanoseconds now = context_.now();
+        if (a.give_up == kNever) {
+            const Nanoseconds once{4096ll << (attributes_.timeout & 31)};
+            a.give_up = now + once * (attributes_.retry_count + 1);
+        }
+        if (now < a.give_up) {
+            return Step::wait;
+        }
+    }
+    status = WorkStatus::retry_exceeded;
+    return Step::over;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Progress
+
+bool RcQueuePair::progress_sends() {
+    bool more = true;
+    while (more && !ops_.empty()) {
+        issue();
+        more = retire();
+    }
+    return !ops_.empty();
+}
+
+// True while the op has to wait because a rail is slowed.
+bool RcQueuePair::slowed(Op& op) {
+    const std::uint64_t word = rails_word();
+    if ((word & kRailRateMask) == 0 || (word & kRailDown) != 0 || op.attempt.moved > 0) {
+        return false;
+    }
+    if (op.ready_at == Nanoseconds{0}) {
+        op.ready_at =
+            context_.pace(rail_, peer_rail_word_->load(std::memory_order_acquire), op.length);
+    }
+    return context_.now() < op.ready_at;
+}
+
+void RcQueuePair::issue() {
+    while (next_ < ops_.size()) {
+        Op& op = ops_[next_];
+        if (op.phase == Phase::over || slowed(op)) {
+            return; // over: it failed, nothing after it is executed
+        }
+        op.work.gather = op.gather.data();
+        if ((op.work.flags & kInline) != 0) {
+            op.gather[0].address = op.inline_data.data();
+        }
+        const Step step = attempt(op.work, op.length, op.attempt, op.status);
+        if (step == Step::wait) {
+            return;
+        }
+        op.phase = step == Step::issued ? Phase::issued : Phase::over;
+        if (op.phase == Phase::over && op.status != WorkStatus::success) {
+            return;
+        }
+        ++next_;
+    }
+}
+
+// Takes what is over from the front; true when something was.
+bool RcQueuePair::retire() {
+    bool any = false;
+    while (!ops_.empty()) {
+        Op& op = ops_.front();
+        if (op.phase == Phase::issued) {
+            bool over = false;
+            op.status = message_state(op.attempt.message, over);
+            if (!over && reachable()) {
+                op.attempt.give_up = kNever;
+                return any;
+            }
+            if (!over && stall(op.attempt, op.status) == Step::wait) {
+                return any;
+            }
+            op.phase = Phase::over;
+        }
+        if (op.phase == Phase::waiting) {
+            return any;
+        }
+        const SendWork work = op.work;
+        const WorkStatus status = op.status;
+        const std::uint64_t release = op.release;
+        ops_.pop();
+        if (next_ > 0) {
+            --next_;
+        }
+        any = true;
+        conclude(work, status, release);
+    }
+    return any;
+}
+
+void RcQueuePair::flush_sends() {
+    abandon_pieces();
+    next_ = 0;
+    while (!ops_.empty()) {
+        const Op& op = ops_.front();
+        const std::uint64_t wr_id = op.work.wr_id;
+        const Opcode opcode = op.work.opcode;
+        const std::uint64_t release = op.release;
+        ops_.pop();
+        complete_send(wr_id, opcode, WorkStatus::flushed, release);
+    }
+}
+
+void RcQueuePair::drop_sends() {
+    abandon_pieces();
+    ops_.clear();
+    next_ = 0;
+}
+
+} // namespace adaptib::shm

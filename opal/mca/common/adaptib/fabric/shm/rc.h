@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Reliable connected queue pairs.
+//
+// Purpose: the initiator's side. What is possible at once is done inside post_send, without a queue
+// entry (attempt() on the stack); what is not becomes an Op and is tried again by progress().
+// An Op is always in one of 3 phases: waiting (not or partly executed), issued (a message in the target's
+// queue, not yet acknowledged), over (status known). Ops are issued in order and retired in order.
+// Fencing: while an initiator touches the target's memory its own table entry says busy. It looks at the
+// target's entry and regions after it said so, the target looks at busy after it changed them (both
+// sequentially consistent), so one of the two sees the other: once modify() to ERR or RESET, or the end of
+// a region, has returned, nothing touches that memory any more. (A peer's stores through map() are its own
+// affair.)
+// Threads: one at a time, with the whole fabric.
+// May touch: base/, fabric/fabric.h and this folder.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "fabric/shm/local_qp.h"
+#include "fabric/shm/process.h"
+#include "fabric/shm/ring.h"
+
+namespace adaptib::shm {
+
+class RcQueuePair final : public LocalQueuePair {
+public:
+    RcQueuePair(Context& context, std::uint32_t rail, const QpInit& init);
+    ~RcQueuePair() override;
+
+    bool peer_is_busy() const override {
+        return peer_entry_ != nullptr && !peer_->gone() &&
+               peer_entry_->busy.load(std::memory_order_seq_cst) != 0;
+    }
+
+private:
+    static constexpr Nanoseconds kNever{-1};
+
+    // How far the execution of a request has come.
+    struct Attempt {
+        Bytes moved = 0;              // bytes copied, sent, or handed to the pipeline
+        bool data_done = false;       // write with immediate: the notice is what is left
+        std::uint64_t message = 0;    // number that its acknowledgement will have; 0: not issued
+        Nanoseconds give_up{kNever};  // when no answer becomes retry_exceeded
+        Nanoseconds rnr_since{kNever};
+        std::uint32_t lock_waits = 0;
+    };
+    enum class Step : std::uint8_t { over, issued, wait };
+    enum class Phase : std::uint8_t { waiting, issued, over };
+    struct Op {
+        SendWork work;
+        std::array<Gather, kMaxGather> gather;
+        Bytes length = 0;
+        Attempt attempt;
+        Phase phase = Phase::waiting;
+        WorkStatus status = WorkStatus::success;
+        std::uint64_t release = 0;
+        Nanoseconds ready_at{0}; // slowed rail; 0: not computed
+        std::vector<std::byte> inline_data;
+    };
+    struct Piece { // of the op at next_, in the copy pipeline
+        std::uint32_t slot;
+        Bytes offset;
+        Bytes length;
+    };
+
+    // QueuePair
+    Status post_send_impl(const SendWork& work) override;
+    void* map_impl(std::uint64_t address, Bytes length, std::uint32_t key) override;
+    bool usable_impl() const override;
+    // LocalQueuePair
+    bool accepts(const RecordView& record) const override;
+    Status connect(const QpAttributes& attributes) override;
+    void disconnect() override;
+    void ready_to_send() override;
+    void serve(const RecordView& record) override;
+    bool progress_sends() override;
+    void flush_sends() override;
+    void drop_sends() override;
+    std::uint32_t remote_number() const override { return remote_number_; }
+
+    // rc.cc: life of a request
+    Status check(const SendWork& work, Bytes& length) const;
+    void enqueue(const SendWork& work, Bytes length, const Attempt& attempt, Step step);
+    void conclude(const SendWork& work, WorkStatus status, std::uint64_t release);
+    void fail(std::uint64_t wr_id, Opcode opcode, WorkStatus status, std::uint64_t release);
+    bool retire();
+    void issue();
+    bool slowed(Op& op);
+    Step attempt(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
+    Step stall(Attempt& a, WorkStatus& status);
+
+    // rc_message.cc: what goes through the target's queue
+    Step send_message(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
+    Step send_notice(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
+    Step wait_for_room(Push push, Attempt& a, WorkStatus& status);
+    bool receive_ready(Attempt& a, WorkStatus& status, Step& step);
+    WorkStatus message_state(std::uint64_t message, bool& over) const;
+
+    // rc_memory.cc: what touches the target's memory
+    Step move_data(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
+    Step do_atomic(const SendWork& work, Attempt& a, WorkStatus& status);
+    Step atomic_private(const SendWork& work, Attempt& a, WorkStatus& status);
+    CopyResult copy_private(const SendWork& work, Bytes offset, Bytes length);
+    void copy_shared(const SendWork& work, std::byte* remote, Bytes offset, Bytes part, Bytes tail);
+    Step copy_trouble(CopyResult result, WorkStatus& status, bool& bounce);
+    bool find_remote(std::uint64_t address, Bytes length, std::uint32_t key, std::uint32_t access);
+    bool lock_atomics(Attempt& a);
+    void unlock_atomics();
+    Step remote_error(WorkStatus which, WorkStatus& status);
+    std::byte* in_segment(std::uint64_t address) const {
+        return peer_->base() + region_.offset + (address - region_.base);
+    }
+
+    // pipeline.cc: where cross-memory attach is forbidden
+    Step bounce(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
+    bool reap(const SendWork& work, Attempt& a, WorkStatus& status);
+    bool request_piece(const SendWork& work, Bytes length, Attempt& a);
+    void abandon_pieces();
+    BounceAnswer execute(const BounceRequest& request, std::byte* slot);
+    BounceAnswer execute_atomic(const BounceRequest& request, bool shared, BounceHeader& slot);
+
+    std::uint64_t rails_word() const {
+        return context_.rail_word(rail_) | peer_rail_word_->load(std::memory_order_acquire);
+    }
+    // The target's entry is as this connection expects it.
+    bool connected() const {
+        return (peer_entry_->word.load(std::memory_order_seq_cst) & ~kQpAccessMask) ==
+                   expected_word_ &&
+               peer_entry_->remote_cookie.load(std::memory_order_acquire) == own_cookie_;
+    }
+    bool reachable() const { return (rails_word() & (kRailDown | kRailClosed)) == 0 && connected(); }
+    void begin_touching() { entry_->busy.store(1, std::memory_order_seq_cst); }
+    void end_touching() { entry_->busy.store(0, std::memory_order_release); }
+
+    // Constant while connected.
+    std::shared_ptr<PeerSegment> peer_;
+    QueuePairEntry* peer_entry_ = nullptr;
+    std::atomic<std::uint64_t>* peer_rail_word_ = nullptr;
+    std::uint32_t peer_rail_ = 0;
+    std::uint32_t remote_number_ = 0;
+    std::uint64_t expected_word_ = 0; // of the target's entry, from RTS on
+    std::uint64_t own_cookie_;
+
+    RegionView region_; // the remote region used last
+    std::uint64_t messages_ = 0; // sent on this connection
+    GrowingRing<Op> ops_;
+    std::size_t next_ = 0; // the first op that is not issued
+    std::vector<Piece> pieces_;
+};
+
+} // namespace adaptib::shm

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// RC sends and write-with-immediate notices: through the target's queue, acknowledged by the target.
+#include <algorithm>
+#include <array>
+
+#include "fabric/shm/rc.h"
+
+namespace adaptib::shm {
+
+namespace {
+
+// Waiting time of the IBA's RNR timer codes, in microseconds x 10.
+constexpr std::array<std::int64_t, 32> kRnrTenths{
+    6553600, 100,   200,   300,   400,    600,    800,    1200,   1600,   2400,    3200,
+    4800,    6400,  9600,  12800, 19200,  25600,  38400,  51200,  76800,  102400,  153600,
+    204800,  307200, 409600, 614400, 819200, 1228800, 1638400, 2457600, 3276800, 4915200};
+
+Nanoseconds rnr_time(std::uint32_t code) { return Nanoseconds{kRnrTenths[code & 31] * 100}; }
+
+} // namespace
+
+// What became of message number `message`. Valid also when the target is in ERR by now.
+WorkStatus RcQueuePair::message_state(std::uint64_t message, bool& over) const {
+    const std::uint64_t word = peer_entry_->word.load(std::memory_order_acquire);
+    over = false;
+    if (qp_word_number(word) != remote_number_ || (rails_word() & kRailDown) != 0) {
+        return WorkStatus::success;
+    }
+    if (peer_entry_->acknowledged.load(std::memory_order_acquire) >= message) {
+        over = true;
+        return WorkStatus::success;
+    }
+    const std::uint64_t refused = peer_entry_->refused.load(std::memory_order_acquire);
+    if (refused >> 8 == message) {
+        over = true;
+        const auto status = static_cast<WorkStatus>(refused & 0xff);
+        return status == WorkStatus::remote_invalid_request ? status
+                                                            : WorkStatus::remote_operation_error;
+    }
+    return WorkStatus::success;
+}
+
+// Whether the target has a receive for the next message; when not, `step` is what to do.
+bool RcQueuePair::receive_ready(Attempt& a, WorkStatus& status, Step& step) {
+    const std::uint32_t srq = peer_entry_->srq.load(std::memory_order_acquire);
+    bool ready = false;
+    if (srq == 0) {
+        ready = peer_entry_->posted.load(std::memory_order_acquire) > messages_;
+    } else {
+        const std::uint64_t on_the_way =
+            messages_ - peer_entry_->acknowledged.load(std::memory_order_acquire);
+        ready = srq <= kMaxSrqs && srqs_of(peer_->base())[srq - 1].available.load(
+                                       std::memory_order_acquire) > on_the_way;
+    }
+    if (ready) {
+        a.rnr_since = kNever;
+        return true;
+    }
+    step = Step::wait;
+    if (attributes_.rnr_retry < 7) {
+        const Nanoseconds now = context_.now();
+        if (a.rnr_since == kNever) {
+            a.rnr_since = now;
+        }
+        const auto timer = rnr_time(peer_entry_->rnr_timer.load(std::memory_order_acquire));
+        // Only once the messages before have been taken is it this one's turn to be refused.
+        const bool turn = peer_entry_->acknowledged.load(std::memory_order_acquire) >= messages_;
+        if (turn && now - a.rnr_since >= timer * attributes_.rnr_retry) {
+            status = WorkStatus::rnr_retry_exceeded;
+            step = Step::over;
+        }
+    }
+    return false;
+}
+
+RcQueuePair::Step RcQueuePair::wait_for_room(Push push, Attempt& a, WorkStatus& status) {
+    if (push == Push::no_memory) {
+        status = WorkStatus::remote_operation_error;
+        return Step::over;
+    }
+    a.give_up = kNever;
+    return Step::wait;
+}
+
+RcQueuePair::Step RcQueuePair::send_message(const SendWork& work, Bytes length, Attempt& a,
+                                            WorkStatus& status) {
+    if (!reachable()) {
+        return stall(a, status);
+    }
+    a.give_up = kNever;
+    Step step = Step::wait;
+    if (a.moved == 0 && !receive_ready(a, status, step)) {
+        return step;
+    }
+    const std::span<const Gather> gather{work.gather, work.gather_count};
+    const bool immediate = work.opcode == Opcode::send_imm;
+    do {
+        const Bytes part = std::min(length - a.moved, kDatagramBytes);
+        const bool last = a.moved + part == length;
+        RecordFields fields;
+        fields.type = RecordType::message;
+        fields.flags = static_cast<std::uint8_t>((a.moved == 0 ? kRecordFirst : 0) |
+                                                 (last ? kRecordLast : 0) |
+                                                 (immediate && last ? kRecordImmediate : 0));
+        fields.length = static_cast<std::uint32_t>(part);
+        fields.target_qp = remote_number_;
+        fields.source_qp = number_;
+        fields.immediate = work.immediate;
+        const Push push = peer_->producer().push(fields, part, [&](std::byte* payload) {
+            gather_out(gather, a.moved, payload, part);
+        });
+        if (push != Push::ok) {
+            return wait_for_room(push, a, status);
+        }
+        a.moved += part;
+    } while (a.moved < length);
+    a.message = ++messages_;
+    return Step::issued;
+}
+
+RcQueuePair::Step RcQueuePair::send_notice(const SendWork& work, Bytes length, Attempt& a,
+                                           WorkStatus& status) {
+    if (!reachable()) {
+        return stall(a, status);
+    }
+    a.give_up = kNever;
+    Step step = Step::wait;
+    if (!receive_ready(a, status, step)) {
+        return step;
+    }
+    RecordFields fields;
+    fields.type = RecordType::notice;
+    fields.flags = kRecordFirst | kRecordLast | kRecordImmediate;
+    fields.length = static_cast<std::uint32_t>(length);
+    fields.target_qp = remote_number_;
+    fields.source_qp = number_;
+    fields.immediate = work.immediate;
+    const Push push = peer_->producer().push(fields, 0, [](std::byte*) {});
+    if (push != Push::ok) {
+        return wait_for_room(push, a, status);
+    }
+    a.message = ++messages_;
+    return Step::issued;
+}
+
+} // namespace adaptib::shm

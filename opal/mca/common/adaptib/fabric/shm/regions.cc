@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The table of memory regions.
+#include "fabric/shm/regions.h"
+
+namespace adaptib::shm {
+
+bool read_region(const RegionEntry* table, std::uint32_t key, RegionView& out) {
+    const RegionEntry& entry = table[region_index(key)];
+    out.tag = entry.tag.load(std::memory_order_seq_cst);
+    if (out.tag == 0 || region_key(out.tag) != key) {
+        return false;
+    }
+    out.base = entry.base.load(std::memory_order_acquire);
+    out.length = entry.length.load(std::memory_order_acquire);
+    out.offset = entry.offset.load(std::memory_order_acquire);
+    return entry.tag.load(std::memory_order_acquire) == out.tag;
+}
+
+RegionTable::RegionTable(OwnSegment* segment)
+    : segment_(segment), table_(regions_of(segment->base())) {}
+
+Status RegionTable::add(std::uint64_t base, Bytes length, std::uint32_t rail,
+                        std::uint32_t access, std::uint64_t offset, std::uint32_t& key) {
+    std::uint32_t index = 0;
+    if (!free_.empty()) {
+        index = free_.back();
+    } else if (local_.size() < kMaxRegions) {
+        index = static_cast<std::uint32_t>(local_.size());
+        const Status status =
+            segment_->commit(kRegionsOffset + index * sizeof(RegionEntry), sizeof(RegionEntry));
+        if (!status.ok()) {
+            return status;
+        }
+        local_.emplace_back();
+        generation_.push_back(0);
+        free_.push_back(index);
+    } else {
+        return Status::error(Reason::no_memory);
+    }
+    free_.pop_back();
+    if (++generation_[index] == 0x7fff) { // never all ones: ~0 is nobody's key
+        generation_[index] = 1;
+    }
+    key = static_cast<std::uint32_t>(generation_[index]) << 16 | index;
+    const std::uint64_t tag = region_tag(key, rail, access);
+    local_[index] = {tag, base, length, offset};
+    RegionEntry& entry = table_[index];
+    entry.base.store(base, std::memory_order_relaxed);
+    entry.length.store(length, std::memory_order_relaxed);
+    entry.offset.store(offset, std::memory_order_relaxed);
+    entry.tag.store(tag, std::memory_order_release);
+    return kOk;
+}
+
+void RegionTable::remove(std::uint32_t key) {
+    if (find(key) == nullptr) {
+        return;
+    }
+    const std::uint32_t index = region_index(key);
+    table_[index].tag.store(0, std::memory_order_seq_cst);
+    local_[index] = {};
+    free_.push_back(index);
+}
+
+bool RegionTable::allows(std::span<const Gather> gather, std::uint32_t rail,
+                         std::uint32_t access) const {
+    for (const Gather& entry : gather) {
+        if (entry.length == 0) {
+            continue;
+        }
+        const RegionView* region = find(entry.local_key);
+        if (region == nullptr || region_rail(region->tag) != rail || !region->allows(access) ||
+            !region->covers(reinterpret_cast<std::uintptr_t>(entry.address), entry.length)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+} // namespace adaptib::shm

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory regions: the table that peers read, keys, and the checks of local and remote ranges.
+//
+// Purpose: register_memory and allocate put an entry into the segment's table; an initiator reads the
+// target's entry itself and decides itself whether the access is allowed. Keys carry a generation, so
+// that a revoked key is not the next region's.
+// Invariant: while an entry's tag is set its other fields do not change; a reader takes them between two
+// looks at the tag.
+// Threads: the table by its owner's thread; RegionView by any process.
+// May touch: base/, fabric/fabric.h, layout.h, segment.h.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "fabric/fabric.h"
+#include "fabric/shm/layout.h"
+#include "fabric/shm/segment.h"
+
+namespace adaptib::shm {
+
+struct RegionView {
+    std::uint64_t tag = 0;
+    std::uint64_t base = 0;
+    Bytes length = 0;
+    std::uint64_t offset = kPrivate;
+
+    bool covers(std::uint64_t address, Bytes bytes) const {
+        return address >= base && bytes <= length && address - base <= length - bytes;
+    }
+    bool allows(std::uint32_t access) const { return (region_access(tag) & access) == access; }
+};
+
+constexpr std::uint32_t region_index(std::uint32_t key) { return key & (kMaxRegions - 1); }
+
+// What `key` of a peer stands for; false when it stands for nothing.
+bool read_region(const RegionEntry* table, std::uint32_t key, RegionView& out);
+
+class RegionTable {
+public:
+    RegionTable() = default;
+    explicit RegionTable(OwnSegment* segment);
+
+    Status add(std::uint64_t base, Bytes length, std::uint32_t rail, std::uint32_t access,
+               std::uint64_t offset, std::uint32_t& key);
+    // Afterwards no peer that looks finds the key. Who is in the middle of using it: see
+    // Context::wait_for_initiators.
+    void remove(std::uint32_t key);
+
+    // Null: no such region.
+    const RegionView* find(std::uint32_t key) const {
+        const std::uint32_t index = region_index(key);
+        if (index >= local_.size() || local_[index].tag == 0 ||
+            region_key(local_[index].tag) != key) {
+            return nullptr;
+        }
+        return &local_[index];
+    }
+    // Whether each entry lies in its region, which is of that rail and gives that right.
+    bool allows(std::span<const Gather> gather, std::uint32_t rail, std::uint32_t access) const;
+
+private:
+    OwnSegment* segment_ = nullptr;
+    RegionEntry* table_ = nullptr;
+    std::vector<RegionView> local_;
+    std::vector<std::uint16_t> generation_;
+    std::vector<std::uint32_t> free_;
+};
+
+} // namespace adaptib::shm

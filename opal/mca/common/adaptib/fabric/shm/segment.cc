@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Creating, growing and mapping segments.
+#include "fabric/shm/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "fabric/shm/process.h"
+
+namespace adaptib::shm {
+
+namespace {
+
+constexpr std::uint32_t kAddressMagic = 0x6d687361; // "ashm"
+constexpr Bytes kHeapStep = kMiB;
+constexpr Bytes kMinQueueBytes = 64 * kKiB;
+constexpr Bytes kMinHeap = kMiB;
+constexpr Bytes kFirstRing = 64 * kKiB;
+#ifndef MFD_NOEXEC_SEAL
+constexpr unsigned kNoExec = 0x0008U;
+#else
+constexpr unsigned kNoExec = MFD_NOEXEC_SEAL;
+#endif
+
+std::uint64_t mix(std::uint64_t x) { // finalizer of splitmix64
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+int open_memfd(std::uint64_t job_key, std::uint32_t pid) {
+    char name[64];
+    std::snprintf(name, sizeof name, "adaptib-%llx-%u", static_cast<unsigned long long>(job_key),
+                  pid);
+    const int fd = memfd_create(name, MFD_CLOEXEC | kNoExec);
+    if (fd >= 0 || errno != EINVAL) {
+        return fd;
+    }
+    return memfd_create(name, MFD_CLOEXEC); // kernels before 6.3
+}
+
+std::string system_text(const char* what, int error) {
+    return std::string(what) + ": " + std::strerror(error);
+}
+
+// The largest file that this process may have; growing one beyond raises a signal.
+Bytes file_limit() {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return ~Bytes{0};
+    }
+    return limit.rlim_cur;
+}
+
+} // namespace
+
+int commit_file(int fd, Bytes offset, Bytes length) {
+    const Bytes begin = offset / kPage * kPage;
+    const Bytes end = round_up(offset + length, kPage);
+    for (int attempt = 0; attempt < 100; ++attempt) { // a signal makes it give up what it had got
+        if (fallocate(fd, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
+                      static_cast<off_t>(end - begin)) == 0) {
+            return 0;
+        }
+        if (errno != EINTR) {
+            return errno;
+        }
+    }
+    return EINTR;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// OwnSegment: life
+
+Status OwnSegment::create(const SegmentOptions& options, std::unique_ptr<OwnSegment>& out,
+                          std::string& error_text) {
+    std::unique_ptr<OwnSegment> segment(new OwnSegment);
+    const Status status = segment->set_up(options, error_text);
+    if (status.ok()) {
+        out = std::move(segment);
+    }
+    return status;
+}
+
+Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text) {
+    const Bytes queue_bytes = std::bit_ceil(std::max(options.queue_bytes, kMinQueueBytes));
+    const Bytes heap = kRingOffset + queue_bytes;
+    const Bytes wanted = round_up(options.segment_max, kPage);
+    size_ = std::min(wanted, file_limit() / kPage * kPage);
+    if (options.queue_bytes > kGiB || size_ < heap + kMinHeap) {
+        error_text = "a shared segment needs at least " + std::to_string(heap + kMinHeap) +
+                     " bytes, but " +
+                     (size_ < wanted ? "the file size limit (ulimit -f) allows "
+                                     : "its configured maximum is ") +
+                     std::to_string(size_);
+        return Status::error(size_ < wanted ? Reason::no_memory : Reason::bad_argument);
+    }
+    pid_ = static_cast<std::uint32_t>(getpid());
+    start_time_ = process_start_time(pid_);
+    host_ = host_identity();
+    if (start_time_ == 0) {
+        error_text = "cannot read /proc/self/stat: is /proc mounted?";
+        return Status::error(Reason::no_device);
+    }
+    fd_ = open_memfd(options.job_key, pid_);
+    if (fd_ < 0) {
+        error_text = system_text("cannot create a shared segment (memfd_create)", errno);
+        return Status::error(errno == ENOSYS ? Reason::not_supported : Reason::no_memory);
+    }
+    cookie_ = mix(options.entropy ^
+                  mix(static_cast<std::uint64_t>(pid_) << 32 | static_cast<std::uint32_t>(fd_)) ^
+                  start_time_);
+    if (fchmod(fd_, 0600) != 0 || ftruncate(fd_, static_cast<off_t>(size_)) != 0) {
+        error_text = system_text("cannot size the shared segment", errno);
+        return Status::error(Reason::no_memory);
+    }
+    void* at = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_, 0);
+    if (at == MAP_FAILED) {
+        error_text = system_text("cannot map the shared segment", errno);
+        return Status::error(Reason::no_memory);
+    }
+    base_ = static_cast<std::byte*>(at);
+    pages_.resize(kRingOffset / kPage);
+    heap_begin_ = heap_used_ = heap_committed_ = heap;
+    Status status = commit(0, kPage);
+    if (status.ok()) {
+        status = commit(kProducersOffset, kPage);
+    }
+    if (status.ok() && commit_file(fd_, kRingOffset, kFirstRing) != 0) {
+        status = Status::error(Reason::no_memory);
+        trouble_ = "no memory for the receive queue";
+    }
+    if (!status.ok()) {
+        error_text = trouble_;
+        return status;
+    }
+    Header* header = new (base_) Header{};
+    header->version = kLayoutVersion;
+    header->pid = pid_;
+    header->start_time = start_time_;
+    header->cookie = cookie_;
+    header->job_key = options.job_key;
+    header->segment_bytes = size_;
+    header->ring_offset = kRingOffset;
+    header->ring_granules = queue_bytes / kGranule;
+    header->heap_offset = heap;
+    header->rails = options.rails;
+    header->alive.store(1, std::memory_order_relaxed);
+    header->committed.store(kFirstRing / kGranule, std::memory_order_relaxed);
+    header->magic.store(kMagic, std::memory_order_release);
+    return kOk;
+}
+
+OwnSegment::~OwnSegment() {
+    // A child that was forked has the mapping too; the segment is its parent's.
+    if (base_ != nullptr && static_cast<std::uint32_t>(getpid()) == pid_) {
+        Header* h = header();
+        h->alive.store(0, std::memory_order_release);
+        for (auto& rail : h->rail) {
+            rail.word.fetch_or(kRailClosed, std::memory_order_acq_rel);
+        }
+    }
+    if (base_ != nullptr) {
+        munmap(base_, size_);
+    }
+    if (fd_ >= 0) {
+        close(fd_);
+    }
+}
+
+RailAddress OwnSegment::address(std::uint32_t rail) const {
+    const WireAddress wire{kAddressMagic, kLayoutVersion,   static_cast<std::uint16_t>(rail),
+                           pid_,          static_cast<std::uint32_t>(fd_),
+                           start_time_,   cookie_,          host_,
+                           header()->job_key};
+    RailAddress out;
+    std::memcpy(out.bytes.data(), &wire, sizeof wire);
+    out.size = sizeof wire;
+    return out;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// OwnSegment: memory
+
+Status OwnSegment::commit(Bytes offset, Bytes length) {
+    for (Bytes page = offset / kPage; page * kPage < offset + length; ++page) {
+        if (pages_[page]) {
+            continue;
+        }
+        if (const int error = commit_file(fd_, page * kPage, kPage); error != 0) {
+            trouble_ = system_text("no memory for the shared segment", error);
+            return Status::error(Reason::no_memory);
+        }
+        pages_[page] = true;
+    }
+    return kOk;
+}
+
+Status OwnSegment::grow_heap(Bytes end) {
+    if (end <= heap_committed_) {
+        return kOk;
+    }
+    if (end > size_) {
+        trouble_ = "the shared segment is full: " + std::to_string(end) + " bytes needed, " +
+                   std::to_string(size_) + " allowed";
+        return Status::error(Reason::no_memory);
+    }
+    const Bytes target = std::min(size_, round_up(end, kHeapStep));
+    if (const int error = commit_file(fd_, heap_committed_, target - heap_committed_); error != 0) {
+        trouble_ = system_text("no memory for the shared segment", error);
+        return Status::error(Reason::no_memory);
+    }
+    heap_committed_ = target;
+    return kOk;
+}
+
+Status OwnSegment::allocate(Bytes length, Bytes& offset) {
+    if (length == 0 || length > size_) {
+        trouble_ = "a block of " + std::to_string(length) + " bytes of a segment of " +
+                   std::to_string(size_);
+        return Status::error(length == 0 ? Reason::bad_argument : Reason::no_memory);
+    }
+    const Bytes need = round_up(length, kCacheLine);
+    for (auto it = free_.begin(); it != free_.end(); ++it) { // first fit: low addresses stay warm
+        if (it->second < need) {
+            continue;
+        }
+        const auto [start, available] = *it;
+        free_.erase(it);
+        if (available > need) {
+            free_.emplace(start + need, available - need);
+        }
+        std::memset(base_ + start, 0, need);
+        allocated_.emplace(start, need);
+        in_use_ += need;
+        offset = start;
+        return kOk;
+    }
+    if (const Status status = grow_heap(heap_used_ + need); !status.ok()) {
+        return status;
+    }
+    offset = heap_used_;
+    heap_used_ += need;
+    allocated_.emplace(offset, need);
+    in_use_ += need;
+    return kOk;
+}
+
+void OwnSegment::release(Bytes offset) {
+    const auto it = allocated_.find(offset);
+    if (it == allocated_.end()) {
+        return;
+    }
+    Bytes length = it->second;
+    allocated_.erase(it);
+    in_use_ -= length;
+    auto next = free_.lower_bound(offset);
+    if (next != free_.end() && offset + length == next->first) {
+        length += next->second;
+        next = free_.erase(next);
+    }
+    if (next != free_.begin()) {
+        const auto before = std::prev(next);
+        if (before->first + before->second == offset) {
+            before->second += length;
+            return;
+        }
+    }
+    free_.emplace(offset, length);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// PeerSegment
+
+bool PeerSegment::decode(const RailAddress& address, WireAddress& out) {
+    if (address.size != sizeof(WireAddress)) {
+        return false;
+    }
+    std::memcpy(&out, address.bytes.data(), sizeof out);
+    return out.magic == kAddressMagic;
+}
+
+Status PeerSegment::open(const RailAddress& address, std::uint64_t own_cookie,
+                         std::shared_ptr<PeerSegment>& out) {
+    WireAddress wire{};
+    if (!decode(address, wire)) {
+        return Status::error(Reason::bad_argument);
+    }
+    if (wire.version != kLayoutVersion) {
+        return Status::error(Reason::version);
+    }
+    if (wire.host != host_identity()) {
+        return Status::error(Reason::unreachable);
+    }
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/%u/fd/%u", wire.pid, wire.fd);
+    const int fd = ::open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        switch (errno) {
+        case EACCES:
+        case EPERM: return Status::error(Reason::no_permission);
+        case EMFILE:
+        case ENFILE:
+        case ENOMEM: return Status::error(Reason::no_memory);
+        default:
+            return Status::error(process_alive(wire.pid, wire.start_time) ? Reason::unreachable
+                                                                         : Reason::peer_gone);
+        }
+    }
+    std::shared_ptr<PeerSegment> peer(new PeerSegment);
+    struct stat file {};
+    Status status = Status::error(Reason::unreachable);
+    if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) &&
+        static_cast<Bytes>(file.st_size) > kRingOffset) {
+        peer->size_ = static_cast<Bytes>(file.st_size);
+        void* at = mmap(nullptr, peer->size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                        fd, 0);
+        if (at == MAP_FAILED) {
+            status = Status::error(Reason::no_memory);
+        } else {
+            peer->base_ = static_cast<std::byte*>(at);
+            status = peer->map(wire);
+        }
+    }
+    if (status.ok()) {
+        status = peer->claim_slot(fd, own_cookie);
+    }
+    close(fd);
+    if (status.ok()) {
+        out = std::move(peer);
+    }
+    return status;
+}
+
+// Checks that what is mapped is the segment that the address speaks of.
+Status PeerSegment::map(const WireAddress& wire) {
+    const Header* h = header();
+    if (h->magic.load(std::memory_order_acquire) != kMagic || h->cookie != wire.cookie) {
+        return Status::error(Reason::unreachable);
+    }
+    if (h->version != kLayoutVersion) {
+        return Status::error(Reason::version);
+    }
+    const bool sane = h->ring_offset == kRingOffset && std::has_single_bit(h->ring_granules) &&
+                      h->ring_granules >= kMinQueueBytes / kGranule &&
+                      h->ring_granules <= kGiB / kGranule && h->segment_bytes == size_ &&
+                      h->ring_offset + h->ring_granules * kGranule <= size_ && h->rails > 0 &&
+                      h->rails <= kMaxRails && wire.rail < h->rails && h->pid == wire.pid;
+    if (!sane) {
+        return Status::error(Reason::unreachable);
+    }
+    if (gone()) {
+        return Status::error(Reason::peer_gone);
+    }
+    pid_ = wire.pid;
+    fd_number_ = wire.fd;
+    start_time_ = wire.start_time;
+    cookie_ = wire.cookie;
+    return kOk;
+}
+
+Status PeerSegment::claim_slot(int fd, std::uint64_t own_cookie) {
+    own_pid_ = static_cast<std::uint32_t>(getpid());
+    const std::uint64_t start = process_start_time(own_pid_);
+    const std::uint64_t claim = own_pid_ | kSlotClaiming;
+    ProducerSlot* slots = producers_of(base_);
+    for (int pass = 0; pass < 2 && slot_ == nullptr; ++pass) {
+        for (std::uint32_t i = 0; i < kMaxProducers; ++i) {
+            const Bytes offset = kProducersOffset + i * sizeof(ProducerSlot);
+            if (pass == 0 && offset % kPage == 0 && commit_file(fd, offset, kPage) != 0) {
+                return Status::error(Reason::no_memory);
+            }
+            std::uint64_t owner = slots[i].owner.load(std::memory_order_acquire);
+            if (pass == 1 && owner != 0) { // full: whose owner has ended and left nothing behind?
+                const std::uint64_t intent = slots[i].intent.load(std::memory_order_acquire);
+                const bool settled = (intent >> 16) + (intent & 0xffff) <=
+                                     header()->consumed.load(std::memory_order_acquire);
+                if (!settled ||
+                    process_alive(static_cast<std::uint32_t>(owner),
+                                  slots[i].start_time.load(std::memory_order_relaxed))) {
+                    continue;
+                }
+            } else if (owner != 0) {
+                continue;
+            }
+            if (slots[i].owner.compare_exchange_strong(owner, claim, std::memory_order_acq_rel)) {
+                slot_ = &slots[i];
+                break;
+            }
+        }
+    }
+    if (slot_ == nullptr) {
+        return Status::error(Reason::no_memory);
+    }
+    const auto index = static_cast<std::uint32_t>(slot_ - slots);
+    slot_->intent.store(0, std::memory_order_relaxed);
+    slot_->start_time.store(start, std::memory_order_relaxed);
+    slot_->cookie.store(own_cookie, std::memory_order_relaxed);
+    slot_->owner.store(own_pid_, std::memory_order_release);
+    std::uint32_t end = header()->producers_end.load(std::memory_order_relaxed);
+    while (end <= index && !header()->producers_end.compare_exchange_weak(
+                               end, index + 1, std::memory_order_acq_rel)) {
+    }
+    const auto commit = [this](std::uint64_t ring_end) {
+        char path[64];
+        std::snprintf(path, sizeof path, "/proc/%u/fd/%u", pid_, fd_number_);
+        const int file = ::open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+        if (file < 0) {
+            return false;
+        }
+        struct stat mine {};
+        const bool same = fstat(file, &mine) == 0 && static_cast<Bytes>(mine.st_size) == size_ &&
+                          !gone();
+        const bool done = same && commit_file(file, kRingOffset, ring_end * kGranule) == 0;
+        close(file);
+        return done;
+    };
+    producer_ = Producer(base_, index, commit);
+    return kOk;
+}
+
+PeerSegment::~PeerSegment() {
+    if (slot_ != nullptr && static_cast<std::uint32_t>(getpid()) == own_pid_) {
+        slot_->owner.store(0, std::memory_order_release);
+    }
+    if (base_ != nullptr) {
+        munmap(base_, size_);
+    }
+}
+
+bool PeerSegment::check_alive() {
+    if (gone()) {
+        return false;
+    }
+    if (process_alive(pid_, start_time_)) {
+        return true;
+    }
+    header()->alive.store(0, std::memory_order_release);
+    for (auto& rail : header()->rail) {
+        rail.word.fetch_or(kRailClosed, std::memory_order_acq_rel);
+    }
+    return false;
+}
+
+} // namespace adaptib::shm

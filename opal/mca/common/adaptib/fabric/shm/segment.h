@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Segments: the memory that a process shares, and the memory of peers that it maps.
+//
+// Purpose: OwnSegment is a memfd, so that nothing is ever named in a file system: a killed process leaves
+// nothing behind. The file has its full size at once, which costs nothing; memory is committed with
+// fallocate before it is used, so that running out of it is a Status and not a signal. PeerSegment is the
+// mapping of another process's segment, opened through /proc/<pid>/fd and checked; it holds the producer
+// slot there and ends with its last user.
+// Ownership: the fabric owns its OwnSegment; PeerSegments are shared by queue pairs and address handles.
+// Threads: one thread at a time each.
+// May touch: base/, fabric/fabric.h, layout.h, process.h, queue.h, the system.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/units.h"
+#include "fabric/fabric.h"
+#include "fabric/shm/layout.h"
+#include "fabric/shm/queue.h"
+
+namespace adaptib::shm {
+
+struct SegmentOptions {
+    Bytes segment_max = 0;
+    Bytes queue_bytes = 0;
+    std::uint32_t rails = 1;
+    std::uint64_t job_key = 0;
+    std::uint64_t entropy = 0; // made into a cookie that no other living segment has
+};
+
+// What a RailAddress of this fabric holds.
+struct WireAddress {
+    std::uint32_t magic;
+    std::uint16_t version;
+    std::uint16_t rail;
+    std::uint32_t pid;
+    std::uint32_t fd;
+    std::uint64_t start_time;
+    std::uint64_t cookie;
+    std::uint64_t host;
+    std::uint64_t job_key;
+};
+static_assert(sizeof(WireAddress) <= RailAddress::kMaxBytes);
+
+class OwnSegment {
+public:
+    static Status create(const SegmentOptions& options, std::unique_ptr<OwnSegment>& out,
+                         std::string& error_text);
+    ~OwnSegment();
+    OwnSegment(const OwnSegment&) = delete;
+    OwnSegment& operator=(const OwnSegment&) = delete;
+
+    std::byte* base() const { return base_; }
+    Header* header() const { return header_of(base_); }
+    // Where in the segment [address, +length) lies; false if it does not.
+    bool find(const void* address, Bytes length, Bytes& offset) const {
+        const auto* at = static_cast<const std::byte*>(address);
+        if (at < base_ || at >= base_ + size_ || length > size_ - static_cast<Bytes>(at - base_)) {
+            return false;
+        }
+        offset = static_cast<Bytes>(at - base_);
+        return true;
+    }
+    std::uint64_t cookie() const { return cookie_; }
+    RailAddress address(std::uint32_t rail) const;
+
+    // Makes sure that [offset, offset + length) of the fixed part has memory.
+    Status commit(Bytes offset, Bytes length);
+
+    // Zeroed memory of the heap, aligned to a cache line.
+    Status allocate(Bytes length, Bytes& offset);
+    void release(Bytes offset);
+
+    // What the last failure of commit() or allocate() was about, for a person.
+    const std::string& trouble() const { return trouble_; }
+    Bytes heap_in_use() const { return in_use_; }
+
+private:
+    OwnSegment() = default;
+    Status set_up(const SegmentOptions& options, std::string& error_text);
+    Status grow_heap(Bytes end);
+
+    std::byte* base_ = nullptr;
+    int fd_ = -1;
+    std::uint32_t pid_ = 0;
+    std::uint64_t start_time_ = 0;
+    std::uint64_t cookie_ = 0;
+    std::uint64_t host_ = 0;
+    Bytes size_ = 0;
+    std::vector<bool> pages_;   // of the fixed part: committed
+    Bytes heap_begin_ = 0;
+    Bytes heap_committed_ = 0;  // end of the committed part
+    Bytes heap_used_ = 0;       // end of what was ever handed out: above, memory is still zero
+    Bytes in_use_ = 0;
+    std::map<Bytes, Bytes> free_;       // offset -> length, no two adjacent
+    std::map<Bytes, Bytes> allocated_;
+    std::string trouble_;
+};
+
+class PeerSegment {
+public:
+    // ok; unreachable (another host, not there); version; no_permission; no_memory;
+    // peer_gone. `rail` is the peer's rail that the address names.
+    static Status open(const RailAddress& address, std::uint64_t own_cookie,
+                       std::shared_ptr<PeerSegment>& out);
+    ~PeerSegment();
+    PeerSegment(const PeerSegment&) = delete;
+    PeerSegment& operator=(const PeerSegment&) = delete;
+
+    // The address's fields; false when it is not one of this fabric's.
+    static bool decode(const RailAddress& address, WireAddress& out);
+
+    std::byte* base() const { return base_; }
+    Header* header() const { return header_of(base_); }
+    std::uint32_t pid() const { return pid_; }
+    std::uint64_t cookie() const { return cookie_; }
+    Bytes size() const { return size_; }
+    Producer& producer() { return producer_; }
+    std::uint32_t own_pid() const { return own_pid_; }
+
+    bool gone() const { return header()->alive.load(std::memory_order_acquire) == 0; }
+    // Looks for the process; when it has ended, marks its segment closed for all who map it.
+    bool check_alive();
+
+    bool single_copy = true; // cleared when the system forbids it for this peer
+
+private:
+    PeerSegment() = default;
+    Status map(const WireAddress& wire);
+    Status claim_slot(int fd, std::uint64_t own_cookie);
+
+    std::byte* base_ = nullptr;
+    std::uint32_t pid_ = 0;
+    std::uint32_t fd_number_ = 0; // in the peer
+    std::uint64_t start_time_ = 0;
+    std::uint64_t cookie_ = 0;
+    Bytes size_ = 0;
+    std::uint32_t own_pid_ = 0;
+    ProducerSlot* slot_ = nullptr;
+    Producer producer_;
+};
+
+// Commits memory of a segment's file; 0 or the error number.
+int commit_file(int fd, Bytes offset, Bytes length);
+
+} // namespace adaptib::shm

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Opening the shm fabric.
+#include "fabric/shm/shm_fabric.h"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <utility>
+
+#include "fabric/shm/context.h"
+#include "fabric/shm/process.h"
+#include "fabric/shm/rail.h"
+
+namespace adaptib {
+
+namespace {
+
+class ShmFabric final : public Fabric {
+public:
+    ShmFabric(std::unique_ptr<shm::OwnSegment> segment, const ShmOptions& options)
+        : context_(std::move(segment), *options.clock, options.job_key, options.rails, notices_) {
+        for (std::uint32_t i = 0; i < options.rails; ++i) {
+            rails_.push_back(std::make_unique<shm::ShmRail>(context_, i, options.rate));
+        }
+    }
+    ~ShmFabric() override { rails_.clear(); }
+
+    shm::Context& context() { return context_; }
+
+private:
+    bool poll_event_impl(Event& out) override { return context_.next_event(out); }
+
+    shm::Context context_;
+};
+
+// Cross-memory attach with ourselves: what a seccomp filter or an old kernel forbids is forbidden here,
+// too; what the rules of ptrace forbid shows with the first peer.
+shm::CopyResult probe_single_copy() {
+    std::uint64_t from = 1;
+    std::uint64_t to = 0;
+    const Gather gather{&to, sizeof to, 0};
+    return shm::copy_memory(shm::Direction::from_peer, static_cast<std::uint32_t>(getpid()),
+                            reinterpret_cast<std::uintptr_t>(&from), {&gather, 1}, 0, sizeof to);
+}
+
+} // namespace
+
+Status open_shm_fabric(const ShmOptions& options, std::unique_ptr<Fabric>& out,
+                       std::string& error_text) {
+    if (options.clock == nullptr || options.random == nullptr || options.rails == 0 ||
+        options.rails > shm::kMaxRails) {
+        error_text = "the shm fabric needs a clock, a random generator and 1 to " +
+                     std::to_string(shm::kMaxRails) + " rails";
+        return Status::error(Reason::bad_argument);
+    }
+    shm::SegmentOptions wanted;
+    wanted.segment_max = options.segment_max;
+    wanted.queue_bytes = options.queue_bytes;
+    wanted.rails = options.rails;
+    wanted.job_key = options.job_key;
+    wanted.entropy = options.random->next();
+    const bool forbidden = options.single_copy != ShmOptions::SingleCopy::none &&
+                           probe_single_copy() != shm::CopyResult::ok;
+    if (forbidden && options.single_copy == ShmOptions::SingleCopy::cma) {
+        error_text = "cross-memory attach (process_vm_readv) is forbidden here";
+        return Status::error(Reason::no_permission);
+    }
+    std::unique_ptr<shm::OwnSegment> segment;
+    if (const Status status = shm::OwnSegment::create(wanted, segment, error_text); !status.ok()) {
+        return status;
+    }
+    auto fabric = std::make_unique<ShmFabric>(std::move(segment), options);
+    if (forbidden) {
+        fabric->context().forbid_single_copy(nullptr, "process_vm_readv is forbidden here");
+    } else if (options.single_copy == ShmOptions::SingleCopy::none) {
+        fabric->context().choose_pipeline();
+    }
+    out = std::move(fabric);
+    return kOk;
+}
+
+} // namespace adaptib

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The shm fabric: rails between the processes of one host, over shared memory.
+//
+// Purpose: the on-node path, and the default where there is no RDMA device. See fabric/README.md for what
+// it keeps, layout.h for what processes share.
+// Ownership: the caller's; clock and random must outlive the fabric.
+// Threads: a fabric and all its objects by one thread at a time; several fabrics in one process are
+// independent of each other.
+// May touch: base/, fabric/.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "fabric/fabric.h"
+
+namespace adaptib {
+
+struct ShmOptions {
+    enum class SingleCopy : std::uint8_t {
+        automatic, // cross-memory attach where the system allows it
+        cma,       // the same, but not being able to is an error
+        none,      // the copy pipeline always
+    };
+
+    std::uint32_t rails = 1;             // virtual rails shm0, shm1, ...; at most 16
+    Bytes segment_max = 256 * kMiB;      // address space and file size; memory is taken as needed
+    Bytes queue_bytes = kMiB;            // of the receive queue, rounded up to a power of two
+    SingleCopy single_copy = SingleCopy::automatic;
+    std::uint64_t job_key = 0;           // names the segment, for adaptib_rails --job
+    const Clock* clock = nullptr;        // required
+    Random* random = nullptr;            // required
+    BytesPerSecond rate{};               // what a rail says of itself
+};
+
+// ok; bad_argument; no_memory, no_device, not_supported, no_permission: error_text says for a person why.
+Status open_shm_fabric(const ShmOptions& options, std::unique_ptr<Fabric>& out,
+                       std::string& error_text);
+
+} // namespace adaptib

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// adaptib_rails: lists the virtual rails of running jobs and takes them down, brings them up, slows them.
+//
+// Purpose: striping and failover can be watched on one machine, while a job runs. A process's rail states
+// are words of its shared segment (fabric/shm/layout.h), which this tool finds through /proc.
+// May touch: base/, fabric/shm/layout.h, the system.
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fabric/shm/layout.h"
+
+namespace {
+
+using namespace adaptib;
+using namespace adaptib::shm;
+
+constexpr const char* kUsage =
+    "usage: adaptib_rails list           [--pid N] [--job KEY]\n"
+    "       adaptib_rails down RAIL      [--pid N] [--job KEY]\n"
+    "       adaptib_rails up RAIL        [--pid N] [--job KEY]\n"
+    "       adaptib_rails slow RAIL RATE [--pid N] [--job KEY]\n"
+    "RAIL: shm0, shm1, ... or all. RATE: bytes per second, with kB, MB or GB (powers of 1000).\n"
+    "KEY: hexadecimal, as list shows it. Without --pid and --job: every process of yours.\n";
+
+// Mapped first page of a process's segment.
+class Segment {
+public:
+    Segment(std::uint32_t pid, const std::string& path) : pid_(pid) {
+        const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+        if (fd < 0) {
+            error_ = errno;
+            return;
+        }
+        struct stat file {};
+        if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) &&
+            file.st_size >= static_cast<off_t>(kPage)) {
+            void* at = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+            header_ = at == MAP_FAILED ? nullptr : static_cast<Header*>(at);
+        }
+        close(fd);
+    }
+    ~Segment() {
+        if (header_ != nullptr) {
+            munmap(header_, kPage);
+        }
+    }
+    Segment(Segment&& other) noexcept
+        : pid_(other.pid_), error_(other.error_), header_(other.header_) {
+        other.header_ = nullptr;
+    }
+    Segment& operator=(Segment&&) = delete;
+
+    // A segment of this format that belongs to the process itself: a child that was forked holds its
+    // parent's, too.
+    bool valid() const {
+        return header_ != nullptr && header_->magic.load(std::memory_order_acquire) == kMagic &&
+               header_->version == kLayoutVersion && header_->pid == pid_ &&
+               header_->rails >= 1 && header_->rails <= kMaxRails;
+    }
+    bool forbidden() const { return error_ == EACCES || error_ == EPERM; }
+    std::uint32_t pid() const { return pid_; }
+    Header& header() const { return *header_; }
+
+private:
+    std::uint32_t pid_;
+    int error_ = 0;
+    Header* header_ = nullptr;
+};
+
+struct Command {
+    std::string verb;
+    std::optional<std::uint32_t> rail; // none: all
+    std::uint64_t rate = 0;
+    std::optional<std::uint32_t> pid;
+    std::optional<std::uint64_t> job;
+};
+
+std::optional<std::uint64_t> number(const char* text, int base) {
+    char* end = nullptr;
+    errno = 0;
+    const unsigned long long value = std::strtoull(text, &end, base);
+    if (!std::isxdigit(static_cast<unsigned char>(*text)) || *end != '\0' || errno != 0) {
+        return std::nullopt;
+    }
+    return value;
+}
+
+std::optional<std::uint64_t> parse_rate(const char* text) {
+    char* end = nullptr;
+    const double value = std::strtod(text, &end);
+    double factor = 0;
+    const std::string_view unit = end;
+    if (unit.empty() || unit == "B") {
+        factor = 1;
+    } else if (unit == "kB" || unit == "KB") {
+        factor = 1e3;
+    } else if (unit == "MB") {
+        factor = 1e6;
+    } else if (unit == "GB") {
+        factor = 1e9;
+    }
+    const double rate = value * factor;
+    if (end == text || !(rate >= 1) || rate > static_cast<double>(kRailRateMask)) {
+        return std::nullopt;
+    }
+    return static_cast<std::uint64_t>(rate);
+}
+
+bool fail(const std::string& what) {
+    std::fprintf(stderr, "adaptib_rails: %s\n%s", what.c_str(), kUsage);
+    return false;
+}
+
+bool parse_rail(const char* text, Command& out) {
+    if (std::strcmp(text, "all") == 0) {
+        return true;
+    }
+    const auto index = std::strncmp(text, "shm", 3) == 0 ? number(text + 3, 10) : std::nullopt;
+    if (!index || *index >= kMaxRails) {
+        return fail(std::string("'") + text + "' is not a rail");
+    }
+    out.rail = static_cast<std::uint32_t>(*index);
+    return true;
+}
+
+bool parse(int argc, char** argv, Command& out) {
+    std::vector<const char*> words;
+    for (int i = 1; i < argc; ++i) {
+        const bool pid = std::strcmp(argv[i], "--pid") == 0;
+        if (!pid && std::strcmp(argv[i], "--job") != 0) {
+            words.push_back(argv[i]);
+            continue;
+        }
+        const auto value = i + 1 < argc ? number(argv[i + 1], pid ? 10 : 16) : std::nullopt;
+        if (!value) {
+            return fail(std::string(argv[i]) + " needs a number");
+        }
+        ++i;
+        if (pid) {
+            out.pid = static_cast<std::uint32_t>(*value);
+        } else {
+            out.job = *value;
+        }
+    }
+    if (words.empty()) {
+        return fail("what?");
+    }
+    out.verb = words[0];
+    const bool list = out.verb == "list";
+    const bool slow = out.verb == "slow";
+    if (!list && !slow && out.verb != "down" && out.verb != "up") {
+        return fail("'" + out.verb + "' is not a command");
+    }
+    if (words.size() != (list ? 1u : slow ? 3u : 2u)) {
+        return fail("'" + out.verb + "' takes " + (list ? "no" : slow ? "two" : "one") +
+                    " argument(s)");
+    }
+    if (!list && !parse_rail(words[1], out)) {
+        return false;
+    }
+    if (slow) {
+        const auto rate = parse_rate(words[2]);
+        if (!rate) {
+            return fail(std::string("'") + words[2] + "' is not a rate");
+        }
+        out.rate = *rate;
+    }
+    return true;
+}
+
+void find_in_process(std::uint32_t pid, std::vector<Segment>& out, bool& forbidden) {
+    const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
+    DIR* files = opendir(folder.c_str());
+    if (files == nullptr) {
+        return; // another user's, or gone
+    }
+    while (const dirent* entry = readdir(files)) {
+        const std::string path = folder + "/" + entry->d_name;
+        char target[256];
+        const ssize_t n = readlink(path.c_str(), target, sizeof target - 1);
+        if (n <= 0) {
+            continue;
+        }
+        target[n] = '\0';
+        if (std::strncmp(target, "/memfd:adaptib-", 15) != 0) {
+            continue;
+        }
+        Segment segment(pid, path);
+        forbidden = forbidden || segment.forbidden();
+        if (segment.valid()) {
+            out.push_back(std::move(segment));
+        }
+    }
+    closedir(files);
+}
+
+std::vector<Segment> find(const Command& command, bool& forbidden) {
+    std::vector<Segment> all;
+    DIR* processes = opendir("/proc");
+    if (processes == nullptr) {
+        return all;
+    }
+    while (const dirent* entry = readdir(processes)) {
+        const auto pid = std::isdigit(static_cast<unsigned char>(entry->d_name[0])) != 0
+                             ? number(entry->d_name, 10)
+                             : std::nullopt;
+        if (pid && (!command.pid || *command.pid == *pid)) {
+            find_in_process(static_cast<std::uint32_t>(*pid), all, forbidden);
+        }
+    }
+    closedir(processes);
+    if (command.job) {
+        std::vector<Segment> chosen;
+        for (Segment& segment : all) {
+            if (segment.header().job_key == *command.job) {
+                chosen.push_back(std::move(segment));
+            }
+        }
+        return chosen;
+    }
+    return all;
+}
+
+void print(const Segment& segment) {
+    for (std::uint32_t rail = 0; rail < segment.header().rails; ++rail) {
+        const std::uint64_t word =
+            segment.header().rail[rail].word.load(std::memory_order_acquire);
+        const std::uint64_t rate = word & kRailRateMask;
+        std::printf("pid %u  job %llx  shm%u  %s", segment.pid(),
+                    static_cast<unsigned long long>(segment.header().job_key), rail,
+                    (word & kRailDown) != 0 ? "down" : "active");
+        if (rate != 0) {
+            std::printf("  slowed to %.3f MB/s", static_cast<double>(rate) / 1e6);
+        }
+        std::printf("\n");
+    }
+}
+
+// True when the process has the rail.
+bool change(const Segment& segment, const Command& command, std::uint32_t rail) {
+    if (rail >= segment.header().rails) {
+        return false;
+    }
+    std::atomic<std::uint64_t>& word = segment.header().rail[rail].word;
+    std::uint64_t old = word.load(std::memory_order_acquire);
+    for (;;) {
+        std::uint64_t fresh = old | kRailDown;
+        if (command.verb == "up") {
+            fresh = old & ~(kRailDown | kRailRateMask);
+        } else if (command.verb == "slow") {
+            fresh = (old & ~(kRailDown | kRailRateMask)) | command.rate;
+        }
+        if (word.compare_exchange_weak(old, fresh, std::memory_order_acq_rel)) {
+            return true;
+        }
+    }
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    Command command;
+    if (!parse(argc, argv, command)) {
+        return 2;
+    }
+    bool forbidden = false;
+    const std::vector<Segment> segments = find(command, forbidden);
+    if (segments.empty()) {
+        std::fprintf(stderr, "adaptib_rails: %s\n",
+                     forbidden ? "not allowed to open the segments that were found"
+                               : "no process with adaptib's shared-memory rails was found");
+        return 1;
+    }
+    std::size_t changed = 0;
+    for (const Segment& segment : segments) {
+        if (command.verb == "list") {
+            print(segment);
+            ++changed;
+            continue;
+        }
+        for (std::uint32_t rail = 0; rail < kMaxRails; ++rail) {
+            if (!command.rail || *command.rail == rail) {
+                changed += change(segment, command, rail) ? 1 : 0;
+            }
+        }
+    }
+    if (changed == 0) {
+        std::fprintf(stderr, "adaptib_rails: no process has that rail; see adaptib_rails list\n");
+        return 1;
+    }
+    return 0;
+}

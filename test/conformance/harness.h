@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Harness of the conformance suite: the fixture with its queues, queue pairs and buffers.
+//
+// Purpose: a test says what it is about, the rest (creating, connecting, polling, patterns) is here.
+// Errors: set-up that fails throws, and GoogleTest reports the test as failed.
+// Ownership: the fixture owns everything; TearDown ends it in the order that fabric.h asks for.
+// Threads: one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "conformance/world.h"
+
+namespace adaptib {
+
+// What GoogleTest prints of a Status.
+void PrintTo(const Status& status, std::ostream* out);
+void PrintTo(const WorkStatus& status, std::ostream* out);
+
+namespace conformance {
+
+void PrintTo(const WorldFactory& world, std::ostream* out);
+
+constexpr Nanoseconds kLong{10'000'000'000}; // nothing healthy takes that long
+constexpr Nanoseconds kQuiet{20'000'000};    // how long something must not happen
+
+// Everything a queue pair may give to a peer.
+constexpr std::uint32_t kAllAccess = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
+
+// A completion queue and what was polled from it.
+struct Queue {
+    std::size_t node = 0;
+    std::unique_ptr<CompletionQueue> cq;
+    std::deque<WorkCompletion> got;
+};
+
+// Caller's or the rail's memory, registered.
+struct Buffer {
+    std::size_t node = 0;
+    std::vector<std::uint64_t> words; // empty: allocated by the rail
+    std::unique_ptr<MemoryRegion> region;
+
+    std::byte* data() const { return static_cast<std::byte*>(region->address()); }
+    Bytes size() const { return region->length(); }
+    Gather gather(Bytes offset, Bytes length) const {
+        return {data() + offset, length, region->local_key()};
+    }
+    std::uint64_t remote(Bytes offset = 0) const {
+        return reinterpret_cast<std::uintptr_t>(data()) + offset;
+    }
+    std::uint32_t key() const { return region->remote_key(); }
+};
+
+struct EndOptions {
+    QpType type = QpType::rc;
+    std::size_t rail = 0;
+    std::uint32_t send_depth = 64;
+    std::uint32_t receive_depth = 64;
+    std::uint32_t max_gather = 1;
+    Bytes inline_bytes = 0;
+    bool signal_all = false;
+    SharedReceiveQueue* srq = nullptr;
+    Queue* send_queue = nullptr;    // null: one of its own
+    Queue* receive_queue = nullptr; // null: one of its own
+};
+
+// A queue pair with its queues.
+struct End {
+    std::size_t node = 0;
+    std::size_t rail = 0;
+    Queue* send = nullptr;
+    Queue* receive = nullptr;
+    std::unique_ptr<QueuePair> qp;
+};
+
+struct RcOptions {
+    std::uint32_t access = kRemoteWrite | kRemoteRead | kRemoteAtomic;
+    std::uint8_t rnr_retry = 7;
+    std::uint8_t rnr_timer = 1; // the shortest
+    std::uint8_t timeout = 14;  // 67 ms
+    std::uint8_t retry_count = 2;
+    std::optional<std::uint32_t> max_target_reads;
+};
+
+constexpr std::uint32_t kRcInit = kQpState | kQpAccess;
+constexpr std::uint32_t kRcReceive = kQpState | kQpPath | kQpRemote | kQpReceiveLimits;
+constexpr std::uint32_t kRcSend = kQpState | kQpRetry | kQpSendPsn | kQpSendLimits;
+constexpr std::uint32_t kUdInit = kQpState | kQpKey;
+constexpr std::uint32_t kUdReceive = kQpState;
+constexpr std::uint32_t kUdSend = kQpState | kQpSendPsn;
+
+constexpr std::uint64_t kTestKey = 0x1ee7c0de;
+
+class Fixture : public testing::TestWithParam<WorldFactory> {
+protected:
+    void SetUp() override;
+    void TearDown() override;
+
+    World& world() { return *world_; }
+    std::size_t nodes() const { return world_->nodes(); }
+    Fabric& fabric(std::size_t node) { return world_->fabric(node); }
+    Rail& rail(std::size_t node, std::size_t index = 0) { return *fabric(node).rails()[index]; }
+    const RailInfo& info(std::size_t index = 0) { return rail(0, index).info(); }
+    std::size_t rail_count() { return fabric(0).rails().size(); }
+    bool has(Capability c) { return info().has(c); }
+
+    Queue& queue(std::size_t node, std::uint32_t depth = 1024, std::size_t rail_index = 0);
+    Buffer& memory(std::size_t node, Bytes size, std::uint32_t access = kAllAccess,
+                   std::size_t rail_index = 0);
+    Buffer& allocated(std::size_t node, Bytes size, std::uint32_t access = kAllAccess,
+                      std::size_t rail_index = 0);
+    SharedReceiveQueue& srq(std::size_t node, std::uint32_t depth, std::size_t rail_index = 0);
+    AddressHandle& handle(std::size_t node, std::size_t to, std::size_t rail_index = 0);
+    End& end(std::size_t node, const EndOptions& options = {});
+    End& rc_end(std::size_t node) { return end(node); }
+    // Two connected RC queue pairs.
+    struct Pair {
+        End& a;
+        End& b;
+    };
+    Pair rc_pair(std::size_t from = 0, std::size_t to = 1, const EndOptions& options = {},
+                 const RcOptions& rc = {});
+    void destroy(End& e) { e.qp.reset(); }
+    void destroy(Buffer& b) { b.region.reset(); }
+    void destroy_node_objects(std::size_t node);
+
+    QpAttributes rc_attributes(End& self, End& peer, QpState state, const RcOptions& rc = {});
+    void connect(End& a, End& b, const RcOptions& rc = {});
+    void connect_one(End& self, End& peer, const RcOptions& rc = {});
+    void start_ud(End& e, std::uint64_t key = kTestKey);
+    PathSpec path(std::size_t to, std::size_t rail_index = 0);
+
+    // Polls every queue once.
+    void poll();
+    bool wait(const std::function<bool()>& predicate, Nanoseconds limit = kLong);
+    // Waits for `count` completions in all; false when they do not come.
+    bool wait_for(const Queue& q, std::size_t count, Nanoseconds limit = kLong);
+    // Lets things happen for a while; fails when a completion comes in one of these queues meanwhile.
+    bool stays_empty(const std::vector<const Queue*>& queues);
+    bool wait_state(const End& e, QpState state, Nanoseconds limit = kLong);
+    bool wait_event(std::size_t node, EventKind kind, Event& out, Nanoseconds limit = kLong);
+
+    Status post_receive(End& e, std::uint64_t wr_id, const std::vector<Gather>& scatter);
+    Status post_receive(SharedReceiveQueue& q, std::uint64_t wr_id,
+                        const std::vector<Gather>& scatter);
+    // Calls again, polling, while the answer is "again".
+    Status post(End& e, const SendWork& work, Nanoseconds limit = kLong);
+    // One signalled request alone: its completion status; nothing when it did not come.
+    std::optional<WorkStatus> run(End& e, SendWork work, Nanoseconds limit = kLong);
+
+private:
+    std::unique_ptr<World> world_;
+    // Ended from the last to the first.
+    std::vector<std::unique_ptr<Buffer>> buffers_;
+    struct HandleEntry {
+        std::size_t node;
+        std::unique_ptr<AddressHandle> handle;
+    };
+    std::vector<HandleEntry> handles_;
+    std::vector<std::unique_ptr<Queue>> queues_;
+    struct SrqEntry {
+        std::size_t node;
+        std::unique_ptr<SharedReceiveQueue> srq;
+    };
+    std::vector<SrqEntry> srqs_;
+    std::vector<std::unique_ptr<End>> ends_;
+};
+
+// Requests. `gather` must outlive the post.
+SendWork send_work(std::uint64_t wr_id, const std::vector<Gather>& gather);
+SendWork rdma_work(std::uint64_t wr_id, Opcode opcode, const std::vector<Gather>& gather,
+                   std::uint64_t remote_address, std::uint32_t remote_key);
+
+// Bytes that depend on seed and position, and differ from their neighbours' patterns.
+std::byte pattern(std::uint64_t seed, Bytes position);
+void fill(std::byte* at, Bytes length, std::uint64_t seed);
+// Success, or where the first wrong byte is.
+testing::AssertionResult holds(const std::byte* at, Bytes length, std::uint64_t seed);
+testing::AssertionResult all_equal(const std::byte* at, Bytes length, std::byte value);
+
+// Lengths around everything that an implementation may have an edge at, up to `limit`.
+std::vector<Bytes> boundary_lengths(Bytes limit);
+
+#define ADAPTIB_NEEDS(capability)                                                                  \
+    if (!has(Capability::capability)) {                                                            \
+        GTEST_SKIP() << "the rail lacks " #capability;                                             \
+    }
+
+#define ADAPTIB_CONFORMANCE(Suite)                                                                 \
+    INSTANTIATE_TEST_SUITE_P(Fabric, Suite, testing::ValuesIn(worlds()),                           \
+                             [](const testing::TestParamInfo<WorldFactory>& world_info) {          \
+                                 return world_info.param.name;                                     \
+                             })
+
+} // namespace conformance
+} // namespace adaptib

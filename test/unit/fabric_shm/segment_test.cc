@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Segments of the shm fabric: allocation, limits, and that a peer maps only what it was told of.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "fabric/shm/regions.h"
+#include "fabric/shm/segment.h"
+#include "fabric/shm/shm_fabric.h"
+
+namespace adaptib::shm {
+namespace {
+
+SegmentOptions small() {
+    SegmentOptions options;
+    options.segment_max = 16 * kMiB;
+    options.queue_bytes = 64 * kKiB;
+    options.job_key = 5;
+    options.entropy = 1;
+    return options;
+}
+
+std::unique_ptr<OwnSegment> create(const SegmentOptions& options = small()) {
+    std::unique_ptr<OwnSegment> out;
+    std::string error;
+    EXPECT_TRUE(OwnSegment::create(options, out, error).ok()) << error;
+    return out;
+}
+
+Status map(const RailAddress& address) {
+    std::shared_ptr<PeerSegment> peer;
+    return PeerSegment::open(address, 1, peer);
+}
+
+RailAddress changed(const RailAddress& address, void (*change)(WireAddress&)) {
+    WireAddress wire{};
+    EXPECT_TRUE(PeerSegment::decode(address, wire));
+    change(wire);
+    RailAddress out = address;
+    std::memcpy(out.bytes.data(), &wire, sizeof wire);
+    return out;
+}
+
+// True when `work` is true in a child process that ends by itself.
+template <class Work>
+testing::AssertionResult in_child(Work&& work) {
+    const pid_t child = fork();
+    if (child == 0) {
+        _exit(work() ? 0 : 1);
+    }
+    int status = 0;
+    if (waitpid(child, &status, 0) != child || !WIFEXITED(status)) {
+        return testing::AssertionFailure() << "ended by signal " << WTERMSIG(status);
+    }
+    return WEXITSTATUS(status) == 0 ? testing::AssertionSuccess()
+                                    : testing::AssertionFailure() << "the child says no";
+}
+
+TEST(Segment, BlocksAreAlignedZeroApartAndUsedAgain) {
+    const auto segment = create();
+    Random random(3);
+    std::map<Bytes, Bytes> blocks;
+    for (int i = 0; i < 20000; ++i) {
+        if (blocks.size() < 50 && random.below(2) == 0) {
+            const Bytes length = 1 + random.below(random.below(10) == 0 ? 100'000 : 500);
+            Bytes offset = 0;
+            ASSERT_TRUE(segment->allocate(length, offset).ok()) << segment->trouble();
+            ASSERT_EQ(offset % kCacheLine, 0u);
+            for (Bytes k = 0; k < length; ++k) {
+                ASSERT_EQ(segment->base()[offset + k], std::byte{0});
+            }
+            std::memset(segment->base() + offset, 0xff, length);
+            const auto next = blocks.lower_bound(offset);
+            ASSERT_TRUE(next == blocks.end() || offset + length <= next->first);
+            ASSERT_TRUE(next == blocks.begin() ||
+                        std::prev(next)->first + std::prev(next)->second <= offset);
+            blocks[offset] = length;
+        } else if (!blocks.empty()) {
+            auto it = blocks.begin();
+            std::advance(it, static_cast<std::ptrdiff_t>(random.below(blocks.size())));
+            segment->release(it->first);
+            blocks.erase(it);
+        }
+    }
+    for (const auto& [offset, length] : blocks) {
+        segment->release(offset);
+    }
+    EXPECT_EQ(segment->heap_in_use(), 0u);
+    Bytes whole = 0; // freed neighbours have become one block again
+    EXPECT_TRUE(segment->allocate(5 * kMiB, whole).ok()) << segment->trouble();
+}
+
+TEST(Segment, BeingFullIsAStatusWithAText) {
+    const auto segment = create();
+    Bytes offset = 0;
+    EXPECT_EQ(segment->allocate(64 * kMiB, offset), Status::error(Reason::no_memory));
+    int blocks = 0;
+    while (segment->allocate(kMiB, offset).ok()) {
+        ASSERT_LT(++blocks, 16);
+    }
+    EXPECT_GE(blocks, 8);
+    EXPECT_NE(segment->trouble().find("full"), std::string::npos);
+    segment->release(offset);
+    EXPECT_TRUE(segment->allocate(kMiB, offset).ok());
+}
+
+TEST(Segment, AFileSizeLimitIsNoSignal) {
+    const auto limited = [](rlim_t bytes) {
+        const rlimit limit{bytes, bytes};
+        return setrlimit(RLIMIT_FSIZE, &limit) == 0;
+    };
+    EXPECT_TRUE(in_child([&] {
+        std::unique_ptr<OwnSegment> out;
+        std::string error;
+        return limited(kMiB) &&
+               OwnSegment::create(small(), out, error) == Status::error(Reason::no_memory) &&
+               error.find("ulimit -f") != std::string::npos;
+    }));
+    EXPECT_TRUE(in_child([&] { // room for some: what fits is given, then it is an error
+        std::unique_ptr<OwnSegment> out;
+        std::string error;
+        Bytes offset = 0;
+        return limited(8 * kMiB) && OwnSegment::create(small(), out, error).ok() &&
+               out->allocate(kMiB, offset).ok() &&
+               out->allocate(6 * kMiB, offset) == Status::error(Reason::no_memory);
+    }));
+}
+
+TEST(Segment, OnlyWhatTheAddressSaysIsMapped) {
+    const auto segment = create();
+    const RailAddress good = segment->address(0);
+    EXPECT_TRUE(map(good).ok());
+    const Status unreachable = Status::error(Reason::unreachable);
+    EXPECT_EQ(map(changed(good, [](WireAddress& w) { ++w.cookie; })), unreachable);
+    EXPECT_EQ(map(changed(good, [](WireAddress& w) { w.fd = 0; })), unreachable);
+    EXPECT_EQ(map(changed(good, [](WireAddress& w) { w.fd = 900; })), unreachable);
+    EXPECT_EQ(map(changed(good, [](WireAddress& w) { w.rail = 1; })), unreachable);
+    EXPECT_EQ(map(changed(good, [](WireAddress& w) { ++w.host; })), unreachable);
+    EXPECT_EQ(map(changed(good, [](WireAddress& w) { ++w.version; })),
+              Status::error(Reason::version));
+    EXPECT_EQ(map(changed(good, [](WireAddress& w) { ++w.magic; })),
+              Status::error(Reason::bad_argument));
+    EXPECT_EQ(map(changed(good, [](WireAddress& w) { w.pid = 4'000'000'000u; })),
+              Status::error(Reason::peer_gone));
+    segment->header()->version = kLayoutVersion + 1;
+    EXPECT_EQ(map(good), Status::error(Reason::version));
+    segment->header()->version = kLayoutVersion;
+    segment->header()->ring_granules = 1u << 30;
+    EXPECT_EQ(map(good), unreachable) << "a ring beyond the segment";
+}
+
+TEST(Segment, TheSameSeedGivesDifferentCookies) {
+    EXPECT_NE(create()->cookie(), 0u);
+    const auto a = create();
+    const auto b = create();
+    EXPECT_NE(a->cookie(), b->cookie());
+}
+
+TEST(Segment, AChildThatWasForkedDoesNotCloseItsParents) {
+    auto segment = create();
+    std::shared_ptr<PeerSegment> peer;
+    ASSERT_TRUE(PeerSegment::open(segment->address(0), 1, peer).ok());
+    EXPECT_TRUE(in_child([&] {
+        segment.reset();
+        return true;
+    }));
+    EXPECT_FALSE(peer->gone());
+    segment.reset();
+    EXPECT_TRUE(peer->gone());
+}
+
+TEST(Segment, AKilledOwnerIsNoticedAndLeavesNothing) {
+    int pipes[2];
+    ASSERT_EQ(pipe(pipes), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        const auto mine = create();
+        const RailAddress address = mine->address(0);
+        const bool told = write(pipes[1], &address, sizeof address) == sizeof address;
+        pause();
+        _exit(told ? 0 : 1);
+    }
+    RailAddress address;
+    ASSERT_EQ(read(pipes[0], &address, sizeof address), static_cast<ssize_t>(sizeof address));
+    std::shared_ptr<PeerSegment> peer;
+    ASSERT_TRUE(PeerSegment::open(address, 1, peer).ok());
+    EXPECT_TRUE(peer->check_alive());
+    kill(child, SIGKILL);
+    siginfo_t info{};
+    ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+    EXPECT_FALSE(peer->check_alive()) << "a zombie has ended";
+    EXPECT_TRUE(peer->gone());
+    EXPECT_EQ(map(address), Status::error(Reason::peer_gone));
+    waitpid(child, nullptr, 0);
+    EXPECT_EQ(map(address), Status::error(Reason::peer_gone));
+    for (const auto& file : std::filesystem::directory_iterator("/dev/shm")) {
+        EXPECT_EQ(file.path().filename().string().find("adaptib"), std::string::npos);
+    }
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+TEST(Segment, ProducerSlotsComeBack) {
+    const auto segment = create();
+    for (int i = 0; i < 500; ++i) {
+        ASSERT_TRUE(map(segment->address(0)).ok());
+    }
+    EXPECT_EQ(segment->header()->producers_end.load(), 1u);
+}
+
+TEST(Regions, KeysOfDifferentGenerationsDiffer) {
+    const auto segment = create();
+    RegionTable table(segment.get());
+    std::uint32_t first = 0;
+    ASSERT_TRUE(table.add(4096, 100, 0, kLocalWrite, kPrivate, first).ok());
+    table.remove(first);
+    std::uint32_t second = 0;
+    for (int i = 0; i < 40000; ++i) { // the generation wraps
+        ASSERT_TRUE(table.add(4096, 100, 0, kLocalWrite, kPrivate, second).ok());
+        ASSERT_NE(second, 0u);
+        ASSERT_NE(second, ~0u);
+        RegionView view;
+        ASSERT_TRUE(read_region(regions_of(segment->base()), second, view));
+        ASSERT_TRUE(i > 30000 || !read_region(regions_of(segment->base()), first, view));
+        table.remove(second);
+        ASSERT_FALSE(read_region(regions_of(segment->base()), second, view));
+    }
+}
+
+TEST(Regions, RangesDoNotWrap) {
+    const RegionView view{1, 1000, 100, kPrivate};
+    EXPECT_TRUE(view.covers(1000, 100));
+    EXPECT_TRUE(view.covers(1100, 0));
+    EXPECT_FALSE(view.covers(999, 1));
+    EXPECT_FALSE(view.covers(1001, 100));
+    EXPECT_FALSE(view.covers(1050, ~Bytes{0} - 10));
+    EXPECT_FALSE(view.covers(~std::uint64_t{0}, 2));
+}
+
+TEST(Options, AreChecked) {
+    MonotonicClock clock;
+    Random random(1);
+    std::unique_ptr<Fabric> out;
+    std::string error;
+    const auto open = [&](auto change) {
+        ShmOptions options;
+        options.clock = &clock;
+        options.random = &random;
+        change(options);
+        error.clear();
+        return open_shm_fabric(options, out, error);
+    };
+    const Status bad = Status::error(Reason::bad_argument);
+    EXPECT_EQ(open([](ShmOptions& o) { o.rails = 0; }), bad);
+    EXPECT_EQ(open([](ShmOptions& o) { o.rails = 17; }), bad);
+    EXPECT_EQ(open([](ShmOptions& o) { o.clock = nullptr; }), bad);
+    EXPECT_EQ(open([](ShmOptions& o) { o.segment_max = kMiB; }), bad);
+    EXPECT_FALSE(error.empty());
+    EXPECT_EQ(out, nullptr);
+    EXPECT_EQ(open([](ShmOptions& o) { o.rails = 16; }), kOk);
+}
+
+} // namespace
+} // namespace adaptib::shm
