@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The C interface over the core (common_adaptib.h): handles, the lock, and what only a real process
+// has, its clock, its seed and its fabric.
+//
+// Every function is noexcept; what could throw (making the core, first contact with a peer) runs out of
+// memory only, and is answered with NO_MEMORY.
+// May touch: every folder of the core; no header of Open MPI.
+#include "common_adaptib.h"
+
+#include <sys/random.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <string>
+
+#include "core/core.h"
+#include "fabric/shm/shm_fabric.h"
+
+using namespace adaptib;
+
+namespace {
+
+class CallbackBootstrap final : public Bootstrap {
+public:
+    explicit CallbackBootstrap(const opal_common_adaptib_environment_t& environment)
+        : environment_(environment) {}
+
+    Status lookup(std::uint64_t name, std::vector<std::byte>& blob) override {
+        void* address = nullptr;
+        std::size_t size = 0;
+        if (environment_.lookup(environment_.context, name, &address, &size) != 0) {
+            return Status::error(Reason::unreachable);
+        }
+        const auto* bytes = static_cast<const std::byte*>(address);
+        blob.assign(bytes, bytes + size);
+        environment_.lookup_release(environment_.context, address);
+        return kOk;
+    }
+
+private:
+    opal_common_adaptib_environment_t environment_;
+};
+
+} // namespace
+
+struct opal_common_adaptib_core {
+    explicit opal_common_adaptib_core(const opal_common_adaptib_environment_t& from)
+        : environment(from), threads(from.threads), bootstrap(from) {}
+
+    opal_common_adaptib_environment_t environment;
+    bool threads;
+    int references = 1;
+    std::mutex mutex;
+    MonotonicClock clock;
+    Random random{0};
+    CallbackBootstrap bootstrap;
+    std::unique_ptr<Core> core;
+};
+
+namespace {
+
+opal_common_adaptib_core* g_core = nullptr;
+
+// Takes the lock if there are threads.
+class Guard {
+public:
+    explicit Guard(opal_common_adaptib_core* core) : core_(core->threads ? core : nullptr) {
+        if (core_ != nullptr) {
+            core_->mutex.lock();
+        }
+    }
+    ~Guard() {
+        if (core_ != nullptr) {
+            core_->mutex.unlock();
+        }
+    }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+private:
+    opal_common_adaptib_core* core_;
+};
+
+// Reports what has completed, without the lock.
+int report_completed(CompletedList& list) {
+    int count = 0;
+    while (!list.empty()) {
+        UserRequest* user = list.pop();
+        user->complete(user);
+        ++count;
+    }
+    return count;
+}
+
+int code_of(Status status) {
+    if (status.ok()) {
+        return OPAL_COMMON_ADAPTIB_SUCCESS;
+    }
+    if (status.is_again()) {
+        return OPAL_COMMON_ADAPTIB_AGAIN;
+    }
+    switch (status.reason()) {
+    case Reason::no_memory: return OPAL_COMMON_ADAPTIB_NO_MEMORY;
+    case Reason::bad_argument: return OPAL_COMMON_ADAPTIB_BAD_PARAM;
+    case Reason::unreachable:
+    case Reason::version:
+    case Reason::no_device:
+    case Reason::no_permission:
+    case Reason::peer_gone: return OPAL_COMMON_ADAPTIB_UNREACHABLE;
+    default: return OPAL_COMMON_ADAPTIB_ERROR;
+    }
+}
+
+int code_of(Status status, bool complete) {
+    return status.ok() && complete ? OPAL_COMMON_ADAPTIB_COMPLETE : code_of(status);
+}
+
+Envelope envelope_of(const opal_common_adaptib_envelope_t& from) {
+    return {from.context, from.source, from.tag};
+}
+
+// A process sends to itself through the core's own handle.
+Peer* peer_of(opal_common_adaptib_core* core, opal_common_adaptib_peer_t* peer) {
+    const bool self = static_cast<void*>(peer) == static_cast<void*>(core);
+    return self ? nullptr : reinterpret_cast<Peer*>(peer);
+}
+
+opal_common_adaptib_peer_t* handle_of(opal_common_adaptib_core* core, Peer* peer) {
+    return peer == nullptr ? reinterpret_cast<opal_common_adaptib_peer_t*>(core)
+                           : reinterpret_cast<opal_common_adaptib_peer_t*>(peer);
+}
+
+void tell(const opal_common_adaptib_environment_t& environment,
+          opal_common_adaptib_severity_t severity, const std::string& text) {
+    environment.message(environment.context, severity, text.c_str());
+}
+
+std::uint64_t system_seed() {
+    std::uint64_t seed = 0;
+    if (getrandom(&seed, sizeof seed, 0) != sizeof seed) {
+        seed = static_cast<std::uint64_t>(MonotonicClock().now().count());
+    }
+    return seed;
+}
+
+ShmOptions shm_options(const opal_common_adaptib_core& core, const Parameters& parameters,
+                       Random& random) {
+    ShmOptions options;
+    options.rails = static_cast<std::uint32_t>(parameters.shm_rails);
+    options.segment_max = parameters.shm_segment_max;
+    options.queue_bytes = parameters.shm_queue_bytes;
+    const std::string_view single_copy = parameters.shm_single_copy;
+    options.single_copy = single_copy == "cma"    ? ShmOptions::SingleCopy::cma
+                          : single_copy == "none" ? ShmOptions::SingleCopy::none
+                                                  : ShmOptions::SingleCopy::automatic;
+    options.job_key = core.environment.self >> 32;
+    options.clock = &core.clock;
+    options.random = &random;
+    return options;
+}
+
+// The version that this process publishes; another one only to test that peers refuse it.
+std::uint16_t published_version() {
+    const char* text = std::getenv("ADAPTIB_TEST_WIRE_VERSION");
+    return text == nullptr ? kWireVersion : static_cast<std::uint16_t>(std::atoi(text));
+}
+
+int open_core(opal_common_adaptib_core& core) {
+    const Parameters& parameters = process_parameters();
+    std::string text;
+    if (!check_parameters(parameters, text)) {
+        tell(core.environment, OPAL_COMMON_ADAPTIB_FAILURE, text);
+        return OPAL_COMMON_ADAPTIB_BAD_PARAM;
+    }
+    core.random = Random(system_seed());
+    std::unique_ptr<Fabric> fabric;
+    Status status = open_shm_fabric(shm_options(core, parameters, core.random), fabric, text);
+    if (status.ok()) {
+        Core::Environment environment;
+        environment.self = core.environment.self;
+        environment.host = core.environment.host_name;
+        environment.wire_version = published_version();
+        environment.bootstrap = &core.bootstrap;
+        environment.clock = &core.clock;
+        environment.random = &core.random;
+        environment.counters = &process_counters();
+        environment.message = [&core](Severity severity, const std::string& message) {
+            tell(core.environment,
+                 severity == Severity::notice ? OPAL_COMMON_ADAPTIB_NOTICE
+                                              : OPAL_COMMON_ADAPTIB_FAILURE,
+                 message);
+        };
+        status = Core::create(parameters, environment, std::move(fabric), core.core, text);
+    }
+    if (!status.ok()) {
+        tell(core.environment, OPAL_COMMON_ADAPTIB_FAILURE,
+             "The shared-memory fabric of host " + std::string(core.environment.host_name) +
+                 " cannot be used: " + text);
+    }
+    return code_of(status);
+}
+
+} // namespace
+
+// ---------------------------------------------------------------------------------------------------
+// Parameters and counters
+
+const opal_common_adaptib_parameter_t* opal_common_adaptib_parameters(size_t* count) noexcept {
+    const auto table = parameter_table();
+    *count = table.size();
+    return table.data();
+}
+
+int opal_common_adaptib_parameters_check(char* text, size_t text_size) noexcept {
+    std::string why;
+    if (check_parameters(process_parameters(), why)) {
+        return OPAL_COMMON_ADAPTIB_SUCCESS;
+    }
+    std::snprintf(text, text_size, "%s", why.c_str());
+    return OPAL_COMMON_ADAPTIB_BAD_PARAM;
+}
+
+const opal_common_adaptib_counter_t* opal_common_adaptib_counters(size_t* count) noexcept {
+    const auto table = counter_table();
+    *count = table.size();
+    return table.data();
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Life
+
+int opal_common_adaptib_core_acquire(const opal_common_adaptib_environment_t* environment,
+                                     opal_common_adaptib_core_t** core) noexcept {
+    if (g_core != nullptr) {
+        ++g_core->references;
+        g_core->threads = g_core->threads || environment->threads;
+        *core = g_core;
+        return OPAL_COMMON_ADAPTIB_SUCCESS;
+    }
+    try {
+        auto made = std::make_unique<opal_common_adaptib_core>(*environment);
+        if (const int code = open_core(*made); code != OPAL_COMMON_ADAPTIB_SUCCESS) {
+            return code;
+        }
+        g_core = made.release();
+    } catch (const std::bad_alloc&) {
+        return OPAL_COMMON_ADAPTIB_NO_MEMORY;
+    }
+    *core = g_core;
+    return OPAL_COMMON_ADAPTIB_SUCCESS;
+}
+
+void opal_common_adaptib_core_release(opal_common_adaptib_core_t* core) noexcept {
+    if (--core->references > 0) {
+        return;
+    }
+    constexpr Nanoseconds kFlushLimit = std::chrono::seconds{1};
+    core->core->drain(kFlushLimit);
+    report_completed(core->core->protocol().completed());
+    if (process_parameters().report) {
+        tell(core->environment, OPAL_COMMON_ADAPTIB_REPORT, core->core->report());
+    }
+    g_core = nullptr;
+    delete core;
+}
+
+const void* opal_common_adaptib_core_address(opal_common_adaptib_core_t* core,
+                                             size_t* size) noexcept {
+    *size = core->core->address().size();
+    return core->core->address().data();
+}
+
+int opal_common_adaptib_progress(opal_common_adaptib_core_t* core) noexcept {
+    CompletedList completed;
+    int events = 0;
+    if (core->threads) {
+        const std::unique_lock lock(core->mutex, std::try_to_lock);
+        if (!lock.owns_lock()) {
+            return 0;
+        }
+        events = static_cast<int>(core->core->progress());
+        std::swap(completed, core->core->protocol().completed());
+    } else {
+        events = static_cast<int>(core->core->progress());
+        std::swap(completed, core->core->protocol().completed());
+    }
+    return events + report_completed(completed);
+}
+
+int opal_common_adaptib_peer_get(opal_common_adaptib_core_t* core, uint64_t name,
+                                 opal_common_adaptib_peer_t** peer) noexcept {
+    try {
+        const Guard guard(core);
+        Peer* found = nullptr;
+        const Status status = core->core->get_peer(name, found);
+        if (status.ok()) {
+            *peer = handle_of(core, found);
+        }
+        return status.reason() == Reason::bad_wire ? OPAL_COMMON_ADAPTIB_UNREACHABLE
+                                                   : code_of(status);
+    } catch (const std::bad_alloc&) {
+        return OPAL_COMMON_ADAPTIB_NO_MEMORY;
+    }
+}
+
+void opal_common_adaptib_peer_release(opal_common_adaptib_core_t* core,
+                                      opal_common_adaptib_peer_t* peer) noexcept {
+    const Guard guard(core);
+    if (Peer* released = peer_of(core, peer); released != nullptr) {
+        core->core->protocol().release_peer(*released);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Two-sided traffic
+
+int opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
+                             const opal_common_adaptib_envelope_t* envelope,
+                             const opal_common_adaptib_data_t* data,
+                             opal_common_adaptib_mode_t mode, opal_common_adaptib_marker_t marker,
+                             opal_common_adaptib_request_t* request) noexcept {
+    const Guard guard(core);
+    bool complete = false;
+    const Status status = core->core->protocol().send(
+        peer_of(core, peer), envelope_of(*envelope), *data,
+        mode == OPAL_COMMON_ADAPTIB_MODE_SYNC, static_cast<Marker>(marker), *request, complete);
+    return code_of(status, complete);
+}
+
+int opal_common_adaptib_receive(opal_common_adaptib_core_t* core,
+                                const opal_common_adaptib_envelope_t* envelope,
+                                const opal_common_adaptib_data_t* data,
+                                opal_common_adaptib_request_t* request) noexcept {
+    const Guard guard(core);
+    bool complete = false;
+    const Status status =
+        core->core->protocol().receive(envelope_of(*envelope), *data, *request, complete);
+    return code_of(status, complete);
+}
+
+namespace {
+
+opal_common_adaptib_probe_t probe_of(const InboundMessage& message) {
+    return {message.envelope.source, message.envelope.tag, message.length};
+}
+
+} // namespace
+
+int opal_common_adaptib_probe(opal_common_adaptib_core_t* core,
+                              const opal_common_adaptib_envelope_t* envelope,
+                              opal_common_adaptib_probe_t* found) noexcept {
+    const Guard guard(core);
+    const InboundMessage* message = core->core->protocol().find(envelope_of(*envelope));
+    if (message == nullptr) {
+        return OPAL_COMMON_ADAPTIB_NOT_FOUND;
+    }
+    *found = probe_of(*message);
+    return OPAL_COMMON_ADAPTIB_SUCCESS;
+}
+
+int opal_common_adaptib_matched_probe(opal_common_adaptib_core_t* core,
+                                      const opal_common_adaptib_envelope_t* envelope,
+                                      opal_common_adaptib_probe_t* found,
+                                      opal_common_adaptib_message_t** message) noexcept {
+    const Guard guard(core);
+    InboundMessage* taken = core->core->protocol().take(envelope_of(*envelope));
+    if (taken == nullptr) {
+        return OPAL_COMMON_ADAPTIB_NOT_FOUND;
+    }
+    *found = probe_of(*taken);
+    *message = reinterpret_cast<opal_common_adaptib_message_t*>(taken);
+    return OPAL_COMMON_ADAPTIB_SUCCESS;
+}
+
+int opal_common_adaptib_matched_receive(opal_common_adaptib_core_t* core,
+                                        opal_common_adaptib_message_t* message,
+                                        const opal_common_adaptib_data_t* data,
+                                        opal_common_adaptib_request_t* request) noexcept {
+    const Guard guard(core);
+    bool complete = false;
+    const Status status = core->core->protocol().receive_taken(
+        *reinterpret_cast<InboundMessage*>(message), *data, *request, complete);
+    return code_of(status, complete);
+}
+
+int opal_common_adaptib_cancel(opal_common_adaptib_core_t* core,
+                               opal_common_adaptib_request_t* request) noexcept {
+    const Guard guard(core);
+    return core->core->protocol().cancel(*request) ? OPAL_COMMON_ADAPTIB_SUCCESS
+                                                   : OPAL_COMMON_ADAPTIB_NOT_FOUND;
+}

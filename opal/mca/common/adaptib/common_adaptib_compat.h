@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * What differs between the Open MPI releases that the C glue is built for (4.1 and 5.0): includes,
+ * names, signatures. Nothing else in the tree asks for Open MPI's version.
+ *
+ * Include opal_config.h or ompi_config.h before it. May touch: Open MPI's headers of the OPAL
+ * layer.
+ */
+#ifndef OPAL_COMMON_ADAPTIB_COMPAT_H
+#define OPAL_COMMON_ADAPTIB_COMPAT_H
+
+#if OPAL_MAJOR_VERSION < 4 || (OPAL_MAJOR_VERSION == 4 && OPAL_MINOR_VERSION < 1)
+#error "adaptib needs Open MPI 4.1 or later"
+#endif
+
+#include "opal/datatype/opal_convertor.h"
+#include "opal/mca/mca.h"
+#include "opal/util/proc.h"
+
+#if OPAL_MAJOR_VERSION >= 5
+
+#include "opal/mca/pmix/pmix-internal.h"
+#include "opal/mca/threads/thread_usage.h"
+
+#define OPAL_COMMON_ADAPTIB_MODEX_GLOBAL PMIX_GLOBAL
+
+/* The arguments of an MTL's init function; accelerator_support starts as false. */
+#define OPAL_COMMON_ADAPTIB_MTL_INIT_ARGS                                                          \
+    bool enable_progress_threads, bool enable_mpi_threads, bool *accelerator_support
+#define OPAL_COMMON_ADAPTIB_MTL_INIT_IGNORE                                                        \
+    do {                                                                                           \
+        (void) enable_progress_threads;                                                            \
+        *accelerator_support = false;                                                              \
+    } while (0)
+
+/* The number that both sides of a communicator know it by. Without extended numbers announced, Open
+ * MPI keeps it the same in every process. */
+#define OPAL_COMMON_ADAPTIB_COMM_CID(comm) ompi_comm_get_local_cid(comm)
+
+/* True if the data may lie in a device's memory, which only Open MPI's own copy functions reach. */
+static inline bool opal_common_adaptib_on_device(const opal_convertor_t *convertor)
+{
+    return 0 != opal_convertor_on_device(convertor);
+}
+
+#else /* 4.1 */
+
+#include "opal/mca/pmix/pmix.h"
+#include "opal/threads/thread_usage.h"
+
+#define OPAL_COMMON_ADAPTIB_MODEX_GLOBAL OPAL_PMIX_GLOBAL
+
+#define OPAL_COMMON_ADAPTIB_MTL_INIT_ARGS bool enable_progress_threads, bool enable_mpi_threads
+#define OPAL_COMMON_ADAPTIB_MTL_INIT_IGNORE                                                        \
+    do {                                                                                           \
+        (void) enable_progress_threads;                                                            \
+    } while (0)
+
+#define OPAL_COMMON_ADAPTIB_COMM_CID(comm) ompi_comm_get_cid(comm)
+
+static inline bool opal_common_adaptib_on_device(const opal_convertor_t *convertor)
+{
+#if OPAL_CUDA_SUPPORT
+    return 0 != (convertor->flags & (CONVERTOR_CUDA | CONVERTOR_CUDA_UNIFIED));
+#else
+    (void) convertor;
+    return false;
+#endif
+}
+
+#endif
+
+#endif /* OPAL_COMMON_ADAPTIB_COMPAT_H */

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The core's life (core/core.h).
+#include "core/core.h"
+
+#include <algorithm>
+
+namespace adaptib {
+
+namespace {
+
+constexpr std::uint32_t kCompletionDepth = 4096;
+
+} // namespace
+
+Core::Core(const Parameters&, const Environment& environment, std::unique_ptr<Fabric> fabric)
+    : environment_(environment), counters_(*environment.counters), fabric_(std::move(fabric)) {}
+
+Status Core::create(const Parameters& parameters, const Environment& environment,
+                    std::unique_ptr<Fabric> fabric, std::unique_ptr<Core>& out, std::string& text) {
+    std::unique_ptr<Core> core(new Core(parameters, environment, std::move(fabric)));
+    if (Status status = core->open(parameters, text); !status.ok()) {
+        return status;
+    }
+    out = std::move(core);
+    return kOk;
+}
+
+Status Core::open(const Parameters& parameters, std::string& text) {
+    const auto rails = fabric_->rails();
+    if (rails.empty()) {
+        text = "The fabric has no rail that is up.";
+        return Status::error(Reason::no_device);
+    }
+    ProcessAddress address;
+    address.version = environment_.wire_version;
+    address.name = environment_.self;
+    address.key = environment_.random->next();
+    address.host = environment_.host;
+    Rail& first = *rails[0];
+    Status status = DatagramChannel::create(first, {address.name, address.key}, counters_,
+                                            datagrams_);
+    const std::size_t rail_count = std::min<std::size_t>(rails.size(), kMaxRails);
+    for (std::size_t i = 0; i < rail_count && status.ok(); ++i) {
+        const std::uint32_t depth = std::min(kCompletionDepth, rails[i]->info().max_cq_depth);
+        status = rails[i]->create_cq(depth, cqs_.emplace_back());
+    }
+    if (!status.ok()) {
+        text = "The rail " + first.info().name +
+               " cannot be used: " + reason_text(status.reason()) + ".";
+        return status;
+    }
+    for (std::size_t i = 0; i < rail_count; ++i) {
+        const RailAddress at = rails[i]->address();
+        address.rails.push_back({at.size, at.bytes, i == 0 ? datagrams_->qp_number() : 0});
+    }
+    address_ = encode(address);
+    PathListener& paths = *this;
+    ConnectionListener& connection_events = *this;
+    ProtocolListener& protocol_events = *this;
+    for (const auto& cq : cqs_) {
+        filters_.emplace_back(*cq, paths);
+    }
+    ConnectionManager::Options connect;
+    connect.self = environment_.self;
+    connect.ring_bytes = parameters.ring_bytes;
+    connect.ring_max = static_cast<std::uint64_t>(parameters.ring_max);
+    connect.position = static_cast<std::uint32_t>(environment_.self);
+    connections_ = std::make_unique<ConnectionManager>(connect, rails, cqs_, counters_,
+                                                       connection_events);
+    Protocol::Options protocol;
+    protocol.eager_limit = parameters.eager_limit;
+    protocol.put = std::string_view(parameters.rendezvous) == "put";
+    protocol.connect_threshold = static_cast<std::uint32_t>(parameters.connect_threshold);
+    protocol.block_depth = static_cast<std::size_t>(parameters.block_depth);
+    protocol_ = std::make_unique<Protocol>(protocol, rails, parameters.block_bytes, *connections_,
+                                           counters_, protocol_events);
+    receiver_ = [this](std::uint64_t from, std::uint64_t key, const MessageHeader& header,
+                       const std::byte* body) { on_datagram(from, key, header, body); };
+    for (const std::string& notice : fabric_->notices()) {
+        environment_.message(Severity::notice, notice);
+    }
+    return kOk;
+}
+
+Core::~Core() {
+    if (protocol_ != nullptr) {
+        peers_.for_each([this](Peer& peer) { protocol_->forget_early(peer); });
+    }
+    protocol_.reset();
+    peers_.clear();
+}
+
+void Core::drain(Nanoseconds limit) {
+    const Nanoseconds end = environment_.clock->now() + limit;
+    do {
+        progress();
+    } while ((protocol_->retry_due() || connections_->retry_due()) &&
+             environment_.clock->now() < end);
+}
+
+std::string Core::report() const {
+    return traffic_report(counters_, "process " + std::to_string(environment_.self & 0xffffffffu) +
+                                         " on " + environment_.host);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// What the parts tell
+
+void Core::on_ring_offered(Peer& peer) {
+    peer.idle_polls = 0;
+    hot_.push_back(&peer);
+}
+
+void Core::on_ring_withdrawn(Peer& peer) {
+    std::erase(hot_, &peer);
+    std::erase(cold_, &peer);
+}
+
+void Core::on_connected(Peer& peer) { protocol_->on_connected(peer); }
+
+void Core::on_connect_failed(Peer& peer, Status status, const std::string& what) {
+    protocol_->on_peer_failed(peer, what + " (" + reason_text(status.reason()) + ")");
+}
+
+void Core::on_notice(const std::string& text) { environment_.message(Severity::notice, text); }
+
+void Core::on_path_failed(std::uint32_t qp_number, WorkStatus status) {
+    peers_.for_each([&](Peer& peer) {
+        for (const Subchannel& subchannel : peer.subchannels) {
+            if (subchannel.qp->number() == qp_number && peer.state != ConnectState::failed) {
+                const std::string& rail = fabric_->rails()[subchannel.local_rail]->info().name;
+                protocol_->on_peer_failed(peer, std::string(work_status_text(status)) +
+                                                    " on rail " + rail);
+            }
+        }
+    });
+}
+
+void Core::on_failure(const std::string& text) { environment_.message(Severity::failure, text); }
+
+void Core::on_peer_finished(Peer& peer) { finished_.push_back(&peer); }
+
+} // namespace adaptib

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// First contact with a peer, and the end of it.
+#include "core/core.h"
+
+namespace adaptib {
+
+std::string Core::peer_text(std::uint64_t name, const std::string& host) const {
+    return "Process " + std::to_string(name & 0xffffffffu) + " of job " +
+           std::to_string(name >> 32) + (host.empty() ? "" : " on host " + host);
+}
+
+// A peer that failed keeps its record, and what is started to it fails at once.
+Status Core::get_peer(std::uint64_t name, Peer*& out) {
+    if (name == environment_.self) {
+        out = nullptr;
+        return kOk;
+    }
+    Peer* peer = peers_.find(name);
+    if (peer == nullptr) {
+        return make_peer(name, out);
+    }
+    peer->released = false;
+    if (peer->datagram.handle == nullptr) {
+        ProcessAddress address;
+        Status status = look_up(name, address);
+        if (status.ok()) {
+            status = wake_peer(*peer, address);
+        }
+        if (!status.ok()) {
+            return status;
+        }
+    }
+    out = peer;
+    return kOk;
+}
+
+Status Core::look_up(std::uint64_t name, ProcessAddress& out) {
+    std::vector<std::byte> blob;
+    Status status = environment_.bootstrap->lookup(name, blob);
+    if (status.ok()) {
+        status = decode(blob.data(), blob.size(), out, environment_.wire_version);
+    }
+    if (status.ok() && out.name != name) {
+        status = Status::error(Reason::bad_wire);
+    }
+    if (status.ok()) {
+        return kOk;
+    }
+    std::string text = peer_text(name, "") + " cannot be reached from host " + environment_.host +
+                       ": ";
+    if (status.reason() == Reason::version) {
+        text += "it speaks wire version " + std::to_string(out.version) +
+                " and this process " + std::to_string(environment_.wire_version) +
+                ". Install the same release of adaptib on all hosts of the job.";
+    } else {
+        text += std::string("its published address is missing or malformed (") +
+                reason_text(status.reason()) +
+                "). Check that all processes of the job select adaptib.";
+    }
+    environment_.message(Severity::failure, text);
+    return status;
+}
+
+Status Core::make_peer(std::uint64_t name, Peer*& out) {
+    ProcessAddress address;
+    if (Status status = look_up(name, address); !status.ok()) {
+        return status;
+    }
+    auto peer = std::make_unique<Peer>(address, DatagramTarget{}, *datagrams_, counters_);
+    if (Status status = wake_peer(*peer, address); !status.ok()) {
+        return status;
+    }
+    out = &peers_.add(std::move(peer));
+    counters_.peers = peers_.size();
+    return kOk;
+}
+
+Status Core::wake_peer(Peer& peer, const ProcessAddress& address) {
+    PathSpec path;
+    path.remote.size = address.rails[0].size;
+    path.remote.bytes = address.rails[0].bytes;
+    Rail& rail = datagrams_->rail();
+    const Status status = rail.create_ah(path, peer.datagram.handle);
+    if (!status.ok()) {
+        environment_.message(
+            Severity::failure,
+            peer_text(address.name, address.host) + " cannot be reached from host " +
+                environment_.host + " over rail " + rail.info().name + ": " +
+                reason_text(status.reason()) +
+                ". Processes of other hosts, users or containers need another transport, for "
+                "example --mca pml ob1 --mca btl tcp,self.");
+        return status;
+    }
+    peer.datagram.qp = address.rails[0].datagram_qp;
+    peer.datagram.key = address.key;
+    peer.address = address;
+    return kOk;
+}
+
+// A finished peer keeps its record, so that its sequence numbers go on should it come back; its
+// connection, rings and mappings go.
+void Core::finish_peers() {
+    for (Peer* peer : finished_) {
+        connections_->close(*peer, ConnectState::idle);
+        peer->said_goodbye = peer->heard_goodbye = peer->goodbye_answered = false;
+        peer->messages_sent = 0;
+        if (peer->released) {
+            peer->datagram.handle.reset();
+        } else {
+            protocol_->on_connected(*peer); // what was started meanwhile goes on by datagrams
+        }
+    }
+    finished_.clear();
+}
+
+} // namespace adaptib

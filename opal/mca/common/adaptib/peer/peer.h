@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Peer: a remote process that we have had contact with (the dissertation's virtual channel).
+//
+// Purpose: what both directions of traffic to one process share: its address, the sequence numbers,
+// which channel its messages take, its subchannels, what waits for room. Processes never talked to
+// have no Peer and cost nothing.
+// A peer is always in one of five connection states (ConnectState); messages flow as datagrams until
+// it is open and has a ring, and rendezvous data flows only while it is open.
+// Ownership: peers belong to the PeerTable; queue pairs, rings and memory belong to the peer.
+// Threads: one at a time (the core's lock).
+// Source: Vishnu, 4.2.2 (virtual channel, packet sequence numbers).
+// May touch: base/, fabric/, memory/, channel/, schedule/, observe/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/address.h"
+#include "base/intrusive_list.h"
+#include "channel/datagram.h"
+#include "channel/ring.h"
+#include "fabric/fabric.h"
+#include "memory/block_pool.h"
+#include "memory/registration.h"
+#include "observe/counters.h"
+#include "schedule/scheduler.h"
+
+namespace adaptib {
+
+enum class ConnectState : std::uint8_t {
+    idle,      // datagrams only
+    requested, // we asked; no answer yet
+    answered,  // the peer asked, we answered; its confirmation is outstanding
+    open,
+    failed,    // nothing can be sent any more
+};
+
+// One connection to the peer over one path.
+struct Subchannel {
+    std::uint32_t local_rail = 0;
+    std::uint32_t remote_rail = 0;
+    std::uint32_t remote_memory_key = 0; // of the peer's ring and credit
+    std::unique_ptr<QueuePair> qp;
+};
+
+// A message that waits for room, in the order of sending: embedded in send requests, or a control
+// message's own record.
+struct PendingSend {
+    enum class Kind : std::uint8_t { request, control };
+    explicit PendingSend(Kind k) : kind(k) {}
+    PendingSend* next = nullptr;
+    Kind kind;
+};
+
+struct ControlMessage : PendingSend {
+    static constexpr std::size_t kMaxBody = sizeof(ClearBody);
+    ControlMessage() : PendingSend(Kind::control) {}
+    MessageType type = MessageType::none;
+    std::uint8_t flags = 0;
+    std::uint32_t length = 0;
+    std::byte body[kMaxBody];
+};
+
+// A message that overtook an earlier one of the same peer; its bytes follow the record.
+struct EarlyMessage {
+    EarlyMessage* next = nullptr;
+    MessageHeader header;
+
+    std::byte* body() { return reinterpret_cast<std::byte*>(this + 1); }
+    Bytes size() const { return sizeof *this + header.length; }
+};
+
+class Peer {
+public:
+    Peer(const ProcessAddress& process, DatagramTarget&& target, DatagramChannel& shared,
+         Counters& counts)
+        : datagrams(shared), counters(counts), datagram(std::move(target)), name(process.name),
+          address(process) {}
+
+    // Room for a message of `length` bytes of body and payload on the channel in use, or null.
+    std::byte* reserve(Bytes length) {
+        return ring_out != nullptr ? ring_out->reserve(length) : datagrams.reserve(length);
+    }
+    void abandon(Bytes length) {
+        if (ring_out != nullptr) {
+            ring_out->abandon(length);
+        }
+    }
+    // Makes what was reserved a message with the next sequence number. again: no room after all, the
+    // reservation is gone. error: the path is broken.
+    Status commit(MessageHeader& header) {
+        header.sequence = next_send;
+        const Status status =
+            ring_out != nullptr ? ring_out->commit(header) : datagrams.commit(datagram, header);
+        if (status.ok()) {
+            ++next_send;
+            count_sent(header.length);
+        }
+        return status;
+    }
+
+    // The longest body and payload of one message now.
+    Bytes message_capacity() const {
+        return ring_out != nullptr ? ring_capacity : datagrams.capacity();
+    }
+
+    bool has_pending() const { return pending_first != nullptr; }
+    void add_pending(PendingSend& send) {
+        (pending_first == nullptr ? pending_first : pending_last->next) = &send;
+        pending_last = &send;
+        send.next = nullptr;
+    }
+    PendingSend* take_pending() {
+        PendingSend* first = pending_first;
+        pending_first = first->next;
+        return first;
+    }
+
+    // Undoes take_pending.
+    void return_pending(PendingSend& send) {
+        send.next = pending_first;
+        pending_first = &send;
+        if (send.next == nullptr) {
+            pending_last = &send;
+        }
+    }
+
+    // Hot.
+    std::unique_ptr<RingWriter> ring_out; // null: datagrams
+    DatagramChannel& datagrams;
+    Counters& counters;
+    Bytes ring_capacity = 0;
+    std::uint32_t next_send = 0;
+    std::uint32_t next_receive = 0;
+    PendingSend* pending_first = nullptr;
+    PendingSend* pending_last = nullptr;
+    std::uint32_t messages_sent = 0; // towards connect_threshold; meaningful until connected
+    ConnectState state = ConnectState::idle;
+    bool released = false;           // the user of the core has let go of it
+    bool said_goodbye = false;       // nothing but the answer to its goodbye follows from us
+    bool heard_goodbye = false;      // and we have answered
+    bool failure_told = false;
+    bool goodbye_answered = false;   // it has taken all we sent
+
+    // Receiving.
+    std::unique_ptr<RingReader> ring_in;
+    std::uint32_t idle_polls = 0;
+    EarlyMessage* early = nullptr; // by sequence
+
+    // Cold.
+    DatagramTarget datagram;
+    std::uint64_t name;
+    ProcessAddress address;
+    std::uint32_t connection = 0;        // our attempt's number
+    std::uint32_t remote_connection = 0; // the attempt of the peer's that we answered
+    std::vector<Subchannel> subchannels;
+    std::unique_ptr<Scheduler> scheduler;
+    std::unique_ptr<MemoryRegion> ring_memory; // ring_in's lines, then the line with our credit
+    RingWriter::Target remote_ring;            // what ring_out writes into, 0 lines: none offered
+    Registration ring_registration;            // of ring_memory, with every rail
+    std::uint64_t credit_address = 0;          // where the peer wants to be told what we consumed
+    ListLink<Peer> stalled_link;  // has pending sends
+    ListLink<Peer> polled_link;   // has a ring that is polled
+    ListLink<Peer> waiting_link;  // a handshake message could not be sent yet
+    std::string failure;          // why the state is failed
+    MessageType handshake_owed = MessageType::none;
+
+private:
+    void count_sent(Bytes length) {
+        if (ring_out != nullptr) {
+            ++counters.ring_sent;
+            counters.ring_sent_bytes += length;
+        } else {
+            ++counters.datagram_sent;
+            counters.datagram_sent_bytes += length;
+        }
+    }
+};
+
+} // namespace adaptib

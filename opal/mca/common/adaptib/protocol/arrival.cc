@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A sequenced message arrives: in order, early, or again.
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+void Protocol::on_message(Peer& peer, const MessageHeader& header, const std::byte* body) {
+    if (header.sequence == peer.next_receive) [[likely]] {
+        ++peer.next_receive;
+        dispatch(peer, header, body);
+        if (peer.early != nullptr) [[unlikely]] {
+            run_early(peer);
+        }
+    } else if (sequence_before(header.sequence, peer.next_receive)) {
+        ++counters_.duplicates;
+    } else {
+        store_early(peer, header, body);
+    }
+}
+
+void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte* body) {
+    switch (header.type) {
+    case MessageType::eager:
+    case MessageType::eager_sync: on_eager(peer, header, body); break;
+    case MessageType::sync_ack: on_sync_ack(peer, read_body<IdBody>(body)); break;
+    case MessageType::rendezvous:
+        on_rendezvous(peer, header, read_body<RendezvousBody>(body));
+        break;
+    case MessageType::clear_to_send: on_clear_to_send(peer, read_body<ClearBody>(body)); break;
+    case MessageType::block: on_block(peer, read_body<BlockBody>(body)); break;
+    case MessageType::block_done: on_block_done(peer, read_body<BlockDoneBody>(body)); break;
+    case MessageType::finish: on_finish(peer, read_body<IdBody>(body)); break;
+    case MessageType::written: on_written(peer, read_body<WrittenBody>(body)); break;
+    case MessageType::goodbye: on_goodbye(peer, header.flags); break;
+    case MessageType::none:
+    case MessageType::skip:
+    case MessageType::connect_request:
+    case MessageType::connect_reply:
+    case MessageType::connect_confirm:
+    case MessageType::count_: ++counters_.bad_packets; break;
+    }
+}
+
+// Keeps a copy, in the order of the sequence numbers.
+void Protocol::store_early(Peer& peer, const MessageHeader& header, const std::byte* body) {
+    EarlyMessage** at = &peer.early;
+    while (*at != nullptr && sequence_before((*at)->header.sequence, header.sequence)) {
+        at = &(*at)->next;
+    }
+    if (*at != nullptr && (*at)->header.sequence == header.sequence) {
+        ++counters_.duplicates;
+        return;
+    }
+    void* memory = pool_.allocate(sizeof(EarlyMessage) + header.length);
+    if (memory == nullptr) {
+        on_peer_failed(peer, "out of memory for a message that came early");
+        return;
+    }
+    auto* message = new (memory) EarlyMessage;
+    message->header = header;
+    if (header.length > 0) {
+        std::memcpy(message->body(), body, header.length);
+    }
+    message->next = *at;
+    *at = message;
+    ++counters_.early;
+}
+
+void Protocol::run_early(Peer& peer) {
+    while (peer.early != nullptr && peer.early->header.sequence == peer.next_receive) {
+        EarlyMessage* message = peer.early;
+        peer.early = message->next;
+        ++peer.next_receive;
+        dispatch(peer, message->header, message->body());
+        pool_.release(message, message->size());
+    }
+}
+
+void Protocol::forget_early(Peer& peer) {
+    while (peer.early != nullptr) {
+        EarlyMessage* message = peer.early;
+        peer.early = message->next;
+        pool_.release(message, message->size());
+    }
+}
+
+} // namespace adaptib

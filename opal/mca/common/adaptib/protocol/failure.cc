@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A peer is lost; and the goodbye of a peer that is let go.
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+// Ends everything that waits for the peer. What is outstanding at a queue pair comes back flushed and
+// ends its transfer then.
+void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
+    if (!peer.failure.empty()) {
+        return;
+    }
+    peer.failure = "The connection to process " + std::to_string(peer.name & 0xffffffffu) +
+                   " on host " + peer.address.host + " is broken: " + what +
+                   ". Its requests end with an error.";
+    if (peer.has_pending() || has_business_with(peer)) {
+        tell_failure(peer);
+    }
+    connections_.break_off(peer);
+    fail_pending(peer);
+    fail_transfers(peer);
+}
+
+// A connection that breaks when nobody waits for anything (processes end one after another) is not worth
+// a message until somebody wants to use it.
+void Protocol::tell_failure(Peer& peer) {
+    if (!peer.failure_told) {
+        peer.failure_told = true;
+        listener_.on_failure(peer.failure);
+    }
+}
+
+void Protocol::fail_pending(Peer& peer) {
+    if (peer.stalled_link.linked()) {
+        stalled_.remove(peer);
+    }
+    while (peer.has_pending()) {
+        PendingSend* send = peer.take_pending();
+        if (send->kind == PendingSend::Kind::control) {
+            drop(*static_cast<ControlMessage*>(send));
+            continue;
+        }
+        auto* request = static_cast<SendRequest*>(send);
+        if (request->id == 0 && request->transfer == nullptr) {
+            complete(*request->user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
+        }
+    }
+    std::vector<SendRequest*> unanswered;
+    waiting_acks_.for_each([&](SendRequest* request) {
+        if (request->peer == &peer) {
+            unanswered.push_back(request);
+        }
+    });
+    for (SendRequest* request : unanswered) {
+        waiting_acks_.remove(request->id);
+        complete(*request->user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
+    }
+}
+
+void Protocol::fail_transfers(Peer& peer) {
+    for (std::size_t left = waiting_moves_.size(); left > 0 && !waiting_moves_.empty(); --left) {
+        Mover& mover = *waiting_moves_.front();
+        waiting_moves_.remove(mover);
+        if (&mover.peer == &peer) {
+            post_stripes(mover); // fails it
+        } else {
+            waiting_moves_.push_back(mover);
+        }
+    }
+    std::vector<SendTransfer*> sends;
+    sends_.for_each([&](SendTransfer* transfer) {
+        if (&transfer->peer == &peer && transfer->move.outstanding == 0) {
+            sends.push_back(transfer);
+        }
+    });
+    for (SendTransfer* transfer : sends) {
+        end_send(*transfer, true);
+    }
+    std::vector<ReceiveTransfer*> receives;
+    receives_.for_each([&](ReceiveTransfer* transfer) {
+        if (&transfer->peer == &peer) {
+            transfer->failed = true;
+            if (transfer->move.outstanding == 0 && transfer->active.empty()) {
+                receives.push_back(transfer);
+            }
+        }
+    });
+    for (ReceiveTransfer* transfer : receives) {
+        end_receive(*transfer);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Letting go. Each side says goodbye when its user has released the peer, and answers the other's. A
+// side that has said it, heard it and had it answered takes the connection down: the other has taken
+// all that was sent, and writes nothing more, not even credit.
+
+void Protocol::release_peer(Peer& peer) {
+    if (peer.released) {
+        return;
+    }
+    peer.released = true;
+    if (peer.next_send == 0 && peer.next_receive == 0 && peer.state == ConnectState::idle) {
+        listener_.on_peer_finished(peer); // there never was any traffic
+        return;
+    }
+    peer.said_goodbye = true;
+    send_control(peer, MessageType::goodbye, nullptr, 0, kGoodbye);
+}
+
+void Protocol::on_goodbye(Peer& peer, std::uint8_t flags) {
+    if (flags == kGoodbyeAnswer) {
+        peer.goodbye_answered = peer.said_goodbye;
+    } else if (!peer.heard_goodbye) {
+        peer.heard_goodbye = true;
+        send_control(peer, MessageType::goodbye, nullptr, 0, kGoodbyeAnswer);
+    }
+    if (peer.released && peer.heard_goodbye && peer.goodbye_answered && !peer.has_pending() &&
+        !has_business_with(peer)) {
+        listener_.on_peer_finished(peer);
+    }
+}
+
+bool Protocol::has_business_with(const Peer& peer) const {
+    bool found = false;
+    matcher_.for_each_unexpected([&](UnexpectedMessage& message) {
+        found = found || static_cast<InboundMessage&>(message).peer == &peer;
+    });
+    sends_.for_each([&](SendTransfer* transfer) { found = found || &transfer->peer == &peer; });
+    receives_.for_each(
+        [&](ReceiveTransfer* transfer) { found = found || &transfer->peer == &peer; });
+    waiting_acks_.for_each(
+        [&](SendRequest* request) { found = found || request->peer == &peer; });
+    return found;
+}
+
+} // namespace adaptib

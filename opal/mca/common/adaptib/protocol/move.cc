@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Stripes of a move: planned once the peer is connected, posted as far as there is room, counted back.
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+// Asking for a connection may fail the peer at once, and with it every mover that waits: so the mover
+// waits first.
+void Protocol::start_move(Mover& mover) {
+    if (mover.peer.state == ConnectState::idle) {
+        wait_to_post(mover);
+        want_connection(mover.peer);
+    } else {
+        post_stripes(mover);
+    }
+}
+
+void Protocol::wait_to_post(Mover& mover) {
+    if (!mover.waiting_link.linked()) {
+        waiting_moves_.push_back(mover);
+    }
+}
+
+void Protocol::plan_move(Mover& mover) {
+    Peer& peer = mover.peer;
+    views_.clear();
+    for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
+        const Subchannel& subchannel = peer.subchannels[i];
+        const RailInfo& info = rails_[subchannel.local_rail]->info();
+        views_.push_back({i, info.rate, info.max_message_bytes, 0, 0});
+    }
+    peer.scheduler->plan(mover.move.length, Marker::blocking, views_, mover.move.plan);
+}
+
+// Ends the mover (which may be gone afterwards) if it has nothing outstanding and cannot go on.
+void Protocol::post_stripes(Mover& mover) {
+    Move& move = mover.move;
+    const ConnectState state = mover.peer.state;
+    if (state == ConnectState::failed) {
+        move.failed = true;
+    } else if (state != ConnectState::open) {
+        wait_to_post(mover);
+        return;
+    } else if (!move.planned()) {
+        plan_move(mover);
+    }
+    while (!move.failed && move.posted < move.plan.size()) {
+        const Status status = post_stripe(mover, move.plan[move.posted]);
+        if (status.is_again()) {
+            wait_to_post(mover);
+            return;
+        }
+        if (status.is_error()) {
+            move.failed = true;
+            break;
+        }
+        ++move.posted;
+        ++move.outstanding;
+    }
+    if (move.done()) {
+        mover.on_move_done();
+    }
+}
+
+Status Protocol::post_stripe(Mover& mover, const Stripe& stripe) {
+    const Move& move = mover.move;
+    Subchannel& subchannel = mover.peer.subchannels[stripe.subchannel];
+    if (subchannel.remote_rail >= move.remote_key_count) {
+        return Status::error(Reason::bad_key);
+    }
+    const Gather gather{move.local + stripe.offset, stripe.length,
+                        move.registration->local_key(subchannel.local_rail)};
+    SendWork work;
+    work.wr_id = wr_id_of(&mover);
+    work.opcode = move.opcode;
+    work.flags = kSignaled;
+    work.gather = &gather;
+    work.gather_count = 1;
+    work.remote_address = move.remote + stripe.offset;
+    work.remote_key = move.remote_keys[subchannel.remote_rail];
+    const Status status = subchannel.qp->post_send(work);
+    if (status.ok()) {
+        const bool read = move.opcode == Opcode::read;
+        ++(read ? counters_.rdma_read : counters_.rdma_write);
+        (read ? counters_.rdma_read_bytes : counters_.rdma_write_bytes) += stripe.length;
+    }
+    return status;
+}
+
+void Mover::on_work_done(const WorkCompletion& completion) {
+    protocol.on_stripe_done(*this, completion);
+}
+
+void Protocol::on_stripe_done(Mover& mover, const WorkCompletion& completion) {
+    Move& move = mover.move;
+    --move.outstanding;
+    if (completion.status != WorkStatus::success) {
+        move.failed = true;
+        if (mover.waiting_link.linked()) {
+            waiting_moves_.remove(mover);
+        }
+    }
+    if (move.done()) {
+        mover.on_move_done();
+    }
+}
+
+} // namespace adaptib

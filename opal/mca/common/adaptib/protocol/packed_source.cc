@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The sender packs non-contiguous data block by block; the receiver reads each and gives it back.
+#include <algorithm>
+
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+// Fills and announces every block that is free, while there is something left.
+void Protocol::pack_blocks(SendTransfer& transfer) {
+    if (transfer.blocks.empty()) {
+        transfer.blocks.resize(options_.block_depth);
+    }
+    bool any_busy = false;
+    for (std::uint32_t i = 0; i < transfer.blocks.size(); ++i) {
+        const bool more = transfer.announced < transfer.wanted;
+        if (more && transfer.blocks[i].length == 0 && !pack_block(transfer, i)) {
+            break;
+        }
+        any_busy = any_busy || transfer.blocks[i].length > 0;
+    }
+    if (!any_busy) {
+        listener_.on_failure("A message could not be packed: no room in the shared-memory segment, "
+                             "or the data type cannot be packed. Enlarge "
+                             "opal_common_adaptib_shm_segment_max.");
+        end_send(transfer, true);
+    }
+}
+
+// False if nothing could be packed. More than is wanted may be packed, since a packer stops at an
+// element's end; what goes beyond is not announced.
+bool Protocol::pack_block(SendTransfer& transfer, std::uint32_t index) {
+    SendTransfer::Block& block = transfer.blocks[index];
+    if (block.memory == nullptr && !staging_.take(block.memory).ok()) {
+        return false;
+    }
+    const Data& data = transfer.request->data;
+    const Bytes packed =
+        gather_some(data, transfer.packed, block.memory->data(),
+                    std::min<Bytes>(staging_.block_bytes(), data.bytes - transfer.packed));
+    if (packed == 0) {
+        return false;
+    }
+    ++counters_.blocks_packed;
+    block.length = std::min(packed, transfer.wanted - transfer.announced);
+    BlockBody body{};
+    body.receive_id = transfer.receive_id;
+    body.offset = transfer.announced;
+    body.address = reinterpret_cast<std::uintptr_t>(block.memory->data());
+    body.length = static_cast<std::uint32_t>(block.length);
+    body.block = index;
+    body.key_count = block.memory->registration.key_count();
+    block.memory->registration.copy_remote_keys(body.keys);
+    transfer.packed += packed;
+    transfer.announced += block.length;
+    send_control(transfer.peer, MessageType::block, &body, sizeof body);
+    return true;
+}
+
+void Protocol::on_block(Peer& peer, const BlockBody& body) {
+    ReceiveTransfer* transfer = receives_.find(body.receive_id);
+    if (transfer == nullptr || &transfer->peer != &peer ||
+        transfer->mode != ReceiveTransfer::Mode::packed || body.offset != transfer->started ||
+        body.length > transfer->wanted - transfer->started ||
+        (transfer->registration.key_count() == 0 && body.length > staging_.block_bytes())) {
+        ++counters_.bad_packets;
+        return;
+    }
+    transfer->started += body.length;
+    start_block_read(*transfer, body.offset, body.length, body.address, body.keys, body.key_count,
+                     body.block);
+}
+
+void Protocol::on_block_done(Peer& peer, const BlockDoneBody& body) {
+    SendTransfer* transfer = sends_.find(body.send_id);
+    if (transfer == nullptr || &transfer->peer != &peer ||
+        body.block >= transfer->blocks.size() || transfer->blocks[body.block].length == 0) {
+        ++counters_.bad_packets;
+        return;
+    }
+    transfer->delivered += transfer->blocks[body.block].length;
+    transfer->blocks[body.block].length = 0;
+    if (transfer->delivered == transfer->wanted) {
+        end_send(*transfer, false);
+    } else {
+        pack_blocks(*transfer);
+    }
+}
+
+} // namespace adaptib

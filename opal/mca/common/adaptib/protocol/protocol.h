@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The two-sided protocol: eager, synchronous and rendezvous messages, in order, exactly once.
+//
+// Purpose: from "send these bytes with this envelope" to messages on a peer's channel, and back to a
+// matched, filled receive. One file of this folder per protocol event:
+//
+//     send.cc                a send is asked for; what waits is sent when there is room
+//     receive.cc             a receive is posted, or takes a message that is there; probe, cancel
+//     arrival.cc             a message arrives: order, duplicates, dispatch
+//     eager.cc               eager messages, and the acknowledgement of synchronous ones
+//     rendezvous.cc          an announcement is matched: who moves the data, and how
+//     read.cc                the receiver reads: at once, or by blocks
+//     packed_source.cc       the sender packs blocks on demand
+//     written.cc             the sender writes (put)
+//     move.cc                stripes of a move are posted and come back
+//     self.cc                messages to ourselves
+//     failure.cc             a peer is lost; the goodbye of a released one
+//
+// Invariants
+//   1. Messages to a peer are numbered in the order in which they are put on a channel, and handed to
+//      matching in that order whatever channel they took (Vishnu, 4.2.2).
+//   2. While a peer has pending sends, every further send to it is appended to them.
+//   3. A request is reported exactly once: by `complete` at its start, or through completed().
+// Threads: one at a time (the core's lock). No call blocks.
+// May touch: base/, match/, memory/, channel/, schedule/, peer/, connect/, observe/.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/id_table.h"
+#include "base/parameters.h"
+#include "connect/connection_manager.h"
+#include "match/match.h"
+#include "memory/block_pool.h"
+#include "memory/staging.h"
+#include "observe/counters.h"
+#include "protocol/request.h"
+#include "protocol/transfer.h"
+
+namespace adaptib {
+
+// What the protocol asks of the core above it.
+class ProtocolListener {
+public:
+    virtual void on_failure(const std::string& text) = 0;
+    // All goodbyes are said: nothing refers to the peer any more.
+    virtual void on_peer_finished(Peer& peer) = 0;
+
+protected:
+    ~ProtocolListener() = default;
+};
+
+class Protocol {
+public:
+    struct Options {
+        Bytes eager_limit = 0;
+        bool put = false;
+        std::uint32_t connect_threshold = 0;
+        std::size_t block_depth = 0;
+    };
+
+    Protocol(const Options& options, std::span<const std::unique_ptr<Rail>> rails,
+             Bytes block_bytes, ConnectionManager& connections, Counters& counters,
+             ProtocolListener& listener);
+    ~Protocol();
+
+    // --- asked for by the user ---------------------------------------------------------------------
+    // `complete` is set if the request ended at once; then completed() does not show it.
+    Status send(Peer* peer, const Envelope& envelope, const Data& data, bool synchronous,
+                Marker marker, UserRequest& user, bool& complete);
+    Status receive(const Envelope& pattern, const Data& data, UserRequest& user, bool& complete);
+    InboundMessage* find(const Envelope& pattern);
+    InboundMessage* take(const Envelope& pattern);
+    Status receive_taken(InboundMessage& message, const Data& data, UserRequest& user,
+                         bool& complete);
+    bool cancel(UserRequest& user);
+    void release_peer(Peer& peer);
+
+    CompletedList& completed() { return completed_; }
+
+    // --- told by the core --------------------------------------------------------------------------
+    // A sequenced message; it has passed check_message and stays valid during the call.
+    void on_message(Peer& peer, const MessageHeader& header, const std::byte* body);
+    void on_connected(Peer& peer);
+    void on_peer_failed(Peer& peer, const std::string& what);
+    // Sends and posts what found no room before.
+    std::size_t retry();
+    bool retry_due() const { return !stalled_.empty() || !waiting_moves_.empty(); }
+    void forget_early(Peer& peer);
+    void update_levels();
+
+private:
+    // Flags of a goodbye message.
+    static constexpr std::uint8_t kGoodbye = 0;
+    static constexpr std::uint8_t kGoodbyeAnswer = 1;
+
+    friend class Mover;
+    friend struct SendTransfer;
+    friend struct ReceiveTransfer;
+    friend struct BlockRead;
+
+    // send.cc
+    bool transmit(SendRequest& request);
+    bool transmit_eager(SendRequest& request);
+    bool transmit_rendezvous(SendRequest& request);
+    Status announce(SendRequest& request);
+    void send_control(Peer& peer, MessageType type, const void* body, std::size_t size,
+                      std::uint8_t flags = 0);
+    bool try_control(Peer& peer, MessageType type, const void* body, std::size_t size,
+                     std::uint8_t flags);
+    void stall(Peer& peer, PendingSend& send);
+    bool flush(Peer& peer);
+    void want_connection(Peer& peer);
+    void note_sent(Peer& peer);
+
+    // completion of requests
+    void complete(UserRequest& user, int status, Bytes bytes);
+    void complete_receive(ReceiveRequest& request, const Envelope& envelope, Bytes message_bytes,
+                          Bytes received, bool failed);
+
+    // arrival.cc
+    void dispatch(Peer& peer, const MessageHeader& header, const std::byte* body);
+    void store_early(Peer& peer, const MessageHeader& header, const std::byte* body);
+    void run_early(Peer& peer);
+
+    // eager.cc
+    void on_eager(Peer& peer, const MessageHeader& header, const std::byte* body);
+    void deliver_eager(ReceiveRequest& request, const Envelope& envelope, const std::byte* payload,
+                       Bytes length);
+    void on_sync_ack(Peer& peer, const IdBody& body);
+
+    // receive.cc
+    void consume(InboundMessage& message, ReceiveRequest& request);
+    InboundMessage* store(const Envelope& envelope, Bytes length, Bytes stored);
+    void discard(InboundMessage& message);
+
+    // rendezvous.cc
+    void on_rendezvous(Peer& peer, const MessageHeader& header, const RendezvousBody& body);
+    void accept(Peer& peer, const Envelope& envelope, const RendezvousBody& source,
+                ReceiveRequest& request);
+    void on_clear_to_send(Peer& peer, const ClearBody& body);
+    void on_finish(Peer& peer, const IdBody& body);
+    void end_send(SendTransfer& transfer, bool failed);
+    void end_receive(ReceiveTransfer& transfer);
+
+    // read.cc
+    void start_read(ReceiveTransfer& transfer);
+    void start_block_reads(ReceiveTransfer& transfer);
+    void start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes length,
+                          std::uint64_t remote, const std::uint32_t* keys, std::uint32_t key_count,
+                          std::uint32_t remote_block);
+    void on_block_read(BlockRead& block);
+
+    // packed_source.cc
+    void pack_blocks(SendTransfer& transfer);
+    bool pack_block(SendTransfer& transfer, std::uint32_t index);
+    void on_block(Peer& peer, const BlockBody& body);
+    void on_block_done(Peer& peer, const BlockDoneBody& body);
+
+    // written.cc
+    void start_write(SendTransfer& transfer);
+    void on_written(Peer& peer, const WrittenBody& body);
+
+    // move.cc
+    void start_move(Mover& mover);
+    void post_stripes(Mover& mover);
+    void wait_to_post(Mover& mover);
+    void plan_move(Mover& mover);
+    Status post_stripe(Mover& mover, const Stripe& stripe);
+    void on_stripe_done(Mover& mover, const WorkCompletion& completion);
+
+    // self.cc
+    void send_to_self(SendRequest& request);
+    void copy_from_self(SendRequest& send, ReceiveRequest& receive);
+    Status copy(const Data& from, const Data& to, Bytes length);
+
+    // failure.cc
+    void fail_pending(Peer& peer);
+    void tell_failure(Peer& peer);
+    void fail_transfers(Peer& peer);
+    bool has_business_with(const Peer& peer) const;
+    void drop(ControlMessage& message) { pool_.destroy(&message); }
+    void on_goodbye(Peer& peer, std::uint8_t flags);
+
+    Options options_;
+    std::span<const std::unique_ptr<Rail>> rails_;
+    ConnectionManager& connections_;
+    Counters& counters_;
+    ProtocolListener& listener_;
+    Matcher matcher_;
+    BlockPool pool_;
+    StagingPool staging_;
+    CompletedList completed_;
+    UserRequest* starting_ = nullptr; // the request whose start is under way
+    bool started_complete_ = false;
+    IdTable<SendRequest> waiting_acks_;
+    IdTable<SendTransfer> sends_;
+    IdTable<ReceiveTransfer> receives_;
+    IntrusiveList<Peer, &Peer::stalled_link> stalled_;
+    IntrusiveList<Mover, &Mover::waiting_link> waiting_moves_;
+    std::vector<SubchannelView> views_; // scratch of plan_move
+    std::vector<Peer*> stalled_now_;    // scratch of retry
+};
+
+} // namespace adaptib

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The receiver reads: straight into the user's buffer, or block by block to unpack.
+#include <algorithm>
+
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+void Protocol::start_read(ReceiveTransfer& transfer) {
+    Move& move = transfer.move;
+    move.opcode = Opcode::read;
+    move.local = static_cast<std::byte*>(transfer.request->data.base);
+    move.registration = &transfer.registration;
+    move.remote = transfer.source.address;
+    move.remote_key_count = transfer.source.key_count;
+    std::copy(std::begin(transfer.source.keys), std::end(transfer.source.keys), move.remote_keys);
+    move.length = transfer.wanted;
+    start_move(transfer);
+}
+
+void ReceiveTransfer::on_move_done() {
+    failed = failed || move.failed;
+    received = wanted;
+    protocol.end_receive(*this);
+}
+
+// Keeps up to block_depth blocks under way.
+void Protocol::start_block_reads(ReceiveTransfer& transfer) {
+    const RendezvousBody& source = transfer.source;
+    while (!transfer.failed && transfer.active.size() < options_.block_depth &&
+           transfer.started < transfer.wanted) {
+        const Bytes length =
+            std::min(staging_.block_bytes(), transfer.wanted - transfer.started);
+        const Bytes offset = transfer.started;
+        transfer.started += length;
+        start_block_read(transfer, offset, length, source.address + offset, source.keys,
+                         source.key_count, 0);
+    }
+}
+
+// Reads [offset, offset + length) of the stream from `remote`. A block that cannot be had fails the
+// transfer, once the others are back.
+void Protocol::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes length,
+                                std::uint64_t remote, const std::uint32_t* keys,
+                                std::uint32_t key_count, std::uint32_t remote_block) {
+    transfer.active.push_back(std::make_unique<BlockRead>(*this, transfer.peer, transfer));
+    BlockRead* block = transfer.active.back().get();
+    block->offset = offset;
+    block->length = length;
+    block->remote_block = remote_block;
+    Move& move = block->move;
+    move.opcode = Opcode::read;
+    move.remote = remote;
+    move.remote_key_count = key_count;
+    std::copy_n(keys, kMaxRails, move.remote_keys);
+    move.length = length;
+    if (transfer.registration.key_count() > 0) {
+        move.local = static_cast<std::byte*>(transfer.request->data.base) + offset;
+        move.registration = &transfer.registration;
+    } else if (staging_.take(block->memory).ok()) {
+        move.local = block->memory->data();
+        move.registration = &block->memory->registration;
+    } else {
+        listener_.on_failure("No room in the shared-memory segment to unpack a message. Enlarge "
+                             "opal_common_adaptib_shm_segment_max.");
+        move.failed = true;
+        block->on_move_done();
+        return;
+    }
+    start_move(*block);
+}
+
+void BlockRead::on_move_done() { protocol.on_block_read(*this); }
+
+void Protocol::on_block_read(BlockRead& block) {
+    ReceiveTransfer& transfer = block.transfer;
+    transfer.failed = transfer.failed || block.move.failed;
+    if (!transfer.failed) {
+        if (block.memory != nullptr) {
+            ++counters_.blocks_packed;
+            const Status status = scatter(transfer.request->data, block.offset,
+                                          block.memory->data(), block.length);
+            transfer.failed = !status.ok();
+        }
+        transfer.received += block.length;
+        if (transfer.mode == ReceiveTransfer::Mode::packed) {
+            const BlockDoneBody body{transfer.source.send_id, block.remote_block, 0};
+            send_control(transfer.peer, MessageType::block_done, &body, sizeof body);
+        }
+    }
+    if (block.memory != nullptr) {
+        staging_.give(std::move(block.memory));
+    }
+    std::erase_if(transfer.active, [&](const auto& each) { return each.get() == &block; });
+    if (transfer.failed ? transfer.active.empty() : transfer.received == transfer.wanted) {
+        end_receive(transfer);
+    } else if (transfer.mode == ReceiveTransfer::Mode::read_blocks) {
+        start_block_reads(transfer);
+    }
+}
+
+} // namespace adaptib

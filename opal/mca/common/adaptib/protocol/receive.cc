@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A receive is posted, or takes a message that is there already; probes; cancels.
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+Status Protocol::receive(const Envelope& pattern, const Data& data, UserRequest& user,
+                         bool& complete_now) {
+    ReceiveRequest& request = make_receive(user);
+    request.data = data;
+    request.envelope = pattern;
+    starting_ = &user;
+    started_complete_ = false;
+    if (UnexpectedMessage* found = matcher_.post(request); found != nullptr) {
+        consume(*static_cast<InboundMessage*>(found), request);
+    }
+    starting_ = nullptr;
+    complete_now = started_complete_;
+    return kOk;
+}
+
+InboundMessage* Protocol::find(const Envelope& pattern) {
+    return static_cast<InboundMessage*>(matcher_.find(pattern));
+}
+
+InboundMessage* Protocol::take(const Envelope& pattern) {
+    return static_cast<InboundMessage*>(matcher_.take(pattern));
+}
+
+Status Protocol::receive_taken(InboundMessage& message, const Data& data, UserRequest& user,
+                               bool& complete_now) {
+    ReceiveRequest& request = make_receive(user);
+    request.data = data;
+    request.envelope = message.envelope;
+    starting_ = &user;
+    started_complete_ = false;
+    consume(message, request);
+    starting_ = nullptr;
+    complete_now = started_complete_;
+    return kOk;
+}
+
+// The receive gets the message, which ends as a record.
+void Protocol::consume(InboundMessage& message, ReceiveRequest& request) {
+    if (message.own != nullptr) {
+        copy_from_self(*message.own, request);
+    } else if (message.type == MessageType::rendezvous) {
+        accept(*message.peer, message.envelope, message.announced, request);
+    } else {
+        deliver_eager(request, message.envelope, message.payload(), message.length);
+        if (message.type == MessageType::eager_sync) {
+            const IdBody body{message.send_id};
+            send_control(*message.peer, MessageType::sync_ack, &body, sizeof body);
+        }
+    }
+    discard(message);
+}
+
+InboundMessage* Protocol::store(const Envelope& envelope, Bytes length, Bytes stored) {
+    void* memory = pool_.allocate(sizeof(InboundMessage) + stored);
+    if (memory == nullptr) {
+        return nullptr;
+    }
+    auto* message = new (memory) InboundMessage(envelope, length);
+    message->stored = stored;
+    ++counters_.unexpected;
+    return message;
+}
+
+void Protocol::discard(InboundMessage& message) {
+    const Bytes size = message.size();
+    message.~InboundMessage();
+    pool_.release(&message, size);
+}
+
+void Protocol::update_levels() {
+    counters_.unexpected_now = matcher_.unexpected();
+    counters_.posted_now = matcher_.posted();
+}
+
+bool Protocol::cancel(UserRequest& user) {
+    if (user.kind != static_cast<std::uint32_t>(RequestKind::receive)) {
+        return false;
+    }
+    auto* request = std::launder(reinterpret_cast<ReceiveRequest*>(user.core));
+    if (!matcher_.cancel(*request)) {
+        return false;
+    }
+    user.status = OPAL_COMMON_ADAPTIB_CANCELLED;
+    user.bytes = 0;
+    return true;
+}
+
+} // namespace adaptib

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// An announced message is matched: who moves the data, and how; and how a rendezvous ends.
+#include <algorithm>
+
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+void Protocol::on_rendezvous(Peer& peer, const MessageHeader& header, const RendezvousBody& body) {
+    const Envelope envelope{header.context, header.source, header.tag};
+    if (PostedReceive* posted = matcher_.arrive(envelope); posted != nullptr) {
+        accept(peer, envelope, body, *static_cast<ReceiveRequest*>(posted));
+        return;
+    }
+    InboundMessage* message = store(envelope, body.bytes, 0);
+    if (message == nullptr) {
+        on_peer_failed(peer, "out of memory for an announced message");
+        return;
+    }
+    message->peer = &peer;
+    message->type = MessageType::rendezvous;
+    message->announced = body;
+    matcher_.add_unexpected(*message);
+}
+
+void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody& source,
+                      ReceiveRequest& request) {
+    const Bytes wanted = std::min<Bytes>(source.bytes, request.data.bytes);
+    request.envelope = envelope;
+    if (peer.state == ConnectState::failed) {
+        complete_receive(request, envelope, source.bytes, 0, true);
+        return;
+    }
+    if (wanted == 0) {
+        const IdBody body{source.send_id};
+        send_control(peer, MessageType::finish, &body, sizeof body);
+        complete_receive(request, envelope, source.bytes, 0, false);
+        return;
+    }
+    auto* transfer = new ReceiveTransfer(*this, peer);
+    transfer->request = &request;
+    transfer->source = source;
+    transfer->wanted = wanted;
+    transfer->id = receives_.add(transfer);
+    const bool contiguous =
+        is_contiguous(request.data) &&
+        transfer->registration
+            .make(rails_, request.data.base, wanted, kLocalWrite | kRemoteWrite)
+            .ok();
+    ClearBody clear{};
+    clear.send_id = source.send_id;
+    clear.receive_id = transfer->id;
+    clear.wanted = wanted;
+    if (source.kind == SourceKind::packed) {
+        transfer->mode = ReceiveTransfer::Mode::packed;
+    } else if (!contiguous) {
+        transfer->mode = ReceiveTransfer::Mode::read_blocks;
+        start_block_reads(*transfer);
+        return;
+    } else if (!options_.put) {
+        transfer->mode = ReceiveTransfer::Mode::read;
+        start_read(*transfer);
+        return;
+    } else {
+        transfer->mode = ReceiveTransfer::Mode::written;
+        clear.address = reinterpret_cast<std::uintptr_t>(request.data.base);
+        clear.key_count = transfer->registration.key_count();
+        transfer->registration.copy_remote_keys(clear.keys);
+    }
+    want_connection(peer);
+    send_control(peer, MessageType::clear_to_send, &clear, sizeof clear);
+}
+
+void Protocol::on_clear_to_send(Peer& peer, const ClearBody& body) {
+    SendTransfer* transfer = sends_.find(body.send_id);
+    const bool put = body.address != 0;
+    if (transfer == nullptr || &transfer->peer != &peer || transfer->cleared || body.wanted == 0 ||
+        body.wanted > transfer->request->data.bytes ||
+        put != (transfer->kind == SourceKind::direct)) {
+        ++counters_.bad_packets;
+        return;
+    }
+    transfer->cleared = true;
+    transfer->receive_id = body.receive_id;
+    transfer->wanted = body.wanted;
+    if (put) {
+        transfer->move.remote = body.address;
+        transfer->move.remote_key_count = body.key_count;
+        std::copy(std::begin(body.keys), std::end(body.keys), transfer->move.remote_keys);
+        start_write(*transfer);
+    } else {
+        pack_blocks(*transfer);
+    }
+}
+
+// The receiver has read the message, or as much of it as it has room for.
+void Protocol::on_finish(Peer& peer, const IdBody& body) {
+    SendTransfer* transfer = sends_.find(body.id);
+    if (transfer == nullptr || &transfer->peer != &peer || transfer->cleared) {
+        ++counters_.bad_packets;
+        return;
+    }
+    end_send(*transfer, false);
+}
+
+void Protocol::end_send(SendTransfer& transfer, bool failed) {
+    SendRequest& request = *transfer.request;
+    for (SendTransfer::Block& block : transfer.blocks) {
+        if (block.memory != nullptr) {
+            staging_.give(std::move(block.memory));
+        }
+    }
+    sends_.remove(transfer.id);
+    delete &transfer;
+    complete(*request.user,
+             failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
+             failed ? 0 : request.data.bytes);
+}
+
+// REQUIRES: no block is active and no stripe outstanding.
+void Protocol::end_receive(ReceiveTransfer& transfer) {
+    ReceiveRequest& request = *transfer.request;
+    const Bytes message_bytes = transfer.source.bytes;
+    const Bytes wanted = transfer.wanted;
+    const bool failed = transfer.failed;
+    const bool tell = !failed && (transfer.mode == ReceiveTransfer::Mode::read ||
+                                  transfer.mode == ReceiveTransfer::Mode::read_blocks);
+    Peer& peer = transfer.peer;
+    const IdBody body{transfer.source.send_id};
+    receives_.remove(transfer.id);
+    delete &transfer;
+    if (tell) {
+        send_control(peer, MessageType::finish, &body, sizeof body);
+    }
+    complete_receive(request, request.envelope, message_bytes, wanted, failed);
+}
+
+} // namespace adaptib

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Requests and messages as the protocol sees them.
+//
+// Purpose: what lives in the words of opal_common_adaptib_request_t that belong to the core, and the
+// records of messages that came before their receive. All are plain enough to need no destruction.
+// Ownership: a request's memory is the user's until its completion is reported; an InboundMessage
+// belongs to the block pool.
+// May touch: base/, match/, peer/.
+#pragma once
+
+#include <new>
+
+#include "base/data.h"
+#include "base/stripe.h"
+#include "base/wire.h"
+#include "common_adaptib.h"
+#include "match/match.h"
+#include "peer/peer.h"
+
+namespace adaptib {
+
+using UserRequest = opal_common_adaptib_request_t;
+
+struct SendTransfer;
+
+struct SendRequest : PendingSend {
+    SendRequest() : PendingSend(Kind::request) {}
+    UserRequest* user = nullptr;
+    Peer* peer = nullptr; // null: to ourselves
+    Data data{};
+    Envelope envelope;
+    Marker marker = Marker::blocking;
+    MessageType type = MessageType::eager; // eager, eager_sync or rendezvous
+    std::uint64_t id = 0;                  // eager_sync: what the acknowledgement names
+    SendTransfer* transfer = nullptr;      // rendezvous
+};
+
+struct ReceiveRequest : PostedReceive {
+    UserRequest* user = nullptr;
+    Data data{};
+};
+
+// An unexpected message: an eager one with its payload behind the record, or an announcement.
+struct InboundMessage : UnexpectedMessage {
+    InboundMessage(const Envelope& sent, Bytes size) : UnexpectedMessage(sent, size) {}
+    Peer* peer = nullptr; // null: from ourselves
+    MessageType type = MessageType::eager;
+    Bytes stored = 0;               // payload bytes behind this record
+    std::uint64_t send_id = 0;      // eager_sync
+    RendezvousBody announced{};     // rendezvous
+    SendRequest* own = nullptr;     // from ourselves, not copied: the send that waits
+
+    std::byte* payload() { return reinterpret_cast<std::byte*>(this + 1); }
+    Bytes size() const { return sizeof *this + stored; }
+};
+
+static_assert(sizeof(SendRequest) <= sizeof(UserRequest::core));
+static_assert(sizeof(ReceiveRequest) <= sizeof(UserRequest::core));
+
+enum class RequestKind : std::uint32_t { send = 1, receive };
+
+inline SendRequest& make_send(UserRequest& user) {
+    user.kind = static_cast<std::uint32_t>(RequestKind::send);
+    auto* request = new (user.core) SendRequest;
+    request->user = &user;
+    return *request;
+}
+
+inline ReceiveRequest& make_receive(UserRequest& user) {
+    user.kind = static_cast<std::uint32_t>(RequestKind::receive);
+    auto* request = new (user.core) ReceiveRequest;
+    request->user = &user;
+    return *request;
+}
+
+// A completed request that has not been reported yet is linked through its first core word.
+class CompletedList {
+public:
+    bool empty() const { return first_ == nullptr; }
+    void push(UserRequest& user) {
+        set_next(user, nullptr);
+        if (first_ == nullptr) {
+            first_ = &user;
+        } else {
+            set_next(*last_, &user);
+        }
+        last_ = &user;
+    }
+    UserRequest* pop() {
+        UserRequest* user = first_;
+        first_ = next(*user);
+        return user;
+    }
+
+private:
+    static UserRequest* next(const UserRequest& user) {
+        return reinterpret_cast<UserRequest*>(static_cast<std::uintptr_t>(user.core[0]));
+    }
+    static void set_next(UserRequest& user, UserRequest* to) {
+        user.core[0] = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(to));
+    }
+
+    UserRequest* first_ = nullptr;
+    UserRequest* last_ = nullptr;
+};
+
+} // namespace adaptib

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages to ourselves: matched like any other, copied once or, if they come first, twice.
+#include <algorithm>
+#include <array>
+
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+void Protocol::send_to_self(SendRequest& request) {
+    ++counters_.self_sent;
+    counters_.self_sent_bytes += request.data.bytes;
+    if (PostedReceive* posted = matcher_.arrive(request.envelope); posted != nullptr) {
+        copy_from_self(request, *static_cast<ReceiveRequest*>(posted));
+        return;
+    }
+    const bool copied = request.type == MessageType::eager &&
+                        request.data.bytes <= options_.eager_limit;
+    InboundMessage* message =
+        store(request.envelope, request.data.bytes, copied ? request.data.bytes : 0);
+    if (message == nullptr) {
+        complete(*request.user, OPAL_COMMON_ADAPTIB_NO_MEMORY, 0);
+        return;
+    }
+    if (!copied) {
+        message->own = &request;
+    } else if (!gather_all(request.data, 0, message->payload(), request.data.bytes).ok()) {
+        discard(*message);
+        complete(*request.user, OPAL_COMMON_ADAPTIB_ERROR, 0);
+        return;
+    } else {
+        complete(*request.user, OPAL_COMMON_ADAPTIB_SUCCESS, request.data.bytes);
+    }
+    matcher_.add_unexpected(*message);
+}
+
+// Ends both requests.
+void Protocol::copy_from_self(SendRequest& send, ReceiveRequest& receive) {
+    const Bytes taken = std::min<Bytes>(send.data.bytes, receive.data.bytes);
+    const bool failed = taken > 0 && !copy(send.data, receive.data, taken).ok();
+    complete_receive(receive, send.envelope, send.data.bytes, taken, failed);
+    complete(*send.user, failed ? OPAL_COMMON_ADAPTIB_ERROR : OPAL_COMMON_ADAPTIB_SUCCESS,
+             send.data.bytes);
+}
+
+// In pieces through a buffer unless one side is contiguous. A packer stops at an element's end, so
+// what it is asked for may reach beyond `length`.
+Status Protocol::copy(const Data& from, const Data& to, Bytes length) {
+    if (from.base != nullptr) {
+        return scatter(to, 0, static_cast<const std::byte*>(from.base), length);
+    }
+    if (to.base != nullptr && length == from.bytes) {
+        return gather_all(from, 0, static_cast<std::byte*>(to.base), length);
+    }
+    std::array<std::byte, 16 * kKiB> buffer;
+    for (Bytes offset = 0; offset < length;) {
+        const Bytes got = gather_some(from, offset, buffer.data(),
+                                      std::min<Bytes>(buffer.size(), from.bytes - offset));
+        if (got == 0) {
+            return Status::error(Reason::internal);
+        }
+        const Status status = scatter(to, offset, buffer.data(), std::min(got, length - offset));
+        if (!status.ok()) {
+            return status;
+        }
+        offset += got;
+    }
+    return kOk;
+}
+
+} // namespace adaptib

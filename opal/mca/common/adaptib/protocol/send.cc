@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A send is asked for; and what waits for room is sent when there is some.
+#include <algorithm>
+
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bool synchronous,
+                      Marker marker, UserRequest& user, bool& complete_now) {
+    SendRequest& request = make_send(user);
+    request.peer = peer;
+    request.data = data;
+    request.envelope = envelope;
+    request.marker = marker;
+    request.type = synchronous ? MessageType::eager_sync : MessageType::eager;
+    starting_ = &user;
+    started_complete_ = false;
+    if (peer == nullptr) {
+        send_to_self(request);
+    } else if (peer->state == ConnectState::failed) [[unlikely]] {
+        starting_ = nullptr;
+        tell_failure(*peer);
+        return Status::error(Reason::unreachable);
+    } else {
+        if (data.bytes > options_.eager_limit ||
+            data.bytes + body_bytes(request.type) > peer->message_capacity()) {
+            request.type = MessageType::rendezvous;
+        }
+        if (peer->has_pending() || peer->said_goodbye || !transmit(request)) {
+            stall(*peer, request);
+        }
+    }
+    starting_ = nullptr;
+    complete_now = started_complete_;
+    return kOk;
+}
+
+void Protocol::stall(Peer& peer, PendingSend& send) {
+    ++counters_.send_stalls;
+    peer.add_pending(send);
+    if (!peer.stalled_link.linked()) {
+        stalled_.push_back(peer);
+    }
+}
+
+// Puts the request's first message on the channel; false if there is no room now. A peer that breaks
+// here has its requests, this one included, ended.
+bool Protocol::transmit(SendRequest& request) {
+    const bool eager = request.type != MessageType::rendezvous;
+    return eager ? transmit_eager(request) : transmit_rendezvous(request);
+}
+
+bool Protocol::transmit_eager(SendRequest& request) {
+    Peer& peer = *request.peer;
+    const Bytes body = body_bytes(request.type);
+    const Bytes length = request.data.bytes + body;
+    if (length > peer.message_capacity()) [[unlikely]] {
+        request.type = MessageType::rendezvous; // the channel has changed since the send was started
+        return transmit_rendezvous(request);
+    }
+    std::byte* to = peer.reserve(length);
+    if (to == nullptr) {
+        return false;
+    }
+    if (body != 0) {
+        if (request.id == 0) {
+            request.id = waiting_acks_.add(&request);
+        }
+        std::memcpy(to, &request.id, sizeof request.id);
+    }
+    const Status packed = gather_all(request.data, 0, to + body, request.data.bytes);
+    if (!packed.ok()) [[unlikely]] {
+        peer.abandon(length);
+        waiting_acks_.remove(request.id);
+        complete(*request.user, OPAL_COMMON_ADAPTIB_ERROR, 0);
+        return true;
+    }
+    MessageHeader header;
+    header.type = request.type;
+    header.length = static_cast<std::uint32_t>(length);
+    header.context = request.envelope.context;
+    header.source = request.envelope.source;
+    header.tag = request.envelope.tag;
+    const Status status = peer.commit(header);
+    if (!status.ok()) [[unlikely]] {
+        if (status.is_again()) {
+            return false;
+        }
+        if (body == 0) { // with a body, the request is among those that wait for the peer
+            complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
+        }
+        on_peer_failed(peer, reason_text(status.reason()));
+        tell_failure(peer);
+        return true;
+    }
+    note_sent(peer);
+    if (body == 0) {
+        complete(*request.user, OPAL_COMMON_ADAPTIB_SUCCESS, request.data.bytes);
+    }
+    return true;
+}
+
+// What the receiver needs to fetch the message: an address and keys, or, where the data is not
+// contiguous or cannot be registered, a promise to pack it.
+Status Protocol::announce(SendRequest& request) {
+    auto transfer = std::make_unique<SendTransfer>(*this, *request.peer);
+    transfer->request = &request;
+    transfer->kind = SourceKind::packed;
+    if (is_contiguous(request.data)) {
+        const Status status = transfer->registration.make(rails_, request.data.base,
+                                                          request.data.bytes, kRemoteRead);
+        if (status.ok()) {
+            transfer->kind = SourceKind::direct;
+        }
+    }
+    transfer->id = sends_.add(transfer.get());
+    request.transfer = transfer.release();
+    return kOk;
+}
+
+bool Protocol::transmit_rendezvous(SendRequest& request) {
+    Peer& peer = *request.peer;
+    std::byte* to = peer.reserve(sizeof(RendezvousBody));
+    if (to == nullptr) {
+        return false;
+    }
+    if (request.transfer == nullptr && !announce(request).ok()) {
+        peer.abandon(sizeof(RendezvousBody));
+        complete(*request.user, OPAL_COMMON_ADAPTIB_NO_MEMORY, 0);
+        return true;
+    }
+    const SendTransfer& transfer = *request.transfer;
+    RendezvousBody body{};
+    body.bytes = request.data.bytes;
+    body.send_id = transfer.id;
+    body.kind = transfer.kind;
+    if (transfer.kind == SourceKind::direct) {
+        body.address = reinterpret_cast<std::uintptr_t>(request.data.base);
+        body.key_count = transfer.registration.key_count();
+        transfer.registration.copy_remote_keys(body.keys);
+    }
+    std::memcpy(to, &body, sizeof body);
+    MessageHeader header;
+    header.type = MessageType::rendezvous;
+    header.length = sizeof body;
+    header.context = request.envelope.context;
+    header.source = request.envelope.source;
+    header.tag = request.envelope.tag;
+    const Status status = peer.commit(header);
+    if (!status.ok()) [[unlikely]] {
+        if (status.is_again()) {
+            return false;
+        }
+        on_peer_failed(peer, reason_text(status.reason())); // ends the transfer
+        return true;
+    }
+    note_sent(peer);
+    want_connection(peer);
+    return true;
+}
+
+void Protocol::note_sent(Peer& peer) {
+    if (peer.state == ConnectState::idle && ++peer.messages_sent >= options_.connect_threshold) {
+        connections_.request(peer);
+    }
+}
+
+void Protocol::want_connection(Peer& peer) {
+    if (peer.state == ConnectState::idle) {
+        connections_.request(peer);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Control messages
+
+void Protocol::send_control(Peer& peer, MessageType type, const void* body, std::size_t size,
+                            std::uint8_t flags) {
+    if (peer.state == ConnectState::failed ||
+        (!peer.has_pending() && try_control(peer, type, body, size, flags))) {
+        return;
+    }
+    ControlMessage* message = pool_.create<ControlMessage>();
+    if (message == nullptr) {
+        on_peer_failed(peer, "out of memory");
+        return;
+    }
+    message->type = type;
+    message->flags = flags;
+    message->length = static_cast<std::uint32_t>(size);
+    if (size > 0) {
+        std::memcpy(message->body, body, size);
+    }
+    stall(peer, *message);
+}
+
+bool Protocol::try_control(Peer& peer, MessageType type, const void* body, std::size_t size,
+                           std::uint8_t flags) {
+    std::byte* to = peer.reserve(size);
+    if (to == nullptr) {
+        return false;
+    }
+    if (size > 0) {
+        std::memcpy(to, body, size);
+    }
+    MessageHeader header;
+    header.type = type;
+    header.flags = flags;
+    header.length = static_cast<std::uint32_t>(size);
+    const Status status = peer.commit(header);
+    if (status.is_error()) [[unlikely]] {
+        on_peer_failed(peer, reason_text(status.reason()));
+    }
+    return !status.is_again();
+}
+
+// ---------------------------------------------------------------------------------------------------
+// What waits
+
+// True if nothing waits any more.
+bool Protocol::flush(Peer& peer) {
+    while (peer.has_pending()) {
+        PendingSend* send = peer.take_pending();
+        bool sent = false;
+        if (peer.said_goodbye && send->kind == PendingSend::Kind::request) {
+            peer.return_pending(*send); // started anew; goes on when the goodbye is over
+            return false;
+        }
+        if (send->kind == PendingSend::Kind::request) {
+            sent = transmit(*static_cast<SendRequest*>(send));
+        } else {
+            auto* message = static_cast<ControlMessage*>(send);
+            sent = try_control(peer, message->type, message->body, message->length,
+                               message->flags);
+            if (sent) {
+                drop(*message);
+            }
+        }
+        if (!sent) {
+            peer.return_pending(*send);
+            return false;
+        }
+    }
+    return true;
+}
+
+std::size_t Protocol::retry() {
+    std::size_t ended = 0;
+    stalled_now_.clear();
+    for (Peer* peer = stalled_.front(); peer != nullptr; peer = stalled_.next(*peer)) {
+        stalled_now_.push_back(peer);
+    }
+    for (Peer* peer : stalled_now_) {
+        if (flush(*peer) && peer->stalled_link.linked()) {
+            stalled_.remove(*peer);
+            ++ended;
+        }
+    }
+    for (std::size_t left = waiting_moves_.size(); left > 0 && !waiting_moves_.empty(); --left) {
+        Mover& mover = *waiting_moves_.front();
+        waiting_moves_.remove(mover);
+        post_stripes(mover);
+    }
+    return ended;
+}
+
+void Protocol::on_connected(Peer& peer) {
+    if (peer.has_pending()) {
+        if (flush(peer) && peer.stalled_link.linked()) {
+            stalled_.remove(peer);
+        }
+    }
+}
+
+} // namespace adaptib

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Transfers: what a rendezvous needs beyond its request, at each end.
+//
+// Purpose: the state of a large or non-contiguous message between its announcement and its end. May be
+// allocated: a transfer is rare and dear compared with its record.
+// A receive transfer is always in one of four modes (ReceiveTransfer::Mode).
+// Ownership: the protocol's; a transfer lives until its last outstanding work request has come back.
+// May touch: base/, memory/, peer/.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/intrusive_list.h"
+#include "base/stripe.h"
+#include "base/work_target.h"
+#include "memory/registration.h"
+#include "memory/staging.h"
+#include "protocol/request.h"
+
+namespace adaptib {
+
+class Protocol;
+
+// A planned move between one contiguous piece of our memory and one of the peer's. The plan is posted
+// as far as the queue pairs take it and goes on when progress is made.
+struct Move {
+    Opcode opcode = Opcode::read;
+    std::byte* local = nullptr;
+    const Registration* registration = nullptr;
+    std::uint64_t remote = 0;
+    std::uint32_t remote_keys[kMaxRails] = {};
+    std::uint32_t remote_key_count = 0;
+    Bytes length = 0;
+    std::vector<Stripe> plan;    // empty until the peer is connected
+    std::size_t posted = 0;      // stripes
+    std::size_t outstanding = 0; // stripes posted and not completed
+    bool failed = false;
+
+    bool planned() const { return !plan.empty(); }
+    bool done() const {
+        return outstanding == 0 && (failed || (planned() && posted == plan.size()));
+    }
+};
+
+// Who waits for a Move; linked while some of its stripes could not be posted yet.
+class Mover : public WorkTarget {
+public:
+    Mover(Protocol& p, Peer& to) : protocol(p), peer(to) {}
+    void on_work_done(const WorkCompletion& completion) final;
+    virtual void on_move_done() = 0;
+
+    Protocol& protocol;
+    Peer& peer;
+    Move move;
+    ListLink<Mover> waiting_link;
+
+protected:
+    ~Mover() = default;
+};
+
+struct SendTransfer final : Mover {
+    SendTransfer(Protocol& p, Peer& to) : Mover(p, to) {}
+    void on_move_done() override;
+
+    struct Block {
+        std::unique_ptr<StagingBlock> memory;
+        Bytes length = 0; // 0: free
+    };
+
+    SendRequest* request = nullptr;
+    std::uint64_t id = 0;
+    SourceKind kind = SourceKind::direct;
+    Registration registration;    // direct
+    bool cleared = false;         // clear_to_send arrived
+    std::uint64_t receive_id = 0;
+    Bytes wanted = 0;
+    std::vector<Block> blocks;    // packed
+    Bytes packed = 0;             // bytes of the stream packed so far
+    Bytes announced = 0;          // of them, within `wanted`, in blocks that were sent
+    Bytes delivered = 0;          // in blocks that came back
+};
+
+struct ReceiveTransfer;
+
+// One block of a non-contiguous receive, or of a packed source.
+struct BlockRead final : Mover {
+    BlockRead(Protocol& p, Peer& from, ReceiveTransfer& whole) : Mover(p, from), transfer(whole) {}
+    void on_move_done() override;
+
+    ReceiveTransfer& transfer;
+    std::unique_ptr<StagingBlock> memory; // null: straight into the user's buffer
+    Bytes offset = 0;
+    Bytes length = 0;
+    std::uint32_t remote_block = 0;
+};
+
+struct ReceiveTransfer final : Mover {
+    enum class Mode : std::uint8_t {
+        read,        // contiguous source and destination: read at once
+        read_blocks, // contiguous source: read block by block and unpack
+        packed,      // the sender packs blocks, we read (and unpack) them
+        written,     // the sender writes
+    };
+
+    ReceiveTransfer(Protocol& p, Peer& from) : Mover(p, from) {}
+    void on_move_done() override;
+
+    ReceiveRequest* request = nullptr;
+    std::uint64_t id = 0;
+    Mode mode = Mode::read;
+    RendezvousBody source{};
+    Bytes wanted = 0;
+    Registration registration; // of the user's buffer, where it is contiguous
+    Bytes started = 0;         // read_blocks
+    Bytes received = 0;
+    std::vector<std::unique_ptr<BlockRead>> active; // blocks under way
+    bool failed = false;
+};
+
+} // namespace adaptib

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The completion filter (recovery/completion_filter.h).
+#include "recovery/completion_filter.h"
+
+#include <algorithm>
+#include <array>
+
+namespace adaptib {
+
+std::size_t CompletionFilter::poll(std::size_t limit) {
+    std::array<WorkCompletion, 32> batch;
+    std::size_t taken = 0;
+    while (taken < limit) {
+        const std::size_t room = std::min(batch.size(), limit - taken);
+        const std::size_t count = cq_.poll(std::span(batch).first(room));
+        for (std::size_t i = 0; i < count; ++i) {
+            if (WorkTarget* target = target_of(batch[i].wr_id); target != nullptr) {
+                target->on_work_done(batch[i]);
+            }
+        }
+        for (std::size_t i = 0; i < count; ++i) {
+            if (batch[i].status != WorkStatus::success) [[unlikely]] {
+                listener_.on_path_failed(batch[i].qp_number, batch[i].status);
+            }
+        }
+        taken += count;
+        if (count < room) {
+            break;
+        }
+    }
+    return taken;
+}
+
+} // namespace adaptib

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The completion filter: every completion of connected queue pairs passes it.
+//
+// Purpose: good completions go to the object that posted the work; bad ones go there as well, and once
+// the batch is drained the path that they came from is reported as failed.
+// Threads: one at a time.
+// Source: Vishnu, 10.3 (completion filter).
+// May touch: base/, fabric/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/work_target.h"
+#include "fabric/fabric.h"
+
+namespace adaptib {
+
+class PathListener {
+public:
+    // May be told of one queue pair several times.
+    virtual void on_path_failed(std::uint32_t qp_number, WorkStatus status) = 0;
+
+protected:
+    ~PathListener() = default;
+};
+
+class CompletionFilter {
+public:
+    CompletionFilter(CompletionQueue& cq, PathListener& listener) : cq_(cq), listener_(listener) {}
+
+    // Takes at most `limit` completions; returns how many.
+    std::size_t poll(std::size_t limit);
+
+private:
+    CompletionQueue& cq_;
+    PathListener& listener_;
+};
+
+} // namespace adaptib

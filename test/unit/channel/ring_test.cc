@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The ring channel against a queue pair that can be mapped, or shows what it wrote word by word.
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "channel/ring.h"
+
+namespace adaptib {
+namespace {
+
+class PlainRegion final : public MemoryRegion {
+public:
+    explicit PlainRegion(Bytes length)
+        : MemoryRegion(std::aligned_alloc(kCacheLine, length), length) {
+        std::memset(address_, 0, length);
+    }
+    ~PlainRegion() override { std::free(address_); }
+};
+
+// Only memory: the ring asks a rail for nothing else.
+class MemoryRail final : public Rail {
+private:
+    PortState state_impl() const override { return PortState::active; }
+    RailAddress address_impl() const override { return {}; }
+    Status create_cq_impl(std::uint32_t, std::unique_ptr<CompletionQueue>&) override {
+        return Status::error(Reason::not_supported);
+    }
+    Status create_srq_impl(std::uint32_t, std::unique_ptr<SharedReceiveQueue>&) override {
+        return Status::error(Reason::not_supported);
+    }
+    Status create_qp_impl(const QpInit&, std::unique_ptr<QueuePair>&) override {
+        return Status::error(Reason::not_supported);
+    }
+    Status create_ah_impl(const PathSpec&, std::unique_ptr<AddressHandle>&) override {
+        return Status::error(Reason::not_supported);
+    }
+    Status register_impl(void*, Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) override {
+        return Status::error(Reason::not_supported);
+    }
+    Status allocate_impl(Bytes length, std::uint32_t, std::unique_ptr<MemoryRegion>& out) override {
+        out = std::make_unique<PlainRegion>(length);
+        return kOk;
+    }
+};
+
+// Writes into this process's memory; bytes of posted writes become visible when told to.
+class MemoryQp final : public QueuePair {
+public:
+    MemoryQp() : QueuePair(QpType::rc) {}
+
+    // Makes `count` further 8-byte words visible, in address order.
+    void show(std::size_t count) {
+        while (count > 0 && !writes_.empty()) {
+            Write& write = writes_.front();
+            std::memcpy(write.to + write.shown, write.bytes.data() + write.shown, 8);
+            write.shown += 8;
+            --count;
+            if (write.shown == write.bytes.size()) {
+                writes_.pop_front();
+            }
+        }
+    }
+    std::size_t hidden() const {
+        std::size_t total = 0;
+        for (const Write& write : writes_) {
+            total += (write.bytes.size() - write.shown) / 8;
+        }
+        return total;
+    }
+
+    bool mappable = true;
+    bool up = true;
+    Status post_result = kOk;
+
+private:
+    struct Write {
+        std::byte* to;
+        std::vector<std::byte> bytes;
+        std::size_t shown = 0;
+    };
+
+    Status modify_impl(const QpAttributes&, std::uint32_t) override { return kOk; }
+    QpAttributes query_impl() const override { return {}; }
+    Status post_receive_impl(const ReceiveWork&) override { return kOk; }
+    Status post_send_impl(const SendWork& work) override {
+        if (!post_result.ok()) {
+            return post_result;
+        }
+        EXPECT_EQ(work.opcode, Opcode::write);
+        EXPECT_NE(work.flags & kPublish, 0u);
+        const auto* from = static_cast<const std::byte*>(work.gather[0].address);
+        writes_.push_back({reinterpret_cast<std::byte*>(work.remote_address),
+                           {from, from + work.gather[0].length}});
+        return kOk;
+    }
+    void* map_impl(std::uint64_t address, Bytes, std::uint32_t) override {
+        return mappable ? reinterpret_cast<void*>(address) : nullptr;
+    }
+    bool usable_impl() const override { return up; }
+
+    std::deque<Write> writes_;
+};
+
+struct Ring {
+    explicit Ring(std::uint64_t lines, bool mappable)
+        : memory(lines * kCacheLine), reader(static_cast<std::byte*>(memory.address()), lines) {
+        qp.mappable = mappable;
+        writer = std::make_unique<RingWriter>(
+            rail, qp,
+            RingWriter::Target{reinterpret_cast<std::uintptr_t>(memory.address()), 0, lines},
+            &credit, 0);
+    }
+
+    bool send(const std::vector<std::byte>& payload) {
+        std::byte* to = writer->reserve(payload.size());
+        if (to == nullptr) {
+            return false;
+        }
+        std::copy(payload.begin(), payload.end(), to);
+        MessageHeader header;
+        header.type = MessageType::eager;
+        header.length = static_cast<std::uint32_t>(payload.size());
+        header.sequence = sequence++;
+        return writer->commit(header).ok();
+    }
+
+    RingReader::Found take(std::vector<std::byte>& payload, std::uint32_t& number) {
+        const MessageHeader* header = nullptr;
+        const std::byte* body = nullptr;
+        const RingReader::Found found = reader.poll(&header, &body);
+        if (found == RingReader::Found::message) {
+            payload.assign(body, body + header->length);
+            number = header->sequence;
+            reader.consume();
+            if (reader.credit_due()) {
+                credit = reader.consumed();
+                reader.credit_told();
+            }
+        }
+        return found;
+    }
+
+    PlainRegion memory;
+    std::uint64_t credit = 0;
+    MemoryRail rail;
+    MemoryQp qp;
+    RingReader reader;
+    std::unique_ptr<RingWriter> writer;
+    std::uint32_t sequence = 0;
+};
+
+std::vector<std::byte> payload_of(std::uint32_t number, std::size_t size) {
+    std::vector<std::byte> payload(size);
+    Random random(number);
+    for (std::byte& byte : payload) {
+        // Zero bytes and bytes like a header's are the ones that could mislead the reader.
+        byte = static_cast<std::byte>(random.below(4) == 0 ? 0 : random.next() & 0xff);
+    }
+    return payload;
+}
+
+class RingModes : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Mapped, RingModes, testing::Bool());
+
+TEST_P(RingModes, RandomTrafficComesOutAsItWentIn) {
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+        SCOPED_TRACE(seed);
+        Random random(seed);
+        const std::uint64_t lines = 8 + random.below(40);
+        Ring ring(lines, GetParam());
+        const std::size_t longest = lines / 2 * kCacheLine - kRingOverhead;
+        std::uint32_t received = 0;
+        std::deque<std::size_t> sizes;
+        for (int step = 0; step < 2000; ++step) {
+            const std::size_t size = random.below(longest + 1);
+            if (random.below(2) == 0 && ring.send(payload_of(ring.sequence, size))) {
+                sizes.push_back(size);
+            }
+            ring.qp.show(random.below(100));
+            if (random.below(50) == 0) {
+                ring.qp.up = random.below(2) == 0 && ring.qp.hidden() == 0;
+            }
+            std::vector<std::byte> payload;
+            std::uint32_t number = 0;
+            const RingReader::Found found = ring.take(payload, number);
+            ASSERT_NE(found, RingReader::Found::garbage);
+            if (found == RingReader::Found::message) {
+                ASSERT_EQ(number, received);
+                ASSERT_EQ(payload, payload_of(received, sizes.front()));
+                sizes.pop_front();
+                ++received;
+            }
+        }
+        EXPECT_GT(received, 100u);
+    }
+}
+
+TEST_P(RingModes, AFullRingTakesNothingUntilCreditComes) {
+    Ring ring(8, GetParam());
+    int sent = 0;
+    while (ring.send(payload_of(0, 8))) {
+        ++sent;
+    }
+    EXPECT_EQ(sent, 8);
+    ring.qp.show(10000);
+    std::vector<std::byte> payload;
+    std::uint32_t number = 0;
+    for (int i = 0; i < 3; ++i) {
+        ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+        EXPECT_FALSE(ring.send(payload_of(0, 8))) << "credit is told after half the ring only";
+    }
+    ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+    EXPECT_TRUE(ring.send(payload_of(0, 8)));
+}
+
+TEST(Ring, AHalfVisibleMessageIsNotThere) {
+    Ring ring(16, false);
+    ASSERT_TRUE(ring.send(payload_of(3, 200)));
+    const std::size_t total = ring.qp.hidden();
+    std::vector<std::byte> payload;
+    std::uint32_t number = 0;
+    for (std::size_t i = 0; i + 1 < total; ++i) {
+        ASSERT_EQ(ring.take(payload, number), RingReader::Found::nothing) << i;
+        ring.qp.show(1);
+    }
+    ring.qp.show(1);
+    ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+    EXPECT_EQ(payload, payload_of(3, 200));
+}
+
+TEST(Ring, AnAbandonedReservationLeavesNoTrace) {
+    Ring ring(16, true);
+    std::byte* to = ring.writer->reserve(300);
+    ASSERT_NE(to, nullptr);
+    std::fill_n(to, 300, std::byte{0xff});
+    ring.writer->abandon(300);
+    std::vector<std::byte> payload;
+    std::uint32_t number = 0;
+    ASSERT_TRUE(ring.send(payload_of(1, 8)));
+    ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+    EXPECT_EQ(ring.take(payload, number), RingReader::Found::nothing);
+    ASSERT_TRUE(ring.send(payload_of(2, 8)));
+    ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+    EXPECT_EQ(payload, payload_of(2, 8));
+}
+
+TEST(Ring, GarbageIsNamedGarbage) {
+    for (std::uint64_t seed = 1; seed < 2000; ++seed) {
+        Ring ring(16, true);
+        Random random(seed);
+        auto* words = static_cast<std::uint64_t*>(ring.memory.address());
+        for (int i = 0; i < 16 * 8; ++i) {
+            words[i] = random.next();
+        }
+        if (random.below(2) == 0) {
+            MessageHeader header; // a believable start with an impossible length
+            header.type = MessageType::eager;
+            header.length = static_cast<std::uint32_t>(random.next());
+            std::memcpy(words, &header, sizeof header);
+        }
+        std::vector<std::byte> payload;
+        std::uint32_t number = 0;
+        ASSERT_NE(ring.take(payload, number), RingReader::Found::message);
+    }
+}
+
+TEST(Ring, AFailedPostIsReported) {
+    Ring ring(16, false);
+    ring.qp.post_result = Status::error(Reason::bad_state);
+    ASSERT_NE(ring.writer->reserve(8), nullptr);
+    MessageHeader header;
+    header.type = MessageType::eager;
+    header.length = 8;
+    EXPECT_EQ(ring.writer->commit(header), Status::error(Reason::bad_state));
+}
+
+} // namespace
+} // namespace adaptib

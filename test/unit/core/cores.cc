@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Several cores in one process (cores.h).
+#include "cores.h"
+
+#include <algorithm>
+#include <map>
+
+namespace adaptib::test {
+
+struct Cores::Table final : Bootstrap {
+    std::map<std::uint64_t, std::vector<std::byte>> blobs;
+
+    Status lookup(std::uint64_t name, std::vector<std::byte>& blob) override {
+        const auto found = blobs.find(name);
+        if (found == blobs.end()) {
+            return Status::error(Reason::unreachable);
+        }
+        blob = found->second;
+        return kOk;
+    }
+};
+
+Cores::Cores(std::size_t nodes, Options options) : table_(std::make_unique<Table>()) {
+    for (std::size_t i = 0; i < nodes; ++i) {
+        nodes_.push_back(std::make_unique<Node>(options.seed * 1000 + i));
+        Node& node = *nodes_.back();
+        ShmOptions shm;
+        shm.rails = static_cast<std::uint32_t>(options.parameters.shm_rails);
+        shm.queue_bytes = options.parameters.shm_queue_bytes;
+        shm.segment_max = options.parameters.shm_segment_max;
+        shm.single_copy = std::string(options.parameters.shm_single_copy) == "none"
+                              ? ShmOptions::SingleCopy::none
+                              : ShmOptions::SingleCopy::automatic;
+        shm.clock = &clock;
+        shm.random = &node.random;
+        std::unique_ptr<Fabric> fabric;
+        std::string text;
+        const Status opened = open_shm_fabric(shm, fabric, text);
+        if (!opened.ok()) {
+            ADD_FAILURE() << text;
+            std::abort();
+        }
+        Core::Environment environment;
+        environment.self = name(i);
+        environment.host = "testhost";
+        environment.bootstrap = table_.get();
+        environment.clock = &clock;
+        environment.random = &node.random;
+        environment.counters = &node.counters;
+        if (!options.wire_versions.empty()) {
+            environment.wire_version = options.wire_versions[i];
+        }
+        environment.message = [&node](Severity, const std::string& message) {
+            node.messages.push_back(message);
+        };
+        const Status created =
+            Core::create(options.parameters, environment, std::move(fabric), node.core, text);
+        if (!created.ok()) {
+            ADD_FAILURE() << text;
+            std::abort();
+        }
+        table_->blobs[name(i)] = node.core->address();
+    }
+}
+
+Cores::~Cores() = default;
+
+Peer* Cores::peer(std::size_t from, std::size_t to) {
+    Peer* peer = nullptr;
+    EXPECT_TRUE(core(from).get_peer(name(to), peer).ok());
+    return peer;
+}
+
+Status Cores::send(std::size_t from, std::size_t to, std::int32_t tag, const Data& data,
+                   TestRequest& request, bool synchronous, std::uint32_t context) {
+    Peer* peer = nullptr;
+    if (Status status = core(from).get_peer(name(to), peer); !status.ok()) {
+        return status;
+    }
+    bool complete = false;
+    const Envelope envelope{context, static_cast<std::int32_t>(from), tag};
+    const Status status = core(from).protocol().send(peer, envelope, data, synchronous,
+                                                     Marker::blocking, request.user, complete);
+    request.done = request.done || complete;
+    return status;
+}
+
+Status Cores::receive(std::size_t at, std::int32_t source, std::int32_t tag, const Data& data,
+                      TestRequest& request, std::uint32_t context) {
+    bool complete = false;
+    const Status status =
+        core(at).protocol().receive({context, source, tag}, data, request.user, complete);
+    request.done = request.done || complete;
+    return status;
+}
+
+void Cores::progress(std::size_t node) {
+    core(node).progress();
+    CompletedList& completed = core(node).protocol().completed();
+    while (!completed.empty()) {
+        UserRequest* user = completed.pop();
+        user->complete(user);
+    }
+}
+
+void Cores::progress() {
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+        progress(i);
+    }
+}
+
+bool Cores::run(const std::function<bool()>& condition) {
+    for (int pass = 0; pass < 200000; ++pass) {
+        if (condition()) {
+            return true;
+        }
+        progress();
+    }
+    return false;
+}
+
+bool Cores::run(const std::vector<TestRequest*>& requests) {
+    return run([&] {
+        return std::all_of(requests.begin(), requests.end(),
+                           [](const TestRequest* request) { return request->done; });
+    });
+}
+
+std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
+    Random random(seed);
+    std::vector<std::byte> buffer(bytes);
+    for (std::byte& byte : buffer) {
+        byte = static_cast<std::byte>(random.next() >> 56);
+    }
+    return buffer;
+}
+
+Data Strided::data() {
+    return {nullptr, memory.size() / stride * element, &Strided::pack, &Strided::unpack, this};
+}
+
+int Strided::pack(void* context, std::size_t offset, void* to, std::size_t* length) {
+    auto& self = *static_cast<Strided*>(context);
+    const std::size_t total = self.memory.size() / self.stride * self.element;
+    std::size_t end = std::min(offset + *length, total);
+    if (end != total) {
+        end -= end % self.element; // whole elements only
+    }
+    if (end <= offset) {
+        *length = 0;
+        return 0;
+    }
+    for (std::size_t i = offset; i < end; ++i) {
+        static_cast<std::byte*>(to)[i - offset] = self.at(i);
+    }
+    *length = end - offset;
+    return 0;
+}
+
+int Strided::unpack(void* context, std::size_t offset, const void* from, std::size_t* length) {
+    auto& self = *static_cast<Strided*>(context);
+    for (std::size_t i = 0; i < *length; ++i) {
+        self.at(offset + i) = static_cast<const std::byte*>(from)[i];
+    }
+    return 0;
+}
+
+} // namespace adaptib::test

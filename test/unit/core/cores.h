@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Several complete cores in one process, over the shared-memory fabric, driven by one thread.
+//
+// Purpose: protocol tests without mpirun: Cores world(2); world.send(0, 1, ...); world.run(...).
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/core.h"
+#include "fabric/shm/shm_fabric.h"
+
+namespace adaptib::test {
+
+// A request that knows whether it has ended.
+struct TestRequest {
+    UserRequest user{};
+    bool done = false;
+
+    TestRequest() {
+        user.complete = [](UserRequest* request) {
+            auto* self = reinterpret_cast<TestRequest*>(request);
+            EXPECT_FALSE(self->done) << "reported twice";
+            self->done = true;
+        };
+    }
+};
+
+// Non-contiguous data: `bytes` taken every `stride` bytes of memory, in elements of `element` bytes
+// that are never split by the packer.
+struct Strided {
+    std::vector<std::byte> memory;
+    std::size_t element;
+    std::size_t stride;
+
+    Strided(std::size_t bytes, std::size_t element_bytes, std::size_t stride_bytes)
+        : memory(bytes / element_bytes * stride_bytes), element(element_bytes),
+          stride(stride_bytes) {}
+    std::byte& at(std::size_t i) { return memory[i / element * stride + i % element]; }
+    Data data();
+
+private:
+    static int pack(void* context, std::size_t offset, void* to, std::size_t* length);
+    static int unpack(void* context, std::size_t offset, const void* from, std::size_t* length);
+};
+
+inline Data contiguous(void* base, std::size_t bytes) { return {base, bytes, nullptr, nullptr, nullptr}; }
+inline Data contiguous(std::vector<std::byte>& buffer) {
+    static std::byte nothing;
+    return contiguous(buffer.empty() ? &nothing : buffer.data(), buffer.size());
+}
+
+std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed);
+
+struct Options {
+    Parameters parameters = default_parameters();
+    std::uint64_t seed = 1;
+    std::vector<std::uint16_t> wire_versions; // per node; empty: the real one
+};
+
+class Cores {
+    struct Table;
+    struct Node {
+        explicit Node(std::uint64_t seed) : random(seed) {}
+
+        Counters counters;
+        Random random;
+        std::vector<std::string> messages;
+        std::unique_ptr<Core> core;
+    };
+
+public:
+    explicit Cores(std::size_t nodes, Options options = {});
+    ~Cores();
+
+    std::size_t size() const { return nodes_.size(); }
+    Core& core(std::size_t node) { return *nodes_[node]->core; }
+    Counters& counters(std::size_t node) { return nodes_[node]->counters; }
+    const std::vector<std::string>& messages(std::size_t node) { return nodes_[node]->messages; }
+    static std::uint64_t name(std::size_t node) { return (std::uint64_t{7} << 32) | node; }
+    Peer* peer(std::size_t from, std::size_t to);
+
+    Status send(std::size_t from, std::size_t to, std::int32_t tag, const Data& data,
+                TestRequest& request, bool synchronous = false, std::uint32_t context = 0);
+    Status receive(std::size_t at, std::int32_t source, std::int32_t tag, const Data& data,
+                   TestRequest& request, std::uint32_t context = 0);
+
+    void progress(std::size_t node);
+    void progress();
+    // Until `condition`; false if it does not come true in many passes.
+    bool run(const std::function<bool()>& condition);
+    bool run(const std::vector<TestRequest*>& requests);
+
+    ManualClock clock;
+
+private:
+    std::unique_ptr<Table> table_;
+    std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+} // namespace adaptib::test

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Peers come and go: probes and cancels, connecting at the same time, goodbyes, another wire version.
+#include "cores.h"
+
+namespace adaptib::test {
+namespace {
+
+TEST(Life, ProbeSeesAMessageAndMatchedProbeTakesIt) {
+    Cores world(2);
+    std::vector<std::byte> sent = pattern(100, 1);
+    TestRequest send;
+    ASSERT_TRUE(world.send(0, 1, 4, contiguous(sent), send).ok());
+    const Envelope any{0, Envelope::kAnySource, Envelope::kAnyTag};
+    ASSERT_TRUE(world.run([&] { return world.core(1).protocol().find(any) != nullptr; }));
+    EXPECT_EQ(world.core(1).protocol().find({1, 0, 4}), nullptr);
+    InboundMessage* message = world.core(1).protocol().take(any);
+    ASSERT_NE(message, nullptr);
+    EXPECT_EQ(message->length, 100u);
+    EXPECT_EQ(world.core(1).protocol().find(any), nullptr);
+    std::vector<std::byte> got(100);
+    TestRequest receive;
+    bool complete = false;
+    ASSERT_TRUE(world.core(1)
+                    .protocol()
+                    .receive_taken(*message, contiguous(got), receive.user, complete)
+                    .ok());
+    EXPECT_TRUE(complete);
+    EXPECT_EQ(got, sent);
+}
+
+TEST(Life, OnlyAnUnmatchedReceiveCanBeCancelled) {
+    Cores world(2);
+    std::vector<std::byte> got(8);
+    TestRequest receive;
+    ASSERT_TRUE(world.receive(1, 0, 4, contiguous(got), receive).ok());
+    EXPECT_TRUE(world.core(1).protocol().cancel(receive.user));
+    EXPECT_EQ(receive.user.status, OPAL_COMMON_ADAPTIB_CANCELLED);
+    EXPECT_FALSE(world.core(1).protocol().cancel(receive.user));
+    std::vector<std::byte> sent = pattern(8, 1);
+    TestRequest send;
+    TestRequest second;
+    ASSERT_TRUE(world.send(0, 1, 4, contiguous(sent), send).ok());
+    EXPECT_FALSE(world.core(0).protocol().cancel(send.user));
+    ASSERT_TRUE(world.receive(1, 0, 4, contiguous(got), second).ok());
+    ASSERT_TRUE(world.run({&second}));
+    EXPECT_FALSE(receive.done);
+    EXPECT_EQ(got, sent);
+}
+
+TEST(Life, CrossingConnectionRequestsBecomeOneConnection) {
+    Options options;
+    options.parameters.connect_threshold = 0;
+    Cores world(2, options);
+    std::vector<std::byte> sent = pattern(8, 1);
+    TestRequest requests[2];
+    ASSERT_TRUE(world.send(0, 1, 1, contiguous(sent), requests[0]).ok());
+    ASSERT_TRUE(world.send(1, 0, 1, contiguous(sent), requests[1]).ok());
+    ASSERT_TRUE(world.run([&] {
+        return world.peer(0, 1)->state == ConnectState::open &&
+               world.peer(1, 0)->state == ConnectState::open;
+    }));
+    EXPECT_EQ(world.counters(0).connections_open, 1u);
+    EXPECT_EQ(world.counters(1).connections_open, 1u);
+    EXPECT_EQ(world.counters(0).connections_crossed + world.counters(1).connections_crossed, 2u);
+    EXPECT_NE(world.peer(0, 1)->ring_out, nullptr);
+    EXPECT_NE(world.peer(1, 0)->ring_out, nullptr);
+}
+
+TEST(Life, ManyPeersOfWhichFewAreHot) {
+    Options options;
+    options.parameters.connect_threshold = 1;
+    Cores world(10, options);
+    std::vector<std::byte> sent = pattern(64, 1);
+    for (int round = 0; round < 3; ++round) {
+        for (std::size_t from = 1; from < 10; ++from) {
+            std::vector<std::byte> got(64);
+            TestRequest send;
+            TestRequest receive;
+            ASSERT_TRUE(world.send(from, 0, 1, contiguous(sent), send).ok());
+            ASSERT_TRUE(
+                world.receive(0, static_cast<std::int32_t>(from), 1, contiguous(got), receive)
+                    .ok());
+            ASSERT_TRUE(world.run({&send, &receive}));
+            EXPECT_EQ(got, sent);
+        }
+        for (int i = 0; i < 25000; ++i) {
+            world.progress(0); // the rings go cold; the next round finds them all the same
+        }
+    }
+    EXPECT_EQ(world.counters(0).rings_open, 9u);
+}
+
+void exchange(Cores& world, std::size_t bytes, int rounds) {
+    for (int i = 0; i < rounds; ++i) {
+        for (std::size_t from : {std::size_t{0}, std::size_t{1}}) {
+            std::vector<std::byte> sent = pattern(bytes, static_cast<std::uint64_t>(i));
+            std::vector<std::byte> got(bytes);
+            TestRequest send;
+            TestRequest receive;
+            ASSERT_TRUE(world.send(from, 1 - from, 1, contiguous(sent), send).ok());
+            ASSERT_TRUE(world
+                            .receive(1 - from, static_cast<std::int32_t>(from), 1, contiguous(got),
+                                     receive)
+                            .ok());
+            ASSERT_TRUE(world.run({&send, &receive}));
+            EXPECT_EQ(got, sent);
+        }
+    }
+}
+
+TEST(Life, PeersPartAndMeetAgain) {
+    Cores world(2);
+    for (int life = 0; life < 5; ++life) {
+        SCOPED_TRACE(life);
+        exchange(world, 100, 20);
+        exchange(world, 100000, 2);
+        EXPECT_EQ(world.counters(0).connections_open, 1u);
+        world.core(0).protocol().release_peer(*world.peer(0, 1));
+        if (life % 2 == 0) {
+            world.progress();
+        }
+        world.core(1).protocol().release_peer(*world.peer(1, 0));
+        ASSERT_TRUE(world.run([&] {
+            return world.counters(0).connections_open == 0 &&
+                   world.counters(1).connections_open == 0;
+        }));
+        EXPECT_EQ(world.counters(0).rings_open, 0u);
+        EXPECT_EQ(world.counters(1).rings_open, 0u);
+    }
+    EXPECT_EQ(world.counters(0).bad_packets + world.counters(1).bad_packets, 0u);
+}
+
+TEST(Life, APeerOfAnotherWireVersionIsRefusedByName) {
+    Options options;
+    options.wire_versions = {kWireVersion, kWireVersion + 1};
+    Cores world(2, options);
+    Peer* peer = nullptr;
+    EXPECT_EQ(world.core(0).get_peer(Cores::name(1), peer), Status::error(Reason::version));
+    ASSERT_EQ(world.messages(0).size(), 1u);
+    const std::string& text = world.messages(0)[0];
+    EXPECT_NE(text.find("wire version " + std::to_string(kWireVersion + 1)), std::string::npos);
+    EXPECT_NE(text.find("this process " + std::to_string(kWireVersion)), std::string::npos);
+}
+
+TEST(Life, AnUnknownPeerIsRefused) {
+    Cores world(1);
+    Peer* peer = nullptr;
+    EXPECT_EQ(world.core(0).get_peer(12345, peer).reason(), Reason::unreachable);
+    EXPECT_EQ(world.messages(0).size(), 1u);
+}
+
+TEST(Life, UnfinishedBusinessIsFreedAtTheEnd) {
+    TestRequest requests[6]; // outlives the cores
+    std::vector<std::byte> small = pattern(100, 1);
+    std::vector<std::byte> large = pattern(100000, 1);
+    Strided strided(100000, 8, 16);
+    Cores world(2);
+    ASSERT_TRUE(world.send(0, 1, 1, contiguous(small), requests[0]).ok());
+    ASSERT_TRUE(world.send(0, 1, 1, contiguous(large), requests[1]).ok());
+    ASSERT_TRUE(world.send(0, 1, 1, strided.data(), requests[2]).ok());
+    ASSERT_TRUE(world.send(0, 0, 1, contiguous(small), requests[3]).ok());
+    ASSERT_TRUE(world.send(0, 1, 1, contiguous(small), requests[4], true).ok());
+    ASSERT_TRUE(world.receive(1, 0, 77, contiguous(large), requests[5]).ok());
+    for (int i = 0; i < 50; ++i) {
+        world.progress();
+    }
+}
+
+} // namespace
+} // namespace adaptib::test

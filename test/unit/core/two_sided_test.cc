@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Two-sided traffic between cores: sizes, protocols, order, matching, channel changes.
+#include "cores.h"
+
+namespace adaptib::test {
+namespace {
+
+struct Case {
+    const char* name;
+    void (*adjust)(Parameters&);
+};
+
+void set(char*& field, const char* value) { field = const_cast<char*>(value); }
+
+const Case kCases[] = {
+    {"defaults", [](Parameters&) {}},
+    {"put", [](Parameters& p) { set(p.rendezvous, "put"); }},
+    {"no_single_copy", [](Parameters& p) { set(p.shm_single_copy, "none"); }},
+    {"connect_at_once", [](Parameters& p) { p.connect_threshold = 0; }},
+    {"never_connect_eagerly", [](Parameters& p) { p.connect_threshold = 1000000000; }},
+    {"no_rings", [](Parameters& p) { p.ring_max = 0; }},
+    {"tiny_ring",
+     [](Parameters& p) {
+         p.eager_limit = 1024;
+         p.ring_bytes = 4096;
+         p.connect_threshold = 0;
+     }},
+    {"no_eager", [](Parameters& p) { p.eager_limit = 0; }},
+    {"small_blocks",
+     [](Parameters& p) {
+         p.block_bytes = 1024;
+         p.block_depth = 2;
+     }},
+    {"three_rails", [](Parameters& p) { p.shm_rails = 3; }},
+};
+
+class TwoSided : public testing::TestWithParam<Case> {
+protected:
+    Options options() const {
+        Options options;
+        GetParam().adjust(options.parameters);
+        return options;
+    }
+};
+
+INSTANTIATE_TEST_SUITE_P(Parameters, TwoSided, testing::ValuesIn(kCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+const std::size_t kSizes[] = {0,    1,    7,    8,     31,    32,    33,     63,     64,    65,
+                              1000, 2016, 4039, 4040,  4041,  8191,  8192,   8193,   16384, 65535,
+                              65536, 65537, 200000, 1048576, 3000001};
+
+TEST_P(TwoSided, EverySizeArrivesWhole) {
+    Cores world(2, options());
+    for (bool receive_first : {true, false}) {
+        for (std::size_t size : kSizes) {
+            SCOPED_TRACE(size);
+            std::vector<std::byte> sent = pattern(size, size + 1);
+            std::vector<std::byte> got(size + 16, std::byte{0x5a});
+            TestRequest send;
+            TestRequest receive;
+            if (receive_first) {
+                ASSERT_TRUE(world.receive(1, 0, 5, contiguous(got.data(), size), receive).ok());
+            }
+            ASSERT_TRUE(world.send(0, 1, 5, contiguous(sent), send).ok());
+            if (!receive_first) {
+                for (int i = 0; i < 20; ++i) {
+                    world.progress();
+                }
+                ASSERT_TRUE(world.receive(1, 0, 5, contiguous(got.data(), size), receive).ok());
+            }
+            ASSERT_TRUE(world.run({&send, &receive}));
+            EXPECT_EQ(send.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+            EXPECT_EQ(receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+            EXPECT_EQ(receive.user.bytes, size);
+            EXPECT_EQ(receive.user.source, 0);
+            EXPECT_EQ(receive.user.tag, 5);
+            ASSERT_TRUE(std::equal(sent.begin(), sent.end(), got.begin()));
+            ASSERT_EQ(got[size], std::byte{0x5a});
+        }
+    }
+    EXPECT_TRUE(world.messages(0).empty());
+    EXPECT_EQ(world.counters(0).bad_packets + world.counters(1).bad_packets, 0u);
+}
+
+TEST_P(TwoSided, NonContiguousEitherSide) {
+    Cores world(2, options());
+    for (std::size_t size : {std::size_t{8}, std::size_t{1000}, std::size_t{8192},
+                             std::size_t{100000}, std::size_t{1000000}}) {
+        for (int kind = 1; kind < 4; ++kind) {
+            SCOPED_TRACE(testing::Message() << size << " kind " << kind);
+            std::vector<std::byte> sent = pattern(size, size);
+            std::vector<std::byte> got(size);
+            Strided strided_sent(size, 8, 12);
+            Strided strided_got(size, 4, 20);
+            for (std::size_t i = 0; i < size; ++i) {
+                strided_sent.at(i) = sent[i];
+            }
+            TestRequest send;
+            TestRequest receive;
+            ASSERT_TRUE(
+                world.send(0, 1, 1, (kind & 1) ? strided_sent.data() : contiguous(sent), send)
+                    .ok());
+            ASSERT_TRUE(
+                world.receive(1, 0, 1, (kind & 2) ? strided_got.data() : contiguous(got), receive)
+                    .ok());
+            ASSERT_TRUE(world.run({&send, &receive}));
+            EXPECT_EQ(receive.user.bytes, size);
+            for (std::size_t i = 0; i < size; ++i) {
+                ASSERT_EQ((kind & 2) ? strided_got.at(i) : got[i], sent[i]) << i;
+            }
+        }
+    }
+}
+
+TEST_P(TwoSided, TruncationFillsTheBufferAndSaysSo) {
+    Cores world(2, options());
+    for (std::size_t size : {std::size_t{100}, std::size_t{8192}, std::size_t{300000}}) {
+        for (std::size_t room : {std::size_t{0}, std::size_t{12}, size / 2 + 3}) {
+            for (int kind = 0; kind < 4; ++kind) {
+                SCOPED_TRACE(testing::Message() << size << " into " << room << " kind " << kind);
+                size = size / 8 * 8;
+                room = room / 4 * 4;
+                std::vector<std::byte> sent = pattern(size, size);
+                std::vector<std::byte> got(room);
+                Strided strided_sent(size, 8, 16);
+                Strided strided_got(room, 4, 8);
+                for (std::size_t i = 0; i < size; ++i) {
+                    strided_sent.at(i) = sent[i];
+                }
+                TestRequest send;
+                TestRequest receive;
+                ASSERT_TRUE(
+                    world.send(0, 1, 1, (kind & 1) ? strided_sent.data() : contiguous(sent), send)
+                        .ok());
+                ASSERT_TRUE(world
+                                .receive(1, 0, 1,
+                                         (kind & 2) ? strided_got.data() : contiguous(got), receive)
+                                .ok());
+                ASSERT_TRUE(world.run({&send, &receive}));
+                EXPECT_EQ(receive.user.status, OPAL_COMMON_ADAPTIB_TRUNCATED);
+                EXPECT_EQ(receive.user.bytes, room);
+                EXPECT_EQ(send.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+                for (std::size_t i = 0; i < room; ++i) {
+                    ASSERT_EQ((kind & 2) ? strided_got.at(i) : got[i], sent[i]) << i;
+                }
+            }
+        }
+    }
+}
+
+TEST_P(TwoSided, OrderHoldsAcrossSizesAndChannelChanges) {
+    Cores world(2, options());
+    constexpr std::size_t kMessages = 300;
+    Random random(42);
+    std::vector<std::vector<std::byte>> sent;
+    std::vector<std::vector<std::byte>> got;
+    std::vector<TestRequest> sends(kMessages);
+    std::vector<TestRequest> receives(kMessages);
+    for (std::size_t i = 0; i < kMessages; ++i) {
+        const std::size_t size = random.below(10) == 0 ? random.below(100000) : random.below(6000);
+        sent.push_back(pattern(size, i));
+        got.emplace_back(100000);
+    }
+    std::vector<TestRequest*> all;
+    for (std::size_t i = 0; i < kMessages; ++i) {
+        ASSERT_TRUE(world.send(0, 1, 3, contiguous(sent[i]), sends[i]).ok());
+        if (random.below(3) == 0) {
+            world.progress(random.below(2));
+        }
+        all.push_back(&sends[i]);
+    }
+    for (std::size_t i = 0; i < kMessages; ++i) {
+        ASSERT_TRUE(world.receive(1, 0, 3, contiguous(got[i]), receives[i]).ok());
+        all.push_back(&receives[i]);
+    }
+    ASSERT_TRUE(world.run(all));
+    for (std::size_t i = 0; i < kMessages; ++i) {
+        ASSERT_EQ(receives[i].user.bytes, sent[i].size()) << i;
+        ASSERT_TRUE(std::equal(sent[i].begin(), sent[i].end(), got[i].begin())) << i;
+    }
+    EXPECT_EQ(world.counters(1).duplicates, 0u);
+}
+
+TEST_P(TwoSided, SynchronousSendEndsOnlyWhenMatched) {
+    Cores world(2, options());
+    for (std::size_t size : {std::size_t{0}, std::size_t{10}, std::size_t{100000}}) {
+        std::vector<std::byte> sent = pattern(size, 1);
+        std::vector<std::byte> got(size);
+        TestRequest send;
+        TestRequest receive;
+        ASSERT_TRUE(world.send(0, 1, 9, contiguous(sent), send, true).ok());
+        for (int i = 0; i < 100; ++i) {
+            world.progress();
+        }
+        EXPECT_FALSE(send.done);
+        ASSERT_TRUE(world.receive(1, 0, 9, contiguous(got), receive).ok());
+        ASSERT_TRUE(world.run({&send, &receive}));
+        EXPECT_EQ(got, sent);
+    }
+}
+
+TEST_P(TwoSided, BothWaysAtOnceDoNotBlockEachOther) {
+    Cores world(3, options());
+    constexpr std::size_t kMessages = 200;
+    std::vector<TestRequest> sends(6 * kMessages);
+    std::vector<TestRequest> receives(6 * kMessages);
+    std::vector<std::vector<std::byte>> got(6 * kMessages);
+    std::vector<std::vector<std::byte>> sent(6 * kMessages);
+    std::vector<TestRequest*> all;
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < kMessages; ++i) {
+        for (std::size_t from = 0; from < 3; ++from) {
+            for (std::size_t to = 0; to < 3; ++to) {
+                if (from == to) {
+                    continue;
+                }
+                const std::size_t size = (i * 137) % 5000;
+                sent[next] = pattern(size, next);
+                got[next].resize(size);
+                ASSERT_TRUE(world.send(from, to, 2, contiguous(sent[next]), sends[next]).ok());
+                ASSERT_TRUE(world
+                                .receive(to, static_cast<std::int32_t>(from), 2,
+                                         contiguous(got[next]), receives[next])
+                                .ok());
+                all.push_back(&sends[next]);
+                all.push_back(&receives[next]);
+                ++next;
+            }
+        }
+    }
+    ASSERT_TRUE(world.run(all));
+    EXPECT_EQ(got, sent);
+}
+
+TEST_P(TwoSided, ToItself) {
+    Cores world(1, options());
+    for (std::size_t size : {std::size_t{0}, std::size_t{96}, std::size_t{96000}}) {
+        for (int kind = 0; kind < 4; ++kind) {
+            for (bool receive_first : {true, false}) {
+                std::vector<std::byte> sent = pattern(size, size);
+                std::vector<std::byte> got(size);
+                Strided strided_sent(size, 8, 16);
+                Strided strided_got(size, 4, 8);
+                for (std::size_t i = 0; i < size; ++i) {
+                    strided_sent.at(i) = sent[i];
+                }
+                const Data from = (kind & 1) ? strided_sent.data() : contiguous(sent);
+                const Data to = (kind & 2) ? strided_got.data() : contiguous(got);
+                TestRequest send;
+                TestRequest receive;
+                if (receive_first) {
+                    ASSERT_TRUE(world.receive(0, 0, 1, to, receive).ok());
+                }
+                ASSERT_TRUE(world.send(0, 0, 1, from, send).ok());
+                if (!receive_first) {
+                    ASSERT_TRUE(world.receive(0, 0, 1, to, receive).ok());
+                }
+                ASSERT_TRUE(world.run({&send, &receive}));
+                for (std::size_t i = 0; i < size; ++i) {
+                    ASSERT_EQ((kind & 2) ? strided_got.at(i) : got[i], sent[i]);
+                }
+            }
+        }
+    }
+}
+
+} // namespace
+} // namespace adaptib::test
