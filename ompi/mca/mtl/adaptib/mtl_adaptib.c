@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * The module: its table, peers, progress and end.
+ */
+#include "ompi_config.h"
+
+#include <limits.h>
+
+#include "opal/runtime/opal_progress.h"
+
+#include "mtl_adaptib.h"
+#include "mtl_adaptib_request.h"
+
+mca_mtl_adaptib_module_t ompi_mtl_adaptib = {
+    .super =
+        {
+            .mtl_max_contextid = INT_MAX,
+            .mtl_max_tag = INT_MAX,
+            .mtl_request_size =
+                sizeof(mca_mtl_adaptib_request_t) - sizeof(struct mca_mtl_request_t),
+            .mtl_flags = 0,
+
+            .mtl_add_procs = ompi_mtl_adaptib_add_procs,
+            .mtl_del_procs = ompi_mtl_adaptib_del_procs,
+            .mtl_finalize = ompi_mtl_adaptib_finalize,
+
+            .mtl_send = ompi_mtl_adaptib_send,
+            .mtl_isend = ompi_mtl_adaptib_isend,
+            .mtl_irecv = ompi_mtl_adaptib_irecv,
+            .mtl_iprobe = ompi_mtl_adaptib_iprobe,
+            .mtl_imrecv = ompi_mtl_adaptib_imrecv,
+            .mtl_improbe = ompi_mtl_adaptib_improbe,
+
+            .mtl_cancel = ompi_mtl_adaptib_cancel,
+            .mtl_add_comm = ompi_mtl_adaptib_add_comm,
+            .mtl_del_comm = ompi_mtl_adaptib_del_comm,
+        },
+};
+
+/* Nothing is done for a process before a message goes to it. */
+int ompi_mtl_adaptib_add_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
+                               struct ompi_proc_t **procs)
+{
+    (void) mtl;
+    (void) nprocs;
+    (void) procs;
+    opal_common_adaptib_mca_selected();
+    return OMPI_SUCCESS;
+}
+
+int ompi_mtl_adaptib_peer_first(struct ompi_proc_t *proc, opal_common_adaptib_peer_t **peer)
+{
+    const int rc = opal_common_adaptib_peer_get(
+        ompi_mtl_adaptib.core, opal_common_adaptib_mca_name(proc->super.proc_name), peer);
+
+    if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {
+        __atomic_store_n(&proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL], *peer,
+                         __ATOMIC_RELEASE);
+    }
+    return opal_common_adaptib_mca_error(rc);
+}
+
+int ompi_mtl_adaptib_del_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
+                               struct ompi_proc_t **procs)
+{
+    (void) mtl;
+    for (size_t i = 0; i < nprocs; ++i) {
+        void **endpoint = &procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL];
+        opal_common_adaptib_peer_t *peer = __atomic_exchange_n(endpoint, NULL, __ATOMIC_ACQ_REL);
+        if (NULL != peer) {
+            opal_common_adaptib_peer_release(ompi_mtl_adaptib.core, peer);
+        }
+    }
+    return OMPI_SUCCESS;
+}
+
+/* A communicator is a number to the core. */
+int ompi_mtl_adaptib_add_comm(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm)
+{
+    (void) mtl;
+    (void) comm;
+    return OMPI_SUCCESS;
+}
+
+int ompi_mtl_adaptib_del_comm(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm)
+{
+    (void) mtl;
+    (void) comm;
+    return OMPI_SUCCESS;
+}
+
+int ompi_mtl_adaptib_progress(void)
+{
+    return opal_common_adaptib_progress(ompi_mtl_adaptib.core);
+}
+
+int ompi_mtl_adaptib_finalize(struct mca_mtl_base_module_t *mtl)
+{
+    (void) mtl;
+    if (NULL != ompi_mtl_adaptib.core) {
+        opal_progress_unregister(ompi_mtl_adaptib_progress);
+        opal_common_adaptib_mca_release(ompi_mtl_adaptib.core);
+        ompi_mtl_adaptib.core = NULL;
+    }
+    return OMPI_SUCCESS;
+}

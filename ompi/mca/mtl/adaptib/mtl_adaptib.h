@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * The MTL: two-sided traffic of pml/cm, handed to the core.
+ *
+ * Life cycle. Open MPI registers and opens the component, queries its priority, and calls init,
+ * which acquires the core and registers the progress function. A component that loses the selection
+ * is finalized and closed before MPI_Init returns. Peers are looked up at the first message to
+ * them.
+ *
+ * A verb is a file: mtl_adaptib_{send,recv,probe,cancel}.c. mtl_adaptib_data.h makes the core's
+ * description of a buffer out of a convertor (with mtl_adaptib_layout.h), mtl_adaptib_request.h
+ * makes requests complete.
+ *
+ * Threads. The module is constant between init and finalize; the core locks for itself.
+ *
+ * May touch: Open MPI's headers and the common glue.
+ */
+#ifndef MTL_ADAPTIB_H
+#define MTL_ADAPTIB_H
+
+#include "ompi_config.h"
+
+#include "ompi/communicator/communicator.h"
+#include "ompi/mca/mtl/base/base.h"
+#include "ompi/mca/mtl/mtl.h"
+#include "ompi/proc/proc.h"
+#include "opal/datatype/opal_convertor.h"
+
+#include "opal/mca/common/adaptib/common_adaptib.h"
+#include "opal/mca/common/adaptib/common_adaptib_compat.h"
+#include "opal/mca/common/adaptib/common_adaptib_mca.h"
+
+BEGIN_C_DECLS
+
+typedef struct {
+    mca_mtl_base_module_t super;
+    opal_common_adaptib_core_t *core;
+} mca_mtl_adaptib_module_t;
+
+extern mca_mtl_adaptib_module_t ompi_mtl_adaptib;
+OPAL_COMMON_ADAPTIB_EXPORT extern mca_mtl_base_component_t mca_mtl_adaptib_component;
+
+int ompi_mtl_adaptib_add_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
+                               struct ompi_proc_t **procs);
+int ompi_mtl_adaptib_del_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
+                               struct ompi_proc_t **procs);
+int ompi_mtl_adaptib_add_comm(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm);
+int ompi_mtl_adaptib_del_comm(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm);
+int ompi_mtl_adaptib_finalize(struct mca_mtl_base_module_t *mtl);
+int ompi_mtl_adaptib_progress(void);
+
+int ompi_mtl_adaptib_send(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm,
+                          int dest, int tag, struct opal_convertor_t *convertor,
+                          mca_pml_base_send_mode_t mode);
+int ompi_mtl_adaptib_isend(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm,
+                           int dest, int tag, struct opal_convertor_t *convertor,
+                           mca_pml_base_send_mode_t mode, bool blocking,
+                           mca_mtl_request_t *mtl_request);
+int ompi_mtl_adaptib_irecv(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm,
+                           int src, int tag, struct opal_convertor_t *convertor,
+                           struct mca_mtl_request_t *mtl_request);
+int ompi_mtl_adaptib_imrecv(struct mca_mtl_base_module_t *mtl, struct opal_convertor_t *convertor,
+                            struct ompi_message_t **message, struct mca_mtl_request_t *mtl_request);
+int ompi_mtl_adaptib_iprobe(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm,
+                            int src, int tag, int *flag, struct ompi_status_public_t *status);
+int ompi_mtl_adaptib_improbe(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm,
+                             int src, int tag, int *matched, struct ompi_message_t **message,
+                             struct ompi_status_public_t *status);
+int ompi_mtl_adaptib_cancel(struct mca_mtl_base_module_t *mtl, mca_mtl_request_t *mtl_request,
+                            int flag);
+
+/* The core's peer for a process, asked for at first use. Two threads may both ask; the core gives
+ * both the same answer. */
+int ompi_mtl_adaptib_peer_first(struct ompi_proc_t *proc, opal_common_adaptib_peer_t **peer);
+
+static inline int ompi_mtl_adaptib_peer(struct ompi_communicator_t *comm, int rank,
+                                        opal_common_adaptib_peer_t **peer)
+{
+    struct ompi_proc_t *proc = ompi_comm_peer_lookup(comm, rank);
+
+    *peer = __atomic_load_n(&proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL], __ATOMIC_ACQUIRE);
+    return OPAL_LIKELY(NULL != *peer) ? OMPI_SUCCESS : ompi_mtl_adaptib_peer_first(proc, peer);
+}
+
+/* What a receive or a probe asks for. Open MPI's own traffic has negative tags other than
+ * MPI_ANY_TAG, and the core lets ANY_TAG match no negative one. */
+static inline opal_common_adaptib_envelope_t
+ompi_mtl_adaptib_wanted(struct ompi_communicator_t *comm, int src, int tag)
+{
+    opal_common_adaptib_envelope_t envelope;
+
+    envelope.context = OPAL_COMMON_ADAPTIB_COMM_CID(comm);
+    envelope.source = MPI_ANY_SOURCE == src ? OPAL_COMMON_ADAPTIB_ANY_SOURCE : src;
+    envelope.tag = MPI_ANY_TAG == tag ? OPAL_COMMON_ADAPTIB_ANY_TAG : tag;
+    return envelope;
+}
+
+END_C_DECLS
+
+#endif /* MTL_ADAPTIB_H */

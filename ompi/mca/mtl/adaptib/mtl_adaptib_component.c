@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * The component: what Open MPI finds in mca_mtl_adaptib.so.
+ */
+#include "ompi_config.h"
+
+#include <string.h>
+
+#include "opal/mca/base/mca_base_var.h"
+#include "opal/runtime/opal_progress.h"
+#include "opal/util/output.h"
+
+#include "mtl_adaptib.h"
+
+static int component_register(void);
+static int component_open(void);
+static int component_close(void);
+static int component_query(mca_base_module_t **module, int *priority);
+static mca_mtl_base_module_t *component_init(OPAL_COMMON_ADAPTIB_MTL_INIT_ARGS);
+
+mca_mtl_base_component_t mca_mtl_adaptib_component = {
+    .mtl_version =
+        {
+            MCA_MTL_BASE_VERSION_2_0_0,
+
+            .mca_component_name = "adaptib",
+            MCA_BASE_MAKE_VERSION(component, OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION,
+                                  OMPI_RELEASE_VERSION),
+            .mca_open_component = component_open,
+            .mca_close_component = component_close,
+            .mca_query_component = component_query,
+            .mca_register_component_params = component_register,
+        },
+    .mtl_data =
+        {
+            .param_field = MCA_BASE_METADATA_PARAM_NONE,
+        },
+    .mtl_init = component_init,
+};
+
+#if defined(MCA_BASE_COMPONENT_INIT)
+MCA_BASE_COMPONENT_INIT(ompi, mtl, adaptib)
+#endif
+
+/* Below pml/ob1's 20: adaptib runs for those who name it (or give it a higher priority). */
+static int component_priority = 10;
+
+static int component_register(void)
+{
+    const int rc = mca_base_component_var_register(
+        &mca_mtl_adaptib_component.mtl_version, "priority",
+        "Priority of the adaptib MTL; pml/cm takes it for its own. pml/ob1 has 20 and is taken "
+        "unless cm is named (--mca pml cm --mca mtl adaptib) or this is higher. (default: 10, "
+        "range: -2147483648..2147483647)",
+        MCA_BASE_VAR_TYPE_INT, NULL, 0, 0, OPAL_INFO_LVL_3, MCA_BASE_VAR_SCOPE_READONLY,
+        &component_priority);
+
+    return rc < 0 ? rc : opal_common_adaptib_mca_register(&mca_mtl_adaptib_component.mtl_version);
+}
+
+static int component_open(void)
+{
+    return OPAL_SUCCESS == opal_common_adaptib_mca_version_check() ? OMPI_SUCCESS
+                                                                   : OMPI_ERR_NOT_AVAILABLE;
+}
+
+static int component_close(void)
+{
+    return OMPI_SUCCESS;
+}
+
+static int component_query(mca_base_module_t **module, int *priority)
+{
+    *module = (mca_base_module_t *) &ompi_mtl_adaptib.super;
+    *priority = component_priority;
+    return OMPI_SUCCESS;
+}
+
+/* True if a selection such as "ob1,cm" (not "^cm") names `component`. */
+static bool selection_names(const char *selection, const char *component)
+{
+    const size_t length = strlen(component);
+
+    if (NULL == selection || '^' == selection[0]) {
+        return false;
+    }
+    while ('\0' != *selection) {
+        const size_t word = strcspn(selection, ",");
+        if (word == length && 0 == strncmp(selection, component, length)) {
+            return true;
+        }
+        selection += word + (',' == selection[word] ? 1 : 0);
+    }
+    return false;
+}
+
+static bool user_wants_us(void)
+{
+    const int index = mca_base_var_find("ompi", "pml", NULL, NULL);
+    char **pml = NULL;
+
+    if (selection_names(ompi_mtl_base_framework.framework_selection, "adaptib")) {
+        return true;
+    }
+    return index >= 0 && OPAL_SUCCESS == mca_base_var_get_value(index, &pml, NULL, NULL)
+           && NULL != pml && selection_names(*pml, "cm");
+}
+
+static mca_mtl_base_module_t *component_init(OPAL_COMMON_ADAPTIB_MTL_INIT_ARGS)
+{
+    int rc;
+
+    OPAL_COMMON_ADAPTIB_MTL_INIT_IGNORE;
+    rc = opal_common_adaptib_mca_acquire(enable_mpi_threads, user_wants_us(),
+                                         ompi_mtl_base_framework.framework_output,
+                                         &ompi_mtl_adaptib.core);
+    if (OPAL_SUCCESS != rc) {
+        return NULL;
+    }
+    rc = opal_progress_register(ompi_mtl_adaptib_progress);
+    if (OPAL_SUCCESS != rc) {
+        opal_common_adaptib_mca_release(ompi_mtl_adaptib.core);
+        ompi_mtl_adaptib.core = NULL;
+        opal_output(0, "adaptib: Open MPI does not take the progress function (%d)", rc);
+        return NULL;
+    }
+    return &ompi_mtl_adaptib.super;
+}

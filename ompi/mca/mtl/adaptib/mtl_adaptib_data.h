@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * A convertor as the core's data description.
+ *
+ * pml/cm of Open MPI 4.1 hands over two kinds of convertors. A prepared one has pBaseBuf = the
+ * user's buffer, its first byte being true_lb further. A contiguous send gets a short one, of which
+ * pDesc, count, pBaseBuf (true_lb already added), local_size and flags are set and nothing else; it
+ * lacks CONVERTOR_SEND, by which the two are told apart.
+ *
+ * Non-contiguous data belongs to a stream, which lives in the request; ompi_mtl_adaptib_stream_end
+ * comes before the request's completion callback.
+ */
+#ifndef MTL_ADAPTIB_DATA_H
+#define MTL_ADAPTIB_DATA_H
+
+#include "mtl_adaptib.h"
+#include "mtl_adaptib_layout.h"
+
+BEGIN_C_DECLS
+
+typedef struct {
+    opal_convertor_t *convertor;
+    mtl_adaptib_layout_t *layout; /* made when the convertor cannot serve */
+} mtl_adaptib_stream_t;
+
+/* Callbacks of the core; context is the stream. */
+int ompi_mtl_adaptib_pack(void *context, size_t offset, void *to, size_t *length);
+int ompi_mtl_adaptib_unpack(void *context, size_t offset, const void *from, size_t *length);
+
+/* Where the bytes of an empty message are: a place that exists and is not looked at. */
+extern char ompi_mtl_adaptib_nothing[1];
+
+static inline void ompi_mtl_adaptib_contiguous(opal_common_adaptib_data_t *data, void *base,
+                                               size_t bytes)
+{
+    data->base = OPAL_LIKELY(bytes > 0) ? base : ompi_mtl_adaptib_nothing;
+    data->bytes = bytes;
+    data->pack = NULL;
+    data->unpack = NULL;
+    data->context = NULL;
+}
+
+static inline void ompi_mtl_adaptib_prepared(opal_common_adaptib_data_t *data,
+                                             opal_convertor_t *convertor,
+                                             mtl_adaptib_stream_t *stream)
+{
+    size_t bytes;
+
+    opal_convertor_get_packed_size(convertor, &bytes);
+    if (0 == bytes
+        || (!opal_convertor_need_buffers(convertor) && !opal_common_adaptib_on_device(convertor))) {
+        ompi_mtl_adaptib_contiguous(data, convertor->pBaseBuf + convertor->pDesc->true_lb, bytes);
+        return;
+    }
+    stream->convertor = convertor;
+    data->base = NULL;
+    data->bytes = bytes;
+    data->pack = ompi_mtl_adaptib_pack;
+    data->unpack = ompi_mtl_adaptib_unpack;
+    data->context = stream;
+}
+
+static inline void ompi_mtl_adaptib_send_data(opal_common_adaptib_data_t *data,
+                                              opal_convertor_t *convertor,
+                                              mtl_adaptib_stream_t *stream)
+{
+    if (OPAL_LIKELY(0 == (convertor->flags & CONVERTOR_SEND))) {
+        ompi_mtl_adaptib_contiguous(data, convertor->pBaseBuf, convertor->local_size);
+    } else {
+        ompi_mtl_adaptib_prepared(data, convertor, stream);
+    }
+}
+
+static inline void ompi_mtl_adaptib_receive_data(opal_common_adaptib_data_t *data,
+                                                 opal_convertor_t *convertor,
+                                                 mtl_adaptib_stream_t *stream)
+{
+    stream->layout = NULL;
+    ompi_mtl_adaptib_prepared(data, convertor, stream);
+}
+
+static inline void ompi_mtl_adaptib_stream_end(mtl_adaptib_stream_t *stream)
+{
+    if (OPAL_UNLIKELY(NULL != stream->layout)) {
+        free(stream->layout);
+    }
+}
+
+END_C_DECLS
+
+#endif /* MTL_ADAPTIB_DATA_H */

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * MPI_Iprobe and MPI_Improbe (pml/cm makes the blocking ones out of these).
+ *
+ * A program may do nothing but probe until its message comes, so a probe that finds nothing moves
+ * everything forward and looks once more.
+ */
+#include "ompi_config.h"
+
+#include "ompi/message/message.h"
+#include "opal/runtime/opal_progress.h"
+
+#include "mtl_adaptib.h"
+
+static void set_status(struct ompi_status_public_t *status,
+                       const opal_common_adaptib_probe_t *found)
+{
+    if (MPI_STATUS_IGNORE != status) {
+        status->MPI_SOURCE = found->source;
+        status->MPI_TAG = found->tag;
+        status->MPI_ERROR = MPI_SUCCESS;
+        status->_ucount = found->bytes;
+        status->_cancelled = 0;
+    }
+}
+
+int ompi_mtl_adaptib_iprobe(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm,
+                            int src, int tag, int *flag, struct ompi_status_public_t *status)
+{
+    const opal_common_adaptib_envelope_t envelope = ompi_mtl_adaptib_wanted(comm, src, tag);
+    opal_common_adaptib_probe_t found;
+    int rc;
+
+    (void) mtl;
+    rc = opal_common_adaptib_probe(ompi_mtl_adaptib.core, &envelope, &found);
+    if (OPAL_COMMON_ADAPTIB_NOT_FOUND == rc) {
+        opal_progress();
+        rc = opal_common_adaptib_probe(ompi_mtl_adaptib.core, &envelope, &found);
+    }
+    *flag = OPAL_COMMON_ADAPTIB_SUCCESS == rc;
+    if (*flag) {
+        set_status(status, &found);
+    }
+    return OPAL_COMMON_ADAPTIB_NOT_FOUND == rc ? OMPI_SUCCESS : opal_common_adaptib_mca_error(rc);
+}
+
+int ompi_mtl_adaptib_improbe(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm,
+                             int src, int tag, int *matched, struct ompi_message_t **message,
+                             struct ompi_status_public_t *status)
+{
+    const opal_common_adaptib_envelope_t envelope = ompi_mtl_adaptib_wanted(comm, src, tag);
+    opal_common_adaptib_message_t *taken = NULL;
+    opal_common_adaptib_probe_t found;
+    ompi_message_t *handle;
+    int rc;
+
+    (void) mtl;
+    *matched = 0;
+    *message = MPI_MESSAGE_NULL;
+    /* The handle comes first: a message that was taken could not be put back. */
+    handle = ompi_message_alloc();
+    if (NULL == handle) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    rc = opal_common_adaptib_matched_probe(ompi_mtl_adaptib.core, &envelope, &found, &taken);
+    if (OPAL_COMMON_ADAPTIB_NOT_FOUND == rc) {
+        opal_progress();
+        rc = opal_common_adaptib_matched_probe(ompi_mtl_adaptib.core, &envelope, &found, &taken);
+    }
+    if (OPAL_COMMON_ADAPTIB_SUCCESS != rc) {
+        ompi_message_return(handle);
+        return OPAL_COMMON_ADAPTIB_NOT_FOUND == rc ? OMPI_SUCCESS
+                                                   : opal_common_adaptib_mca_error(rc);
+    }
+    handle->comm = comm;
+    handle->req_ptr = taken;
+    handle->peer = found.source;
+    handle->count = found.bytes;
+    set_status(status, &found);
+    *message = handle;
+    *matched = 1;
+    return OMPI_SUCCESS;
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * MPI_Recv and its relatives, and the receive of a message that a matched probe took.
+ */
+#include "ompi_config.h"
+
+#include "ompi/message/message.h"
+
+#include "mtl_adaptib_request.h"
+
+static void receive_complete(opal_common_adaptib_request_t *request)
+{
+    mca_mtl_adaptib_request_t *receive = ompi_mtl_adaptib_request_of(request);
+    ompi_status_public_t *status = &receive->super.ompi_req->req_status;
+
+    status->MPI_SOURCE = request->source;
+    status->MPI_TAG = request->tag;
+    status->MPI_ERROR = ompi_mtl_adaptib_mpi_error(request->status);
+    status->_ucount = request->bytes;
+    ompi_mtl_adaptib_stream_end(&receive->stream);
+    receive->super.completion_callback(&receive->super);
+}
+
+int ompi_mtl_adaptib_irecv(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm,
+                           int src, int tag, struct opal_convertor_t *convertor,
+                           struct mca_mtl_request_t *mtl_request)
+{
+    mca_mtl_adaptib_request_t *request = (mca_mtl_adaptib_request_t *) mtl_request;
+    const opal_common_adaptib_envelope_t envelope = ompi_mtl_adaptib_wanted(comm, src, tag);
+    opal_common_adaptib_data_t data;
+    int rc;
+
+    (void) mtl;
+    request->core.complete = receive_complete;
+    ompi_mtl_adaptib_receive_data(&data, convertor, &request->stream);
+    rc = opal_common_adaptib_receive(ompi_mtl_adaptib.core, &envelope, &data, &request->core);
+    return ompi_mtl_adaptib_started(rc, request);
+}
+
+int ompi_mtl_adaptib_imrecv(struct mca_mtl_base_module_t *mtl, struct opal_convertor_t *convertor,
+                            struct ompi_message_t **message, struct mca_mtl_request_t *mtl_request)
+{
+    mca_mtl_adaptib_request_t *request = (mca_mtl_adaptib_request_t *) mtl_request;
+    opal_common_adaptib_message_t *taken = (*message)->req_ptr;
+    opal_common_adaptib_data_t data;
+    int rc;
+
+    (void) mtl;
+    request->core.complete = receive_complete;
+    ompi_mtl_adaptib_receive_data(&data, convertor, &request->stream);
+    rc = opal_common_adaptib_matched_receive(ompi_mtl_adaptib.core, taken, &data, &request->core);
+    if (OPAL_LIKELY(rc >= 0)) {
+        ompi_message_return(*message);
+        *message = MPI_MESSAGE_NULL;
+    }
+    return ompi_mtl_adaptib_started(rc, request);
+}

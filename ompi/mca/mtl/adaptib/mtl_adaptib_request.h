@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * Requests: what pml/cm reserves behind its own request, and how they complete.
+ *
+ * A request is the core's from the call that starts it until its completion. A blocking receive's
+ * request and convertor live on the stack of its caller, who may return as soon as the completion
+ * callback has run: nothing of them is touched after it.
+ */
+#ifndef MTL_ADAPTIB_REQUEST_H
+#define MTL_ADAPTIB_REQUEST_H
+
+#include <stddef.h>
+
+#include "ompi/request/request.h"
+
+#include "mtl_adaptib_data.h"
+
+BEGIN_C_DECLS
+
+typedef struct {
+    struct mca_mtl_request_t super;
+    mtl_adaptib_stream_t stream;
+    opal_common_adaptib_request_t core;
+} mca_mtl_adaptib_request_t;
+
+static inline mca_mtl_adaptib_request_t *
+ompi_mtl_adaptib_request_of(opal_common_adaptib_request_t *request)
+{
+    return (mca_mtl_adaptib_request_t *) ((char *) request
+                                          - offsetof(mca_mtl_adaptib_request_t, core));
+}
+
+/* The MPI_ERROR of a request that ended with an OPAL_COMMON_ADAPTIB_* status. */
+static inline int ompi_mtl_adaptib_mpi_error(int status)
+{
+    switch (status) {
+    case OPAL_COMMON_ADAPTIB_SUCCESS:
+    case OPAL_COMMON_ADAPTIB_CANCELLED:
+        return MPI_SUCCESS;
+    case OPAL_COMMON_ADAPTIB_TRUNCATED:
+        return MPI_ERR_TRUNCATE;
+    case OPAL_COMMON_ADAPTIB_NO_MEMORY:
+        return MPI_ERR_NO_MEM;
+    case OPAL_COMMON_ADAPTIB_UNREACHABLE:
+        return MPI_ERR_OTHER;
+    default:
+        return MPI_ERR_INTERN;
+    }
+}
+
+/* What is left to do when a call of the core returned `rc`: a request that is done already
+ * completes here, through the function that the core would have called. */
+static inline int ompi_mtl_adaptib_started(int rc, mca_mtl_adaptib_request_t *request)
+{
+    if (OPAL_LIKELY(OPAL_COMMON_ADAPTIB_SUCCESS == rc)) {
+        return OMPI_SUCCESS;
+    }
+    if (OPAL_COMMON_ADAPTIB_COMPLETE == rc) {
+        request->core.complete(&request->core);
+        return OMPI_SUCCESS;
+    }
+    ompi_mtl_adaptib_stream_end(&request->stream);
+    return opal_common_adaptib_mca_error(rc);
+}
+
+END_C_DECLS
+
+#endif /* MTL_ADAPTIB_REQUEST_H */

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * MPI_Send and its relatives: blocking in ompi_mtl_adaptib_send, all others (buffered ones, too) in
+ * ompi_mtl_adaptib_isend.
+ */
+#include "ompi_config.h"
+
+#include "opal/runtime/opal_progress.h"
+
+#include "mtl_adaptib_request.h"
+
+/* A blocking send waits for its request on its own stack. */
+typedef struct {
+    opal_common_adaptib_request_t core;
+    mtl_adaptib_stream_t stream;
+    int error; /* MPI_ERROR */
+    bool done; /* set last: the waiting thread then returns */
+} blocking_send_t;
+
+static void blocking_complete(opal_common_adaptib_request_t *request)
+{
+    blocking_send_t *send = (blocking_send_t *) request;
+
+    ompi_mtl_adaptib_stream_end(&send->stream);
+    send->error = ompi_mtl_adaptib_mpi_error(request->status);
+    __atomic_store_n(&send->done, true, __ATOMIC_RELEASE);
+}
+
+static void isend_complete(opal_common_adaptib_request_t *request)
+{
+    mca_mtl_adaptib_request_t *send = ompi_mtl_adaptib_request_of(request);
+
+    send->super.ompi_req->req_status.MPI_ERROR = ompi_mtl_adaptib_mpi_error(request->status);
+    ompi_mtl_adaptib_stream_end(&send->stream);
+    send->super.completion_callback(&send->super);
+}
+
+/* Blocking collectives use plain sends with negative tags, so the tag goes before the verb. */
+static inline opal_common_adaptib_marker_t marker_of(int tag, bool blocking)
+{
+    if (tag < 0) {
+        return OPAL_COMMON_ADAPTIB_COLLECTIVE;
+    }
+    return blocking ? OPAL_COMMON_ADAPTIB_BLOCKING : OPAL_COMMON_ADAPTIB_NON_BLOCKING;
+}
+
+/* MCA_PML_BASE_SEND_COMPLETE asks for local completion, as the standard mode gives it; a ready send
+ * may be treated as a standard one, and a buffered one has its bytes in a buffer by now. */
+static inline int start(struct ompi_communicator_t *comm, int dest, int tag,
+                        struct opal_convertor_t *convertor, mca_pml_base_send_mode_t mode,
+                        bool blocking, mtl_adaptib_stream_t *stream,
+                        opal_common_adaptib_request_t *request)
+{
+    const opal_common_adaptib_envelope_t envelope = {
+        .context = OPAL_COMMON_ADAPTIB_COMM_CID(comm),
+        .source = comm->c_my_rank,
+        .tag = tag,
+    };
+    opal_common_adaptib_data_t data;
+    opal_common_adaptib_peer_t *peer;
+
+    if (OPAL_UNLIKELY(OMPI_SUCCESS != ompi_mtl_adaptib_peer(comm, dest, &peer))) {
+        return OPAL_COMMON_ADAPTIB_UNREACHABLE;
+    }
+    ompi_mtl_adaptib_send_data(&data, convertor, stream);
+    return opal_common_adaptib_send(ompi_mtl_adaptib.core, peer, &envelope, &data,
+                                    MCA_PML_BASE_SEND_SYNCHRONOUS == mode
+                                        ? OPAL_COMMON_ADAPTIB_MODE_SYNC
+                                        : OPAL_COMMON_ADAPTIB_MODE_STANDARD,
+                                    marker_of(tag, blocking), request);
+}
+
+int ompi_mtl_adaptib_send(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm,
+                          int dest, int tag, struct opal_convertor_t *convertor,
+                          mca_pml_base_send_mode_t mode)
+{
+    blocking_send_t send;
+    int rc;
+
+    (void) mtl;
+    send.core.complete = blocking_complete;
+    send.done = false;
+    send.stream.layout = NULL;
+    rc = start(comm, dest, tag, convertor, mode, true, &send.stream, &send.core);
+    if (OPAL_LIKELY(OPAL_COMMON_ADAPTIB_SUCCESS != rc)) {
+        ompi_mtl_adaptib_stream_end(&send.stream);
+        return OPAL_LIKELY(OPAL_COMMON_ADAPTIB_COMPLETE == rc)
+                   ? ompi_mtl_adaptib_mpi_error(send.core.status)
+                   : opal_common_adaptib_mca_error(rc);
+    }
+    while (!__atomic_load_n(&send.done, __ATOMIC_ACQUIRE)) {
+        opal_progress();
+    }
+    return send.error;
+}
+
+int ompi_mtl_adaptib_isend(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm,
+                           int dest, int tag, struct opal_convertor_t *convertor,
+                           mca_pml_base_send_mode_t mode, bool blocking,
+                           mca_mtl_request_t *mtl_request)
+{
+    mca_mtl_adaptib_request_t *request = (mca_mtl_adaptib_request_t *) mtl_request;
+    int rc;
+
+    (void) mtl;
+    request->core.complete = isend_complete;
+    request->stream.layout = NULL;
+    rc = start(comm, dest, tag, convertor, mode, blocking, &request->stream, &request->core);
+    return ompi_mtl_adaptib_started(rc, request);
+}
