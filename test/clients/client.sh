@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# What the clients and the fault tests share; sourced, not run. From the environment:
+#   ADAPTIB_MPIRUN            mpirun and its arguments to run over adaptib
+#   ADAPTIB_MPIRUN_REFERENCE  the same over Open MPI's own shared memory
+#   ADAPTIB_TMP               a directory to work in
+# Exit status of a client: 0 passed, 77 skipped (with a line that says why), anything else failed.
+
+set -u
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+name=$(basename "$0")
+programs=$here/../mpi
+: "${ADAPTIB_MPIRUN:=mpirun --oversubscribe --mca pml cm --mca mtl adaptib}"
+: "${ADAPTIB_MPIRUN_REFERENCE:=mpirun --oversubscribe --mca pml ob1 --mca btl vader,self}"
+read -ra over_adaptib <<<"$ADAPTIB_MPIRUN"
+read -ra over_reference <<<"$ADAPTIB_MPIRUN_REFERENCE"
+
+if [ -n "${ADAPTIB_TMP:-}" ]; then
+    work=$ADAPTIB_TMP/$name
+    rm -rf "$work"
+    mkdir -p "$work"
+else
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+fi
+
+fail() {
+    echo "FAILED $name: $*" >&2
+    exit 1
+}
+
+skip() {
+    echo "$name: skipped: $*"
+    exit 77
+}
+
+# need COMMAND PACKAGE
+need() {
+    command -v "$1" >/dev/null || skip "there is no $1 (Debian package: $2)"
+}
+
+# compile PROGRAM: builds a program of test/mpi in the work directory
+compile() {
+    mpicc -std=gnu11 -O2 -Wall -Wextra -pthread -o "$work/$1" "$programs/$1.c" \
+        >"$work/compile.log" 2>&1 || { cat "$work/compile.log" >&2; fail "$1.c does not compile"; }
+}
+
+# limited SECONDS COMMAND...: output to $work/out; sets status and fails if the time was not enough
+limited() {
+    local seconds=$1
+    shift
+    timeout -k 5 "$seconds" "$@" >"$work/out" 2>&1 </dev/null
+    status=$?
+    if [ "$status" = 124 ] || [ "$status" = 137 ]; then
+        tail -n 30 "$work/out" >&2
+        fail "not ended within $seconds s: $*"
+    fi
+}
+
+# shm_names: what is in /dev/shm
+shm_names() {
+    ls -A /dev/shm | sort
+}
+
+# clean_before, clean_after PROGRAM: no name has been left in /dev/shm and no process of PROGRAM
+# (a path in the work directory, so that nobody else's is meant). Names are given two seconds to
+# go, and those of programs that run beside the test are not seen as new as long as these run.
+clean_before() {
+    shm_names >"$work/shm.before"
+}
+
+clean_after() {
+    local tries new left
+    for tries in $(seq 1 20); do
+        new=$(shm_names | comm -13 "$work/shm.before" -)
+        left=$(processes_of "$1")
+        [ -z "$new$left" ] && return 0
+        sleep 0.1
+    done
+    # A name that another running program holds open is that program's.
+    for tries in $new; do
+        held "/dev/shm/$tries" || fail "left in /dev/shm: $tries"
+    done
+    [ -z "$left" ] || { kill -9 $left; fail "processes still running: $left"; }
+}
+
+# held FILE: whether a running process has it open or mapped
+held() {
+    grep -qsF -- "$1" /proc/[0-9]*/maps && return 0
+    local descriptor
+    for descriptor in /proc/[0-9]*/fd/*; do
+        [ "$(readlink "$descriptor" 2>/dev/null)" = "$1" ] && return 0
+    done
+    return 1
+}
+
+# processes_of PROGRAM: the process numbers of those that execute this file
+processes_of() {
+    local process
+    for process in /proc/[0-9]*; do
+        if [ "$(readlink "$process/exe" 2>/dev/null)" = "$1" ]; then
+            echo "${process##*/}"
+        fi
+    done
+}
+
+# wait_for FILE SECONDS: until the file is there
+wait_for() {
+    local tries
+    for tries in $(seq 1 $((10 * $2))); do
+        [ -s "$1" ] && return 0
+        sleep 0.1
+    done
+    return 1
+}
+
+# says COUNT PATTERN: the output has the pattern in exactly COUNT lines (or at least one for "some")
+says() {
+    local found
+    found=$(grep -cE -- "$2" "$work/out")
+    if [ "$1" = some ]; then
+        [ "$found" -gt 0 ] && return 0
+    elif [ "$found" = "$1" ]; then
+        return 0
+    fi
+    cat "$work/out" >&2
+    fail "expected $1 line(s) with \"$2\", found $found in the output above"
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A fuzzer's input, taken piece by piece; what lies beyond its end is zero.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <vector>
+
+namespace adaptib::fuzz {
+
+// What must hold whatever arrives.
+inline void require(bool condition, const char* what) {
+    if (!condition) {
+        std::fprintf(stderr, "fuzz: broken: %s\n", what);
+        std::abort();
+    }
+}
+
+class Input {
+public:
+    Input(const std::uint8_t* data, std::size_t size) : left_(data, size) {}
+
+    bool empty() const { return left_.empty(); }
+    std::size_t size() const { return left_.size(); }
+
+    void copy(void* to, std::size_t size) {
+        const std::size_t there = std::min(size, left_.size());
+        auto* bytes = static_cast<std::uint8_t*>(to);
+        if (there > 0) {
+            std::memcpy(bytes, left_.data(), there);
+        }
+        if (size > there) {
+            std::memset(bytes + there, 0, size - there);
+        }
+        left_ = left_.subspan(there);
+    }
+    template <typename T> T take() {
+        T value{};
+        copy(&value, sizeof value);
+        return value;
+    }
+    std::uint32_t below(std::uint32_t bound) { return take<std::uint8_t>() % bound; }
+    bool flag() { return (take<std::uint8_t>() & 1) != 0; }
+
+    // All that is left, in memory of exactly its size.
+    std::vector<std::byte> rest() {
+        std::vector<std::byte> bytes(left_.size());
+        copy(bytes.data(), bytes.size());
+        bytes.shrink_to_fit();
+        return bytes;
+    }
+
+private:
+    std::span<const std::uint8_t> left_;
+};
+
+} // namespace adaptib::fuzz

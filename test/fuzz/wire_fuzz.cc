@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Fuzz target: whatever arrives from outside. The first byte chooses the stage:
+//
+//     0  the checks of messages and of published addresses, on raw bytes
+//     1  a ring full of the input, read until nothing or garbage is left
+//     2  live cores (live_core.h)
+#include <memory>
+
+#include "base/address.h"
+#include "channel/ring.h"
+#include "fuzz/input.h"
+#include "fuzz/live_core.h"
+
+namespace adaptib::fuzz {
+
+namespace {
+
+void check_address(const std::vector<std::byte>& blob) {
+    ProcessAddress address;
+    if (decode(blob.data(), blob.size(), address).ok()) {
+        require(encode(address) == blob, "an address that is understood is what it says");
+        require(!address.rails.empty() && address.rails.size() <= kMaxRails, "rails are 1 to 8");
+    }
+}
+
+void check_bytes(Input& input) {
+    if (input.flag()) {
+        std::vector<std::byte> blob = encode(ProcessAddress{}); // magic and version, then the input
+        blob.resize(6);
+        const std::vector<std::byte> rest = input.rest();
+        check_address(rest);
+        blob.insert(blob.end(), rest.begin(), rest.end());
+        blob.shrink_to_fit();
+        check_address(blob);
+        return;
+    }
+    auto header = input.take<MessageHeader>();
+    if (input.flag()) {
+        header.magic = kHeaderMagic;
+    }
+    const std::vector<std::byte> body = input.rest();
+    if (check_message(header, body.data(), body.size())) {
+        require(header.length <= body.size(), "an accepted message is there");
+        require(body_bytes(header.type) <= header.length, "an accepted message has its body");
+        require(check_header(header, body.size()), "an accepted message has a good header");
+    }
+}
+
+constexpr std::uint64_t kLines = 64;
+
+struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+};
+
+// Messages as a writer lays them, one after the other, each of which the input may spoil.
+void fill_with_messages(Input& input, std::byte* memory) {
+    std::uint64_t line = 0;
+    while (!input.empty() && line < kLines) {
+        MessageHeader header;
+        header.type = static_cast<MessageType>(
+            input.below(static_cast<std::uint32_t>(MessageType::count_) + 1));
+        header.length = input.take<std::uint16_t>() % 1024;
+        header.sequence = input.take<std::uint8_t>();
+        const std::uint64_t lines = ring_lines_for(header.length);
+        if (line + lines > kLines) {
+            return;
+        }
+        std::byte* at = memory + line * kCacheLine;
+        std::memset(at, static_cast<int>(header.sequence), lines * kCacheLine);
+        std::memcpy(at, &header, sizeof header);
+        std::uint64_t tail = ring_tail_word(header.head_word(), header.sequence);
+        const auto spoil = input.take<std::uint8_t>();
+        tail ^= spoil == 255 ? 1u : 0u;
+        std::memcpy(at + lines * kCacheLine - sizeof tail, &tail, sizeof tail);
+        if (spoil == 254) {
+            header.length = input.take<std::uint32_t>();
+            std::memcpy(at, &header, sizeof header);
+        }
+        line += lines;
+    }
+}
+
+void read_ring(Input& input) {
+    const std::unique_ptr<std::byte, Free> memory(
+        static_cast<std::byte*>(std::aligned_alloc(kCacheLine, kLines * kCacheLine)));
+    std::memset(memory.get(), 0, kLines * kCacheLine);
+    if (input.flag()) {
+        input.copy(memory.get(), kLines * kCacheLine);
+    } else {
+        fill_with_messages(input, memory.get());
+    }
+    RingReader reader(memory.get(), kLines);
+    const MessageHeader* header = nullptr;
+    const std::byte* body = nullptr;
+    std::uint64_t messages = 0;
+    unsigned sum = 0;
+    while (reader.poll(&header, &body) == RingReader::Found::message) {
+        require(++messages <= kLines, "no more messages than lines");
+        for (std::uint32_t i = 0; i < header->length; ++i) {
+            sum += static_cast<unsigned>(body[i]); // all of it is within the ring
+        }
+        static_cast<void>(check_message(*header, body, header->length));
+        const std::uint64_t before = reader.consumed();
+        reader.consume();
+        require(reader.consumed() > before, "a message that is consumed gives back its lines");
+        if (reader.credit_due()) {
+            reader.credit_told();
+        }
+    }
+    require(sum <= 255u * kLines * kCacheLine, "no byte is read twice");
+    require(reader.consumed() <= 2 * kLines, "a ring is read once");
+}
+
+} // namespace
+
+} // namespace adaptib::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    adaptib::fuzz::Input input(data, size);
+    switch (input.below(3)) {
+    case 0: adaptib::fuzz::check_bytes(input); break;
+    case 1: adaptib::fuzz::read_ring(input); break;
+    default: adaptib::fuzz::run_live_cores(input); break;
+    }
+    return 0;
+}

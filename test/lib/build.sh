@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Builds of adaptib, each variant in a directory of its own below build_root:
+#   release   components (installed to its components/), unit tests, MPI programs
+#   asan      unit tests under AddressSanitizer and UBSan
+#   tsan      unit tests under ThreadSanitizer
+#   fuzz      fuzz targets: clang, libFuzzer, AddressSanitizer and UBSan
+
+build_options() {
+    case $1 in
+        release) echo --enable-werror ;;
+        asan) echo --enable-werror --enable-asan ;;
+        tsan) echo --enable-werror --enable-tsan ;;
+        fuzz) echo --enable-asan --enable-fuzzing CC=clang CXX=clang++ ;;
+        *) die "no build variant \"$1\"" ;;
+    esac
+}
+
+# build_adaptib VARIANT [TARGET...]: autogen, configure where they are due; then make, install (release),
+# and the targets in test/. Says one line; on failure the end of the log, and fails.
+build_adaptib() {
+    local variant=$1 dir=$build_root/$1 log=$logs/build-$1.log start=$SECONDS
+    shift
+    printf 'build %-8s ' "$variant"
+    if (build_steps "$variant" "$@") >"$log" 2>&1; then
+        printf 'ok %4d s\n' $((SECONDS - start))
+    else
+        printf 'FAILED %4d s\n' $((SECONDS - start))
+        tail -n 30 "$log"
+        say "all of it is in $log"
+        return 1
+    fi
+}
+
+build_steps() {
+    local variant=$1 dir=$build_root/$1 target
+    shift
+    # make repeats autogen's and configure's work by itself when their sources have changed.
+    if [ ! -f "$top/configure" ] || [ ! -f "$top/test/Makefile.in" ]; then
+        "$top/autogen.pl" || return 1
+    fi
+    mkdir -p "$dir" && cd "$dir" || return 1
+    if [ ! -f Makefile ]; then
+        # shellcheck disable=SC2046
+        "$top/configure" --with-component-dir="$dir/components" \
+            $(build_options "$variant") ${ADAPTIB_CONFIGURE_OPTIONS:-} || return 1
+    fi
+    if [ "$variant" = release ]; then
+        make -j "$jobs" && make install || return 1
+    else
+        make -j "$jobs" -C opal/mca/common/adaptib libadaptib_core.la || return 1
+    fi
+    for target in "$@"; do
+        make -j "$jobs" -C test "$target" || return 1
+    done
+}

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# What examples/run and test/run share. Sourced by bash, with `set -u`.
+#
+# Sets: top (source tree), build_root, logs, jobs. ADAPTIB_BUILD_DIR replaces build/ of the tree.
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+build_root=${ADAPTIB_BUILD_DIR:-$top/build}
+mkdir -p "$build_root/logs" || exit 1
+build_root=$(cd "$build_root" && pwd)
+logs=$build_root/logs
+jobs=$(nproc 2>/dev/null || echo 2)
+export LC_ALL=C
+
+say() { printf '%s\n' "$*"; }
+
+# die TEXT...: says what is wrong and ends
+die() {
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+    exit 1
+}
+
+. "$top/test/lib/packages.sh"
+. "$top/test/lib/build.sh"
+. "$top/test/lib/mpi.sh"

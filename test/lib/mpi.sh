@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Running MPI programs with the components of the release build.
+
+components=$build_root/release/components
+# pml cm hands all two-sided traffic to the MTL.
+adaptib_mca=(--mca pml cm --mca mtl adaptib)
+vader_mca=(--mca pml ob1 --mca btl "vader,self")
+
+# mpi_environment: what every run needs
+mpi_environment() {
+    local pkglibdir
+    pkglibdir=$(ompi_info --path pkglibdir --parsable | sed -n 's/^path:pkglibdir://p')
+    [ -n "$pkglibdir" ] || die "ompi_info does not name Open MPI's component directory"
+    export OMPI_MCA_mca_base_component_path=$pkglibdir:$components
+    if [ "$(id -u)" = 0 ]; then
+        export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    fi
+    # More ranks than processors: let waiting ranks yield, bind nobody.
+    export OMPI_MCA_rmaps_base_oversubscribe=1
+    export OMPI_MCA_hwloc_base_binding_policy=none
+}
+
+# run_mpi SECONDS RANKS [mpirun argument...] PROGRAM...: 124 or 137 if it took longer than SECONDS
+run_mpi() {
+    local seconds=$1 ranks=$2
+    shift 2
+    timeout -k 10 "$seconds" mpirun --oversubscribe -np "$ranks" "$@"
+}

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Debian packages: which part needs which, and how they get there.
+
+# package           needed by (all = everything that builds)
+packages_table='
+autoconf            all
+automake            all
+libtool             all
+m4                  all
+make                all
+g++                 all
+pkg-config          all
+libopenmpi-dev      all
+openmpi-bin         all
+libhwloc-dev        all
+libibverbs-dev      all
+libgtest-dev        all
+python3-minimal     check mpi clients
+clang-format        check
+clang               fuzz
+libclang-rt-14-dev  fuzz
+lammps              example clients
+lammps-examples     example clients
+netpipe-openmpi     clients
+python3-mpi4py      clients
+python3-numpy       clients
+'
+
+package_installed() {
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+# ensure_packages PART...: installs what the parts need and the system lacks. Where dpkg is unknown
+# nothing is done: configure names what it misses.
+ensure_packages() {
+    command -v dpkg-query >/dev/null 2>&1 || return 0
+    local wanted=" all $* " missing=() package parts part
+    while read -r package parts; do
+        for part in $parts; do
+            if [[ $wanted == *" $part "* ]]; then
+                package_installed "$package" || missing+=("$package")
+                break
+            fi
+        done
+    done <<<"${packages_table#$'\n'}"
+    [ ${#missing[@]} -gt 0 ] || return 0
+
+    local root=()
+    if [ "$(id -u)" != 0 ]; then
+        if ! command -v sudo >/dev/null 2>&1; then
+            die "these packages are missing, and only root may install them. Run as root:
+    apt-get update && apt-get install ${missing[*]}"
+        fi
+        root=(sudo)
+    fi
+    say "installing ${missing[*]}"
+    local install=(env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends)
+    if ! { "${root[@]}" apt-get update && "${root[@]}" "${install[@]}" "${missing[@]}"; } \
+        >"$logs/apt.log" 2>&1; then
+        tail -n 20 "$logs/apt.log" >&2
+        die "apt-get could not install ${missing[*]}; all its output is in $logs/apt.log"
+    fi
+}

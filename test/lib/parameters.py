@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Checks what ompi_info shows of the parameters, with the components of the release build:
+
+* every parameter's help text ends with its default and its range, and the default named is the value
+  shown; its level is from 1 to 9,
+* every shared one is a synonym of opal_common_adaptib_*, and takes its value from either spelling.
+"""
+
+import collections
+import os
+import re
+import subprocess
+import sys
+
+COMMAND = ["ompi_info", "--param", "mtl", "adaptib", "--level", "9", "--parsable"]
+LINE = re.compile(r"mca:mtl:adaptib:param:(mtl_adaptib_\w+):(synonym_of:name|\w+):(.*)")
+
+
+def parameters(**settings):
+    """name -> attribute -> text, with parameters set in the environment"""
+    environment = dict(os.environ, **{"OMPI_MCA_" + name: text for name, text in settings.items()})
+    text = subprocess.run(COMMAND, check=True, capture_output=True, text=True,
+                          env=environment).stdout
+    found = collections.defaultdict(dict)
+    for match in map(LINE.fullmatch, text.splitlines()):
+        if match:
+            name, key, value = match.groups()
+            found[name][key] = value.strip('"')
+    return found
+
+
+def problems_of(name, row):
+    said = re.search(r"\(default: (.*), range: (.*)\)$", row["help"])
+    if not said:
+        yield f"{name}: the help does not end with default and range: {row['help']}"
+        return
+    if said.group(1) != row["value"]:
+        yield f"{name}: the value is {row['value']}, the help says {row['help']}"
+    if not re.fullmatch(r"-?[\d.]+?\.\.-?[\d.]+|\w+(\|\w+)+", said.group(2)):
+        yield f"{name}: the range is no range: {row['help']}"
+    if not 1 <= int(row["level"]) <= 9:
+        yield f"{name}: level {row['level']}"
+    shared = row.get("synonym_of:name")
+    if shared and shared != name.replace("mtl_", "opal_common_", 1):
+        yield f"{name}: a synonym of {shared}"
+
+
+def problems_of_spellings(row_name):
+    for name in (row_name, row_name.replace("mtl_", "opal_common_", 1)):
+        value = parameters(**{name: "4096"})[row_name]["value"]
+        if value != "4096":
+            yield f"{name} is set to 4096, and {row_name} is {value}"
+
+
+def main():
+    found = parameters()
+    problems = [text for name, row in found.items() for text in problems_of(name, row)]
+    shared = [name for name, row in found.items() if "synonym_of:name" in row]
+    if len(shared) < 5:
+        problems.append(f"only {len(shared)} shared parameters: {shared}; are the components found?")
+    else:
+        problems += problems_of_spellings("mtl_adaptib_eager_limit")
+    print("\n".join(problems + [f"{len(found)} parameters, {len(problems)} problems"]))
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Results of tests: a line for each when it ends, and the account at the end. Sourced by test/run.
+
+passed=0
+failed=0
+skipped=0
+failures=()
+
+# result ok|FAILED|skipped PART NAME SECONDS [LOG]
+result() {
+    local outcome=$1 part=$2 name=$3 seconds=$4 log=${5:-}
+    printf '%-8s %-8s %-60s %6s s\n' "$outcome" "$part" "$name" "$seconds"
+    case $outcome in
+        ok) passed=$((passed + 1)) ;;
+        skipped) skipped=$((skipped + 1)) ;;
+        *)
+            failed=$((failed + 1))
+            failures+=("$part $name${log:+    log: $log}")
+            ;;
+    esac
+}
+
+# run_test PART NAME COMMAND...: exit status 0 is ok, 77 skipped, anything else FAILED
+run_test() {
+    local part=$1 name=$2 log start=$EPOCHREALTIME status seconds
+    shift 2
+    log=$logs/$part-${name//[^A-Za-z0-9_.-]/_}.log
+    "$@" >"$log" 2>&1 </dev/null
+    status=$?
+    seconds=$(elapsed "$start")
+    case $status in
+        0) result ok "$part" "$name" "$seconds" ;;
+        77)
+            result skipped "$part" "$name" "$seconds"
+            tail -n 1 "$log" | sed 's/^/    /'
+            ;;
+        *)
+            result FAILED "$part" "$name" "$seconds" "$log"
+            case $status in
+                124 | 137) say "    took too long and was ended" ;;
+                *) say "    exit status $status" ;;
+            esac
+            tail -n 15 "$log" | sed 's/^/    /'
+            ;;
+    esac
+}
+
+# elapsed START: seconds since $EPOCHREALTIME was START, with one digit
+elapsed() {
+    local microseconds=$((${EPOCHREALTIME/./} - ${1/./}))
+    printf '%d.%d' $((microseconds / 1000000)) $((microseconds / 100000 % 10))
+}
+
+# results_end: the account; fails if anything failed
+results_end() {
+    local failure
+    if [ "$failed" -gt 0 ]; then
+        say
+        say "Failed; each with the command that repeats it:"
+        for failure in "${failures[@]}"; do
+            say "    test/run $failure"
+        done
+    fi
+    say
+    say "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" -eq 0 ]
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * Ranks that go from their last send straight to MPI_Finalize, while the receivers come later:
+ * nothing is lost, and no rank waits for ever. Arguments: send|free|synchronous, seconds the
+ * receivers wait.
+ *
+ * "free" frees the request of a non-blocking send and lets MPI_Finalize see to it.
+ */
+#include "check.h"
+
+#include <time.h>
+
+enum {
+    COUNT = 50
+};
+
+/* Small ones only where nobody waits for the send: a large one needs its receiver to complete. */
+static size_t bytes_of(int i)
+{
+    static const size_t sizes[] = {0, 1, 8, 100, 1000, 4000};
+    return sizes[i % 6];
+}
+
+static void sleep_for(double seconds)
+{
+    struct timespec time = {(time_t) seconds, (long) ((seconds - (double) (time_t) seconds) * 1e9)};
+    nanosleep(&time, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    static unsigned char out[COUNT][4096], in[300000], large[200000];
+    check_begin(&argc, &argv, "finalize", 2);
+    CHECK(argc == 3, "arguments: send|free|synchronous, seconds");
+    const char *kind = argv[1];
+    /* Rank 0 sends to all others; each of the others to the one above it, and nothing comes back.
+     * */
+    for (int target = check_rank + 1; target < check_ranks; ++target) {
+        if (check_rank > 0 && target > check_rank + 1) {
+            break;
+        }
+        for (int i = 0; i < COUNT; ++i) {
+            MPI_Request request;
+            fill(out[i], bytes_of(i), key_of(check_rank, i, bytes_of(i), 0));
+            if (strcmp(kind, "send") == 0) {
+                MPI_Send(out[i], (int) bytes_of(i), MPI_BYTE, target, i, MPI_COMM_WORLD);
+            } else if (strcmp(kind, "synchronous") == 0) {
+                MPI_Ssend(out[i], (int) bytes_of(i), MPI_BYTE, target, i, MPI_COMM_WORLD);
+            } else {
+                MPI_Isend(out[i], (int) bytes_of(i), MPI_BYTE, target, i, MPI_COMM_WORLD, &request);
+                MPI_Request_free(&request);
+            }
+        }
+        if (strcmp(kind, "send") == 0) {
+            fill(large, sizeof large, key_of(check_rank, COUNT, sizeof large, 0));
+            MPI_Send(large, sizeof large, MPI_BYTE, target, COUNT, MPI_COMM_WORLD);
+        }
+    }
+    if (check_rank > 0) {
+        sleep_for(atof(argv[2]));
+    }
+    for (int source = check_rank - 1; source >= 0; --source) {
+        if (source > 0 && source != check_rank - 1) {
+            continue;
+        }
+        for (int i = 0; i < COUNT; ++i) {
+            MPI_Status status;
+            MPI_Recv(in, sizeof in, MPI_BYTE, source, i, MPI_COMM_WORLD, &status);
+            CHECK_STATUS(&status, source, i, bytes_of(i), "before MPI_Finalize");
+            CHECK_BYTES(in, bytes_of(i), key_of(source, i, bytes_of(i), 0), "before MPI_Finalize");
+        }
+        if (strcmp(kind, "send") == 0) {
+            MPI_Recv(in, sizeof in, MPI_BYTE, source, COUNT, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            CHECK_BYTES(in, sizeof large, key_of(source, COUNT, sizeof large, 0),
+                        "before MPI_Finalize");
+        }
+    }
+    int rank = check_rank;
+    MPI_Finalize();
+    if (rank == check_ranks - 1) { /* the last one has received */
+        printf("finalize: ok\n");
+    }
+    return 0;
+}
