@@ -34,7 +34,8 @@ protected:
     // Datagrams may be lost: sends until one arrives.
     bool send_until_received(End& from, const SendWork& work, End& to) {
         const std::size_t before = to.receive->got.size();
-        for (int attempt = 0; attempt < 50; ++attempt) {
+        const int attempts = has(Capability::reliable_ud) ? 1 : 50;
+        for (int attempt = 0; attempt < attempts; ++attempt) {
             if (run(from, work) != WorkStatus::success) {
                 return false;
             }

@@ -42,6 +42,7 @@ struct Table final : Bootstrap {
 struct Request {
     UserRequest user{}; // first: complete() gets its address
     std::vector<std::byte> buffer;
+    std::size_t node = 0; // whose
     bool is_receive = false;
     bool done = false;
     bool taken = false; // cancelled
@@ -281,6 +282,7 @@ private:
     void user_sends() {
         const std::size_t node = input_.below(kNodes);
         Request& request = requests_.emplace_back(length());
+        request.node = node;
         const auto bits = input_.take<std::uint8_t>();
         Peer* peer = nullptr; // the node itself
         if ((bits & 4) == 0) {
@@ -296,6 +298,7 @@ private:
     void user_receives() {
         const std::size_t node = input_.below(kNodes);
         Request& request = requests_.emplace_back(length());
+        request.node = node;
         request.is_receive = true;
         const Envelope which = pattern();
         const Data data = request.data(input_.flag());
@@ -306,12 +309,14 @@ private:
     }
 
     void user_takes() {
-        Protocol& protocol = nodes_[input_.below(kNodes)]->core->protocol();
+        const std::size_t node = input_.below(kNodes);
+        Protocol& protocol = nodes_[node]->core->protocol();
         InboundMessage* message = protocol.take(pattern());
         if (message == nullptr) {
             return;
         }
         Request& request = requests_.emplace_back(length());
+        request.node = node;
         request.is_receive = true;
         const Data data = request.data(input_.flag());
         bool complete = false;
@@ -320,14 +325,13 @@ private:
     }
 
     void user_cancels() {
-        Protocol& protocol = nodes_[input_.below(kNodes)]->core->protocol();
         const std::size_t which = input_.take<std::uint8_t>();
         if (which >= requests_.size()) {
             return;
         }
         Request& request = requests_[which];
-        if (request.is_receive && !request.done && !request.taken &&
-            protocol.cancel(request.user)) {
+        const bool open = request.is_receive && !request.done && !request.taken;
+        if (open && nodes_[request.node]->core->protocol().cancel(request.user)) {
             request.taken = true;
         }
     }
@@ -419,12 +423,12 @@ private:
         body.subchannel_count = 1 + input_.below(3);
         body.ring_bytes = input_.below(3) * 4096;
         body.ring_address = round_up(address(), kCacheLine);
-        body.ring_key = body.credit_key = window_->remote_key();
         body.credit_address = body.ring_address + body.ring_bytes;
         for (ConnectSubchannel& subchannel : body.subchannels) {
             subchannel.rail = input_.below(3);
             subchannel.qp = addresses_[1].rails[0].datagram_qp + input_.below(8);
             subchannel.psn = input_.below(2);
+            subchannel.memory_key = window_->remote_key();
         }
         return body;
     }

@@ -6,12 +6,18 @@
 #   tsan      unit tests under ThreadSanitizer
 #   fuzz      fuzz targets: clang, libFuzzer, AddressSanitizer and UBSan
 
+# configure's arguments, one a line. -O1 compiles faster, and the sanitizers' reports show more of the
+# calls.
 build_options() {
+    local flags="-g -O1"
     case $1 in
-        release) echo --enable-werror ;;
-        asan) echo --enable-werror --enable-asan ;;
-        tsan) echo --enable-werror --enable-tsan ;;
-        fuzz) echo --enable-asan --enable-fuzzing CC=clang CXX=clang++ ;;
+        release) printf '%s\n' --enable-werror ;;
+        asan) printf '%s\n' --enable-werror --enable-asan CFLAGS="$flags" CXXFLAGS="$flags" ;;
+        tsan) printf '%s\n' --enable-werror --enable-tsan CFLAGS="$flags" CXXFLAGS="$flags" ;;
+        fuzz)
+            printf '%s\n' --enable-asan --enable-fuzzing CC=clang CXX=clang++ \
+                CFLAGS="$flags" CXXFLAGS="$flags"
+            ;;
         *) die "no build variant \"$1\"" ;;
     esac
 }
@@ -33,7 +39,7 @@ build_adaptib() {
 }
 
 build_steps() {
-    local variant=$1 dir=$build_root/$1 target
+    local variant=$1 dir=$build_root/$1 target options
     shift
     # make repeats autogen's and configure's work by itself when their sources have changed.
     if [ ! -f "$top/configure" ] || [ ! -f "$top/test/Makefile.in" ]; then
@@ -41,9 +47,10 @@ build_steps() {
     fi
     mkdir -p "$dir" && cd "$dir" || return 1
     if [ ! -f Makefile ]; then
-        # shellcheck disable=SC2046
-        "$top/configure" --with-component-dir="$dir/components" \
-            $(build_options "$variant") ${ADAPTIB_CONFIGURE_OPTIONS:-} || return 1
+        mapfile -t options < <(build_options "$variant")
+        # shellcheck disable=SC2086
+        "$top/configure" --with-component-dir="$dir/components" "${options[@]}" \
+            ${ADAPTIB_CONFIGURE_OPTIONS:-} || return 1
     fi
     if [ "$variant" = release ]; then
         make -j "$jobs" && make install || return 1

@@ -17,7 +17,7 @@ mpi_environment() {
         export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     fi
     # More ranks than processors: let waiting ranks yield, bind nobody.
-    export OMPI_MCA_rmaps_base_oversubscribe=1
+    export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
     export OMPI_MCA_hwloc_base_binding_policy=none
 }
 

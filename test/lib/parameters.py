@@ -4,7 +4,8 @@
 
 * every parameter's help text ends with its default and its range, and the default named is the value
   shown; its level is from 1 to 9,
-* every shared one is a synonym of opal_common_adaptib_*, and takes its value from either spelling.
+* every shared one is a synonym of opal_common_adaptib_*, and takes its value from either spelling,
+* the table of README.md says the same of each; --readme prints what the table should be.
 """
 
 import collections
@@ -53,14 +54,44 @@ def problems_of_spellings(row_name):
             yield f"{name} is set to 4096, and {row_name} is {value}"
 
 
+def readme_rows(found):
+    for name, row in found.items():
+        if "synonym_of:name" not in row:
+            continue
+        text, default, allowed = re.fullmatch(r"(.*) \(default: (.*), range: (.*)\)",
+                                              row["help"]).groups()
+        unit = re.search(r" Unit: (\w+)$", text)
+        text = text[:unit.start()] if unit else text
+        allowed = allowed.replace("|", " or ") + (f" {unit.group(1)}" if unit else "")
+        short = name.replace("mtl_adaptib_", "")
+        yield f"| `{short}` | {default} | {allowed} | {row['level']} | {text} |"
+
+
+def problems_of_readme(found):
+    top = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+    with open(os.path.join(top, "README.md"), encoding="utf-8") as readme:
+        shown = [line.rstrip() for line in readme if re.match(r"\| `\w+` \|.*\|.*\| \d \|", line)]
+    expected = list(readme_rows(found))
+    for line in expected:
+        if line not in shown:
+            yield f"README.md lacks: {line}"
+    for line in shown:
+        if line not in expected:
+            yield f"README.md has, and ompi_info has not: {line}"
+
+
 def main():
     found = parameters()
+    if sys.argv[1:] == ["--readme"]:
+        print("\n".join(readme_rows(found)))
+        return 0
     problems = [text for name, row in found.items() for text in problems_of(name, row)]
     shared = [name for name, row in found.items() if "synonym_of:name" in row]
     if len(shared) < 5:
         problems.append(f"only {len(shared)} shared parameters: {shared}; are the components found?")
     else:
         problems += problems_of_spellings("mtl_adaptib_eager_limit")
+        problems += problems_of_readme(found)
     print("\n".join(problems + [f"{len(found)} parameters, {len(problems)} problems"]))
     return 1 if problems else 0
 

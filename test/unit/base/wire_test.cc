@@ -98,17 +98,16 @@ static_assert(sizeof(ConnectSubchannel) == 16);
 static_assert(offsetof(ConnectSubchannel, rail) == 0);
 static_assert(offsetof(ConnectSubchannel, qp) == 4);
 static_assert(offsetof(ConnectSubchannel, psn) == 8);
+static_assert(offsetof(ConnectSubchannel, memory_key) == 12);
 
-static_assert(sizeof(ConnectBody) == 168);
+static_assert(sizeof(ConnectBody) == 160);
 static_assert(offsetof(ConnectBody, connection) == 0);
 static_assert(offsetof(ConnectBody, answers) == 4);
 static_assert(offsetof(ConnectBody, subchannel_count) == 8);
 static_assert(offsetof(ConnectBody, ring_bytes) == 12);
 static_assert(offsetof(ConnectBody, ring_address) == 16);
-static_assert(offsetof(ConnectBody, ring_key) == 24);
-static_assert(offsetof(ConnectBody, credit_key) == 28);
-static_assert(offsetof(ConnectBody, credit_address) == 32);
-static_assert(offsetof(ConnectBody, subchannels) == 40);
+static_assert(offsetof(ConnectBody, credit_address) == 24);
+static_assert(offsetof(ConnectBody, subchannels) == 32);
 
 // ---------------------------------------------------------------------------------------------------
 // Headers
@@ -131,9 +130,9 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::block_done, 16, false, true},
     {MessageType::finish, 8, false, true},
     {MessageType::written, 16, false, true},
-    {MessageType::connect_request, 168, false, false},
-    {MessageType::connect_reply, 168, false, false},
-    {MessageType::connect_confirm, 168, false, false},
+    {MessageType::connect_request, 160, false, false},
+    {MessageType::connect_reply, 160, false, false},
+    {MessageType::connect_confirm, 160, false, false},
     {MessageType::goodbye, 0, false, true},
 };
 

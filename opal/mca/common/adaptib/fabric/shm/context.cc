@@ -13,9 +13,9 @@
 
 namespace adaptib::shm {
 
-Context::Context(std::unique_ptr<OwnSegment> segment, const Clock& clock, std::uint64_t job_key,
-                 std::uint32_t rails, std::vector<std::string>& notices)
-    : segment_(std::move(segment)), clock_(clock), job_key_(job_key), rail_count_(rails),
+Context::Context(std::unique_ptr<OwnSegment> segment, const Clock& clock, std::uint32_t rails,
+                 std::vector<std::string>& notices)
+    : segment_(std::move(segment)), clock_(clock), rail_count_(rails),
       notices_(notices), own_rails_(segment_->header()->rail), consumer_(segment_->base()),
       regions_(segment_.get()), bounce_(segment_.get()), rail_free_at_(rails, Nanoseconds{0}),
       rail_was_down_(rails, false) {}

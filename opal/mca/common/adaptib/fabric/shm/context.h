@@ -36,8 +36,8 @@ struct Counters {
 
 class Context {
 public:
-    Context(std::unique_ptr<OwnSegment> segment, const Clock& clock, std::uint64_t job_key,
-            std::uint32_t rails, std::vector<std::string>& notices);
+    Context(std::unique_ptr<OwnSegment> segment, const Clock& clock, std::uint32_t rails,
+            std::vector<std::string>& notices);
 
     OwnSegment& segment() { return *segment_; }
     RegionTable& regions() { return regions_; }
@@ -100,7 +100,6 @@ private:
 
     std::unique_ptr<OwnSegment> segment_;
     const Clock& clock_;
-    std::uint64_t job_key_;
     std::uint32_t rail_count_;
     std::vector<std::string>& notices_;
     RailEntry* own_rails_;

@@ -58,10 +58,10 @@ public:
 
     std::byte* base() const { return base_; }
     Header* header() const { return header_of(base_); }
-    // Where in the segment [address, +length) lies; false if it does not.
+    // Where in the segment's heap [address, +length) lies; false if it does not.
     bool find(const void* address, Bytes length, Bytes& offset) const {
         const auto* at = static_cast<const std::byte*>(address);
-        if (at < base_ || at >= base_ + size_ || length > size_ - static_cast<Bytes>(at - base_)) {
+        if (at < base_ + heap_begin_ || at >= base_ + size_ || length > size_ - static_cast<Bytes>(at - base_)) {
             return false;
         }
         offset = static_cast<Bytes>(at - base_);

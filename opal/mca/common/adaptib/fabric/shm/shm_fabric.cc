@@ -18,7 +18,7 @@ namespace {
 class ShmFabric final : public Fabric {
 public:
     ShmFabric(std::unique_ptr<shm::OwnSegment> segment, const ShmOptions& options)
-        : context_(std::move(segment), *options.clock, options.job_key, options.rails, notices_) {
+        : context_(std::move(segment), *options.clock, options.rails, notices_) {
         for (std::uint32_t i = 0; i < options.rails; ++i) {
             rails_.push_back(std::make_unique<shm::ShmRail>(context_, i, options.rate));
         }
