@@ -182,8 +182,8 @@ QpAttributes Fixture::rc_attributes(End& self, End& peer, QpState state, const R
     a.access = rc.access;
     a.path = path(peer.node, self.rail);
     a.remote_qp = peer.qp->number();
-    a.send_psn = self.qp->number() & 0xffffu;
-    a.receive_psn = peer.qp->number() & 0xffffu;
+    a.send_psn = (self.qp->number() + rc.first_psn) & 0xffffu;
+    a.receive_psn = (peer.qp->number() + rc.first_psn) & 0xffffu;
     a.max_reads = reads;
     a.max_target_reads = rc.max_target_reads.value_or(reads);
     a.timeout = rc.timeout;

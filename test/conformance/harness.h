@@ -89,6 +89,7 @@ struct RcOptions {
     std::uint8_t timeout = 14;  // 67 ms
     std::uint8_t retry_count = 2;
     std::optional<std::uint32_t> max_target_reads;
+    std::uint32_t first_psn = 0; // reconnecting takes another one each time
 };
 
 constexpr std::uint32_t kRcInit = kQpState | kQpAccess;

@@ -363,12 +363,12 @@ TEST(Parameters, TheQueueIsAPowerOfTwo) {
 
 TEST(Parameters, TheSegmentHasRoomForQueueAndRings) {
     Parameters values = default_parameters();
-    values.shm_queue_bytes = 524288;
+    values.shm_queue_bytes = 8388608;
     values.ring_bytes = 131072;
-    values.shm_segment_max = 2 * 524288 + 2 * 131072;
+    values.shm_segment_max = 8388608 + 2 * 8388608 + 2 * 131072;
     expect_accepted(values);
     --values.shm_segment_max;
-    expect_pair_refused(values, "shm_segment_max", "1310719", "shm_queue_bytes");
+    expect_pair_refused(values, "shm_segment_max", "25427967", "shm_queue_bytes");
 }
 
 } // namespace

@@ -120,7 +120,6 @@ struct TypeFacts {
 };
 
 constexpr TypeFacts kTypes[] = {
-    {MessageType::skip, 0, false, true},
     {MessageType::eager, 0, true, true},
     {MessageType::eager_sync, 8, true, true},
     {MessageType::sync_ack, 8, false, true},
@@ -133,7 +132,7 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::connect_request, 160, false, false},
     {MessageType::connect_reply, 160, false, false},
     {MessageType::connect_confirm, 160, false, false},
-    {MessageType::goodbye, 0, false, true},
+    {MessageType::goodbye, 8, false, true},
 };
 
 MessageHeader header_of(MessageType type, std::uint32_t length) {
@@ -144,7 +143,7 @@ MessageHeader header_of(MessageType type, std::uint32_t length) {
 }
 
 TEST(Wire, EveryTypeIsAcceptedWithItsBodyAndWithNoOtherLength) {
-    ASSERT_EQ(std::size(kTypes) + 1, static_cast<std::size_t>(MessageType::count_));
+    ASSERT_EQ(std::size(kTypes) + 2, static_cast<std::size_t>(MessageType::count_));
     for (const TypeFacts& facts : kTypes) {
         SCOPED_TRACE(static_cast<int>(facts.type));
         EXPECT_EQ(body_bytes(facts.type), facts.body);
@@ -401,7 +400,7 @@ TEST(Wire, CheckMessageLooksAtTheBodyOfEachTypeThatHasRanges) {
 }
 
 TEST(Wire, CheckMessageReadsNothingOfAMessageWithoutBody) {
-    EXPECT_TRUE(check_message(header_of(MessageType::goodbye, 0), nullptr, 0));
+    EXPECT_FALSE(check_message(header_of(MessageType::goodbye, 0), nullptr, 0));
     EXPECT_TRUE(check_message(header_of(MessageType::eager, 0), nullptr, 0));
     EXPECT_FALSE(check_message(header_of(MessageType::rendezvous, 64), nullptr, 63));
 }

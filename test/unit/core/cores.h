@@ -49,7 +49,9 @@ private:
     static int unpack(void* context, std::size_t offset, const void* from, std::size_t* length);
 };
 
-inline Data contiguous(void* base, std::size_t bytes) { return {base, bytes, nullptr, nullptr, nullptr}; }
+inline Data contiguous(void* base, std::size_t bytes) {
+    return {base, bytes, nullptr, nullptr, nullptr};
+}
 inline Data contiguous(std::vector<std::byte>& buffer) {
     static std::byte nothing;
     return contiguous(buffer.empty() ? &nothing : buffer.data(), buffer.size());

@@ -98,10 +98,10 @@ void exchange(Cores& world, std::size_t bytes, int rounds) {
             TestRequest send;
             TestRequest receive;
             ASSERT_TRUE(world.send(from, 1 - from, 1, contiguous(sent), send).ok());
-            ASSERT_TRUE(world
-                            .receive(1 - from, static_cast<std::int32_t>(from), 1, contiguous(got),
-                                     receive)
-                            .ok());
+            ASSERT_TRUE(
+                world
+                    .receive(1 - from, static_cast<std::int32_t>(from), 1, contiguous(got), receive)
+                    .ok());
             ASSERT_TRUE(world.run({&send, &receive}));
             EXPECT_EQ(got, sent);
         }
@@ -128,6 +128,49 @@ TEST(Life, PeersPartAndMeetAgain) {
         EXPECT_EQ(world.counters(1).rings_open, 0u);
     }
     EXPECT_EQ(world.counters(0).bad_packets + world.counters(1).bad_packets, 0u);
+}
+
+TEST(Life, AGoodbyeThatTheOtherSideDoesNotShareIsRevoked) {
+    Cores world(2);
+    exchange(world, 100, 20);
+    for (int life = 0; life < 3; ++life) {
+        SCOPED_TRACE(life);
+        world.core(0).protocol().release_peer(*world.peer(0, 1));
+        for (int i = 0; i < life * 5; ++i) {
+            world.progress();
+        }
+        exchange(world, 1500, 3); // node 1 never let go
+    }
+    EXPECT_EQ(world.counters(0).connections_open, 1u);
+    world.core(0).protocol().release_peer(*world.peer(0, 1));
+    world.core(1).protocol().release_peer(*world.peer(1, 0));
+    EXPECT_TRUE(world.run([&] {
+        return world.counters(0).connections_open == 0 && world.counters(1).connections_open == 0;
+    }));
+}
+
+TEST(Life, WhatIsStartedDuringAGoodbyeGoesOutAfterIt) {
+    Cores world(2);
+    exchange(world, 100, 20);
+    world.core(0).protocol().release_peer(*world.peer(0, 1));
+    world.core(1).protocol().release_peer(*world.peer(1, 0));
+    for (int i = 0; i < 3; ++i) {
+        world.progress(0); // has heard the other's goodbye, not its answer
+    }
+    exchange(world, 1500, 3);
+}
+
+TEST(Life, WhatWaitsIsGivenBackAtTheEnd) {
+    Options options;
+    options.parameters.connect_threshold = 0;
+    TestRequest requests[3];
+    std::vector<std::byte> sent = pattern(1500, 1);
+    Cores world(2, options);
+    for (TestRequest& request : requests) {
+        ASSERT_TRUE(world.send(0, 1, 1, contiguous(sent), request).ok());
+        world.core(0).protocol().release_peer(*world.peer(0, 1));
+    }
+    world.progress();
 }
 
 TEST(Life, APeerOfAnotherWireVersionIsRefusedByName) {

@@ -46,9 +46,9 @@ protected:
 INSTANTIATE_TEST_SUITE_P(Parameters, TwoSided, testing::ValuesIn(kCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
-const std::size_t kSizes[] = {0,    1,    7,    8,     31,    32,    33,     63,     64,    65,
-                              1000, 2016, 4039, 4040,  4041,  8191,  8192,   8193,   16384, 65535,
-                              65536, 65537, 200000, 1048576, 3000001};
+const std::size_t kSizes[] = {0,     1,     7,     8,     31,     32,      33,     63,   64,
+                              65,    1000,  2016,  4039,  4040,   4041,    8191,   8192, 8193,
+                              16384, 65535, 65536, 65537, 200000, 1048576, 3000001};
 
 TEST_P(TwoSided, EverySizeArrivesWhole) {
     Cores world(2, options());
@@ -134,8 +134,8 @@ TEST_P(TwoSided, TruncationFillsTheBufferAndSaysSo) {
                     world.send(0, 1, 1, (kind & 1) ? strided_sent.data() : contiguous(sent), send)
                         .ok());
                 ASSERT_TRUE(world
-                                .receive(1, 0, 1,
-                                         (kind & 2) ? strided_got.data() : contiguous(got), receive)
+                                .receive(1, 0, 1, (kind & 2) ? strided_got.data() : contiguous(got),
+                                         receive)
                                 .ok());
                 ASSERT_TRUE(world.run({&send, &receive}));
                 EXPECT_EQ(receive.user.status, OPAL_COMMON_ADAPTIB_TRUNCATED);

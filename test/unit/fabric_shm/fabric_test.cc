@@ -47,8 +47,7 @@ struct Node {
         options.clock = other_clock != nullptr ? other_clock : &clock;
         options.random = &random;
         std::string error;
-        ok = open_shm_fabric(options, fabric, error).ok() &&
-             rail().create_cq(1024, cq).ok() &&
+        ok = open_shm_fabric(options, fabric, error).ok() && rail().create_cq(1024, cq).ok() &&
              rail().register_memory(words.data(), kBuffer, kAll, own).ok() &&
              rail().allocate(kBuffer, kAll, shared).ok();
     }
@@ -186,12 +185,10 @@ protected:
         waitpid(child.pid, &status, 0);
         return status;
     }
-    template <class T>
-    static bool tell(int pipe_end, const T& value) {
+    template <class T> static bool tell(int pipe_end, const T& value) {
         return write(pipe_end, &value, sizeof value) == static_cast<ssize_t>(sizeof value);
     }
-    template <class T>
-    static bool hear(int pipe_end, T& value) {
+    template <class T> static bool hear(int pipe_end, T& value) {
         return read(pipe_end, &value, sizeof value) == static_cast<ssize_t>(sizeof value);
     }
 
@@ -349,10 +346,10 @@ TEST_F(Processes, RequiringSingleCopyWhereItIsForbiddenIsAnError) {
         options.single_copy = ShmOptions::SingleCopy::cma;
         std::unique_ptr<Fabric> fabric;
         std::string error;
-        const bool good = forbid_single_copy() &&
-                          open_shm_fabric(options, fabric, error) ==
-                              Status::error(Reason::no_permission) &&
-                          !error.empty();
+        const bool good =
+            forbid_single_copy() &&
+            open_shm_fabric(options, fabric, error) == Status::error(Reason::no_permission) &&
+            !error.empty();
         _exit(good ? 0 : 1);
     }
     int status = -1;
@@ -364,7 +361,8 @@ TEST_F(Processes, MemoryThatIsNotMappedIsARemoteAccessError) {
     Child child = start([](int in, int out) {
         Node node;
         QueuePair* qp = node.ok ? node.add_qp(QpType::rc) : nullptr;
-        void* page = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void* page =
+            mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         std::unique_ptr<MemoryRegion> region;
         Card peer;
         Card card;
@@ -376,9 +374,8 @@ TEST_F(Processes, MemoryThatIsNotMappedIsARemoteAccessError) {
         card.own = reinterpret_cast<std::uintptr_t>(page);
         card.own_key = region->remote_key();
         char byte = 0;
-        return tell(out, card) && hear(in, peer) &&
-               Node::connect(*qp, peer.address, peer.qp[0]) && tell(out, true) &&
-               read(in, &byte, 1) == 0;
+        return tell(out, card) && hear(in, peer) && Node::connect(*qp, peer.address, peer.qp[0]) &&
+               tell(out, true) && read(in, &byte, 1) == 0;
     });
     Card card;
     Node node;
@@ -460,9 +457,8 @@ TEST_F(Processes, AtomicsOfSeveralProcessesAreAtomic) {
     for (const Child& child : children) {
         for (;;) { // poll for the pipeline, until the child has ended
             siginfo_t info{};
-            ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child.pid), &info,
-                             WEXITED | WNOHANG | WNOWAIT),
-                      0);
+            ASSERT_EQ(
+                waitid(P_PID, static_cast<id_t>(child.pid), &info, WEXITED | WNOHANG | WNOWAIT), 0);
             if (info.si_pid != 0 || node.clock.now() > end) {
                 break;
             }
@@ -514,9 +510,9 @@ protected:
     Status post(Bytes length) {
         std::memset(a.words.data(), 0xab, length);
         const Gather gather{a.words.data(), length, a.own->local_key()};
-        SendWork work = Node::rdma(
-            Opcode::write, gather, reinterpret_cast<std::uintptr_t>(b.shared->address()),
-            b.shared->remote_key());
+        SendWork work =
+            Node::rdma(Opcode::write, gather, reinterpret_cast<std::uintptr_t>(b.shared->address()),
+                       b.shared->remote_key());
         work.flags = kSignaled;
         return a.qps[0]->post_send(work);
     }
@@ -651,9 +647,9 @@ TEST(Threads, TwoFabricsInTwoThreadsExchangeMessagesAndPublishedWrites) {
             std::uint64_t line[8];
             std::fill(line, line + 8, round);
             const Gather gather{line, sizeof line, 0};
-            SendWork work = Node::rdma(
-                Opcode::write, gather, reinterpret_cast<std::uintptr_t>(peer.shared->address()),
-                peer.shared->remote_key());
+            SendWork work = Node::rdma(Opcode::write, gather,
+                                       reinterpret_cast<std::uintptr_t>(peer.shared->address()),
+                                       peer.shared->remote_key());
             work.flags = kInline | kPublish | (round % 16 == 0 ? +kSignaled : 0u);
             const auto write = [&] { return self.qps[0]->post_send(work).ok(); };
             if (first && !write()) {

@@ -41,8 +41,7 @@ protected:
     }
 
     // Runs `work` in a child process that is a producer; its result is the exit status.
-    template <class Work>
-    pid_t start(Work&& work) {
+    template <class Work> pid_t start(Work&& work) {
         const pid_t child = fork();
         if (child == 0) {
             std::shared_ptr<PeerSegment> peer = attach();
@@ -88,8 +87,8 @@ testing::AssertionResult intact(const RecordView& record) {
         static_cast<std::byte>(record.fields.source_qp * 31 + record.fields.immediate);
     for (Bytes i = 0; i < record.payload_bytes; ++i) {
         if (record.payload[i] != expected) {
-            return testing::AssertionFailure() << "byte " << i << " of record "
-                                               << record.fields.immediate;
+            return testing::AssertionFailure()
+                   << "byte " << i << " of record " << record.fields.immediate;
         }
     }
     return testing::AssertionSuccess();
@@ -227,7 +226,8 @@ TEST_F(Queue, ProducersKilledMidStreamDoNotStopTheOthers) {
         });
         const auto peer = attach();
         const Nanoseconds kill_at =
-            clock_.now() + Nanoseconds{5'000'000 + static_cast<std::int64_t>(random.below(5'000'000))};
+            clock_.now() +
+            Nanoseconds{5'000'000 + static_cast<std::int64_t>(random.below(5'000'000))};
         const Nanoseconds end = clock_.now() + kLong;
         std::uint32_t sent = 0;
         std::uint32_t seen = 0;

@@ -52,8 +52,7 @@ RailAddress changed(const RailAddress& address, void (*change)(WireAddress&)) {
 }
 
 // True when `work` is true in a child process that ends by itself.
-template <class Work>
-testing::AssertionResult in_child(Work&& work) {
+template <class Work> testing::AssertionResult in_child(Work&& work) {
     const pid_t child = fork();
     if (child == 0) {
         _exit(work() ? 0 : 1);

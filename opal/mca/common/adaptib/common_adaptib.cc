@@ -325,8 +325,8 @@ int opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adapt
     const Guard guard(core);
     bool complete = false;
     const Status status = core->core->protocol().send(
-        peer_of(core, peer), envelope_of(*envelope), *data,
-        mode == OPAL_COMMON_ADAPTIB_MODE_SYNC, static_cast<Marker>(marker), *request, complete);
+        peer_of(core, peer), envelope_of(*envelope), *data, mode == OPAL_COMMON_ADAPTIB_MODE_SYNC,
+        static_cast<Marker>(marker), *request, complete);
     return code_of(status, complete);
 }
 

@@ -41,13 +41,13 @@ extern "C" {
 
 enum {
     OPAL_COMMON_ADAPTIB_SUCCESS = 0,
-    OPAL_COMMON_ADAPTIB_COMPLETE = 1,      /* success, and nothing more will follow */
-    OPAL_COMMON_ADAPTIB_AGAIN = -1,        /* nothing changed; call again after progress */
-    OPAL_COMMON_ADAPTIB_ERROR = -2,        /* a bug or a failed system call */
-    OPAL_COMMON_ADAPTIB_BAD_PARAM = -3,    /* a parameter's value is refused */
+    OPAL_COMMON_ADAPTIB_COMPLETE = 1,   /* success, and nothing more will follow */
+    OPAL_COMMON_ADAPTIB_AGAIN = -1,     /* nothing changed; call again after progress */
+    OPAL_COMMON_ADAPTIB_ERROR = -2,     /* a bug or a failed system call */
+    OPAL_COMMON_ADAPTIB_BAD_PARAM = -3, /* a parameter's value is refused */
     OPAL_COMMON_ADAPTIB_NO_MEMORY = -4,
-    OPAL_COMMON_ADAPTIB_UNREACHABLE = -5,  /* no path to the peer, or the peer is gone */
-    OPAL_COMMON_ADAPTIB_TRUNCATED = -6,    /* the message was longer than the receive buffer */
+    OPAL_COMMON_ADAPTIB_UNREACHABLE = -5, /* no path to the peer, or the peer is gone */
+    OPAL_COMMON_ADAPTIB_TRUNCATED = -6,   /* the message was longer than the receive buffer */
     OPAL_COMMON_ADAPTIB_CANCELLED = -7,
     OPAL_COMMON_ADAPTIB_NOT_FOUND = -8,
     OPAL_COMMON_ADAPTIB_NOT_SUPPORTED = -9
@@ -98,8 +98,8 @@ typedef struct {
     const char *unit;
     const char *help;
     opal_common_adaptib_counter_class_t kind;
-    int level;                /* 1..9, as MPI_T verbosity */
-    const uint64_t *value;    /* read by anyone at any time; written by the core */
+    int level;             /* 1..9, as MPI_T verbosity */
+    const uint64_t *value; /* read by anyone at any time; written by the core */
 } opal_common_adaptib_counter_t;
 
 OPAL_COMMON_ADAPTIB_EXPORT const opal_common_adaptib_counter_t *
@@ -119,9 +119,9 @@ typedef enum {
 
 typedef struct {
     void *context;
-    uint64_t self;         /* this process: (jobid << 32) | vpid */
+    uint64_t self; /* this process: (jobid << 32) | vpid */
     const char *host_name;
-    bool threads;          /* several threads may call at the same time */
+    bool threads; /* several threads may call at the same time */
     /* Looks up what `name` published with the core's address; *address stays valid until release.
      * Called on first contact only, from inside any call. */
     int (*lookup)(void *context, uint64_t name, void **address, size_t *size);
@@ -202,11 +202,11 @@ typedef struct opal_common_adaptib_request {
     /* Set by the caller before the request is started. */
     void (*complete)(struct opal_common_adaptib_request *request);
     /* Set by the core before complete is called, or the starting call returns COMPLETE. */
-    int status;       /* SUCCESS, TRUNCATED, CANCELLED, UNREACHABLE, ERROR */
-    int32_t source;   /* receives */
-    int32_t tag;      /* receives */
-    size_t bytes;     /* received into the buffer, or sent */
-    uint32_t kind;    /* the core's own, as the words that follow */
+    int status;     /* SUCCESS, TRUNCATED, CANCELLED, UNREACHABLE, ERROR */
+    int32_t source; /* receives */
+    int32_t tag;    /* receives */
+    size_t bytes;   /* received into the buffer, or sent */
+    uint32_t kind;  /* the core's own, as the words that follow */
     uint64_t core[OPAL_COMMON_ADAPTIB_REQUEST_WORDS];
 } opal_common_adaptib_request_t;
 
@@ -241,19 +241,15 @@ opal_common_adaptib_probe(opal_common_adaptib_core_t *core,
                           const opal_common_adaptib_envelope_t *envelope,
                           opal_common_adaptib_probe_t *found) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* Takes a message out of matching; it belongs to the caller until matched_receive. */
-OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_matched_probe(opal_common_adaptib_core_t *core,
-                                  const opal_common_adaptib_envelope_t *envelope,
-                                  opal_common_adaptib_probe_t *found,
-                                  opal_common_adaptib_message_t **message)
-    OPAL_COMMON_ADAPTIB_NOEXCEPT;
+OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_matched_probe(
+    opal_common_adaptib_core_t *core, const opal_common_adaptib_envelope_t *envelope,
+    opal_common_adaptib_probe_t *found,
+    opal_common_adaptib_message_t **message) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* As receive, of a message that matched_probe took; consumes it. */
-OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_matched_receive(opal_common_adaptib_core_t *core,
-                                    opal_common_adaptib_message_t *message,
-                                    const opal_common_adaptib_data_t *data,
-                                    opal_common_adaptib_request_t *request)
-    OPAL_COMMON_ADAPTIB_NOEXCEPT;
+OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_matched_receive(
+    opal_common_adaptib_core_t *core, opal_common_adaptib_message_t *message,
+    const opal_common_adaptib_data_t *data,
+    opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* Cancels a receive that is not matched yet.
  * @retval SUCCESS    cancelled: status is CANCELLED, complete is not called

@@ -20,17 +20,17 @@
 namespace adaptib {
 
 struct AddressRail {
-    std::uint16_t size = 0;                 // of bytes
-    std::array<std::byte, 64> bytes{};      // RailAddress
+    std::uint16_t size = 0;            // of bytes
+    std::array<std::byte, 64> bytes{}; // RailAddress
     std::uint32_t datagram_qp = 0;
 };
 
 struct ProcessAddress {
     std::uint16_t version = kWireVersion;
     std::uint64_t name = 0;
-    std::uint64_t key = 0;                  // random; datagrams to this process carry it
+    std::uint64_t key = 0; // random; datagrams to this process carry it
     std::string host;
-    std::vector<AddressRail> rails;         // at most kMaxRails
+    std::vector<AddressRail> rails; // at most kMaxRails
 };
 
 std::vector<std::byte> encode(const ProcessAddress& address);

@@ -65,7 +65,7 @@ constexpr std::array kTable{
         "of two."},
     opal_common_adaptib_parameter_t{
         "shm_segment_max", kSize, &g_parameters.shm_segment_max, "268435456", "bytes",
-        "1048576..17179869184", 5,
+        "16777216..17179869184", 5,
         "A process's shared-memory segment grows with its traffic up to this size."},
     opal_common_adaptib_parameter_t{
         "report", kBool, &g_parameters.report, "false", "", "true|false", 2,
@@ -77,7 +77,9 @@ void set_default(const opal_common_adaptib_parameter_t& row, void* storage) {
     switch (row.type) {
     case kBool: *static_cast<bool*>(storage) = text == "true"; break;
     case kInt: std::from_chars(text.begin(), text.end(), *static_cast<int*>(storage)); break;
-    case kSize: std::from_chars(text.begin(), text.end(), *static_cast<std::size_t*>(storage)); break;
+    case kSize:
+        std::from_chars(text.begin(), text.end(), *static_cast<std::size_t*>(storage));
+        break;
     case OPAL_COMMON_ADAPTIB_TYPE_DOUBLE:
         *static_cast<double*>(storage) = std::strtod(row.default_text, nullptr);
         break;
@@ -97,8 +99,7 @@ std::string value_text(const opal_common_adaptib_parameter_t& row, const void* v
     case kBool: return *static_cast<const bool*>(value) ? "true" : "false";
     case kInt: return std::to_string(*static_cast<const int*>(value));
     case kSize: return std::to_string(*static_cast<const std::size_t*>(value));
-    case OPAL_COMMON_ADAPTIB_TYPE_DOUBLE:
-        return std::to_string(*static_cast<const double*>(value));
+    case OPAL_COMMON_ADAPTIB_TYPE_DOUBLE: return std::to_string(*static_cast<const double*>(value));
     case kString: {
         const char* text = *static_cast<char* const*>(value);
         return text == nullptr ? "" : text;
@@ -133,8 +134,8 @@ bool in_range(const opal_common_adaptib_parameter_t& row, const void* value) {
 }
 
 std::string refusal(const std::string& name, const std::string& value, const std::string& why) {
-    return "The parameter opal_common_adaptib_" + name + " has the value \"" + value + "\", which " +
-           why;
+    return "The parameter opal_common_adaptib_" + name + " has the value \"" + value +
+           "\", which " + why;
 }
 
 bool check_pairs(const Parameters& values, std::string& text) {
@@ -155,10 +156,12 @@ bool check_pairs(const Parameters& values, std::string& text) {
                        "is not a power of two. Choose one that is, for example 262144.");
         return false;
     }
-    if (values.shm_segment_max < 2 * values.shm_queue_bytes + 2 * values.ring_bytes) {
-        text = refusal("shm_segment_max", std::to_string(values.shm_segment_max),
-                       "has no room for the shared queue (shm_queue_bytes) and a ring (ring_bytes) "
-                       "twice over. Enlarge shm_segment_max, or lower the others.");
+    constexpr Bytes kFixedPart = 8 * kMiB; // of a segment: tables and bounce memory
+    if (values.shm_segment_max < kFixedPart + 2 * (values.shm_queue_bytes + values.ring_bytes)) {
+        text = refusal(
+            "shm_segment_max", std::to_string(values.shm_segment_max),
+            "has no room for 8388608 bytes of tables, and the shared queue "
+            "(shm_queue_bytes) and a ring (ring_bytes) twice over. Enlarge shm_segment_max, or lower the others.");
         return false;
     }
     return true;
@@ -197,10 +200,11 @@ bool check_parameters(const Parameters& values, std::string& text) {
         const void* value = value_of(row, values);
         if (!in_range(row, value)) {
             const std::string unit = row.unit[0] == '\0' ? "" : std::string(" ") + row.unit;
-            text = refusal(row.name, value_text(row, value),
-                           "is not allowed. Allowed: " + std::string(row.range) + unit +
-                               "; default: " + row.default_text + ". Correct it where it is set " +
-                               "(mpirun --mca, OMPI_MCA_* in the environment, or mca-params.conf).");
+            text =
+                refusal(row.name, value_text(row, value),
+                        "is not allowed. Allowed: " + std::string(row.range) + unit +
+                            "; default: " + row.default_text + ". Correct it where it is set " +
+                            "(mpirun --mca, OMPI_MCA_* in the environment, or mca-params.conf).");
             return false;
         }
     }

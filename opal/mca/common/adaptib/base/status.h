@@ -20,22 +20,22 @@ enum class Category : std::uint8_t {
 enum class Reason : std::uint8_t {
     none,
     // again
-    no_credit,      // the receiver's ring or queue is full
-    queue_full,     // a local send or completion queue is full
-    not_connected,  // the subchannel is still coming up
+    no_credit,     // the receiver's ring or queue is full
+    queue_full,    // a local send or completion queue is full
+    not_connected, // the subchannel is still coming up
     // error
-    bad_argument,   // out of range, unknown, contradictory
-    no_memory,      // the system has no memory of the kind asked for
-    no_device,      // the device, rail or segment is not there
-    no_permission,  // the system forbids it (ptrace, mode, memlock)
-    not_supported,  // the rail lacks the capability
-    bad_state,      // a queue pair or connection is in a state that does not allow it
-    bad_key,        // memory key, range or access right
-    bad_wire,       // what arrived is malformed
-    version,        // the peer speaks another version of the wire format
-    unreachable,    // no path to the peer
-    peer_gone,      // the peer's process has ended
-    truncated,      // the message was longer than the buffer
+    bad_argument,  // out of range, unknown, contradictory
+    no_memory,     // the system has no memory of the kind asked for
+    no_device,     // the device, rail or segment is not there
+    no_permission, // the system forbids it (ptrace, mode, memlock)
+    not_supported, // the rail lacks the capability
+    bad_state,     // a queue pair or connection is in a state that does not allow it
+    bad_key,       // memory key, range or access right
+    bad_wire,      // what arrived is malformed
+    version,       // the peer speaks another version of the wire format
+    unreachable,   // no path to the peer
+    peer_gone,     // the peer's process has ended
+    truncated,     // the message was longer than the buffer
     cancelled,
     internal,
 };

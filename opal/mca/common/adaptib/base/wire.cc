@@ -8,7 +8,8 @@ Bytes body_bytes(MessageType type) {
     switch (type) {
     case MessageType::eager_sync: return sizeof(SyncBody);
     case MessageType::sync_ack:
-    case MessageType::finish: return sizeof(IdBody);
+    case MessageType::finish:
+    case MessageType::goodbye: return sizeof(IdBody);
     case MessageType::rendezvous: return sizeof(RendezvousBody);
     case MessageType::clear_to_send: return sizeof(ClearBody);
     case MessageType::block: return sizeof(BlockBody);
@@ -20,7 +21,6 @@ Bytes body_bytes(MessageType type) {
     case MessageType::none:
     case MessageType::skip:
     case MessageType::eager:
-    case MessageType::goodbye:
     case MessageType::count_: break;
     }
     return 0;
@@ -28,7 +28,8 @@ Bytes body_bytes(MessageType type) {
 
 bool check_header(const MessageHeader& header, Bytes available) {
     if (header.magic != kHeaderMagic || header.type == MessageType::none ||
-        header.type >= MessageType::count_ || header.length > available) {
+        header.type == MessageType::skip || header.type >= MessageType::count_ ||
+        header.length > available) {
         return false;
     }
     const Bytes body = body_bytes(header.type);

@@ -28,21 +28,21 @@ constexpr std::uint16_t kWireVersion = 1;
 constexpr std::uint32_t kMaxRails = 8;
 
 enum class MessageType : std::uint8_t {
-    none = 0,         // an empty ring line
-    skip,             // ring only: go on at the ring's first line
-    eager,            // payload
-    eager_sync,       // SyncBody, payload: answer with sync_ack when matched
-    sync_ack,         // IdBody
-    rendezvous,       // RendezvousBody: request-to-send
-    clear_to_send,    // ClearBody: write here (put), or send blocks (packed source)
-    block,            // BlockBody: a packed block can be read
-    block_done,       // BlockDoneBody
-    finish,           // IdBody: the receiver has read all
-    written,          // WrittenBody: the sender has written all
-    connect_request,  // ConnectBody; not sequenced
-    connect_reply,    // ConnectBody; not sequenced
-    connect_confirm,  // ConnectBody; not sequenced
-    goodbye,          // no body: the last sequenced message to this peer
+    none = 0,        // an empty ring line
+    skip,            // ring only: go on at the ring's first line
+    eager,           // payload
+    eager_sync,      // SyncBody, payload: answer with sync_ack when matched
+    sync_ack,        // IdBody
+    rendezvous,      // RendezvousBody: request-to-send
+    clear_to_send,   // ClearBody: write here (put), or send blocks (packed source)
+    block,           // BlockBody: a packed block can be read
+    block_done,      // BlockDoneBody
+    finish,          // IdBody: the receiver has read all
+    written,         // WrittenBody: the sender has written all
+    connect_request, // ConnectBody; not sequenced
+    connect_reply,   // ConnectBody; not sequenced
+    connect_confirm, // ConnectBody; not sequenced
+    goodbye,         // IdBody, the goodbye's number; flags: said, answered or revoked
     count_,
 };
 
@@ -58,9 +58,9 @@ struct alignas(8) MessageHeader {
     MessageType type = MessageType::none;
     std::uint8_t flags = 0;
     std::uint16_t magic = kHeaderMagic;
-    std::uint32_t length = 0;    // bytes of body and payload that follow
-    std::uint32_t sequence = 0;  // of the peer (PSN of the dissertation, 4.2.2)
-    std::uint32_t context = 0;   // envelope, of eager* and rendezvous
+    std::uint32_t length = 0;   // bytes of body and payload that follow
+    std::uint32_t sequence = 0; // of the peer (PSN of the dissertation, 4.2.2)
+    std::uint32_t context = 0;  // envelope, of eager* and rendezvous
     std::int32_t source = 0;
     std::int32_t tag = 0;
 
@@ -76,9 +76,9 @@ struct alignas(8) DatagramHeader {
     std::uint16_t magic = kHeaderMagic;
     std::uint16_t version = kWireVersion;
     std::uint32_t reserved = 0;
-    std::uint64_t target_key = 0;  // the random key that the target published
-    std::uint64_t source = 0;      // the sender's process name
-    std::uint64_t source_key = 0;  // the key that the sender published
+    std::uint64_t target_key = 0; // the random key that the target published
+    std::uint64_t source = 0;     // the sender's process name
+    std::uint64_t source_key = 0; // the key that the sender published
 };
 static_assert(sizeof(DatagramHeader) == 32);
 
@@ -103,15 +103,15 @@ struct RendezvousBody {
     std::uint64_t send_id;
     std::uint64_t address;
     SourceKind kind;
-    std::uint32_t key_count;            // rails with a key: 0..kMaxRails
+    std::uint32_t key_count; // rails with a key: 0..kMaxRails
     std::uint32_t keys[kMaxRails];
 };
 
 struct ClearBody {
     std::uint64_t send_id;
     std::uint64_t receive_id;
-    std::uint64_t wanted;               // bytes that the receiver takes
-    std::uint64_t address;              // put: where to; 0 for a packed source
+    std::uint64_t wanted;  // bytes that the receiver takes
+    std::uint64_t address; // put: where to; 0 for a packed source
     std::uint32_t key_count;
     std::uint32_t pad;
     std::uint32_t keys[kMaxRails];
@@ -119,10 +119,10 @@ struct ClearBody {
 
 struct BlockBody {
     std::uint64_t receive_id;
-    std::uint64_t offset;               // in the packed stream
+    std::uint64_t offset; // in the packed stream
     std::uint64_t address;
     std::uint32_t length;
-    std::uint32_t block;                // comes back in block_done
+    std::uint32_t block; // comes back in block_done
     std::uint32_t key_count;
     std::uint32_t pad;
     std::uint32_t keys[kMaxRails];
@@ -140,20 +140,20 @@ struct WrittenBody {
 };
 
 struct ConnectSubchannel {
-    std::uint32_t rail;                 // the sender's rail
+    std::uint32_t rail; // the sender's rail
     std::uint32_t qp;
     std::uint32_t psn;
-    std::uint32_t memory_key;           // of the sender's ring and credit, over this rail
+    std::uint32_t memory_key; // of the sender's ring and credit, over this rail
 };
 
 // The three handshake messages (connections.md; Yu, Gao, Panda, section 4.1) share one body.
 struct ConnectBody {
-    std::uint32_t connection;           // sequence number of the sender's attempt
-    std::uint32_t answers;              // reply, confirm: the attempt of the other side
-    std::uint32_t subchannel_count;     // 1..kMaxRails
-    std::uint32_t ring_bytes;           // 0: no ring is offered
-    std::uint64_t ring_address;         // where the other side writes its messages
-    std::uint64_t credit_address;       // where the other side writes what it has consumed of ours
+    std::uint32_t connection;       // sequence number of the sender's attempt
+    std::uint32_t answers;          // reply, confirm: the attempt of the other side
+    std::uint32_t subchannel_count; // 1..kMaxRails
+    std::uint32_t ring_bytes;       // 0: no ring is offered
+    std::uint64_t ring_address;     // where the other side writes its messages
+    std::uint64_t credit_address;   // where the other side writes what it has consumed of ours
     ConnectSubchannel subchannels[kMaxRails];
 };
 
@@ -162,7 +162,7 @@ constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 56;
 // ---------------------------------------------------------------------------------------------------
 // Checked reading
 
-// A header that can be acted on: known type, magic, body and payload within `available` bytes after
+// A header that can be acted on: known type (a ring's own skip is not one), magic, body and payload within `available` bytes after
 // the header, at least as long as the type's body and, for types without payload, exactly so.
 bool check_header(const MessageHeader& header, Bytes available);
 

@@ -2,8 +2,8 @@
 // The datagram channel (channel/datagram.h).
 #include "channel/datagram.h"
 
-#include <array>
 #include <algorithm>
+#include <array>
 
 namespace adaptib {
 
@@ -99,6 +99,9 @@ std::byte* DatagramChannel::reserve(Bytes) {
 }
 
 Status DatagramChannel::commit(const DatagramTarget& target, const MessageHeader& header) {
+    if (target.handle == nullptr) {
+        return Status::error(Reason::unreachable);
+    }
     const std::uint32_t slot = free_sends_.back();
     auto* at = static_cast<std::byte*>(send_memory_->address()) + slot * slot_bytes_;
     DatagramHeader prefix;

@@ -53,7 +53,7 @@ public:
     // As RingWriter: room to fill in, or null if nothing can be sent now.
     // REQUIRES: length <= capacity().
     std::byte* reserve(Bytes length);
-    // again: the target has no room; the reservation is gone.
+    // again: the target has no room; the reservation is gone. error(unreachable): it was let go.
     Status commit(const DatagramTarget& target, const MessageHeader& header);
     void abandon() {}
 

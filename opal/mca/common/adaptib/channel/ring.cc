@@ -78,8 +78,8 @@ void RingReader::consume() {
 RingWriter::RingWriter(Rail& rail, QueuePair& qp, const Target& target, const std::uint64_t* credit,
                        std::uint64_t wr_id)
     : qp_(qp), credit_(credit), target_(target), rail_(rail), wr_id_(wr_id) {
-    mapped_ = static_cast<std::byte*>(
-        qp.map(target.address, target.lines * kCacheLine, target.key));
+    mapped_ =
+        static_cast<std::byte*>(qp.map(target.address, target.lines * kCacheLine, target.key));
     base_ = mapped_;
     direct_ = mapped_ != nullptr;
 }

@@ -29,8 +29,7 @@ void ConnectionManager::request(Peer& peer) {
 }
 
 std::uint32_t ConnectionManager::common_rails(const Peer& peer) const {
-    return static_cast<std::uint32_t>(
-        std::min(cqs_.size(), peer.address.rails.size()));
+    return static_cast<std::uint32_t>(std::min(cqs_.size(), peer.address.rails.size()));
 }
 
 // Queue pairs in the state init and a ring for the peer to write into, unless they exist already.

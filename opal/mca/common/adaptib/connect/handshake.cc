@@ -113,8 +113,8 @@ Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
     attributes.remote_qp = remote.qp;
     attributes.receive_psn = remote.psn;
     attributes.max_target_reads = info.max_reads;
-    Status status = subchannel.qp->modify(attributes, kQpState | kQpPath | kQpRemote |
-                                                          kQpReceiveLimits);
+    Status status =
+        subchannel.qp->modify(attributes, kQpState | kQpPath | kQpRemote | kQpReceiveLimits);
     if (!status.ok()) {
         return status;
     }

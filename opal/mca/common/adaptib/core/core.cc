@@ -37,8 +37,8 @@ Status Core::open(const Parameters& parameters, std::string& text) {
     address.key = environment_.random->next();
     address.host = environment_.host;
     Rail& first = *rails[0];
-    Status status = DatagramChannel::create(first, {address.name, address.key}, counters_,
-                                            datagrams_);
+    Status status =
+        DatagramChannel::create(first, {address.name, address.key}, counters_, datagrams_);
     const std::size_t rail_count = std::min<std::size_t>(rails.size(), kMaxRails);
     for (std::size_t i = 0; i < rail_count && status.ok(); ++i) {
         const std::uint32_t depth = std::min(kCompletionDepth, rails[i]->info().max_cq_depth);
@@ -65,8 +65,8 @@ Status Core::open(const Parameters& parameters, std::string& text) {
     connect.ring_bytes = parameters.ring_bytes;
     connect.ring_max = static_cast<std::uint64_t>(parameters.ring_max);
     connect.position = static_cast<std::uint32_t>(environment_.self);
-    connections_ = std::make_unique<ConnectionManager>(connect, rails, cqs_, counters_,
-                                                       connection_events);
+    connections_ =
+        std::make_unique<ConnectionManager>(connect, rails, cqs_, counters_, connection_events);
     Protocol::Options protocol;
     protocol.eager_limit = parameters.eager_limit;
     protocol.put = std::string_view(parameters.rendezvous) == "put";
@@ -84,7 +84,7 @@ Status Core::open(const Parameters& parameters, std::string& text) {
 
 Core::~Core() {
     if (protocol_ != nullptr) {
-        peers_.for_each([this](Peer& peer) { protocol_->forget_early(peer); });
+        peers_.for_each([this](Peer& peer) { protocol_->forget(peer); });
     }
     protocol_.reset();
     peers_.clear();

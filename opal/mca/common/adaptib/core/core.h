@@ -71,14 +71,14 @@ public:
     std::string report() const;
 
 private:
-
     Core(const Parameters& parameters, const Environment& environment,
          std::unique_ptr<Fabric> fabric);
     Status open(const Parameters& parameters, std::string& text);
 
     // peers.cc
-    Status make_peer(std::uint64_t name, Peer*& out);
-    Status wake_peer(Peer& peer, const ProcessAddress& address);
+    enum class Why : std::uint8_t { user, datagram };
+    Status make_peer(std::uint64_t name, Why why, Peer*& out);
+    Status wake_peer(Peer& peer, Why why, const ProcessAddress& address);
     Status look_up(std::uint64_t name, ProcessAddress& out);
     std::string peer_text(std::uint64_t name, const std::string& host) const;
     void finish_peers();
@@ -117,7 +117,7 @@ private:
     std::unique_ptr<Protocol> protocol_;
     std::vector<std::byte> address_;
     DatagramChannel::Receiver receiver_;
-    std::vector<Peer*> hot_;      // rings that had traffic lately
+    std::vector<Peer*> hot_; // rings that had traffic lately
     std::vector<Peer*> cold_;
     std::size_t next_cold_ = 0;
     std::uint64_t tick_ = 0;

@@ -17,14 +17,14 @@ Status Core::get_peer(std::uint64_t name, Peer*& out) {
     }
     Peer* peer = peers_.find(name);
     if (peer == nullptr) {
-        return make_peer(name, out);
+        return make_peer(name, Why::user, out);
     }
-    peer->released = false;
+    protocol_->keep_peer(*peer);
     if (peer->datagram.handle == nullptr) {
         ProcessAddress address;
         Status status = look_up(name, address);
         if (status.ok()) {
-            status = wake_peer(*peer, address);
+            status = wake_peer(*peer, Why::user, address);
         }
         if (!status.ok()) {
             return status;
@@ -46,11 +46,11 @@ Status Core::look_up(std::uint64_t name, ProcessAddress& out) {
     if (status.ok()) {
         return kOk;
     }
-    std::string text = peer_text(name, "") + " cannot be reached from host " + environment_.host +
-                       ": ";
+    std::string text =
+        peer_text(name, "") + " cannot be reached from host " + environment_.host + ": ";
     if (status.reason() == Reason::version) {
-        text += "it speaks wire version " + std::to_string(out.version) +
-                " and this process " + std::to_string(environment_.wire_version) +
+        text += "it speaks wire version " + std::to_string(out.version) + " and this process " +
+                std::to_string(environment_.wire_version) +
                 ". Install the same release of adaptib on all hosts of the job.";
     } else {
         text += std::string("its published address is missing or malformed (") +
@@ -61,13 +61,13 @@ Status Core::look_up(std::uint64_t name, ProcessAddress& out) {
     return status;
 }
 
-Status Core::make_peer(std::uint64_t name, Peer*& out) {
+Status Core::make_peer(std::uint64_t name, Why why, Peer*& out) {
     ProcessAddress address;
     if (Status status = look_up(name, address); !status.ok()) {
         return status;
     }
     auto peer = std::make_unique<Peer>(address, DatagramTarget{}, *datagrams_, counters_);
-    if (Status status = wake_peer(*peer, address); !status.ok()) {
+    if (Status status = wake_peer(*peer, why, address); !status.ok()) {
         return status;
     }
     out = &peers_.add(std::move(peer));
@@ -75,13 +75,17 @@ Status Core::make_peer(std::uint64_t name, Peer*& out) {
     return kOk;
 }
 
-Status Core::wake_peer(Peer& peer, const ProcessAddress& address) {
+// A process that has ended after its last message to us is nobody's trouble; one that a user wants is.
+Status Core::wake_peer(Peer& peer, Why why, const ProcessAddress& address) {
     PathSpec path;
     path.remote.size = address.rails[0].size;
     path.remote.bytes = address.rails[0].bytes;
     Rail& rail = datagrams_->rail();
     const Status status = rail.create_ah(path, peer.datagram.handle);
     if (!status.ok()) {
+        if (why == Why::datagram && status.reason() == Reason::peer_gone) {
+            return status;
+        }
         environment_.message(
             Severity::failure,
             peer_text(address.name, address.host) + " cannot be reached from host " +

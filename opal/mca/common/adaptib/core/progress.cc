@@ -8,12 +8,12 @@ namespace adaptib {
 
 namespace {
 
-constexpr std::size_t kRingBudget = 16;        // messages of one ring per pass
+constexpr std::size_t kRingBudget = 16; // messages of one ring per pass
 constexpr std::size_t kDatagramBudget = 16;
 constexpr std::size_t kCompletionBudget = 64;
-constexpr std::uint32_t kIdlePolls = 20000;    // then a ring is polled in turn with other idle ones
-constexpr std::size_t kAlwaysHot = 4;          // so many rings are polled each time anyway
-constexpr std::uint64_t kDatagramEvery = 8;    // passes, while rings are busy
+constexpr std::uint32_t kIdlePolls = 20000; // then a ring is polled in turn with other idle ones
+constexpr std::size_t kAlwaysHot = 4;       // so many rings are polled each time anyway
+constexpr std::uint64_t kDatagramEvery = 8; // passes, while rings are busy
 constexpr std::uint64_t kHousekeepingEvery = 1024;
 
 } // namespace
@@ -128,11 +128,11 @@ void Core::return_credit(Peer& peer) {
 void Core::on_datagram(std::uint64_t from, std::uint64_t from_key, const MessageHeader& header,
                        const std::byte* body) {
     Peer* peer = peers_.find(from);
-    if (peer == nullptr && !make_peer(from, peer).ok()) {
+    if (peer == nullptr && !make_peer(from, Why::datagram, peer).ok()) {
         ++counters_.bad_packets;
         return;
     }
-    if (peer->datagram.handle == nullptr && !wake_peer(*peer, peer->address).ok()) {
+    if (peer->datagram.handle == nullptr && !wake_peer(*peer, Why::datagram, peer->address).ok()) {
         ++counters_.bad_packets;
         return;
     }
@@ -156,8 +156,8 @@ void Core::poll_events() {
         const std::string& rail = fabric_->rails()[event.rail]->info().name;
         switch (event.kind) {
         case EventKind::port_error:
-            environment_.message(Severity::notice, "Rail " + rail + " of host " +
-                                                       environment_.host + " went down.");
+            environment_.message(Severity::notice,
+                                 "Rail " + rail + " of host " + environment_.host + " went down.");
             break;
         case EventKind::port_active:
             environment_.message(Severity::notice, "Rail " + rail + " of host " +

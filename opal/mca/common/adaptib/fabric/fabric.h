@@ -34,36 +34,36 @@ namespace adaptib {
 // What a rail is and can do
 
 enum class Capability : std::uint32_t {
-    rc = 1u << 0,            // reliable connected queue pairs
-    ud = 1u << 1,            // datagrams
-    dc = 1u << 2,            // dynamically connected initiators and targets
-    srq = 1u << 3,           // shared receive queues
+    rc = 1u << 0,  // reliable connected queue pairs
+    ud = 1u << 1,  // datagrams
+    dc = 1u << 2,  // dynamically connected initiators and targets
+    srq = 1u << 3, // shared receive queues
     rdma_read = 1u << 4,
     rdma_write = 1u << 5,
-    write_imm = 1u << 6,     // write with immediate
-    atomic64 = 1u << 7,      // 64-bit compare-and-swap and fetch-and-add
-    migration = 1u << 8,     // automatic path migration
-    reliable_ud = 1u << 9,   // datagrams are neither lost nor doubled nor reordered (per sender)
-    direct = 1u << 10,       // memory from Rail::allocate can be mapped by peers (QueuePair::map)
+    write_imm = 1u << 6,   // write with immediate
+    atomic64 = 1u << 7,    // 64-bit compare-and-swap and fetch-and-add
+    migration = 1u << 8,   // automatic path migration
+    reliable_ud = 1u << 9, // datagrams are neither lost nor doubled nor reordered (per sender)
+    direct = 1u << 10,     // memory from Rail::allocate can be mapped by peers (QueuePair::map)
 };
 
 enum class LinkLayer : std::uint8_t { infiniband, ethernet, memory, simulated };
 enum class PortState : std::uint8_t { down, active };
 
 struct RailInfo {
-    std::string name;             // "mlx5_0:1", "shm0"; unique within the fabric
+    std::string name; // "mlx5_0:1", "shm0"; unique within the fabric
     LinkLayer link_layer = LinkLayer::memory;
     std::uint32_t capabilities = 0;
-    BytesPerSecond rate{};        // nominal, one direction; 0 = unknown
-    int numa_node = -1;           // -1 = unknown
-    std::uint32_t paths = 1;      // 2^LMC on InfiniBand; GIDs x flow labels on RoCE
-    Bytes datagram_bytes = 0;     // payload of one datagram
-    Bytes max_message_bytes = 0;  // of one RC work request
+    BytesPerSecond rate{};       // nominal, one direction; 0 = unknown
+    int numa_node = -1;          // -1 = unknown
+    std::uint32_t paths = 1;     // 2^LMC on InfiniBand; GIDs x flow labels on RoCE
+    Bytes datagram_bytes = 0;    // payload of one datagram
+    Bytes max_message_bytes = 0; // of one RC work request
     Bytes inline_bytes = 0;
-    std::uint32_t max_gather = 1;       // scatter/gather entries of one work request
-    std::uint32_t max_send_depth = 0;   // work requests outstanding on one queue pair
+    std::uint32_t max_gather = 1;     // scatter/gather entries of one work request
+    std::uint32_t max_send_depth = 0; // work requests outstanding on one queue pair
     std::uint32_t max_cq_depth = 0;
-    std::uint32_t max_reads = 0;        // outstanding RDMA reads and atomics of one queue pair
+    std::uint32_t max_reads = 0; // outstanding RDMA reads and atomics of one queue pair
 
     bool has(Capability c) const { return (capabilities & static_cast<std::uint32_t>(c)) != 0; }
 };
@@ -78,10 +78,10 @@ struct RailAddress {
 // One route from this rail to a remote one (architecture: path).
 struct PathSpec {
     RailAddress remote;
-    std::uint8_t source_path_bits = 0;   // InfiniBand: LMC path, source
-    std::uint8_t lid_offset = 0;         // InfiniBand: LMC path, destination
-    std::uint8_t gid_index = 0;          // RoCE
-    std::uint32_t flow_label = 0;        // RoCE
+    std::uint8_t source_path_bits = 0; // InfiniBand: LMC path, source
+    std::uint8_t lid_offset = 0;       // InfiniBand: LMC path, destination
+    std::uint8_t gid_index = 0;        // RoCE
+    std::uint32_t flow_label = 0;      // RoCE
     std::uint8_t service_level = 0;
 };
 
@@ -100,8 +100,8 @@ enum class Opcode : std::uint8_t {
 
 enum SendFlag : std::uint32_t {
     kSignaled = 1u << 0,
-    kInline = 1u << 1,  // the payload is taken before post_send returns; no local key needed
-    kFence = 1u << 2,   // wait for this queue pair's earlier reads and atomics
+    kInline = 1u << 1, // the payload is taken before post_send returns; no local key needed
+    kFence = 1u << 2,  // wait for this queue pair's earlier reads and atomics
     // The last 8 bytes (8-byte aligned at the target) become visible after all the others, so that a
     // poller who sees them may read the rest. Adapters write in address order and give this for free.
     kPublish = 1u << 3,
@@ -122,7 +122,7 @@ struct SendWork {
     const Gather* gather = nullptr;
     std::uint32_t gather_count = 0;
     std::uint32_t immediate = 0;
-    std::uint64_t remote_address = 0;  // write, read, atomics
+    std::uint64_t remote_address = 0; // write, read, atomics
     std::uint32_t remote_key = 0;
     std::uint64_t compare_add = 0;
     std::uint64_t swap = 0;
@@ -157,7 +157,15 @@ enum class WorkStatus : std::uint8_t {
     general_error,
 };
 
-enum class WorkKind : std::uint8_t { send, write, read, compare_swap, fetch_add, receive, receive_imm };
+enum class WorkKind : std::uint8_t {
+    send,
+    write,
+    read,
+    compare_swap,
+    fetch_add,
+    receive,
+    receive_imm
+};
 
 // After an error only wr_id, status, qp_number and vendor_error are valid.
 struct WorkCompletion {
@@ -166,9 +174,9 @@ struct WorkCompletion {
     WorkKind kind = WorkKind::send;
     std::uint32_t qp_number = 0;
     std::uint32_t vendor_error = 0;
-    Bytes length = 0;                // receives
-    std::uint32_t immediate = 0;     // receives with immediate
-    std::uint32_t source_qp = 0;     // UD
+    Bytes length = 0;            // receives
+    std::uint32_t immediate = 0; // receives with immediate
+    std::uint32_t source_qp = 0; // UD
 };
 
 const char* work_status_text(WorkStatus status);
@@ -241,9 +249,9 @@ struct QpInit {
     QpType type = QpType::rc;
     CompletionQueue* send_cq = nullptr;
     CompletionQueue* receive_cq = nullptr;
-    SharedReceiveQueue* srq = nullptr;     // null: the queue pair has a receive queue of its own
+    SharedReceiveQueue* srq = nullptr; // null: the queue pair has a receive queue of its own
     std::uint32_t send_depth = 0;
-    std::uint32_t receive_depth = 0;       // ignored with an srq
+    std::uint32_t receive_depth = 0; // ignored with an srq
     std::uint32_t max_gather = 1;
     Bytes inline_bytes = 0;
     bool signal_all = false;
@@ -256,30 +264,30 @@ enum QpMask : std::uint32_t {
     kQpAccess = 1u << 1,
     kQpKey = 1u << 2,
     kQpPath = 1u << 3,
-    kQpRemote = 1u << 4,          // remote_qp and receive_psn
-    kQpReceiveLimits = 1u << 5,   // max_target_reads and rnr_timer
-    kQpRetry = 1u << 6,           // timeout, retry_count, rnr_retry
+    kQpRemote = 1u << 4,        // remote_qp and receive_psn
+    kQpReceiveLimits = 1u << 5, // max_target_reads and rnr_timer
+    kQpRetry = 1u << 6,         // timeout, retry_count, rnr_retry
     kQpSendPsn = 1u << 7,
-    kQpSendLimits = 1u << 8,      // max_reads
+    kQpSendLimits = 1u << 8, // max_reads
     kQpAlternatePath = 1u << 9,
     kQpMigration = 1u << 10,
 };
 
 struct QpAttributes {
     QpState state = QpState::reset;
-    std::uint32_t access = 0;               // Access
-    std::uint64_t access_key = 0;           // UD: Q_Key, DC target: access key
+    std::uint32_t access = 0;     // Access
+    std::uint64_t access_key = 0; // UD: Q_Key, DC target: access key
     PathSpec path;
     PathSpec alternate_path;
     MigrationState migration = MigrationState::migrated;
     std::uint32_t remote_qp = 0;
     std::uint32_t send_psn = 0;
     std::uint32_t receive_psn = 0;
-    std::uint32_t max_reads = 1;            // as initiator
-    std::uint32_t max_target_reads = 1;     // as target
-    std::uint8_t timeout = 14;              // 4.096 us x 2^timeout per try; 0 = for ever
+    std::uint32_t max_reads = 1;        // as initiator
+    std::uint32_t max_target_reads = 1; // as target
+    std::uint8_t timeout = 14;          // 4.096 us x 2^timeout per try; 0 = for ever
     std::uint8_t retry_count = 6;
-    std::uint8_t rnr_retry = 7;             // 7 = for ever
+    std::uint8_t rnr_retry = 7; // 7 = for ever
     std::uint8_t rnr_timer = 12;
 };
 
@@ -373,19 +381,19 @@ private:
 enum class EventKind : std::uint8_t {
     port_active,
     port_error,
-    address_changed,    // LID or GID
+    address_changed, // LID or GID
     qp_fatal,
     path_migrated,
     path_migration_error,
-    armed,              // a loaded alternate path is ready
+    armed, // a loaded alternate path is ready
     srq_limit,
     device_fatal,
 };
 
 struct Event {
     EventKind kind = EventKind::port_active;
-    std::uint32_t rail = 0;       // index into Fabric::rails
-    std::uint32_t qp_number = 0;  // events of queue pairs
+    std::uint32_t rail = 0;      // index into Fabric::rails
+    std::uint32_t qp_number = 0; // events of queue pairs
     SharedReceiveQueue* srq = nullptr;
 };
 

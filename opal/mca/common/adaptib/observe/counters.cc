@@ -13,16 +13,17 @@ namespace {
 Counters g_counters;
 
 constexpr std::array kTable{
-#define ADAPTIB_ROW(name, unit, kind, level, help)                                                   \
-    opal_common_adaptib_counter_t{#name, unit,  help, OPAL_COMMON_ADAPTIB_##kind,                    \
-                                  level, &g_counters.name},
+#define ADAPTIB_ROW(name, unit, kind, level, help)                                                 \
+    opal_common_adaptib_counter_t{#name,           unit, help, OPAL_COMMON_ADAPTIB_##kind, level,  \
+                                  &g_counters.name},
     ADAPTIB_COUNTERS(ADAPTIB_ROW)
 #undef ADAPTIB_ROW
 };
 
 std::string line(const char* what, std::uint64_t messages, std::uint64_t bytes) {
     char text[128];
-    std::snprintf(text, sizeof text, "  %-28s %12" PRIu64 " %16" PRIu64 "\n", what, messages, bytes);
+    std::snprintf(text, sizeof text, "  %-28s %12" PRIu64 " %16" PRIu64 "\n", what, messages,
+                  bytes);
     return text;
 }
 

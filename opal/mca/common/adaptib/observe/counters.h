@@ -17,34 +17,36 @@
 namespace adaptib {
 
 // X(name, unit, kind, level, help)
-#define ADAPTIB_COUNTERS(X)                                                                          \
-    X(datagram_sent, "messages", COUNTER, 4, "Messages sent through peers' shared queues")           \
-    X(datagram_sent_bytes, "bytes", COUNTER, 4, "Payload bytes sent through peers' shared queues")   \
-    X(datagram_received, "messages", COUNTER, 4, "Messages received through the shared queue")       \
-    X(ring_sent, "messages", COUNTER, 4, "Messages sent into peers' rings")                          \
-    X(ring_sent_bytes, "bytes", COUNTER, 4, "Payload bytes sent into peers' rings")                  \
-    X(ring_received, "messages", COUNTER, 4, "Messages received from rings")                         \
-    X(self_sent, "messages", COUNTER, 4, "Messages sent to the process itself")                      \
-    X(self_sent_bytes, "bytes", COUNTER, 4, "Payload bytes sent to the process itself")              \
-    X(rdma_read, "operations", COUNTER, 4, "RDMA reads (or single copies) of rendezvous data")       \
-    X(rdma_read_bytes, "bytes", COUNTER, 4, "Bytes moved by RDMA reads")                             \
-    X(rdma_write, "operations", COUNTER, 4, "RDMA writes (or single copies) of rendezvous data")     \
-    X(rdma_write_bytes, "bytes", COUNTER, 4, "Bytes moved by RDMA writes")                           \
-    X(blocks_packed, "blocks", COUNTER, 5, "Pipeline blocks packed or unpacked")                     \
-    X(unexpected, "messages", COUNTER, 4, "Messages that arrived before their receive was posted")   \
-    X(unexpected_now, "messages", LEVEL, 4, "Unexpected messages waiting now")                       \
-    X(posted_now, "receives", LEVEL, 4, "Posted receives waiting now")                               \
-    X(early, "messages", COUNTER, 6, "Messages that overtook an earlier one of the same peer")       \
-    X(duplicates, "messages", COUNTER, 6, "Messages dropped because they had been taken before")     \
-    X(send_stalls, "messages", COUNTER, 5, "Messages that waited for credit, room or a connection")  \
-    X(credit_returns, "messages", COUNTER, 6, "Credits returned to writers of our rings")            \
-    X(bad_packets, "packets", COUNTER, 3, "Malformed, foreign or stale packets dropped")             \
-    X(connections_requested, "connections", COUNTER, 4, "Connections that this process asked for")   \
-    X(connections_accepted, "connections", COUNTER, 4, "Connections that peers asked for")           \
-    X(connections_crossed, "connections", COUNTER, 6, "Connections that both sides asked for")       \
-    X(connections_open, "connections", LEVEL, 4, "Connections open now")                             \
-    X(connections_failed, "connections", COUNTER, 3, "Connections that broke or could not be made")  \
-    X(rings_open, "rings", LEVEL, 4, "Rings that peers write into now")                              \
+#define ADAPTIB_COUNTERS(X)                                                                        \
+    X(datagram_sent, "messages", COUNTER, 4, "Messages sent through peers' shared queues")         \
+    X(datagram_sent_bytes, "bytes", COUNTER, 4, "Payload bytes sent through peers' shared queues") \
+    X(datagram_received, "messages", COUNTER, 4, "Messages received through the shared queue")     \
+    X(ring_sent, "messages", COUNTER, 4, "Messages sent into peers' rings")                        \
+    X(ring_sent_bytes, "bytes", COUNTER, 4, "Payload bytes sent into peers' rings")                \
+    X(ring_received, "messages", COUNTER, 4, "Messages received from rings")                       \
+    X(self_sent, "messages", COUNTER, 4, "Messages sent to the process itself")                    \
+    X(self_sent_bytes, "bytes", COUNTER, 4, "Payload bytes sent to the process itself")            \
+    X(rdma_read, "operations", COUNTER, 4, "RDMA reads (or single copies) of rendezvous data")     \
+    X(rdma_read_bytes, "bytes", COUNTER, 4, "Bytes moved by RDMA reads")                           \
+    X(rdma_write, "operations", COUNTER, 4, "RDMA writes (or single copies) of rendezvous data")   \
+    X(rdma_write_bytes, "bytes", COUNTER, 4, "Bytes moved by RDMA writes")                         \
+    X(blocks_packed, "blocks", COUNTER, 5, "Pipeline blocks packed or unpacked")                   \
+    X(unexpected, "messages", COUNTER, 4, "Messages that arrived before their receive was posted") \
+    X(unexpected_now, "messages", LEVEL, 4, "Unexpected messages waiting now")                     \
+    X(posted_now, "receives", LEVEL, 4, "Posted receives waiting now")                             \
+    X(early, "messages", COUNTER, 6, "Messages that overtook an earlier one of the same peer")     \
+    X(duplicates, "messages", COUNTER, 6, "Messages dropped because they had been taken before")   \
+    X(send_stalls, "messages", COUNTER, 5,                                                         \
+      "Messages that waited for credit, room or a connection")                                     \
+    X(credit_returns, "messages", COUNTER, 6, "Credits returned to writers of our rings")          \
+    X(bad_packets, "packets", COUNTER, 3, "Malformed, foreign or stale packets dropped")           \
+    X(connections_requested, "connections", COUNTER, 4, "Connections that this process asked for") \
+    X(connections_accepted, "connections", COUNTER, 4, "Connections that peers asked for")         \
+    X(connections_crossed, "connections", COUNTER, 6, "Connections that both sides asked for")     \
+    X(connections_open, "connections", LEVEL, 4, "Connections open now")                           \
+    X(connections_failed, "connections", COUNTER, 3,                                               \
+      "Connections that broke or could not be made")                                               \
+    X(rings_open, "rings", LEVEL, 4, "Rings that peers write into now")                            \
     X(peers, "peers", LEVEL, 4, "Peers that this process has had contact with")
 
 struct Counters {

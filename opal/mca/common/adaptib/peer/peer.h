@@ -34,7 +34,7 @@ enum class ConnectState : std::uint8_t {
     requested, // we asked; no answer yet
     answered,  // the peer asked, we answered; its confirmation is outstanding
     open,
-    failed,    // nothing can be sent any more
+    failed, // nothing can be sent any more
 };
 
 // One connection to the peer over one path.
@@ -138,11 +138,12 @@ public:
     PendingSend* pending_last = nullptr;
     std::uint32_t messages_sent = 0; // towards connect_threshold; meaningful until connected
     ConnectState state = ConnectState::idle;
-    bool released = false;           // the user of the core has let go of it
-    bool said_goodbye = false;       // nothing but the answer to its goodbye follows from us
-    bool heard_goodbye = false;      // and we have answered
+    bool released = false;      // the user of the core has let go of it
+    bool said_goodbye = false;  // nothing but the answer to its goodbye follows from us
+    bool heard_goodbye = false; // and we have answered
     bool failure_told = false;
-    bool goodbye_answered = false;   // it has taken all we sent
+    bool goodbye_answered = false; // it has taken all we sent
+    std::uint64_t goodbye_number = 0;
 
     // Receiving.
     std::unique_ptr<RingReader> ring_in;
@@ -161,10 +162,10 @@ public:
     RingWriter::Target remote_ring;            // what ring_out writes into, 0 lines: none offered
     Registration ring_registration;            // of ring_memory, with every rail
     std::uint64_t credit_address = 0;          // where the peer wants to be told what we consumed
-    ListLink<Peer> stalled_link;  // has pending sends
-    ListLink<Peer> polled_link;   // has a ring that is polled
-    ListLink<Peer> waiting_link;  // a handshake message could not be sent yet
-    std::string failure;          // why the state is failed
+    ListLink<Peer> stalled_link;               // has pending sends
+    ListLink<Peer> polled_link;                // has a ring that is polled
+    ListLink<Peer> waiting_link;               // a handshake message could not be sent yet
+    std::string failure;                       // why the state is failed
     MessageType handshake_owed = MessageType::none;
 
 private:

@@ -31,7 +31,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::block_done: on_block_done(peer, read_body<BlockDoneBody>(body)); break;
     case MessageType::finish: on_finish(peer, read_body<IdBody>(body)); break;
     case MessageType::written: on_written(peer, read_body<WrittenBody>(body)); break;
-    case MessageType::goodbye: on_goodbye(peer, header.flags); break;
+    case MessageType::goodbye: on_goodbye(peer, header.flags, read_body<IdBody>(body)); break;
     case MessageType::none:
     case MessageType::skip:
     case MessageType::connect_request:
@@ -76,7 +76,13 @@ void Protocol::run_early(Peer& peer) {
     }
 }
 
-void Protocol::forget_early(Peer& peer) {
+void Protocol::forget(Peer& peer) {
+    while (peer.has_pending()) {
+        PendingSend* send = peer.take_pending();
+        if (send->kind == PendingSend::Kind::control) {
+            drop(*static_cast<ControlMessage*>(send));
+        }
+    }
     while (peer.early != nullptr) {
         EarlyMessage* message = peer.early;
         peer.early = message->next;

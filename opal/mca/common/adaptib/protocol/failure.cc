@@ -104,19 +104,35 @@ void Protocol::release_peer(Peer& peer) {
         listener_.on_peer_finished(peer); // there never was any traffic
         return;
     }
+    if (peer.said_goodbye) {
+        return; // and wanted again meanwhile; what was started since ends with the connection
+    }
     peer.said_goodbye = true;
-    send_control(peer, MessageType::goodbye, nullptr, 0, kGoodbye);
+    const IdBody body{++peer.goodbye_number};
+    send_control(peer, MessageType::goodbye, &body, sizeof body, kGoodbye);
 }
 
-void Protocol::on_goodbye(Peer& peer, std::uint8_t flags) {
+// A goodbye is revoked as long as the peer has not said its own. After that both go through with it, and
+// what is started meanwhile waits for its end, which needs nothing but the peer's answer.
+void Protocol::keep_peer(Peer& peer) {
+    peer.released = false;
+    if (peer.said_goodbye && !peer.heard_goodbye) {
+        peer.said_goodbye = false;
+        const IdBody body{peer.goodbye_number};
+        send_control(peer, MessageType::goodbye, &body, sizeof body, kGoodbyeRevoked);
+    }
+}
+
+void Protocol::on_goodbye(Peer& peer, std::uint8_t flags, const IdBody& body) {
     if (flags == kGoodbyeAnswer) {
-        peer.goodbye_answered = peer.said_goodbye;
+        peer.goodbye_answered = peer.said_goodbye && body.id == peer.goodbye_number;
+    } else if (flags == kGoodbyeRevoked) {
+        peer.heard_goodbye = false;
     } else if (!peer.heard_goodbye) {
         peer.heard_goodbye = true;
-        send_control(peer, MessageType::goodbye, nullptr, 0, kGoodbyeAnswer);
+        send_control(peer, MessageType::goodbye, &body, sizeof body, kGoodbyeAnswer);
     }
-    if (peer.released && peer.heard_goodbye && peer.goodbye_answered && !peer.has_pending() &&
-        !has_business_with(peer)) {
+    if (peer.said_goodbye && peer.heard_goodbye && peer.goodbye_answered) {
         listener_.on_peer_finished(peer);
     }
 }
@@ -129,8 +145,7 @@ bool Protocol::has_business_with(const Peer& peer) const {
     sends_.for_each([&](SendTransfer* transfer) { found = found || &transfer->peer == &peer; });
     receives_.for_each(
         [&](ReceiveTransfer* transfer) { found = found || &transfer->peer == &peer; });
-    waiting_acks_.for_each(
-        [&](SendRequest* request) { found = found || request->peer == &peer; });
+    waiting_acks_.for_each([&](SendRequest* request) { found = found || request->peer == &peer; });
     return found;
 }
 

@@ -73,8 +73,8 @@ void Protocol::on_block(Peer& peer, const BlockBody& body) {
 
 void Protocol::on_block_done(Peer& peer, const BlockDoneBody& body) {
     SendTransfer* transfer = sends_.find(body.send_id);
-    if (transfer == nullptr || &transfer->peer != &peer ||
-        body.block >= transfer->blocks.size() || transfer->blocks[body.block].length == 0) {
+    if (transfer == nullptr || &transfer->peer != &peer || body.block >= transfer->blocks.size() ||
+        transfer->blocks[body.block].length == 0) {
         ++counters_.bad_packets;
         return;
     }

@@ -19,8 +19,9 @@ Protocol::Protocol(const Options& options, std::span<const std::unique_ptr<Rail>
 // What the user never received, and transfers that will not end any more.
 Protocol::~Protocol() {
     std::vector<InboundMessage*> left;
-    matcher_.for_each_unexpected(
-        [&](UnexpectedMessage& message) { left.push_back(static_cast<InboundMessage*>(&message)); });
+    matcher_.for_each_unexpected([&](UnexpectedMessage& message) {
+        left.push_back(static_cast<InboundMessage*>(&message));
+    });
     for (InboundMessage* message : left) {
         matcher_.remove(*message);
         discard(*message);

@@ -79,6 +79,7 @@ public:
                          bool& complete);
     bool cancel(UserRequest& user);
     void release_peer(Peer& peer);
+    void keep_peer(Peer& peer); // it was released, and is wanted again
 
     CompletedList& completed() { return completed_; }
 
@@ -90,13 +91,14 @@ public:
     // Sends and posts what found no room before.
     std::size_t retry();
     bool retry_due() const { return !stalled_.empty() || !waiting_moves_.empty(); }
-    void forget_early(Peer& peer);
+    void forget(Peer& peer); // at the end: gives back what the peer holds of the pool
     void update_levels();
 
 private:
     // Flags of a goodbye message.
     static constexpr std::uint8_t kGoodbye = 0;
     static constexpr std::uint8_t kGoodbyeAnswer = 1;
+    static constexpr std::uint8_t kGoodbyeRevoked = 2;
 
     friend class Mover;
     friend struct SendTransfer;
@@ -184,7 +186,7 @@ private:
     void fail_transfers(Peer& peer);
     bool has_business_with(const Peer& peer) const;
     void drop(ControlMessage& message) { pool_.destroy(&message); }
-    void on_goodbye(Peer& peer, std::uint8_t flags);
+    void on_goodbye(Peer& peer, std::uint8_t flags, const IdBody& body);
 
     Options options_;
     std::span<const std::unique_ptr<Rail>> rails_;

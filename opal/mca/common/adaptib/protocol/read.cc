@@ -29,8 +29,7 @@ void Protocol::start_block_reads(ReceiveTransfer& transfer) {
     const RendezvousBody& source = transfer.source;
     while (!transfer.failed && transfer.active.size() < options_.block_depth &&
            transfer.started < transfer.wanted) {
-        const Bytes length =
-            std::min(staging_.block_bytes(), transfer.wanted - transfer.started);
+        const Bytes length = std::min(staging_.block_bytes(), transfer.wanted - transfer.started);
         const Bytes offset = transfer.started;
         transfer.started += length;
         start_block_read(transfer, offset, length, source.address + offset, source.keys,
@@ -78,8 +77,8 @@ void Protocol::on_block_read(BlockRead& block) {
     if (!transfer.failed) {
         if (block.memory != nullptr) {
             ++counters_.blocks_packed;
-            const Status status = scatter(transfer.request->data, block.offset,
-                                          block.memory->data(), block.length);
+            const Status status =
+                scatter(transfer.request->data, block.offset, block.memory->data(), block.length);
             transfer.failed = !status.ok();
         }
         transfer.received += block.length;

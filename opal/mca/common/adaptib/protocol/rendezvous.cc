@@ -44,8 +44,7 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
     transfer->id = receives_.add(transfer);
     const bool contiguous =
         is_contiguous(request.data) &&
-        transfer->registration
-            .make(rails_, request.data.base, wanted, kLocalWrite | kRemoteWrite)
+        transfer->registration.make(rails_, request.data.base, wanted, kLocalWrite | kRemoteWrite)
             .ok();
     ClearBody clear{};
     clear.send_id = source.send_id;
@@ -112,8 +111,7 @@ void Protocol::end_send(SendTransfer& transfer, bool failed) {
     }
     sends_.remove(transfer.id);
     delete &transfer;
-    complete(*request.user,
-             failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
+    complete(*request.user, failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
              failed ? 0 : request.data.bytes);
 }
 

@@ -45,10 +45,10 @@ struct InboundMessage : UnexpectedMessage {
     InboundMessage(const Envelope& sent, Bytes size) : UnexpectedMessage(sent, size) {}
     Peer* peer = nullptr; // null: from ourselves
     MessageType type = MessageType::eager;
-    Bytes stored = 0;               // payload bytes behind this record
-    std::uint64_t send_id = 0;      // eager_sync
-    RendezvousBody announced{};     // rendezvous
-    SendRequest* own = nullptr;     // from ourselves, not copied: the send that waits
+    Bytes stored = 0;           // payload bytes behind this record
+    std::uint64_t send_id = 0;  // eager_sync
+    RendezvousBody announced{}; // rendezvous
+    SendRequest* own = nullptr; // from ourselves, not copied: the send that waits
 
     std::byte* payload() { return reinterpret_cast<std::byte*>(this + 1); }
     Bytes size() const { return sizeof *this + stored; }

@@ -14,8 +14,8 @@ void Protocol::send_to_self(SendRequest& request) {
         copy_from_self(request, *static_cast<ReceiveRequest*>(posted));
         return;
     }
-    const bool copied = request.type == MessageType::eager &&
-                        request.data.bytes <= options_.eager_limit;
+    const bool copied =
+        request.type == MessageType::eager && request.data.bytes <= options_.eager_limit;
     InboundMessage* message =
         store(request.envelope, request.data.bytes, copied ? request.data.bytes : 0);
     if (message == nullptr) {

@@ -56,7 +56,8 @@ bool Protocol::transmit_eager(SendRequest& request) {
     const Bytes body = body_bytes(request.type);
     const Bytes length = request.data.bytes + body;
     if (length > peer.message_capacity()) [[unlikely]] {
-        request.type = MessageType::rendezvous; // the channel has changed since the send was started
+        request.type =
+            MessageType::rendezvous; // the channel has changed since the send was started
         return transmit_rendezvous(request);
     }
     std::byte* to = peer.reserve(length);
@@ -108,8 +109,8 @@ Status Protocol::announce(SendRequest& request) {
     transfer->request = &request;
     transfer->kind = SourceKind::packed;
     if (is_contiguous(request.data)) {
-        const Status status = transfer->registration.make(rails_, request.data.base,
-                                                          request.data.bytes, kRemoteRead);
+        const Status status =
+            transfer->registration.make(rails_, request.data.base, request.data.bytes, kRemoteRead);
         if (status.ok()) {
             transfer->kind = SourceKind::direct;
         }
@@ -231,8 +232,7 @@ bool Protocol::flush(Peer& peer) {
             sent = transmit(*static_cast<SendRequest*>(send));
         } else {
             auto* message = static_cast<ControlMessage*>(send);
-            sent = try_control(peer, message->type, message->body, message->length,
-                               message->flags);
+            sent = try_control(peer, message->type, message->body, message->length, message->flags);
             if (sent) {
                 drop(*message);
             }

@@ -72,14 +72,14 @@ struct SendTransfer final : Mover {
     SendRequest* request = nullptr;
     std::uint64_t id = 0;
     SourceKind kind = SourceKind::direct;
-    Registration registration;    // direct
-    bool cleared = false;         // clear_to_send arrived
+    Registration registration; // direct
+    bool cleared = false;      // clear_to_send arrived
     std::uint64_t receive_id = 0;
     Bytes wanted = 0;
-    std::vector<Block> blocks;    // packed
-    Bytes packed = 0;             // bytes of the stream packed so far
-    Bytes announced = 0;          // of them, within `wanted`, in blocks that were sent
-    Bytes delivered = 0;          // in blocks that came back
+    std::vector<Block> blocks; // packed
+    Bytes packed = 0;          // bytes of the stream packed so far
+    Bytes announced = 0;       // of them, within `wanted`, in blocks that were sent
+    Bytes delivered = 0;       // in blocks that came back
 };
 
 struct ReceiveTransfer;

@@ -67,8 +67,8 @@ public:
     // parent's, too.
     bool valid() const {
         return header_ != nullptr && header_->magic.load(std::memory_order_acquire) == kMagic &&
-               header_->version == kLayoutVersion && header_->pid == pid_ &&
-               header_->rails >= 1 && header_->rails <= kMaxRails;
+               header_->version == kLayoutVersion && header_->pid == pid_ && header_->rails >= 1 &&
+               header_->rails <= kMaxRails;
     }
     bool forbidden() const { return error_ == EACCES || error_ == EPERM; }
     std::uint32_t pid() const { return pid_; }
@@ -165,7 +165,10 @@ bool parse(int argc, char** argv, Command& out) {
         return fail("'" + out.verb + "' is not a command");
     }
     if (words.size() != (list ? 1u : slow ? 3u : 2u)) {
-        return fail("'" + out.verb + "' takes " + (list ? "no" : slow ? "two" : "one") +
+        return fail("'" + out.verb + "' takes " +
+                    (list   ? "no"
+                     : slow ? "two"
+                            : "one") +
                     " argument(s)");
     }
     if (!list && !parse_rail(words[1], out)) {
@@ -236,8 +239,7 @@ std::vector<Segment> find(const Command& command, bool& forbidden) {
 
 void print(const Segment& segment) {
     for (std::uint32_t rail = 0; rail < segment.header().rails; ++rail) {
-        const std::uint64_t word =
-            segment.header().rail[rail].word.load(std::memory_order_acquire);
+        const std::uint64_t word = segment.header().rail[rail].word.load(std::memory_order_acquire);
         const std::uint64_t rate = word & kRailRateMask;
         std::printf("pid %u  job %llx  shm%u  %s", segment.pid(),
                     static_cast<unsigned long long>(segment.header().job_key), rail,

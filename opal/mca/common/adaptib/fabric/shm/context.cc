@@ -15,10 +15,9 @@ namespace adaptib::shm {
 
 Context::Context(std::unique_ptr<OwnSegment> segment, const Clock& clock, std::uint32_t rails,
                  std::vector<std::string>& notices)
-    : segment_(std::move(segment)), clock_(clock), rail_count_(rails),
-      notices_(notices), own_rails_(segment_->header()->rail), consumer_(segment_->base()),
-      regions_(segment_.get()), bounce_(segment_.get()), rail_free_at_(rails, Nanoseconds{0}),
-      rail_was_down_(rails, false) {}
+    : segment_(std::move(segment)), clock_(clock), rail_count_(rails), notices_(notices),
+      own_rails_(segment_->header()->rail), consumer_(segment_->base()), regions_(segment_.get()),
+      bounce_(segment_.get()), rail_free_at_(rails, Nanoseconds{0}), rail_was_down_(rails, false) {}
 
 // ---------------------------------------------------------------------------------------------------
 // Tables
@@ -118,8 +117,8 @@ Status Context::add_srq(std::uint32_t& index) {
         return Status::error(Reason::no_memory);
     }
     index = srqs_;
-    const Status status = segment_->commit(kSrqsOffset + index * sizeof(SrqEntry),
-                                           sizeof(SrqEntry));
+    const Status status =
+        segment_->commit(kSrqsOffset + index * sizeof(SrqEntry), sizeof(SrqEntry));
     if (status.ok()) {
         ++srqs_;
     }

@@ -47,8 +47,7 @@ public:
     Nanoseconds now() const { return clock_.now(); }
 
     // The peer that a path leads to, mapped now if it was not; `rail` is the one named there.
-    Status peer(const RailAddress& address, std::shared_ptr<PeerSegment>& out,
-                std::uint32_t& rail);
+    Status peer(const RailAddress& address, std::shared_ptr<PeerSegment>& out, std::uint32_t& rail);
 
     // Queue pairs: an index of the table, their number, and back.
     Status add_qp(LocalQueuePair* qp, std::uint32_t& number);
@@ -117,8 +116,8 @@ private:
         RecordFields fields;
     };
     std::vector<Debt> owed_;
-    std::vector<LocalQueuePair*> queue_pairs_;    // by index
-    std::vector<std::uint32_t> qp_generation_;    // by index
+    std::vector<LocalQueuePair*> queue_pairs_; // by index
+    std::vector<std::uint32_t> qp_generation_; // by index
     std::deque<std::uint32_t> free_qps_;
     std::vector<std::uint32_t> free_srqs_;
     std::uint32_t srqs_ = 0;

@@ -38,7 +38,7 @@ inline constexpr Bytes kDatagramBytes = 4096; // payload of one record of the qu
 // Rail words: zero is "active, as fast as it goes", so that one compare answers usable().
 
 inline constexpr std::uint64_t kRailDown = 1ull << 63;
-inline constexpr std::uint64_t kRailClosed = 1ull << 62; // the owner has ended
+inline constexpr std::uint64_t kRailClosed = 1ull << 62;         // the owner has ended
 inline constexpr std::uint64_t kRailRateMask = (1ull << 48) - 1; // bytes per second, 0 = no limit
 
 struct alignas(kCacheLine) RailEntry {
@@ -64,8 +64,9 @@ struct Header {
     alignas(kCacheLine) std::atomic<std::uint64_t> atomic_lock;
 
     // The queue. Positions count granules from 0 and never wrap.
-    alignas(kCacheLine) std::atomic<std::uint64_t> reserve;   // producers: end of what is reserved
-    alignas(kCacheLine) std::atomic<std::uint64_t> consumed;  // consumer: start of what is not consumed
+    alignas(kCacheLine) std::atomic<std::uint64_t> reserve; // producers: end of what is reserved
+    alignas(
+        kCacheLine) std::atomic<std::uint64_t> consumed; // consumer: start of what is not consumed
     alignas(kCacheLine) std::atomic<std::uint64_t> committed; // granules that have memory
     std::atomic<std::uint32_t> producers_end;                 // no slot at or above was ever used
 
@@ -81,19 +82,20 @@ struct Header {
 inline constexpr std::uint64_t kSlotClaiming = 1ull << 63;
 
 struct alignas(kCacheLine) ProducerSlot {
-    std::atomic<std::uint64_t> owner; // 0: free; pid; with kSlotClaiming while it is being filled in
+    std::atomic<std::uint64_t>
+        owner; // 0: free; pid; with kSlotClaiming while it is being filled in
     std::atomic<std::uint64_t> start_time;
     std::atomic<std::uint64_t> cookie; // of the producer's own segment
     std::atomic<std::uint64_t> intent;
 };
 
 enum class RecordType : std::uint8_t {
-    skip = 1,   // to the end of the ring
-    datagram,   // UD
-    message,    // RC send, or a fragment of one
-    notice,     // RC write with immediate: the data is already there
-    request,    // copy pipeline (pipeline.h)
-    broken,     // the sending queue pair met an error that the target's queue pair has to share
+    skip = 1, // to the end of the ring
+    datagram, // UD
+    message,  // RC send, or a fragment of one
+    notice,   // RC write with immediate: the data is already there
+    request,  // copy pipeline (pipeline.h)
+    broken,   // the sending queue pair met an error that the target's queue pair has to share
 };
 
 enum RecordFlag : std::uint8_t {
@@ -139,8 +141,8 @@ constexpr std::uint32_t qp_word_access(std::uint64_t word) {
 struct alignas(kCacheLine) QueuePairEntry {
     std::atomic<std::uint64_t> word;
     std::atomic<std::uint64_t> remote_cookie;
-    std::atomic<std::uint32_t> srq;       // index + 1, 0: receive queue of its own
-    std::atomic<std::uint32_t> rnr_timer; // code of the IBA
+    std::atomic<std::uint32_t> srq;          // index + 1, 0: receive queue of its own
+    std::atomic<std::uint32_t> rnr_timer;    // code of the IBA
     std::atomic<std::uint32_t> target_reads; // reads and atomics that it serves at a time
 
     // To the initiator: messages taken, and what became of the one that was not.
@@ -164,7 +166,8 @@ constexpr std::uint32_t qp_index(std::uint32_t number) { return number & (kMaxQu
 // Memory regions: key = generation << 16 | index
 
 inline constexpr std::uint64_t kRegionValid = 1;
-inline constexpr std::uint64_t kPrivate = ~0ull; // RegionEntry::offset of memory outside the segment
+inline constexpr std::uint64_t kPrivate =
+    ~0ull; // RegionEntry::offset of memory outside the segment
 
 struct RegionEntry {
     std::atomic<std::uint64_t> tag; // 0, or key << 32 | rail << 16 | access << 8 | kRegionValid

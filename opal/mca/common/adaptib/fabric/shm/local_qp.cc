@@ -63,8 +63,8 @@ LocalQueuePair::LocalQueuePair(Context& context, std::uint32_t rail, const QpIni
       send_cq_(static_cast<ShmCompletionQueue*>(init.send_cq)),
       receive_cq_(static_cast<ShmCompletionQueue*>(init.receive_cq)),
       srq_(static_cast<ShmSharedReceiveQueue*>(init.srq)), send_depth_(init.send_depth),
-      max_gather_(init.max_gather), inline_bytes_(init.inline_bytes),
-      signal_all_(init.signal_all), receives_queue_(srq_ != nullptr ? 0 : init.receive_depth) {}
+      max_gather_(init.max_gather), inline_bytes_(init.inline_bytes), signal_all_(init.signal_all),
+      receives_queue_(srq_ != nullptr ? 0 : init.receive_depth) {}
 
 Status LocalQueuePair::enter() {
     const Status status = context_.add_qp(this, number_);
@@ -178,9 +178,9 @@ QpAttributes LocalQueuePair::query_impl() const {
 }
 
 void LocalQueuePair::publish() {
-    entry_->word.store(qp_word(number_, remote_number(), attributes_.receive_psn,
-                               attributes_.access, receives()),
-                       std::memory_order_seq_cst);
+    entry_->word.store(
+        qp_word(number_, remote_number(), attributes_.receive_psn, attributes_.access, receives()),
+        std::memory_order_seq_cst);
 }
 
 // After the entry says that we do not receive: until the peer, should it be copying, is done.

@@ -128,8 +128,7 @@ LocalQueuePair::Taken LocalQueuePair::take_message(const RecordFields& fields,
     }
     if (fields.length > arriving_.room() - arrived_) {
         assembling_ = false;
-        refuse(arriving_.wr_id, WorkStatus::local_length_error,
-               WorkStatus::remote_invalid_request);
+        refuse(arriving_.wr_id, WorkStatus::local_length_error, WorkStatus::remote_invalid_request);
         return Taken::yes;
     }
     if ((fields.flags & kRecordFirst) != 0 &&

@@ -184,17 +184,15 @@ BounceAnswer RcQueuePair::execute_atomic(const BounceRequest& request, bool shar
     const std::uint64_t name =
         static_cast<std::uint64_t>(context_.segment().header()->pid) << 32 | kLockOwner;
     std::uint64_t free = 0;
-    for (std::uint32_t i = 0; !shared && !lock.compare_exchange_strong(
-                                             free, name, std::memory_order_acquire);
-         ++i) {
+    for (std::uint32_t i = 0;
+         !shared && !lock.compare_exchange_strong(free, name, std::memory_order_acquire); ++i) {
         free = 0;
         if (i == kLockSpins) {
             Context::break_dead_lock(context_.segment().base());
             return BounceAnswer::not_ready;
         }
     }
-    std::atomic_ref<std::uint64_t> word(
-        *reinterpret_cast<std::uint64_t*>(request.remote_address));
+    std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(request.remote_address));
     std::uint64_t old = request.compare_add;
     if (static_cast<Opcode>(request.opcode) == Opcode::fetch_add) {
         old = word.fetch_add(request.compare_add);

@@ -170,8 +170,9 @@ std::uint64_t Consumer::hole_end(bool& somebody_lives) const {
         }
         // Two dead candidates: the one that lost the race for the place reserved nothing. The winner's
         // end is where another record, or the end of what is reserved, begins.
-        const bool fits = last == reserved || (last < reserved && at(last)->state.load(
-                                                   std::memory_order_acquire) == last + 1);
+        const bool fits =
+            last == reserved ||
+            (last < reserved && at(last)->state.load(std::memory_order_acquire) == last + 1);
         if (last <= reserved && (end == 0 || fits)) {
             end = last;
         }

@@ -50,8 +50,7 @@ public:
 
     // Reserves, calls fill(std::byte* payload) for `payload` bytes, publishes.
     // REQUIRES: payload <= kDatagramBytes.
-    template <class Fill>
-    Push push(const RecordFields& fields, Bytes payload, Fill&& fill) {
+    template <class Fill> Push push(const RecordFields& fields, Bytes payload, Fill&& fill) {
         std::uint64_t position = 0;
         const Push result = reserve(granules_for(payload), position);
         if (result != Push::ok) {

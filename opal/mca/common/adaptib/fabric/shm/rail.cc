@@ -19,8 +19,7 @@ bool sane_access(std::uint32_t access) {
     return (access & ~kEveryAccess) == 0 && (!remote_change || (access & kLocalWrite) != 0);
 }
 
-template <class T, class... Arguments>
-std::unique_ptr<T> make(Arguments&&... arguments) {
+template <class T, class... Arguments> std::unique_ptr<T> make(Arguments&&... arguments) {
     return std::make_unique<T>(std::forward<Arguments>(arguments)...);
 }
 
@@ -88,10 +87,9 @@ ShmRail::ShmRail(Context& context, std::uint32_t index, BytesPerSecond rate)
     : context_(context), index_(index) {
     info_.name = "shm" + std::to_string(index);
     info_.link_layer = LinkLayer::memory;
-    for (const Capability c :
-         {Capability::rc, Capability::ud, Capability::srq, Capability::rdma_read,
-          Capability::rdma_write, Capability::write_imm, Capability::atomic64,
-          Capability::reliable_ud, Capability::direct}) {
+    for (const Capability c : {Capability::rc, Capability::ud, Capability::srq,
+                               Capability::rdma_read, Capability::rdma_write, Capability::write_imm,
+                               Capability::atomic64, Capability::reliable_ud, Capability::direct}) {
         info_.capabilities |= static_cast<std::uint32_t>(c);
     }
     info_.rate = rate;

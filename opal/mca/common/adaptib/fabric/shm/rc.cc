@@ -147,7 +147,8 @@ void RcQueuePair::enqueue(const SendWork& work, Bytes length, const Attempt& att
         op.work.gather_count = 1;
     }
     if (step != Step::issued && (rails_word() & kRailRateMask) != 0) {
-        op.ready_at = context_.pace(rail_, peer_rail_word_->load(std::memory_order_acquire), length);
+        op.ready_at =
+            context_.pace(rail_, peer_rail_word_->load(std::memory_order_acquire), length);
     }
     context_.activate(this);
 }

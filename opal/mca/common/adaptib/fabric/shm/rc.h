@@ -41,10 +41,10 @@ private:
 
     // How far the execution of a request has come.
     struct Attempt {
-        Bytes moved = 0;              // bytes copied, sent, or handed to the pipeline
-        bool data_done = false;       // write with immediate: the notice is what is left
-        std::uint64_t message = 0;    // number that its acknowledgement will have; 0: not issued
-        Nanoseconds give_up{kNever};  // when no answer becomes retry_exceeded
+        Bytes moved = 0;             // bytes copied, sent, or handed to the pipeline
+        bool data_done = false;      // write with immediate: the notice is what is left
+        std::uint64_t message = 0;   // number that its acknowledgement will have; 0: not issued
+        Nanoseconds give_up{kNever}; // when no answer becomes retry_exceeded
         Nanoseconds rnr_since{kNever};
         std::uint32_t lock_waits = 0;
     };
@@ -132,7 +132,9 @@ private:
                    expected_word_ &&
                peer_entry_->remote_cookie.load(std::memory_order_acquire) == own_cookie_;
     }
-    bool reachable() const { return (rails_word() & (kRailDown | kRailClosed)) == 0 && connected(); }
+    bool reachable() const {
+        return (rails_word() & (kRailDown | kRailClosed)) == 0 && connected();
+    }
     void begin_touching() { entry_->busy.store(1, std::memory_order_seq_cst); }
     void end_touching() { entry_->busy.store(0, std::memory_order_release); }
 
@@ -145,7 +147,7 @@ private:
     std::uint64_t expected_word_ = 0; // of the target's entry, from RTS on
     std::uint64_t own_cookie_;
 
-    RegionView region_; // the remote region used last
+    RegionView region_;          // the remote region used last
     std::uint64_t messages_ = 0; // sent on this connection
     GrowingRing<Op> ops_;
     std::size_t next_ = 0; // the first op that is not issued

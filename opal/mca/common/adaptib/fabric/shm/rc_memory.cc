@@ -33,9 +33,8 @@ constexpr Bytes tail_of(const SendWork& work, Bytes length) {
 bool RcQueuePair::find_remote(std::uint64_t address, Bytes length, std::uint32_t key,
                               std::uint32_t access) {
     const RegionEntry* table = regions_of(peer_->base());
-    const bool known =
-        region_.tag != 0 && region_key(region_.tag) == key &&
-        table[region_index(key)].tag.load(std::memory_order_seq_cst) == region_.tag;
+    const bool known = region_.tag != 0 && region_key(region_.tag) == key &&
+                       table[region_index(key)].tag.load(std::memory_order_seq_cst) == region_.tag;
     if (!known && !read_region(table, key, region_)) {
         region_.tag = 0;
         return false;
@@ -100,8 +99,8 @@ void RcQueuePair::copy_shared(const SendWork& work, std::byte* remote, Bytes off
 
 CopyResult RcQueuePair::copy_private(const SendWork& work, Bytes offset, Bytes length) {
     return copy_memory(work.opcode == Opcode::read ? Direction::from_peer : Direction::to_peer,
-                       peer_->pid(), work.remote_address + offset,
-                       {work.gather, work.gather_count}, offset, length);
+                       peer_->pid(), work.remote_address + offset, {work.gather, work.gather_count},
+                       offset, length);
 }
 
 RcQueuePair::Step RcQueuePair::move_data(const SendWork& work, Bytes length, Attempt& a,
@@ -122,8 +121,8 @@ RcQueuePair::Step RcQueuePair::move_data(const SendWork& work, Bytes length, Att
         }
         const bool no_reads = work.opcode == Opcode::read &&
                               peer_entry_->target_reads.load(std::memory_order_acquire) == 0;
-        if (no_reads ||
-            !find_remote(work.remote_address, length, work.remote_key, needed_access(work.opcode))) {
+        if (no_reads || !find_remote(work.remote_address, length, work.remote_key,
+                                     needed_access(work.opcode))) {
             end_touching();
             return remote_error(no_reads ? WorkStatus::remote_invalid_request
                                          : WorkStatus::remote_access_error,
@@ -148,8 +147,8 @@ RcQueuePair::Step RcQueuePair::move_data(const SendWork& work, Bytes length, Att
         }
         end_touching();
         if (result != CopyResult::ok) {
-            const Step step = through_pipeline ? Step::wait
-                                               : copy_trouble(result, status, through_pipeline);
+            const Step step =
+                through_pipeline ? Step::wait : copy_trouble(result, status, through_pipeline);
             return through_pipeline ? bounce(work, length, a, status) : step;
         }
         a.moved += part + last;
@@ -216,8 +215,8 @@ RcQueuePair::Step RcQueuePair::atomic_private(const SendWork& work, Attempt& a,
     std::uint64_t fresh = 0;
     const Gather old_word{&old, 8, 0};
     const Gather new_word{&fresh, 8, 0};
-    CopyResult result = copy_memory(Direction::from_peer, peer_->pid(), work.remote_address,
-                                    {&old_word, 1}, 0, 8);
+    CopyResult result =
+        copy_memory(Direction::from_peer, peer_->pid(), work.remote_address, {&old_word, 1}, 0, 8);
     if (result == CopyResult::ok) {
         const bool add = work.opcode == Opcode::fetch_add;
         fresh = add ? old + work.compare_add : work.swap;

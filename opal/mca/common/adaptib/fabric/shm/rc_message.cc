@@ -11,8 +11,8 @@ namespace {
 
 // Waiting time of the IBA's RNR timer codes, in microseconds x 10.
 constexpr std::array<std::int64_t, 32> kRnrTenths{
-    6553600, 100,   200,   300,   400,    600,    800,    1200,   1600,   2400,    3200,
-    4800,    6400,  9600,  12800, 19200,  25600,  38400,  51200,  76800,  102400,  153600,
+    6553600, 100,    200,    300,    400,    600,     800,     1200,    1600,    2400,   3200,
+    4800,    6400,   9600,   12800,  19200,  25600,   38400,   51200,   76800,   102400, 153600,
     204800,  307200, 409600, 614400, 819200, 1228800, 1638400, 2457600, 3276800, 4915200};
 
 Nanoseconds rnr_time(std::uint32_t code) { return Nanoseconds{kRnrTenths[code & 31] * 100}; }
@@ -99,16 +99,15 @@ RcQueuePair::Step RcQueuePair::send_message(const SendWork& work, Bytes length, 
         const bool last = a.moved + part == length;
         RecordFields fields;
         fields.type = RecordType::message;
-        fields.flags = static_cast<std::uint8_t>((a.moved == 0 ? kRecordFirst : 0) |
-                                                 (last ? kRecordLast : 0) |
-                                                 (immediate && last ? kRecordImmediate : 0));
+        fields.flags =
+            static_cast<std::uint8_t>((a.moved == 0 ? kRecordFirst : 0) | (last ? kRecordLast : 0) |
+                                      (immediate && last ? kRecordImmediate : 0));
         fields.length = static_cast<std::uint32_t>(part);
         fields.target_qp = remote_number_;
         fields.source_qp = number_;
         fields.immediate = work.immediate;
-        const Push push = peer_->producer().push(fields, part, [&](std::byte* payload) {
-            gather_out(gather, a.moved, payload, part);
-        });
+        const Push push = peer_->producer().push(
+            fields, part, [&](std::byte* payload) { gather_out(gather, a.moved, payload, part); });
         if (push != Push::ok) {
             return wait_for_room(push, a, status);
         }

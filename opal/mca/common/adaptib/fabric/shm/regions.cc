@@ -19,8 +19,8 @@ bool read_region(const RegionEntry* table, std::uint32_t key, RegionView& out) {
 RegionTable::RegionTable(OwnSegment* segment)
     : segment_(segment), table_(regions_of(segment->base())) {}
 
-Status RegionTable::add(std::uint64_t base, Bytes length, std::uint32_t rail,
-                        std::uint32_t access, std::uint64_t offset, std::uint32_t& key) {
+Status RegionTable::add(std::uint64_t base, Bytes length, std::uint32_t rail, std::uint32_t access,
+                        std::uint64_t offset, std::uint32_t& key) {
     std::uint32_t index = 0;
     if (!free_.empty()) {
         index = free_.back();

@@ -12,8 +12,7 @@
 
 namespace adaptib::shm {
 
-template <class T>
-class GrowingRing {
+template <class T> class GrowingRing {
 public:
     explicit GrowingRing(std::size_t limit) : limit_(limit) {}
 
@@ -38,8 +37,7 @@ public:
     void clear() { head_ = count_ = 0; }
 
     // Removes what `predicate` is true for; keeps the order.
-    template <class Predicate>
-    void remove_if(Predicate&& predicate) {
+    template <class Predicate> void remove_if(Predicate&& predicate) {
         std::size_t kept = 0;
         for (std::size_t i = 0; i < count_; ++i) {
             if (!predicate((*this)[i])) {

@@ -179,9 +179,14 @@ OwnSegment::~OwnSegment() {
 }
 
 RailAddress OwnSegment::address(std::uint32_t rail) const {
-    const WireAddress wire{kAddressMagic, kLayoutVersion,   static_cast<std::uint16_t>(rail),
-                           pid_,          static_cast<std::uint32_t>(fd_),
-                           start_time_,   cookie_,          host_,
+    const WireAddress wire{kAddressMagic,
+                           kLayoutVersion,
+                           static_cast<std::uint16_t>(rail),
+                           pid_,
+                           static_cast<std::uint32_t>(fd_),
+                           start_time_,
+                           cookie_,
+                           host_,
                            header()->job_key};
     RailAddress out;
     std::memcpy(out.bytes.data(), &wire, sizeof wire);
@@ -314,7 +319,7 @@ Status PeerSegment::open(const RailAddress& address, std::uint64_t own_cookie,
         case ENOMEM: return Status::error(Reason::no_memory);
         default:
             return Status::error(process_alive(wire.pid, wire.start_time) ? Reason::unreachable
-                                                                         : Reason::peer_gone);
+                                                                          : Reason::peer_gone);
         }
     }
     std::shared_ptr<PeerSegment> peer(new PeerSegment);
@@ -323,8 +328,8 @@ Status PeerSegment::open(const RailAddress& address, std::uint64_t own_cookie,
     if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) &&
         static_cast<Bytes>(file.st_size) > kRingOffset) {
         peer->size_ = static_cast<Bytes>(file.st_size);
-        void* at = mmap(nullptr, peer->size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                        fd, 0);
+        void* at =
+            mmap(nullptr, peer->size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
         if (at == MAP_FAILED) {
             status = Status::error(Reason::no_memory);
         } else {
@@ -419,8 +424,8 @@ Status PeerSegment::claim_slot(int fd, std::uint64_t own_cookie) {
             return false;
         }
         struct stat mine {};
-        const bool same = fstat(file, &mine) == 0 && static_cast<Bytes>(mine.st_size) == size_ &&
-                          !gone();
+        const bool same =
+            fstat(file, &mine) == 0 && static_cast<Bytes>(mine.st_size) == size_ && !gone();
         const bool done = same && commit_file(file, kRingOffset, ring_end * kGranule) == 0;
         close(file);
         return done;

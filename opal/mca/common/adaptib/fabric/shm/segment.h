@@ -61,7 +61,8 @@ public:
     // Where in the segment's heap [address, +length) lies; false if it does not.
     bool find(const void* address, Bytes length, Bytes& offset) const {
         const auto* at = static_cast<const std::byte*>(address);
-        if (at < base_ + heap_begin_ || at >= base_ + size_ || length > size_ - static_cast<Bytes>(at - base_)) {
+        if (at < base_ + heap_begin_ || at >= base_ + size_ ||
+            length > size_ - static_cast<Bytes>(at - base_)) {
             return false;
         }
         offset = static_cast<Bytes>(at - base_);
@@ -93,12 +94,12 @@ private:
     std::uint64_t cookie_ = 0;
     std::uint64_t host_ = 0;
     Bytes size_ = 0;
-    std::vector<bool> pages_;   // of the fixed part: committed
+    std::vector<bool> pages_; // of the fixed part: committed
     Bytes heap_begin_ = 0;
-    Bytes heap_committed_ = 0;  // end of the committed part
-    Bytes heap_used_ = 0;       // end of what was ever handed out: above, memory is still zero
+    Bytes heap_committed_ = 0; // end of the committed part
+    Bytes heap_used_ = 0;      // end of what was ever handed out: above, memory is still zero
     Bytes in_use_ = 0;
-    std::map<Bytes, Bytes> free_;       // offset -> length, no two adjacent
+    std::map<Bytes, Bytes> free_; // offset -> length, no two adjacent
     std::map<Bytes, Bytes> allocated_;
     std::string trouble_;
 };

@@ -28,14 +28,14 @@ struct ShmOptions {
         none,      // the copy pipeline always
     };
 
-    std::uint32_t rails = 1;             // virtual rails shm0, shm1, ...; at most 16
-    Bytes segment_max = 256 * kMiB;      // address space and file size; memory is taken as needed
-    Bytes queue_bytes = kMiB;            // of the receive queue, rounded up to a power of two
+    std::uint32_t rails = 1;        // virtual rails shm0, shm1, ...; at most 16
+    Bytes segment_max = 256 * kMiB; // address space and file size; memory is taken as needed
+    Bytes queue_bytes = kMiB;       // of the receive queue, rounded up to a power of two
     SingleCopy single_copy = SingleCopy::automatic;
-    std::uint64_t job_key = 0;           // names the segment, for adaptib_rails --job
-    const Clock* clock = nullptr;        // required
-    Random* random = nullptr;            // required
-    BytesPerSecond rate{};               // what a rail says of itself
+    std::uint64_t job_key = 0;    // names the segment, for adaptib_rails --job
+    const Clock* clock = nullptr; // required
+    Random* random = nullptr;     // required
+    BytesPerSecond rate{};        // what a rail says of itself
 };
 
 // ok; bad_argument; no_memory, no_device, not_supported, no_permission: error_text says for a person why.

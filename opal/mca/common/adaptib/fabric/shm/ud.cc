@@ -10,7 +10,8 @@ namespace adaptib::shm {
 
 namespace {
 
-constexpr std::uint32_t kFullsPerLook = 256; // full queues between two looks at the target's process
+constexpr std::uint32_t kFullsPerLook =
+    256; // full queues between two looks at the target's process
 
 } // namespace
 
@@ -129,8 +130,7 @@ bool UdQueuePair::progress_sends() {
     while (!ops_.empty()) {
         Op& op = ops_.front();
         const std::uint64_t word = rails_word(*op.peer, op.peer_rail);
-        const bool slowed =
-            (word & kRailRateMask) != 0 && (word & (kRailDown | kRailClosed)) == 0;
+        const bool slowed = (word & kRailRateMask) != 0 && (word & (kRailDown | kRailClosed)) == 0;
         if (slowed && context_.now() < op.ready_at) {
             return true;
         }
