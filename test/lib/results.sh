@@ -10,7 +10,7 @@ failures=()
 # result ok|FAILED|skipped PART NAME SECONDS [LOG]
 result() {
     local outcome=$1 part=$2 name=$3 seconds=$4 log=${5:-}
-    printf '%-8s %-8s %-60s %6s s\n' "$outcome" "$part" "$name" "$seconds"
+    printf '%-8s %-8s %-72s %6s s\n' "$outcome" "$part" "$name" "$seconds"
     case $outcome in
         ok) passed=$((passed + 1)) ;;
         skipped) skipped=$((skipped + 1)) ;;

@@ -182,6 +182,26 @@ TEST_P(TwoSided, OrderHoldsAcrossSizesAndChannelChanges) {
     EXPECT_EQ(world.counters(1).duplicates, 0u);
 }
 
+// Thousands of messages one way: credit comes back as often as it takes, and nothing but eager traffic
+// releases the send queue.
+TEST_P(TwoSided, ALongOneWayStreamDoesNotStall) {
+    Cores world(2, options());
+    std::vector<std::byte> sent = pattern(200, 1);
+    constexpr std::size_t kMessages = 30000;
+    std::vector<TestRequest> sends(kMessages);
+    std::vector<std::byte> got(200);
+    for (TestRequest& send : sends) {
+        ASSERT_TRUE(world.send(0, 1, 3, contiguous(sent), send).ok());
+    }
+    for (std::size_t i = 0; i < kMessages; ++i) {
+        TestRequest receive;
+        ASSERT_TRUE(world.receive(1, 0, 3, contiguous(got), receive).ok());
+        ASSERT_TRUE(world.run({&receive})) << i;
+    }
+    EXPECT_EQ(got, sent);
+    EXPECT_TRUE(sends.back().done);
+}
+
 TEST_P(TwoSided, SynchronousSendEndsOnlyWhenMatched) {
     Cores world(2, options());
     for (std::size_t size : {std::size_t{0}, std::size_t{10}, std::size_t{100000}}) {

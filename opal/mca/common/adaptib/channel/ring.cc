@@ -151,6 +151,9 @@ Status RingWriter::write_lines(std::uint64_t line, std::uint64_t lines,
     work.wr_id = wr_id_;
     work.opcode = Opcode::write;
     work.flags = kPublish;
+    if (++posted_ % kSignalEvery == 0) {
+        work.flags |= kSignaled;
+    }
     work.gather = &gather;
     work.gather_count = 1;
     work.remote_address = target_.address + line * kCacheLine;

@@ -17,7 +17,8 @@
 //      header and its tail are; a writer whose bytes become visible in address order (an adapter,
 //      kPublish) stores the tail last, one that stores directly stores the header's first word last.
 //   3. produced - consumed <= lines. The reader tells the writer what it has consumed by writing a
-//      64-bit count into memory of the writer's, at the latest after half the ring.
+//      64-bit count into memory of the writer's, at the latest after half the ring; a `skip` counts, so
+//      that a message of half the ring finds room once the reader has taken all there is.
 //   4. With a posting writer, lines not yet consumed are kept in the writer's mirror of the ring, and
 //      are reused only after the reader's count has passed them.
 //
@@ -36,6 +37,10 @@
 #include "fabric/fabric.h"
 
 namespace adaptib {
+
+// Of the unsignaled writes to one queue pair, one in so many is signaled: its completion releases the
+// others. Send queues are deeper than a few times this.
+constexpr std::uint32_t kSignalEvery = 32;
 
 constexpr std::uint32_t kRingOverhead = sizeof(MessageHeader) + sizeof(std::uint64_t);
 
@@ -115,6 +120,7 @@ private:
     std::byte* mapped_ = nullptr;
     // Only for a ring that cannot be mapped, or cannot be reached directly any more.
     std::unique_ptr<MemoryRegion> mirror_;
+    std::uint32_t posted_ = 0;
 };
 
 } // namespace adaptib

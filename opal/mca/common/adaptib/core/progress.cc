@@ -91,6 +91,9 @@ std::size_t Core::poll_ring(Peer& peer) {
         on_ring_message(peer, *header, body);
         ++taken;
     }
+    if (peer.ring_in->credit_due() && !peer.heard_goodbye) {
+        return_credit(peer);
+    }
     return taken;
 }
 
@@ -102,12 +105,10 @@ void Core::on_ring_message(Peer& peer, const MessageHeader& header, const std::b
         ++counters_.bad_packets;
     }
     peer.ring_in->consume();
-    if (peer.ring_in->credit_due() && !peer.heard_goodbye) {
-        return_credit(peer);
-    }
 }
 
-// A count that cannot be written now is written with the next message.
+// Unsignaled, but for one in kSignalEvery, which releases the others' places in the send queue. A count
+// that cannot be written now is written in the next pass.
 void Core::return_credit(Peer& peer) {
     Subchannel& subchannel = peer.subchannels[connections_->chosen_subchannel(peer)];
     std::uint64_t consumed = peer.ring_in->consumed();
@@ -115,6 +116,9 @@ void Core::return_credit(Peer& peer) {
     SendWork work;
     work.opcode = Opcode::write;
     work.flags = kInline | kPublish;
+    if (++peer.credits_posted % kSignalEvery == 0) {
+        work.flags |= kSignaled;
+    }
     work.gather = &gather;
     work.gather_count = 1;
     work.remote_address = peer.credit_address;

@@ -148,6 +148,7 @@ public:
     // Receiving.
     std::unique_ptr<RingReader> ring_in;
     std::uint32_t idle_polls = 0;
+    std::uint32_t credits_posted = 0;
     EarlyMessage* early = nullptr; // by sequence
 
     // Cold.
