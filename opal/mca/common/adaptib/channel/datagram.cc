@@ -3,7 +3,6 @@
 #include "channel/datagram.h"
 
 #include <algorithm>
-#include <array>
 
 namespace adaptib {
 
@@ -152,13 +151,12 @@ void DatagramChannel::handle_receive(const WorkCompletion& completion, const Rec
 }
 
 std::size_t DatagramChannel::poll(const Receiver& receiver, std::size_t limit) {
-    std::array<WorkCompletion, 16> batch;
     std::size_t taken = 0;
     while (taken < limit) {
-        const std::size_t room = std::min(batch.size(), limit - taken);
-        const std::size_t count = cq_->poll(std::span(batch).first(room));
+        const std::size_t room = std::min(batch_.size(), limit - taken);
+        const std::size_t count = cq_->poll(std::span(batch_).first(room));
         for (std::size_t i = 0; i < count; ++i) {
-            const WorkCompletion& completion = batch[i];
+            const WorkCompletion& completion = batch_[i];
             if ((completion.wr_id & kSendTag) != 0) {
                 free_sends_.push_back(static_cast<std::uint32_t>(completion.wr_id));
                 continue;

@@ -11,6 +11,7 @@
 // May touch: base/, fabric/, observe/.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -78,6 +79,7 @@ private:
     std::unique_ptr<CompletionQueue> cq_;
     std::unique_ptr<QueuePair> qp_;
     std::vector<std::uint32_t> free_sends_; // never grows past its first size
+    std::array<WorkCompletion, 16> batch_;  // scratch of poll; the receiver must not poll
 };
 
 } // namespace adaptib

@@ -14,6 +14,7 @@ constexpr std::size_t kCompletionBudget = 64;
 constexpr std::uint32_t kIdlePolls = 20000; // then a ring is polled in turn with other idle ones
 constexpr std::size_t kAlwaysHot = 4;       // so many rings are polled each time anyway
 constexpr std::uint64_t kDatagramEvery = 8; // passes, while rings are busy
+constexpr std::uint64_t kCompletionsEvery = 16; // passes, while none is awaited: errors, signals
 constexpr std::uint64_t kHousekeepingEvery = 1024;
 
 } // namespace
@@ -27,8 +28,10 @@ std::size_t Core::progress() {
     if (events == 0 || tick_ % kDatagramEvery == 0) {
         events += datagrams_->poll(receiver_, kDatagramBudget);
     }
-    for (CompletionFilter& filter : filters_) {
-        events += filter.poll(kCompletionBudget);
+    if (protocol_->work_outstanding() || tick_ % kCompletionsEvery == 0) {
+        for (CompletionFilter& filter : filters_) {
+            events += filter.poll(kCompletionBudget);
+        }
     }
     if (protocol_->retry_due()) [[unlikely]] {
         events += protocol_->retry();

@@ -56,6 +56,7 @@ void Protocol::post_stripes(Mover& mover) {
         }
         ++move.posted;
         ++move.outstanding;
+        ++outstanding_;
     }
     if (move.done()) {
         mover.on_move_done();
@@ -94,6 +95,7 @@ void Mover::on_work_done(const WorkCompletion& completion) {
 void Protocol::on_stripe_done(Mover& mover, const WorkCompletion& completion) {
     Move& move = mover.move;
     --move.outstanding;
+    --outstanding_;
     if (completion.status != WorkStatus::success) {
         move.failed = true;
         if (mover.waiting_link.linked()) {

@@ -90,6 +90,8 @@ public:
     void on_peer_failed(Peer& peer, const std::string& what);
     // Sends and posts what found no room before.
     std::size_t retry();
+    // Work requests whose completion is awaited.
+    bool work_outstanding() const { return outstanding_ > 0; }
     bool retry_due() const { return !stalled_.empty() || !waiting_moves_.empty(); }
     void forget(Peer& peer); // at the end: gives back what the peer holds of the pool
     void update_levels();
@@ -202,6 +204,7 @@ private:
     IdTable<SendRequest> waiting_acks_;
     IdTable<SendTransfer> sends_;
     IdTable<ReceiveTransfer> receives_;
+    std::size_t outstanding_ = 0; // stripes
     IntrusiveList<Peer, &Peer::stalled_link> stalled_;
     IntrusiveList<Mover, &Mover::waiting_link> waiting_moves_;
     std::vector<SubchannelView> views_; // scratch of plan_move

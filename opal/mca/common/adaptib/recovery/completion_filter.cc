@@ -3,24 +3,22 @@
 #include "recovery/completion_filter.h"
 
 #include <algorithm>
-#include <array>
 
 namespace adaptib {
 
 std::size_t CompletionFilter::poll(std::size_t limit) {
-    std::array<WorkCompletion, 32> batch;
     std::size_t taken = 0;
     while (taken < limit) {
-        const std::size_t room = std::min(batch.size(), limit - taken);
-        const std::size_t count = cq_.poll(std::span(batch).first(room));
+        const std::size_t room = std::min(batch_.size(), limit - taken);
+        const std::size_t count = cq_.poll(std::span(batch_).first(room));
         for (std::size_t i = 0; i < count; ++i) {
-            if (WorkTarget* target = target_of(batch[i].wr_id); target != nullptr) {
-                target->on_work_done(batch[i]);
+            if (WorkTarget* target = target_of(batch_[i].wr_id); target != nullptr) {
+                target->on_work_done(batch_[i]);
             }
         }
         for (std::size_t i = 0; i < count; ++i) {
-            if (batch[i].status != WorkStatus::success) [[unlikely]] {
-                listener_.on_path_failed(batch[i].qp_number, batch[i].status);
+            if (batch_[i].status != WorkStatus::success) [[unlikely]] {
+                listener_.on_path_failed(batch_[i].qp_number, batch_[i].status);
             }
         }
         taken += count;

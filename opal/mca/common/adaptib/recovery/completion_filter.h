@@ -8,6 +8,7 @@
 // May touch: base/, fabric/.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -35,6 +36,7 @@ public:
 private:
     CompletionQueue& cq_;
     PathListener& listener_;
+    std::array<WorkCompletion, 32> batch_; // scratch of poll; a target must not poll
 };
 
 } // namespace adaptib
