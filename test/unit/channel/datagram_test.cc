@@ -53,7 +53,8 @@ public:
         return handle;
     }
     DatagramTarget target(Node& other) {
-        return {handle_of(other), other.channel->qp_number(), other.identity.key};
+        return {handle_of(other), other.channel->qp_number(), other.identity.key,
+                other.identity.name};
     }
 
     DatagramChannel::Identity identity;

@@ -21,7 +21,12 @@ public:
     ~PlainRegion() override { std::free(address_); }
 };
 
-// Only memory: the ring asks a rail for nothing else.
+class BorrowedRegion final : public MemoryRegion {
+public:
+    BorrowedRegion(void* address, Bytes length) : MemoryRegion(address, length) {}
+};
+
+// Only registration: the ring asks a rail for nothing else.
 class MemoryRail final : public Rail {
 private:
     PortState state_impl() const override { return PortState::active; }
@@ -38,12 +43,13 @@ private:
     Status create_ah_impl(const PathSpec&, std::unique_ptr<AddressHandle>&) override {
         return Status::error(Reason::not_supported);
     }
-    Status register_impl(void*, Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) override {
-        return Status::error(Reason::not_supported);
-    }
-    Status allocate_impl(Bytes length, std::uint32_t, std::unique_ptr<MemoryRegion>& out) override {
-        out = std::make_unique<PlainRegion>(length);
+    Status register_impl(void* address, Bytes length, std::uint32_t,
+                         std::unique_ptr<MemoryRegion>& out) override {
+        out = std::make_unique<BorrowedRegion>(address, length);
         return kOk;
+    }
+    Status allocate_impl(Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) override {
+        return Status::error(Reason::not_supported);
     }
 };
 

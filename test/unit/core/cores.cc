@@ -165,4 +165,22 @@ int Strided::unpack(void* context, std::size_t offset, const void* from, std::si
     return 0;
 }
 
+void exchange(Cores& world, std::size_t bytes, int rounds) {
+    for (int i = 0; i < rounds; ++i) {
+        for (std::size_t from : {std::size_t{0}, std::size_t{1}}) {
+            std::vector<std::byte> sent = pattern(bytes, static_cast<std::uint64_t>(i));
+            std::vector<std::byte> got(bytes);
+            TestRequest send;
+            TestRequest receive;
+            ASSERT_TRUE(world.send(from, 1 - from, 1, contiguous(sent), send).ok());
+            ASSERT_TRUE(
+                world
+                    .receive(1 - from, static_cast<std::int32_t>(from), 1, contiguous(got), receive)
+                    .ok());
+            ASSERT_TRUE(world.run({&send, &receive}));
+            EXPECT_EQ(got, sent);
+        }
+    }
+}
+
 } // namespace adaptib::test

@@ -105,4 +105,7 @@ private:
     std::vector<std::unique_ptr<Node>> nodes_;
 };
 
+// `rounds` messages each way between nodes 0 and 1, one after another, payloads checked.
+void exchange(Cores& world, std::size_t bytes, int rounds);
+
 } // namespace adaptib::test

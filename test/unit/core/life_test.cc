@@ -90,24 +90,6 @@ TEST(Life, ManyPeersOfWhichFewAreHot) {
     EXPECT_EQ(world.counters(0).rings_open, 9u);
 }
 
-void exchange(Cores& world, std::size_t bytes, int rounds) {
-    for (int i = 0; i < rounds; ++i) {
-        for (std::size_t from : {std::size_t{0}, std::size_t{1}}) {
-            std::vector<std::byte> sent = pattern(bytes, static_cast<std::uint64_t>(i));
-            std::vector<std::byte> got(bytes);
-            TestRequest send;
-            TestRequest receive;
-            ASSERT_TRUE(world.send(from, 1 - from, 1, contiguous(sent), send).ok());
-            ASSERT_TRUE(
-                world
-                    .receive(1 - from, static_cast<std::int32_t>(from), 1, contiguous(got), receive)
-                    .ok());
-            ASSERT_TRUE(world.run({&send, &receive}));
-            EXPECT_EQ(got, sent);
-        }
-    }
-}
-
 TEST(Life, PeersPartAndMeetAgain) {
     Cores world(2);
     for (int life = 0; life < 5; ++life) {

@@ -46,13 +46,16 @@ private:
     Log& log_;
 };
 
+constexpr std::uint32_t kRail = 3;
+
 class Listener final : public PathListener {
 public:
     explicit Listener(Log& log) : log_(log) {}
     std::vector<WorkStatus> statuses;
 
 private:
-    void on_path_failed(std::uint32_t qp_number, WorkStatus status) override {
+    void on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status) override {
+        EXPECT_EQ(rail, kRail);
         statuses.push_back(status);
         log_.push_back("path " + std::to_string(qp_number));
     }
@@ -76,7 +79,7 @@ protected:
     Listener listener{log};
     Target a{"a", log};
     Target b{"b", log};
-    CompletionFilter filter{queue, listener};
+    CompletionFilter filter{kRail, queue, listener};
 };
 
 TEST_F(CompletionFilterTest, AnEmptyQueueIsPolledOnce) {
@@ -151,7 +154,7 @@ public:
     int told = 0;
 
 private:
-    void on_path_failed(std::uint32_t, WorkStatus) override {
+    void on_path_failed(std::uint32_t, std::uint32_t, WorkStatus) override {
         ++told;
         WorkCompletion completion;
         completion.wr_id = wr_id_of(&target_);
@@ -164,7 +167,7 @@ private:
 
 TEST_F(CompletionFilterTest, WhatTheListenerCausesComesWithTheNextPoll) {
     PostingListener posting(queue, b);
-    CompletionFilter other(queue, posting);
+    CompletionFilter other(kRail, queue, posting);
     add(&a, WorkStatus::flushed, 3);
     EXPECT_EQ(other.poll(64), 1u);
     EXPECT_EQ(posting.told, 1);

@@ -2,8 +2,8 @@
 // The C interface over the core (common_adaptib.h): handles, the lock, and what only a real process
 // has, its clock, its seed and its fabric.
 //
-// Every function is noexcept; what could throw (making the core, first contact with a peer) runs out of
-// memory only, and is answered with NO_MEMORY.
+// Every function is noexcept. What could throw runs out of memory only: making the core and first contact
+// with a peer answer with NO_MEMORY; in the middle of the protocol it ends the process.
 // May touch: every folder of the core; no header of Open MPI.
 #include "common_adaptib.h"
 
@@ -53,6 +53,9 @@ struct opal_common_adaptib_core {
     opal_common_adaptib_environment_t environment;
     bool threads;
     int references = 1;
+    bool inside = false; // somebody is in progress
+    opal_common_adaptib_active_t active = nullptr;
+    void* active_context = nullptr;
     std::mutex mutex;
     MonotonicClock clock;
     Random random{0};
@@ -104,6 +107,7 @@ int code_of(Status status) {
     }
     switch (status.reason()) {
     case Reason::no_memory: return OPAL_COMMON_ADAPTIB_NO_MEMORY;
+    case Reason::bad_key:
     case Reason::bad_argument: return OPAL_COMMON_ADAPTIB_BAD_PARAM;
     case Reason::unreachable:
     case Reason::version:
@@ -273,19 +277,22 @@ const void* opal_common_adaptib_core_address(opal_common_adaptib_core_t* core,
     return core->core->address().data();
 }
 
+// One thread at a time is in progress; it leaves the lock while an active message's handler runs.
 int opal_common_adaptib_progress(opal_common_adaptib_core_t* core) noexcept {
     CompletedList completed;
     int events = 0;
-    if (core->threads) {
-        const std::unique_lock lock(core->mutex, std::try_to_lock);
-        if (!lock.owns_lock()) {
+    {
+        std::unique_lock lock(core->mutex, std::defer_lock);
+        if (core->threads && !lock.try_lock()) {
             return 0;
         }
+        if (core->inside) {
+            return 0;
+        }
+        core->inside = true;
         events = static_cast<int>(core->core->progress());
         std::swap(completed, core->core->protocol().completed());
-    } else {
-        events = static_cast<int>(core->core->progress());
-        std::swap(completed, core->core->protocol().completed());
+        core->inside = false;
     }
     return events + report_completed(completed);
 }
@@ -391,4 +398,113 @@ int opal_common_adaptib_cancel(opal_common_adaptib_core_t* core,
     const Guard guard(core);
     return core->core->protocol().cancel(*request) ? OPAL_COMMON_ADAPTIB_SUCCESS
                                                    : OPAL_COMMON_ADAPTIB_NOT_FOUND;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Active messages
+
+namespace {
+
+void hand_over(void* context, Peer& peer, std::uint8_t tag, const std::byte* payload,
+               Bytes length) {
+    auto* core = static_cast<opal_common_adaptib_core*>(context);
+    if (core->threads) {
+        core->mutex.unlock();
+    }
+    core->active(core->active_context, handle_of(core, &peer), tag, payload, length);
+    if (core->threads) {
+        core->mutex.lock();
+    }
+}
+
+} // namespace
+
+void opal_common_adaptib_active_listen(opal_common_adaptib_core_t* core,
+                                       opal_common_adaptib_active_t handler,
+                                       void* context) noexcept {
+    const Guard guard(core);
+    core->active = handler;
+    core->active_context = context;
+    core->core->protocol().listen(handler == nullptr ? nullptr : hand_over, core);
+}
+
+size_t opal_common_adaptib_active_max(opal_common_adaptib_core_t* core) noexcept {
+    return core->core->protocol().active_max();
+}
+
+int opal_common_adaptib_active_send(opal_common_adaptib_core_t* core,
+                                    opal_common_adaptib_peer_t* peer, uint8_t tag,
+                                    const opal_common_adaptib_data_t* data,
+                                    opal_common_adaptib_request_t* request) noexcept {
+    const Guard guard(core);
+    Peer* to = peer_of(core, peer);
+    if (to == nullptr) {
+        return OPAL_COMMON_ADAPTIB_BAD_PARAM;
+    }
+    bool complete = false;
+    const Status status = core->core->protocol().send_active(*to, tag, *data, *request, complete);
+    return code_of(status, complete);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// One-sided traffic
+
+struct opal_common_adaptib_region {
+    Registration registration;
+};
+
+int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, size_t bytes,
+                                 uint32_t access, opal_common_adaptib_region_t** region,
+                                 opal_common_adaptib_remote_t* remote) noexcept {
+    const std::uint32_t rights =
+        kLocalWrite | ((access & OPAL_COMMON_ADAPTIB_REMOTE_READ) != 0 ? kRemoteRead : 0u) |
+        ((access & OPAL_COMMON_ADAPTIB_REMOTE_WRITE) != 0 ? kRemoteWrite : 0u) |
+        ((access & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 ? kRemoteAtomic : 0u);
+    std::unique_ptr<opal_common_adaptib_region> made(new (std::nothrow) opal_common_adaptib_region);
+    if (made == nullptr) {
+        return OPAL_COMMON_ADAPTIB_NO_MEMORY;
+    }
+    const Guard guard(core);
+    const Status status = made->registration.make(core->core->rails(), base, bytes, rights);
+    if (!status.ok()) {
+        return code_of(status);
+    }
+    remote->base = reinterpret_cast<std::uintptr_t>(base);
+    remote->bytes = bytes;
+    made->registration.copy_remote_keys(remote->keys);
+    remote->key_count = made->registration.key_count();
+    remote->access = access;
+    *region = made.release();
+    return OPAL_COMMON_ADAPTIB_SUCCESS;
+}
+
+void opal_common_adaptib_deregister(opal_common_adaptib_core_t* core,
+                                    opal_common_adaptib_region_t* region) noexcept {
+    const Guard guard(core);
+    delete region;
+}
+
+int opal_common_adaptib_start(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
+                              const opal_common_adaptib_one_sided_t* operation,
+                              opal_common_adaptib_request_t* request) noexcept {
+    const Guard guard(core);
+    Peer* to = peer_of(core, peer);
+    if (to == nullptr) {
+        if (const Status status = core->core->get_loopback(to); !status.ok()) {
+            return code_of(status);
+        }
+    }
+    const Registration* region =
+        operation->region == nullptr ? nullptr : &operation->region->registration;
+    bool complete = false;
+    const Status status =
+        core->core->protocol().start_one_sided(*to, *operation, region, *request, complete);
+    return code_of(status, complete);
+}
+
+size_t opal_common_adaptib_outstanding(opal_common_adaptib_core_t* core,
+                                       opal_common_adaptib_peer_t* peer) noexcept {
+    const Guard guard(core);
+    const Peer* to = peer == nullptr ? nullptr : peer_of(core, peer);
+    return to == nullptr ? core->core->protocol().one_sided_outstanding() : to->one_sided;
 }

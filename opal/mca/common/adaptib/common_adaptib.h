@@ -258,6 +258,95 @@ OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_cancel(opal_common_adaptib_core_t *core,
                            opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
+/* ------------------------------------------------------------------------------------------------
+ * Active messages: delivered in the order of sending, among themselves and with two-sided messages of
+ * the same peer. */
+
+/* `data` is valid during the call, which comes from progress, without the lock; it may call any function
+ * of this interface but progress and core_release. */
+typedef void (*opal_common_adaptib_active_t)(void *context, opal_common_adaptib_peer_t *peer,
+                                             uint8_t tag, const void *data, size_t bytes);
+
+/* One listener; a NULL handler ends it. Without a listener, messages are counted as bad packets. */
+OPAL_COMMON_ADAPTIB_EXPORT void
+opal_common_adaptib_active_listen(opal_common_adaptib_core_t *core,
+                                  opal_common_adaptib_active_t handler,
+                                  void *context) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* The longest active message, to any peer, at any time. */
+OPAL_COMMON_ADAPTIB_EXPORT size_t opal_common_adaptib_active_max(opal_common_adaptib_core_t *core)
+    OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* As send. COMPLETE once the data is copied; otherwise the data stays until request->complete. The peer is
+ * not this process. @retval BAD_PARAM  longer than active_max, or to ourselves */
+OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_active_send(
+    opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer, uint8_t tag,
+    const opal_common_adaptib_data_t *data,
+    opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* ------------------------------------------------------------------------------------------------
+ * One-sided traffic: not ordered, neither among itself nor with messages. A request completes when the
+ * data is at the other side (put, atomics) or here (get, atomics). */
+
+typedef struct opal_common_adaptib_region opal_common_adaptib_region_t;
+
+/* What a peer needs to reach a region; plain bytes, sent as they are. */
+typedef struct {
+    uint64_t base;
+    uint64_t bytes;
+    uint32_t keys[8];
+    uint32_t key_count;
+    uint32_t access;
+} opal_common_adaptib_remote_t;
+
+enum {
+    OPAL_COMMON_ADAPTIB_REMOTE_READ = 1,
+    OPAL_COMMON_ADAPTIB_REMOTE_WRITE = 2,
+    OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC = 4
+};
+
+/* Memory that stays where it is until deregister, for local use and for what `access` lets peers do.
+ * @retval NO_MEMORY  tables or locked memory are used up */
+OPAL_COMMON_ADAPTIB_EXPORT int
+opal_common_adaptib_register(opal_common_adaptib_core_t *core, void *base, size_t bytes,
+                             uint32_t access, opal_common_adaptib_region_t **region,
+                             opal_common_adaptib_remote_t *remote) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+/* After it no peer can reach the memory. */
+OPAL_COMMON_ADAPTIB_EXPORT void
+opal_common_adaptib_deregister(opal_common_adaptib_core_t *core,
+                               opal_common_adaptib_region_t *region) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+typedef enum {
+    OPAL_COMMON_ADAPTIB_PUT,
+    OPAL_COMMON_ADAPTIB_GET,
+    OPAL_COMMON_ADAPTIB_FETCH_ADD, /* remote += operand; the old value to *local */
+    OPAL_COMMON_ADAPTIB_COMPARE_SWAP /* remote == compare ? operand : unchanged; old value to *local */
+} opal_common_adaptib_operation_t;
+
+typedef struct {
+    opal_common_adaptib_operation_t operation;
+    void *local;
+    opal_common_adaptib_region_t *region; /* of local; NULL: registered for the operation */
+    uint64_t remote_address;
+    const opal_common_adaptib_remote_t *remote; /* read during the call */
+    size_t bytes;                               /* atomics: 8 */
+    uint64_t operand;
+    uint64_t compare;
+} opal_common_adaptib_one_sided_t;
+
+/* The peer may be this process.
+ * @retval BAD_PARAM      outside the region, without the right, or an atomic that is not 8 aligned bytes
+ * @retval SUCCESS, COMPLETE, NO_MEMORY, UNREACHABLE  as send */
+OPAL_COMMON_ADAPTIB_EXPORT int
+opal_common_adaptib_start(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
+                          const opal_common_adaptib_one_sided_t *operation,
+                          opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* One-sided operations started and not complete, to `peer`, or to all if it is NULL. */
+OPAL_COMMON_ADAPTIB_EXPORT size_t opal_common_adaptib_outstanding(opal_common_adaptib_core_t *core,
+                                                                  opal_common_adaptib_peer_t *peer)
+    OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
 #ifdef __cplusplus
 }
 #endif

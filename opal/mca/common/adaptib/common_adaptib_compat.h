@@ -33,6 +33,22 @@
         *accelerator_support = false;                                                              \
     } while (0)
 
+/* Calls `registered` (mca_btl_active_message_callback_t) with what has arrived. */
+#define OPAL_COMMON_ADAPTIB_BTL_DELIVER(registered, module, am_tag, segments, count)               \
+    do {                                                                                           \
+        const mca_btl_base_receive_descriptor_t arrived = {                                        \
+            .endpoint = NULL,                                                                      \
+            .des_segments = (segments),                                                            \
+            .des_segment_count = (count),                                                          \
+            .tag = (am_tag),                                                                       \
+            .cbdata = (registered)->cbdata,                                                        \
+        };                                                                                         \
+        (registered)->cbfunc((module), &arrived);                                                  \
+    } while (0)
+
+/* A put is complete when the data is at the other side. */
+#define OPAL_COMMON_ADAPTIB_BTL_REMOTE_COMPLETION MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION
+
 /* The number that both sides of a communicator know it by. Without extended numbers announced, Open
  * MPI keeps it the same in every process. */
 #define OPAL_COMMON_ADAPTIB_COMM_CID(comm) ompi_comm_get_local_cid(comm)
@@ -55,6 +71,21 @@ static inline bool opal_common_adaptib_on_device(const opal_convertor_t *convert
     do {                                                                                           \
         (void) enable_progress_threads;                                                            \
     } while (0)
+
+#define OPAL_COMMON_ADAPTIB_BTL_DELIVER(registered, module, am_tag, segments, count)               \
+    do {                                                                                           \
+        mca_btl_base_descriptor_t arrived;                                                         \
+        arrived.des_segments = (segments);                                                         \
+        arrived.des_segment_count = (count);                                                       \
+        arrived.des_cbfunc = NULL;                                                                 \
+        arrived.des_cbdata = NULL;                                                                 \
+        arrived.des_context = NULL;                                                                \
+        arrived.des_flags = 0;                                                                     \
+        arrived.order = MCA_BTL_NO_ORDER;                                                          \
+        (registered)->cbfunc((module), (am_tag), &arrived, (registered)->cbdata);                  \
+    } while (0)
+
+#define OPAL_COMMON_ADAPTIB_BTL_REMOTE_COMPLETION 0
 
 #define OPAL_COMMON_ADAPTIB_COMM_CID(comm) ompi_comm_get_cid(comm)
 

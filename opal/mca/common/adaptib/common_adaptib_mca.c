@@ -333,19 +333,24 @@ static mca_base_var_type_t var_type(opal_common_adaptib_type_t type)
 }
 
 /* The memory that Open MPI keeps a row's value in. A string's pointer is freed by Open MPI after
- * components are closed, so that pointer lives on the heap, and the core gets a copy. */
+ * components are closed: it has a cell of its own, in this library, which is never unloaded, and the
+ * core gets a copy of the string. */
 static void *var_storage(const opal_common_adaptib_parameter_t *row)
 {
-    char **cell;
+    enum {
+        CELLS = 32
+    };
+    static char *cells[CELLS];
+    static int used = 0;
 
     if (OPAL_COMMON_ADAPTIB_TYPE_STRING != row->type) {
         return row->storage;
     }
-    cell = malloc(sizeof(*cell));
-    if (NULL != cell) {
-        *cell = (char *) row->default_text; /* Open MPI copies it */
+    if (CELLS == used) {
+        return NULL;
     }
-    return cell;
+    cells[used] = (char *) row->default_text; /* Open MPI copies it */
+    return &cells[used++];
 }
 
 static int register_row(const opal_common_adaptib_parameter_t *row)
@@ -390,6 +395,11 @@ static int register_parameter(const opal_common_adaptib_parameter_t *row,
     bool refused = false;
     int synonym;
 
+    /* Every BTL has an eager_limit of its own. */
+    const bool taken = mca_base_var_find(component->mca_project_name, component->mca_type_name,
+                                         component->mca_component_name, row->name)
+                       >= 0;
+
     if (index < 0) {
         index = register_row(row);
     }
@@ -401,9 +411,10 @@ static int register_parameter(const opal_common_adaptib_parameter_t *row,
     if (index < 0) {
         return index;
     }
-    synonym =
-        mca_base_var_register_synonym(index, component->mca_project_name, component->mca_type_name,
-                                      component->mca_component_name, row->name, 0);
+    synonym = taken ? index
+                    : mca_base_var_register_synonym(index, component->mca_project_name,
+                                                    component->mca_type_name,
+                                                    component->mca_component_name, row->name, 0);
     if (synonym < 0 && OPAL_ERR_VALUE_OUT_OF_BOUNDS != synonym) {
         return synonym;
     }

@@ -18,10 +18,8 @@ struct Stripe {
 // What a scheduler sees of one subchannel.
 struct SubchannelView {
     std::uint32_t index = 0;
-    BytesPerSecond rate{};       // nominal
-    Bytes max_stripe = 0;        // the longest work request
-    Bytes outstanding_reads = 0; // bytes under way towards us
-    Bytes outstanding_writes = 0;
+    BytesPerSecond rate{}; // nominal
+    Bytes max_stripe = 0;  // the longest work request
 };
 
 enum class Marker : std::uint8_t { blocking, non_blocking, collective };

@@ -21,6 +21,7 @@ Bytes body_bytes(MessageType type) {
     case MessageType::none:
     case MessageType::skip:
     case MessageType::eager:
+    case MessageType::active:
     case MessageType::count_: break;
     }
     return 0;
@@ -32,9 +33,16 @@ bool check_header(const MessageHeader& header, Bytes available) {
         header.length > available) {
         return false;
     }
+    const bool has_envelope = header.type == MessageType::eager ||
+                              header.type == MessageType::eager_sync ||
+                              header.type == MessageType::rendezvous;
+    if (has_envelope && (header.source < 0 || header.tag == INT32_MIN)) {
+        return false; // wildcards
+    }
     const Bytes body = body_bytes(header.type);
-    const bool has_payload =
-        header.type == MessageType::eager || header.type == MessageType::eager_sync;
+    const bool has_payload = header.type == MessageType::eager ||
+                             header.type == MessageType::eager_sync ||
+                             header.type == MessageType::active;
     return has_payload ? header.length >= body : header.length == body;
 }
 
@@ -67,8 +75,9 @@ bool check_body(const ConnectBody& body) {
             return false;
         }
     }
-    return body.ring_bytes % kCacheLine == 0 && body.ring_address % kCacheLine == 0 &&
-           body.credit_address % 8 == 0;
+    const bool ring = body.ring_bytes >= kMinRingBytes && body.ring_bytes <= kMaxRingBytes;
+    return (body.ring_bytes == 0 || ring) && body.ring_bytes % kCacheLine == 0 &&
+           body.ring_address % kCacheLine == 0 && body.credit_address % 8 == 0;
 }
 
 bool check_message(const MessageHeader& header, const std::byte* body, Bytes available) {

@@ -26,6 +26,8 @@ namespace adaptib {
 constexpr std::uint16_t kWireVersion = 1;
 
 constexpr std::uint32_t kMaxRails = 8;
+constexpr std::uint32_t kMinRingBytes = 4096;
+constexpr std::uint32_t kMaxRingBytes = 16 * 1024 * 1024;
 
 enum class MessageType : std::uint8_t {
     none = 0,        // an empty ring line
@@ -43,6 +45,7 @@ enum class MessageType : std::uint8_t {
     connect_reply,   // ConnectBody; not sequenced
     connect_confirm, // ConnectBody; not sequenced
     goodbye,         // IdBody, the goodbye's number; flags: said, answered or revoked
+    active,          // payload for the listener; flags: its tag
     count_,
 };
 
@@ -146,7 +149,7 @@ struct ConnectSubchannel {
     std::uint32_t memory_key; // of the sender's ring and credit, over this rail
 };
 
-// The three handshake messages (connections.md; Yu, Gao, Panda, section 4.1) share one body.
+// The three handshake messages (Yu, Gao, Panda, section 4.1) share one body.
 struct ConnectBody {
     std::uint32_t connection;       // sequence number of the sender's attempt
     std::uint32_t answers;          // reply, confirm: the attempt of the other side

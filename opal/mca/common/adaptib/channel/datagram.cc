@@ -75,6 +75,7 @@ Status DatagramChannel::open() {
     for (std::uint32_t i = 0; i < kSendSlots; ++i) {
         free_sends_.push_back(i);
     }
+    sent_to_.resize(kSendSlots);
     return status;
 }
 
@@ -123,6 +124,7 @@ Status DatagramChannel::commit(const DatagramTarget& target, const MessageHeader
     const Status status = qp_->post_send(work);
     if (status.ok()) {
         free_sends_.pop_back();
+        sent_to_[slot] = target.name;
     }
     return status;
 }
@@ -146,7 +148,9 @@ void DatagramChannel::handle_receive(const WorkCompletion& completion, const Rec
         ++counters_.bad_packets;
         return;
     }
-    ++counters_.datagram_received;
+    if (is_sequenced(header.type)) {
+        ++counters_.datagram_received;
+    }
     receiver(prefix.source, prefix.source_key, header, body);
 }
 
@@ -158,7 +162,11 @@ std::size_t DatagramChannel::poll(const Receiver& receiver, std::size_t limit) {
         for (std::size_t i = 0; i < count; ++i) {
             const WorkCompletion& completion = batch_[i];
             if ((completion.wr_id & kSendTag) != 0) {
-                free_sends_.push_back(static_cast<std::uint32_t>(completion.wr_id));
+                const auto slot = static_cast<std::uint32_t>(completion.wr_id);
+                free_sends_.push_back(slot);
+                if (completion.status != WorkStatus::success && failure_) [[unlikely]] {
+                    failure_(sent_to_[slot], completion.status);
+                }
                 continue;
             }
             if (completion.status == WorkStatus::success) {

@@ -30,6 +30,7 @@ struct DatagramTarget {
     std::unique_ptr<AddressHandle> handle;
     std::uint32_t qp = 0;
     std::uint64_t key = 0; // the one the target published
+    std::uint64_t name = 0;
 };
 
 class DatagramChannel {
@@ -41,6 +42,9 @@ public:
     // `from` is the sender's name, `from_key` the key that it published.
     using Receiver = std::function<void(std::uint64_t from, std::uint64_t from_key,
                                         const MessageHeader& header, const std::byte* body)>;
+
+    // A datagram to process `to` ended with an error: it is lost, and what follows it cannot be taken.
+    using FailureHandler = std::function<void(std::uint64_t to, WorkStatus status)>;
 
     static Status create(Rail& rail, const Identity& identity, Counters& counters,
                          std::unique_ptr<DatagramChannel>& out);
@@ -58,6 +62,8 @@ public:
     Status commit(const DatagramTarget& target, const MessageHeader& header);
     void abandon() {}
 
+    void on_failure(FailureHandler handler) { failure_ = std::move(handler); }
+
     // Hands arrived messages to `receiver`, at most `limit`; returns how many completions it took.
     std::size_t poll(const Receiver& receiver, std::size_t limit);
 
@@ -73,13 +79,15 @@ private:
     Counters& counters_;
     Bytes capacity_ = 0;
     Bytes slot_bytes_ = 0;
+    std::vector<std::byte> memory_; // of both regions
     std::unique_ptr<MemoryRegion> send_memory_;
     std::unique_ptr<MemoryRegion> receive_memory_;
-    std::vector<std::byte> memory_;
     std::unique_ptr<CompletionQueue> cq_;
     std::unique_ptr<QueuePair> qp_;
     std::vector<std::uint32_t> free_sends_; // never grows past its first size
-    std::array<WorkCompletion, 16> batch_;  // scratch of poll; the receiver must not poll
+    std::vector<std::uint64_t> sent_to_;    // by send slot: the target's name
+    FailureHandler failure_;
+    std::array<WorkCompletion, 16> batch_; // scratch of poll; the receiver must not poll
 };
 
 } // namespace adaptib

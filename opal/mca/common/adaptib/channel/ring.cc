@@ -3,6 +3,7 @@
 #include "channel/ring.h"
 
 #include <atomic>
+#include <cstdlib>
 
 namespace adaptib {
 
@@ -38,23 +39,26 @@ RingReader::Found RingReader::poll(const MessageHeader** header, const std::byte
         if (head == 0) [[likely]] {
             return Found::nothing;
         }
-        const auto* found = reinterpret_cast<const MessageHeader*>(line);
-        const std::uint64_t lines = ring_lines_for(found->length);
-        if (found->magic != kHeaderMagic || lines > lines_ - position_) {
+        // A copy: what was checked must not change while it is used.
+        std::memcpy(reinterpret_cast<std::byte*>(&header_), &head, sizeof head);
+        const std::uint64_t lines = ring_lines_for(header_.length);
+        if (header_.magic != kHeaderMagic || lines > lines_ - position_) {
             return Found::garbage;
         }
+        std::memcpy(reinterpret_cast<std::byte*>(&header_) + sizeof head, line + sizeof head,
+                    sizeof header_ - sizeof head);
         if (load_word(line + lines * kCacheLine - sizeof(std::uint64_t)) !=
-            ring_tail_word(head, found->sequence)) {
+            ring_tail_word(head, header_.sequence)) {
             return Found::nothing;
         }
-        if (found->type == MessageType::skip) {
+        if (header_.type == MessageType::skip) {
             store_word(line, 0, std::memory_order_relaxed);
             consumed_ += lines_ - position_;
             position_ = 0;
             continue;
         }
         current_ = lines;
-        *header = found;
+        *header = &header_;
         *body = line + sizeof(MessageHeader);
         return Found::message;
     }
@@ -99,9 +103,14 @@ bool RingWriter::ensure_base() {
         direct_ = true;
         return true;
     }
-    if (mirror_ == nullptr &&
-        !rail_.allocate(target_.lines * kCacheLine, kLocalWrite, mirror_).ok()) {
-        return false;
+    if (mirror_ == nullptr) {
+        const Bytes bytes = target_.lines * kCacheLine;
+        mirror_memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kCacheLine, bytes)));
+        if (mirror_memory_ == nullptr ||
+            !rail_.register_memory(mirror_memory_.get(), bytes, kLocalWrite, mirror_).ok()) {
+            return false;
+        }
+        std::memset(mirror_memory_.get(), 0, bytes);
     }
     base_ = static_cast<std::byte*>(mirror_->address());
     direct_ = false;

@@ -30,6 +30,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 
 #include "base/status.h"
@@ -59,7 +60,7 @@ public:
     // REQUIRES: memory is zero, `lines` x 64 bytes, 64-byte aligned.
     RingReader(std::byte* memory, std::uint64_t lines) : memory_(memory), lines_(lines) {}
 
-    // message: *header and *body point into the ring until consume(). garbage: what lies there is not
+    // message: *header is a copy, *body points into the ring until consume(). garbage: what lies there is not
     // a message; the ring cannot be used any more.
     Found poll(const MessageHeader** header, const std::byte** body);
     void consume();
@@ -74,6 +75,7 @@ private:
     std::uint64_t lines_;
     std::uint64_t position_ = 0; // line of the next message
     std::uint64_t current_ = 0;  // lines of the message that poll found
+    MessageHeader header_;       // of that message
     std::uint64_t consumed_ = 0; // lines, ever
     std::uint64_t told_ = 0;
 };
@@ -91,13 +93,12 @@ public:
                std::uint64_t wr_id);
 
     // Room for `length` bytes of body and payload, to be filled by the caller and made a message by
-    // commit() or undone by abandon(); null if the ring has no room now. REQUIRES: fits(length).
+    // commit() or undone by abandon(); null if the ring has no room now. REQUIRES: it takes no more
+    // than half the lines.
     std::byte* reserve(Bytes length);
     void abandon(Bytes length);
     // REQUIRES: header.length is the length of the last reserve.
     Status commit(const MessageHeader& header);
-
-    bool fits(Bytes length) const { return ring_lines_for(length) <= target_.lines / 2; }
 
 private:
     bool has_room(std::uint64_t lines);
@@ -119,6 +120,10 @@ private:
     std::uint64_t wr_id_;
     std::byte* mapped_ = nullptr;
     // Only for a ring that cannot be mapped, or cannot be reached directly any more.
+    struct Free {
+        void operator()(std::byte* memory) const { std::free(memory); }
+    };
+    std::unique_ptr<std::byte, Free> mirror_memory_;
     std::unique_ptr<MemoryRegion> mirror_;
     std::uint32_t posted_ = 0;
 };

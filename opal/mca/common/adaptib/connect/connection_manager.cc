@@ -37,6 +37,11 @@ Status ConnectionManager::prepare(Peer& peer) {
     if (!peer.subchannels.empty()) {
         return kOk;
     }
+    const Status status = make_queue_pairs(peer);
+    return status.ok() ? offer_ring(peer) : status;
+}
+
+Status ConnectionManager::make_queue_pairs(Peer& peer) {
     for (std::uint32_t rail = 0; rail < common_rails(peer); ++rail) {
         QpInit init;
         init.type = QpType::rc;
@@ -61,7 +66,25 @@ Status ConnectionManager::prepare(Peer& peer) {
         peer.subchannels.push_back(std::move(subchannel));
     }
     peer.scheduler = make_scheduler("binding", options_.position);
-    return offer_ring(peer);
+    return kOk;
+}
+
+Status ConnectionManager::open_loopback(Peer& self) {
+    Status status = make_queue_pairs(self);
+    for (std::size_t i = 0; i < self.subchannels.size() && status.ok(); ++i) {
+        Subchannel& subchannel = self.subchannels[i];
+        const std::uint32_t number = subchannel.qp->number();
+        status =
+            connect_one(self, subchannel,
+                        {subchannel.local_rail, number, (self.connection + number) & kPsnMask, 0});
+    }
+    if (!status.ok()) {
+        self.subchannels.clear();
+        return status;
+    }
+    self.state = ConnectState::open;
+    ++counters_.connections_open;
+    return kOk;
 }
 
 // No ring when there are enough of them, or no memory for one: then the peer goes on with datagrams.
@@ -151,7 +174,9 @@ void ConnectionManager::retry() {
 }
 
 void ConnectionManager::fail(Peer& peer, Status status, const std::string& what) {
-    close(peer, ConnectState::failed);
+    if (peer.state != ConnectState::open) {
+        close(peer, ConnectState::failed); // else work is outstanding: break_off lets it come back
+    }
     listener_.on_connect_failed(peer, status, what);
 }
 

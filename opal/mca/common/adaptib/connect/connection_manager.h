@@ -66,6 +66,8 @@ public:
     void request(Peer& peer);
     // A handshake message arrived; it has passed check_message.
     void on_handshake(Peer& peer, MessageType type, const ConnectBody& body);
+    // Connects the peer that is this process itself: each queue pair with itself, without rings.
+    Status open_loopback(Peer& self);
     // Takes the peer's queue pairs and rings down; its state becomes `state`.
     void close(Peer& peer, ConnectState state);
     // The path is broken: queue pairs go to the error state, so that what is outstanding comes back
@@ -84,6 +86,7 @@ private:
     void on_reply(Peer& peer, const ConnectBody& body);
     void on_confirm(Peer& peer, const ConnectBody& body);
     Status prepare(Peer& peer);
+    Status make_queue_pairs(Peer& peer);
     Status offer_ring(Peer& peer);
     void withdraw_ring(Peer& peer);
     Status connect_subchannels(Peer& peer, const ConnectBody& body);

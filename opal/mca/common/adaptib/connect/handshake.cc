@@ -28,6 +28,9 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body) {
     case ConnectState::open:
         if (body.connection == peer.remote_connection) {
             send(peer, MessageType::connect_reply); // doubled: answer again
+        } else if (peer.said_goodbye) {
+            // The peer is through with the goodbye, we are not yet: handled when we are.
+            peer.early_request = std::make_unique<ConnectBody>(body);
         } else {
             ++counters_.bad_packets;
         }

@@ -12,12 +12,12 @@ constexpr std::uint32_t kCompletionDepth = 4096;
 
 } // namespace
 
-Core::Core(const Parameters&, const Environment& environment, std::unique_ptr<Fabric> fabric)
+Core::Core(const Environment& environment, std::unique_ptr<Fabric> fabric)
     : environment_(environment), counters_(*environment.counters), fabric_(std::move(fabric)) {}
 
 Status Core::create(const Parameters& parameters, const Environment& environment,
                     std::unique_ptr<Fabric> fabric, std::unique_ptr<Core>& out, std::string& text) {
-    std::unique_ptr<Core> core(new Core(parameters, environment, std::move(fabric)));
+    std::unique_ptr<Core> core(new Core(environment, std::move(fabric)));
     if (Status status = core->open(parameters, text); !status.ok()) {
         return status;
     }
@@ -40,8 +40,11 @@ Status Core::open(const Parameters& parameters, std::string& text) {
     Status status =
         DatagramChannel::create(first, {address.name, address.key}, counters_, datagrams_);
     const std::size_t rail_count = std::min<std::size_t>(rails.size(), kMaxRails);
+    std::uint32_t depth = kCompletionDepth;
+    for (std::size_t i = 0; i < rail_count; ++i) {
+        depth = std::min(depth, rails[i]->info().max_cq_depth);
+    }
     for (std::size_t i = 0; i < rail_count && status.ok(); ++i) {
-        const std::uint32_t depth = std::min(kCompletionDepth, rails[i]->info().max_cq_depth);
         status = rails[i]->create_cq(depth, cqs_.emplace_back());
     }
     if (!status.ok()) {
@@ -57,8 +60,8 @@ Status Core::open(const Parameters& parameters, std::string& text) {
     PathListener& paths = *this;
     ConnectionListener& connection_events = *this;
     ProtocolListener& protocol_events = *this;
-    for (const auto& cq : cqs_) {
-        filters_.emplace_back(*cq, paths);
+    for (std::uint32_t rail = 0; rail < rail_count; ++rail) {
+        filters_.emplace_back(rail, *cqs_[rail], paths);
     }
     ConnectionManager::Options connect;
     connect.self = environment_.self;
@@ -69,11 +72,19 @@ Status Core::open(const Parameters& parameters, std::string& text) {
         std::make_unique<ConnectionManager>(connect, rails, cqs_, counters_, connection_events);
     Protocol::Options protocol;
     protocol.eager_limit = parameters.eager_limit;
+    protocol.active_max = datagrams_->capacity();
     protocol.put = std::string_view(parameters.rendezvous) == "put";
     protocol.connect_threshold = static_cast<std::uint32_t>(parameters.connect_threshold);
     protocol.block_depth = static_cast<std::size_t>(parameters.block_depth);
+    protocol.max_outstanding = depth / 2; // the rest is for signaled ring writes and flushes
     protocol_ = std::make_unique<Protocol>(protocol, rails, parameters.block_bytes, *connections_,
                                            counters_, protocol_events);
+    datagrams_->on_failure([this](std::uint64_t to, WorkStatus why) {
+        if (Peer* peer = peers_.find(to); peer != nullptr) {
+            protocol_->on_peer_failed(*peer, std::string(work_status_text(why)) + " on rail " +
+                                                 datagrams_->rail().info().name);
+        }
+    });
     receiver_ = [this](std::uint64_t from, std::uint64_t key, const MessageHeader& header,
                        const std::byte* body) { on_datagram(from, key, header, body); };
     for (const std::string& notice : fabric_->notices()) {
@@ -82,12 +93,20 @@ Status Core::open(const Parameters& parameters, std::string& text) {
     return kOk;
 }
 
+// Queue pairs go before the memory that they use.
 Core::~Core() {
     if (protocol_ != nullptr) {
-        peers_.for_each([this](Peer& peer) { protocol_->forget(peer); });
+        peers_.for_each([this](Peer& peer) {
+            connections_->close(peer, ConnectState::failed);
+            protocol_->forget(peer);
+        });
+    }
+    if (loopback_ != nullptr) {
+        connections_->close(*loopback_, ConnectState::failed);
     }
     protocol_.reset();
     peers_.clear();
+    counters_.peers = 0;
 }
 
 void Core::drain(Nanoseconds limit) {
@@ -124,16 +143,20 @@ void Core::on_connect_failed(Peer& peer, Status status, const std::string& what)
 
 void Core::on_notice(const std::string& text) { environment_.message(Severity::notice, text); }
 
-void Core::on_path_failed(std::uint32_t qp_number, WorkStatus status) {
-    peers_.for_each([&](Peer& peer) {
+void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status) {
+    const auto look = [&](Peer& peer) {
         for (const Subchannel& subchannel : peer.subchannels) {
-            if (subchannel.qp->number() == qp_number && peer.state != ConnectState::failed) {
-                const std::string& rail = fabric_->rails()[subchannel.local_rail]->info().name;
+            if (subchannel.local_rail == rail && subchannel.qp->number() == qp_number) {
                 protocol_->on_peer_failed(peer, std::string(work_status_text(status)) +
-                                                    " on rail " + rail);
+                                                    " on rail " +
+                                                    fabric_->rails()[rail]->info().name);
             }
         }
-    });
+    };
+    peers_.for_each(look);
+    if (loopback_ != nullptr) {
+        look(*loopback_);
+    }
 }
 
 void Core::on_failure(const std::string& text) { environment_.message(Severity::failure, text); }

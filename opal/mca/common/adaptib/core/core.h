@@ -64,15 +64,18 @@ public:
     // Null in `out` for ourselves. Errors: unreachable, version, bad_wire; a message was given.
     Status get_peer(std::uint64_t name, Peer*& out);
 
+    // The peer that is this process itself, for one-sided operations; made at the first of them.
+    Status get_loopback(Peer*& out);
+
     Protocol& protocol() { return *protocol_; }
+    std::span<const std::unique_ptr<Rail>> rails() const { return fabric_->rails(); }
     std::size_t progress();
     // Progress until nothing waits to be sent, for at most `limit`.
     void drain(Nanoseconds limit);
     std::string report() const;
 
 private:
-    Core(const Parameters& parameters, const Environment& environment,
-         std::unique_ptr<Fabric> fabric);
+    Core(const Environment& environment, std::unique_ptr<Fabric> fabric);
     Status open(const Parameters& parameters, std::string& text);
 
     // peers.cc
@@ -87,11 +90,12 @@ private:
     std::size_t poll_hot_rings();
     std::size_t poll_cold_ring();
     std::size_t poll_ring(Peer& peer);
-    void on_ring_message(Peer& peer, const MessageHeader& header, const std::byte* body);
+
     void return_credit(Peer& peer);
     void on_datagram(std::uint64_t from, std::uint64_t from_key, const MessageHeader& header,
                      const std::byte* body);
     void poll_events();
+    void fail_peers_on(std::uint32_t rail);
     void housekeeping();
 
     // ConnectionListener
@@ -101,7 +105,7 @@ private:
     void on_ring_withdrawn(Peer& peer) override;
     void on_notice(const std::string& text) override;
     // PathListener
-    void on_path_failed(std::uint32_t qp_number, WorkStatus status) override;
+    void on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status) override;
     // ProtocolListener
     void on_failure(const std::string& text) override;
     void on_peer_finished(Peer& peer) override;
@@ -112,6 +116,7 @@ private:
     std::unique_ptr<DatagramChannel> datagrams_;
     std::vector<std::unique_ptr<CompletionQueue>> cqs_; // one a rail
     PeerTable peers_;
+    std::unique_ptr<Peer> loopback_;
     std::vector<CompletionFilter> filters_; // one a rail
     std::unique_ptr<ConnectionManager> connections_;
     std::unique_ptr<Protocol> protocol_;

@@ -4,6 +4,24 @@
 
 namespace adaptib {
 
+namespace {
+
+const char* advice(Reason reason) {
+    switch (reason) {
+    case Reason::no_memory:
+        return "Raise the limits of address space (ulimit -v) and of open files (ulimit -n), or lower "
+               "opal_common_adaptib_shm_segment_max.";
+    case Reason::no_permission:
+        return "All processes of the job must belong to one user and be dumpable (no setuid program, "
+               "no program file without read permission).";
+    default:
+        return "Processes of other hosts or containers need another transport, for example "
+               "--mca pml ob1 --mca btl tcp,self.";
+    }
+}
+
+} // namespace
+
 std::string Core::peer_text(std::uint64_t name, const std::string& host) const {
     return "Process " + std::to_string(name & 0xffffffffu) + " of job " +
            std::to_string(name >> 32) + (host.empty() ? "" : " on host " + host);
@@ -31,6 +49,27 @@ Status Core::get_peer(std::uint64_t name, Peer*& out) {
         }
     }
     out = peer;
+    return kOk;
+}
+
+Status Core::get_loopback(Peer*& out) {
+    if (loopback_ != nullptr && loopback_->state == ConnectState::failed &&
+        loopback_->one_sided == 0) {
+        loopback_.reset(); // an operation outside of a registered range broke it
+    }
+    if (loopback_ == nullptr) {
+        ProcessAddress self;
+        Status status = decode(address_.data(), address_.size(), self, environment_.wire_version);
+        auto peer = std::make_unique<Peer>(self, DatagramTarget{}, *datagrams_, counters_);
+        if (status.ok()) {
+            status = connections_->open_loopback(*peer);
+        }
+        if (!status.ok()) {
+            return status;
+        }
+        loopback_ = std::move(peer);
+    }
+    out = loopback_.get();
     return kOk;
 }
 
@@ -86,17 +125,16 @@ Status Core::wake_peer(Peer& peer, Why why, const ProcessAddress& address) {
         if (why == Why::datagram && status.reason() == Reason::peer_gone) {
             return status;
         }
-        environment_.message(
-            Severity::failure,
-            peer_text(address.name, address.host) + " cannot be reached from host " +
-                environment_.host + " over rail " + rail.info().name + ": " +
-                reason_text(status.reason()) +
-                ". Processes of other hosts, users or containers need another transport, for "
-                "example --mca pml ob1 --mca btl tcp,self.");
+        environment_.message(Severity::failure,
+                             peer_text(address.name, address.host) +
+                                 " cannot be reached from host " + environment_.host +
+                                 " over rail " + rail.info().name + ": " +
+                                 reason_text(status.reason()) + ". " + advice(status.reason()));
         return status;
     }
     peer.datagram.qp = address.rails[0].datagram_qp;
     peer.datagram.key = address.key;
+    peer.datagram.name = address.name;
     peer.address = address;
     return kOk;
 }
@@ -104,17 +142,22 @@ Status Core::wake_peer(Peer& peer, Why why, const ProcessAddress& address) {
 // A finished peer keeps its record, so that its sequence numbers go on should it come back; its
 // connection, rings and mappings go.
 void Core::finish_peers() {
-    for (Peer* peer : finished_) {
+    std::vector<Peer*> finished;
+    std::swap(finished, finished_);
+    for (Peer* peer : finished) {
+        if (peer->state == ConnectState::failed) {
+            continue;
+        }
         connections_->close(*peer, ConnectState::idle);
-        peer->said_goodbye = peer->heard_goodbye = peer->goodbye_answered = false;
-        peer->messages_sent = 0;
-        if (peer->released) {
+        const std::unique_ptr<ConnectBody> early = std::move(peer->early_request);
+        if (peer->released && early == nullptr && peer->early == nullptr) {
             peer->datagram.handle.reset();
-        } else {
-            protocol_->on_connected(*peer); // what was started meanwhile goes on by datagrams
+        }
+        protocol_->on_parted(*peer);
+        if (early != nullptr) {
+            connections_->on_handshake(*peer, MessageType::connect_request, *early);
         }
     }
-    finished_.clear();
 }
 
 } // namespace adaptib

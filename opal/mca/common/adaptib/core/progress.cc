@@ -82,32 +82,28 @@ std::size_t Core::poll_ring(Peer& peer) {
     const MessageHeader* header = nullptr;
     const std::byte* body = nullptr;
     std::size_t taken = 0;
-    while (taken < kRingBudget) {
+    for (; taken < kRingBudget; ++taken) {
         const RingReader::Found found = peer.ring_in->poll(&header, &body);
-        if (found != RingReader::Found::message) {
-            if (found == RingReader::Found::garbage && peer.state != ConnectState::failed) {
+        if (peer.ring_in->credit_due() && !peer.heard_goodbye) {
+            return_credit(peer);
+        }
+        if (found == RingReader::Found::nothing) {
+            break;
+        }
+        if (found == RingReader::Found::garbage || !is_sequenced(header->type) ||
+            !check_message(*header, body, header->length)) [[unlikely]] {
+            // Nothing behind it can be trusted, or has its turn.
+            if (peer.state != ConnectState::failed) {
                 ++counters_.bad_packets;
                 protocol_->on_peer_failed(peer, "its ring holds a malformed message");
             }
             break;
         }
-        on_ring_message(peer, *header, body);
-        ++taken;
-    }
-    if (peer.ring_in->credit_due() && !peer.heard_goodbye) {
-        return_credit(peer);
+        ++counters_.ring_received;
+        protocol_->on_message(peer, *header, body);
+        peer.ring_in->consume();
     }
     return taken;
-}
-
-void Core::on_ring_message(Peer& peer, const MessageHeader& header, const std::byte* body) {
-    ++counters_.ring_received;
-    if (is_sequenced(header.type) && check_message(header, body, header.length)) [[likely]] {
-        protocol_->on_message(peer, header, body);
-    } else {
-        ++counters_.bad_packets;
-    }
-    peer.ring_in->consume();
 }
 
 // Unsignaled, but for one in kSignalEvery, which releases the others' places in the send queue. A count
@@ -157,6 +153,19 @@ void Core::housekeeping() {
     poll_events();
 }
 
+// What was under way as datagrams or in rings over a rail that is down is lost.
+void Core::fail_peers_on(std::uint32_t rail) {
+    const std::string& name = fabric_->rails()[rail]->info().name;
+    peers_.for_each([&](Peer& peer) {
+        const bool ring =
+            peer.state == ConnectState::open &&
+            peer.subchannels[connections_->chosen_subchannel(peer)].local_rail == rail;
+        if (peer.state != ConnectState::failed && (rail == 0 || ring)) {
+            protocol_->on_peer_failed(peer, "rail " + name + " is down");
+        }
+    });
+}
+
 void Core::poll_events() {
     Event event;
     while (fabric_->poll_event(event)) {
@@ -165,6 +174,7 @@ void Core::poll_events() {
         case EventKind::port_error:
             environment_.message(Severity::notice,
                                  "Rail " + rail + " of host " + environment_.host + " went down.");
+            fail_peers_on(event.rail);
             break;
         case EventKind::port_active:
             environment_.message(Severity::notice, "Rail " + rail + " of host " +

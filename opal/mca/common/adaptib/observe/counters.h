@@ -19,17 +19,21 @@ namespace adaptib {
 // X(name, unit, kind, level, help)
 #define ADAPTIB_COUNTERS(X)                                                                        \
     X(datagram_sent, "messages", COUNTER, 4, "Messages sent through peers' shared queues")         \
-    X(datagram_sent_bytes, "bytes", COUNTER, 4, "Payload bytes sent through peers' shared queues") \
+    X(datagram_sent_bytes, "bytes", COUNTER, 4,                                                    \
+      "Bytes of messages, headers apart, sent through peers' shared queues")                       \
     X(datagram_received, "messages", COUNTER, 4, "Messages received through the shared queue")     \
     X(ring_sent, "messages", COUNTER, 4, "Messages sent into peers' rings")                        \
-    X(ring_sent_bytes, "bytes", COUNTER, 4, "Payload bytes sent into peers' rings")                \
+    X(ring_sent_bytes, "bytes", COUNTER, 4,                                                        \
+      "Bytes of messages, headers apart, sent into peers' rings")                                  \
     X(ring_received, "messages", COUNTER, 4, "Messages received from rings")                       \
     X(self_sent, "messages", COUNTER, 4, "Messages sent to the process itself")                    \
-    X(self_sent_bytes, "bytes", COUNTER, 4, "Payload bytes sent to the process itself")            \
+    X(self_sent_bytes, "bytes", COUNTER, 4,                                                        \
+      "Bytes of messages, headers apart, sent to the process itself")                              \
     X(rdma_read, "operations", COUNTER, 4, "RDMA reads (or single copies) of rendezvous data")     \
     X(rdma_read_bytes, "bytes", COUNTER, 4, "Bytes moved by RDMA reads")                           \
     X(rdma_write, "operations", COUNTER, 4, "RDMA writes (or single copies) of rendezvous data")   \
     X(rdma_write_bytes, "bytes", COUNTER, 4, "Bytes moved by RDMA writes")                         \
+    X(rdma_atomic, "operations", COUNTER, 4, "Remote atomic operations")                           \
     X(blocks_packed, "blocks", COUNTER, 5, "Pipeline blocks packed or unpacked")                   \
     X(unexpected, "messages", COUNTER, 4, "Messages that arrived before their receive was posted") \
     X(unexpected_now, "messages", LEVEL, 4, "Unexpected messages waiting now")                     \

@@ -12,6 +12,7 @@
 // May touch: base/, fabric/, memory/, channel/, schedule/, observe/.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -54,6 +55,40 @@ struct PendingSend {
     Kind kind;
 };
 
+class PendingQueue {
+public:
+    bool empty() const { return first_ == nullptr; }
+    void add(PendingSend& send) {
+        (first_ == nullptr ? first_ : last_->next) = &send;
+        last_ = &send;
+        send.next = nullptr;
+    }
+    // REQUIRES: not empty.
+    PendingSend* take() {
+        PendingSend* first = first_;
+        first_ = first->next;
+        return first;
+    }
+    // Undoes take().
+    void put_back(PendingSend& send) {
+        send.next = first_;
+        first_ = &send;
+        if (send.next == nullptr) {
+            last_ = &send;
+        }
+    }
+    // Moves all of `other` behind what is there.
+    void append(PendingQueue& other) {
+        while (!other.empty()) {
+            add(*other.take());
+        }
+    }
+
+private:
+    PendingSend* first_ = nullptr;
+    PendingSend* last_ = nullptr;
+};
+
 struct ControlMessage : PendingSend {
     static constexpr std::size_t kMaxBody = sizeof(ClearBody);
     ControlMessage() : PendingSend(Kind::control) {}
@@ -79,12 +114,12 @@ public:
         : datagrams(shared), counters(counts), datagram(std::move(target)), name(process.name),
           address(process) {}
 
-    // Room for a message of `length` bytes of body and payload on the channel in use, or null.
+    // Room for a message of `length` bytes of body and payload on the channel that it takes, or null.
     std::byte* reserve(Bytes length) {
-        return ring_out != nullptr ? ring_out->reserve(length) : datagrams.reserve(length);
+        return by_ring(length) ? ring_out->reserve(length) : datagrams.reserve(length);
     }
     void abandon(Bytes length) {
-        if (ring_out != nullptr) {
+        if (by_ring(length)) {
             ring_out->abandon(length);
         }
     }
@@ -92,39 +127,28 @@ public:
     // reservation is gone. error: the path is broken.
     Status commit(MessageHeader& header) {
         header.sequence = next_send;
-        const Status status =
-            ring_out != nullptr ? ring_out->commit(header) : datagrams.commit(datagram, header);
+        const bool ring = by_ring(header.length);
+        const Status status = ring ? ring_out->commit(header) : datagrams.commit(datagram, header);
         if (status.ok()) {
             ++next_send;
-            count_sent(header.length);
+            ++(ring ? counters.ring_sent : counters.datagram_sent);
+            (ring ? counters.ring_sent_bytes : counters.datagram_sent_bytes) += header.length;
         }
         return status;
     }
 
+    // The ring, if there is one that takes a message of that length.
+    bool by_ring(Bytes length) const { return ring_out != nullptr && length <= ring_capacity; }
     // The longest body and payload of one message now.
     Bytes message_capacity() const {
-        return ring_out != nullptr ? ring_capacity : datagrams.capacity();
+        return ring_out != nullptr ? std::max(ring_capacity, datagrams.capacity())
+                                   : datagrams.capacity();
     }
 
-    bool has_pending() const { return pending_first != nullptr; }
-    void add_pending(PendingSend& send) {
-        (pending_first == nullptr ? pending_first : pending_last->next) = &send;
-        pending_last = &send;
-        send.next = nullptr;
-    }
-    PendingSend* take_pending() {
-        PendingSend* first = pending_first;
-        pending_first = first->next;
-        return first;
-    }
-
-    // Undoes take_pending.
-    void return_pending(PendingSend& send) {
-        send.next = pending_first;
-        pending_first = &send;
-        if (send.next == nullptr) {
-            pending_last = &send;
-        }
+    bool has_pending() const { return !pending.empty(); }
+    // Both sides have said goodbye and had it answered, and our answer is on its way.
+    bool parted() const {
+        return said_goodbye && heard_goodbye && goodbye_answered && !has_pending();
     }
 
     // Hot.
@@ -134,11 +158,12 @@ public:
     Bytes ring_capacity = 0;
     std::uint32_t next_send = 0;
     std::uint32_t next_receive = 0;
-    PendingSend* pending_first = nullptr;
-    PendingSend* pending_last = nullptr;
+    PendingQueue pending;            // what waits for room
     std::uint32_t messages_sent = 0; // towards connect_threshold; meaningful until connected
     ConnectState state = ConnectState::idle;
     bool released = false;      // the user of the core has let go of it
+    bool finishing = false;     // parted; the connection is about to be taken down
+    bool work_failed = false;   // a transfer has ended with an error
     bool said_goodbye = false;  // nothing but the answer to its goodbye follows from us
     bool heard_goodbye = false; // and we have answered
     bool failure_told = false;
@@ -150,6 +175,8 @@ public:
     std::uint32_t idle_polls = 0;
     std::uint32_t credits_posted = 0;
     EarlyMessage* early = nullptr; // by sequence
+
+    std::size_t one_sided = 0; // operations started and not complete
 
     // Cold.
     DatagramTarget datagram;
@@ -164,21 +191,13 @@ public:
     Registration ring_registration;            // of ring_memory, with every rail
     std::uint64_t credit_address = 0;          // where the peer wants to be told what we consumed
     ListLink<Peer> stalled_link;               // has pending sends
-    ListLink<Peer> polled_link;                // has a ring that is polled
-    ListLink<Peer> waiting_link;               // a handshake message could not be sent yet
-    std::string failure;                       // why the state is failed
-    MessageType handshake_owed = MessageType::none;
 
-private:
-    void count_sent(Bytes length) {
-        if (ring_out != nullptr) {
-            ++counters.ring_sent;
-            counters.ring_sent_bytes += length;
-        } else {
-            ++counters.datagram_sent;
-            counters.datagram_sent_bytes += length;
-        }
-    }
+    ListLink<Peer> waiting_link; // a handshake message could not be sent yet
+    PendingQueue held;           // requests started after our goodbye
+    std::unique_ptr<ConnectBody>
+        early_request;   // a connection asked for before the goodbye was over
+    std::string failure; // why the state is failed
+    MessageType handshake_owed = MessageType::none;
 };
 
 } // namespace adaptib

@@ -25,7 +25,6 @@ public:
         peers_.insert_or_assign(added.name, std::move(peer));
         return added;
     }
-    void remove(std::uint64_t name) { peers_.erase(name); }
     std::size_t size() const { return peers_.size(); }
 
     template <typename F> void for_each(F&& f) const {

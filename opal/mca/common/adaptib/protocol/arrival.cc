@@ -5,7 +5,9 @@
 namespace adaptib {
 
 void Protocol::on_message(Peer& peer, const MessageHeader& header, const std::byte* body) {
-    if (header.sequence == peer.next_receive) [[likely]] {
+    if (peer.finishing) [[unlikely]] {
+        store_early(peer, header, body); // it belongs to what follows the goodbye
+    } else if (header.sequence == peer.next_receive) [[likely]] {
         ++peer.next_receive;
         dispatch(peer, header, body);
         if (peer.early != nullptr) [[unlikely]] {
@@ -32,6 +34,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::finish: on_finish(peer, read_body<IdBody>(body)); break;
     case MessageType::written: on_written(peer, read_body<WrittenBody>(body)); break;
     case MessageType::goodbye: on_goodbye(peer, header.flags, read_body<IdBody>(body)); break;
+    case MessageType::active: on_active(peer, header, body); break;
     case MessageType::none:
     case MessageType::skip:
     case MessageType::connect_request:
@@ -67,7 +70,8 @@ void Protocol::store_early(Peer& peer, const MessageHeader& header, const std::b
 }
 
 void Protocol::run_early(Peer& peer) {
-    while (peer.early != nullptr && peer.early->header.sequence == peer.next_receive) {
+    while (peer.early != nullptr && peer.early->header.sequence == peer.next_receive &&
+           !peer.finishing) {
         EarlyMessage* message = peer.early;
         peer.early = message->next;
         ++peer.next_receive;
@@ -77,8 +81,9 @@ void Protocol::run_early(Peer& peer) {
 }
 
 void Protocol::forget(Peer& peer) {
+    peer.pending.append(peer.held);
     while (peer.has_pending()) {
-        PendingSend* send = peer.take_pending();
+        PendingSend* send = peer.pending.take();
         if (send->kind == PendingSend::Kind::control) {
             drop(*static_cast<ControlMessage*>(send));
         }

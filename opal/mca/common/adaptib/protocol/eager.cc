@@ -41,7 +41,7 @@ void Protocol::deliver_eager(ReceiveRequest& request, const Envelope& envelope,
 
 void Protocol::on_sync_ack(Peer& peer, const IdBody& body) {
     SendRequest* request = waiting_acks_.find(body.id);
-    if (request == nullptr || request->peer != &peer) {
+    if (request == nullptr || request->peer != &peer || !request->sent) {
         ++counters_.bad_packets;
         return;
     }

@@ -13,7 +13,7 @@ void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
     peer.failure = "The connection to process " + std::to_string(peer.name & 0xffffffffu) +
                    " on host " + peer.address.host + " is broken: " + what +
                    ". Its requests end with an error.";
-    if (peer.has_pending() || has_business_with(peer)) {
+    if (peer.has_pending() || peer.work_failed || has_business_with(peer)) {
         tell_failure(peer);
     }
     connections_.break_off(peer);
@@ -34,8 +34,9 @@ void Protocol::fail_pending(Peer& peer) {
     if (peer.stalled_link.linked()) {
         stalled_.remove(peer);
     }
+    peer.pending.append(peer.held);
     while (peer.has_pending()) {
-        PendingSend* send = peer.take_pending();
+        PendingSend* send = peer.pending.take();
         if (send->kind == PendingSend::Kind::control) {
             drop(*static_cast<ControlMessage*>(send));
             continue;
@@ -101,8 +102,7 @@ void Protocol::release_peer(Peer& peer) {
     }
     peer.released = true;
     if (peer.next_send == 0 && peer.next_receive == 0 && peer.state == ConnectState::idle) {
-        listener_.on_peer_finished(peer); // there never was any traffic
-        return;
+        return; // there never was any traffic
     }
     if (peer.said_goodbye) {
         return; // and wanted again meanwhile; what was started since ends with the connection
@@ -120,6 +120,17 @@ void Protocol::keep_peer(Peer& peer) {
         peer.said_goodbye = false;
         const IdBody body{peer.goodbye_number};
         send_control(peer, MessageType::goodbye, &body, sizeof body, kGoodbyeRevoked);
+        go_on(peer);
+    }
+}
+
+// What was held goes out, or joins what waits.
+void Protocol::go_on(Peer& peer) {
+    while (!peer.held.empty()) {
+        auto* request = static_cast<SendRequest*>(peer.held.take());
+        if (peer.has_pending() || !transmit(*request)) {
+            stall(peer, *request);
+        }
     }
 }
 
@@ -132,9 +143,24 @@ void Protocol::on_goodbye(Peer& peer, std::uint8_t flags, const IdBody& body) {
         peer.heard_goodbye = true;
         send_control(peer, MessageType::goodbye, &body, sizeof body, kGoodbyeAnswer);
     }
-    if (peer.said_goodbye && peer.heard_goodbye && peer.goodbye_answered) {
+    finish_if_parted(peer);
+}
+
+// Our answer must be on its way, not among what waits: the channel that it takes is taken down.
+void Protocol::finish_if_parted(Peer& peer) {
+    if (peer.parted() && !peer.finishing && peer.state != ConnectState::failed) {
+        peer.finishing = true;
         listener_.on_peer_finished(peer);
     }
+}
+
+// The core has taken the connection down.
+void Protocol::on_parted(Peer& peer) {
+    peer.finishing = false;
+    peer.said_goodbye = peer.heard_goodbye = peer.goodbye_answered = false;
+    peer.messages_sent = 0;
+    run_early(peer);
+    go_on(peer);
 }
 
 bool Protocol::has_business_with(const Peer& peer) const {

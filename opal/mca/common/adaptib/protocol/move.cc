@@ -27,9 +27,9 @@ void Protocol::plan_move(Mover& mover) {
     for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
         const Subchannel& subchannel = peer.subchannels[i];
         const RailInfo& info = rails_[subchannel.local_rail]->info();
-        views_.push_back({i, info.rate, info.max_message_bytes, 0, 0});
+        views_.push_back({i, info.rate, info.max_message_bytes});
     }
-    peer.scheduler->plan(mover.move.length, Marker::blocking, views_, mover.move.plan);
+    peer.scheduler->plan(mover.move.length, mover.move.marker, views_, mover.move.plan);
 }
 
 // Ends the mover (which may be gone afterwards) if it has nothing outstanding and cannot go on.
@@ -45,6 +45,10 @@ void Protocol::post_stripes(Mover& mover) {
         plan_move(mover);
     }
     while (!move.failed && move.posted < move.plan.size()) {
+        if (outstanding_ >= options_.max_outstanding) {
+            wait_to_post(mover);
+            return;
+        }
         const Status status = post_stripe(mover, move.plan[move.posted]);
         if (status.is_again()) {
             wait_to_post(mover);
@@ -60,6 +64,20 @@ void Protocol::post_stripes(Mover& mover) {
     }
     if (move.done()) {
         mover.on_move_done();
+    }
+}
+
+void Protocol::count_move(Opcode opcode, Bytes length) {
+    switch (opcode) {
+    case Opcode::read:
+        ++counters_.rdma_read;
+        counters_.rdma_read_bytes += length;
+        break;
+    case Opcode::write:
+        ++counters_.rdma_write;
+        counters_.rdma_write_bytes += length;
+        break;
+    default: ++counters_.rdma_atomic; break;
     }
 }
 
@@ -79,11 +97,11 @@ Status Protocol::post_stripe(Mover& mover, const Stripe& stripe) {
     work.gather_count = 1;
     work.remote_address = move.remote + stripe.offset;
     work.remote_key = move.remote_keys[subchannel.remote_rail];
+    work.compare_add = move.compare_add;
+    work.swap = move.swap;
     const Status status = subchannel.qp->post_send(work);
     if (status.ok()) {
-        const bool read = move.opcode == Opcode::read;
-        ++(read ? counters_.rdma_read : counters_.rdma_write);
-        (read ? counters_.rdma_read_bytes : counters_.rdma_write_bytes) += stripe.length;
+        count_move(move.opcode, stripe.length);
     }
     return status;
 }
@@ -98,6 +116,7 @@ void Protocol::on_stripe_done(Mover& mover, const WorkCompletion& completion) {
     --outstanding_;
     if (completion.status != WorkStatus::success) {
         move.failed = true;
+        mover.peer.work_failed = true;
         if (mover.waiting_link.linked()) {
             waiting_moves_.remove(mover);
         }

@@ -6,24 +6,36 @@
 
 namespace adaptib {
 
-// Fills and announces every block that is free, while there is something left.
+// Fills and announces every block that is free, while there is something left. Announcing may find the
+// peer broken, which ends the transfer.
 void Protocol::pack_blocks(SendTransfer& transfer) {
     if (transfer.blocks.empty()) {
         transfer.blocks.resize(options_.block_depth);
     }
-    bool any_busy = false;
-    for (std::uint32_t i = 0; i < transfer.blocks.size(); ++i) {
-        const bool more = transfer.announced < transfer.wanted;
-        if (more && transfer.blocks[i].length == 0 && !pack_block(transfer, i)) {
+    const std::uint64_t id = transfer.id;
+    const auto blocks = static_cast<std::uint32_t>(transfer.blocks.size());
+    for (std::uint32_t i = 0; i < blocks && transfer.announced < transfer.wanted; ++i) {
+        if (transfer.blocks[i].length > 0) {
+            continue;
+        }
+        const bool packed = pack_block(transfer, i);
+        if (sends_.find(id) == nullptr) {
+            return;
+        }
+        if (!packed) {
             break;
         }
-        any_busy = any_busy || transfer.blocks[i].length > 0;
     }
+    const bool any_busy = std::any_of(transfer.blocks.begin(), transfer.blocks.end(),
+                                      [](const auto& block) { return block.length > 0; });
     if (!any_busy) {
         listener_.on_failure("A message could not be packed: no room in the shared-memory segment, "
                              "or the data type cannot be packed. Enlarge "
                              "opal_common_adaptib_shm_segment_max.");
+        Peer& peer = transfer.peer;
+        const WrittenBody given_up{transfer.receive_id, 0};
         end_send(transfer, true);
+        send_control(peer, MessageType::written, &given_up, sizeof given_up);
     }
 }
 

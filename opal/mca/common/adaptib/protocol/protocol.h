@@ -13,6 +13,8 @@
 //     packed_source.cc       the sender packs blocks on demand
 //     written.cc             the sender writes (put)
 //     move.cc                stripes of a move are posted and come back
+//     active.cc              active messages
+//     one_sided.cc           put, get and atomics
 //     self.cc                messages to ourselves
 //     failure.cc             a peer is lost; the goodbye of a released one
 //
@@ -58,9 +60,11 @@ class Protocol {
 public:
     struct Options {
         Bytes eager_limit = 0;
+        Bytes active_max = 0;
         bool put = false;
         std::uint32_t connect_threshold = 0;
         std::size_t block_depth = 0;
+        std::size_t max_outstanding = 0; // stripes: their completions must fit a completion queue
     };
 
     Protocol(const Options& options, std::span<const std::unique_ptr<Rail>> rails,
@@ -78,6 +82,22 @@ public:
     Status receive_taken(InboundMessage& message, const Data& data, UserRequest& user,
                          bool& complete);
     bool cancel(UserRequest& user);
+    // Errors: bad_argument if longer than active_max().
+    Status send_active(Peer& peer, std::uint8_t tag, const Data& data, UserRequest& user,
+                       bool& complete);
+    Bytes active_max() const { return active_max_; }
+    // What is called with each active message that arrives; null: they are bad packets.
+    using ActiveHandler = void (*)(void* context, Peer& peer, std::uint8_t tag,
+                                   const std::byte* payload, Bytes length);
+    void listen(ActiveHandler handler, void* context) {
+        active_handler_ = handler;
+        active_context_ = context;
+    }
+    // `local` is registered for the operation if `region` is null.
+    // Errors: bad_argument, bad_key, no_memory, unreachable.
+    Status start_one_sided(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
+                           const Registration* region, UserRequest& user, bool& complete);
+    std::size_t one_sided_outstanding() const { return one_sided_.size(); }
     void release_peer(Peer& peer);
     void keep_peer(Peer& peer); // it was released, and is wanted again
 
@@ -87,6 +107,7 @@ public:
     // A sequenced message; it has passed check_message and stays valid during the call.
     void on_message(Peer& peer, const MessageHeader& header, const std::byte* body);
     void on_connected(Peer& peer);
+    void on_parted(Peer& peer);
     void on_peer_failed(Peer& peer, const std::string& what);
     // Sends and posts what found no room before.
     std::size_t retry();
@@ -106,12 +127,14 @@ private:
     friend struct SendTransfer;
     friend struct ReceiveTransfer;
     friend struct BlockRead;
+    friend struct OneSided;
 
     // send.cc
+    Status start_send(SendRequest& request, bool& complete);
     bool transmit(SendRequest& request);
     bool transmit_eager(SendRequest& request);
     bool transmit_rendezvous(SendRequest& request);
-    Status announce(SendRequest& request);
+    void announce(SendRequest& request);
     void send_control(Peer& peer, MessageType type, const void* body, std::size_t size,
                       std::uint8_t flags = 0);
     bool try_control(Peer& peer, MessageType type, const void* body, std::size_t size,
@@ -177,6 +200,14 @@ private:
     Status post_stripe(Mover& mover, const Stripe& stripe);
     void on_stripe_done(Mover& mover, const WorkCompletion& completion);
 
+    // active.cc
+    void on_active(Peer& peer, const MessageHeader& header, const std::byte* body);
+
+    // one_sided.cc
+
+    void on_one_sided_done(OneSided& operation);
+    void count_move(Opcode opcode, Bytes length);
+
     // self.cc
     void send_to_self(SendRequest& request);
     void copy_from_self(SendRequest& send, ReceiveRequest& receive);
@@ -188,6 +219,8 @@ private:
     void fail_transfers(Peer& peer);
     bool has_business_with(const Peer& peer) const;
     void drop(ControlMessage& message) { pool_.destroy(&message); }
+    void go_on(Peer& peer);
+    void finish_if_parted(Peer& peer);
     void on_goodbye(Peer& peer, std::uint8_t flags, const IdBody& body);
 
     Options options_;
@@ -204,6 +237,10 @@ private:
     IdTable<SendRequest> waiting_acks_;
     IdTable<SendTransfer> sends_;
     IdTable<ReceiveTransfer> receives_;
+    IdTable<OneSided> one_sided_;
+    Bytes active_max_;
+    ActiveHandler active_handler_ = nullptr;
+    void* active_context_ = nullptr;
     std::size_t outstanding_ = 0; // stripes
     IntrusiveList<Peer, &Peer::stalled_link> stalled_;
     IntrusiveList<Mover, &Mover::waiting_link> waiting_moves_;

@@ -26,9 +26,11 @@ void ReceiveTransfer::on_move_done() {
 
 // Keeps up to block_depth blocks under way.
 void Protocol::start_block_reads(ReceiveTransfer& transfer) {
-    const RendezvousBody& source = transfer.source;
-    while (!transfer.failed && transfer.active.size() < options_.block_depth &&
-           transfer.started < transfer.wanted) {
+    const RendezvousBody source = transfer.source;
+    const std::uint64_t id = transfer.id;
+    // A block that cannot be had may end the transfer at once.
+    while (receives_.find(id) != nullptr && !transfer.failed &&
+           transfer.active.size() < options_.block_depth && transfer.started < transfer.wanted) {
         const Bytes length = std::min(staging_.block_bytes(), transfer.wanted - transfer.started);
         const Bytes offset = transfer.started;
         transfer.started += length;

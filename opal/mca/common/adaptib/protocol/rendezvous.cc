@@ -73,8 +73,8 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
 void Protocol::on_clear_to_send(Peer& peer, const ClearBody& body) {
     SendTransfer* transfer = sends_.find(body.send_id);
     const bool put = body.address != 0;
-    if (transfer == nullptr || &transfer->peer != &peer || transfer->cleared || body.wanted == 0 ||
-        body.wanted > transfer->request->data.bytes ||
+    if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent || transfer->cleared ||
+        body.wanted == 0 || body.wanted > transfer->request->data.bytes ||
         put != (transfer->kind == SourceKind::direct)) {
         ++counters_.bad_packets;
         return;
@@ -92,10 +92,11 @@ void Protocol::on_clear_to_send(Peer& peer, const ClearBody& body) {
     }
 }
 
-// The receiver has read the message, or as much of it as it has room for.
+// The receiver has read the message, or as much of it as it has room for, or gives up.
 void Protocol::on_finish(Peer& peer, const IdBody& body) {
     SendTransfer* transfer = sends_.find(body.id);
-    if (transfer == nullptr || &transfer->peer != &peer || transfer->cleared) {
+    if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent ||
+        (transfer->cleared && transfer->kind == SourceKind::direct)) {
         ++counters_.bad_packets;
         return;
     }
@@ -121,8 +122,10 @@ void Protocol::end_receive(ReceiveTransfer& transfer) {
     const Bytes message_bytes = transfer.source.bytes;
     const Bytes wanted = transfer.wanted;
     const bool failed = transfer.failed;
-    const bool tell = !failed && (transfer.mode == ReceiveTransfer::Mode::read ||
-                                  transfer.mode == ReceiveTransfer::Mode::read_blocks);
+    // A packed source ends with its last block, a written one by itself; one that failed has to be told.
+    const bool tell =
+        !transfer.sender_ended && (failed || transfer.mode == ReceiveTransfer::Mode::read ||
+                                   transfer.mode == ReceiveTransfer::Mode::read_blocks);
     Peer& peer = transfer.peer;
     const IdBody body{transfer.source.send_id};
     receives_.remove(transfer.id);

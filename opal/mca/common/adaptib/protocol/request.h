@@ -30,8 +30,10 @@ struct SendRequest : PendingSend {
     Data data{};
     Envelope envelope;
     Marker marker = Marker::blocking;
-    MessageType type = MessageType::eager; // eager, eager_sync or rendezvous
+    MessageType type = MessageType::eager; // eager, eager_sync, rendezvous or active
+    std::uint8_t tag = 0;                  // active
     std::uint64_t id = 0;                  // eager_sync: what the acknowledgement names
+    bool sent = false;                     // eager_sync: on its way
     SendTransfer* transfer = nullptr;      // rendezvous
 };
 

@@ -14,22 +14,33 @@ Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bo
     request.envelope = envelope;
     request.marker = marker;
     request.type = synchronous ? MessageType::eager_sync : MessageType::eager;
-    starting_ = &user;
-    started_complete_ = false;
     if (peer == nullptr) {
+        starting_ = &user;
+        started_complete_ = false;
         send_to_self(request);
-    } else if (peer->state == ConnectState::failed) [[unlikely]] {
         starting_ = nullptr;
-        tell_failure(*peer);
+        complete_now = started_complete_;
+        return kOk;
+    }
+    if (data.bytes > options_.eager_limit ||
+        data.bytes + body_bytes(request.type) > peer->message_capacity()) {
+        request.type = MessageType::rendezvous;
+    }
+    return start_send(request, complete_now);
+}
+
+Status Protocol::start_send(SendRequest& request, bool& complete_now) {
+    Peer& peer = *request.peer;
+    if (peer.state == ConnectState::failed) [[unlikely]] {
+        tell_failure(peer);
         return Status::error(Reason::unreachable);
-    } else {
-        if (data.bytes > options_.eager_limit ||
-            data.bytes + body_bytes(request.type) > peer->message_capacity()) {
-            request.type = MessageType::rendezvous;
-        }
-        if (peer->has_pending() || peer->said_goodbye || !transmit(request)) {
-            stall(*peer, request);
-        }
+    }
+    starting_ = request.user;
+    started_complete_ = false;
+    if (peer.said_goodbye) [[unlikely]] {
+        peer.held.add(request); // goes on when the goodbye is over
+    } else if (peer.has_pending() || !transmit(request)) {
+        stall(peer, request);
     }
     starting_ = nullptr;
     complete_now = started_complete_;
@@ -38,7 +49,7 @@ Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bo
 
 void Protocol::stall(Peer& peer, PendingSend& send) {
     ++counters_.send_stalls;
-    peer.add_pending(send);
+    peer.pending.add(send);
     if (!peer.stalled_link.linked()) {
         stalled_.push_back(peer);
     }
@@ -55,9 +66,11 @@ bool Protocol::transmit_eager(SendRequest& request) {
     Peer& peer = *request.peer;
     const Bytes body = body_bytes(request.type);
     const Bytes length = request.data.bytes + body;
-    if (length > peer.message_capacity()) [[unlikely]] {
+    if (length > peer.message_capacity() && request.type != MessageType::active) [[unlikely]] {
         request.type =
             MessageType::rendezvous; // the channel has changed since the send was started
+        waiting_acks_.remove(request.id);
+        request.id = 0;
         return transmit_rendezvous(request);
     }
     std::byte* to = peer.reserve(length);
@@ -79,6 +92,7 @@ bool Protocol::transmit_eager(SendRequest& request) {
     }
     MessageHeader header;
     header.type = request.type;
+    header.flags = request.tag;
     header.length = static_cast<std::uint32_t>(length);
     header.context = request.envelope.context;
     header.source = request.envelope.source;
@@ -95,6 +109,7 @@ bool Protocol::transmit_eager(SendRequest& request) {
         tell_failure(peer);
         return true;
     }
+    request.sent = true;
     note_sent(peer);
     if (body == 0) {
         complete(*request.user, OPAL_COMMON_ADAPTIB_SUCCESS, request.data.bytes);
@@ -104,7 +119,7 @@ bool Protocol::transmit_eager(SendRequest& request) {
 
 // What the receiver needs to fetch the message: an address and keys, or, where the data is not
 // contiguous or cannot be registered, a promise to pack it.
-Status Protocol::announce(SendRequest& request) {
+void Protocol::announce(SendRequest& request) {
     auto transfer = std::make_unique<SendTransfer>(*this, *request.peer);
     transfer->request = &request;
     transfer->kind = SourceKind::packed;
@@ -117,7 +132,6 @@ Status Protocol::announce(SendRequest& request) {
     }
     transfer->id = sends_.add(transfer.get());
     request.transfer = transfer.release();
-    return kOk;
 }
 
 bool Protocol::transmit_rendezvous(SendRequest& request) {
@@ -126,10 +140,8 @@ bool Protocol::transmit_rendezvous(SendRequest& request) {
     if (to == nullptr) {
         return false;
     }
-    if (request.transfer == nullptr && !announce(request).ok()) {
-        peer.abandon(sizeof(RendezvousBody));
-        complete(*request.user, OPAL_COMMON_ADAPTIB_NO_MEMORY, 0);
-        return true;
+    if (request.transfer == nullptr) {
+        announce(request);
     }
     const SendTransfer& transfer = *request.transfer;
     RendezvousBody body{};
@@ -156,6 +168,7 @@ bool Protocol::transmit_rendezvous(SendRequest& request) {
         on_peer_failed(peer, reason_text(status.reason())); // ends the transfer
         return true;
     }
+    request.transfer->sent = true;
     note_sent(peer);
     want_connection(peer);
     return true;
@@ -222,12 +235,8 @@ bool Protocol::try_control(Peer& peer, MessageType type, const void* body, std::
 // True if nothing waits any more.
 bool Protocol::flush(Peer& peer) {
     while (peer.has_pending()) {
-        PendingSend* send = peer.take_pending();
+        PendingSend* send = peer.pending.take();
         bool sent = false;
-        if (peer.said_goodbye && send->kind == PendingSend::Kind::request) {
-            peer.return_pending(*send); // started anew; goes on when the goodbye is over
-            return false;
-        }
         if (send->kind == PendingSend::Kind::request) {
             sent = transmit(*static_cast<SendRequest*>(send));
         } else {
@@ -238,10 +247,11 @@ bool Protocol::flush(Peer& peer) {
             }
         }
         if (!sent) {
-            peer.return_pending(*send);
+            peer.pending.put_back(*send);
             return false;
         }
     }
+    finish_if_parted(peer);
     return true;
 }
 
@@ -257,7 +267,8 @@ std::size_t Protocol::retry() {
             ++ended;
         }
     }
-    for (std::size_t left = waiting_moves_.size(); left > 0 && !waiting_moves_.empty(); --left) {
+    for (std::size_t left = waiting_moves_.size();
+         left > 0 && !waiting_moves_.empty() && outstanding_ < options_.max_outstanding; --left) {
         Mover& mover = *waiting_moves_.front();
         waiting_moves_.remove(mover);
         post_stripes(mover);

@@ -27,12 +27,15 @@ class Protocol;
 // as far as the queue pairs take it and goes on when progress is made.
 struct Move {
     Opcode opcode = Opcode::read;
+    Marker marker = Marker::blocking;
     std::byte* local = nullptr;
     const Registration* registration = nullptr;
     std::uint64_t remote = 0;
     std::uint32_t remote_keys[kMaxRails] = {};
     std::uint32_t remote_key_count = 0;
     Bytes length = 0;
+    std::uint64_t compare_add = 0; // atomics, as SendWork's
+    std::uint64_t swap = 0;
     std::vector<Stripe> plan;    // empty until the peer is connected
     std::size_t posted = 0;      // stripes
     std::size_t outstanding = 0; // stripes posted and not completed
@@ -73,6 +76,7 @@ struct SendTransfer final : Mover {
     std::uint64_t id = 0;
     SourceKind kind = SourceKind::direct;
     Registration registration; // direct
+    bool sent = false;         // the announcement is on its way
     bool cleared = false;      // clear_to_send arrived
     std::uint64_t receive_id = 0;
     Bytes wanted = 0;
@@ -117,6 +121,17 @@ struct ReceiveTransfer final : Mover {
     Bytes received = 0;
     std::vector<std::unique_ptr<BlockRead>> active; // blocks under way
     bool failed = false;
+    bool sender_ended = false; // it has forgotten the transfer
+};
+
+// A put, get or atomic.
+struct OneSided final : Mover {
+    OneSided(Protocol& p, Peer& to) : Mover(p, to) {}
+    void on_move_done() override;
+
+    UserRequest* user = nullptr;
+    std::uint64_t id = 0;
+    Registration own; // of the local memory, if the user has not registered it
 };
 
 } // namespace adaptib

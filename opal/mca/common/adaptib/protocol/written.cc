@@ -10,26 +10,37 @@ void Protocol::start_write(SendTransfer& transfer) {
     move.local = static_cast<std::byte*>(transfer.request->data.base);
     move.registration = &transfer.registration;
     move.length = transfer.wanted;
+    move.marker = transfer.request->marker;
     start_move(transfer);
 }
 
 // A write's completion means that its data is in the receiver's memory, on every rail.
 void SendTransfer::on_move_done() {
-    if (!move.failed) {
-        const WrittenBody body{receive_id, wanted};
-        protocol.send_control(peer, MessageType::written, &body, sizeof body);
+    Protocol& owner = protocol;
+    Peer& receiver = peer;
+    const bool written = !move.failed;
+    const WrittenBody body{receive_id, wanted};
+    owner.end_send(*this, !written);
+    if (written) {
+        owner.send_control(receiver, MessageType::written, &body, sizeof body);
     }
-    protocol.end_send(*this, move.failed);
 }
 
+// Fewer bytes than wanted: the sender has given up.
 void Protocol::on_written(Peer& peer, const WrittenBody& body) {
     ReceiveTransfer* transfer = receives_.find(body.receive_id);
+    const bool whole = transfer != nullptr && body.bytes == transfer->wanted;
     if (transfer == nullptr || &transfer->peer != &peer ||
-        transfer->mode != ReceiveTransfer::Mode::written || body.bytes != transfer->wanted) {
+        (transfer->mode != ReceiveTransfer::Mode::written &&
+         (whole || transfer->mode != ReceiveTransfer::Mode::packed))) {
         ++counters_.bad_packets;
         return;
     }
-    end_receive(*transfer);
+    transfer->failed = transfer->failed || !whole;
+    transfer->sender_ended = true;
+    if (transfer->active.empty()) {
+        end_receive(*transfer);
+    }
 }
 
 } // namespace adaptib

@@ -20,7 +20,7 @@ namespace adaptib {
 class PathListener {
 public:
     // May be told of one queue pair several times.
-    virtual void on_path_failed(std::uint32_t qp_number, WorkStatus status) = 0;
+    virtual void on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status) = 0;
 
 protected:
     ~PathListener() = default;
@@ -28,12 +28,15 @@ protected:
 
 class CompletionFilter {
 public:
-    CompletionFilter(CompletionQueue& cq, PathListener& listener) : cq_(cq), listener_(listener) {}
+    // `cq` is that of the queue pairs of `rail`.
+    CompletionFilter(std::uint32_t rail, CompletionQueue& cq, PathListener& listener)
+        : rail_(rail), cq_(cq), listener_(listener) {}
 
     // Takes at most `limit` completions; returns how many.
     std::size_t poll(std::size_t limit);
 
 private:
+    std::uint32_t rail_;
     CompletionQueue& cq_;
     PathListener& listener_;
     std::array<WorkCompletion, 32> batch_; // scratch of poll; a target must not poll

@@ -3,6 +3,7 @@
 #include "fabric/shm/process.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -101,10 +102,22 @@ std::uint64_t process_start_time(std::uint32_t pid) {
 }
 
 bool process_alive(std::uint32_t pid, std::uint64_t start_time) {
-    return pid != 0 && process_start_time(pid) == start_time;
+    if (pid == 0) {
+        return false;
+    }
+    errno = 0;
+    const std::uint64_t found = process_start_time(pid);
+    const int error = errno;
+    if (found == 0 && (error == EMFILE || error == ENFILE || error == ENOMEM)) {
+        // We cannot look; that says nothing about the process.
+        return kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH;
+    }
+    return found == start_time;
 }
 
-std::uint64_t host_identity() {
+namespace {
+
+std::uint64_t read_host_identity() {
     std::uint64_t hash = 0xcbf29ce484222325u;
     std::array<char, 64> boot{};
     if (read_text("/proc/sys/kernel/random/boot_id", boot)) {
@@ -115,6 +128,14 @@ std::uint64_t host_identity() {
         hash = hash_bytes(hash, &space.st_ino, sizeof space.st_ino);
     }
     return hash;
+}
+
+} // namespace
+
+// Read once: later there may be no file descriptor left to read it with.
+std::uint64_t host_identity() {
+    static const std::uint64_t identity = read_host_identity();
+    return identity;
 }
 
 CopyResult copy_memory(Direction direction, std::uint32_t pid, std::uint64_t remote,

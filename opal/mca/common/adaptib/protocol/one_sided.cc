@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Put, get and 64-bit atomics: straight to RDMA, without order and without sequence numbers (Vishnu, 5.2).
+#include <algorithm>
+#include <atomic>
+
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+namespace {
+
+bool is_atomic(opal_common_adaptib_operation_t operation) {
+    return operation == OPAL_COMMON_ADAPTIB_FETCH_ADD ||
+           operation == OPAL_COMMON_ADAPTIB_COMPARE_SWAP;
+}
+
+std::uint32_t right_for(opal_common_adaptib_operation_t operation) {
+    switch (operation) {
+    case OPAL_COMMON_ADAPTIB_PUT: return OPAL_COMMON_ADAPTIB_REMOTE_WRITE;
+    case OPAL_COMMON_ADAPTIB_GET: return OPAL_COMMON_ADAPTIB_REMOTE_READ;
+    default: return OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC;
+    }
+}
+
+Status check(const opal_common_adaptib_one_sided_t& operation) {
+    const opal_common_adaptib_remote_t& remote = *operation.remote;
+    const bool inside = operation.remote_address >= remote.base &&
+                        operation.bytes <= remote.bytes &&
+                        operation.remote_address - remote.base <= remote.bytes - operation.bytes;
+    if (!inside || remote.key_count == 0 || remote.key_count > kMaxRails ||
+        (remote.access & right_for(operation.operation)) == 0) {
+        return Status::error(Reason::bad_key);
+    }
+    if (is_atomic(operation.operation) &&
+        (operation.bytes != 8 || operation.remote_address % 8 != 0)) {
+        return Status::error(Reason::bad_argument);
+    }
+    return kOk;
+}
+
+Opcode opcode_of(opal_common_adaptib_operation_t operation) {
+    switch (operation) {
+    case OPAL_COMMON_ADAPTIB_PUT: return Opcode::write;
+    case OPAL_COMMON_ADAPTIB_GET: return Opcode::read;
+    case OPAL_COMMON_ADAPTIB_FETCH_ADD: return Opcode::fetch_add;
+    case OPAL_COMMON_ADAPTIB_COMPARE_SWAP: break;
+    }
+    return Opcode::compare_swap;
+}
+
+} // namespace
+
+Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
+                                 const Registration* region, UserRequest& user,
+                                 bool& complete_now) {
+    complete_now = false;
+    Status status = check(operation);
+    if (!status.ok()) {
+        return status;
+    }
+    if (operation.bytes == 0) {
+        complete_now = true;
+        user.status = OPAL_COMMON_ADAPTIB_SUCCESS;
+        user.bytes = 0;
+        return kOk;
+    }
+    if (peer.state == ConnectState::failed) {
+        tell_failure(peer);
+        return Status::error(Reason::unreachable);
+    }
+    OneSided* started = pool_.create<OneSided>(*this, peer);
+    if (started == nullptr) {
+        return Status::error(Reason::no_memory);
+    }
+    Move& move = started->move;
+    if (region == nullptr) {
+        status = started->own.make(rails_, operation.local, operation.bytes, kLocalWrite);
+        if (!status.ok()) {
+            pool_.destroy(started);
+            return status;
+        }
+        region = &started->own;
+    }
+    started->user = &user;
+    started->id = one_sided_.add(started);
+    ++peer.one_sided;
+    move.opcode = opcode_of(operation.operation);
+    move.marker = Marker::non_blocking;
+    move.local = static_cast<std::byte*>(operation.local);
+    move.registration = region;
+    move.remote = operation.remote_address;
+    move.remote_key_count = operation.remote->key_count;
+    std::copy(std::begin(operation.remote->keys), std::end(operation.remote->keys),
+              move.remote_keys);
+    move.length = operation.bytes;
+    const bool swap = operation.operation == OPAL_COMMON_ADAPTIB_COMPARE_SWAP;
+    move.compare_add = swap ? operation.compare : operation.operand;
+    move.swap = operation.operand;
+    starting_ = &user;
+    started_complete_ = false;
+    start_move(*started);
+    starting_ = nullptr;
+    complete_now = started_complete_;
+    return kOk;
+}
+
+void OneSided::on_move_done() { protocol.on_one_sided_done(*this); }
+
+void Protocol::on_one_sided_done(OneSided& operation) {
+    UserRequest& user = *operation.user;
+    const bool failed = operation.move.failed;
+    const Bytes bytes = operation.move.length;
+    --operation.peer.one_sided;
+    one_sided_.remove(operation.id);
+    pool_.destroy(&operation);
+    complete(user, failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
+             failed ? 0 : bytes);
+}
+
+} // namespace adaptib

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Who is alive, also when there is no file descriptor left to look with.
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "fabric/shm/process.h"
+
+namespace adaptib::shm {
+namespace {
+
+TEST(Process, ALivingOneIsAliveAndADeadOneIsNot) {
+    const auto self = static_cast<std::uint32_t>(getpid());
+    const std::uint64_t start = process_start_time(self);
+    EXPECT_NE(start, 0u);
+    EXPECT_TRUE(process_alive(self, start));
+    EXPECT_FALSE(process_alive(self, start + 1)) << "the pid was used again";
+    EXPECT_FALSE(process_alive(0, 0));
+    const pid_t child = fork();
+    if (child == 0) {
+        _exit(0);
+    }
+    const std::uint64_t child_start = process_start_time(static_cast<std::uint32_t>(child));
+    ASSERT_EQ(waitpid(child, nullptr, 0), child);
+    EXPECT_FALSE(process_alive(static_cast<std::uint32_t>(child), child_start));
+}
+
+TEST(Process, WithoutAFileDescriptorNobodyIsDeclaredDead) {
+    const auto self = static_cast<std::uint32_t>(getpid());
+    const std::uint64_t start = process_start_time(self);
+    const std::uint64_t host = host_identity();
+    std::vector<int> taken;
+    rlimit limit{};
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const rlimit before = limit;
+    limit.rlim_cur = 64;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    for (int fd = open("/dev/null", O_RDONLY); fd >= 0; fd = open("/dev/null", O_RDONLY)) {
+        taken.push_back(fd);
+    }
+    EXPECT_TRUE(process_alive(self, start));
+    EXPECT_EQ(host_identity(), host);
+    for (const int fd : taken) {
+        close(fd);
+    }
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+} // namespace
+} // namespace adaptib::shm
