@@ -37,7 +37,8 @@ static_assert(static_cast<int>(MessageType::connect_request) == 11);
 static_assert(static_cast<int>(MessageType::connect_reply) == 12);
 static_assert(static_cast<int>(MessageType::connect_confirm) == 13);
 static_assert(static_cast<int>(MessageType::goodbye) == 14);
-static_assert(static_cast<int>(MessageType::count_) == 15);
+static_assert(static_cast<int>(MessageType::active) == 15);
+static_assert(static_cast<int>(MessageType::count_) == 16);
 
 static_assert(sizeof(MessageHeader) == 24);
 static_assert(offsetof(MessageHeader, type) == 0);
@@ -133,6 +134,7 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::connect_reply, 160, false, false},
     {MessageType::connect_confirm, 160, false, false},
     {MessageType::goodbye, 8, false, true},
+    {MessageType::active, 0, true, true},
 };
 
 MessageHeader header_of(MessageType type, std::uint32_t length) {
