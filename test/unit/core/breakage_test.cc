@@ -284,5 +284,50 @@ TEST(Breakage, ARingTooSmallForAMessageIsRefused) {
     EXPECT_FALSE(check_body(body)); // its capacity would be 2^64 - 32
 }
 
+TEST(Breakage, AReceiveFromALostPeerEnds) {
+    Cores world(3);
+    exchange(world, 100, 3);
+    std::vector<std::byte> got(100);
+    TestRequest known;
+    TestRequest anybody;
+    TestRequest late;
+    Peer* peer = world.peer(0, 1);
+    Protocol& protocol = world.core(0).protocol();
+    bool complete = false;
+    ASSERT_TRUE(protocol.receive({0, 1, 5}, contiguous(got), known.user, complete, peer).ok());
+    ASSERT_TRUE(world.receive(0, Envelope::kAnySource, 5, contiguous(got), anybody).ok());
+    protocol.on_peer_failed(*peer, "its cable was cut");
+    ASSERT_EQ(world.messages(0).size(), 1u);
+    EXPECT_NE(world.messages(0)[0].find("its cable was cut"), std::string::npos);
+    ASSERT_TRUE(world.run({&known}));
+    EXPECT_EQ(known.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    EXPECT_EQ(protocol.receive({0, 1, 5}, contiguous(got), late.user, complete, peer),
+              Status::error(Reason::unreachable));
+    EXPECT_TRUE(protocol.is_lost(*peer));
+    std::vector<std::byte> sent = pattern(100, 1);
+    TestRequest other; // somebody else may still answer
+    ASSERT_TRUE(world.send(2, 0, 5, contiguous(sent), other).ok());
+    ASSERT_TRUE(world.run({&anybody}));
+    EXPECT_EQ(got, sent);
+}
+
+TEST(Breakage, WhoWaitsForCreditNoticesThatThePeerHasEnded) {
+    std::vector<std::byte> sent = pattern(2000, 1);
+    std::vector<TestRequest> requests(1000);
+    Cores world(2);
+    exchange(world, 100, 20);
+    for (TestRequest& request : requests) {
+        ASSERT_TRUE(world.send(0, 1, 5, contiguous(sent), request).ok());
+    }
+    ASSERT_FALSE(requests.back().done);
+    world.end(1);
+    for (int pass = 0; pass < 200000 && !requests.back().done; ++pass) {
+        world.progress(0);
+    }
+    EXPECT_TRUE(requests.back().done);
+    EXPECT_EQ(requests.back().user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    EXPECT_EQ(world.messages(0).size(), 1u);
+}
+
 } // namespace
 } // namespace adaptib::test

@@ -81,6 +81,8 @@ public:
     ~Cores();
 
     std::size_t size() const { return nodes_.size(); }
+    // Ends a node's core and fabric; it is not progressed any more.
+    void end(std::size_t node) { nodes_[node]->core.reset(); }
     Core& core(std::size_t node) { return *nodes_[node]->core; }
     Counters& counters(std::size_t node) { return nodes_[node]->counters; }
     const std::vector<std::string>& messages(std::size_t node) { return nodes_[node]->messages; }

@@ -87,7 +87,8 @@ protected:
                  std::vector<std::byte>& buffer, SharedRequest& request) {
         const auto what = envelope(context, source, tag);
         const Data data = contiguous(buffer);
-        return request.started(opal_common_adaptib_receive(core_, &what, &data, &request.user));
+        return request.started(
+            opal_common_adaptib_receive(core_, nullptr, &what, &data, &request.user));
     }
     // Progress until `condition`; false if it does not come true.
     template <class Condition> bool wait_until(Condition&& condition) {
@@ -204,8 +205,9 @@ TEST_F(CoreThreads, EveryMessageGoesToOneTakerOnly) {
                 opal_common_adaptib_probe_t found{};
                 opal_common_adaptib_message_t* message = nullptr;
                 ASSERT_TRUE(wait_until([&] {
-                    static_cast<void>(opal_common_adaptib_probe(core_, &all, &found));
-                    return opal_common_adaptib_matched_probe(core_, &all, &found, &message) ==
+                    static_cast<void>(opal_common_adaptib_probe(core_, nullptr, &all, &found));
+                    return opal_common_adaptib_matched_probe(core_, nullptr, &all, &found,
+                                                             &message) ==
                            OPAL_COMMON_ADAPTIB_SUCCESS;
                 }));
                 ASSERT_EQ(found.bytes, kSizes[std::size_t(found.tag) % 3]);
@@ -284,7 +286,7 @@ TEST_F(CoreThreads, CompletionFunctionsMayStartOperations) {
                     sends ? opal_common_adaptib_send(core, peer, &what, &data,
                                                      OPAL_COMMON_ADAPTIB_MODE_STANDARD,
                                                      OPAL_COMMON_ADAPTIB_NON_BLOCKING, &user)
-                          : opal_common_adaptib_receive(core, &what, &data, &user);
+                          : opal_common_adaptib_receive(core, nullptr, &what, &data, &user);
                 if (code != OPAL_COMMON_ADAPTIB_COMPLETE) {
                     EXPECT_EQ(code, OPAL_COMMON_ADAPTIB_SUCCESS);
                     return;

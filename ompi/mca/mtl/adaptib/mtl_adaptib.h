@@ -82,6 +82,14 @@ static inline int ompi_mtl_adaptib_peer(struct ompi_communicator_t *comm, int ra
     return OPAL_LIKELY(NULL != *peer) ? OMPI_SUCCESS : ompi_mtl_adaptib_peer_first(proc, peer);
 }
 
+/* Who will send what a receive or a probe asks for; NULL if that is anybody. */
+static inline int ompi_mtl_adaptib_source(struct ompi_communicator_t *comm, int src,
+                                          opal_common_adaptib_peer_t **peer)
+{
+    *peer = NULL;
+    return MPI_ANY_SOURCE == src ? OMPI_SUCCESS : ompi_mtl_adaptib_peer(comm, src, peer);
+}
+
 /* What a receive or a probe asks for. Open MPI's own traffic has negative tags other than
  * MPI_ANY_TAG, and the core lets ANY_TAG match no negative one. */
 static inline opal_common_adaptib_envelope_t

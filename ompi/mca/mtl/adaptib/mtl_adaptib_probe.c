@@ -28,14 +28,19 @@ int ompi_mtl_adaptib_iprobe(struct mca_mtl_base_module_t *mtl, struct ompi_commu
                             int src, int tag, int *flag, struct ompi_status_public_t *status)
 {
     const opal_common_adaptib_envelope_t envelope = ompi_mtl_adaptib_wanted(comm, src, tag);
+    opal_common_adaptib_peer_t *peer;
     opal_common_adaptib_probe_t found;
     int rc;
 
     (void) mtl;
-    rc = opal_common_adaptib_probe(ompi_mtl_adaptib.core, &envelope, &found);
+    rc = ompi_mtl_adaptib_source(comm, src, &peer);
+    if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
+        return rc;
+    }
+    rc = opal_common_adaptib_probe(ompi_mtl_adaptib.core, peer, &envelope, &found);
     if (OPAL_COMMON_ADAPTIB_NOT_FOUND == rc) {
         opal_progress();
-        rc = opal_common_adaptib_probe(ompi_mtl_adaptib.core, &envelope, &found);
+        rc = opal_common_adaptib_probe(ompi_mtl_adaptib.core, peer, &envelope, &found);
     }
     *flag = OPAL_COMMON_ADAPTIB_SUCCESS == rc;
     if (*flag) {
@@ -50,6 +55,7 @@ int ompi_mtl_adaptib_improbe(struct mca_mtl_base_module_t *mtl, struct ompi_comm
 {
     const opal_common_adaptib_envelope_t envelope = ompi_mtl_adaptib_wanted(comm, src, tag);
     opal_common_adaptib_message_t *taken = NULL;
+    opal_common_adaptib_peer_t *peer;
     opal_common_adaptib_probe_t found;
     ompi_message_t *handle;
     int rc;
@@ -57,15 +63,20 @@ int ompi_mtl_adaptib_improbe(struct mca_mtl_base_module_t *mtl, struct ompi_comm
     (void) mtl;
     *matched = 0;
     *message = MPI_MESSAGE_NULL;
+    rc = ompi_mtl_adaptib_source(comm, src, &peer);
+    if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
+        return rc;
+    }
     /* The handle comes first: a message that was taken could not be put back. */
     handle = ompi_message_alloc();
     if (NULL == handle) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    rc = opal_common_adaptib_matched_probe(ompi_mtl_adaptib.core, &envelope, &found, &taken);
+    rc = opal_common_adaptib_matched_probe(ompi_mtl_adaptib.core, peer, &envelope, &found, &taken);
     if (OPAL_COMMON_ADAPTIB_NOT_FOUND == rc) {
         opal_progress();
-        rc = opal_common_adaptib_matched_probe(ompi_mtl_adaptib.core, &envelope, &found, &taken);
+        rc = opal_common_adaptib_matched_probe(ompi_mtl_adaptib.core, peer, &envelope, &found,
+                                               &taken);
     }
     if (OPAL_COMMON_ADAPTIB_SUCCESS != rc) {
         ompi_message_return(handle);

@@ -27,13 +27,18 @@ int ompi_mtl_adaptib_irecv(struct mca_mtl_base_module_t *mtl, struct ompi_commun
 {
     mca_mtl_adaptib_request_t *request = (mca_mtl_adaptib_request_t *) mtl_request;
     const opal_common_adaptib_envelope_t envelope = ompi_mtl_adaptib_wanted(comm, src, tag);
+    opal_common_adaptib_peer_t *peer;
     opal_common_adaptib_data_t data;
     int rc;
 
     (void) mtl;
+    rc = ompi_mtl_adaptib_source(comm, src, &peer);
+    if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
+        return rc;
+    }
     request->core.complete = receive_complete;
     ompi_mtl_adaptib_receive_data(&data, convertor, &request->stream);
-    rc = opal_common_adaptib_receive(ompi_mtl_adaptib.core, &envelope, &data, &request->core);
+    rc = opal_common_adaptib_receive(ompi_mtl_adaptib.core, peer, &envelope, &data, &request->core);
     return ompi_mtl_adaptib_started(rc, request);
 }
 

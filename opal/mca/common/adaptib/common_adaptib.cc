@@ -337,18 +337,25 @@ int opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adapt
     return code_of(status, complete);
 }
 
-int opal_common_adaptib_receive(opal_common_adaptib_core_t* core,
+int opal_common_adaptib_receive(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
                                 const opal_common_adaptib_envelope_t* envelope,
                                 const opal_common_adaptib_data_t* data,
                                 opal_common_adaptib_request_t* request) noexcept {
     const Guard guard(core);
     bool complete = false;
     const Status status =
-        core->core->protocol().receive(envelope_of(*envelope), *data, *request, complete);
+        core->core->protocol().receive(envelope_of(*envelope), *data, *request, complete,
+                                       peer == nullptr ? nullptr : peer_of(core, peer));
     return code_of(status, complete);
 }
 
 namespace {
+
+int nothing_found(opal_common_adaptib_core* core, opal_common_adaptib_peer_t* peer) {
+    Peer* from = peer == nullptr ? nullptr : peer_of(core, peer);
+    const bool lost = from != nullptr && core->core->protocol().is_lost(*from);
+    return lost ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_NOT_FOUND;
+}
 
 opal_common_adaptib_probe_t probe_of(const InboundMessage& message) {
     return {message.envelope.source, message.envelope.tag, message.length};
@@ -356,26 +363,27 @@ opal_common_adaptib_probe_t probe_of(const InboundMessage& message) {
 
 } // namespace
 
-int opal_common_adaptib_probe(opal_common_adaptib_core_t* core,
+int opal_common_adaptib_probe(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
                               const opal_common_adaptib_envelope_t* envelope,
                               opal_common_adaptib_probe_t* found) noexcept {
     const Guard guard(core);
     const InboundMessage* message = core->core->protocol().find(envelope_of(*envelope));
     if (message == nullptr) {
-        return OPAL_COMMON_ADAPTIB_NOT_FOUND;
+        return nothing_found(core, peer);
     }
     *found = probe_of(*message);
     return OPAL_COMMON_ADAPTIB_SUCCESS;
 }
 
 int opal_common_adaptib_matched_probe(opal_common_adaptib_core_t* core,
+                                      opal_common_adaptib_peer_t* peer,
                                       const opal_common_adaptib_envelope_t* envelope,
                                       opal_common_adaptib_probe_t* found,
                                       opal_common_adaptib_message_t** message) noexcept {
     const Guard guard(core);
     InboundMessage* taken = core->core->protocol().take(envelope_of(*envelope));
     if (taken == nullptr) {
-        return OPAL_COMMON_ADAPTIB_NOT_FOUND;
+        return nothing_found(core, peer);
     }
     *found = probe_of(*taken);
     *message = reinterpret_cast<opal_common_adaptib_message_t*>(taken);

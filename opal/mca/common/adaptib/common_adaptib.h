@@ -220,9 +220,11 @@ opal_common_adaptib_send(opal_common_adaptib_core_t *core, opal_common_adaptib_p
                          opal_common_adaptib_marker_t marker,
                          opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
-/* As send; COMPLETE if the message was there already. */
+/* As send; COMPLETE if the message was there already. `peer` is who will send, NULL if that is anybody: the
+ * request ends with UNREACHABLE when that peer is lost.
+ * @retval UNREACHABLE  the peer is lost, and no message of its is there */
 OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_receive(opal_common_adaptib_core_t *core,
+opal_common_adaptib_receive(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
                             const opal_common_adaptib_envelope_t *envelope,
                             const opal_common_adaptib_data_t *data,
                             opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
@@ -235,15 +237,16 @@ typedef struct {
     size_t bytes;
 } opal_common_adaptib_probe_t;
 
-/* Looks for a message without taking it. @retval SUCCESS, NOT_FOUND */
+/* Looks for a message without taking it. `peer` as in receive.
+ * @retval SUCCESS, NOT_FOUND, UNREACHABLE */
 OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_probe(opal_common_adaptib_core_t *core,
+opal_common_adaptib_probe(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
                           const opal_common_adaptib_envelope_t *envelope,
                           opal_common_adaptib_probe_t *found) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* Takes a message out of matching; it belongs to the caller until matched_receive. */
 OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_matched_probe(
-    opal_common_adaptib_core_t *core, const opal_common_adaptib_envelope_t *envelope,
-    opal_common_adaptib_probe_t *found,
+    opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
+    const opal_common_adaptib_envelope_t *envelope, opal_common_adaptib_probe_t *found,
     opal_common_adaptib_message_t **message) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* As receive, of a message that matched_probe took; consumes it. */
 OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_matched_receive(

@@ -97,6 +97,7 @@ private:
     void poll_events();
     void fail_peers_on(std::uint32_t rail);
     void housekeeping();
+    void keep_alive();
 
     // ConnectionListener
     void on_ring_offered(Peer& peer) override;

@@ -16,6 +16,7 @@ constexpr std::size_t kAlwaysHot = 4;       // so many rings are polled each tim
 constexpr std::uint64_t kDatagramEvery = 8; // passes, while rings are busy
 constexpr std::uint64_t kCompletionsEvery = 16; // passes, while none is awaited: errors, signals
 constexpr std::uint64_t kHousekeepingEvery = 1024;
+constexpr std::uint64_t kKeepAliveEvery = 64 * kHousekeepingEvery;
 
 } // namespace
 
@@ -151,6 +152,20 @@ void Core::on_datagram(std::uint64_t from, std::uint64_t from_key, const Message
 void Core::housekeeping() {
     protocol_->update_levels();
     poll_events();
+    if (tick_ % kKeepAliveEvery == 0) {
+        keep_alive();
+    }
+}
+
+// A peer that has died gives no credit either, so who waits for credit would not notice. Telling it again
+// what we have consumed does no harm and fails if it is gone.
+void Core::keep_alive() {
+    peers_.for_each([this](Peer& peer) {
+        if (peer.state == ConnectState::open && peer.has_pending() && peer.ring_in != nullptr &&
+            !peer.heard_goodbye) {
+            return_credit(peer);
+        }
+    });
 }
 
 // What was under way as datagrams or in rings over a rail that is down is lost.

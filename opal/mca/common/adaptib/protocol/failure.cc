@@ -19,6 +19,7 @@ void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
     connections_.break_off(peer);
     fail_pending(peer);
     fail_transfers(peer);
+    fail_receives(peer);
 }
 
 // A connection that breaks when nobody waits for anything (processes end one after another) is not worth
@@ -54,6 +55,21 @@ void Protocol::fail_pending(Peer& peer) {
     });
     for (SendRequest* request : unanswered) {
         waiting_acks_.remove(request->id);
+        complete(*request->user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
+    }
+}
+
+// Posted receives of which it is known that this peer would have sent.
+void Protocol::fail_receives(Peer& peer) {
+    std::vector<ReceiveRequest*> lost;
+    matcher_.for_each_posted([&](PostedReceive& posted) {
+        auto& request = static_cast<ReceiveRequest&>(posted);
+        if (request.from == &peer) {
+            lost.push_back(&request);
+        }
+    });
+    for (ReceiveRequest* request : lost) {
+        matcher_.cancel(*request);
         complete(*request->user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
     }
 }
@@ -167,6 +183,9 @@ bool Protocol::has_business_with(const Peer& peer) const {
     bool found = false;
     matcher_.for_each_unexpected([&](UnexpectedMessage& message) {
         found = found || static_cast<InboundMessage&>(message).peer == &peer;
+    });
+    matcher_.for_each_posted([&](PostedReceive& posted) {
+        found = found || static_cast<ReceiveRequest&>(posted).from == &peer;
     });
     sends_.for_each([&](SendTransfer* transfer) { found = found || &transfer->peer == &peer; });
     receives_.for_each(

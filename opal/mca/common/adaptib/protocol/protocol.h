@@ -76,7 +76,11 @@ public:
     // `complete` is set if the request ended at once; then completed() does not show it.
     Status send(Peer* peer, const Envelope& envelope, const Data& data, bool synchronous,
                 Marker marker, UserRequest& user, bool& complete);
-    Status receive(const Envelope& pattern, const Data& data, UserRequest& user, bool& complete);
+    // `from` is who will send, if known: the receive ends when that peer is lost.
+    Status receive(const Envelope& pattern, const Data& data, UserRequest& user, bool& complete,
+                   Peer* from = nullptr);
+    // Nothing will come from this peer any more; the first time it is asked for, a message is given.
+    bool is_lost(Peer& peer);
     InboundMessage* find(const Envelope& pattern);
     InboundMessage* take(const Envelope& pattern);
     Status receive_taken(InboundMessage& message, const Data& data, UserRequest& user,
@@ -215,6 +219,7 @@ private:
 
     // failure.cc
     void fail_pending(Peer& peer);
+    void fail_receives(Peer& peer);
     void tell_failure(Peer& peer);
     void fail_transfers(Peer& peer);
     bool has_business_with(const Peer& peer) const;

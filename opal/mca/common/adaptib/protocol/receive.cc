@@ -5,18 +5,31 @@
 namespace adaptib {
 
 Status Protocol::receive(const Envelope& pattern, const Data& data, UserRequest& user,
-                         bool& complete_now) {
+                         bool& complete_now, Peer* from) {
     ReceiveRequest& request = make_receive(user);
+    request.from = from;
     request.data = data;
     request.envelope = pattern;
     starting_ = &user;
     started_complete_ = false;
     if (UnexpectedMessage* found = matcher_.post(request); found != nullptr) {
         consume(*static_cast<InboundMessage*>(found), request);
+    } else if (from != nullptr && is_lost(*from)) [[unlikely]] {
+        matcher_.cancel(request);
+        starting_ = nullptr;
+        return Status::error(Reason::unreachable);
     }
     starting_ = nullptr;
     complete_now = started_complete_;
     return kOk;
+}
+
+bool Protocol::is_lost(Peer& peer) {
+    if (peer.state != ConnectState::failed) [[likely]] {
+        return false;
+    }
+    tell_failure(peer);
+    return true;
 }
 
 InboundMessage* Protocol::find(const Envelope& pattern) {

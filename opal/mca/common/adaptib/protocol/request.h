@@ -39,6 +39,7 @@ struct SendRequest : PendingSend {
 
 struct ReceiveRequest : PostedReceive {
     UserRequest* user = nullptr;
+    Peer* from = nullptr; // null: anybody, or not known
     Data data{};
 };
 

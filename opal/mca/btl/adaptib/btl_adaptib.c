@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * The module: its table, peers, errors, progress and end.
+ */
+#include "opal_config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "btl_adaptib_fragment.h"
+
+static int add_procs(mca_btl_base_module_t *btl, size_t nprocs, opal_proc_t **procs,
+                     mca_btl_base_endpoint_t **endpoints, opal_bitmap_t *reachable);
+static int del_procs(mca_btl_base_module_t *btl, size_t nprocs, opal_proc_t **procs,
+                     mca_btl_base_endpoint_t **endpoints);
+static int register_error(mca_btl_base_module_t *btl, mca_btl_base_module_error_cb_fn_t error);
+static int finalize(mca_btl_base_module_t *btl);
+
+/* The numbers without a comment are the defaults of parameters that the component registers. */
+mca_btl_adaptib_module_t mca_btl_adaptib = {
+    .super =
+        {
+            .btl_component = &mca_btl_adaptib_component,
+            .btl_eager_limit = 8192,
+            .btl_rndv_eager_limit = 8192,
+            .btl_max_send_size = 32768, /* at most the core's active_max, as the other two */
+            .btl_rdma_pipeline_send_length = 32768,
+            .btl_rdma_pipeline_frag_size = 4194304,
+            .btl_min_rdma_pipeline_size = 262144,
+            /* Behind vader and self, which have the highest; before tcp. */
+            .btl_exclusivity = MCA_BTL_EXCLUSIVITY_DEFAULT,
+            .btl_latency = 2,       /* osc/rdma takes the least: vader, with 1, if it reaches all */
+            .btl_bandwidth = 30000, /* Mbit/s; vader says 40000 */
+            .btl_flags = MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_SEND_INPLACE | MCA_BTL_FLAGS_RDMA
+                         | MCA_BTL_FLAGS_ATOMIC_FOPS | MCA_BTL_FLAGS_RDMA_FLUSH
+                         | OPAL_COMMON_ADAPTIB_BTL_REMOTE_COMPLETION,
+            /* 64-bit integers alone. Not GLOB: a device's atomics are not the processor's. */
+            .btl_atomic_flags = MCA_BTL_ATOMIC_SUPPORTS_ADD | MCA_BTL_ATOMIC_SUPPORTS_CSWAP,
+            .btl_registration_handle_size = sizeof(mca_btl_base_registration_handle_t),
+            .btl_get_limit = SIZE_MAX,
+            .btl_get_alignment = 0,
+            .btl_put_limit = SIZE_MAX,
+            .btl_put_alignment = 0,
+            .btl_get_local_registration_threshold = SIZE_MAX, /* the core does it if it must */
+            .btl_put_local_registration_threshold = SIZE_MAX,
+
+            .btl_add_procs = add_procs,
+            .btl_del_procs = del_procs,
+            .btl_finalize = finalize,
+
+            .btl_alloc = mca_btl_adaptib_alloc,
+            .btl_free = mca_btl_adaptib_free,
+            .btl_prepare_src = mca_btl_adaptib_prepare_src,
+            .btl_send = mca_btl_adaptib_send,
+            .btl_sendi = mca_btl_adaptib_sendi,
+            .btl_put = mca_btl_adaptib_put,
+            .btl_get = mca_btl_adaptib_get,
+            .btl_dump = mca_btl_base_dump,
+
+            .btl_atomic_fop = mca_btl_adaptib_atomic_fop,
+            .btl_atomic_cswap = mca_btl_adaptib_atomic_cswap,
+
+            .btl_register_mem = mca_btl_adaptib_register_mem,
+            .btl_deregister_mem = mca_btl_adaptib_deregister_mem,
+
+            .btl_register_error = register_error,
+            .btl_flush = mca_btl_adaptib_flush,
+        },
+};
+
+static mca_btl_base_endpoint_t *endpoint_make(opal_proc_t *proc)
+{
+    const bool self = 0 == opal_compare_proc(proc->proc_name, OPAL_PROC_MY_NAME);
+    opal_common_adaptib_peer_t *peer = NULL;
+    mca_btl_base_endpoint_t *endpoint;
+
+    if (OPAL_COMMON_ADAPTIB_SUCCESS
+        != opal_common_adaptib_peer_get(mca_btl_adaptib.core,
+                                        opal_common_adaptib_mca_name(proc->proc_name), &peer)) {
+        return NULL;
+    }
+    endpoint = calloc(1, sizeof(*endpoint));
+    if (NULL == endpoint) {
+        opal_common_adaptib_peer_release(mca_btl_adaptib.core, peer);
+        return NULL;
+    }
+    endpoint->peer = peer;
+    endpoint->proc = proc;
+    endpoint->self = self;
+    return endpoint;
+}
+
+static void endpoint_free(mca_btl_base_endpoint_t *endpoint)
+{
+    if (NULL != endpoint) {
+        opal_common_adaptib_peer_release(mca_btl_adaptib.core, endpoint->peer);
+        free(endpoint);
+    }
+}
+
+/* A process that the core does not reach is left to the other BTLs: no error. `reachable` is NULL for
+ * a process that is added at its first message. */
+static int add_procs(mca_btl_base_module_t *btl, size_t nprocs, opal_proc_t **procs,
+                     mca_btl_base_endpoint_t **endpoints, opal_bitmap_t *reachable)
+{
+    (void) btl;
+    for (size_t i = 0; i < nprocs; ++i) {
+        endpoints[i] = endpoint_make(procs[i]);
+        if (NULL != endpoints[i] && NULL != reachable
+            && OPAL_SUCCESS != opal_bitmap_set_bit(reachable, (int) i)) {
+            endpoint_free(endpoints[i]);
+            endpoints[i] = NULL;
+        }
+    }
+    return OPAL_SUCCESS;
+}
+
+/* The BML finds out by the pointers which endpoints of a process are one: they stay as they are. */
+static int del_procs(mca_btl_base_module_t *btl, size_t nprocs, opal_proc_t **procs,
+                     mca_btl_base_endpoint_t **endpoints)
+{
+    (void) btl;
+    (void) procs;
+    for (size_t i = 0; i < nprocs; ++i) {
+        endpoint_free(endpoints[i]);
+    }
+    return OPAL_SUCCESS;
+}
+
+static int register_error(mca_btl_base_module_t *btl, mca_btl_base_module_error_cb_fn_t error)
+{
+    (void) btl;
+    mca_btl_adaptib.error = error;
+    return OPAL_SUCCESS;
+}
+
+void mca_btl_adaptib_used(mca_btl_base_endpoint_t *endpoint)
+{
+    endpoint->used = true;
+    opal_common_adaptib_mca_selected();
+}
+
+int mca_btl_adaptib_failed(mca_btl_base_endpoint_t *endpoint, int status)
+{
+    if (OPAL_COMMON_ADAPTIB_AGAIN == status) {
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    if (OPAL_COMMON_ADAPTIB_UNREACHABLE == status && NULL != mca_btl_adaptib.error
+        && !__atomic_exchange_n(&endpoint->failed, true, __ATOMIC_ACQ_REL)) {
+        char text[128];
+
+        snprintf(text, sizeof(text), "adaptib: process %s cannot be reached any more",
+                 OPAL_NAME_PRINT(endpoint->proc->proc_name));
+        mca_btl_adaptib.error(&mca_btl_adaptib.super, MCA_BTL_ERROR_FLAGS_FATAL, endpoint->proc,
+                              text);
+    }
+    return opal_common_adaptib_mca_error(status);
+}
+
+int mca_btl_adaptib_progress(void)
+{
+    return opal_common_adaptib_progress(mca_btl_adaptib.core);
+}
+
+/* The core may still complete what it has been given; it is released while the lists are there. */
+static int finalize(mca_btl_base_module_t *btl)
+{
+    opal_common_adaptib_core_t *core = mca_btl_adaptib.core;
+
+    (void) btl;
+    if (NULL != core) {
+        mca_btl_adaptib.core = NULL;
+        opal_common_adaptib_active_listen(core, NULL, NULL);
+        opal_common_adaptib_mca_release(core);
+        mca_btl_adaptib_lists_close();
+    }
+    return OPAL_SUCCESS;
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * The BTL: fragments, remote memory access and atomics for pml/ob1 and osc/rdma, handed to the core.
+ *
+ * Life cycle. Open MPI registers and opens the component and calls init, which acquires the core,
+ * listens for its active messages and hands out the one module. The BML asks for endpoints
+ * (add_procs), registers the progress function if it uses one of them, and finalizes the module at
+ * the end.
+ *
+ * A verb is a file: btl_adaptib_{send,receive,rdma,memory}.c; btl_adaptib_fragment.h has the
+ * descriptors. A fragment is one active message with Open MPI's tag as its tag, without a header of
+ * its own.
+ *
+ * What a peer is. Whether two processes share a host as Open MPI sees it does not matter: the core
+ * says which ones its fabrics reach. This process itself is a peer too, since osc/rdma wants it; ob1's
+ * messages to it go through btl/self, which has the higher exclusivity.
+ *
+ * Threads. The module is constant between init and finalize, but for its lists, which lock as Open
+ * MPI's free lists do, and for an endpoint's two marks; the core locks for itself.
+ *
+ * May touch: Open MPI's headers of the OPAL layer and the common glue.
+ */
+#ifndef BTL_ADAPTIB_H
+#define BTL_ADAPTIB_H
+
+#include "opal_config.h"
+
+#include "opal/class/opal_free_list.h"
+#include "opal/mca/btl/base/base.h"
+#include "opal/mca/btl/btl.h"
+#include "opal/util/proc.h"
+
+#include "opal/mca/common/adaptib/common_adaptib.h"
+#include "opal/mca/common/adaptib/common_adaptib_compat.h"
+#include "opal/mca/common/adaptib/common_adaptib_mca.h"
+
+BEGIN_C_DECLS
+
+typedef struct mca_btl_base_endpoint_t mca_btl_base_endpoint_t;
+
+typedef struct {
+    mca_btl_base_module_t super;
+    opal_common_adaptib_core_t *core; /* NULL: not initialized, or finalized */
+    mca_btl_base_module_error_cb_fn_t error;
+    opal_free_list_t headers;    /* fragments for control messages, and before data in place */
+    opal_free_list_t eager;      /* fragments of btl_eager_limit bytes */
+    opal_free_list_t large;      /* fragments of btl_max_send_size bytes */
+    opal_free_list_t operations; /* one-sided operations under way */
+    opal_free_list_t memory;     /* registrations */
+} mca_btl_adaptib_module_t;
+
+struct mca_btl_base_endpoint_t {
+    opal_common_adaptib_peer_t *peer;
+    opal_proc_t *proc;
+    bool self;
+    bool used;   /* carried traffic: the core's messages are for the user */
+    bool failed; /* Open MPI was told that it cannot be reached */
+};
+
+extern mca_btl_adaptib_module_t mca_btl_adaptib;
+OPAL_COMMON_ADAPTIB_EXPORT extern mca_btl_base_component_t mca_btl_adaptib_component;
+
+/* The lists are made when the limits are known, and end after the core, which refers to items. */
+int mca_btl_adaptib_lists_open(void);
+void mca_btl_adaptib_lists_close(void);
+
+int mca_btl_adaptib_progress(void);
+
+/* The first traffic of an endpoint. */
+void mca_btl_adaptib_used(mca_btl_base_endpoint_t *endpoint);
+
+/* The OPAL_* code for the core's `status` of something for `endpoint`. If it cannot be reached any
+ * more, Open MPI is told so, once. */
+int mca_btl_adaptib_failed(mca_btl_base_endpoint_t *endpoint, int status);
+
+static inline int mca_btl_adaptib_error(mca_btl_base_endpoint_t *endpoint, int status)
+{
+    return OPAL_LIKELY(OPAL_COMMON_ADAPTIB_SUCCESS == status)
+               ? OPAL_SUCCESS
+               : mca_btl_adaptib_failed(endpoint, status);
+}
+
+mca_btl_base_descriptor_t *mca_btl_adaptib_alloc(mca_btl_base_module_t *btl,
+                                                 mca_btl_base_endpoint_t *endpoint, uint8_t order,
+                                                 size_t size, uint32_t flags);
+int mca_btl_adaptib_free(mca_btl_base_module_t *btl, mca_btl_base_descriptor_t *descriptor);
+mca_btl_base_descriptor_t *mca_btl_adaptib_prepare_src(mca_btl_base_module_t *btl,
+                                                       mca_btl_base_endpoint_t *endpoint,
+                                                       opal_convertor_t *convertor, uint8_t order,
+                                                       size_t reserve, size_t *size,
+                                                       uint32_t flags);
+int mca_btl_adaptib_send(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
+                         mca_btl_base_descriptor_t *descriptor, mca_btl_base_tag_t tag);
+int mca_btl_adaptib_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
+                          opal_convertor_t *convertor, void *header, size_t header_size,
+                          size_t payload_size, uint8_t order, uint32_t flags,
+                          mca_btl_base_tag_t tag, mca_btl_base_descriptor_t **descriptor);
+
+/* Hands segments that have arrived to whoever registered for the tag. */
+void mca_btl_adaptib_deliver(mca_btl_base_tag_t tag, mca_btl_base_segment_t *segments,
+                             size_t count);
+/* The core's listener. */
+void mca_btl_adaptib_receive(void *context, opal_common_adaptib_peer_t *peer, uint8_t tag,
+                             const void *data, size_t bytes);
+
+mca_btl_base_registration_handle_t *mca_btl_adaptib_register_mem(mca_btl_base_module_t *btl,
+                                                                 mca_btl_base_endpoint_t *endpoint,
+                                                                 void *base, size_t size,
+                                                                 uint32_t flags);
+int mca_btl_adaptib_deregister_mem(mca_btl_base_module_t *btl,
+                                   mca_btl_base_registration_handle_t *handle);
+
+int mca_btl_adaptib_put(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
+                        void *local_address, uint64_t remote_address,
+                        mca_btl_base_registration_handle_t *local_handle,
+                        mca_btl_base_registration_handle_t *remote_handle, size_t size, int flags,
+                        int order, mca_btl_base_rdma_completion_fn_t cbfunc, void *cbcontext,
+                        void *cbdata);
+int mca_btl_adaptib_get(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
+                        void *local_address, uint64_t remote_address,
+                        mca_btl_base_registration_handle_t *local_handle,
+                        mca_btl_base_registration_handle_t *remote_handle, size_t size, int flags,
+                        int order, mca_btl_base_rdma_completion_fn_t cbfunc, void *cbcontext,
+                        void *cbdata);
+int mca_btl_adaptib_atomic_fop(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
+                               void *local_address, uint64_t remote_address,
+                               mca_btl_base_registration_handle_t *local_handle,
+                               mca_btl_base_registration_handle_t *remote_handle,
+                               mca_btl_base_atomic_op_t op, uint64_t operand, int flags, int order,
+                               mca_btl_base_rdma_completion_fn_t cbfunc, void *cbcontext,
+                               void *cbdata);
+int mca_btl_adaptib_atomic_cswap(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
+                                 void *local_address, uint64_t remote_address,
+                                 mca_btl_base_registration_handle_t *local_handle,
+                                 mca_btl_base_registration_handle_t *remote_handle,
+                                 uint64_t compare, uint64_t value, int flags, int order,
+                                 mca_btl_base_rdma_completion_fn_t cbfunc, void *cbcontext,
+                                 void *cbdata);
+int mca_btl_adaptib_flush(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint);
+
+END_C_DECLS
+
+#endif /* BTL_ADAPTIB_H */

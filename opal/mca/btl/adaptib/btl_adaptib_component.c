@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * The component: what Open MPI finds in mca_btl_adaptib.so.
+ */
+#include "opal_config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "opal/util/argv.h"
+#include "opal/util/output.h"
+
+#include "btl_adaptib.h"
+
+static int component_register(void);
+static int component_open(void);
+static int component_close(void);
+static mca_btl_base_module_t **component_init(int *count, bool enable_progress_threads,
+                                              bool enable_mpi_threads);
+
+mca_btl_base_component_t mca_btl_adaptib_component = {
+    .btl_version =
+        {
+            MCA_BTL_DEFAULT_VERSION("adaptib"),
+            .mca_open_component = component_open,
+            .mca_close_component = component_close,
+            .mca_register_component_params = component_register,
+        },
+    .btl_data =
+        {
+            .param_field = MCA_BASE_METADATA_PARAM_NONE,
+        },
+    .btl_init = component_init,
+    .btl_progress = mca_btl_adaptib_progress,
+};
+
+#if defined(MCA_BASE_COMPONENT_INIT)
+MCA_BASE_COMPONENT_INIT(opal, btl, adaptib)
+#endif
+
+/* The parameters that every BTL has come first: btl_adaptib_eager_limit is one of them, and is no
+ * synonym of the core's. */
+static int component_register(void)
+{
+    const int rc =
+        mca_btl_base_param_register(&mca_btl_adaptib_component.btl_version, &mca_btl_adaptib.super);
+
+    return OPAL_SUCCESS != rc
+               ? rc
+               : opal_common_adaptib_mca_register(&mca_btl_adaptib_component.btl_version);
+}
+
+static int component_open(void)
+{
+    return OPAL_SUCCESS == opal_common_adaptib_mca_version_check() ? OPAL_SUCCESS
+                                                                   : OPAL_ERR_NOT_AVAILABLE;
+}
+
+static int component_close(void)
+{
+    return OPAL_SUCCESS;
+}
+
+/* True if the selection of BTLs, such as "adaptib,self" (not "^tcp"), names us. */
+static bool user_wants_us(void)
+{
+    const char *selection = opal_btl_base_framework.framework_selection;
+    char **names;
+    bool found = false;
+
+    if (NULL == selection || '^' == selection[0]) {
+        return false;
+    }
+    names = opal_argv_split(selection, ',');
+    for (char **name = names; !found && NULL != name && NULL != *name; ++name) {
+        found = 0 == strcmp("adaptib", *name);
+    }
+    opal_argv_free(names);
+    return found;
+}
+
+static void limit(size_t *value, size_t most)
+{
+    if (*value > most) {
+        *value = most;
+    }
+}
+
+/* The limits that the user may have set cannot exceed what one active message holds. */
+static void limits_fit(void)
+{
+    mca_btl_base_module_t *module = &mca_btl_adaptib.super;
+
+    limit(&module->btl_max_send_size, opal_common_adaptib_active_max(mca_btl_adaptib.core));
+    limit(&module->btl_eager_limit, module->btl_max_send_size);
+    limit(&module->btl_rndv_eager_limit, module->btl_eager_limit);
+}
+
+static mca_btl_base_module_t **component_init(int *count, bool enable_progress_threads,
+                                              bool enable_mpi_threads)
+{
+    mca_btl_base_module_t **modules;
+    int rc;
+
+    (void) enable_progress_threads;
+    *count = 0;
+    rc = opal_common_adaptib_mca_acquire(enable_mpi_threads, user_wants_us(),
+                                         opal_btl_base_framework.framework_output,
+                                         &mca_btl_adaptib.core);
+    if (OPAL_SUCCESS != rc) {
+        return NULL;
+    }
+    limits_fit();
+    modules = malloc(sizeof(*modules)); /* the caller frees it */
+    rc = mca_btl_adaptib_lists_open();
+    if (NULL == modules || OPAL_SUCCESS != rc) {
+        opal_output(0, "adaptib: the BTL does not get the memory that it needs (%d)", rc);
+        free(modules);
+        (void) mca_btl_adaptib.super.btl_finalize(&mca_btl_adaptib.super);
+        return NULL;
+    }
+    opal_common_adaptib_active_listen(mca_btl_adaptib.core, mca_btl_adaptib_receive, NULL);
+    modules[0] = &mca_btl_adaptib.super;
+    *count = 1;
+    return modules;
+}

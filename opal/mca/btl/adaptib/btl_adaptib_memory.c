@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * Memory for remote access. What registrations cost, and whether one is kept for the next time, is
+ * the core's business.
+ */
+#include "opal_config.h"
+
+#include "btl_adaptib_fragment.h"
+
+static uint32_t access_of(uint32_t flags)
+{
+    uint32_t access = 0;
+
+    if (0 != (flags & MCA_BTL_REG_FLAG_REMOTE_READ)) {
+        access |= OPAL_COMMON_ADAPTIB_REMOTE_READ;
+    }
+    if (0 != (flags & MCA_BTL_REG_FLAG_REMOTE_WRITE)) {
+        access |= OPAL_COMMON_ADAPTIB_REMOTE_WRITE;
+    }
+    if (0 != (flags & MCA_BTL_REG_FLAG_REMOTE_ATOMIC)) {
+        access |= OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC;
+    }
+    return access;
+}
+
+mca_btl_base_registration_handle_t *mca_btl_adaptib_register_mem(mca_btl_base_module_t *btl,
+                                                                 mca_btl_base_endpoint_t *endpoint,
+                                                                 void *base, size_t size,
+                                                                 uint32_t flags)
+{
+    mca_btl_adaptib_memory_t *memory =
+        (mca_btl_adaptib_memory_t *) opal_free_list_get(&mca_btl_adaptib.memory);
+
+    (void) btl;
+    (void) endpoint;
+    if (OPAL_UNLIKELY(NULL == memory)) {
+        return NULL;
+    }
+    if (OPAL_UNLIKELY(OPAL_COMMON_ADAPTIB_SUCCESS
+                      != opal_common_adaptib_register(mca_btl_adaptib.core, base, size,
+                                                      access_of(flags), &memory->region,
+                                                      &memory->handle.remote))) {
+        opal_free_list_return(&mca_btl_adaptib.memory, &memory->super);
+        return NULL;
+    }
+    return &memory->handle;
+}
+
+int mca_btl_adaptib_deregister_mem(mca_btl_base_module_t *btl,
+                                   mca_btl_base_registration_handle_t *handle)
+{
+    mca_btl_adaptib_memory_t *memory =
+        (mca_btl_adaptib_memory_t *) ((char *) handle - offsetof(mca_btl_adaptib_memory_t, handle));
+
+    (void) btl;
+    opal_common_adaptib_deregister(mca_btl_adaptib.core, memory->region);
+    opal_free_list_return(&mca_btl_adaptib.memory, &memory->super);
+    return OPAL_SUCCESS;
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * Fragments that arrive: from the core to whoever registered for their tag.
+ */
+#include "opal_config.h"
+
+#include "opal/util/output.h"
+
+#include "btl_adaptib.h"
+
+void mca_btl_adaptib_deliver(mca_btl_base_tag_t tag, mca_btl_base_segment_t *segments, size_t count)
+{
+    const mca_btl_active_message_callback_t *registered = &mca_btl_base_active_message_trigger[tag];
+
+    if (OPAL_UNLIKELY(tag >= MCA_BTL_TAG_MAX || NULL == registered->cbfunc)) {
+        opal_output_verbose(1, opal_btl_base_framework.framework_output,
+                            "adaptib: a fragment with tag %d, for which nobody is registered, is "
+                            "dropped",
+                            (int) tag);
+        return;
+    }
+    OPAL_COMMON_ADAPTIB_BTL_DELIVER(registered, &mca_btl_adaptib.super, tag, segments, count);
+}
+
+void mca_btl_adaptib_receive(void *context, opal_common_adaptib_peer_t *peer, uint8_t tag,
+                             const void *data, size_t bytes)
+{
+    mca_btl_base_segment_t segment;
+
+    (void) context;
+    (void) peer;
+    segment.seg_addr.pval = (void *) (uintptr_t) data;
+    segment.seg_len = bytes;
+    mca_btl_adaptib_deliver(tag, &segment, 1);
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * Fragments on their way out: send, sendi, and their completion.
+ */
+#include "opal_config.h"
+
+#include <string.h>
+#include <sys/uio.h>
+
+#include "btl_adaptib_fragment.h"
+
+static inline mca_btl_adaptib_fragment_t *fragment_of(opal_common_adaptib_request_t *request)
+{
+    return (mca_btl_adaptib_fragment_t *) ((char *) request
+                                           - offsetof(mca_btl_adaptib_fragment_t, core));
+}
+
+static inline void call_back(mca_btl_adaptib_fragment_t *fragment, int status)
+{
+    fragment->base.des_cbfunc(&mca_btl_adaptib.super, fragment->endpoint, &fragment->base, status);
+}
+
+/* Once finalize has begun nobody is left to be called. */
+static void send_complete(opal_common_adaptib_request_t *request)
+{
+    mca_btl_adaptib_fragment_t *fragment = fragment_of(request);
+    const bool ours = 0 != (fragment->base.des_flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP);
+
+    if (OPAL_LIKELY(NULL != mca_btl_adaptib.core)) {
+        call_back(fragment, mca_btl_adaptib_error(fragment->endpoint, request->status));
+    }
+    if (ours) {
+        mca_btl_adaptib_fragment_return(fragment);
+    }
+}
+
+static void sendi_complete(opal_common_adaptib_request_t *request)
+{
+    mca_btl_adaptib_fragment_t *fragment = fragment_of(request);
+
+    if (OPAL_LIKELY(NULL != mca_btl_adaptib.core)) {
+        (void) mca_btl_adaptib_error(fragment->endpoint, request->status);
+    }
+    mca_btl_adaptib_fragment_return(fragment);
+}
+
+/* Gathers the header from the fragment and the data from where the user has it. */
+static int gather(void *context, size_t offset, void *to, size_t *length)
+{
+    const mca_btl_adaptib_fragment_t *fragment = context;
+    const size_t header = fragment->segments[0].seg_len;
+    size_t done = 0;
+
+    if (offset < header) {
+        done = header - offset < *length ? header - offset : *length;
+        memcpy(to, (const char *) fragment->segments[0].seg_addr.pval + offset, done);
+        offset += done;
+    }
+    if (done < *length) {
+        size_t data = header + fragment->segments[1].seg_len - offset;
+
+        if (data > *length - done) {
+            data = *length - done;
+        }
+        memcpy((char *) to + done,
+               (const char *) fragment->segments[1].seg_addr.pval + (offset - header), data);
+        done += data;
+    }
+    *length = done;
+    return OPAL_SUCCESS;
+}
+
+static inline int start(mca_btl_base_endpoint_t *endpoint, mca_btl_adaptib_fragment_t *fragment,
+                        mca_btl_base_tag_t tag)
+{
+    opal_common_adaptib_data_t data;
+
+    if (OPAL_UNLIKELY(!endpoint->used)) {
+        mca_btl_adaptib_used(endpoint);
+    }
+    if (OPAL_UNLIKELY(endpoint->self)) {
+        mca_btl_adaptib_deliver(tag, fragment->segments, fragment->base.des_segment_count);
+        return OPAL_COMMON_ADAPTIB_COMPLETE;
+    }
+    fragment->endpoint = endpoint;
+    data.bytes = fragment->segments[0].seg_len;
+    data.unpack = NULL;
+    if (1 == fragment->base.des_segment_count) {
+        data.base = fragment->segments[0].seg_addr.pval;
+        data.pack = NULL;
+        data.context = NULL;
+    } else {
+        data.base = NULL;
+        data.bytes += fragment->segments[1].seg_len;
+        data.pack = gather;
+        data.context = fragment;
+    }
+    return opal_common_adaptib_active_send(mca_btl_adaptib.core, endpoint->peer, tag, &data,
+                                           &fragment->core);
+}
+
+int mca_btl_adaptib_send(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
+                         mca_btl_base_descriptor_t *descriptor, mca_btl_base_tag_t tag)
+{
+    mca_btl_adaptib_fragment_t *fragment = (mca_btl_adaptib_fragment_t *) descriptor;
+    uint32_t flags;
+    int rc;
+
+    (void) btl;
+    fragment->core.complete = send_complete;
+    rc = start(endpoint, fragment, tag);
+    if (OPAL_UNLIKELY(OPAL_COMMON_ADAPTIB_COMPLETE != rc)) {
+        return mca_btl_adaptib_error(endpoint, rc);
+    }
+    flags = descriptor->des_flags;
+    if (0 != (flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK)) {
+        fragment->endpoint = endpoint;
+        call_back(fragment, OPAL_SUCCESS);
+    }
+    if (0 != (flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)) {
+        mca_btl_adaptib_fragment_return(fragment);
+    }
+    return 1;
+}
+
+/* The data is copied once more than by send, which pays for what is short: nobody is called back. */
+int mca_btl_adaptib_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
+                          opal_convertor_t *convertor, void *header, size_t header_size,
+                          size_t payload_size, uint8_t order, uint32_t flags,
+                          mca_btl_base_tag_t tag, mca_btl_base_descriptor_t **descriptor)
+{
+    const size_t bytes = header_size + payload_size;
+    opal_free_list_t *list = mca_btl_adaptib_list_for(bytes);
+    mca_btl_adaptib_fragment_t *fragment =
+        NULL != list ? mca_btl_adaptib_fragment_get(list, bytes, flags) : NULL;
+    int rc;
+
+    (void) btl;
+    (void) order;
+    if (NULL != descriptor) {
+        *descriptor = NULL;
+    }
+    if (OPAL_UNLIKELY(NULL == fragment)) {
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    memcpy(fragment->base.super.ptr, header, header_size);
+    if (payload_size > 0) {
+        struct iovec iov = {.iov_base = (char *) fragment->base.super.ptr + header_size,
+                            .iov_len = payload_size};
+        uint32_t iov_count = 1;
+        size_t packed = payload_size;
+
+        if (OPAL_UNLIKELY(opal_convertor_pack(convertor, &iov, &iov_count, &packed) < 0
+                          || packed != payload_size)) {
+            mca_btl_adaptib_fragment_return(fragment);
+            return OPAL_ERROR;
+        }
+    }
+    fragment->core.complete = sendi_complete;
+    rc = start(endpoint, fragment, tag);
+    if (OPAL_LIKELY(OPAL_COMMON_ADAPTIB_SUCCESS != rc)) {
+        mca_btl_adaptib_fragment_return(fragment);
+    }
+    return OPAL_LIKELY(rc >= 0) ? OPAL_SUCCESS : mca_btl_adaptib_failed(endpoint, rc);
+}
