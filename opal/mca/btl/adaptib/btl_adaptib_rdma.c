@@ -83,6 +83,23 @@ static inline int start(const whom_t *whom, const opal_common_adaptib_one_sided_
     return mca_btl_adaptib_failed(whom->endpoint, rc);
 }
 
+static int transfer(opal_common_adaptib_operation_t operation, const whom_t *whom,
+                    void *local_address, uint64_t remote_address,
+                    const mca_btl_base_registration_handle_t *remote_handle, size_t size)
+{
+    opal_common_adaptib_one_sided_t what = {.operation = operation};
+
+    if (OPAL_UNLIKELY(NULL == whom->endpoint || NULL == remote_handle)) {
+        return OPAL_ERR_NOT_SUPPORTED;
+    }
+    what.local = local_address;
+    what.region = mca_btl_adaptib_region_of(whom->local_handle);
+    what.remote_address = remote_address;
+    what.remote = &remote_handle->remote;
+    what.bytes = size;
+    return start(whom, &what);
+}
+
 int mca_btl_adaptib_put(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
                         void *local_address, uint64_t remote_address,
                         mca_btl_base_registration_handle_t *local_handle,
@@ -91,20 +108,12 @@ int mca_btl_adaptib_put(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *end
                         void *cbdata)
 {
     const whom_t whom = {endpoint, local_handle, cbfunc, cbcontext, cbdata};
-    opal_common_adaptib_one_sided_t what = {.operation = OPAL_COMMON_ADAPTIB_PUT};
 
     (void) btl;
     (void) flags;
     (void) order;
-    if (OPAL_UNLIKELY(NULL == endpoint || NULL == remote_handle)) {
-        return OPAL_ERR_NOT_SUPPORTED;
-    }
-    what.local = local_address;
-    what.region = mca_btl_adaptib_region_of(local_handle);
-    what.remote_address = remote_address;
-    what.remote = &remote_handle->remote;
-    what.bytes = size;
-    return start(&whom, &what);
+    return transfer(OPAL_COMMON_ADAPTIB_PUT, &whom, local_address, remote_address, remote_handle,
+                    size);
 }
 
 int mca_btl_adaptib_get(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
@@ -115,20 +124,12 @@ int mca_btl_adaptib_get(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *end
                         void *cbdata)
 {
     const whom_t whom = {endpoint, local_handle, cbfunc, cbcontext, cbdata};
-    opal_common_adaptib_one_sided_t what = {.operation = OPAL_COMMON_ADAPTIB_GET};
 
     (void) btl;
     (void) flags;
     (void) order;
-    if (OPAL_UNLIKELY(NULL == endpoint || NULL == remote_handle)) {
-        return OPAL_ERR_NOT_SUPPORTED;
-    }
-    what.local = local_address;
-    what.region = mca_btl_adaptib_region_of(local_handle);
-    what.remote_address = remote_address;
-    what.remote = &remote_handle->remote;
-    what.bytes = size;
-    return start(&whom, &what);
+    return transfer(OPAL_COMMON_ADAPTIB_GET, &whom, local_address, remote_address, remote_handle,
+                    size);
 }
 
 /* osc/rdma does without an atomic operation that is "not supported", by a lock. It hands over a null
