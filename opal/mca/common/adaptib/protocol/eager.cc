@@ -36,7 +36,8 @@ void Protocol::deliver_eager(ReceiveRequest& request, const Envelope& envelope,
                              const std::byte* payload, Bytes length) {
     const Bytes taken = std::min<Bytes>(length, request.data.bytes);
     const bool failed = taken > 0 && !scatter(request.data, 0, payload, taken).ok();
-    complete_receive(request, envelope, length, taken, failed);
+    complete_receive(request, envelope, length, taken,
+                     failed ? OPAL_COMMON_ADAPTIB_ERROR : OPAL_COMMON_ADAPTIB_SUCCESS);
 }
 
 void Protocol::on_sync_ack(Peer& peer, const IdBody& body) {

@@ -43,14 +43,12 @@ void Protocol::complete(UserRequest& user, int status, Bytes bytes) {
 }
 
 void Protocol::complete_receive(ReceiveRequest& request, const Envelope& envelope,
-                                Bytes message_bytes, Bytes received, bool failed) {
+                                Bytes message_bytes, Bytes received, int failure) {
     UserRequest& user = *request.user;
     user.source = envelope.source;
     user.tag = envelope.tag;
-    int status = OPAL_COMMON_ADAPTIB_SUCCESS;
-    if (failed) {
-        status = OPAL_COMMON_ADAPTIB_ERROR;
-    } else if (message_bytes > request.data.bytes) {
+    int status = failure;
+    if (failure == OPAL_COMMON_ADAPTIB_SUCCESS && message_bytes > request.data.bytes) {
         status = OPAL_COMMON_ADAPTIB_TRUNCATED;
     }
     complete(user, status, received);

@@ -150,8 +150,9 @@ private:
 
     // completion of requests
     void complete(UserRequest& user, int status, Bytes bytes);
+    // `failure`: SUCCESS, or the status of a receive that did not get its data.
     void complete_receive(ReceiveRequest& request, const Envelope& envelope, Bytes message_bytes,
-                          Bytes received, bool failed);
+                          Bytes received, int failure);
 
     // arrival.cc
     void dispatch(Peer& peer, const MessageHeader& header, const std::byte* body);

@@ -28,13 +28,13 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
     const Bytes wanted = std::min<Bytes>(source.bytes, request.data.bytes);
     request.envelope = envelope;
     if (peer.state == ConnectState::failed) {
-        complete_receive(request, envelope, source.bytes, 0, true);
+        complete_receive(request, envelope, source.bytes, 0, OPAL_COMMON_ADAPTIB_UNREACHABLE);
         return;
     }
     if (wanted == 0) {
         const IdBody body{source.send_id};
         send_control(peer, MessageType::finish, &body, sizeof body);
-        complete_receive(request, envelope, source.bytes, 0, false);
+        complete_receive(request, envelope, source.bytes, 0, OPAL_COMMON_ADAPTIB_SUCCESS);
         return;
     }
     auto* transfer = new ReceiveTransfer(*this, peer);
@@ -133,7 +133,11 @@ void Protocol::end_receive(ReceiveTransfer& transfer) {
     if (tell) {
         send_control(peer, MessageType::finish, &body, sizeof body);
     }
-    complete_receive(request, request.envelope, message_bytes, wanted, failed);
+    const bool lost = peer.work_failed || peer.state == ConnectState::failed;
+    const int failure = !failed ? OPAL_COMMON_ADAPTIB_SUCCESS
+                        : lost  ? OPAL_COMMON_ADAPTIB_UNREACHABLE
+                                : OPAL_COMMON_ADAPTIB_ERROR;
+    complete_receive(request, request.envelope, message_bytes, failed ? 0 : wanted, failure);
 }
 
 } // namespace adaptib

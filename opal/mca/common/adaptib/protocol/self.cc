@@ -38,9 +38,9 @@ void Protocol::send_to_self(SendRequest& request) {
 void Protocol::copy_from_self(SendRequest& send, ReceiveRequest& receive) {
     const Bytes taken = std::min<Bytes>(send.data.bytes, receive.data.bytes);
     const bool failed = taken > 0 && !copy(send.data, receive.data, taken).ok();
-    complete_receive(receive, send.envelope, send.data.bytes, taken, failed);
-    complete(*send.user, failed ? OPAL_COMMON_ADAPTIB_ERROR : OPAL_COMMON_ADAPTIB_SUCCESS,
-             send.data.bytes);
+    const int status = failed ? OPAL_COMMON_ADAPTIB_ERROR : OPAL_COMMON_ADAPTIB_SUCCESS;
+    complete_receive(receive, send.envelope, send.data.bytes, taken, status);
+    complete(*send.user, status, send.data.bytes);
 }
 
 // In pieces through a buffer unless one side is contiguous. A packer stops at an element's end, so
