@@ -60,7 +60,6 @@ public:
     std::byte* reserve(Bytes length);
     // again: the target has no room; the reservation is gone. error(unreachable): it was let go.
     Status commit(const DatagramTarget& target, const MessageHeader& header);
-    void abandon() {}
 
     void on_failure(FailureHandler handler) { failure_ = std::move(handler); }
 

@@ -9,7 +9,7 @@ namespace adaptib {
 void Protocol::start_move(Mover& mover) {
     if (mover.peer.state == ConnectState::idle) {
         wait_to_post(mover);
-        want_connection(mover.peer);
+        connections_.request(mover.peer);
     } else {
         post_stripes(mover);
     }

@@ -145,7 +145,6 @@ private:
                      std::uint8_t flags);
     void stall(Peer& peer, PendingSend& send);
     bool flush(Peer& peer);
-    void want_connection(Peer& peer);
     void note_sent(Peer& peer);
 
     // completion of requests

@@ -66,7 +66,7 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
         clear.key_count = transfer->registration.key_count();
         transfer->registration.copy_remote_keys(clear.keys);
     }
-    want_connection(peer);
+    connections_.request(peer);
     send_control(peer, MessageType::clear_to_send, &clear, sizeof clear);
 }
 

@@ -6,6 +6,20 @@
 
 namespace adaptib {
 
+namespace {
+
+MessageHeader header_of(const SendRequest& request, Bytes length) {
+    MessageHeader header;
+    header.type = request.type;
+    header.length = static_cast<std::uint32_t>(length);
+    header.context = request.envelope.context;
+    header.source = request.envelope.source;
+    header.tag = request.envelope.tag;
+    return header;
+}
+
+} // namespace
+
 Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bool synchronous,
                       Marker marker, UserRequest& user, bool& complete_now) {
     SendRequest& request = make_send(user);
@@ -67,8 +81,8 @@ bool Protocol::transmit_eager(SendRequest& request) {
     const Bytes body = body_bytes(request.type);
     const Bytes length = request.data.bytes + body;
     if (length > peer.message_capacity() && request.type != MessageType::active) [[unlikely]] {
-        request.type =
-            MessageType::rendezvous; // the channel has changed since the send was started
+        // The channel has changed since the send was started.
+        request.type = MessageType::rendezvous;
         waiting_acks_.remove(request.id);
         request.id = 0;
         return transmit_rendezvous(request);
@@ -90,13 +104,8 @@ bool Protocol::transmit_eager(SendRequest& request) {
         complete(*request.user, OPAL_COMMON_ADAPTIB_ERROR, 0);
         return true;
     }
-    MessageHeader header;
-    header.type = request.type;
+    MessageHeader header = header_of(request, length);
     header.flags = request.tag;
-    header.length = static_cast<std::uint32_t>(length);
-    header.context = request.envelope.context;
-    header.source = request.envelope.source;
-    header.tag = request.envelope.tag;
     const Status status = peer.commit(header);
     if (!status.ok()) [[unlikely]] {
         if (status.is_again()) {
@@ -154,12 +163,7 @@ bool Protocol::transmit_rendezvous(SendRequest& request) {
         transfer.registration.copy_remote_keys(body.keys);
     }
     std::memcpy(to, &body, sizeof body);
-    MessageHeader header;
-    header.type = MessageType::rendezvous;
-    header.length = sizeof body;
-    header.context = request.envelope.context;
-    header.source = request.envelope.source;
-    header.tag = request.envelope.tag;
+    MessageHeader header = header_of(request, sizeof body);
     const Status status = peer.commit(header);
     if (!status.ok()) [[unlikely]] {
         if (status.is_again()) {
@@ -170,18 +174,12 @@ bool Protocol::transmit_rendezvous(SendRequest& request) {
     }
     request.transfer->sent = true;
     note_sent(peer);
-    want_connection(peer);
+    connections_.request(peer);
     return true;
 }
 
 void Protocol::note_sent(Peer& peer) {
     if (peer.state == ConnectState::idle && ++peer.messages_sent >= options_.connect_threshold) {
-        connections_.request(peer);
-    }
-}
-
-void Protocol::want_connection(Peer& peer) {
-    if (peer.state == ConnectState::idle) {
         connections_.request(peer);
     }
 }
