@@ -55,7 +55,8 @@ public:
     std::uint32_t qp_number() const { return qp_->number(); }
     Rail& rail() { return rail_; }
 
-    // As RingWriter: room to fill in, or null if nothing can be sent now.
+    // Room to fill in, or null if nothing can be sent now. A reservation that is not committed sends
+    // nothing and holds nothing.
     // REQUIRES: length <= capacity().
     std::byte* reserve(Bytes length);
     // again: the target has no room; the reservation is gone. error(unreachable): it was let go.
