@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/pieces.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "common_adaptib.h"
@@ -15,6 +16,15 @@
 namespace adaptib {
 
 using Data = opal_common_adaptib_data_t;
+
+// Member by member (base/pieces.h).
+inline void assign(Data& to, const Data& from) {
+    to.base = load_piece(from.base);
+    to.bytes = load_piece(from.bytes);
+    to.pack = load_piece(from.pack);
+    to.unpack = load_piece(from.unpack);
+    to.context = load_piece(from.context);
+}
 
 inline bool is_contiguous(const Data& data) { return data.base != nullptr || data.bytes == 0; }
 

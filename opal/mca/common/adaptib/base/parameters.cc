@@ -24,12 +24,22 @@ constexpr opal_common_adaptib_type_t kString = OPAL_COMMON_ADAPTIB_TYPE_STRING;
 
 constexpr std::array kTable{
     opal_common_adaptib_parameter_t{
-        "eager_limit", kSize, &g_parameters.eager_limit, "8192", "bytes", "0..1048576", 3,
+        "eager_limit", kSize, &g_parameters.eager_limit, "4096", "bytes", "0..1048576", 3,
         "Messages up to this size are pushed without a handshake; larger ones are moved straight "
         "between the user's buffers once the receive is posted."},
     opal_common_adaptib_parameter_t{
         "rendezvous", kString, &g_parameters.rendezvous, "get", "", "get|put", 5,
         "How a large message moves: the receiver reads it (get) or the sender writes it (put)."},
+    opal_common_adaptib_parameter_t{
+        "scheduling", kString, &g_parameters.scheduling, "binding", "", "binding|round_robin|even",
+        4,
+        "Which rails carry the messages above eager_limit: binding gives each process one, "
+        "round_robin takes the next one for each message, even cuts long ones into equal parts."},
+    opal_common_adaptib_parameter_t{
+        "striping_threshold", kSize, &g_parameters.striping_threshold, "16384", "bytes",
+        "1024..1073741824", 5,
+        "Messages from this size on are cut into parts where scheduling is even; shorter ones take "
+        "the next rail each."},
     opal_common_adaptib_parameter_t{
         "connect_threshold", kInt, &g_parameters.connect_threshold, "16", "messages",
         "0..1000000000", 4,
@@ -49,6 +59,10 @@ constexpr std::array kTable{
     opal_common_adaptib_parameter_t{
         "block_depth", kInt, &g_parameters.block_depth, "4", "blocks", "1..64", 6,
         "Blocks of one message that are packed or under way at the same time."},
+    opal_common_adaptib_parameter_t{
+        "fabric", kString, &g_parameters.fabric, "shm", "", "shm|verbs", 2,
+        "What carries the traffic: shared memory between the processes of one host (shm), or RDMA "
+        "devices, between processes of one host as well (verbs)."},
     opal_common_adaptib_parameter_t{
         "shm_single_copy", kString, &g_parameters.shm_single_copy, "auto", "", "auto|cma|none", 3,
         "How large messages cross between processes of one host: cma copies once, by the kernel's "

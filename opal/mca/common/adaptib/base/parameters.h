@@ -21,11 +21,14 @@ namespace adaptib {
 struct Parameters {
     std::size_t eager_limit;
     char* rendezvous;
+    char* scheduling;
+    std::size_t striping_threshold;
     int connect_threshold;
     std::size_t ring_bytes;
     int ring_max;
     std::size_t block_bytes;
     int block_depth;
+    char* fabric;
     char* shm_single_copy;
     int shm_rails;
     std::size_t shm_queue_bytes;

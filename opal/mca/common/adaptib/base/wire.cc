@@ -10,7 +10,7 @@ Bytes body_bytes(MessageType type) {
     case MessageType::sync_ack:
     case MessageType::finish:
     case MessageType::goodbye: return sizeof(IdBody);
-    case MessageType::rendezvous: return sizeof(RendezvousBody);
+    case MessageType::rendezvous: return rendezvous_bytes(0);
     case MessageType::clear_to_send: return sizeof(ClearBody);
     case MessageType::block: return sizeof(BlockBody);
     case MessageType::block_done: return sizeof(BlockDoneBody);
@@ -36,10 +36,13 @@ bool check_header(const MessageHeader& header, Bytes available) {
     const bool has_envelope = header.type == MessageType::eager ||
                               header.type == MessageType::eager_sync ||
                               header.type == MessageType::rendezvous;
-    if (has_envelope && (header.source < 0 || header.tag == INT32_MIN)) {
+    if (has_envelope && !is_envelope(header)) {
         return false; // wildcards
     }
     const Bytes body = body_bytes(header.type);
+    if (header.type == MessageType::rendezvous) {
+        return header.length >= body && header.length <= sizeof(RendezvousBody);
+    }
     const bool has_payload = header.type == MessageType::eager ||
                              header.type == MessageType::eager_sync ||
                              header.type == MessageType::active;
@@ -85,7 +88,10 @@ bool check_message(const MessageHeader& header, const std::byte* body, Bytes ava
         return false;
     }
     switch (header.type) {
-    case MessageType::rendezvous: return check_body(read_body<RendezvousBody>(body));
+    case MessageType::rendezvous: {
+        const RendezvousBody read = read_rendezvous(header, body);
+        return check_body(read) && header.length == rendezvous_bytes(read.key_count);
+    }
     case MessageType::clear_to_send: return check_body(read_body<ClearBody>(body));
     case MessageType::block: return check_body(read_body<BlockBody>(body));
     case MessageType::connect_request:

@@ -3,8 +3,8 @@
 //
 // A message is a MessageHeader, a body that its type defines, and for eager messages the payload.
 //
-//     ring record      | header 24 | body+payload, `length` bytes | pad | tail 8 |   whole 64-byte lines
-//     datagram         | DatagramHeader 32 | header 24 | body+payload, `length` bytes |
+//     ring record      | header 24 | body+payload, `length` bytes | pad | (tail 8) |   whole 32-byte units
+//     datagram         | DatagramHeader 40 | header 24 | body+payload, `length` bytes |
 //
 // Byte order is the host's (both ends are checked to agree: the address's magic). Nothing that arrives
 // is used before check_header / read_body have accepted it; what they refuse is counted and dropped.
@@ -23,7 +23,7 @@
 namespace adaptib {
 
 // Raised with every change of anything in this file or in base/address.h.
-constexpr std::uint16_t kWireVersion = 1;
+constexpr std::uint16_t kWireVersion = 4;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMinRingBytes = 4096;
@@ -67,10 +67,12 @@ struct alignas(8) MessageHeader {
     std::int32_t source = 0;
     std::int32_t tag = 0;
 
+    // The first 8 bytes as one word, put together in a register: reading back as one what has just been
+    // stored in pieces would wait for every earlier store of the processor.
     std::uint64_t head_word() const {
-        std::uint64_t word;
-        std::memcpy(&word, this, sizeof word);
-        return word;
+        static_assert(std::endian::native == std::endian::little);
+        return static_cast<std::uint64_t>(type) | (std::uint64_t{flags} << 8) |
+               (std::uint64_t{magic} << 16) | (std::uint64_t{length} << 32);
     }
 };
 static_assert(sizeof(MessageHeader) == 24 && std::is_trivially_copyable_v<MessageHeader>);
@@ -78,12 +80,16 @@ static_assert(sizeof(MessageHeader) == 24 && std::is_trivially_copyable_v<Messag
 struct alignas(8) DatagramHeader {
     std::uint16_t magic = kHeaderMagic;
     std::uint16_t version = kWireVersion;
-    std::uint32_t reserved = 0;
+    std::uint32_t number = 0;     // of this sender's to this target, where datagrams get lost
     std::uint64_t target_key = 0; // the random key that the target published
     std::uint64_t source = 0;     // the sender's process name
     std::uint64_t source_key = 0; // the key that the sender published
+    // Then also what the sender has had from the target: all numbers before the first, and, bit i, that
+    // number + 1 + i.
+    std::uint32_t expected = 0;
+    std::uint32_t arrived = 0;
 };
-static_assert(sizeof(DatagramHeader) == 32);
+static_assert(sizeof(DatagramHeader) == 40);
 
 // ---------------------------------------------------------------------------------------------------
 // Bodies
@@ -106,9 +112,13 @@ struct RendezvousBody {
     std::uint64_t send_id;
     std::uint64_t address;
     SourceKind kind;
-    std::uint32_t key_count; // rails with a key: 0..kMaxRails
-    std::uint32_t keys[kMaxRails];
+    std::uint32_t key_count;       // rails with a key: 0..kMaxRails
+    std::uint32_t keys[kMaxRails]; // only those that there are cross the wire
 };
+
+constexpr Bytes rendezvous_bytes(std::uint32_t key_count) {
+    return offsetof(RendezvousBody, keys) + key_count * sizeof(std::uint32_t);
+}
 
 struct ClearBody {
     std::uint64_t send_id;
@@ -169,7 +179,12 @@ constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 56;
 // the header, at least as long as the type's body and, for types without payload, exactly so.
 bool check_header(const MessageHeader& header, Bytes available);
 
-// Bytes of the fixed body of a type.
+// What a message with an envelope has in it when it is not to be taken for a pattern.
+constexpr bool is_envelope(const MessageHeader& header) {
+    return header.source >= 0 && header.tag != INT32_MIN;
+}
+
+// Bytes of the fixed body of a type; of a rendezvous without its keys.
 Bytes body_bytes(MessageType type);
 
 // Copies a body out. REQUIRES: check_header accepted the header that announced it.
@@ -177,6 +192,13 @@ template <typename Body> Body read_body(const std::byte* from) {
     static_assert(std::is_trivially_copyable_v<Body>);
     Body body;
     std::memcpy(&body, from, sizeof body);
+    return body;
+}
+
+// The same for a rendezvous, whose length varies.
+inline RendezvousBody read_rendezvous(const MessageHeader& header, const std::byte* from) {
+    RendezvousBody body{};
+    std::memcpy(&body, from, header.length);
     return body;
 }
 

@@ -40,12 +40,17 @@ enum class Capability : std::uint32_t {
     srq = 1u << 3, // shared receive queues
     rdma_read = 1u << 4,
     rdma_write = 1u << 5,
-    write_imm = 1u << 6,   // write with immediate
-    atomic64 = 1u << 7,    // 64-bit compare-and-swap and fetch-and-add
-    migration = 1u << 8,   // automatic path migration
-    reliable_ud = 1u << 9, // datagrams are neither lost nor doubled nor reordered (per sender)
-    direct = 1u << 10,     // memory from Rail::allocate can be mapped by peers (QueuePair::map)
+    write_imm = 1u << 6,     // write with immediate
+    atomic64 = 1u << 7,      // 64-bit compare-and-swap and fetch-and-add
+    migration = 1u << 8,     // automatic path migration
+    reliable_ud = 1u << 9,   // datagrams are neither lost nor doubled nor reordered (per sender)
+    direct = 1u << 10,       // memory from Rail::allocate can be mapped by peers (QueuePair::map)
+    whole_memory = 1u << 11, // one region can be all memory that the process has or will have
+                             // (register_memory of kWholeMemory at null, without kRemoteAtomic):
+                             // nothing is pinned, and what is not mapped is remote_access_error
 };
+
+constexpr Bytes kWholeMemory = Bytes{1} << 62;
 
 enum class LinkLayer : std::uint8_t { infiniband, ethernet, memory, simulated };
 enum class PortState : std::uint8_t { down, active };
@@ -306,6 +311,9 @@ public:
     // (or, with UD over shm, the target's queue) is full. error(bad_state): not ready to send.
     Status post_send(const SendWork& work) { return post_send_impl(work); }
     Status post_receive(const ReceiveWork& work) { return post_receive_impl(work); }
+    // A write, read or atomic within the call, where the processor moves the data. ok: done, and no
+    // completion follows. again: it cannot be done now, or in this way, or at all: post it.
+    Status execute(const SendWork& work) { return execute_impl(work); }
 
     // Capability::direct, RC: the local address of [remote_address, +length) if the key allows remote
     // writing and the memory came from the target's Rail::allocate; null otherwise. Valid while the
@@ -326,6 +334,7 @@ private:
     virtual QpAttributes query_impl() const = 0;
     virtual Status post_send_impl(const SendWork& work) = 0;
     virtual Status post_receive_impl(const ReceiveWork& work) = 0;
+    virtual Status execute_impl(const SendWork&) { return Status::again(Reason::none); }
     virtual void* map_impl(std::uint64_t, Bytes, std::uint32_t) { return nullptr; }
     virtual bool usable_impl() const { return true; }
 

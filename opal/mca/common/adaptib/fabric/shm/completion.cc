@@ -46,29 +46,7 @@ std::size_t ShmCompletionQueue::poll_impl(std::span<WorkCompletion> out) {
 }
 
 // ---------------------------------------------------------------------------------------------------
-// Receives
-
-Bytes PostedReceive::room() const {
-    Bytes sum = 0;
-    for (const Gather& entry : list()) {
-        sum += entry.length;
-    }
-    return sum;
-}
-
-Status ReceiveQueue::post(const ReceiveWork& work) {
-    if (work.scatter_count > kMaxGather || (work.scatter_count > 0 && work.scatter == nullptr)) {
-        return Status::error(Reason::bad_argument);
-    }
-    if (posted_.full()) {
-        return Status::again(Reason::queue_full);
-    }
-    PostedReceive& receive = posted_.push();
-    receive.wr_id = work.wr_id;
-    receive.scatter_count = work.scatter_count;
-    std::copy_n(work.scatter, work.scatter_count, receive.scatter.begin());
-    return kOk;
-}
+// Shared receive queue
 
 ShmSharedReceiveQueue::ShmSharedReceiveQueue(Context& context, std::uint32_t rail,
                                              std::uint32_t index, std::uint32_t depth)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Completion queues, shared receive queues and the posted receives of both kinds.
+// Completion queues and shared receive queues.
 //
 // Purpose: the local queues. Polling a completion queue is what drives the fabric.
 // Ownership: the caller's; queue pairs that use a queue end before it.
 // Threads: one at a time, with the whole fabric.
-// May touch: base/, fabric/fabric.h, layout.h, ring.h.
+// May touch: base/, fabric/fabric.h, fabric/receive_queue.h, layout.h.
 #pragma once
 
 #include <array>
@@ -12,10 +12,11 @@
 #include <span>
 #include <vector>
 
+#include "base/growing_ring.h"
 #include "fabric/fabric.h"
+#include "fabric/receive_queue.h"
 #include "fabric/shm/layout.h"
 #include "fabric/shm/limits.h"
-#include "fabric/shm/ring.h"
 
 namespace adaptib::shm {
 
@@ -45,30 +46,6 @@ private:
     GrowingRing<Entry> entries_;
 };
 
-// A receive that was posted.
-struct PostedReceive {
-    std::uint64_t wr_id = 0;
-    std::uint32_t scatter_count = 0;
-    std::array<Gather, kMaxGather> scatter{};
-
-    std::span<const Gather> list() const { return {scatter.data(), scatter_count}; }
-    Bytes room() const;
-};
-
-class ReceiveQueue {
-public:
-    explicit ReceiveQueue(std::uint32_t depth) : posted_(depth) {}
-    Status post(const ReceiveWork& work);
-    // The oldest; null when there is none.
-    const PostedReceive* peek() { return posted_.empty() ? nullptr : &posted_.front(); }
-    void drop() { posted_.pop(); }
-    std::size_t size() const { return posted_.size(); }
-    void clear() { posted_.clear(); }
-
-private:
-    GrowingRing<PostedReceive> posted_;
-};
-
 class ShmSharedReceiveQueue final : public SharedReceiveQueue {
 public:
     ShmSharedReceiveQueue(Context& context, std::uint32_t rail, std::uint32_t index,
@@ -77,7 +54,7 @@ public:
 
     std::uint32_t rail() const { return rail_; }
     std::uint32_t index() const { return index_; }
-    const PostedReceive* peek() { return receives_.peek(); }
+    const QueuedReceive* peek() { return receives_.peek(); }
     void drop();
     // The queue pair has messages for which there was no receive.
     void wait_for_post(LocalQueuePair* qp);

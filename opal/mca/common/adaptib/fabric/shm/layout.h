@@ -32,7 +32,8 @@ inline constexpr std::uint32_t kMaxRegions = 65536;
 
 inline constexpr Bytes kPage = 4096;
 inline constexpr Bytes kGranule = kCacheLine;
-inline constexpr Bytes kDatagramBytes = 4096; // payload of one record of the queue
+inline constexpr Bytes kDatagramBytes =
+    4096 + 256; // payload of one record of the queue: a page and headers
 
 // ---------------------------------------------------------------------------------------------------
 // Rail words: zero is "active, as fast as it goes", so that one compare answers usable().

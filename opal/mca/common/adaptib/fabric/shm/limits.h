@@ -9,7 +9,6 @@
 
 namespace adaptib::shm {
 
-inline constexpr std::uint32_t kMaxGather = 8;
 inline constexpr std::uint32_t kMaxDepth = 65536;
 inline constexpr std::uint32_t kMaxCqDepth = 1u << 22;
 inline constexpr std::uint32_t kMaxReads = 16;

@@ -2,61 +2,7 @@
 // States of a queue pair and completions.
 #include "fabric/shm/local_qp.h"
 
-#include <array>
-
 namespace adaptib::shm {
-
-namespace {
-
-struct Transition {
-    QpType type;
-    QpState from;
-    QpState to;
-    std::uint32_t required;
-    std::uint32_t optional;
-};
-
-constexpr std::uint32_t kMigrationMask = kQpAlternatePath | kQpMigration;
-
-constexpr std::array kTransitions{
-    Transition{QpType::rc, QpState::reset, QpState::init, kQpAccess, 0},
-    Transition{QpType::rc, QpState::init, QpState::init, 0, kQpAccess},
-    Transition{QpType::rc, QpState::init, QpState::ready_to_receive,
-               kQpPath | kQpRemote | kQpReceiveLimits, kQpAccess | kQpAlternatePath},
-    Transition{QpType::rc, QpState::ready_to_receive, QpState::ready_to_send,
-               kQpRetry | kQpSendPsn | kQpSendLimits, kQpAccess | kMigrationMask},
-    Transition{QpType::rc, QpState::ready_to_send, QpState::ready_to_send, 0,
-               kQpAccess | kMigrationMask},
-    Transition{QpType::ud, QpState::reset, QpState::init, kQpKey, 0},
-    Transition{QpType::ud, QpState::init, QpState::init, 0, kQpKey},
-    Transition{QpType::ud, QpState::init, QpState::ready_to_receive, 0, kQpKey},
-    Transition{QpType::ud, QpState::ready_to_receive, QpState::ready_to_send, kQpSendPsn, kQpKey},
-    Transition{QpType::ud, QpState::ready_to_send, QpState::ready_to_send, 0, kQpKey},
-};
-
-const Transition* find_transition(QpType type, QpState from, QpState to) {
-    for (const Transition& t : kTransitions) {
-        if (t.type == type && t.from == from && t.to == to) {
-            return &t;
-        }
-    }
-    return nullptr;
-}
-
-WorkKind kind_of(Opcode opcode) {
-    switch (opcode) {
-    case Opcode::send:
-    case Opcode::send_imm: return WorkKind::send;
-    case Opcode::write:
-    case Opcode::write_imm: return WorkKind::write;
-    case Opcode::read: return WorkKind::read;
-    case Opcode::compare_swap: return WorkKind::compare_swap;
-    case Opcode::fetch_add: return WorkKind::fetch_add;
-    }
-    return WorkKind::send;
-}
-
-} // namespace
 
 LocalQueuePair::LocalQueuePair(Context& context, std::uint32_t rail, const QpInit& init)
     : QueuePair(init.type), context_(context), rail_(rail),
@@ -93,31 +39,18 @@ LocalQueuePair::~LocalQueuePair() {
 // States
 
 Status LocalQueuePair::modify_impl(const QpAttributes& attributes, std::uint32_t mask) {
-    const QpState to = (mask & kQpState) != 0 ? attributes.state : state_;
-    const std::uint32_t rest = mask & ~static_cast<std::uint32_t>(kQpState);
-    if (to > QpState::error) {
-        return Status::error(Reason::bad_argument);
+    QpState to = state_;
+    if (const Status status = check_transition(type(), state_, attributes, mask, false, to);
+        !status.ok()) {
+        return status;
     }
-    if (to == QpState::error || to == QpState::reset) {
-        if (rest != 0) {
-            return Status::error(Reason::bad_argument);
-        }
-        if (to == QpState::reset) {
-            reset();
-        } else {
-            enter_error();
-        }
+    if (to == QpState::error) {
+        enter_error();
         return kOk;
     }
-    const Transition* t = find_transition(type(), state_, to);
-    if (t == nullptr) {
-        return Status::error(Reason::bad_state);
-    }
-    if ((rest & t->required) != t->required || (rest & ~(t->required | t->optional)) != 0) {
-        return Status::error(Reason::bad_argument);
-    }
-    if ((rest & kMigrationMask) != 0) {
-        return Status::error(Reason::not_supported);
+    if (to == QpState::reset) {
+        reset();
+        return kOk;
     }
     if (to == QpState::ready_to_receive) {
         if (const Status status = connect(attributes); !status.ok()) {
@@ -129,46 +62,15 @@ Status LocalQueuePair::modify_impl(const QpAttributes& attributes, std::uint32_t
         entry_->srq.store(srq_ == nullptr ? 0 : srq_->index() + 1, std::memory_order_relaxed);
         epoch_ = context_.consumer().reserved();
     }
-    apply(attributes, mask);
+    apply_attributes(attributes, mask, attributes_);
+    entry_->rnr_timer.store(attributes_.rnr_timer, std::memory_order_relaxed);
+    entry_->target_reads.store(attributes_.max_target_reads, std::memory_order_relaxed);
     if (to == QpState::ready_to_send) {
         ready_to_send();
     }
     state_ = to;
     publish();
     return kOk;
-}
-
-void LocalQueuePair::apply(const QpAttributes& a, std::uint32_t mask) {
-    if ((mask & kQpAccess) != 0) {
-        attributes_.access = a.access;
-    }
-    if ((mask & kQpKey) != 0) {
-        attributes_.access_key = a.access_key;
-    }
-    if ((mask & kQpPath) != 0) {
-        attributes_.path = a.path;
-    }
-    if ((mask & kQpRemote) != 0) {
-        attributes_.remote_qp = a.remote_qp;
-        attributes_.receive_psn = a.receive_psn;
-    }
-    if ((mask & kQpReceiveLimits) != 0) {
-        attributes_.max_target_reads = a.max_target_reads;
-        attributes_.rnr_timer = a.rnr_timer;
-        entry_->rnr_timer.store(a.rnr_timer, std::memory_order_relaxed);
-        entry_->target_reads.store(a.max_target_reads, std::memory_order_relaxed);
-    }
-    if ((mask & kQpRetry) != 0) {
-        attributes_.timeout = a.timeout;
-        attributes_.retry_count = a.retry_count;
-        attributes_.rnr_retry = a.rnr_retry;
-    }
-    if ((mask & kQpSendPsn) != 0) {
-        attributes_.send_psn = a.send_psn;
-    }
-    if ((mask & kQpSendLimits) != 0) {
-        attributes_.max_reads = a.max_reads;
-    }
 }
 
 QpAttributes LocalQueuePair::query_impl() const {
@@ -232,7 +134,7 @@ void LocalQueuePair::complete_send(std::uint64_t wr_id, Opcode opcode, WorkStatu
     WorkCompletion completion;
     completion.wr_id = wr_id;
     completion.status = status;
-    completion.kind = kind_of(opcode);
+    completion.kind = work_kind(opcode);
     completion.qp_number = number_;
     if (!send_cq_->push(completion, this, release)) {
         overrun();
@@ -253,23 +155,6 @@ void LocalQueuePair::overrun() {
     overrun_ = true;
     context_.raise(EventKind::qp_fatal, rail_, number_);
     enter_error();
-}
-
-Status LocalQueuePair::check_gather(const SendWork& work, Bytes& length) const {
-    if (work.gather_count > max_gather_ || (work.gather_count > 0 && work.gather == nullptr)) {
-        return Status::error(Reason::bad_argument);
-    }
-    length = 0;
-    for (std::uint32_t i = 0; i < work.gather_count; ++i) {
-        if (work.gather[i].length > kMaxMessage) {
-            return Status::error(Reason::bad_argument);
-        }
-        length += work.gather[i].length;
-    }
-    if ((work.flags & kInline) != 0 && length > inline_bytes_) {
-        return Status::error(Reason::bad_argument);
-    }
-    return kOk;
 }
 
 bool LocalQueuePair::progress() {
@@ -306,7 +191,7 @@ Status LocalQueuePair::post_receive_impl(const ReceiveWork& work) {
     return status;
 }
 
-const PostedReceive* LocalQueuePair::peek_receive() {
+const QueuedReceive* LocalQueuePair::peek_receive() {
     return srq_ != nullptr ? srq_->peek() : receives_queue_.peek();
 }
 
@@ -334,7 +219,7 @@ void LocalQueuePair::flush_receives() {
         srq_->forget(this);
         return;
     }
-    while (const PostedReceive* receive = receives_queue_.peek()) {
+    while (const QueuedReceive* receive = receives_queue_.peek()) {
         completion.wr_id = receive->wr_id;
         receives_queue_.drop();
         complete_receive(completion);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fabric/fabric.h"
+#include "fabric/qp_rules.h"
 #include "fabric/shm/completion.h"
 #include "fabric/shm/context.h"
 #include "fabric/shm/layout.h"
@@ -72,7 +73,9 @@ protected:
         return signal_all_ || (flags & kSignaled) != 0;
     }
     bool send_queue_full() const { return posted_ - released_ >= send_depth_; }
-    Status check_gather(const SendWork& work, Bytes& length) const;
+    Status check_list(const SendWork& work, Bytes longest, Bytes& length) const {
+        return check_gather(work, max_gather_, inline_bytes_, longest, length);
+    }
 
     Context& context_;
     std::uint32_t rail_;
@@ -86,7 +89,6 @@ private:
     Status modify_impl(const QpAttributes& attributes, std::uint32_t mask) final;
     QpAttributes query_impl() const final;
     Status post_receive_impl(const ReceiveWork& work) final;
-    void apply(const QpAttributes& attributes, std::uint32_t mask);
     void reset();
 
     enum class Taken : std::uint8_t { yes, no_receive };
@@ -98,7 +100,7 @@ private:
     bool hold(const RecordView& record);
     void wait_for_receive();
     void drain_held();
-    const PostedReceive* peek_receive();
+    const QueuedReceive* peek_receive();
     void drop_receive();
     void flush_receives();
     void complete_receive(const WorkCompletion& completion);
@@ -119,7 +121,7 @@ private:
     std::uint64_t epoch_ = 0; // records before this position are of an earlier connection
 
     bool assembling_ = false; // a message of several records is arriving
-    PostedReceive arriving_;
+    QueuedReceive arriving_;
     Bytes arrived_ = 0;
 
     struct Held {

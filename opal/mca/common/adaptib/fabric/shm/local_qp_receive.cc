@@ -81,7 +81,7 @@ LocalQueuePair::Taken LocalQueuePair::take_datagram(const RecordFields& fields,
         ++context_.counters().dropped_key;
         return Taken::yes;
     }
-    const PostedReceive* receive = peek_receive();
+    const QueuedReceive* receive = peek_receive();
     if (receive == nullptr) {
         return Taken::no_receive;
     }
@@ -114,7 +114,7 @@ LocalQueuePair::Taken LocalQueuePair::take_datagram(const RecordFields& fields,
 LocalQueuePair::Taken LocalQueuePair::take_message(const RecordFields& fields,
                                                    const std::byte* payload) {
     if ((fields.flags & kRecordFirst) != 0) {
-        const PostedReceive* receive = peek_receive();
+        const QueuedReceive* receive = peek_receive();
         if (receive == nullptr) {
             return Taken::no_receive;
         }
@@ -157,7 +157,7 @@ LocalQueuePair::Taken LocalQueuePair::take_message(const RecordFields& fields,
 }
 
 LocalQueuePair::Taken LocalQueuePair::take_notice(const RecordFields& fields) {
-    const PostedReceive* receive = peek_receive();
+    const QueuedReceive* receive = peek_receive();
     if (receive == nullptr) {
         return Taken::no_receive;
     }

@@ -158,6 +158,9 @@ BounceAnswer RcQueuePair::execute(const BounceRequest& request, std::byte* slot)
     }
     auto* memory = reinterpret_cast<std::byte*>(request.remote_address);
     std::byte* data = slot + sizeof(BounceHeader);
+    if (region->length == kWholeMemory) {
+        return copy_checked(request, data);
+    }
     if (atomic) {
         return execute_atomic(request, region->offset != kPrivate,
                               *reinterpret_cast<BounceHeader*>(slot));
@@ -176,6 +179,20 @@ BounceAnswer RcQueuePair::execute(const BounceRequest& request, std::byte* slot)
         std::memcpy(memory, data, request.length);
     }
     return BounceAnswer::done;
+}
+
+// What is not mapped must not end the process: the system looks.
+BounceAnswer RcQueuePair::copy_checked(const BounceRequest& request, std::byte* data) const {
+    const bool read = static_cast<Opcode>(request.opcode) == Opcode::read;
+    const Bytes tail = request.publish != 0 && request.length >= 8 ? 8 : 0;
+    const Gather gather{data, request.length, 0};
+    const auto copy = [&](Bytes offset, Bytes length) {
+        return copy_memory(read ? Direction::from_peer : Direction::to_peer,
+                           context_.segment().header()->pid, request.remote_address + offset,
+                           {&gather, 1}, offset, length) == CopyResult::ok;
+    };
+    const bool good = copy(0, request.length - tail) && copy(request.length - tail, tail);
+    return good ? BounceAnswer::done : BounceAnswer::access_error;
 }
 
 BounceAnswer RcQueuePair::execute_atomic(const BounceRequest& request, bool shared,

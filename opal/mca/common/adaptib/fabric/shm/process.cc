@@ -112,7 +112,7 @@ bool process_alive(std::uint32_t pid, std::uint64_t start_time) {
         // We cannot look; that says nothing about the process.
         return kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH;
     }
-    return found == start_time;
+    return found != 0 && found == start_time;
 }
 
 namespace {

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "fabric/qp_rules.h"
 #include "fabric/shm/completion.h"
 #include "fabric/shm/rc.h"
 #include "fabric/shm/ud.h"
@@ -11,13 +12,6 @@
 namespace adaptib::shm {
 
 namespace {
-
-constexpr std::uint32_t kEveryAccess = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
-
-bool sane_access(std::uint32_t access) {
-    const bool remote_change = (access & (kRemoteWrite | kRemoteAtomic)) != 0;
-    return (access & ~kEveryAccess) == 0 && (!remote_change || (access & kLocalWrite) != 0);
-}
 
 template <class T, class... Arguments> std::unique_ptr<T> make(Arguments&&... arguments) {
     return std::make_unique<T>(std::forward<Arguments>(arguments)...);
@@ -46,8 +40,12 @@ ShmMemoryRegion::~ShmMemoryRegion() {
 Status ShmRail::register_impl(void* address, Bytes length, std::uint32_t access,
                               std::unique_ptr<MemoryRegion>& out) {
     const auto base = reinterpret_cast<std::uintptr_t>(address);
-    if (length == 0 || base + length < base || !sane_access(access)) {
+    if (!region_is_sane(address, length, access)) {
         return Status::error(Reason::bad_argument);
+    }
+    if (address == nullptr && length == kWholeMemory &&
+        (!info_.has(Capability::whole_memory) || (access & kRemoteAtomic) != 0)) {
+        return Status::error(Reason::not_supported);
     }
     Bytes offset = kPrivate; // memory that another rail's allocate gave can be mapped over this one
     static_cast<void>(context_.segment().find(address, length, offset));
@@ -61,7 +59,7 @@ Status ShmRail::register_impl(void* address, Bytes length, std::uint32_t access,
 
 Status ShmRail::allocate_impl(Bytes length, std::uint32_t access,
                               std::unique_ptr<MemoryRegion>& out) {
-    if (length == 0 || !sane_access(access)) {
+    if (length == 0 || !access_is_sane(access)) {
         return Status::error(Reason::bad_argument);
     }
     Bytes offset = 0;
@@ -91,6 +89,9 @@ ShmRail::ShmRail(Context& context, std::uint32_t index, BytesPerSecond rate)
                                Capability::rdma_read, Capability::rdma_write, Capability::write_imm,
                                Capability::atomic64, Capability::reliable_ud, Capability::direct}) {
         info_.capabilities |= static_cast<std::uint32_t>(c);
+    }
+    if (context.single_copy()) {
+        info_.capabilities |= static_cast<std::uint32_t>(Capability::whole_memory);
     }
     info_.rate = rate;
     info_.datagram_bytes = kDatagramBytes;
@@ -129,13 +130,8 @@ Status ShmRail::create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedRecei
 }
 
 Status ShmRail::check(const QpInit& init) const {
-    if (init.type > QpType::dc_target || init.send_cq == nullptr || init.receive_cq == nullptr ||
-        init.send_depth > kMaxDepth || init.receive_depth > kMaxDepth ||
-        init.max_gather > kMaxGather || init.inline_bytes > kMaxInline) {
-        return Status::error(Reason::bad_argument);
-    }
-    if (init.type != QpType::rc && init.type != QpType::ud) {
-        return Status::error(Reason::not_supported);
+    if (const Status status = check_init(init, info_); !status.ok()) {
+        return status;
     }
     const auto* send = static_cast<ShmCompletionQueue*>(init.send_cq);
     const auto* receive = static_cast<ShmCompletionQueue*>(init.receive_cq);

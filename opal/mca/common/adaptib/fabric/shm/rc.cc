@@ -73,7 +73,7 @@ bool RcQueuePair::usable_impl() const {
 // Posting
 
 Status RcQueuePair::check(const SendWork& work, Bytes& length) const {
-    if (const Status status = check_gather(work, length); !status.ok()) {
+    if (const Status status = check_list(work, kMaxMessage, length); !status.ok()) {
         return status;
     }
     switch (work.opcode) {
@@ -94,7 +94,7 @@ Status RcQueuePair::check(const SendWork& work, Bytes& length) const {
         break;
     default: return Status::error(Reason::bad_argument);
     }
-    return length <= kMaxMessage ? kOk : Status::error(Reason::bad_argument);
+    return kOk;
 }
 
 Status RcQueuePair::post_send_impl(const SendWork& work) {

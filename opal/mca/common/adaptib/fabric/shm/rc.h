@@ -22,7 +22,6 @@
 
 #include "fabric/shm/local_qp.h"
 #include "fabric/shm/process.h"
-#include "fabric/shm/ring.h"
 
 namespace adaptib::shm {
 
@@ -69,6 +68,7 @@ private:
 
     // QueuePair
     Status post_send_impl(const SendWork& work) override;
+    Status execute_impl(const SendWork& work) override;
     void* map_impl(std::uint64_t address, Bytes length, std::uint32_t key) override;
     bool usable_impl() const override;
     // LocalQueuePair
@@ -103,11 +103,14 @@ private:
     // rc_memory.cc: what touches the target's memory
     Step move_data(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
     Step do_atomic(const SendWork& work, Attempt& a, WorkStatus& status);
-    Step atomic_private(const SendWork& work, Attempt& a, WorkStatus& status);
+    bool executable(const SendWork& work, Bytes& length) const;
+    std::uint64_t atomic_shared(const SendWork& work);
+    CopyResult atomic_private(const SendWork& work, std::uint64_t& old);
     CopyResult copy_private(const SendWork& work, Bytes offset, Bytes length);
     void copy_shared(const SendWork& work, std::byte* remote, Bytes offset, Bytes part, Bytes tail);
     Step copy_trouble(CopyResult result, WorkStatus& status, bool& bounce);
     bool find_remote(std::uint64_t address, Bytes length, std::uint32_t key, std::uint32_t access);
+    bool try_lock_atomics();
     bool lock_atomics(Attempt& a);
     void unlock_atomics();
     Step remote_error(WorkStatus which, WorkStatus& status);
@@ -121,6 +124,7 @@ private:
     bool request_piece(const SendWork& work, Bytes length, Attempt& a);
     void abandon_pieces();
     BounceAnswer execute(const BounceRequest& request, std::byte* slot);
+    BounceAnswer copy_checked(const BounceRequest& request, std::byte* data) const;
     BounceAnswer execute_atomic(const BounceRequest& request, bool shared, BounceHeader& slot);
 
     std::uint64_t rails_word() const {

@@ -187,63 +187,68 @@ RcQueuePair::Step RcQueuePair::do_atomic(const SendWork& work, Attempt& a, WorkS
             end_touching();
             return bounce(work, 8, a, status);
         }
-        const Step step = atomic_private(work, a, status);
-        return step;
-    }
-    std::atomic_ref<std::uint64_t> word(
-        *reinterpret_cast<std::uint64_t*>(in_segment(work.remote_address)));
-    std::uint64_t old = work.compare_add;
-    if (work.opcode == Opcode::fetch_add) {
-        old = word.fetch_add(work.compare_add, std::memory_order_seq_cst);
+        if (!lock_atomics(a)) {
+            end_touching();
+            return Step::wait;
+        }
+        std::uint64_t old = 0;
+        const CopyResult result = atomic_private(work, old);
+        unlock_atomics();
+        end_touching();
+        if (result != CopyResult::ok) {
+            bool through_pipeline = false;
+            const Step step = copy_trouble(result, status, through_pipeline);
+            return through_pipeline ? bounce(work, 8, a, status) : step;
+        }
+        std::memcpy(work.gather[0].address, &old, 8);
     } else {
-        word.compare_exchange_strong(old, work.swap, std::memory_order_seq_cst);
+        const std::uint64_t old = atomic_shared(work);
+        end_touching();
+        std::memcpy(work.gather[0].address, &old, 8);
     }
-    end_touching();
-    std::memcpy(work.gather[0].address, &old, 8);
     status = WorkStatus::success;
     return Step::over;
 }
 
-// REQUIRES: begin_touching; ends it.
-RcQueuePair::Step RcQueuePair::atomic_private(const SendWork& work, Attempt& a,
-                                              WorkStatus& status) {
-    if (!lock_atomics(a)) {
-        end_touching();
-        return Step::wait;
+std::uint64_t RcQueuePair::atomic_shared(const SendWork& work) {
+    std::atomic_ref<std::uint64_t> word(
+        *reinterpret_cast<std::uint64_t*>(in_segment(work.remote_address)));
+    if (work.opcode == Opcode::fetch_add) {
+        return word.fetch_add(work.compare_add, std::memory_order_seq_cst);
     }
-    std::uint64_t old = 0;
+    std::uint64_t old = work.compare_add;
+    word.compare_exchange_strong(old, work.swap, std::memory_order_seq_cst);
+    return old;
+}
+
+// REQUIRES: begin_touching, lock_atomics. Not ok: the word is as it was.
+CopyResult RcQueuePair::atomic_private(const SendWork& work, std::uint64_t& old) {
     std::uint64_t fresh = 0;
     const Gather old_word{&old, 8, 0};
     const Gather new_word{&fresh, 8, 0};
-    CopyResult result =
+    const CopyResult result =
         copy_memory(Direction::from_peer, peer_->pid(), work.remote_address, {&old_word, 1}, 0, 8);
-    if (result == CopyResult::ok) {
-        const bool add = work.opcode == Opcode::fetch_add;
-        fresh = add ? old + work.compare_add : work.swap;
-        if (add || old == work.compare_add) {
-            result = copy_memory(Direction::to_peer, peer_->pid(), work.remote_address,
-                                 {&new_word, 1}, 0, 8);
-        }
-    }
-    unlock_atomics();
-    end_touching();
     if (result != CopyResult::ok) {
-        bool through_pipeline = false;
-        const Step step = copy_trouble(result, status, through_pipeline);
-        return through_pipeline ? bounce(work, 8, a, status) : step;
+        return result;
     }
-    std::memcpy(work.gather[0].address, &old, 8);
-    status = WorkStatus::success;
-    return Step::over;
+    const bool add = work.opcode == Opcode::fetch_add;
+    fresh = add ? old + work.compare_add : work.swap;
+    if (!add && old != work.compare_add) {
+        return CopyResult::ok;
+    }
+    return copy_memory(Direction::to_peer, peer_->pid(), work.remote_address, {&new_word, 1}, 0, 8);
+}
+
+bool RcQueuePair::try_lock_atomics() {
+    std::atomic<std::uint64_t>& lock = peer_->header()->atomic_lock;
+    std::uint64_t free = 0;
+    return lock.compare_exchange_strong(free, Context::lock_name(*peer_), std::memory_order_acquire,
+                                        std::memory_order_relaxed);
 }
 
 bool RcQueuePair::lock_atomics(Attempt& a) {
-    std::atomic<std::uint64_t>& lock = peer_->header()->atomic_lock;
-    const std::uint64_t name = Context::lock_name(*peer_);
     for (std::uint32_t i = 0; i < kLockSpins; ++i) {
-        std::uint64_t free = 0;
-        if (lock.compare_exchange_weak(free, name, std::memory_order_acquire,
-                                       std::memory_order_relaxed)) {
+        if (try_lock_atomics()) {
             return true;
         }
     }
@@ -256,6 +261,55 @@ bool RcQueuePair::lock_atomics(Attempt& a) {
 
 void RcQueuePair::unlock_atomics() {
     peer_->header()->atomic_lock.store(0, std::memory_order_release);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Within the call: what nothing stands in the way of. The rest, errors included, is for post_send.
+
+bool RcQueuePair::executable(const SendWork& work, Bytes& length) const {
+    const bool moves = work.opcode == Opcode::write || work.opcode >= Opcode::read;
+    const bool scatters = work.opcode >= Opcode::read;
+    return moves && state_ == QpState::ready_to_send && ops_.empty() && rails_word() == 0 &&
+           check(work, length).ok() && length > 0 && length <= kCopyPiece &&
+           ((work.flags & kInline) != 0 ||
+            context_.regions().allows({work.gather, work.gather_count}, rail_,
+                                      scatters ? +kLocalWrite : 0u)) &&
+           (!scatters || peer_entry_->target_reads.load(std::memory_order_acquire) != 0);
+}
+
+Status RcQueuePair::execute_impl(const SendWork& work) {
+    Bytes length = 0;
+    if (!executable(work, length)) {
+        return Status::again(Reason::none);
+    }
+    const bool atomic = work.opcode == Opcode::compare_swap || work.opcode == Opcode::fetch_add;
+    CopyResult result = CopyResult::failed;
+    begin_touching();
+    if (reachable() && (!atomic || work.remote_address % 8 == 0) &&
+        find_remote(work.remote_address, length, work.remote_key, needed_access(work.opcode))) {
+        std::uint64_t old = 0;
+        if (region_.offset != kPrivate) {
+            if (atomic) {
+                old = atomic_shared(work);
+            } else {
+                const Bytes tail = tail_of(work, length);
+                copy_shared(work, in_segment(work.remote_address), 0, length - tail, tail);
+            }
+            result = CopyResult::ok;
+        } else if (context_.single_copy() && peer_->single_copy && tail_of(work, length) == 0) {
+            if (!atomic) {
+                result = copy_private(work, 0, length);
+            } else if (try_lock_atomics()) {
+                result = atomic_private(work, old);
+                unlock_atomics();
+            }
+        }
+        if (atomic && result == CopyResult::ok) {
+            std::memcpy(work.gather[0].address, &old, 8);
+        }
+    }
+    end_touching();
+    return result == CopyResult::ok ? kOk : Status::again(Reason::none);
 }
 
 // ---------------------------------------------------------------------------------------------------

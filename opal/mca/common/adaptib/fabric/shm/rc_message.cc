@@ -1,23 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // RC sends and write-with-immediate notices: through the target's queue, acknowledged by the target.
 #include <algorithm>
-#include <array>
 
+#include "fabric/qp_rules.h"
 #include "fabric/shm/rc.h"
 
 namespace adaptib::shm {
-
-namespace {
-
-// Waiting time of the IBA's RNR timer codes, in microseconds x 10.
-constexpr std::array<std::int64_t, 32> kRnrTenths{
-    6553600, 100,    200,    300,    400,    600,     800,     1200,    1600,    2400,   3200,
-    4800,    6400,   9600,   12800,  19200,  25600,   38400,   51200,   76800,   102400, 153600,
-    204800,  307200, 409600, 614400, 819200, 1228800, 1638400, 2457600, 3276800, 4915200};
-
-Nanoseconds rnr_time(std::uint32_t code) { return Nanoseconds{kRnrTenths[code & 31] * 100}; }
-
-} // namespace
 
 // What became of message number `message`. Valid also when the target is in ERR by now.
 WorkStatus RcQueuePair::message_state(std::uint64_t message, bool& over) const {

@@ -17,15 +17,18 @@ namespace {
 
 class ShmFabric final : public Fabric {
 public:
-    ShmFabric(std::unique_ptr<shm::OwnSegment> segment, const ShmOptions& options)
+    ShmFabric(std::unique_ptr<shm::OwnSegment> segment, const ShmOptions& options, bool forbidden)
         : context_(std::move(segment), *options.clock, options.rails, notices_) {
+        if (forbidden) {
+            context_.forbid_single_copy(nullptr, "process_vm_readv is forbidden here");
+        } else if (options.single_copy == ShmOptions::SingleCopy::none) {
+            context_.choose_pipeline();
+        }
         for (std::uint32_t i = 0; i < options.rails; ++i) {
             rails_.push_back(std::make_unique<shm::ShmRail>(context_, i, options.rate));
         }
     }
     ~ShmFabric() override { rails_.clear(); }
-
-    shm::Context& context() { return context_; }
 
 private:
     bool poll_event_impl(Event& out) override { return context_.next_event(out); }
@@ -69,13 +72,7 @@ Status open_shm_fabric(const ShmOptions& options, std::unique_ptr<Fabric>& out,
     if (const Status status = shm::OwnSegment::create(wanted, segment, error_text); !status.ok()) {
         return status;
     }
-    auto fabric = std::make_unique<ShmFabric>(std::move(segment), options);
-    if (forbidden) {
-        fabric->context().forbid_single_copy(nullptr, "process_vm_readv is forbidden here");
-    } else if (options.single_copy == ShmOptions::SingleCopy::none) {
-        fabric->context().choose_pipeline();
-    }
-    out = std::move(fabric);
+    out = std::make_unique<ShmFabric>(std::move(segment), options, forbidden);
     return kOk;
 }
 

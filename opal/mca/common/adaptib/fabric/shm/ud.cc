@@ -26,12 +26,12 @@ Status UdQueuePair::post_send_impl(const SendWork& work) {
         return Status::error(Reason::bad_state);
     }
     Bytes length = 0;
-    if (const Status status = check_gather(work, length); !status.ok()) {
+    if (const Status status = check_list(work, kDatagramBytes, length); !status.ok()) {
         return status;
     }
     const auto* handle = static_cast<const ShmAddressHandle*>(work.address_handle);
     if ((work.opcode != Opcode::send && work.opcode != Opcode::send_imm) || handle == nullptr ||
-        handle->rail != rail_ || length > kDatagramBytes) {
+        handle->rail != rail_) {
         return Status::error(Reason::bad_argument);
     }
     if (send_queue_full()) {

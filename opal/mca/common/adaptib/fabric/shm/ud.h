@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "fabric/shm/local_qp.h"
-#include "fabric/shm/ring.h"
 
 namespace adaptib::shm {
 

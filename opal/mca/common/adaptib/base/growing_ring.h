@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A first-in-first-out queue that grows by doubling up to a limit and then stays: no allocation once it
-// has seen its load.
+// GrowingRing: a first-in-first-out queue that grows by doubling up to a limit and then stays: no
+// allocation once it has seen its load.
 // Threads: none of its own.
 // May touch: nothing.
 #pragma once
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace adaptib::shm {
+namespace adaptib {
 
 template <class T> class GrowingRing {
 public:
@@ -66,4 +66,4 @@ private:
     std::size_t limit_;
 };
 
-} // namespace adaptib::shm
+} // namespace adaptib
