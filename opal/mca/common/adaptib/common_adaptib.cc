@@ -16,8 +16,12 @@
 #include <new>
 #include <string>
 
+#include "adaptib_config.h"
 #include "core/core.h"
 #include "fabric/shm/shm_fabric.h"
+#if ADAPTIB_HAVE_VERBS
+#include "fabric/verbs/verbs_fabric.h"
+#endif
 
 using namespace adaptib;
 
@@ -123,7 +127,7 @@ int code_of(Status status, bool complete) {
 }
 
 Envelope envelope_of(const opal_common_adaptib_envelope_t& from) {
-    return {from.context, from.source, from.tag};
+    return {load_piece(from.context), load_piece(from.source), load_piece(from.tag)};
 }
 
 // A process sends to itself through the core's own handle.
@@ -166,6 +170,18 @@ ShmOptions shm_options(const opal_common_adaptib_core& core, const Parameters& p
     return options;
 }
 
+Status open_verbs(std::unique_ptr<Fabric>& fabric, std::string& text) {
+#if ADAPTIB_HAVE_VERBS
+    return open_verbs_fabric({}, fabric, text);
+#else
+    static_cast<void>(fabric);
+    text =
+        "this adaptib was built without libibverbs. Install it (Debian package: libibverbs-dev) and "
+        "build again, or use --mca opal_common_adaptib_fabric shm.";
+    return Status::error(Reason::not_supported);
+#endif
+}
+
 // The version that this process publishes; another one only to test that peers refuse it.
 std::uint16_t published_version() {
     const char* text = std::getenv("ADAPTIB_TEST_WIRE_VERSION");
@@ -181,7 +197,10 @@ int open_core(opal_common_adaptib_core& core) {
     }
     core.random = Random(system_seed());
     std::unique_ptr<Fabric> fabric;
-    Status status = open_shm_fabric(shm_options(core, parameters, core.random), fabric, text);
+    const bool verbs = std::string_view(parameters.fabric) == "verbs";
+    Status status = verbs
+                        ? open_verbs(fabric, text)
+                        : open_shm_fabric(shm_options(core, parameters, core.random), fabric, text);
     if (status.ok()) {
         Core::Environment environment;
         environment.self = core.environment.self;
@@ -201,8 +220,8 @@ int open_core(opal_common_adaptib_core& core) {
     }
     if (!status.ok()) {
         tell(core.environment, OPAL_COMMON_ADAPTIB_FAILURE,
-             "The shared-memory fabric of host " + std::string(core.environment.host_name) +
-                 " cannot be used: " + text);
+             (verbs ? "The RDMA devices of host " : "The shared-memory fabric of host ") +
+                 std::string(core.environment.host_name) + " cannot be used: " + text);
     }
     return code_of(status);
 }
@@ -324,16 +343,34 @@ void opal_common_adaptib_peer_release(opal_common_adaptib_core_t* core,
 // ---------------------------------------------------------------------------------------------------
 // Two-sided traffic
 
+namespace {
+
+// A send that needed no request.
+void end_at_once(UserRequest& user, Bytes bytes) {
+    user.kind = static_cast<std::uint32_t>(RequestKind::send);
+    user.status = OPAL_COMMON_ADAPTIB_SUCCESS;
+    user.bytes = bytes;
+}
+
+} // namespace
+
 int opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
                              const opal_common_adaptib_envelope_t* envelope,
                              const opal_common_adaptib_data_t* data,
                              opal_common_adaptib_mode_t mode, opal_common_adaptib_marker_t marker,
                              opal_common_adaptib_request_t* request) noexcept {
     const Guard guard(core);
+    Protocol& protocol = core->core->protocol();
+    Peer* to = peer_of(core, peer);
+    const Envelope from = envelope_of(*envelope);
+    const bool synchronous = mode == OPAL_COMMON_ADAPTIB_MODE_SYNC;
+    if (to != nullptr && !synchronous && protocol.send_at_once(*to, from, *data)) [[likely]] {
+        end_at_once(*request, data->bytes);
+        return OPAL_COMMON_ADAPTIB_COMPLETE;
+    }
     bool complete = false;
-    const Status status = core->core->protocol().send(
-        peer_of(core, peer), envelope_of(*envelope), *data, mode == OPAL_COMMON_ADAPTIB_MODE_SYNC,
-        static_cast<Marker>(marker), *request, complete);
+    const Status status = protocol.send(to, from, *data, synchronous, static_cast<Marker>(marker),
+                                        *request, complete);
     return code_of(status, complete);
 }
 
@@ -440,6 +477,17 @@ size_t opal_common_adaptib_active_max(opal_common_adaptib_core_t* core) noexcept
     return core->core->protocol().active_max();
 }
 
+int opal_common_adaptib_active_send_now(opal_common_adaptib_core_t* core,
+                                        opal_common_adaptib_peer_t* peer, uint8_t tag,
+                                        const void* first, size_t first_bytes, const void* second,
+                                        size_t second_bytes) noexcept {
+    const Guard guard(core);
+    Peer* to = peer_of(core, peer);
+    const bool sent = to != nullptr && core->core->protocol().send_active_at_once(
+                                           *to, tag, first, first_bytes, second, second_bytes);
+    return sent ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
+}
+
 int opal_common_adaptib_active_send(opal_common_adaptib_core_t* core,
                                     opal_common_adaptib_peer_t* peer, uint8_t tag,
                                     const opal_common_adaptib_data_t* data,
@@ -468,19 +516,26 @@ int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, s
         kLocalWrite | ((access & OPAL_COMMON_ADAPTIB_REMOTE_READ) != 0 ? kRemoteRead : 0u) |
         ((access & OPAL_COMMON_ADAPTIB_REMOTE_WRITE) != 0 ? kRemoteWrite : 0u) |
         ((access & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 ? kRemoteAtomic : 0u);
-    std::unique_ptr<opal_common_adaptib_region> made(new (std::nothrow) opal_common_adaptib_region);
-    if (made == nullptr) {
-        return OPAL_COMMON_ADAPTIB_NO_MEMORY;
-    }
     const Guard guard(core);
-    const Status status = made->registration.make(core->core->rails(), base, bytes, rights);
-    if (!status.ok()) {
-        return code_of(status);
+    Protocol& protocol = core->core->protocol();
+    std::unique_ptr<opal_common_adaptib_region> made;
+    const Registration* memory = protocol.exposed(base, bytes, rights);
+    if (memory == nullptr) {
+        made.reset(new (std::nothrow) opal_common_adaptib_region);
+        if (made == nullptr) {
+            return OPAL_COMMON_ADAPTIB_NO_MEMORY;
+        }
+        const Status status = protocol.register_memory(made->registration, base, bytes, rights);
+        if (!status.ok()) {
+            return status.reason() == Reason::bad_argument ? OPAL_COMMON_ADAPTIB_BAD_PARAM
+                                                           : OPAL_COMMON_ADAPTIB_NO_MEMORY;
+        }
+        memory = &made->registration;
     }
     remote->base = reinterpret_cast<std::uintptr_t>(base);
     remote->bytes = bytes;
-    made->registration.copy_remote_keys(remote->keys);
-    remote->key_count = made->registration.key_count();
+    memory->copy_remote_keys(remote->keys);
+    remote->key_count = memory->key_count();
     remote->access = access;
     *region = made.release();
     return OPAL_COMMON_ADAPTIB_SUCCESS;
@@ -490,6 +545,27 @@ void opal_common_adaptib_deregister(opal_common_adaptib_core_t* core,
                                     opal_common_adaptib_region_t* region) noexcept {
     const Guard guard(core);
     delete region;
+}
+
+namespace {
+
+const Registration* memory_of(const opal_common_adaptib_one_sided_t& operation) {
+    return operation.region == nullptr ? nullptr : &operation.region->registration;
+}
+
+} // namespace
+
+int opal_common_adaptib_start_now(opal_common_adaptib_core_t* core,
+                                  opal_common_adaptib_peer_t* peer,
+                                  const opal_common_adaptib_one_sided_t* operation) noexcept {
+    const Guard guard(core);
+    Peer* to = peer_of(core, peer);
+    if (to == nullptr && !core->core->get_loopback(to).ok()) {
+        return OPAL_COMMON_ADAPTIB_AGAIN;
+    }
+    const bool done =
+        core->core->protocol().one_sided_at_once(*to, *operation, memory_of(*operation));
+    return done ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
 }
 
 int opal_common_adaptib_start(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
@@ -502,11 +578,9 @@ int opal_common_adaptib_start(opal_common_adaptib_core_t* core, opal_common_adap
             return code_of(status);
         }
     }
-    const Registration* region =
-        operation->region == nullptr ? nullptr : &operation->region->registration;
     bool complete = false;
-    const Status status =
-        core->core->protocol().start_one_sided(*to, *operation, region, *request, complete);
+    const Status status = core->core->protocol().start_one_sided(
+        *to, *operation, memory_of(*operation), *request, complete);
     return code_of(status, complete);
 }
 

@@ -280,6 +280,14 @@ opal_common_adaptib_active_listen(opal_common_adaptib_core_t *core,
 OPAL_COMMON_ADAPTIB_EXPORT size_t opal_common_adaptib_active_max(opal_common_adaptib_core_t *core)
     OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
+/* As opal_common_adaptib_active_send, for a message of two pieces (the second may be empty) that can go
+ * out now: COMPLETE, or AGAIN if it has to be sent the other way. */
+OPAL_COMMON_ADAPTIB_EXPORT int
+opal_common_adaptib_active_send_now(opal_common_adaptib_core_t *core,
+                                    opal_common_adaptib_peer_t *peer, uint8_t tag,
+                                    const void *first, size_t first_bytes, const void *second,
+                                    size_t second_bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
 /* As send. COMPLETE once the data is copied; otherwise the data stays until request->complete. The peer is
  * not this process. @retval BAD_PARAM  longer than active_max, or to ourselves */
 OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_active_send(
@@ -308,13 +316,16 @@ enum {
     OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC = 4
 };
 
-/* Memory that stays where it is until deregister, for local use and for what `access` lets peers do.
- * @retval NO_MEMORY  tables or locked memory are used up */
+/* Memory that stays where it is until deregister, for local use and for what `access` lets peers do. *region
+ * is NULL where nothing had to be made for it: give it back all the same.
+ * @retval NO_MEMORY  tables or locked memory are used up; the first time a message was given
+ * @retval BAD_PARAM  no such memory */
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_register(opal_common_adaptib_core_t *core, void *base, size_t bytes,
                              uint32_t access, opal_common_adaptib_region_t **region,
                              opal_common_adaptib_remote_t *remote) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-/* After it no peer can reach the memory. */
+/* After it no peer can reach the memory, if it was registered for atomics, as a window is. Otherwise a peer
+ * that keeps the description may: where nothing is pinned, all memory is one region. */
 OPAL_COMMON_ADAPTIB_EXPORT void
 opal_common_adaptib_deregister(opal_common_adaptib_core_t *core,
                                opal_common_adaptib_region_t *region) OPAL_COMMON_ADAPTIB_NOEXCEPT;
@@ -337,9 +348,15 @@ typedef struct {
     uint64_t compare;
 } opal_common_adaptib_one_sided_t;
 
+/* The whole operation within the call, where that can be: COMPLETE, or AGAIN if it has to be started, be it
+ * that something is wrong with it. */
+OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_start_now(
+    opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
+    const opal_common_adaptib_one_sided_t *operation) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* The peer may be this process.
  * @retval BAD_PARAM      outside the region, without the right, or an atomic that is not 8 aligned bytes
- * @retval SUCCESS, COMPLETE, NO_MEMORY, UNREACHABLE  as send */
+ * @retval SUCCESS, COMPLETE, NO_MEMORY, UNREACHABLE  as send
+ * @retval ERROR          nothing can be registered, not even a block to copy through; a message was given */
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_start(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
                           const opal_common_adaptib_one_sided_t *operation,

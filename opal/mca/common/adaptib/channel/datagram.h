@@ -4,7 +4,10 @@
 // Purpose: costs nothing per peer; carries whatever goes to peers that have no connection, and the
 // connection handshake. One message per datagram. Who sends proves to belong to us by the key that
 // this process published; anything else is counted as a bad packet and dropped.
-// Requires: a rail with Capability::ud and reliable_ud.
+// Over a rail whose datagrams are not reliable (Capability::reliable_ud), each peer's are numbered,
+// acknowledged and sent again (channel/datagram_link.h), and whoever drives the channel calls
+// run_timers() at deadline().
+// Requires: a rail with Capability::ud.
 // Threads: one at a time.
 // Source: Takagi et al., section 2 (shared send/receive channel); Yu, Gao, Panda, section 4.1 (UD
 //   before a connection is up).
@@ -18,19 +21,23 @@
 #include <memory>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/intrusive_list.h"
 #include "base/status.h"
 #include "base/wire.h"
+#include "channel/datagram_link.h"
 #include "fabric/fabric.h"
 #include "observe/counters.h"
 
 namespace adaptib {
 
-// Where datagrams to one peer go. Owned by the peer.
+// Where datagrams to one peer go. Owned by the peer; stays where it is once it has a link.
 struct DatagramTarget {
     std::unique_ptr<AddressHandle> handle;
     std::uint32_t qp = 0;
     std::uint64_t key = 0; // the one the target published
     std::uint64_t name = 0;
+    std::unique_ptr<DatagramLink> link; // where datagrams are not reliable: made with the first
 };
 
 class DatagramChannel {
@@ -46,8 +53,12 @@ public:
     // A datagram to process `to` ended with an error: it is lost, and what follows it cannot be taken.
     using FailureHandler = std::function<void(std::uint64_t to, WorkStatus status)>;
 
-    static Status create(Rail& rail, const Identity& identity, Counters& counters,
-                         std::unique_ptr<DatagramChannel>& out);
+    // The target for a sender whose datagram has arrived; null: it cannot be answered now, and the
+    // datagram is dropped, to come again. Asked only where datagrams are not reliable.
+    using Resolver = std::function<DatagramTarget*(std::uint64_t from, std::uint64_t from_key)>;
+
+    static Status create(Rail& rail, const Identity& identity, const Clock& clock,
+                         Counters& counters, std::unique_ptr<DatagramChannel>& out);
     ~DatagramChannel();
 
     // Bytes of body and payload that one message carries.
@@ -60,33 +71,62 @@ public:
     // REQUIRES: length <= capacity().
     std::byte* reserve(Bytes length);
     // again: the target has no room; the reservation is gone. error(unreachable): it was let go.
-    Status commit(const DatagramTarget& target, const MessageHeader& header);
+    Status commit(DatagramTarget& target, const MessageHeader& header);
 
     void on_failure(FailureHandler handler) { failure_ = std::move(handler); }
+    void resolve_by(Resolver resolver) { resolver_ = std::move(resolver); }
+
+    // Acknowledges and sends again what is due. deadline(): when that is next; max: never.
+    void run_timers();
+    Nanoseconds deadline() const;
+    // Something was sent that is not acknowledged yet.
+    bool unacknowledged() const;
+    // The target ends: what it has not acknowledged is dropped.
+    void forget(DatagramTarget& target);
 
     // Hands arrived messages to `receiver`, at most `limit`; returns how many completions it took.
     std::size_t poll(const Receiver& receiver, std::size_t limit);
 
 private:
-    DatagramChannel(Rail& rail, const Identity& identity, Counters& counters)
-        : rail_(rail), identity_(identity), counters_(counters) {}
+    struct Slot {
+        std::uint64_t to = 0; // the target's name
+        std::uint32_t bytes = 0;
+        bool under_way = false; // its completion is outstanding
+        bool kept = false;      // until it is acknowledged
+    };
+    DatagramChannel(Rail& rail, const Identity& identity, const Clock& clock, Counters& counters)
+        : rail_(rail), identity_(identity), clock_(clock), counters_(counters),
+          reliable_(rail.info().has(Capability::reliable_ud)) {}
     Status open();
     Status post_receive(std::uint32_t index);
     void handle_receive(const WorkCompletion& completion, const Receiver& receiver);
+    bool accept(const DatagramHeader& prefix, bool acknowledges);
+    DatagramHeader prefix_for(const DatagramTarget& target) const;
+    void acknowledge(DatagramTarget& target);
+    void repeat(DatagramLink& link, std::uint32_t slot, std::uint32_t tries);
+    Status post(const DatagramTarget& target, std::uint32_t slot);
+    void mind(DatagramLink& link);
+    void release(std::uint32_t slot);
+    std::byte* slot_at(std::uint32_t slot) const {
+        return static_cast<std::byte*>(send_memory_->address()) + slot * slot_bytes_;
+    }
 
     Rail& rail_;
     Identity identity_;
+    const Clock& clock_;
     Counters& counters_;
+    bool reliable_; // of itself
     Bytes capacity_ = 0;
     Bytes slot_bytes_ = 0;
-    std::vector<std::byte> memory_; // of both regions
     std::unique_ptr<MemoryRegion> send_memory_;
     std::unique_ptr<MemoryRegion> receive_memory_;
     std::unique_ptr<CompletionQueue> cq_;
     std::unique_ptr<QueuePair> qp_;
     std::vector<std::uint32_t> free_sends_; // never grows past its first size
-    std::vector<std::uint64_t> sent_to_;    // by send slot: the target's name
+    std::vector<Slot> sends_;
     FailureHandler failure_;
+    Resolver resolver_;
+    IntrusiveList<DatagramLink, &DatagramLink::timer_link> minded_; // have a deadline
     std::array<WorkCompletion, 16> batch_; // scratch of poll; the receiver must not poll
 };
 

@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The ring channel: a peer writes its messages into memory of ours that we poll.
 //
-// Layout: `lines` lines of 64 bytes. A message takes whole, consecutive lines:
+// Layout: `units` of 32 bytes, so that two short messages share a cache line. A message takes whole,
+// consecutive units:
 //
-//     line p        | MessageHeader 24 | body and payload ...                                     |
-//     ...           | ...                                                                         |
-//     line p+k-1    | ...                                                     | pad | tail word 8 |
+//     unit p        | MessageHeader 24 | body and payload   |
+//     ...           | ...                                   |
+//     unit p+k-1    | ...                 | pad | tail word 8 |   (the tail of posted messages only)
 //
-// A message that does not fit before the last line is preceded by a `skip` message and starts at line 0.
+// A message that does not fit before the last unit is preceded by a `skip` message and starts at unit 0.
 //
 // Invariants
-//   1. The first 8 bytes of every line that holds no part of a message not yet consumed are zero; the
+//   1. The first 8 bytes of every unit that holds no part of a message not yet consumed are zero; the
 //      reader zeroes them as it consumes. So a non-zero word at the reader's position is the header of
 //      the next message (its first word is never zero).
-//   2. The tail word follows from the header, sequence number included. A message is there when the
-//      header and its tail are; a writer whose bytes become visible in address order (an adapter,
-//      kPublish) stores the tail last, one that stores directly stores the header's first word last.
-//   3. produced - consumed <= lines. The reader tells the writer what it has consumed by writing a
+//   2. A writer that stores directly stores the header's first word last, releasing: what is seen is
+//      complete. A message that is posted becomes visible in address order (an adapter, kPublish): it
+//      has another magic number and ends with a tail word that follows from the header, sequence number
+//      included; it is there when header and tail are.
+//   3. produced - consumed <= units. The reader tells the writer what it has consumed by writing a
 //      64-bit count into memory of the writer's, at the latest after half the ring; a `skip` counts, so
 //      that a message of half the ring finds room once the reader has taken all there is.
-//   4. With a posting writer, lines not yet consumed are kept in the writer's mirror of the ring, and
+//   4. With a posting writer, units not yet consumed are kept in the writer's mirror of the ring, and
 //      are reused only after the reader's count has passed them.
 //
 // Ownership: a Ring* object owns its memory regions, and uses a queue pair that outlives it.
@@ -28,6 +30,7 @@
 // May touch: base/, fabric/.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -43,40 +46,80 @@ namespace adaptib {
 // others. Send queues are deeper than a few times this.
 constexpr std::uint32_t kSignalEvery = 32;
 
+constexpr Bytes kRingUnit = 32;
+constexpr std::uint16_t kTailedMagic = kHeaderMagic + 1; // in a ring: a posted message
 constexpr std::uint32_t kRingOverhead = sizeof(MessageHeader) + sizeof(std::uint64_t);
 
-constexpr std::uint64_t ring_lines_for(Bytes length) {
-    return (length + kRingOverhead + kCacheLine - 1) / kCacheLine;
+enum class RingWay : std::uint8_t { stored, posted };
+
+constexpr std::uint64_t ring_units_for(Bytes length, RingWay way) {
+    const Bytes tail = way == RingWay::posted ? sizeof(std::uint64_t) : 0;
+    return (length + sizeof(MessageHeader) + tail + kRingUnit - 1) / kRingUnit;
 }
 
 constexpr std::uint64_t ring_tail_word(std::uint64_t head, std::uint32_t sequence) {
     return ~head ^ (static_cast<std::uint64_t>(sequence) * 0x9e3779b97f4a7c15u);
 }
 
+// Words of a ring that the other side reads or writes at any time.
+inline std::uint64_t load_ring_word(const std::byte* at) {
+    auto* word = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(at));
+    return std::atomic_ref<std::uint64_t>(*word).load(std::memory_order_acquire);
+}
+
+inline void store_ring_word(std::byte* at, std::uint64_t value, std::memory_order order) {
+    std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(at)).store(value, order);
+}
+
+// Asks for a cache line to be stored into.
+inline void claim_line(const std::byte* at) {
+#if defined(__x86_64__)
+    asm volatile("prefetchw %0" : : "m"(*at)); // the builtin's needs -mprfchw
+#else
+    __builtin_prefetch(at, 1);
+#endif
+}
+
 class RingReader {
 public:
     enum class Found : std::uint8_t { nothing, message, garbage };
 
-    // REQUIRES: memory is zero, `lines` x 64 bytes, 64-byte aligned.
-    RingReader(std::byte* memory, std::uint64_t lines) : memory_(memory), lines_(lines) {}
+    // REQUIRES: memory is zero, `units` x 32 bytes, 64-byte aligned.
+    RingReader(std::byte* memory, std::uint64_t units) : memory_(memory), units_(units) {}
 
     // message: *header is a copy, *body points into the ring until consume(). garbage: what lies there is not
     // a message; the ring cannot be used any more.
-    Found poll(const MessageHeader** header, const std::byte** body);
-    void consume();
+    Found poll(const MessageHeader** header, const std::byte** body) {
+        const std::uint64_t head = load_ring_word(place());
+        return head == 0 ? Found::nothing : read(head, header, body);
+    }
+    void consume() {
+        std::byte* at = place();
+        for (std::uint64_t i = 0; i < current_; ++i) {
+            store_ring_word(at + i * kRingUnit, 0, std::memory_order_relaxed);
+        }
+        consumed_ += current_;
+        position_ = position_ + current_ == units_ ? 0 : position_ + current_;
+    }
+
+    // Where the next message will begin: while the word there is zero, poll() finds nothing.
+    const std::byte* next() const { return place(); }
 
     std::uint64_t consumed() const { return consumed_; }
     // The writer should be told of consumed() now.
-    bool credit_due() const { return consumed_ - told_ >= lines_ / 2; }
+    bool credit_due() const { return consumed_ - told_ >= units_ / 2; }
     void credit_told() { told_ = consumed_; }
 
 private:
+    std::byte* place() const { return memory_ + position_ * kRingUnit; }
+    Found read(std::uint64_t head, const MessageHeader** header, const std::byte** body);
+
     std::byte* memory_;
-    std::uint64_t lines_;
-    std::uint64_t position_ = 0; // line of the next message
-    std::uint64_t current_ = 0;  // lines of the message that poll found
+    std::uint64_t units_;
+    std::uint64_t position_ = 0; // unit of the next message
+    std::uint64_t current_ = 0;  // units of the message that poll found
     MessageHeader header_;       // of that message
-    std::uint64_t consumed_ = 0; // lines, ever
+    std::uint64_t consumed_ = 0; // units, ever
     std::uint64_t told_ = 0;
 };
 
@@ -85,7 +128,7 @@ public:
     struct Target {
         std::uint64_t address = 0; // of the reader's ring
         std::uint32_t key = 0;
-        std::uint64_t lines = 0;
+        std::uint64_t units = 0;
     };
 
     // `credit`: the 64-bit count that the reader writes. Work that fails comes back with `wr_id`.
@@ -94,17 +137,68 @@ public:
 
     // Room for `length` bytes of body and payload, to be filled by the caller and made a message by
     // commit() or undone by abandon(); null if the ring has no room now. REQUIRES: it takes no more
-    // than half the lines.
-    std::byte* reserve(Bytes length);
+    // than half the units.
+    [[gnu::always_inline]] std::byte* reserve(Bytes length) {
+        const std::uint64_t units = ring_units_for(length, RingWay::stored);
+        if (direct_ && position_ + units <= target_.units &&
+            produced_ + units - consumed_ <= target_.units && qp_.usable()) [[likely]] {
+            return unit_address(position_) + sizeof(MessageHeader);
+        }
+        return reserve_with_care(length);
+    }
     void abandon(Bytes length);
     // REQUIRES: header.length is the length of the last reserve.
-    Status commit(const MessageHeader& header);
+    [[gnu::always_inline]] Status commit(const MessageHeader& header) {
+        if (!direct_) [[unlikely]] {
+            return post(header);
+        }
+        store(header);
+        advance(ring_units_for(header.length, RingWay::stored));
+        claim_ahead();
+        return kOk;
+    }
+
+    // Whether the reader has all that was posted (what was stored, it has): as far as completions were
+    // asked for, or all of it; the latter asks, call again.
+    bool settled() const { return awaited_ == 0; }
+    bool flushed();
+    // A completion with our wr_id was taken.
+    void on_completion() { awaited_ -= awaited_ > 0 ? 1 : 0; }
 
 private:
-    bool has_room(std::uint64_t lines);
-    std::byte* line_address(std::uint64_t line) { return base_ + line * kCacheLine; }
-    Status write_lines(std::uint64_t line, std::uint64_t lines, const MessageHeader& header);
-    bool ensure_base();
+    std::byte* unit_address(std::uint64_t unit) { return base_ + unit * kRingUnit; }
+    void advance(std::uint64_t units) {
+        produced_ += units;
+        position_ = position_ + units == target_.units ? 0 : position_ + units;
+    }
+    // The reader's processor owns the lines it has emptied. Those of the next messages are asked back
+    // early, so that storing into them does not wait.
+    void claim_ahead() const {
+        constexpr std::uint64_t kAhead = 8; // units
+        if (position_ + kAhead < target_.units) {
+            claim_line(base_ + (position_ + kAhead) * kRingUnit);
+        }
+    }
+    std::byte* reserve_with_care(Bytes length);
+    std::uint64_t units_now(Bytes length) const;
+    bool has_room(std::uint64_t units);
+    bool choose_way();
+    bool skip_rest();
+    Status post(const MessageHeader& header);
+    Status post_units(const MessageHeader& header, std::uint64_t units);
+
+    // Field by field, as head_word() is: see there.
+    static void write_fields(std::byte* at, const MessageHeader& header) {
+        std::memcpy(at + offsetof(MessageHeader, sequence), &header.sequence, 4);
+        std::memcpy(at + offsetof(MessageHeader, context), &header.context, 4);
+        std::memcpy(at + offsetof(MessageHeader, source), &header.source, 4);
+        std::memcpy(at + offsetof(MessageHeader, tag), &header.tag, 4);
+    }
+    [[gnu::always_inline]] void store(const MessageHeader& header) {
+        std::byte* at = unit_address(position_);
+        write_fields(at, header);
+        store_ring_word(at, header.head_word(), std::memory_order_release);
+    }
 
     // Hot.
     std::byte* base_ = nullptr; // the reader's memory if mapped, else the mirror
@@ -125,7 +219,8 @@ private:
     };
     std::unique_ptr<std::byte, Free> mirror_memory_;
     std::unique_ptr<MemoryRegion> mirror_;
-    std::uint32_t posted_ = 0;
+    std::uint32_t unsignaled_ = 0; // posted since the last one that is signaled
+    std::uint32_t awaited_ = 0;    // signaled, and not over
 };
 
 } // namespace adaptib

@@ -4,6 +4,7 @@
 #include "connect/connection_manager.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace adaptib {
 
@@ -11,6 +12,8 @@ namespace {
 
 constexpr std::uint32_t kPsnMask = 0xffffff;
 constexpr std::uint32_t kSendDepth = 256;
+
+std::uint32_t bit_of(MessageType type) { return 1u << static_cast<unsigned>(type); }
 
 } // namespace
 
@@ -65,7 +68,7 @@ Status ConnectionManager::make_queue_pairs(Peer& peer) {
         }
         peer.subchannels.push_back(std::move(subchannel));
     }
-    peer.scheduler = make_scheduler("binding", options_.position);
+    peer.scheduler = make_scheduler(options_.scheduling, options_.scheduler);
     return kOk;
 }
 
@@ -115,7 +118,7 @@ Status ConnectionManager::offer_ring(Peer& peer) {
     }
     if (ring) {
         peer.ring_in = std::make_unique<RingReader>(
-            static_cast<std::byte*>(peer.ring_memory->address()), lines_bytes / kCacheLine);
+            static_cast<std::byte*>(peer.ring_memory->address()), lines_bytes / kRingUnit);
         ++counters_.rings_open;
         listener_.on_ring_offered(peer);
     }
@@ -144,7 +147,7 @@ ConnectBody ConnectionManager::describe(const Peer& peer) const {
 
 void ConnectionManager::send(Peer& peer, MessageType type) {
     if (peer.waiting_link.linked()) {
-        peer.handshake_owed = type;
+        peer.handshakes_owed |= bit_of(type);
         return;
     }
     const ConnectBody body = describe(peer);
@@ -158,7 +161,7 @@ void ConnectionManager::send(Peer& peer, MessageType type) {
         status = peer.datagrams.commit(peer.datagram, header);
     }
     if (status.is_again()) {
-        peer.handshake_owed = type;
+        peer.handshakes_owed |= bit_of(type);
         owing_.push_back(peer);
     } else if (status.is_error()) {
         fail(peer, status, "a connection handshake could not be sent");
@@ -169,7 +172,13 @@ void ConnectionManager::retry() {
     for (std::size_t left = owing_.size(); left > 0 && !owing_.empty(); --left) {
         Peer& peer = *owing_.front();
         owing_.remove(peer);
-        send(peer, peer.handshake_owed);
+        const std::uint32_t owed = std::exchange(peer.handshakes_owed, 0);
+        for (const MessageType type : {MessageType::connect_request, MessageType::connect_reply,
+                                       MessageType::connect_confirm}) {
+            if ((owed & bit_of(type)) != 0) {
+                send(peer, type);
+            }
+        }
     }
 }
 
@@ -184,11 +193,15 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
     if (peer.waiting_link.linked()) {
         owing_.remove(peer);
     }
+    peer.handshakes_owed = 0;
     if (peer.state == ConnectState::open) {
         --counters_.connections_open;
     }
     peer.state = state;
     peer.ring_out.reset();
+    if (state == ConnectState::failed) {
+        peer.datagrams.forget(peer.datagram);
+    }
 }
 
 void ConnectionManager::break_off(Peer& peer) {

@@ -53,7 +53,8 @@ public:
         std::uint64_t self = 0;
         std::size_t ring_bytes = 0;
         std::uint64_t ring_max = 0;
-        std::uint32_t position = 0; // spreads the processes of a host over the rails
+        std::string scheduling = "binding"; // schedule/scheduler.h; a policy that exists
+        SchedulerOptions scheduler;
     };
 
     // `cqs`: the completion queue of each rail's queue pairs.
@@ -77,7 +78,7 @@ public:
     void retry();
     // Index of the subchannel that carries the peer's ring and credit.
     std::size_t chosen_subchannel(const Peer& peer) const {
-        return options_.position % peer.subchannels.size();
+        return options_.scheduler.position % peer.subchannels.size();
     }
     bool retry_due() const { return !owing_.empty(); }
 

@@ -132,20 +132,21 @@ void ConnectionManager::use_remote_ring(Peer& peer, const ConnectBody& body) {
     peer.credit_address = body.credit_address;
     peer.remote_ring = {body.ring_address,
                         peer.subchannels[chosen_subchannel(peer)].remote_memory_key,
-                        body.ring_bytes / kCacheLine};
+                        body.ring_bytes / kRingUnit};
 }
 
 void ConnectionManager::open(Peer& peer) {
     peer.state = ConnectState::open;
     ++counters_.connections_open;
-    if (peer.remote_ring.lines > 0) {
+    if (peer.remote_ring.units > 0) {
         Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
         const auto* credit = reinterpret_cast<const std::uint64_t*>(
             static_cast<const std::byte*>(peer.ring_memory->address()) +
             peer.ring_memory->length() - kCacheLine);
-        peer.ring_out = std::make_unique<RingWriter>(*rails_[subchannel.local_rail], *subchannel.qp,
-                                                     peer.remote_ring, credit, 0);
-        peer.ring_capacity = peer.remote_ring.lines / 2 * kCacheLine - kRingOverhead;
+        peer.ring_out =
+            std::make_unique<RingWriter>(*rails_[subchannel.local_rail], *subchannel.qp,
+                                         peer.remote_ring, credit, wr_id_of(&peer.ring_work));
+        peer.ring_capacity = peer.remote_ring.units / 2 * kRingUnit - kRingOverhead;
     }
     listener_.on_connected(peer);
 }

@@ -37,8 +37,8 @@ Status Core::open(const Parameters& parameters, std::string& text) {
     address.key = environment_.random->next();
     address.host = environment_.host;
     Rail& first = *rails[0];
-    Status status =
-        DatagramChannel::create(first, {address.name, address.key}, counters_, datagrams_);
+    Status status = DatagramChannel::create(first, {address.name, address.key}, *environment_.clock,
+                                            counters_, datagrams_);
     const std::size_t rail_count = std::min<std::size_t>(rails.size(), kMaxRails);
     std::uint32_t depth = kCompletionDepth;
     for (std::size_t i = 0; i < rail_count; ++i) {
@@ -67,7 +67,9 @@ Status Core::open(const Parameters& parameters, std::string& text) {
     connect.self = environment_.self;
     connect.ring_bytes = parameters.ring_bytes;
     connect.ring_max = static_cast<std::uint64_t>(parameters.ring_max);
-    connect.position = static_cast<std::uint32_t>(environment_.self);
+    connect.scheduling = parameters.scheduling;
+    connect.scheduler.position = static_cast<std::uint32_t>(environment_.self);
+    connect.scheduler.striping_threshold = parameters.striping_threshold;
     connections_ =
         std::make_unique<ConnectionManager>(connect, rails, cqs_, counters_, connection_events);
     Protocol::Options protocol;
@@ -84,6 +86,10 @@ Status Core::open(const Parameters& parameters, std::string& text) {
             protocol_->on_peer_failed(*peer, std::string(work_status_text(why)) + " on rail " +
                                                  datagrams_->rail().info().name);
         }
+    });
+    datagrams_->resolve_by([this](std::uint64_t from, std::uint64_t key) {
+        Peer* peer = sender_of(from, key);
+        return peer == nullptr ? nullptr : &peer->datagram;
     });
     receiver_ = [this](std::uint64_t from, std::uint64_t key, const MessageHeader& header,
                        const std::byte* body) { on_datagram(from, key, header, body); };
@@ -113,8 +119,19 @@ void Core::drain(Nanoseconds limit) {
     const Nanoseconds end = environment_.clock->now() + limit;
     do {
         progress();
-    } while ((protocol_->retry_due() || connections_->retry_due()) &&
+    } while ((protocol_->retry_due() || connections_->retry_due() || datagrams_->unacknowledged() ||
+              !drained_rings()) &&
              environment_.clock->now() < end);
+}
+
+bool Core::drained_rings() {
+    bool drained = finished_.empty();
+    peers_.for_each([&](Peer& peer) {
+        if (peer.state == ConnectState::open && peer.ring_out != nullptr) {
+            drained = peer.ring_out->flushed() && drained;
+        }
+    });
+    return drained;
 }
 
 std::string Core::report() const {
@@ -125,13 +142,10 @@ std::string Core::report() const {
 // ---------------------------------------------------------------------------------------------------
 // What the parts tell
 
-void Core::on_ring_offered(Peer& peer) {
-    peer.idle_polls = 0;
-    hot_.push_back(&peer);
-}
+void Core::on_ring_offered(Peer& peer) { hot_.emplace_back(peer); }
 
 void Core::on_ring_withdrawn(Peer& peer) {
-    std::erase(hot_, &peer);
+    std::erase_if(hot_, [&](const HotRing& ring) { return ring.peer == &peer; });
     std::erase(cold_, &peer);
 }
 
@@ -146,7 +160,9 @@ void Core::on_notice(const std::string& text) { environment_.message(Severity::n
 void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status) {
     const auto look = [&](Peer& peer) {
         for (const Subchannel& subchannel : peer.subchannels) {
-            if (subchannel.local_rail == rail && subchannel.qp->number() == qp_number) {
+            // One that was answered and takes its end down has no use for the connection any more.
+            if (subchannel.local_rail == rail && subchannel.qp->number() == qp_number &&
+                !peer.finishing) {
                 protocol_->on_peer_failed(peer, std::string(work_status_text(status)) +
                                                     " on rail " +
                                                     fabric_->rails()[rail]->info().name);

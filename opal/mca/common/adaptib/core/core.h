@@ -9,7 +9,7 @@
 //     3. the datagram queue
 //     4. completions of connected queue pairs
 //     5. what found no room before
-//     6. now and then: events of the fabric, levels of the counters
+//     6. now and then: timers, events of the fabric, levels of the counters
 //
 // Life: create, publish address(), use, drain(), destroy.
 // Threads: one at a time; the C interface holds a lock around each call if there are several.
@@ -70,6 +70,10 @@ public:
     Protocol& protocol() { return *protocol_; }
     std::span<const std::unique_ptr<Rail>> rails() const { return fabric_->rails(); }
     std::size_t progress();
+    // For who does not call progress() all the time: something is due at deadline() (max: nothing), and
+    // run_timers() does it then. progress() looks after it now and then.
+    Nanoseconds deadline() const { return datagrams_->deadline(); }
+    void run_timers() { datagrams_->run_timers(); }
     // Progress until nothing waits to be sent, for at most `limit`.
     void drain(Nanoseconds limit);
     std::string report() const;
@@ -85,6 +89,7 @@ private:
     Status look_up(std::uint64_t name, ProcessAddress& out);
     std::string peer_text(std::uint64_t name, const std::string& host) const;
     void finish_peers();
+    bool drained_rings();
 
     // progress.cc
     std::size_t poll_hot_rings();
@@ -92,6 +97,7 @@ private:
     std::size_t poll_ring(Peer& peer);
 
     void return_credit(Peer& peer);
+    Peer* sender_of(std::uint64_t from, std::uint64_t from_key);
     void on_datagram(std::uint64_t from, std::uint64_t from_key, const MessageHeader& header,
                      const std::byte* body);
     void poll_events();
@@ -123,7 +129,14 @@ private:
     std::unique_ptr<Protocol> protocol_;
     std::vector<std::byte> address_;
     DatagramChannel::Receiver receiver_;
-    std::vector<Peer*> hot_; // rings that had traffic lately
+    // A ring that had traffic lately. What an idle pass looks at is here and in the ring alone.
+    struct HotRing {
+        explicit HotRing(Peer& of) : peer(&of) {}
+        const std::byte* next = nullptr; // where its next message begins; null: look closely
+        Peer* peer;
+        std::uint32_t idle = 0; // passes without a message
+    };
+    std::vector<HotRing> hot_;
     std::vector<Peer*> cold_;
     std::size_t next_cold_ = 0;
     std::uint64_t tick_ = 0;

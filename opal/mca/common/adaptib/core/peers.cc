@@ -148,9 +148,15 @@ void Core::finish_peers() {
         if (peer->state == ConnectState::failed) {
             continue;
         }
+        if (peer->ring_out != nullptr && !peer->ring_out->settled()) {
+            finished_.push_back(peer); // our answer to its goodbye is under way
+            continue;
+        }
         connections_->close(*peer, ConnectState::idle);
         const std::unique_ptr<ConnectBody> early = std::move(peer->early_request);
-        if (peer->released && early == nullptr && peer->early == nullptr) {
+        const DatagramLink* link = peer->datagram.link.get();
+        if (peer->released && early == nullptr && peer->early == nullptr &&
+            (link == nullptr || link->deadline() == Nanoseconds::max())) {
             peer->datagram.handle.reset();
         }
         protocol_->on_parted(*peer);

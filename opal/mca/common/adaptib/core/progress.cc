@@ -15,8 +15,20 @@ constexpr std::uint32_t kIdlePolls = 20000; // then a ring is polled in turn wit
 constexpr std::size_t kAlwaysHot = 4;       // so many rings are polled each time anyway
 constexpr std::uint64_t kDatagramEvery = 8; // passes, while rings are busy
 constexpr std::uint64_t kCompletionsEvery = 16; // passes, while none is awaited: errors, signals
+constexpr std::uint64_t kTimersEvery = 64;
 constexpr std::uint64_t kHousekeepingEvery = 1024;
 constexpr std::uint64_t kKeepAliveEvery = 64 * kHousekeepingEvery;
+
+// What a ring's reader has found; it fits the ring.
+bool acceptable(const MessageHeader& header, const std::byte* body) {
+    if (header.type == MessageType::eager) [[likely]] {
+        return is_envelope(header);
+    }
+    if (header.type == MessageType::active) {
+        return true;
+    }
+    return is_sequenced(header.type) && check_message(header, body, header.length);
+}
 
 } // namespace
 
@@ -43,8 +55,11 @@ std::size_t Core::progress() {
     if (!finished_.empty()) [[unlikely]] {
         finish_peers();
     }
-    if (tick_ % kHousekeepingEvery == 0) [[unlikely]] {
-        housekeeping();
+    if (tick_ % kTimersEvery == 0) [[unlikely]] {
+        run_timers();
+        if (tick_ % kHousekeepingEvery == 0) {
+            housekeeping();
+        }
     }
     return events;
 }
@@ -52,16 +67,22 @@ std::size_t Core::progress() {
 std::size_t Core::poll_hot_rings() {
     std::size_t events = 0;
     for (std::size_t i = 0; i < hot_.size(); ++i) {
-        Peer& peer = *hot_[i];
+        HotRing& ring = hot_[i];
+        if (ring.next != nullptr && load_ring_word(ring.next) == 0) [[likely]] {
+            if (++ring.idle > kIdlePolls && hot_.size() > kAlwaysHot) [[unlikely]] {
+                cold_.push_back(ring.peer);
+                hot_[i] = hot_.back();
+                hot_.pop_back();
+                --i;
+            }
+            continue;
+        }
+        Peer& peer = *ring.peer;
         const std::size_t taken = poll_ring(peer);
         events += taken;
-        if (taken > 0) {
-            peer.idle_polls = 0;
-        } else if (++peer.idle_polls > kIdlePolls && hot_.size() > kAlwaysHot) {
-            hot_[i] = hot_.back();
-            hot_.pop_back();
-            cold_.push_back(&peer);
-            --i;
+        if (i < hot_.size() && hot_[i].peer == &peer) { // a message may bring or end rings
+            hot_[i].next = peer.ring_in->credit_due() ? nullptr : peer.ring_in->next();
+            hot_[i].idle = taken > 0 ? 0 : hot_[i].idle;
         }
     }
     return events;
@@ -71,28 +92,26 @@ std::size_t Core::poll_cold_ring() {
     next_cold_ = next_cold_ + 1 < cold_.size() ? next_cold_ + 1 : 0;
     Peer& peer = *cold_[next_cold_];
     const std::size_t taken = poll_ring(peer);
-    if (taken > 0) {
-        peer.idle_polls = 0;
-        std::erase(cold_, &peer);
-        hot_.push_back(&peer);
+    if (taken > 0 && std::erase(cold_, &peer) > 0) {
+        hot_.emplace_back(peer);
     }
     return taken;
 }
 
 std::size_t Core::poll_ring(Peer& peer) {
+    RingReader& ring = *peer.ring_in;
     const MessageHeader* header = nullptr;
     const std::byte* body = nullptr;
     std::size_t taken = 0;
     for (; taken < kRingBudget; ++taken) {
-        const RingReader::Found found = peer.ring_in->poll(&header, &body);
-        if (peer.ring_in->credit_due() && !peer.heard_goodbye) {
+        const RingReader::Found found = ring.poll(&header, &body);
+        if (ring.credit_due() && !peer.heard_goodbye) [[unlikely]] {
             return_credit(peer);
         }
         if (found == RingReader::Found::nothing) {
             break;
         }
-        if (found == RingReader::Found::garbage || !is_sequenced(header->type) ||
-            !check_message(*header, body, header->length)) [[unlikely]] {
+        if (found == RingReader::Found::garbage || !acceptable(*header, body)) [[unlikely]] {
             // Nothing behind it can be trusted, or has its turn.
             if (peer.state != ConnectState::failed) {
                 ++counters_.bad_packets;
@@ -102,20 +121,29 @@ std::size_t Core::poll_ring(Peer& peer) {
         }
         ++counters_.ring_received;
         protocol_->on_message(peer, *header, body);
-        peer.ring_in->consume();
+        ring.consume();
     }
     return taken;
 }
 
 // Unsignaled, but for one in kSignalEvery, which releases the others' places in the send queue. A count
-// that cannot be written now is written in the next pass.
+// that cannot be written now is written in the next pass. An adapter that takes nothing inline reads it
+// from beside our own credit, maybe late: then it sends a later count, which is as true.
 void Core::return_credit(Peer& peer) {
     Subchannel& subchannel = peer.subchannels[connections_->chosen_subchannel(peer)];
     std::uint64_t consumed = peer.ring_in->consumed();
-    const Gather gather{&consumed, sizeof consumed, 0};
+    Gather gather{&consumed, sizeof consumed, 0};
     SendWork work;
     work.opcode = Opcode::write;
     work.flags = kInline | kPublish;
+    if (fabric_->rails()[subchannel.local_rail]->info().inline_bytes < sizeof consumed) {
+        std::byte* kept = static_cast<std::byte*>(peer.ring_memory->address()) +
+                          peer.ring_memory->length() - kCacheLine / 2;
+        store_ring_word(kept, consumed, std::memory_order_release);
+        gather.address = kept;
+        gather.local_key = peer.ring_registration.local_key(subchannel.local_rail);
+        work.flags = kPublish;
+    }
     if (++peer.credits_posted % kSignalEvery == 0) {
         work.flags |= kSignaled;
     }
@@ -129,20 +157,26 @@ void Core::return_credit(Peer& peer) {
     }
 }
 
+// The sender, met for the first time maybe; null: it cannot be answered, or is not who it says.
+Peer* Core::sender_of(std::uint64_t from, std::uint64_t from_key) {
+    Peer* peer = peers_.find(from);
+    if ((peer == nullptr && !make_peer(from, Why::datagram, peer).ok()) ||
+        (peer->datagram.handle == nullptr &&
+         !wake_peer(*peer, Why::datagram, peer->address).ok()) ||
+        peer->address.key != from_key) {
+        ++counters_.bad_packets;
+        return nullptr;
+    }
+    return peer;
+}
+
 void Core::on_datagram(std::uint64_t from, std::uint64_t from_key, const MessageHeader& header,
                        const std::byte* body) {
-    Peer* peer = peers_.find(from);
-    if (peer == nullptr && !make_peer(from, Why::datagram, peer).ok()) {
-        ++counters_.bad_packets;
+    Peer* peer = sender_of(from, from_key);
+    if (peer == nullptr) {
         return;
     }
-    if (peer->datagram.handle == nullptr && !wake_peer(*peer, Why::datagram, peer->address).ok()) {
-        ++counters_.bad_packets;
-        return;
-    }
-    if (peer->address.key != from_key) {
-        ++counters_.bad_packets;
-    } else if (is_sequenced(header.type)) {
+    if (is_sequenced(header.type)) {
         protocol_->on_message(*peer, header, body);
     } else {
         connections_->on_handshake(*peer, header.type, read_body<ConnectBody>(body));

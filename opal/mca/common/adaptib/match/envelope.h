@@ -4,10 +4,12 @@
 // Purpose: the value that matching compares, its wildcard rules and its hash.
 // Rules: ANY_TAG does not match negative tags (they belong to the library's own traffic).
 // Threads: a value type.
-// May touch: nothing.
+// May touch: base/.
 #pragma once
 
 #include <cstdint>
+
+#include "base/pieces.h"
 
 namespace adaptib {
 
@@ -18,6 +20,19 @@ struct Envelope {
     std::uint32_t context = 0; // communicator
     std::int32_t source = 0;   // rank of the sender in it, or kAnySource
     std::int32_t tag = 0;      // or kAnyTag
+
+    constexpr Envelope() = default;
+    constexpr Envelope(std::uint32_t in, std::int32_t from, std::int32_t with)
+        : context(in), source(from), tag(with) {}
+    // Member by member (base/pieces.h).
+    constexpr Envelope(const Envelope& other)
+        : Envelope(load_piece(other.context), load_piece(other.source), load_piece(other.tag)) {}
+    constexpr Envelope& operator=(const Envelope& other) {
+        context = load_piece(other.context);
+        source = load_piece(other.source);
+        tag = load_piece(other.tag);
+        return *this;
+    }
 
     friend constexpr bool operator==(const Envelope&, const Envelope&) = default;
 };

@@ -42,6 +42,7 @@ std::string traffic_report(const Counters& c, const std::string& who) {
     report += line("rings, sent", c.ring_sent, c.ring_sent_bytes);
     report += line("RDMA reads", c.rdma_read, c.rdma_read_bytes);
     report += line("RDMA writes", c.rdma_write, c.rdma_write_bytes);
+    report += line("remote atomics", c.rdma_atomic, 8 * c.rdma_atomic);
     report += line("to itself", c.self_sent, c.self_sent_bytes);
     std::snprintf(text, sizeof text,
                   "  peers %" PRIu64 ", connections opened %" PRIu64 " + accepted %" PRIu64

@@ -22,6 +22,11 @@ namespace adaptib {
     X(datagram_sent_bytes, "bytes", COUNTER, 4,                                                    \
       "Bytes of messages, headers apart, sent through peers' shared queues")                       \
     X(datagram_received, "messages", COUNTER, 4, "Messages received through the shared queue")     \
+    X(datagram_repeated, "datagrams", COUNTER, 5,                                                  \
+      "Datagrams sent again, since they were not acknowledged in time")                            \
+    X(datagram_doubled, "datagrams", COUNTER, 6, "Datagrams that had arrived before")              \
+    X(datagram_acknowledgements, "datagrams", COUNTER, 6,                                          \
+      "Datagrams that only acknowledged others")                                                   \
     X(ring_sent, "messages", COUNTER, 4, "Messages sent into peers' rings")                        \
     X(ring_sent_bytes, "bytes", COUNTER, 4,                                                        \
       "Bytes of messages, headers apart, sent into peers' rings")                                  \
@@ -35,6 +40,8 @@ namespace adaptib {
     X(rdma_write_bytes, "bytes", COUNTER, 4, "Bytes moved by RDMA writes")                         \
     X(rdma_atomic, "operations", COUNTER, 4, "Remote atomic operations")                           \
     X(blocks_packed, "blocks", COUNTER, 5, "Pipeline blocks packed or unpacked")                   \
+    X(registrations_failed, "buffers", COUNTER, 3,                                                 \
+      "Buffers that could not be registered, and were copied where that is possible")              \
     X(unexpected, "messages", COUNTER, 4, "Messages that arrived before their receive was posted") \
     X(unexpected_now, "messages", LEVEL, 4, "Unexpected messages waiting now")                     \
     X(posted_now, "receives", LEVEL, 4, "Posted receives waiting now")                             \

@@ -20,6 +20,7 @@
 
 #include "base/address.h"
 #include "base/intrusive_list.h"
+#include "base/work_target.h"
 #include "channel/datagram.h"
 #include "channel/ring.h"
 #include "fabric/fabric.h"
@@ -107,6 +108,19 @@ struct EarlyMessage {
     Bytes size() const { return sizeof *this + header.length; }
 };
 
+class Peer;
+
+// What becomes of writes into a peer's ring. Who sent a message by one was told that all is well; if it
+// fails, somebody has to be told otherwise. Of a goodbye nobody expects anything.
+class RingWork final : public WorkTarget {
+public:
+    explicit RingWork(Peer& peer) : peer_(peer) {}
+    void on_work_done(const WorkCompletion& completion) override;
+
+private:
+    Peer& peer_;
+};
+
 class Peer {
 public:
     Peer(const ProcessAddress& process, DatagramTarget&& target, DatagramChannel& shared,
@@ -126,13 +140,34 @@ public:
     // Makes what was reserved a message with the next sequence number. again: no room after all, the
     // reservation is gone. error: the path is broken.
     Status commit(MessageHeader& header) {
+        if (by_ring(header.length)) {
+            return commit_in_ring(header);
+        }
         header.sequence = next_send;
-        const bool ring = by_ring(header.length);
-        const Status status = ring ? ring_out->commit(header) : datagrams.commit(datagram, header);
+        const Status status = datagrams.commit(datagram, header);
         if (status.ok()) {
             ++next_send;
-            ++(ring ? counters.ring_sent : counters.datagram_sent);
-            (ring ? counters.ring_sent_bytes : counters.datagram_sent_bytes) += header.length;
+            ++counters.datagram_sent;
+            counters.datagram_sent_bytes += header.length;
+        }
+        return status;
+    }
+
+    // A message of that length can go into the ring now, if there is room: nothing is to go before it.
+    bool flows(Bytes length) const {
+        return by_ring(length) && !has_pending() && state == ConnectState::open && !said_goodbye;
+    }
+    // The same as reserve and commit, for one that flows().
+    [[gnu::always_inline]] std::byte* reserve_in_ring(Bytes length) {
+        return ring_out->reserve(length);
+    }
+    [[gnu::always_inline]] Status commit_in_ring(MessageHeader& header) {
+        header.sequence = next_send;
+        const Status status = ring_out->commit(header);
+        if (status.ok()) [[likely]] {
+            ++next_send;
+            ++counters.ring_sent;
+            counters.ring_sent_bytes += header.length;
         }
         return status;
     }
@@ -163,7 +198,7 @@ public:
     ConnectState state = ConnectState::idle;
     bool released = false;      // the user of the core has let go of it
     bool finishing = false;     // parted; the connection is about to be taken down
-    bool work_failed = false;   // a transfer has ended with an error
+    bool work_failed = false;   // a transfer or a write into the ring has ended with an error
     bool said_goodbye = false;  // nothing but the answer to its goodbye follows from us
     bool heard_goodbye = false; // and we have answered
     bool failure_told = false;
@@ -172,7 +207,6 @@ public:
 
     // Receiving.
     std::unique_ptr<RingReader> ring_in;
-    std::uint32_t idle_polls = 0;
     std::uint32_t credits_posted = 0;
     EarlyMessage* early = nullptr; // by sequence
 
@@ -186,18 +220,29 @@ public:
     std::uint32_t remote_connection = 0; // the attempt of the peer's that we answered
     std::vector<Subchannel> subchannels;
     std::unique_ptr<Scheduler> scheduler;
-    std::unique_ptr<MemoryRegion> ring_memory; // ring_in's lines, then the line with our credit
-    RingWriter::Target remote_ring;            // what ring_out writes into, 0 lines: none offered
-    Registration ring_registration;            // of ring_memory, with every rail
-    std::uint64_t credit_address = 0;          // where the peer wants to be told what we consumed
-    ListLink<Peer> stalled_link;               // has pending sends
+    // ring_in's lines, then one with our credit and, in its second half, what we last told if not inline.
+    std::unique_ptr<MemoryRegion> ring_memory;
+    RingWriter::Target remote_ring;   // what ring_out writes into, 0 units: none offered
+    Registration ring_registration;   // of ring_memory, with every rail
+    RingWork ring_work{*this};        // of ring_out
+    std::uint64_t credit_address = 0; // where the peer wants to be told what we consumed
+    ListLink<Peer> stalled_link;      // has pending sends
 
     ListLink<Peer> waiting_link; // a handshake message could not be sent yet
     PendingQueue held;           // requests started after our goodbye
     std::unique_ptr<ConnectBody>
-        early_request;   // a connection asked for before the goodbye was over
-    std::string failure; // why the state is failed
-    MessageType handshake_owed = MessageType::none;
+        early_request;                 // a connection asked for before the goodbye was over
+    std::string failure;               // why the state is failed
+    std::uint32_t handshakes_owed = 0; // bit by MessageType
 };
+
+inline void RingWork::on_work_done(const WorkCompletion& completion) {
+    if (completion.status != WorkStatus::success && !peer_.said_goodbye) {
+        peer_.work_failed = true;
+    }
+    if (peer_.ring_out != nullptr) {
+        peer_.ring_out->on_completion();
+    }
+}
 
 } // namespace adaptib

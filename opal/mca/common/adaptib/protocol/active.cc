@@ -11,7 +11,7 @@ Status Protocol::send_active(Peer& peer, std::uint8_t tag, const Data& data, Use
     }
     SendRequest& request = make_send(user);
     request.peer = &peer;
-    request.data = data;
+    assign(request.data, data);
     request.type = MessageType::active;
     request.tag = tag;
     return start_send(request, complete_now);

@@ -4,16 +4,9 @@
 
 namespace adaptib {
 
-void Protocol::on_message(Peer& peer, const MessageHeader& header, const std::byte* body) {
-    if (peer.finishing) [[unlikely]] {
-        store_early(peer, header, body); // it belongs to what follows the goodbye
-    } else if (header.sequence == peer.next_receive) [[likely]] {
-        ++peer.next_receive;
-        dispatch(peer, header, body);
-        if (peer.early != nullptr) [[unlikely]] {
-            run_early(peer);
-        }
-    } else if (sequence_before(header.sequence, peer.next_receive)) {
+void Protocol::on_unordered(Peer& peer, const MessageHeader& header, const std::byte* body) {
+    // While the peer is finishing, a message belongs to what follows the goodbye.
+    if (!peer.finishing && sequence_before(header.sequence, peer.next_receive)) {
         ++counters_.duplicates;
     } else {
         store_early(peer, header, body);
@@ -25,9 +18,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::eager:
     case MessageType::eager_sync: on_eager(peer, header, body); break;
     case MessageType::sync_ack: on_sync_ack(peer, read_body<IdBody>(body)); break;
-    case MessageType::rendezvous:
-        on_rendezvous(peer, header, read_body<RendezvousBody>(body));
-        break;
+    case MessageType::rendezvous: on_rendezvous(peer, header, read_rendezvous(header, body)); break;
     case MessageType::clear_to_send: on_clear_to_send(peer, read_body<ClearBody>(body)); break;
     case MessageType::block: on_block(peer, read_body<BlockBody>(body)); break;
     case MessageType::block_done: on_block_done(peer, read_body<BlockDoneBody>(body)); break;

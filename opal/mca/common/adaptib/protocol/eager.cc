@@ -7,7 +7,7 @@
 namespace adaptib {
 
 void Protocol::on_eager(Peer& peer, const MessageHeader& header, const std::byte* body) {
-    const Bytes fixed = body_bytes(header.type);
+    const Bytes fixed = header.type == MessageType::eager ? 0 : sizeof(SyncBody);
     const std::byte* payload = body + fixed;
     const Bytes length = header.length - fixed;
     const Envelope envelope{header.context, header.source, header.tag};

@@ -75,6 +75,7 @@ void Protocol::fail_receives(Peer& peer) {
 }
 
 void Protocol::fail_transfers(Peer& peer) {
+    let_go_held(peer); // they fail at their start
     for (std::size_t left = waiting_moves_.size(); left > 0 && !waiting_moves_.empty(); --left) {
         Mover& mover = *waiting_moves_.front();
         waiting_moves_.remove(mover);
@@ -124,6 +125,7 @@ void Protocol::release_peer(Peer& peer) {
         return; // and wanted again meanwhile; what was started since ends with the connection
     }
     peer.said_goodbye = true;
+    peer.goodbye_answered = false; // an earlier one, revoked since, may have been
     const IdBody body{++peer.goodbye_number};
     send_control(peer, MessageType::goodbye, &body, sizeof body, kGoodbye);
 }
@@ -140,8 +142,20 @@ void Protocol::keep_peer(Peer& peer) {
     }
 }
 
+void Protocol::let_go_held(Peer& peer) {
+    for (std::size_t left = held_operations_.size(); left > 0; --left) {
+        Mover& mover = *held_operations_.pop_front();
+        if (&mover.peer == &peer) {
+            start_operation(mover);
+        } else {
+            held_operations_.push_back(mover);
+        }
+    }
+}
+
 // What was held goes out, or joins what waits.
 void Protocol::go_on(Peer& peer) {
+    let_go_held(peer);
     while (!peer.held.empty()) {
         auto* request = static_cast<SendRequest*>(peer.held.take());
         if (peer.has_pending() || !transmit(*request)) {
@@ -155,6 +169,9 @@ void Protocol::on_goodbye(Peer& peer, std::uint8_t flags, const IdBody& body) {
         peer.goodbye_answered = peer.said_goodbye && body.id == peer.goodbye_number;
     } else if (flags == kGoodbyeRevoked) {
         peer.heard_goodbye = false;
+        if (!peer.released) { // and wanted here as well: there is no goodbye to wait for
+            keep_peer(peer);
+        }
     } else if (!peer.heard_goodbye) {
         peer.heard_goodbye = true;
         send_control(peer, MessageType::goodbye, &body, sizeof body, kGoodbyeAnswer);

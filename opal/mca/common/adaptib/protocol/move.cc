@@ -15,6 +15,15 @@ void Protocol::start_move(Mover& mover) {
     }
 }
 
+// The peer may take the connection down as soon as the goodbye is over: what is not over by then is lost.
+void Protocol::start_operation(Mover& mover) {
+    if (mover.peer.said_goodbye && mover.peer.state != ConnectState::failed) {
+        held_operations_.push_back(mover); // goes on when the goodbye is over
+    } else {
+        start_move(mover);
+    }
+}
+
 void Protocol::wait_to_post(Mover& mover) {
     if (!mover.waiting_link.linked()) {
         waiting_moves_.push_back(mover);
@@ -104,6 +113,28 @@ Status Protocol::post_stripe(Mover& mover, const Stripe& stripe) {
         count_move(move.opcode, stripe.length);
     }
     return status;
+}
+
+// Within the call, over the only path that there is, where the fabric can; `work` lacks the local memory
+// and the key.
+bool Protocol::execute(Peer& peer, SendWork& work, const Registration& region, void* local,
+                       Bytes length, std::span<const std::uint32_t> remote_keys) {
+    if (peer.state != ConnectState::open || peer.subchannels.size() != 1) {
+        return false;
+    }
+    Subchannel& subchannel = peer.subchannels.front();
+    if (subchannel.remote_rail >= remote_keys.size()) {
+        return false;
+    }
+    const Gather gather{local, length, region.local_key(subchannel.local_rail)};
+    work.gather = &gather;
+    work.gather_count = 1;
+    work.remote_key = remote_keys[subchannel.remote_rail];
+    if (!subchannel.qp->execute(work).ok()) {
+        return false;
+    }
+    count_move(work.opcode, length);
+    return true;
 }
 
 void Mover::on_work_done(const WorkCompletion& completion) {

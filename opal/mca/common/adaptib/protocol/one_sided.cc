@@ -27,8 +27,8 @@ Status check(const opal_common_adaptib_one_sided_t& operation) {
     const bool inside = operation.remote_address >= remote.base &&
                         operation.bytes <= remote.bytes &&
                         operation.remote_address - remote.base <= remote.bytes - operation.bytes;
-    if (!inside || remote.key_count == 0 || remote.key_count > kMaxRails ||
-        (remote.access & right_for(operation.operation)) == 0) {
+    if (!inside || remote.base + remote.bytes < remote.base || remote.key_count == 0 ||
+        remote.key_count > kMaxRails || (remote.access & right_for(operation.operation)) == 0) {
         return Status::error(Reason::bad_key);
     }
     if (is_atomic(operation.operation) &&
@@ -74,34 +74,43 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
     }
     Move& move = started->move;
     if (region == nullptr) {
-        status = started->own.make(rails_, operation.local, operation.bytes, kLocalWrite);
-        if (!status.ok()) {
+        region = registered(started->own, operation.local, operation.bytes, kLocalWrite);
+        if (region == nullptr) {
             pool_.destroy(started);
-            return status;
+            return start_copied(peer, operation, opcode_of(operation.operation), user,
+                                complete_now);
         }
-        region = &started->own;
     }
     started->user = &user;
     started->id = one_sided_.add(started);
     ++peer.one_sided;
-    move.opcode = opcode_of(operation.operation);
-    move.marker = Marker::non_blocking;
+    move.describe(operation, opcode_of(operation.operation));
     move.local = static_cast<std::byte*>(operation.local);
     move.registration = region;
-    move.remote = operation.remote_address;
-    move.remote_key_count = operation.remote->key_count;
-    std::copy(std::begin(operation.remote->keys), std::end(operation.remote->keys),
-              move.remote_keys);
-    move.length = operation.bytes;
-    const bool swap = operation.operation == OPAL_COMMON_ADAPTIB_COMPARE_SWAP;
-    move.compare_add = swap ? operation.compare : operation.operand;
-    move.swap = operation.operand;
     starting_ = &user;
     started_complete_ = false;
-    start_move(*started);
+    start_operation(*started);
     starting_ = nullptr;
     complete_now = started_complete_;
     return kOk;
+}
+
+bool Protocol::one_sided_at_once(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
+                                 const Registration* region) {
+    if (region == nullptr && has_whole_memory_) {
+        region = &whole_memory_;
+    }
+    if (region == nullptr || !check(operation).ok()) {
+        return false;
+    }
+    SendWork work;
+    work.opcode = opcode_of(operation.operation);
+    work.remote_address = operation.remote_address;
+    work.compare_add = compare_add_of(operation);
+    work.swap = operation.operand;
+    const opal_common_adaptib_remote_t& remote = *operation.remote;
+    return execute(peer, work, *region, operation.local, operation.bytes,
+                   {remote.keys, remote.key_count});
 }
 
 void OneSided::on_move_done() { protocol.on_one_sided_done(*this); }

@@ -74,7 +74,7 @@ void Protocol::on_block(Peer& peer, const BlockBody& body) {
     if (transfer == nullptr || &transfer->peer != &peer ||
         transfer->mode != ReceiveTransfer::Mode::packed || body.offset != transfer->started ||
         body.length > transfer->wanted - transfer->started ||
-        (transfer->registration.key_count() == 0 && body.length > staging_.block_bytes())) {
+        (transfer->memory == nullptr && body.length > staging_.block_bytes())) {
         ++counters_.bad_packets;
         return;
     }

@@ -15,7 +15,9 @@ Protocol::Protocol(const Options& options, std::span<const std::unique_ptr<Rail>
                    ProtocolListener& listener)
     : options_(options), rails_(rails), connections_(connections), counters_(counters),
       listener_(listener), staging_(rails, block_bytes, kStagingKept),
-      active_max_(options.active_max) {}
+      active_max_(options.active_max) {
+    register_whole_memory();
+}
 
 // What the user never received, and transfers that will not end any more.
 Protocol::~Protocol() {
@@ -30,6 +32,7 @@ Protocol::~Protocol() {
     sends_.for_each([](SendTransfer* transfer) { delete transfer; });
     receives_.for_each([](ReceiveTransfer* transfer) { delete transfer; });
     one_sided_.for_each([this](OneSided* operation) { pool_.destroy(operation); });
+    copied_.for_each([](CopiedOneSided* operation) { delete operation; });
 }
 
 void Protocol::complete(UserRequest& user, int status, Bytes bytes) {

@@ -15,6 +15,7 @@
 //     move.cc                stripes of a move are posted and come back
 //     active.cc              active messages
 //     one_sided.cc           put, get and atomics
+//     copied.cc              memory cannot be registered; one-sided operations without it
 //     self.cc                messages to ourselves
 //     failure.cc             a peer is lost; the goodbye of a released one
 //
@@ -49,6 +50,7 @@ namespace adaptib {
 class ProtocolListener {
 public:
     virtual void on_failure(const std::string& text) = 0;
+    virtual void on_notice(const std::string& text) = 0;
     // All goodbyes are said: nothing refers to the peer any more.
     virtual void on_peer_finished(Peer& peer) = 0;
 
@@ -76,6 +78,25 @@ public:
     // `complete` is set if the request ended at once; then completed() does not show it.
     Status send(Peer* peer, const Envelope& envelope, const Data& data, bool synchronous,
                 Marker marker, UserRequest& user, bool& complete);
+    // The short way for what is sent most: a contiguous eager message for which there is room in the
+    // peer's ring now. False: not sent, send() is to be called.
+    bool send_at_once(Peer& peer, const Envelope& envelope, const Data& data) {
+        if (data.base == nullptr || data.bytes > options_.eager_limit || !peer.flows(data.bytes)) {
+            return false;
+        }
+        std::byte* to = peer.reserve_in_ring(data.bytes);
+        if (to == nullptr) [[unlikely]] {
+            return false;
+        }
+        std::memcpy(to, data.base, data.bytes);
+        MessageHeader header;
+        header.type = MessageType::eager;
+        header.length = static_cast<std::uint32_t>(data.bytes);
+        header.context = envelope.context;
+        header.source = envelope.source;
+        header.tag = envelope.tag;
+        return peer.commit_in_ring(header).ok();
+    }
     // `from` is who will send, if known: the receive ends when that peer is lost.
     Status receive(const Envelope& pattern, const Data& data, UserRequest& user, bool& complete,
                    Peer* from = nullptr);
@@ -89,6 +110,25 @@ public:
     // Errors: bad_argument if longer than active_max().
     Status send_active(Peer& peer, std::uint8_t tag, const Data& data, UserRequest& user,
                        bool& complete);
+    // As send_at_once: a message in two pieces, of which the second may be empty.
+    bool send_active_at_once(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
+                             const void* second, Bytes second_bytes) {
+        const Bytes length = first_bytes + second_bytes;
+        std::byte* to =
+            length <= active_max_ && peer.flows(length) ? peer.reserve_in_ring(length) : nullptr;
+        if (to == nullptr) [[unlikely]] {
+            return false;
+        }
+        std::memcpy(to, first, first_bytes);
+        if (second_bytes > 0) {
+            std::memcpy(to + first_bytes, second, second_bytes);
+        }
+        MessageHeader header;
+        header.type = MessageType::active;
+        header.flags = tag;
+        header.length = static_cast<std::uint32_t>(length);
+        return peer.commit_in_ring(header).ok();
+    }
     Bytes active_max() const { return active_max_; }
     // What is called with each active message that arrives; null: they are bad packets.
     using ActiveHandler = void (*)(void* context, Peer& peer, std::uint8_t tag,
@@ -97,11 +137,27 @@ public:
         active_handler_ = handler;
         active_context_ = context;
     }
-    // `local` is registered for the operation if `region` is null.
-    // Errors: bad_argument, bad_key, no_memory, unreachable.
+    // What peers can reach the memory by already: the region of all memory, if there is one, for a
+    // transfer. Null: it is to be registered; so is what may be the target of atomics, a window, that none
+    // reaches it any more when it is gone.
+    const Registration* exposed(const void* address, Bytes length, std::uint32_t access) const {
+        const bool exists = length <= kWholeMemory &&
+                            reinterpret_cast<std::uintptr_t>(address) <= kWholeMemory - length;
+        const bool transfer = (access & kRemoteAtomic) == 0;
+        return has_whole_memory_ && exists && transfer ? &whole_memory_ : nullptr;
+    }
+    // As Registration::make; failures are counted, and the first is told.
+    Status register_memory(Registration& out, void* address, Bytes length, std::uint32_t access);
+    // `local` is registered for the operation if `region` is null, or copied if that cannot be.
+    // Errors: bad_argument, bad_key, no_memory (try again later), not_supported (no memory to copy
+    // through), unreachable.
     Status start_one_sided(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                            const Registration* region, UserRequest& user, bool& complete);
-    std::size_t one_sided_outstanding() const { return one_sided_.size(); }
+    // The short way, over the only path to the peer, where the fabric carries it out within the call.
+    // False: not done, start_one_sided() is to be called, and says what is wrong if anything is.
+    bool one_sided_at_once(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
+                           const Registration* region);
+    std::size_t one_sided_outstanding() const { return one_sided_.size() + copied_.size(); }
     void release_peer(Peer& peer);
     void keep_peer(Peer& peer); // it was released, and is wanted again
 
@@ -109,7 +165,21 @@ public:
 
     // --- told by the core --------------------------------------------------------------------------
     // A sequenced message; it has passed check_message and stays valid during the call.
-    void on_message(Peer& peer, const MessageHeader& header, const std::byte* body);
+    void on_message(Peer& peer, const MessageHeader& header, const std::byte* body) {
+        if (header.sequence != peer.next_receive || peer.finishing) [[unlikely]] {
+            on_unordered(peer, header, body);
+            return;
+        }
+        ++peer.next_receive;
+        if (header.type == MessageType::eager) [[likely]] {
+            on_eager(peer, header, body);
+        } else {
+            dispatch(peer, header, body);
+        }
+        if (peer.early != nullptr) [[unlikely]] {
+            run_early(peer);
+        }
+    }
     void on_connected(Peer& peer);
     void on_parted(Peer& peer);
     void on_peer_failed(Peer& peer, const std::string& what);
@@ -122,6 +192,16 @@ public:
     void update_levels();
 
 private:
+    void register_whole_memory();
+    // What makes a buffer known to the rails: the region of all memory, or `own`; null if it cannot be.
+    const Registration* registered(Registration& own, void* address, Bytes length,
+                                   std::uint32_t access) {
+        if (has_whole_memory_) [[likely]] {
+            return &whole_memory_;
+        }
+        return register_memory(own, address, length, access).ok() ? &own : nullptr;
+    }
+
     // Flags of a goodbye message.
     static constexpr std::uint8_t kGoodbye = 0;
     static constexpr std::uint8_t kGoodbyeAnswer = 1;
@@ -132,6 +212,7 @@ private:
     friend struct ReceiveTransfer;
     friend struct BlockRead;
     friend struct OneSided;
+    friend struct CopiedOneSided;
 
     // send.cc
     Status start_send(SendRequest& request, bool& complete);
@@ -154,6 +235,7 @@ private:
                           Bytes received, int failure);
 
     // arrival.cc
+    void on_unordered(Peer& peer, const MessageHeader& header, const std::byte* body);
     void dispatch(Peer& peer, const MessageHeader& header, const std::byte* body);
     void store_early(Peer& peer, const MessageHeader& header, const std::byte* body);
     void run_early(Peer& peer);
@@ -179,6 +261,7 @@ private:
     void end_receive(ReceiveTransfer& transfer);
 
     // read.cc
+    bool read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted);
     void start_read(ReceiveTransfer& transfer);
     void start_block_reads(ReceiveTransfer& transfer);
     void start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes length,
@@ -198,19 +281,28 @@ private:
 
     // move.cc
     void start_move(Mover& mover);
+    void start_operation(Mover& mover);
+    void let_go_held(Peer& peer);
     void post_stripes(Mover& mover);
     void wait_to_post(Mover& mover);
     void plan_move(Mover& mover);
     Status post_stripe(Mover& mover, const Stripe& stripe);
+    bool execute(Peer& peer, SendWork& work, const Registration& region, void* local, Bytes length,
+                 std::span<const std::uint32_t> remote_keys);
     void on_stripe_done(Mover& mover, const WorkCompletion& completion);
 
     // active.cc
     void on_active(Peer& peer, const MessageHeader& header, const std::byte* body);
 
     // one_sided.cc
-
     void on_one_sided_done(OneSided& operation);
     void count_move(Opcode opcode, Bytes length);
+
+    // copied.cc
+    Status start_copied(Peer& peer, const opal_common_adaptib_one_sided_t& operation, Opcode opcode,
+                        UserRequest& user, bool& complete);
+    void start_copied_block(CopiedOneSided& operation);
+    void on_copied_block(CopiedOneSided& operation);
 
     // self.cc
     void send_to_self(SendRequest& request);
@@ -243,12 +335,18 @@ private:
     IdTable<SendTransfer> sends_;
     IdTable<ReceiveTransfer> receives_;
     IdTable<OneSided> one_sided_;
+    IdTable<CopiedOneSided> copied_;
+    bool registration_told_ = false;
+    bool has_whole_memory_ = false;
+    Registration whole_memory_;
     Bytes active_max_;
     ActiveHandler active_handler_ = nullptr;
     void* active_context_ = nullptr;
     std::size_t outstanding_ = 0; // stripes
     IntrusiveList<Peer, &Peer::stalled_link> stalled_;
     IntrusiveList<Mover, &Mover::waiting_link> waiting_moves_;
+    IntrusiveList<Mover, &Mover::waiting_link>
+        held_operations_;               // until their peers' goodbyes are over
     std::vector<SubchannelView> views_; // scratch of plan_move
     std::vector<Peer*> stalled_now_;    // scratch of retry
 };

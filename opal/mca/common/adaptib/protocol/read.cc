@@ -6,11 +6,21 @@
 
 namespace adaptib {
 
+bool Protocol::read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted) {
+    if (!has_whole_memory_ || source.kind != SourceKind::direct || to == nullptr || options_.put) {
+        return false;
+    }
+    SendWork work;
+    work.opcode = Opcode::read;
+    work.remote_address = source.address;
+    return execute(peer, work, whole_memory_, to, wanted, {source.keys, source.key_count});
+}
+
 void Protocol::start_read(ReceiveTransfer& transfer) {
     Move& move = transfer.move;
     move.opcode = Opcode::read;
     move.local = static_cast<std::byte*>(transfer.request->data.base);
-    move.registration = &transfer.registration;
+    move.registration = transfer.memory;
     move.remote = transfer.source.address;
     move.remote_key_count = transfer.source.key_count;
     std::copy(std::begin(transfer.source.keys), std::end(transfer.source.keys), move.remote_keys);
@@ -55,9 +65,9 @@ void Protocol::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes l
     move.remote_key_count = key_count;
     std::copy_n(keys, kMaxRails, move.remote_keys);
     move.length = length;
-    if (transfer.registration.key_count() > 0) {
+    if (transfer.memory != nullptr) {
         move.local = static_cast<std::byte*>(transfer.request->data.base) + offset;
-        move.registration = &transfer.registration;
+        move.registration = transfer.memory;
     } else if (staging_.take(block->memory).ok()) {
         move.local = block->memory->data();
         move.registration = &block->memory->registration;

@@ -8,7 +8,7 @@ Status Protocol::receive(const Envelope& pattern, const Data& data, UserRequest&
                          bool& complete_now, Peer* from) {
     ReceiveRequest& request = make_receive(user);
     request.from = from;
-    request.data = data;
+    assign(request.data, data);
     request.envelope = pattern;
     starting_ = &user;
     started_complete_ = false;
@@ -43,7 +43,7 @@ InboundMessage* Protocol::take(const Envelope& pattern) {
 Status Protocol::receive_taken(InboundMessage& message, const Data& data, UserRequest& user,
                                bool& complete_now) {
     ReceiveRequest& request = make_receive(user);
-    request.data = data;
+    assign(request.data, data);
     request.envelope = message.envelope;
     starting_ = &user;
     started_complete_ = false;

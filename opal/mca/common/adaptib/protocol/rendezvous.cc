@@ -31,10 +31,10 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
         complete_receive(request, envelope, source.bytes, 0, OPAL_COMMON_ADAPTIB_UNREACHABLE);
         return;
     }
-    if (wanted == 0) {
+    if (wanted == 0 || read_at_once(peer, source, request.data.base, wanted)) {
         const IdBody body{source.send_id};
         send_control(peer, MessageType::finish, &body, sizeof body);
-        complete_receive(request, envelope, source.bytes, 0, OPAL_COMMON_ADAPTIB_SUCCESS);
+        complete_receive(request, envelope, source.bytes, wanted, OPAL_COMMON_ADAPTIB_SUCCESS);
         return;
     }
     auto* transfer = new ReceiveTransfer(*this, peer);
@@ -42,17 +42,17 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
     transfer->source = source;
     transfer->wanted = wanted;
     transfer->id = receives_.add(transfer);
-    const bool contiguous =
-        is_contiguous(request.data) &&
-        transfer->registration.make(rails_, request.data.base, wanted, kLocalWrite | kRemoteWrite)
-            .ok();
+    if (is_contiguous(request.data)) {
+        transfer->memory =
+            registered(transfer->own, request.data.base, wanted, kLocalWrite | kRemoteWrite);
+    }
     ClearBody clear{};
     clear.send_id = source.send_id;
     clear.receive_id = transfer->id;
     clear.wanted = wanted;
     if (source.kind == SourceKind::packed) {
         transfer->mode = ReceiveTransfer::Mode::packed;
-    } else if (!contiguous) {
+    } else if (transfer->memory == nullptr) {
         transfer->mode = ReceiveTransfer::Mode::read_blocks;
         start_block_reads(*transfer);
         return;
@@ -63,8 +63,8 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
     } else {
         transfer->mode = ReceiveTransfer::Mode::written;
         clear.address = reinterpret_cast<std::uintptr_t>(request.data.base);
-        clear.key_count = transfer->registration.key_count();
-        transfer->registration.copy_remote_keys(clear.keys);
+        clear.key_count = transfer->memory->key_count();
+        transfer->memory->copy_remote_keys(clear.keys);
     }
     connections_.request(peer);
     send_control(peer, MessageType::clear_to_send, &clear, sizeof clear);

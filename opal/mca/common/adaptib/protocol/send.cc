@@ -24,7 +24,7 @@ Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bo
                       Marker marker, UserRequest& user, bool& complete_now) {
     SendRequest& request = make_send(user);
     request.peer = peer;
-    request.data = data;
+    assign(request.data, data);
     request.envelope = envelope;
     request.marker = marker;
     request.type = synchronous ? MessageType::eager_sync : MessageType::eager;
@@ -133,9 +133,9 @@ void Protocol::announce(SendRequest& request) {
     transfer->request = &request;
     transfer->kind = SourceKind::packed;
     if (is_contiguous(request.data)) {
-        const Status status =
-            transfer->registration.make(rails_, request.data.base, request.data.bytes, kRemoteRead);
-        if (status.ok()) {
+        transfer->memory =
+            registered(transfer->own, request.data.base, request.data.bytes, kRemoteRead);
+        if (transfer->memory != nullptr) {
             transfer->kind = SourceKind::direct;
         }
     }
@@ -145,25 +145,27 @@ void Protocol::announce(SendRequest& request) {
 
 bool Protocol::transmit_rendezvous(SendRequest& request) {
     Peer& peer = *request.peer;
-    std::byte* to = peer.reserve(sizeof(RendezvousBody));
-    if (to == nullptr) {
-        return false;
-    }
     if (request.transfer == nullptr) {
         announce(request);
     }
     const SendTransfer& transfer = *request.transfer;
+    const std::uint32_t key_count = transfer.memory == nullptr ? 0 : transfer.memory->key_count();
+    const Bytes length = rendezvous_bytes(key_count);
+    std::byte* to = peer.reserve(length);
+    if (to == nullptr) {
+        return false;
+    }
     RendezvousBody body{};
     body.bytes = request.data.bytes;
     body.send_id = transfer.id;
     body.kind = transfer.kind;
     if (transfer.kind == SourceKind::direct) {
         body.address = reinterpret_cast<std::uintptr_t>(request.data.base);
-        body.key_count = transfer.registration.key_count();
-        transfer.registration.copy_remote_keys(body.keys);
+        body.key_count = key_count;
+        transfer.memory->copy_remote_keys(body.keys);
     }
-    std::memcpy(to, &body, sizeof body);
-    MessageHeader header = header_of(request, sizeof body);
+    std::memcpy(to, &body, length);
+    MessageHeader header = header_of(request, length);
     const Status status = peer.commit(header);
     if (!status.ok()) [[unlikely]] {
         if (status.is_again()) {

@@ -8,6 +8,7 @@
 // May touch: base/, memory/, peer/.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -22,6 +23,12 @@
 namespace adaptib {
 
 class Protocol;
+
+// What SendWork's compare_add is of an operation, whose operand is what a compare-and-swap puts there.
+inline std::uint64_t compare_add_of(const opal_common_adaptib_one_sided_t& operation) {
+    const bool swap = operation.operation == OPAL_COMMON_ADAPTIB_COMPARE_SWAP;
+    return swap ? operation.compare : operation.operand;
+}
 
 // A planned move between one contiguous piece of our memory and one of the peer's. The plan is posted
 // as far as the queue pairs take it and goes on when progress is made.
@@ -41,6 +48,18 @@ struct Move {
     std::size_t outstanding = 0; // stripes posted and not completed
     bool failed = false;
 
+    // All but the local side.
+    void describe(const opal_common_adaptib_one_sided_t& operation, Opcode code) {
+        opcode = code;
+        marker = Marker::non_blocking;
+        remote = operation.remote_address;
+        remote_key_count = operation.remote->key_count;
+        std::copy(std::begin(operation.remote->keys), std::end(operation.remote->keys),
+                  remote_keys);
+        length = operation.bytes;
+        compare_add = compare_add_of(operation);
+        swap = operation.operand;
+    }
     bool planned() const { return !plan.empty(); }
     bool done() const {
         return outstanding == 0 && (failed || (planned() && posted == plan.size()));
@@ -75,9 +94,10 @@ struct SendTransfer final : Mover {
     SendRequest* request = nullptr;
     std::uint64_t id = 0;
     SourceKind kind = SourceKind::direct;
-    Registration registration; // direct
-    bool sent = false;         // the announcement is on its way
-    bool cleared = false;      // clear_to_send arrived
+    Registration own;
+    const Registration* memory = nullptr; // direct: the source is in it
+    bool sent = false;                    // the announcement is on its way
+    bool cleared = false;                 // clear_to_send arrived
     std::uint64_t receive_id = 0;
     Bytes wanted = 0;
     std::vector<Block> blocks; // packed
@@ -116,8 +136,9 @@ struct ReceiveTransfer final : Mover {
     Mode mode = Mode::read;
     RendezvousBody source{};
     Bytes wanted = 0;
-    Registration registration; // of the user's buffer, where it is contiguous
-    Bytes started = 0;         // read_blocks
+    Registration own;
+    const Registration* memory = nullptr; // the user's buffer is in it; null: it is not contiguous
+    Bytes started = 0;                    // read_blocks
     Bytes received = 0;
     std::vector<std::unique_ptr<BlockRead>> active; // blocks under way
     bool failed = false;
@@ -132,6 +153,20 @@ struct OneSided final : Mover {
     UserRequest* user = nullptr;
     std::uint64_t id = 0;
     Registration own; // of the local memory, if the user has not registered it
+};
+
+// The same when our memory cannot be registered: block after block, through staging memory.
+struct CopiedOneSided final : Mover {
+    CopiedOneSided(Protocol& p, Peer& to) : Mover(p, to) {}
+    void on_move_done() override;
+
+    UserRequest* user = nullptr;
+    std::uint64_t id = 0;
+    std::unique_ptr<StagingBlock> block;
+    std::byte* local = nullptr;
+    std::uint64_t remote = 0;
+    Bytes length = 0; // of the whole
+    Bytes moved = 0;  // of it, in blocks that are over
 };
 
 } // namespace adaptib

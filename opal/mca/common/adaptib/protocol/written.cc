@@ -8,7 +8,7 @@ void Protocol::start_write(SendTransfer& transfer) {
     Move& move = transfer.move;
     move.opcode = Opcode::write;
     move.local = static_cast<std::byte*>(transfer.request->data.base);
-    move.registration = &transfer.registration;
+    move.registration = transfer.memory;
     move.length = transfer.wanted;
     move.marker = transfer.request->marker;
     start_move(transfer);

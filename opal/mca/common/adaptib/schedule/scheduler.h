@@ -2,8 +2,8 @@
 // Schedulers: which subchannel carries which bytes of a transfer.
 //
 // Purpose: a policy is a class without I/O: numbers in, plan out. Small messages are whole (one
-// subchannel); large transfers may be cut into stripes.
-// Adding one: a file in this folder and a line in make_scheduler.
+// subchannel); large transfers may be cut into stripes. Adding one: a file in this folder, a line
+// in policies.h and in make_scheduler, and its name in the range of the parameter `scheduling`.
 // Threads: one at a time; the state is the peer's own.
 // Source: Vishnu, chapters 4-8 (the policies' names).
 // May touch: base/ only.
@@ -35,8 +35,12 @@ private:
                            std::vector<Stripe>& out) = 0;
 };
 
-// `policy`: "binding". `position` spreads the processes of one host over the subchannels.
-// Null for a policy that does not exist.
-std::unique_ptr<Scheduler> make_scheduler(std::string_view policy, std::uint32_t position);
+struct SchedulerOptions {
+    std::uint32_t position = 0;   // spreads the processes of one host over the subchannels
+    Bytes striping_threshold = 0; // shorter transfers are not striped
+};
+
+// `policy`: "binding", "round_robin" or "even". Null for a policy that does not exist.
+std::unique_ptr<Scheduler> make_scheduler(std::string_view policy, const SchedulerOptions& options);
 
 } // namespace adaptib

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// DatagramLink: the datagrams to and from one peer, over a rail that loses, doubles and reorders them.
+//
+// Purpose: numbers, acknowledgements, what is to be sent again and when. Pure bookkeeping: it posts
+// nothing and reads no clock, so it can be tested by table. Every datagram to the peer carries what has
+// arrived from it (a number before which all did, and 32 bits for those after it); a datagram of its own
+// does if none goes that way for a while.
+//
+// Invariants
+//   1. A datagram is kept in its slot until it is acknowledged; at most kWindow are.
+//   2. One that came before is not handed on again; every one that comes is acknowledged, again if need be.
+//   3. Numbers begin at 1 and grow by 1, modulo 2^32; a datagram that only acknowledges has none.
+//
+// Ownership: belongs to its DatagramTarget; the channel's timers know it while something is to be done.
+// Threads: one at a time (the core's lock).
+// Source: Yu, Gao, Panda, 4.1 (retransmission before a connection is up); Jacobson's timer (RFC 6298);
+//   selective acknowledgements (RFC 2018).
+// May touch: base/.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "base/intrusive_list.h"
+#include "base/units.h"
+#include "base/wire.h"
+
+namespace adaptib {
+
+struct DatagramTarget;
+
+class DatagramLink {
+public:
+    static constexpr std::uint32_t kWindow =
+        16; // datagrams not acknowledged; at most 32 (the bits)
+    static constexpr std::uint32_t kAckEvery = 4;
+    static constexpr Nanoseconds kAckDelay{100'000};
+    static constexpr Nanoseconds kFirstTimeout{10'000'000};
+    static constexpr Nanoseconds kLeastTimeout{1'000'000};
+    static constexpr Nanoseconds kMostTimeout{1'000'000'000};
+    static constexpr std::uint32_t kTries = 20; // about 15 s
+
+    explicit DatagramLink(DatagramTarget& to) : target(to) {}
+
+    // ---- Sending
+
+    bool may_send() const { return count_ < kWindow; }
+    // A datagram in `slot` is about to be posted: its number. REQUIRES: may_send().
+    std::uint32_t add(std::uint32_t slot, Nanoseconds now) {
+        Sent& sent = at(count_++);
+        sent = {next_number_, slot, now, 1, false};
+        if (count_ == 1) {
+            due_ = now + timeout_;
+        }
+        return next_number_++;
+    }
+    // It could not be posted after all. REQUIRES: nothing happened since.
+    void take_back() {
+        --count_;
+        --next_number_;
+    }
+    // What the peer says to have. Calls `release(slot)` for each datagram that is over.
+    template <class Release>
+    void acknowledged(std::uint32_t before, std::uint32_t bits, Nanoseconds now,
+                      Release&& release) {
+        // Not yet sent: it speaks of something else.
+        if (sequence_before(next_number_, before)) {
+            return;
+        }
+        bool news = false;
+        while (count_ > 0 && sequence_before(at(0).number, before)) {
+            news = true;
+            finish(at(0), now, release);
+            first_ = (first_ + 1) % kWindow;
+            --count_;
+        }
+        for (std::uint32_t i = 0; i < count_; ++i) {
+            const std::uint32_t ahead = at(i).number - before - 1; // bit 0 is `before` + 1
+            if (!at(i).over && ahead < 32 && (bits >> ahead & 1) != 0) {
+                news = true;
+                finish(at(i), now, release);
+            }
+        }
+        if (news) {
+            backoff_ = 1;
+            due_ = now + timeout_;
+            // Later ones are there, this one is not: do not wait for the timer.
+            for (std::uint32_t i = 1; i < count_ && at(0).tries == 1; ++i) {
+                if (at(i).over) {
+                    due_ = now;
+                }
+            }
+        }
+    }
+    bool unacknowledged() const { return count_ > 0; }
+    // The peer is given up.
+    template <class Release> void drop_all(Release&& release) {
+        for (; count_ > 0; --count_, first_ = (first_ + 1) % kWindow) {
+            if (!at(0).over) {
+                release(at(0).slot);
+            }
+        }
+        owed_ = 0;
+    }
+    // The oldest datagram that is not acknowledged, to be sent again now; its slot, or kNone. `tries` tells
+    // how often it has been sent.
+    static constexpr std::uint32_t kNone = ~0u;
+    std::uint32_t to_repeat(Nanoseconds now, std::uint32_t& tries) {
+        if (count_ == 0 || now < due_) {
+            return kNone;
+        }
+        Sent& oldest = at(0); // never over: acknowledged() removes those at the front
+        tries = ++oldest.tries;
+        backoff_ = std::min(backoff_ * 2, 1024u);
+        due_ = now + std::min(timeout_ * backoff_, kMostTimeout);
+        return oldest.slot;
+    }
+
+    // ---- Receiving
+
+    // Whether a datagram of that number is new; it is to be acknowledged in any case.
+    bool arrived(std::uint32_t number, Nanoseconds now) {
+        if (owed_++ == 0) {
+            ack_due_ = now + kAckDelay;
+        }
+        if (sequence_before(number, expected_)) {
+            owed_ = kAckEvery; // an acknowledgement was lost
+            return false;
+        }
+        const std::uint32_t ahead = number - expected_;
+        if (ahead == 0) {
+            ++expected_;
+            while ((bits_ & 1) != 0) {
+                bits_ >>= 1;
+                ++expected_;
+            }
+            bits_ >>= 1; // bit 0 is always expected_ + 1
+            return true;
+        }
+        if (ahead > 32) {
+            owed_ = owed_ == 1 ? 0 : owed_ - 1; // no peer of ours sends that far ahead
+            return false;
+        }
+        const std::uint32_t bit = 1u << (ahead - 1);
+        const bool is_new = (bits_ & bit) == 0;
+        bits_ |= bit;
+        owed_ = kAckEvery; // the one before it may be lost
+        return is_new;
+    }
+    std::uint32_t expected() const { return expected_; }
+    std::uint32_t bits() const { return bits_; }
+    // An acknowledgement is on its way.
+    void told() { owed_ = 0; }
+    bool ack_due(Nanoseconds now) const {
+        return owed_ >= kAckEvery || (owed_ > 0 && now >= ack_due_);
+    }
+
+    // When something is to be done next, unless something arrives before.
+    Nanoseconds deadline() const {
+        Nanoseconds next = Nanoseconds::max();
+        if (count_ > 0) {
+            next = due_;
+        }
+        if (owed_ > 0) {
+            next = std::min(next, owed_ >= kAckEvery ? Nanoseconds{0} : ack_due_);
+        }
+        return next;
+    }
+
+    DatagramTarget& target;
+    ListLink<DatagramLink> timer_link; // something is to be done at deadline()
+
+private:
+    struct Sent {
+        std::uint32_t number = 0;
+        std::uint32_t slot = 0;
+        Nanoseconds posted{0};
+        std::uint32_t tries = 0;
+        bool over = false; // acknowledged before an earlier one
+    };
+    Sent& at(std::uint32_t i) { return sent_[(first_ + i) % kWindow]; }
+
+    template <class Release> void finish(Sent& sent, Nanoseconds now, Release&& release) {
+        if (!sent.over) {
+            if (sent.tries == 1) { // else nobody knows which of them was answered (Karn)
+                learn(now - sent.posted);
+            }
+            sent.over = true;
+            release(sent.slot);
+        }
+    }
+    void learn(Nanoseconds round_trip) {
+        if (smoothed_.count() == 0) {
+            smoothed_ = round_trip;
+            deviation_ = round_trip / 2;
+        } else {
+            const Nanoseconds error =
+                round_trip > smoothed_ ? round_trip - smoothed_ : smoothed_ - round_trip;
+            deviation_ += (error - deviation_) / 4;
+            smoothed_ += (round_trip - smoothed_) / 8;
+        }
+        timeout_ = std::clamp(smoothed_ + 4 * deviation_ + kAckDelay, kLeastTimeout, kMostTimeout);
+    }
+
+    std::array<Sent, kWindow> sent_{};
+    std::uint32_t first_ = 0;
+    std::uint32_t count_ = 0;
+    std::uint32_t next_number_ = 1;
+    std::uint32_t backoff_ = 1;
+    Nanoseconds due_{0}; // the oldest is sent again
+    Nanoseconds timeout_ = kFirstTimeout;
+    Nanoseconds smoothed_{0};
+    Nanoseconds deviation_{0};
+
+    std::uint32_t expected_ = 1;
+    std::uint32_t bits_ = 0; // bit i: expected_ + 1 + i is here
+    std::uint32_t owed_ = 0; // arrived and not acknowledged
+    Nanoseconds ack_due_{0};
+};
+
+} // namespace adaptib

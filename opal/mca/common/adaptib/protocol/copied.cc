@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory cannot be registered, since locked memory is limited, say: this is told once, and the data takes
+// the way through staging blocks. Rendezvous has that way for data that is not contiguous (read.cc,
+// packed_source.cc); here is that of one-sided operations.
+#include <algorithm>
+#include <cstring>
+
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+// Once, where the rails can: then no buffer needs a registration of its own.
+void Protocol::register_whole_memory() {
+    constexpr std::uint32_t kAccess = kLocalWrite | kRemoteRead | kRemoteWrite;
+    const bool possible = std::all_of(rails_.begin(), rails_.end(), [](const auto& rail) {
+        return rail->info().has(Capability::whole_memory);
+    });
+    has_whole_memory_ = possible && whole_memory_.make(rails_, nullptr, kWholeMemory, kAccess).ok();
+}
+
+Status Protocol::register_memory(Registration& out, void* address, Bytes length,
+                                 std::uint32_t access) {
+    const Status status = out.make(rails_, address, length, access);
+    if (status.ok()) [[likely]] {
+        return status;
+    }
+    ++counters_.registrations_failed;
+    if (!registration_told_) {
+        registration_told_ = true;
+        listener_.on_notice("A buffer of " + std::to_string(length) +
+                            " bytes cannot be registered: " + reason_text(status.reason()) +
+                            ". Such data is copied instead, which is slower, and memory that peers "
+                            "are to reach is refused. Locked memory may be limited: see "
+                            "\"ulimit -l\". Further buffers are not mentioned.");
+    }
+    return status;
+}
+
+// REQUIRES: the operation has been checked. Errors: no_memory while others have all staging blocks;
+// not_supported when there is none to wait for.
+Status Protocol::start_copied(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
+                              Opcode opcode, UserRequest& user, bool& complete_now) {
+    auto started = std::make_unique<CopiedOneSided>(*this, peer);
+    if (const Status status = staging_.take(started->block); !status.ok()) {
+        if (copied_.size() + sends_.size() + receives_.size() > 0) {
+            return Status::error(Reason::no_memory);
+        }
+        listener_.on_failure(
+            std::string("A one-sided operation is refused: its buffer cannot be "
+                        "registered, and neither can a block to copy it through (") +
+            reason_text(status.reason()) + "). Raise the limit of locked memory.");
+        return Status::error(Reason::not_supported);
+    }
+    CopiedOneSided& copied = *started.release();
+    copied.user = &user;
+    copied.id = copied_.add(&copied);
+    copied.local = static_cast<std::byte*>(operation.local);
+    copied.remote = operation.remote_address;
+    copied.length = operation.bytes;
+    ++peer.one_sided;
+    Move& move = copied.move;
+    move.describe(operation, opcode);
+    move.local = copied.block->data();
+    move.registration = &copied.block->registration;
+    starting_ = &user;
+    started_complete_ = false;
+    start_copied_block(copied);
+    starting_ = nullptr;
+    complete_now = started_complete_;
+    return kOk;
+}
+
+void Protocol::start_copied_block(CopiedOneSided& operation) {
+    Move& move = operation.move;
+    move.remote = operation.remote + operation.moved;
+    move.length = std::min(staging_.block_bytes(), operation.length - operation.moved);
+    move.plan.clear();
+    move.posted = 0;
+    if (move.opcode == Opcode::write) {
+        std::memcpy(move.local, operation.local + operation.moved, move.length);
+    }
+    start_operation(operation);
+}
+
+void CopiedOneSided::on_move_done() { protocol.on_copied_block(*this); }
+
+void Protocol::on_copied_block(CopiedOneSided& operation) {
+    Move& move = operation.move;
+    if (!move.failed) {
+        if (move.opcode != Opcode::write) {
+            std::memcpy(operation.local + operation.moved, move.local, move.length);
+        }
+        operation.moved += move.length;
+        if (operation.moved < operation.length) {
+            start_copied_block(operation);
+            return;
+        }
+    }
+    UserRequest& user = *operation.user;
+    const bool failed = move.failed;
+    const Bytes bytes = operation.length;
+    --operation.peer.one_sided;
+    copied_.remove(operation.id);
+    staging_.give(std::move(operation.block));
+    delete &operation;
+    complete(user, failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
+             failed ? 0 : bytes);
+}
+
+} // namespace adaptib
