@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which fault comes when (node.h).
+#include "fabric/fault/node.h"
+
+#include "fabric/fault/queue_pair.h"
+
+namespace adaptib::fault {
+
+Site site_of(Fault fault) {
+    switch (fault) {
+    case Fault::datagram_lost:
+    case Fault::datagram_doubled:
+    case Fault::datagram_delayed:
+    case Fault::datagram_corrupted:
+    case Fault::datagram_fails: return Site::datagram;
+    case Fault::request_fails:
+    case Fault::request_fails_done: return Site::request;
+    case Fault::completion_delayed: return Site::completion;
+    case Fault::send_refused: return Site::send;
+    case Fault::receive_refused: return Site::receive;
+    case Fault::create_cq_fails: return Site::create_cq;
+    case Fault::create_srq_fails: return Site::create_srq;
+    case Fault::create_qp_fails: return Site::create_qp;
+    case Fault::create_ah_fails: return Site::create_ah;
+    case Fault::register_fails: return Site::register_memory;
+    case Fault::allocate_fails: return Site::allocate;
+    case Fault::modify_fails: return Site::modify;
+    case Fault::rail_down:
+    case Fault::rail_up:
+    case Fault::death: return Site::node;
+    }
+    return Site::node;
+}
+
+namespace {
+
+bool by_itself(const PlannedFault& fault) {
+    return site_of(fault.fault) == Site::node && fault.nth == 0 && fault.rate == 0;
+}
+
+} // namespace
+
+// One opportunity of the row: counted, and random numbers drawn, whether another row takes it or not.
+bool Node::takes(const PlannedFault& fault, Row& row, std::uint32_t rail) {
+    if (row.spent || (fault.rail != kAnyRail && fault.rail != rail) || now() < fault.from ||
+        now() >= fault.until) {
+        return false;
+    }
+    ++row.seen;
+    if (fault.rate > 0) {
+        return random_.unit() < fault.rate;
+    }
+    return fault.nth == 0 || row.seen == fault.nth;
+}
+
+const PlannedFault* Node::draw(Site site, std::uint32_t rail) {
+    rows_.resize(plan_.faults.size());
+    const PlannedFault* chosen = nullptr;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+        const PlannedFault& fault = plan_.faults[i];
+        if (site_of(fault.fault) != site || by_itself(fault) || !takes(fault, rows_[i], rail)) {
+            continue;
+        }
+        if (chosen == nullptr) {
+            chosen = &fault;
+            rows_[i].spent = fault.rate <= 0;
+        }
+    }
+    return chosen;
+}
+
+Status Node::refuse(Site site, std::uint32_t rail) {
+    const PlannedFault* fault = draw(site, rail);
+    if (fault == nullptr) {
+        return kOk;
+    }
+    note(fault->fault, rail);
+    return site == Site::send || site == Site::receive ? Status::again(Reason::queue_full)
+                                                       : Status::error(fault->reason);
+}
+
+bool Node::planned(Site site) const {
+    for (std::size_t i = 0; i < plan_.faults.size(); ++i) {
+        const PlannedFault& fault = plan_.faults[i];
+        const bool over = (i < rows_.size() &&
+                           (rows_[i].spent || (fault.nth != 0 && rows_[i].seen >= fault.nth))) ||
+                          now() >= fault.until;
+        if (site_of(fault.fault) == site && !over) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Faults of the whole node
+
+bool Node::dead() {
+    rows_.resize(plan_.faults.size());
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+        const PlannedFault& fault = plan_.faults[i];
+        if (!by_itself(fault) || rows_[i].spent) {
+            continue;
+        }
+        if (now() < fault.from) {
+            if (!rows_[i].announced) {
+                wake(fault.from);
+            }
+            rows_[i].announced = true;
+        } else if (now() < fault.until) {
+            rows_[i].spent = true;
+            strike(fault, fault.rail);
+        }
+    }
+    return dead_;
+}
+
+bool Node::dead_at_post(std::uint32_t rail) {
+    if (!dead()) {
+        if (const PlannedFault* fault = draw(Site::node, rail); fault != nullptr) {
+            strike(*fault, fault->rail);
+        }
+    }
+    return dead_;
+}
+
+void Node::strike(const PlannedFault& fault, std::uint32_t rail) {
+    if (fault.fault == Fault::death) {
+        if (!dead_) {
+            dead_ = true;
+            note(fault.fault, 0);
+        }
+        return;
+    }
+    for (std::uint32_t i = 0; i < down_.size(); ++i) {
+        if (rail == kAnyRail || rail == i) {
+            switch_rail(i, fault.fault == Fault::rail_up);
+        }
+    }
+}
+
+void Node::switch_rail(std::uint32_t rail, bool up) {
+    if (down_[rail] == !up) {
+        return;
+    }
+    down_[rail] = !up;
+    note(up ? Fault::rail_up : Fault::rail_down, rail);
+    Event event;
+    event.kind = up ? EventKind::port_active : EventKind::port_error;
+    event.rail = rail;
+    events_.push_back(event);
+}
+
+bool Node::take_event(Event& out) {
+    if (events_.empty()) {
+        return false;
+    }
+    out = events_.front();
+    events_.pop_front();
+    return true;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Queue pairs
+
+FaultQp* Node::find(std::uint32_t rail, std::uint32_t number) const {
+    const auto found = qps_.find({rail, number});
+    return found == qps_.end() ? nullptr : found->second;
+}
+
+void Node::leave(std::uint32_t rail, std::uint32_t number) {
+    qps_.erase({rail, number});
+    waiting_.erase({rail, number});
+}
+
+void Node::run_waiting() {
+    for (auto at = waiting_.begin(); at != waiting_.end();) {
+        FaultQp& qp = *at->second;
+        if (qp.progress()) {
+            at = waiting_.erase(at);
+            continue;
+        }
+        if (const Nanoseconds next = qp.next_look(); next != Nanoseconds::max()) {
+            wake(next);
+        }
+        ++at;
+    }
+}
+
+} // namespace adaptib::fault

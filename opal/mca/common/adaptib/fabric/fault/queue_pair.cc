@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A queue pair with faults: its calls, and what is kept in its list (queue_pair.h).
+#include "fabric/fault/queue_pair.h"
+
+#include "fabric/qp_rules.h"
+
+namespace adaptib::fault {
+
+namespace {
+
+// fabric/README.md, Errors: until the first of a rail's requests without an answer fails.
+Nanoseconds patience(const QpAttributes& attributes) {
+    if (attributes.timeout == 0) {
+        return Nanoseconds::max();
+    }
+    return Nanoseconds{std::int64_t{4096} << attributes.timeout} * (attributes.retry_count + 1);
+}
+
+} // namespace
+
+FaultQp::FaultQp(Node& node, Rail& rail, std::uint32_t rail_index, const QpInit& init,
+                 std::unique_ptr<QueuePair> below)
+    : QueuePair(init.type), node_(node), rail_(rail), rail_index_(rail_index),
+      below_(std::move(below)), send_cq_(static_cast<FaultCq*>(init.send_cq)),
+      receive_cq_(static_cast<FaultCq*>(init.receive_cq)), srq_(static_cast<FaultSrq*>(init.srq)),
+      send_depth_(init.send_depth), signal_all_(init.signal_all) {
+    number_ = below_->number();
+    node_.enter(rail_index_, number_, *this);
+}
+
+FaultQp::~FaultQp() {
+    below_.reset(); // before the copies that it sends
+    node_.leave(rail_index_, number_);
+    forget_all();
+}
+
+void FaultQp::forget_all() {
+    sends_.clear();
+    receives_.clear();
+    late_.clear();
+    held_ = 0;
+    failing_ = broken_ = false;
+    for (FaultCq* cq : {send_cq_, receive_cq_}) {
+        cq->forget(number_);
+    }
+}
+
+Status FaultQp::modify_impl(const QpAttributes& attributes, std::uint32_t mask) {
+    if (node_.dead()) {
+        return kOk;
+    }
+    const bool moves = (mask & kQpState) != 0;
+    const bool to_reset = moves && attributes.state == QpState::reset;
+    const bool to_error = moves && attributes.state == QpState::error;
+    if (!to_reset && !to_error) {
+        if (const Status status = node_.refuse(Site::modify, rail_index_); !status.ok()) {
+            return status;
+        }
+    }
+    const Status status = below_->modify(attributes, mask);
+    if (!status.ok()) {
+        return status;
+    }
+    if ((mask & kQpRetry) != 0) {
+        timeout_ = patience(attributes);
+    }
+    if (to_reset) {
+        forget_all();
+    } else if (to_error) {
+        broken_ = true;
+        advance();
+    }
+    return kOk;
+}
+
+Status FaultQp::post_receive_impl(const ReceiveWork& work) {
+    if (node_.dead_at_post(rail_index_)) {
+        return kOk;
+    }
+    if (const Status status = node_.refuse(Site::receive, rail_index_); !status.ok()) {
+        return status;
+    }
+    ReceiveWork below = work;
+    below.wr_id = tagged(kReceiveTag, next_receive_);
+    const Status status = below_->post_receive(below);
+    if (status.ok()) {
+        receives_.push_back({next_receive_++, work.wr_id});
+    }
+    return status;
+}
+
+Status FaultQp::execute_impl(const SendWork& work) {
+    if (!usable_impl() || node_.planned(Site::request) || node_.planned(Site::send) ||
+        node_.planned(Site::node)) {
+        return Status::again(Reason::none);
+    }
+    return below_->execute(work);
+}
+
+void* FaultQp::map_impl(std::uint64_t address, Bytes length, std::uint32_t key) {
+    const bool direct = (node_.plan().lacks & static_cast<std::uint32_t>(Capability::direct)) == 0;
+    return direct ? below_->map(address, length, key) : nullptr;
+}
+
+bool FaultQp::usable_impl() const {
+    return !node_.dead() && !broken_ && !has_to_wait() && below_->usable();
+}
+
+// ---------------------------------------------------------------------------------------------------
+// The list
+
+FaultQp::Sent& FaultQp::add(const SendWork& work, Where where) {
+    Sent& sent = sends_.emplace_back();
+    sent.completion.wr_id = work.wr_id;
+    sent.completion.kind = work_kind(work.opcode);
+    sent.completion.qp_number = number_;
+    sent.where = where;
+    sent.wanted = signal_all_ || (work.flags & kSignaled) != 0;
+    return sent;
+}
+
+Status FaultQp::pass(const SendWork& work) {
+    SendWork below = work;
+    below.wr_id = tagged(kSendTag, next_send_);
+    const Status status = below_->post_send(below);
+    if (status.ok()) {
+        add(work, Where::below).number = next_send_++;
+    }
+    return status;
+}
+
+Status FaultQp::pass(std::unique_ptr<KeptWork>& kept) {
+    const Status status = pass(kept->work);
+    if (status.ok()) {
+        sends_.back().kept = std::move(kept);
+    }
+    return status;
+}
+
+void FaultQp::hold(const SendWork& work, WorkStatus fate, bool barred) {
+    Sent& sent = add(work, Where::held);
+    sent.fate = fate;
+    sent.barred = barred;
+    sent.posted = node_.now();
+    sent.kept = std::make_unique<KeptWork>();
+    KeptWork& kept = *sent.kept;
+    kept.work = work;
+    kept.gather.assign(work.gather, work.gather + work.gather_count);
+    if ((work.flags & kInline) != 0) {
+        for (const Gather& part : kept.gather) {
+            const auto* from = static_cast<const std::byte*>(part.address);
+            kept.bytes.insert(kept.bytes.end(), from, from + part.length);
+        }
+        kept.gather = {{kept.bytes.data(), kept.bytes.size(), 0}};
+        kept.work.gather_count = 1;
+    }
+    kept.work.gather = kept.gather.data();
+    ++held_;
+    failing_ = failing_ || fate != WorkStatus::success;
+    node_.wait(rail_index_, number_, *this);
+    advance();
+}
+
+void FaultQp::drop(const SendWork& work) {
+    add(work, Where::over);
+    advance();
+}
+
+void FaultQp::on_completion(const WorkCompletion& completion) {
+    if (tag_of(completion.wr_id) == kSendTag) {
+        on_send(completion);
+    } else {
+        on_receive(completion);
+    }
+}
+
+void FaultQp::on_receive(WorkCompletion completion) {
+    const std::uint64_t number = number_of(completion.wr_id);
+    if (tag_of(completion.wr_id) == kSharedTag) {
+        if (srq_ == nullptr || !srq_->take(number, completion.wr_id)) {
+            return;
+        }
+    } else {
+        const auto found = std::find_if(receives_.begin(), receives_.end(),
+                                        [&](const Received& r) { return r.number == number; });
+        if (found == receives_.end()) {
+            return; // from before a RESET
+        }
+        completion.wr_id = found->wr_id;
+        receives_.erase(found);
+    }
+    receive_cq_->push(completion);
+}
+
+void FaultQp::on_send(const WorkCompletion& completion) {
+    const std::uint64_t number = number_of(completion.wr_id);
+    const auto found = std::find_if(sends_.begin(), sends_.end(), [&](const Sent& sent) {
+        return sent.where == Where::below && sent.number == number;
+    });
+    if (found == sends_.end()) {
+        return; // from before a RESET
+    }
+    found->completion.status = completion.status;
+    found->completion.vendor_error = completion.vendor_error;
+    if (completion.status == WorkStatus::success) {
+        found->completion.status = found->fate;
+        found->completion.length = completion.length;
+    }
+    found->where = Where::over;
+    advance();
+}
+
+// Tells what is over, oldest first. An injected failure breaks the queue pair; whether another one does is
+// said below (not every fabric's datagrams do).
+void FaultQp::advance() {
+    while (!sends_.empty()) {
+        Sent& first = sends_.front();
+        if (first.where == Where::held && (first.barred || broken_)) {
+            first.completion.status = broken_ ? WorkStatus::flushed : first.fate;
+            first.where = Where::over;
+            --held_;
+        }
+        if (first.where != Where::over) {
+            return;
+        }
+        const WorkCompletion completion = first.completion;
+        const bool failed = completion.status != WorkStatus::success;
+        const bool injected = failed && completion.status == first.fate;
+        const bool told = !first.doubled && (first.wanted || failed);
+        sends_.pop_front();
+        if (told) {
+            send_cq_->push(completion);
+        }
+        if (injected && !broken_) {
+            QpAttributes attributes;
+            attributes.state = QpState::error;
+            static_cast<void>(below_->modify(attributes, kQpState)); // legal from every state
+        }
+        broken_ = broken_ || (failed && !ready());
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------
+// What is done later
+
+bool FaultQp::progress() {
+    send_late();
+    if (held_ > 0) {
+        if (!ready()) {
+            broken_ = true;
+        } else if (node_.down(rail_index_)) {
+            give_up();
+        } else {
+            release_held();
+        }
+        advance();
+    }
+    return held_ == 0 && late_.empty();
+}
+
+Nanoseconds FaultQp::next_look() const {
+    Nanoseconds next = Nanoseconds::max();
+    for (const Late& late : late_) {
+        next = std::min(next, std::max(late.due.time, node_.now()));
+    }
+    if (held_ > 0 && node_.down(rail_index_) && timeout_ != Nanoseconds::max() &&
+        sends_.front().where == Where::held) {
+        next = std::min(next, sends_.front().posted + timeout_);
+    }
+    return next;
+}
+
+void FaultQp::release_held() {
+    for (Sent& sent : sends_) {
+        if (sent.where == Where::held) {
+            if (sent.barred) {
+                return;
+            }
+            SendWork below = sent.kept->work;
+            below.wr_id = tagged(kSendTag, next_send_);
+            const Status status = below_->post_send(below);
+            if (status.is_error()) {
+                sent.barred = true;
+                sent.fate = WorkStatus::local_qp_error;
+            }
+            if (!status.ok()) {
+                return;
+            }
+            sent.where = Where::below;
+            sent.number = next_send_++;
+            --held_;
+        }
+        if (sent.fate != WorkStatus::success) {
+            return;
+        }
+    }
+}
+
+// The rail is down: the first request that has waited for too long gets no answer.
+void FaultQp::give_up() {
+    Sent& first = sends_.front();
+    if (first.where == Where::held && !first.barred && node_.now() - first.posted >= timeout_) {
+        first.barred = true;
+        first.fate = WorkStatus::retry_exceeded;
+        failing_ = true;
+    }
+}
+
+void FaultQp::send_late() {
+    for (std::size_t i = 0; i < late_.size();) {
+        if (!node_.reached(late_[i].due) || !send_copy(late_[i].kept)) {
+            ++i;
+            continue;
+        }
+        late_.erase(late_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+}
+
+} // namespace adaptib::fault

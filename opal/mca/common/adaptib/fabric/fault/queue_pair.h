@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A queue pair with faults.
+//
+// Purpose: what was posted is kept in a list, in posting order, until it has completed; so a request can be
+// made to fail, be kept back or end by itself, and completions still come in posting order.
+// A request is always in one of three states: below (posted there), held (kept back: a rail is down, or
+// one before it is to fail), over (its completion is known).
+// Once a request has failed nothing that is held is posted any more; it is flushed in its turn.
+// Ownership: the caller's.
+// Threads: one.
+// May touch: base/, fabric/fabric.h and this folder.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "fabric/fault/queues.h"
+
+namespace adaptib::fault {
+
+// A request that outlives its call.
+struct KeptWork {
+    SendWork work;
+    std::vector<Gather> gather;
+    std::vector<std::byte> bytes;         // of the payload, if that was taken
+    std::unique_ptr<MemoryRegion> region; // of bytes, if those are a copy to be sent
+};
+
+class FaultQp final : public QueuePair {
+public:
+    FaultQp(Node& node, Rail& rail, std::uint32_t rail_index, const QpInit& init,
+            std::unique_ptr<QueuePair> below);
+    ~FaultQp() override;
+
+    // From below.
+    void on_completion(const WorkCompletion& completion);
+    // Does what is due; true when nothing is left to do later.
+    bool progress();
+    // When progress() is due by itself; max: not before something happens below.
+    Nanoseconds next_look() const;
+
+private:
+    enum class Where : std::uint8_t { below, held, over };
+    struct Sent {
+        WorkCompletion completion; // as the node will see it; its status is known when it is over
+        Where where = Where::below;
+        std::uint64_t number = 0;              // below
+        bool wanted = false;                   // a success is told
+        bool doubled = false;                  // nothing of it is told
+        bool barred = false;                   // held: never goes below, ends with `fate`
+        WorkStatus fate = WorkStatus::success; // else: what its success is turned into
+        Nanoseconds posted{0};                 // held
+        std::unique_ptr<KeptWork> kept;        // held, or a copy is below
+    };
+    struct Late {
+        std::unique_ptr<KeptWork> kept;
+        Due due;
+    };
+    struct Received {
+        std::uint64_t number = 0;
+        std::uint64_t wr_id = 0;
+    };
+
+    Status modify_impl(const QpAttributes& attributes, std::uint32_t mask) override;
+    QpAttributes query_impl() const override { return below_->query(); }
+    Status post_send_impl(const SendWork& work) override;
+    Status post_receive_impl(const ReceiveWork& work) override;
+    Status execute_impl(const SendWork& work) override;
+    void* map_impl(std::uint64_t address, Bytes length, std::uint32_t key) override;
+    bool usable_impl() const override;
+
+    Status post_request(const SendWork& work);
+    Status post_datagram(const SendWork& work);
+    Status inject(const PlannedFault& fault, const SendWork& work);
+    bool has_to_wait() const { return failing_ || held_ > 0 || node_.down(rail_index_); }
+    bool ready() const { return below_->query().state == QpState::ready_to_send; }
+
+    Sent& add(const SendWork& work, Where where);
+    Status pass(const SendWork& work);
+    Status pass(std::unique_ptr<KeptWork>& kept); // taken if ok
+    void hold(const SendWork& work, WorkStatus fate, bool barred);
+    void drop(const SendWork& work); // over at once, successful
+    std::unique_ptr<KeptWork> copy(const SendWork& work);
+    bool send_copy(std::unique_ptr<KeptWork>& kept); // false: not now
+
+    void on_send(const WorkCompletion& completion);
+    void on_receive(WorkCompletion completion);
+    void release_held();
+    void send_late();
+    void give_up();
+    void advance();
+    void forget_all();
+
+    Node& node_;
+    Rail& rail_;
+    std::uint32_t rail_index_;
+    std::unique_ptr<QueuePair> below_;
+    FaultCq* send_cq_;
+    FaultCq* receive_cq_;
+    FaultSrq* srq_;
+    std::uint32_t send_depth_;
+    bool signal_all_;
+
+    bool failing_ = false; // a request that is to fail is in the list
+    bool broken_ = false;  // one has failed, or the node moved to ERR
+    Nanoseconds timeout_ = Nanoseconds::max();
+    std::uint64_t next_send_ = 0;
+    std::uint64_t next_receive_ = 0;
+    std::size_t held_ = 0;
+    std::deque<Sent> sends_;
+    std::deque<Received> receives_;
+    std::vector<Late> late_;
+};
+
+} // namespace adaptib::fault
