@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What simulated queue pairs have in common: states, the receive queue, completions.
+//
+// A queue pair is always in one of 5 states (QpState); the moves are those of fabric/README.md.
+// Ownership: the caller's; others find it by its number only, through the adapter.  Threads: one.
+// May touch: base/, fabric/, fabric/sim/.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "fabric/fabric.h"
+#include "fabric/receive_queue.h"
+#include "fabric/sim/queues.h"
+#include "fabric/sim/rail.h"
+
+namespace adaptib::sim {
+
+// An event that is a member of `T` and calls one of its functions.
+template <class T, void (T::*kFunction)()> class MemberEvent final : public Event {
+public:
+    explicit MemberEvent(T& owner) : owner_(owner) {}
+
+private:
+    void happen() override { (owner_.*kFunction)(); }
+
+    T& owner_;
+};
+
+// Rounded up; `rate` 0 is not limited.
+Nanoseconds wire_time(Bytes bytes, BytesPerSecond rate);
+
+// REQUIRES: as many bytes in `to` as in `from`, or more.
+void copy_gather(std::span<const Gather> from, std::span<const Gather> to);
+
+class SimQueuePair : public QueuePair {
+public:
+    SimQueuePair(SimRail& rail, const QpInit& init);
+    ~SimQueuePair() override;
+    // Takes a number. Before anything else.
+    Status enter();
+
+    Process& process() { return rail_.process(); }
+    // Faults, told by the world.
+    virtual void path_changed() = 0;
+    void process_died();
+    // The shared receive queue has a receive again.
+    void receive_posted();
+
+protected:
+    struct Message {
+        std::span<const Gather> source;
+        Bytes length = 0;
+        bool immediate = false;
+        std::uint32_t value = 0;
+        std::uint32_t source_qp = 0; // datagrams
+    };
+    enum class Answer : std::uint8_t { taken, no_receive, too_long, no_access };
+
+    // To RTR: nothing may have changed unless it is ok.
+    virtual Status connect(const QpAttributes& attributes) = 0;
+    virtual Status migrate_to(const QpAttributes&, std::uint32_t) { return kOk; } // kQpMigration
+    virtual void stop_sending() = 0; // nothing more reaches the wire
+    virtual void flush_sends() = 0;  // what is outstanding ends as flushed
+    virtual void forget_sends() = 0; // or without a word
+    virtual void on_receive_posted() {}
+
+    bool receives() const {
+        return (state_ == QpState::ready_to_receive || state_ == QpState::ready_to_send) &&
+               !rail_.process().dead();
+    }
+    // Takes a message into the next receive. too_long, no_access: the receive is still there.
+    Answer take(const Message& message);
+    // What arrived cannot be taken: the receive ends with that status, ERR.
+    void refuse_receive(WorkStatus status);
+    // A write with immediate uses a receive up, whose memory is not touched.
+    Answer take_notice(Bytes written, std::uint32_t value);
+    const QueuedReceive* next_receive();
+    void wait_for_receive();
+    // ERR without a completion that tells it.
+    void fatal();
+    void enter_error();
+
+    void complete_send(std::uint64_t wr_id, Opcode opcode, WorkStatus status);
+    bool wants_completion(std::uint32_t flags) const {
+        return signal_all_ || (flags & kSignaled) != 0;
+    }
+    // What a request shows to be wrong with its gather list; sets its length.
+    Status check_list(const SendWork& work, Bytes& length) const;
+    // A packet through the engine and both wires: when it has left, and when it is taken at the other end.
+    struct Passage {
+        Nanoseconds left;
+        Nanoseconds arrives;
+    };
+    Passage send_packet(Path& path, Bytes bytes, Nanoseconds ready);
+    // A request is handed to the adapter: costs the process; when the adapter sees it.
+    Nanoseconds post(const SendWork& work);
+
+    SimRail& rail_;
+    World& world_;
+    const MachineModel& machine_;
+    Simulator& simulator_;
+    QpState state_ = QpState::reset;
+    QpAttributes attributes_;
+    std::uint32_t send_depth_;
+    Engine& engine_;
+
+private:
+    Status modify_impl(const QpAttributes& attributes, std::uint32_t mask) final;
+    QpAttributes query_impl() const final;
+    Status post_receive_impl(const ReceiveWork& work) final;
+    bool usable_impl() const final;
+    void reset();
+    void drop_receive();
+    void complete_receive(const WorkCompletion& completion, Bytes copied);
+    void flush_receives();
+    void push(SimCompletionQueue& cq, const WorkCompletion& completion, Bytes copied);
+
+    SimCompletionQueue& send_cq_;
+    SimCompletionQueue& receive_cq_;
+    SimSharedReceiveQueue* srq_;
+    std::uint32_t max_gather_;
+    Bytes inline_bytes_;
+    bool signal_all_;
+    bool overrun_ = false;
+    ReceiveQueue receives_;
+};
+
+} // namespace adaptib::sim

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The simulated fabric and its rails: creating objects, checking their arguments.
+#include "fabric/sim/rail.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "fabric/qp_rules.h"
+#include "fabric/sim/queues.h"
+#include "fabric/sim/rc.h"
+#include "fabric/sim/sim_fabric.h"
+#include "fabric/sim/ud.h"
+
+namespace adaptib::sim {
+
+namespace {
+
+constexpr std::uint32_t kMaxCqDepth = 1u << 20;
+constexpr Bytes kMaxMessage = 2 * kGiB;
+constexpr Bytes kMostMemory = Bytes{1} << 40; // of one region of the rail's; no process has more
+constexpr Bytes kPage = 4096;
+constexpr std::uint32_t kAddressMagic = 0x736d6c64; // what follows is a LID
+
+} // namespace
+
+// ---------------------------------------------------------------------------------------------------
+// Fabric
+
+SimFabric::SimFabric(World& world, Process& process) : world_(world), process_(process) {
+    const Host& host = world.topology().hosts[process.host()];
+    for (const PortIndex port : host.ports) {
+        rails_.push_back(std::make_unique<SimRail>(world, *this, process, port,
+                                                   static_cast<std::uint32_t>(rails_.size())));
+    }
+}
+
+SimFabric::~SimFabric() {
+    rails_.clear();
+    process_.seen(events_.size());
+    world_.leave(this);
+}
+
+void SimFabric::raise(const adaptib::Event& event) {
+    if (world_.trace) {
+        world_.tell("host %u rail %u event %d qp %u", process_.host(), event.rail,
+                    static_cast<int>(event.kind), event.qp_number);
+    }
+    events_.push_back(event);
+    process_.add_unseen();
+}
+
+void SimFabric::port_changed(PortIndex port, bool up) {
+    for (std::uint32_t i = 0; i < rails_.size(); ++i) {
+        if (static_cast<SimRail&>(*rails_[i]).port() == port) {
+            raise({up ? EventKind::port_active : EventKind::port_error, i, 0, nullptr});
+        }
+    }
+}
+
+bool SimFabric::poll_event_impl(adaptib::Event& out) {
+    if (events_.empty()) {
+        return false;
+    }
+    out = events_.front();
+    events_.pop_front();
+    process_.seen(1);
+    return true;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Rail
+
+SimRail::SimRail(World& world, SimFabric& fabric, Process& process, PortIndex port,
+                 std::uint32_t index)
+    : world_(world), fabric_(fabric), process_(process), port_(port), index_(index) {
+    const MachineModel& m = world.machine();
+    const Port& at = world.topology().ports[port];
+    info_.name = world.topology().nodes[at.adapter].name + ":" + std::to_string(at.number);
+    info_.link_layer = LinkLayer::simulated;
+    const auto offer = [this](bool has, Capability c) {
+        info_.capabilities |= has ? static_cast<std::uint32_t>(c) : 0u;
+    };
+    offer(m.rc, Capability::rc);
+    offer(m.ud, Capability::ud);
+    offer(m.dc, Capability::dc);
+    offer(m.srq, Capability::srq);
+    offer(m.read, Capability::rdma_read);
+    offer(m.rc, Capability::rdma_write);
+    offer(m.rc, Capability::write_imm);
+    offer(m.atomics, Capability::atomic64);
+    offer(m.migration, Capability::migration);
+    offer(m.reliable_ud, Capability::reliable_ud);
+    info_.rate = world.topology().links[at.link].rate;
+    info_.paths = 1u << world.topology().lmc;
+    info_.datagram_bytes = m.mtu;
+    info_.max_message_bytes = kMaxMessage;
+    info_.inline_bytes = m.inline_bytes;
+    info_.max_gather = std::min(m.max_gather, kMaxGather); // what a queue here keeps
+    info_.max_send_depth = m.max_send_depth;
+    info_.max_cq_depth = kMaxCqDepth;
+    info_.max_reads = m.max_reads;
+}
+
+PortState SimRail::state_impl() const {
+    return world_.network().port_up(port_) ? PortState::active : PortState::down;
+}
+
+RailAddress SimRail::address_impl() const {
+    RailAddress address;
+    const std::uint32_t words[2] = {kAddressMagic, world_.topology().ports[port_].lid};
+    address.size = sizeof words;
+    std::memcpy(address.bytes.data(), words, sizeof words);
+    return address;
+}
+
+Path* SimRail::path(const PathSpec& spec) {
+    std::uint32_t words[2];
+    if (spec.remote.size != sizeof words || spec.lid_offset >= info_.paths) {
+        return nullptr;
+    }
+    std::memcpy(words, spec.remote.bytes.data(), sizeof words);
+    return words[0] == kAddressMagic ? world_.network().path(port_, words[1] + spec.lid_offset)
+                                     : nullptr;
+}
+
+void SimRail::raise(EventKind kind, std::uint32_t qp_number, SharedReceiveQueue* srq) {
+    fabric_.raise({kind, index_, qp_number, srq});
+}
+
+Status SimRail::create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) {
+    if (depth == 0 || depth > kMaxCqDepth) {
+        return Status::error(Reason::bad_argument);
+    }
+    out = std::make_unique<SimCompletionQueue>(*this, depth);
+    return kOk;
+}
+
+Status SimRail::create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) {
+    if (!info_.has(Capability::srq)) {
+        return Status::error(Reason::not_supported);
+    }
+    if (depth == 0 || depth > info_.max_send_depth) {
+        return Status::error(Reason::bad_argument);
+    }
+    out = std::make_unique<SimSharedReceiveQueue>(*this, depth);
+    return kOk;
+}
+
+Status SimRail::check(const QpInit& init) const {
+    if (const Status status = check_init(init, info_); !status.ok()) {
+        return status;
+    }
+    const auto here = [this](SimRail& rail) { return &rail == this; };
+    if (!here(static_cast<SimCompletionQueue*>(init.send_cq)->rail()) ||
+        !here(static_cast<SimCompletionQueue*>(init.receive_cq)->rail()) ||
+        (init.srq != nullptr && !here(static_cast<SimSharedReceiveQueue*>(init.srq)->rail())) ||
+        (init.type == QpType::dc_target && init.srq == nullptr)) {
+        return Status::error(Reason::bad_argument);
+    }
+    return kOk;
+}
+
+Status SimRail::create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) {
+    if (const Status status = check(init); !status.ok()) {
+        return status;
+    }
+    std::unique_ptr<SimQueuePair> qp;
+    if (init.type == QpType::ud) {
+        qp = std::make_unique<UdQueuePair>(*this, init);
+    } else {
+        qp = std::make_unique<RcQueuePair>(*this, init);
+    }
+    const Status status = qp->enter();
+    if (status.ok()) {
+        out = std::move(qp);
+    }
+    return status;
+}
+
+Status SimRail::create_ah_impl(const PathSpec& spec, std::unique_ptr<AddressHandle>& out) {
+    Path* way = path(spec);
+    if (way == nullptr) {
+        return Status::error(Reason::unreachable);
+    }
+    out = std::make_unique<SimAddressHandle>(*way);
+    return kOk;
+}
+
+Status SimRail::register_impl(void* address, Bytes length, std::uint32_t access,
+                              std::unique_ptr<MemoryRegion>& out) {
+    const auto base = reinterpret_cast<std::uintptr_t>(address);
+    if (!region_is_sane(address, length, access)) {
+        return Status::error(Reason::bad_argument);
+    }
+    if (address == nullptr && length == kWholeMemory) {
+        return Status::error(Reason::not_supported);
+    }
+    std::uint32_t key = 0;
+    const Status status = regions_.add(base, length, access, false, key);
+    if (status.ok()) {
+        const auto pages = static_cast<std::int64_t>((length + kPage - 1) / kPage);
+        process_.charge(world_.machine().registration + world_.machine().registration_page * pages);
+        out = std::make_unique<SimMemoryRegion>(regions_, address, length, key, nullptr);
+    }
+    return status;
+}
+
+Status SimRail::allocate_impl(Bytes length, std::uint32_t access,
+                              std::unique_ptr<MemoryRegion>& out) {
+    if (length == 0 || !access_is_sane(access)) {
+        return Status::error(Reason::bad_argument);
+    }
+    if (length > kMostMemory) {
+        return Status::error(Reason::no_memory);
+    }
+    // Of large memory, what nobody touches costs nothing: there are many ranks.
+    SimMemoryRegion::Memory memory(static_cast<std::byte*>(std::calloc(length + kCacheLine, 1)));
+    std::uint32_t key = 0;
+    if (memory == nullptr) {
+        return Status::error(Reason::no_memory);
+    }
+    auto* at = reinterpret_cast<std::byte*>(
+        round_up(reinterpret_cast<std::uintptr_t>(memory.get()), kCacheLine));
+    const Status status =
+        regions_.add(reinterpret_cast<std::uintptr_t>(at), length, access, true, key);
+    if (status.ok()) {
+        out = std::make_unique<SimMemoryRegion>(regions_, at, length, key, std::move(memory));
+    }
+    return status;
+}
+
+} // namespace adaptib::sim

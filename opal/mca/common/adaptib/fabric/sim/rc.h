@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Reliable connected queue pairs of the simulated fabric, and the dynamically connected ones.
+//
+// Purpose: requests go out in order and are answered in order. One file per thing that happens:
+//     rc.cc          posting, states, completions
+//     rc_send.cc     requests leave: packets at once, long ones as flows; answers; retries
+//     rc_target.cc   a request arrives: rights, receives, memory
+//     rc_migration.cc  automatic path migration;  rc_dc.cc  who a DC initiator is connected to
+//
+// A request is queued, on the wire, arrived or answered; requests_ holds them in posting order:
+//
+//     [0 .. arrived_)        arrived at the target; answered where `known` is set
+//     [arrived_ .. sent_)    on the wire, in order of `arrives`
+//     [sent_ ..)             queued; the first of them may be on its way out as a flow (leaving_)
+//
+// What gets no answer (path down, nobody there, no receive) is taken back with all after it and sent
+// again later; what had arrived and was not heard of is not carried out twice.
+// Ownership: the caller's.  Threads: one.
+// Source: InfiniBand Architecture, vol. 1, 9.7 (reliable service), 17.2.8 (migration); Takagi et al., 2.1 (DC).
+// May touch: base/, fabric/, fabric/sim/.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/growing_ring.h"
+#include "fabric/sim/flows.h"
+#include "fabric/sim/qp.h"
+
+namespace adaptib::sim {
+
+class RcQueuePair final : public SimQueuePair {
+public:
+    RcQueuePair(SimRail& rail, const QpInit& init);
+    ~RcQueuePair() override;
+
+    void path_changed() override;
+
+private:
+    struct Request {
+        SendWork work; // its gather list is the next member
+        std::array<Gather, kMaxGather> gather{};
+        std::vector<std::byte> inlined;
+        Bytes length = 0;
+        std::uint64_t old_value = 0; // atomics
+        Nanoseconds ready{0};        // the adapter sees it
+        Nanoseconds arrives{0};
+        Nanoseconds answered{0}; // the answer is here
+        bool known = false;      // `answered` is set
+        bool carried_out = false;
+        WorkStatus status = WorkStatus::success;
+
+        std::span<const Gather> list() const { return {gather.data(), work.gather_count}; }
+        bool returns_data() const {
+            return work.opcode == Opcode::read || work.opcode == Opcode::compare_swap ||
+                   work.opcode == Opcode::fetch_add;
+        }
+        // Bytes that leave with the request.
+        Bytes outwards() const { return returns_data() ? 0 : length; }
+    };
+    // A flow of this queue pair.
+    class Stream final : public Flow {
+    public:
+        Stream(RcQueuePair& qp, void (RcQueuePair::*through)()) : qp_(qp), through_(through) {}
+
+    private:
+        void on_through() override { (qp_.*through_)(); }
+        RcQueuePair& qp_;
+        void (RcQueuePair::*through_)();
+    };
+    enum class Pause : std::uint8_t { none, no_answer, no_receive, target_busy };
+
+    // rc.cc
+    Status connect(const QpAttributes& attributes) override;
+    Status post_send_impl(const SendWork& work) override;
+    Status check(const SendWork& work, Bytes& length) const;
+    void stop_sending() override;
+    void flush_sends() override;
+    void forget_sends() override;
+    void settle();
+    void plan_settling();
+    void finish_first(WorkStatus status);
+    // Whether something waits for its completion: the process, a later request.
+    bool tells(const Request& request) const {
+        return wants_completion(request.work.flags) || request.returns_data() ||
+               request.status != WorkStatus::success || is_initiator();
+    }
+
+    // rc_send.cc
+    void pump();
+    bool may_leave(const Request& request) const;
+    bool local_access(const Request& request);
+    void use_path(Path& path);
+    void launch(Request& request);
+    void begin_flow();
+    void flow_through();
+    void add_to_wire(Request& request, Nanoseconds arrives);
+    void arrivals();
+    bool arrival(Request& request);
+    void answer(Request& request, WorkStatus status, Nanoseconds after);
+    void respond();
+    void response_through();
+    void take_back(std::size_t first);
+    void take_back_unanswered();
+    void no_answer();
+    void no_receive(RcQueuePair& at, Request& request);
+    void reject(Request& request, WorkStatus status, Nanoseconds after);
+    void wait(Pause why, Nanoseconds until);
+    void resume();
+    void fail(WorkStatus status);
+    Nanoseconds timeout() const;
+
+    // rc_target.cc
+    enum class Outcome : std::uint8_t { done, nobody, no_receive, busy, refused };
+    RcQueuePair* target() const;
+    void let_requester_go();
+    Path* way_back(const RcQueuePair& at) const;
+    Outcome carry_out(RcQueuePair& at, Request& request, WorkStatus& refusal);
+    Outcome carry_out_send(RcQueuePair& at, Request& request, WorkStatus& refusal);
+    Outcome carry_out_write(RcQueuePair& at, Request& request, WorkStatus& refusal);
+    Outcome carry_out_read(RcQueuePair& at, Request& request, WorkStatus& refusal);
+    Outcome carry_out_atomic(RcQueuePair& at, Request& request, WorkStatus& refusal);
+    Outcome refuse(RcQueuePair& at, WorkStatus status, WorkStatus& refusal);
+    void on_receive_posted() override;
+
+    // rc_migration.cc
+    Status migrate_to(const QpAttributes& attributes, std::uint32_t mask) override;
+    void try_to_arm();
+    void migrate();
+    void take_alternate();
+
+    // rc_dc.cc
+    bool retarget(Request& request);
+    void let_others_be_served();
+    void disconnect();
+    bool is_initiator() const { return type() == QpType::dc_initiator; }
+
+    GrowingRing<Request> requests_;
+    std::size_t arrived_ = 0;
+    std::size_t sent_ = 0;
+    std::size_t telling_ = 0;     // the first request whose completion somebody waits for, or later
+    std::uint32_t reads_out_ = 0; // of [0, sent_), those that return data
+    Nanoseconds last_arrival_{0};
+    bool leaving_ = false;
+    bool halted_ = false; // one was refused or cannot be sent: nothing follows it
+    Pause pause_ = Pause::none;
+    std::uint32_t tries_ = 0;
+    std::uint32_t rnr_tries_ = 0;
+    Nanoseconds rnr_until_{0};
+    Path* path_ = nullptr;
+    std::vector<LinkIndex> links_; // of a flow: the engine's, then the path's
+
+    MemberEvent<RcQueuePair, &RcQueuePair::begin_flow> flow_begins_{*this};
+    MemberEvent<RcQueuePair, &RcQueuePair::arrivals> arrives_{*this};
+    MemberEvent<RcQueuePair, &RcQueuePair::settle> settles_{*this};
+    MemberEvent<RcQueuePair, &RcQueuePair::resume> resumes_{*this};
+    Stream flow_{*this, &RcQueuePair::flow_through};
+    Stream response_{*this, &RcQueuePair::response_through};
+    std::size_t responding_ = 0; // the request that response_ answers
+
+    // Migration.
+    Path* alternate_ = nullptr;
+    MemberEvent<RcQueuePair, &RcQueuePair::try_to_arm> arms_{*this};
+
+    // DC: whom an initiator is connected to (path_ leads there), and whether it is one of those that the
+    // target serves; at a target, how many that are.
+    std::uint32_t dc_remote_ = 0; // 0: nobody
+    bool dc_served_ = false;
+    std::uint32_t initiators_ = 0;
+};
+
+} // namespace adaptib::sim

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Automatic path migration: always in one of three states, MIGRATED, REARM, ARMED (fabric/README.md).
+// Source: InfiniBand Architecture, vol. 1, 17.2.8; Vishnu, chapter 9.
+#include "fabric/sim/rc.h"
+
+namespace adaptib::sim {
+
+Status RcQueuePair::migrate_to(const QpAttributes& attributes, std::uint32_t mask) {
+    const bool loads = (mask & kQpAlternatePath) != 0;
+    const bool asks = (mask & kQpMigration) != 0;
+    if (asks) {
+        switch (attributes.migration) {
+        case MigrationState::rearm:
+            if (!loads && alternate_ == nullptr) {
+                return Status::error(Reason::bad_argument);
+            }
+            break;
+        case MigrationState::armed: return Status::error(Reason::bad_argument);
+        case MigrationState::migrated:
+            if (attributes_.migration != MigrationState::armed) {
+                return Status::error(Reason::bad_state);
+            }
+            break;
+        }
+    }
+    if (loads) {
+        Path* path = rail_.path(attributes.alternate_path);
+        if (path == nullptr) {
+            rail_.raise(EventKind::path_migration_error, number_);
+            return kOk;
+        }
+        alternate_ = path;
+        attributes_.alternate_path = attributes.alternate_path;
+    }
+    if (asks && attributes.migration == MigrationState::rearm) {
+        attributes_.migration = MigrationState::rearm;
+        simulator_.schedule(arms_, simulator_.now() + machine_.load_alternate);
+    } else if (asks) {
+        migrate();
+    }
+    return kOk;
+}
+
+// Both ends have loaded a path: whoever is ready last arms both.
+void RcQueuePair::try_to_arm() {
+    RcQueuePair* peer = target();
+    if (peer == nullptr || attributes_.migration != MigrationState::rearm ||
+        peer->attributes_.migration != MigrationState::rearm || peer->arms_.scheduled()) {
+        return;
+    }
+    for (RcQueuePair* end : {this, peer}) {
+        end->attributes_.migration = MigrationState::armed;
+        end->rail_.raise(EventKind::armed, end->number_);
+    }
+}
+
+// Goes over to the alternate path at both ends; what was under way is sent again over it.
+void RcQueuePair::migrate() {
+    RcQueuePair* peer = target();
+    take_alternate();
+    if (peer != nullptr && peer != this && peer->attributes_.migration == MigrationState::armed) {
+        peer->take_alternate();
+    }
+}
+
+void RcQueuePair::take_alternate() {
+    take_back_unanswered();
+    use_path(*alternate_);
+    attributes_.path = attributes_.alternate_path;
+    attributes_.migration = MigrationState::migrated;
+    alternate_ = nullptr;
+    rail_.raise(EventKind::path_migrated, number_);
+    wait(Pause::target_busy, simulator_.now() + machine_.migrate);
+}
+
+} // namespace adaptib::sim

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SimFabric: what one simulated process sees of the world; its rails are the ports of its host.
+// Ownership: the caller's (World::attach); ends before the world.  Threads: one.
+// May touch: base/, fabric/, fabric/sim/.
+#pragma once
+
+#include <deque>
+
+#include "fabric/fabric.h"
+#include "fabric/sim/process.h"
+#include "fabric/sim/topology.h"
+
+namespace adaptib::sim {
+
+class World;
+
+class SimFabric final : public Fabric {
+public:
+    SimFabric(World& world, Process& process);
+    ~SimFabric() override;
+
+    void raise(const adaptib::Event& event);
+    void port_changed(PortIndex port, bool up);
+
+private:
+    bool poll_event_impl(adaptib::Event& out) override;
+
+    World& world_;
+    Process& process_;
+    std::deque<adaptib::Event> events_;
+};
+
+} // namespace adaptib::sim

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Unreliable datagrams of the simulated fabric, or reliable ones if the machine says so.
+//
+// A datagram's payload is copied when it is posted and delivered by an event of its own. Where datagrams
+// are reliable they wait at a target that has no receive, and a sender that finds too many of them there is
+// told to come again.
+// Ownership: the caller's.  Threads: one.
+// Source: InfiniBand Architecture, vol. 1, 9.8.3.
+// May touch: base/, fabric/, fabric/sim/.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "base/growing_ring.h"
+#include "fabric/sim/datagram.h"
+#include "fabric/sim/qp.h"
+
+namespace adaptib::sim {
+
+class UdQueuePair final : public SimQueuePair {
+public:
+    UdQueuePair(SimRail& rail, const QpInit& init);
+    ~UdQueuePair() override;
+
+    void path_changed() override {}
+    // Takes the datagram, or gives it back to the pool.
+    void arrive(Datagram* datagram);
+
+private:
+    static constexpr std::size_t kMostInbound = 1024;
+
+    struct Send {
+        std::uint64_t wr_id = 0;
+        Opcode opcode = Opcode::send;
+        bool tells = false;
+        Nanoseconds leaves{0};
+    };
+    Status connect(const QpAttributes&) override { return kOk; }
+    Status post_send_impl(const SendWork& work) override;
+    void stop_sending() override { simulator_.cancel(settles_); }
+    void flush_sends() override;
+    void forget_sends() override;
+    void on_receive_posted() override;
+    Nanoseconds transmit(const SendWork& work, Bytes length, Path& path, Nanoseconds ready);
+    bool deliver(Datagram* datagram);
+    void settle_sends();
+    void drop_held();
+    void left(std::size_t count);
+
+    GrowingRing<Send> sends_;
+    MemberEvent<UdQueuePair, &UdQueuePair::settle_sends> settles_{*this};
+    std::deque<Datagram*> held_;
+    std::size_t inbound_ = 0; // on their way to us, and held
+    std::vector<Process*> blocked_;
+};
+
+} // namespace adaptib::sim
