@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Choice and life of devices.
+#include "fabric/verbs/device.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+
+#include "fabric/verbs/errors.h"
+
+namespace adaptib::verbs {
+
+namespace {
+
+std::string trimmed(const std::string& text) {
+    const std::size_t first = text.find_first_not_of(" \t");
+    return first == std::string::npos
+               ? ""
+               : text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+// "mlx5_2" before "mlx5_10".
+bool by_name(const std::string& a, const std::string& b) {
+    return a.size() != b.size() &&
+                   a.find_last_not_of("0123456789") == b.find_last_not_of("0123456789") &&
+                   a.compare(0, a.find_last_not_of("0123456789") + 1, b, 0,
+                             b.find_last_not_of("0123456789") + 1) == 0
+               ? a.size() < b.size()
+               : a < b;
+}
+
+bool matches(const std::vector<Wanted>& list, const std::string& device, int port) {
+    return std::any_of(list.begin(), list.end(), [&](const Wanted& w) {
+        return w.device == device && (w.port == 0 || w.port == port);
+    });
+}
+
+} // namespace
+
+Status parse_wanted(const std::string& list, std::vector<Wanted>& out, std::string& error_text) {
+    out.clear();
+    for (std::size_t at = 0; at <= list.size();) {
+        const std::size_t comma = std::min(list.find(',', at), list.size());
+        const std::string entry = trimmed(list.substr(at, comma - at));
+        at = comma + 1;
+        if (entry.empty()) {
+            continue;
+        }
+        Wanted wanted;
+        const std::size_t colon = entry.find(':');
+        wanted.device = entry.substr(0, colon);
+        if (colon != std::string::npos) {
+            const char* const end = entry.data() + entry.size();
+            const auto [stop, error] = std::from_chars(entry.data() + colon + 1, end, wanted.port);
+            if (error != std::errc{} || stop != end || wanted.port < 1 || wanted.port > 255) {
+                error_text = "\"" + entry + "\" is not a device or a device:port (mlx5_0:1)";
+                return Status::error(Reason::bad_argument);
+            }
+        }
+        out.push_back(wanted);
+    }
+    return kOk;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// The list
+
+DeviceList::~DeviceList() {
+    if (list_ != nullptr) {
+        calls_.free_device_list(list_);
+    }
+}
+
+Status DeviceList::read(std::string& error_text) {
+    int count = 0;
+    errno = 0;
+    list_ = calls_.get_device_list(&count);
+    if (list_ == nullptr) {
+        const int error = error_number(-1);
+        if (error == ENOSYS) {
+            error_text = "this machine has no RDMA device (its kernel has loaded no RDMA modules)";
+            return Status::error(Reason::no_device);
+        }
+        error_text = std::string("the RDMA devices cannot be listed: ") + std::strerror(error);
+        return status_of(error);
+    }
+    devices_.assign(list_, list_ + count);
+    std::sort(devices_.begin(), devices_.end(), [this](ibv_device* a, ibv_device* b) {
+        return by_name(calls_.get_device_name(a), calls_.get_device_name(b));
+    });
+    return kOk;
+}
+
+ibv_device* DeviceList::find(const std::string& name) const {
+    const auto found = std::find_if(devices_.begin(), devices_.end(), [&](ibv_device* device) {
+        return name == calls_.get_device_name(device);
+    });
+    return found == devices_.end() ? nullptr : *found;
+}
+
+std::string DeviceList::names() const {
+    std::string text;
+    for (ibv_device* device : devices_) {
+        text += (text.empty() ? "" : ", ") + std::string(calls_.get_device_name(device));
+    }
+    return text.empty() ? "none" : text;
+}
+
+Status DeviceList::choose(const VerbsOptions& options, std::vector<ibv_device*>& out,
+                          std::vector<std::string>& notices, std::string& error_text) {
+    if (Status status = parse_wanted(options.if_include, included_, error_text); !status.ok()) {
+        return status;
+    }
+    if (Status status = parse_wanted(options.if_exclude, excluded_, error_text); !status.ok()) {
+        return status;
+    }
+    if (!included_.empty() && !excluded_.empty()) {
+        error_text = "if_include (" + options.if_include + ") and if_exclude (" +
+                     options.if_exclude + ") exclude each other";
+        return Status::error(Reason::bad_argument);
+    }
+    for (const Wanted& wanted : included_) {
+        ibv_device* device = find(wanted.device);
+        if (device == nullptr) {
+            error_text = "if_include names " + wanted.device +
+                         ", which is not there; the devices of this machine are: " + names();
+            return Status::error(Reason::bad_argument);
+        }
+        if (std::find(out.begin(), out.end(), device) == out.end()) {
+            out.push_back(device);
+        }
+    }
+    for (const Wanted& wanted : excluded_) {
+        if (find(wanted.device) == nullptr) {
+            notices.push_back("if_exclude names " + wanted.device +
+                              ", which is not there; the devices of this machine are: " + names());
+        }
+    }
+    if (included_.empty()) {
+        out = devices_;
+        std::erase_if(out, [this](ibv_device* device) {
+            const char* name = calls_.get_device_name(device);
+            return std::any_of(excluded_.begin(), excluded_.end(),
+                               [&](const Wanted& w) { return w.device == name && w.port == 0; });
+        });
+    }
+    return kOk;
+}
+
+bool port_wanted(const DeviceList& list, const std::string& device, int port) {
+    return list.included().empty() ? !matches(list.excluded(), device, port)
+                                   : matches(list.included(), device, port);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// One device
+
+Device::Device(const Calls& calls, ibv_device* device)
+    : calls_(calls), name_(calls.get_device_name(device)) {
+    std::ifstream numa(std::string(device->ibdev_path) + "/device/numa_node");
+    if (!(numa >> numa_node_)) {
+        numa_node_ = -1;
+    }
+}
+
+Device::~Device() {
+    if (pd_ != nullptr) {
+        calls_.dealloc_pd(pd_);
+    }
+    if (context_ != nullptr) {
+        calls_.close_device(context_);
+    }
+}
+
+Status Device::open(const Calls& calls, ibv_device* device, std::unique_ptr<Device>& out,
+                    std::string& error_text) {
+    std::unique_ptr<Device> made(new Device(calls, device));
+    const auto fail = [&](const char* what, int result) {
+        const int error = error_number(result);
+        error_text = made->name_ + " " + what + ": " + std::strerror(error);
+        return status_of(error);
+    };
+    if (device->transport_type != IBV_TRANSPORT_IB || device->node_type != IBV_NODE_CA) {
+        error_text = made->name_ + " speaks neither InfiniBand nor RoCE";
+        return Status::error(Reason::not_supported);
+    }
+    errno = 0;
+    made->context_ = calls.open_device(device);
+    if (made->context_ == nullptr) {
+        return fail("cannot be opened", -1);
+    }
+    if (const int result = calls.set_nonblocking(made->context_); result != 0) {
+        return fail("has no events", result);
+    }
+    if (const int result = calls.query_device(made->context_, &made->limits_); result != 0) {
+        return fail("does not tell its limits", result);
+    }
+    errno = 0;
+    made->pd_ = calls.alloc_pd(made->context_);
+    if (made->pd_ == nullptr) {
+        return fail("gives no protection domain", -1);
+    }
+    out = std::move(made);
+    return kOk;
+}
+
+} // namespace adaptib::verbs

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Devices: which of the machine's are used, and an open one.
+//
+// Ownership: the fabric owns its devices; all that was created in one ends before it.
+// Threads: one.
+// May touch: base/, fabric/, libibverbs, sysfs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "fabric/verbs/verbs_calls.h"
+#include "fabric/verbs/verbs_fabric.h"
+
+namespace adaptib::verbs {
+
+// One entry of if_include or if_exclude.
+struct Wanted {
+    std::string device;
+    int port = 0; // 0 = all
+};
+
+// Errors: bad_argument, with the text that names the entry.
+Status parse_wanted(const std::string& list, std::vector<Wanted>& out, std::string& error_text);
+
+// An open device with its protection domain.
+class Device {
+public:
+    // Errors: as libibverbs; error_text says what failed.
+    static Status open(const Calls& calls, ibv_device* device, std::unique_ptr<Device>& out,
+                       std::string& error_text);
+    ~Device();
+    Device(const Device&) = delete;
+    Device& operator=(const Device&) = delete;
+
+    const Calls& calls() const { return calls_; }
+    ibv_context* context() const { return context_; }
+    ibv_pd* pd() const { return pd_; }
+    const ibv_device_attr& limits() const { return limits_; }
+    const std::string& name() const { return name_; }
+    int numa_node() const { return numa_node_; }
+
+private:
+    Device(const Calls& calls, ibv_device* device);
+
+    const Calls& calls_;
+    std::string name_;
+    int numa_node_ = -1;
+    ibv_context* context_ = nullptr;
+    ibv_pd* pd_ = nullptr;
+    ibv_device_attr limits_{};
+};
+
+// The machine's devices; ends with the list.
+class DeviceList {
+public:
+    explicit DeviceList(const Calls& calls) : calls_(calls) {}
+    ~DeviceList();
+    DeviceList(const DeviceList&) = delete;
+    DeviceList& operator=(const DeviceList&) = delete;
+
+    // Errors: no_device where the system knows no RDMA, no_permission, no_memory.
+    Status read(std::string& error_text);
+    // In the order that rails get. Errors: bad_argument (unknown devices, both lists).
+    Status choose(const VerbsOptions& options, std::vector<ibv_device*>& out,
+                  std::vector<std::string>& notices, std::string& error_text);
+    std::string names() const; // "mlx5_0, mlx5_1"
+    bool empty() const { return devices_.empty(); }
+
+    const std::vector<Wanted>& included() const { return included_; }
+    const std::vector<Wanted>& excluded() const { return excluded_; }
+
+private:
+    ibv_device* find(const std::string& name) const;
+
+    const Calls& calls_;
+    ibv_device** list_ = nullptr;
+    std::vector<ibv_device*> devices_; // by name
+    std::vector<Wanted> included_;
+    std::vector<Wanted> excluded_;
+};
+
+// Whether the lists choose this port.
+bool port_wanted(const DeviceList& list, const std::string& device, int port);
+
+} // namespace adaptib::verbs

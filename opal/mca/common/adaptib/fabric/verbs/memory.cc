@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Registering and allocating memory.
+#include "fabric/verbs/memory.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstdint>
+
+#include "fabric/qp_rules.h"
+#include "fabric/verbs/errors.h"
+
+namespace adaptib::verbs {
+
+namespace {
+
+constexpr Bytes kPage = 4096;
+
+// Pages of its own: a child process may lose what is registered, and must not lose more than that.
+class Pages {
+public:
+    Pages() = default;
+    explicit Pages(Bytes length) : length_(round_up(length, kPage)) {
+        void* map =
+            mmap(nullptr, length_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        address_ = map == MAP_FAILED ? nullptr : map;
+    }
+    Pages(Pages&& other) noexcept : address_(other.address_), length_(other.length_) {
+        other.address_ = nullptr;
+    }
+    Pages& operator=(Pages&&) = delete;
+    ~Pages() {
+        if (address_ != nullptr) {
+            munmap(address_, length_);
+        }
+    }
+    void* address() const { return address_; }
+    void leave() { address_ = nullptr; }
+
+private:
+    void* address_ = nullptr;
+    Bytes length_ = 0;
+};
+
+class VerbsMemoryRegion final : public MemoryRegion {
+public:
+    VerbsMemoryRegion(const Calls& calls, ibv_mr* mr, void* address, Bytes length, Pages pages)
+        : MemoryRegion(address, length), calls_(calls), mr_(mr), pages_(std::move(pages)) {
+        local_key_ = mr->lkey;
+        remote_key_ = mr->rkey;
+    }
+    ~VerbsMemoryRegion() override {
+        if (calls_.dereg_mr(mr_) != 0) {
+            pages_.leave(); // the adapter may still write there
+        }
+    }
+
+private:
+    const Calls& calls_;
+    ibv_mr* mr_;
+    Pages pages_;
+};
+
+Status check(const VerbsRail& rail, Bytes length, std::uint32_t access) {
+    if (length == 0 || !access_is_sane(access)) {
+        return Status::error(Reason::bad_argument);
+    }
+    return (access & kRemoteAtomic) != 0 && !rail.info().has(Capability::atomic64)
+               ? Status::error(Reason::not_supported)
+               : kOk;
+}
+
+Status enter(VerbsRail& rail, void* address, Bytes length, std::uint32_t access, Pages pages,
+             std::unique_ptr<MemoryRegion>& out) {
+    errno = 0;
+    ibv_mr* mr = rail.calls().reg_mr(rail.device().pd(), address, length, verbs_access(access));
+    if (mr == nullptr) {
+        return rail.refuse(error_number(-1), length);
+    }
+    out = std::make_unique<VerbsMemoryRegion>(rail.calls(), mr, address, length, std::move(pages));
+    return kOk;
+}
+
+} // namespace
+
+int verbs_access(std::uint32_t access) {
+    return ((access & kLocalWrite) != 0 ? +IBV_ACCESS_LOCAL_WRITE : 0) |
+           ((access & kRemoteWrite) != 0 ? +IBV_ACCESS_REMOTE_WRITE : 0) |
+           ((access & kRemoteRead) != 0 ? +IBV_ACCESS_REMOTE_READ : 0) |
+           ((access & kRemoteAtomic) != 0 ? +IBV_ACCESS_REMOTE_ATOMIC : 0);
+}
+
+Status register_memory_of(VerbsRail& rail, void* address, Bytes length, std::uint32_t access,
+                          std::unique_ptr<MemoryRegion>& out) {
+    if (address == nullptr && length == kWholeMemory) {
+        return Status::error(Reason::not_supported);
+    }
+    if (length > UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(address)) {
+        return Status::error(Reason::bad_argument);
+    }
+    if (const Status status = check(rail, length, access); !status.ok()) {
+        return status;
+    }
+    return enter(rail, address, length, access, Pages(), out);
+}
+
+Status allocate_memory(VerbsRail& rail, Bytes length, std::uint32_t access,
+                       std::unique_ptr<MemoryRegion>& out) {
+    if (const Status status = check(rail, length, access); !status.ok()) {
+        return status;
+    }
+    if (length > kWholeMemory) {
+        return Status::error(Reason::no_memory);
+    }
+    Pages pages(length);
+    void* address = pages.address();
+    return address == nullptr ? Status::error(Reason::no_memory)
+                              : enter(rail, address, length, access, std::move(pages), out);
+}
+
+} // namespace adaptib::verbs

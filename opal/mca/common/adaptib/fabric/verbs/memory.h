@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory regions and address handles of a verbs rail.
+// Ownership: the caller's.  Threads: one.
+// May touch: base/, fabric/, libibverbs, the system (mmap).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "fabric/fabric.h"
+#include "fabric/verbs/rail.h"
+
+namespace adaptib::verbs {
+
+// The calls Rail::register_memory and Rail::allocate.
+Status register_memory_of(VerbsRail& rail, void* address, Bytes length, std::uint32_t access,
+                          std::unique_ptr<MemoryRegion>& out);
+Status allocate_memory(VerbsRail& rail, Bytes length, std::uint32_t access,
+                       std::unique_ptr<MemoryRegion>& out);
+
+int verbs_access(std::uint32_t access); // Access -> ibv_access_flags
+
+class VerbsAddressHandle final : public AddressHandle {
+public:
+    VerbsAddressHandle(const Calls& calls, ibv_ah* ah) : calls_(calls), ah_(ah) {}
+    ~VerbsAddressHandle() override { calls_.destroy_ah(ah_); }
+    VerbsAddressHandle(const VerbsAddressHandle&) = delete;
+    VerbsAddressHandle& operator=(const VerbsAddressHandle&) = delete;
+    ibv_ah* ah() const { return ah_; }
+
+private:
+    const Calls& calls_;
+    ibv_ah* ah_;
+};
+
+} // namespace adaptib::verbs

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Reading a port: state, GID, partition key.
+#include "fabric/verbs/port.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+
+#include "fabric/verbs/errors.h"
+
+namespace adaptib::verbs {
+
+namespace {
+
+bool is_zero(const ibv_gid& gid) {
+    return std::all_of(std::begin(gid.raw), std::end(gid.raw), [](auto b) { return b == 0; });
+}
+
+bool is_link_local(const std::uint8_t* raw) { return raw[0] == 0xfe && (raw[1] & 0xc0) == 0x80; }
+
+// How good a GID is for RoCE; 0 = useless.
+int grade(const ibv_gid_entry& entry) {
+    if (entry.gid_type != IBV_GID_TYPE_ROCE_V2 || is_zero(entry.gid)) {
+        return 0;
+    }
+    return is_ipv4(entry.gid.raw) ? 3 : is_link_local(entry.gid.raw) ? 1 : 2;
+}
+
+std::string gid_text(const ibv_gid_entry& entry) {
+    char text[INET6_ADDRSTRLEN] = "?";
+    inet_ntop(AF_INET6, entry.gid.raw, text, sizeof text);
+    constexpr std::array kTypes{"InfiniBand", "RoCE v1", "RoCE v2"};
+    return std::to_string(entry.gid_index) + " (" +
+           (entry.gid_type < kTypes.size() ? kTypes[entry.gid_type] : "?") + ") " + text;
+}
+
+// RoCE: the one asked for, or the best there is.
+Status choose_gid(const Device& device, const VerbsOptions& options, Port& port, std::string& why) {
+    std::string seen;
+    int best = 0;
+    for (int index = 0; index < port.attributes.gid_tbl_len; ++index) {
+        ibv_gid_entry entry{};
+        if (device.calls().query_gid_ex(device.context(), port.number,
+                                        static_cast<std::uint32_t>(index), &entry, 0) != 0 ||
+            is_zero(entry.gid)) {
+            continue; // most of a table is empty
+        }
+        seen += (seen.empty() ? "" : ", ") + gid_text(entry);
+        const int good = options.gid_index < 0 ? grade(entry) : index == options.gid_index ? 1 : 0;
+        if (good > best && index <= 255) {
+            best = good;
+            port.gid = entry;
+        }
+    }
+    if (best > 0) {
+        return kOk;
+    }
+    if (options.gid_index < 0) {
+        why =
+            "has no usable GID (RoCE v2 is needed; it has: " + (seen.empty() ? "none" : seen) + ")";
+        return Status::error(Reason::no_device);
+    }
+    why = "has no GID of index " + std::to_string(options.gid_index) +
+          "; it has: " + (seen.empty() ? "none" : seen);
+    return Status::error(Reason::bad_argument);
+}
+
+Status choose_pkey(const Device& device, const VerbsOptions& options, Port& port,
+                   std::string& why) {
+    std::string seen;
+    int error = 0;
+    for (int index = 0; index < port.attributes.pkey_tbl_len; ++index) {
+        __be16 raw = 0;
+        if (const int result =
+                device.calls().query_pkey(device.context(), port.number, index, &raw);
+            result != 0) {
+            error = error_number(result);
+            continue;
+        }
+        const std::uint16_t pkey = ntohs(raw);
+        if ((pkey & kPartitionMask) == 0) {
+            continue;
+        }
+        if (options.partition == 0 || ((pkey ^ options.partition) & kPartitionMask) == 0) {
+            port.pkey_index = static_cast<std::uint16_t>(index);
+            port.pkey = pkey;
+            return kOk;
+        }
+        seen += (seen.empty() ? "" : ", ") + pkey_text(pkey);
+    }
+    if (error != 0) {
+        why = std::string("does not tell its partitions: ") + std::strerror(error);
+        return status_of(error);
+    }
+    if (options.partition == 0) {
+        why = "is in no partition";
+        return Status::error(Reason::no_device);
+    }
+    why = "is not in partition " + pkey_text(options.partition) +
+          "; it is in: " + (seen.empty() ? "none" : seen);
+    return Status::error(Reason::bad_argument);
+}
+
+} // namespace
+
+std::string pkey_text(std::uint16_t pkey) {
+    char text[8];
+    std::snprintf(text, sizeof text, "0x%04x", pkey);
+    return text;
+}
+
+bool is_ipv4(const std::uint8_t* gid) {
+    constexpr std::uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    return std::memcmp(gid, kMapped, sizeof kMapped) == 0;
+}
+
+Status read_port(const Device& device, std::uint8_t number, const VerbsOptions& options, Port& out,
+                 std::string& why) {
+    Port port;
+    port.number = number;
+    if (const int result = device.calls().query_port(device.context(), number, &port.attributes);
+        result != 0) {
+        const int error = error_number(result);
+        why = std::string("does not tell its state: ") + std::strerror(error);
+        return status_of(error);
+    }
+    if (port.attributes.link_layer == IBV_LINK_LAYER_UNSPECIFIED) {
+        port.attributes.link_layer = IBV_LINK_LAYER_INFINIBAND; // devices older than RoCE
+    }
+    if (!port.active()) {
+        out = port;
+        return kOk;
+    }
+    if (port.ethernet()) {
+        if (const Status status = choose_gid(device, options, port, why); !status.ok()) {
+            return status;
+        }
+    } else if (device.calls().query_gid_ex(device.context(), number, 0, &port.gid, 0) != 0) {
+        port.gid = {};
+        if (port.needs_grh()) {
+            why = "has no GID";
+            return Status::error(Reason::no_device);
+        }
+    }
+    if (const Status status = choose_pkey(device, options, port, why); !status.ok()) {
+        return status;
+    }
+    out = port;
+    return kOk;
+}
+
+Bytes mtu_bytes(ibv_mtu mtu) {
+    return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? Bytes{128} << mtu : 0;
+}
+
+BytesPerSecond port_rate(const ibv_port_attr& attributes) {
+    struct Speed {
+        std::uint8_t code;
+        std::uint64_t megabits; // of data in one lane
+    };
+    constexpr std::array kSpeeds{Speed{1, 2'000},   Speed{2, 4'000},    Speed{4, 8'000},
+                                 Speed{8, 10'000},  Speed{16, 13'636},  Speed{32, 25'000},
+                                 Speed{64, 50'000}, Speed{128, 100'000}};
+    constexpr std::array<std::array<std::uint8_t, 2>, 5> kLanes{
+        {{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}}};
+    std::uint64_t megabits = 0;
+    for (const Speed& speed : kSpeeds) {
+        megabits = speed.code == attributes.active_speed ? speed.megabits : megabits;
+    }
+    for (const auto& [code, lanes] : kLanes) {
+        if (code == attributes.active_width) {
+            return {megabits * lanes * 125'000};
+        }
+    }
+    return {};
+}
+
+} // namespace adaptib::verbs

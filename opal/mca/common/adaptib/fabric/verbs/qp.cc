@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Life and states of queue pairs.
+#include "fabric/verbs/qp.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "fabric/qp_rules.h"
+#include "fabric/verbs/errors.h"
+#include "fabric/verbs/memory.h"
+
+namespace adaptib::verbs {
+
+namespace {
+
+constexpr std::uint32_t kNumberMask = 0xffffff; // queue pairs, packets
+
+ibv_qp_state verbs_state(QpState state) {
+    switch (state) {
+    case QpState::reset: return IBV_QPS_RESET;
+    case QpState::init: return IBV_QPS_INIT;
+    case QpState::ready_to_receive: return IBV_QPS_RTR;
+    case QpState::ready_to_send: return IBV_QPS_RTS;
+    case QpState::error: break;
+    }
+    return IBV_QPS_ERR;
+}
+
+QpState state_from(ibv_qp_state state) {
+    switch (state) {
+    case IBV_QPS_RESET: return QpState::reset;
+    case IBV_QPS_INIT: return QpState::init;
+    case IBV_QPS_RTR: return QpState::ready_to_receive;
+    case IBV_QPS_RTS: return QpState::ready_to_send;
+    default: return QpState::error;
+    }
+}
+
+// The attributes that stand for one bit of QpMask. The paths are fill_paths()'s.
+struct MaskPair {
+    std::uint32_t here;
+    int verbs;
+};
+constexpr MaskPair kMasks[] = {
+    {kQpState, IBV_QP_STATE},
+    {kQpAccess, IBV_QP_ACCESS_FLAGS},
+    {kQpKey, IBV_QP_QKEY},
+    {kQpRemote, IBV_QP_DEST_QPN | IBV_QP_RQ_PSN},
+    {kQpReceiveLimits, IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER},
+    {kQpRetry, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY},
+    {kQpSendPsn, IBV_QP_SQ_PSN},
+    {kQpSendLimits, IBV_QP_MAX_QP_RD_ATOMIC},
+    {kQpMigration, IBV_QP_PATH_MIG_STATE},
+};
+
+} // namespace
+
+std::uint32_t queue_key(std::uint64_t access_key) {
+    return static_cast<std::uint32_t>(access_key ^ access_key >> 32) & 0x7fffffff;
+}
+
+VerbsQueuePair::VerbsQueuePair(VerbsRail& rail, const QpInit& init)
+    : QueuePair(init.type), rail_(rail),
+      send_cq_(*static_cast<VerbsCompletionQueue*>(init.send_cq)),
+      receive_cq_(*static_cast<VerbsCompletionQueue*>(init.receive_cq)),
+      srq_(static_cast<VerbsSharedReceiveQueue*>(init.srq)), send_depth_(init.send_depth),
+      receive_depth_(init.receive_depth), max_gather_(init.max_gather),
+      inline_bytes_(init.inline_bytes), signal_all_(init.signal_all) {}
+
+int VerbsQueuePair::create() {
+    ibv_qp_init_attr init{};
+    init.qp_context = this;
+    init.send_cq = send_cq_.cq();
+    init.recv_cq = receive_cq_.cq();
+    init.srq = srq_ == nullptr ? nullptr : srq_->srq();
+    init.qp_type = type() == QpType::ud ? IBV_QPT_UD : IBV_QPT_RC;
+    init.sq_sig_all = signal_all_ ? 1 : 0;
+    init.cap.max_send_wr = std::max(send_depth_, 1u);
+    init.cap.max_send_sge = std::max(max_gather_, 1u);
+    init.cap.max_inline_data = static_cast<std::uint32_t>(inline_bytes_);
+    if (srq_ == nullptr) {
+        init.cap.max_recv_wr = std::max(receive_depth_, 1u);
+        init.cap.max_recv_sge = std::max(max_gather_, 1u) + (type() == QpType::ud ? 1 : 0);
+    }
+    errno = 0;
+    qp_ = rail_.calls().create_qp(rail_.device().pd(), &init);
+    if (qp_ == nullptr) {
+        return error_number(-1);
+    }
+    number_ = qp_->qp_num;
+    send_cq_.attach(*this);
+    receive_cq_.attach(*this);
+    if (srq_ != nullptr) {
+        srq_->qps().push_back(this);
+    }
+    return 0;
+}
+
+VerbsQueuePair::~VerbsQueuePair() {
+    if (qp_ == nullptr) {
+        return;
+    }
+    rail_.calls().destroy_qp(qp_);
+    state_ = QpState::error; // nothing is asked of it any more
+    forget_completions();
+    send_cq_.detach(*this);
+    receive_cq_.detach(*this);
+    std::erase(rail_.rearming(), this);
+    std::erase(rail_.suspects(), this);
+    if (srq_ != nullptr) {
+        std::erase(srq_->qps(), this);
+    }
+}
+
+void VerbsQueuePair::forget_completions() {
+    send_cq_.forget(*this);
+    if (&send_cq_ != &receive_cq_) {
+        receive_cq_.forget(*this);
+    }
+    std::erase(rail_.fatal(), number_);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// What is known of the state
+
+void VerbsQueuePair::look_again() const {
+    ibv_qp_attr attributes{};
+    ibv_qp_init_attr init{};
+    if (rail_.calls().query_qp(qp_, &attributes, IBV_QP_STATE, &init) != 0) {
+        return;
+    }
+    const QpState before = std::exchange(state_, state_from(attributes.qp_state));
+    if (state_ == QpState::error && before != QpState::error) {
+        suspect();
+    }
+}
+
+// In ERR without a reason so far. Not every device raises an event.
+void VerbsQueuePair::suspect() const {
+    if (told_ == Told::nobody) {
+        told_ = Told::suspected;
+        rail_.suspects().push_back(this);
+    }
+}
+
+bool VerbsQueuePair::needs_event() const {
+    send_cq_.fetch();
+    receive_cq_.fetch();
+    const bool needed = told_ == Told::suspected;
+    told_ = needed ? Told::event : told_;
+    return needed;
+}
+
+void VerbsQueuePair::enter_error() {
+    if (state_ != QpState::error) {
+        move_to_error();
+        state_ = QpState::error;
+    }
+}
+
+void VerbsQueuePair::failed(ibv_wc_status status) {
+    enter_error();
+    if (status == IBV_WC_WR_FLUSH_ERR) {
+        suspect();
+    } else if (told_ != Told::event) {
+        told_ = Told::completion;
+    }
+}
+
+bool VerbsQueuePair::fatal() {
+    enter_error();
+    return std::exchange(told_, Told::event) != Told::event;
+}
+
+QpAttributes VerbsQueuePair::query_impl() const {
+    QpAttributes out = attributes_;
+    look_again();
+    out.state = state_;
+    if (type() == QpType::rc && rail_.info().has(Capability::migration)) {
+        ibv_qp_attr attributes{};
+        ibv_qp_init_attr init{};
+        if (rail_.calls().query_qp(qp_, &attributes, IBV_QP_PATH_MIG_STATE, &init) == 0) {
+            out.migration = static_cast<MigrationState>(attributes.path_mig_state);
+        }
+    }
+    return out;
+}
+
+bool VerbsQueuePair::usable_impl() const {
+    return state_ == QpState::ready_to_send && rail_.state() == PortState::active;
+}
+
+bool VerbsQueuePair::armed() const { return query_impl().migration == MigrationState::armed; }
+
+void VerbsQueuePair::path_migrated() {
+    alternate_loaded_ = false;
+    attributes_.path = attributes_.alternate_path;
+    std::erase(rail_.rearming(), this);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Moves
+
+Status VerbsQueuePair::modify_impl(const QpAttributes& attributes, std::uint32_t mask) {
+    QpState to = state_;
+    if (const Status status = check_transition(type(), state_, attributes, mask,
+                                               rail_.info().has(Capability::migration), to);
+        !status.ok()) {
+        return status;
+    }
+    if (const Status status = check_values(attributes, mask); !status.ok()) {
+        return status;
+    }
+    int result = 0;
+    if (to == QpState::error) {
+        result = move_to_error();
+    } else {
+        ibv_qp_attr wanted{};
+        int wanted_mask = 0;
+        if (const Status status = fill(attributes, mask, to, wanted, wanted_mask); !status.ok()) {
+            return status;
+        }
+        result = rail_.calls().modify_qp(qp_, &wanted, wanted_mask);
+    }
+    if (result != 0) {
+        const int error = error_number(result);
+        const QpState before = state_;
+        look_again();
+        return state_ != before ? Status::error(Reason::bad_state) : status_of(error);
+    }
+    took_effect(attributes, mask, to);
+    return kOk;
+}
+
+void VerbsQueuePair::took_effect(const QpAttributes& attributes, std::uint32_t mask, QpState to) {
+    apply_attributes(attributes, mask, attributes_);
+    state_ = to;
+    if (to == QpState::error && told_ == Told::nobody) {
+        told_ = Told::completion; // the caller's doing
+    }
+    if (to == QpState::reset) {
+        attributes_ = {};
+        told_ = Told::nobody;
+        std::erase(rail_.suspects(), this);
+        alternate_loaded_ = false;
+        std::erase(rail_.rearming(), this);
+        forget_completions();
+    }
+    alternate_loaded_ = alternate_loaded_ || (mask & kQpAlternatePath) != 0;
+    if ((mask & kQpMigration) != 0 && attributes.migration == MigrationState::rearm &&
+        std::find(rail_.rearming().begin(), rail_.rearming().end(), this) ==
+            rail_.rearming().end()) {
+        rail_.rearming().push_back(this);
+    }
+}
+
+// Adapters go to ERR from every state but RESET.
+int VerbsQueuePair::move_to_error() {
+    ibv_qp_attr attributes{};
+    if (state_ == QpState::reset) {
+        QpAttributes nothing;
+        int mask = 0;
+        const std::uint32_t required = kQpState | (type() == QpType::ud ? kQpKey : kQpAccess);
+        nothing.state = QpState::init;
+        (void)fill(nothing, required, QpState::init, attributes, mask);
+        if (const int result = rail_.calls().modify_qp(qp_, &attributes, mask); result != 0) {
+            return result;
+        }
+    }
+    attributes = {};
+    attributes.qp_state = IBV_QPS_ERR;
+    const int result = rail_.calls().modify_qp(qp_, &attributes, IBV_QP_STATE);
+    if (result != 0 && state_ == QpState::reset) {
+        attributes.qp_state = IBV_QPS_RESET;
+        rail_.calls().modify_qp(qp_, &attributes, IBV_QP_STATE);
+    }
+    return result;
+}
+
+Status VerbsQueuePair::check_values(const QpAttributes& a, std::uint32_t mask) const {
+    const RailInfo& info = rail_.info();
+    const bool wrong =
+        ((mask & kQpRemote) != 0 && a.remote_qp > kNumberMask) ||
+        ((mask & kQpReceiveLimits) != 0 &&
+         (a.max_target_reads > info.max_reads || a.rnr_timer > 31)) ||
+        ((mask & kQpRetry) != 0 && (a.timeout > 31 || a.retry_count > 7 || a.rnr_retry > 7)) ||
+        ((mask & kQpSendLimits) != 0 && a.max_reads > info.max_reads);
+    if (wrong) {
+        return Status::error(Reason::bad_argument);
+    }
+    return (mask & kQpMigration) != 0 ? check_migration(a, mask) : kOk;
+}
+
+Status VerbsQueuePair::check_migration(const QpAttributes& a, std::uint32_t mask) const {
+    switch (a.migration) {
+    case MigrationState::rearm:
+        return alternate_loaded_ || (mask & kQpAlternatePath) != 0
+                   ? kOk
+                   : Status::error(Reason::bad_argument);
+    case MigrationState::migrated: return armed() ? kOk : Status::error(Reason::bad_state);
+    case MigrationState::armed: break;
+    }
+    return Status::error(Reason::bad_argument);
+}
+
+Status VerbsQueuePair::fill(const QpAttributes& a, std::uint32_t mask, QpState to, ibv_qp_attr& out,
+                            int& out_mask) {
+    for (const MaskPair& pair : kMasks) {
+        out_mask |= (mask & pair.here) != 0 ? pair.verbs : 0;
+    }
+    out.qp_state = verbs_state(to);
+    if (state_ == QpState::reset && to == QpState::init) {
+        out_mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+        out.pkey_index = rail_.port().pkey_index;
+        out.port_num = rail_.port().number;
+    }
+    out.qp_access_flags = static_cast<unsigned>(verbs_access(a.access));
+    out.qkey = queue_key(a.access_key);
+    out.dest_qp_num = a.remote_qp;
+    out.rq_psn = a.receive_psn & kNumberMask;
+    out.sq_psn = a.send_psn & kNumberMask;
+    out.max_rd_atomic = static_cast<std::uint8_t>(a.max_reads);
+    out.max_dest_rd_atomic = static_cast<std::uint8_t>(a.max_target_reads);
+    out.min_rnr_timer = a.rnr_timer;
+    out.timeout = a.timeout;
+    out.retry_cnt = a.retry_count;
+    out.rnr_retry = a.rnr_retry;
+    out.path_mig_state = static_cast<ibv_mig_state>(a.migration);
+    return fill_paths(a, mask, out, out_mask);
+}
+
+Status VerbsQueuePair::fill_paths(const QpAttributes& a, std::uint32_t mask, ibv_qp_attr& out,
+                                  int& out_mask) {
+    const Port& port = rail_.port();
+    if ((mask & kQpPath) != 0) {
+        out_mask |= IBV_QP_AV | IBV_QP_PATH_MTU;
+        if (const Status status = address_vector(port, a.path, rail_.options(), false, out.ah_attr,
+                                                 out.path_mtu, rail_.trouble());
+            !status.ok()) {
+            return status;
+        }
+    }
+    if ((mask & kQpAlternatePath) != 0) {
+        ibv_mtu mtu{};
+        out_mask |= IBV_QP_ALT_PATH;
+        out.alt_port_num = port.number;
+        out.alt_pkey_index = port.pkey_index;
+        out.alt_timeout = (mask & kQpRetry) != 0 ? a.timeout : attributes_.timeout;
+        return address_vector(port, a.alternate_path, rail_.options(), false, out.alt_ah_attr, mtu,
+                              rail_.trouble());
+    }
+    return kOk;
+}
+
+} // namespace adaptib::verbs

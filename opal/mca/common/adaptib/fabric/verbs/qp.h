@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Queue pairs of a verbs rail, connected and datagram.
+//
+// A queue pair is always in one of 5 states (QpState). state_ is the one last known: the adapter moves
+// a queue pair to ERR by itself, and an error completion, an event, query() or a refused call tells.
+// Ownership: the caller's.  Threads: one.
+// May touch: base/, fabric/, libibverbs.
+#pragma once
+
+#include <cstdint>
+
+#include "fabric/fabric.h"
+#include "fabric/verbs/queues.h"
+#include "fabric/verbs/rail.h"
+
+namespace adaptib::verbs {
+
+// A Q_Key has 32 bits, of which the highest is the system's.
+std::uint32_t queue_key(std::uint64_t access_key);
+
+class VerbsQueuePair final : public QueuePair {
+public:
+    VerbsQueuePair(VerbsRail& rail, const QpInit& init);
+    ~VerbsQueuePair() override;
+    int create(); // 0 or the error number
+
+    VerbsRail& rail() { return rail_; }
+    QpState last_state() const { return state_; }
+    // It is in ERR, as this completion tells.
+    void failed(ibv_wc_status status);
+    // It is in ERR, as an event of the device tells, or has to. False: one has told it already.
+    bool fatal();
+    // For one of VerbsRail::suspects(): whether no completion tells why it is in ERR; then an event has to.
+    bool needs_event() const;
+    void path_migrated();
+    bool armed() const; // asks the adapter
+
+private:
+    Status modify_impl(const QpAttributes& attributes, std::uint32_t mask) override;
+    QpAttributes query_impl() const override;
+    Status post_send_impl(const SendWork& work) override;
+    Status post_receive_impl(const ReceiveWork& work) override;
+    bool usable_impl() const override;
+
+    // What modify() asks the adapter for.
+    Status check_values(const QpAttributes& attributes, std::uint32_t mask) const;
+    Status check_migration(const QpAttributes& attributes, std::uint32_t mask) const;
+    Status fill(const QpAttributes& attributes, std::uint32_t mask, QpState to, ibv_qp_attr& out,
+                int& out_mask);
+    Status fill_paths(const QpAttributes& attributes, std::uint32_t mask, ibv_qp_attr& out,
+                      int& out_mask);
+    int move_to_error();
+    void forget_completions();
+    void took_effect(const QpAttributes& attributes, std::uint32_t mask, QpState to);
+
+    // What post_send() does.
+    Status fill(const SendWork& work, ibv_send_wr& out, ibv_sge* list) const;
+    Status fill_datagram(const SendWork& work, ibv_send_wr& out) const;
+    Status refused(int result);
+    void look_again() const; // reads state_
+    void suspect() const;
+    void enter_error();
+
+    VerbsRail& rail_;
+    VerbsCompletionQueue& send_cq_;
+    VerbsCompletionQueue& receive_cq_;
+    VerbsSharedReceiveQueue* srq_;
+    std::uint32_t send_depth_;
+    std::uint32_t receive_depth_;
+    std::uint32_t max_gather_;
+    Bytes inline_bytes_;
+    bool signal_all_;
+    ibv_qp* qp_ = nullptr;
+    mutable QpState state_ = QpState::reset;
+    // Who has told that, and why, it is in ERR.
+    enum class Told : std::uint8_t { nobody, suspected, completion, event };
+    mutable Told told_ = Told::nobody;
+    bool alternate_loaded_ = false;
+    QpAttributes attributes_;
+};
+
+} // namespace adaptib::verbs

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Completions in the words of the fabric interface, shared receives.
+#include "fabric/verbs/queues.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "fabric/verbs/errors.h"
+#include "fabric/verbs/qp.h"
+
+namespace adaptib::verbs {
+
+namespace {
+
+constexpr std::size_t kBatch = 16;
+
+WorkStatus work_status(ibv_wc_status status) {
+    switch (status) {
+    case IBV_WC_SUCCESS: return WorkStatus::success;
+    case IBV_WC_LOC_LEN_ERR: return WorkStatus::local_length_error;
+    case IBV_WC_LOC_QP_OP_ERR: return WorkStatus::local_qp_error;
+    case IBV_WC_LOC_PROT_ERR: return WorkStatus::local_protection_error;
+    case IBV_WC_WR_FLUSH_ERR: return WorkStatus::flushed;
+    case IBV_WC_BAD_RESP_ERR: return WorkStatus::bad_response;
+    case IBV_WC_LOC_ACCESS_ERR: return WorkStatus::local_access_error;
+    case IBV_WC_REM_INV_REQ_ERR: return WorkStatus::remote_invalid_request;
+    case IBV_WC_REM_ACCESS_ERR: return WorkStatus::remote_access_error;
+    case IBV_WC_REM_OP_ERR: return WorkStatus::remote_operation_error;
+    case IBV_WC_RETRY_EXC_ERR: return WorkStatus::retry_exceeded;
+    case IBV_WC_RNR_RETRY_EXC_ERR: return WorkStatus::rnr_retry_exceeded;
+    case IBV_WC_REM_ABORT_ERR: return WorkStatus::remote_aborted;
+    case IBV_WC_FATAL_ERR: return WorkStatus::fatal;
+    case IBV_WC_RESP_TIMEOUT_ERR: return WorkStatus::response_timeout;
+    default: return WorkStatus::general_error; // of services that are not used here
+    }
+}
+
+WorkKind work_kind_of(const ibv_wc& wc) {
+    switch (wc.opcode) {
+    case IBV_WC_RDMA_WRITE: return WorkKind::write;
+    case IBV_WC_RDMA_READ: return WorkKind::read;
+    case IBV_WC_COMP_SWAP: return WorkKind::compare_swap;
+    case IBV_WC_FETCH_ADD: return WorkKind::fetch_add;
+    case IBV_WC_RECV:
+        return (wc.wc_flags & IBV_WC_WITH_IMM) != 0 ? WorkKind::receive_imm : WorkKind::receive;
+    case IBV_WC_RECV_RDMA_WITH_IMM: return WorkKind::receive_imm;
+    default: return WorkKind::send;
+    }
+}
+
+bool number_below(const VerbsQueuePair* qp, std::uint32_t number) { return qp->number() < number; }
+
+} // namespace
+
+int scatter_list(const ReceiveWork& work, std::uint32_t max, ibv_sge* list, int used) {
+    if (work.scatter_count > max || (work.scatter_count > 0 && work.scatter == nullptr)) {
+        return -1;
+    }
+    for (std::uint32_t i = 0; i < work.scatter_count; ++i) {
+        const Gather& entry = work.scatter[i];
+        if (entry.length > UINT32_MAX) {
+            return -1;
+        }
+        if (entry.length != 0) { // to some adapters 0 is 2 GiB
+            list[used++] = {reinterpret_cast<std::uintptr_t>(entry.address),
+                            static_cast<std::uint32_t>(entry.length), entry.local_key};
+        }
+    }
+    return used;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Completion queue
+
+VerbsCompletionQueue::~VerbsCompletionQueue() {
+    if (cq_ != nullptr) {
+        rail_.calls().destroy_cq(cq_);
+    }
+}
+
+int VerbsCompletionQueue::create(std::uint32_t depth) {
+    errno = 0;
+    cq_ = rail_.calls().create_cq(rail_.device().context(), static_cast<int>(depth), this, nullptr,
+                                  0);
+    return cq_ == nullptr ? error_number(-1) : 0;
+}
+
+void VerbsCompletionQueue::attach(VerbsQueuePair& qp) {
+    if (find(qp.number()) == nullptr) {
+        qps_.insert(std::lower_bound(qps_.begin(), qps_.end(), qp.number(), number_below), &qp);
+        datagram_qps_ += qp.type() == QpType::ud ? 1 : 0;
+    }
+}
+
+void VerbsCompletionQueue::detach(VerbsQueuePair& qp) {
+    datagram_qps_ -= std::erase(qps_, &qp) != 0 && qp.type() == QpType::ud ? 1 : 0;
+}
+
+VerbsQueuePair* VerbsCompletionQueue::find(std::uint32_t number) const {
+    const auto at = std::lower_bound(qps_.begin(), qps_.end(), number, number_below);
+    return at != qps_.end() && (*at)->number() == number ? *at : nullptr;
+}
+
+void VerbsCompletionQueue::forget(const VerbsQueuePair& qp) {
+    std::erase_if(kept_, [&](const WorkCompletion& c) { return c.qp_number == qp.number(); });
+    fetch_but(&qp);
+}
+
+void VerbsCompletionQueue::fetch() { fetch_but(nullptr); }
+
+void VerbsCompletionQueue::fetch_but(const VerbsQueuePair* qp) {
+    std::array<ibv_wc, kBatch> batch;
+    for (int count = 1; count > 0;) {
+        count = poll_library(batch);
+        for (int i = 0; i < count; ++i) {
+            const ibv_wc& wc = batch[static_cast<std::size_t>(i)];
+            if (qp == nullptr || wc.qp_num != qp->number()) {
+                translate(wc, kept_.emplace_back());
+            }
+        }
+    }
+}
+
+void VerbsCompletionQueue::fail() {
+    if (!broken_) {
+        broken_ = true;
+        for (VerbsQueuePair* qp : qps_) {
+            if (qp->fatal()) {
+                rail_.add_fatal(qp->number());
+            }
+        }
+    }
+}
+
+int VerbsCompletionQueue::poll_library(std::span<ibv_wc> out) {
+    if (broken_) {
+        return 0;
+    }
+    const int count = rail_.calls().poll_cq(cq_, static_cast<int>(out.size()), out.data());
+    if (count < 0) [[unlikely]] {
+        fail();
+    }
+    return count;
+}
+
+std::size_t VerbsCompletionQueue::poll_impl(std::span<WorkCompletion> out) {
+    std::size_t done = 0;
+    while (done < out.size() && !kept_.empty())
+        [[unlikely]] {
+            out[done++] = kept_.front();
+            kept_.pop_front();
+        }
+    std::array<ibv_wc, kBatch> batch;
+    while (done < out.size()) {
+        const std::size_t wanted = std::min(kBatch, out.size() - done);
+        const int count = poll_library(std::span(batch).first(wanted));
+        for (int i = 0; i < count; ++i) {
+            translate(batch[static_cast<std::size_t>(i)], out[done++]);
+        }
+        if (count < static_cast<int>(wanted)) {
+            break;
+        }
+    }
+    return done;
+}
+
+void VerbsCompletionQueue::translate(const ibv_wc& from, WorkCompletion& to) {
+    to = {};
+    to.wr_id = from.wr_id;
+    to.status = work_status(from.status);
+    to.qp_number = from.qp_num;
+    if (from.status != IBV_WC_SUCCESS) [[unlikely]] { // nothing else of it is valid
+        to.vendor_error = from.vendor_err;
+        if (VerbsQueuePair* qp = find(from.qp_num); qp != nullptr) {
+            qp->failed(from.status);
+        }
+        return;
+    }
+    to.kind = work_kind_of(from);
+    if (to.kind < WorkKind::receive) {
+        return;
+    }
+    to.length = from.byte_len;
+    to.immediate = to.kind == WorkKind::receive_imm ? ntohl(from.imm_data) : 0;
+    if (datagram_qps_ > 0) {
+        const VerbsQueuePair* qp = find(from.qp_num);
+        if (qp != nullptr && qp->type() == QpType::ud) {
+            to.length -= std::min<Bytes>(to.length, kGrhBytes);
+            to.source_qp = from.src_qp;
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Shared receive queue
+
+VerbsSharedReceiveQueue::~VerbsSharedReceiveQueue() {
+    if (srq_ != nullptr) {
+        rail_.calls().destroy_srq(srq_);
+    }
+}
+
+int VerbsSharedReceiveQueue::create() {
+    ibv_srq_init_attr init{};
+    init.srq_context = this;
+    init.attr.max_wr = depth_;
+    init.attr.max_sge = rail_.info().max_gather;
+    errno = 0;
+    srq_ = rail_.calls().create_srq(rail_.device().pd(), &init);
+    return srq_ == nullptr ? error_number(-1) : 0;
+}
+
+Status VerbsSharedReceiveQueue::post_impl(const ReceiveWork& work) {
+    std::array<ibv_sge, kMaxGather> list;
+    ibv_recv_wr request{};
+    request.wr_id = work.wr_id;
+    request.sg_list = list.data();
+    request.num_sge = scatter_list(work, rail_.info().max_gather, list.data(), 0);
+    if (request.num_sge < 0) {
+        return Status::error(Reason::bad_argument);
+    }
+    ibv_recv_wr* bad = nullptr;
+    const int result = rail_.calls().post_srq_recv(srq_, &request, &bad);
+    if (result == 0) [[likely]] {
+        return kOk;
+    }
+    const int error = error_number(result);
+    return error == ENOMEM || error == EAGAIN ? Status::again(Reason::queue_full)
+                                              : status_of(error);
+}
+
+Status VerbsSharedReceiveQueue::arm_limit_impl(std::uint32_t limit) {
+    if (limit > depth_) {
+        return Status::error(Reason::bad_argument);
+    }
+    ibv_srq_attr attributes{};
+    attributes.srq_limit = limit;
+    const int result = rail_.calls().modify_srq(srq_, &attributes, IBV_SRQ_LIMIT);
+    return result == 0 ? kOk : status_of(error_number(result));
+}
+
+} // namespace adaptib::verbs

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Completion queues and shared receive queues of a verbs rail.
+// Ownership: the caller's; queue pairs that use a queue end before it.  Threads: one.
+// May touch: base/, fabric/, libibverbs.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "fabric/verbs/rail.h"
+
+namespace adaptib::verbs {
+
+class VerbsCompletionQueue final : public CompletionQueue {
+public:
+    explicit VerbsCompletionQueue(VerbsRail& rail) : rail_(rail) {}
+    ~VerbsCompletionQueue() override;
+    int create(std::uint32_t depth); // 0 or the error number
+
+    VerbsRail& rail() { return rail_; }
+    ibv_cq* cq() { return cq_; }
+    void attach(VerbsQueuePair& qp);
+    void detach(VerbsQueuePair& qp);
+    // Takes the completions of a queue pair out; those of others stay, in order.
+    void forget(const VerbsQueuePair& qp);
+    // Reads all completions that there are; poll() gives them later.
+    void fetch();
+    // No more completions will come: all its queue pairs fail.
+    void fail();
+
+private:
+    std::size_t poll_impl(std::span<WorkCompletion> out) override;
+    VerbsQueuePair* find(std::uint32_t number) const; // null: not one of ours
+    void fetch_but(const VerbsQueuePair* qp);
+    void translate(const ibv_wc& from, WorkCompletion& to);
+    int poll_library(std::span<ibv_wc> out);
+
+    VerbsRail& rail_;
+    ibv_cq* cq_ = nullptr;
+    bool broken_ = false;
+    std::size_t datagram_qps_ = 0;
+    std::vector<VerbsQueuePair*> qps_; // by number
+    std::deque<WorkCompletion> kept_;  // read by forget() and fetch()
+};
+
+class VerbsSharedReceiveQueue final : public SharedReceiveQueue {
+public:
+    VerbsSharedReceiveQueue(VerbsRail& rail, std::uint32_t depth) : rail_(rail), depth_(depth) {}
+    ~VerbsSharedReceiveQueue() override;
+    int create(); // 0 or the error number
+
+    VerbsRail& rail() { return rail_; }
+    ibv_srq* srq() { return srq_; }
+    std::vector<VerbsQueuePair*>& qps() { return qps_; }
+
+private:
+    Status post_impl(const ReceiveWork& work) override;
+    Status arm_limit_impl(std::uint32_t limit) override;
+
+    VerbsRail& rail_;
+    std::uint32_t depth_;
+    ibv_srq* srq_ = nullptr;
+    std::vector<VerbsQueuePair*> qps_;
+};
+
+// A receive's entries behind the `used` that are there; the new count, or -1 for more than `max`.
+int scatter_list(const ReceiveWork& work, std::uint32_t max, ibv_sge* list, int used);
+
+} // namespace adaptib::verbs

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A rail: its limits, and creating objects.
+#include "fabric/verbs/rail.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "fabric/qp_rules.h"
+#include "fabric/verbs/errors.h"
+#include "fabric/verbs/memory.h"
+#include "fabric/verbs/qp.h"
+#include "fabric/verbs/queues.h"
+
+namespace adaptib::verbs {
+
+namespace {
+
+constexpr std::array<Bytes, 6> kInlineSteps{512, 256, 128, 64, 32, 0};
+constexpr std::uint32_t kProbeDepth = 16;
+
+std::uint32_t limit(int value) { return value > 0 ? static_cast<std::uint32_t>(value) : 0; }
+
+// What a queue of requests pins, for a message to a person: about a request's size in hardware.
+Bytes queue_bytes(std::uint32_t depth, std::uint32_t gather) {
+    return Bytes{depth} * (64 + Bytes{16} * gather);
+}
+
+} // namespace
+
+VerbsRail::VerbsRail(const Device& device, const Port& port, const VerbsOptions& options,
+                     std::uint32_t index, std::uint64_t owner)
+    : device_(device), port_(port), options_(options), index_(index), owner_(owner) {
+    describe();
+}
+
+VerbsRail::~VerbsRail() = default;
+
+void VerbsRail::describe() {
+    const ibv_device_attr& d = device_.limits();
+    info_.name = device_.name() + ":" + std::to_string(port_.number);
+    info_.link_layer = port_.ethernet() ? LinkLayer::ethernet : LinkLayer::infiniband;
+    info_.rate = port_rate(port_.attributes);
+    info_.numa_node = device_.numa_node();
+    info_.paths = port_.ethernet() ? 1 : 1u << port_.attributes.lmc;
+    // One entry of a datagram's receive is the GRH's.
+    std::uint32_t gather = std::min(kMaxGather, limit(d.max_sge) - (limit(d.max_sge) > 1 ? 1 : 0));
+    for (const int other : {d.max_sge_rd, d.max_srq_sge}) {
+        gather = other > 0 ? std::min(gather, limit(other)) : gather;
+    }
+    info_.max_gather = std::max(gather, 1u);
+    info_.max_send_depth = limit(d.max_qp_wr);
+    info_.max_cq_depth = limit(d.max_cqe);
+    info_.max_reads = std::min({limit(d.max_qp_rd_atom), limit(d.max_qp_init_rd_atom), 255u});
+}
+
+// ---------------------------------------------------------------------------------------------------
+// What the device really gives
+
+bool VerbsRail::try_qp(ibv_cq* cq, ibv_qp_type type, Bytes inline_bytes, int& error) {
+    ibv_qp_init_attr init{};
+    init.send_cq = init.recv_cq = cq;
+    init.qp_type = type;
+    const std::uint32_t depth = std::min(kProbeDepth, info_.max_send_depth);
+    init.cap = {depth, depth, info_.max_gather, info_.max_gather + (type == IBV_QPT_UD ? 1u : 0u),
+                static_cast<std::uint32_t>(inline_bytes)};
+    errno = 0;
+    ibv_qp* qp = calls().create_qp(device_.pd(), &init);
+    if (qp == nullptr) {
+        error = error_number(-1);
+        return false;
+    }
+    calls().destroy_qp(qp);
+    return true;
+}
+
+// No call tells how much a queue pair takes inline.
+bool VerbsRail::try_inline(ibv_cq* cq, ibv_qp_type type, int& error) {
+    for (const Bytes step : kInlineSteps) {
+        if (try_qp(cq, type, step, error)) {
+            info_.inline_bytes = std::min(info_.inline_bytes, step);
+            return true;
+        }
+    }
+    return false;
+}
+
+Status VerbsRail::probe(std::string& error_text) {
+    const auto fail = [&](const char* what, int error) {
+        const Status status =
+            memory_status(error, queue_bytes(kProbeDepth, kMaxGather), error_text);
+        if (error_text.empty()) {
+            error_text = std::string(what) + ": " + std::strerror(error);
+        }
+        return status;
+    };
+    error_text.clear();
+    errno = 0;
+    ibv_cq* cq = calls().create_cq(device_.context(), kProbeDepth, nullptr, nullptr, 0);
+    if (cq == nullptr) {
+        return fail("gives no completion queue", error_number(-1));
+    }
+    int error = 0;
+    info_.inline_bytes = kInlineSteps[0];
+    const bool rc = try_inline(cq, IBV_QPT_RC, error);
+    const bool ud = try_inline(cq, IBV_QPT_UD, error);
+    calls().destroy_cq(cq);
+    if (!rc && !ud) {
+        return fail("gives no queue pair", error);
+    }
+    const ibv_device_attr& d = device_.limits();
+    const auto offer = [this](bool has, Capability c) {
+        info_.capabilities |= has ? static_cast<std::uint32_t>(c) : 0u;
+    };
+    offer(rc, Capability::rc);
+    offer(ud, Capability::ud);
+    offer(d.max_srq > 0, Capability::srq);
+    offer(rc, Capability::rdma_write);
+    offer(rc, Capability::write_imm);
+    offer(rc && info_.max_reads > 0, Capability::rdma_read);
+    offer(rc && info_.max_reads > 0 && d.atomic_cap != IBV_ATOMIC_NONE, Capability::atomic64);
+    // soft-RoCE's device says yes, and only its port the truth.
+    offer(rc && (d.device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG) != 0 &&
+              (port_.attributes.port_cap_flags & IBV_PORT_AUTO_MIGR_SUP) != 0,
+          Capability::migration);
+    info_.datagram_bytes = ud ? mtu_bytes(port_.attributes.active_mtu) : 0;
+    info_.max_message_bytes = rc ? port_.attributes.max_msg_sz : 0;
+    if (ud) {
+        if (const Status status = allocate(kGrhBytes, kLocalWrite, grh_region_); !status.ok()) {
+            error_text = trouble_.empty()
+                             ? std::string("registers no memory: ") + reason_text(status.reason())
+                             : trouble_;
+            return status;
+        }
+        grh_ = {reinterpret_cast<std::uintptr_t>(grh_region_->address()), kGrhBytes,
+                grh_region_->local_key()};
+    }
+    return kOk;
+}
+
+// ---------------------------------------------------------------------------------------------------
+
+PortState VerbsRail::state_impl() const {
+    return down_ || !port_.active() ? PortState::down : PortState::active;
+}
+
+RailAddress VerbsRail::address_impl() const { return encode_address(port_, owner_); }
+
+void VerbsRail::read_again() {
+    Port port;
+    std::string why;
+    if (read_port(device_, port_.number, options_, port, why).ok()) {
+        down_ = !port.active();
+        if (port.active()) {
+            port_ = port;
+        }
+    }
+}
+
+Status VerbsRail::refuse(int error, Bytes needed) { return memory_status(error, needed, trouble_); }
+
+Status VerbsRail::create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) {
+    if (depth == 0 || depth > info_.max_cq_depth) {
+        return Status::error(Reason::bad_argument);
+    }
+    auto made = std::make_unique<VerbsCompletionQueue>(*this);
+    if (const int error = made->create(depth); error != 0) {
+        return refuse(error, queue_bytes(depth, 0));
+    }
+    out = std::move(made);
+    return kOk;
+}
+
+Status VerbsRail::create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) {
+    if (!info_.has(Capability::srq)) {
+        return Status::error(Reason::not_supported);
+    }
+    if (depth == 0 || depth > limit(device_.limits().max_srq_wr)) {
+        return Status::error(Reason::bad_argument);
+    }
+    auto made = std::make_unique<VerbsSharedReceiveQueue>(*this, depth);
+    if (const int error = made->create(); error != 0) {
+        return refuse(error, queue_bytes(depth, info_.max_gather));
+    }
+    out = std::move(made);
+    return kOk;
+}
+
+Status VerbsRail::check(const QpInit& init) const {
+    if (const Status status = check_init(init, info_); !status.ok()) {
+        return status;
+    }
+    // A receive of a datagram has the GRH before it, one of a connection has not.
+    if (init.type == QpType::ud && init.srq != nullptr) {
+        return Status::error(Reason::not_supported);
+    }
+    const auto elsewhere = [this](const VerbsRail& rail) { return &rail != this; };
+    if (elsewhere(static_cast<VerbsCompletionQueue*>(init.send_cq)->rail()) ||
+        elsewhere(static_cast<VerbsCompletionQueue*>(init.receive_cq)->rail()) ||
+        (init.srq != nullptr &&
+         elsewhere(static_cast<VerbsSharedReceiveQueue*>(init.srq)->rail()))) {
+        return Status::error(Reason::bad_argument);
+    }
+    return kOk;
+}
+
+Status VerbsRail::create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) {
+    if (const Status status = check(init); !status.ok()) {
+        return status;
+    }
+    auto made = std::make_unique<VerbsQueuePair>(*this, init);
+    if (const int error = made->create(); error != 0) {
+        return refuse(error, queue_bytes(init.send_depth + init.receive_depth, init.max_gather));
+    }
+    out = std::move(made);
+    return kOk;
+}
+
+Status VerbsRail::create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHandle>& out) {
+    ibv_ah_attr attributes{};
+    ibv_mtu mtu{};
+    if (const Status status =
+            address_vector(port_, path, options_, true, attributes, mtu, trouble_);
+        !status.ok()) {
+        return status;
+    }
+    errno = 0;
+    ibv_ah* ah = calls().create_ah(device_.pd(), &attributes);
+    if (ah == nullptr) {
+        return status_of(error_number(-1));
+    }
+    out = std::make_unique<VerbsAddressHandle>(calls(), ah);
+    return kOk;
+}
+
+Status VerbsRail::register_impl(void* address, Bytes length, std::uint32_t access,
+                                std::unique_ptr<MemoryRegion>& out) {
+    return register_memory_of(*this, address, length, access, out);
+}
+
+Status VerbsRail::allocate_impl(Bytes length, std::uint32_t access,
+                                std::unique_ptr<MemoryRegion>& out) {
+    return allocate_memory(*this, length, access, out);
+}
+
+} // namespace adaptib::verbs

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A rail of the verbs fabric: one port of one device.
+//
+// Purpose: creates objects and checks what they are asked for; each is one object of libibverbs, and
+// each call is one call of it. Where that does not do, the fabric adds:
+//   * datagrams: a scatter entry before the caller's takes the GRH, whose 40 bytes no one reads;
+//   * completions of a queue pair that is reset or destroyed are taken out of its queues, since a
+//     provider may leave them there and numbers are used again;
+//   * the first error completion moves the queue pair to ERR, so that SQE is not seen and providers
+//     that stop half-way flush the rest;
+//   * qp_fatal for a queue pair that is found in ERR without a completion that tells why, since not every
+//     device raises an event;
+//   * RESET to ERR, which the adapter does not know, goes by INIT.
+// Ownership: the fabric's.  Threads: one.
+// May touch: base/, fabric/, libibverbs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "fabric/verbs/device.h"
+#include "fabric/verbs/port.h"
+
+namespace adaptib::verbs {
+
+class VerbsQueuePair;
+
+constexpr std::uint32_t kMaxGather = 16; // so that a request's entries fit on the stack
+constexpr Bytes kGrhBytes = 40;
+
+class VerbsRail final : public Rail {
+public:
+    VerbsRail(const Device& device, const Port& port, const VerbsOptions& options,
+              std::uint32_t index, std::uint64_t owner);
+    ~VerbsRail() override;
+
+    // Tries what queue pairs there are, and how much they take inline. Errors: it has none, or no memory
+    // for them; error_text goes on behind the rail's name.
+    Status probe(std::string& error_text);
+
+    const Device& device() const { return device_; }
+    const Calls& calls() const { return device_.calls(); }
+    const Port& port() const { return port_; }
+    const VerbsOptions& options() const { return options_; }
+    std::uint32_t index() const { return index_; }
+    const ibv_sge& grh() const { return grh_; }
+
+    // Events: the port's state; its LID, GID or partition key may be another.
+    void set_down() { down_ = true; }
+    void read_again();
+
+    // Queue pairs that wait for ARMED, which no event tells.
+    std::vector<VerbsQueuePair*>& rearming() { return rearming_; }
+    // Queue pairs found in ERR that nobody has told the reason of.
+    std::vector<const VerbsQueuePair*>& suspects() { return suspects_; }
+    // Queue pairs in ERR of which no completion can come.
+    void add_fatal(std::uint32_t qp_number) { fatal_.push_back(qp_number); }
+    std::vector<std::uint32_t>& fatal() { return fatal_; }
+
+    std::string& trouble() { return trouble_; }
+    const std::string& trouble() const { return trouble_; }
+    // Memory would have had to be pinned.
+    Status refuse(int error, Bytes needed);
+
+private:
+    PortState state_impl() const override;
+    RailAddress address_impl() const override;
+    Status create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) override;
+    Status create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) override;
+    Status create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) override;
+    Status create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHandle>& out) override;
+    Status register_impl(void* address, Bytes length, std::uint32_t access,
+                         std::unique_ptr<MemoryRegion>& out) override;
+    Status allocate_impl(Bytes length, std::uint32_t access,
+                         std::unique_ptr<MemoryRegion>& out) override;
+    Status check(const QpInit& init) const;
+    void describe();
+    bool try_qp(ibv_cq* cq, ibv_qp_type type, Bytes inline_bytes, int& error);
+    bool try_inline(ibv_cq* cq, ibv_qp_type type, int& error);
+
+    const Device& device_;
+    Port port_;
+    const VerbsOptions& options_;
+    std::uint32_t index_;
+    std::uint64_t owner_;
+    bool down_ = false;
+    std::unique_ptr<MemoryRegion> grh_region_;
+    ibv_sge grh_{};
+    std::vector<VerbsQueuePair*> rearming_;
+    std::vector<const VerbsQueuePair*> suspects_;
+    std::vector<std::uint32_t> fatal_;
+    std::string trouble_;
+};
+
+} // namespace adaptib::verbs

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// libibverbs as a table. Where its header has a macro or an inline function, a lambda stands for it.
+#include "fabric/verbs/verbs_calls.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+
+namespace adaptib::verbs {
+
+const Calls& library_calls() {
+    static constexpr Calls kCalls{
+        .fork_init = ibv_fork_init,
+        .is_fork_initialized = ibv_is_fork_initialized,
+        .get_device_list = ibv_get_device_list,
+        .free_device_list = ibv_free_device_list,
+        .get_device_name = ibv_get_device_name,
+        .open_device = ibv_open_device,
+        .close_device = ibv_close_device,
+        .query_device = ibv_query_device,
+        .query_port = [](ibv_context* context, std::uint8_t port, ibv_port_attr* attributes)
+            -> int { return ibv_query_port(context, port, attributes); },
+        .query_gid_ex = [](ibv_context* context, std::uint32_t port, std::uint32_t index,
+                           ibv_gid_entry* entry, std::uint32_t flags) -> int {
+            return ibv_query_gid_ex(context, port, index, entry, flags);
+        },
+        .query_pkey = ibv_query_pkey,
+        .set_nonblocking = [](ibv_context* context) -> int {
+            const int flags = fcntl(context->async_fd, F_GETFL);
+            return flags < 0 || fcntl(context->async_fd, F_SETFL, flags | O_NONBLOCK) < 0 ? errno
+                                                                                          : 0;
+        },
+        .get_async_event = ibv_get_async_event,
+        .ack_async_event = ibv_ack_async_event,
+        .alloc_pd = ibv_alloc_pd,
+        .dealloc_pd = ibv_dealloc_pd,
+        .reg_mr = [](ibv_pd* pd, void* address, std::size_t length, int access) -> ibv_mr* {
+            return (ibv_reg_mr)(pd, address, length, access);
+        },
+        .dereg_mr = ibv_dereg_mr,
+        .create_ah = ibv_create_ah,
+        .destroy_ah = ibv_destroy_ah,
+        .create_cq = ibv_create_cq,
+        .destroy_cq = ibv_destroy_cq,
+        .poll_cq = [](ibv_cq* cq, int count, ibv_wc* completions) -> int {
+            return ibv_poll_cq(cq, count, completions);
+        },
+        .create_srq = ibv_create_srq,
+        .modify_srq = ibv_modify_srq,
+        .destroy_srq = ibv_destroy_srq,
+        .post_srq_recv = [](ibv_srq* srq, ibv_recv_wr* work, ibv_recv_wr** bad) -> int {
+            return ibv_post_srq_recv(srq, work, bad);
+        },
+        .create_qp = ibv_create_qp,
+        .modify_qp = ibv_modify_qp,
+        .query_qp = ibv_query_qp,
+        .destroy_qp = ibv_destroy_qp,
+        .post_send = [](ibv_qp* qp, ibv_send_wr* work, ibv_send_wr** bad) -> int {
+            return ibv_post_send(qp, work, bad);
+        },
+        .post_recv = [](ibv_qp* qp, ibv_recv_wr* work, ibv_recv_wr** bad) -> int {
+            return ibv_post_recv(qp, work, bad);
+        },
+    };
+    return kCalls;
+}
+
+} // namespace adaptib::verbs

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Opening the verbs fabric.
+#include "fabric/verbs/verbs_fabric.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "fabric/verbs/device.h"
+#include "fabric/verbs/errors.h"
+#include "fabric/verbs/events.h"
+#include "fabric/verbs/port.h"
+#include "fabric/verbs/rail.h"
+
+namespace adaptib {
+
+namespace verbs {
+
+namespace {
+
+// Tells this fabric from others behind the same port.
+std::uint64_t new_owner() {
+    static std::atomic<std::uint32_t> count{0};
+    return static_cast<std::uint64_t>(getpid()) << 32 | ++count;
+}
+
+class VerbsFabric final : public Fabric {
+public:
+    VerbsFabric(const Calls& calls, const VerbsOptions& options)
+        : calls_(calls), options_(options), owner_(new_owner()) {}
+    ~VerbsFabric() override { rails_.clear(); }
+
+    Status set_up(std::string& error_text);
+
+private:
+    bool poll_event_impl(Event& out) override { return events_.next(rails_, devices_, out); }
+
+    void prepare_fork();
+    Status add_device(const DeviceList& list, ibv_device* device, std::string& error_text);
+    Status add_port(const Device& device, std::uint8_t number, std::string& why);
+    void leave_out(Status status, const std::string& text, bool tell);
+
+    const Calls& calls_;
+    const VerbsOptions options_;
+    const std::uint64_t owner_;
+    std::vector<std::unique_ptr<Device>> devices_;
+    EventReader events_;
+    // Should there be no rail at all: why.
+    Status first_ = Status::error(Reason::no_device);
+    std::string left_out_;
+};
+
+void VerbsFabric::leave_out(Status status, const std::string& text, bool tell) {
+    if (left_out_.empty()) {
+        first_ = status;
+    }
+    left_out_ += (left_out_.empty() ? "" : "; ") + text;
+    if (tell) {
+        notices_.push_back(text + " (it is left out)");
+    }
+}
+
+void VerbsFabric::prepare_fork() {
+    if (!options_.fork_support || calls_.is_fork_initialized() != IBV_FORK_DISABLED) {
+        return;
+    }
+    if (const int result = calls_.fork_init(); result != 0) {
+        notices_.push_back(std::string("programs that this process starts by fork may damage its "
+                                       "registered memory (ibv_fork_init: ") +
+                           std::strerror(error_number(result)) + ")");
+    }
+}
+
+Status VerbsFabric::add_port(const Device& device, std::uint8_t number, std::string& why) {
+    Port port;
+    if (const Status status = read_port(device, number, options_, port, why); !status.ok()) {
+        return status;
+    }
+    if (!port.active()) {
+        why = "is down";
+        return Status::error(Reason::no_device);
+    }
+    auto rail = std::make_unique<VerbsRail>(device, port, options_,
+                                            static_cast<std::uint32_t>(rails_.size()), owner_);
+    if (const Status status = rail->probe(why); !status.ok()) {
+        return status;
+    }
+    rails_.push_back(std::move(rail));
+    return kOk;
+}
+
+// Errors: a port that if_include names and the device does not have. What else is wrong with a device
+// or a port leaves it out.
+Status VerbsFabric::add_device(const DeviceList& list, ibv_device* device,
+                               std::string& error_text) {
+    std::unique_ptr<Device> opened;
+    std::string why;
+    if (const Status status = Device::open(calls_, device, opened, why); !status.ok()) {
+        leave_out(status, why, true);
+        return kOk;
+    }
+    const int ports = opened->limits().phys_port_cnt;
+    for (const Wanted& wanted : list.included()) {
+        if (wanted.device == opened->name() && wanted.port > ports) {
+            error_text = "if_include names port " + std::to_string(wanted.port) + " of " +
+                         wanted.device + ", which has " + std::to_string(ports);
+            return Status::error(Reason::bad_argument);
+        }
+    }
+    const std::size_t before = rails_.size();
+    for (int number = 1; number <= ports; ++number) {
+        if (!port_wanted(list, opened->name(), number)) {
+            continue;
+        }
+        const Status status = add_port(*opened, static_cast<std::uint8_t>(number), why);
+        if (!status.ok()) {
+            // A port without a cable is nothing to talk about unless it was asked for.
+            const bool tell = !list.included().empty() || why != "is down";
+            leave_out(status, opened->name() + ":" + std::to_string(number) + " " + why, tell);
+        }
+    }
+    if (rails_.size() > before) {
+        devices_.push_back(std::move(opened));
+    }
+    return kOk;
+}
+
+Status VerbsFabric::set_up(std::string& error_text) {
+    if (options_.locked_bytes > 0 && beyond_memlock(options_.locked_bytes)) {
+        error_text = verbs_memlock_text(options_.locked_bytes);
+        return Status::error(Reason::no_permission);
+    }
+    prepare_fork();
+    DeviceList list(calls_);
+    if (const Status status = list.read(error_text); !status.ok()) {
+        return status;
+    }
+    std::vector<ibv_device*> chosen;
+    if (const Status status = list.choose(options_, chosen, notices_, error_text); !status.ok()) {
+        return status;
+    }
+    for (ibv_device* device : chosen) {
+        if (const Status status = add_device(list, device, error_text); !status.ok()) {
+            return status;
+        }
+    }
+    if (!rails_.empty()) {
+        return kOk;
+    }
+    error_text = list.empty()     ? "this machine has no RDMA device"
+                 : chosen.empty() ? "if_exclude leaves no RDMA device; there are: " + list.names()
+                 : left_out_.empty() ? "if_exclude leaves no port of: " + list.names()
+                                     : "no RDMA device can be used: " + left_out_;
+    return first_;
+}
+
+} // namespace
+} // namespace verbs
+
+Status open_verbs_fabric(const VerbsOptions& options, std::unique_ptr<Fabric>& out,
+                         std::string& error_text) {
+    if (options.gid_index > 255 || options.service_level > 15) {
+        error_text = "a GID index is below 256, a service level below 16";
+        return Status::error(Reason::bad_argument);
+    }
+    auto fabric = std::make_unique<verbs::VerbsFabric>(
+        options.calls != nullptr ? *options.calls : verbs::library_calls(), options);
+    if (const Status status = fabric->set_up(error_text); !status.ok()) {
+        return status;
+    }
+    out = std::move(fabric);
+    return kOk;
+}
+
+std::string verbs_trouble(const Rail& rail) {
+    const auto* ours = dynamic_cast<const verbs::VerbsRail*>(&rail);
+    return ours == nullptr ? "" : ours->trouble();
+}
+
+} // namespace adaptib

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The verbs fabric: rails are the active ports of RDMA devices, over libibverbs.
+//
+// Purpose: InfiniBand and RoCE, hardware or soft-RoCE. See fabric/README.md for what it keeps, rail.h
+// for what is thin about it. Of the system it needs no more than locked memory.
+// This header names nothing of libibverbs, so who chooses a fabric may include it in any build.
+// Ownership: the caller's.
+// Threads: a fabric and all its objects by one thread at a time.
+// May touch: base/, fabric/.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "base/units.h"
+#include "fabric/fabric.h"
+
+namespace adaptib {
+
+namespace verbs {
+struct Calls;
+}
+
+struct VerbsOptions {
+    // Devices or ports, as "mlx5_0,mlx5_1:2"; empty = all; not both. Rails come in the order of
+    // if_include, without it by name.
+    std::string if_include;
+    std::string if_exclude;
+    int gid_index = -1;             // RoCE; -1 = RoCE v2, IPv4 before global before link-local IPv6
+    std::uint16_t partition = 0;    // P_Key, either membership; 0 = the first of the port's table
+    std::uint8_t service_level = 0; // for paths that name none
+    std::uint8_t traffic_class = 0; // RoCE
+    bool fork_support = true;       // a child process may run while memory is registered
+    Bytes locked_bytes = 0; // what will be registered at least; more than the limit is an error
+    const verbs::Calls* calls = nullptr; // null = libibverbs
+};
+
+// ok; bad_argument (contradictory, an unknown device or port, no such GID or partition), no_device,
+// no_permission (also: too little locked memory), no_memory: error_text says for a person why.
+Status open_verbs_fabric(const VerbsOptions& options, std::unique_ptr<Fabric>& out,
+                         std::string& error_text);
+
+// Says that `needed` bytes of locked memory are more than is allowed, and where to allow more.
+std::string verbs_memlock_text(Bytes needed);
+
+// Why the last call that this rail, or one of its queue pairs, refused was refused, where a status
+// alone does not tell: too little locked memory; peers of another MTU, partition or network. Empty if
+// there was none, and for rails of other fabrics.
+std::string verbs_trouble(const Rail& rail);
+
+} // namespace adaptib
