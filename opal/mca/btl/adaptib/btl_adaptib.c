@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "btl_adaptib_fragment.h"
 
@@ -21,8 +22,8 @@ mca_btl_adaptib_module_t mca_btl_adaptib = {
     .super =
         {
             .btl_component = &mca_btl_adaptib_component,
-            .btl_eager_limit = 8192,
-            .btl_rndv_eager_limit = 8192,
+            .btl_eager_limit = 4224, /* a page and the headers of a PML */
+            .btl_rndv_eager_limit = 4224,
             .btl_max_send_size = 32768, /* at most the core's active_max, as the other two */
             .btl_rdma_pipeline_send_length = 32768,
             .btl_rdma_pipeline_frag_size = 4194304,
@@ -145,12 +146,18 @@ int mca_btl_adaptib_failed(mca_btl_base_endpoint_t *endpoint, int status)
     if (OPAL_COMMON_ADAPTIB_AGAIN == status) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    if (OPAL_COMMON_ADAPTIB_UNREACHABLE == status && NULL != mca_btl_adaptib.error
+    if (OPAL_COMMON_ADAPTIB_UNREACHABLE == status
         && !__atomic_exchange_n(&endpoint->failed, true, __ATOMIC_ACQ_REL)) {
         char text[128];
 
         snprintf(text, sizeof(text), "adaptib: process %s cannot be reached any more",
                  OPAL_NAME_PRINT(endpoint->proc->proc_name));
+        if (NULL == mca_btl_adaptib.error) {
+            /* No PML is over this BTL. osc/rdma takes an operation that failed for one that is done. */
+            opal_output(0, "%s, and one-sided operations on it cannot be undone: this process ends",
+                        text);
+            _exit(EXIT_FAILURE);
+        }
         mca_btl_adaptib.error(&mca_btl_adaptib.super, MCA_BTL_ERROR_FLAGS_FATAL, endpoint->proc,
                               text);
     }

@@ -14,7 +14,8 @@
 
 enum {
     WORD_BYTES = 8,
-    IDLE_PASSES = 64
+    IDLE_PASSES = 64,
+    CALLS_PER_PASS = 8
 };
 
 /* What the verbs have in common. */
@@ -59,6 +60,15 @@ static inline int start(const whom_t *whom, const opal_common_adaptib_one_sided_
     if (OPAL_UNLIKELY(!whom->endpoint->used)) {
         mca_btl_adaptib_used(whom->endpoint);
     }
+    if (OPAL_LIKELY(
+            OPAL_COMMON_ADAPTIB_COMPLETE
+            == opal_common_adaptib_start_now(mca_btl_adaptib.core, whom->endpoint->peer, what))) {
+        if (NULL != whom->done) {
+            whom->done(&mca_btl_adaptib.super, whom->endpoint, what->local, whom->local_handle,
+                       whom->context, whom->data, OPAL_SUCCESS);
+        }
+        return OPAL_SUCCESS;
+    }
     operation = (mca_btl_adaptib_operation_t *) opal_free_list_get(&mca_btl_adaptib.operations);
     if (OPAL_UNLIKELY(NULL == operation)) {
         return OPAL_ERR_OUT_OF_RESOURCE;
@@ -83,12 +93,12 @@ static inline int start(const whom_t *whom, const opal_common_adaptib_one_sided_
     return mca_btl_adaptib_failed(whom->endpoint, rc);
 }
 
-static int transfer(opal_common_adaptib_operation_t operation, const whom_t *whom,
-                    void *local_address, uint64_t remote_address,
+/* `what` has the operation and its operands. osc/rdma hands over a null endpoint or handle (4.1, compare-and-swap
+ * on a window of one node) together with an address of this process. */
+static int transfer(opal_common_adaptib_one_sided_t what, const whom_t *whom, void *local_address,
+                    uint64_t remote_address,
                     const mca_btl_base_registration_handle_t *remote_handle, size_t size)
 {
-    opal_common_adaptib_one_sided_t what = {.operation = operation};
-
     if (OPAL_UNLIKELY(NULL == whom->endpoint || NULL == remote_handle)) {
         return OPAL_ERR_NOT_SUPPORTED;
     }
@@ -108,12 +118,12 @@ int mca_btl_adaptib_put(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *end
                         void *cbdata)
 {
     const whom_t whom = {endpoint, local_handle, cbfunc, cbcontext, cbdata};
+    const opal_common_adaptib_one_sided_t what = {.operation = OPAL_COMMON_ADAPTIB_PUT};
 
     (void) btl;
     (void) flags;
     (void) order;
-    return transfer(OPAL_COMMON_ADAPTIB_PUT, &whom, local_address, remote_address, remote_handle,
-                    size);
+    return transfer(what, &whom, local_address, remote_address, remote_handle, size);
 }
 
 int mca_btl_adaptib_get(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
@@ -124,22 +134,18 @@ int mca_btl_adaptib_get(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *end
                         void *cbdata)
 {
     const whom_t whom = {endpoint, local_handle, cbfunc, cbcontext, cbdata};
+    const opal_common_adaptib_one_sided_t what = {.operation = OPAL_COMMON_ADAPTIB_GET};
 
     (void) btl;
     (void) flags;
     (void) order;
-    return transfer(OPAL_COMMON_ADAPTIB_GET, &whom, local_address, remote_address, remote_handle,
-                    size);
+    return transfer(what, &whom, local_address, remote_address, remote_handle, size);
 }
 
-/* osc/rdma does without an atomic operation that is "not supported", by a lock. It hands over a null
- * endpoint or handle (4.1, compare-and-swap on a window of one node) together with an address of this
- * process. */
-static inline bool atomic_possible(const mca_btl_base_endpoint_t *endpoint,
-                                   const mca_btl_base_registration_handle_t *remote_handle,
-                                   uint64_t remote_address, int flags)
+/* osc/rdma does without an atomic operation that is "not supported", by a lock. */
+static inline bool atomic_possible(uint64_t remote_address, int flags)
 {
-    return NULL != endpoint && NULL != remote_handle && 0 == remote_address % WORD_BYTES
+    return 0 == remote_address % WORD_BYTES
            && 0 == (flags & (MCA_BTL_ATOMIC_FLAG_32BIT | MCA_BTL_ATOMIC_FLAG_FLOAT));
 }
 
@@ -152,21 +158,15 @@ int mca_btl_adaptib_atomic_fop(mca_btl_base_module_t *btl, mca_btl_base_endpoint
                                void *cbdata)
 {
     const whom_t whom = {endpoint, local_handle, cbfunc, cbcontext, cbdata};
-    opal_common_adaptib_one_sided_t what = {.operation = OPAL_COMMON_ADAPTIB_FETCH_ADD};
+    const opal_common_adaptib_one_sided_t what = {.operation = OPAL_COMMON_ADAPTIB_FETCH_ADD,
+                                                  .operand = operand};
 
     (void) btl;
     (void) order;
-    if (OPAL_UNLIKELY(MCA_BTL_ATOMIC_ADD != op
-                      || !atomic_possible(endpoint, remote_handle, remote_address, flags))) {
+    if (OPAL_UNLIKELY(MCA_BTL_ATOMIC_ADD != op || !atomic_possible(remote_address, flags))) {
         return OPAL_ERR_NOT_SUPPORTED;
     }
-    what.local = local_address;
-    what.region = mca_btl_adaptib_region_of(local_handle);
-    what.remote_address = remote_address;
-    what.remote = &remote_handle->remote;
-    what.bytes = WORD_BYTES;
-    what.operand = operand;
-    return start(&whom, &what);
+    return transfer(what, &whom, local_address, remote_address, remote_handle, WORD_BYTES);
 }
 
 int mca_btl_adaptib_atomic_cswap(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
@@ -178,31 +178,30 @@ int mca_btl_adaptib_atomic_cswap(mca_btl_base_module_t *btl, mca_btl_base_endpoi
                                  void *cbdata)
 {
     const whom_t whom = {endpoint, local_handle, cbfunc, cbcontext, cbdata};
-    opal_common_adaptib_one_sided_t what = {.operation = OPAL_COMMON_ADAPTIB_COMPARE_SWAP};
+    const opal_common_adaptib_one_sided_t what = {
+        .operation = OPAL_COMMON_ADAPTIB_COMPARE_SWAP, .operand = value, .compare = compare};
 
     (void) btl;
     (void) order;
-    if (OPAL_UNLIKELY(!atomic_possible(endpoint, remote_handle, remote_address, flags))) {
+    if (OPAL_UNLIKELY(!atomic_possible(remote_address, flags))) {
         return OPAL_ERR_NOT_SUPPORTED;
     }
-    what.local = local_address;
-    what.region = mca_btl_adaptib_region_of(local_handle);
-    what.remote_address = remote_address;
-    what.remote = &remote_handle->remote;
-    what.bytes = WORD_BYTES;
-    what.operand = value;
-    what.compare = compare;
-    return start(&whom, &what);
+    return transfer(what, &whom, local_address, remote_address, remote_handle, WORD_BYTES);
 }
 
-/* Ends, since an operation whose peer is lost completes with an error. Progress is made at least once,
- * as osc/rdma calls again and again until its callbacks have run. */
+/* Ends, since an operation whose peer is lost completes with an error. With nothing under way progress is made
+ * in some calls only: osc/rdma calls again and again until its callbacks have run. */
 int mca_btl_adaptib_flush(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint)
 {
     opal_common_adaptib_peer_t *peer = NULL != endpoint ? endpoint->peer : NULL;
+    static unsigned calls;
     unsigned idle = 0;
 
     (void) btl;
+    if (0 == opal_common_adaptib_outstanding(mca_btl_adaptib.core, peer)
+        && 0 != __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) % CALLS_PER_PASS) {
+        return OPAL_SUCCESS;
+    }
     do {
         if (opal_common_adaptib_progress(mca_btl_adaptib.core) > 0) {
             idle = 0;

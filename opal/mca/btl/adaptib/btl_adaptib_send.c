@@ -123,16 +123,36 @@ int mca_btl_adaptib_send(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *en
     return 1;
 }
 
-/* The data is copied once more than by send, which pays for what is short: nobody is called back. */
+/* Contiguous data that the peer has room for now needs no fragment. Else the data is copied once more
+ * than by send, which pays for what is short: nobody is called back. */
+static inline bool sent_now(mca_btl_base_endpoint_t *endpoint, opal_convertor_t *convertor,
+                            const void *header, size_t header_size, size_t payload_size,
+                            mca_btl_base_tag_t tag)
+{
+    void *data = NULL;
+
+    if (OPAL_UNLIKELY(endpoint->self || !endpoint->used)) {
+        return false;
+    }
+    if (payload_size > 0) {
+        if (opal_convertor_need_buffers(convertor) || opal_common_adaptib_on_device(convertor)) {
+            return false;
+        }
+        opal_convertor_get_current_pointer(convertor, &data);
+    }
+    return OPAL_COMMON_ADAPTIB_COMPLETE
+           == opal_common_adaptib_active_send_now(mca_btl_adaptib.core, endpoint->peer, tag, header,
+                                                  header_size, data, payload_size);
+}
+
 int mca_btl_adaptib_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
                           opal_convertor_t *convertor, void *header, size_t header_size,
                           size_t payload_size, uint8_t order, uint32_t flags,
                           mca_btl_base_tag_t tag, mca_btl_base_descriptor_t **descriptor)
 {
     const size_t bytes = header_size + payload_size;
-    opal_free_list_t *list = mca_btl_adaptib_list_for(bytes);
-    mca_btl_adaptib_fragment_t *fragment =
-        NULL != list ? mca_btl_adaptib_fragment_get(list, bytes, flags) : NULL;
+    opal_free_list_t *list;
+    mca_btl_adaptib_fragment_t *fragment;
     int rc;
 
     (void) btl;
@@ -140,6 +160,11 @@ int mca_btl_adaptib_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *e
     if (NULL != descriptor) {
         *descriptor = NULL;
     }
+    if (OPAL_LIKELY(sent_now(endpoint, convertor, header, header_size, payload_size, tag))) {
+        return OPAL_SUCCESS;
+    }
+    list = mca_btl_adaptib_list_for(bytes);
+    fragment = NULL != list ? mca_btl_adaptib_fragment_get(list, bytes, flags) : NULL;
     if (OPAL_UNLIKELY(NULL == fragment)) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }

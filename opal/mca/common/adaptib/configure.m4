@@ -48,22 +48,27 @@ struct Options {
     AC_LANG_POP([C++])
 ])
 
-# Sets adaptib_have_verbs, common_adaptib_verbs_LIBS.
+# Sets adaptib_have_verbs, common_adaptib_verbs_LIB (what is built) and common_adaptib_verbs_LIBS (what
+# the core takes in).
 AC_DEFUN([ADAPTIB_VERBS], [
     adaptib_have_verbs=no
+    common_adaptib_verbs_LIB=
     common_adaptib_verbs_LIBS=
     adaptib_save_LIBS=$LIBS
     AC_CHECK_HEADER([infiniband/verbs.h],
         [LIBS="-libverbs $LIBS"
-         AC_MSG_CHECKING([for ibv_get_device_list in -libverbs])
+         AC_MSG_CHECKING([for ibv_query_gid_ex and ibv_is_fork_initialized in -libverbs])
          AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <infiniband/verbs.h>]],
-                                         [[return ibv_get_device_list((int *) 0) == 0;]])],
+                                         [[struct ibv_gid_entry gid;
+                                           return ibv_query_gid_ex(0, 1, 0, &gid, 0) +
+                                                  (int) ibv_is_fork_initialized();]])],
              [adaptib_have_verbs=yes
-              common_adaptib_verbs_LIBS=-libverbs], [])
+              common_adaptib_verbs_LIB=libadaptib_verbs.la
+              common_adaptib_verbs_LIBS="libadaptib_verbs.la -libverbs"], [])
          AC_MSG_RESULT([$adaptib_have_verbs])])
     LIBS=$adaptib_save_LIBS
     AS_IF([test "$adaptib_have_verbs" = no],
-          [AC_MSG_NOTICE([no libibverbs: adaptib will know no RDMA devices (Debian package: libibverbs-dev)])])
+          [AC_MSG_NOTICE([no libibverbs: adaptib will know no RDMA devices (Debian package: libibverbs-dev, of rdma-core 35 or newer)])])
 ])
 
 # MCA_opal_common_adaptib_CONFIG(action if it can be built, action if not)
@@ -123,9 +128,12 @@ AC_DEFUN([MCA_opal_common_adaptib_CONFIG], [
     AC_SUBST([common_adaptib_LIBS])
     AC_SUBST([common_adaptib_LIB])
     AC_SUBST([common_adaptib_tool_LDFLAGS])
+    AC_SUBST([common_adaptib_verbs_LIB])
     AC_SUBST([common_adaptib_verbs_LIBS])
     # Programs that link Open MPI statically need these too.
     common_adaptib_WRAPPER_EXTRA_LIBS="-lstdc++ -lpthread"
+    AS_IF([test "$adaptib_have_verbs" = yes],
+          [common_adaptib_WRAPPER_EXTRA_LIBS="-libverbs $common_adaptib_WRAPPER_EXTRA_LIBS"])
 
     AS_IF([test "$common_adaptib_happy" = yes],
           [$1],
