@@ -17,7 +17,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -26,6 +25,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "bench/options.h"
 #include "match/match.h"
 
 namespace {
@@ -204,17 +204,9 @@ bool report(const std::vector<std::unique_ptr<Case>>& cases,
 } // namespace
 
 int main(int argc, char** argv) {
-    bool quick = false;
-    bool check = false;
-    for (int i = 1; i < argc; ++i) {
-        if (std::strcmp(argv[i], "--quick") == 0) {
-            quick = true;
-        } else if (std::strcmp(argv[i], "--check") == 0) {
-            check = true;
-        } else {
-            std::fprintf(stderr, "usage: %s [--quick] [--check]\n", argv[0]);
-            return 2;
-        }
+    bench::Options options;
+    if (!bench::read_options(argc, argv, options)) {
+        return 2;
     }
     std::vector<std::unique_ptr<Case>> cases;
     for (const Side side : {Side::posted, Side::unexpected}) {
@@ -227,8 +219,8 @@ int main(int argc, char** argv) {
     // A case is warmed up and then sampled in a row, so that its memory is as near as it can be; the
     // whole is done in several rounds, so that a disturbance of the machine hits all alike.
     const MonotonicClock clock;
-    const int rounds = quick ? 3 : 11;
-    const int samples_per_round = quick ? 8 : 16;
+    const int rounds = options.quick ? 3 : 11;
+    const int samples_per_round = options.quick ? 8 : 16;
     std::vector<std::vector<double>> samples(cases.size());
     for (int round = 0; round < rounds; ++round) {
         for (std::size_t i = 0; i < cases.size(); ++i) {
@@ -248,5 +240,5 @@ int main(int argc, char** argv) {
         within = report(cases, samples, first, worst) && within;
     }
     std::printf("%s\n", worst.where.c_str());
-    return check && !within ? 1 : 0;
+    return options.check && !within ? 1 : 0;
 }
