@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Buffer: the memory of one message, contiguous or in elements with gaps, between guards.
+//
+// Purpose: fills in and checks payloads, and notices a byte that was written where none belonged.
+// Ownership: the data that data() describes is the buffer's; it must not move while that is used.
+// Threads: one.
+// May touch: base/.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/data.h"
+
+namespace adaptib::torture {
+
+class Buffer {
+public:
+    Buffer() = default;
+    // `element` 0: contiguous.
+    Buffer(Bytes bytes, Bytes element, Bytes stride);
+
+    Data data();
+    std::byte* base() { return memory_.data() + kGuard; }
+    void fill(std::uint64_t seed);
+    // Whoever reads it from now on gets something else.
+    void scramble();
+    // Of the first `length` bytes. REQUIRES: they are there.
+    std::uint64_t digest(Bytes length) const;
+    // Nothing but the first `length` bytes was written.
+    bool intact(Bytes length) const;
+    Bytes bytes() const { return bytes_; }
+
+private:
+    static constexpr Bytes kGuard = 16;
+    static constexpr std::byte kUntouched{0x5a};
+
+    // Calls visit(place in memory_, length) for the pieces of the bytes [from, to).
+    template <class Visit> void for_each_piece(Bytes from, Bytes to, Visit&& visit) const;
+    static int pack(void* context, std::size_t offset, void* to, std::size_t* length);
+    static int unpack(void* context, std::size_t offset, const void* from, std::size_t* length);
+
+    std::vector<std::byte> memory_;
+    Bytes bytes_ = 0;
+    Bytes element_ = 0; // 0: contiguous
+    Bytes stride_ = 0;
+};
+
+} // namespace adaptib::torture

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A program from a seed (sim/program.h).
+//
+// What is drawn, and how often, is to reach the places where protocols change: sizes around each limit, few
+// tags and contexts so that patterns meet, receives before and after their messages, more receives than
+// messages and fewer, bursts to one rank, and waits in between.
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "fabric/sim/machine.h"
+#include "sim/payload.h"
+#include "sim/program.h"
+
+namespace adaptib::torture {
+
+namespace {
+
+class Maker {
+public:
+    explicit Maker(std::uint64_t seed) : random_(seed) {}
+
+    Program make() {
+        program_.ranks = draw_ranks();
+        program_.schedule = random_.next() >> 16;
+        draw_settings();
+        if (!one_in(3)) {
+            draw_world();
+        } else if (one_in(2)) {
+            draw_faults();
+        }
+        draw_habits();
+        const std::uint64_t count =
+            one_in(8) ? 300 + random_.below(500) : 10 + random_.below(20 * program_.ranks + 20);
+        while (program_.operations.size() < count) {
+            draw_step();
+        }
+        return std::move(program_);
+    }
+
+private:
+    bool one_in(std::uint64_t n) { return random_.below(n) == 0; }
+    template <std::size_t kCount>
+    std::uint64_t one_of(const std::array<std::uint64_t, kCount>& values) {
+        return values[random_.below(kCount)];
+    }
+
+    std::uint32_t draw_ranks() {
+        return one_in(40) ? 30 : static_cast<std::uint32_t>(2 + (one_in(2) ? 0 : random_.below(7)));
+    }
+
+    void set(const char* name, std::uint64_t value) {
+        program_.settings.push_back({name, std::to_string(value)});
+    }
+
+    void draw_settings() {
+        eager_limit_ = one_in(3) ? 4096 : one_of<6>({0, 1, 100, 1024, 4096, 16384});
+        set("eager_limit", eager_limit_);
+        const std::uint64_t least = round_up(2 * (eager_limit_ + 2 * kCacheLine), 4096);
+        const std::uint64_t wanted = one_of<4>({4096, 8192, 16384, 131072});
+        ring_bytes_ = std::max(wanted, least);
+        set("ring_bytes", ring_bytes_);
+        set("ring_max", one_of<4>({0, 1, 256, 256}));
+        set("connect_threshold", one_of<5>({0, 1, 3, 16, 1'000'000'000}));
+        program_.settings.push_back({"rendezvous", one_in(2) ? "get" : "put"});
+        block_bytes_ = one_of<4>({1024, 4096, 5000, 65536});
+        set("block_bytes", block_bytes_);
+        set("block_depth", one_of<3>({1, 2, 4}));
+        const std::array<const char*, 3> policies{"binding", "round_robin", "even"};
+        program_.settings.push_back({"scheduling", policies[random_.below(3)]});
+        set("striping_threshold", one_of<3>({1024, 16384, 100'000}));
+        set("shm_rails", one_in(2) ? 1 : 1 + random_.below(4));
+        program_.settings.push_back({"shm_single_copy", one_in(3) ? "none" : "auto"});
+        set("shm_queue_bytes", one_of<2>({65536, 262144}));
+    }
+
+    void set_world(const char* name, std::uint64_t value) {
+        program_.world.push_back({name, std::to_string(value)});
+    }
+    void draw_world() {
+        const auto machines = sim::machines();
+        program_.world.push_back(
+            {"machine", std::string(machines[random_.below(machines.size())].name)});
+        if (one_in(2)) {
+            set_world("leaves", 2 + random_.below(3));
+            set_world("spines", 1 + random_.below(3));
+            set_world("hosts", 1 + random_.below(4));
+        } else {
+            set_world("hosts", 1 + random_.below(program_.ranks));
+        }
+        if (one_in(2)) {
+            set_world("adapters", 1 + random_.below(2));
+            set_world("ports", 1 + random_.below(2));
+            set_world("one_network", random_.below(2));
+        }
+        set_world("warp", one_in(3) ? 0 : 1 + random_.below(1'000'000));
+        // Datagrams that get lost, are doubled or late: each in so many of a thousand cases.
+        if (one_in(2)) {
+            set_world("datagram_loss", one_of<4>({0, 10, 100, 300}));
+            set_world("datagram_twice", one_of<3>({0, 10, 100}));
+            set_world("datagram_late", one_of<3>({0, 10, 300}));
+        }
+    }
+
+    // What a network may do to a core without harm, each in so many of a thousand cases.
+    void draw_faults() {
+        const auto draw = [this](const char* name, std::uint64_t value) {
+            program_.faults.push_back({name, std::to_string(value)});
+        };
+        for (const char* name : {"completion_delayed", "send_refused"}) {
+            if (one_in(2)) {
+                draw(name, one_of<3>({5, 50, 300}));
+            }
+        }
+        if (one_in(2)) { // otherwise there is nothing to register
+            draw("lacks_whole_memory", 1);
+        }
+        if (one_in(3)) {
+            draw("lacks_direct", 1);
+        }
+    }
+
+    // What this program likes.
+    void draw_habits() {
+        contexts_ = static_cast<std::uint32_t>(1 + random_.below(3));
+        tags_ = static_cast<std::int32_t>(1 + random_.below(4));
+        wild_ = random_.below(4); // of 4 receives
+        small_ = one_in(3);
+        largest_ = one_in(4) ? kMiB + 100 : 200'000;
+        strided_ = one_in(2);
+        releases_ = program_.faults.empty() && one_in(2);
+        one_sided_ = one_in(3) ? 0 : 1 + random_.below(3);
+        window_ = one_in(6) ? kMiB + 4096 : 16384;
+        hot_ = one_in(3) ? static_cast<std::int32_t>(random_.below(program_.ranks)) : -1;
+    }
+
+    std::uint64_t draw_bytes() {
+        const std::uint64_t limit =
+            one_of<8>({eager_limit_, 4096 - 64, 4096, block_bytes_, ring_bytes_ / 2, ring_bytes_,
+                       block_bytes_ * 4, 65536});
+        std::uint64_t bytes = 0;
+        switch (random_.below(small_ ? 3 : 6)) {
+        case 0: bytes = random_.below(10); break;
+        case 1: bytes = random_.below(130); break;
+        case 2: bytes = random_.below(eager_limit_ + 1); break;
+        case 3: bytes = limit + random_.below(3) - (limit > 0 ? 1 : 0); break;
+        case 4: bytes = limit + random_.below(200) - std::min<std::uint64_t>(limit, 150); break;
+        default: bytes = one_in(6) ? kMiB + random_.below(3) - 1 : random_.below(largest_);
+        }
+        return std::min(bytes, largest_);
+    }
+
+    std::uint32_t draw_rank() { return static_cast<std::uint32_t>(random_.below(program_.ranks)); }
+    // Seldom the rank itself.
+    std::int32_t draw_target(std::uint32_t from) {
+        std::int32_t to = static_cast<std::int32_t>(from);
+        for (int i = 0; to == static_cast<std::int32_t>(from) && i < (one_in(12) ? 1 : 5); ++i) {
+            to = hot_ >= 0 && one_in(2) ? hot_ : static_cast<std::int32_t>(draw_rank());
+        }
+        return to;
+    }
+    // Negative ones are matched by those who name them alone.
+    std::int32_t draw_tag() {
+        return one_in(12) ? -7 : static_cast<std::int32_t>(random_.below(std::uint64_t(tags_)));
+    }
+
+    Operation start(Verb verb, std::uint32_t rank) {
+        Operation operation;
+        operation.verb = verb;
+        operation.rank = rank;
+        operation.id = ++last_id_;
+        return operation;
+    }
+    void draw_layout(Operation& operation) {
+        if (strided_ && one_in(2)) {
+            operation.element = one_of<5>({1, 4, 8, 24, 100});
+            operation.stride = operation.element + random_.below(2 * operation.element + 1);
+        }
+    }
+    void draw_wait(const Operation& operation) {
+        waits_.push_back(operation);
+        if (waits_.size() > 30) {
+            waits_.erase(waits_.begin());
+        }
+    }
+
+    Operation draw_send(std::uint32_t rank, std::int32_t to) {
+        Operation send = start(one_in(6) ? Verb::ssend : Verb::send, rank);
+        send.peer = to;
+        send.context = static_cast<std::uint32_t>(random_.below(contexts_));
+        send.tag = draw_tag();
+        send.bytes = draw_bytes();
+        send.at_once = one_in(4) ? 0 : 1;
+        draw_layout(send);
+        return send;
+    }
+
+    // What fits `send`, now and then more, less, or another one altogether.
+    Operation draw_receive(const Operation& send, Verb verb) {
+        Operation receive = start(verb, static_cast<std::uint32_t>(send.peer));
+        receive.peer = static_cast<std::int32_t>(send.rank);
+        receive.context = send.context;
+        receive.tag = send.tag;
+        if (random_.below(4) < wild_) {
+            const std::uint64_t which = 1 + random_.below(3);
+            receive.peer = (which & 1) != 0 ? Envelope::kAnySource : receive.peer;
+            receive.tag = (which & 2) != 0 && send.tag >= 0 ? Envelope::kAnyTag : receive.tag;
+        }
+        receive.bytes = one_in(10) ? random_.below(send.bytes + 1) : send.bytes + random_.below(50);
+        draw_layout(receive);
+        return receive;
+    }
+
+    void add(const Operation& operation) {
+        program_.operations.push_back(operation);
+        if (one_in(12)) {
+            program_.operations.push_back(operation_of(Verb::compute, operation.rank, 0));
+        }
+    }
+    Operation operation_of(Verb verb, std::uint32_t rank, std::uint32_t id) {
+        Operation operation;
+        operation.verb = verb;
+        operation.rank = rank;
+        operation.id = id;
+        operation.amount = verb == Verb::cancel ? 0 : one_of<4>({1, 5, 50, 1000});
+        return operation;
+    }
+
+    void draw_messages() {
+        const std::uint32_t from = draw_rank();
+        const std::int32_t to = draw_target(from);
+        const std::uint64_t burst = one_in(10) ? 5 + random_.below(60) : 1 + random_.below(3);
+        std::vector<Operation> sends;
+        std::vector<Operation> receives;
+        for (std::uint64_t i = 0; i < burst; ++i) {
+            sends.push_back(draw_send(from, to));
+            if (!one_in(15)) {
+                receives.push_back(
+                    draw_receive(sends.back(), one_in(8) ? Verb::claim : Verb::receive));
+            }
+        }
+        if (one_in(2)) {
+            std::swap(sends, receives);
+        }
+        for (const auto* list : {&sends, &receives}) {
+            for (const Operation& operation : *list) {
+                add(operation);
+                draw_wait(operation);
+            }
+        }
+    }
+
+    void draw_active() {
+        const std::uint32_t from = draw_rank();
+        const std::int32_t to = draw_target(from);
+        if (static_cast<std::uint32_t>(to) == from) {
+            return;
+        }
+        for (std::uint64_t i = one_in(4) ? 20 : 1; i > 0; --i) {
+            Operation active = start(Verb::active, from);
+            active.peer = to;
+            active.tag = static_cast<std::int32_t>(random_.below(256));
+            // What is longer than an active message may be is cut when it is sent.
+            active.bytes = one_in(3) ? random_.below(5000) : random_.below(100);
+            active.at_once = one_in(3) ? 0 : 1;
+            draw_layout(active);
+            add(active);
+            draw_wait(active);
+        }
+    }
+
+    void draw_one_sided() {
+        Operation operation =
+            start(static_cast<Verb>(static_cast<int>(Verb::put) + random_.below(4)), draw_rank());
+        operation.peer = draw_target(operation.rank);
+        operation.at_once = one_in(2) ? 0 : 1;
+        operation.own_key = one_in(3) ? 1 : 0;
+        if (operation.verb == Verb::put || operation.verb == Verb::get) {
+            operation.bytes = std::min<std::uint64_t>(draw_bytes(), window_);
+            operation.offset = random_.below(window_ - operation.bytes + 1);
+        } else {
+            operation.tag = static_cast<std::int32_t>(random_.below(one_in(2) ? 1 : kWords));
+            operation.amount = operation.verb == Verb::add && one_in(12) ? 0 : random_.next();
+        }
+        add(operation);
+        draw_wait(operation);
+    }
+
+    // Often both sides let go of each other.
+    void draw_release() {
+        Operation release = operation_of(Verb::release, draw_rank(), 0);
+        release.amount = 0;
+        release.peer = draw_target(release.rank);
+        add(release);
+        if (!one_in(3)) {
+            const auto other = static_cast<std::uint32_t>(release.peer);
+            release.peer = static_cast<std::int32_t>(std::exchange(release.rank, other));
+            add(release);
+        }
+    }
+
+    void draw_step() {
+        if (random_.below(6) < one_sided_) {
+            draw_one_sided();
+        } else if (one_in(10)) {
+            draw_active();
+        } else if (one_in(8)) {
+            const std::uint32_t from = draw_rank();
+            program_.operations.push_back(
+                draw_receive(draw_send(from, draw_target(from)), Verb::probe));
+        } else if (releases_ && one_in(4)) {
+            draw_release();
+        } else if (!waits_.empty() && one_in(3)) {
+            const std::size_t which = random_.below(waits_.size());
+            const Operation named = waits_[which];
+            waits_.erase(waits_.begin() + static_cast<std::ptrdiff_t>(which));
+            const bool cancel = named.verb == Verb::receive && one_in(4);
+            add(operation_of(cancel ? Verb::cancel : Verb::wait, named.rank, named.id));
+        } else {
+            draw_messages();
+        }
+    }
+
+    Random random_;
+    Program program_;
+    std::uint32_t last_id_ = 0;
+    std::uint64_t eager_limit_ = 0;
+    std::uint64_t ring_bytes_ = 0;
+    std::uint64_t block_bytes_ = 0;
+    std::uint32_t contexts_ = 1;
+    std::int32_t tags_ = 1;
+    std::uint64_t wild_ = 0;
+    bool small_ = false;
+    bool releases_ = false;
+    std::uint64_t largest_ = 0;
+    bool strided_ = false;
+    std::uint64_t one_sided_ = 0;
+    std::uint64_t window_ = 0;
+    std::int32_t hot_ = -1; // a rank that gets half of everything
+    std::vector<Operation> waits_;
+};
+
+} // namespace
+
+Program random_program(std::uint64_t seed) { return Maker(seed).make(); }
+
+} // namespace adaptib::torture

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Cores over a simulated world (sim/ranks.h).
+#include "sim/ranks.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace adaptib::sim {
+
+namespace {
+
+constexpr int kPasses = 64;            // of progress in one turn
+constexpr int kStirPasses = 66 * 1024; // so many let a core do all that it does now and then
+
+} // namespace
+
+Ranks::Ranks(RanksOptions options)
+    : options_(std::move(options)), world_(std::exchange(options_.world, {})) {}
+
+Ranks::~Ranks() {
+    for (const std::unique_ptr<Rank>& rank : ranks_) {
+        if (rank->process != nullptr) {
+            rank->process->watch(nullptr);
+        }
+    }
+    ranks_.clear();
+}
+
+std::unique_ptr<Ranks> Ranks::create(RanksOptions options, std::string& text) {
+    std::unique_ptr<Ranks> ranks(new Ranks(std::move(options)));
+    if (!ranks->start(text)) {
+        ranks.reset();
+    }
+    return ranks;
+}
+
+bool Ranks::start(std::string& text) {
+    const auto host_count = static_cast<std::uint32_t>(world_.topology().hosts.size());
+    for (std::size_t i = 0; i < options_.ranks; ++i) {
+        ranks_.push_back(std::make_unique<Rank>(*this, i, options_.seed * 1'000'003 + i));
+        Rank& rank = *ranks_.back();
+        const std::uint32_t host =
+            options_.hosts.empty() ? static_cast<std::uint32_t>(i % host_count) : options_.hosts[i];
+        World::Attached attached = world_.attach(host);
+        rank.process = attached.process;
+        if (options_.wrap) {
+            attached.fabric = options_.wrap(i, std::move(attached.fabric));
+        }
+        Core::Environment environment;
+        environment.self = name(i);
+        environment.host = world_.topology().hosts[host].name;
+        environment.bootstrap = &table_;
+        environment.clock = rank.process;
+        environment.random = &rank.random;
+        environment.counters = &rank.counters;
+        environment.message = [&rank](Severity, const std::string& message) {
+            rank.messages.push_back(message);
+        };
+        if (!Core::create(options_.parameters, environment, std::move(attached.fabric), rank.core,
+                          text)
+                 .ok()) {
+            return false;
+        }
+        rank.process->watch(&rank);
+        table_.blobs[name(i)] = rank.core->address();
+    }
+    return true;
+}
+
+Peer* Ranks::peer(std::size_t from, std::size_t to) {
+    Peer* peer = nullptr;
+    return core(from).get_peer(name(to), peer).ok() ? peer : nullptr;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Turns
+
+void Ranks::Rank::happen() { ranks.turn(*this); }
+
+void Ranks::Rank::on_activity() {
+    if (in_turn) {
+        again = true;
+    } else if (!scheduled() || when() > process->now()) {
+        ranks.world_.simulator().schedule(*this, process->now());
+    }
+}
+
+void Ranks::wake(std::size_t rank, Nanoseconds when) {
+    Rank& at = *ranks_[rank];
+    when = std::max(when, at.process->now());
+    if (at.in_turn && when == at.process->now()) {
+        at.again = true;
+    } else if (!at.scheduled() || at.when() > when) {
+        world_.simulator().schedule(at, when);
+    }
+}
+
+void Ranks::kill(std::size_t rank) { world_.kill(process(rank)); }
+
+std::size_t Ranks::pass(Rank& rank) {
+    const std::size_t events = rank.core->progress();
+    CompletedList& completed = rank.core->protocol().completed();
+    while (!completed.empty()) {
+        UserRequest* user = completed.pop();
+        user->complete(user);
+    }
+    if (options_.program) {
+        options_.program(rank.number);
+    }
+    return events;
+}
+
+void Ranks::turn(Rank& rank) {
+    if (rank.process->dead()) {
+        return;
+    }
+    rank.in_turn = true;
+    rank.process->begin_turn();
+    if (rank.core->deadline() <= rank.process->now()) {
+        rank.core->run_timers();
+    }
+    int passes = 0;
+    std::size_t events = 0;
+    do {
+        rank.again = false;
+        events = pass(rank);
+    } while ((events > 0 || rank.again || rank.process->unseen() > 0) && ++passes < kPasses);
+    rank.in_turn = false;
+    if (events > 0 || rank.again || rank.process->unseen() > 0) {
+        wake(rank.number);
+    }
+    if (const Nanoseconds due = rank.core->deadline(); due != Nanoseconds::max()) {
+        wake(rank.number, due);
+    }
+}
+
+// Nothing is under way: what cores do only now and then may start something. False: nor does that.
+bool Ranks::stir() {
+    for (const std::unique_ptr<Rank>& rank : ranks_) {
+        if (!rank->process->dead()) {
+            rank->in_turn = true;
+            for (int i = 0; i < kStirPasses; ++i) {
+                pass(*rank);
+            }
+            rank->in_turn = false;
+            if (std::exchange(rank->again, false) || rank->process->unseen() > 0) {
+                wake(rank->number);
+            }
+        }
+    }
+    return !world_.simulator().idle();
+}
+
+bool Ranks::run_until(const std::function<bool()>& condition, Nanoseconds limit) {
+    Simulator& simulator = world_.simulator();
+    const Nanoseconds end = simulator.now() + limit;
+    idle_ = false;
+    while (!condition()) {
+        if (simulator.idle() && !stir() && !condition()) {
+            idle_ = true;
+            return false;
+        }
+        if (!simulator.idle()) {
+            if (simulator.next() > end) {
+                return false;
+            }
+            simulator.step();
+        }
+    }
+    return true;
+}
+
+} // namespace adaptib::sim

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Shrinking: the shortest program found that still fails.
+//
+// Purpose: delta debugging over operations, then ranks, parameters and sizes, until nothing more can go.
+// May touch: sim/program.h.
+#pragma once
+
+#include <functional>
+
+#include "sim/program.h"
+
+namespace adaptib::torture {
+
+// REQUIRES: fails(program). At most `trials` calls of `fails`.
+Program shrink(Program program, const std::function<bool(const Program&)>& fails, int trials);
+
+} // namespace adaptib::torture

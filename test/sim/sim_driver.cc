@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Cores over a simulated world (sim/sim_driver.h).
+#include "sim/sim_driver.h"
+
+#include <utility>
+
+#include "sim/ranks.h"
+
+namespace adaptib::torture {
+
+namespace {
+
+constexpr Nanoseconds kTick{200};
+
+std::uint32_t number(const Program& program, const char* name, std::uint32_t otherwise) {
+    for (const Setting& setting : program.world) {
+        if (setting.name == name) {
+            return static_cast<std::uint32_t>(std::stoul(setting.value));
+        }
+    }
+    return otherwise;
+}
+
+void warp(Random& random, Nanoseconds& cost) {
+    const std::uint64_t factor = 1 + random.below(8);
+    cost = random.below(2) == 0 ? cost / factor : cost * factor;
+}
+
+void warp(Random& random, BytesPerSecond& rate) {
+    const std::uint64_t factor = 1 + random.below(8);
+    rate.value = random.below(2) == 0 ? rate.value / factor : rate.value * factor;
+}
+
+// A machine that there is not: other things are slow.
+void warp(sim::MachineModel& machine, std::uint64_t seed) {
+    Random random(seed);
+    for (Nanoseconds* cost :
+         {&machine.post, &machine.post_receive, &machine.poll_empty, &machine.poll_completion,
+          &machine.copy_start, &machine.registration, &machine.registration_page, &machine.doorbell,
+          &machine.work_request, &machine.receive_work, &machine.ack, &machine.qp_miss,
+          &machine.cable, &machine.switch_latency}) {
+        warp(random, *cost);
+    }
+    for (BytesPerSecond* rate :
+         {&machine.copy_rate, &machine.engine_rate, &machine.port_rate, &machine.bus_rate}) {
+        warp(random, *rate);
+    }
+}
+
+class SimDriver final : public Driver {
+public:
+    bool open(const Program& program, std::string& problem) {
+        sim::RanksOptions options;
+        options.ranks = program.ranks;
+        options.parameters = program.parameters();
+        options.seed = program.schedule;
+        options.world.seed = program.schedule;
+        if (!describe(program, options.world, problem)) {
+            return false;
+        }
+        Random random(program.schedule);
+        for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
+            options.hosts.push_back(
+                static_cast<std::uint32_t>(random.below(options.world.topology.hosts.size())));
+        }
+        options.program = [this](std::size_t rank) {
+            if (turn) {
+                turn(static_cast<std::uint32_t>(rank));
+            }
+        };
+        ranks_ = sim::Ranks::create(std::move(options), problem);
+        return ranks_ != nullptr;
+    }
+
+    std::uint32_t ranks() const override { return static_cast<std::uint32_t>(ranks_->size()); }
+    Core& core(std::uint32_t rank) override { return ranks_->core(rank); }
+    Counters& counters(std::uint32_t rank) override { return ranks_->counters(rank); }
+    std::vector<std::string> messages() override {
+        std::vector<std::string> all;
+        for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+            for (const std::string& text : ranks_->messages(rank)) {
+                all.push_back("rank " + std::to_string(rank) + ": " + text);
+            }
+        }
+        return all;
+    }
+    void wake(std::uint32_t rank, std::uint64_t ticks) override {
+        ranks_->wake(rank, ranks_->now(rank) + kTick * ticks);
+    }
+    void compute(std::uint32_t rank, std::uint64_t ticks) override {
+        ranks_->process(rank).charge(kTick * ticks);
+    }
+    bool run(const std::function<bool()>& done) override { return ranks_->run_until(done, kLimit); }
+    // Until the world stands still, and nothing starts when the cores are asked often.
+    void settle() override {
+        constexpr int kIdlePasses = 300;
+        sim::Simulator& simulator = ranks_->world().simulator();
+        std::size_t events = 1;
+        while (events > 0 || !simulator.idle()) {
+            ranks_->run_until([&] { return simulator.idle(); }, kLimit);
+            events = 0;
+            for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+                for (int i = 0; i < kIdlePasses; ++i) {
+                    events += progress(rank);
+                }
+            }
+        }
+    }
+
+private:
+    static constexpr Nanoseconds kLimit = std::chrono::hours{1};
+
+    static bool describe(const Program& program, sim::WorldOptions& world, std::string& problem) {
+        std::string name;
+        for (const Setting& setting : program.world) {
+            name = setting.name == "machine" ? setting.value : name;
+        }
+        const sim::MachineModel* machine = sim::machine(name);
+        if (machine == nullptr) {
+            problem = "there is no machine \"" + name + "\"";
+            return false;
+        }
+        world.machine = *machine;
+        if (const std::uint32_t seed = number(program, "warp", 0); seed != 0) {
+            warp(world.machine, seed);
+        }
+        constexpr std::uint32_t kReliable = ~0u;
+        world.machine.reliable_ud = number(program, "datagram_loss", kReliable) == kReliable;
+        if (!world.machine.reliable_ud) {
+            world.datagram_loss = number(program, "datagram_loss", 0) / 1000.0;
+            world.datagram_twice = number(program, "datagram_twice", 0) / 1000.0;
+            world.datagram_late = number(program, "datagram_late", 0) / 1000.0;
+        }
+        const std::uint32_t hosts = number(program, "hosts", 2);
+        const std::uint32_t leaves = number(program, "leaves", 0);
+        const sim::HostModel host{number(program, "adapters", 1), number(program, "ports", 1),
+                                  number(program, "one_network", 0) != 0};
+        const sim::LinkModel links = sim::links_of(world.machine);
+        world.topology =
+            leaves == 0 ? sim::crossbar(hosts, host, links)
+                        : sim::fat_tree(leaves, number(program, "spines", 1), hosts, host, links);
+        return sim::Routes::compute(world.topology, world.routes, problem);
+    }
+
+    std::unique_ptr<sim::Ranks> ranks_;
+};
+
+} // namespace
+
+std::unique_ptr<Driver> open_sim(const Program& program, std::string& problem) {
+    auto driver = std::make_unique<SimDriver>();
+    return driver->open(program, problem) ? std::move(driver) : nullptr;
+}
+
+} // namespace adaptib::torture

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Cores over a simulated world (sim/ranks.h), in virtual time.
+//
+// What a program says of its world, in lines "world NAME VALUE": machine (a name of fabric/sim/machine.h),
+// hosts, leaves (0: a crossbar; else a fat tree of so many, with hosts each), spines, adapters, ports,
+// one_network, warp (a seed: each cost of the machine is multiplied or divided by up to 8; 0: as it is),
+// datagram_loss, datagram_twice, datagram_late (of a thousand; without the first none get lost).
+// Threads: one.
+#pragma once
+
+#include "sim/driver.h"
+#include "sim/program.h"
+
+namespace adaptib::torture {
+
+// Null if the world or a core cannot be made; `problem` says why.
+std::unique_ptr<Driver> open_sim(const Program& program, std::string& problem);
+
+} // namespace adaptib::torture
