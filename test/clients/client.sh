@@ -1,19 +1,28 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # What the clients and the fault tests share; sourced, not run. From the environment:
-#   ADAPTIB_MPIRUN            mpirun and its arguments to run over adaptib
-#   ADAPTIB_MPIRUN_REFERENCE  the same over Open MPI's own shared memory
-#   ADAPTIB_TMP               a directory to work in
+#   ADAPTIB_MPIRUN  mpirun and the arguments that every run has
+#   ADAPTIB_WAYS    the ways to run instead of those that a client names: ADAPTIB_WAYS="vader ucx"
+#                   shows whether what fails over adaptib fails over its peers, too
+#   ADAPTIB_TMP     a directory to work in
 # Exit status of a client: 0 passed, 77 skipped (with a line that says why), anything else failed.
 
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 name=$(basename "$0")
 programs=$here/../mpi
-: "${ADAPTIB_MPIRUN:=mpirun --oversubscribe --mca pml cm --mca mtl adaptib}"
-: "${ADAPTIB_MPIRUN_REFERENCE:=mpirun --oversubscribe --mca pml ob1 --mca btl vader,self}"
-read -ra over_adaptib <<<"$ADAPTIB_MPIRUN"
-read -ra over_reference <<<"$ADAPTIB_MPIRUN_REFERENCE"
+: "${ADAPTIB_MPIRUN:=mpirun --oversubscribe}"
+
+# What a run's traffic goes over.
+declare -A way_arguments=(
+    [mtl]="--mca pml cm --mca mtl adaptib"
+    [btl]="--mca pml ob1 --mca btl adaptib,self"
+    [both]="--mca pml cm --mca mtl adaptib --mca btl adaptib,self"
+    [vader]="--mca pml ob1 --mca btl vader,self"
+    [ucx]="--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any"
+)
+read -ra over_adaptib <<<"$ADAPTIB_MPIRUN ${way_arguments[mtl]}"
+read -ra over_reference <<<"$ADAPTIB_MPIRUN ${way_arguments[vader]}"
 
 if [ -n "${ADAPTIB_TMP:-}" ]; then
     work=$ADAPTIB_TMP/$name
@@ -34,9 +43,32 @@ skip() {
     exit 77
 }
 
+# every WAYS RANKS COMMAND...: runs the command for each way and each number of ranks ("mtl btl",
+# "2 4"), with these set: way, ranks, and over, which is mpirun with all that goes before the program
+every() {
+    local ways=${ADAPTIB_WAYS:-$1} counts=$2
+    shift 2
+    for way in $ways; do
+        [ -n "${way_arguments[$way]:-}" ] || fail "there is no way \"$way\": ${!way_arguments[*]}"
+        for ranks in $counts; do
+            read -ra over <<<"$ADAPTIB_MPIRUN ${way_arguments[$way]} -np $ranks"
+            "$@"
+        done
+    done
+}
+
 # need COMMAND PACKAGE
 need() {
     command -v "$1" >/dev/null || skip "there is no $1 (Debian package: $2)"
+}
+
+# need_python: sets python to one that has numpy and mpi4py; the python3 in the path need not be the
+# one that Debian's packages are for
+need_python() {
+    for python in python3 /usr/bin/python3; do
+        "$python" -c 'import numpy, mpi4py' 2>/dev/null && return 0
+    done
+    skip "no python3 has both numpy and mpi4py (Debian packages: python3-numpy, python3-mpi4py)"
 }
 
 # compile PROGRAM: builds a program of test/mpi in the work directory

@@ -169,7 +169,7 @@ def main():
     halves.Free()
     world.Barrier()
     if rank == 0:
-        print(f"mpi4py: ok, {size} ranks", flush=True)
+        print(f"mpi4py_check: ok, {size} ranks", flush=True)
 
 
 try:

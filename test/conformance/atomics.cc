@@ -222,5 +222,73 @@ TEST_P(Atomics, ResultNeedsLocalWrite) {
               WorkStatus::local_protection_error);
 }
 
+TEST_P(Atomics, WhatIsNotWhollyInTheRegionIsNotTouched) {
+    Buffer& result = memory(0, 8);
+    Buffer& whole = memory(1, 64);
+    std::unique_ptr<MemoryRegion> middle; // words 2 to 4 of 0 to 7
+    ASSERT_EQ(rail(1).register_memory(whole.data() + 16, 24, kAllAccess, middle), kOk);
+    std::unique_ptr<MemoryRegion> uneven; // ends in the middle of word 4
+    ASSERT_EQ(rail(1).register_memory(whole.data() + 16, 20, kAllAccess, uneven), kOk);
+    const std::uint64_t start = whole.remote(16);
+    struct Case {
+        std::uint64_t address;
+        std::uint32_t key;
+        bool inside;
+    };
+    const Case cases[] = {
+        {start - 8, middle->remote_key(), false},
+        {start, middle->remote_key(), true},
+        {start + 16, middle->remote_key(), true},
+        {start + 24, middle->remote_key(), false},
+        {start + 8, uneven->remote_key(), true},
+        {start + 16, uneven->remote_key(), false},
+        {0, middle->remote_key(), false},
+        {~std::uint64_t{7}, middle->remote_key(), false},                // its end wraps around
+        {start + (std::uint64_t{1} << 32), middle->remote_key(), false}, // 32 bits would be inside
+    };
+    for (const Case& c : cases) {
+        for (const Opcode opcode : {Opcode::fetch_add, Opcode::compare_swap}) {
+            for (std::size_t i = 0; i < 8; ++i) {
+                set_word(whole, i, 100 + i);
+            }
+            set_word(result, 0, 0xaaaa);
+            Pair p = rc_pair();
+            const std::vector<Gather> gather{result.gather(0, 8)};
+            SendWork work = rdma_work(1, opcode, gather, c.address, c.key);
+            const std::uint64_t index = (c.address - whole.remote()) / 8;
+            work.compare_add = opcode == Opcode::fetch_add ? 1000 : 100 + index;
+            work.swap = 1100 + index;
+            EXPECT_EQ(run(p.a, work),
+                      c.inside ? WorkStatus::success : WorkStatus::remote_access_error)
+                << "address " << static_cast<std::int64_t>(c.address - start);
+            EXPECT_EQ(word(result), c.inside ? 100 + index : 0xaaaau);
+            for (std::size_t i = 0; i < 8; ++i) {
+                EXPECT_EQ(word(whole, i), (c.inside && i == index ? 1100 : 100) + i);
+            }
+        }
+    }
+}
+
+TEST_P(Atomics, KeysOfRegionsThatAreGoneAreRefused) {
+    Buffer& result = memory(0, 8);
+    std::vector<std::uint64_t> words(4, 5);
+    const auto address = reinterpret_cast<std::uintptr_t>(words.data());
+    std::unique_ptr<MemoryRegion> region;
+    ASSERT_EQ(rail(1).register_memory(words.data(), 32, kAllAccess, region), kOk);
+    const std::uint32_t old = region->remote_key();
+    region.reset();
+    ASSERT_EQ(rail(1).register_memory(words.data(), 32, kAllAccess, region), kOk);
+    const std::vector<Gather> gather{result.gather(0, 8)};
+    for (const Opcode opcode : {Opcode::fetch_add, Opcode::compare_swap}) {
+        for (const std::uint32_t key : {old, 0u, ~0u}) {
+            Pair p = rc_pair();
+            SendWork work = rdma_work(1, opcode, gather, address, key);
+            work.compare_add = 5;
+            EXPECT_EQ(run(p.a, work), WorkStatus::remote_access_error) << "key " << key;
+        }
+    }
+    EXPECT_EQ(words, std::vector<std::uint64_t>(4, 5));
+}
+
 } // namespace
 } // namespace adaptib::conformance

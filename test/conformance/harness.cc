@@ -24,6 +24,14 @@ void PrintTo(const WorldFactory& world, std::ostream* out) { *out << world.name;
 
 namespace {
 
+// "RcErrors.SomeTest" of Fabric/RcErrors.SomeTest/verbs
+std::string test_name() {
+    const testing::TestInfo& info = *testing::UnitTest::GetInstance()->current_test_info();
+    std::string suite = info.test_suite_name();
+    std::string name = info.name();
+    return suite.substr(suite.find('/') + 1) + "." + name.substr(0, name.find('/'));
+}
+
 void require(Status status, const char* what) {
     if (!status.ok()) {
         throw std::runtime_error(std::string("set-up: ") + what + ": " +
@@ -36,6 +44,16 @@ void require(Status status, const char* what) {
 std::vector<WorldFactory>& worlds() {
     static std::vector<WorldFactory> all;
     return all;
+}
+
+testing::AssertionResult Fixture::ended(std::optional<WorkStatus> got, WorkStatus wanted) const {
+    if (!got.has_value()) {
+        return testing::AssertionFailure() << "it did not end";
+    }
+    return *got == wanted || *got == world_->other_name(wanted)
+               ? testing::AssertionSuccess()
+               : testing::AssertionFailure()
+                     << work_status_text(*got) << ", not " << work_status_text(wanted);
 }
 
 bool add_world(WorldFactory factory) {
@@ -51,6 +69,9 @@ void Fixture::SetUp() {
         GTEST_SKIP() << skip;
     }
     ASSERT_NE(world_, nullptr) << error;
+    if (const std::string defect = world_->known_defect(test_name()); !defect.empty()) {
+        GTEST_SKIP() << defect;
+    }
     ASSERT_GE(world_->nodes(), 2u);
     for (std::size_t node = 0; node < world_->nodes(); ++node) {
         ASSERT_FALSE(world_->fabric(node).rails().empty());

@@ -155,6 +155,8 @@ protected:
                         const std::vector<Gather>& scatter);
     // Calls again, polling, while the answer is "again".
     Status post(End& e, const SendWork& work, Nanoseconds limit = kLong);
+    // Whether it ended with that status, or what the world calls it.
+    testing::AssertionResult ended(std::optional<WorkStatus> got, WorkStatus wanted) const;
     // One signalled request alone: its completion status; nothing when it did not come.
     std::optional<WorkStatus> run(End& e, SendWork work, Nanoseconds limit = kLong);
 

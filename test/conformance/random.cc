@@ -21,6 +21,7 @@ protected:
         l.write = i.has(Capability::rdma_write);
         l.write_imm = i.has(Capability::write_imm);
         l.atomics = i.has(Capability::atomic64);
+        l.fences = world().fences();
         return l;
     }
     std::unique_ptr<RandomConnection> connection(Random& random, RandomLimits l) {

@@ -74,7 +74,9 @@ bool RandomConnection::post_one() {
 bool RandomConnection::post_last() { return post(Opcode::send, draw_length(), true); }
 
 bool RandomConnection::post(Opcode opcode, Bytes length, bool last) {
-    if (outstanding_.size() >= limits_.send_slots) {
+    const bool reads_before = std::any_of(outstanding_.begin(), outstanding_.end(),
+                                          [](const Operation& o) { return !o.result.empty(); });
+    if (outstanding_.size() >= limits_.send_slots || (reads_before && !limits_.fences)) {
         return false;
     }
     const bool atomic = opcode == Opcode::compare_swap || opcode == Opcode::fetch_add;
@@ -101,11 +103,10 @@ bool RandomConnection::post(Opcode opcode, Bytes length, bool last) {
     work.gather_count = static_cast<std::uint32_t>(operation.gather.size());
     work.immediate = static_cast<std::uint32_t>(random_.next());
     // A signalled one at least once in half the slots, so that slots come back.
-    operation.signalled = last || random_.below(4) == 0 || next_id_ % (limits_.send_slots / 2) == 0;
+    operation.signalled = last || random_.below(4) == 0 ||
+                          next_id_ % (limits_.send_slots / 2) == 0 || (incoming && !limits_.fences);
     work.flags = operation.signalled ? +kSignaled : 0u;
-    const bool reads_before = std::any_of(outstanding_.begin(), outstanding_.end(),
-                                          [](const Operation& o) { return !o.result.empty(); });
-    if (reads_before || random_.below(8) == 0) {
+    if (limits_.fences && (reads_before || random_.below(8) == 0)) {
         work.flags |= kFence; // else this one could overtake what those read
     }
     if (!incoming && length <= limits_.inline_bytes && random_.below(2) == 0) {

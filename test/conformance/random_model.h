@@ -27,6 +27,7 @@ struct RandomLimits {
     bool read = false;
     bool write = false;
     bool write_imm = false;
+    bool fences = true;
     bool atomics = false;
 };
 

@@ -367,5 +367,101 @@ TEST_P(RcRdma, BigTransfersInBothDirectionsAtOnce) {
     EXPECT_TRUE(holds(local_in.data(), size, 2));
 }
 
+TEST_P(RcRdma, ReadsThatReachBeyondTheRegionBringNothing) {
+    ADAPTIB_NEEDS(rdma_read);
+    for (const bool own : {false, true}) {
+        Buffer& sink = memory(0, 4096);
+        Buffer& whole = own ? allocated(1, 4096) : memory(1, 4096);
+        std::unique_ptr<MemoryRegion> middle;
+        ASSERT_EQ(rail(1).register_memory(whole.data() + 1000, 1000, kAllAccess, middle), kOk);
+        fill(whole.data(), 4096, 5);
+        const std::uint64_t start = whole.remote(1000);
+        const std::uint64_t far = std::uint64_t{1} << 32; // in 32 bits it would be inside
+        struct Case {
+            std::uint64_t address;
+            Bytes length;
+            bool inside;
+        };
+        for (const Case& c :
+             {Case{start, 1000, true}, Case{start + 999, 1, true}, Case{start, 1001, false},
+              Case{start - 1, 1, false}, Case{start - 1, 1000, false}, Case{start + 1000, 1, false},
+              Case{start + 993, 8, false}, Case{~std::uint64_t{0} - 3, 8, false},
+              Case{~std::uint64_t{0} - 999, 1000, false}, Case{0, 1, false},
+              Case{start + far, 8, false}, Case{start - far, 8, false}}) {
+            std::fill(sink.data(), sink.data() + 4096, std::byte{0xee});
+            Pair p = rc_pair();
+            const std::vector<Gather> gather{sink.gather(0, c.length)};
+            EXPECT_EQ(run(p.a, rdma_work(1, Opcode::read, gather, c.address, middle->remote_key())),
+                      c.inside ? WorkStatus::success : WorkStatus::remote_access_error)
+                << "address " << static_cast<std::int64_t>(c.address - start) << ", " << c.length;
+            EXPECT_TRUE(all_equal(sink.data() + (c.inside ? c.length : 0), 1000, std::byte{0xee}));
+            if (c.inside) {
+                const std::byte* from = whole.data() + 1000 + (c.address - start);
+                EXPECT_TRUE(std::equal(sink.data(), sink.data() + c.length, from));
+            }
+        }
+    }
+}
+
+TEST_P(RcRdma, EmptyOnesReachNoMemory) {
+    // Neither key nor address of a request without bytes is looked at (InfiniBand Architecture, 9.4).
+    Buffer& local = memory(0, 64);
+    Buffer& target = memory(1, 64);
+    fill(local.data(), 64, 1);
+    fill(target.data(), 64, 2);
+    Pair p = rc_pair();
+    for (const Opcode opcode : {Opcode::write, Opcode::read}) {
+        if (opcode == Opcode::read && !has(Capability::rdma_read)) {
+            continue;
+        }
+        for (const std::uint64_t address : {target.remote(), std::uint64_t{0}, ~std::uint64_t{0}}) {
+            for (const std::uint32_t key : {target.key(), ~0u}) {
+                EXPECT_EQ(run(p.a, rdma_work(1, opcode, {}, address, key)), WorkStatus::success);
+                const std::vector<Gather> gather{local.gather(8, 0)};
+                EXPECT_EQ(run(p.a, rdma_work(1, opcode, gather, address, key)),
+                          WorkStatus::success);
+            }
+        }
+    }
+    EXPECT_TRUE(holds(local.data(), 64, 1));
+    EXPECT_TRUE(holds(target.data(), 64, 2));
+}
+
+TEST_P(RcRdma, ARegionThatEndsUnderTrafficIsNotWrittenAfterwards) {
+    constexpr Bytes kSize = 300'000;
+    constexpr std::size_t kRequests = 24;
+    Buffer& local = memory(0, kSize);
+    fill(local.data(), kSize, 1);
+    std::vector<std::byte> target(kSize);
+    for (std::size_t end_after = 0; end_after < kRequests; end_after += 5) {
+        std::unique_ptr<MemoryRegion> region;
+        ASSERT_EQ(rail(1).register_memory(target.data(), kSize, kAllAccess, region), kOk);
+        const std::uint32_t key = region->remote_key();
+        Pair p = rc_pair();
+        const std::vector<Gather> gather{local.gather(0, kSize)};
+        const auto address = reinterpret_cast<std::uintptr_t>(target.data());
+        for (std::size_t i = 0; i < kRequests; ++i) {
+            if (i == end_after) {
+                region.reset();
+                std::fill(target.begin(), target.end(), std::byte{0xee});
+            }
+            const Status posted =
+                p.a.qp->post_send(rdma_work(i, Opcode::write, gather, address, key));
+            // After an error that is known already the queue pair takes nothing more.
+            ASSERT_TRUE(posted.ok() || (i > end_after && posted.is_error())) << i;
+        }
+        ASSERT_TRUE(wait_state(p.a, QpState::error));
+        EXPECT_TRUE(stays_empty({p.b.receive}));
+        std::size_t refused = 0;
+        for (const WorkCompletion& done : p.a.send->got) {
+            EXPECT_TRUE(done.status != WorkStatus::success || done.wr_id < end_after)
+                << "request " << done.wr_id << " succeeded after the region's end";
+            refused += done.status == WorkStatus::remote_access_error;
+        }
+        EXPECT_EQ(refused, 1u) << "the first is refused, the others are flushed";
+        EXPECT_TRUE(all_equal(target.data(), kSize, std::byte{0xee})) << "written after the end";
+    }
+}
+
 } // namespace
 } // namespace adaptib::conformance

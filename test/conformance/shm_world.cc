@@ -5,6 +5,8 @@
 // Purpose: worlds with single copy, with the copy pipeline, with several rails and with a small queue.
 // Rails are switched as tools/adaptib_rails does it: by the rail word in the node's segment.
 // May touch: fabric/, fabric/shm/{shm_fabric,segment,layout}.h, the system (mmap).
+#include "conformance/shm_world.h"
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -12,11 +14,8 @@
 #include <chrono>
 #include <thread>
 
-#include "base/clock.h"
 #include "base/random.h"
-#include "conformance/world.h"
 #include "fabric/shm/segment.h"
-#include "fabric/shm/shm_fabric.h"
 
 namespace adaptib::conformance {
 namespace {
@@ -62,16 +61,20 @@ private:
 
 class ShmWorld final : public World {
 public:
-    Status set_up(std::size_t nodes, ShmOptions options, std::string& error) {
+    Status set_up(std::size_t nodes, ShmOptions options, const Wrap& wrap, std::string& error) {
         options.clock = &clock_;
         options.random = &random_;
         options.job_key = 0x5eed;
+        pipeline_ = options.single_copy == ShmOptions::SingleCopy::none;
         for (std::size_t node = 0; node < nodes; ++node) {
             std::unique_ptr<Fabric> fabric;
             const Status status = open_shm_fabric(options, fabric, error);
             if (!status.ok()) {
                 error = std::string(reason_text(status.reason())) + ": " + error;
                 return status;
+            }
+            if (wrap) {
+                fabric = wrap(std::move(fabric), clock_);
             }
             views_.push_back(std::make_unique<SegmentView>(fabric->rails()[0]->address()));
             fabrics_.push_back(std::move(fabric));
@@ -106,6 +109,9 @@ public:
         constexpr std::uint64_t kFast = 4'000'000'000; // taken for the speed of a rail at factor 1
         return views_[node]->set_rail(rail, factor <= 1 ? 0 : kFast / factor);
     }
+    bool executes(bool allocated) const override {
+        return allocated || (!pipeline_ && fabrics_[0]->notices().empty());
+    }
     bool can_end_nodes() const override { return true; }
     bool end_node(std::size_t node) override {
         fabrics_[node].reset();
@@ -115,14 +121,18 @@ public:
 private:
     MonotonicClock clock_;
     Random random_{20'231};
+    bool pipeline_ = false;
     std::vector<std::unique_ptr<Fabric>> fabrics_;
     std::vector<std::unique_ptr<SegmentView>> views_;
 };
 
-WorldFactory factory(const char* name, std::size_t nodes, const ShmOptions& options) {
-    return {name, [nodes, options](std::string& error, std::string& skip) {
+} // namespace
+
+WorldFactory shm_world(const char* name, std::size_t nodes, const ShmOptions& options,
+                       const Wrap& wrap) {
+    return {name, [nodes, options, wrap](std::string& error, std::string& skip) {
                 auto world = std::make_unique<ShmWorld>();
-                const Status status = world->set_up(nodes, options, error);
+                const Status status = world->set_up(nodes, options, wrap, error);
                 if (!status.ok()) {
                     if (status == Status::error(Reason::no_permission)) {
                         skip = error;
@@ -133,7 +143,7 @@ WorldFactory factory(const char* name, std::size_t nodes, const ShmOptions& opti
             }};
 }
 
-ShmOptions options(std::uint32_t rails, ShmOptions::SingleCopy single_copy, Bytes queue_bytes) {
+ShmOptions shm_options(std::uint32_t rails, ShmOptions::SingleCopy single_copy, Bytes queue_bytes) {
     ShmOptions o;
     o.rails = rails;
     o.single_copy = single_copy;
@@ -141,13 +151,15 @@ ShmOptions options(std::uint32_t rails, ShmOptions::SingleCopy single_copy, Byte
     return o;
 }
 
+namespace {
+
 using Copy = ShmOptions::SingleCopy;
 
 [[maybe_unused]] const bool kAdded =
-    add_world(factory("shm_single_copy", 3, options(1, Copy::cma, kMiB))) &&
-    add_world(factory("shm_pipeline", 2, options(1, Copy::none, kMiB))) &&
-    add_world(factory("shm_rails", 2, options(3, Copy::automatic, kMiB))) &&
-    add_world(factory("shm_small_queue", 3, options(1, Copy::none, 64 * kKiB)));
+    add_world(shm_world("shm_single_copy", 3, shm_options(1, Copy::cma, kMiB))) &&
+    add_world(shm_world("shm_pipeline", 2, shm_options(1, Copy::none, kMiB))) &&
+    add_world(shm_world("shm_rails", 2, shm_options(3, Copy::automatic, kMiB))) &&
+    add_world(shm_world("shm_small_queue", 3, shm_options(1, Copy::none, 64 * kKiB)));
 
 } // namespace
 } // namespace adaptib::conformance

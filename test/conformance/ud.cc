@@ -59,11 +59,14 @@ TEST_P(Ud, DatagramsOfEveryLength) {
     for (const Bytes length : lengths) {
         fill(source.data(), length, length);
         std::fill(target.data(), target.data() + room, std::byte{0xee});
-        ASSERT_EQ(post_receive(b, length, {target.gather(0, info().datagram_bytes)}), kOk);
         const std::vector<Gather> gather{source.gather(0, length)};
-        ASSERT_TRUE(send_until_received(a, datagram(1, gather, to, b), b)) << length;
-        const WorkCompletion done = b.receive->got.front();
-        b.receive->got.clear();
+        WorkCompletion done;
+        do { // an earlier one, doubled, may take the receive
+            ASSERT_EQ(post_receive(b, length, {target.gather(0, info().datagram_bytes)}), kOk);
+            ASSERT_TRUE(send_until_received(a, datagram(1, gather, to, b), b)) << length;
+            done = b.receive->got.front();
+            b.receive->got.clear();
+        } while (!has(Capability::reliable_ud) && done.length != length);
         EXPECT_EQ(done.wr_id, length);
         EXPECT_EQ(done.status, WorkStatus::success);
         EXPECT_EQ(done.kind, WorkKind::receive);

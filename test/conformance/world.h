@@ -43,6 +43,15 @@ public:
     virtual bool slow_rail(std::size_t /*node*/, std::size_t /*rail*/, std::uint32_t /*factor*/) {
         return false;
     }
+    // Whether QueuePair::execute has to carry out what is short and in order: on memory of the rail's
+    // (`allocated`), or of the caller's.
+    virtual bool executes(bool /*allocated*/) const { return false; }
+    // What the adapters of this world may call that status of the table in fabric/README.md instead.
+    virtual WorkStatus other_name(WorkStatus status) const { return status; }
+    // Why "Suite.Test" cannot pass here, through no fault of the fabric; empty: it has to.
+    virtual std::string known_defect(const std::string& /*test*/) const { return {}; }
+    // Whether fences work; else random programs wait for their reads and atomics.
+    virtual bool fences() const { return true; }
     // Ends a node's fabric. REQUIRES: all objects of that node are gone.
     virtual bool can_end_nodes() const { return false; }
     virtual bool end_node(std::size_t /*node*/) { return false; }

@@ -8,12 +8,12 @@
 
 #include <array>
 #include <deque>
-#include <map>
 #include <memory>
 #include <string>
 
 #include "core/core.h"
 #include "fabric/shm/shm_fabric.h"
+#include "unit/core/address_table.h"
 
 namespace adaptib::fuzz {
 
@@ -24,19 +24,6 @@ constexpr std::size_t kNodes = 2;
 constexpr std::size_t kLargest = 20000; // of a message; above all limits of the world's parameters
 
 std::uint64_t name_of(std::size_t node) { return (std::uint64_t{7} << 32) | node; }
-
-struct Table final : Bootstrap {
-    std::map<std::uint64_t, std::vector<std::byte>> blobs;
-
-    Status lookup(std::uint64_t name, std::vector<std::byte>& blob) override {
-        const auto found = blobs.find(name);
-        if (found == blobs.end()) {
-            return Status::error(Reason::unreachable);
-        }
-        blob = found->second;
-        return kOk;
-    }
-};
 
 // A request with its buffer. Behind pack functions the buffer moves in elements of 7 bytes.
 struct Request {
@@ -185,10 +172,10 @@ private:
         const std::array<DatagramChannel::Identity, 3> identities{
             {{name_of(1), addresses_[1].key}, {name_of(0), addresses_[0].key}, {name_of(2), kKey}}};
         for (std::size_t i = 0; i < voices_.size(); ++i) {
-            require(
-                DatagramChannel::create(rail, identities[i], stranger_counters_, voices_[i].channel)
-                    .ok(),
-                "a stranger's channel opens");
+            require(DatagramChannel::create(rail, identities[i], clock_, stranger_counters_,
+                                            voices_[i].channel)
+                        .ok(),
+                    "a stranger's channel opens");
             const ProcessAddress& to = addresses_[i == 1 ? 1 : 0];
             PathSpec path;
             path.remote.size = to.rails[0].size;
@@ -368,8 +355,9 @@ private:
     }
     void keys(std::uint32_t& count, std::uint32_t* to) {
         count = input_.below(kMaxRails + 2);
+        // Another key is nobody's: with that of all memory any address would be good.
         const std::uint32_t key =
-            input_.flag() ? input_.take<std::uint32_t>() : window_->remote_key();
+            input_.flag() ? input_.take<std::uint32_t>() | 0x80000000u : window_->remote_key();
         std::fill_n(to, kMaxRails, key);
     }
 
@@ -389,7 +377,9 @@ private:
             RendezvousBody body{length(), id(), address(), SourceKind::direct, 0, {}};
             body.kind = input_.flag() ? SourceKind::direct : SourceKind::packed;
             keys(body.key_count, body.keys);
-            return bytes_of(body);
+            std::vector<std::byte> bytes = bytes_of(body);
+            bytes.resize(rendezvous_bytes(std::min(body.key_count, kMaxRails)));
+            return bytes;
         }
         case MessageType::clear_to_send: {
             ClearBody body{id(), id(), length(), 0, 0, 0, {}};
@@ -479,7 +469,7 @@ private:
     Input& input_;
     Parameters parameters_;
     ManualClock clock_;
-    Table table_;
+    test::AddressTable table_;
     std::deque<Request> requests_; // outlive the cores
     Random stranger_random_{99};
     Counters stranger_counters_;

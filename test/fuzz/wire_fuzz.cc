@@ -46,56 +46,60 @@ void check_bytes(Input& input) {
     }
 }
 
-constexpr std::uint64_t kLines = 64;
+constexpr std::uint64_t kUnits = 64;
 
 struct Free {
     void operator()(void* memory) const { std::free(memory); }
 };
 
-// Messages as a writer lays them, one after the other, each of which the input may spoil.
+// Messages as a writer stores or posts them, one after the other, each of which the input may spoil.
 void fill_with_messages(Input& input, std::byte* memory) {
-    std::uint64_t line = 0;
-    while (!input.empty() && line < kLines) {
+    std::uint64_t unit = 0;
+    while (!input.empty() && unit < kUnits) {
+        const RingWay way = input.flag() ? RingWay::posted : RingWay::stored;
         MessageHeader header;
         header.type = static_cast<MessageType>(
             input.below(static_cast<std::uint32_t>(MessageType::count_) + 1));
+        header.magic = way == RingWay::posted ? kTailedMagic : kHeaderMagic;
         header.length = input.take<std::uint16_t>() % 1024;
         header.sequence = input.take<std::uint8_t>();
-        const std::uint64_t lines = ring_lines_for(header.length);
-        if (line + lines > kLines) {
+        const std::uint64_t units = ring_units_for(header.length, way);
+        if (unit + units > kUnits) {
             return;
         }
-        std::byte* at = memory + line * kCacheLine;
-        std::memset(at, static_cast<int>(header.sequence), lines * kCacheLine);
+        std::byte* at = memory + unit * kRingUnit;
+        std::memset(at, static_cast<int>(header.sequence), units * kRingUnit);
         std::memcpy(at, &header, sizeof header);
         std::uint64_t tail = ring_tail_word(header.head_word(), header.sequence);
         const auto spoil = input.take<std::uint8_t>();
         tail ^= spoil == 255 ? 1u : 0u;
-        std::memcpy(at + lines * kCacheLine - sizeof tail, &tail, sizeof tail);
+        if (way == RingWay::posted) {
+            std::memcpy(at + units * kRingUnit - sizeof tail, &tail, sizeof tail);
+        }
         if (spoil == 254) {
             header.length = input.take<std::uint32_t>();
             std::memcpy(at, &header, sizeof header);
         }
-        line += lines;
+        unit += units;
     }
 }
 
 void read_ring(Input& input) {
     const std::unique_ptr<std::byte, Free> memory(
-        static_cast<std::byte*>(std::aligned_alloc(kCacheLine, kLines * kCacheLine)));
-    std::memset(memory.get(), 0, kLines * kCacheLine);
+        static_cast<std::byte*>(std::aligned_alloc(kCacheLine, kUnits * kRingUnit)));
+    std::memset(memory.get(), 0, kUnits * kRingUnit);
     if (input.flag()) {
-        input.copy(memory.get(), kLines * kCacheLine);
+        input.copy(memory.get(), kUnits * kRingUnit);
     } else {
         fill_with_messages(input, memory.get());
     }
-    RingReader reader(memory.get(), kLines);
+    RingReader reader(memory.get(), kUnits);
     const MessageHeader* header = nullptr;
     const std::byte* body = nullptr;
     std::uint64_t messages = 0;
     unsigned sum = 0;
     while (reader.poll(&header, &body) == RingReader::Found::message) {
-        require(++messages <= kLines, "no more messages than lines");
+        require(++messages <= kUnits, "no more messages than lines");
         for (std::uint32_t i = 0; i < header->length; ++i) {
             sum += static_cast<unsigned>(body[i]); // all of it is within the ring
         }
@@ -107,8 +111,8 @@ void read_ring(Input& input) {
             reader.credit_told();
         }
     }
-    require(sum <= 255u * kLines * kCacheLine, "no byte is read twice");
-    require(reader.consumed() <= 2 * kLines, "a ring is read once");
+    require(sum <= 255u * kUnits * kRingUnit, "no byte is read twice");
+    require(reader.consumed() <= 2 * kUnits, "a ring is read once");
 }
 
 } // namespace

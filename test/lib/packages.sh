@@ -16,15 +16,32 @@ openmpi-bin         all
 libhwloc-dev        all
 libibverbs-dev      all
 libgtest-dev        all
+xz-utils            unit asan tsan routes vm
 python3-minimal     check mpi clients
+python3             bench study
 clang-format        check
 clang               fuzz
 libclang-rt-14-dev  fuzz
 lammps              example clients
 lammps-examples     example clients
 netpipe-openmpi     clients
+scalapack-mpi-test  clients
+hpcc                clients
 python3-mpi4py      clients
 python3-numpy       clients
+ibsim-utils         routes
+opensm              routes
+infiniband-diags    routes
+qemu-system-x86     vm
+busybox-static      vm
+cpio                vm
+kmod                vm
+rdma-core           vm
+ibverbs-providers   vm
+ibverbs-utils       vm
+rdmacm-utils        vm
+perftest            vm
+iproute2            vm
 '
 
 package_installed() {

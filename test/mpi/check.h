@@ -57,6 +57,17 @@ check_fail(int line, const char *format, ...)
         }                                                                                          \
     } while (0)
 
+/* Writes the value into <directory>/<kind>.<rank>, for the script that runs a fault test. */
+__attribute__((unused)) static void check_note(const char *directory, const char *kind, long value)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s.%d", directory, kind, check_rank);
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL, "%s cannot be written", path);
+    fprintf(file, "%ld\n", value);
+    fclose(file);
+}
+
 /* Starts MPI with at least the thread level asked for; `least` ranks are needed. */
 __attribute__((unused)) static void check_begin_threads(int *argc, char ***argv, const char *name,
                                                         int least, int level)

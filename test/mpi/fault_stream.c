@@ -16,16 +16,6 @@ enum {
     SMALL = 2000
 };
 
-static void note(const char *directory, const char *kind, long value)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s.%d", directory, kind, check_rank);
-    FILE *file = fopen(path, "w");
-    CHECK(file != NULL, "%s cannot be written", path);
-    fprintf(file, "%ld\n", value);
-    fclose(file);
-}
-
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv, "fault_stream", 2);
@@ -36,7 +26,7 @@ int main(int argc, char **argv)
     int to = (check_rank + 1) % check_ranks, from = (check_rank - 1 + check_ranks) % check_ranks;
     unsigned char *out = malloc(bytes), *in = malloc(bytes * (size_t) window);
     fill(out, bytes, key_of(check_rank, 1, bytes, 0));
-    note(argv[3], "pid", (long) getpid());
+    check_note(argv[3], "pid", (long) getpid());
     double end = MPI_Wtime() + atof(argv[2]);
     int go_on = 1;
     for (long round = 0; go_on; ++round) {
@@ -49,7 +39,7 @@ int main(int argc, char **argv)
         MPI_Waitall(2 * window, requests, MPI_STATUSES_IGNORE);
         CHECK_BYTES(in, bytes, key_of(from, 1, bytes, 0), "stream");
         if (round == 5) {
-            note(argv[3], "running", round);
+            check_note(argv[3], "running", round);
         }
         if (round % 16 == 15) { /* all stop in the same round */
             go_on = MPI_Wtime() < end;

@@ -65,7 +65,7 @@ TEST(Address, HasTheDocumentedLayout) {
     std::uint16_t version = 0;
     std::memcpy(&version, blob.data() + 4, sizeof version);
     EXPECT_EQ(std::memcmp(blob.data(), "adab", 4), 0);
-    EXPECT_EQ(version, 1);
+    EXPECT_EQ(version, kWireVersion);
     EXPECT_EQ(std::memcmp(blob.data() + 26, "node-17", 7), 0);
 }
 

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -16,7 +18,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // ---------------------------------------------------------------------------------------------------
 // Layout. Whoever has to change a number here raises kWireVersion.
 
-static_assert(kWireVersion == 1);
+static_assert(kWireVersion == 4);
 static_assert(kMaxRails == 8);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
@@ -50,12 +52,15 @@ static_assert(offsetof(MessageHeader, context) == 12);
 static_assert(offsetof(MessageHeader, source) == 16);
 static_assert(offsetof(MessageHeader, tag) == 20);
 
-static_assert(sizeof(DatagramHeader) == 32);
+static_assert(sizeof(DatagramHeader) == 40);
 static_assert(offsetof(DatagramHeader, magic) == 0);
 static_assert(offsetof(DatagramHeader, version) == 2);
+static_assert(offsetof(DatagramHeader, number) == 4);
 static_assert(offsetof(DatagramHeader, target_key) == 8);
 static_assert(offsetof(DatagramHeader, source) == 16);
 static_assert(offsetof(DatagramHeader, source_key) == 24);
+static_assert(offsetof(DatagramHeader, expected) == 32);
+static_assert(offsetof(DatagramHeader, arrived) == 36);
 
 static_assert(sizeof(SyncBody) == 8);
 static_assert(sizeof(IdBody) == 8);
@@ -116,15 +121,16 @@ static_assert(offsetof(ConnectBody, subchannels) == 32);
 struct TypeFacts {
     MessageType type;
     std::uint32_t body;
-    bool payload;
+    bool payload; // a body may be followed by any number of bytes
     bool sequenced;
+    std::uint32_t most = body; // of a body that varies, without payload
 };
 
 constexpr TypeFacts kTypes[] = {
     {MessageType::eager, 0, true, true},
     {MessageType::eager_sync, 8, true, true},
     {MessageType::sync_ack, 8, false, true},
-    {MessageType::rendezvous, 64, false, true},
+    {MessageType::rendezvous, 32, false, true, 64},
     {MessageType::clear_to_send, 72, false, true},
     {MessageType::block, 72, false, true},
     {MessageType::block_done, 16, false, true},
@@ -144,6 +150,10 @@ MessageHeader header_of(MessageType type, std::uint32_t length) {
     return header;
 }
 
+static_assert(rendezvous_bytes(0) == 32);
+static_assert(rendezvous_bytes(1) == 36);
+static_assert(rendezvous_bytes(kMaxRails) == sizeof(RendezvousBody));
+
 TEST(Wire, EveryTypeIsAcceptedWithItsBodyAndWithNoOtherLength) {
     ASSERT_EQ(std::size(kTypes) + 2, static_cast<std::size_t>(MessageType::count_));
     for (const TypeFacts& facts : kTypes) {
@@ -152,7 +162,8 @@ TEST(Wire, EveryTypeIsAcceptedWithItsBodyAndWithNoOtherLength) {
         EXPECT_EQ(is_sequenced(facts.type), facts.sequenced);
         EXPECT_TRUE(check_header(header_of(facts.type, facts.body), facts.body));
         EXPECT_TRUE(check_header(header_of(facts.type, facts.body), 4096));
-        EXPECT_EQ(check_header(header_of(facts.type, facts.body + 1), 4096), facts.payload);
+        EXPECT_TRUE(check_header(header_of(facts.type, facts.most), 4096));
+        EXPECT_EQ(check_header(header_of(facts.type, facts.most + 1), 4096), facts.payload);
         if (facts.body > 0) {
             EXPECT_FALSE(check_header(header_of(facts.type, facts.body - 1), 4096));
             EXPECT_FALSE(check_header(header_of(facts.type, 0), 4096));
@@ -364,30 +375,81 @@ TEST(Wire, RingsAndCreditsMustBeAligned) {
     }
 }
 
-template <typename Body> std::vector<std::byte> bytes_of(const Body& body) {
+template <typename Body>
+std::vector<std::byte> bytes_of(const Body& body, std::size_t length = sizeof(Body)) {
     const auto* from = reinterpret_cast<const std::byte*>(&body);
-    return {from, from + sizeof body};
+    return {from, from + length};
 }
 
-template <typename Body> void expect_checked(MessageType type, const Body& good, const Body& bad) {
+template <typename Body>
+void expect_checked(MessageType type, const Body& good, const Body& bad,
+                    std::uint32_t length = sizeof(Body)) {
     SCOPED_TRACE(static_cast<int>(type));
     // One byte in front, so that the body is not aligned.
     for (const std::size_t shift : {0u, 1u}) {
-        std::vector<std::byte> bytes = bytes_of(good);
+        std::vector<std::byte> bytes = bytes_of(good, length);
         bytes.insert(bytes.begin(), shift, std::byte{0});
-        const MessageHeader header = header_of(type, sizeof(Body));
-        EXPECT_TRUE(check_message(header, bytes.data() + shift, sizeof(Body)));
-        EXPECT_FALSE(check_message(header, bytes.data() + shift, sizeof(Body) - 1));
-        bytes = bytes_of(bad);
+        const MessageHeader header = header_of(type, length);
+        EXPECT_TRUE(check_message(header, bytes.data() + shift, length));
+        EXPECT_FALSE(check_message(header, bytes.data() + shift, length - 1));
+        bytes = bytes_of(bad, length);
         bytes.insert(bytes.begin(), shift, std::byte{0});
-        EXPECT_FALSE(check_message(header, bytes.data() + shift, sizeof(Body)));
+        EXPECT_FALSE(check_message(header, bytes.data() + shift, length));
+    }
+}
+
+// The keys that there are cross the wire: the length and the count have to agree.
+TEST(Wire, ARendezvousIsAsLongAsItsKeys) {
+    for (const SourceKind kind : {SourceKind::direct, SourceKind::packed}) {
+        for (std::uint32_t count = 0; count <= kMaxRails; ++count) {
+            SCOPED_TRACE(count);
+            RendezvousBody body = direct_body();
+            body.kind = kind;
+            body.key_count = count;
+            for (std::uint32_t i = 0; i < kMaxRails; ++i) {
+                body.keys[i] = 100 + i;
+            }
+            // Neither more bytes nor fewer than announced are read (the sanitizer sees to it).
+            for (std::uint32_t length = 1; length <= 80; ++length) {
+                std::vector<std::byte> bytes(length);
+                std::memcpy(bytes.data(), &body, std::min<std::size_t>(length, sizeof body));
+                const MessageHeader header = header_of(MessageType::rendezvous, length);
+                const bool good =
+                    length == 32 + 4 * count && (kind == SourceKind::packed || count > 0);
+                EXPECT_EQ(check_message(header, bytes.data(), length), good) << length;
+                if (!good) {
+                    continue;
+                }
+                EXPECT_FALSE(check_message(header, bytes.data(), length - 1));
+                const RendezvousBody read = read_rendezvous(header, bytes.data());
+                EXPECT_EQ(read.bytes, body.bytes);
+                EXPECT_EQ(read.address, body.address);
+                EXPECT_EQ(read.kind, kind);
+                EXPECT_EQ(read.key_count, count);
+                for (std::uint32_t i = 0; i < kMaxRails; ++i) {
+                    EXPECT_EQ(read.keys[i], i < count ? 100 + i : 0) << i;
+                }
+            }
+        }
+    }
+}
+
+TEST(Wire, ARendezvousWhoseCountIsOutOfRangeHasNoLength) {
+    for (const std::uint32_t count : {kMaxRails + 1, kMaxRails + 2, 0x40000000u, UINT32_MAX}) {
+        RendezvousBody body = direct_body();
+        body.key_count = count; // of which 4 times 0x40000000 is 0
+        for (std::uint32_t length = 32; length <= 64; length += 4) {
+            const std::vector<std::byte> bytes = bytes_of(body, length);
+            const MessageHeader header = header_of(MessageType::rendezvous, length);
+            EXPECT_FALSE(check_message(header, bytes.data(), length)) << count << " " << length;
+        }
     }
 }
 
 TEST(Wire, CheckMessageLooksAtTheBodyOfEachTypeThatHasRanges) {
     RendezvousBody rendezvous = direct_body();
     rendezvous.key_count = kMaxRails + 1;
-    expect_checked(MessageType::rendezvous, direct_body(), rendezvous);
+    expect_checked(MessageType::rendezvous, direct_body(), rendezvous, rendezvous_bytes(1));
     ClearBody clear{};
     clear.key_count = kMaxRails + 1;
     expect_checked(MessageType::clear_to_send, ClearBody{}, clear);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Connections that break or end in the middle of something, and malformed messages.
 #include "cores.h"
+#include "fabric/fault/fault.h"
 
 namespace adaptib::test {
 namespace {
@@ -327,6 +328,35 @@ TEST(Breakage, WhoWaitsForCreditNoticesThatThePeerHasEnded) {
     EXPECT_TRUE(requests.back().done);
     EXPECT_EQ(requests.back().user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
     EXPECT_EQ(world.messages(0).size(), 1u);
+}
+
+// A message that fits the ring is over for its sender once the write is posted.
+TEST(Breakage, AMessageThatIsLostWithNobodyWaitingIsTold) {
+    fault::FaultPlan plan;
+    plan.lacks = static_cast<std::uint32_t>(Capability::direct); // the ring is written by requests
+    fault::FaultLog log;
+    Options options;
+    options.parameters.connect_threshold = 0;
+    options.wrap = [&](std::size_t node, std::unique_ptr<Fabric> fabric, const Clock& clock) {
+        return node == 0 ? fault::with_faults(std::move(fabric), plan, clock, log)
+                         : std::move(fabric);
+    };
+    Cores world(2, options);
+    exchange(world, 8, 3); // connects
+    ASSERT_NE(world.peer(0, 1)->ring_out, nullptr);
+    plan.faults.push_back(
+        {.fault = fault::Fault::request_fails, .status = WorkStatus::response_timeout});
+    std::vector<std::byte> sent = pattern(8, 1);
+    TestRequest send;
+    ASSERT_TRUE(world.send(0, 1, 1, contiguous(sent), send).ok());
+    ASSERT_TRUE(send.done);
+    for (int pass = 0; pass < 100; ++pass) {
+        world.progress();
+    }
+    EXPECT_EQ(log.count(fault::Fault::request_fails), 1u);
+    ASSERT_EQ(world.messages(0).size(), 1u);
+    EXPECT_NE(world.messages(0)[0].find(work_status_text(WorkStatus::response_timeout)),
+              std::string::npos);
 }
 
 } // namespace

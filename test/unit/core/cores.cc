@@ -3,24 +3,10 @@
 #include "cores.h"
 
 #include <algorithm>
-#include <map>
 
 namespace adaptib::test {
 
-struct Cores::Table final : Bootstrap {
-    std::map<std::uint64_t, std::vector<std::byte>> blobs;
-
-    Status lookup(std::uint64_t name, std::vector<std::byte>& blob) override {
-        const auto found = blobs.find(name);
-        if (found == blobs.end()) {
-            return Status::error(Reason::unreachable);
-        }
-        blob = found->second;
-        return kOk;
-    }
-};
-
-Cores::Cores(std::size_t nodes, Options options) : table_(std::make_unique<Table>()) {
+Cores::Cores(std::size_t nodes, Options options) {
     for (std::size_t i = 0; i < nodes; ++i) {
         nodes_.push_back(std::make_unique<Node>(options.seed * 1000 + i));
         Node& node = *nodes_.back();
@@ -40,10 +26,13 @@ Cores::Cores(std::size_t nodes, Options options) : table_(std::make_unique<Table
             ADD_FAILURE() << text;
             std::abort();
         }
+        if (options.wrap) {
+            fabric = options.wrap(i, std::move(fabric), clock);
+        }
         Core::Environment environment;
         environment.self = name(i);
         environment.host = "testhost";
-        environment.bootstrap = table_.get();
+        environment.bootstrap = &table_;
         environment.clock = &clock;
         environment.random = &node.random;
         environment.counters = &node.counters;
@@ -59,7 +48,7 @@ Cores::Cores(std::size_t nodes, Options options) : table_(std::make_unique<Table
             ADD_FAILURE() << text;
             std::abort();
         }
-        table_->blobs[name(i)] = node.core->address();
+        table_.blobs[name(i)] = node.core->address();
     }
 }
 
@@ -83,6 +72,11 @@ Status Cores::send(std::size_t from, std::size_t to, std::int32_t tag, const Dat
                                                      Marker::blocking, request.user, complete);
     request.done = request.done || complete;
     return status;
+}
+
+bool Cores::send_at_once(std::size_t from, std::size_t to, std::int32_t tag, const Data& data) {
+    const Envelope envelope{0, static_cast<std::int32_t>(from), tag};
+    return core(from).protocol().send_at_once(*peer(from, to), envelope, data);
 }
 
 Status Cores::receive(std::size_t at, std::int32_t source, std::int32_t tag, const Data& data,

@@ -14,22 +14,10 @@
 
 #include "core/core.h"
 #include "fabric/shm/shm_fabric.h"
+#include "unit/core/address_table.h"
+#include "unit/core/test_request.h"
 
 namespace adaptib::test {
-
-// A request that knows whether it has ended.
-struct TestRequest {
-    UserRequest user{};
-    bool done = false;
-
-    TestRequest() {
-        user.complete = [](UserRequest* request) {
-            auto* self = reinterpret_cast<TestRequest*>(request);
-            EXPECT_FALSE(self->done) << "reported twice";
-            self->done = true;
-        };
-    }
-};
 
 // Non-contiguous data: `bytes` taken every `stride` bytes of memory, in elements of `element` bytes
 // that are never split by the packer.
@@ -63,10 +51,12 @@ struct Options {
     Parameters parameters = default_parameters();
     std::uint64_t seed = 1;
     std::vector<std::uint16_t> wire_versions; // per node; empty: the real one
+    // What each node's fabric is wrapped in; empty: nothing.
+    std::function<std::unique_ptr<Fabric>(std::size_t node, std::unique_ptr<Fabric>, const Clock&)>
+        wrap;
 };
 
 class Cores {
-    struct Table;
     struct Node {
         explicit Node(std::uint64_t seed) : random(seed) {}
 
@@ -91,6 +81,8 @@ public:
 
     Status send(std::size_t from, std::size_t to, std::int32_t tag, const Data& data,
                 TestRequest& request, bool synchronous = false, std::uint32_t context = 0);
+    // The short way; false: not sent.
+    bool send_at_once(std::size_t from, std::size_t to, std::int32_t tag, const Data& data);
     Status receive(std::size_t at, std::int32_t source, std::int32_t tag, const Data& data,
                    TestRequest& request, std::uint32_t context = 0);
 
@@ -103,7 +95,7 @@ public:
     ManualClock clock;
 
 private:
-    std::unique_ptr<Table> table_;
+    AddressTable table_;
     std::vector<std::unique_ptr<Node>> nodes_;
 };
 

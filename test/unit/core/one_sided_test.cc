@@ -168,6 +168,171 @@ TEST_P(OneSidedTraffic, AWindowThatIsGoneEndsTheOperationWithAnError) {
     EXPECT_EQ(world.core(0).protocol().one_sided_outstanding(), 0u);
 }
 
+// Many puts from node 0 to node 1; in the middle of them the window goes, or all of node 1 does.
+void interrupt(Cores& world, Window& window, std::vector<std::byte>& memory, bool ends) {
+    constexpr std::size_t kPuts = 64;
+    const std::size_t size = memory.size();
+    std::vector<std::byte> sent(size, std::byte{0x11});
+    std::vector<TestRequest> puts(kPuts);
+    std::size_t refused = 0;
+    for (std::size_t i = 0; i < kPuts; ++i) {
+        if (i == kPuts / 2) {
+            world.run([&] { return puts[3].done; });
+            window.registration.reset();
+            if (ends) {
+                world.end(1);
+            }
+            std::fill(memory.begin(), memory.end(), std::byte{0x22});
+        }
+        if (!start(world, 0, 1, operation(OPAL_COMMON_ADAPTIB_PUT, sent.data(), window, 0, size),
+                   puts[i])
+                 .ok()) {
+            puts[i].done = true;
+            puts[i].user.status = OPAL_COMMON_ADAPTIB_UNREACHABLE;
+            ++refused;
+        }
+    }
+    for (int pass = 0; pass < 100000; ++pass) {
+        world.progress(0);
+        if (!ends) {
+            world.progress(1);
+        }
+        world.clock.advance(Nanoseconds{100000});
+        if (world.core(0).protocol().one_sided_outstanding() == 0) {
+            break;
+        }
+    }
+    EXPECT_EQ(world.core(0).protocol().one_sided_outstanding(), 0u) << "puts that never end";
+    std::size_t failed = 0;
+    for (const TestRequest& put : puts) {
+        ASSERT_TRUE(put.done);
+        failed += put.user.status != OPAL_COMMON_ADAPTIB_SUCCESS;
+    }
+    EXPECT_GE(failed, kPuts / 2) << "a put succeeded after its target was gone";
+    EXPECT_LT(failed, kPuts);
+    EXPECT_LE(refused, kPuts / 2);
+    EXPECT_EQ(memory, std::vector<std::byte>(size, std::byte{0x22})) << "written afterwards";
+    EXPECT_EQ(world.messages(0).size(), 1u) << "one clear message";
+}
+
+TEST_P(OneSidedTraffic, AWindowThatGoesInTheMiddleOfPuts) {
+    Cores world(3, options());
+    std::vector<std::byte> memory(700000);
+    Window window(world, 1, memory.data(), memory.size());
+    exchange(world, 100, 20);
+    interrupt(world, window, memory, false);
+    // The target goes on: another process still puts to it, and talks to it.
+    const Window other(world, 1, memory.data(), memory.size());
+    std::vector<std::byte> sent = pattern(memory.size(), 6);
+    TestRequest put;
+    ASSERT_TRUE(start(world, 2, 1,
+                      operation(OPAL_COMMON_ADAPTIB_PUT, sent.data(), other, 0, sent.size()), put)
+                    .ok());
+    ASSERT_TRUE(world.run({&put}));
+    EXPECT_EQ(put.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(memory, sent);
+}
+
+TEST_P(OneSidedTraffic, APeerThatEndsInTheMiddleOfPuts) {
+    Cores world(3, options());
+    std::vector<std::byte> memory(700000);
+    Window window(world, 1, memory.data(), memory.size());
+    exchange(world, 100, 20);
+    interrupt(world, window, memory, true);
+}
+
+// What is tried within the call and what is started, by turns, from several origins.
+TEST_P(OneSidedTraffic, AtOnceAndStartedAddUp) {
+    for (const int rails : {1, 2}) {
+        Options options = this->options();
+        options.parameters.shm_rails = static_cast<std::size_t>(rails);
+        Cores world(3, options);
+        alignas(8) std::uint64_t words[2] = {1000, 0};
+        const Window window(world, 0, words, sizeof words);
+        constexpr std::size_t kEach = 300;
+        std::vector<TestRequest> requests(3 * kEach);
+        std::vector<std::uint64_t> old(3 * kEach);
+        std::vector<TestRequest*> all;
+        std::size_t at_once = 0;
+        for (std::size_t i = 0; i < requests.size(); ++i) {
+            auto add = operation(OPAL_COMMON_ADAPTIB_FETCH_ADD, &old[i], window, 0, 8);
+            add.operand = 1;
+            if ((i / 3) % 3 != 0 && world.core(i % 3).protocol().one_sided_at_once(
+                                        *target(world, i % 3, 0), add, nullptr)) {
+                requests[i].done = true;
+                ++at_once;
+            } else {
+                ASSERT_TRUE(start(world, i % 3, 0, add, requests[i]).ok());
+            }
+            all.push_back(&requests[i]);
+            if (i % 50 == 0) {
+                world.progress();
+            }
+        }
+        ASSERT_TRUE(world.run(all));
+        EXPECT_EQ(words[0], 1000 + 3 * kEach);
+        EXPECT_EQ(words[1], 0u);
+        std::sort(old.begin(), old.end());
+        for (std::size_t i = 0; i < old.size(); ++i) {
+            ASSERT_EQ(old[i], 1000 + i) << "each origin saw a value of its own";
+        }
+        // Over the only path, where a single copy is possible.
+        const bool short_way = rails == 1 && std::string(GetParam()) == "auto";
+        EXPECT_EQ(at_once > 0, short_way) << at_once;
+        EXPECT_EQ(world.core(1).protocol().one_sided_outstanding(), 0u);
+    }
+}
+
+TEST_P(OneSidedTraffic, NothingAtOnceThatIsNotAllowed) {
+    Options options = this->options();
+    options.parameters.shm_rails = 1;
+    Cores world(2, options);
+    alignas(8) std::uint64_t words[4] = {1, 2, 3, 4};
+    auto all = std::make_unique<Window>(world, 1, words, sizeof words);
+    const Window readable(world, 1, words, sizeof words, OPAL_COMMON_ADAPTIB_REMOTE_READ);
+    std::uint64_t local[5] = {9, 9, 9, 9, 9};
+    Protocol& protocol = world.core(0).protocol();
+    const auto at_once = [&](const opal_common_adaptib_one_sided_t& what) {
+        return protocol.one_sided_at_once(*world.peer(0, 1), what, nullptr);
+    };
+    const auto put = operation(OPAL_COMMON_ADAPTIB_PUT, local, *all, 0, 8);
+    EXPECT_FALSE(at_once(put)) << "not connected";
+    local[0] = 1;
+    TestRequest connecting;
+    ASSERT_TRUE(start(world, 0, 1, put, connecting).ok());
+    ASSERT_TRUE(world.run({&connecting}));
+    const bool possible = std::string(GetParam()) == "auto";
+    EXPECT_EQ(at_once(put), possible);
+    local[0] = 9;
+    const auto refused = [&](opal_common_adaptib_operation_t kind, const Window& window,
+                             std::uint64_t offset, std::size_t bytes) {
+        return !at_once(operation(kind, local, window, offset, bytes));
+    };
+    EXPECT_TRUE(refused(OPAL_COMMON_ADAPTIB_PUT, *all, 0, 33));
+    EXPECT_TRUE(refused(OPAL_COMMON_ADAPTIB_PUT, *all, 25, 8));
+    EXPECT_TRUE(refused(OPAL_COMMON_ADAPTIB_GET, *all, UINT64_MAX - 3, 8));
+    EXPECT_TRUE(refused(OPAL_COMMON_ADAPTIB_PUT, *all, 0, 0));
+    EXPECT_TRUE(refused(OPAL_COMMON_ADAPTIB_PUT, readable, 0, 8));
+    EXPECT_TRUE(refused(OPAL_COMMON_ADAPTIB_FETCH_ADD, readable, 0, 8));
+    EXPECT_TRUE(refused(OPAL_COMMON_ADAPTIB_FETCH_ADD, *all, 4, 8));
+    EXPECT_TRUE(refused(OPAL_COMMON_ADAPTIB_FETCH_ADD, *all, 0, 4));
+    opal_common_adaptib_remote_t lie = all->remote;
+    for (const std::uint32_t count : {0u, 9u, UINT32_MAX}) {
+        lie.key_count = count;
+        auto what = put;
+        what.remote = &lie;
+        EXPECT_FALSE(at_once(what)) << count;
+    }
+    const opal_common_adaptib_remote_t stale = all->remote;
+    all->registration.reset();
+    auto what = put;
+    what.remote = &stale;
+    EXPECT_FALSE(at_once(what)) << "the window is gone";
+    EXPECT_EQ(words[0] + words[1] + words[2] + words[3], 10u);
+    EXPECT_TRUE(world.messages(0).empty()) << "nothing is broken";
+    exchange(world, 100, 3);
+}
+
 struct Heard {
     std::vector<std::pair<std::uint8_t, std::vector<std::byte>>> messages;
 
@@ -206,6 +371,99 @@ TEST(ActiveMessages, ArriveInOrderWhateverTheirSize) {
         }
         EXPECT_GT(world.counters(0).ring_sent, 0u);
     }
+}
+
+// By all three ways: within the call in two pieces, as a request, and two-sided in between; the small
+// ring fills up and messages wait.
+TEST(ActiveMessages, ThoseSentAtOnceKeepTheOrder) {
+    for (const std::size_t ring : {std::size_t{4096}, std::size_t{131072}}) {
+        Options options;
+        options.parameters.ring_bytes = ring;
+        options.parameters.eager_limit = 1024;
+        Cores world(2, options);
+        Heard heard;
+        world.core(1).protocol().listen(&Heard::handler, &heard);
+        Protocol& protocol = world.core(0).protocol();
+        std::byte none{};
+        EXPECT_FALSE(protocol.send_active_at_once(*world.peer(0, 1), 1, &none, 0, nullptr, 0))
+            << "there is no ring yet";
+        exchange(world, 100, 40);
+        Random random(ring);
+        std::vector<std::vector<std::byte>> sent;
+        std::vector<TestRequest> requests(2000);
+        std::size_t at_once = 0;
+        std::size_t waiting = 0;
+        for (std::size_t i = 0; i < requests.size(); ++i) {
+            const std::size_t size =
+                random.below(30) == 0 ? protocol.active_max() : 1 + random.below(300);
+            const std::size_t cut = random.below(4) == 0 ? size : random.below(size + 1);
+            const auto tag = static_cast<std::uint8_t>(i);
+            sent.push_back(pattern(size, i));
+            const std::byte* first = sent.back().data();
+            if (random.below(4) != 0 &&
+                protocol.send_active_at_once(*world.peer(0, 1), tag, first, cut,
+                                             cut < size ? first + cut : nullptr, size - cut)) {
+                requests[i].done = true;
+                ++at_once;
+            } else {
+                bool complete = false;
+                ASSERT_TRUE(protocol
+                                .send_active(*world.peer(0, 1), tag, contiguous(sent.back()),
+                                             requests[i].user, complete)
+                                .ok());
+                requests[i].done = complete;
+                waiting += complete ? 0 : 1;
+            }
+            if (random.below(100) == 0) {
+                const std::size_t before = heard.messages.size() + random.below(60);
+                for (int pass = 0; pass < 100 && heard.messages.size() < before; ++pass) {
+                    world.progress(pass % 2 == 0 ? 1 : 0);
+                }
+            }
+        }
+        ASSERT_TRUE(world.run([&] { return heard.messages.size() == sent.size(); }));
+        for (std::size_t i = 0; i < sent.size(); ++i) {
+            ASSERT_EQ(heard.messages[i].first, static_cast<std::uint8_t>(i)) << i;
+            ASSERT_EQ(heard.messages[i].second, sent[i]) << i;
+        }
+        for (TestRequest& request : requests) {
+            ASSERT_TRUE(world.run({&request}));
+        }
+        EXPECT_GT(at_once, ring / 500);
+        EXPECT_GT(waiting, 0u);
+        EXPECT_EQ(world.counters(1).bad_packets, 0u);
+        exchange(world, 100, 3);
+    }
+}
+
+TEST(ActiveMessages, NoneAtOnceThatIsTooLongOrToAPeerThatIsLost) {
+    Cores world(2);
+    exchange(world, 100, 40);
+    Peer* peer = world.peer(0, 1);
+    std::vector<std::byte> bytes(world.core(0).protocol().active_max() + 1);
+    const auto at_once = [&](std::size_t first, std::size_t second) {
+        return world.core(0).protocol().send_active_at_once(*peer, 1, bytes.data(), first,
+                                                            bytes.data(), second);
+    };
+    EXPECT_TRUE(at_once(8, 0));
+    EXPECT_TRUE(at_once(8, bytes.size() - 9));
+    EXPECT_FALSE(at_once(8, bytes.size() - 8)) << "longer than active_max";
+    EXPECT_FALSE(at_once(bytes.size(), 0));
+    EXPECT_TRUE(world.run([&] { return world.counters(1).bad_packets == 2; })) << "unheard";
+    world.end(1);
+    // What goes out before that is known is lost; then nothing goes out any more.
+    for (int pass = 0; pass < 100000 && peer->state != ConnectState::failed; ++pass) {
+        static_cast<void>(at_once(8, 8));
+        world.progress(0);
+        world.clock.advance(Nanoseconds{100000});
+    }
+    EXPECT_EQ(peer->state, ConnectState::failed);
+    EXPECT_FALSE(at_once(8, 0));
+    EXPECT_FALSE(world.send_at_once(0, 1, 1, contiguous(bytes.data(), 8)));
+    TestRequest request;
+    EXPECT_EQ(world.send(0, 1, 1, contiguous(bytes.data(), 8), request),
+              Status::error(Reason::unreachable));
+    EXPECT_EQ(world.messages(0).size(), 1u);
 }
 
 TEST(ActiveMessages, TooLongIsRefusedAndUnheardIsDropped) {

@@ -317,6 +317,72 @@ TEST_F(CoreThreads, CompletionFunctionsMayStartOperations) {
     });
 }
 
+// Puts, gets and atomics to a window, within the call and started, by turns.
+TEST_F(CoreThreads, OneSidedOperationsNowAndStarted) {
+    constexpr int kThreads = 4;
+    constexpr std::uint64_t kRounds = 300;
+    constexpr std::size_t kSlot = 64; // words of each thread, behind the counter and the lock
+    std::vector<std::uint64_t> window((kThreads + 1) * kSlot);
+    opal_common_adaptib_remote_t remote{};
+    opal_common_adaptib_region_t* region = nullptr;
+    ASSERT_EQ(
+        opal_common_adaptib_register(core_, window.data(), window.size() * 8, 7, &region, &remote),
+        OPAL_COMMON_ADAPTIB_SUCCESS);
+    std::atomic<std::uint64_t> at_once{0};
+    std::uint64_t guarded = 0; // by the lock in word 1
+    in_threads(kThreads, [&](int me) {
+        std::uint64_t local[kSlot] = {};
+        std::uint64_t turn = static_cast<std::uint64_t>(me);
+        const auto run = [&](opal_common_adaptib_operation_t kind, std::size_t word,
+                             std::size_t words, std::uint64_t operand = 0,
+                             std::uint64_t compare = 0) {
+            const opal_common_adaptib_one_sided_t what{
+                kind, local, nullptr, remote.base + word * 8, &remote, words * 8, operand, compare};
+            if (++turn % 3 != 0) {
+                const int code = opal_common_adaptib_start_now(core_, self_, &what);
+                if (code == OPAL_COMMON_ADAPTIB_COMPLETE) {
+                    ++at_once;
+                    return true;
+                }
+                EXPECT_EQ(code, OPAL_COMMON_ADAPTIB_AGAIN);
+            }
+            SharedRequest request;
+            return request.started(opal_common_adaptib_start(core_, self_, &what, &request.user)) &&
+                   wait(request) && request.user.status == OPAL_COMMON_ADAPTIB_SUCCESS;
+        };
+        const std::size_t mine = kSlot * static_cast<std::size_t>(me + 1);
+        std::uint64_t last = 0;
+        for (std::uint64_t round = 1; round <= kRounds; ++round) {
+            ASSERT_TRUE(run(OPAL_COMMON_ADAPTIB_FETCH_ADD, 0, 1, 1));
+            ASSERT_TRUE(round == 1 || local[0] > last) << "a counter that goes back";
+            last = local[0];
+            for (std::size_t i = 0; i < kSlot; ++i) {
+                local[i] = round * 1000 + i + mine;
+            }
+            ASSERT_TRUE(run(OPAL_COMMON_ADAPTIB_PUT, mine, kSlot));
+            std::fill(local, local + kSlot, 0);
+            ASSERT_TRUE(run(OPAL_COMMON_ADAPTIB_GET, mine, kSlot));
+            for (std::size_t i = 0; i < kSlot; ++i) {
+                ASSERT_EQ(local[i], round * 1000 + i + mine);
+            }
+            if (round % 10 == 0) {
+                do {
+                    ASSERT_TRUE(run(OPAL_COMMON_ADAPTIB_COMPARE_SWAP, 1, 1, mine, 0));
+                } while (local[0] != 0);
+                ++guarded;
+                ASSERT_TRUE(run(OPAL_COMMON_ADAPTIB_COMPARE_SWAP, 1, 1, 0, mine));
+                ASSERT_EQ(local[0], mine) << "the lock was another's";
+            }
+        }
+    });
+    EXPECT_EQ(window[0], kThreads * kRounds);
+    EXPECT_EQ(window[1], 0u);
+    EXPECT_EQ(guarded, kThreads * kRounds / 10);
+    EXPECT_GT(at_once.load(), kRounds);
+    EXPECT_EQ(opal_common_adaptib_outstanding(core_, nullptr), 0u);
+    opal_common_adaptib_deregister(core_, region);
+}
+
 // ---------------------------------------------------------------------------------------------------
 // Two cores, a thread each
 
@@ -375,10 +441,17 @@ void play(Cores& world, std::size_t me, std::size_t windows, std::atomic<int>& f
         for (std::size_t i = 0; i < kWindow; ++i) {
             const std::size_t number = window * kWindow + i;
             out[i] = pattern(size_of(me, number), seed(me, number));
-            ASSERT_TRUE(world
-                            .send(me, other, std::int32_t(i), contiguous(out[i]),
-                                  requests[kWindow + i], number % 5 == 0)
-                            .ok());
+            TestRequest& request = requests[kWindow + i];
+            if (number % 5 != 0 &&
+                world.send_at_once(me, other, std::int32_t(i), contiguous(out[i]))) {
+                request.user.status = OPAL_COMMON_ADAPTIB_SUCCESS;
+                request.done = true;
+            } else {
+                ASSERT_TRUE(world
+                                .send(me, other, std::int32_t(i), contiguous(out[i]), request,
+                                      number % 5 == 0)
+                                .ok());
+            }
         }
         for (std::size_t i = kWindow / 2; i < kWindow; ++i) {
             ASSERT_TRUE(receive(i));

@@ -32,6 +32,23 @@ const Case kCases[] = {
          p.block_depth = 2;
      }},
     {"three_rails", [](Parameters& p) { p.shm_rails = 3; }},
+    {"three_rails_round_robin",
+     [](Parameters& p) {
+         p.shm_rails = 3;
+         set(p.scheduling, "round_robin");
+     }},
+    {"three_rails_even",
+     [](Parameters& p) {
+         p.shm_rails = 3;
+         set(p.scheduling, "even");
+         p.striping_threshold = 1024;
+     }},
+    {"two_rails_even_put",
+     [](Parameters& p) {
+         p.shm_rails = 2;
+         set(p.scheduling, "even");
+         set(p.rendezvous, "put");
+     }},
 };
 
 class TwoSided : public testing::TestWithParam<Case> {
@@ -180,6 +197,103 @@ TEST_P(TwoSided, OrderHoldsAcrossSizesAndChannelChanges) {
         ASSERT_TRUE(std::equal(sent[i].begin(), sent[i].end(), got[i].begin())) << i;
     }
     EXPECT_EQ(world.counters(1).duplicates, 0u);
+}
+
+// Sends at once, the others, and those that stall since the ring is full: one order for all.
+TEST_P(TwoSided, SendsAtOnceKeepTheOrder) {
+    Cores world(2, options());
+    exchange(world, 64, 40); // connected, if ever
+    constexpr std::size_t kMessages = 1500;
+    Random random(7);
+    std::vector<std::vector<std::byte>> sent;
+    std::vector<TestRequest> sends(kMessages);
+    std::size_t at_once = 0;
+    std::size_t stalled = 0;
+    std::size_t received = 0;
+    const auto receive_some = [&](std::size_t count) {
+        for (; count > 0 && received < sent.size(); --count, ++received) {
+            TestRequest receive;
+            std::vector<std::byte> got(10000);
+            ASSERT_TRUE(
+                world.receive(1, 0, OPAL_COMMON_ADAPTIB_ANY_TAG, contiguous(got), receive).ok());
+            ASSERT_TRUE(world.run({&receive})) << received;
+            ASSERT_EQ(receive.user.tag, static_cast<std::int32_t>(received)) << "overtaken";
+            ASSERT_EQ(receive.user.bytes, sent[received].size());
+            got.resize(sent[received].size());
+            ASSERT_EQ(got, sent[received]) << received;
+        }
+    };
+    for (std::size_t i = 0; i < kMessages; ++i) {
+        const auto tag = static_cast<std::int32_t>(i);
+        sent.push_back(pattern(random.below(20) == 0 ? random.below(10000) : random.below(200), i));
+        if (random.below(8) != 0 && world.send_at_once(0, 1, tag, contiguous(sent.back()))) {
+            sends[i].done = true;
+            ++at_once;
+        } else {
+            const bool synchronous = random.below(10) == 0;
+            ASSERT_TRUE(world.send(0, 1, tag, contiguous(sent.back()), sends[i], synchronous).ok());
+            stalled += sends[i].done ? 0 : 1;
+        }
+        // The ring fills up, then some or all of it is taken.
+        if (random.below(200) == 0) {
+            receive_some(random.below(2) == 0 ? 20 : kMessages);
+        }
+    }
+    receive_some(kMessages);
+    for (TestRequest& send : sends) {
+        ASSERT_TRUE(world.run({&send}));
+    }
+    EXPECT_GT(stalled, 0u);
+    const Parameters p = options().parameters;
+    const bool rings = p.ring_max > 0 && p.eager_limit > 0; // a rendezvous connects
+    EXPECT_EQ(at_once > 10, rings) << at_once << " at once";
+    EXPECT_EQ(world.counters(1).duplicates, 0u);
+    EXPECT_TRUE(world.messages(0).empty());
+}
+
+TEST(SendsAtOnce, OnlyWhatIsShortContiguousAndFirstInLine) {
+    Options options;
+    options.parameters.connect_threshold = 0;
+    options.parameters.eager_limit = 1024;
+    options.parameters.ring_bytes = 4096;
+    Cores world(2, options);
+    std::vector<std::byte> small = pattern(100, 1);
+    EXPECT_FALSE(world.send_at_once(0, 1, 1, contiguous(small))) << "there is no ring yet";
+    exchange(world, 100, 10);
+    std::vector<std::byte> longer(1025);
+    EXPECT_FALSE(world.send_at_once(0, 1, 1, contiguous(longer)));
+    Strided strided(96, 8, 16);
+    EXPECT_FALSE(world.send_at_once(0, 1, 1, strided.data()));
+    // Until the ring is full; then nothing overtakes what waits, though a shorter one would fit.
+    std::size_t in_ring = 0;
+    while (world.send_at_once(0, 1, 2, contiguous(small))) {
+        ASSERT_LT(++in_ring, 1000u);
+    }
+    EXPECT_GT(in_ring, 10u);
+    TestRequest waits;
+    std::vector<std::byte> most(1000);
+    ASSERT_TRUE(world.send(0, 1, 3, contiguous(most), waits).ok());
+    EXPECT_FALSE(waits.done);
+    std::vector<std::byte> got(2000);
+    for (std::size_t i = 0; i < in_ring; ++i) {
+        TestRequest receive;
+        ASSERT_TRUE(
+            world.receive(1, 0, OPAL_COMMON_ADAPTIB_ANY_TAG, contiguous(got), receive).ok());
+        while (!receive.done) {
+            world.progress(1); // the sender makes none
+        }
+        EXPECT_EQ(receive.user.tag, 2);
+        EXPECT_FALSE(world.send_at_once(0, 1, 4, contiguous(small.data(), 0)));
+    }
+    ASSERT_TRUE(world.run({&waits}));
+    EXPECT_TRUE(world.send_at_once(0, 1, 4, contiguous(small.data(), 0)));
+    for (const std::int32_t tag : {3, 4}) {
+        TestRequest receive;
+        ASSERT_TRUE(
+            world.receive(1, 0, OPAL_COMMON_ADAPTIB_ANY_TAG, contiguous(got), receive).ok());
+        ASSERT_TRUE(world.run({&receive}));
+        EXPECT_EQ(receive.user.tag, tag);
+    }
 }
 
 // Thousands of messages one way: credit comes back as often as it takes, and nothing but eager traffic

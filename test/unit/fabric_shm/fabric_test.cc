@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
@@ -386,6 +387,91 @@ TEST_F(Processes, MemoryThatIsNotMappedIsARemoteAccessError) {
     EXPECT_EQ(finish(child), 0);
 }
 
+TEST_F(Processes, AWholeProcessIsReachedWhereItsMemoryIs) {
+    // By single copy, and through the pipeline, where the target moves the data itself.
+    for (const auto copy : {ShmOptions::SingleCopy::automatic, ShmOptions::SingleCopy::none}) {
+        Child child = start([](int in, int out) {
+            Node node(ShmOptions::SingleCopy::cma);
+            QueuePair* qp[3] = {};
+            std::unique_ptr<MemoryRegion> whole;
+            bool good =
+                node.ok && node.rail()
+                               .register_memory(nullptr, kWholeMemory,
+                                                kLocalWrite | kRemoteRead | kRemoteWrite, whole)
+                               .ok();
+            for (auto& each : qp) {
+                each = good ? node.add_qp(QpType::rc) : nullptr;
+                good = each != nullptr;
+            }
+            // A page that is there, and behind it one that is not, and that nobody else gets meanwhile.
+            auto* page = static_cast<std::byte*>(
+                mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+            Card card;
+            Card peer;
+            if (!good || mprotect(page + 4096, 4096, PROT_NONE) != 0) {
+                return false;
+            }
+            card = card_of(node);
+            card.own = reinterpret_cast<std::uintptr_t>(page);
+            card.own_key = whole->remote_key();
+            if (!tell(out, card) || !hear(in, peer)) {
+                return false;
+            }
+            for (std::size_t i = 0; i < 3; ++i) {
+                good = good && Node::connect(*qp[i], peer.address, peer.qp[i]);
+            }
+            if (!good || !tell(out, true)) {
+                return false;
+            }
+            std::atomic<bool> end{false};
+            std::thread listener([&] {
+                char byte = 0;
+                static_cast<void>(!read(in, &byte, 1));
+                end = true;
+            });
+            WorkCompletion done;
+            while (!end) {
+                node.cq->poll({&done, 1});
+            }
+            listener.join();
+            return std::all_of(page, page + 4096, [](std::byte b) { return b == std::byte{0x77}; });
+        });
+        Node node(copy);
+        Card card;
+        ASSERT_TRUE(node.ok);
+        for (int i = 0; i < 3; ++i) {
+            ASSERT_NE(node.add_qp(QpType::rc), nullptr);
+        }
+        bool ready = false;
+        ASSERT_TRUE(hear(child.from, card) && tell(child.to, card_of(node)));
+        for (std::size_t i = 0; i < 3; ++i) {
+            ASSERT_TRUE(Node::connect(*node.qps[i], card.address, card.qp[i]));
+        }
+        ASSERT_TRUE(hear(child.from, ready) && ready);
+        auto* bytes = reinterpret_cast<unsigned char*>(node.words.data());
+        std::memset(bytes, 0x77, 4096);
+        const Gather gather{bytes, 4096, node.own->local_key()};
+        for (const std::uint32_t flags : {0u, +kPublish}) {
+            SendWork write = Node::rdma(Opcode::write, gather, card.own, card.own_key);
+            write.flags = flags;
+            EXPECT_EQ(node.run(*node.qps[0], write), WorkStatus::success);
+        }
+        std::memset(bytes, 0, 4096);
+        EXPECT_EQ(node.run(*node.qps[0], Node::rdma(Opcode::read, gather, card.own, card.own_key)),
+                  WorkStatus::success);
+        EXPECT_EQ(bytes[0], 0x77);
+        EXPECT_EQ(bytes[4095], 0x77);
+        std::memset(bytes, 0x77, 4096);
+        // A byte too far, and nowhere at all: an error each, and the target lives.
+        EXPECT_EQ(
+            node.run(*node.qps[1], Node::rdma(Opcode::write, gather, card.own + 1, card.own_key)),
+            WorkStatus::remote_access_error);
+        EXPECT_EQ(node.run(*node.qps[2], Node::rdma(Opcode::read, gather, 64, card.own_key)),
+                  WorkStatus::remote_access_error);
+        EXPECT_EQ(finish(child), 0) << "the target crashed, or has other data";
+    }
+}
+
 TEST_F(Processes, AKilledTargetEndsWhatIsOutstanding) {
     Child child = start_target();
     Card card;
@@ -411,16 +497,18 @@ TEST_F(Processes, AKilledTargetEndsWhatIsOutstanding) {
 }
 
 TEST_F(Processes, AtomicsOfSeveralProcessesAreAtomic) {
-    // Two single-copy initiators and one of the pipeline add to a private and a shared word.
+    // Single-copy initiators and one of the pipeline add to a private and a shared word, with requests and
+    // within the call.
     constexpr std::uint64_t kAdds = 3000;
+    constexpr std::size_t kInitiators = 4;
     Node node;
     std::vector<Child> children;
-    for (std::size_t who = 0; who < 3; ++who) {
+    for (std::size_t who = 0; who < kInitiators; ++who) {
         ASSERT_NE(node.add_qp(QpType::rc), nullptr);
     }
     std::memset(node.words.data(), 0, 64);
     const Card card = card_of(node);
-    for (std::size_t who = 0; who < 3; ++who) {
+    for (std::size_t who = 0; who < kInitiators; ++who) {
         children.push_back(start([&, who](int in, int out) {
             Node mine(who == 2 ? ShmOptions::SingleCopy::none : ShmOptions::SingleCopy::automatic);
             QueuePair* qp = mine.ok ? mine.add_qp(QpType::rc) : nullptr;
@@ -430,20 +518,29 @@ TEST_F(Processes, AtomicsOfSeveralProcessesAreAtomic) {
                 return false;
             }
             const Gather gather{mine.words.data(), 8, mine.own->local_key()};
+            std::uint64_t next[2] = {0, 0}; // no old value comes twice
+            std::size_t within = 0;
             for (std::uint64_t i = 0; i < 2 * kAdds; ++i) {
                 const bool shared = i % 2 == 1;
                 SendWork add =
                     Node::rdma(Opcode::fetch_add, gather, shared ? card.shared : card.own,
                                shared ? card.shared_key : card.own_key);
                 add.compare_add = 1;
-                if (mine.run(*qp, add) != WorkStatus::success) {
+                const bool posts = who == 0 || (who == 3 && i % 3 == 0);
+                if (!posts && qp->execute(add).ok()) {
+                    ++within;
+                } else if (mine.run(*qp, add) != WorkStatus::success) {
                     return false;
                 }
+                if (mine.words[0] < next[i % 2]) {
+                    return false;
+                }
+                next[i % 2] = mine.words[0] + 1;
             }
-            return tell(out, true);
+            return tell(out, true) && (within > kAdds / 2) == (who != 0);
         }));
     }
-    for (std::size_t who = 0; who < 3; ++who) {
+    for (std::size_t who = 0; who < kInitiators; ++who) {
         Card peer;
         ASSERT_TRUE(hear(children[who].from, peer));
         ASSERT_TRUE(Node::connect(*node.qps[who], peer.address, peer.qp[0]));
@@ -470,8 +567,8 @@ TEST_F(Processes, AtomicsOfSeveralProcessesAreAtomic) {
     for (Child& child : children) {
         EXPECT_EQ(finish(child), 0);
     }
-    EXPECT_EQ(*static_cast<volatile std::uint64_t*>(node.words.data()), 3 * kAdds);
-    EXPECT_EQ(std::atomic_ref<std::uint64_t>(*shared).load(), 3 * kAdds);
+    EXPECT_EQ(*static_cast<volatile std::uint64_t*>(node.words.data()), kInitiators * kAdds);
+    EXPECT_EQ(std::atomic_ref<std::uint64_t>(*shared).load(), kInitiators * kAdds);
 }
 
 // ---------------------------------------------------------------------------------------------------

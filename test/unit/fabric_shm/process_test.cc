@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,11 +24,17 @@ TEST(Process, ALivingOneIsAliveAndADeadOneIsNot) {
     EXPECT_FALSE(process_alive(0, 0));
     const pid_t child = fork();
     if (child == 0) {
+        pause();
         _exit(0);
     }
-    const std::uint64_t child_start = process_start_time(static_cast<std::uint32_t>(child));
+    const auto pid = static_cast<std::uint32_t>(child);
+    const std::uint64_t child_start = process_start_time(pid);
+    EXPECT_NE(child_start, 0u);
+    EXPECT_TRUE(process_alive(pid, child_start));
+    ASSERT_EQ(kill(child, SIGKILL), 0);
     ASSERT_EQ(waitpid(child, nullptr, 0), child);
-    EXPECT_FALSE(process_alive(static_cast<std::uint32_t>(child), child_start));
+    EXPECT_FALSE(process_alive(pid, child_start));
+    EXPECT_FALSE(process_alive(pid, 0)) << "nobody's start was taken";
 }
 
 TEST(Process, WithoutAFileDescriptorNobodyIsDeclaredDead) {

@@ -130,7 +130,7 @@ TEST_F(Queue, IsFullAndThenHasRoomAgain) {
     while (peer->producer().push(fields, kDatagramBytes, nothing) == Push::ok) {
         ASSERT_LT(++fit, 100u);
     }
-    EXPECT_EQ(fit, 64 * kKiB / (65 * kGranule));
+    EXPECT_EQ(fit, 64 * kKiB / (kDatagramBytes + kGranule));
     RecordView record;
     ASSERT_TRUE(consumer_.front(record));
     consumer_.pop();

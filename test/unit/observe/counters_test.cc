@@ -130,6 +130,8 @@ TEST(Counters, TheReportSaysWhoAndEveryNumberInItsPlace) {
     EXPECT_EQ(line_of(report, "rings, sent"), "rings, sent" + pair(c.ring_sent, c.ring_sent_bytes));
     EXPECT_EQ(line_of(report, "RDMA reads"), "RDMA reads" + pair(c.rdma_read, c.rdma_read_bytes));
     EXPECT_EQ(line_of(report, "RDMA writes"), "RDMA writes" + pair(c.rdma_write, UINT64_MAX));
+    EXPECT_EQ(line_of(report, "remote atomics"),
+              "remote atomics" + pair(c.rdma_atomic, 8 * c.rdma_atomic));
     EXPECT_EQ(line_of(report, "to itself"), "to itself" + pair(c.self_sent, c.self_sent_bytes));
     const auto named = [](const char* what, std::uint64_t value) {
         return std::string(what) + " " + std::to_string(value);
@@ -153,7 +155,7 @@ TEST(Counters, TheLargestNumbersFitIntoTheReport) {
          ++at) {
         ++found;
     }
-    EXPECT_EQ(found, 16u) << report;
+    EXPECT_EQ(found, 17u) << report;
     EXPECT_EQ(report.back(), '\n') << report;
 }
 

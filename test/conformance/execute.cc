@@ -1,0 +1,648 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Conformance: QueuePair::execute, a write, read or atomic within the call. What it does is what post_send
+// would do; what it does not do is untouched, and left to post_send.
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "conformance/harness.h"
+
+namespace adaptib::conformance {
+namespace {
+
+const Status kNotNow = Status::again(Reason::none);
+
+class Execute : public Fixture {
+protected:
+    void SetUp() override {
+        Fixture::SetUp();
+        if (!IsSkipped() && !HasFatalFailure() &&
+            (!has(Capability::rc) || !has(Capability::rdma_write) || !has(Capability::rdma_read))) {
+            GTEST_SKIP() << "the rail lacks rc, rdma_write or rdma_read";
+        }
+    }
+    // On memory of the rail's, or of the caller's.
+    Buffer& target_of(bool own, Bytes size, std::uint32_t access = kAllAccess) {
+        return own ? allocated(1, size, access) : memory(1, size, access);
+    }
+    // Within the call, or else posted; true if it was within the call.
+    bool execute(End& e, const SendWork& work) {
+        const Status status = e.qp->execute(work);
+        if (status.ok()) {
+            return true;
+        }
+        EXPECT_EQ(status, kNotNow);
+        EXPECT_EQ(run(e, work), WorkStatus::success);
+        return false;
+    }
+    static std::uint64_t word(const Buffer& b, std::size_t index = 0) {
+        std::uint64_t value = 0;
+        std::memcpy(&value, b.data() + index * 8, 8);
+        return value;
+    }
+    static void set_word(const Buffer& b, std::size_t index, std::uint64_t value) {
+        std::memcpy(b.data() + index * 8, &value, 8);
+    }
+};
+ADAPTIB_CONFORMANCE(Execute);
+
+TEST_P(Execute, MovesEveryByteAndNoOther) {
+    constexpr Bytes kRoom = 2 * kMiB + 64;
+    Pair p = rc_pair();
+    Buffer& local = memory(0, kRoom);
+    for (const bool own : {false, true}) {
+        Buffer& target = target_of(own, kRoom);
+        std::uint64_t seed = 0;
+        for (const Bytes length : boundary_lengths(2 * kMiB)) {
+            const Bytes at = 5 + length % 16;
+            const std::vector<Gather> gather{local.gather(3, length)};
+            std::fill(target.data(), target.data() + kRoom, std::byte{0xee});
+            fill(local.data() + 3, length, ++seed);
+            const SendWork write =
+                rdma_work(1, Opcode::write, gather, target.remote(at), target.key());
+            const Status status = p.a.qp->execute(write);
+            if (!status.ok()) {
+                EXPECT_EQ(status, kNotNow);
+                EXPECT_FALSE(world().executes(own) && length > 0 && length <= 64 * kKiB) << length;
+                EXPECT_TRUE(all_equal(target.data(), kRoom, std::byte{0xee})) << length;
+                ASSERT_EQ(run(p.a, write), WorkStatus::success);
+            }
+            EXPECT_TRUE(all_equal(target.data(), at, std::byte{0xee})) << length;
+            EXPECT_TRUE(holds(target.data() + at, length, seed)) << length;
+            EXPECT_TRUE(
+                all_equal(target.data() + at + length, kRoom - at - length, std::byte{0xee}));
+
+            fill(target.data() + at, length, ++seed);
+            std::fill(local.data(), local.data() + kRoom, std::byte{0xdd});
+            execute(p.a, rdma_work(2, Opcode::read, gather, target.remote(at), target.key()));
+            EXPECT_TRUE(all_equal(local.data(), 3, std::byte{0xdd})) << length;
+            EXPECT_TRUE(holds(local.data() + 3, length, seed)) << length;
+            EXPECT_TRUE(all_equal(local.data() + 3 + length, kRoom - 3 - length, std::byte{0xdd}));
+        }
+    }
+    EXPECT_TRUE(stays_empty({p.a.send, p.b.receive}));
+}
+
+TEST_P(Execute, GathersAndScattersLists) {
+    const std::uint32_t most = std::min(info().max_gather, 8u);
+    EndOptions options;
+    options.max_gather = most;
+    Pair p = rc_pair(0, 1, options);
+    Buffer& local = memory(0, 4096);
+    for (const bool own : {false, true}) {
+        Buffer& target = target_of(own, 4096);
+        for (std::uint32_t count = 1; count <= most; ++count) {
+            std::vector<Gather> gather;
+            std::vector<std::byte> wanted;
+            fill(local.data(), 4096, count);
+            for (std::uint32_t i = 0; i < count; ++i) {
+                gather.push_back(local.gather(i * 500, i == 2 ? 0 : 100 + i));
+                wanted.insert(wanted.end(), local.data() + i * 500,
+                              local.data() + i * 500 + gather.back().length);
+            }
+            EXPECT_EQ(
+                execute(p.a, rdma_work(1, Opcode::write, gather, target.remote(9), target.key())),
+                world().executes(own));
+            EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), target.data() + 9)) << count;
+            std::fill(local.data(), local.data() + 4096, std::byte{0x33});
+            execute(p.a, rdma_work(2, Opcode::read, gather, target.remote(9), target.key()));
+            Bytes at = 0;
+            for (const Gather& part : gather) {
+                const auto* from = static_cast<const std::byte*>(part.address);
+                EXPECT_TRUE(std::equal(from, from + part.length, wanted.data() + at));
+                EXPECT_EQ(from[part.length], std::byte{0x33}) << "a byte too many";
+                at += part.length;
+            }
+        }
+    }
+}
+
+TEST_P(Execute, AtomicsAreThoseOfPostSend) {
+    ADAPTIB_NEEDS(atomic64);
+    Pair p = rc_pair();
+    Buffer& result = memory(0, 24);
+    const std::vector<Gather> gather{result.gather(8, 8)};
+    for (const bool own : {false, true}) {
+        Buffer& target = target_of(own, 24);
+        for (std::size_t i = 0; i < 3; ++i) {
+            set_word(target, i, 1000 + i);
+            set_word(result, i, 0xaaaa);
+        }
+        std::uint64_t value = 1001;
+        // By turns within the call and posted.
+        for (std::uint64_t round = 0; round < 64; ++round) {
+            const bool add = round % 4 < 2;
+            const bool equal = round % 8 < 6;
+            SendWork work = rdma_work(1, add ? Opcode::fetch_add : Opcode::compare_swap, gather,
+                                      target.remote(8), target.key());
+            work.compare_add = add ? ~std::uint64_t{0} << round : equal ? value : ~value;
+            work.swap = round * 0x0101010101010101u;
+            if (round % 2 == 0) {
+                EXPECT_EQ(execute(p.a, work), world().executes(own));
+            } else {
+                ASSERT_EQ(run(p.a, work), WorkStatus::success);
+            }
+            EXPECT_EQ(word(result, 1), value) << round;
+            value = add ? value + work.compare_add : equal ? work.swap : value;
+            EXPECT_EQ(word(target, 1), value) << round;
+        }
+        EXPECT_EQ(word(result, 0), 0xaaaau);
+        EXPECT_EQ(word(result, 2), 0xaaaau);
+        EXPECT_EQ(word(target, 0), 1000u);
+        EXPECT_EQ(word(target, 2), 1002u);
+    }
+    EXPECT_TRUE(stays_empty({p.a.send, p.b.receive}));
+}
+
+TEST_P(Execute, AddsByAllWaysLoseNothing) {
+    ADAPTIB_NEEDS(atomic64);
+    constexpr std::uint64_t kEach = 200;
+    for (const bool own : {false, true}) {
+        Buffer& target = target_of(own, 8);
+        set_word(target, 0, 0);
+        std::vector<Pair> pairs;
+        std::vector<Buffer*> results;
+        for (std::size_t node = 0; node < nodes(); ++node) {
+            pairs.push_back(rc_pair(node, 1));
+            results.push_back(&memory(node, kEach * 8));
+        }
+        std::size_t posted = 0;
+        for (std::uint64_t i = 0; i < kEach; ++i) {
+            for (std::size_t node = 0; node < nodes(); ++node) {
+                const std::vector<Gather> gather{results[node]->gather(i * 8, 8)};
+                SendWork add =
+                    rdma_work(i, Opcode::fetch_add, gather, target.remote(), target.key());
+                add.compare_add = 1;
+                if ((i + node) % 3 == 0 || !pairs[node].a.qp->execute(add).ok()) {
+                    ASSERT_EQ(post(pairs[node].a, add), kOk); // signalled, and not waited for
+                    ++posted;
+                }
+            }
+        }
+        ASSERT_TRUE(wait([&] {
+            std::size_t done = 0;
+            for (const Pair& p : pairs) {
+                done += p.a.send->got.size();
+            }
+            return done == posted;
+        }));
+        EXPECT_EQ(word(target), kEach * nodes());
+        std::vector<bool> seen(kEach * nodes());
+        for (std::size_t node = 0; node < nodes(); ++node) {
+            for (std::uint64_t i = 0; i < kEach; ++i) {
+                const std::uint64_t old = word(*results[node], i);
+                ASSERT_LT(old, seen.size());
+                EXPECT_FALSE(seen[old]) << "two saw " << old;
+                seen[old] = true;
+                EXPECT_TRUE(i == 0 || old > word(*results[node], i - 1)) << "out of order";
+            }
+        }
+    }
+}
+
+TEST_P(Execute, NoCompletionFollowsAndNoSlotIsUsed) {
+    EndOptions options;
+    options.signal_all = true;
+    options.send_depth = 8;
+    Pair p = rc_pair(0, 1, options);
+    Buffer& local = memory(0, 64);
+    Buffer& target = allocated(1, 64);
+    const std::vector<Gather> gather{local.gather(0, 64)};
+    std::size_t executed = 0;
+    for (std::uint64_t i = 0; i < 300; ++i) {
+        fill(local.data(), 64, i);
+        const SendWork work = rdma_work(i, i % 3 == 2 ? Opcode::read : Opcode::write, gather,
+                                        target.remote(), target.key());
+        executed += p.a.qp->execute(work).ok();
+    }
+    EXPECT_EQ(executed, world().executes(true) ? 300u : executed);
+    EXPECT_TRUE(stays_empty({p.a.send, p.b.receive}));
+    fill(local.data(), 64, 999);
+    EXPECT_EQ(run(p.a, rdma_work(1000, Opcode::write, gather, target.remote(), target.key())),
+              WorkStatus::success);
+    EXPECT_TRUE(p.a.send->got.empty());
+    EXPECT_TRUE(holds(target.data(), 64, 999));
+}
+
+TEST_P(Execute, NothingOvertakesWhatIsPosted) {
+    // A message without a receive waits; what is executed would go before it.
+    for (const bool own : {false, true}) {
+        Pair p = rc_pair();
+        Buffer& local = memory(0, 64);
+        Buffer& target = target_of(own, 64);
+        std::fill(target.data(), target.data() + 64, std::byte{7});
+        const std::vector<Gather> gather{local.gather(0, 64)};
+        SendWork message = send_work(1, {});
+        message.flags = 0;
+        ASSERT_EQ(p.a.qp->post_send(message), kOk);
+        for (const Opcode opcode : {Opcode::write, Opcode::read}) {
+            fill(local.data(), 64, 3);
+            EXPECT_EQ(p.a.qp->execute(rdma_work(2, opcode, gather, target.remote(), target.key())),
+                      kNotNow);
+            EXPECT_TRUE(holds(local.data(), 64, 3));
+        }
+        EXPECT_TRUE(all_equal(target.data(), 64, std::byte{7}));
+        if (has(Capability::atomic64)) {
+            const std::vector<Gather> old{local.gather(0, 8)};
+            EXPECT_EQ(p.a.qp->execute(
+                          rdma_work(2, Opcode::fetch_add, old, target.remote(), target.key())),
+                      kNotNow);
+        }
+        // Posted ones keep the order, and what is executed once they are over works again.
+        ASSERT_EQ(
+            p.a.qp->post_send(rdma_work(3, Opcode::write, gather, target.remote(), target.key())),
+            kOk);
+        EXPECT_EQ(
+            p.a.qp->execute(rdma_work(4, Opcode::write, gather, target.remote(), target.key())),
+            kNotNow);
+        ASSERT_EQ(post_receive(p.b, 9, {}), kOk);
+        ASSERT_TRUE(wait_for(*p.a.send, 1));
+        EXPECT_EQ(p.a.send->got[0].wr_id, 3u);
+        EXPECT_TRUE(holds(target.data(), 64, 3));
+        fill(local.data(), 64, 4);
+        EXPECT_EQ(execute(p.a, rdma_work(5, Opcode::write, gather, target.remote(), target.key())),
+                  world().executes(own));
+        EXPECT_TRUE(holds(target.data(), 64, 4));
+    }
+}
+
+TEST_P(Execute, LaterOnesWin) {
+    constexpr Bytes kSize = 300'000;
+    Buffer& local = memory(0, kSize);
+    Buffer& small = memory(0, 4096);
+    const std::vector<Gather> big{local.gather(0, kSize)};
+    const std::vector<Gather> little{small.gather(0, 4096)};
+    for (const bool own : {false, true}) {
+        Pair p = rc_pair();
+        Buffer& target = target_of(own, kSize);
+        for (std::uint64_t round = 0; round < 20; ++round) {
+            fill(local.data(), kSize, round);
+            fill(small.data(), 4096, 1000 + round);
+            const Bytes at = round * 14'000;
+            SendWork first = rdma_work(1, Opcode::write, big, target.remote(), target.key());
+            first.flags = 0;
+            ASSERT_EQ(post(p.a, first), kOk);
+            execute(p.a, rdma_work(2, Opcode::write, little, target.remote(at), target.key()));
+            // A read behind them sees both.
+            std::fill(local.data(), local.data() + kSize, std::byte{0});
+            execute(p.a, rdma_work(3, Opcode::read, big, target.remote(), target.key()));
+            EXPECT_TRUE(holds(local.data(), at, round));
+            EXPECT_TRUE(holds(local.data() + at, 4096, 1000 + round));
+            EXPECT_TRUE(std::equal(local.data(), local.data() + kSize, target.data()));
+            EXPECT_EQ(target.data()[at + 4096], pattern(round, at + 4096));
+        }
+    }
+}
+
+TEST_P(Execute, PublishedWordComesLast) {
+    Pair p = rc_pair();
+    constexpr Bytes kSlot = 2048;
+    for (const bool own : {false, true}) {
+        Buffer& local = memory(0, kSlot);
+        Buffer& ring = target_of(own, kSlot);
+        for (std::uint64_t round = 1; round <= 200; ++round) {
+            const Bytes length = 8 * (1 + round % (kSlot / 8));
+            fill(local.data(), length - 8, round);
+            std::memcpy(local.data() + length - 8, &round, 8);
+            const std::vector<Gather> gather{local.gather(0, length)};
+            SendWork work = rdma_work(round, Opcode::write, gather, ring.remote(), ring.key());
+            work.flags = kPublish;
+            execute(p.a, work);
+            const std::atomic_ref<std::uint64_t> last(
+                *reinterpret_cast<std::uint64_t*>(ring.data() + length - 8));
+            ASSERT_EQ(last.load(std::memory_order_acquire), round);
+            ASSERT_TRUE(holds(ring.data(), length - 8, round)) << "round " << round;
+        }
+    }
+}
+
+TEST_P(Execute, InlineNeedsNoLocalKey) {
+    if (info().inline_bytes == 0) {
+        GTEST_SKIP() << "the rail lacks inline sends";
+    }
+    const Bytes most = info().inline_bytes;
+    EndOptions options;
+    options.inline_bytes = most;
+    Pair p = rc_pair(0, 1, options);
+    std::vector<std::byte> plain(most + 1);
+    for (const bool own : {false, true}) {
+        Buffer& target = target_of(own, most + 8);
+        fill(plain.data(), most + 1, own);
+        const std::vector<Gather> gather{{plain.data(), most, 0}};
+        SendWork work = rdma_work(1, Opcode::write, gather, target.remote(), target.key());
+        work.flags |= kInline;
+        EXPECT_EQ(execute(p.a, work), world().executes(own));
+        EXPECT_TRUE(holds(target.data(), most, own));
+        EXPECT_TRUE(all_equal(target.data() + most, 8, std::byte{0}));
+        const std::vector<Gather> more{{plain.data(), most + 1, 0}};
+        work = rdma_work(2, Opcode::write, more, target.remote(), target.key());
+        work.flags |= kInline;
+        EXPECT_EQ(p.a.qp->execute(work), kNotNow);
+        EXPECT_TRUE(all_equal(target.data() + most, 8, std::byte{0}));
+        EXPECT_EQ(p.a.qp->post_send(work), Status::error(Reason::bad_argument));
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------
+// What is left to post_send, which says what is wrong
+
+class ExecuteRefused : public Execute {
+protected:
+    void SetUp() override {
+        Execute::SetUp();
+        if (IsSkipped() || HasFatalFailure()) {
+            return;
+        }
+        local_ = &memory(0, 64);
+        target_ = &memory(1, 64);
+        own_ = &allocated(1, 64);
+        for (Buffer* b : {local_, target_, own_}) {
+            fill(b->data(), 64, 1);
+        }
+    }
+    void expect_untouched() {
+        for (Buffer* b : {local_, target_, own_}) {
+            EXPECT_TRUE(holds(b->data(), 64, 1));
+        }
+    }
+    // Over a new connection: nothing happens but what post_send says then.
+    void refuse(const SendWork& work, WorkStatus wanted, const RcOptions& rc = {}) {
+        Pair p = rc_pair(0, 1, {}, rc);
+        EXPECT_EQ(p.a.qp->execute(work), kNotNow);
+        expect_untouched();
+        EXPECT_TRUE(p.a.send->got.empty());
+        EXPECT_EQ(p.a.qp->query().state, QpState::ready_to_send);
+        EXPECT_EQ(p.b.qp->query().state, QpState::ready_to_send);
+        EXPECT_TRUE(ended(run(p.a, work), wanted));
+        expect_untouched();
+    }
+    SendWork write_to(std::uint64_t address, std::uint32_t key, const std::vector<Gather>& gather) {
+        return rdma_work(1, Opcode::write, gather, address, key);
+    }
+
+    Buffer* local_ = nullptr;
+    Buffer* target_ = nullptr;
+    Buffer* own_ = nullptr;
+};
+ADAPTIB_CONFORMANCE(ExecuteRefused);
+
+TEST_P(ExecuteRefused, RemoteKeysAndRanges) {
+    const std::vector<Gather> word{local_->gather(8, 8)};
+    const std::vector<Gather> all{local_->gather(0, 64)};
+    for (Buffer* target : {target_, own_}) {
+        // In the middle of what is registered and mapped, so that the range check is what refuses.
+        std::unique_ptr<MemoryRegion> middle;
+        ASSERT_EQ(rail(1).register_memory(target->data() + 16, 32, kAllAccess, middle), kOk);
+        const std::uint64_t start = target->remote(16);
+        const std::uint32_t key = middle->remote_key();
+        for (const Opcode opcode : {Opcode::write, Opcode::read, Opcode::fetch_add}) {
+            if (opcode == Opcode::fetch_add && !has(Capability::atomic64)) {
+                continue;
+            }
+            const bool atomic = opcode == Opcode::fetch_add;
+            const Bytes step = atomic ? 8 : 1; // what overruns by a byte is misaligned, for atomics
+            for (const std::uint64_t address :
+                 {start - step, start + 24 + step, std::uint64_t{0}, ~std::uint64_t{7},
+                  start + (std::uint64_t{1} << 32)}) {
+                SCOPED_TRACE(static_cast<std::int64_t>(address - start));
+                SendWork work = rdma_work(1, opcode, word, address, key);
+                work.compare_add = 1;
+                refuse(work, WorkStatus::remote_access_error);
+            }
+            for (const std::uint32_t bad : {0u, ~0u, key ^ 0x80000000u}) {
+                SendWork work = rdma_work(1, opcode, word, start, bad);
+                work.compare_add = 1;
+                refuse(work, WorkStatus::remote_access_error);
+            }
+        }
+        refuse(write_to(start, key, all), WorkStatus::remote_access_error);
+        const std::vector<Gather> one_more{local_->gather(0, 33)};
+        refuse(write_to(start, key, one_more), WorkStatus::remote_access_error);
+    }
+}
+
+TEST_P(ExecuteRefused, Rights) {
+    struct Case {
+        Opcode opcode;
+        std::uint32_t needed;
+    };
+    const std::vector<Gather> word{local_->gather(0, 8)};
+    for (const Case& c :
+         {Case{Opcode::write, kRemoteWrite}, Case{Opcode::read, kRemoteRead},
+          Case{Opcode::fetch_add, kRemoteAtomic}, Case{Opcode::compare_swap, kRemoteAtomic}}) {
+        if (c.needed == kRemoteAtomic && !has(Capability::atomic64)) {
+            continue;
+        }
+        const std::uint32_t others = kAllAccess & ~c.needed;
+        for (const bool own : {false, true}) {
+            std::unique_ptr<MemoryRegion> region;
+            Buffer* target = own ? own_ : target_;
+            ASSERT_EQ(rail(1).register_memory(target->data(), 64, others, region), kOk);
+            refuse(rdma_work(1, c.opcode, word, target->remote(), region->remote_key()),
+                   WorkStatus::remote_access_error);
+            RcOptions rc;
+            rc.access = others & ~static_cast<std::uint32_t>(kLocalWrite);
+            Pair p = rc_pair(0, 1, {}, rc); // post_send: QueuePairRightsAreKept
+            EXPECT_EQ(
+                p.a.qp->execute(rdma_work(1, c.opcode, word, target->remote(), target->key())),
+                kNotNow)
+                << "the queue pair gives no such right";
+            expect_untouched();
+        }
+        RcOptions none;
+        none.max_target_reads = 0;
+        if (c.opcode != Opcode::write) {
+            refuse(rdma_work(1, c.opcode, word, target_->remote(), target_->key()),
+                   WorkStatus::remote_invalid_request, none);
+            refuse(rdma_work(1, c.opcode, word, own_->remote(), own_->key()),
+                   WorkStatus::remote_invalid_request, none);
+        }
+    }
+}
+
+TEST_P(ExecuteRefused, LocalKeysRangesAndRights) {
+    std::unique_ptr<MemoryRegion> region;
+    ASSERT_EQ(rail(0).register_memory(local_->data() + 16, 32, 0, region), kOk);
+    const std::uint32_t key = region->local_key();
+    const auto from = [&](Bytes offset, Bytes length, std::uint32_t local_key) {
+        return std::vector<Gather>{{local_->data() + offset, length, local_key}};
+    };
+    const WorkStatus refused = WorkStatus::local_protection_error;
+    for (Buffer* target : {target_, own_}) {
+        const std::uint64_t to = target->remote();
+        for (const auto& gather : {from(15, 8, key), from(41, 8, key), from(48, 1, key),
+                                   from(16, 33, key), from(16, 8, ~0u)}) {
+            refuse(write_to(to, target->key(), gather), refused);
+        }
+        const std::vector<Gather> inside = from(16, 8, key);
+        refuse(rdma_work(1, Opcode::read, inside, to, target->key()), refused);
+        if (has(Capability::atomic64)) {
+            for (const Opcode opcode : {Opcode::fetch_add, Opcode::compare_swap}) {
+                refuse(rdma_work(1, opcode, inside, to, target->key()), refused);
+            }
+        }
+    }
+    region.reset();
+    const std::vector<Gather> dead = from(16, 8, key);
+    refuse(write_to(own_->remote(), own_->key(), dead), refused);
+}
+
+TEST_P(ExecuteRefused, AtomicsThatAreNone) {
+    ADAPTIB_NEEDS(atomic64);
+    EndOptions options;
+    options.max_gather = std::min(info().max_gather, 2u);
+    for (Buffer* target : {target_, own_}) {
+        for (const Opcode opcode : {Opcode::fetch_add, Opcode::compare_swap}) {
+            const std::vector<Gather> word{local_->gather(0, 8)};
+            Pair p = rc_pair(0, 1, options);
+            for (Bytes offset = 1; offset < 8; ++offset) {
+                SendWork work = rdma_work(1, opcode, word, target->remote(offset), target->key());
+                work.compare_add = 1;
+                EXPECT_EQ(p.a.qp->execute(work), kNotNow) << offset;
+            }
+            for (const Bytes length : {Bytes{0}, Bytes{4}, Bytes{7}, Bytes{9}, Bytes{16}}) {
+                const std::vector<Gather> odd{local_->gather(0, length)};
+                SendWork work = rdma_work(1, opcode, odd, target->remote(), target->key());
+                work.compare_add = 1;
+                EXPECT_EQ(p.a.qp->execute(work), kNotNow) << length;
+            }
+            if (options.max_gather == 2) {
+                const std::vector<Gather> halves{local_->gather(0, 4), local_->gather(4, 4)};
+                SendWork work = rdma_work(1, opcode, halves, target->remote(), target->key());
+                EXPECT_EQ(p.a.qp->execute(work), kNotNow);
+            }
+            expect_untouched();
+            EXPECT_EQ(p.a.qp->query().state, QpState::ready_to_send);
+        }
+    }
+}
+
+TEST_P(ExecuteRefused, WhatMovesNoData) {
+    const std::vector<Gather> gather{local_->gather(0, 8)};
+    const std::vector<Gather> two{local_->gather(0, 8), local_->gather(8, 8)};
+    Pair p = rc_pair();
+    for (const Opcode opcode :
+         {Opcode::send, Opcode::send_imm, Opcode::write_imm, static_cast<Opcode>(7),
+          static_cast<Opcode>(200), static_cast<Opcode>(255)}) {
+        EXPECT_EQ(p.a.qp->execute(rdma_work(1, opcode, gather, own_->remote(), own_->key())),
+                  kNotNow)
+            << static_cast<int>(opcode);
+    }
+    EXPECT_EQ(p.a.qp->execute(write_to(own_->remote(), own_->key(), two)), kNotNow)
+        << "more than max_gather";
+    SendWork inlined = rdma_work(1, Opcode::read, gather, own_->remote(), own_->key());
+    inlined.flags |= kInline;
+    EXPECT_EQ(p.a.qp->execute(inlined), kNotNow);
+    EXPECT_TRUE(stays_empty({p.a.send, p.b.receive}));
+    expect_untouched();
+    ASSERT_EQ(post_receive(p.b, 1, {}), kOk);
+    EXPECT_EQ(run(p.a, send_work(2, {})), WorkStatus::success) << "nothing is broken";
+}
+
+TEST_P(ExecuteRefused, OnlyAnRcQueuePairThatIsReady) {
+    const std::vector<Gather> gather{local_->gather(0, 8)};
+    const SendWork work = rdma_work(1, Opcode::write, gather, own_->remote(), own_->key());
+    Pair p{rc_end(0), rc_end(1)};
+    EXPECT_EQ(p.a.qp->execute(work), kNotNow) << "reset";
+    ASSERT_EQ(p.a.qp->modify(rc_attributes(p.a, p.b, QpState::init), kRcInit), kOk);
+    EXPECT_EQ(p.a.qp->execute(work), kNotNow) << "init";
+    ASSERT_EQ(p.a.qp->modify(rc_attributes(p.a, p.b, QpState::ready_to_receive), kRcReceive), kOk);
+    EXPECT_EQ(p.a.qp->execute(work), kNotNow) << "ready to receive";
+    ASSERT_EQ(p.a.qp->modify(rc_attributes(p.a, p.b, QpState::ready_to_send), kRcSend), kOk);
+    EXPECT_EQ(p.a.qp->execute(work), kNotNow) << "the other end is not";
+    expect_untouched();
+    Pair good = rc_pair();
+    QpAttributes a;
+    a.state = QpState::error;
+    ASSERT_EQ(good.b.qp->modify(a, kQpState), kOk);
+    EXPECT_EQ(good.a.qp->execute(work), kNotNow) << "the other end is in error";
+    ASSERT_EQ(good.a.qp->modify(a, kQpState), kOk);
+    EXPECT_EQ(good.a.qp->execute(work), kNotNow) << "error";
+    Pair alone = rc_pair();
+    destroy(alone.b);
+    EXPECT_EQ(alone.a.qp->execute(work), kNotNow) << "the other end is gone";
+    if (has(Capability::ud)) {
+        EndOptions options;
+        options.type = QpType::ud;
+        End& ud = end(0, options);
+        start_ud(ud);
+        EXPECT_EQ(ud.qp->execute(work), kNotNow) << "datagrams";
+    }
+    expect_untouched();
+}
+
+TEST_P(ExecuteRefused, KeysEndWithTheRegion) {
+    const std::vector<Gather> gather{local_->gather(0, 8)};
+    for (const bool own : {false, true}) {
+        Pair p = rc_pair();
+        Buffer* target = own ? own_ : target_;
+        std::unique_ptr<MemoryRegion> region;
+        ASSERT_EQ(rail(1).register_memory(target->data(), 64, kAllAccess, region), kOk);
+        const std::uint32_t key = region->remote_key();
+        fill(local_->data(), 64, 1);
+        execute(p.a, write_to(target->remote(), key, gather)); // the key is known from now on
+        region.reset();
+        std::fill(local_->data(), local_->data() + 8, std::byte{9});
+        EXPECT_EQ(p.a.qp->execute(write_to(target->remote(), key, gather)), kNotNow);
+        ASSERT_EQ(rail(1).register_memory(target->data(), 64, kAllAccess, region), kOk);
+        EXPECT_EQ(p.a.qp->execute(write_to(target->remote(), key, gather)), kNotNow);
+        EXPECT_TRUE(holds(target->data(), 64, 1));
+        execute(p.a, write_to(target->remote(), region->remote_key(), gather));
+        EXPECT_TRUE(all_equal(target->data(), 8, std::byte{9}));
+        fill(target->data(), 64, 1);
+        fill(local_->data(), 64, 1);
+    }
+}
+
+TEST_P(ExecuteRefused, ARailThatIsDownOrSlowed) {
+    if (!world().can_switch_rails() || !world().can_slow_rails()) {
+        GTEST_SKIP() << "the world cannot switch or slow rails";
+    }
+    const std::vector<Gather> gather{local_->gather(0, 8)};
+    for (Buffer* target : {target_, own_}) {
+        Pair p = rc_pair();
+        const SendWork write = write_to(target->remote(), target->key(), gather);
+        const SendWork read = rdma_work(1, Opcode::read, gather, target->remote(8), target->key());
+        for (const std::size_t node : {std::size_t{0}, std::size_t{1}}) {
+            fill(local_->data(), 64, 1);
+            ASSERT_TRUE(world().switch_rail(node, 0, false));
+            EXPECT_EQ(p.a.qp->execute(write), kNotNow);
+            EXPECT_EQ(p.a.qp->execute(read), kNotNow);
+            expect_untouched();
+            ASSERT_TRUE(world().switch_rail(node, 0, true));
+            EXPECT_EQ(execute(p.a, write), world().executes(target == own_));
+            ASSERT_TRUE(world().slow_rail(node, 0, 100));
+            std::fill(local_->data(), local_->data() + 8, std::byte{9});
+            EXPECT_EQ(p.a.qp->execute(write), kNotNow);
+            EXPECT_EQ(p.a.qp->execute(read), kNotNow);
+            EXPECT_TRUE(holds(target->data(), 64, 1));
+            EXPECT_EQ(run(p.a, write), WorkStatus::success) << "slowly";
+            ASSERT_TRUE(world().slow_rail(node, 0, 1));
+            fill(local_->data(), 64, 1);
+            EXPECT_EQ(execute(p.a, write), world().executes(target == own_));
+            expect_untouched();
+        }
+    }
+}
+
+TEST_P(ExecuteRefused, ATargetThatHasEnded) {
+    if (!world().can_end_nodes()) {
+        GTEST_SKIP() << "the world cannot end nodes";
+    }
+    Pair p = rc_pair();
+    const std::vector<Gather> gather{local_->gather(0, 8)};
+    const SendWork to_own = write_to(own_->remote(), own_->key(), gather);
+    const SendWork to_memory = write_to(target_->remote(), target_->key(), gather);
+    execute(p.a, to_own);
+    execute(p.a, to_memory);
+    std::fill(local_->data(), local_->data() + 8, std::byte{9});
+    destroy_node_objects(1);
+    EXPECT_EQ(p.a.qp->execute(to_memory), kNotNow);
+    ASSERT_TRUE(world().end_node(1));
+    EXPECT_EQ(p.a.qp->execute(to_own), kNotNow);
+    EXPECT_EQ(p.a.qp->execute(to_memory), kNotNow);
+    EXPECT_NE(std::memcmp(target_->words.data(), local_->data(), 8), 0);
+}
+
+} // namespace
+} // namespace adaptib::conformance

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The conformance suite over shm with the fault decorator: one that has no faults planned cannot be told
+// from the fabric below, and one that delays completions keeps to fabric/README.md as well.
+//
+// May touch: fabric/, fabric/fault/fault.h.
+#include "conformance/shm_world.h"
+#include "fabric/fault/fault.h"
+
+namespace adaptib::conformance {
+namespace {
+
+using Copy = ShmOptions::SingleCopy;
+
+fault::FaultPlan delayed_completions() {
+    fault::FaultPlan plan;
+    plan.faults.push_back(
+        {.fault = fault::Fault::completion_delayed, .rate = 0.3, .delay = {3, {}}});
+    return plan;
+}
+
+// Of all worlds, one after another; regions of memory are counted there.
+fault::FaultLog shared_log;
+
+Wrap with(const fault::FaultPlan& plan) {
+    const auto kept = std::make_shared<const fault::FaultPlan>(plan);
+    return [kept](std::unique_ptr<Fabric> below, const Clock& clock) {
+        shared_log.entries.clear();
+        return fault::with_faults(std::move(below), *kept, clock, shared_log);
+    };
+}
+
+[[maybe_unused]] const bool kAdded =
+    add_world(shm_world("fault_none", 3, shm_options(1, Copy::cma, kMiB), with({}))) &&
+    add_world(shm_world("fault_delays", 2, shm_options(2, Copy::none, 64 * kKiB),
+                        with(delayed_completions())));
+
+} // namespace
+} // namespace adaptib::conformance

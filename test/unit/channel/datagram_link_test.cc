@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Numbers, acknowledgements and retransmission of one peer's datagrams; then two links against each other
+// over a wire that loses, doubles and reorders.
+#include "channel/datagram_link.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "base/random.h"
+#include "channel/datagram.h"
+
+namespace adaptib {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+class Link : public testing::Test {
+protected:
+    void acknowledged(std::uint32_t before, std::uint32_t bits, Nanoseconds now) {
+        link.acknowledged(before, bits, now,
+                          [this](std::uint32_t slot) { released.push_back(slot); });
+    }
+    std::uint32_t to_repeat(Nanoseconds now) { return link.to_repeat(now, tries); }
+
+    DatagramTarget target;
+    DatagramLink link{target};
+    std::vector<std::uint32_t> released;
+    std::uint32_t tries = 0;
+};
+
+TEST_F(Link, KeepsWhatIsNotAcknowledged) {
+    const Nanoseconds now{0};
+    for (std::uint32_t i = 0; i < DatagramLink::kWindow; ++i) {
+        ASSERT_TRUE(link.may_send());
+        EXPECT_EQ(link.add(100 + i, now), 1 + i);
+    }
+    EXPECT_FALSE(link.may_send());
+    acknowledged(3, 0, now); // 1 and 2
+    EXPECT_EQ(released, (std::vector<std::uint32_t>{100, 101}));
+    EXPECT_TRUE(link.may_send());
+    acknowledged(3, 0b101, now); // and 4 and 6
+    EXPECT_EQ(released, (std::vector<std::uint32_t>{100, 101, 103, 105}));
+    acknowledged(3, 0b101, now);
+    EXPECT_EQ(released.size(), 4u) << "once";
+    acknowledged(7, 0, now);
+    EXPECT_EQ(released, (std::vector<std::uint32_t>{100, 101, 103, 105, 102, 104}));
+    acknowledged(17, 0, now);
+    EXPECT_EQ(released.size(), DatagramLink::kWindow);
+    EXPECT_FALSE(link.unacknowledged());
+}
+
+TEST_F(Link, NonsenseIsNotTakenForAnAcknowledgement) {
+    link.add(1, Nanoseconds{0});
+    acknowledged(5, 0, Nanoseconds{0}); // of what was never sent
+    acknowledged(1, 0xffff'fffeu, Nanoseconds{0});
+    EXPECT_TRUE(released.empty());
+    EXPECT_TRUE(link.unacknowledged());
+}
+
+TEST_F(Link, TheOldestIsRepeatedWithGrowingIntervals) {
+    link.add(7, Nanoseconds{0});
+    link.add(8, Nanoseconds{0});
+    EXPECT_EQ(link.deadline(), DatagramLink::kFirstTimeout);
+    EXPECT_EQ(to_repeat(DatagramLink::kFirstTimeout - Nanoseconds{1}), DatagramLink::kNone);
+    Nanoseconds now = DatagramLink::kFirstTimeout;
+    Nanoseconds interval = DatagramLink::kFirstTimeout;
+    for (std::uint32_t i = 2; i < 12; ++i) {
+        EXPECT_EQ(to_repeat(now), 7u);
+        EXPECT_EQ(tries, i);
+        interval = std::min(2 * interval, DatagramLink::kMostTimeout);
+        EXPECT_EQ(link.deadline(), now + interval);
+        now = link.deadline();
+    }
+    acknowledged(2, 0, now); // an answer: patient no more
+    EXPECT_EQ(link.deadline(), now + DatagramLink::kFirstTimeout);
+}
+
+TEST_F(Link, AGapIsFilledWithoutWaiting) {
+    for (std::uint32_t i = 0; i < 3; ++i) {
+        link.add(i, Nanoseconds{0});
+    }
+    acknowledged(1, 0b10, milliseconds{1}); // number 3 is there
+    EXPECT_EQ(to_repeat(milliseconds{1}), 0u);
+    acknowledged(1, 0b11, milliseconds{2});
+    EXPECT_EQ(to_repeat(milliseconds{2}), DatagramLink::kNone)
+        << "repeated once, now the timer's turn";
+}
+
+TEST_F(Link, TheTimeoutFollowsTheRoundTrip) {
+    Nanoseconds now{0};
+    for (std::uint32_t i = 0; i < 50; ++i) {
+        link.add(i, now);
+        now += milliseconds{20};
+        acknowledged(i + 2, 0, now);
+    }
+    link.add(99, now);
+    EXPECT_GE(link.deadline() - now, milliseconds{20});
+    EXPECT_LE(link.deadline() - now, milliseconds{25});
+}
+
+TEST_F(Link, DuplicatesAreToldApart) {
+    const Nanoseconds now{0};
+    for (const std::uint32_t number : {1u, 3u, 4u, 2u, 6u}) {
+        EXPECT_TRUE(link.arrived(number, now)) << number;
+        EXPECT_FALSE(link.arrived(number, now)) << number;
+    }
+    EXPECT_EQ(link.expected(), 5u);
+    EXPECT_EQ(link.bits(), 1u);
+    EXPECT_FALSE(link.arrived(200, now)) << "too far ahead";
+    EXPECT_TRUE(link.arrived(5, now));
+    EXPECT_EQ(link.expected(), 7u);
+    EXPECT_EQ(link.bits(), 0u);
+}
+
+TEST_F(Link, AcknowledgementsWaitForOneAnotherALittle) {
+    EXPECT_EQ(link.deadline(), Nanoseconds::max());
+    EXPECT_TRUE(link.arrived(1, microseconds{5}));
+    EXPECT_FALSE(link.ack_due(microseconds{5}));
+    EXPECT_EQ(link.deadline(), microseconds{5} + DatagramLink::kAckDelay);
+    EXPECT_TRUE(link.ack_due(microseconds{5} + DatagramLink::kAckDelay));
+    link.told();
+    EXPECT_EQ(link.deadline(), Nanoseconds::max());
+    EXPECT_TRUE(link.arrived(3, microseconds{6}));
+    EXPECT_TRUE(link.ack_due(microseconds{6})) << "a gap is told at once";
+    link.told();
+    EXPECT_FALSE(link.arrived(1, microseconds{7}));
+    EXPECT_TRUE(link.ack_due(microseconds{7})) << "the sender does not know";
+}
+
+// 2000 datagrams through a bad wire: each is handed on once, however often it comes.
+TEST(LinkPair, EveryDatagramOnceThroughABadWire) {
+    for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+        Random random(seed);
+        DatagramTarget target;
+        DatagramLink sender(target);
+        DatagramLink receiver(target);
+        struct Packet {
+            std::uint32_t number;
+            std::uint32_t before;
+            std::uint32_t bits;
+        };
+        std::multimap<Nanoseconds, Packet> to_receiver;
+        std::multimap<Nanoseconds, Packet> to_sender;
+        std::map<std::uint32_t, std::uint32_t> number_of; // by slot
+        std::vector<std::uint32_t> free;
+        for (std::uint32_t i = 0; i < 64; ++i) {
+            free.push_back(i);
+        }
+        Nanoseconds now{0};
+        const auto put = [&](auto& wire, const Packet& packet) {
+            for (int copies = static_cast<int>(random.below(10)); copies > 0; copies /= 4) {
+                if (random.below(10) != 0) {
+                    wire.emplace(now + microseconds{2 + random.below(40)}, packet);
+                }
+            }
+        };
+        constexpr std::uint32_t kCount = 500;
+        std::vector<std::uint32_t> got(kCount + 1, 0);
+        std::uint32_t sent = 0;
+        std::uint32_t over = 0;
+        while (over < kCount && now < std::chrono::seconds{1000}) {
+            if (sent < kCount && sender.may_send() && !free.empty()) {
+                const std::uint32_t slot = free.back();
+                free.pop_back();
+                number_of[slot] = sender.add(slot, now);
+                put(to_receiver, {number_of[slot], 0, 0});
+                ++sent;
+                continue;
+            }
+            Nanoseconds next = std::min(sender.deadline(), receiver.deadline());
+            for (const auto* wire : {&to_receiver, &to_sender}) {
+                next = wire->empty() ? next : std::min(next, wire->begin()->first);
+            }
+            ASSERT_NE(next, Nanoseconds::max());
+            now = std::max(now, next);
+            while (!to_receiver.empty() && to_receiver.begin()->first <= now) {
+                const Packet packet = to_receiver.begin()->second;
+                to_receiver.erase(to_receiver.begin());
+                got[packet.number] += receiver.arrived(packet.number, now) ? 1 : 0;
+            }
+            if (receiver.ack_due(now)) {
+                receiver.told();
+                put(to_sender, {0, receiver.expected(), receiver.bits()});
+            }
+            while (!to_sender.empty() && to_sender.begin()->first <= now) {
+                const Packet packet = to_sender.begin()->second;
+                to_sender.erase(to_sender.begin());
+                sender.acknowledged(packet.before, packet.bits, now, [&](std::uint32_t slot) {
+                    free.push_back(slot);
+                    ++over;
+                });
+            }
+            std::uint32_t tries = 0;
+            if (const std::uint32_t slot = sender.to_repeat(now, tries);
+                slot != DatagramLink::kNone) {
+                put(to_receiver, {number_of[slot], 0, 0});
+            }
+        }
+        EXPECT_EQ(over, kCount) << "seed " << seed;
+        EXPECT_EQ(static_cast<std::uint32_t>(std::count(got.begin() + 1, got.end(), 1u)), kCount)
+            << "seed " << seed;
+    }
+}
+
+} // namespace
+} // namespace adaptib

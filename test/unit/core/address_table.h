@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// AddressTable: what the processes of a test have published, by name; PMIx's part.
+// Threads: one.
+// May touch: base/bootstrap.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "base/bootstrap.h"
+
+namespace adaptib::test {
+
+struct AddressTable final : Bootstrap {
+    std::map<std::uint64_t, std::vector<std::byte>> blobs;
+
+    Status lookup(std::uint64_t name, std::vector<std::byte>& blob) override {
+        const auto found = blobs.find(name);
+        if (found == blobs.end()) {
+            return Status::error(Reason::unreachable);
+        }
+        blob = found->second;
+        return kOk;
+    }
+};
+
+} // namespace adaptib::test

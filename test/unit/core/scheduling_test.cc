@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The parameter `scheduling` decides how many rails carry a message; what arrives is the same
+// (two_sided_test.cc has these cases, too).
+#include <gtest/gtest.h>
+
+#include "cores.h"
+
+namespace adaptib::test {
+namespace {
+
+struct Moved {
+    std::uint64_t reads; // work requests of the receiver
+    std::uint64_t bytes;
+};
+
+Moved moved(const char* scheduling, int rails, std::size_t bytes) {
+    Options options;
+    options.parameters.shm_rails = rails;
+    options.parameters.scheduling = const_cast<char*>(scheduling);
+    Cores world(2, options);
+    exchange(world, 100'000, 1); // from now on they are connected
+    const std::uint64_t reads = world.counters(1).rdma_read;
+    const std::uint64_t read_bytes = world.counters(1).rdma_read_bytes;
+    exchange(world, bytes, 1);
+    return {world.counters(1).rdma_read - reads, world.counters(1).rdma_read_bytes - read_bytes};
+}
+
+TEST(Scheduling, EvenCutsLongMessagesForAllRails) {
+    for (const int rails : {1, 2, 5}) {
+        const Moved long_one = moved("even", rails, 1'000'000);
+        EXPECT_EQ(long_one.reads, static_cast<std::uint64_t>(rails));
+        EXPECT_EQ(long_one.bytes, 1'000'000u);
+        EXPECT_EQ(moved("even", rails, 16384).reads, static_cast<std::uint64_t>(rails));
+        EXPECT_EQ(moved("even", rails, 16383).reads, 1u);
+    }
+}
+
+TEST(Scheduling, OthersKeepThemWhole) {
+    for (const char* scheduling : {"binding", "round_robin"}) {
+        EXPECT_EQ(moved(scheduling, 3, 1'000'000).reads, 1u) << scheduling;
+    }
+}
+
+} // namespace
+} // namespace adaptib::test

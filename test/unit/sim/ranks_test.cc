@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Complete cores over the simulated fabric: messages of all sizes arrive, at the time that the machine
+// model says, the same way every time.
+#include "sim/ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "unit/core/test_request.h"
+
+namespace adaptib::sim {
+namespace {
+
+using Request = test::TestRequest;
+
+RanksOptions two_hosts(std::size_t ranks = 2) {
+    RanksOptions options;
+    options.ranks = ranks;
+    options.world.machine = *machine("connect-ib");
+    options.world.topology = crossbar(2, {}, links_of(options.world.machine));
+    std::string text;
+    EXPECT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
+    return options;
+}
+
+Data contiguous(std::vector<std::byte>& buffer) {
+    return {buffer.data(), buffer.size(), nullptr, nullptr, nullptr};
+}
+
+// One message from rank 0 to rank 1, sent and received in their first turns.
+void exchange(Ranks& ranks, std::size_t bytes, std::uint64_t seed) {
+    Random random(seed);
+    std::vector<std::byte> sent(bytes);
+    for (std::byte& byte : sent) {
+        byte = static_cast<std::byte>(random.next() >> 56);
+    }
+    std::vector<std::byte> got(bytes);
+    Request send;
+    Request receive;
+    bool complete = false;
+    Peer* peer = ranks.peer(0, 1);
+    ASSERT_NE(peer, nullptr);
+    ASSERT_TRUE(
+        ranks.core(0)
+            .protocol()
+            .send(peer, {0, 0, 7}, contiguous(sent), false, Marker::blocking, send.user, complete)
+            .ok());
+    send.done = complete;
+    ranks.wake(0);
+    complete = false;
+    ASSERT_TRUE(
+        ranks.core(1).protocol().receive({0, 0, 7}, contiguous(got), receive.user, complete).ok());
+    receive.done = complete;
+    ASSERT_TRUE(ranks.run_until([&] { return send.done && receive.done; }, std::chrono::seconds{1}))
+        << bytes << " bytes, idle " << ranks.idle();
+    EXPECT_EQ(got, sent);
+}
+
+TEST(Ranks, MessagesOfAllSizesArrive) {
+    RanksOptions options = two_hosts();
+    std::string text;
+    const std::unique_ptr<Ranks> ranks = Ranks::create(std::move(options), text);
+    ASSERT_NE(ranks, nullptr) << text;
+    std::uint64_t seed = 0;
+    for (int round = 0; round < 20; ++round) {
+        for (const std::size_t bytes : {0, 1, 100, 4000, 4096, 4097, 70'000, 1'000'000}) {
+            exchange(*ranks, bytes, ++seed);
+        }
+    }
+    EXPECT_GT(ranks->counters(0).ring_sent, 0u);
+}
+
+// What a world does with random traffic of four ranks, as text.
+std::string trace_of(std::uint64_t seed) {
+    RanksOptions options = two_hosts(4);
+    options.seed = options.world.seed = seed;
+    std::string text;
+    const std::unique_ptr<Ranks> ranks = Ranks::create(std::move(options), text);
+    if (ranks == nullptr) {
+        return text;
+    }
+    std::string trace;
+    ranks->world().trace = [&](const std::string& line) { trace += line + "\n"; };
+    Random random(seed);
+    std::vector<std::byte> memory(200'000);
+    std::vector<std::unique_ptr<Request>> requests;
+    for (int i = 0; i < 200; ++i) {
+        const std::size_t from = random.below(4);
+        const std::size_t to = (from + 1 + random.below(3)) % 4;
+        const Data data{memory.data(), random.below(i % 10 == 0 ? 200'000 : 5'000), nullptr,
+                        nullptr, nullptr};
+        for (const bool sends : {true, false}) {
+            requests.push_back(std::make_unique<Request>());
+            bool complete = false;
+            const Envelope envelope{0, static_cast<std::int32_t>(from), i};
+            const Status status =
+                sends ? ranks->core(from).protocol().send(ranks->peer(from, to), envelope, data,
+                                                          false, Marker::non_blocking,
+                                                          requests.back()->user, complete)
+                      : ranks->core(to).protocol().receive(envelope, data, requests.back()->user,
+                                                           complete);
+            EXPECT_TRUE(status.ok());
+            requests.back()->done = complete;
+            ranks->wake(sends ? from : to, Nanoseconds(random.below(100'000)));
+        }
+    }
+    EXPECT_TRUE(ranks->run_until(
+        [&] {
+            return std::all_of(requests.begin(), requests.end(),
+                               [](const auto& request) { return request->done; });
+        },
+        std::chrono::seconds{1}));
+    return trace;
+}
+
+TEST(Ranks, TheSameSeedGivesTheSameTrace) {
+    const std::string first = trace_of(5);
+    EXPECT_GT(first.size(), 10'000u);
+    EXPECT_TRUE(first == trace_of(5));
+    EXPECT_TRUE(first != trace_of(6));
+    std::string beside;
+    std::thread thread([&] { beside = trace_of(5); });
+    EXPECT_TRUE(first != trace_of(7));
+    thread.join();
+    EXPECT_TRUE(first == beside);
+}
+
+// A rank dies in the middle: what others wait for from it ends with an error, and says so.
+TEST(Ranks, ADeadRankIsNoticed) {
+    std::string text;
+    const std::unique_ptr<Ranks> ranks = Ranks::create(two_hosts(), text);
+    ASSERT_NE(ranks, nullptr) << text;
+    exchange(*ranks, 100'000, 1);
+    std::vector<std::byte> memory(1'000'000);
+    Request request;
+    bool complete = false;
+    ASSERT_TRUE(ranks->core(0)
+                    .protocol()
+                    .send(ranks->peer(0, 1), {0, 0, 7}, contiguous(memory), false, Marker::blocking,
+                          request.user, complete)
+                    .ok());
+    request.done = complete;
+    ranks->wake(0);
+    ranks->kill(1);
+    EXPECT_TRUE(ranks->run_until([&] { return request.done; }, std::chrono::seconds{100}));
+    EXPECT_NE(request.user.status, 0);
+    ASSERT_FALSE(ranks->messages(0).empty());
+    EXPECT_NE(ranks->messages(0).back().find("retry"), std::string::npos)
+        << ranks->messages(0).back();
+}
+
+} // namespace
+} // namespace adaptib::sim

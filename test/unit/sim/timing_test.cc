@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Exact times in small worlds. The machine has round costs: a post 100 ns, then 200 ns until the adapter
+// has it, 50 ns there; 30 ns at the target, 70 ns until its acknowledgement leaves. Links move a byte per
+// nanosecond. Two hosts at one switch are 10 + 100 + 10 = 120 ns apart (cable, switch, cable).
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "fabric/sim/world.h"
+
+namespace adaptib::sim {
+namespace {
+
+using std::chrono::nanoseconds;
+
+MachineModel round_machine() {
+    MachineModel m;
+    m.name = "round";
+    m.post = nanoseconds{100};
+    m.doorbell = nanoseconds{200};
+    m.work_request = nanoseconds{50};
+    m.receive_work = nanoseconds{30};
+    m.ack = nanoseconds{70};
+    m.port_rate = {1'000'000'000};
+    m.cable = nanoseconds{10};
+    m.switch_latency = nanoseconds{100};
+    m.mtu = 4096;
+    m.inline_bytes = 64;
+    m.max_gather = 4;
+    m.max_reads = 4;
+    m.max_send_depth = 256;
+    m.dc = true;
+    m.dc_connect = nanoseconds{5'000};
+    m.dc_disconnect = nanoseconds{3'000};
+    m.dc_nack_backoff = nanoseconds{10'000};
+    m.dc_responders = 1;
+    m.migration = true;
+    m.migrate = nanoseconds{7'000};
+    m.load_alternate = nanoseconds{9'000};
+    return m;
+}
+
+constexpr std::uint32_t kAll = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
+
+// A process with one queue of completions and one block of memory for each of its rails.
+struct Node {
+    World::Attached at;
+    std::vector<std::unique_ptr<CompletionQueue>> cqs;
+    std::vector<std::unique_ptr<MemoryRegion>> memory;
+    std::vector<std::unique_ptr<QueuePair>> qps;
+    std::vector<std::unique_ptr<AddressHandle>> handles;
+    std::vector<std::unique_ptr<SharedReceiveQueue>> srqs;
+
+    Rail& rail(std::size_t i = 0) { return *at.fabric->rails()[i]; }
+    ~Node() {
+        qps.clear();
+        srqs.clear();
+        cqs.clear();
+        handles.clear();
+        memory.clear();
+    }
+};
+
+class Timing : public testing::Test {
+protected:
+    static constexpr Bytes kMemory = 4 * kMiB;
+
+    void build(const MachineModel& machine, Topology topology, std::size_t processes) {
+        WorldOptions options;
+        options.machine = machine;
+        options.topology = std::move(topology);
+        std::string text;
+        ASSERT_TRUE(Routes::compute(options.topology, options.routes, text)) << text;
+        world = std::make_unique<World>(std::move(options));
+        for (std::uint32_t i = 0; i < processes; ++i) {
+            nodes.push_back(std::make_unique<Node>());
+            Node& node = *nodes.back();
+            node.at = world->attach(i);
+            for (const std::unique_ptr<Rail>& rail : node.at.fabric->rails()) {
+                ASSERT_TRUE(rail->create_cq(1024, node.cqs.emplace_back()).ok());
+                ASSERT_TRUE(rail->allocate(kMemory, kAll, node.memory.emplace_back()).ok());
+            }
+        }
+    }
+    void TearDown() override {
+        nodes.clear();
+        world.reset();
+    }
+
+    QueuePair& make(std::size_t node, QpType type, std::size_t rail = 0,
+                    SharedReceiveQueue* srq = nullptr) {
+        Node& n = *nodes[node];
+        QpInit init;
+        init.type = type;
+        init.send_cq = init.receive_cq = n.cqs[rail].get();
+        init.send_depth = init.receive_depth = 64;
+        init.max_gather = 2;
+        init.inline_bytes = 64;
+        init.srq = srq;
+        EXPECT_TRUE(n.rail(rail).create_qp(init, n.qps.emplace_back()).ok());
+        return *n.qps.back();
+    }
+    // Connected; `attributes` may have more than the usual.
+    struct Pair {
+        QueuePair& a;
+        QueuePair& b;
+    };
+    Pair connect(std::size_t from, std::size_t to, std::size_t rail = 0,
+                 QpAttributes attributes = {}) {
+        Pair pair{make(from, QpType::rc, rail), make(to, QpType::rc, rail)};
+        attributes.max_reads = attributes.max_target_reads = 4;
+        attributes.access = kAll;
+        const auto move = [&](QueuePair& self, QueuePair& peer, std::size_t peer_node) {
+            attributes.state = QpState::init;
+            EXPECT_TRUE(self.modify(attributes, kQpState | kQpAccess).ok());
+            attributes.state = QpState::ready_to_receive;
+            attributes.path.remote = nodes[peer_node]->rail(rail).address();
+            attributes.remote_qp = peer.number();
+            EXPECT_TRUE(
+                self.modify(attributes, kQpState | kQpPath | kQpRemote | kQpReceiveLimits).ok());
+            attributes.state = QpState::ready_to_send;
+            EXPECT_TRUE(
+                self.modify(attributes, kQpState | kQpRetry | kQpSendPsn | kQpSendLimits).ok());
+        };
+        move(pair.a, pair.b, to);
+        move(pair.b, pair.a, from);
+        return pair;
+    }
+    Gather gather(std::size_t node, Bytes length, std::size_t rail = 0) {
+        const MemoryRegion& region = *nodes[node]->memory[rail];
+        return {region.address(), length, region.local_key()};
+    }
+    // Posts a signaled request from `node` to memory of `to`.
+    void post(QueuePair& qp, std::size_t node, Opcode opcode, std::size_t to, Bytes length,
+              std::size_t rail = 0) {
+        const Gather whole = gather(node, length, rail);
+        SendWork work;
+        work.opcode = opcode;
+        work.flags = kSignaled;
+        work.gather = &whole;
+        work.gather_count = 1;
+        work.remote_address = reinterpret_cast<std::uintptr_t>(nodes[to]->memory[rail]->address());
+        work.remote_key = nodes[to]->memory[rail]->remote_key();
+        ASSERT_TRUE(qp.post_send(work).ok());
+    }
+    // The time at which the next completion of that node is there.
+    std::int64_t next_completion(std::size_t node, WorkStatus status = WorkStatus::success,
+                                 std::size_t rail = 0) {
+        WorkCompletion done[1];
+        while (nodes[node]->cqs[rail]->poll(done) == 0) {
+            if (!world->simulator().step()) {
+                ADD_FAILURE() << "nothing happens any more";
+                return -1;
+            }
+        }
+        EXPECT_EQ(done[0].status, status);
+        return world->simulator().now().count();
+    }
+
+    std::unique_ptr<World> world;
+    std::vector<std::unique_ptr<Node>> nodes;
+};
+
+Topology one_switch(std::uint32_t hosts, std::uint32_t ports = 1, std::uint32_t lmc = 0) {
+    HostModel host;
+    host.ports = ports;
+    return crossbar(hosts, host, links_of(round_machine()), lmc);
+}
+
+// A packet: 100 posted, 300 with the adapter, 350 on the wire, 1000 bytes gone at 1350, there at 1470, taken
+// at 1500, acknowledged at 1570, known at 1690.
+TEST_F(Timing, OnePacket) {
+    build(round_machine(), one_switch(2), 2);
+    Pair pair = connect(0, 1);
+    post(pair.a, 0, Opcode::write, 1, 1000);
+    EXPECT_EQ(next_completion(0), 1690);
+}
+
+// The second is posted at 200 and with the adapter at 400; the engine is free at 350 + 1000; its own 50 ns,
+// then its bytes: 2400. Then as above, 150 + 190 later.
+TEST_F(Timing, PacketsFollowOneAnother) {
+    build(round_machine(), one_switch(2), 2);
+    Pair pair = connect(0, 1);
+    post(pair.a, 0, Opcode::write, 1, 1000);
+    post(pair.a, 0, Opcode::write, 1, 1000);
+    EXPECT_EQ(next_completion(0), 1690);
+    EXPECT_EQ(next_completion(0), 2400 + 150 + 190);
+}
+
+// A long message: 350 + 1,000,000 + 120 + 30 + 70 + 120.
+TEST_F(Timing, OneFlow) {
+    build(round_machine(), one_switch(2), 2);
+    Pair pair = connect(0, 1);
+    post(pair.a, 0, Opcode::write, 1, 1'000'000);
+    EXPECT_EQ(next_completion(0), 1'000'690);
+}
+
+// Two hosts write to a third; both share its link from 350 on. The shorter one has half the rate until it is
+// through: 350 + 2 x 500,000 = 1,000,350; the longer one has 500,000 bytes left then, alone: 1,500,350.
+// Each is taken 150 ns later at the earliest, and the answer is there 190 ns after that.
+TEST_F(Timing, TwoFlowsShareALink) {
+    build(round_machine(), one_switch(3), 3);
+    Pair from_0 = connect(0, 2);
+    Pair from_1 = connect(1, 2);
+    post(from_0.a, 0, Opcode::write, 2, 500'000);
+    post(from_1.a, 1, Opcode::write, 2, 1'000'000);
+    EXPECT_EQ(next_completion(0), 1'000'350 + 340);
+    EXPECT_EQ(next_completion(1), 1'500'350 + 340);
+}
+
+// Halves over two rails: the second is posted 100 ns later: 450 + 500,000 + 340.
+TEST_F(Timing, AStripeOverTwoRails) {
+    build(round_machine(), one_switch(2, 2), 2);
+    Pair first = connect(0, 1, 0);
+    Pair second = connect(0, 1, 1);
+    post(first.a, 0, Opcode::write, 1, 500'000, 0);
+    post(second.a, 0, Opcode::write, 1, 500'000, 1);
+    EXPECT_EQ(next_completion(0, WorkStatus::success, 0), 350 + 500'000 + 340);
+    EXPECT_EQ(next_completion(0, WorkStatus::success, 1), 450 + 500'000 + 340);
+}
+
+// Two queue pairs on engines of 600 MB/s each: alone 600 MB/s, both together half the port each.
+TEST_F(Timing, EnginesFeedAPort) {
+    MachineModel machine = round_machine();
+    machine.engines = 2;
+    machine.engine_rate = {600'000'000};
+    build(machine, one_switch(2), 2);
+    Pair one = connect(0, 1);
+    Pair two = connect(0, 1);
+    post(one.a, 0, Opcode::write, 1, 600'000);
+    EXPECT_EQ(next_completion(0), 350 + 1'000'000 + 340);
+    const std::int64_t start = nodes[0]->at.process->now().count();
+    post(one.a, 0, Opcode::write, 1, 500'000);
+    post(two.a, 0, Opcode::write, 1, 500'000);
+    // The first is alone for 100 ns: 60 bytes. Then both have 500 MB/s, until it is through; the second has
+    // 60 bytes left then, at 600 MB/s: 100 ns.
+    EXPECT_EQ(next_completion(0), start + 350 + 100 + (500'000 - 60) * 2 + 340);
+    EXPECT_EQ(next_completion(0), start + 450 + (500'000 - 60) * 2 + 100 + 340);
+}
+
+// A bus of 1.5 GB/s for two ports of 1 GB/s.
+TEST_F(Timing, ABusForTwoPorts) {
+    MachineModel machine = round_machine();
+    machine.bus_rate = {1'500'000'000};
+    build(machine, one_switch(2, 2), 2);
+    Pair first = connect(0, 1, 0);
+    Pair second = connect(0, 1, 1);
+    post(first.a, 0, Opcode::write, 1, 750'100, 0);
+    post(second.a, 0, Opcode::write, 1, 750'000, 1);
+    // The first alone for 100 ns, then both at 750 MB/s.
+    EXPECT_EQ(next_completion(0, WorkStatus::success, 0), 450 + 1'000'000 + 340);
+    EXPECT_EQ(next_completion(0, WorkStatus::success, 1), 450 + 1'000'000 + 340);
+}
+
+// The request takes 350 + 0 + 150 to the target. Its answer is a work request there (50), 1000 bytes, 150
+// back.
+TEST_F(Timing, AReadIsAnsweredByTheTargetsAdapter) {
+    build(round_machine(), one_switch(2), 2);
+    Pair pair = connect(0, 1);
+    post(pair.a, 0, Opcode::read, 1, 1000);
+    EXPECT_EQ(next_completion(0), 350 + 150 + 50 + 1000 + 150);
+}
+
+// The queue pair that is used again has its context at hand; in turns each one's is fetched.
+TEST_F(Timing, QueuePairCache) {
+    MachineModel machine = round_machine();
+    machine.qp_cache = 1;
+    machine.qp_miss = nanoseconds{400};
+    build(machine, one_switch(3), 3);
+    Pair one = connect(0, 1);
+    Pair two = connect(0, 2);
+    std::int64_t start = 0;
+    const auto run = [&](QueuePair& qp, std::size_t to) {
+        start = nodes[0]->at.process->now().count();
+        post(qp, 0, Opcode::write, to, 0);
+        return next_completion(0) - start;
+    };
+    constexpr std::int64_t kHit = 350 + 150 + 190;
+    EXPECT_EQ(run(one.a, 1), kHit + 400);
+    EXPECT_EQ(run(one.a, 1), kHit);
+    EXPECT_EQ(run(two.a, 2), kHit + 400);
+    EXPECT_EQ(run(one.a, 1), kHit + 400);
+}
+
+// Nobody answers: code 10 is 4096 x 2^10 ns; two further tries.
+TEST_F(Timing, RetriesEnd) {
+    build(round_machine(), one_switch(2), 2);
+    QpAttributes attributes;
+    attributes.timeout = 10;
+    attributes.retry_count = 2;
+    Pair pair = connect(0, 1, 0, attributes);
+    world->set_port(world->topology().hosts[1].ports[0], false);
+    post(pair.a, 0, Opcode::write, 1, 0);
+    constexpr std::int64_t kTimeout = 4096 << 10;
+    // Each try takes 50 + 150 after the timeout before.
+    EXPECT_EQ(next_completion(0, WorkStatus::retry_exceeded), 350 + 150 + 3 * kTimeout + 2 * 200);
+}
+
+// Down and up again within the time of one try: late, not lost.
+TEST_F(Timing, ALinkThatComesBack) {
+    build(round_machine(), one_switch(2), 2);
+    QpAttributes attributes;
+    attributes.timeout = 10;
+    Pair pair = connect(0, 1, 0, attributes);
+    const PortIndex port = world->topology().hosts[1].ports[0];
+    post(pair.a, 0, Opcode::write, 1, 1'000'000);
+    while (world->simulator().now() < nanoseconds{350}) {
+        ASSERT_TRUE(world->simulator().step());
+    }
+    world->set_port(port, false);
+    world->set_port(port, true);
+    EXPECT_EQ(next_completion(0), 350 + (4096 << 10) + 50 + 1'000'000 + 340);
+}
+
+class DcTiming : public Timing {
+protected:
+    static constexpr std::uint64_t kKey = 77;
+
+    QueuePair& target(std::size_t at) {
+        Node& node = *nodes[at];
+        EXPECT_TRUE(node.rail().create_srq(16, node.srqs.emplace_back()).ok());
+        QueuePair& qp = make(at, QpType::dc_target, 0, node.srqs.back().get());
+        QpAttributes a;
+        a.state = QpState::init;
+        a.access = kAll;
+        a.access_key = kKey;
+        EXPECT_TRUE(qp.modify(a, kQpState | kQpAccess | kQpKey).ok());
+        a.state = QpState::ready_to_receive;
+        a.max_target_reads = 4;
+        EXPECT_TRUE(qp.modify(a, kQpState | kQpPath | kQpReceiveLimits).ok());
+        return qp;
+    }
+    QueuePair& initiator(std::size_t at) {
+        QueuePair& qp = make(at, QpType::dc_initiator);
+        QpAttributes a;
+        for (const QpState state : {QpState::init, QpState::ready_to_receive}) {
+            a.state = state;
+            EXPECT_TRUE(qp.modify(a, kQpState).ok());
+        }
+        a.state = QpState::ready_to_send;
+        EXPECT_TRUE(qp.modify(a, kQpState | kQpRetry | kQpSendPsn | kQpSendLimits).ok());
+        return qp;
+    }
+    // An empty write.
+    void write(QueuePair& qp, std::size_t from, std::size_t to, const QueuePair& at) {
+        Node& node = *nodes[from];
+        PathSpec path;
+        path.remote = nodes[to]->rail().address();
+        ASSERT_TRUE(node.rail().create_ah(path, node.handles.emplace_back()).ok());
+        const Gather none = gather(from, 0);
+        SendWork work;
+        work.opcode = Opcode::write;
+        work.flags = kSignaled;
+        work.gather = &none;
+        work.gather_count = 1;
+        work.address_handle = node.handles.back().get();
+        work.remote_qp = at.number();
+        work.remote_access_key = kKey;
+        ASSERT_TRUE(qp.post_send(work).ok());
+    }
+};
+
+// Connecting 5000; the next target: after the last answer 3000 and 5000 again.
+TEST_F(DcTiming, ConnectsAndDisconnects) {
+    build(round_machine(), one_switch(3), 3);
+    QueuePair& one = target(1);
+    QueuePair& two = target(2);
+    QueuePair& from = initiator(0);
+    write(from, 0, 1, one);
+    std::int64_t now = 300 + 5000 + 50 + 150 + 190;
+    EXPECT_EQ(next_completion(0), now);
+    write(from, 0, 1, one); // still connected
+    now += 350 + 150 + 190;
+    EXPECT_EQ(next_completion(0), now);
+    write(from, 0, 2, two);
+    EXPECT_EQ(next_completion(0), now + 300 + 3000 + 5000 + 50 + 150 + 190);
+}
+
+// Two at once for a target that serves one: the second to arrive is refused (back 120), comes again after
+// 10,000, and is served, since the first has nothing more to send.
+TEST_F(DcTiming, ABusyTargetRefuses) {
+    build(round_machine(), one_switch(3), 3);
+    QueuePair& at = target(2);
+    write(initiator(0), 0, 2, at);
+    write(initiator(1), 1, 2, at);
+    constexpr std::int64_t kArrives = 300 + 5000 + 50 + 150;
+    EXPECT_EQ(next_completion(0), kArrives + 190);
+    // The target's adapter was at the first for 30 ns when the second came.
+    EXPECT_EQ(next_completion(1), kArrives + 30 + 120 + 10'000 + 50 + 150 + 190);
+}
+
+TEST_F(DcTiming, AWrongKeyIsNotAnswered) {
+    build(round_machine(), one_switch(2), 2);
+    QueuePair& at = target(1);
+    QpAttributes other;
+    other.state = QpState::reset;
+    ASSERT_TRUE(at.modify(other, kQpState).ok());
+    write(initiator(0), 0, 1, at);
+    EXPECT_GT(next_completion(0, WorkStatus::retry_exceeded), 0);
+}
+
+// Armed once both have loaded a path (9000); asked to migrate, the request under way goes out again 7000 ns
+// later over the other path.
+TEST_F(Timing, MigrationOnRequest) {
+    build(round_machine(), one_switch(2, 1, 1), 2);
+    Pair pair = connect(0, 1);
+    QpAttributes a;
+    a.migration = MigrationState::rearm;
+    a.alternate_path.lid_offset = 1;
+    a.alternate_path.remote = nodes[1]->rail().address();
+    ASSERT_TRUE(pair.a.modify(a, kQpAlternatePath | kQpMigration).ok());
+    a.alternate_path.remote = nodes[0]->rail().address();
+    ASSERT_TRUE(pair.b.modify(a, kQpAlternatePath | kQpMigration).ok());
+    while (world->simulator().step()) {
+    }
+    EXPECT_EQ(world->simulator().now(), nanoseconds{9'000});
+    EXPECT_EQ(pair.b.query().migration, MigrationState::armed);
+    post(pair.a, 0, Opcode::write, 1, 0);
+    a.migration = MigrationState::migrated;
+    ASSERT_TRUE(pair.a.modify(a, kQpMigration).ok());
+    EXPECT_EQ(next_completion(0), 9'000 + 7'000 + 50 + 150 + 190);
+    EXPECT_EQ(pair.a.query().path.lid_offset, 1);
+    EXPECT_EQ(pair.b.query().path.lid_offset, 1);
+}
+
+} // namespace
+} // namespace adaptib::sim

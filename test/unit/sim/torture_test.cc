@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Programs that torture has found to fail, and shrunk; and that it would notice (mutations).
+#include <gtest/gtest.h>
+
+#include "sim/program.h"
+#include "sim/run.h"
+
+namespace adaptib::torture {
+namespace {
+
+std::string failures(const std::string& text) {
+    Program program;
+    std::string problem;
+    if (!read(text, program, problem)) {
+        return problem;
+    }
+    std::unique_ptr<Driver> driver = open(program, problem);
+    if (driver == nullptr) {
+        return problem;
+    }
+    std::string all;
+    for (const std::string& each : run(program, std::move(driver)).problems) {
+        all += each + "\n";
+    }
+    return all;
+}
+
+// The credit of a ring was written inline, where the adapter takes nothing inline.
+TEST(Programs, RingsOverAnAdapterWithoutInlineData) {
+    EXPECT_EQ(failures("ranks 2\n"
+                       "parameter eager_limit 100\n"
+                       "parameter ring_bytes 4096\n"
+                       "parameter block_bytes 4096\n"
+                       "world machine ibm-12x\n"
+                       "0 send id=1 peer=1 tag=1 bytes=199576 element=8 stride=9\n"),
+              "");
+}
+
+// A late request of the peer's had its answer take the place of a confirmation that waited for room.
+TEST(Programs, AConfirmationOwedIsNotForgotten) {
+    EXPECT_EQ(failures("ranks 2\n"
+                       "schedule 54522572981400\n"
+                       "world machine ibm-12x\n"
+                       "world datagram_loss 100\n"
+                       "1 receive id=2 context=1\n"
+                       "0 send id=1 peer=1 context=1 bytes=1985 element=4 stride=7 at_once=1\n"
+                       "1 send id=6 context=2 at_once=1\n"
+                       "1 send id=20 tag=2\n"
+                       "1 send id=22 context=2 at_once=1\n"
+                       "1 send id=23 context=2 tag=2 at_once=1\n"
+                       "1 ssend id=25 context=1 at_once=1\n"
+                       "1 ssend id=27 context=1 tag=2 at_once=1\n"
+                       "1 send id=33 context=1 bytes=1985 at_once=1\n"
+                       "1 send id=35 context=2 tag=2\n"
+                       "1 send id=37 context=2 tag=1 at_once=1\n"
+                       "1 send id=39 context=1 tag=1 at_once=1\n"
+                       "1 send id=41 tag=2 at_once=1\n"
+                       "1 send id=43 tag=1 at_once=1\n"
+                       "1 send id=45 context=2 at_once=1\n"
+                       "1 send id=46 tag=2 at_once=1\n"),
+              "");
+}
+
+// Queue pairs were gone before the answer to a goodbye, which had only been posted, was there.
+TEST(Programs, AGoodbyeIsAnsweredBeforeTheConnectionGoes) {
+    EXPECT_EQ(failures("ranks 3\n"
+                       "schedule 150792074967697\n"
+                       "parameter connect_threshold 3\n"
+                       "world machine connect-ib\n"
+                       "1 send id=304 peer=2 tag=3 at_once=1\n"
+                       "2 receive id=307 peer=-1 tag=-2147483648\n"
+                       "2 active id=327 peer=1 tag=69\n"
+                       "2 active id=328 peer=1 tag=174\n"
+                       "2 active id=329 peer=1 tag=196\n"
+                       "2 put id=493 bytes=1 at_once=1\n"
+                       "2 release peer=1\n"
+                       "1 release peer=2\n"
+                       "2 send id=516 peer=1 tag=2 at_once=1\n"),
+              "");
+}
+
+TEST(Programs, RunTheSameWayEveryTime) {
+    for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+        const Program program = random_program(seed);
+        Program again;
+        std::string problem;
+        ASSERT_TRUE(read(print(program), again, problem)) << problem;
+        const Outcome first = run(program, open(program, problem));
+        const Outcome second = run(again, open(again, problem));
+        EXPECT_EQ(first.course, second.course) << "seed " << seed;
+        EXPECT_EQ(first.messages, second.messages);
+    }
+}
+
+} // namespace
+} // namespace adaptib::torture

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which devices, ports, GIDs and partitions become rails, and what is said when none does.
+#include <stdlib.h>
+
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+
+#include "unit/verbs/verbs_fixture.h"
+
+namespace adaptib::test {
+namespace {
+
+using testing::Test;
+
+class Choice : public VerbsTest {
+protected:
+    std::string names() const {
+        std::string text;
+        for (const auto& each : fabric_->rails()) {
+            text += (text.empty() ? "" : " ") + each->info().name;
+        }
+        return text;
+    }
+    // What opening ends with, and whether the text names all of these.
+    void refused(Reason reason, const std::vector<std::string>& words) {
+        EXPECT_EQ(open(), refusal(reason));
+        EXPECT_EQ(fabric_, nullptr);
+        for (const std::string& word : words) {
+            EXPECT_NE(error_.find(word), std::string::npos) << word << " is not in: " << error_;
+        }
+    }
+    // The GID that a queue pair would answer with.
+    int gid_index() {
+        std::unique_ptr<AddressHandle> handle;
+        EXPECT_EQ(rail().create_ah(path_to(rail()), handle), kOk);
+        return lib_.ahs.back()->attributes.grh.sgid_index;
+    }
+    void three_devices() {
+        lib_.devices = {ib_device("mlx5_10", 1, 0), roce_device("rxe0"), ib_device("mlx5_2", 2, 0)};
+    }
+};
+
+TEST_F(Choice, AllPortsOfAllDevicesByName) {
+    three_devices();
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(names(), "mlx5_2:1 mlx5_2:2 mlx5_10:1 rxe0:1");
+    EXPECT_TRUE(fabric_->notices().empty());
+    EXPECT_EQ(lib_.living("list"), 0) << "the list is given back once devices are open";
+    EXPECT_EQ(lib_.living("context"), 3) << "one for both ports";
+}
+
+TEST_F(Choice, IncludeChoosesAndOrders) {
+    three_devices();
+    options_.if_include = " rxe0 , mlx5_2:2,";
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(names(), "rxe0:1 mlx5_2:2");
+    EXPECT_EQ(lib_.living("context"), 2) << "what is not chosen is not opened";
+}
+
+TEST_F(Choice, ExcludeLeavesOut) {
+    three_devices();
+    options_.if_exclude = "mlx5_2:1,rxe0";
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(names(), "mlx5_2:2 mlx5_10:1");
+}
+
+TEST_F(Choice, ExcludingWhatIsNotThereIsANotice) {
+    three_devices();
+    options_.if_exclude = "mlx4_0";
+    ASSERT_EQ(open(), kOk) << error_;
+    ASSERT_EQ(fabric_->notices().size(), 1u);
+    EXPECT_NE(fabric_->notices()[0].find("mlx4_0"), std::string::npos);
+    EXPECT_NE(fabric_->notices()[0].find("mlx5_2, mlx5_10, rxe0"), std::string::npos);
+}
+
+TEST_F(Choice, ExcludingEverything) {
+    three_devices();
+    options_.if_exclude = "mlx5_2,mlx5_10,rxe0";
+    refused(Reason::no_device, {"if_exclude", "mlx5_2, mlx5_10, rxe0"});
+}
+
+TEST_F(Choice, ExcludingEveryPort) {
+    lib_.devices = {roce_device("rxe0")};
+    options_.if_exclude = "rxe0:1";
+    refused(Reason::no_device, {"if_exclude", "rxe0"});
+}
+
+TEST_F(Choice, BothListsContradict) {
+    three_devices();
+    options_.if_include = "rxe0";
+    options_.if_exclude = "mlx5_2";
+    refused(Reason::bad_argument, {"rxe0", "mlx5_2", "exclude each other"});
+}
+
+TEST_F(Choice, UnknownDevicesAreNamedWithThoseThatThereAre) {
+    three_devices();
+    options_.if_include = "rxe0,mlx4_0";
+    refused(Reason::bad_argument, {"mlx4_0", "mlx5_2, mlx5_10, rxe0"});
+    lib_.devices.clear();
+    refused(Reason::bad_argument, {"none"});
+}
+
+TEST_F(Choice, PortsThatADeviceDoesNotHave) {
+    three_devices();
+    options_.if_include = "mlx5_2:3";
+    refused(Reason::bad_argument, {"port 3", "mlx5_2", "2"});
+}
+
+TEST_F(Choice, MalformedEntries) {
+    three_devices();
+    for (const char* text : {"rxe0:", "rxe0:x", "rxe0:0", "rxe0:256", "rxe0:1x", "rxe0:-1"}) {
+        options_.if_include = text;
+        refused(Reason::bad_argument, {text});
+    }
+}
+
+TEST_F(Choice, NoDevice) { refused(Reason::no_device, {"no RDMA device"}); }
+
+TEST_F(Choice, ErrorsOfTheList) {
+    lib_.fail("get_device_list", 1, ENOSYS);
+    refused(Reason::no_device, {"no RDMA device", "modules"});
+    lib_.fail("get_device_list", 1, EPERM);
+    refused(Reason::no_permission, {"cannot be listed"});
+    lib_.fail("get_device_list", 1, ENOMEM);
+    refused(Reason::no_memory, {"cannot be listed"});
+}
+
+TEST_F(Choice, DevicesThatCannotBeOpenedAreLeftOut) {
+    three_devices();
+    lib_.fail("open_device", 1, EACCES);
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(names(), "mlx5_10:1 rxe0:1");
+    ASSERT_EQ(fabric_->notices().size(), 1u);
+    EXPECT_NE(fabric_->notices()[0].find("mlx5_2 cannot be opened"), std::string::npos);
+}
+
+TEST_F(Choice, TheOnlyDeviceIsForbidden) {
+    lib_.devices = {roce_device("rxe0")};
+    lib_.fail("open_device", 1, EACCES);
+    refused(Reason::no_permission, {"rxe0", "Permission denied"});
+}
+
+TEST_F(Choice, OtherTransportsAreLeftOut) {
+    lib_.devices = {roce_device("iw0"), roce_device("usnic0")};
+    lib_.devices[0].node_type = IBV_NODE_RNIC;
+    lib_.devices[0].transport = IBV_TRANSPORT_IWARP;
+    lib_.devices[1].node_type = IBV_NODE_UNSPECIFIED;
+    lib_.devices[1].transport = IBV_TRANSPORT_UNSPECIFIED;
+    refused(Reason::not_supported, {"iw0", "usnic0"});
+}
+
+TEST_F(Choice, PortsThatAreDown) {
+    three_devices();
+    lib_.devices[2].ports[0].attributes.state = IBV_PORT_DOWN;
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(names(), "mlx5_2:2 mlx5_10:1 rxe0:1");
+    EXPECT_TRUE(fabric_->notices().empty()) << "nobody asked for it";
+    fabric_.reset();
+    options_.if_include = "mlx5_2";
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(names(), "mlx5_2:2");
+    ASSERT_EQ(fabric_->notices().size(), 1u);
+    EXPECT_NE(fabric_->notices()[0].find("mlx5_2:1 is down"), std::string::npos);
+    fabric_.reset();
+    lib_.devices[2].ports[1].attributes.state = IBV_PORT_INIT;
+    refused(Reason::no_device, {"mlx5_2:1 is down", "mlx5_2:2 is down"});
+}
+
+TEST_F(Choice, TheBestGid) {
+    lib_.devices = {roce_device("rxe0")};
+    FakePort& port = lib_.devices[0].ports[0];
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(gid_index(), 3) << "IPv4 of v2";
+    fabric_.reset();
+    port.gids = {gid("fe80::2", IBV_GID_TYPE_ROCE_V2, 0), gid("::", IBV_GID_TYPE_ROCE_V2, 1),
+                 gid("::ffff:10.0.0.1", IBV_GID_TYPE_ROCE_V1, 2),
+                 gid("fd00::1", IBV_GID_TYPE_ROCE_V2, 3)};
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(gid_index(), 3) << "global before link-local";
+    fabric_.reset();
+    port.gids.resize(3);
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(gid_index(), 0) << "link-local is better than v1";
+    fabric_.reset();
+    port.gids[0].gid_type = IBV_GID_TYPE_ROCE_V1;
+    refused(Reason::no_device, {"rxe0:1", "no usable GID", "fe80::2", "RoCE v1"});
+    port.gids.clear();
+    refused(Reason::no_device, {"rxe0:1", "no usable GID", "none"});
+}
+
+TEST_F(Choice, TheGidAskedFor) {
+    lib_.devices = {roce_device("rxe0")};
+    options_.gid_index = 0;
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(gid_index(), 0);
+    fabric_.reset();
+    options_.gid_index = 4;
+    refused(Reason::bad_argument, {"index 4", "3 (RoCE v2) ::ffff:10.0.0.1"});
+    options_.gid_index = 256;
+    refused(Reason::bad_argument, {"256"});
+}
+
+TEST_F(Choice, Partitions) {
+    lib_.devices = {ib_device("mlx5_0", 1, 0)};
+    lib_.devices[0].ports[0].pkeys = {0xffff, 0, 0x8001, 0x0002};
+    const auto index_used = [&] {
+        qp(init(QpType::rc, cq()));
+        EXPECT_EQ(qps_.back()->modify(attributes(QpState::init, rail()), kRcInit), kOk);
+        const int used = lib_.modified.back().attributes.pkey_index;
+        end_objects();
+        fabric_.reset();
+        return used;
+    };
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(index_used(), 0);
+    options_.partition = 0x0001;
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(index_used(), 2);
+    options_.partition = 0x8002;
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(index_used(), 3);
+    options_.partition = 0x8003;
+    refused(Reason::bad_argument, {"mlx5_0:1", "0x8003", "0xffff, 0x8001, 0x0002"});
+    options_.partition = 0;
+    lib_.devices[0].ports[0].pkeys = {0, 0};
+    refused(Reason::no_device, {"mlx5_0:1", "no partition"});
+}
+
+TEST_F(Choice, LimitsAreTheDevices) {
+    lib_.devices = {ib_device("mlx5_0", 1, 2), roce_device("rxe0")};
+    ASSERT_EQ(open(), kOk) << error_;
+    const RailInfo& ib = rail(0).info();
+    EXPECT_EQ(ib.link_layer, LinkLayer::infiniband);
+    EXPECT_EQ(ib.paths, 4u);
+    EXPECT_EQ(ib.datagram_bytes, 2048u);
+    EXPECT_EQ(ib.max_message_bytes, Bytes{1} << 30);
+    EXPECT_EQ(ib.inline_bytes, 512u);
+    EXPECT_EQ(ib.max_gather, 6u) << "the least of all kinds";
+    EXPECT_EQ(ib.max_send_depth, 4096u);
+    EXPECT_EQ(ib.max_cq_depth, 8191u);
+    EXPECT_EQ(ib.max_reads, 8u);
+    EXPECT_EQ(ib.rate.value, 12'500'000'000u) << "4 lanes of EDR";
+    for (const Capability c : {Capability::rc, Capability::ud, Capability::srq,
+                               Capability::rdma_read, Capability::rdma_write, Capability::write_imm,
+                               Capability::atomic64, Capability::migration}) {
+        EXPECT_TRUE(ib.has(c)) << static_cast<int>(c);
+    }
+    for (const Capability c :
+         {Capability::dc, Capability::reliable_ud, Capability::direct, Capability::whole_memory}) {
+        EXPECT_FALSE(ib.has(c)) << static_cast<int>(c);
+    }
+    EXPECT_EQ(rail(1).info().link_layer, LinkLayer::ethernet);
+    EXPECT_EQ(rail(1).info().paths, 1u);
+    EXPECT_FALSE(rail(1).info().has(Capability::migration));
+    EXPECT_EQ(rail(1).state(), PortState::active);
+}
+
+TEST_F(Choice, LesserDevices) {
+    lib_.devices = {roce_device("a0"), roce_device("b0"), roce_device("c0")};
+    lib_.devices[0].ud = false;
+    lib_.devices[0].inline_bytes = 100;
+    lib_.devices[1].rc = false;
+    lib_.devices[1].limits.max_sge = 3;
+    lib_.devices[2].limits.max_srq = 0;
+    lib_.devices[2].limits.max_qp_rd_atom = 0;
+    lib_.devices[2].inline_bytes = 0;
+    ASSERT_EQ(open(), kOk) << error_;
+    const RailInfo& a = rail(0).info();
+    EXPECT_FALSE(a.has(Capability::ud));
+    EXPECT_EQ(a.datagram_bytes, 0u);
+    EXPECT_EQ(a.inline_bytes, 64u);
+    const RailInfo& b = rail(1).info();
+    EXPECT_FALSE(b.has(Capability::rc));
+    EXPECT_FALSE(b.has(Capability::rdma_write));
+    EXPECT_FALSE(b.has(Capability::atomic64));
+    EXPECT_EQ(b.max_message_bytes, 0u);
+    EXPECT_EQ(b.max_gather, 2u) << "one is the GRH's";
+    const RailInfo& c = rail(2).info();
+    EXPECT_FALSE(c.has(Capability::srq));
+    EXPECT_FALSE(c.has(Capability::rdma_read));
+    EXPECT_FALSE(c.has(Capability::atomic64));
+    EXPECT_EQ(c.inline_bytes, 0u);
+    std::unique_ptr<SharedReceiveQueue> none;
+    EXPECT_EQ(rail(2).create_srq(1, none), refusal(Reason::not_supported));
+}
+
+TEST_F(Choice, NumaNodeComesFromSysfs) {
+    char folder[] = "/tmp/adaptib-verbs-XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    std::filesystem::create_directory(std::string(folder) + "/device");
+    std::ofstream(std::string(folder) + "/device/numa_node") << "1\n";
+    lib_.devices = {roce_device("a0"), roce_device("b0")};
+    lib_.devices[0].sysfs = folder;
+    lib_.devices[1].sysfs = "/nonexistent";
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(rail(0).info().numa_node, 1);
+    EXPECT_EQ(rail(1).info().numa_node, -1);
+    std::filesystem::remove_all(folder);
+}
+
+TEST_F(Choice, ForkSupport) {
+    lib_.devices = {roce_device("rxe0")};
+    ASSERT_EQ(open(), kOk);
+    EXPECT_EQ(lib_.count("fork_init"), 1);
+    fabric_.reset();
+    lib_.fail("fork_init", 1, EINVAL);
+    ASSERT_EQ(open(), kOk);
+    ASSERT_EQ(fabric_->notices().size(), 1u);
+    EXPECT_NE(fabric_->notices()[0].find("fork"), std::string::npos);
+    fabric_.reset();
+    for (const ibv_fork_status status : {IBV_FORK_ENABLED, IBV_FORK_UNNEEDED}) {
+        lib_.fork = status;
+        ASSERT_EQ(open(), kOk);
+        fabric_.reset();
+    }
+    lib_.fork = IBV_FORK_DISABLED;
+    options_.fork_support = false;
+    ASSERT_EQ(open(), kOk);
+    EXPECT_EQ(lib_.count("fork_init"), 2);
+}
+
+TEST_F(Choice, SeveralFabricsOfOneProcess) {
+    lib_.devices = {roce_device("rxe0")};
+    ASSERT_EQ(open(), kOk);
+    std::unique_ptr<Fabric> other;
+    ASSERT_EQ(open_verbs_fabric(options_, other, error_), kOk);
+    const RailAddress a = rail().address();
+    const RailAddress b = other->rails()[0]->address();
+    EXPECT_EQ(a.size, b.size);
+    EXPECT_NE(a.bytes, b.bytes);
+    std::unique_ptr<AddressHandle> handle;
+    EXPECT_EQ(rail().create_ah(path_to(*other->rails()[0]), handle), kOk);
+}
+
+} // namespace
+} // namespace adaptib::test

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Registering and allocating memory, and what is said when too little of it may be locked.
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "unit/verbs/verbs_fixture.h"
+
+namespace adaptib::test {
+namespace {
+
+class Memory : public VerbsTest {};
+
+TEST_F(Memory, RightsAndKeys) {
+    open_roce();
+    std::uint64_t words[8] = {};
+    const struct {
+        std::uint32_t access;
+        int verbs;
+    } rows[] = {{0, 0},
+                {kLocalWrite, IBV_ACCESS_LOCAL_WRITE},
+                {kRemoteRead, IBV_ACCESS_REMOTE_READ},
+                {kLocalWrite | kRemoteWrite, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE},
+                {kLocalWrite | kRemoteAtomic, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC}};
+    for (const auto& row : rows) {
+        std::unique_ptr<MemoryRegion> region;
+        ASSERT_EQ(rail().register_memory(words, sizeof words, row.access, region), kOk);
+        const FakeMr& mr = *lib_.mrs.back();
+        EXPECT_EQ(mr.access, row.verbs);
+        EXPECT_EQ(mr.addr, words);
+        EXPECT_EQ(mr.length, sizeof words);
+        EXPECT_EQ(region->local_key(), mr.lkey);
+        EXPECT_EQ(region->remote_key(), mr.rkey);
+        EXPECT_EQ(region->address(), words);
+        EXPECT_EQ(region->length(), sizeof words);
+        region.reset();
+        EXPECT_FALSE(mr.alive);
+    }
+}
+
+TEST_F(Memory, BadArguments) {
+    lib_.devices = {roce_device("rxe0")};
+    lib_.devices[0].limits.atomic_cap = IBV_ATOMIC_NONE;
+    ASSERT_EQ(open(), kOk) << error_;
+    std::uint64_t words[8] = {};
+    std::unique_ptr<MemoryRegion> out;
+    const int before = lib_.count("reg_mr");
+    const Status bad = refusal(Reason::bad_argument);
+    EXPECT_EQ(rail().register_memory(words, 0, kLocalWrite, out), bad);
+    EXPECT_EQ(rail().register_memory(words, ~Bytes{0}, kLocalWrite, out), bad);
+    EXPECT_EQ(rail().register_memory(words, 8, kRemoteWrite, out), bad);
+    EXPECT_EQ(rail().register_memory(words, 8, 1u << 9, out), bad);
+    EXPECT_EQ(rail().register_memory(words, 8, kLocalWrite | kRemoteAtomic, out),
+              refusal(Reason::not_supported));
+    EXPECT_EQ(rail().register_memory(nullptr, kWholeMemory, kLocalWrite, out),
+              refusal(Reason::not_supported));
+    EXPECT_EQ(rail().allocate(0, kLocalWrite, out), bad);
+    EXPECT_EQ(rail().allocate(~Bytes{0}, kLocalWrite, out), refusal(Reason::no_memory));
+    EXPECT_EQ(rail().allocate(Bytes{1} << 60, kLocalWrite, out), refusal(Reason::no_memory));
+    EXPECT_EQ(lib_.count("reg_mr"), before);
+    EXPECT_EQ(out, nullptr);
+}
+
+TEST_F(Memory, AllocatedMemoryIsZeroAndApart) {
+    open_roce();
+    std::unique_ptr<MemoryRegion> a;
+    std::unique_ptr<MemoryRegion> b;
+    ASSERT_EQ(rail().allocate(5000, kLocalWrite, a), kOk);
+    ASSERT_EQ(rail().allocate(1, kLocalWrite, b), kOk);
+    EXPECT_EQ(a->length(), 5000u);
+    EXPECT_EQ(lib_.mrs.back()->length, 1u);
+    for (const auto* region : {a.get(), b.get()}) {
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(region->address()) % 4096, 0u)
+            << "what a child process loses is no more than that";
+    }
+    for (Bytes i = 0; i < 5000; ++i) {
+        ASSERT_EQ(static_cast<const char*>(a->address())[i], 0);
+    }
+}
+
+TEST_F(Memory, WhatCannotBeRevokedStaysMapped) {
+    open_roce();
+    std::unique_ptr<MemoryRegion> region;
+    ASSERT_EQ(rail().allocate(4096, kLocalWrite, region), kOk);
+    auto* data = static_cast<char*>(region->address());
+    lib_.fail("dereg_mr", 1, EBUSY);
+    region.reset();
+    data[0] = 1; // as the adapter may still do
+    EXPECT_EQ(data[0], 1);
+    lib_.mrs.back()->alive = false;
+    --static_cast<FakePd*>(lib_.mrs.back()->pd)->users;
+    munmap(data, 4096);
+}
+
+TEST_F(Memory, ErrorsWithoutALimit) {
+    open_roce();
+    std::uint64_t words[8] = {};
+    std::unique_ptr<MemoryRegion> out;
+    const auto attempt = [&](int error) {
+        lib_.fail("reg_mr", 1, error);
+        const Status status = rail().register_memory(words, sizeof words, kLocalWrite, out);
+        EXPECT_EQ(out, nullptr);
+        return status;
+    };
+    EXPECT_EQ(attempt(EFAULT), refusal(Reason::bad_argument)) << "nothing is mapped there";
+    EXPECT_EQ(attempt(EINVAL), refusal(Reason::bad_argument));
+    EXPECT_EQ(attempt(EIO), refusal(Reason::no_device));
+}
+
+// The limit is the process's, and root's capability lifts it: each case runs in a child without either.
+class Memlock : public VerbsTest {
+protected:
+    // What `body` gives back as the exit status of a child with that limit.
+    template <typename Body> int with_limit(rlim_t bytes, Body body) {
+        const pid_t child = fork();
+        if (child == 0) {
+            const rlimit limit{bytes, bytes}; // 64 KiB may be set everywhere
+            const bool limited = setrlimit(RLIMIT_MEMLOCK, &limit) == 0 &&
+                                 (getuid() != 0 || setresuid(65534, 65534, 65534) == 0);
+            _exit(limited ? body() : 99);
+        }
+        int status = 0;
+        EXPECT_EQ(waitpid(child, &status, 0), child);
+        EXPECT_TRUE(WIFEXITED(status));
+        return WEXITSTATUS(status);
+    }
+    static bool says(const std::string& text, std::initializer_list<const char*> words) {
+        for (const char* word : words) {
+            if (text.find(word) == std::string::npos) {
+                fprintf(stderr, "\"%s\" is not in: %s\n", word, text.c_str());
+                return false;
+            }
+        }
+        return true;
+    }
+};
+
+TEST_F(Memlock, TheTextSaysHowMuchAndWhere) {
+    EXPECT_EQ(with_limit(64 * kKiB,
+                         [] {
+                             const std::string text = verbs_memlock_text(10'000'001);
+                             return says(text,
+                                         {"9766 KiB", "64 KiB", "RLIMIT_MEMLOCK", "ulimit -l 9766",
+                                          "/etc/security/limits.conf", "LimitMEMLOCK=infinity"})
+                                        ? 0
+                                        : 1;
+                         }),
+              0);
+}
+
+TEST_F(Memlock, TooLittleForWhatWillBeNeeded) {
+    lib_.devices = {roce_device("rxe0")};
+    options_.locked_bytes = 48 * kKiB;
+    EXPECT_EQ(with_limit(32 * kKiB,
+                         [this] {
+                             return open() == refusal(Reason::no_permission) &&
+                                            says(error_, {"48 KiB", "32 KiB", "limits.conf"})
+                                        ? 0
+                                        : 1;
+                         }),
+              0);
+    EXPECT_EQ(with_limit(64 * kKiB, [this] { return open() == kOk ? 0 : 1; }), 0);
+}
+
+TEST_F(Memlock, TooLittleWhenItIsRegistered) {
+    open_roce();
+    static char memory[40 * kKiB];
+    const auto attempt = [this](rlim_t limit, int error, Reason reason, bool told) {
+        return with_limit(limit, [&] {
+            std::unique_ptr<MemoryRegion> out;
+            lib_.fail("reg_mr", 1, error);
+            const Status status = rail().register_memory(memory, sizeof memory, kLocalWrite, out);
+            const std::string text = verbs_trouble(rail());
+            return status == refusal(reason) && out == nullptr && text.empty() != told &&
+                           (!told || says(text, {"40 KiB", "32 KiB", "limits.conf"}))
+                       ? 0
+                       : 1;
+        });
+    };
+    EXPECT_EQ(attempt(32 * kKiB, ENOMEM, Reason::no_permission, true), 0);
+    EXPECT_EQ(attempt(32 * kKiB, EPERM, Reason::no_permission, true), 0);
+    EXPECT_EQ(attempt(64 * kKiB, ENOMEM, Reason::no_memory, false), 0) << "that was not the limit";
+    EXPECT_EQ(attempt(32 * kKiB, EFAULT, Reason::bad_argument, false), 0);
+}
+
+TEST_F(Memlock, TooLittleForTheQueues) {
+    lib_.devices = {roce_device("rxe0")};
+    lib_.fail("create_cq", 1, ENOMEM);
+    EXPECT_EQ(with_limit(0,
+                         [this] {
+                             return open() == refusal(Reason::no_permission) &&
+                                            says(error_, {"rxe0:1", "KiB", "limits.conf"})
+                                        ? 0
+                                        : 1;
+                         }),
+              0);
+}
+
+} // namespace
+} // namespace adaptib::test

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Addresses of rails and address vectors: by LID with LMC, by GID, and peers that do not fit together.
+#include <arpa/inet.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "unit/verbs/verbs_fixture.h"
+
+namespace adaptib::test {
+namespace {
+
+class Path : public VerbsTest {
+protected:
+    // The address of a rail that `change` has made differ from the fabric's.
+    template <typename Change> PathSpec other(FakeDevice device, Change change) {
+        StandIn& lib = lib_;
+        const std::vector<FakeDevice> kept = lib.devices;
+        change(device);
+        lib.devices = {device};
+        VerbsOptions options;
+        options.calls = &StandIn::calls();
+        options.gid_index = gid_of_other_;
+        std::unique_ptr<Fabric> fabric;
+        EXPECT_EQ(open_verbs_fabric(options, fabric, error_), kOk) << error_;
+        PathSpec path = path_to(*fabric->rails()[0]);
+        fabric.reset();
+        lib.devices = kept;
+        return path;
+    }
+    void unreachable(const PathSpec& path, const char* word) {
+        std::unique_ptr<AddressHandle> handle;
+        EXPECT_EQ(rail().create_ah(path, handle), refusal(Reason::unreachable)) << word;
+        EXPECT_EQ(handle, nullptr);
+        EXPECT_NE(verbs_trouble(rail()).find(word), std::string::npos) << verbs_trouble(rail());
+    }
+    const ibv_ah_attr& vector_of(const PathSpec& path) {
+        std::unique_ptr<AddressHandle> handle;
+        EXPECT_EQ(rail().create_ah(path, handle), kOk) << verbs_trouble(rail());
+        EXPECT_EQ(lib_.living("ah"), 1);
+        return lib_.ahs.back()->attributes;
+    }
+    int gid_of_other_ = -1;
+};
+
+TEST_F(Path, InfinibandGoesByLid) {
+    options_.service_level = 2;
+    options_.traffic_class = 9;
+    open_ib(2);
+    PathSpec path = path_to(rail(1));
+    const ibv_ah_attr plain = vector_of(path);
+    EXPECT_EQ(plain.dlid, 32);
+    EXPECT_EQ(plain.src_path_bits, 0);
+    EXPECT_EQ(plain.port_num, 1);
+    EXPECT_EQ(plain.is_global, 0);
+    EXPECT_EQ(plain.static_rate, 0);
+    EXPECT_EQ(plain.sl, 2);
+    path.lid_offset = 3;
+    path.source_path_bits = 2;
+    path.service_level = 7;
+    const ibv_ah_attr chosen = vector_of(path);
+    EXPECT_EQ(chosen.dlid, 35);
+    EXPECT_EQ(chosen.src_path_bits, 2);
+    EXPECT_EQ(chosen.sl, 7);
+    std::unique_ptr<AddressHandle> handle;
+    path.lid_offset = 4;
+    EXPECT_EQ(rail().create_ah(path, handle), refusal(Reason::bad_argument));
+    path.lid_offset = 0;
+    path.source_path_bits = 4;
+    EXPECT_EQ(rail().create_ah(path, handle), refusal(Reason::bad_argument));
+    path.source_path_bits = 0;
+    path.service_level = 16;
+    EXPECT_EQ(rail().create_ah(path, handle), refusal(Reason::bad_argument));
+}
+
+TEST_F(Path, InfinibandWithGrh) {
+    lib_.devices = {ib_device("mlx5_0", 1, 0)};
+    lib_.devices[0].ports[0].attributes.flags = IBV_QPF_GRH_REQUIRED;
+    ASSERT_EQ(open(), kOk) << error_;
+    const ibv_ah_attr& ah = vector_of(path_to(rail()));
+    EXPECT_EQ(ah.is_global, 1);
+    EXPECT_EQ(ah.dlid, 16);
+    EXPECT_EQ(std::memcmp(&ah.grh.dgid, &lib_.devices[0].ports[0].gids[0].gid, 16), 0);
+}
+
+TEST_F(Path, RoceGoesByGid) {
+    options_.traffic_class = 106;
+    open_roce();
+    PathSpec path = other(roce_device("rxe9"), [](FakeDevice& d) {
+        d.ports[0].gids[3] = gid("::ffff:10.0.0.9", IBV_GID_TYPE_ROCE_V2, 3);
+    });
+    path.flow_label = 0xfabcde1;
+    const ibv_ah_attr ah = vector_of(path);
+    EXPECT_EQ(ah.is_global, 1);
+    EXPECT_EQ(ah.dlid, 0);
+    EXPECT_EQ(ah.grh.sgid_index, 3);
+    EXPECT_EQ(ah.grh.traffic_class, 106);
+    EXPECT_EQ(ah.grh.flow_label, 0xbcde1u) << "20 bits";
+    EXPECT_GT(ah.grh.hop_limit, 1) << "it may be routed";
+    char text[INET6_ADDRSTRLEN];
+    EXPECT_STREQ(inet_ntop(AF_INET6, ah.grh.dgid.raw, text, sizeof text), "::ffff:10.0.0.9");
+    path.gid_index = 1;
+    EXPECT_EQ(vector_of(path).grh.sgid_index, 1) << "as the path says";
+}
+
+TEST_F(Path, PeersThatDoNotFit) {
+    open_ib(0);
+    const FakeDevice ib = ib_device("mlx5_9", 1, 0);
+    unreachable(other(roce_device("rxe0"), [](FakeDevice&) {}), "Ethernet");
+    unreachable(other(ib, [](FakeDevice& d) { d.ports[0].pkeys = {0x8001}; }), "0x8001");
+    unreachable(other(ib, [](FakeDevice& d) { d.ports[0].attributes.active_mtu = IBV_MTU_4096; }),
+                "4096");
+    unreachable(other(ib, [](FakeDevice& d) { d.ports[0].attributes.active_mtu = IBV_MTU_256; }),
+                "256");
+    unreachable(other(ib, [](FakeDevice& d) { d.ports[0].attributes.lid = 0; }), "LID");
+    unreachable(
+        other(ib,
+              [](FakeDevice& d) { d.ports[0].gids[0] = gid("fe80:0:0:1::7", IBV_GID_TYPE_IB, 0); }),
+        "subnet");
+    vector_of(other(ib, [](FakeDevice& d) { d.ports[0].pkeys = {0x7fff}; }));
+    EXPECT_EQ(verbs_trouble(rail()), "") << "and nothing to say";
+}
+
+TEST_F(Path, TwoLimitedMembersDoNotTalk) {
+    lib_.devices = {ib_device("mlx5_0", 1, 0)};
+    lib_.devices[0].ports[0].pkeys = {0x7fff};
+    ASSERT_EQ(open(), kOk) << error_;
+    unreachable(path_to(rail()), "limited");
+}
+
+TEST_F(Path, RocePeersThatDoNotFit) {
+    open_roce();
+    const auto nothing = [](FakeDevice&) {};
+    gid_of_other_ = 2;
+    unreachable(other(roce_device("b"), nothing), "RoCE v1");
+    gid_of_other_ = 1;
+    unreachable(other(roce_device("b"), nothing), "IPv6");
+}
+
+TEST_F(Path, ConnectionsTakeTheSmallerMtu) {
+    open_roce();
+    for (const ibv_mtu mtu : {IBV_MTU_256, IBV_MTU_1024, IBV_MTU_4096}) {
+        QueuePair& pair = qp(init(QpType::rc, cq()));
+        QpAttributes a = attributes(QpState::init, rail());
+        ASSERT_EQ(pair.modify(a, kRcInit), kOk);
+        a.state = QpState::ready_to_receive;
+        a.path = other(roce_device("b"),
+                       [mtu](FakeDevice& d) { d.ports[0].attributes.active_mtu = mtu; });
+        ASSERT_EQ(pair.modify(a, kRcReceive), kOk);
+        EXPECT_EQ(lib_.modified.back().attributes.path_mtu, std::min(mtu, IBV_MTU_2048));
+    }
+}
+
+TEST_F(Path, ConnectionsToPeersThatDoNotFit) {
+    open_ib(0);
+    QueuePair& pair = qp(init(QpType::rc, cq()));
+    QpAttributes a = attributes(QpState::init, rail());
+    ASSERT_EQ(pair.modify(a, kRcInit), kOk);
+    a.state = QpState::ready_to_receive;
+    a.path = other(ib_device("c", 1, 0), [](FakeDevice& d) { d.ports[0].pkeys = {0x8005}; });
+    EXPECT_EQ(pair.modify(a, kRcReceive), refusal(Reason::unreachable));
+    EXPECT_NE(verbs_trouble(rail()).find("0x8005"), std::string::npos);
+    EXPECT_EQ(pair.query().state, QpState::init);
+}
+
+TEST_F(Path, MalformedAddressesAreRefused) {
+    open_roce();
+    std::unique_ptr<AddressHandle> handle;
+    const PathSpec good = path_to(rail());
+    for (std::uint16_t size = 0; size <= RailAddress::kMaxBytes + 1; ++size) {
+        PathSpec bad = good;
+        bad.remote.size = size;
+        EXPECT_EQ(rail().create_ah(bad, handle).ok(), size == good.remote.size) << size;
+        handle.reset();
+    }
+    // Whatever comes from the wire: refused or harmless.
+    for (std::size_t at = 0; at < good.remote.size; ++at) {
+        for (int bit = 0; bit < 8; ++bit) {
+            PathSpec bad = good;
+            bad.remote.bytes[at] ^= static_cast<std::byte>(1u << bit);
+            const Status status = rail().create_ah(bad, handle);
+            EXPECT_EQ(status.ok(), handle != nullptr);
+            if (at < 4) {
+                EXPECT_EQ(status, refusal(Reason::bad_argument)) << "magic, byte " << at;
+            }
+            handle.reset();
+        }
+    }
+}
+
+TEST_F(Path, RefusedAddressHandles) {
+    open_roce();
+    std::unique_ptr<AddressHandle> handle;
+    lib_.fail("create_ah", 1, EHOSTUNREACH);
+    EXPECT_EQ(rail().create_ah(path_to(rail()), handle), refusal(Reason::unreachable));
+    lib_.fail("create_ah", 1, ENOMEM);
+    EXPECT_EQ(rail().create_ah(path_to(rail()), handle), refusal(Reason::no_memory));
+    EXPECT_EQ(handle, nullptr);
+}
+
+} // namespace
+} // namespace adaptib::test

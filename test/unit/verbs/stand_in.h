@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A stand-in for libibverbs: devices in memory that keep the rules of the manual pages.
+//
+// Purpose: records what the fabric asks for, complains about what a real library would not forgive (a
+// wrong mask, an object destroyed before its children or twice, an event never acknowledged), makes any
+// call fail on request, and counts what is left at the end. No data moves; completions and events are
+// what a test puts there.
+// Ownership: objects end with the StandIn, destroyed or not; one StandIn at a time.
+// Threads: one.
+// May touch: fabric/verbs/verbs_calls.h.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fabric/verbs/verbs_calls.h"
+
+namespace adaptib::test {
+
+struct FakePort {
+    ibv_port_attr attributes{};
+    std::vector<ibv_gid_entry> gids;
+    std::vector<std::uint16_t> pkeys{0xffff};
+};
+
+struct FakeDevice {
+    std::string name;
+    std::string sysfs; // ibdev_path
+    ibv_node_type node_type = IBV_NODE_CA;
+    ibv_transport_type transport = IBV_TRANSPORT_IB;
+    ibv_device_attr limits{};
+    std::uint32_t inline_bytes = 512;
+    bool rc = true;
+    bool ud = true;
+    std::vector<FakePort> ports;
+};
+
+// One active port, GIDs: 0 link-local v1, 1 link-local v2, 2 ::ffff:10.0.0.1 v1, 3 the same v2.
+FakeDevice roce_device(const std::string& name);
+// Active ports with LIDs 16, 32, ... of `lmc`.
+FakeDevice ib_device(const std::string& name, int ports, std::uint8_t lmc);
+ibv_gid_entry gid(const char* text, ibv_gid_type type, std::uint32_t index);
+
+struct FakeContext : ibv_context {
+    std::size_t device_index = 0;
+    bool alive = true;
+    bool nonblocking = false;
+    std::deque<ibv_async_event> events;
+};
+struct FakePd : ibv_pd {
+    bool alive = true;
+    int users = 0;
+};
+struct FakeMr : ibv_mr {
+    bool alive = true;
+    int access = 0;
+};
+struct FakeAh : ibv_ah {
+    bool alive = true;
+    ibv_ah_attr attributes{};
+};
+struct FakeCq : ibv_cq {
+    bool alive = true;
+    int users = 0;
+    int unacknowledged = 0;
+    std::deque<ibv_wc> completions;
+};
+struct FakeSrq : ibv_srq {
+    bool alive = true;
+    int users = 0;
+    int unacknowledged = 0;
+    ibv_srq_attr attributes{};
+    std::uint32_t posted = 0;
+};
+struct FakeQp : ibv_qp {
+    bool alive = true;
+    int unacknowledged = 0;
+    ibv_qp_init_attr init{};
+    ibv_mig_state migration = IBV_MIG_MIGRATED;
+    std::deque<std::pair<std::uint64_t, bool>> sends; // wr_id, signalled
+    std::uint32_t receives = 0;
+};
+
+struct ModifyCall {
+    std::uint32_t qp_number;
+    ibv_qp_state from;
+    int mask;
+    ibv_qp_attr attributes;
+};
+struct SendCall {
+    std::uint32_t qp_number;
+    ibv_send_wr request;
+    std::vector<ibv_sge> list;
+};
+struct ReceiveCall {
+    std::uint32_t qp_number; // 0: a shared receive queue
+    std::uint64_t wr_id;
+    std::vector<ibv_sge> list;
+};
+
+class StandIn {
+public:
+    StandIn();
+    ~StandIn();
+    StandIn(const StandIn&) = delete;
+    StandIn& operator=(const StandIn&) = delete;
+
+    static const verbs::Calls& calls();
+
+    std::vector<FakeDevice> devices;
+    ibv_fork_status fork = IBV_FORK_DISABLED;
+
+    // Makes the nth call (from 1, counted from now) of that name fail.
+    void fail(const std::string& call, int nth, int error);
+    const std::map<std::string, int>& counts() const { return counts_; }
+    int count(const std::string& call) const;
+    bool failed() const { return failed_; } // the failure asked for has happened
+
+    // What is not destroyed yet, by kind ("qp", ...), and in all.
+    int living(const std::string& kind) const;
+    int living() const;
+    const std::vector<std::string>& complaints() const { return complaints_; }
+    void forget_complaints() { complaints_.clear(); }
+
+    // The objects, in the order of their creation.
+    std::vector<std::unique_ptr<FakeContext>> contexts;
+    std::vector<std::unique_ptr<FakePd>> pds;
+    std::vector<std::unique_ptr<FakeMr>> mrs;
+    std::vector<std::unique_ptr<FakeAh>> ahs;
+    std::vector<std::unique_ptr<FakeCq>> cqs;
+    std::vector<std::unique_ptr<FakeSrq>> srqs;
+    std::vector<std::unique_ptr<FakeQp>> qps;
+    FakeQp& qp(std::uint32_t number);
+
+    std::vector<ModifyCall> modified;
+    std::vector<SendCall> sent;
+    std::vector<ReceiveCall> received;
+
+    // A completion of that queue pair's send or receive queue.
+    void complete_send(std::uint32_t qp_number, ibv_wc completion);
+    void complete_receive(std::uint32_t qp_number, ibv_wc completion);
+    void raise(std::size_t context, ibv_async_event event);
+    void raise_port(std::size_t context, ibv_event_type type, int port);
+    void raise_qp(ibv_event_type type, std::uint32_t qp_number);
+
+    // For the calls.
+    static StandIn& current();
+    int enter(const char* call); // 0, or the error that it shall fail with
+    void complain(const std::string& text) { complaints_.push_back(text); }
+    FakeDevice& device_of(ibv_context* context);
+    int living_lists = 0;
+
+private:
+    std::map<std::string, int> counts_;
+    std::string fail_call_;
+    int fail_nth_ = 0;
+    int fail_error_ = 0;
+    bool failed_ = false;
+    std::vector<std::string> complaints_;
+};
+
+// Slots of the calls' table that have to do with objects (stand_in_objects.cc).
+void add_object_calls(verbs::Calls& calls);
+
+} // namespace adaptib::test
