@@ -79,6 +79,27 @@ TEST(Programs, AGoodbyeIsAnsweredBeforeTheConnectionGoes) {
               "");
 }
 
+// A peer that was through with the goodbyes asked for a connection anew, just before the core let go of it.
+TEST(Programs, ARequestBehindTheGoodbyesIsKept) {
+    EXPECT_EQ(failures("ranks 2\n"
+                       "schedule 268206076846146\n"
+                       "world machine here\n"
+                       "0 receive id=6 peer=1 context=1 tag=1\n"
+                       "0 receive id=8 peer=1 tag=1\n"
+                       "0 receive id=10 peer=1 tag=1\n"
+                       "1 send id=5 context=1 tag=1 at_once=1\n"
+                       "1 send id=7 tag=1 at_once=1\n"
+                       "1 send id=9 tag=1 at_once=1\n"
+                       "0 send id=17 peer=1 context=1 at_once=1\n"
+                       "0 compute amount=1\n"
+                       "0 release peer=1\n"
+                       "1 release\n"
+                       "1 compute amount=1000\n"
+                       "1 send id=21 tag=1 bytes=5059\n"
+                       "0 compute amount=1000\n"),
+              "");
+}
+
 TEST(Programs, RunTheSameWayEveryTime) {
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
         const Program program = random_program(seed);

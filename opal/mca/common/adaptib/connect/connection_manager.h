@@ -84,6 +84,7 @@ public:
 
 private:
     void on_request(Peer& peer, const ConnectBody& body);
+    void keep_for_later(Peer& peer, const ConnectBody& request);
     void on_reply(Peer& peer, const ConnectBody& body);
     void on_confirm(Peer& peer, const ConnectBody& body);
     Status prepare(Peer& peer);

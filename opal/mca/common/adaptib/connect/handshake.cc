@@ -15,6 +15,11 @@ void ConnectionManager::on_handshake(Peer& peer, MessageType type, const Connect
     }
 }
 
+// The peer is through with the goodbye, we are not yet: handled when we are.
+void ConnectionManager::keep_for_later(Peer& peer, const ConnectBody& request) {
+    peer.early_request = std::make_unique<ConnectBody>(request);
+}
+
 void ConnectionManager::on_request(Peer& peer, const ConnectBody& body) {
     switch (peer.state) {
     case ConnectState::requested:
@@ -23,14 +28,19 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body) {
             return; // ours is the one that the peer answers
         }
         break;
-    case ConnectState::idle: ++peer.connection; break;
+    case ConnectState::idle:
+        if (peer.goodbyes_over()) {
+            keep_for_later(peer, body);
+            return;
+        }
+        ++peer.connection;
+        break;
     case ConnectState::answered:
     case ConnectState::open:
         if (body.connection == peer.remote_connection) {
             send(peer, MessageType::connect_reply); // doubled: answer again
         } else if (peer.said_goodbye) {
-            // The peer is through with the goodbye, we are not yet: handled when we are.
-            peer.early_request = std::make_unique<ConnectBody>(body);
+            keep_for_later(peer, body);
         } else {
             ++counters_.bad_packets;
         }

@@ -181,10 +181,10 @@ public:
     }
 
     bool has_pending() const { return !pending.empty(); }
-    // Both sides have said goodbye and had it answered, and our answer is on its way.
-    bool parted() const {
-        return said_goodbye && heard_goodbye && goodbye_answered && !has_pending();
-    }
+    // Both sides have said goodbye and ours is answered: what comes now belongs to what follows.
+    bool goodbyes_over() const { return said_goodbye && heard_goodbye && goodbye_answered; }
+    // And our answer is on its way.
+    bool parted() const { return goodbyes_over() && !has_pending(); }
 
     // Hot.
     std::unique_ptr<RingWriter> ring_out; // null: datagrams
