@@ -150,6 +150,7 @@ private:
         environment.bootstrap = &table_;
         environment.clock = &clock_;
         environment.random = &node.random;
+        environment.watch_memory = [] { return true; };
         environment.counters = &node.counters;
         environment.message = [](Severity, const std::string& message) {
             require(!message.empty(), "a message says something");

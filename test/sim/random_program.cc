@@ -72,6 +72,7 @@ private:
         const std::array<const char*, 3> policies{"binding", "round_robin", "even"};
         program_.settings.push_back({"scheduling", policies[random_.below(3)]});
         set("striping_threshold", one_of<3>({1024, 16384, 100'000}));
+        set("registration_cache", one_of<4>({0, 8192, 100'000, 1u << 30}));
         set("shm_rails", one_in(2) ? 1 : 1 + random_.below(4));
         program_.settings.push_back({"shm_single_copy", one_in(3) ? "none" : "auto"});
         set("shm_queue_bytes", one_of<2>({65536, 262144}));

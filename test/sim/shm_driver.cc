@@ -142,6 +142,7 @@ private:
         environment.bootstrap = &table_;
         environment.clock = &clock_;
         environment.random = &node.random;
+        environment.watch_memory = [] { return true; };
         environment.counters = &node.counters;
         environment.message = [this, rank](Severity, const std::string& text) {
             messages_.push_back("rank " + std::to_string(rank) + ": " + text);

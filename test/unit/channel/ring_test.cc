@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "channel/ring.h"
+#include "unit/null_rail.h"
 
 namespace adaptib {
 namespace {
@@ -27,29 +28,11 @@ public:
 };
 
 // Only registration: the ring asks a rail for nothing else.
-class MemoryRail final : public Rail {
-private:
-    PortState state_impl() const override { return PortState::active; }
-    RailAddress address_impl() const override { return {}; }
-    Status create_cq_impl(std::uint32_t, std::unique_ptr<CompletionQueue>&) override {
-        return Status::error(Reason::not_supported);
-    }
-    Status create_srq_impl(std::uint32_t, std::unique_ptr<SharedReceiveQueue>&) override {
-        return Status::error(Reason::not_supported);
-    }
-    Status create_qp_impl(const QpInit&, std::unique_ptr<QueuePair>&) override {
-        return Status::error(Reason::not_supported);
-    }
-    Status create_ah_impl(const PathSpec&, std::unique_ptr<AddressHandle>&) override {
-        return Status::error(Reason::not_supported);
-    }
+class MemoryRail final : public test::NullRail {
     Status register_impl(void* address, Bytes length, std::uint32_t,
                          std::unique_ptr<MemoryRegion>& out) override {
         out = std::make_unique<BorrowedRegion>(address, length);
         return kOk;
-    }
-    Status allocate_impl(Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) override {
-        return Status::error(Reason::not_supported);
     }
 };
 

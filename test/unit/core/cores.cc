@@ -35,6 +35,7 @@ Cores::Cores(std::size_t nodes, Options options) {
         environment.bootstrap = &table_;
         environment.clock = &clock;
         environment.random = &node.random;
+        environment.watch_memory = [] { return true; };
         environment.counters = &node.counters;
         if (!options.wire_versions.empty()) {
             environment.wire_version = options.wire_versions[i];

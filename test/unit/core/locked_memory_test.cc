@@ -182,6 +182,7 @@ TEST_P(LockedMemoryLimits, PutAndGetMoveEveryByte) {
 class LockedMemoryFaults : public testing::Test {
 protected:
     LockedMemoryFaults() {
+        options_.parameters.registration_cache = 0; // limits are met exactly
         options_.wrap = [this](std::size_t node, std::unique_ptr<Fabric> fabric,
                                const Clock& clock) {
             plan_.lacks = static_cast<std::uint32_t>(Capability::whole_memory);
@@ -194,6 +195,33 @@ protected:
     fault::FaultPlan plan_;
     fault::FaultLog log_;
 };
+
+// The sender's rail knows no memory by itself. A buffer is registered for its first message only, until the
+// program says that it unmaps it.
+TEST_F(LockedMemoryFaults, BuffersStayRegistered) {
+    options_.parameters.registration_cache = 1u << 30;
+    Cores world(2, options_);
+    const Counters& counters = world.counters(0);
+    constexpr int kBytes = 300000;
+    std::vector<std::byte> data(kBytes, std::byte{1});
+    std::vector<std::byte> got(kBytes);
+    for (int round = 0; round < 6; ++round) {
+        std::fill(data.begin(), data.end(), static_cast<std::byte>(round));
+        TestRequest send;
+        TestRequest receive;
+        ASSERT_TRUE(world.receive(1, 0, 3, contiguous(got), receive).ok());
+        ASSERT_TRUE(world.send(0, 1, 3, contiguous(data), send).ok());
+        ASSERT_TRUE(world.run({&send, &receive}));
+        ASSERT_EQ(got, data);
+        if (round == 3) {
+            world.core(0).protocol().forget_memory(data.data() + kBytes / 2, 1);
+        }
+    }
+    EXPECT_EQ(counters.registrations_made, 2u);
+    EXPECT_EQ(counters.registrations_found, 4u);
+    EXPECT_EQ(counters.registrations_forgotten, 1u);
+    EXPECT_GE(counters.registered_bytes, Bytes{kBytes});
+}
 
 TEST_F(LockedMemoryFaults, AtomicsGoThroughABlockThatIsThere) {
     Cores world(2, options_);

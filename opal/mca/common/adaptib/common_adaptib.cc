@@ -210,6 +210,11 @@ int open_core(opal_common_adaptib_core& core) {
         environment.clock = &core.clock;
         environment.random = &core.random;
         environment.counters = &process_counters();
+        if (core.environment.watch_memory != nullptr) {
+            environment.watch_memory = [&core] {
+                return core.environment.watch_memory(core.environment.context);
+            };
+        }
         environment.message = [&core](Severity severity, const std::string& message) {
             tell(core.environment,
                  severity == Severity::notice ? OPAL_COMMON_ADAPTIB_NOTICE
@@ -294,6 +299,11 @@ const void* opal_common_adaptib_core_address(opal_common_adaptib_core_t* core,
                                              size_t* size) noexcept {
     *size = core->core->address().size();
     return core->core->address().data();
+}
+
+void opal_common_adaptib_memory_released(opal_common_adaptib_core_t* core, const void* base,
+                                         size_t bytes) noexcept {
+    core->core->protocol().forget_memory(base, bytes);
 }
 
 // One thread at a time is in progress; it leaves the lock while an active message's handler runs.
@@ -505,8 +515,15 @@ int opal_common_adaptib_active_send(opal_common_adaptib_core_t* core,
 // ---------------------------------------------------------------------------------------------------
 // One-sided traffic
 
+// What may be a window's, which atomics reach, is registered for itself: nobody reaches it any more when
+// it is gone. Other memory is registered for transfers, and may be kept.
 struct opal_common_adaptib_region {
-    Registration registration;
+    Registration window;
+    RegistrationCache::Use transfer;
+
+    const Registration& memory() const {
+        return window.key_count() > 0 ? window : transfer.registration();
+    }
 };
 
 int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, size_t bytes,
@@ -525,12 +542,14 @@ int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, s
         if (made == nullptr) {
             return OPAL_COMMON_ADAPTIB_NO_MEMORY;
         }
-        const Status status = protocol.register_memory(made->registration, base, bytes, rights);
+        const Status status = (rights & kRemoteAtomic) != 0
+                                  ? protocol.register_memory(made->window, base, bytes, rights)
+                                  : protocol.register_memory(made->transfer, base, bytes, rights);
         if (!status.ok()) {
             return status.reason() == Reason::bad_argument ? OPAL_COMMON_ADAPTIB_BAD_PARAM
                                                            : OPAL_COMMON_ADAPTIB_NO_MEMORY;
         }
-        memory = &made->registration;
+        memory = &made->memory();
     }
     remote->base = reinterpret_cast<std::uintptr_t>(base);
     remote->bytes = bytes;
@@ -550,7 +569,7 @@ void opal_common_adaptib_deregister(opal_common_adaptib_core_t* core,
 namespace {
 
 const Registration* memory_of(const opal_common_adaptib_one_sided_t& operation) {
-    return operation.region == nullptr ? nullptr : &operation.region->registration;
+    return operation.region == nullptr ? nullptr : &operation.region->memory();
 }
 
 } // namespace

@@ -127,6 +127,9 @@ typedef struct {
     int (*lookup)(void *context, uint64_t name, void **address, size_t *size);
     void (*lookup_release)(void *context, void *address);
     void (*message)(void *context, opal_common_adaptib_severity_t severity, const char *text);
+    /* The core would keep registrations of memory after use. True: memory_released() will be called
+     * from now on. NULL: it cannot be. */
+    bool (*watch_memory)(void *context);
 } opal_common_adaptib_environment_t;
 
 /* @retval BAD_PARAM, NO_MEMORY, UNREACHABLE (no fabric can be opened), ERROR: a message was given.
@@ -147,6 +150,12 @@ opal_common_adaptib_core_address(opal_common_adaptib_core_t *core,
 /* Moves everything forward; returns the number of events handled. */
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_progress(opal_common_adaptib_core_t *core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* The program is about to unmap this memory. Any thread, at any time between acquire and release, also inside of
+ * calls to the core; takes no lock of the core's and does not allocate. */
+OPAL_COMMON_ADAPTIB_EXPORT void
+opal_common_adaptib_memory_released(opal_common_adaptib_core_t *core, const void *base,
+                                    size_t bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* The peer of that name, made at first contact. Does not connect.
  * @retval UNREACHABLE  unknown, on another host than the fabrics reach, or of another wire version;

@@ -567,6 +567,7 @@ int opal_common_adaptib_mca_acquire(bool threads, bool wanted, int stream,
         .lookup = core_lookup,
         .lookup_release = core_lookup_release,
         .message = core_message,
+        .watch_memory = opal_common_adaptib_mca_watch_memory,
     };
     opal_common_adaptib_core_t *acquired = NULL;
     int rc;
@@ -584,8 +585,10 @@ int opal_common_adaptib_mca_acquire(bool threads, bool wanted, int stream,
         return opal_common_adaptib_mca_error(rc);
     }
     if (0 == common.references) {
+        opal_common_adaptib_mca_memory_to(acquired);
         rc = publish(acquired);
         if (OPAL_SUCCESS != rc) {
+            opal_common_adaptib_mca_memory_to(NULL);
             opal_common_adaptib_core_release(acquired);
             return rc;
         }
@@ -602,6 +605,9 @@ void opal_common_adaptib_mca_selected(void)
 
 void opal_common_adaptib_mca_release(opal_common_adaptib_core_t *core)
 {
+    if (1 == common.references) {
+        opal_common_adaptib_mca_memory_to(NULL);
+    }
     opal_common_adaptib_core_release(core);
     common.references--;
 }

@@ -60,6 +60,11 @@ constexpr std::array kTable{
         "block_depth", kInt, &g_parameters.block_depth, "4", "blocks", "1..64", 6,
         "Blocks of one message that are packed or under way at the same time."},
     opal_common_adaptib_parameter_t{
+        "registration_cache", kSize, &g_parameters.registration_cache, "1073741824", "bytes",
+        "0..1099511627776", 4,
+        "Buffers stay registered with RDMA devices after use, up to this many bytes, where Open MPI can "
+        "tell of memory that is unmapped; 0: each transfer registers anew. Counts as locked memory."},
+    opal_common_adaptib_parameter_t{
         "fabric", kString, &g_parameters.fabric, "shm", "", "shm|verbs", 2,
         "What carries the traffic: shared memory between the processes of one host (shm), or RDMA "
         "devices, between processes of one host as well (verbs)."},

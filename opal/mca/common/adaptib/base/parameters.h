@@ -28,6 +28,7 @@ struct Parameters {
     int ring_max;
     std::size_t block_bytes;
     int block_depth;
+    std::size_t registration_cache;
     char* fabric;
     char* shm_single_copy;
     int shm_rails;

@@ -78,6 +78,7 @@ Status Core::open(const Parameters& parameters, std::string& text) {
     protocol.put = std::string_view(parameters.rendezvous) == "put";
     protocol.connect_threshold = static_cast<std::uint32_t>(parameters.connect_threshold);
     protocol.block_depth = static_cast<std::size_t>(parameters.block_depth);
+    protocol.registration_cache = registration_cache_bytes(parameters);
     protocol.max_outstanding = depth / 2; // the rest is for signaled ring writes and flushes
     protocol_ = std::make_unique<Protocol>(protocol, rails, parameters.block_bytes, *connections_,
                                            counters_, protocol_events);
@@ -97,6 +98,16 @@ Status Core::open(const Parameters& parameters, std::string& text) {
         environment_.message(Severity::notice, notice);
     }
     return kOk;
+}
+
+// Rails that reach all memory need no registrations.
+Bytes Core::registration_cache_bytes(const Parameters& parameters) const {
+    const auto rails = fabric_->rails();
+    const bool all = std::all_of(rails.begin(), rails.end(), [](const auto& rail) {
+        return rail->info().has(Capability::whole_memory);
+    });
+    const bool kept = !all && parameters.registration_cache > 0 && environment_.watch_memory;
+    return kept && environment_.watch_memory() ? parameters.registration_cache : 0;
 }
 
 // Queue pairs go before the memory that they use.

@@ -49,6 +49,9 @@ public:
         Random* random = nullptr;
         Counters* counters = nullptr;
         std::function<void(Severity, const std::string&)> message;
+        // Whether Protocol::forget_memory() will be called for memory that is unmapped; asked for where
+        // registrations would be kept. Empty: no.
+        std::function<bool()> watch_memory;
     };
 
     // Errors: not_supported if no rail of the fabric can carry the core's traffic, or what a rail says;
@@ -81,6 +84,7 @@ public:
 private:
     Core(const Environment& environment, std::unique_ptr<Fabric> fabric);
     Status open(const Parameters& parameters, std::string& text);
+    Bytes registration_cache_bytes(const Parameters& parameters) const;
 
     // peers.cc
     enum class Why : std::uint8_t { user, datagram };

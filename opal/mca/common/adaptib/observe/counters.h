@@ -40,6 +40,12 @@ namespace adaptib {
     X(rdma_write_bytes, "bytes", COUNTER, 4, "Bytes moved by RDMA writes")                         \
     X(rdma_atomic, "operations", COUNTER, 4, "Remote atomic operations")                           \
     X(blocks_packed, "blocks", COUNTER, 5, "Pipeline blocks packed or unpacked")                   \
+    X(registrations_made, "buffers", COUNTER, 5, "Buffers registered with the rails")              \
+    X(registrations_found, "buffers", COUNTER, 5,                                                  \
+      "Buffers that were still registered from before")                                            \
+    X(registrations_forgotten, "buffers", COUNTER, 6,                                              \
+      "Kept registrations given up because the program unmapped the memory")                       \
+    X(registered_bytes, "bytes", LEVEL, 4, "Bytes of buffers registered now")                      \
     X(registrations_failed, "buffers", COUNTER, 3,                                                 \
       "Buffers that could not be registered, and were copied where that is possible")              \
     X(unexpected, "messages", COUNTER, 4, "Messages that arrived before their receive was posted") \

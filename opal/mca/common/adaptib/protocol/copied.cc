@@ -18,9 +18,17 @@ void Protocol::register_whole_memory() {
     has_whole_memory_ = possible && whole_memory_.make(rails_, nullptr, kWholeMemory, kAccess).ok();
 }
 
+Status Protocol::register_memory(RegistrationCache::Use& out, void* address, Bytes length,
+                                 std::uint32_t access) {
+    return registered_or_told(registrations_.acquire(address, length, access, out), length);
+}
+
 Status Protocol::register_memory(Registration& out, void* address, Bytes length,
                                  std::uint32_t access) {
-    const Status status = out.make(rails_, address, length, access);
+    return registered_or_told(out.make(rails_, address, length, access), length);
+}
+
+Status Protocol::registered_or_told(Status status, Bytes length) {
     if (status.ok()) [[likely]] {
         return status;
     }

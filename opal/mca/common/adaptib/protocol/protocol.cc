@@ -14,8 +14,8 @@ Protocol::Protocol(const Options& options, std::span<const std::unique_ptr<Rail>
                    Bytes block_bytes, ConnectionManager& connections, Counters& counters,
                    ProtocolListener& listener)
     : options_(options), rails_(rails), connections_(connections), counters_(counters),
-      listener_(listener), staging_(rails, block_bytes, kStagingKept),
-      active_max_(options.active_max) {
+      listener_(listener), registrations_(rails, options.registration_cache, counters),
+      staging_(rails, block_bytes, kStagingKept), active_max_(options.active_max) {
     register_whole_memory();
 }
 

@@ -39,6 +39,7 @@
 #include "connect/connection_manager.h"
 #include "match/match.h"
 #include "memory/block_pool.h"
+#include "memory/registration_cache.h"
 #include "memory/staging.h"
 #include "observe/counters.h"
 #include "protocol/request.h"
@@ -66,6 +67,7 @@ public:
         bool put = false;
         std::uint32_t connect_threshold = 0;
         std::size_t block_depth = 0;
+        Bytes registration_cache = 0;    // RegistrationCache's max_bytes
         std::size_t max_outstanding = 0; // stripes: their completions must fit a completion queue
     };
 
@@ -146,8 +148,15 @@ public:
         const bool transfer = (access & kRemoteAtomic) == 0;
         return has_whole_memory_ && exists && transfer ? &whole_memory_ : nullptr;
     }
-    // As Registration::make; failures are counted, and the first is told.
+    // Registers memory that peers or transfers need, for a time (`out`), from which it may be kept, or for
+    // good. Failures are counted, and the first is told.
+    Status register_memory(RegistrationCache::Use& out, void* address, Bytes length,
+                           std::uint32_t access);
     Status register_memory(Registration& out, void* address, Bytes length, std::uint32_t access);
+    // The program unmaps memory (RegistrationCache::forget; any thread).
+    void forget_memory(const void* address, Bytes length) noexcept {
+        registrations_.forget(address, length);
+    }
     // `local` is registered for the operation if `region` is null, or copied if that cannot be.
     // Errors: bad_argument, bad_key, no_memory (try again later), not_supported (no memory to copy
     // through), unreachable.
@@ -193,13 +202,14 @@ public:
 
 private:
     void register_whole_memory();
+    Status registered_or_told(Status status, Bytes length);
     // What makes a buffer known to the rails: the region of all memory, or `own`; null if it cannot be.
-    const Registration* registered(Registration& own, void* address, Bytes length,
+    const Registration* registered(RegistrationCache::Use& own, void* address, Bytes length,
                                    std::uint32_t access) {
         if (has_whole_memory_) [[likely]] {
             return &whole_memory_;
         }
-        return register_memory(own, address, length, access).ok() ? &own : nullptr;
+        return register_memory(own, address, length, access).ok() ? &own.registration() : nullptr;
     }
 
     // Flags of a goodbye message.
@@ -327,6 +337,7 @@ private:
     ProtocolListener& listener_;
     Matcher matcher_;
     BlockPool pool_;
+    RegistrationCache registrations_; // before what uses it
     StagingPool staging_;
     CompletedList completed_;
     UserRequest* starting_ = nullptr; // the request whose start is under way

@@ -89,6 +89,7 @@ void Protocol::discard(InboundMessage& message) {
 void Protocol::update_levels() {
     counters_.unexpected_now = matcher_.unexpected();
     counters_.posted_now = matcher_.posted();
+    registrations_.settle();
 }
 
 bool Protocol::cancel(UserRequest& user) {

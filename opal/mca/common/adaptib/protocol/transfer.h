@@ -16,7 +16,7 @@
 #include "base/intrusive_list.h"
 #include "base/stripe.h"
 #include "base/work_target.h"
-#include "memory/registration.h"
+#include "memory/registration_cache.h"
 #include "memory/staging.h"
 #include "protocol/request.h"
 
@@ -94,7 +94,7 @@ struct SendTransfer final : Mover {
     SendRequest* request = nullptr;
     std::uint64_t id = 0;
     SourceKind kind = SourceKind::direct;
-    Registration own;
+    RegistrationCache::Use own;
     const Registration* memory = nullptr; // direct: the source is in it
     bool sent = false;                    // the announcement is on its way
     bool cleared = false;                 // clear_to_send arrived
@@ -136,7 +136,7 @@ struct ReceiveTransfer final : Mover {
     Mode mode = Mode::read;
     RendezvousBody source{};
     Bytes wanted = 0;
-    Registration own;
+    RegistrationCache::Use own;
     const Registration* memory = nullptr; // the user's buffer is in it; null: it is not contiguous
     Bytes started = 0;                    // read_blocks
     Bytes received = 0;
@@ -152,7 +152,7 @@ struct OneSided final : Mover {
 
     UserRequest* user = nullptr;
     std::uint64_t id = 0;
-    Registration own; // of the local memory, if the user has not registered it
+    RegistrationCache::Use own; // of the local memory, if the user has not registered it
 };
 
 // The same when our memory cannot be registered: block after block, through staging memory.

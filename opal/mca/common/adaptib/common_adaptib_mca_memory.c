@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * Open MPI's memory hooks, which tell of memory that the program is about to unmap: registrations that
+ * the core keeps are given up then (common_adaptib_mca.h).
+ *
+ * Threads: the hook runs in whatever thread unmaps memory, inside of free() and munmap() too.
+ */
+#include "opal_config.h"
+
+#include <stdatomic.h>
+
+#include "opal/constants.h"
+#include "opal/mca/base/base.h"
+#include "opal/mca/memory/base/base.h"
+#include "opal/memoryhooks/memory.h"
+
+#include "common_adaptib_compat.h"
+#include "common_adaptib_mca.h"
+
+static _Atomic(opal_common_adaptib_core_t *) told; /* NULL: there is no core yet, or no more */
+static bool watching = false;
+
+static void memory_released(void *base, size_t bytes, void *context, bool from_allocator)
+{
+    opal_common_adaptib_core_t *core = atomic_load(&told);
+
+    (void) context;
+    (void) from_allocator;
+    if (NULL != core) {
+        opal_common_adaptib_memory_released(core, base, bytes);
+    }
+}
+
+bool opal_common_adaptib_mca_watch_memory(void *context)
+{
+    const int needed = OPAL_MEMORY_FREE_SUPPORT | OPAL_MEMORY_MUNMAP_SUPPORT;
+
+    (void) context;
+    if (OPAL_SUCCESS != mca_base_framework_open(&opal_memory_base_framework, 0)) {
+        return false;
+    }
+    watching = needed == (needed & opal_mem_hooks_support_level())
+               && OPAL_SUCCESS == opal_mem_hooks_register_release(memory_released, NULL);
+    if (!watching) {
+        (void) mca_base_framework_close(&opal_memory_base_framework);
+    }
+    return watching;
+}
+
+void opal_common_adaptib_mca_memory_to(opal_common_adaptib_core_t *core)
+{
+    atomic_store(&told, core);
+    if (NULL == core && watching) {
+        (void) opal_mem_hooks_unregister_release(memory_released);
+        (void) mca_base_framework_close(&opal_memory_base_framework);
+        watching = false;
+    }
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Kept registrations: finding, merging, forgetting (memory/registration_cache.h).
+#include "memory/registration_cache.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace adaptib {
+
+namespace {
+
+const std::uintptr_t kPage = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+
+std::uintptr_t page_of(std::uintptr_t address) { return address & ~(kPage - 1); }
+
+} // namespace
+
+RegistrationCache::~RegistrationCache() { shrink_to(0); }
+
+Status RegistrationCache::acquire(void* address, Bytes length, std::uint32_t access, Use& out) {
+    settle();
+    out.reset();
+    const auto begin = reinterpret_cast<std::uintptr_t>(address);
+    const std::uintptr_t end = begin + std::max<Bytes>(length, 1);
+    Entry* entry = covering(begin, end, access);
+    Status status = kOk;
+    if (entry != nullptr) {
+        ++counters_.registrations_found;
+    } else {
+        const std::uintptr_t first = page_of(begin);
+        const std::uintptr_t last = page_of(end - 1) + kPage;
+        status = last - first <= max_bytes_ ? make_kept(first, last, access, entry)
+                                            : make(begin, end, access, entry);
+    }
+    if (status.ok()) {
+        use(*entry, out);
+    }
+    return status;
+}
+
+RegistrationCache::Entries::iterator RegistrationCache::first_reaching(std::uintptr_t address) {
+    auto at = entries_.upper_bound(address);
+    if (at != entries_.begin() && std::prev(at)->second->end > address) {
+        --at;
+    }
+    return at;
+}
+
+RegistrationCache::Entry* RegistrationCache::covering(std::uintptr_t begin, std::uintptr_t end,
+                                                      std::uint32_t access) {
+    const auto at = first_reaching(begin);
+    if (at == entries_.end()) {
+        return nullptr;
+    }
+    Entry& entry = *at->second;
+    const bool fits = entry.begin <= begin && end <= entry.end && (access & ~entry.access) == 0;
+    return fits ? &entry : nullptr;
+}
+
+// A rail that has no room gets some: what nobody uses goes.
+Status RegistrationCache::make(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access,
+                               Entry*& out) {
+    auto entry = std::make_unique<Entry>();
+    entry->begin = begin;
+    entry->end = end;
+    entry->access = access;
+    auto* address = reinterpret_cast<void*>(begin);
+    Status status = entry->registration.make(rails_, address, end - begin, access);
+    if (status.reason() == Reason::no_memory && !idle_.empty()) {
+        shrink_to(0);
+        status = entry->registration.make(rails_, address, end - begin, access);
+    }
+    if (!status.ok()) {
+        return status;
+    }
+    ++counters_.registrations_made;
+    account(bytes_ + (end - begin));
+    out = entry.release();
+    return kOk;
+}
+
+// One range over this one and all that it overlaps. They may not want the same rights, or one of them be
+// gone unnoticed: then this one alone, in their place.
+Status RegistrationCache::make_kept(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access,
+                                    Entry*& out) {
+    const std::uintptr_t own_begin = begin;
+    const std::uintptr_t own_end = end;
+    std::uint32_t all = access;
+    auto at = first_reaching(begin);
+    const bool alone = at == entries_.end() || at->second->begin >= end;
+    for (; at != entries_.end() && at->second->begin < own_end; at = drop(at)) {
+        begin = std::min(begin, at->second->begin);
+        end = std::max(end, at->second->end);
+        all |= at->second->access;
+    }
+    Status status = Status::error(Reason::no_memory);
+    if (!alone && end - begin <= max_bytes_) {
+        shrink_to(max_bytes_ - (end - begin));
+        status = make(begin, end, all, out);
+    }
+    if (!status.ok()) {
+        shrink_to(max_bytes_ - (own_end - own_begin));
+        status = make(own_begin, own_end, access, out);
+    }
+    if (status.ok()) {
+        out->kept = true;
+        entries_.emplace(out->begin, out);
+    }
+    return status;
+}
+
+void RegistrationCache::use(Entry& entry, Use& out) {
+    if (entry.kept && entry.users == 0 && entry.idle_link.linked()) {
+        idle_.remove(entry);
+    }
+    ++entry.users;
+    out.cache_ = this;
+    out.entry_ = &entry;
+}
+
+void RegistrationCache::release(Entry& entry) {
+    if (--entry.users > 0) {
+        return;
+    }
+    if (entry.kept) {
+        idle_.push_back(entry);
+    } else {
+        account(bytes_ - (entry.end - entry.begin));
+        delete &entry;
+    }
+}
+
+// It is found no more, and goes with its last user.
+RegistrationCache::Entries::iterator RegistrationCache::drop(Entries::iterator at) {
+    Entry& entry = *at->second;
+    entry.kept = false;
+    if (entry.idle_link.linked()) {
+        idle_.remove(entry);
+        ++entry.users;
+        release(entry);
+    }
+    return entries_.erase(at);
+}
+
+// Until those that are there, used or not, are that many bytes at most, or all are in use.
+void RegistrationCache::shrink_to(Bytes bytes) {
+    while (bytes_ > bytes && !idle_.empty()) {
+        drop(entries_.find(idle_.front()->begin));
+    }
+}
+
+void RegistrationCache::forget(const void* address, Bytes length) noexcept {
+    const auto begin = reinterpret_cast<std::uintptr_t>(address);
+    while (forgotten_lock_.test_and_set(std::memory_order_acquire)) {
+    }
+    if (forgotten_count_ < kForgotten) {
+        forgotten_[forgotten_count_++] = {begin, begin + length};
+    } else {
+        forgotten_[0] = {0, UINTPTR_MAX}; // too much to remember: everything
+    }
+    forgotten_any_.store(true, std::memory_order_release);
+    forgotten_lock_.clear(std::memory_order_release);
+}
+
+// Nothing is called under the lock: what is called may unmap memory, and come to forget().
+void RegistrationCache::settle_forgotten() {
+    std::array<Range, kForgotten> ranges;
+    while (forgotten_lock_.test_and_set(std::memory_order_acquire)) {
+    }
+    const std::size_t count = forgotten_count_;
+    std::copy_n(forgotten_.begin(), count, ranges.begin());
+    forgotten_count_ = 0;
+    forgotten_any_.store(false, std::memory_order_relaxed);
+    forgotten_lock_.clear(std::memory_order_release);
+    for (std::size_t i = 0; i < count; ++i) {
+        auto at = first_reaching(ranges[i].begin);
+        while (at != entries_.end() && at->second->begin < ranges[i].end) {
+            at = drop(at);
+            ++counters_.registrations_forgotten;
+        }
+    }
+}
+
+} // namespace adaptib

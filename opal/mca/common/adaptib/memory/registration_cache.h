@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// RegistrationCache: registrations of user memory that are kept after use.
+//
+// Purpose: registering costs a system call and pinned pages, and programs use the same buffers again. A
+// kept range is found by address; ranges that overlap become one, so that the kept ones are disjoint.
+// The least recently used ones go when they are more than `max_bytes`, or when a rail has no room.
+// A program that unmaps memory must have it forgotten: the adapter would go on using the old pages. A
+// cache that is not told of that (max_bytes 0) registers for each use.
+// Ownership: a Use keeps its registration as long as it lives, forgotten or not; the cache outlives
+//   its uses. Memory is registered in whole pages, which is what can be unmapped.
+// Threads: one at a time; but forget() may be called by any thread at any time, in the middle of malloc and
+//   of the cache's own functions too: it takes no lock that is held while anything else is called.
+// Source: Rashti and Afsahi, section 2 (the cost of registration).
+// May touch: base/, fabric/, observe/.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+
+#include "base/intrusive_list.h"
+#include "base/status.h"
+#include "fabric/fabric.h"
+#include "memory/registration.h"
+#include "observe/counters.h"
+
+namespace adaptib {
+
+class RegistrationCache {
+    struct Entry {
+        std::uintptr_t begin = 0;
+        std::uintptr_t end = 0;
+        std::uint32_t access = 0;
+        std::uint32_t users = 0;
+        bool kept = false; // in entries_
+        Registration registration;
+        ListLink<Entry> idle_link; // kept, without users; the least recently used first
+    };
+
+public:
+    // Memory that is registered while this lives. Empty until acquire() fills it.
+    class Use {
+    public:
+        Use() = default;
+        ~Use() { reset(); }
+        Use(const Use&) = delete;
+        Use& operator=(const Use&) = delete;
+
+        void reset() {
+            if (entry_ != nullptr) {
+                cache_->release(*entry_);
+                entry_ = nullptr;
+            }
+        }
+        // REQUIRES: not empty.
+        const Registration& registration() const { return entry_->registration; }
+
+    private:
+        friend class RegistrationCache;
+        RegistrationCache* cache_ = nullptr;
+        Entry* entry_ = nullptr;
+    };
+
+    RegistrationCache(std::span<const std::unique_ptr<Rail>> rails, Bytes max_bytes,
+                      Counters& counters)
+        : rails_(rails), max_bytes_(max_bytes), counters_(counters) {}
+    // REQUIRES: no Use is left.
+    ~RegistrationCache();
+    RegistrationCache(const RegistrationCache&) = delete;
+    RegistrationCache& operator=(const RegistrationCache&) = delete;
+
+    // Makes the memory known to every rail. Errors: a rail's; `out` is empty then.
+    Status acquire(void* address, Bytes length, std::uint32_t access, Use& out);
+
+    // The memory is about to be unmapped, or its pages to be replaced.
+    void forget(const void* address, Bytes length) noexcept;
+    // Gives up what was forgotten; acquire() does so by itself.
+    void settle() {
+        if (forgotten_any_.load(std::memory_order_acquire)) [[unlikely]] {
+            settle_forgotten();
+        }
+    }
+
+private:
+    static constexpr std::size_t kForgotten = 64;
+
+    using Entries = std::map<std::uintptr_t, Entry*>; // by begin
+
+    Entry* covering(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access);
+    Entries::iterator first_reaching(std::uintptr_t address);
+    Status make(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access, Entry*& out);
+    Status make_kept(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access, Entry*& out);
+    Entries::iterator drop(Entries::iterator at);
+    void shrink_to(Bytes bytes);
+    void release(Entry& entry);
+    void use(Entry& entry, Use& out);
+    void settle_forgotten();
+    void account(Bytes bytes) { counters_.registered_bytes = bytes_ = bytes; }
+
+    std::span<const std::unique_ptr<Rail>> rails_;
+    const Bytes max_bytes_;
+    Counters& counters_;
+    Bytes bytes_ = 0; // registered now, kept or not
+    Entries entries_;
+    IntrusiveList<Entry, &Entry::idle_link> idle_;
+
+    // What forget() was told and nobody has looked at yet.
+    std::atomic<bool> forgotten_any_ = false;
+    std::atomic_flag forgotten_lock_;
+    struct Range {
+        std::uintptr_t begin;
+        std::uintptr_t end;
+    };
+    std::array<Range, kForgotten> forgotten_;
+    std::size_t forgotten_count_ = 0;
+};
+
+} // namespace adaptib

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Kept registrations are found, merged, bounded and forgotten; what is in use stays registered.
+#include "memory/registration_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "base/random.h"
+#include "unit/null_rail.h"
+
+namespace adaptib {
+namespace {
+
+constexpr std::uintptr_t kPage = 4096;
+constexpr std::uintptr_t kBase = 0x10000000;
+constexpr Bytes kPlenty = 1u << 30;
+
+// Keeps book of what is registered; memory is only numbers to it.
+class BookRail final : public test::NullRail {
+public:
+    struct Region final : MemoryRegion {
+        Region(BookRail& r, void* address, Bytes length) : MemoryRegion(address, length), rail(r) {
+            rail.bytes += length;
+            ++rail.regions;
+            local_key_ = remote_key_ = ++rail.made;
+        }
+        ~Region() override {
+            rail.bytes -= length();
+            --rail.regions;
+        }
+        BookRail& rail;
+    };
+
+    Bytes bytes = 0;
+    std::size_t regions = 0;
+    std::uint32_t made = 0;
+    Bytes limit = ~Bytes{0};
+    // The right that is refused at read_only and above.
+    std::uintptr_t read_only = UINTPTR_MAX;
+
+private:
+    Status register_impl(void* address, Bytes length, std::uint32_t access,
+                         std::unique_ptr<MemoryRegion>& out) override {
+        if (bytes + length > limit) {
+            return Status::error(Reason::no_memory);
+        }
+        if ((access & kLocalWrite) != 0 &&
+            reinterpret_cast<std::uintptr_t>(address) + length > read_only) {
+            return Status::error(Reason::no_permission);
+        }
+        out = std::make_unique<Region>(*this, address, length);
+        return kOk;
+    }
+};
+
+class Registrations : public testing::Test {
+protected:
+    Registrations() {
+        for (auto* rail : {&first_, &second_}) {
+            auto made = std::make_unique<BookRail>();
+            *rail = made.get();
+            rails_.push_back(std::move(made));
+        }
+        open(kPlenty);
+    }
+    void open(Bytes max_bytes) {
+        cache_ = std::make_unique<RegistrationCache>(rails_, max_bytes, counters_);
+    }
+    static void* at(std::uintptr_t offset) { return reinterpret_cast<void*>(kBase + offset); }
+    Status acquire(std::uintptr_t offset, Bytes length, RegistrationCache::Use& use,
+                   std::uint32_t access = kRemoteRead) {
+        return cache_->acquire(at(offset), length, access, use);
+    }
+    // Uses it once; how many registrations that took.
+    std::uint32_t registrations_for(std::uintptr_t offset, Bytes length,
+                                    std::uint32_t access = kRemoteRead) {
+        const std::uint32_t before = first_->made;
+        RegistrationCache::Use use;
+        EXPECT_TRUE(acquire(offset, length, use, access).ok());
+        return first_->made - before;
+    }
+
+    Counters counters_;
+    std::vector<std::unique_ptr<Rail>> rails_;
+    BookRail* first_ = nullptr;
+    BookRail* second_ = nullptr;
+    std::unique_ptr<RegistrationCache> cache_;
+};
+
+TEST_F(Registrations, StayAfterUseOnEveryRail) {
+    EXPECT_EQ(registrations_for(100, 5000), 1u);
+    EXPECT_EQ(registrations_for(100, 5000), 0u);
+    EXPECT_EQ(registrations_for(0, 1), 0u) << "whole pages";
+    EXPECT_EQ(registrations_for(8191, 0), 0u) << "no bytes: one, that there is a key";
+    EXPECT_EQ(registrations_for(8192, 1), 1u);
+    EXPECT_EQ(first_->bytes, 3 * kPage);
+    EXPECT_EQ(second_->bytes, 3 * kPage);
+    EXPECT_EQ(counters_.registered_bytes, 3 * kPage);
+    EXPECT_EQ(counters_.registrations_made, 2u);
+    EXPECT_EQ(counters_.registrations_found, 3u);
+    cache_.reset();
+    EXPECT_EQ(first_->regions + second_->regions, 0u);
+    EXPECT_EQ(counters_.registered_bytes, 0u);
+}
+
+TEST_F(Registrations, WithoutCacheEachUseRegistersExactly) {
+    open(0);
+    RegistrationCache::Use use;
+    ASSERT_TRUE(acquire(100, 5000, use).ok());
+    EXPECT_EQ(first_->bytes, 5000u);
+    ASSERT_TRUE(acquire(100, 5000, use).ok()) << "what the use held before is given back";
+    EXPECT_EQ(first_->made, 2u);
+    EXPECT_EQ(first_->regions, 1u);
+    use.reset();
+    EXPECT_EQ(first_->regions, 0u);
+}
+
+TEST_F(Registrations, OverlappingRangesBecomeOne) {
+    EXPECT_EQ(registrations_for(0, 2 * kPage), 1u);
+    EXPECT_EQ(registrations_for(4 * kPage, 2 * kPage), 1u);
+    EXPECT_EQ(registrations_for(2 * kPage, 2 * kPage), 1u) << "beside both, overlaps neither";
+    EXPECT_EQ(first_->regions, 3u);
+    EXPECT_EQ(registrations_for(kPage, 4 * kPage), 1u);
+    EXPECT_EQ(first_->regions, 1u);
+    EXPECT_EQ(first_->bytes, 6 * kPage);
+    EXPECT_EQ(registrations_for(0, 6 * kPage), 0u);
+}
+
+TEST_F(Registrations, RightsAreAddedUp) {
+    EXPECT_EQ(registrations_for(0, 10, kRemoteRead), 1u);
+    EXPECT_EQ(registrations_for(0, 10, kLocalWrite | kRemoteWrite), 1u);
+    EXPECT_EQ(registrations_for(0, 10, kLocalWrite), 0u);
+    EXPECT_EQ(registrations_for(0, 10, kRemoteRead), 0u);
+    EXPECT_EQ(first_->regions, 1u);
+}
+
+// A writable piece and pages behind it that may only be read cannot be one registration.
+TEST_F(Registrations, RangesThatCannotBeOneAreApart) {
+    first_->read_only = kBase + 2 * kPage;
+    EXPECT_EQ(registrations_for(0, 3 * kPage, kRemoteRead), 1u);
+    RegistrationCache::Use use;
+    EXPECT_TRUE(acquire(0, kPage, use, kLocalWrite).ok());
+    EXPECT_EQ(registrations_for(0, kPage, kLocalWrite), 0u);
+    EXPECT_FALSE(acquire(2 * kPage, kPage, use, kLocalWrite).ok());
+    EXPECT_EQ(first_->regions, 1u) << "a use that failed holds nothing";
+}
+
+TEST_F(Registrations, UsesOutliveMergingAndForgetting) {
+    RegistrationCache::Use one;
+    RegistrationCache::Use two;
+    ASSERT_TRUE(acquire(0, 2 * kPage, one).ok());
+    const std::uint32_t key = one.registration().remote_key(0);
+    ASSERT_TRUE(acquire(kPage, 2 * kPage, two).ok());
+    EXPECT_NE(two.registration().remote_key(0), key);
+    EXPECT_EQ(first_->regions, 2u);
+    cache_->forget(at(0), 10 * kPage);
+    cache_->settle();
+    EXPECT_EQ(counters_.registrations_forgotten, 1u) << "the first was not to be found any more";
+    EXPECT_EQ(first_->regions, 2u);
+    EXPECT_EQ(one.registration().remote_key(0), key);
+    one.reset();
+    two.reset();
+    EXPECT_EQ(first_->regions, 0u);
+}
+
+TEST_F(Registrations, WhatIsUnmappedIsRegisteredAnew) {
+    EXPECT_EQ(registrations_for(0, 2 * kPage), 1u);
+    EXPECT_EQ(registrations_for(4 * kPage, 2 * kPage), 1u);
+    cache_->forget(at(2 * kPage), 2 * kPage); // between them
+    EXPECT_EQ(registrations_for(0, 2 * kPage), 0u);
+    cache_->forget(at(kPage), kPage);
+    EXPECT_EQ(registrations_for(0, kPage), 1u);
+    EXPECT_EQ(registrations_for(4 * kPage, kPage), 0u);
+    EXPECT_EQ(counters_.registrations_forgotten, 1u);
+}
+
+TEST_F(Registrations, TooMuchToRememberForgetsEverything) {
+    EXPECT_EQ(registrations_for(0, kPage), 1u);
+    for (std::uintptr_t i = 0; i < 100; ++i) {
+        cache_->forget(at((10 + i) * kPage), kPage);
+    }
+    EXPECT_EQ(registrations_for(0, kPage), 1u);
+}
+
+TEST_F(Registrations, TheLeastRecentlyUsedGoFirst) {
+    open(3 * kPage);
+    RegistrationCache::Use held;
+    ASSERT_TRUE(acquire(0, kPage, held).ok());
+    EXPECT_EQ(registrations_for(2 * kPage, kPage), 1u);
+    EXPECT_EQ(registrations_for(4 * kPage, kPage), 1u);
+    EXPECT_EQ(registrations_for(2 * kPage, kPage), 0u); // used later than the other now
+    EXPECT_EQ(registrations_for(6 * kPage, kPage), 1u);
+    EXPECT_EQ(first_->regions, 3u);
+    EXPECT_EQ(registrations_for(2 * kPage, kPage), 0u);
+    EXPECT_EQ(registrations_for(0, kPage), 0u) << "in use";
+    EXPECT_EQ(registrations_for(20 * kPage, 4 * kPage), 1u) << "longer than the limit";
+    EXPECT_EQ(registrations_for(20 * kPage, 4 * kPage), 1u) << "and so not kept";
+    EXPECT_EQ(registrations_for(2 * kPage, kPage), 0u) << "nothing had to go for it";
+}
+
+TEST_F(Registrations, ARailWithoutRoomGetsSome) {
+    second_->limit = 2 * kPage;
+    EXPECT_EQ(registrations_for(0, kPage), 1u);
+    EXPECT_EQ(registrations_for(2 * kPage, kPage), 1u);
+    RegistrationCache::Use use;
+    EXPECT_TRUE(acquire(4 * kPage, 2 * kPage, use).ok());
+    RegistrationCache::Use other;
+    EXPECT_EQ(acquire(0, kPage, other).reason(), Reason::no_memory);
+    use.reset();
+    EXPECT_TRUE(acquire(0, kPage, other).ok());
+    EXPECT_EQ(first_->bytes, counters_.registered_bytes);
+}
+
+// Whatever is acquired covers what was asked for, and the kept ones never overlap or exceed the limit.
+TEST_F(Registrations, RandomUsesAreCovered) {
+    constexpr Bytes kLimit = 64 * kPage;
+    for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+        Random random(seed);
+        open(kLimit);
+        std::vector<std::unique_ptr<RegistrationCache::Use>> uses(4);
+        for (int step = 0; step < 500; ++step) {
+            auto& use = uses[random.below(uses.size())];
+            use = std::make_unique<RegistrationCache::Use>();
+            const std::uintptr_t offset = random.below(100 * kPage);
+            const Bytes length = 1 + random.below(8 * kPage);
+            ASSERT_TRUE(acquire(offset, length, *use).ok());
+            if (random.below(8) == 0) {
+                cache_->forget(at(random.below(100 * kPage)), 1 + random.below(4 * kPage));
+            }
+            if (random.below(3) == 0) {
+                use.reset();
+            }
+            // All four in use may exceed it: what is kept besides does not.
+            ASSERT_LE(first_->bytes, kLimit + 4 * 108 * kPage);
+            ASSERT_EQ(first_->bytes, counters_.registered_bytes);
+        }
+        uses.clear();
+        cache_.reset();
+        ASSERT_EQ(first_->regions, 0u);
+        ASSERT_EQ(second_->regions, 0u);
+    }
+}
+
+TEST_F(Registrations, OtherThreadsMayForget) {
+    std::vector<std::thread> others;
+    for (std::uintptr_t t = 0; t < 2; ++t) {
+        others.emplace_back([this, t] {
+            for (std::uintptr_t i = 0; i < 2000; ++i) {
+                cache_->forget(at((t * 10 + i % 10) * kPage), kPage);
+            }
+        });
+    }
+    for (std::uintptr_t i = 0; i < 2000; ++i) {
+        RegistrationCache::Use use;
+        ASSERT_TRUE(acquire((i % 20) * kPage, 3 * kPage, use).ok());
+    }
+    for (std::thread& each : others) {
+        each.join();
+    }
+    const std::uint32_t before = first_->made;
+    cache_->forget(at(0), 30 * kPage);
+    cache_->settle();
+    EXPECT_EQ(first_->regions, 0u);
+    EXPECT_EQ(registrations_for(0, kPage), 1u);
+    EXPECT_EQ(first_->made, before + 1);
+}
+
+} // namespace
+} // namespace adaptib

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A rail that makes nothing: tests of what needs only a part of one derive from it.
+#pragma once
+
+#include <memory>
+
+#include "fabric/fabric.h"
+
+namespace adaptib::test {
+
+class NullRail : public Rail {
+private:
+    PortState state_impl() const override { return PortState::active; }
+    RailAddress address_impl() const override { return {}; }
+    Status create_cq_impl(std::uint32_t, std::unique_ptr<CompletionQueue>&) override {
+        return Status::error(Reason::not_supported);
+    }
+    Status create_srq_impl(std::uint32_t, std::unique_ptr<SharedReceiveQueue>&) override {
+        return Status::error(Reason::not_supported);
+    }
+    Status create_qp_impl(const QpInit&, std::unique_ptr<QueuePair>&) override {
+        return Status::error(Reason::not_supported);
+    }
+    Status create_ah_impl(const PathSpec&, std::unique_ptr<AddressHandle>&) override {
+        return Status::error(Reason::not_supported);
+    }
+    Status register_impl(void*, Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) override {
+        return Status::error(Reason::not_supported);
+    }
+    Status allocate_impl(Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) override {
+        return Status::error(Reason::not_supported);
+    }
+};
+
+} // namespace adaptib::test
