@@ -375,7 +375,11 @@ private:
         case MessageType::sync_ack:
         case MessageType::finish: return bytes_of(IdBody{id()});
         case MessageType::rendezvous: {
-            RendezvousBody body{length(), id(), address(), SourceKind::direct, 0, {}};
+            RendezvousBody body{};
+            body.bytes = length();
+            body.send_id = id();
+            body.address = address();
+            body.marker = static_cast<Marker>(input_.below(4));
             body.kind = input_.flag() ? SourceKind::direct : SourceKind::packed;
             keys(body.key_count, body.keys);
             std::vector<std::byte> bytes = bytes_of(body);

@@ -36,7 +36,8 @@ def problems_of(name, row):
     if not said:
         yield f"{name}: the help does not end with default and range: {row['help']}"
         return
-    if said.group(1) != row["value"]:
+    if said.group(1) != row["value"] and not (row["type"] == "double" and
+                                              float(said.group(1)) == float(row["value"])):
         yield f"{name}: the value is {row['value']}, the help says {row['help']}"
     if not re.fullmatch(r"-?[\d.]+?\.\.-?[\d.]+|\w+(\|\w+)+", said.group(2)):
         yield f"{name}: the range is no range: {row['help']}"

@@ -69,8 +69,15 @@ private:
         block_bytes_ = one_of<4>({1024, 4096, 5000, 65536});
         set("block_bytes", block_bytes_);
         set("block_depth", one_of<3>({1, 2, 4}));
-        const std::array<const char*, 3> policies{"binding", "round_robin", "even"};
-        program_.settings.push_back({"scheduling", policies[random_.below(3)]});
+        const std::array<const char*, 4> whole{"binding", "round_robin", "weighted_round_robin",
+                                               "window_round_robin"};
+        program_.settings.push_back({"multiplexing_policy", whole[random_.below(whole.size())]});
+        const std::array<const char*, 7> striped{"none",          "even", "weighted", "adaptive",
+                                                 "load_balanced", "bss",  "epc"};
+        program_.settings.push_back({"striping_policy", striped[random_.below(striped.size())]});
+        set("min_stripe", one_of<3>({0, 64, 5000}));
+        set("window", one_of<2>({1, 3}));
+        set("bss_batch", one_of<3>({0, 1, 2}));
         set("striping_threshold", one_of<3>({1024, 16384, 100'000}));
         set("registration_cache", one_of<4>({0, 8192, 100'000, 1u << 30}));
         set("shm_rails", one_in(2) ? 1 : 1 + random_.below(4));

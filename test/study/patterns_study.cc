@@ -34,7 +34,8 @@ struct Setting {
     std::string pattern = "displaced_ring";
     std::string machine = "connect-ib";
     std::string placement = "order";
-    std::string scheduling = "binding";
+    std::string multiplexing = "binding";
+    std::string striping = "none";
     std::uint64_t ranks = 24;
     std::uint64_t bytes = 1'000'000;
     std::uint64_t rounds = 100;
@@ -93,8 +94,10 @@ Timing run(const Study& study, const Setting& setting, const Pattern& pattern, s
         static_cast<std::uint32_t>(setting.leaves), static_cast<std::uint32_t>(setting.spines),
         static_cast<std::uint32_t>(setting.hosts), {}, sim::links_of(options.world.machine),
         static_cast<std::uint32_t>(setting.lmc));
-    std::string scheduling = setting.scheduling;
-    options.parameters.scheduling = scheduling.data();
+    std::string multiplexing = setting.multiplexing;
+    std::string striping = setting.striping;
+    options.parameters.multiplexing_policy = multiplexing.data();
+    options.parameters.striping_policy = striping.data();
     options.parameters.connect_threshold = 0;
     std::string text;
     const auto ranks = routed_ranks(std::move(options), text);
@@ -149,7 +152,8 @@ int main(int argc, char** argv) {
     study.option("--pattern", setting.pattern, "displaced_ring, alltoall, allgather ...");
     study.option("--machine", setting.machine, "machine model");
     study.option("--placement", setting.placement, "of the ranks: order, or random");
-    study.option("--scheduling", setting.scheduling, "the parameter of the core");
+    study.option("--multiplexing", setting.multiplexing, "the core's multiplexing_policy");
+    study.option("--striping", setting.striping, "the core's striping_policy");
     study.option("--ranks", setting.ranks, "one on a host");
     study.option("--bytes", setting.bytes, "of a message");
     study.option("--rounds", setting.rounds, "of onetoall, alltoone and repeat");

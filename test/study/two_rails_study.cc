@@ -35,12 +35,13 @@ constexpr Bytes kLarge = 16 * kKiB;
 struct Setting {
     const char* name;
     std::uint32_t rails;
-    const char* scheduling;
+    const char* multiplexing;
+    const char* striping;
 };
 
-constexpr Setting kOne{"one rail", 1, "binding"};
-constexpr Setting kEven{"two rails, even", 2, "even"};
-constexpr Setting kBinding{"two rails, binding", 2, "binding"};
+constexpr Setting kOne{"one rail", 1, "binding", "none"};
+constexpr Setting kEven{"two rails, even", 2, "round_robin", "even"};
+constexpr Setting kBinding{"two rails, binding", 2, "binding", "none"};
 constexpr Setting kSettings[] = {kOne, kEven, kBinding};
 
 using Curve = std::map<Bytes, double>;
@@ -55,7 +56,8 @@ public:
         options.world.machine = machine;
         options.world.topology =
             sim::crossbar(2, {.adapters = setting.rails, .ports = 1}, sim::links_of(machine));
-        options.parameters.scheduling = const_cast<char*>(setting.scheduling);
+        options.parameters.multiplexing_policy = const_cast<char*>(setting.multiplexing);
+        options.parameters.striping_policy = const_cast<char*>(setting.striping);
         std::string text;
         ranks_ = routed_ranks(std::move(options), text);
         if (ranks_ == nullptr) {

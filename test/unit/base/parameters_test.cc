@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <climits>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -173,6 +174,14 @@ TEST(Parameters, DefaultTextsAreTheDefaultsAndLieInTheirRanges) {
             EXPECT_LE(range.low, number);
             EXPECT_LE(number, range.high);
             EXPECT_LT(range.low, range.high);
+            continue;
+        }
+        if (row.type == OPAL_COMMON_ADAPTIB_TYPE_DOUBLE) {
+            const double number = std::stod(row.default_text);
+            const Range range = range_of(row);
+            EXPECT_EQ(value_in<double>(values, row), number);
+            EXPECT_LE(static_cast<double>(range.low), number);
+            EXPECT_LE(number, static_cast<double>(range.high));
             continue;
         }
         const std::vector<std::string> choices = choices_of(row);
@@ -369,6 +378,36 @@ TEST(Parameters, TheSegmentHasRoomForQueueAndRings) {
     expect_accepted(values);
     --values.shm_segment_max;
     expect_pair_refused(values, "shm_segment_max", "25427967", "shm_queue_bytes");
+}
+
+TEST(Parameters, PartsOfOneAreRefusedOutsideTheirRange) {
+    for (const double alpha : {-0.01, 1.01, 1e300, static_cast<double>(NAN)}) {
+        Parameters values = default_parameters();
+        values.adaptive_alpha = alpha;
+        std::string text;
+        EXPECT_FALSE(check_parameters(values, text)) << alpha;
+        EXPECT_NE(text.find("adaptive_alpha"), std::string::npos) << text;
+    }
+    for (const double alpha : {0.0, 0.3, 1.0}) {
+        Parameters values = default_parameters();
+        values.adaptive_alpha = alpha;
+        std::string text;
+        EXPECT_TRUE(check_parameters(values, text)) << text;
+    }
+}
+
+TEST(Parameters, ABatchIsAPartOfThePaths) {
+    Parameters values = default_parameters();
+    std::string text;
+    values.bss_paths = 4;
+    values.bss_batch = 4;
+    EXPECT_TRUE(check_parameters(values, text)) << text;
+    values.bss_batch = 5;
+    EXPECT_FALSE(check_parameters(values, text));
+    EXPECT_NE(text.find("bss_batch"), std::string::npos);
+    EXPECT_NE(text.find("bss_paths (4)"), std::string::npos);
+    values.bss_paths = 0; // all
+    EXPECT_TRUE(check_parameters(values, text)) << text;
 }
 
 } // namespace

@@ -18,7 +18,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // ---------------------------------------------------------------------------------------------------
 // Layout. Whoever has to change a number here raises kWireVersion.
 
-static_assert(kWireVersion == 4);
+static_assert(kWireVersion == 5);
 static_assert(kMaxRails == 8);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
@@ -263,11 +263,19 @@ TEST(Wire, PackedSourcesNeedNoKeys) {
 }
 
 TEST(Wire, SourcesOfAnUnknownKindAreRefused) {
-    for (const std::uint32_t kind : {0u, 3u, 0x01000000u, UINT32_MAX}) {
+    for (const unsigned kind : {0u, 3u, 128u, 255u}) {
         RendezvousBody body = direct_body();
         body.kind = static_cast<SourceKind>(kind);
         EXPECT_FALSE(check_body(body)) << kind;
     }
+}
+
+TEST(Wire, SourcesOfAnUnknownMarkerAreRefused) {
+    RendezvousBody body = direct_body();
+    body.marker = Marker::collective;
+    EXPECT_TRUE(check_body(body));
+    body.marker = static_cast<Marker>(3);
+    EXPECT_FALSE(check_body(body));
 }
 
 TEST(Wire, ClearBodiesWithinTheirRangesPass) {

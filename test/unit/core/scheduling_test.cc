@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The parameter `scheduling` decides how many rails carry a message; what arrives is the same
+// The policies decide how many rails carry a message; what arrives is the same
 // (two_sided_test.cc has these cases, too).
 #include <gtest/gtest.h>
 
@@ -13,10 +13,11 @@ struct Moved {
     std::uint64_t bytes;
 };
 
-Moved moved(const char* scheduling, int rails, std::size_t bytes) {
+Moved moved(const char* multiplexing, const char* striping, int rails, std::size_t bytes) {
     Options options;
     options.parameters.shm_rails = rails;
-    options.parameters.scheduling = const_cast<char*>(scheduling);
+    options.parameters.multiplexing_policy = const_cast<char*>(multiplexing);
+    options.parameters.striping_policy = const_cast<char*>(striping);
     Cores world(2, options);
     exchange(world, 100'000, 1); // from now on they are connected
     const std::uint64_t reads = world.counters(1).rdma_read;
@@ -27,17 +28,29 @@ Moved moved(const char* scheduling, int rails, std::size_t bytes) {
 
 TEST(Scheduling, EvenCutsLongMessagesForAllRails) {
     for (const int rails : {1, 2, 5}) {
-        const Moved long_one = moved("even", rails, 1'000'000);
+        const Moved long_one = moved("binding", "even", rails, 1'000'000);
         EXPECT_EQ(long_one.reads, static_cast<std::uint64_t>(rails));
         EXPECT_EQ(long_one.bytes, 1'000'000u);
-        EXPECT_EQ(moved("even", rails, 16384).reads, static_cast<std::uint64_t>(rails));
-        EXPECT_EQ(moved("even", rails, 16383).reads, 1u);
+        EXPECT_EQ(moved("binding", "even", rails, 16384).reads, static_cast<std::uint64_t>(rails));
+        EXPECT_EQ(moved("binding", "even", rails, 16383).reads, 1u);
     }
 }
 
+TEST(Scheduling, TheDefaultStripesOverAllRails) {
+    const Parameters defaults = default_parameters();
+    EXPECT_EQ(moved(defaults.multiplexing_policy, defaults.striping_policy, 3, 4'000'000).reads,
+              3u);
+}
+
+// The sender's marker, which is blocking here, reaches the one who reads.
+TEST(Scheduling, EpcStripesForASenderThatBlocks) {
+    EXPECT_EQ(moved("binding", "epc", 2, 1'000'000).reads, 2u);
+}
+
 TEST(Scheduling, OthersKeepThemWhole) {
-    for (const char* scheduling : {"binding", "round_robin"}) {
-        EXPECT_EQ(moved(scheduling, 3, 1'000'000).reads, 1u) << scheduling;
+    for (const char* policy :
+         {"binding", "round_robin", "weighted_round_robin", "window_round_robin"}) {
+        EXPECT_EQ(moved(policy, "none", 3, 1'000'000).reads, 1u) << policy;
     }
 }
 

@@ -35,18 +35,46 @@ const Case kCases[] = {
     {"three_rails_round_robin",
      [](Parameters& p) {
          p.shm_rails = 3;
-         set(p.scheduling, "round_robin");
+         set(p.multiplexing_policy, "round_robin");
+         set(p.striping_policy, "none");
      }},
     {"three_rails_even",
      [](Parameters& p) {
          p.shm_rails = 3;
-         set(p.scheduling, "even");
+         set(p.multiplexing_policy, "round_robin");
+         set(p.striping_policy, "even");
          p.striping_threshold = 1024;
+     }},
+    {"four_rails_bss",
+     [](Parameters& p) {
+         p.shm_rails = 4;
+         p.striping_threshold = 1024;
+         p.min_stripe = 64;
+         p.bss_batch = 3;
+         set(p.multiplexing_policy, "weighted_round_robin");
+         set(p.striping_policy, "bss");
+     }},
+    {"three_rails_load_balanced",
+     [](Parameters& p) {
+         p.shm_rails = 3;
+         p.striping_threshold = 1024;
+         p.min_stripe = 64;
+         p.window = 2;
+         set(p.multiplexing_policy, "window_round_robin");
+         set(p.striping_policy, "load_balanced");
+     }},
+    {"three_rails_epc_put",
+     [](Parameters& p) {
+         p.shm_rails = 3;
+         p.min_stripe = 1000;
+         set(p.striping_policy, "epc");
+         set(p.rendezvous, "put");
      }},
     {"two_rails_even_put",
      [](Parameters& p) {
          p.shm_rails = 2;
-         set(p.scheduling, "even");
+         set(p.multiplexing_policy, "round_robin");
+         set(p.striping_policy, "even");
          set(p.rendezvous, "put");
      }},
 };

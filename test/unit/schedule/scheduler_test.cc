@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <ostream>
 #include <vector>
+
+#include "base/random.h"
 
 namespace adaptib {
 
@@ -36,30 +39,79 @@ std::vector<SubchannelView> views(std::uint32_t count, Bytes max_stripe) {
 }
 
 Plan plan_of(Scheduler& scheduler, Bytes length, const std::vector<SubchannelView>& up,
-             Marker marker = Marker::blocking) {
+             Marker marker = Marker::blocking, Direction direction = Direction::read) {
     Plan plan;
-    scheduler.plan(length, marker, up, plan);
+    scheduler.plan({length, marker, direction}, up, plan);
     return plan;
 }
 
+SchedulerOptions options(const char* multiplexing, const char* striping = "none",
+                         std::uint32_t position = 0, Bytes threshold = 0) {
+    SchedulerOptions options;
+    options.multiplexing = multiplexing;
+    options.striping = striping;
+    options.position = position;
+    options.striping_threshold = threshold;
+    return options;
+}
+
+std::unique_ptr<Scheduler> binding(std::uint32_t position = 0) {
+    return make_scheduler(options("binding", "none", position));
+}
+
+constexpr const char* kMultiplexing[] = {"binding", "round_robin", "weighted_round_robin",
+                                         "window_round_robin"};
+constexpr const char* kStriping[] = {"even", "weighted", "adaptive", "load_balanced", "bss", "epc"};
+
+// Bytes of the plan that each subchannel carries.
+std::vector<Bytes> loads(const Plan& plan, std::size_t count) {
+    std::vector<Bytes> loads(count);
+    for (const Stripe& stripe : plan) {
+        loads.at(stripe.subchannel) += stripe.length;
+    }
+    return loads;
+}
+
+// Covers [0, length) in order, without empty or too long stripes, over subchannels that are up.
+void expect_cover(const Plan& plan, Bytes length, const std::vector<SubchannelView>& up) {
+    Bytes covered = 0;
+    for (const Stripe& stripe : plan) {
+        const auto view = std::find_if(up.begin(), up.end(), [&](const SubchannelView& each) {
+            return each.index == stripe.subchannel;
+        });
+        ASSERT_NE(view, up.end());
+        ASSERT_EQ(stripe.offset, covered);
+        ASSERT_GT(stripe.length, 0u);
+        ASSERT_LE(stripe.length, view->max_stripe);
+        covered += stripe.length;
+    }
+    ASSERT_EQ(covered, length);
+}
+
 TEST(Schedule, AnUnknownPolicyIsNone) {
-    EXPECT_NE(make_scheduler("binding", {}), nullptr);
-    EXPECT_NE(make_scheduler("round_robin", {}), nullptr);
-    EXPECT_NE(make_scheduler("even", {}), nullptr);
+    for (const char* policy : kMultiplexing) {
+        EXPECT_NE(make_scheduler(options(policy)), nullptr) << policy;
+        EXPECT_EQ(make_scheduler(options("binding", policy)), nullptr) << policy;
+    }
+    for (const char* policy : kStriping) {
+        EXPECT_NE(make_scheduler(options("binding", policy)), nullptr) << policy;
+        EXPECT_EQ(make_scheduler(options(policy)), nullptr) << policy;
+    }
     for (const char* unknown : {"", "Binding", "bindin", "binding ", "evenly", "round"}) {
-        EXPECT_EQ(make_scheduler(unknown, {}), nullptr) << unknown;
+        EXPECT_EQ(make_scheduler(options(unknown)), nullptr) << unknown;
+        EXPECT_EQ(make_scheduler(options("binding", unknown)), nullptr) << unknown;
     }
 }
 
 TEST(Binding, TakesOneSubchannelForEverything) {
-    const auto scheduler = make_scheduler("binding", {0, 0});
+    const auto scheduler = binding();
     EXPECT_EQ(plan_of(*scheduler, 1, views(1, 100)), (Plan{{0, 0, 1}}));
     EXPECT_EQ(plan_of(*scheduler, 100, views(3, 100)), (Plan{{0, 0, 100}}));
     EXPECT_EQ(plan_of(*scheduler, kMaxLength, views(1, UINT64_MAX)), (Plan{{0, 0, kMaxLength}}));
 }
 
 TEST(Binding, CutsAtTheLongestWorkRequest) {
-    const auto scheduler = make_scheduler("binding", {0, 0});
+    const auto scheduler = binding();
     const auto up = views(1, 100);
     EXPECT_EQ(plan_of(*scheduler, 99, up), (Plan{{0, 0, 99}}));
     EXPECT_EQ(plan_of(*scheduler, 101, up), (Plan{{0, 0, 100}, {0, 100, 1}}));
@@ -73,11 +125,11 @@ TEST(Binding, CutsAtTheLongestWorkRequest) {
 
 TEST(Binding, PositionsAreSpreadOverTheSubchannels) {
     for (std::uint32_t position = 0; position < 9; ++position) {
-        const auto scheduler = make_scheduler("binding", {position, 0});
+        const auto scheduler = binding(position);
         EXPECT_EQ(plan_of(*scheduler, 10, views(3, 100)), (Plan{{position % 3, 0, 10}}));
         EXPECT_EQ(plan_of(*scheduler, 10, views(1, 100)), (Plan{{0, 0, 10}}));
     }
-    const auto last = make_scheduler("binding", {UINT32_MAX, 0});
+    const auto last = binding(UINT32_MAX);
     EXPECT_EQ(plan_of(*last, 10, views(2, 100)), (Plan{{1, 0, 10}}));
 }
 
@@ -86,12 +138,12 @@ TEST(Binding, NamesTheSubchannelNotItsPlaceAmongThoseThatAreUp) {
     up[0].index = 5;
     up[1].index = 7;
     up[1].max_stripe = 6;
-    EXPECT_EQ(plan_of(*make_scheduler("binding", {0, 0}), 10, up), (Plan{{5, 0, 10}}));
-    EXPECT_EQ(plan_of(*make_scheduler("binding", {1, 0}), 10, up), (Plan{{7, 0, 6}, {7, 6, 4}}));
+    EXPECT_EQ(plan_of(*binding(), 10, up), (Plan{{5, 0, 10}}));
+    EXPECT_EQ(plan_of(*binding(1), 10, up), (Plan{{7, 0, 6}, {7, 6, 4}}));
 }
 
 TEST(Binding, IsTheSamePlanForEveryMarkerAndEachTime) {
-    const auto scheduler = make_scheduler("binding", {1, 0});
+    const auto scheduler = binding(1);
     const Plan expected{{1, 0, 100}, {1, 100, 20}};
     for (int round = 0; round < 3; ++round) {
         for (const Marker marker : {Marker::blocking, Marker::non_blocking, Marker::collective}) {
@@ -101,14 +153,14 @@ TEST(Binding, IsTheSamePlanForEveryMarkerAndEachTime) {
 }
 
 TEST(Binding, AppendsToThePlan) {
-    const auto scheduler = make_scheduler("binding", {0, 0});
+    const auto scheduler = binding();
     Plan plan{{9, 1, 2}};
-    scheduler->plan(5, Marker::blocking, views(1, 100), plan);
+    scheduler->plan({5, Marker::blocking, Direction::write}, views(1, 100), plan);
     EXPECT_EQ(plan, (Plan{{9, 1, 2}, {0, 0, 5}}));
 }
 
 TEST(Binding, CoversEveryLengthExactly) {
-    const auto scheduler = make_scheduler("binding", {2, 0});
+    const auto scheduler = binding(2);
     for (Bytes length = 1; length < 300; ++length) {
         for (const Bytes most : {Bytes{1}, Bytes{2}, Bytes{63}, Bytes{64}, Bytes{65}, Bytes{299}}) {
             Bytes covered = 0;
@@ -125,7 +177,7 @@ TEST(Binding, CoversEveryLengthExactly) {
 }
 
 TEST(RoundRobin, TakesTheNextSubchannelEachTime) {
-    const auto scheduler = make_scheduler("round_robin", {1, 0});
+    const auto scheduler = make_scheduler(options("round_robin", "none", 1));
     const auto up = views(3, 100);
     EXPECT_EQ(plan_of(*scheduler, 64, up), (Plan{{1, 0, 64}}));
     EXPECT_EQ(plan_of(*scheduler, 130, up), (Plan{{2, 0, 100}, {2, 100, 30}}));
@@ -134,55 +186,294 @@ TEST(RoundRobin, TakesTheNextSubchannelEachTime) {
     EXPECT_EQ(plan_of(*scheduler, 99, views(1, 100)), (Plan{{0, 0, 99}}));
 }
 
+TEST(WindowRoundRobin, StaysForAWindow) {
+    SchedulerOptions three = options("window_round_robin", "none", 1);
+    three.window = 3;
+    const auto scheduler = make_scheduler(three);
+    for (const std::uint32_t expected : {1u, 1u, 1u, 0u, 0u, 0u, 1u, 1u}) {
+        EXPECT_EQ(plan_of(*scheduler, 64, views(2, 100)), (Plan{{expected, 0, 64}}));
+    }
+}
+
+TEST(WeightedRoundRobin, TakesTurnsByRate) {
+    const auto scheduler = make_scheduler(options("weighted_round_robin"));
+    auto up = views(2, 100);
+    up[0].rate.value = 4000;
+    std::vector<std::uint32_t> turns;
+    for (int i = 0; i < 10; ++i) {
+        turns.push_back(plan_of(*scheduler, 64, up).front().subchannel);
+    }
+    EXPECT_EQ(turns, (std::vector<std::uint32_t>{0, 0, 1, 0, 0, 0, 0, 1, 0, 0}));
+}
+
 // Atomics, among others.
 TEST(Spreading, NeverConcernsTheShortest) {
-    for (const char* policy : {"round_robin", "even"}) {
-        const auto scheduler = make_scheduler(policy, {4, 1});
-        for (const Bytes length : {1, 8, 63, 8, 8}) {
-            EXPECT_EQ(plan_of(*scheduler, length, views(3, 100)), (Plan{{1, 0, length}})) << policy;
+    for (const char* whole : kMultiplexing) {
+        for (const char* striped : kStriping) {
+            const auto scheduler = make_scheduler(options(whole, striped, 4, 1));
+            for (const Bytes length : {1, 8, 63, 8, 8}) {
+                EXPECT_EQ(plan_of(*scheduler, length, views(3, 100)), (Plan{{1, 0, length}}));
+            }
+        }
+    }
+}
+
+TEST(Spreading, ShorterThanTheThresholdIsMultiplexed) {
+    for (const char* striped : kStriping) {
+        SchedulerOptions two = options("round_robin", striped, 0, 1024);
+        two.min_stripe = 64;
+        two.bss_batch = 2;
+        const auto scheduler = make_scheduler(two);
+        EXPECT_EQ(plan_of(*scheduler, 1023, views(2, kMiB)), (Plan{{0, 0, 1023}})) << striped;
+        EXPECT_EQ(plan_of(*scheduler, 1024, views(2, kMiB)), (Plan{{0, 0, 512}, {1, 512, 512}}))
+            << striped;
+        EXPECT_EQ(plan_of(*scheduler, 100, views(2, kMiB)), (Plan{{1, 0, 100}})) << striped;
+        EXPECT_EQ(plan_of(*scheduler, 100, views(2, kMiB)), (Plan{{0, 0, 100}})) << striped;
+        EXPECT_EQ(plan_of(*scheduler, 5000, views(1, kMiB)), (Plan{{0, 0, 5000}})) << striped;
+    }
+}
+
+TEST(Spreading, CoversEveryLengthExactly) {
+    for (const char* whole : kMultiplexing) {
+        for (const char* striped : kStriping) {
+            SchedulerOptions some = options(whole, striped, 2, 100);
+            some.min_stripe = 64;
+            const auto scheduler = make_scheduler(some);
+            for (Bytes length = 1; length < 1500; ++length) {
+                for (const Bytes most : {Bytes{1}, Bytes{63}, Bytes{64}, Bytes{4096}}) {
+                    auto up = views(5, most);
+                    up[3].rate.value = 1;
+                    up[1].outstanding = {3000, 100};
+                    expect_cover(plan_of(*scheduler, length, up), length, up);
+                }
+            }
+            const auto up = views(16, Bytes{1} << 31);
+            expect_cover(plan_of(*scheduler, Bytes{1} << 40, up), Bytes{1} << 40, up);
+        }
+    }
+}
+
+// Whichever paths go and come.
+TEST(Spreading, NamesNoSubchannelThatIsNotUp) {
+    Random random(1);
+    for (const char* striped : kStriping) {
+        SchedulerOptions some = options("round_robin", striped, 0, 64);
+        some.min_stripe = 64;
+        const auto scheduler = make_scheduler(some);
+        for (int i = 0; i < 300; ++i) {
+            std::vector<SubchannelView> up;
+            for (const SubchannelView& view : views(6, 500)) {
+                if (random.below(2) == 0) {
+                    up.push_back(view);
+                }
+            }
+            if (up.empty()) {
+                continue;
+            }
+            const Bytes length = 64 + random.below(5000);
+            const Plan plan = plan_of(*scheduler, length, up);
+            expect_cover(plan, length, up);
+            std::vector<StripeTime> times;
+            for (const Stripe& stripe : plan) {
+                times.push_back({stripe.subchannel, stripe.length,
+                                 1e-6 * static_cast<double>(1 + random.below(100))});
+            }
+            scheduler->learn(times);
         }
     }
 }
 
 TEST(Even, CutsIntoEqualParts) {
-    const auto scheduler = make_scheduler("even", {0, 1024});
+    const auto scheduler = make_scheduler(options("binding", "even", 0, 1024));
     EXPECT_EQ(plan_of(*scheduler, 2048, views(2, kMiB)), (Plan{{0, 0, 1024}, {1, 1024, 1024}}));
     EXPECT_EQ(plan_of(*scheduler, 1024, views(4, kMiB)),
               (Plan{{0, 0, 256}, {1, 256, 256}, {2, 512, 256}, {3, 768, 256}}));
     // Rounded to cache lines: the last part is what is left.
     EXPECT_EQ(plan_of(*scheduler, 1025, views(2, kMiB)), (Plan{{0, 0, 576}, {1, 576, 449}}));
-    EXPECT_EQ(plan_of(*scheduler, 5000, views(1, kMiB)), (Plan{{0, 0, 5000}}));
     EXPECT_EQ(plan_of(*scheduler, 2048, views(2, 1000)),
               (Plan{{0, 0, 1000}, {0, 1000, 24}, {1, 1024, 1000}, {1, 2024, 24}}));
-    EXPECT_EQ(plan_of(*make_scheduler("even", {3, 1024}), 2048, views(2, kMiB)),
+    EXPECT_EQ(plan_of(*make_scheduler(options("binding", "even", 3, 1024)), 2048, views(2, kMiB)),
               (Plan{{1, 0, 1024}, {0, 1024, 1024}}));
 }
 
-TEST(Even, ShorterOnesTakeTurns) {
-    const auto scheduler = make_scheduler("even", {0, 1024});
-    EXPECT_EQ(plan_of(*scheduler, 1023, views(2, kMiB)), (Plan{{0, 0, 1023}}));
-    EXPECT_EQ(plan_of(*scheduler, 2048, views(2, kMiB)), (Plan{{0, 0, 1024}, {1, 1024, 1024}}));
-    EXPECT_EQ(plan_of(*scheduler, 100, views(2, kMiB)), (Plan{{1, 0, 100}}));
-    EXPECT_EQ(plan_of(*scheduler, 100, views(2, kMiB)), (Plan{{0, 0, 100}}));
+TEST(Weighted, CutsInProportionToTheRates) {
+    const auto scheduler = make_scheduler(options("binding", "weighted", 0, 1024));
+    auto up = views(3, kMiB);
+    up[1].rate.value = 2000;
+    EXPECT_EQ(plan_of(*scheduler, 4096, up),
+              (Plan{{1, 0, 2048}, {0, 2048, 1024}, {2, 3072, 1024}}));
+    const std::vector<StripeTime> slow{{1, 2048, 1.0}, {0, 1024, 1e-6}};
+    scheduler->learn(slow);
+    EXPECT_EQ(plan_of(*scheduler, 4096, up).front(), (Stripe{1, 0, 2048})) << "whatever is learnt";
 }
 
-TEST(Spreading, CoversEveryLengthExactly) {
-    for (const char* policy : {"round_robin", "even"}) {
-        const auto scheduler = make_scheduler(policy, {2, 100});
-        for (Bytes length = 1; length < 1500; ++length) {
-            for (const Bytes most : {Bytes{1}, Bytes{63}, Bytes{64}, Bytes{4096}}) {
-                Bytes covered = 0;
-                for (const Stripe& stripe : plan_of(*scheduler, length, views(5, most))) {
-                    ASSERT_LT(stripe.subchannel, 5u);
-                    ASSERT_EQ(stripe.offset, covered);
-                    ASSERT_GT(stripe.length, 0u);
-                    ASSERT_LE(stripe.length, most);
-                    covered += stripe.length;
-                }
-                ASSERT_EQ(covered, length) << policy;
-            }
+// A path of 1 GB/s carries 1000 bytes in a microsecond.
+TEST(Weighted, NoPartIsShorterThanItCosts) {
+    const auto up = [] {
+        auto up = views(4, kMiB);
+        for (SubchannelView& view : up) {
+            view.rate.value = 1'000'000'000;
+        }
+        return up;
+    }();
+    const auto scheduler = make_scheduler(options("binding", "weighted", 0, 64));
+    EXPECT_EQ(plan_of(*scheduler, 1999, up).size(), 1u);
+    EXPECT_EQ(plan_of(*scheduler, 2000, up).size(), 2u);
+    EXPECT_EQ(plan_of(*scheduler, 2999, up).size(), 2u);
+    EXPECT_EQ(plan_of(*scheduler, 3000, up).size(), 3u);
+    EXPECT_EQ(plan_of(*scheduler, 4000, up).size(), 4u);
+    SchedulerOptions least = options("binding", "weighted", 0, 64);
+    least.min_stripe = 500;
+    EXPECT_EQ(plan_of(*make_scheduler(least), 999, up).size(), 1u);
+    EXPECT_EQ(plan_of(*make_scheduler(least), 1000, up).size(), 2u);
+    EXPECT_EQ(plan_of(*make_scheduler(least), 2000, up).size(), 4u);
+}
+
+// Paths whose speed nobody has announced, with times that are not exact.
+class Learning {
+public:
+    Learning(const char* striping, std::vector<double> speeds, std::uint32_t batch = 0)
+        : speeds_(std::move(speeds)), up_(views(static_cast<std::uint32_t>(speeds_.size()), kGiB)) {
+        SchedulerOptions some = options("binding", striping, 0, 64);
+        some.min_stripe = 64;
+        some.bss_batch = batch;
+        scheduler_ = make_scheduler(some);
+    }
+    // Seconds that a transfer takes.
+    double transfer(Bytes length) {
+        std::vector<StripeTime> times;
+        double longest = 0;
+        for (const Stripe& stripe : plan_of(*scheduler_, length, up_)) {
+            const double noise = 0.9 + 0.2 * static_cast<double>(random_.below(1000)) / 1000;
+            const double seconds =
+                static_cast<double>(stripe.length) / speeds_[stripe.subchannel] * noise;
+            times.push_back({stripe.subchannel, stripe.length, seconds});
+            longest = std::max(longest, seconds);
+        }
+        scheduler_->learn(times);
+        return longest;
+    }
+    double after(int transfers, Bytes length) {
+        double sum = 0;
+        for (int i = 0; i < transfers; ++i) {
+            transfer(length);
+        }
+        for (int i = 0; i < 32; ++i) {
+            sum += transfer(length) / 32;
+        }
+        return sum;
+    }
+    void speed(std::size_t path, double value) { speeds_[path] = value; }
+    Scheduler& scheduler() { return *scheduler_; }
+
+private:
+    std::vector<double> speeds_;
+    std::vector<SubchannelView> up_;
+    std::unique_ptr<Scheduler> scheduler_;
+    Random random_{7};
+};
+
+constexpr Bytes kLong = 1'000'000;
+
+TEST(Adaptive, FindsTheRatesThatNobodySaid) {
+    for (const char* policy : {"adaptive", "epc"}) {
+        Learning paths(policy, {4e9, 1e9});
+        const double best = static_cast<double>(kLong) / 5e9;
+        EXPECT_LT(paths.after(30, kLong), 1.12 * best) << policy; // times are off by up to a tenth
+        EXPECT_NEAR(paths.scheduler().weight(0), 0.8, 0.03) << policy;
+        EXPECT_NEAR(paths.scheduler().weight(1), 0.2, 0.03) << policy;
+    }
+    Learning equal("adaptive", {1e9, 1e9, 1e9});
+    EXPECT_LT(equal.after(30, kLong), 1.12 * static_cast<double>(kLong) / 3e9);
+}
+
+TEST(Adaptive, FollowsAHotSpotThatMoves) {
+    for (const char* policy : {"adaptive", "bss"}) {
+        Learning paths(policy, {1e9, 1e9, 1e8, 1e9}, 3);
+        const double before = paths.after(50, kLong);
+        EXPECT_LT(before, 1.25 * static_cast<double>(kLong) / 3.1e9) << policy;
+        paths.speed(2, 1e9);
+        paths.speed(0, 1e8);
+        EXPECT_LT(paths.after(50, kLong), 1.25 * static_cast<double>(kLong) / 3.1e9) << policy;
+    }
+}
+
+TEST(Adaptive, OneTimeAloneTeachesNothing) {
+    Learning paths("adaptive", {1e9, 1e9});
+    paths.transfer(kLong);
+    const double weight = paths.scheduler().weight(0);
+    const std::vector<StripeTime> one{{0, 1000, 5.0}};
+    paths.scheduler().learn(one);
+    paths.scheduler().learn({});
+    EXPECT_EQ(paths.scheduler().weight(0), weight);
+    const std::vector<StripeTime> unknown{{0, 1000, 0.0}, {99, 5, 1.0}};
+    paths.scheduler().learn(unknown);
+    EXPECT_EQ(paths.scheduler().weight(0), weight);
+}
+
+// Equation 7.4: 0.5 and 0.5, of which the second took three times as long.
+TEST(Adaptive, LearnsAsTheEquationSays) {
+    SchedulerOptions half = options("binding", "adaptive", 0, 64);
+    half.alpha = 0.5;
+    const auto scheduler = make_scheduler(half);
+    EXPECT_EQ(plan_of(*scheduler, 2048, views(2, kMiB)), (Plan{{0, 0, 1024}, {1, 1024, 1024}}));
+    const std::vector<StripeTime> times{{0, 1024, 1e-6}, {1, 1024, 3e-6}};
+    scheduler->learn(times);
+    EXPECT_DOUBLE_EQ(scheduler->weight(0), 0.5 * 0.5 + 0.5 * 0.75);
+    EXPECT_DOUBLE_EQ(scheduler->weight(1), 0.5 * 0.5 + 0.5 * 0.25);
+}
+
+TEST(LoadBalanced, FillsTheLeastLoadedFirst) {
+    SchedulerOptions some = options("binding", "load_balanced", 0, 64);
+    some.min_stripe = 64;
+    const auto scheduler = make_scheduler(some);
+    auto up = views(3, kMiB);
+    up[0].outstanding = {6400, 0};
+    up[1].outstanding = {64000, 0};
+    const auto read = [&](Bytes length) { return loads(plan_of(*scheduler, length, up), 3); };
+    EXPECT_EQ(read(6400), (std::vector<Bytes>{0, 0, 6400}));
+    EXPECT_EQ(read(7680), (std::vector<Bytes>{640, 0, 7040}));
+    EXPECT_EQ(read(121600), (std::vector<Bytes>{57600, 0, 64000}));
+    // Writes are in nobody's way.
+    EXPECT_EQ(loads(plan_of(*scheduler, 19200, up, Marker::blocking, Direction::write), 3),
+              (std::vector<Bytes>{6400, 6400, 6400}));
+    up[2].rate.value = 3000;
+    EXPECT_EQ(loads(plan_of(*scheduler, 19200, up, Marker::blocking, Direction::write), 3),
+              (std::vector<Bytes>{3840, 3840, 11520}));
+}
+
+TEST(Bss, UsesABatchAndProbesTheOthers) {
+    Learning paths("bss", {1e8, 1e9, 1e9, 1e8, 1e8, 1e8}, 2);
+    const double best = static_cast<double>(kLong) / 2e9;
+    EXPECT_LT(paths.after(100, kLong), 2.0 * best) << "with one transfer in eight for a probe";
+    EXPECT_GT(paths.scheduler().weight(1) + paths.scheduler().weight(2), 0.4);
+    SchedulerOptions two = options("binding", "bss", 0, 64);
+    two.min_stripe = 64;
+    two.bss_paths = 4;
+    two.bss_batch = 2;
+    const auto scheduler = make_scheduler(two);
+    std::vector<Bytes> all(6);
+    for (int i = 0; i < 100; ++i) {
+        const std::vector<Bytes> each = loads(plan_of(*scheduler, 4096, views(6, kMiB)), 6);
+        EXPECT_EQ(std::count(each.begin(), each.end(), 0u), 4) << "two carry it";
+        for (std::size_t path = 0; path < 6; ++path) {
+            all[path] += each[path];
         }
     }
+    for (std::size_t path = 0; path < 6; ++path) {
+        EXPECT_EQ(all[path] > 0, path < 4) << path;
+    }
+}
+
+TEST(Epc, StripesForWhoWaits) {
+    SchedulerOptions some = options("binding", "epc", 0, 64);
+    some.min_stripe = 64;
+    const auto scheduler = make_scheduler(some);
+    const auto up = views(2, kMiB);
+    EXPECT_EQ(plan_of(*scheduler, 2048, up, Marker::blocking).size(), 2u);
+    EXPECT_EQ(plan_of(*scheduler, 2048, up, Marker::collective).size(), 2u);
+    EXPECT_EQ(plan_of(*scheduler, 2048, up, Marker::non_blocking), (Plan{{0, 0, 2048}}));
+    EXPECT_EQ(plan_of(*scheduler, 2048, up, Marker::non_blocking), (Plan{{1, 0, 2048}}));
 }
 
 } // namespace

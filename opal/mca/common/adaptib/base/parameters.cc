@@ -20,6 +20,7 @@ bool g_defaults_set = false;
 constexpr opal_common_adaptib_type_t kBool = OPAL_COMMON_ADAPTIB_TYPE_BOOL;
 constexpr opal_common_adaptib_type_t kInt = OPAL_COMMON_ADAPTIB_TYPE_INT;
 constexpr opal_common_adaptib_type_t kSize = OPAL_COMMON_ADAPTIB_TYPE_SIZE;
+constexpr opal_common_adaptib_type_t kDouble = OPAL_COMMON_ADAPTIB_TYPE_DOUBLE;
 constexpr opal_common_adaptib_type_t kString = OPAL_COMMON_ADAPTIB_TYPE_STRING;
 
 constexpr std::array kTable{
@@ -31,15 +32,40 @@ constexpr std::array kTable{
         "rendezvous", kString, &g_parameters.rendezvous, "get", "", "get|put", 5,
         "How a large message moves: the receiver reads it (get) or the sender writes it (put)."},
     opal_common_adaptib_parameter_t{
-        "scheduling", kString, &g_parameters.scheduling, "binding", "", "binding|round_robin|even",
-        4,
-        "Which rails carry the messages above eager_limit: binding gives each process one, "
-        "round_robin takes the next one for each message, even cuts long ones into equal parts."},
+        "multiplexing_policy", kString, &g_parameters.multiplexing_policy, "binding", "",
+        "binding|round_robin|weighted_round_robin|window_round_robin", 4,
+        "Which rail carries a message above eager_limit that is not striped: always the same one of each "
+        "process (binding), the next one (round_robin), each as often as its rate is of all "
+        "(weighted_round_robin), or the next one after `window` messages (window_round_robin)."},
+    opal_common_adaptib_parameter_t{
+        "striping_policy", kString, &g_parameters.striping_policy, "adaptive", "",
+        "none|even|weighted|adaptive|load_balanced|bss|epc", 4,
+        "How messages from striping_threshold on are cut over several rails: not (none), in equal parts "
+        "(even), in proportion to nominal rates (weighted) or to learnt ones (adaptive), the least loaded "
+        "rails first (load_balanced), over the few that proved fastest (bss), or adaptive if the sender "
+        "waits and whole if not (epc)."},
     opal_common_adaptib_parameter_t{
         "striping_threshold", kSize, &g_parameters.striping_threshold, "16384", "bytes",
         "1024..1073741824", 5,
-        "Messages from this size on are cut into parts where scheduling is even; shorter ones take "
-        "the next rail each."},
+        "Messages from this size on are cut by striping_policy; multiplexing_policy chooses one rail for "
+        "each shorter one."},
+    opal_common_adaptib_parameter_t{
+        "min_stripe", kSize, &g_parameters.min_stripe, "0", "bytes", "0..1073741824", 6,
+        "No rail gets a smaller part of a message; 0: what it carries in a microsecond, which is about what "
+        "a further part costs. The policy even does not ask."},
+    opal_common_adaptib_parameter_t{
+        "adaptive_alpha", kDouble, &g_parameters.adaptive_alpha, "0.5", "", "0..1", 6,
+        "How much the times of the last message count in the weights that striping learns (adaptive, bss, "
+        "epc)."},
+    opal_common_adaptib_parameter_t{
+        "window", kInt, &g_parameters.window, "8", "messages", "1..1000000", 6,
+        "Messages over one rail before the next one's turn (window_round_robin)."},
+    opal_common_adaptib_parameter_t{
+        "bss_paths", kInt, &g_parameters.bss_paths, "0", "paths", "0..256", 6,
+        "Paths to a peer that take part in batch-based striping and sorting (bss); 0: all."},
+    opal_common_adaptib_parameter_t{
+        "bss_batch", kInt, &g_parameters.bss_batch, "0", "paths", "0..256", 6,
+        "Paths that carry one message (bss): those of bss_paths that proved fastest; 0: half of them."},
     opal_common_adaptib_parameter_t{
         "connect_threshold", kInt, &g_parameters.connect_threshold, "16", "messages",
         "0..1000000000", 4,
@@ -99,9 +125,7 @@ void set_default(const opal_common_adaptib_parameter_t& row, void* storage) {
     case kSize:
         std::from_chars(text.begin(), text.end(), *static_cast<std::size_t*>(storage));
         break;
-    case OPAL_COMMON_ADAPTIB_TYPE_DOUBLE:
-        *static_cast<double*>(storage) = std::strtod(row.default_text, nullptr);
-        break;
+    case kDouble: *static_cast<double*>(storage) = std::strtod(row.default_text, nullptr); break;
     case kString: *static_cast<char**>(storage) = const_cast<char*>(row.default_text); break;
     }
 }
@@ -118,7 +142,7 @@ std::string value_text(const opal_common_adaptib_parameter_t& row, const void* v
     case kBool: return *static_cast<const bool*>(value) ? "true" : "false";
     case kInt: return std::to_string(*static_cast<const int*>(value));
     case kSize: return std::to_string(*static_cast<const std::size_t*>(value));
-    case OPAL_COMMON_ADAPTIB_TYPE_DOUBLE: return std::to_string(*static_cast<const double*>(value));
+    case kDouble: return std::to_string(*static_cast<const double*>(value));
     case kString: {
         const char* text = *static_cast<char* const*>(value);
         return text == nullptr ? "" : text;
@@ -173,6 +197,13 @@ bool check_pairs(const Parameters& values, std::string& text) {
     if ((values.shm_queue_bytes & (values.shm_queue_bytes - 1)) != 0) {
         text = refusal("shm_queue_bytes", std::to_string(values.shm_queue_bytes),
                        "is not a power of two. Choose one that is, for example 262144.");
+        return false;
+    }
+    if (values.bss_paths > 0 && values.bss_batch > values.bss_paths) {
+        text = refusal("bss_batch", std::to_string(values.bss_batch),
+                       "is more than opal_common_adaptib_bss_paths (" +
+                           std::to_string(values.bss_paths) +
+                           "). Lower bss_batch or raise bss_paths.");
         return false;
     }
     constexpr Bytes kFixedPart = 8 * kMiB; // of a segment: tables and bounce memory

@@ -21,8 +21,14 @@ namespace adaptib {
 struct Parameters {
     std::size_t eager_limit;
     char* rendezvous;
-    char* scheduling;
+    char* multiplexing_policy;
+    char* striping_policy;
     std::size_t striping_threshold;
+    std::size_t min_stripe;
+    double adaptive_alpha;
+    int window;
+    int bss_paths;
+    int bss_batch;
     int connect_threshold;
     std::size_t ring_bytes;
     int ring_max;

@@ -3,6 +3,7 @@
 // May touch: base/ only.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "base/units.h"
@@ -15,13 +16,31 @@ struct Stripe {
     Bytes length = 0;
 };
 
+// Reads and writes load opposite directions of a link.
+enum class Direction : std::uint8_t { read, write };
+
 // What a scheduler sees of one subchannel.
 struct SubchannelView {
     std::uint32_t index = 0;
-    BytesPerSecond rate{}; // nominal
-    Bytes max_stripe = 0;  // the longest work request
+    BytesPerSecond rate{};              // nominal
+    Bytes max_stripe = 0;               // the longest work request
+    std::array<Bytes, 2> outstanding{}; // by Direction: posted and not complete
 };
 
 enum class Marker : std::uint8_t { blocking, non_blocking, collective };
+
+// What a scheduler sees of a transfer.
+struct TransferView {
+    Bytes length = 0;
+    Marker marker = Marker::blocking;
+    Direction direction = Direction::read;
+};
+
+// How long a stripe took, from posting to completion.
+struct StripeTime {
+    std::uint32_t subchannel = 0;
+    Bytes length = 0;
+    double seconds = 0;
+};
 
 } // namespace adaptib

@@ -50,7 +50,8 @@ bool check_header(const MessageHeader& header, Bytes available) {
 }
 
 bool check_body(const RendezvousBody& body) {
-    if (body.bytes > kMaxMessageBytes || body.key_count > kMaxRails) {
+    if (body.bytes > kMaxMessageBytes || body.key_count > kMaxRails ||
+        body.marker > Marker::collective) {
         return false;
     }
     if (body.kind == SourceKind::direct) {

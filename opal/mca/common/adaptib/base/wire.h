@@ -18,12 +18,13 @@
 #include <span>
 #include <type_traits>
 
+#include "base/stripe.h"
 #include "base/units.h"
 
 namespace adaptib {
 
 // Raised with every change of anything in this file or in base/address.h.
-constexpr std::uint16_t kWireVersion = 4;
+constexpr std::uint16_t kWireVersion = 5;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMinRingBytes = 4096;
@@ -102,7 +103,7 @@ struct IdBody {
     std::uint64_t id;
 };
 
-enum class SourceKind : std::uint32_t {
+enum class SourceKind : std::uint8_t {
     direct = 1, // all bytes lie at `address`
     packed = 2, // the sender packs blocks on demand; address and keys are zero
 };
@@ -112,6 +113,8 @@ struct RendezvousBody {
     std::uint64_t send_id;
     std::uint64_t address;
     SourceKind kind;
+    Marker marker; // how the sender waits: who reads plans by it
+    std::uint16_t reserved;
     std::uint32_t key_count;       // rails with a key: 0..kMaxRails
     std::uint32_t keys[kMaxRails]; // only those that there are cross the wire
 };

@@ -68,7 +68,7 @@ Status ConnectionManager::make_queue_pairs(Peer& peer) {
         }
         peer.subchannels.push_back(std::move(subchannel));
     }
-    peer.scheduler = make_scheduler(options_.scheduling, options_.scheduler);
+    peer.scheduler = make_scheduler(options_.scheduler);
     return kOk;
 }
 

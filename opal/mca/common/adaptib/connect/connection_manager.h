@@ -53,8 +53,7 @@ public:
         std::uint64_t self = 0;
         std::size_t ring_bytes = 0;
         std::uint64_t ring_max = 0;
-        std::string scheduling = "binding"; // schedule/scheduler.h; a policy that exists
-        SchedulerOptions scheduler;
+        SchedulerOptions scheduler; // policies that exist
     };
 
     // `cqs`: the completion queue of each rail's queue pairs.

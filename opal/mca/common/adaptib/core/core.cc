@@ -67,9 +67,7 @@ Status Core::open(const Parameters& parameters, std::string& text) {
     connect.self = environment_.self;
     connect.ring_bytes = parameters.ring_bytes;
     connect.ring_max = static_cast<std::uint64_t>(parameters.ring_max);
-    connect.scheduling = parameters.scheduling;
-    connect.scheduler.position = static_cast<std::uint32_t>(environment_.self);
-    connect.scheduler.striping_threshold = parameters.striping_threshold;
+    connect.scheduler = scheduler_options(parameters);
     connections_ =
         std::make_unique<ConnectionManager>(connect, rails, cqs_, counters_, connection_events);
     Protocol::Options protocol;
@@ -78,6 +76,7 @@ Status Core::open(const Parameters& parameters, std::string& text) {
     protocol.put = std::string_view(parameters.rendezvous) == "put";
     protocol.connect_threshold = static_cast<std::uint32_t>(parameters.connect_threshold);
     protocol.block_depth = static_cast<std::size_t>(parameters.block_depth);
+    protocol.clock = environment_.clock;
     protocol.registration_cache = registration_cache_bytes(parameters);
     protocol.max_outstanding = depth / 2; // the rest is for signaled ring writes and flushes
     protocol_ = std::make_unique<Protocol>(protocol, rails, parameters.block_bytes, *connections_,
@@ -98,6 +97,20 @@ Status Core::open(const Parameters& parameters, std::string& text) {
         environment_.message(Severity::notice, notice);
     }
     return kOk;
+}
+
+SchedulerOptions Core::scheduler_options(const Parameters& parameters) const {
+    SchedulerOptions options;
+    options.multiplexing = parameters.multiplexing_policy;
+    options.striping = parameters.striping_policy;
+    options.position = static_cast<std::uint32_t>(environment_.self);
+    options.striping_threshold = parameters.striping_threshold;
+    options.min_stripe = parameters.min_stripe;
+    options.window = static_cast<std::uint32_t>(parameters.window);
+    options.alpha = parameters.adaptive_alpha;
+    options.bss_paths = static_cast<std::uint32_t>(parameters.bss_paths);
+    options.bss_batch = static_cast<std::uint32_t>(parameters.bss_batch);
+    return options;
 }
 
 // Rails that reach all memory need no registrations.

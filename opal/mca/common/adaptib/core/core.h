@@ -84,6 +84,7 @@ public:
 private:
     Core(const Environment& environment, std::unique_ptr<Fabric> fabric);
     Status open(const Parameters& parameters, std::string& text);
+    SchedulerOptions scheduler_options(const Parameters& parameters) const;
     Bytes registration_cache_bytes(const Parameters& parameters) const;
 
     // peers.cc

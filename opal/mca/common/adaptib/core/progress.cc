@@ -45,6 +45,7 @@ std::size_t Core::progress() {
         for (CompletionFilter& filter : filters_) {
             events += filter.poll(kCompletionBudget);
         }
+        protocol_->on_polled();
     }
     if (protocol_->retry_due()) [[unlikely]] {
         events += protocol_->retry();

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -45,6 +46,7 @@ struct Subchannel {
     std::uint32_t remote_rail = 0;
     std::uint32_t remote_memory_key = 0; // of the peer's ring and credit
     std::unique_ptr<QueuePair> qp;
+    std::array<Bytes, 2> outstanding{}; // by Direction: of stripes posted and not complete
 };
 
 // A message that waits for room, in the order of sending: embedded in send requests, or a control

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Stripes of a move: planned once the peer is connected, posted as far as there is room, counted back.
+#include <algorithm>
+
 #include "protocol/protocol.h"
 
 namespace adaptib {
@@ -36,9 +38,11 @@ void Protocol::plan_move(Mover& mover) {
     for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
         const Subchannel& subchannel = peer.subchannels[i];
         const RailInfo& info = rails_[subchannel.local_rail]->info();
-        views_.push_back({i, info.rate, info.max_message_bytes});
+        views_.push_back({i, info.rate, info.max_message_bytes, subchannel.outstanding});
     }
-    peer.scheduler->plan(mover.move.length, mover.move.marker, views_, mover.move.plan);
+    Move& move = mover.move;
+    peer.scheduler->plan({move.length, move.marker, move.direction()}, views_, move.plan);
+    move.progress.assign(move.plan.size() > 1 ? move.plan.size() : 0, {});
 }
 
 // Ends the mover (which may be gone afterwards) if it has nothing outstanding and cannot go on.
@@ -66,6 +70,10 @@ void Protocol::post_stripes(Mover& mover) {
         if (status.is_error()) {
             move.failed = true;
             break;
+        }
+        if (!move.progress.empty()) {
+            move.progress[move.posted].posted = options_.clock->now();
+            ++striped_;
         }
         ++move.posted;
         ++move.outstanding;
@@ -111,6 +119,7 @@ Status Protocol::post_stripe(Mover& mover, const Stripe& stripe) {
     const Status status = subchannel.qp->post_send(work);
     if (status.ok()) {
         count_move(move.opcode, stripe.length);
+        subchannel.outstanding[static_cast<std::size_t>(move.direction())] += stripe.length;
     }
     return status;
 }
@@ -141,8 +150,61 @@ void Mover::on_work_done(const WorkCompletion& completion) {
     protocol.on_stripe_done(*this, completion);
 }
 
+// Those of one queue pair complete in order. plan.size(): none, the connection is gone.
+std::size_t Protocol::stripe_of(const Mover& mover, std::uint32_t qp_number) const {
+    const Move& move = mover.move;
+    const auto& subchannels = mover.peer.subchannels;
+    for (std::size_t i = 0; i < move.posted; ++i) {
+        const std::uint32_t at = move.plan[i].subchannel;
+        const bool done = !move.progress.empty() && move.progress[i].done;
+        if (!done && at < subchannels.size() && subchannels[at].qp->number() == qp_number) {
+            return i;
+        }
+    }
+    return move.plan.size();
+}
+
+// A time is known well if completions were looked for shortly before: it may have been over since then
+// (Vishnu, 7.1.2, cases 2 and 3).
+void Protocol::take_time(Mover& mover, std::size_t stripe, WorkStatus status) {
+    constexpr int kPrecision = 8;
+    StripeProgress& progress = mover.move.progress[stripe];
+    progress.done = true;
+    const Nanoseconds now = options_.clock->now();
+    const Nanoseconds taken = now - progress.posted;
+    const Nanoseconds late = now - std::max(polled_, progress.posted);
+    if (status == WorkStatus::success && late <= taken / kPrecision) {
+        progress.taken = taken;
+    }
+}
+
+void Protocol::learn_from(Mover& mover) {
+    times_.clear();
+    for (std::size_t i = 0; i < mover.move.progress.size(); ++i) {
+        const Stripe& stripe = mover.move.plan[i];
+        const Nanoseconds taken = mover.move.progress[i].taken;
+        if (taken > Nanoseconds{0}) {
+            times_.push_back(
+                {stripe.subchannel, stripe.length, std::chrono::duration<double>(taken).count()});
+        }
+    }
+    if (mover.peer.scheduler != nullptr && !times_.empty()) {
+        mover.peer.scheduler->learn(times_);
+    }
+}
+
 void Protocol::on_stripe_done(Mover& mover, const WorkCompletion& completion) {
     Move& move = mover.move;
+    if (const std::size_t i = stripe_of(mover, completion.qp_number); i < move.plan.size()) {
+        Subchannel& subchannel = mover.peer.subchannels[move.plan[i].subchannel];
+        subchannel.outstanding[static_cast<std::size_t>(move.direction())] -= move.plan[i].length;
+        if (!move.progress.empty()) {
+            take_time(mover, i, completion.status);
+        }
+    }
+    if (!move.progress.empty()) {
+        --striped_;
+    }
     --move.outstanding;
     --outstanding_;
     if (completion.status != WorkStatus::success) {
@@ -153,6 +215,9 @@ void Protocol::on_stripe_done(Mover& mover, const WorkCompletion& completion) {
         }
     }
     if (move.done()) {
+        if (!move.failed && !move.progress.empty()) {
+            learn_from(mover);
+        }
         mover.on_move_done();
     }
 }

@@ -34,6 +34,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/id_table.h"
 #include "base/parameters.h"
 #include "connect/connection_manager.h"
@@ -67,6 +68,7 @@ public:
         bool put = false;
         std::uint32_t connect_threshold = 0;
         std::size_t block_depth = 0;
+        const Clock* clock = nullptr;    // how long stripes take
         Bytes registration_cache = 0;    // RegistrationCache's max_bytes
         std::size_t max_outstanding = 0; // stripes: their completions must fit a completion queue
     };
@@ -196,6 +198,12 @@ public:
     std::size_t retry();
     // Work requests whose completion is awaited.
     bool work_outstanding() const { return outstanding_ > 0; }
+    // Completions have just been looked for.
+    void on_polled() {
+        if (striped_ > 0) [[unlikely]] {
+            polled_ = options_.clock->now();
+        }
+    }
     bool retry_due() const { return !stalled_.empty() || !waiting_moves_.empty(); }
     void forget(Peer& peer); // at the end: gives back what the peer holds of the pool
     void update_levels();
@@ -306,6 +314,9 @@ private:
 
     // one_sided.cc
     void on_one_sided_done(OneSided& operation);
+    std::size_t stripe_of(const Mover& mover, std::uint32_t qp_number) const;
+    void take_time(Mover& mover, std::size_t stripe, WorkStatus status);
+    void learn_from(Mover& mover);
     void count_move(Opcode opcode, Bytes length);
 
     // copied.cc
@@ -357,8 +368,11 @@ private:
     IntrusiveList<Peer, &Peer::stalled_link> stalled_;
     IntrusiveList<Mover, &Mover::waiting_link> waiting_moves_;
     IntrusiveList<Mover, &Mover::waiting_link>
-        held_operations_;               // until their peers' goodbyes are over
+        held_operations_;     // until their peers' goodbyes are over
+    std::size_t striped_ = 0; // stripes outstanding whose time is taken
+    Nanoseconds polled_{}; // when completions were looked for the last time, while there are such
     std::vector<SubchannelView> views_; // scratch of plan_move
+    std::vector<StripeTime> times_;     // scratch of learn_from
     std::vector<Peer*> stalled_now_;    // scratch of retry
 };
 

@@ -19,6 +19,7 @@ bool Protocol::read_at_once(Peer& peer, const RendezvousBody& source, void* to, 
 void Protocol::start_read(ReceiveTransfer& transfer) {
     Move& move = transfer.move;
     move.opcode = Opcode::read;
+    move.marker = transfer.source.marker;
     move.local = static_cast<std::byte*>(transfer.request->data.base);
     move.registration = transfer.memory;
     move.remote = transfer.source.address;
@@ -61,6 +62,7 @@ void Protocol::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes l
     block->remote_block = remote_block;
     Move& move = block->move;
     move.opcode = Opcode::read;
+    move.marker = transfer.source.marker;
     move.remote = remote;
     move.remote_key_count = key_count;
     std::copy_n(keys, kMaxRails, move.remote_keys);

@@ -159,6 +159,7 @@ bool Protocol::transmit_rendezvous(SendRequest& request) {
     body.bytes = request.data.bytes;
     body.send_id = transfer.id;
     body.kind = transfer.kind;
+    body.marker = request.marker;
     if (transfer.kind == SourceKind::direct) {
         body.address = reinterpret_cast<std::uintptr_t>(request.data.base);
         body.key_count = key_count;

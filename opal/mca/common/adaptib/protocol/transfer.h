@@ -30,6 +30,13 @@ inline std::uint64_t compare_add_of(const opal_common_adaptib_one_sided_t& opera
     return swap ? operation.compare : operation.operand;
 }
 
+// How far a stripe of several is.
+struct StripeProgress {
+    Nanoseconds posted{};
+    Nanoseconds taken{}; // 0: not known, or not well
+    bool done = false;
+};
+
 // A planned move between one contiguous piece of our memory and one of the peer's. The plan is posted
 // as far as the queue pairs take it and goes on when progress is made.
 struct Move {
@@ -43,9 +50,10 @@ struct Move {
     Bytes length = 0;
     std::uint64_t compare_add = 0; // atomics, as SendWork's
     std::uint64_t swap = 0;
-    std::vector<Stripe> plan;    // empty until the peer is connected
-    std::size_t posted = 0;      // stripes
-    std::size_t outstanding = 0; // stripes posted and not completed
+    std::vector<Stripe> plan;             // empty until the peer is connected
+    std::vector<StripeProgress> progress; // of each stripe, if there are several
+    std::size_t posted = 0;               // stripes
+    std::size_t outstanding = 0;          // stripes posted and not completed
     bool failed = false;
 
     // All but the local side.
@@ -59,6 +67,9 @@ struct Move {
         length = operation.bytes;
         compare_add = compare_add_of(operation);
         swap = operation.operand;
+    }
+    Direction direction() const {
+        return opcode == Opcode::write ? Direction::write : Direction::read;
     }
     bool planned() const { return !plan.empty(); }
     bool done() const {

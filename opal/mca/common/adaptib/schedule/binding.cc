@@ -7,22 +7,22 @@ namespace adaptib {
 
 namespace {
 
-class Binding final : public Scheduler {
+class Binding final : public Policy {
 public:
     explicit Binding(std::uint32_t position) : position_(position) {}
 
-private:
-    void plan_impl(Bytes length, Marker, std::span<const SubchannelView> up,
-                   std::vector<Stripe>& out) override {
-        append_stripes(up[position_ % up.size()], 0, length, out);
+    void plan(const TransferView& transfer, std::span<const SubchannelView> up,
+              std::vector<Stripe>& out) override {
+        append_stripes(up[position_ % up.size()], 0, transfer.length, out);
     }
 
+private:
     std::uint32_t position_;
 };
 
 } // namespace
 
-std::unique_ptr<Scheduler> make_binding(const SchedulerOptions& options) {
+std::unique_ptr<Policy> make_binding(const SchedulerOptions& options) {
     return std::make_unique<Binding>(options.position);
 }
 

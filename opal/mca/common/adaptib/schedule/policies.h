@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The policies, for make_scheduler, and what they share.
+//
+// plan() appends stripes as Scheduler::plan does; it is not asked for transfers below kLeastSpread, nor, for
+// striping, below the threshold, nor where there is one subchannel only.
 // May touch: base/ only.
 #pragma once
 
@@ -12,7 +15,7 @@
 namespace adaptib {
 
 // Atomics of one process have to go through one adapter, and shorter transfers gain nothing from
-// another one: below this length every policy is binding.
+// another one: below this length everything goes over one subchannel.
 constexpr Bytes kLeastSpread = 64;
 
 // [offset, offset + length) over one subchannel, in pieces that it can carry.
@@ -25,8 +28,57 @@ inline void append_stripes(const SubchannelView& chosen, Bytes offset, Bytes len
     }
 }
 
-std::unique_ptr<Scheduler> make_binding(const SchedulerOptions& options);
-std::unique_ptr<Scheduler> make_round_robin(const SchedulerOptions& options);
-std::unique_ptr<Scheduler> make_even(const SchedulerOptions& options);
+// A subchannel's part of a transfer, in any unit.
+struct Share {
+    const SubchannelView* path = nullptr;
+    double weight = 0; // > 0
+};
+
+// What is shorter than this costs more as a stripe of its own than it gains: what the path carries in the
+// time that posting and completing a further stripe takes, if min_stripe does not say.
+Bytes least_stripe(const SubchannelView& path, Bytes min_stripe);
+
+// Cuts [0, length) into parts in proportion to the weights, in whole cache lines, heaviest first; the
+// lightest get nothing where that would be less than their least stripe. Sorts `shares`.
+void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, std::vector<Stripe>& out);
+
+// Weights of paths, learnt from stripe times (Vishnu, equations 7.4 and 8.1).
+class PathWeights {
+public:
+    // `ageing`: how far, per transfer, paths without a part in it go back to what they began with.
+    PathWeights(double alpha, double ageing) : alpha_(alpha), ageing_(ageing) {}
+
+    // The path's weight; what it begins with if it is new. `first` > 0
+    double of(std::uint32_t subchannel, double first);
+    // Of a path that is known; else 0.
+    double known(std::uint32_t subchannel) const;
+    double sum() const;
+    // What these paths weigh together is dealt out anew among them, in proportion to what they carried
+    // per second.
+    void learn(std::span<const StripeTime> times);
+
+private:
+    struct Path {
+        double first = 0; // 0: not met yet
+        double weight = 0;
+        bool used = false; // scratch of learn
+        double speed = 0;
+    };
+    double alpha_;
+    double ageing_;
+    std::vector<Path> paths_; // by subchannel
+};
+
+std::unique_ptr<Policy> make_binding(const SchedulerOptions& options);
+std::unique_ptr<Policy> make_round_robin(const SchedulerOptions& options);
+std::unique_ptr<Policy> make_weighted_round_robin(const SchedulerOptions& options);
+std::unique_ptr<Policy> make_window_round_robin(const SchedulerOptions& options);
+
+std::unique_ptr<Policy> make_even(const SchedulerOptions& options);
+std::unique_ptr<Policy> make_weighted(const SchedulerOptions& options);
+std::unique_ptr<Policy> make_adaptive(const SchedulerOptions& options);
+std::unique_ptr<Policy> make_load_balanced(const SchedulerOptions& options);
+std::unique_ptr<Policy> make_bss(const SchedulerOptions& options);
+std::unique_ptr<Policy> make_epc(const SchedulerOptions& options);
 
 } // namespace adaptib

@@ -1,31 +1,40 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Round robin: whole transfers, each over the subchannel after that of the one before (Vishnu,
-// 4.1.2).
+// Round robin: whole transfers, each over the subchannel after that of the one before; of the
+// windowed kind, so many over one, which lets fewer of them overtake each other (Vishnu, 4.1.2).
 #include "schedule/policies.h"
 
 namespace adaptib {
 
 namespace {
 
-class RoundRobin final : public Scheduler {
+class RoundRobin final : public Policy {
 public:
-    explicit RoundRobin(std::uint32_t position) : position_(position), next_(position) {}
+    RoundRobin(std::uint32_t position, std::uint32_t window)
+        : next_(position), left_(window), window_(window) {}
 
-private:
-    void plan_impl(Bytes length, Marker, std::span<const SubchannelView> up,
-                   std::vector<Stripe>& out) override {
-        const std::uint32_t turn = length < kLeastSpread ? position_ : next_++;
-        append_stripes(up[turn % up.size()], 0, length, out);
+    void plan(const TransferView& transfer, std::span<const SubchannelView> up,
+              std::vector<Stripe>& out) override {
+        append_stripes(up[next_ % up.size()], 0, transfer.length, out);
+        if (--left_ == 0) {
+            left_ = window_;
+            next_ = static_cast<std::uint32_t>((next_ + std::size_t{1}) % up.size());
+        }
     }
 
-    std::uint32_t position_;
+private:
     std::uint32_t next_;
+    std::uint32_t left_;
+    std::uint32_t window_;
 };
 
 } // namespace
 
-std::unique_ptr<Scheduler> make_round_robin(const SchedulerOptions& options) {
-    return std::make_unique<RoundRobin>(options.position);
+std::unique_ptr<Policy> make_round_robin(const SchedulerOptions& options) {
+    return std::make_unique<RoundRobin>(options.position, 1);
+}
+
+std::unique_ptr<Policy> make_window_round_robin(const SchedulerOptions& options) {
+    return std::make_unique<RoundRobin>(options.position, std::max(options.window, 1u));
 }
 
 } // namespace adaptib

@@ -1,23 +1,65 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of policies.
+// The table of policies, and which of the two a transfer is for.
 #include "schedule/scheduler.h"
+
+#include <array>
 
 #include "schedule/policies.h"
 
 namespace adaptib {
 
-std::unique_ptr<Scheduler> make_scheduler(std::string_view policy,
-                                          const SchedulerOptions& options) {
-    if (policy == "binding") {
-        return make_binding(options);
-    }
-    if (policy == "round_robin") {
-        return make_round_robin(options);
-    }
-    if (policy == "even") {
-        return make_even(options);
+namespace {
+
+using Maker = std::unique_ptr<Policy> (*)(const SchedulerOptions&);
+
+struct Row {
+    std::string_view name;
+    Maker make;
+};
+
+std::unique_ptr<Policy> make_none(const SchedulerOptions&) { return nullptr; }
+
+constexpr std::array<Row, 4> kMultiplexing{{{"binding", make_binding},
+                                            {"round_robin", make_round_robin},
+                                            {"weighted_round_robin", make_weighted_round_robin},
+                                            {"window_round_robin", make_window_round_robin}}};
+constexpr std::array<Row, 7> kStriping{{{"none", make_none},
+                                        {"even", make_even},
+                                        {"weighted", make_weighted},
+                                        {"adaptive", make_adaptive},
+                                        {"load_balanced", make_load_balanced},
+                                        {"bss", make_bss},
+                                        {"epc", make_epc}}};
+
+Maker maker_of(std::span<const Row> rows, std::string_view name) {
+    for (const Row& row : rows) {
+        if (row.name == name) {
+            return row.make;
+        }
     }
     return nullptr;
+}
+
+} // namespace
+
+void Scheduler::plan(const TransferView& transfer, std::span<const SubchannelView> up,
+                     std::vector<Stripe>& out) {
+    if (transfer.length < kLeastSpread || up.size() == 1) {
+        append_stripes(up[position_ % up.size()], 0, transfer.length, out);
+    } else if (striping_ == nullptr || transfer.length < threshold_) {
+        multiplexing_->plan(transfer, up, out);
+    } else {
+        striping_->plan(transfer, up, out);
+    }
+}
+
+std::unique_ptr<Scheduler> make_scheduler(const SchedulerOptions& options) {
+    const Maker multiplexing = maker_of(kMultiplexing, options.multiplexing);
+    const Maker striping = maker_of(kStriping, options.striping);
+    if (multiplexing == nullptr || striping == nullptr) {
+        return nullptr;
+    }
+    return std::make_unique<Scheduler>(options, multiplexing(options), striping(options));
 }
 
 } // namespace adaptib

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Schedulers: which subchannel carries which bytes of a transfer.
 //
-// Purpose: a policy is a class without I/O: numbers in, plan out. Small messages are whole (one
-// subchannel); large transfers may be cut into stripes. Adding one: a file in this folder, a line
-// in policies.h and in make_scheduler, and its name in the range of the parameter `scheduling`.
+// Purpose: numbers in, plan out, without I/O. Short transfers are whole, over the subchannel that the
+// multiplexing policy names; from the striping threshold on they may be cut into stripes, as the striping
+// policy says, which may learn from how long stripes took. A policy is a file in this folder (README.md).
 // Threads: one at a time; the state is the peer's own.
-// Source: Vishnu, chapters 4-8 (the policies' names).
+// Source: Vishnu, chapters 4 to 8 (the policies' names).
 // May touch: base/ only.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,28 +20,58 @@
 
 namespace adaptib {
 
+struct SchedulerOptions {
+    std::string multiplexing = "binding";
+    std::string striping = "none";
+    std::uint32_t position = 0;   // spreads the processes of one host over the subchannels
+    Bytes striping_threshold = 0; // shorter transfers are not striped
+    Bytes min_stripe = 0;         // 0: what a path carries in the time that a stripe costs
+    std::uint32_t window = 8;     // window_round_robin: transfers before the next subchannel's turn
+    double alpha = 0.5;           // adaptive, bss: how much a new measurement counts, 0..1
+    std::uint32_t bss_paths = 0;  // bss: paths that take part, 0: all
+    std::uint32_t bss_batch = 0;  // bss: paths that carry one transfer, 0: half of them
+};
+
+// One way to choose; see policies.h for what is asked of its functions.
+class Policy {
+public:
+    virtual ~Policy() = default;
+    virtual void plan(const TransferView& transfer, std::span<const SubchannelView> up,
+                      std::vector<Stripe>& out) = 0;
+    virtual void learn(std::span<const StripeTime>) {}
+    // The part of a long transfer that the subchannel would carry, of all: for people to see.
+    virtual double weight(std::uint32_t) const { return 0; }
+};
+
 class Scheduler {
 public:
-    virtual ~Scheduler() = default;
+    Scheduler(const SchedulerOptions& options, std::unique_ptr<Policy> multiplexing,
+              std::unique_ptr<Policy> striping)
+        : position_(options.position), threshold_(options.striping_threshold),
+          multiplexing_(std::move(multiplexing)), striping_(std::move(striping)) {}
 
     // Appends stripes that cover [0, length) exactly, in order, none longer than its subchannel's
     // max_stripe, none empty. REQUIRES: up is not empty, length > 0.
-    void plan(Bytes length, Marker marker, std::span<const SubchannelView> up,
-              std::vector<Stripe>& out) {
-        plan_impl(length, marker, up, out);
+    void plan(const TransferView& transfer, std::span<const SubchannelView> up,
+              std::vector<Stripe>& out);
+    // Times of stripes of one transfer, of those whose time is known well.
+    void learn(std::span<const StripeTime> times) {
+        if (striping_ != nullptr) {
+            striping_->learn(times);
+        }
+    }
+    double weight(std::uint32_t subchannel) const {
+        return striping_ == nullptr ? 0 : striping_->weight(subchannel);
     }
 
 private:
-    virtual void plan_impl(Bytes length, Marker marker, std::span<const SubchannelView> up,
-                           std::vector<Stripe>& out) = 0;
+    std::uint32_t position_;
+    Bytes threshold_;
+    std::unique_ptr<Policy> multiplexing_;
+    std::unique_ptr<Policy> striping_; // null: none
 };
 
-struct SchedulerOptions {
-    std::uint32_t position = 0;   // spreads the processes of one host over the subchannels
-    Bytes striping_threshold = 0; // shorter transfers are not striped
-};
-
-// `policy`: "binding", "round_robin" or "even". Null for a policy that does not exist.
-std::unique_ptr<Scheduler> make_scheduler(std::string_view policy, const SchedulerOptions& options);
+// Null if a policy does not exist.
+std::unique_ptr<Scheduler> make_scheduler(const SchedulerOptions& options);
 
 } // namespace adaptib

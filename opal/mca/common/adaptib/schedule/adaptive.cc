@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Striping in proportion to the subchannels' rates: nominal ones (weighted; Vishnu, 4.1.2), or those that the
+// times of earlier stripes show (adaptive; Vishnu, 7.1.2; over the paths of one port: HSAM).
+#include "schedule/policies.h"
+
+namespace adaptib {
+
+namespace {
+
+// A path that was slow once, and has no part since, is tried again.
+constexpr double kAgeing = 1.0 / 32;
+
+class Proportional final : public Policy {
+public:
+    Proportional(Bytes min_stripe, double alpha)
+        : min_stripe_(min_stripe), weights_(alpha, kAgeing) {}
+
+    void plan(const TransferView& transfer, std::span<const SubchannelView> up,
+              std::vector<Stripe>& out) override {
+        shares_.clear();
+        for (const SubchannelView& path : up) {
+            const double rate = std::max(1.0, static_cast<double>(path.rate.value));
+            shares_.push_back({&path, weights_.of(path.index, rate)});
+        }
+        divide(transfer.length, min_stripe_, shares_, out);
+    }
+    void learn(std::span<const StripeTime> times) override {
+        if (times.size() > 1) { // one alone says nothing of how it compares
+            weights_.learn(times);
+        }
+    }
+    double weight(std::uint32_t subchannel) const override {
+        return weights_.known(subchannel) / std::max(1.0, weights_.sum());
+    }
+
+private:
+    Bytes min_stripe_;
+    PathWeights weights_;
+    std::vector<Share> shares_; // scratch of plan
+};
+
+} // namespace
+
+std::unique_ptr<Policy> make_weighted(const SchedulerOptions& options) {
+    return std::make_unique<Proportional>(options.min_stripe, 0.0);
+}
+
+std::unique_ptr<Policy> make_adaptive(const SchedulerOptions& options) {
+    return std::make_unique<Proportional>(options.min_stripe, options.alpha);
+}
+
+} // namespace adaptib

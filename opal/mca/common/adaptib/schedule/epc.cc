@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Enhanced point-to-point and collective: by marker. Who blocks, or takes part in a collective, waits
+// for this transfer: it is striped. Of those that do not, many are under way: one subchannel each, in turn
+// (Vishnu, 6.2).
+#include "schedule/policies.h"
+
+namespace adaptib {
+
+namespace {
+
+class Epc final : public Policy {
+public:
+    explicit Epc(const SchedulerOptions& options)
+        : striped_(make_adaptive(options)), whole_(make_round_robin(options)) {}
+
+    void plan(const TransferView& transfer, std::span<const SubchannelView> up,
+              std::vector<Stripe>& out) override {
+        const bool whole = transfer.marker == Marker::non_blocking;
+        (whole ? whole_ : striped_)->plan(transfer, up, out);
+    }
+    void learn(std::span<const StripeTime> times) override { striped_->learn(times); }
+    double weight(std::uint32_t subchannel) const override { return striped_->weight(subchannel); }
+
+private:
+    std::unique_ptr<Policy> striped_;
+    std::unique_ptr<Policy> whole_;
+};
+
+} // namespace
+
+std::unique_ptr<Policy> make_epc(const SchedulerOptions& options) {
+    return std::make_unique<Epc>(options);
+}
+
+} // namespace adaptib

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Cutting a transfer in proportion to weights, and learning weights (schedule/policies.h).
+#include <algorithm>
+
+#include "schedule/policies.h"
+
+namespace adaptib {
+
+namespace {
+
+// What posting a further stripe, its acknowledgement and its completion take of both sides.
+constexpr double kStripeSeconds = 1e-6;
+constexpr double kLeastPart =
+    1.0 / 1024; // of all weight: no path loses more, so that it can recover
+
+} // namespace
+
+Bytes least_stripe(const SubchannelView& path, Bytes min_stripe) {
+    const auto worth = static_cast<Bytes>(static_cast<double>(path.rate.value) * kStripeSeconds);
+    return std::max(min_stripe > 0 ? min_stripe : worth, kCacheLine);
+}
+
+void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, std::vector<Stripe>& out) {
+    std::stable_sort(shares.begin(), shares.end(),
+                     [](const Share& a, const Share& b) { return a.weight > b.weight; });
+    double all = 0;
+    for (const Share& share : shares) {
+        all += share.weight;
+    }
+    const auto total = static_cast<double>(length);
+    while (shares.size() > 1) {
+        const Share& lightest = shares.back();
+        const auto least = static_cast<double>(least_stripe(*lightest.path, min_stripe));
+        if (total * lightest.weight >= least * all) {
+            break;
+        }
+        all -= lightest.weight;
+        shares = shares.first(shares.size() - 1);
+    }
+    double carried = 0;
+    Bytes offset = 0;
+    for (std::size_t i = 0; i < shares.size() && offset < length; ++i) {
+        carried += shares[i].weight;
+        const auto end = static_cast<Bytes>(total * (carried / all));
+        const bool last = i + 1 == shares.size();
+        const Bytes next = last ? length : std::min(length, round_up(end, kCacheLine));
+        append_stripes(*shares[i].path, offset, next - offset, out);
+        offset = next;
+    }
+}
+
+double PathWeights::of(std::uint32_t subchannel, double first) {
+    if (subchannel >= paths_.size()) {
+        paths_.resize(subchannel + 1);
+    }
+    Path& path = paths_[subchannel];
+    if (path.first == 0) {
+        path.first = path.weight = first;
+    }
+    return path.weight;
+}
+
+double PathWeights::known(std::uint32_t subchannel) const {
+    return subchannel < paths_.size() ? paths_[subchannel].weight : 0;
+}
+
+double PathWeights::sum() const {
+    double sum = 0;
+    for (const Path& path : paths_) {
+        sum += path.weight;
+    }
+    return sum;
+}
+
+void PathWeights::learn(std::span<const StripeTime> times) {
+    double used_weight = 0;
+    double speeds = 0;
+    double first = 0;
+    for (Path& path : paths_) {
+        path.used = false;
+        first += path.first;
+    }
+    for (const StripeTime& time : times) {
+        if (time.subchannel >= paths_.size() || paths_[time.subchannel].used ||
+            paths_[time.subchannel].first == 0 || time.seconds <= 0) {
+            continue; // a path that had several stripes is judged by its first
+        }
+        Path& path = paths_[time.subchannel];
+        path.used = true;
+        path.speed = static_cast<double>(time.length) / time.seconds;
+        used_weight += path.weight;
+        speeds += path.speed;
+    }
+    if (speeds == 0) {
+        return;
+    }
+    const double all = sum();
+    for (Path& path : paths_) {
+        if (path.used) {
+            path.weight = (1 - alpha_) * path.weight + alpha_ * used_weight * (path.speed / speeds);
+        } else if (path.first > 0) {
+            path.weight += ageing_ * (all * (path.first / first) - path.weight);
+        }
+        path.weight = std::max(path.weight, path.first == 0 ? 0 : all * kLeastPart);
+    }
+}
+
+} // namespace adaptib
