@@ -9,6 +9,28 @@ namespace adaptib {
 // ---------------------------------------------------------------------------------------------------
 // Reader
 
+// Whether the word at the reader's position is the beginning of a posted message's first word, which not
+// every adapter makes visible at once: type, flags, and at most one byte of the magic number.
+bool RingReader::begins(std::uint64_t head) {
+    MessageHeader seen;
+    std::memcpy(reinterpret_cast<std::byte*>(&seen), &head, sizeof head);
+    return (seen.magic == 0 || seen.magic == (kTailedMagic & 0xff)) && seen.length == 0 &&
+           ++begun_ < kBegunPolls;
+}
+
+// The rest of a posted message is whole when its tail is there: only then it is copied.
+bool RingReader::whole(std::byte* at, std::uint64_t head, std::uint64_t units) {
+    std::byte* tail = at + units * kRingUnit - sizeof(std::uint64_t);
+    const std::uint64_t found = load_ring_word(tail);
+    std::uint32_t sequence = 0;
+    std::memcpy(&sequence, at + offsetof(MessageHeader, sequence), sizeof sequence);
+    if (found != ring_tail_word(head, sequence)) {
+        return false;
+    }
+    store_ring_word(tail, 0, std::memory_order_relaxed);
+    return true;
+}
+
 RingReader::Found RingReader::read(std::uint64_t head, const MessageHeader** header,
                                    const std::byte** body) {
     do {
@@ -17,19 +39,19 @@ RingReader::Found RingReader::read(std::uint64_t head, const MessageHeader** hea
         std::memcpy(reinterpret_cast<std::byte*>(&header_), &head, sizeof head);
         const RingWay way = header_.magic == kTailedMagic ? RingWay::posted : RingWay::stored;
         const std::uint64_t units = ring_units_for(header_.length, way);
-        if ((way == RingWay::stored && header_.magic != kHeaderMagic) ||
-            units > units_ - position_) {
-            return Found::garbage;
+        if ((way == RingWay::stored && header_.magic != kHeaderMagic) || units > units_ - position_)
+            [[unlikely]] {
+            return begins(head) ? Found::nothing : Found::garbage;
+        }
+        if (way == RingWay::posted) [[unlikely]] {
+            if (!whole(at, head, units)) {
+                return Found::nothing;
+            }
+            begun_ = 0;
+            header_.magic = kHeaderMagic;
         }
         std::memcpy(reinterpret_cast<std::byte*>(&header_) + sizeof head, at + sizeof head,
                     sizeof header_ - sizeof head);
-        if (way == RingWay::posted) [[unlikely]] {
-            if (load_ring_word(at + units * kRingUnit - sizeof(std::uint64_t)) !=
-                ring_tail_word(head, header_.sequence)) {
-                return Found::nothing;
-            }
-            header_.magic = kHeaderMagic;
-        }
         if (header_.type != MessageType::skip) [[likely]] {
             current_ = units;
             *header = &header_;

@@ -15,9 +15,12 @@
 //      reader zeroes them as it consumes. So a non-zero word at the reader's position is the header of
 //      the next message (its first word is never zero).
 //   2. A writer that stores directly stores the header's first word last, releasing: what is seen is
-//      complete. A message that is posted becomes visible in address order (an adapter, kPublish): it
-//      has another magic number and ends with a tail word that follows from the header, sequence number
-//      included; it is there when header and tail are.
+//      complete. A message that is posted becomes visible in address order (an adapter, kPublish), byte
+//      by byte maybe (soft-RoCE): it has another magic number and ends with a tail word that follows from
+//      the header, sequence number included; it is there when header and tail are. The reader zeroes the
+//      tail once it has seen it: no message finds the tail of an earlier one, of the same place and
+//      length, before its own. Of a number less than all bytes may be new (the reader's count, too): with
+//      the low ones first it is no more than the whole.
 //   3. produced - consumed <= units. The reader tells the writer what it has consumed by writing a
 //      64-bit count into memory of the writer's, at the latest after half the ring; a `skip` counts, so
 //      that a message of half the ring finds room once the reader has taken all there is.
@@ -48,6 +51,8 @@ constexpr std::uint32_t kSignalEvery = 32;
 
 constexpr Bytes kRingUnit = 32;
 constexpr std::uint16_t kTailedMagic = kHeaderMagic + 1; // in a ring: a posted message
+// So often a message's first word may be found begun and no more, before it is taken for garbage: seconds.
+constexpr std::uint32_t kBegunPolls = 1u << 24;
 constexpr std::uint32_t kRingOverhead = sizeof(MessageHeader) + sizeof(std::uint64_t);
 
 enum class RingWay : std::uint8_t { stored, posted };
@@ -88,7 +93,7 @@ public:
     RingReader(std::byte* memory, std::uint64_t units) : memory_(memory), units_(units) {}
 
     // message: *header is a copy, *body points into the ring until consume(). garbage: what lies there is not
-    // a message; the ring cannot be used any more.
+    // a message; the ring cannot be used any more. A message is found once.
     Found poll(const MessageHeader** header, const std::byte** body) {
         const std::uint64_t head = load_ring_word(place());
         return head == 0 ? Found::nothing : read(head, header, body);
@@ -113,6 +118,8 @@ public:
 private:
     std::byte* place() const { return memory_ + position_ * kRingUnit; }
     Found read(std::uint64_t head, const MessageHeader** header, const std::byte** body);
+    bool begins(std::uint64_t head);
+    bool whole(std::byte* at, std::uint64_t head, std::uint64_t units);
 
     std::byte* memory_;
     std::uint64_t units_;
@@ -121,6 +128,7 @@ private:
     MessageHeader header_;       // of that message
     std::uint64_t consumed_ = 0; // units, ever
     std::uint64_t told_ = 0;
+    std::uint32_t begun_ = 0; // polls that found a first word begun
 };
 
 class RingWriter {
