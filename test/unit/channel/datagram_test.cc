@@ -17,8 +17,6 @@ namespace adaptib {
 namespace {
 
 constexpr Bytes kQueueBytes = 65536;
-constexpr std::uint32_t kQueueKey = 0x1adab; // the channel's Q_Key, part of what goes over the wire
-
 struct Message {
     std::uint64_t from = 0;
     std::uint64_t from_key = 0;
@@ -253,7 +251,7 @@ TEST_F(Datagram, TheLimitOfAPollIsKept) {
 
 TEST_F(Datagram, AWrongTargetKeyIsDroppedAndCounted) {
     DatagramTarget target = a.target(b);
-    target.key ^= 1;
+    target.key ^= std::uint64_t{1} << 63; // in no Q_Key
     ASSERT_TRUE(send(a, target, eager_header(10), pattern(10, 1)).ok());
     b.poll();
     EXPECT_TRUE(b.arrived.empty());
@@ -266,6 +264,7 @@ class Stranger {
 public:
     Stranger(Node& at, Node& victim) : memory_(8192), handle_(at.handle_of(victim)) {
         qp_number_ = victim.channel->qp_number();
+        queue_key_ = victim.identity.key;
         EXPECT_TRUE(at.rail().register_memory(memory_.data(), memory_.size(), 0, region_).ok());
         EXPECT_TRUE(at.rail().create_cq(64, cq_).ok());
         QpInit init;
@@ -277,7 +276,7 @@ public:
         EXPECT_TRUE(at.rail().create_qp(init, qp_).ok());
         QpAttributes attributes;
         attributes.state = QpState::init;
-        attributes.access_key = kQueueKey;
+        attributes.access_key = queue_key_;
         EXPECT_TRUE(qp_->modify(attributes, kQpState | kQpKey).ok());
         attributes.state = QpState::ready_to_receive;
         EXPECT_TRUE(qp_->modify(attributes, kQpState).ok());
@@ -285,7 +284,8 @@ public:
         EXPECT_TRUE(qp_->modify(attributes, kQpState | kQpSendPsn).ok());
     }
 
-    Status send(const std::vector<std::byte>& bytes, std::uint32_t queue_key = kQueueKey) {
+    // With the right Q_Key, or one that is wrong by so much.
+    Status send(const std::vector<std::byte>& bytes, std::uint32_t wrong_by = 0) {
         std::copy(bytes.begin(), bytes.end(), memory_.begin());
         const Gather gather{memory_.data(), bytes.size(), region_->local_key()};
         SendWork work;
@@ -295,7 +295,7 @@ public:
         work.gather_count = 1;
         work.address_handle = handle_.get();
         work.remote_qp = qp_number_;
-        work.remote_access_key = queue_key;
+        work.remote_access_key = queue_key_ + wrong_by;
         const Status status = qp_->post_send(work);
         WorkCompletion completion;
         while (cq_->poll({&completion, 1}) > 0) {
@@ -307,6 +307,7 @@ public:
 private:
     std::vector<std::byte> memory_;
     std::uint32_t qp_number_ = 0;
+    std::uint64_t queue_key_ = 0;
     std::unique_ptr<AddressHandle> handle_;
     std::unique_ptr<MemoryRegion> region_;
     std::unique_ptr<CompletionQueue> cq_;
@@ -414,8 +415,7 @@ TEST_F(DatagramStrangers, DroppingDoesNotUseUpTheReceives) {
 }
 
 TEST_F(DatagramStrangers, AnotherQueueKeyNeverReachesTheChannel) {
-    static_cast<void>(
-        stranger.send(packet(prefix(), eager_header(5), pattern(5, 5)), kQueueKey + 1));
+    static_cast<void>(stranger.send(packet(prefix(), eager_header(5), pattern(5, 5)), 1));
     b.poll();
     EXPECT_TRUE(b.arrived.empty());
     EXPECT_EQ(b.counters.datagram_received, 0u);

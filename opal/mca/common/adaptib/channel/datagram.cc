@@ -12,8 +12,6 @@ constexpr std::uint32_t kSendSlots = 64;
 constexpr std::uint32_t kReceiveSlots = 64;
 constexpr std::uint32_t kLostReceiveSlots = 256; // where a datagram without a receive is lost
 constexpr std::uint64_t kSendTag = std::uint64_t{1} << 32; // wr_id: a send slot, not a receive slot
-// The Q_Key only keeps strangers' datagrams out of the queue; the 64-bit keys in the header decide.
-constexpr std::uint32_t kQueueKey = 0x1adab;
 
 } // namespace
 
@@ -57,7 +55,7 @@ Status DatagramChannel::open() {
     }
     QpAttributes attributes;
     attributes.state = QpState::init;
-    attributes.access_key = kQueueKey;
+    attributes.access_key = identity_.key;
     status = qp_->modify(attributes, kQpState | kQpKey);
     attributes.state = QpState::ready_to_receive;
     if (status.ok()) {
@@ -156,7 +154,7 @@ Status DatagramChannel::post(const DatagramTarget& target, std::uint32_t slot) {
     work.gather_count = 1;
     work.address_handle = target.handle.get();
     work.remote_qp = target.qp;
-    work.remote_access_key = kQueueKey;
+    work.remote_access_key = target.key;
     const Status status = qp_->post_send(work);
     sends_[slot].under_way = status.ok();
     return status;

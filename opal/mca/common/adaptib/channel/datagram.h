@@ -3,7 +3,10 @@
 //
 // Purpose: costs nothing per peer; carries whatever goes to peers that have no connection, and the
 // connection handshake. One message per datagram. Who sends proves to belong to us by the key that
-// this process published; anything else is counted as a bad packet and dropped.
+// this process published, which only who has a look at what the job exchanges (PMIx) knows: the queue
+// pair's Q_Key is made of it (31 or 32 bits, so that the adapter drops what other programs send), and all
+// 64 bits stand in each message, beside the sender's own; what has others is counted as a bad packet and
+// dropped.
 // Over a rail whose datagrams are not reliable (Capability::reliable_ud), each peer's are numbered,
 // acknowledged and sent again (channel/datagram_link.h), and whoever drives the channel calls
 // run_timers() at deadline().
