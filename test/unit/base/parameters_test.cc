@@ -12,6 +12,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace adaptib {
@@ -31,15 +32,15 @@ bool is_number(const Row& row) {
 }
 
 struct Range {
-    std::uint64_t low = 0;
-    std::uint64_t high = 0;
+    std::int64_t low = 0;
+    std::int64_t high = 0;
 };
 
 Range range_of(const Row& row) {
     const std::string text = row.range;
     const std::size_t dots = text.find("..");
     EXPECT_NE(dots, std::string::npos) << row.name;
-    return {std::stoull(text.substr(0, dots)), std::stoull(text.substr(dots + 2))};
+    return {std::stoll(text.substr(0, dots)), std::stoll(text.substr(dots + 2))};
 }
 
 std::vector<std::string> choices_of(const Row& row) {
@@ -54,18 +55,24 @@ std::vector<std::string> choices_of(const Row& row) {
     return choices;
 }
 
-void set_number(Parameters& values, const Row& row, std::uint64_t number) {
+// The last choice shows the form of a text.
+bool is_free(const Row& row) {
+    return row.type == OPAL_COMMON_ADAPTIB_TYPE_STRING &&
+           std::string_view(row.range).ends_with("...");
+}
+
+void set_number(Parameters& values, const Row& row, std::int64_t number) {
     if (row.type == OPAL_COMMON_ADAPTIB_TYPE_INT) {
         value_in<int>(values, row) = static_cast<int>(number);
     } else {
-        value_in<std::size_t>(values, row) = number;
+        value_in<std::size_t>(values, row) = static_cast<std::size_t>(number);
     }
 }
 
-std::uint64_t number_in(Parameters& values, const Row& row) {
+std::int64_t number_in(Parameters& values, const Row& row) {
     return row.type == OPAL_COMMON_ADAPTIB_TYPE_INT
-               ? static_cast<std::uint64_t>(value_in<int>(values, row))
-               : value_in<std::size_t>(values, row);
+               ? value_in<int>(values, row)
+               : static_cast<std::int64_t>(value_in<std::size_t>(values, row));
 }
 
 // Refused because of this row's range, and said so in full.
@@ -167,7 +174,7 @@ TEST(Parameters, DefaultTextsAreTheDefaultsAndLieInTheirRanges) {
         SCOPED_TRACE(row.name);
         if (is_number(row)) {
             const Range range = range_of(row);
-            const std::uint64_t number = std::stoull(row.default_text);
+            const std::int64_t number = std::stoll(row.default_text);
             EXPECT_EQ(std::to_string(number), row.default_text);
             EXPECT_EQ(number_in(values, row), number);
             EXPECT_EQ(number_in(process_parameters(), row), number);
@@ -205,6 +212,9 @@ TEST(Parameters, DefaultTextsAreTheDefaultsAndLieInTheirRanges) {
 TEST(Parameters, HelpTextsContradictNothing) {
     const std::map<std::string, std::set<std::string>> further{
         {"ring_bytes", {"64", "256"}}, // of the pair checks
+        {"gid_index", {"4"}},          // IPv4
+        {"if_include", {"1"}},         // a port
+        {"partition", {"8001"}},       // an example
     };
     for (const Row& row : parameter_table()) {
         SCOPED_TRACE(row.name);
@@ -251,7 +261,7 @@ TEST(Parameters, NumbersAreRefusedJustOutsideTheirRange) {
         }
         ++numbers;
         const Range range = range_of(row);
-        for (const std::uint64_t inside : {range.low, range.high}) {
+        for (const std::int64_t inside : {range.low, range.high}) {
             Parameters values = default_parameters();
             set_number(values, row, inside);
             expect_in_range(values, row, std::to_string(inside));
@@ -264,8 +274,8 @@ TEST(Parameters, NumbersAreRefusedJustOutsideTheirRange) {
             expect_refused(values, row, std::to_string(range.low - 1));
         }
         if (row.type == OPAL_COMMON_ADAPTIB_TYPE_INT) {
-            value_in<int>(values, row) = -1;
-            expect_refused(values, row, "-1");
+            value_in<int>(values, row) = static_cast<int>(range.low - 1);
+            expect_refused(values, row, std::to_string(range.low - 1));
             value_in<int>(values, row) = INT_MIN;
             expect_refused(values, row, std::to_string(INT_MIN));
         } else {
@@ -284,6 +294,9 @@ TEST(Parameters, StringsAreOneOfTheirChoices) {
         }
         ++strings;
         Parameters values = default_parameters();
+        if (is_free(row)) {
+            continue;
+        }
         for (std::string choice : choices_of(row)) {
             value_in<char*>(values, row) = choice.data();
             expect_accepted(values);
@@ -302,6 +315,28 @@ TEST(Parameters, StringsAreOneOfTheirChoices) {
         expect_refused(values, row, "");
     }
     EXPECT_GE(strings, 2);
+}
+
+// A list that its user checks: any text but none.
+TEST(Parameters, FreeTextsAreTaken) {
+    int texts = 0;
+    for (const Row& row : parameter_table()) {
+        if (!is_free(row)) {
+            continue;
+        }
+        ++texts;
+        Parameters values = default_parameters();
+        for (std::string text : {row.default_text, "mlx5_0", "mlx5_0:1,mlx5_1", "x"}) {
+            value_in<char*>(values, row) = text.data();
+            expect_accepted(values);
+        }
+        char none[] = "";
+        value_in<char*>(values, row) = none;
+        expect_refused(values, row, "");
+        value_in<char*>(values, row) = nullptr;
+        expect_refused(values, row, "");
+    }
+    EXPECT_EQ(texts, 2);
 }
 
 TEST(Parameters, BothValuesOfASwitchPass) {

@@ -6,32 +6,50 @@
 
 namespace adaptib::test {
 
+namespace {
+
+std::unique_ptr<Fabric> open_shm(const Parameters& parameters, std::uint64_t host,
+                                 const Clock& clock, Random& random) {
+    ShmOptions shm;
+    shm.rails = static_cast<std::uint32_t>(parameters.shm_rails);
+    shm.queue_bytes = parameters.shm_queue_bytes;
+    shm.segment_max = parameters.shm_segment_max;
+    shm.single_copy = std::string(parameters.shm_single_copy) == "none"
+                          ? ShmOptions::SingleCopy::none
+                          : ShmOptions::SingleCopy::automatic;
+    shm.clock = &clock;
+    shm.random = &random;
+    shm.host = host;
+    std::unique_ptr<Fabric> fabric;
+    std::string text;
+    if (!open_shm_fabric(shm, fabric, text).ok()) {
+        ADD_FAILURE() << text;
+        std::abort();
+    }
+    return fabric;
+}
+
+} // namespace
+
 Cores::Cores(std::size_t nodes, Options options) {
     for (std::size_t i = 0; i < nodes; ++i) {
         nodes_.push_back(std::make_unique<Node>(options.seed * 1000 + i));
         Node& node = *nodes_.back();
-        ShmOptions shm;
-        shm.rails = static_cast<std::uint32_t>(options.parameters.shm_rails);
-        shm.queue_bytes = options.parameters.shm_queue_bytes;
-        shm.segment_max = options.parameters.shm_segment_max;
-        shm.single_copy = std::string(options.parameters.shm_single_copy) == "none"
-                              ? ShmOptions::SingleCopy::none
-                              : ShmOptions::SingleCopy::automatic;
-        shm.clock = &clock;
-        shm.random = &node.random;
-        std::unique_ptr<Fabric> fabric;
-        std::string text;
-        const Status opened = open_shm_fabric(shm, fabric, text);
-        if (!opened.ok()) {
-            ADD_FAILURE() << text;
-            std::abort();
+        std::vector<std::unique_ptr<Fabric>> fabrics;
+        const std::uint64_t host = options.hosts.empty() ? 0 : options.hosts[i] + 1;
+        if (host > 0) {
+            fabrics.push_back(open_shm(options.parameters, host, clock, node.random));
         }
-        if (options.wrap) {
-            fabric = options.wrap(i, std::move(fabric), clock);
+        if (host == 0 || options.far) {
+            fabrics.push_back(open_shm(options.parameters, 0, clock, node.random));
+            if (options.wrap) {
+                fabrics.back() = options.wrap(i, std::move(fabrics.back()), clock);
+            }
         }
         Core::Environment environment;
         environment.self = name(i);
         environment.host = "testhost";
+        environment.left_out = "There is no other fabric.";
         environment.bootstrap = &table_;
         environment.clock = &clock;
         environment.random = &node.random;
@@ -43,8 +61,9 @@ Cores::Cores(std::size_t nodes, Options options) {
         environment.message = [&node](Severity, const std::string& message) {
             node.messages.push_back(message);
         };
+        std::string text;
         const Status created =
-            Core::create(options.parameters, environment, std::move(fabric), node.core, text);
+            Core::create(options.parameters, environment, std::move(fabrics), node.core, text);
         if (!created.ok()) {
             ADD_FAILURE() << text;
             std::abort();

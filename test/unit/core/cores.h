@@ -51,7 +51,11 @@ struct Options {
     Parameters parameters = default_parameters();
     std::uint64_t seed = 1;
     std::vector<std::uint16_t> wire_versions; // per node; empty: the real one
-    // What each node's fabric is wrapped in; empty: nothing.
+    // The host of each node; empty: all are on one, with one fabric. Else a node has two fabrics: shm for
+    // the nodes of its own host, and shm of another kind for all, or, without `far`, the first alone.
+    std::vector<std::uint64_t> hosts;
+    bool far = true;
+    // What each node's fabric is wrapped in, its second if there are two; empty: nothing.
     std::function<std::unique_ptr<Fabric>(std::size_t node, std::unique_ptr<Fabric>, const Clock&)>
         wrap;
 };

@@ -61,12 +61,13 @@ protected:
         for (auto* rail : {&first_, &second_}) {
             auto made = std::make_unique<BookRail>();
             *rail = made.get();
+            list_.push_back(made.get());
             rails_.push_back(std::move(made));
         }
         open(kPlenty);
     }
     void open(Bytes max_bytes) {
-        cache_ = std::make_unique<RegistrationCache>(rails_, max_bytes, counters_);
+        cache_ = std::make_unique<RegistrationCache>(list_, RailRange{0, 2}, max_bytes, counters_);
     }
     static void* at(std::uintptr_t offset) { return reinterpret_cast<void*>(kBase + offset); }
     Status acquire(std::uintptr_t offset, Bytes length, RegistrationCache::Use& use,
@@ -84,6 +85,7 @@ protected:
 
     Counters counters_;
     std::vector<std::unique_ptr<Rail>> rails_;
+    std::vector<Rail*> list_;
     BookRail* first_ = nullptr;
     BookRail* second_ = nullptr;
     std::unique_ptr<RegistrationCache> cache_;

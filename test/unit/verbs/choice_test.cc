@@ -294,9 +294,36 @@ TEST_F(Choice, NumaNodeComesFromSysfs) {
     lib_.devices = {roce_device("a0"), roce_device("b0")};
     lib_.devices[0].sysfs = folder;
     lib_.devices[1].sysfs = "/nonexistent";
+    options_.distance = [](int) { return 10; };
     ASSERT_EQ(open(), kOk) << error_;
     EXPECT_EQ(rail(0).info().numa_node, 1);
     EXPECT_EQ(rail(1).info().numa_node, -1);
+    std::filesystem::remove_all(folder);
+}
+
+TEST_F(Choice, TheNearestComesFirstWhereNobodyChooses) {
+    char folder[] = "/tmp/adaptib-verbs-XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    lib_.devices.clear();
+    for (int i = 0; i < 4; ++i) {
+        const std::string path = std::string(folder) + "/" + std::to_string(i);
+        std::filesystem::create_directories(path + "/device");
+        std::ofstream(path + "/device/numa_node") << i % 3 << "\n";
+        lib_.devices.push_back(roce_device("a" + std::to_string(i)));
+        lib_.devices.back().sysfs = path;
+    }
+    options_.distance = [](int node) { return 30 - 10 * node; };
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(names(), "a2:1 a1:1 a0:1 a3:1") << "equally far ones by name";
+    fabric_.reset();
+    options_.if_exclude = "a1";
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(names(), "a2:1 a0:1 a3:1");
+    fabric_.reset();
+    options_.if_exclude = "";
+    options_.if_include = "a3,a2";
+    ASSERT_EQ(open(), kOk) << error_;
+    EXPECT_EQ(names(), "a3:1 a2:1") << "as the user has it";
     std::filesystem::remove_all(folder);
 }
 

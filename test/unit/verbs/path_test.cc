@@ -32,11 +32,11 @@ protected:
         std::unique_ptr<AddressHandle> handle;
         EXPECT_EQ(rail().create_ah(path, handle), refusal(Reason::unreachable)) << word;
         EXPECT_EQ(handle, nullptr);
-        EXPECT_NE(verbs_trouble(rail()).find(word), std::string::npos) << verbs_trouble(rail());
+        EXPECT_NE(rail().trouble().find(word), std::string::npos) << rail().trouble();
     }
     const ibv_ah_attr& vector_of(const PathSpec& path) {
         std::unique_ptr<AddressHandle> handle;
-        EXPECT_EQ(rail().create_ah(path, handle), kOk) << verbs_trouble(rail());
+        EXPECT_EQ(rail().create_ah(path, handle), kOk) << rail().trouble();
         EXPECT_EQ(lib_.living("ah"), 1);
         return lib_.ahs.back()->attributes;
     }
@@ -118,7 +118,7 @@ TEST_F(Path, PeersThatDoNotFit) {
               [](FakeDevice& d) { d.ports[0].gids[0] = gid("fe80:0:0:1::7", IBV_GID_TYPE_IB, 0); }),
         "subnet");
     vector_of(other(ib, [](FakeDevice& d) { d.ports[0].pkeys = {0x7fff}; }));
-    EXPECT_EQ(verbs_trouble(rail()), "") << "and nothing to say";
+    EXPECT_EQ(rail().trouble(), "") << "and nothing to say";
 }
 
 TEST_F(Path, TwoLimitedMembersDoNotTalk) {
@@ -159,7 +159,7 @@ TEST_F(Path, ConnectionsToPeersThatDoNotFit) {
     a.state = QpState::ready_to_receive;
     a.path = other(ib_device("c", 1, 0), [](FakeDevice& d) { d.ports[0].pkeys = {0x8005}; });
     EXPECT_EQ(pair.modify(a, kRcReceive), refusal(Reason::unreachable));
-    EXPECT_NE(verbs_trouble(rail()).find("0x8005"), std::string::npos);
+    EXPECT_NE(rail().trouble().find("0x8005"), std::string::npos);
     EXPECT_EQ(pair.query().state, QpState::init);
 }
 

@@ -15,13 +15,10 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <vector>
 
-#include "adaptib_config.h"
 #include "core/core.h"
-#include "fabric/shm/shm_fabric.h"
-#if ADAPTIB_HAVE_VERBS
-#include "fabric/verbs/verbs_fabric.h"
-#endif
+#include "core/open_fabrics.h"
 
 using namespace adaptib;
 
@@ -154,34 +151,6 @@ std::uint64_t system_seed() {
     return seed;
 }
 
-ShmOptions shm_options(const opal_common_adaptib_core& core, const Parameters& parameters,
-                       Random& random) {
-    ShmOptions options;
-    options.rails = static_cast<std::uint32_t>(parameters.shm_rails);
-    options.segment_max = parameters.shm_segment_max;
-    options.queue_bytes = parameters.shm_queue_bytes;
-    const std::string_view single_copy = parameters.shm_single_copy;
-    options.single_copy = single_copy == "cma"    ? ShmOptions::SingleCopy::cma
-                          : single_copy == "none" ? ShmOptions::SingleCopy::none
-                                                  : ShmOptions::SingleCopy::automatic;
-    options.job_key = core.environment.self >> 32;
-    options.clock = &core.clock;
-    options.random = &random;
-    return options;
-}
-
-Status open_verbs(std::unique_ptr<Fabric>& fabric, std::string& text) {
-#if ADAPTIB_HAVE_VERBS
-    return open_verbs_fabric({}, fabric, text);
-#else
-    static_cast<void>(fabric);
-    text =
-        "this adaptib was built without libibverbs. Install it (Debian package: libibverbs-dev) and "
-        "build again, or use --mca opal_common_adaptib_fabric shm.";
-    return Status::error(Reason::not_supported);
-#endif
-}
-
 // The version that this process publishes; another one only to test that peers refuse it.
 std::uint16_t published_version() {
     const char* text = std::getenv("ADAPTIB_TEST_WIRE_VERSION");
@@ -196,15 +165,20 @@ int open_core(opal_common_adaptib_core& core) {
         return OPAL_COMMON_ADAPTIB_BAD_PARAM;
     }
     core.random = Random(system_seed());
-    std::unique_ptr<Fabric> fabric;
-    const bool verbs = std::string_view(parameters.fabric) == "verbs";
-    Status status = verbs
-                        ? open_verbs(fabric, text)
-                        : open_shm_fabric(shm_options(core, parameters, core.random), fabric, text);
+    std::vector<std::unique_ptr<Fabric>> fabrics;
+    std::string left_out;
+    const FabricsWanted wanted{parameters,
+                               core.environment.host_name,
+                               core.environment.self >> 32,
+                               core.environment.one_host,
+                               core.clock,
+                               core.random};
+    Status status = open_fabrics(wanted, fabrics, left_out, text);
     if (status.ok()) {
         Core::Environment environment;
         environment.self = core.environment.self;
         environment.host = core.environment.host_name;
+        environment.left_out = left_out;
         environment.wire_version = published_version();
         environment.bootstrap = &core.bootstrap;
         environment.clock = &core.clock;
@@ -221,12 +195,10 @@ int open_core(opal_common_adaptib_core& core) {
                                               : OPAL_COMMON_ADAPTIB_FAILURE,
                  message);
         };
-        status = Core::create(parameters, environment, std::move(fabric), core.core, text);
+        status = Core::create(parameters, environment, std::move(fabrics), core.core, text);
     }
     if (!status.ok()) {
-        tell(core.environment, OPAL_COMMON_ADAPTIB_FAILURE,
-             (verbs ? "The RDMA devices of host " : "The shared-memory fabric of host ") +
-                 std::string(core.environment.host_name) + " cannot be used: " + text);
+        tell(core.environment, OPAL_COMMON_ADAPTIB_FAILURE, text);
     }
     return code_of(status);
 }
@@ -347,6 +319,9 @@ void opal_common_adaptib_peer_release(opal_common_adaptib_core_t* core,
     const Guard guard(core);
     if (Peer* released = peer_of(core, peer); released != nullptr) {
         core->core->protocol().release_peer(*released);
+        if (Peer* twin = core->core->twin_of(*released); twin != nullptr) {
+            core->core->protocol().release_peer(*twin);
+        }
     }
 }
 
@@ -572,14 +547,28 @@ const Registration* memory_of(const opal_common_adaptib_one_sided_t& operation) 
     return operation.region == nullptr ? nullptr : &operation.region->memory();
 }
 
+// The peer that the operation goes to.
+Status target_of(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
+                 const opal_common_adaptib_one_sided_t& operation, Peer*& out) {
+    Core& in = *core->core;
+    Peer* to = peer_of(core, peer);
+    const bool atomic = operation.operation == OPAL_COMMON_ADAPTIB_FETCH_ADD ||
+                        operation.operation == OPAL_COMMON_ADAPTIB_COMPARE_SWAP;
+    if (!atomic || in.fabrics() == 1) [[likely]] {
+        out = to;
+        return to == nullptr ? in.get_loopback(out) : kOk;
+    }
+    return to == nullptr ? in.get_loopback_for_atomics(out) : in.get_for_atomics(*to, out);
+}
+
 } // namespace
 
 int opal_common_adaptib_start_now(opal_common_adaptib_core_t* core,
                                   opal_common_adaptib_peer_t* peer,
                                   const opal_common_adaptib_one_sided_t* operation) noexcept {
     const Guard guard(core);
-    Peer* to = peer_of(core, peer);
-    if (to == nullptr && !core->core->get_loopback(to).ok()) {
+    Peer* to = nullptr;
+    if (!target_of(core, peer, *operation, to).ok()) {
         return OPAL_COMMON_ADAPTIB_AGAIN;
     }
     const bool done =
@@ -591,11 +580,9 @@ int opal_common_adaptib_start(opal_common_adaptib_core_t* core, opal_common_adap
                               const opal_common_adaptib_one_sided_t* operation,
                               opal_common_adaptib_request_t* request) noexcept {
     const Guard guard(core);
-    Peer* to = peer_of(core, peer);
-    if (to == nullptr) {
-        if (const Status status = core->core->get_loopback(to); !status.ok()) {
-            return code_of(status);
-        }
+    Peer* to = nullptr;
+    if (const Status status = target_of(core, peer, *operation, to); !status.ok()) {
+        return code_of(status);
     }
     bool complete = false;
     const Status status = core->core->protocol().start_one_sided(
@@ -607,5 +594,9 @@ size_t opal_common_adaptib_outstanding(opal_common_adaptib_core_t* core,
                                        opal_common_adaptib_peer_t* peer) noexcept {
     const Guard guard(core);
     const Peer* to = peer == nullptr ? nullptr : peer_of(core, peer);
-    return to == nullptr ? core->core->protocol().one_sided_outstanding() : to->one_sided;
+    if (to == nullptr) {
+        return core->core->protocol().one_sided_outstanding();
+    }
+    const Peer* twin = core->core->twin_of(*to);
+    return to->one_sided + (twin == nullptr ? 0 : twin->one_sided);
 }

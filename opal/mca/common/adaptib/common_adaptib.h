@@ -121,7 +121,8 @@ typedef struct {
     void *context;
     uint64_t self; /* this process: (jobid << 32) | vpid */
     const char *host_name;
-    bool threads; /* several threads may call at the same time */
+    bool threads;  /* several threads may call at the same time */
+    bool one_host; /* all processes of the job run on this host */
     /* Looks up what `name` published with the core's address; *address stays valid until release.
      * Called on first contact only, from inside any call. */
     int (*lookup)(void *context, uint64_t name, void **address, size_t *size);

@@ -23,6 +23,8 @@
 #include "opal/mca/threads/thread_usage.h"
 
 #define OPAL_COMMON_ADAPTIB_MODEX_GLOBAL PMIX_GLOBAL
+#define OPAL_COMMON_ADAPTIB_JOB_SIZE PMIX_JOB_SIZE
+#define OPAL_COMMON_ADAPTIB_UINT32 PMIX_UINT32
 
 /* The arguments of an MTL's init function; accelerator_support starts as false. */
 #define OPAL_COMMON_ADAPTIB_MTL_INIT_ARGS                                                          \
@@ -65,6 +67,8 @@ static inline bool opal_common_adaptib_on_device(const opal_convertor_t *convert
 #include "opal/threads/thread_usage.h"
 
 #define OPAL_COMMON_ADAPTIB_MODEX_GLOBAL OPAL_PMIX_GLOBAL
+#define OPAL_COMMON_ADAPTIB_JOB_SIZE OPAL_PMIX_JOB_SIZE
+#define OPAL_COMMON_ADAPTIB_UINT32 OPAL_UINT32
 
 #define OPAL_COMMON_ADAPTIB_MTL_INIT_ARGS bool enable_progress_threads, bool enable_mpi_threads
 #define OPAL_COMMON_ADAPTIB_MTL_INIT_IGNORE                                                        \

@@ -523,6 +523,21 @@ static void core_lookup_release(void *context, void *address)
     free(address);
 }
 
+/* Whether all processes of the job run on this host, as far as Open MPI knows. */
+static bool job_on_one_host(void)
+{
+    opal_process_name_t job = OPAL_PROC_MY_NAME;
+    uint32_t processes = 0;
+    uint32_t *value = &processes;
+    int rc;
+
+    job.vpid = OPAL_VPID_WILDCARD;
+    OPAL_MODEX_RECV_VALUE_OPTIONAL(rc, OPAL_COMMON_ADAPTIB_JOB_SIZE, &job, &value,
+                                   OPAL_COMMON_ADAPTIB_UINT32);
+    return OPAL_SUCCESS == rc
+           && (int64_t) processes == (int64_t) opal_process_info.num_local_peers + 1;
+}
+
 /* A later value replaces an earlier one: a component that loses the selection takes its core with
  * it, and the next component publishes its own before the processes exchange anything. */
 static int publish(opal_common_adaptib_core_t *core)
@@ -564,6 +579,7 @@ int opal_common_adaptib_mca_acquire(bool threads, bool wanted, int stream,
         .self = opal_common_adaptib_mca_name(OPAL_PROC_MY_NAME),
         .host_name = host_name(),
         .threads = threads || opal_using_threads(),
+        .one_host = job_on_one_host(),
         .lookup = core_lookup,
         .lookup_release = core_lookup_release,
         .message = core_message,

@@ -5,7 +5,7 @@
 # laid over an Open MPI source tree, by Open MPI's. It needs
 #   * a C++ compiler that knows C++20 (the core is C++; Open MPI itself is C),
 #   * Linux (process_vm_readv, memfd_create),
-# and takes libibverbs if it is there.
+# and takes libibverbs, with libhwloc, if they are there.
 
 m4_define([ADAPTIB_VERSION_NUMBER], [0.1.0])
 
@@ -64,11 +64,15 @@ AC_DEFUN([ADAPTIB_VERBS], [
                                                   (int) ibv_is_fork_initialized();]])],
              [adaptib_have_verbs=yes
               common_adaptib_verbs_LIB=libadaptib_verbs.la
-              common_adaptib_verbs_LIBS="libadaptib_verbs.la -libverbs"], [])
+              common_adaptib_verbs_LIBS="libadaptib_verbs.la -libverbs -lhwloc"], [])
          AC_MSG_RESULT([$adaptib_have_verbs])])
+    AS_IF([test "$adaptib_have_verbs" = yes],
+        [AC_CHECK_LIB([hwloc], [hwloc_distances_get_by_type], [:], [adaptib_have_verbs=no])])
     LIBS=$adaptib_save_LIBS
     AS_IF([test "$adaptib_have_verbs" = no],
-          [AC_MSG_NOTICE([no libibverbs: adaptib will know no RDMA devices (Debian package: libibverbs-dev, of rdma-core 35 or newer)])])
+          [common_adaptib_verbs_LIB=
+           common_adaptib_verbs_LIBS=
+           AC_MSG_NOTICE([no libibverbs, or no libhwloc: adaptib will know no RDMA devices (Debian packages: libibverbs-dev, of rdma-core 35 or newer, and libhwloc-dev)])])
 ])
 
 # MCA_opal_common_adaptib_CONFIG(action if it can be built, action if not)
@@ -133,7 +137,7 @@ AC_DEFUN([MCA_opal_common_adaptib_CONFIG], [
     # Programs that link Open MPI statically need these too.
     common_adaptib_WRAPPER_EXTRA_LIBS="-lstdc++ -lpthread"
     AS_IF([test "$adaptib_have_verbs" = yes],
-          [common_adaptib_WRAPPER_EXTRA_LIBS="-libverbs $common_adaptib_WRAPPER_EXTRA_LIBS"])
+          [common_adaptib_WRAPPER_EXTRA_LIBS="-libverbs -lhwloc $common_adaptib_WRAPPER_EXTRA_LIBS"])
 
     AS_IF([test "$common_adaptib_happy" = yes],
           [$1],

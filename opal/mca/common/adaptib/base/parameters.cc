@@ -91,9 +91,34 @@ constexpr std::array kTable{
         "Buffers stay registered with RDMA devices after use, up to this many bytes, where Open MPI can "
         "tell of memory that is unmapped; 0: each transfer registers anew. Counts as locked memory."},
     opal_common_adaptib_parameter_t{
-        "fabric", kString, &g_parameters.fabric, "shm", "", "shm|verbs", 2,
-        "What carries the traffic: shared memory between the processes of one host (shm), or RDMA "
-        "devices, between processes of one host as well (verbs)."},
+        "fabric", kString, &g_parameters.fabric, "auto", "", "auto|both|shm|verbs", 2,
+        "What carries the traffic: shared memory within a host and RDMA devices between hosts (both), "
+        "the same but without devices where none can be used or all processes of the job run on one "
+        "host (auto), shared memory alone (shm), or devices alone, within a host as well (verbs)."},
+    opal_common_adaptib_parameter_t{
+        "if_include", kString, &g_parameters.if_include, "all", "", "all|device[:port],...", 3,
+        "The RDMA devices or ports to use, a list like mlx_a,mlx_b:1, in the order in which rails are "
+        "numbered; all takes every active port of InfiniBand or RoCE, the nearest to the process "
+        "first. device[:port],... may name what differs from host to host."},
+    opal_common_adaptib_parameter_t{
+        "if_exclude", kString, &g_parameters.if_exclude, "none", "", "none|device[:port],...", 3,
+        "The RDMA devices or ports not to use, as in if_include: device[:port],... or none. One of "
+        "the two lists can be given."},
+    opal_common_adaptib_parameter_t{
+        "gid_index", kInt, &g_parameters.gid_index, "-1", "index", "-1..255", 4,
+        "RoCE: which entry of a port's GID table it speaks with; negative takes an IPv4 address over "
+        "a global and that over a link-local one, of those with routable RoCE."},
+    opal_common_adaptib_parameter_t{
+        "partition", kInt, &g_parameters.partition, "0", "P_Key", "0..65535", 4,
+        "InfiniBand: the partition that ports speak in, for example 0x8001 (0: the first of a port's "
+        "table)."},
+    opal_common_adaptib_parameter_t{
+        "service_level", kInt, &g_parameters.service_level, "0", "level", "0..15", 5,
+        "The service level (InfiniBand) or priority of what RDMA devices send."},
+    opal_common_adaptib_parameter_t{
+        "traffic_class", kInt, &g_parameters.traffic_class, "0", "class", "0..255", 5,
+        "The traffic class that RDMA devices write into the global header of what they send; for RoCE "
+        "that is DSCP and ECN of IP."},
     opal_common_adaptib_parameter_t{
         "shm_single_copy", kString, &g_parameters.shm_single_copy, "auto", "", "auto|cma|none", 3,
         "How large messages cross between processes of one host: cma copies once, by the kernel's "
@@ -151,10 +176,12 @@ std::string value_text(const opal_common_adaptib_parameter_t& row, const void* v
     return "";
 }
 
+// A choice that ends with "..." shows the form of a list; whoever uses it checks it.
 bool one_of(std::string_view choices, std::string_view word) {
     while (!choices.empty()) {
         const std::size_t end = std::min(choices.find('|'), choices.size());
-        if (choices.substr(0, end) == word) {
+        const std::string_view choice = choices.substr(0, end);
+        if (choice == word || (choice.ends_with("...") && !word.empty())) {
             return true;
         }
         choices.remove_prefix(std::min(end + 1, choices.size()));
@@ -166,10 +193,10 @@ bool one_of(std::string_view choices, std::string_view word) {
 bool in_range(const opal_common_adaptib_parameter_t& row, const void* value) {
     const std::string text = value_text(row, value);
     const std::string_view range = row.range;
-    const std::size_t dots = range.find("..");
-    if (dots == std::string_view::npos) {
+    if (row.type == kString || row.type == kBool) {
         return one_of(range, text);
     }
+    const std::size_t dots = range.find("..");
     const long double number = std::strtold(text.c_str(), nullptr);
     const long double low = std::strtold(row.range, nullptr);
     const long double high = std::strtold(row.range + dots + 2, nullptr);

@@ -36,6 +36,12 @@ struct Parameters {
     int block_depth;
     std::size_t registration_cache;
     char* fabric;
+    char* if_include;
+    char* if_exclude;
+    int gid_index;
+    int partition;
+    int service_level;
+    int traffic_class;
     char* shm_single_copy;
     int shm_rails;
     std::size_t shm_queue_bytes;

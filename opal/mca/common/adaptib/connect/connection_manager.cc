@@ -31,9 +31,7 @@ void ConnectionManager::request(Peer& peer) {
     send(peer, MessageType::connect_request);
 }
 
-std::uint32_t ConnectionManager::common_rails(const Peer& peer) const {
-    return static_cast<std::uint32_t>(std::min(cqs_.size(), peer.address.rails.size()));
-}
+std::uint32_t ConnectionManager::common_rails(const Peer& peer) const { return peer.route.count; }
 
 // Queue pairs in the state init and a ring for the peer to write into, unless they exist already.
 Status ConnectionManager::prepare(Peer& peer) {
@@ -45,7 +43,8 @@ Status ConnectionManager::prepare(Peer& peer) {
 }
 
 Status ConnectionManager::make_queue_pairs(Peer& peer) {
-    for (std::uint32_t rail = 0; rail < common_rails(peer); ++rail) {
+    for (std::uint32_t i = 0; i < common_rails(peer); ++i) {
+        const std::uint32_t rail = peer.route.pairs[i].local;
         QpInit init;
         init.type = QpType::rc;
         init.send_cq = cqs_[rail].get();
@@ -54,7 +53,7 @@ Status ConnectionManager::make_queue_pairs(Peer& peer) {
         init.inline_bytes = std::min<Bytes>(kCacheLine, rails_[rail]->info().inline_bytes);
         Subchannel subchannel;
         subchannel.local_rail = rail;
-        subchannel.remote_rail = rail;
+        subchannel.remote_rail = peer.route.pairs[i].remote;
         QpAttributes attributes;
         attributes.state = QpState::init;
         attributes.access = kRemoteRead | kRemoteWrite | kRemoteAtomic;
@@ -95,7 +94,8 @@ Status ConnectionManager::offer_ring(Peer& peer) {
     constexpr std::uint32_t kAccess = kLocalWrite | kRemoteWrite;
     bool ring = counters_.rings_open < options_.ring_max;
     Bytes lines_bytes = ring ? options_.ring_bytes : 0;
-    Status status = rails_[0]->allocate(lines_bytes + kCacheLine, kAccess, peer.ring_memory);
+    Rail& first = *rails_[peer.route.local.first];
+    Status status = first.allocate(lines_bytes + kCacheLine, kAccess, peer.ring_memory);
     if (!status.ok() && ring) {
         if (!told_no_room_) {
             told_no_room_ = true;
@@ -105,10 +105,10 @@ Status ConnectionManager::offer_ring(Peer& peer) {
         }
         ring = false;
         lines_bytes = 0;
-        status = rails_[0]->allocate(kCacheLine, kAccess, peer.ring_memory);
+        status = first.allocate(kCacheLine, kAccess, peer.ring_memory);
     }
     if (status.ok()) {
-        status = peer.ring_registration.make(rails_, peer.ring_memory->address(),
+        status = peer.ring_registration.make(rails_, peer.route.local, peer.ring_memory->address(),
                                              peer.ring_memory->length(), kAccess);
     }
     if (!status.ok()) {

@@ -57,7 +57,7 @@ public:
     };
 
     // `cqs`: the completion queue of each rail's queue pairs.
-    ConnectionManager(const Options& options, std::span<const std::unique_ptr<Rail>> rails,
+    ConnectionManager(const Options& options, RailList rails,
                       std::span<const std::unique_ptr<CompletionQueue>> cqs, Counters& counters,
                       ConnectionListener& listener)
         : options_(options), rails_(rails), cqs_(cqs), counters_(counters), listener_(listener) {}
@@ -101,7 +101,7 @@ private:
     std::uint32_t common_rails(const Peer& peer) const;
 
     Options options_;
-    std::span<const std::unique_ptr<Rail>> rails_;
+    RailList rails_;
     std::span<const std::unique_ptr<CompletionQueue>> cqs_;
     Counters& counters_;
     ConnectionListener& listener_;

@@ -101,7 +101,7 @@ Status ConnectionManager::connect_subchannels(Peer& peer, const ConnectBody& bod
     }
     for (std::uint32_t i = 0; i < body.subchannel_count; ++i) {
         const ConnectSubchannel& remote = body.subchannels[i];
-        if (remote.rail >= peer.address.rails.size()) {
+        if (remote.rail != peer.subchannels[i].remote_rail) { // both ends find the same pairs
             return Status::error(Reason::bad_wire);
         }
         const Status status = connect_one(peer, peer.subchannels[i], remote);

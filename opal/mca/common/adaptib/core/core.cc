@@ -12,91 +12,166 @@ constexpr std::uint32_t kCompletionDepth = 4096;
 
 } // namespace
 
-Core::Core(const Environment& environment, std::unique_ptr<Fabric> fabric)
-    : environment_(environment), counters_(*environment.counters), fabric_(std::move(fabric)) {}
+Core::Core(const Environment& environment)
+    : environment_(environment), counters_(*environment.counters) {}
 
 Status Core::create(const Parameters& parameters, const Environment& environment,
-                    std::unique_ptr<Fabric> fabric, std::unique_ptr<Core>& out, std::string& text) {
-    std::unique_ptr<Core> core(new Core(environment, std::move(fabric)));
-    if (Status status = core->open(parameters, text); !status.ok()) {
+                    std::vector<std::unique_ptr<Fabric>> fabrics, std::unique_ptr<Core>& out,
+                    std::string& text) {
+    std::unique_ptr<Core> core(new Core(environment));
+    if (Status status = core->open(parameters, std::move(fabrics), text); !status.ok()) {
         return status;
     }
     out = std::move(core);
     return kOk;
 }
 
-Status Core::open(const Parameters& parameters, std::string& text) {
-    const auto rails = fabric_->rails();
-    if (rails.empty()) {
-        text = "The fabric has no rail that is up.";
-        return Status::error(Reason::no_device);
+Status Core::create(const Parameters& parameters, const Environment& environment,
+                    std::unique_ptr<Fabric> fabric, std::unique_ptr<Core>& out, std::string& text) {
+    std::vector<std::unique_ptr<Fabric>> fabrics;
+    fabrics.push_back(std::move(fabric));
+    return create(parameters, environment, std::move(fabrics), out, text);
+}
+
+Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabric>> fabrics,
+                  std::string& text) {
+    fabrics_.reserve(fabrics.size()); // an Attached stays where it is
+    std::size_t room = kMaxRails;
+    for (std::unique_ptr<Fabric>& fabric : fabrics) {
+        const std::size_t others = fabrics.size() - fabrics_.size() - 1; // each gets one at least
+        if (Status status = attach(std::move(fabric), room - others, text); !status.ok()) {
+            return status;
+        }
+        room = kMaxRails - rails_.size();
+    }
+    std::uint32_t depth = kCompletionDepth;
+    for (const Rail* rail : rails_) {
+        depth = std::min(depth, rail->info().max_cq_depth);
     }
     ProcessAddress address;
     address.version = environment_.wire_version;
     address.name = environment_.self;
     address.key = environment_.random->next();
     address.host = environment_.host;
-    Rail& first = *rails[0];
-    Status status = DatagramChannel::create(first, {address.name, address.key}, *environment_.clock,
-                                            counters_, datagrams_);
-    const std::size_t rail_count = std::min<std::size_t>(rails.size(), kMaxRails);
-    std::uint32_t depth = kCompletionDepth;
-    for (std::size_t i = 0; i < rail_count; ++i) {
-        depth = std::min(depth, rails[i]->info().max_cq_depth);
-    }
-    for (std::size_t i = 0; i < rail_count && status.ok(); ++i) {
-        status = rails[i]->create_cq(depth, cqs_.emplace_back());
-    }
-    if (!status.ok()) {
-        text = "The rail " + first.info().name +
-               " cannot be used: " + reason_text(status.reason()) + ".";
+    if (Status status = open_rails(depth, address, text); !status.ok()) {
         return status;
     }
-    for (std::size_t i = 0; i < rail_count; ++i) {
-        const RailAddress at = rails[i]->address();
-        address.rails.push_back({at.size, at.bytes, i == 0 ? datagrams_->qp_number() : 0});
-    }
     address_ = encode(address);
-    PathListener& paths = *this;
-    ConnectionListener& connection_events = *this;
-    ProtocolListener& protocol_events = *this;
-    for (std::uint32_t rail = 0; rail < rail_count; ++rail) {
-        filters_.emplace_back(rail, *cqs_[rail], paths);
+    open_connections(parameters);
+    open_protocol(parameters, depth);
+    for (std::uint32_t i = 0; i < fabrics_.size(); ++i) {
+        listen(i);
+        const Attached& attached = fabrics_[i];
+        for (const std::string& notice : attached.fabric->notices()) {
+            environment_.message(Severity::notice, notice);
+        }
     }
+    return kOk;
+}
+
+// Takes the first rails of the fabric, as many as there is room for.
+Status Core::attach(std::unique_ptr<Fabric> fabric, std::size_t room, std::string& text) {
+    const auto rails = fabric->rails();
+    if (rails.empty()) {
+        text = "The fabric has no rail that is up.";
+        return Status::error(Reason::no_device);
+    }
+    RailRange range;
+    range.first = static_cast<std::uint32_t>(rails_.size());
+    range.count = static_cast<std::uint32_t>(std::min(rails.size(), room));
+    for (std::size_t i = 0; i < range.count; ++i) {
+        rails_.push_back(rails[i].get());
+    }
+    if (rails.size() > range.count) {
+        environment_.message(Severity::notice,
+                             "Of " + std::to_string(rails.size()) + " rails from " +
+                                 rails[0]->info().name + " on, the first " +
+                                 std::to_string(range.count) + " are used: there is room for " +
+                                 std::to_string(kMaxRails) + " rails of all kinds.");
+    }
+    fabrics_.push_back({std::move(fabric), range, nullptr, {}, {}, false});
+    return kOk;
+}
+
+// The queues of each rail, and where it is reached.
+Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text) {
+    PathListener& paths = *this;
+    cqs_.resize(rails_.size());
+    for (Attached& attached : fabrics_) {
+        Rail& first = *rails_[attached.rails.first];
+        Status status = DatagramChannel::create(first, {address.name, address.key},
+                                                *environment_.clock, counters_, attached.datagrams);
+        Rail* failed = &first;
+        for (std::uint32_t i = attached.rails.first; i < attached.rails.end() && status.ok(); ++i) {
+            failed = rails_[i];
+            status = rails_[i]->create_cq(depth, cqs_[i]);
+            if (status.ok()) {
+                attached.filters.emplace_back(i, *cqs_[i], paths);
+                const RailAddress at = rails_[i]->address();
+                const bool datagrams = i == attached.rails.first;
+                address.rails.push_back(
+                    {at.size, at.bytes, datagrams ? attached.datagrams->qp_number() : 0});
+            }
+        }
+        if (!status.ok()) {
+            const std::string why = failed->trouble();
+            text = "The rail " + failed->info().name +
+                   " cannot be used: " + reason_text(status.reason()) + "." +
+                   (why.empty() ? "" : " " + why + ".");
+            return status;
+        }
+    }
+    return kOk;
+}
+
+void Core::open_connections(const Parameters& parameters) {
     ConnectionManager::Options connect;
     connect.self = environment_.self;
     connect.ring_bytes = parameters.ring_bytes;
     connect.ring_max = static_cast<std::uint64_t>(parameters.ring_max);
     connect.scheduler = scheduler_options(parameters);
+    ConnectionListener& connection_events = *this;
     connections_ =
-        std::make_unique<ConnectionManager>(connect, rails, cqs_, counters_, connection_events);
+        std::make_unique<ConnectionManager>(connect, rails_, cqs_, counters_, connection_events);
+}
+
+void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
     Protocol::Options protocol;
     protocol.eager_limit = parameters.eager_limit;
-    protocol.active_max = datagrams_->capacity();
+    protocol.active_max = fabrics_[0].datagrams->capacity();
+    std::vector<RailRange> ranges;
+    for (const Attached& attached : fabrics_) {
+        protocol.active_max = std::min(protocol.active_max, attached.datagrams->capacity());
+        ranges.push_back(attached.rails);
+    }
     protocol.put = std::string_view(parameters.rendezvous) == "put";
     protocol.connect_threshold = static_cast<std::uint32_t>(parameters.connect_threshold);
+    protocol.block_bytes = parameters.block_bytes;
     protocol.block_depth = static_cast<std::size_t>(parameters.block_depth);
     protocol.clock = environment_.clock;
     protocol.registration_cache = registration_cache_bytes(parameters);
     protocol.max_outstanding = depth / 2; // the rest is for signaled ring writes and flushes
-    protocol_ = std::make_unique<Protocol>(protocol, rails, parameters.block_bytes, *connections_,
-                                           counters_, protocol_events);
-    datagrams_->on_failure([this](std::uint64_t to, WorkStatus why) {
-        if (Peer* peer = peers_.find(to); peer != nullptr) {
+    ProtocolListener& protocol_events = *this;
+    protocol_ = std::make_unique<Protocol>(protocol, rails_, ranges, *connections_, counters_,
+                                           protocol_events);
+}
+
+void Core::listen(std::uint32_t fabric) {
+    DatagramChannel& datagrams = *fabrics_[fabric].datagrams;
+    datagrams.on_failure([this, fabric](std::uint64_t to, WorkStatus why) {
+        if (Peer* peer = find_peer(to, fabric); peer != nullptr) {
             protocol_->on_peer_failed(*peer, std::string(work_status_text(why)) + " on rail " +
-                                                 datagrams_->rail().info().name);
+                                                 peer->datagrams.rail().info().name);
         }
     });
-    datagrams_->resolve_by([this](std::uint64_t from, std::uint64_t key) {
-        Peer* peer = sender_of(from, key);
+    datagrams.resolve_by([this, fabric](std::uint64_t from, std::uint64_t key) {
+        Peer* peer = sender_of(fabric, from, key);
         return peer == nullptr ? nullptr : &peer->datagram;
     });
-    receiver_ = [this](std::uint64_t from, std::uint64_t key, const MessageHeader& header,
-                       const std::byte* body) { on_datagram(from, key, header, body); };
-    for (const std::string& notice : fabric_->notices()) {
-        environment_.message(Severity::notice, notice);
-    }
-    return kOk;
+    fabrics_[fabric].receiver = [this, fabric](std::uint64_t from, std::uint64_t key,
+                                               const MessageHeader& header, const std::byte* body) {
+        on_datagram(fabric, from, key, header, body);
+    };
 }
 
 SchedulerOptions Core::scheduler_options(const Parameters& parameters) const {
@@ -115,8 +190,7 @@ SchedulerOptions Core::scheduler_options(const Parameters& parameters) const {
 
 // Rails that reach all memory need no registrations.
 Bytes Core::registration_cache_bytes(const Parameters& parameters) const {
-    const auto rails = fabric_->rails();
-    const bool all = std::all_of(rails.begin(), rails.end(), [](const auto& rail) {
+    const bool all = std::all_of(rails_.begin(), rails_.end(), [](const Rail* rail) {
         return rail->info().has(Capability::whole_memory);
     });
     const bool kept = !all && parameters.registration_cache > 0 && environment_.watch_memory;
@@ -126,16 +200,19 @@ Bytes Core::registration_cache_bytes(const Parameters& parameters) const {
 // Queue pairs go before the memory that they use.
 Core::~Core() {
     if (protocol_ != nullptr) {
-        peers_.for_each([this](Peer& peer) {
+        for_each_peer([this](Peer& peer) {
             connections_->close(peer, ConnectState::failed);
             protocol_->forget(peer);
         });
     }
-    if (loopback_ != nullptr) {
-        connections_->close(*loopback_, ConnectState::failed);
+    for (const auto* loopback : {&loopback_, &atomic_loopback_}) {
+        if (*loopback != nullptr) {
+            connections_->close(**loopback, ConnectState::failed);
+        }
     }
     protocol_.reset();
     peers_.clear();
+    twins_.clear();
     counters_.peers = 0;
 }
 
@@ -143,14 +220,34 @@ void Core::drain(Nanoseconds limit) {
     const Nanoseconds end = environment_.clock->now() + limit;
     do {
         progress();
-    } while ((protocol_->retry_due() || connections_->retry_due() || datagrams_->unacknowledged() ||
+    } while ((protocol_->retry_due() || connections_->retry_due() || unacknowledged() ||
               !drained_rings()) &&
              environment_.clock->now() < end);
 }
 
+bool Core::unacknowledged() const {
+    return std::any_of(fabrics_.begin(), fabrics_.end(), [](const Attached& attached) {
+        return attached.datagrams->unacknowledged();
+    });
+}
+
+Nanoseconds Core::deadline() const {
+    Nanoseconds next = Nanoseconds::max();
+    for (const Attached& attached : fabrics_) {
+        next = std::min(next, attached.datagrams->deadline());
+    }
+    return next;
+}
+
+void Core::run_timers() {
+    for (Attached& attached : fabrics_) {
+        attached.datagrams->run_timers();
+    }
+}
+
 bool Core::drained_rings() {
     bool drained = finished_.empty();
-    peers_.for_each([&](Peer& peer) {
+    for_each_peer([&](Peer& peer) {
         if (peer.state == ConnectState::open && peer.ring_out != nullptr) {
             drained = peer.ring_out->flushed() && drained;
         }
@@ -175,8 +272,14 @@ void Core::on_ring_withdrawn(Peer& peer) {
 
 void Core::on_connected(Peer& peer) { protocol_->on_connected(peer); }
 
+// The first rail that has more to say says it.
 void Core::on_connect_failed(Peer& peer, Status status, const std::string& what) {
-    protocol_->on_peer_failed(peer, what + " (" + reason_text(status.reason()) + ")");
+    std::string why;
+    for (std::uint32_t i = peer.route.local.first; i < peer.route.local.end() && why.empty(); ++i) {
+        why = rails_[i]->trouble();
+        why = why.empty() ? "" : "; rail " + rails_[i]->info().name + ": " + why;
+    }
+    protocol_->on_peer_failed(peer, what + " (" + reason_text(status.reason()) + ")" + why);
 }
 
 void Core::on_notice(const std::string& text) { environment_.message(Severity::notice, text); }
@@ -188,14 +291,15 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
             if (subchannel.local_rail == rail && subchannel.qp->number() == qp_number &&
                 !peer.finishing) {
                 protocol_->on_peer_failed(peer, std::string(work_status_text(status)) +
-                                                    " on rail " +
-                                                    fabric_->rails()[rail]->info().name);
+                                                    " on rail " + rails_[rail]->info().name);
             }
         }
     };
-    peers_.for_each(look);
-    if (loopback_ != nullptr) {
-        look(*loopback_);
+    for_each_peer(look);
+    for (const auto* loopback : {&loopback_, &atomic_loopback_}) {
+        if (*loopback != nullptr) {
+            look(**loopback);
+        }
     }
 }
 

@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Core: one object per process (per rank in a simulation), which wires everything together.
 //
-// Purpose: owns the fabric, the channels, the peers and the protocol, and moves them forward in
+// Purpose: owns the fabrics, the channels, the peers and the protocol, and moves them forward in
 // progress(), in one fixed order:
 //
 //     1. rings that had traffic lately, a few messages each
 //     2. one of the rings that had none (so idle peers cost nothing, and none is forgotten)
-//     3. the datagram queue
+//     3. the datagram queues
 //     4. completions of connected queue pairs
 //     5. what found no room before
-//     6. now and then: timers, events of the fabric, levels of the counters
+//     6. now and then: timers, events of the fabrics, levels of the counters
+//
+// Fabrics: one or several, nearest first. Their rails are numbered one behind the other, and that is how a
+// process publishes them; a peer is reached over the first fabric that reaches it (Rail::reaches), chosen
+// at first contact by what both have published, and so alike at both ends. Of a fabric without peers only
+// the datagram queue is looked at, now and then.
+// An adapter's atomics are not atomic with the processor's. So where there are several fabrics all atomics
+// go over the last one, to whoever can be reached by it: a peer of another fabric, and this process itself,
+// gets a second record for them, its twin.
 //
 // Life: create, publish address(), use, drain(), destroy.
 // Threads: one at a time; the C interface holds a lock around each call if there are several.
@@ -43,6 +51,8 @@ public:
     struct Environment {
         std::uint64_t self = 0;
         std::string host;
+        std::string
+            left_out; // why there are no other fabrics; for messages about peers out of reach
         std::uint16_t wire_version = kWireVersion; // another one only to test the refusal
         Bootstrap* bootstrap = nullptr;
         const Clock* clock = nullptr;
@@ -54,8 +64,11 @@ public:
         std::function<bool()> watch_memory;
     };
 
-    // Errors: not_supported if no rail of the fabric can carry the core's traffic, or what a rail says;
-    // `text` says it to a person.
+    // `fabrics`: at least one, nearest first. Errors: not_supported if the rails of one cannot carry the
+    // core's traffic, or what a rail says; `text` says it to a person.
+    static Status create(const Parameters& parameters, const Environment& environment,
+                         std::vector<std::unique_ptr<Fabric>> fabrics, std::unique_ptr<Core>& out,
+                         std::string& text);
     static Status create(const Parameters& parameters, const Environment& environment,
                          std::unique_ptr<Fabric> fabric, std::unique_ptr<Core>& out,
                          std::string& text);
@@ -69,43 +82,81 @@ public:
 
     // The peer that is this process itself, for one-sided operations; made at the first of them.
     Status get_loopback(Peer*& out);
+    // The same for atomics: the peer, or loopback, itself or its twin. Errors: as get_peer.
+    Status get_for_atomics(Peer& peer, Peer*& out);
+    Status get_loopback_for_atomics(Peer*& out) {
+        return get_loopback(atomic_loopback_, last_fabric(), out);
+    }
+    // Null: it has none.
+    Peer* twin_of(const Peer& peer) const { return twins_.find(peer.name); }
 
     Protocol& protocol() { return *protocol_; }
-    std::span<const std::unique_ptr<Rail>> rails() const { return fabric_->rails(); }
+    RailList rails() const { return rails_; }
+    std::size_t fabrics() const { return fabrics_.size(); }
     std::size_t progress();
     // For who does not call progress() all the time: something is due at deadline() (max: nothing), and
     // run_timers() does it then. progress() looks after it now and then.
-    Nanoseconds deadline() const { return datagrams_->deadline(); }
-    void run_timers() { datagrams_->run_timers(); }
+    Nanoseconds deadline() const;
+    void run_timers();
     // Progress until nothing waits to be sent, for at most `limit`.
     void drain(Nanoseconds limit);
     std::string report() const;
 
 private:
-    Core(const Environment& environment, std::unique_ptr<Fabric> fabric);
-    Status open(const Parameters& parameters, std::string& text);
+    // A fabric in use.
+    struct Attached {
+        std::unique_ptr<Fabric> fabric;
+        RailRange rails;
+        std::unique_ptr<DatagramChannel> datagrams;
+        std::vector<CompletionFilter> filters; // one a rail
+        DatagramChannel::Receiver receiver;
+        bool used = false; // by a peer, by now
+    };
+
+    explicit Core(const Environment& environment);
+    Status open(const Parameters& parameters, std::vector<std::unique_ptr<Fabric>> fabrics,
+                std::string& text);
+    Status attach(std::unique_ptr<Fabric> fabric, std::size_t room, std::string& text);
+    Status open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text);
+    void open_connections(const Parameters& parameters);
+    void open_protocol(const Parameters& parameters, std::uint32_t depth);
+    void listen(std::uint32_t fabric);
     SchedulerOptions scheduler_options(const Parameters& parameters) const;
     Bytes registration_cache_bytes(const Parameters& parameters) const;
 
     // peers.cc
     enum class Why : std::uint8_t { user, datagram };
     Status make_peer(std::uint64_t name, Why why, Peer*& out);
+    Status make_twin(const Peer& peer, Why why, Peer*& out);
+    Status get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric, Peer*& out);
+    std::uint32_t last_fabric() const { return static_cast<std::uint32_t>(fabrics_.size() - 1); }
+    Peer* find_peer(std::uint64_t name, std::uint32_t fabric) const;
+    template <typename F> void for_each_peer(F&& f) const {
+        peers_.for_each(f);
+        twins_.for_each(f);
+    }
     Status wake_peer(Peer& peer, Why why, const ProcessAddress& address);
+    bool route_over(std::uint32_t fabric, const ProcessAddress& address, PeerRoute& out) const;
+    bool choose_route(const ProcessAddress& address, PeerRoute& out) const;
+    void refuse_peer(const ProcessAddress& address, const std::string& why);
     Status look_up(std::uint64_t name, ProcessAddress& out);
     std::string peer_text(std::uint64_t name, const std::string& host) const;
     void finish_peers();
     bool drained_rings();
+    bool unacknowledged() const;
 
     // progress.cc
     std::size_t poll_hot_rings();
     std::size_t poll_cold_ring();
     std::size_t poll_ring(Peer& peer);
 
+    std::size_t poll_datagrams();
+    std::size_t poll_completions();
     void return_credit(Peer& peer);
-    Peer* sender_of(std::uint64_t from, std::uint64_t from_key);
-    void on_datagram(std::uint64_t from, std::uint64_t from_key, const MessageHeader& header,
-                     const std::byte* body);
-    void poll_events();
+    Peer* sender_of(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key);
+    void on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key,
+                     const MessageHeader& header, const std::byte* body);
+    void poll_events(Attached& attached);
     void fail_peers_on(std::uint32_t rail);
     void housekeeping();
     void keep_alive();
@@ -124,16 +175,16 @@ private:
 
     Environment environment_;
     Counters& counters_;
-    std::unique_ptr<Fabric> fabric_;
-    std::unique_ptr<DatagramChannel> datagrams_;
+    std::vector<Attached> fabrics_;
+    std::vector<Rail*> rails_;                          // of all fabrics
     std::vector<std::unique_ptr<CompletionQueue>> cqs_; // one a rail
     PeerTable peers_;
+    PeerTable twins_;
     std::unique_ptr<Peer> loopback_;
-    std::vector<CompletionFilter> filters_; // one a rail
+    std::unique_ptr<Peer> atomic_loopback_; // where there are several fabrics
     std::unique_ptr<ConnectionManager> connections_;
     std::unique_ptr<Protocol> protocol_;
     std::vector<std::byte> address_;
-    DatagramChannel::Receiver receiver_;
     // A ring that had traffic lately. What an idle pass looks at is here and in the ring alone.
     struct HotRing {
         explicit HotRing(Peer& of) : peer(&of) {}

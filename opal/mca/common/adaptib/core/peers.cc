@@ -52,24 +52,77 @@ Status Core::get_peer(std::uint64_t name, Peer*& out) {
     return kOk;
 }
 
-Status Core::get_loopback(Peer*& out) {
-    if (loopback_ != nullptr && loopback_->state == ConnectState::failed &&
-        loopback_->one_sided == 0) {
-        loopback_.reset(); // an operation outside of a registered range broke it
+Status Core::get_loopback(Peer*& out) { return get_loopback(loopback_, 0, out); }
+
+Status Core::get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric, Peer*& out) {
+    if (loopback != nullptr && loopback->state == ConnectState::failed &&
+        loopback->one_sided == 0) {
+        loopback.reset(); // an operation outside of a registered range broke it
     }
-    if (loopback_ == nullptr) {
+    if (loopback == nullptr) {
+        Attached& attached = fabrics_[fabric];
         ProcessAddress self;
         Status status = decode(address_.data(), address_.size(), self, environment_.wire_version);
-        auto peer = std::make_unique<Peer>(self, DatagramTarget{}, *datagrams_, counters_);
+        PeerRoute route;
+        route.fabric = fabric;
+        route.local = attached.rails;
+        route.remote = attached.rails;
+        for (std::uint32_t i = attached.rails.first; i < attached.rails.end(); ++i) {
+            const auto rail = static_cast<std::uint8_t>(i);
+            route.pairs[route.count++] = {rail, rail};
+        }
+        auto peer = std::make_unique<Peer>(self, route, *attached.datagrams, counters_);
         if (status.ok()) {
             status = connections_->open_loopback(*peer);
         }
         if (!status.ok()) {
             return status;
         }
-        loopback_ = std::move(peer);
+        attached.used = true;
+        loopback = std::move(peer);
     }
-    out = loopback_.get();
+    out = loopback.get();
+    return kOk;
+}
+
+Peer* Core::find_peer(std::uint64_t name, std::uint32_t fabric) const {
+    Peer* peer = peers_.find(name);
+    return peer == nullptr || peer->route.fabric == fabric ? peer : twins_.find(name);
+}
+
+Status Core::get_for_atomics(Peer& peer, Peer*& out) {
+    if (peer.route.fabric == last_fabric()) {
+        out = &peer;
+        return kOk;
+    }
+    Peer* twin = twins_.find(peer.name);
+    if (twin == nullptr) {
+        return make_twin(peer, Why::user, out);
+    }
+    protocol_->keep_peer(*twin);
+    if (twin->datagram.handle == nullptr) {
+        if (const Status status = wake_peer(*twin, Why::user, twin->address); !status.ok()) {
+            return status;
+        }
+    }
+    out = twin;
+    return kOk;
+}
+
+// A peer that does not use the last fabric is reached by processes of one fabric alone: it is its own twin.
+Status Core::make_twin(const Peer& peer, Why why, Peer*& out) {
+    PeerRoute route;
+    if (!route_over(last_fabric(), peer.address, route)) {
+        out = peers_.find(peer.name);
+        return kOk;
+    }
+    Attached& attached = fabrics_[route.fabric];
+    auto twin = std::make_unique<Peer>(peer.address, route, *attached.datagrams, counters_);
+    if (const Status status = wake_peer(*twin, why, peer.address); !status.ok()) {
+        return status;
+    }
+    attached.used = true;
+    out = &twins_.add(std::move(twin));
     return kOk;
 }
 
@@ -100,15 +153,65 @@ Status Core::look_up(std::uint64_t name, ProcessAddress& out) {
     return status;
 }
 
+// The rails of the peer that the fabric reaches: those of one fabric are published one behind the other.
+bool Core::route_over(std::uint32_t fabric, const ProcessAddress& address, PeerRoute& out) const {
+    const auto count = static_cast<std::uint32_t>(address.rails.size());
+    const RailRange local = fabrics_[fabric].rails;
+    const auto reached = [&](std::uint32_t index) {
+        const AddressRail& rail = address.rails[index];
+        return rails_[local.first]->reaches({rail.size, rail.bytes});
+    };
+    RailRange remote;
+    while (remote.first < count && !reached(remote.first)) {
+        ++remote.first;
+    }
+    while (remote.end() < count && reached(remote.end())) {
+        ++remote.count;
+    }
+    out.fabric = fabric;
+    out.local = local;
+    out.remote = remote;
+    pair_rails(out, environment_.self < address.name, [&](std::uint32_t own, std::uint32_t other) {
+        const AddressRail& rail = address.rails[other];
+        return rails_[own]->likeness({rail.size, rail.bytes});
+    });
+    return remote.count > 0;
+}
+
+bool Core::choose_route(const ProcessAddress& address, PeerRoute& out) const {
+    for (std::uint32_t fabric = 0; fabric < fabrics_.size(); ++fabric) {
+        if (route_over(fabric, address, out)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void Core::refuse_peer(const ProcessAddress& address, const std::string& why) {
+    environment_.message(Severity::failure, peer_text(address.name, address.host) +
+                                                " cannot be reached from host " +
+                                                environment_.host + why);
+}
+
 Status Core::make_peer(std::uint64_t name, Why why, Peer*& out) {
     ProcessAddress address;
     if (Status status = look_up(name, address); !status.ok()) {
         return status;
     }
-    auto peer = std::make_unique<Peer>(address, DatagramTarget{}, *datagrams_, counters_);
+    PeerRoute route;
+    if (!choose_route(address, route)) {
+        const std::string& left_out = environment_.left_out;
+        refuse_peer(address, ": no rails of the two fit together. " +
+                                 (left_out.empty() ? "" : left_out + " ") +
+                                 advice(Reason::unreachable));
+        return Status::error(Reason::unreachable);
+    }
+    Attached& attached = fabrics_[route.fabric];
+    auto peer = std::make_unique<Peer>(address, route, *attached.datagrams, counters_);
     if (Status status = wake_peer(*peer, why, address); !status.ok()) {
         return status;
     }
+    attached.used = true;
     out = &peers_.add(std::move(peer));
     counters_.peers = peers_.size();
     return kOk;
@@ -117,22 +220,22 @@ Status Core::make_peer(std::uint64_t name, Why why, Peer*& out) {
 // A process that has ended after its last message to us is nobody's trouble; one that a user wants is.
 Status Core::wake_peer(Peer& peer, Why why, const ProcessAddress& address) {
     PathSpec path;
-    path.remote.size = address.rails[0].size;
-    path.remote.bytes = address.rails[0].bytes;
-    Rail& rail = datagrams_->rail();
+    const AddressRail& remote = address.rails[peer.route.remote.first];
+    path.remote.size = remote.size;
+    path.remote.bytes = remote.bytes;
+    Rail& rail = peer.datagrams.rail();
     const Status status = rail.create_ah(path, peer.datagram.handle);
     if (!status.ok()) {
         if (why == Why::datagram && status.reason() == Reason::peer_gone) {
             return status;
         }
-        environment_.message(Severity::failure,
-                             peer_text(address.name, address.host) +
-                                 " cannot be reached from host " + environment_.host +
-                                 " over rail " + rail.info().name + ": " +
-                                 reason_text(status.reason()) + ". " + advice(status.reason()));
+        const std::string more = rail.trouble();
+        refuse_peer(address, " over rail " + rail.info().name + ": " +
+                                 reason_text(status.reason()) + (more.empty() ? "" : ", " + more) +
+                                 ". " + advice(status.reason()));
         return status;
     }
-    peer.datagram.qp = address.rails[0].datagram_qp;
+    peer.datagram.qp = remote.datagram_qp;
     peer.datagram.key = address.key;
     peer.datagram.name = address.name;
     peer.address = address;

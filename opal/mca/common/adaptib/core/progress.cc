@@ -15,6 +15,8 @@ constexpr std::uint32_t kIdlePolls = 20000; // then a ring is polled in turn wit
 constexpr std::size_t kAlwaysHot = 4;       // so many rings are polled each time anyway
 constexpr std::uint64_t kDatagramEvery = 8; // passes, while rings are busy
 constexpr std::uint64_t kCompletionsEvery = 16; // passes, while none is awaited: errors, signals
+constexpr std::uint64_t kUnusedEvery =
+    64; // passes: queues of a fabric, not the first, without peers
 constexpr std::uint64_t kTimersEvery = 64;
 constexpr std::uint64_t kHousekeepingEvery = 1024;
 constexpr std::uint64_t kKeepAliveEvery = 64 * kHousekeepingEvery;
@@ -39,12 +41,10 @@ std::size_t Core::progress() {
         events += poll_cold_ring();
     }
     if (events == 0 || tick_ % kDatagramEvery == 0) {
-        events += datagrams_->poll(receiver_, kDatagramBudget);
+        events += poll_datagrams();
     }
     if (protocol_->work_outstanding() || tick_ % kCompletionsEvery == 0) {
-        for (CompletionFilter& filter : filters_) {
-            events += filter.poll(kCompletionBudget);
-        }
+        events += poll_completions();
         protocol_->on_polled();
     }
     if (protocol_->retry_due()) [[unlikely]] {
@@ -60,6 +60,29 @@ std::size_t Core::progress() {
         run_timers();
         if (tick_ % kHousekeepingEvery == 0) {
             housekeeping();
+        }
+    }
+    return events;
+}
+
+// A fabric without peers waits for their first messages only; the first fabric is the cheapest to ask.
+std::size_t Core::poll_datagrams() {
+    std::size_t events = fabrics_[0].datagrams->poll(fabrics_[0].receiver, kDatagramBudget);
+    for (std::size_t i = 1; i < fabrics_.size(); ++i) {
+        if (fabrics_[i].used || tick_ % kUnusedEvery == 0) {
+            events += fabrics_[i].datagrams->poll(fabrics_[i].receiver, kDatagramBudget);
+        }
+    }
+    return events;
+}
+
+std::size_t Core::poll_completions() {
+    std::size_t events = 0;
+    for (Attached& attached : fabrics_) {
+        if (attached.used) {
+            for (CompletionFilter& filter : attached.filters) {
+                events += filter.poll(kCompletionBudget);
+            }
         }
     }
     return events;
@@ -137,7 +160,7 @@ void Core::return_credit(Peer& peer) {
     SendWork work;
     work.opcode = Opcode::write;
     work.flags = kInline | kPublish;
-    if (fabric_->rails()[subchannel.local_rail]->info().inline_bytes < sizeof consumed) {
+    if (rails_[subchannel.local_rail]->info().inline_bytes < sizeof consumed) {
         std::byte* kept = static_cast<std::byte*>(peer.ring_memory->address()) +
                           peer.ring_memory->length() - kCacheLine / 2;
         store_ring_word(kept, consumed, std::memory_order_release);
@@ -159,9 +182,20 @@ void Core::return_credit(Peer& peer) {
 }
 
 // The sender, met for the first time maybe; null: it cannot be answered, or is not who it says.
-Peer* Core::sender_of(std::uint64_t from, std::uint64_t from_key) {
+Peer* Core::sender_of(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key) {
     Peer* peer = peers_.find(from);
-    if ((peer == nullptr && !make_peer(from, Why::datagram, peer).ok()) ||
+    if (peer == nullptr && !make_peer(from, Why::datagram, peer).ok()) {
+        ++counters_.bad_packets;
+        return nullptr;
+    }
+    if (peer->route.fabric != fabric) { // its twin, if there may be one
+        Peer* twin = twins_.find(from);
+        if (twin == nullptr && fabric == last_fabric()) {
+            static_cast<void>(make_twin(*peer, Why::datagram, twin));
+        }
+        peer = twin != nullptr && twin->route.fabric == fabric ? twin : nullptr;
+    }
+    if (peer == nullptr ||
         (peer->datagram.handle == nullptr &&
          !wake_peer(*peer, Why::datagram, peer->address).ok()) ||
         peer->address.key != from_key) {
@@ -171,9 +205,9 @@ Peer* Core::sender_of(std::uint64_t from, std::uint64_t from_key) {
     return peer;
 }
 
-void Core::on_datagram(std::uint64_t from, std::uint64_t from_key, const MessageHeader& header,
-                       const std::byte* body) {
-    Peer* peer = sender_of(from, from_key);
+void Core::on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key,
+                       const MessageHeader& header, const std::byte* body) {
+    Peer* peer = sender_of(fabric, from, from_key);
     if (peer == nullptr) {
         return;
     }
@@ -186,7 +220,9 @@ void Core::on_datagram(std::uint64_t from, std::uint64_t from_key, const Message
 
 void Core::housekeeping() {
     protocol_->update_levels();
-    poll_events();
+    for (Attached& attached : fabrics_) {
+        poll_events(attached);
+    }
     if (tick_ % kKeepAliveEvery == 0) {
         keep_alive();
     }
@@ -195,7 +231,7 @@ void Core::housekeeping() {
 // A peer that has died gives no credit either, so who waits for credit would not notice. Telling it again
 // what we have consumed does no harm and fails if it is gone.
 void Core::keep_alive() {
-    peers_.for_each([this](Peer& peer) {
+    for_each_peer([this](Peer& peer) {
         if (peer.state == ConnectState::open && peer.has_pending() && peer.ring_in != nullptr &&
             !peer.heard_goodbye) {
             return_credit(peer);
@@ -205,26 +241,31 @@ void Core::keep_alive() {
 
 // What was under way as datagrams or in rings over a rail that is down is lost.
 void Core::fail_peers_on(std::uint32_t rail) {
-    const std::string& name = fabric_->rails()[rail]->info().name;
-    peers_.for_each([&](Peer& peer) {
+    const std::string& name = rails_[rail]->info().name;
+    for_each_peer([&](Peer& peer) {
         const bool ring =
             peer.state == ConnectState::open &&
             peer.subchannels[connections_->chosen_subchannel(peer)].local_rail == rail;
-        if (peer.state != ConnectState::failed && (rail == 0 || ring)) {
+        const bool datagrams = rail == peer.route.local.first;
+        if (peer.state != ConnectState::failed && (datagrams || ring)) {
             protocol_->on_peer_failed(peer, "rail " + name + " is down");
         }
     });
 }
 
-void Core::poll_events() {
+void Core::poll_events(Attached& attached) {
     Event event;
-    while (fabric_->poll_event(event)) {
-        const std::string& rail = fabric_->rails()[event.rail]->info().name;
+    while (attached.fabric->poll_event(event)) {
+        if (event.rail >= attached.rails.count) {
+            continue; // one that there was no room for
+        }
+        const std::uint32_t index = attached.rails.first + event.rail;
+        const std::string& rail = rails_[index]->info().name;
         switch (event.kind) {
         case EventKind::port_error:
             environment_.message(Severity::notice,
                                  "Rail " + rail + " of host " + environment_.host + " went down.");
-            fail_peers_on(event.rail);
+            fail_peers_on(index);
             break;
         case EventKind::port_active:
             environment_.message(Severity::notice, "Rail " + rail + " of host " +

@@ -350,6 +350,16 @@ public:
     const RailInfo& info() const { return info_; }
     PortState state() const { return state_impl(); }
     RailAddress address() const { return address_impl(); }
+    // Whether who published this address may be reached over this rail: it is one of this kind of fabric
+    // and, where the fabric ends at the host, of this host. Alike at both ends, without a call of the
+    // system; what else is in the way, create_ah and QueuePair::modify say.
+    bool reaches(const RailAddress& remote) const { return reaches_impl(remote); }
+    // Of several rails that can be reached, the one with the highest value is most likely of the same
+    // network, by its address. Alike at both ends. REQUIRES: reaches(remote).
+    std::uint32_t likeness(const RailAddress& remote) const { return likeness_impl(remote); }
+    // Why the last call that this rail, or one of its queue pairs, refused was refused, where a status
+    // alone does not tell; empty if there is nothing to add.
+    std::string trouble() const { return trouble_impl(); }
 
     Status create_cq(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) {
         return create_cq_impl(depth, out);
@@ -379,12 +389,26 @@ protected:
 private:
     virtual PortState state_impl() const = 0;
     virtual RailAddress address_impl() const = 0;
+    virtual bool reaches_impl(const RailAddress& remote) const = 0;
+    virtual std::uint32_t likeness_impl(const RailAddress&) const { return 0; }
+    virtual std::string trouble_impl() const { return {}; }
     virtual Status create_cq_impl(std::uint32_t, std::unique_ptr<CompletionQueue>&) = 0;
     virtual Status create_srq_impl(std::uint32_t, std::unique_ptr<SharedReceiveQueue>&) = 0;
     virtual Status create_qp_impl(const QpInit&, std::unique_ptr<QueuePair>&) = 0;
     virtual Status create_ah_impl(const PathSpec&, std::unique_ptr<AddressHandle>&) = 0;
     virtual Status register_impl(void*, Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) = 0;
     virtual Status allocate_impl(Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) = 0;
+};
+
+// The rails of a process, of one or several fabrics; owned elsewhere.
+using RailList = std::span<Rail* const>;
+
+// Some of a list's that follow each other: those of one fabric.
+struct RailRange {
+    std::uint32_t first = 0;
+    std::uint32_t count = 0;
+
+    std::uint32_t end() const { return first + count; }
 };
 
 enum class EventKind : std::uint8_t {

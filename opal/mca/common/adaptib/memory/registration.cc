@@ -6,19 +6,19 @@
 
 namespace adaptib {
 
-Status Registration::make(std::span<const std::unique_ptr<Rail>> rails, void* address, Bytes length,
+Status Registration::make(RailList rails, RailRange with, void* address, Bytes length,
                           std::uint32_t access) {
     reset();
-    const std::size_t count = std::min<std::size_t>(rails.size(), kMaxRails);
-    for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t end = std::min(with.end(), kMaxRails);
+    for (std::uint32_t i = with.first; i < end; ++i) {
         const Status status =
             rails[i]->register_memory(address, std::max<Bytes>(length, 1), access, regions_[i]);
         if (!status.ok()) {
             reset();
             return status;
         }
-        ++count_;
     }
+    end_ = end;
     return kOk;
 }
 
@@ -26,12 +26,12 @@ void Registration::reset() {
     for (auto& region : regions_) {
         region.reset();
     }
-    count_ = 0;
+    end_ = 0;
 }
 
 void Registration::copy_remote_keys(std::uint32_t (&keys)[kMaxRails]) const {
     for (std::uint32_t i = 0; i < kMaxRails; ++i) {
-        keys[i] = i < count_ ? remote_key(i) : 0;
+        keys[i] = regions_[i] != nullptr ? remote_key(i) : 0;
     }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Registration: user memory made known to every rail that may carry it.
 //
-// Purpose: one object per buffer under transfer, with a key for each rail; the keys go to the peer.
+// Purpose: one object per buffer under transfer, with a key for each rail of the fabrics that may carry
+// it; the keys go to the peer.
 // Ownership: RAII; the memory must stay until the object is gone.
 // Errors: no_memory, no_permission (memlock) from any rail: nothing stays registered then.
 // May touch: base/, fabric/.
@@ -21,19 +22,22 @@ namespace adaptib {
 class Registration {
 public:
     // Replaces what was registered before. Length 0 registers one byte, so that there is a key.
-    Status make(std::span<const std::unique_ptr<Rail>> rails, void* address, Bytes length,
-                std::uint32_t access);
+    Status make(RailList rails, RailRange with, void* address, Bytes length, std::uint32_t access);
+    Status make(RailList rails, void* address, Bytes length, std::uint32_t access) {
+        return make(rails, {0, static_cast<std::uint32_t>(rails.size())}, address, length, access);
+    }
     void reset();
 
-    // REQUIRES: make() succeeded, rail < key_count().
-    std::uint32_t key_count() const { return count_; }
+    // Keys are numbered as rails are; those before the range are 0.
+    // REQUIRES: make() succeeded; of local_key and remote_key: the rail is in the range.
+    std::uint32_t key_count() const { return end_; }
     std::uint32_t local_key(std::uint32_t rail) const { return regions_[rail]->local_key(); }
     std::uint32_t remote_key(std::uint32_t rail) const { return regions_[rail]->remote_key(); }
     void copy_remote_keys(std::uint32_t (&keys)[kMaxRails]) const;
 
 private:
     std::array<std::unique_ptr<MemoryRegion>, kMaxRails> regions_;
-    std::uint32_t count_ = 0;
+    std::uint32_t end_ = 0; // of the range
 };
 
 } // namespace adaptib

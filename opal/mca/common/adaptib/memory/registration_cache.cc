@@ -66,10 +66,10 @@ Status RegistrationCache::make(std::uintptr_t begin, std::uintptr_t end, std::ui
     entry->end = end;
     entry->access = access;
     auto* address = reinterpret_cast<void*>(begin);
-    Status status = entry->registration.make(rails_, address, end - begin, access);
+    Status status = entry->registration.make(rails_, with_, address, end - begin, access);
     if (status.reason() == Reason::no_memory && !idle_.empty()) {
         shrink_to(0);
-        status = entry->registration.make(rails_, address, end - begin, access);
+        status = entry->registration.make(rails_, with_, address, end - begin, access);
     }
     if (!status.ok()) {
         return status;

@@ -65,15 +65,14 @@ public:
         Entry* entry_ = nullptr;
     };
 
-    RegistrationCache(std::span<const std::unique_ptr<Rail>> rails, Bytes max_bytes,
-                      Counters& counters)
-        : rails_(rails), max_bytes_(max_bytes), counters_(counters) {}
+    RegistrationCache(RailList rails, RailRange with, Bytes max_bytes, Counters& counters)
+        : rails_(rails), with_(with), max_bytes_(max_bytes), counters_(counters) {}
     // REQUIRES: no Use is left.
     ~RegistrationCache();
     RegistrationCache(const RegistrationCache&) = delete;
     RegistrationCache& operator=(const RegistrationCache&) = delete;
 
-    // Makes the memory known to every rail. Errors: a rail's; `out` is empty then.
+    // Makes the memory known to those rails. Errors: a rail's; `out` is empty then.
     Status acquire(void* address, Bytes length, std::uint32_t access, Use& out);
 
     // The memory is about to be unmapped, or its pages to be replaced.
@@ -99,9 +98,13 @@ private:
     void release(Entry& entry);
     void use(Entry& entry, Use& out);
     void settle_forgotten();
-    void account(Bytes bytes) { counters_.registered_bytes = bytes_ = bytes; }
+    void account(Bytes bytes) {
+        counters_.registered_bytes += bytes - bytes_; // others may count there, too
+        bytes_ = bytes;
+    }
 
-    std::span<const std::unique_ptr<Rail>> rails_;
+    RailList rails_;
+    const RailRange with_;
     const Bytes max_bytes_;
     Counters& counters_;
     Bytes bytes_ = 0; // registered now, kept or not

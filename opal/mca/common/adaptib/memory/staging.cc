@@ -14,9 +14,10 @@ Status StagingPool::take(std::unique_ptr<StagingBlock>& out) {
     }
     constexpr std::uint32_t kAccess = kLocalWrite | kRemoteRead | kRemoteWrite;
     auto block = std::make_unique<StagingBlock>();
-    Status status = rails_[0]->allocate(block_bytes_, kAccess, block->memory);
+    Status status = rails_[with_.first]->allocate(block_bytes_, kAccess, block->memory);
     if (status.ok()) {
-        status = block->registration.make(rails_, block->memory->address(), block_bytes_, kAccess);
+        status = block->registration.make(rails_, with_, block->memory->address(), block_bytes_,
+                                          kAccess);
     }
     if (status.ok()) {
         out = std::move(block);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Staging blocks: registered memory through which non-contiguous data is packed and unpacked.
 //
-// Purpose: blocks of one size, from the first rail's own memory (which local peers can map), known to
-// every rail; kept for the next transfer up to a limit.
+// Purpose: blocks of one size for the peers of one fabric, from its first rail's own memory (which local
+// peers can map), known to its rails; kept for the next transfer up to a limit.
 // Ownership: a block belongs to the taker from take() until give().
 // Threads: one at a time.
 // May touch: base/, fabric/, memory/registration.h.
@@ -26,16 +26,16 @@ struct StagingBlock {
 
 class StagingPool {
 public:
-    StagingPool(std::span<const std::unique_ptr<Rail>> rails, Bytes block_bytes, std::size_t kept)
-        : rails_(rails), block_bytes_(block_bytes), kept_(kept) {}
+    StagingPool(RailList rails, RailRange with, Bytes block_bytes, std::size_t kept)
+        : rails_(rails), with_(with), block_bytes_(block_bytes), kept_(kept) {}
 
-    Bytes block_bytes() const { return block_bytes_; }
     // Errors: no_memory when the rail has no room for another block.
     Status take(std::unique_ptr<StagingBlock>& out);
     void give(std::unique_ptr<StagingBlock> block);
 
 private:
-    std::span<const std::unique_ptr<Rail>> rails_;
+    RailList rails_;
+    RailRange with_;
     Bytes block_bytes_;
     std::size_t kept_;
     std::vector<std::unique_ptr<StagingBlock>> free_;

@@ -28,6 +28,7 @@
 #include "memory/block_pool.h"
 #include "memory/registration.h"
 #include "observe/counters.h"
+#include "peer/route.h"
 #include "schedule/scheduler.h"
 
 namespace adaptib {
@@ -125,10 +126,10 @@ private:
 
 class Peer {
 public:
-    Peer(const ProcessAddress& process, DatagramTarget&& target, DatagramChannel& shared,
+    // `shared`: the channel of the route's fabric.
+    Peer(const ProcessAddress& process, const PeerRoute& way, DatagramChannel& shared,
          Counters& counts)
-        : datagrams(shared), counters(counts), datagram(std::move(target)), name(process.name),
-          address(process) {}
+        : datagrams(shared), counters(counts), name(process.name), route(way), address(process) {}
 
     // Room for a message of `length` bytes of body and payload on the channel that it takes, or null.
     std::byte* reserve(Bytes length) {
@@ -217,6 +218,7 @@ public:
     // Cold.
     DatagramTarget datagram;
     std::uint64_t name;
+    const PeerRoute route;
     ProcessAddress address;
     std::uint32_t connection = 0;        // our attempt's number
     std::uint32_t remote_connection = 0; // the attempt of the peer's that we answered
@@ -225,7 +227,7 @@ public:
     // ring_in's lines, then one with our credit and, in its second half, what we last told if not inline.
     std::unique_ptr<MemoryRegion> ring_memory;
     RingWriter::Target remote_ring;   // what ring_out writes into, 0 units: none offered
-    Registration ring_registration;   // of ring_memory, with every rail
+    Registration ring_registration;   // of ring_memory, with the route's rails
     RingWork ring_work{*this};        // of ring_out
     std::uint64_t credit_address = 0; // where the peer wants to be told what we consumed
     ListLink<Peer> stalled_link;      // has pending sends

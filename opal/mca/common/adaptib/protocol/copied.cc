@@ -9,18 +9,9 @@
 
 namespace adaptib {
 
-// Once, where the rails can: then no buffer needs a registration of its own.
-void Protocol::register_whole_memory() {
-    constexpr std::uint32_t kAccess = kLocalWrite | kRemoteRead | kRemoteWrite;
-    const bool possible = std::all_of(rails_.begin(), rails_.end(), [](const auto& rail) {
-        return rail->info().has(Capability::whole_memory);
-    });
-    has_whole_memory_ = possible && whole_memory_.make(rails_, nullptr, kWholeMemory, kAccess).ok();
-}
-
-Status Protocol::register_memory(RegistrationCache::Use& out, void* address, Bytes length,
-                                 std::uint32_t access) {
-    return registered_or_told(registrations_.acquire(address, length, access, out), length);
+Status Protocol::register_memory(RegistrationCache& cache, RegistrationCache::Use& out,
+                                 void* address, Bytes length, std::uint32_t access) {
+    return registered_or_told(cache.acquire(address, length, access, out), length);
 }
 
 Status Protocol::register_memory(Registration& out, void* address, Bytes length,
@@ -49,7 +40,7 @@ Status Protocol::registered_or_told(Status status, Bytes length) {
 Status Protocol::start_copied(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                               Opcode opcode, UserRequest& user, bool& complete_now) {
     auto started = std::make_unique<CopiedOneSided>(*this, peer);
-    if (const Status status = staging_.take(started->block); !status.ok()) {
+    if (const Status status = staging(peer).take(started->block); !status.ok()) {
         if (copied_.size() + sends_.size() + receives_.size() > 0) {
             return Status::error(Reason::no_memory);
         }
@@ -81,7 +72,7 @@ Status Protocol::start_copied(Peer& peer, const opal_common_adaptib_one_sided_t&
 void Protocol::start_copied_block(CopiedOneSided& operation) {
     Move& move = operation.move;
     move.remote = operation.remote + operation.moved;
-    move.length = std::min(staging_.block_bytes(), operation.length - operation.moved);
+    move.length = std::min(options_.block_bytes, operation.length - operation.moved);
     move.plan.clear();
     move.posted = 0;
     if (move.opcode == Opcode::write) {
@@ -109,7 +100,7 @@ void Protocol::on_copied_block(CopiedOneSided& operation) {
     const Bytes bytes = operation.length;
     --operation.peer.one_sided;
     copied_.remove(operation.id);
-    staging_.give(std::move(operation.block));
+    staging(operation.peer).give(std::move(operation.block));
     delete &operation;
     complete(user, failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
              failed ? 0 : bytes);

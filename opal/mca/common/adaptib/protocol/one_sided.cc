@@ -74,7 +74,7 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
     }
     Move& move = started->move;
     if (region == nullptr) {
-        region = registered(started->own, operation.local, operation.bytes, kLocalWrite);
+        region = registered(peer, started->own, operation.local, operation.bytes, kLocalWrite);
         if (region == nullptr) {
             pool_.destroy(started);
             return start_copied(peer, operation, opcode_of(operation.operation), user,
@@ -97,8 +97,8 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
 
 bool Protocol::one_sided_at_once(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                                  const Registration* region) {
-    if (region == nullptr && has_whole_memory_) {
-        region = &whole_memory_;
+    if (region == nullptr) {
+        region = reach(peer).all();
     }
     if (region == nullptr || !check(operation).ok()) {
         return false;

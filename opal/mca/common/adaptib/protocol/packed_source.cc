@@ -43,13 +43,13 @@ void Protocol::pack_blocks(SendTransfer& transfer) {
 // element's end; what goes beyond is not announced.
 bool Protocol::pack_block(SendTransfer& transfer, std::uint32_t index) {
     SendTransfer::Block& block = transfer.blocks[index];
-    if (block.memory == nullptr && !staging_.take(block.memory).ok()) {
+    if (block.memory == nullptr && !staging(transfer.peer).take(block.memory).ok()) {
         return false;
     }
     const Data& data = transfer.request->data;
     const Bytes packed =
         gather_some(data, transfer.packed, block.memory->data(),
-                    std::min<Bytes>(staging_.block_bytes(), data.bytes - transfer.packed));
+                    std::min<Bytes>(options_.block_bytes, data.bytes - transfer.packed));
     if (packed == 0) {
         return false;
     }
@@ -74,7 +74,7 @@ void Protocol::on_block(Peer& peer, const BlockBody& body) {
     if (transfer == nullptr || &transfer->peer != &peer ||
         transfer->mode != ReceiveTransfer::Mode::packed || body.offset != transfer->started ||
         body.length > transfer->wanted - transfer->started ||
-        (transfer->memory == nullptr && body.length > staging_.block_bytes())) {
+        (transfer->memory == nullptr && body.length > options_.block_bytes)) {
         ++counters_.bad_packets;
         return;
     }

@@ -2,6 +2,8 @@
 // The protocol's life, and how requests end (protocol/protocol.h).
 #include "protocol/protocol.h"
 
+#include <algorithm>
+
 namespace adaptib {
 
 namespace {
@@ -10,13 +12,29 @@ constexpr std::size_t kStagingKept = 16;
 
 } // namespace
 
-Protocol::Protocol(const Options& options, std::span<const std::unique_ptr<Rail>> rails,
-                   Bytes block_bytes, ConnectionManager& connections, Counters& counters,
-                   ProtocolListener& listener)
+// All memory is registered once, where the rails can: then no buffer needs a registration of its own.
+Protocol::Reach::Reach(RailList list, RailRange of, const Options& options, Counters& counters)
+    : registrations(list, of, options.registration_cache, counters),
+      staging(list, of, options.block_bytes, kStagingKept) {
+    constexpr std::uint32_t kAccess = kLocalWrite | kRemoteRead | kRemoteWrite;
+    const auto those = list.subspan(of.first, of.count);
+    const bool possible = std::all_of(those.begin(), those.end(), [](const Rail* rail) {
+        return rail->info().has(Capability::whole_memory);
+    });
+    has_whole = possible && whole.make(list, of, nullptr, kWholeMemory, kAccess).ok();
+}
+
+Protocol::Protocol(const Options& options, RailList rails, std::span<const RailRange> fabrics,
+                   ConnectionManager& connections, Counters& counters, ProtocolListener& listener)
     : options_(options), rails_(rails), connections_(connections), counters_(counters),
-      listener_(listener), registrations_(rails, options.registration_cache, counters),
-      staging_(rails, block_bytes, kStagingKept), active_max_(options.active_max) {
-    register_whole_memory();
+      listener_(listener), active_max_(options.active_max) {
+    for (const RailRange& of : fabrics) {
+        reaches_.emplace_back(rails, of, options, counters);
+    }
+    if (fabrics.size() > 1) {
+        const RailRange all{0, static_cast<std::uint32_t>(rails.size())};
+        all_rails_.emplace(rails, all, options.registration_cache, counters);
+    }
 }
 
 // What the user never received, and transfers that will not end any more.

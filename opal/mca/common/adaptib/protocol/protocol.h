@@ -29,7 +29,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -67,15 +69,16 @@ public:
         Bytes active_max = 0;
         bool put = false;
         std::uint32_t connect_threshold = 0;
+        Bytes block_bytes = 0;
         std::size_t block_depth = 0;
         const Clock* clock = nullptr;    // how long stripes take
         Bytes registration_cache = 0;    // RegistrationCache's max_bytes
         std::size_t max_outstanding = 0; // stripes: their completions must fit a completion queue
     };
 
-    Protocol(const Options& options, std::span<const std::unique_ptr<Rail>> rails,
-             Bytes block_bytes, ConnectionManager& connections, Counters& counters,
-             ProtocolListener& listener);
+    // `fabrics`: the rails of each; a peer's are those of one.
+    Protocol(const Options& options, RailList rails, std::span<const RailRange> fabrics,
+             ConnectionManager& connections, Counters& counters, ProtocolListener& listener);
     ~Protocol();
 
     // --- asked for by the user ---------------------------------------------------------------------
@@ -141,23 +144,31 @@ public:
         active_handler_ = handler;
         active_context_ = context;
     }
-    // What peers can reach the memory by already: the region of all memory, if there is one, for a
+    // What peers can reach the memory by already: the region of all memory, if all of them can, for a
     // transfer. Null: it is to be registered; so is what may be the target of atomics, a window, that none
     // reaches it any more when it is gone.
     const Registration* exposed(const void* address, Bytes length, std::uint32_t access) const {
         const bool exists = length <= kWholeMemory &&
                             reinterpret_cast<std::uintptr_t>(address) <= kWholeMemory - length;
         const bool transfer = (access & kRemoteAtomic) == 0;
-        return has_whole_memory_ && exists && transfer ? &whole_memory_ : nullptr;
+        return reaches_.size() == 1 && exists && transfer ? reaches_[0].all() : nullptr;
     }
-    // Registers memory that peers or transfers need, for a time (`out`), from which it may be kept, or for
-    // good. Failures are counted, and the first is told.
+    // Registers memory that transfers to whatever peers need, for a time (`out`), from which it may be kept,
+    // or for good. Failures are counted, and the first is told.
     Status register_memory(RegistrationCache::Use& out, void* address, Bytes length,
-                           std::uint32_t access);
+                           std::uint32_t access) {
+        return register_memory(all_rails_ ? *all_rails_ : reaches_[0].registrations, out, address,
+                               length, access);
+    }
     Status register_memory(Registration& out, void* address, Bytes length, std::uint32_t access);
     // The program unmaps memory (RegistrationCache::forget; any thread).
     void forget_memory(const void* address, Bytes length) noexcept {
-        registrations_.forget(address, length);
+        for (Reach& known : reaches_) {
+            known.registrations.forget(address, length);
+        }
+        if (all_rails_) {
+            all_rails_->forget(address, length);
+        }
     }
     // `local` is registered for the operation if `region` is null, or copied if that cannot be.
     // Errors: bad_argument, bad_key, no_memory (try again later), not_supported (no memory to copy
@@ -209,15 +220,33 @@ public:
     void update_levels();
 
 private:
-    void register_whole_memory();
     Status registered_or_told(Status status, Bytes length);
-    // What makes a buffer known to the rails: the region of all memory, or `own`; null if it cannot be.
-    const Registration* registered(RegistrationCache::Use& own, void* address, Bytes length,
-                                   std::uint32_t access) {
-        if (has_whole_memory_) [[likely]] {
-            return &whole_memory_;
+    Status register_memory(RegistrationCache& cache, RegistrationCache::Use& out, void* address,
+                           Bytes length, std::uint32_t access);
+    // What the rails of one fabric know of our memory.
+    struct Reach {
+        Reach(RailList rails, RailRange of, const Options& options, Counters& counters);
+        // The region of all memory; null: buffers are registered one by one.
+        const Registration* all() const { return has_whole ? &whole : nullptr; }
+
+        RegistrationCache registrations; // before what uses it
+        StagingPool staging;
+        Registration whole;
+        bool has_whole = false;
+    };
+    Reach& reach(const Peer& peer) { return reaches_[peer.route.fabric]; }
+    StagingPool& staging(const Peer& peer) { return reach(peer).staging; }
+    // What makes a buffer known to the rails to the peer: the region of all memory, or `own`; null if it
+    // cannot be.
+    const Registration* registered(const Peer& peer, RegistrationCache::Use& own, void* address,
+                                   Bytes length, std::uint32_t access) {
+        Reach& known = reach(peer);
+        if (known.has_whole) [[likely]] {
+            return &known.whole;
         }
-        return register_memory(own, address, length, access).ok() ? &own.registration() : nullptr;
+        return register_memory(known.registrations, own, address, length, access).ok()
+                   ? &own.registration()
+                   : nullptr;
     }
 
     // Flags of a goodbye message.
@@ -342,14 +371,14 @@ private:
     void on_goodbye(Peer& peer, std::uint8_t flags, const IdBody& body);
 
     Options options_;
-    std::span<const std::unique_ptr<Rail>> rails_;
+    RailList rails_;
     ConnectionManager& connections_;
     Counters& counters_;
     ProtocolListener& listener_;
     Matcher matcher_;
     BlockPool pool_;
-    RegistrationCache registrations_; // before what uses it
-    StagingPool staging_;
+    std::deque<Reach> reaches_;                  // one a fabric
+    std::optional<RegistrationCache> all_rails_; // where there are several
     CompletedList completed_;
     UserRequest* starting_ = nullptr; // the request whose start is under way
     bool started_complete_ = false;
@@ -359,8 +388,6 @@ private:
     IdTable<OneSided> one_sided_;
     IdTable<CopiedOneSided> copied_;
     bool registration_told_ = false;
-    bool has_whole_memory_ = false;
-    Registration whole_memory_;
     Bytes active_max_;
     ActiveHandler active_handler_ = nullptr;
     void* active_context_ = nullptr;

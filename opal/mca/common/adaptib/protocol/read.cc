@@ -7,13 +7,14 @@
 namespace adaptib {
 
 bool Protocol::read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted) {
-    if (!has_whole_memory_ || source.kind != SourceKind::direct || to == nullptr || options_.put) {
+    const Registration* all = reach(peer).all();
+    if (all == nullptr || source.kind != SourceKind::direct || to == nullptr || options_.put) {
         return false;
     }
     SendWork work;
     work.opcode = Opcode::read;
     work.remote_address = source.address;
-    return execute(peer, work, whole_memory_, to, wanted, {source.keys, source.key_count});
+    return execute(peer, work, *all, to, wanted, {source.keys, source.key_count});
 }
 
 void Protocol::start_read(ReceiveTransfer& transfer) {
@@ -42,7 +43,7 @@ void Protocol::start_block_reads(ReceiveTransfer& transfer) {
     // A block that cannot be had may end the transfer at once.
     while (receives_.find(id) != nullptr && !transfer.failed &&
            transfer.active.size() < options_.block_depth && transfer.started < transfer.wanted) {
-        const Bytes length = std::min(staging_.block_bytes(), transfer.wanted - transfer.started);
+        const Bytes length = std::min(options_.block_bytes, transfer.wanted - transfer.started);
         const Bytes offset = transfer.started;
         transfer.started += length;
         start_block_read(transfer, offset, length, source.address + offset, source.keys,
@@ -70,7 +71,7 @@ void Protocol::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes l
     if (transfer.memory != nullptr) {
         move.local = static_cast<std::byte*>(transfer.request->data.base) + offset;
         move.registration = transfer.memory;
-    } else if (staging_.take(block->memory).ok()) {
+    } else if (staging(transfer.peer).take(block->memory).ok()) {
         move.local = block->memory->data();
         move.registration = &block->memory->registration;
     } else {
@@ -102,7 +103,7 @@ void Protocol::on_block_read(BlockRead& block) {
         }
     }
     if (block.memory != nullptr) {
-        staging_.give(std::move(block.memory));
+        staging(transfer.peer).give(std::move(block.memory));
     }
     std::erase_if(transfer.active, [&](const auto& each) { return each.get() == &block; });
     if (transfer.failed ? transfer.active.empty() : transfer.received == transfer.wanted) {

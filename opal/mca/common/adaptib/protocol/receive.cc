@@ -89,7 +89,12 @@ void Protocol::discard(InboundMessage& message) {
 void Protocol::update_levels() {
     counters_.unexpected_now = matcher_.unexpected();
     counters_.posted_now = matcher_.posted();
-    registrations_.settle();
+    for (Reach& known : reaches_) {
+        known.registrations.settle();
+    }
+    if (all_rails_) {
+        all_rails_->settle();
+    }
 }
 
 bool Protocol::cancel(UserRequest& user) {

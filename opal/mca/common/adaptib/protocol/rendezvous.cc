@@ -44,7 +44,7 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
     transfer->id = receives_.add(transfer);
     if (is_contiguous(request.data)) {
         transfer->memory =
-            registered(transfer->own, request.data.base, wanted, kLocalWrite | kRemoteWrite);
+            registered(peer, transfer->own, request.data.base, wanted, kLocalWrite | kRemoteWrite);
     }
     ClearBody clear{};
     clear.send_id = source.send_id;
@@ -107,7 +107,7 @@ void Protocol::end_send(SendTransfer& transfer, bool failed) {
     SendRequest& request = *transfer.request;
     for (SendTransfer::Block& block : transfer.blocks) {
         if (block.memory != nullptr) {
-            staging_.give(std::move(block.memory));
+            staging(transfer.peer).give(std::move(block.memory));
         }
     }
     sends_.remove(transfer.id);

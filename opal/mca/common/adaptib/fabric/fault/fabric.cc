@@ -44,6 +44,11 @@ private:
         return node_.down(index_) ? PortState::down : below_.state();
     }
     RailAddress address_impl() const override { return below_.address(); }
+    bool reaches_impl(const RailAddress& remote) const override { return below_.reaches(remote); }
+    std::uint32_t likeness_impl(const RailAddress& remote) const override {
+        return below_.likeness(remote);
+    }
+    std::string trouble_impl() const override { return below_.trouble(); }
     Status create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) override;
     Status create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) override;
     Status create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) override;

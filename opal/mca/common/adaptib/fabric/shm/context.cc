@@ -32,7 +32,8 @@ Status Context::peer(const RailAddress& address, std::shared_ptr<PeerSegment>& o
     const auto known = peers_.find(wire.cookie);
     std::shared_ptr<PeerSegment> peer = known == peers_.end() ? nullptr : known->second.lock();
     if (peer == nullptr) {
-        const Status status = PeerSegment::open(address, segment_->cookie(), peer);
+        const Status status =
+            PeerSegment::open(address, segment_->cookie(), peer, segment_->host());
         if (!status.ok()) {
             return status;
         }

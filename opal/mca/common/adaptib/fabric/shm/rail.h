@@ -30,6 +30,9 @@ public:
 private:
     PortState state_impl() const override;
     RailAddress address_impl() const override;
+    bool reaches_impl(const RailAddress& remote) const override {
+        return PeerSegment::is_of(context_.segment().host(), remote);
+    }
     Status create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) override;
     Status create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) override;
     Status create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) override;

@@ -107,7 +107,7 @@ Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text
     }
     pid_ = static_cast<std::uint32_t>(getpid());
     start_time_ = process_start_time(pid_);
-    host_ = host_identity();
+    host_ = host_identity() ^ mix(options.host);
     if (start_time_ == 0) {
         error_text = "cannot read /proc/self/stat: is /proc mounted?";
         return Status::error(Reason::no_device);
@@ -295,8 +295,13 @@ bool PeerSegment::decode(const RailAddress& address, WireAddress& out) {
     return out.magic == kAddressMagic;
 }
 
+bool PeerSegment::is_of(std::uint64_t host, const RailAddress& address) {
+    WireAddress wire{};
+    return decode(address, wire) && wire.host == host;
+}
+
 Status PeerSegment::open(const RailAddress& address, std::uint64_t own_cookie,
-                         std::shared_ptr<PeerSegment>& out) {
+                         std::shared_ptr<PeerSegment>& out, std::uint64_t own_host) {
     WireAddress wire{};
     if (!decode(address, wire)) {
         return Status::error(Reason::bad_argument);
@@ -304,7 +309,7 @@ Status PeerSegment::open(const RailAddress& address, std::uint64_t own_cookie,
     if (wire.version != kLayoutVersion) {
         return Status::error(Reason::version);
     }
-    if (wire.host != host_identity()) {
+    if (wire.host != own_host) {
         return Status::error(Reason::unreachable);
     }
     char path[64];

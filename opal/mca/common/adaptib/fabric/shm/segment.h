@@ -22,6 +22,7 @@
 #include "base/units.h"
 #include "fabric/fabric.h"
 #include "fabric/shm/layout.h"
+#include "fabric/shm/process.h"
 #include "fabric/shm/queue.h"
 
 namespace adaptib::shm {
@@ -32,6 +33,7 @@ struct SegmentOptions {
     std::uint32_t rails = 1;
     std::uint64_t job_key = 0;
     std::uint64_t entropy = 0; // made into a cookie that no other living segment has
+    std::uint64_t host = 0;    // ShmOptions
 };
 
 // What a RailAddress of this fabric holds.
@@ -69,6 +71,7 @@ public:
         return true;
     }
     std::uint64_t cookie() const { return cookie_; }
+    std::uint64_t host() const { return host_; }
     RailAddress address(std::uint32_t rail) const;
 
     // Makes sure that [offset, offset + length) of the fixed part has memory.
@@ -109,13 +112,15 @@ public:
     // ok; unreachable (another host, not there); version; no_permission; no_memory;
     // peer_gone. `rail` is the peer's rail that the address names.
     static Status open(const RailAddress& address, std::uint64_t own_cookie,
-                       std::shared_ptr<PeerSegment>& out);
+                       std::shared_ptr<PeerSegment>& out, std::uint64_t own_host = host_identity());
     ~PeerSegment();
     PeerSegment(const PeerSegment&) = delete;
     PeerSegment& operator=(const PeerSegment&) = delete;
 
     // The address's fields; false when it is not one of this fabric's.
     static bool decode(const RailAddress& address, WireAddress& out);
+    // Of a process of that host.
+    static bool is_of(std::uint64_t host, const RailAddress& address);
 
     std::byte* base() const { return base_; }
     Header* header() const { return header_of(base_); }

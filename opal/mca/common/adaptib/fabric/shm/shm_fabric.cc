@@ -61,6 +61,7 @@ Status open_shm_fabric(const ShmOptions& options, std::unique_ptr<Fabric>& out,
     wanted.queue_bytes = options.queue_bytes;
     wanted.rails = options.rails;
     wanted.job_key = options.job_key;
+    wanted.host = options.host;
     wanted.entropy = options.random->next();
     const bool forbidden = options.single_copy != ShmOptions::SingleCopy::none &&
                            probe_single_copy() != shm::CopyResult::ok;

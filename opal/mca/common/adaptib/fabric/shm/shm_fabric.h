@@ -36,6 +36,7 @@ struct ShmOptions {
     const Clock* clock = nullptr; // required
     Random* random = nullptr;     // required
     BytesPerSecond rate{};        // what a rail says of itself
+    std::uint64_t host = 0; // for tests: processes with another one pass for those of another host
 };
 
 // ok; bad_argument; no_memory, no_device, not_supported, no_permission: error_text says for a person why.

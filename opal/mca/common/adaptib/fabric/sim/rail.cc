@@ -23,6 +23,16 @@ constexpr Bytes kMostMemory = Bytes{1} << 40; // of one region of the rail's; no
 constexpr Bytes kPage = 4096;
 constexpr std::uint32_t kAddressMagic = 0x736d6c64; // what follows is a LID
 
+bool decode(const RailAddress& address, std::uint32_t& lid) {
+    std::uint32_t words[2];
+    if (address.size != sizeof words) {
+        return false;
+    }
+    std::memcpy(words, address.bytes.data(), sizeof words);
+    lid = words[1];
+    return words[0] == kAddressMagic;
+}
+
 } // namespace
 
 // ---------------------------------------------------------------------------------------------------
@@ -115,14 +125,17 @@ RailAddress SimRail::address_impl() const {
     return address;
 }
 
+bool SimRail::reaches_impl(const RailAddress& remote) const {
+    std::uint32_t lid = 0;
+    return decode(remote, lid);
+}
+
 Path* SimRail::path(const PathSpec& spec) {
-    std::uint32_t words[2];
-    if (spec.remote.size != sizeof words || spec.lid_offset >= info_.paths) {
+    std::uint32_t lid = 0;
+    if (!decode(spec.remote, lid) || spec.lid_offset >= info_.paths) {
         return nullptr;
     }
-    std::memcpy(words, spec.remote.bytes.data(), sizeof words);
-    return words[0] == kAddressMagic ? world_.network().path(port_, words[1] + spec.lid_offset)
-                                     : nullptr;
+    return world_.network().path(port_, lid + spec.lid_offset);
 }
 
 void SimRail::raise(EventKind kind, std::uint32_t qp_number, SharedReceiveQueue* srq) {

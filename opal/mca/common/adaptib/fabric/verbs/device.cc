@@ -7,8 +7,10 @@
 #include <charconv>
 #include <cstring>
 #include <fstream>
+#include <optional>
 
 #include "fabric/verbs/errors.h"
+#include "fabric/verbs/near.h"
 
 namespace adaptib::verbs {
 
@@ -29,6 +31,12 @@ bool by_name(const std::string& a, const std::string& b) {
                              b.find_last_not_of("0123456789") + 1) == 0
                ? a.size() < b.size()
                : a < b;
+}
+
+int numa_node_of(const ibv_device& device) {
+    std::ifstream file(std::string(device.ibdev_path) + "/device/numa_node");
+    int node = -1;
+    return file >> node ? node : -1;
 }
 
 bool matches(const std::vector<Wanted>& list, const std::string& device, int port) {
@@ -145,8 +153,40 @@ Status DeviceList::choose(const VerbsOptions& options, std::vector<ibv_device*>&
             return std::any_of(excluded_.begin(), excluded_.end(),
                                [&](const Wanted& w) { return w.device == name && w.port == 0; });
         });
+        sort_by_distance(options, out);
     }
     return kOk;
+}
+
+// Where all are at the same node, or none says where it is, nobody asks how far that is.
+void DeviceList::sort_by_distance(const VerbsOptions& options, std::vector<ibv_device*>& devices) {
+    struct Place {
+        std::uint64_t distance;
+        int node;
+        ibv_device* device;
+    };
+    std::vector<Place> places;
+    for (ibv_device* device : devices) {
+        places.push_back({0, numa_node_of(*device), device});
+    }
+    const bool apart = std::any_of(places.begin(), places.end(), [&](const Place& place) {
+        return place.node != places[0].node;
+    });
+    if (!apart) {
+        return;
+    }
+    std::optional<Nearness> hwloc;
+    if (!options.distance) {
+        hwloc.emplace();
+    }
+    for (Place& place : places) {
+        place.distance =
+            options.distance ? options.distance(place.node) : hwloc->distance(place.node);
+    }
+    std::stable_sort(places.begin(), places.end(),
+                     [](const Place& a, const Place& b) { return a.distance < b.distance; });
+    std::transform(places.begin(), places.end(), devices.begin(),
+                   [](const Place& place) { return place.device; });
 }
 
 bool port_wanted(const DeviceList& list, const std::string& device, int port) {
@@ -158,12 +198,7 @@ bool port_wanted(const DeviceList& list, const std::string& device, int port) {
 // One device
 
 Device::Device(const Calls& calls, ibv_device* device)
-    : calls_(calls), name_(calls.get_device_name(device)) {
-    std::ifstream numa(std::string(device->ibdev_path) + "/device/numa_node");
-    if (!(numa >> numa_node_)) {
-        numa_node_ = -1;
-    }
-}
+    : calls_(calls), name_(calls.get_device_name(device)), numa_node_(numa_node_of(*device)) {}
 
 Device::~Device() {
     if (pd_ != nullptr) {

@@ -75,6 +75,7 @@ public:
 
 private:
     ibv_device* find(const std::string& name) const;
+    static void sort_by_distance(const VerbsOptions& options, std::vector<ibv_device*>& devices);
 
     const Calls& calls_;
     ibv_device** list_ = nullptr;

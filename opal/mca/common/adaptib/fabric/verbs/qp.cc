@@ -336,7 +336,7 @@ Status VerbsQueuePair::fill_paths(const QpAttributes& a, std::uint32_t mask, ibv
     if ((mask & kQpPath) != 0) {
         out_mask |= IBV_QP_AV | IBV_QP_PATH_MTU;
         if (const Status status = address_vector(port, a.path, rail_.options(), false, out.ah_attr,
-                                                 out.path_mtu, rail_.trouble());
+                                                 out.path_mtu, rail_.told_trouble());
             !status.ok()) {
             return status;
         }
@@ -348,7 +348,7 @@ Status VerbsQueuePair::fill_paths(const QpAttributes& a, std::uint32_t mask, ibv
         out.alt_pkey_index = port.pkey_index;
         out.alt_timeout = (mask & kQpRetry) != 0 ? a.timeout : attributes_.timeout;
         return address_vector(port, a.alternate_path, rail_.options(), false, out.alt_ah_attr, mtu,
-                              rail_.trouble());
+                              rail_.told_trouble());
     }
     return kOk;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -146,6 +147,29 @@ PortState VerbsRail::state_impl() const {
 }
 
 RailAddress VerbsRail::address_impl() const { return encode_address(port_, owner_); }
+
+// The bits of the GID's prefix that agree: on InfiniBand the subnet, on RoCE as much of the IP address.
+std::uint32_t VerbsRail::likeness_impl(const RailAddress& remote) const {
+    WireAddress wire{};
+    if (!decode_address(remote, wire) || wire.link_layer != port_.attributes.link_layer) {
+        return 0;
+    }
+    const std::size_t bytes = port_.ethernet() ? sizeof wire.gid : sizeof wire.gid / 2;
+    for (std::size_t i = 0; i < bytes; ++i) {
+        const auto other = static_cast<std::uint8_t>(wire.gid[i] ^ port_.gid.gid.raw[i]);
+        if (other != 0) {
+            return 1 + static_cast<std::uint32_t>(8 * i) +
+                   static_cast<std::uint32_t>(std::countl_zero(other));
+        }
+    }
+    return 1 + static_cast<std::uint32_t>(8 * bytes);
+}
+
+// Whether the two networks are one shows when a connection is made, and check_peer then says what is wrong.
+bool VerbsRail::reaches_impl(const RailAddress& remote) const {
+    WireAddress wire{};
+    return decode_address(remote, wire);
+}
 
 void VerbsRail::read_again() {
     Port port;

@@ -60,14 +60,17 @@ public:
     void add_fatal(std::uint32_t qp_number) { fatal_.push_back(qp_number); }
     std::vector<std::uint32_t>& fatal() { return fatal_; }
 
-    std::string& trouble() { return trouble_; }
-    const std::string& trouble() const { return trouble_; }
+    // What Rail::trouble() is to say.
+    std::string& told_trouble() { return trouble_; }
     // Memory would have had to be pinned.
     Status refuse(int error, Bytes needed);
 
 private:
     PortState state_impl() const override;
     RailAddress address_impl() const override;
+    bool reaches_impl(const RailAddress& remote) const override;
+    std::uint32_t likeness_impl(const RailAddress& remote) const override;
+    std::string trouble_impl() const override { return trouble_; }
     Status create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) override;
     Status create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) override;
     Status create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) override;

@@ -174,9 +174,4 @@ Status open_verbs_fabric(const VerbsOptions& options, std::unique_ptr<Fabric>& o
     return kOk;
 }
 
-std::string verbs_trouble(const Rail& rail) {
-    const auto* ours = dynamic_cast<const verbs::VerbsRail*>(&rail);
-    return ours == nullptr ? "" : ours->trouble();
-}
-
 } // namespace adaptib

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -25,7 +26,7 @@ struct Calls;
 
 struct VerbsOptions {
     // Devices or ports, as "mlx5_0,mlx5_1:2"; empty = all; not both. Rails come in the order of
-    // if_include, without it by name.
+    // if_include, without it the nearest to the processors of this process first, and then by name.
     std::string if_include;
     std::string if_exclude;
     int gid_index = -1;             // RoCE; -1 = RoCE v2, IPv4 before global before link-local IPv6
@@ -35,6 +36,8 @@ struct VerbsOptions {
     bool fork_support = true;       // a child process may run while memory is registered
     Bytes locked_bytes = 0; // what will be registered at least; more than the limit is an error
     const verbs::Calls* calls = nullptr; // null = libibverbs
+    // How far a NUMA node (-1: unknown) is; empty = what hwloc says (near.h).
+    std::function<std::uint64_t(int numa_node)> distance;
 };
 
 // ok; bad_argument (contradictory, an unknown device or port, no such GID or partition), no_device,
@@ -44,10 +47,5 @@ Status open_verbs_fabric(const VerbsOptions& options, std::unique_ptr<Fabric>& o
 
 // Says that `needed` bytes of locked memory are more than is allowed, and where to allow more.
 std::string verbs_memlock_text(Bytes needed);
-
-// Why the last call that this rail, or one of its queue pairs, refused was refused, where a status
-// alone does not tell: too little locked memory; peers of another MTU, partition or network. Empty if
-// there was none, and for rails of other fabrics.
-std::string verbs_trouble(const Rail& rail);
 
 } // namespace adaptib

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Opening the fabrics that the parameters ask for (core/open_fabrics.h).
+#include "core/open_fabrics.h"
+
+#include <string_view>
+#include <utility>
+
+#include "adaptib_config.h"
+#include "fabric/shm/shm_fabric.h"
+#if ADAPTIB_HAVE_VERBS
+#include "fabric/verbs/verbs_fabric.h"
+#endif
+
+namespace adaptib {
+
+namespace {
+
+ShmOptions shm_options(const FabricsWanted& wanted) {
+    const Parameters& parameters = wanted.parameters;
+    ShmOptions options;
+    options.rails = static_cast<std::uint32_t>(parameters.shm_rails);
+    options.segment_max = parameters.shm_segment_max;
+    options.queue_bytes = parameters.shm_queue_bytes;
+    const std::string_view single_copy = parameters.shm_single_copy;
+    options.single_copy = single_copy == "cma"    ? ShmOptions::SingleCopy::cma
+                          : single_copy == "none" ? ShmOptions::SingleCopy::none
+                                                  : ShmOptions::SingleCopy::automatic;
+    options.job_key = wanted.job;
+    options.clock = &wanted.clock;
+    options.random = &wanted.random;
+    return options;
+}
+
+#if ADAPTIB_HAVE_VERBS
+// What a process registers for itself, with some to spare: the datagram queue, 320 slots of 4 KiB. With less
+// there is no point in beginning.
+constexpr Bytes kDatagramMemory = 2 * kMiB;
+
+VerbsOptions verbs_options(const Parameters& parameters) {
+    const auto chosen = [](const char* text, std::string_view none) {
+        return text == none ? std::string() : std::string(text);
+    };
+    VerbsOptions options;
+    options.if_include = chosen(parameters.if_include, "all");
+    options.if_exclude = chosen(parameters.if_exclude, "none");
+    options.gid_index = parameters.gid_index;
+    options.partition = static_cast<std::uint16_t>(parameters.partition);
+    options.service_level = static_cast<std::uint8_t>(parameters.service_level);
+    options.traffic_class = static_cast<std::uint8_t>(parameters.traffic_class);
+    options.locked_bytes = kDatagramMemory + parameters.ring_bytes;
+    return options;
+}
+#endif
+
+Status open_verbs(const Parameters& parameters, std::unique_ptr<Fabric>& fabric,
+                  std::string& text) {
+#if ADAPTIB_HAVE_VERBS
+    return open_verbs_fabric(verbs_options(parameters), fabric, text);
+#else
+    static_cast<void>(parameters);
+    static_cast<void>(fabric);
+    text = "this adaptib was built without libibverbs (Debian package: libibverbs-dev)";
+    return Status::error(Reason::not_supported);
+#endif
+}
+
+// A fabric that cannot be had: `text` says of which, and why.
+Status refused(Status status, const char* what, const char* host, std::string& text) {
+    text = std::string(what) + " of host " + host + " cannot be used: " + text;
+    return status;
+}
+
+} // namespace
+
+Status open_fabrics(const FabricsWanted& wanted, std::vector<std::unique_ptr<Fabric>>& fabrics,
+                    std::string& left_out, std::string& text) {
+    const std::string_view chosen = wanted.parameters.fabric;
+    const char* host = wanted.host;
+    std::unique_ptr<Fabric> fabric;
+    if (chosen != "verbs") {
+        const Status status = open_shm_fabric(shm_options(wanted), fabric, text);
+        if (!status.ok()) {
+            return refused(status, "The shared-memory fabric", host, text);
+        }
+        fabrics.push_back(std::move(fabric));
+    }
+    if (chosen == "shm") {
+        left_out = "opal_common_adaptib_fabric is shm: RDMA devices are not used.";
+        return kOk;
+    }
+    if (chosen == "auto" && wanted.one_host) {
+        left_out =
+            "All processes of this job were started on one host, so RDMA devices are not used; "
+            "--mca opal_common_adaptib_fabric both uses them, too.";
+        return kOk;
+    }
+    const Status status = open_verbs(wanted.parameters, fabric, text);
+    if (status.ok()) {
+        fabrics.push_back(std::move(fabric));
+        return kOk;
+    }
+    // What somebody asked for in so many words, and is not there, is a mistake.
+    if (chosen == "auto" && status.reason() != Reason::bad_argument) {
+        left_out = std::string("The RDMA devices of host ") + host + " are not used: " + text + ".";
+        return kOk;
+    }
+    return refused(status, "The RDMA devices", host, text);
+}
+
+} // namespace adaptib

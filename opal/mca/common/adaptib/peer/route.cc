@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Pairing the rails of two processes (peer/route.h).
+#include "peer/route.h"
+
+#include <algorithm>
+#include <bitset>
+#include <vector>
+
+namespace adaptib {
+
+void pair_rails(PeerRoute& route, bool lower,
+                const std::function<std::uint32_t(std::uint32_t, std::uint32_t)>& likeness) {
+    struct Choice {
+        std::uint32_t likeness;
+        PeerRoute::Pair pair;
+    };
+    std::vector<Choice> choices;
+    for (std::uint32_t i = route.local.first; i < route.local.end(); ++i) {
+        for (std::uint32_t j = route.remote.first; j < route.remote.end(); ++j) {
+            choices.push_back(
+                {likeness(i, j), {static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(j)}});
+        }
+    }
+    std::sort(choices.begin(), choices.end(), [lower](const Choice& a, const Choice& b) {
+        const auto lower_of = [lower](const PeerRoute::Pair& pair) {
+            return lower ? pair.local : pair.remote;
+        };
+        const auto higher_of = [lower](const PeerRoute::Pair& pair) {
+            return lower ? pair.remote : pair.local;
+        };
+        return a.likeness != b.likeness               ? a.likeness > b.likeness
+               : lower_of(a.pair) != lower_of(b.pair) ? lower_of(a.pair) < lower_of(b.pair)
+                                                      : higher_of(a.pair) < higher_of(b.pair);
+    });
+    std::bitset<kMaxRails> ours;
+    std::bitset<kMaxRails> theirs;
+    route.count = 0;
+    for (const Choice& choice : choices) {
+        const PeerRoute::Pair& pair = choice.pair;
+        if (!ours[pair.local] && !theirs[pair.remote]) {
+            ours.set(pair.local);
+            theirs.set(pair.remote);
+            route.pairs[route.count++] = pair;
+        }
+    }
+}
+
+} // namespace adaptib

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// PeerRoute: the rails that lead to a peer, its and ours, of one fabric; chosen at first contact, for good.
+//
+// Purpose: which rail of ours speaks with which of the peer's. Both ends find the same pairs by themselves,
+// from what both have published.
+// Ownership: a value type. Threads: functions without state.
+// May touch: base/, fabric/.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+
+#include "base/wire.h"
+#include "fabric/fabric.h"
+
+namespace adaptib {
+
+struct PeerRoute {
+    struct Pair {
+        std::uint8_t local = 0;
+        std::uint8_t remote = 0; // of ProcessAddress::rails
+
+        friend bool operator==(const Pair&, const Pair&) = default;
+    };
+    std::uint32_t fabric = 0; // index of ours
+    RailRange local;
+    RailRange remote;
+    std::uint8_t count = 0;
+    std::array<Pair, kMaxRails> pairs{}; // one a subchannel; in the same order at both ends
+};
+
+// Fills in the pairs: the most alike first; of equal ones, in the order of the rails of the process with the
+// lower name, then of the other's. `lower`: ours is the lower name.
+void pair_rails(
+    PeerRoute& route, bool lower,
+    const std::function<std::uint32_t(std::uint32_t local, std::uint32_t remote)>& likeness);
+
+} // namespace adaptib

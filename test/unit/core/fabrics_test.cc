@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Cores with two fabrics: peers of the same host over the near one, the others over the far one, which is
+// made as poor as an adapter's: nothing is mapped, every buffer is registered, datagrams may be lost.
+#include <array>
+#include <deque>
+#include <numeric>
+
+#include "fabric/fault/fault.h"
+#include "unit/core/cores.h"
+
+namespace adaptib::test {
+namespace {
+
+using fault::Fault;
+
+constexpr std::uint32_t kPoor = static_cast<std::uint32_t>(Capability::whole_memory) |
+                                static_cast<std::uint32_t>(Capability::direct) |
+                                static_cast<std::uint32_t>(Capability::reliable_ud);
+
+// Nodes 0 and 1 on one host, 2 and 3 on another.
+class TwoFabrics {
+public:
+    static constexpr std::size_t kNodes = 4;
+
+    explicit TwoFabrics(const char* rendezvous = "get", int shm_rails = 2) {
+        options.hosts = {0, 0, 1, 1};
+        options.parameters.rendezvous = const_cast<char*>(rendezvous);
+        options.parameters.shm_rails = shm_rails;
+        options.wrap = [this](std::size_t node, std::unique_ptr<Fabric> fabric,
+                              const Clock& clock) {
+            plans[node].lacks = kPoor;
+            plans[node].seed = node;
+            return fault::with_faults(std::move(fabric), plans[node], clock, logs[node]);
+        };
+    }
+    void start() { world = std::make_unique<Cores>(kNodes, options); }
+    static bool near(std::size_t a, std::size_t b) { return a / 2 == b / 2; }
+    static std::uint32_t fabric(std::size_t a, std::size_t b) { return near(a, b) ? 0 : 1; }
+
+    bool run(const std::vector<TestRequest*>& requests) {
+        return world->run([&] {
+            world->clock.advance(Nanoseconds{1000}); // lost datagrams are sent again
+            return std::all_of(requests.begin(), requests.end(),
+                               [](const TestRequest* request) { return request->done; });
+        });
+    }
+
+    Options options;
+    std::array<fault::FaultPlan, kNodes> plans;
+    std::array<fault::FaultLog, kNodes> logs;
+    std::unique_ptr<Cores> world;
+};
+
+// One message, whose receive may take it from anybody.
+struct Message {
+    Message(std::size_t bytes, std::uint64_t seed) : sent(pattern(bytes, seed)), got(bytes) {}
+
+    std::vector<std::byte> sent;
+    std::vector<std::byte> got;
+    TestRequest send;
+    TestRequest receive;
+};
+
+class FabricsRendezvous : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Moves, FabricsRendezvous, testing::Values("get", "put"));
+
+TEST_P(FabricsRendezvous, EveryMessageArrivesByTheFabricOfItsPair) {
+    TwoFabrics at(GetParam());
+    for (fault::FaultPlan& plan : at.plans) {
+        fault::PlannedFault lost;
+        lost.fault = Fault::datagram_lost;
+        lost.rate = 0.1;
+        plan.faults.push_back(lost);
+    }
+    at.start();
+    std::deque<Message> messages;
+    std::vector<TestRequest*> requests;
+    std::int32_t tag = 0;
+    for (const std::size_t bytes : {0u, 8u, 3000u, 5000u, 100000u, 1000000u}) {
+        for (int round = 0; round < 10; ++round) { // beyond connect_threshold
+            for (std::size_t from = 0; from < TwoFabrics::kNodes; ++from) {
+                for (std::size_t to = 0; to < TwoFabrics::kNodes; ++to) {
+                    if (from == to || (bytes > 5000 && round > 0)) {
+                        continue;
+                    }
+                    Message& message = messages.emplace_back(bytes, ++tag);
+                    ASSERT_TRUE(at.world
+                                    ->receive(to, static_cast<std::int32_t>(from), tag,
+                                              contiguous(message.got), message.receive)
+                                    .ok());
+                    ASSERT_TRUE(at.world
+                                    ->send(from, to, tag, contiguous(message.sent), message.send,
+                                           round % 3 == 0)
+                                    .ok());
+                    requests.push_back(&message.send);
+                    requests.push_back(&message.receive);
+                    at.world->progress();
+                }
+            }
+        }
+    }
+    ASSERT_TRUE(at.run(requests));
+    for (const Message& message : messages) {
+        EXPECT_EQ(message.send.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+        EXPECT_EQ(message.receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+        EXPECT_EQ(message.got, message.sent);
+    }
+    for (std::size_t from = 0; from < TwoFabrics::kNodes; ++from) {
+        for (std::size_t to = 0; to < TwoFabrics::kNodes; ++to) {
+            if (from == to) {
+                continue;
+            }
+            const Peer& peer = *at.world->peer(from, to);
+            EXPECT_EQ(peer.route.fabric, TwoFabrics::fabric(from, to)) << from << " to " << to;
+            EXPECT_EQ(peer.state, ConnectState::open);
+            const std::uint32_t first = TwoFabrics::near(from, to) ? 0 : 2;
+            ASSERT_EQ(peer.subchannels.size(), 2u);
+            for (std::uint32_t i = 0; i < 2; ++i) {
+                EXPECT_EQ(peer.subchannels[i].local_rail, first + i);
+                EXPECT_EQ(peer.subchannels[i].remote_rail, first + i);
+            }
+        }
+        EXPECT_EQ(at.world->counters(from).bad_packets, 0u);
+        EXPECT_EQ(at.world->messages(from).size(), 0u);
+        EXPECT_GT(at.logs[from].count(Fault::datagram_lost), 0u);
+    }
+}
+
+TEST(Fabrics, AReceiveFromAnybodyTakesBothKinds) {
+    TwoFabrics at;
+    at.start();
+    for (const std::size_t bytes : {100u, 200000u}) {
+        for (int round = 0; round < 30; ++round) {
+            std::deque<Message> messages;
+            std::vector<TestRequest*> requests;
+            for (std::size_t from = 1; from < TwoFabrics::kNodes; ++from) {
+                Message& message = messages.emplace_back(bytes, from);
+                ASSERT_TRUE(at.world
+                                ->receive(0, OPAL_COMMON_ADAPTIB_ANY_SOURCE, 5,
+                                          contiguous(message.got), message.receive)
+                                .ok());
+                ASSERT_TRUE(
+                    at.world->send(from, 0, 5, contiguous(message.sent), message.send).ok());
+                requests.push_back(&message.send);
+                requests.push_back(&message.receive);
+            }
+            ASSERT_TRUE(at.run(requests));
+            std::uint32_t sources = 0;
+            for (const Message& message : messages) {
+                const auto source = static_cast<std::size_t>(message.receive.user.source);
+                ASSERT_TRUE(source >= 1 && source < TwoFabrics::kNodes);
+                sources |= 1u << source;
+                EXPECT_EQ(message.got, messages[source - 1].sent);
+            }
+            EXPECT_EQ(sources, 0xeu);
+        }
+    }
+}
+
+TEST(Fabrics, ScatteredDataCrossesBoth) {
+    TwoFabrics at;
+    at.start();
+    for (std::size_t to : {std::size_t{1}, std::size_t{2}}) {
+        Strided out(400000, 8, 24);
+        for (std::size_t i = 0; i < 400000; ++i) {
+            out.at(i) = static_cast<std::byte>(i * 7 + to);
+        }
+        Strided in(400000, 16, 40);
+        TestRequest send;
+        TestRequest receive;
+        ASSERT_TRUE(at.world->receive(to, 0, 1, in.data(), receive).ok());
+        ASSERT_TRUE(at.world->send(0, to, 1, out.data(), send).ok());
+        ASSERT_TRUE(at.run({&send, &receive}));
+        for (std::size_t i = 0; i < 400000; ++i) {
+            ASSERT_EQ(in.at(i), out.at(i)) << "byte " << i << " to node " << to;
+        }
+    }
+}
+
+// Memory is known to the fabric that moves it, and to no other.
+TEST(Fabrics, ANearMessageNeedsNoRegistration) {
+    TwoFabrics at;
+    at.plans[0].locked_limit = 1000000; // enough for ring and blocks
+    at.start();
+    for (const std::size_t to : {std::size_t{1}, std::size_t{2}}) {
+        Message message(2000000, to);
+        ASSERT_TRUE(at.world->receive(to, 0, 1, contiguous(message.got), message.receive).ok());
+        ASSERT_TRUE(at.world->send(0, to, 1, contiguous(message.sent), message.send).ok());
+        ASSERT_TRUE(at.run({&message.send, &message.receive}));
+        EXPECT_EQ(message.got, message.sent);
+        EXPECT_EQ(at.world->counters(0).registrations_failed > 0, to == 2);
+    }
+}
+
+TEST(Fabrics, OneFabricsRailGoesDownAndTheOthersPeersGoOn) {
+    TwoFabrics at("get", 1);
+    at.start();
+    for (const std::size_t to : {std::size_t{1}, std::size_t{2}}) {
+        Message message(100, to);
+        ASSERT_TRUE(at.world->receive(to, 0, 1, contiguous(message.got), message.receive).ok());
+        ASSERT_TRUE(at.world->send(0, to, 1, contiguous(message.sent), message.send).ok());
+        ASSERT_TRUE(at.run({&message.send, &message.receive}));
+    }
+    fault::PlannedFault down;
+    down.fault = Fault::rail_down;
+    down.from = at.world->clock.now();
+    at.plans[0].faults.push_back(down);
+    ASSERT_TRUE(at.world->run([&] {
+        at.world->clock.advance(Nanoseconds{1000});
+        return at.world->peer(0, 2)->state == ConnectState::failed;
+    }));
+    Message lost(100, 1);
+    EXPECT_FALSE(at.world->send(0, 2, 1, contiguous(lost.sent), lost.send).ok());
+    EXPECT_NE(at.world->peer(0, 1)->state, ConnectState::failed);
+    Message message(100000, 3);
+    ASSERT_TRUE(at.world->receive(1, 0, 1, contiguous(message.got), message.receive).ok());
+    ASSERT_TRUE(at.world->send(0, 1, 1, contiguous(message.sent), message.send).ok());
+    ASSERT_TRUE(at.run({&message.send, &message.receive}));
+    EXPECT_EQ(message.got, message.sent);
+}
+
+TEST(Fabrics, APeerThatNoFabricReachesIsNamedAndTheReasonSaid) {
+    Options options;
+    options.hosts = {0, 0, 1};
+    options.far = false;
+    Cores world(3, options);
+    Peer* peer = nullptr;
+    ASSERT_TRUE(world.core(0).get_peer(Cores::name(1), peer).ok());
+    EXPECT_EQ(world.core(0).get_peer(Cores::name(2), peer), Status::error(Reason::unreachable));
+    ASSERT_EQ(world.messages(0).size(), 1u);
+    const std::string& text = world.messages(0)[0];
+    EXPECT_NE(text.find("Process 2 of job 7 on host testhost"), std::string::npos) << text;
+    EXPECT_NE(text.find("There is no other fabric."), std::string::npos) << text;
+    EXPECT_NE(text.find("--mca"), std::string::npos) << text;
+}
+
+TEST(Fabrics, ThereIsRoomForSomeRailsOfEach) {
+    TwoFabrics at("get", static_cast<int>(kMaxRails));
+    at.start();
+    EXPECT_EQ(at.world->core(0).rails().size(), kMaxRails);
+    ASSERT_EQ(at.world->messages(0).size(), 2u) << "both are told to have more";
+    for (const std::size_t to : {std::size_t{1}, std::size_t{2}}) {
+        Message message(100000, to);
+        ASSERT_TRUE(at.world->receive(to, 0, 1, contiguous(message.got), message.receive).ok());
+        ASSERT_TRUE(at.world->send(0, to, 1, contiguous(message.sent), message.send).ok());
+        ASSERT_TRUE(at.run({&message.send, &message.receive}));
+        EXPECT_EQ(message.got, message.sent);
+        EXPECT_EQ(at.world->peer(0, to)->subchannels.size(), to == 1 ? kMaxRails - 1 : 1u);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Pairs of rails
+
+// Rails of two processes, each with the number of its network; the more alike the closer the numbers.
+void expect_pairs(const std::vector<std::uint32_t>& lower, const std::vector<std::uint32_t>& higher,
+                  const std::vector<PeerRoute::Pair>& expected) {
+    constexpr std::uint32_t kFirst = 2; // rails of another fabric come before
+    const auto likeness = [](std::uint32_t a, std::uint32_t b) {
+        return 100 - (a > b ? a - b : b - a);
+    };
+    const auto route = [&](std::size_t local, std::size_t remote) {
+        PeerRoute made;
+        made.local = {kFirst, static_cast<std::uint32_t>(local)};
+        made.remote = {0, static_cast<std::uint32_t>(remote)};
+        return made;
+    };
+    PeerRoute ours = route(lower.size(), higher.size());
+    pair_rails(ours, true, [&](std::uint32_t i, std::uint32_t j) {
+        return likeness(lower[i - kFirst], higher[j]);
+    });
+    ASSERT_EQ(ours.count, expected.size());
+    PeerRoute theirs = route(higher.size(), lower.size());
+    pair_rails(theirs, false, [&](std::uint32_t i, std::uint32_t j) {
+        return likeness(lower[j], higher[i - kFirst]);
+    });
+    ASSERT_EQ(theirs.count, expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        const PeerRoute::Pair& pair = expected[i];
+        EXPECT_EQ(ours.pairs[i].local, pair.local + kFirst) << i;
+        EXPECT_EQ(ours.pairs[i].remote, pair.remote) << i;
+        EXPECT_EQ(theirs.pairs[i].local, pair.remote + kFirst) << i;
+        EXPECT_EQ(theirs.pairs[i].remote, pair.local) << i;
+    }
+}
+
+TEST(Routes, RailsOfOneNetworkArePaired) {
+    expect_pairs({7}, {9}, {{0, 0}});
+    expect_pairs({5, 5, 5}, {5, 5, 5}, {{0, 0}, {1, 1}, {2, 2}});
+    expect_pairs({1, 2}, {2, 1}, {{0, 1}, {1, 0}});
+    expect_pairs({1, 2, 3}, {3, 1, 2}, {{0, 1}, {1, 2}, {2, 0}});
+    expect_pairs({1, 2, 3, 4}, {4, 2}, {{1, 1}, {3, 0}});
+    expect_pairs({4, 2}, {1, 2, 3, 4}, {{0, 3}, {1, 1}});
+}
+
+// ---------------------------------------------------------------------------------------------------
+// One-sided operations
+
+struct Window {
+    Window(Cores& world, std::size_t node, void* base, std::size_t bytes) {
+        const Status status = world.core(node).protocol().register_memory(
+            registration, base, bytes, kLocalWrite | kRemoteRead | kRemoteWrite | kRemoteAtomic);
+        EXPECT_TRUE(status.ok());
+        remote.base = reinterpret_cast<std::uintptr_t>(base);
+        remote.bytes = bytes;
+        remote.access = OPAL_COMMON_ADAPTIB_REMOTE_READ | OPAL_COMMON_ADAPTIB_REMOTE_WRITE |
+                        OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC;
+        remote.key_count = registration.key_count();
+        registration.copy_remote_keys(remote.keys);
+    }
+
+    Registration registration;
+    opal_common_adaptib_remote_t remote{};
+};
+
+TEST(Fabrics, AWindowIsReachedFromNearAndFar) {
+    TwoFabrics at;
+    at.start();
+    std::vector<std::byte> memory(400000);
+    const Window window(*at.world, 0, memory.data(), memory.size());
+    for (std::size_t from = 1; from < TwoFabrics::kNodes; ++from) {
+        Message message(100000, from);
+        Protocol& protocol = at.world->core(from).protocol();
+        opal_common_adaptib_one_sided_t operation{
+            OPAL_COMMON_ADAPTIB_PUT, message.sent.data(), nullptr, window.remote.base + 1000,
+            &window.remote,          message.sent.size(), 0,       0};
+        bool complete = false;
+        Peer& peer = *at.world->peer(from, 0);
+        ASSERT_TRUE(
+            protocol.start_one_sided(peer, operation, nullptr, message.send.user, complete).ok());
+        message.send.done = complete;
+        ASSERT_TRUE(at.run({&message.send}));
+        EXPECT_TRUE(std::equal(message.sent.begin(), message.sent.end(), memory.begin() + 1000));
+        operation.operation = OPAL_COMMON_ADAPTIB_GET;
+        operation.local = message.got.data();
+        ASSERT_TRUE(
+            protocol.start_one_sided(peer, operation, nullptr, message.receive.user, complete)
+                .ok());
+        message.receive.done = complete;
+        ASSERT_TRUE(at.run({&message.receive}));
+        EXPECT_EQ(message.got, message.sent);
+    }
+}
+
+// All on the fabric that all processes have: a peer of the same host by its twin, ourselves, too.
+TEST(Fabrics, AtomicsOfAllGoOverOneFabric) {
+    TwoFabrics at;
+    at.start();
+    alignas(8) std::uint64_t word = 1000;
+    const Window window(*at.world, 0, &word, sizeof word);
+    constexpr std::size_t kEach = 50;
+    std::vector<TestRequest> requests(TwoFabrics::kNodes * kEach);
+    std::vector<std::uint64_t> old(requests.size());
+    std::vector<TestRequest*> all;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+        const std::size_t from = i % TwoFabrics::kNodes;
+        Core& core = at.world->core(from);
+        Peer* target = nullptr;
+        if (from == 0) {
+            ASSERT_TRUE(core.get_loopback_for_atomics(target).ok());
+        } else {
+            ASSERT_TRUE(core.get_for_atomics(*at.world->peer(from, 0), target).ok());
+            EXPECT_EQ(core.twin_of(*target) != nullptr, TwoFabrics::near(from, 0));
+        }
+        EXPECT_EQ(target->route.fabric, 1u);
+        const opal_common_adaptib_one_sided_t operation{OPAL_COMMON_ADAPTIB_FETCH_ADD,
+                                                        &old[i],
+                                                        nullptr,
+                                                        window.remote.base,
+                                                        &window.remote,
+                                                        8,
+                                                        1,
+                                                        0};
+        bool complete = false;
+        ASSERT_TRUE(core.protocol()
+                        .start_one_sided(*target, operation, nullptr, requests[i].user, complete)
+                        .ok());
+        requests[i].done = complete;
+        all.push_back(&requests[i]);
+    }
+    ASSERT_TRUE(at.run(all));
+    std::sort(old.begin(), old.end());
+    std::vector<std::uint64_t> expected(old.size());
+    std::iota(expected.begin(), expected.end(), 1000);
+    EXPECT_EQ(old, expected);
+    // The near peers go on side by side with their twins, and both part.
+    Message message(100, 1);
+    ASSERT_TRUE(at.world->receive(0, 1, 1, contiguous(message.got), message.receive).ok());
+    ASSERT_TRUE(at.world->send(1, 0, 1, contiguous(message.sent), message.send).ok());
+    ASSERT_TRUE(at.run({&message.send, &message.receive}));
+    EXPECT_EQ(at.world->peer(1, 0)->route.fabric, 0u);
+    EXPECT_EQ(message.got, message.sent);
+    for (std::size_t node = 0; node < TwoFabrics::kNodes; ++node) {
+        EXPECT_EQ(at.world->counters(node).bad_packets, 0u);
+    }
+}
+
+} // namespace
+} // namespace adaptib::test
