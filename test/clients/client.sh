@@ -4,6 +4,7 @@
 #   ADAPTIB_MPIRUN  mpirun and the arguments that every run has
 #   ADAPTIB_WAYS    the ways to run instead of those that a client names: ADAPTIB_WAYS="vader ucx"
 #                   shows whether what fails over adaptib fails over its peers, too
+#   ADAPTIB_BRIEF   not empty: less of it, for a slow machine, and three times the time
 #   ADAPTIB_TMP     a directory to work in
 # Exit status of a client: 0 passed, 77 skipped (with a line that says why), anything else failed.
 
@@ -81,6 +82,7 @@ compile() {
 limited() {
     local seconds=$1
     shift
+    [ -z "${ADAPTIB_BRIEF:-}" ] || seconds=$((3 * seconds))
     timeout -k 5 "$seconds" "$@" >"$work/out" 2>&1 </dev/null
     status=$?
     if [ "$status" = 124 ] || [ "$status" = 137 ]; then
