@@ -21,9 +21,13 @@ mpi_environment() {
     export OMPI_MCA_hwloc_base_binding_policy=none
 }
 
+# Two hosts between which the ranks alternate; here if it is empty.
+mpi_hosts=
+
 # run_mpi SECONDS RANKS [mpirun argument...] PROGRAM...: 124 or 137 if it took longer than SECONDS
 run_mpi() {
-    local seconds=$1 ranks=$2
+    local seconds=$1 ranks=$2 where=()
     shift 2
-    timeout -k 10 "$seconds" mpirun --oversubscribe -np "$ranks" "$@"
+    [ -z "$mpi_hosts" ] || where=(--map-by node --host "${mpi_hosts%,*}:$ranks,${mpi_hosts#*,}:$ranks")
+    timeout -k 10 "$seconds" mpirun --oversubscribe "${where[@]}" -np "$ranks" "$@"
 }

@@ -22,9 +22,9 @@ python3             bench study
 clang-format        check
 clang               fuzz
 libclang-rt-14-dev  fuzz
-lammps              example clients
-lammps-examples     example clients
-netpipe-openmpi     clients
+lammps              example clients verbs vm
+lammps-examples     example clients verbs vm
+netpipe-openmpi     clients verbs vm
 scalapack-mpi-test  clients
 hpcc                clients
 python3-mpi4py      clients
@@ -37,7 +37,7 @@ busybox-static      vm
 cpio                vm
 kmod                vm
 rdma-core           vm
-ibverbs-providers   vm
+ibverbs-providers   verbs vm
 ibverbs-utils       vm
 rdmacm-utils        vm
 perftest            vm
