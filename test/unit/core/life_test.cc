@@ -47,6 +47,23 @@ TEST(Life, OnlyAnUnmatchedReceiveCanBeCancelled) {
     EXPECT_EQ(got, sent);
 }
 
+// A host with more processes than processors may be silent for a tenth of a second, and more.
+TEST(Life, AConnectionWaitsForSecondsBeforeItIsBroken) {
+    Options options;
+    options.parameters.connect_threshold = 0;
+    Cores world(2, options);
+    exchange(world, 8, 1);
+    for (std::size_t node = 0; node < 2; ++node) {
+        ASSERT_EQ(world.peer(node, 1 - node)->state, ConnectState::open);
+        const QpAttributes a = world.peer(node, 1 - node)->subchannels[0].qp->query();
+        ASSERT_GT(a.timeout, 0); // for ever
+        ASSERT_LT(a.retry_count, 7); // for ever on soft-RoCE
+        const Nanoseconds patience{(std::int64_t{4096} << a.timeout) * (a.retry_count + 1)};
+        EXPECT_GT(patience, std::chrono::seconds(5));
+        EXPECT_LT(patience, std::chrono::seconds(30));
+    }
+}
+
 TEST(Life, CrossingConnectionRequestsBecomeOneConnection) {
     Options options;
     options.parameters.connect_threshold = 0;

@@ -6,6 +6,14 @@
 
 namespace adaptib {
 
+namespace {
+
+// 4.096 us x 2^18 = 1.1 s for one try, as other transports have it. A host with more processes than processors
+// may be silent for longer than a tenth of a second. Who knows earlier that a rail is down says so.
+constexpr std::uint8_t kAnswerTimeout = 18;
+
+} // namespace
+
 void ConnectionManager::on_handshake(Peer& peer, MessageType type, const ConnectBody& body) {
     switch (type) {
     case MessageType::connect_request: on_request(peer, body); break;
@@ -132,6 +140,7 @@ Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
         return status;
     }
     attributes.state = QpState::ready_to_send;
+    attributes.timeout = kAnswerTimeout;
     attributes.send_psn = (peer.connection + subchannel.qp->number()) & 0xffffff;
     attributes.max_reads = info.max_reads;
     return subchannel.qp->modify(attributes, kQpState | kQpRetry | kQpSendPsn | kQpSendLimits);
