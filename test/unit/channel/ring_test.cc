@@ -73,6 +73,7 @@ public:
 
     bool mappable = true;
     bool up = true;
+    bool inlined = false; // the last write
     Status post_result = kOk;
 
 private:
@@ -92,6 +93,7 @@ private:
         EXPECT_EQ(work.opcode, Opcode::write);
         EXPECT_NE(work.flags & kPublish, 0u);
         const auto* from = static_cast<const std::byte*>(work.gather[0].address);
+        inlined = (work.flags & kInline) != 0;
         writes_.push_back({reinterpret_cast<std::byte*>(work.remote_address),
                            {from, from + work.gather[0].length}});
         return kOk;
@@ -105,12 +107,13 @@ private:
 };
 
 struct Ring {
-    explicit Ring(std::uint64_t units, bool mappable)
+    explicit Ring(std::uint64_t units, bool mappable, Bytes inline_bytes = 0)
         : memory(units * kRingUnit), reader(static_cast<std::byte*>(memory.address()), units) {
         qp.mappable = mappable;
         writer = std::make_unique<RingWriter>(
             rail, qp,
-            RingWriter::Target{reinterpret_cast<std::uintptr_t>(memory.address()), 0, units},
+            RingWriter::Target{reinterpret_cast<std::uintptr_t>(memory.address()), 0, units,
+                               inline_bytes},
             &credit, 0);
     }
 
@@ -214,6 +217,17 @@ TEST_P(RingModes, AFullRingTakesNothingUntilCreditComes) {
     }
     ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
     EXPECT_TRUE(ring.send({}));
+}
+
+TEST(Ring, AMessageThatTheQueuePairTakesInlineIsPostedSo) {
+    Ring ring(64, false, 96);
+    ASSERT_TRUE(ring.send(payload_of(1, 96 - kRingOverhead)));
+    EXPECT_TRUE(ring.qp.inlined);
+    ASSERT_TRUE(ring.send(payload_of(2, 97 - kRingOverhead)));
+    EXPECT_FALSE(ring.qp.inlined);
+    Ring never(64, false, 0);
+    ASSERT_TRUE(never.send({}));
+    EXPECT_FALSE(never.qp.inlined);
 }
 
 // Lap after lap over what the messages before have left, of the same length at the same places.

@@ -56,7 +56,7 @@ TEST(Life, AConnectionWaitsForSecondsBeforeItIsBroken) {
     for (std::size_t node = 0; node < 2; ++node) {
         ASSERT_EQ(world.peer(node, 1 - node)->state, ConnectState::open);
         const QpAttributes a = world.peer(node, 1 - node)->subchannels[0].qp->query();
-        ASSERT_GT(a.timeout, 0); // for ever
+        ASSERT_GT(a.timeout, 0);     // for ever
         ASSERT_LT(a.retry_count, 7); // for ever on soft-RoCE
         const Nanoseconds patience{(std::int64_t{4096} << a.timeout) * (a.retry_count + 1)};
         EXPECT_GT(patience, std::chrono::seconds(5));

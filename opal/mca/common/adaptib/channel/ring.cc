@@ -169,7 +169,7 @@ Status RingWriter::post_units(const MessageHeader& header, std::uint64_t units) 
     SendWork work;
     work.wr_id = wr_id_;
     work.opcode = Opcode::write;
-    work.flags = kPublish;
+    work.flags = gather.length <= target_.inline_bytes ? kPublish | kInline : +kPublish;
     // Who takes a connection down waits for the goodbye, which is the last message.
     if (++unsignaled_ == kSignalEvery || header.type == MessageType::goodbye) {
         work.flags |= kSignaled;

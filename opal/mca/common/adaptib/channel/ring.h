@@ -49,6 +49,9 @@ namespace adaptib {
 // others. Send queues are deeper than a few times this.
 constexpr std::uint32_t kSignalEvery = 32;
 
+// A queue pair that posts into a ring takes so much inline, if its rail does: a message with up to 96 bytes.
+constexpr Bytes kRingInline = 128;
+
 constexpr Bytes kRingUnit = 32;
 constexpr std::uint16_t kTailedMagic = kHeaderMagic + 1; // in a ring: a posted message
 // So often a message's first word may be found begun and no more, before it is taken for garbage: seconds.
@@ -137,6 +140,8 @@ public:
         std::uint64_t address = 0; // of the reader's ring
         std::uint32_t key = 0;
         std::uint64_t units = 0;
+        Bytes inline_bytes =
+            0; // what the queue pair takes inline: messages up to this are not read
     };
 
     // `credit`: the 64-bit count that the reader writes. Work that fails comes back with `wr_id`.

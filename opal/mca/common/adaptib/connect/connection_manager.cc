@@ -50,7 +50,7 @@ Status ConnectionManager::make_queue_pairs(Peer& peer) {
         init.send_cq = cqs_[rail].get();
         init.receive_cq = cqs_[rail].get();
         init.send_depth = std::min(kSendDepth, rails_[rail]->info().max_send_depth);
-        init.inline_bytes = std::min<Bytes>(kCacheLine, rails_[rail]->info().inline_bytes);
+        init.inline_bytes = inline_bytes(rail);
         Subchannel subchannel;
         subchannel.local_rail = rail;
         subchannel.remote_rail = peer.route.pairs[i].remote;

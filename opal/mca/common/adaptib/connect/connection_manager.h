@@ -19,6 +19,7 @@
 // May touch: base/, fabric/, memory/, channel/, schedule/, peer/, observe/.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -99,6 +100,9 @@ private:
     void send(Peer& peer, MessageType type);
     ConnectBody describe(const Peer& peer) const;
     std::uint32_t common_rails(const Peer& peer) const;
+    Bytes inline_bytes(std::uint32_t rail) const {
+        return std::min(kRingInline, rails_[rail]->info().inline_bytes);
+    }
 
     Options options_;
     RailList rails_;

@@ -149,9 +149,9 @@ Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
 // The ring is built here and put to use by open(): before that the other side may not be ready.
 void ConnectionManager::use_remote_ring(Peer& peer, const ConnectBody& body) {
     peer.credit_address = body.credit_address;
-    peer.remote_ring = {body.ring_address,
-                        peer.subchannels[chosen_subchannel(peer)].remote_memory_key,
-                        body.ring_bytes / kRingUnit};
+    const Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
+    peer.remote_ring = {body.ring_address, subchannel.remote_memory_key,
+                        body.ring_bytes / kRingUnit, inline_bytes(subchannel.local_rail)};
 }
 
 void ConnectionManager::open(Peer& peer) {
