@@ -78,6 +78,7 @@ Parameters small_parameters(Input& input) {
     static char none[] = "none";
     Parameters parameters = default_parameters();
     const auto bits = input.take<std::uint8_t>();
+    parameters.connect_max = (bits & 64) != 0 ? 1 : 0;
     parameters.eager_limit = (bits & 1) != 0 ? 200 : 1500;
     parameters.rendezvous = (bits & 2) != 0 ? put : parameters.rendezvous;
     parameters.connect_threshold = (bits & 4) != 0 ? 0 : 3;
@@ -407,6 +408,12 @@ private:
         case MessageType::connect_request:
         case MessageType::connect_reply:
         case MessageType::connect_confirm: return bytes_of(handshake(peer));
+        case MessageType::connect_refuse:
+        case MessageType::connect_close:
+        case MessageType::connect_keep:
+            return bytes_of(ConnectNote{peer.remote_connection + input_.below(3),
+                                        peer.connection + input_.below(2), input_.below(4), 0});
+        case MessageType::fragment: return bytes_of(FragmentBody{id(), length()});
         default: return {};
         }
     }
@@ -443,7 +450,8 @@ private:
         header.source = with.source;
         header.tag = with.tag;
         std::vector<std::byte> body = plausible(header.type, peer);
-        if (header.type == MessageType::eager || header.type == MessageType::eager_sync) {
+        if (header.type == MessageType::eager || header.type == MessageType::eager_sync ||
+            header.type == MessageType::fragment) {
             body.resize(body.size() + std::min<std::size_t>(length(), 1500));
         }
         const auto spoil = input_.take<std::uint8_t>();

@@ -65,6 +65,9 @@ private:
         set("ring_bytes", ring_bytes_);
         set("ring_max", one_of<4>({0, 1, 256, 256}));
         set("connect_threshold", one_of<5>({0, 1, 3, 16, 1'000'000'000}));
+        const std::array<const char*, 4> starts{"on_demand", "on_demand", "partial", "static"};
+        program_.settings.push_back({"connect", starts[random_.below(4)]});
+        set("connect_max", one_in(2) ? 0 : 1 + random_.below(3));
         program_.settings.push_back({"rendezvous", one_in(2) ? "get" : "put"});
         block_bytes_ = one_of<4>({1024, 4096, 5000, 65536});
         set("block_bytes", block_bytes_);

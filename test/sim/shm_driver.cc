@@ -49,6 +49,9 @@ public:
                 return false;
             }
         }
+        for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
+            core(rank).start_connecting(rank, program.ranks);
+        }
         // Some ranks have a turn more often than others.
         for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
             const std::uint64_t share = random_.below(4) == 0 ? 1 : 1 + random_.below(4);

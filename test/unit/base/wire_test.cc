@@ -18,7 +18,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // ---------------------------------------------------------------------------------------------------
 // Layout. Whoever has to change a number here raises kWireVersion.
 
-static_assert(kWireVersion == 5);
+static_assert(kWireVersion == 6);
 static_assert(kMaxRails == 8);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
@@ -40,7 +40,11 @@ static_assert(static_cast<int>(MessageType::connect_reply) == 12);
 static_assert(static_cast<int>(MessageType::connect_confirm) == 13);
 static_assert(static_cast<int>(MessageType::goodbye) == 14);
 static_assert(static_cast<int>(MessageType::active) == 15);
-static_assert(static_cast<int>(MessageType::count_) == 16);
+static_assert(static_cast<int>(MessageType::fragment) == 16);
+static_assert(static_cast<int>(MessageType::connect_refuse) == 17);
+static_assert(static_cast<int>(MessageType::connect_close) == 18);
+static_assert(static_cast<int>(MessageType::connect_keep) == 19);
+static_assert(static_cast<int>(MessageType::count_) == 20);
 
 static_assert(sizeof(MessageHeader) == 24);
 static_assert(offsetof(MessageHeader, type) == 0);
@@ -100,6 +104,17 @@ static_assert(sizeof(WrittenBody) == 16);
 static_assert(offsetof(WrittenBody, receive_id) == 0);
 static_assert(offsetof(WrittenBody, bytes) == 8);
 
+static_assert(kClearPush == 1);
+static_assert(kConnectNeeded == 1);
+static_assert(sizeof(FragmentBody) == 16);
+static_assert(offsetof(FragmentBody, receive_id) == 0);
+static_assert(offsetof(FragmentBody, offset) == 8);
+
+static_assert(sizeof(ConnectNote) == 16);
+static_assert(offsetof(ConnectNote, connection) == 0);
+static_assert(offsetof(ConnectNote, answers) == 4);
+static_assert(offsetof(ConnectNote, number) == 8);
+
 static_assert(sizeof(ConnectSubchannel) == 16);
 static_assert(offsetof(ConnectSubchannel, rail) == 0);
 static_assert(offsetof(ConnectSubchannel, qp) == 4);
@@ -141,6 +156,10 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::connect_confirm, 160, false, false},
     {MessageType::goodbye, 8, false, true},
     {MessageType::active, 0, true, true},
+    {MessageType::fragment, 16, true, true},
+    {MessageType::connect_refuse, 16, false, false},
+    {MessageType::connect_close, 16, false, false},
+    {MessageType::connect_keep, 16, false, false},
 };
 
 MessageHeader header_of(MessageType type, std::uint32_t length) {

@@ -80,8 +80,11 @@ TEST(Counters, LevelsAreTheOnesThatGoUpAndDown) {
             EXPECT_EQ(row.kind, OPAL_COMMON_ADAPTIB_COUNTER) << row.name;
         }
     }
-    EXPECT_EQ(levels, (std::set<std::string>{"unexpected_now", "posted_now", "connections_open",
-                                             "rings_open", "peers", "registered_bytes"}));
+    EXPECT_EQ(levels,
+              (std::set<std::string>{"unexpected_now", "posted_now", "connections_open",
+                                     "connections_most", "connect_nanoseconds_most", "queue_pairs",
+                                     "queue_pairs_most", "queue_pairs_bytes", "buffers",
+                                     "buffers_bytes", "rings_open", "peers", "registered_bytes"}));
 }
 
 TEST(Counters, StartAtZero) {
@@ -136,10 +139,23 @@ TEST(Counters, TheReportSaysWhoAndEveryNumberInItsPlace) {
     const auto named = [](const char* what, std::uint64_t value) {
         return std::string(what) + " " + std::to_string(value);
     };
+    EXPECT_EQ(line_of(report, "made"),
+              "made" + pair(c.connections_requested, c.connections_accepted));
+    EXPECT_EQ(line_of(report, "open"), "open" + pair(c.connections_open, c.connections_most));
+    EXPECT_EQ(line_of(report, "their queue pairs"),
+              "their queue pairs" + pair(c.queue_pairs, c.queue_pairs_most));
+    EXPECT_EQ(line_of(report, "queue pairs"),
+              "queue pairs" + pair(c.queue_pairs, c.queue_pairs_bytes));
+    EXPECT_EQ(line_of(report, "buffers"), "buffers" + pair(c.buffers, c.buffers_bytes));
+    EXPECT_EQ(line_of(report, "ns to connect"),
+              "ns to connect" +
+                  pair(c.connect_nanoseconds / c.connections_timed, c.connect_nanoseconds_most));
     for (const std::string& part :
-         {named("peers", c.peers), named("opened", c.connections_requested),
-          named("accepted", c.connections_accepted), named("unexpected messages", c.unexpected),
-          named("stalled sends", c.send_stalls), named("bad packets", c.bad_packets)}) {
+         {named("peers", c.peers), named("refused", c.connections_refused),
+          named("asked for again", c.connections_retried), named("fragments", c.fragments_sent),
+          named("closed for others", c.connections_closed), named("broken", c.connections_failed),
+          named("unexpected messages", c.unexpected), named("stalled sends", c.send_stalls),
+          named("bad packets", c.bad_packets)}) {
         EXPECT_NE(report.find(part), std::string::npos) << part << " in\n" << report;
     }
 }
@@ -155,7 +171,7 @@ TEST(Counters, TheLargestNumbersFitIntoTheReport) {
          ++at) {
         ++found;
     }
-    EXPECT_EQ(found, 17u) << report;
+    EXPECT_EQ(found, 31u) << report;
     EXPECT_EQ(report.back(), '\n') << report;
 }
 

@@ -37,7 +37,7 @@ mca_mtl_adaptib_module_t ompi_mtl_adaptib = {
         },
 };
 
-/* Nothing is done for a process before a message goes to it. */
+/* Nothing is done for a process before a message goes to it, unless the parameter `connect` wants it. */
 int ompi_mtl_adaptib_add_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
                                struct ompi_proc_t **procs)
 {
@@ -45,6 +45,7 @@ int ompi_mtl_adaptib_add_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
     (void) nprocs;
     (void) procs;
     opal_common_adaptib_mca_selected();
+    opal_common_adaptib_mca_connect_start(ompi_mtl_adaptib.core);
     return OMPI_SUCCESS;
 }
 

@@ -113,6 +113,7 @@ static int add_procs(mca_btl_base_module_t *btl, size_t nprocs, opal_proc_t **pr
             endpoints[i] = NULL;
         }
     }
+    opal_common_adaptib_mca_connect_start(mca_btl_adaptib.core);
     return OPAL_SUCCESS;
 }
 

@@ -298,6 +298,12 @@ int opal_common_adaptib_progress(opal_common_adaptib_core_t* core) noexcept {
     return events + report_completed(completed);
 }
 
+void opal_common_adaptib_connect_start(opal_common_adaptib_core_t* core, uint32_t rank,
+                                       uint32_t count) noexcept {
+    const Guard guard(core);
+    core->core->start_connecting(rank, count);
+}
+
 int opal_common_adaptib_peer_get(opal_common_adaptib_core_t* core, uint64_t name,
                                  opal_common_adaptib_peer_t** peer) noexcept {
     try {

@@ -158,6 +158,13 @@ OPAL_COMMON_ADAPTIB_EXPORT void
 opal_common_adaptib_memory_released(opal_common_adaptib_core_t *core, const void *base,
                                     size_t bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
+/* This process is number `rank` of the `count` processes of its job, whose names differ in the lower 32
+ * bits alone: 0 to count - 1. Those that the parameter "connect" wants connected from the start are, as
+ * progress is made. Their addresses must have been published. What comes after the first call is ignored. */
+OPAL_COMMON_ADAPTIB_EXPORT void
+opal_common_adaptib_connect_start(opal_common_adaptib_core_t *core, uint32_t rank,
+                                  uint32_t count) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
 /* The peer of that name, made at first contact. Does not connect.
  * @retval UNREACHABLE  unknown, on another host than the fabrics reach, or of another wire version;
  *                      a message was given. */

@@ -43,6 +43,7 @@ enum {
 static struct {
     char refusal[TEXT_SIZE]; /* the first value that did not parse; empty if all did */
     int references;          /* components that hold the core */
+    bool started;            /* connect_start has been asked for */
     bool session_seen;       /* the job's session directory was there at the start */
 } common;
 
@@ -523,8 +524,8 @@ static void core_lookup_release(void *context, void *address)
     free(address);
 }
 
-/* Whether all processes of the job run on this host, as far as Open MPI knows. */
-static bool job_on_one_host(void)
+/* The number of processes of the job; 0 if Open MPI does not know. */
+static uint32_t job_size(void)
 {
     opal_process_name_t job = OPAL_PROC_MY_NAME;
     uint32_t processes = 0;
@@ -534,8 +535,13 @@ static bool job_on_one_host(void)
     job.vpid = OPAL_VPID_WILDCARD;
     OPAL_MODEX_RECV_VALUE_OPTIONAL(rc, OPAL_COMMON_ADAPTIB_JOB_SIZE, &job, &value,
                                    OPAL_COMMON_ADAPTIB_UINT32);
-    return OPAL_SUCCESS == rc
-           && (int64_t) processes == (int64_t) opal_process_info.num_local_peers + 1;
+    return OPAL_SUCCESS == rc ? processes : 0;
+}
+
+/* Whether all processes of the job run on this host, as far as Open MPI knows. */
+static bool job_on_one_host(void)
+{
+    return (int64_t) job_size() == (int64_t) opal_process_info.num_local_peers + 1;
 }
 
 /* A later value replaces an earlier one: a component that loses the selection takes its core with
@@ -570,6 +576,14 @@ static bool parameters_good(void)
         return false;
     }
     return true;
+}
+
+void opal_common_adaptib_mca_connect_start(opal_common_adaptib_core_t *core)
+{
+    if (!common.started) {
+        common.started = true;
+        opal_common_adaptib_connect_start(core, OPAL_PROC_MY_NAME.vpid, job_size());
+    }
 }
 
 int opal_common_adaptib_mca_acquire(bool threads, bool wanted, int stream,
@@ -626,4 +640,5 @@ void opal_common_adaptib_mca_release(opal_common_adaptib_core_t *core)
     }
     opal_common_adaptib_core_release(core);
     common.references--;
+    common.started = common.started && common.references > 0;
 }

@@ -48,6 +48,10 @@ void opal_common_adaptib_mca_memory_to(opal_common_adaptib_core_t *core);
 /* Traffic will come: the core's messages are for the user from now on. */
 OPAL_COMMON_ADAPTIB_EXPORT void opal_common_adaptib_mca_selected(void);
 
+/* The job's addresses can be looked up: connects whom the parameters want connected from the start. */
+OPAL_COMMON_ADAPTIB_EXPORT void
+opal_common_adaptib_mca_connect_start(opal_common_adaptib_core_t *core);
+
 OPAL_COMMON_ADAPTIB_EXPORT void opal_common_adaptib_mca_release(opal_common_adaptib_core_t *core);
 
 /* The OPAL_* code for an OPAL_COMMON_ADAPTIB_* value. */

@@ -67,10 +67,19 @@ constexpr std::array kTable{
         "bss_batch", kInt, &g_parameters.bss_batch, "0", "paths", "0..256", 6,
         "Paths that carry one message (bss): those of bss_paths that proved fastest; 0: half of them."},
     opal_common_adaptib_parameter_t{
+        "connect", kString, &g_parameters.connect, "on_demand", "", "on_demand|partial|static", 4,
+        "Which processes are connected at the start of the job: none (on_demand), those whose ranks "
+        "are a power of two apart (partial), or all (static). Others follow on demand."},
+    opal_common_adaptib_parameter_t{
         "connect_threshold", kInt, &g_parameters.connect_threshold, "16", "messages",
         "0..1000000000", 4,
         "A peer gets a connection and a ring of its own after this many messages to it, or at once "
         "for a message above what one datagram carries; until then messages share one queue."},
+    opal_common_adaptib_parameter_t{
+        "connect_max", kInt, &g_parameters.connect_max, "0", "connections", "0..65536", 4,
+        "At most this many peers are connected at the same time; 0: as many as the device takes. For "
+        "another one the connection that was idle longest is closed; while none is idle, messages of "
+        "all sizes go through the shared queue."},
     opal_common_adaptib_parameter_t{
         "ring_bytes", kSize, &g_parameters.ring_bytes, "131072", "bytes", "4096..16777216", 4,
         "Memory of one ring: the messages of one connected peer that are under way. A multiple of "

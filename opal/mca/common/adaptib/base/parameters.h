@@ -29,7 +29,9 @@ struct Parameters {
     int window;
     int bss_paths;
     int bss_batch;
+    char* connect;
     int connect_threshold;
+    int connect_max;
     std::size_t ring_bytes;
     int ring_max;
     std::size_t block_bytes;

@@ -15,6 +15,10 @@ Bytes body_bytes(MessageType type) {
     case MessageType::block: return sizeof(BlockBody);
     case MessageType::block_done: return sizeof(BlockDoneBody);
     case MessageType::written: return sizeof(WrittenBody);
+    case MessageType::fragment: return sizeof(FragmentBody);
+    case MessageType::connect_refuse:
+    case MessageType::connect_close:
+    case MessageType::connect_keep: return sizeof(ConnectNote);
     case MessageType::connect_request:
     case MessageType::connect_reply:
     case MessageType::connect_confirm: return sizeof(ConnectBody);
@@ -43,9 +47,9 @@ bool check_header(const MessageHeader& header, Bytes available) {
     if (header.type == MessageType::rendezvous) {
         return header.length >= body && header.length <= sizeof(RendezvousBody);
     }
-    const bool has_payload = header.type == MessageType::eager ||
-                             header.type == MessageType::eager_sync ||
-                             header.type == MessageType::active;
+    const bool has_payload =
+        header.type == MessageType::eager || header.type == MessageType::eager_sync ||
+        header.type == MessageType::active || header.type == MessageType::fragment;
     return has_payload ? header.length >= body : header.length == body;
 }
 

@@ -24,35 +24,39 @@
 namespace adaptib {
 
 // Raised with every change of anything in this file or in base/address.h.
-constexpr std::uint16_t kWireVersion = 5;
+constexpr std::uint16_t kWireVersion = 6;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMinRingBytes = 4096;
 constexpr std::uint32_t kMaxRingBytes = 16 * 1024 * 1024;
 
 enum class MessageType : std::uint8_t {
-    none = 0,        // an empty ring line
-    skip,            // ring only: go on at the ring's first line
-    eager,           // payload
-    eager_sync,      // SyncBody, payload: answer with sync_ack when matched
-    sync_ack,        // IdBody
-    rendezvous,      // RendezvousBody: request-to-send
-    clear_to_send,   // ClearBody: write here (put), or send blocks (packed source)
-    block,           // BlockBody: a packed block can be read
-    block_done,      // BlockDoneBody
-    finish,          // IdBody: the receiver has read all
-    written,         // WrittenBody: the sender has written all
-    connect_request, // ConnectBody; not sequenced
+    none = 0,      // an empty ring line
+    skip,          // ring only: go on at the ring's first line
+    eager,         // payload
+    eager_sync,    // SyncBody, payload: answer with sync_ack when matched
+    sync_ack,      // IdBody
+    rendezvous,    // RendezvousBody: request-to-send
+    clear_to_send, // ClearBody: write here (put), or send blocks (packed source); flags: kClearPush
+    block,         // BlockBody: a packed block can be read
+    block_done,    // BlockDoneBody
+    finish,        // IdBody: the receiver has read all
+    written,       // WrittenBody: the sender has written all
+    connect_request, // ConnectBody; not sequenced; flags: kConnectNeeded
     connect_reply,   // ConnectBody; not sequenced
     connect_confirm, // ConnectBody; not sequenced
     goodbye,         // IdBody, the goodbye's number; flags: said, answered or revoked
     active,          // payload for the listener; flags: its tag
+    fragment,        // FragmentBody, payload: a part of an announced message (kClearPush)
+    connect_refuse,  // ConnectNote; not sequenced: no room for another connection, ask again later
+    connect_close, // ConnectNote; not sequenced: the connection is not needed, nothing is under way
+    connect_keep,  // ConnectNote; not sequenced: it is needed
     count_,
 };
 
 constexpr bool is_sequenced(MessageType type) {
-    return type != MessageType::connect_request && type != MessageType::connect_reply &&
-           type != MessageType::connect_confirm;
+    return (type < MessageType::connect_request || type > MessageType::connect_confirm) &&
+           (type < MessageType::connect_refuse || type > MessageType::connect_keep);
 }
 
 constexpr std::uint16_t kHeaderMagic = 0xad1b;
@@ -133,6 +137,9 @@ struct ClearBody {
     std::uint32_t keys[kMaxRails];
 };
 
+// Flag of clear_to_send: the sender is to put the message itself into fragments; there is no connection.
+constexpr std::uint8_t kClearPush = 1;
+
 struct BlockBody {
     std::uint64_t receive_id;
     std::uint64_t offset; // in the packed stream
@@ -155,6 +162,14 @@ struct WrittenBody {
     std::uint64_t bytes;
 };
 
+struct FragmentBody {
+    std::uint64_t receive_id;
+    std::uint64_t offset; // in the packed stream
+};
+
+// Flag of connect_request: there is traffic for it; else it is one of those that the job begins with.
+constexpr std::uint8_t kConnectNeeded = 1;
+
 struct ConnectSubchannel {
     std::uint32_t rail; // the sender's rail
     std::uint32_t qp;
@@ -171,6 +186,15 @@ struct ConnectBody {
     std::uint64_t ring_address;     // where the other side writes its messages
     std::uint64_t credit_address;   // where the other side writes what it has consumed of ours
     ConnectSubchannel subchannels[kMaxRails];
+};
+
+// What else is said about a connection.
+struct ConnectNote {
+    std::uint32_t connection; // close, keep: the sender's attempt that became the connection
+    std::uint32_t answers;    // that of the other side; refuse: the one that is refused
+    std::uint32_t
+        number; // close, keep: of the sender's closes of this connection, or the one it answers
+    std::uint32_t pad;
 };
 
 constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 56;

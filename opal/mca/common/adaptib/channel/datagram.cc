@@ -44,6 +44,8 @@ Status DatagramChannel::open() {
     if (!status.ok()) {
         return status;
     }
+    counters_.buffers += 2;
+    counters_.buffers_bytes += send_memory_->length() + receive_memory_->length();
     QpInit init;
     init.type = QpType::ud;
     init.send_cq = cq_.get();

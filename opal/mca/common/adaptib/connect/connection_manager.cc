@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The three-way handshake's life: asking, resources, closing (connect/connection_manager.h).
-// What happens when a handshake message arrives is in handshake.cc.
+// A connection's resources and messages (connect/connection_manager.h). What happens when a handshake
+// message arrives is in handshake.cc, who gets a connection in limits.cc, how it ends in closing.cc.
 #include "connect/connection_manager.h"
 
 #include <algorithm>
@@ -17,20 +17,6 @@ std::uint32_t bit_of(MessageType type) { return 1u << static_cast<unsigned>(type
 
 } // namespace
 
-void ConnectionManager::request(Peer& peer) {
-    if (peer.state != ConnectState::idle) {
-        return;
-    }
-    ++peer.connection;
-    if (const Status status = prepare(peer); !status.ok()) {
-        fail(peer, status, "a connection's queue pairs could not be made");
-        return;
-    }
-    peer.state = ConnectState::requested;
-    ++counters_.connections_requested;
-    send(peer, MessageType::connect_request);
-}
-
 std::uint32_t ConnectionManager::common_rails(const Peer& peer) const { return peer.route.count; }
 
 // Queue pairs in the state init and a ring for the peer to write into, unless they exist already.
@@ -38,8 +24,39 @@ Status ConnectionManager::prepare(Peer& peer) {
     if (!peer.subchannels.empty()) {
         return kOk;
     }
-    const Status status = make_queue_pairs(peer);
-    return status.ok() ? offer_ring(peer) : status;
+    Status status = make_queue_pairs(peer);
+    if (status.ok()) {
+        counters_.queue_pairs += peer.subchannels.size();
+        slots_.push_back(peer);
+        count_queue_pairs();
+        status = offer_ring(peer);
+    }
+    if (!status.ok()) {
+        drop_queue_pairs(peer);
+    }
+    return status;
+}
+
+void ConnectionManager::count_queue_pairs() {
+    constexpr std::uint64_t kWorkRequestBytes = 64;
+    counters_.queue_pairs_most = std::max(counters_.queue_pairs_most, counters_.queue_pairs);
+    counters_.queue_pairs_bytes = counters_.queue_pairs * send_depth(0) * kWorkRequestBytes;
+}
+
+void ConnectionManager::drop_queue_pairs(Peer& peer) {
+    if (peer.slot_link.linked()) {
+        slots_.remove(peer);
+        look_at_ = Nanoseconds{0}; // there may be room now
+    }
+    if (peer.name != options_.self) {
+        counters_.queue_pairs -= peer.subchannels.size();
+        count_queue_pairs();
+    }
+    peer.subchannels.clear();
+}
+
+std::uint32_t ConnectionManager::send_depth(std::uint32_t rail) const {
+    return std::min(kSendDepth, rails_[rail]->info().max_send_depth);
 }
 
 Status ConnectionManager::make_queue_pairs(Peer& peer) {
@@ -49,7 +66,7 @@ Status ConnectionManager::make_queue_pairs(Peer& peer) {
         init.type = QpType::rc;
         init.send_cq = cqs_[rail].get();
         init.receive_cq = cqs_[rail].get();
-        init.send_depth = std::min(kSendDepth, rails_[rail]->info().max_send_depth);
+        init.send_depth = send_depth(rail);
         init.inline_bytes = inline_bytes(rail);
         Subchannel subchannel;
         subchannel.local_rail = rail;
@@ -113,9 +130,10 @@ Status ConnectionManager::offer_ring(Peer& peer) {
     }
     if (!status.ok()) {
         peer.ring_memory.reset();
-        peer.subchannels.clear();
         return status;
     }
+    ++counters_.buffers;
+    counters_.buffers_bytes += peer.ring_memory->length();
     if (ring) {
         peer.ring_in = std::make_unique<RingReader>(
             static_cast<std::byte*>(peer.ring_memory->address()), lines_bytes / kRingUnit);
@@ -145,27 +163,53 @@ ConnectBody ConnectionManager::describe(const Peer& peer) const {
     return body;
 }
 
-void ConnectionManager::send(Peer& peer, MessageType type) {
+ConnectNote ConnectionManager::note_of(const Peer& peer, MessageType type) const {
+    const std::uint32_t number =
+        type == MessageType::connect_keep ? peer.closing.heard : peer.closing.number;
+    return {peer.connection, peer.remote_connection, number, 0};
+}
+
+// False: it waits for room, and goes later (retry); or the peer has failed.
+bool ConnectionManager::send(Peer& peer, MessageType type) {
     if (peer.waiting_link.linked()) {
         peer.handshakes_owed |= bit_of(type);
-        return;
+        return false;
     }
-    const ConnectBody body = describe(peer);
-    std::byte* to = peer.datagrams.reserve(sizeof body);
+    switch (type) {
+    case MessageType::connect_refuse:
+    case MessageType::connect_keep:
+    case MessageType::connect_close: {
+        const ConnectNote note = note_of(peer, type);
+        return send_body(peer, type, &note, sizeof note);
+    }
+    default: {
+        const ConnectBody body = describe(peer);
+        return send_body(peer, type, &body, sizeof body);
+    }
+    }
+}
+
+bool ConnectionManager::send_body(Peer& peer, MessageType type, const void* body,
+                                  std::uint32_t length) {
+    std::byte* to = peer.datagrams.reserve(length);
     Status status = Status::again(Reason::queue_full);
     if (to != nullptr) {
-        std::memcpy(to, &body, sizeof body);
+        std::memcpy(to, body, length);
         MessageHeader header;
         header.type = type;
-        header.length = sizeof body;
+        header.length = length;
+        if (type == MessageType::connect_request && is_needed(peer)) {
+            header.flags = kConnectNeeded;
+        }
         status = peer.datagrams.commit(peer.datagram, header);
     }
-    if (status.is_again()) {
+    if (status.is_again() && type != MessageType::connect_close) { // closing.cc asks again itself
         peer.handshakes_owed |= bit_of(type);
         owing_.push_back(peer);
     } else if (status.is_error()) {
         fail(peer, status, "a connection handshake could not be sent");
     }
+    return status.ok();
 }
 
 void ConnectionManager::retry() {
@@ -173,17 +217,19 @@ void ConnectionManager::retry() {
         Peer& peer = *owing_.front();
         owing_.remove(peer);
         const std::uint32_t owed = std::exchange(peer.handshakes_owed, 0);
-        for (const MessageType type : {MessageType::connect_request, MessageType::connect_reply,
-                                       MessageType::connect_confirm}) {
+        for (const MessageType type :
+             {MessageType::connect_refuse, MessageType::connect_request, MessageType::connect_reply,
+              MessageType::connect_confirm, MessageType::connect_keep}) {
             if ((owed & bit_of(type)) != 0) {
-                send(peer, type);
+                static_cast<void>(send(peer, type));
             }
         }
     }
+    move_closing();
 }
 
 void ConnectionManager::fail(Peer& peer, Status status, const std::string& what) {
-    if (peer.state != ConnectState::open) {
+    if (peer.state != ConnectState::open && peer.state != ConnectState::closing) {
         close(peer, ConnectState::failed); // else work is outstanding: break_off lets it come back
     }
     listener_.on_connect_failed(peer, status, what);
@@ -194,11 +240,18 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
         owing_.remove(peer);
     }
     peer.handshakes_owed = 0;
-    if (peer.state == ConnectState::open) {
+    if (peer.state == ConnectState::open || peer.state == ConnectState::closing) {
         --counters_.connections_open;
+    }
+    if (peer.closing_link.linked()) {
+        closing_.remove(peer);
+    }
+    if (peer.wanted_link.linked()) {
+        wanted_.remove(peer);
     }
     peer.state = state;
     peer.ring_out.reset();
+    peer.ring_paused.reset();
     if (state == ConnectState::failed) {
         peer.datagrams.forget(peer.datagram);
     }
@@ -206,6 +259,10 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
 
 void ConnectionManager::break_off(Peer& peer) {
     leave(peer, ConnectState::failed);
+    if (peer.slot_link.linked()) {
+        slots_.remove(peer);
+        look_at_ = Nanoseconds{0};
+    }
     ++counters_.connections_failed;
     QpAttributes attributes;
     attributes.state = QpState::error;
@@ -218,9 +275,13 @@ void ConnectionManager::break_off(Peer& peer) {
 void ConnectionManager::close(Peer& peer, ConnectState state) {
     leave(peer, state);
     withdraw_ring(peer);
-    peer.subchannels.clear();
+    drop_queue_pairs(peer);
     peer.ring_registration.reset();
-    peer.ring_memory.reset();
+    if (peer.ring_memory != nullptr) {
+        --counters_.buffers;
+        counters_.buffers_bytes -= peer.ring_memory->length();
+        peer.ring_memory.reset();
+    }
 }
 
 void ConnectionManager::withdraw_ring(Peer& peer) {

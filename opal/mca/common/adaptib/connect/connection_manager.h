@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Connection management: how a peer's subchannels and rings come up.
+// Connection management: how a peer's subchannels and rings come up, and go again (connect/README.md).
 //
-// Purpose: the three-way handshake request, reply, confirm over the datagram channel. Both sides make
-// one queue pair per common rail and offer the other a ring to write into; all of it comes up with one
-// handshake. Handshake messages have no sequence number of the peer's; attempts are numbered, so that
-// doubled ones are recognised and answered again.
+// Purpose: the three-way handshake request, reply, confirm over the datagram channel; the limit on
+// connections; closing of idle ones. Both sides make one queue pair per common rail and offer the other a
+// ring to write into; all of it comes up with one handshake. Handshake messages have no sequence number of
+// the peer's; attempts are numbered, so that doubled ones are recognised and answered again.
 //
 //     idle --request()--> requested --reply--> open
 //     idle --request arrives--> answered --confirm--> open
 //     requested --request arrives, peer's name is higher--> answered
 //     requested --request arrives, peer's name is lower--> requested (ours will be answered)
+//     requested --refuse--> idle
+//     open --idle for long, or close arrives--> closing --close arrives--> idle
+//     closing --keep arrives--> open
 //     any --resources or a queue pair fail--> failed
 //
-// Which side may write: the asker from the reply on, the asked one from the confirmation on. A ring is
-// polled from the moment that it is offered.
+// Which side may write: the asker from the reply on, the asked one from the confirmation on, none while
+// closing. A ring is polled from the moment that it is offered.
+// Where there is no room for another connection, peers wait for one in a list and talk by datagrams.
 // Threads: one at a time.
 // Source: Yu, Gao, Panda, section 4.1.
 // May touch: base/, fabric/, memory/, channel/, schedule/, peer/, observe/.
@@ -25,8 +29,10 @@
 #include <span>
 #include <string>
 
+#include "base/clock.h"
 #include "base/intrusive_list.h"
 #include "base/parameters.h"
+#include "base/random.h"
 #include "base/status.h"
 #include "channel/datagram.h"
 #include "fabric/fabric.h"
@@ -39,6 +45,10 @@ class ConnectionListener {
 public:
     virtual void on_ring_offered(Peer& peer) = 0; // poll peer.ring_in from now on
     virtual void on_connected(Peer& peer) = 0;
+    // No connection for now: refused, or closed. What waits for one may go another way.
+    virtual void on_unconnected(Peer& peer) = 0;
+    // The peer writes nothing more: take what is in the ring.
+    virtual void on_ring_final(Peer& peer) = 0;
     virtual void on_ring_withdrawn(Peer& peer) = 0; // before it is freed
     virtual void on_notice(const std::string& text) = 0;
     // The peer is lost.
@@ -54,7 +64,10 @@ public:
         std::uint64_t self = 0;
         std::size_t ring_bytes = 0;
         std::uint64_t ring_max = 0;
-        SchedulerOptions scheduler; // policies that exist
+        std::uint64_t connect_max = 0; // 0: no limit but the device's
+        SchedulerOptions scheduler;    // policies that exist
+        const Clock* clock = nullptr;
+        Random* random = nullptr;
     };
 
     // `cqs`: the completion queue of each rail's queue pairs.
@@ -63,10 +76,26 @@ public:
                       ConnectionListener& listener)
         : options_(options), rails_(rails), cqs_(cqs), counters_(counters), listener_(listener) {}
 
-    // Starts connecting if the peer is idle.
-    void request(Peer& peer);
+    // Starts connecting if the peer is idle; where there is no room, once there is.
+    void request(Peer& peer) {
+        if (peer.state == ConnectState::idle && !peer.wanted_link.linked()) {
+            ask_or_wait(peer);
+        }
+    }
+    // The same, but nobody waits.
+    void request_if_room(Peer& peer) {
+        if (peer.state == ConnectState::idle && has_room()) {
+            static_cast<void>(ask(peer));
+        }
+    }
+    // An answer of the peer's is all that is missing.
+    static bool connecting(const Peer& peer) {
+        return peer.state == ConnectState::requested || peer.state == ConnectState::answered;
+    }
     // A handshake message arrived; it has passed check_message.
-    void on_handshake(Peer& peer, MessageType type, const ConnectBody& body);
+    void on_handshake(Peer& peer, const MessageHeader& header, const std::byte* body);
+    // One that had to wait for the end of the connection before.
+    void on_early_request(Peer& peer, const ConnectBody& body) { on_request(peer, body, true); }
     // Connects the peer that is this process itself: each queue pair with itself, without rings.
     Status open_loopback(Peer& self);
     // Takes the peer's queue pairs and rings down; its state becomes `state`.
@@ -74,31 +103,71 @@ public:
     // The path is broken: queue pairs go to the error state, so that what is outstanding comes back
     // flushed; the rings are not used any more. The peer's state becomes failed.
     void break_off(Peer& peer);
-    // Sends handshake messages that found no room before.
+    // Sends handshake messages that found no room before, and moves closing on.
     void retry();
     // Index of the subchannel that carries the peer's ring and credit.
     std::size_t chosen_subchannel(const Peer& peer) const {
         return options_.scheduler.position % peer.subchannels.size();
     }
     bool retry_due() const { return !owing_.empty(); }
+    bool closing() const { return !closing_.empty(); }
+
+    // Looks for room for those who wait. deadline(): when that is next; max: nobody waits.
+    void run_timers();
+    Nanoseconds deadline() const { return wanted_.empty() ? Nanoseconds::max() : look_at_; }
+    // Now and then, for the choice of the connection to close.
+    void note_usage();
 
 private:
-    void on_request(Peer& peer, const ConnectBody& body);
+    // handshake.cc
+    void on_request(Peer& peer, const ConnectBody& body, bool needed);
     void keep_for_later(Peer& peer, const ConnectBody& request);
     void on_reply(Peer& peer, const ConnectBody& body);
     void on_confirm(Peer& peer, const ConnectBody& body);
-    Status prepare(Peer& peer);
-    Status make_queue_pairs(Peer& peer);
-    Status offer_ring(Peer& peer);
-    void withdraw_ring(Peer& peer);
+    void on_refuse(Peer& peer, const ConnectNote& note);
+    void accept(Peer& peer, const ConnectBody& body, bool needed);
+    void refuse(Peer& peer, const ConnectBody& body, bool needed);
     Status connect_subchannels(Peer& peer, const ConnectBody& body);
     Status connect_one(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote);
     void use_remote_ring(Peer& peer, const ConnectBody& body);
     void open(Peer& peer);
+
+    // closing.cc
+    static bool is_unused(const Peer& peer);
+    void start_closing(Peer& peer);
+    void move_closing();
+    bool post_flush(Peer& peer);
+    void finish_closing(Peer& peer);
+    void leave_closing(Peer& peer);
+    void on_close(Peer& peer, const ConnectNote& note);
+    void on_keep(Peer& peer, const ConnectNote& note);
+
+    // limits.cc
+    bool has_room() const;
+    bool ask(Peer& peer);
+    void ask_or_wait(Peer& peer);
+    static bool is_needed(const Peer& peer);
+    void wait_for_room(Peer& peer, Nanoseconds not_before);
+    void look(Peer& peer, Nanoseconds now);
+    bool still_wanted(const Peer& peer, Nanoseconds now) const;
+    void serve_waiting(Nanoseconds now);
+    void make_room(Nanoseconds now);
+    bool is_idle(const Peer& peer, Nanoseconds now) const;
+    bool no_room_says(Status status);
+
+    Status prepare(Peer& peer);
+    Status make_queue_pairs(Peer& peer);
+    Status offer_ring(Peer& peer);
+    void withdraw_ring(Peer& peer);
+    void drop_queue_pairs(Peer& peer);
+    void count_queue_pairs();
+    std::uint32_t send_depth(std::uint32_t rail) const;
     void fail(Peer& peer, Status status, const std::string& what);
     void leave(Peer& peer, ConnectState state);
-    void send(Peer& peer, MessageType type);
+    bool send(Peer& peer, MessageType type);
+    bool send_body(Peer& peer, MessageType type, const void* body, std::uint32_t length);
     ConnectBody describe(const Peer& peer) const;
+    ConnectNote note_of(const Peer& peer, MessageType type) const;
     std::uint32_t common_rails(const Peer& peer) const;
     Bytes inline_bytes(std::uint32_t rail) const {
         return std::min(kRingInline, rails_[rail]->info().inline_bytes);
@@ -110,7 +179,14 @@ private:
     Counters& counters_;
     ConnectionListener& listener_;
     IntrusiveList<Peer, &Peer::waiting_link> owing_;
+    IntrusiveList<Peer, &Peer::slot_link> slots_;
+    IntrusiveList<Peer, &Peer::wanted_link> wanted_;
+    IntrusiveList<Peer, &Peer::closing_link> closing_;
+    Nanoseconds look_at_{0};
+    std::uint64_t device_max_ = ~std::uint64_t{0}; // so many it had when it took no more ...
+    Nanoseconds device_full_until_{0};             // ... which is believed until then
     bool told_no_room_ = false;
+    bool told_device_full_ = false;
 };
 
 } // namespace adaptib

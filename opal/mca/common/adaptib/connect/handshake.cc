@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What each handshake message does when it arrives (connect/connection_manager.h has the picture).
+#include <algorithm>
 #include <utility>
 
 #include "connect/connection_manager.h"
@@ -14,48 +15,86 @@ constexpr std::uint8_t kAnswerTimeout = 18;
 
 } // namespace
 
-void ConnectionManager::on_handshake(Peer& peer, MessageType type, const ConnectBody& body) {
-    switch (type) {
-    case MessageType::connect_request: on_request(peer, body); break;
-    case MessageType::connect_reply: on_reply(peer, body); break;
-    case MessageType::connect_confirm: on_confirm(peer, body); break;
+void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
+                                     const std::byte* body) {
+    const bool needed = (header.flags & kConnectNeeded) != 0;
+    switch (header.type) {
+    case MessageType::connect_request:
+        on_request(peer, read_body<ConnectBody>(body), needed);
+        break;
+    case MessageType::connect_reply: on_reply(peer, read_body<ConnectBody>(body)); break;
+    case MessageType::connect_confirm: on_confirm(peer, read_body<ConnectBody>(body)); break;
+    case MessageType::connect_refuse: on_refuse(peer, read_body<ConnectNote>(body)); break;
+    case MessageType::connect_close: on_close(peer, read_body<ConnectNote>(body)); break;
+    case MessageType::connect_keep: on_keep(peer, read_body<ConnectNote>(body)); break;
     default: ++counters_.bad_packets; break;
     }
 }
 
-// The peer is through with the goodbye, we are not yet: handled when we are.
+// The peer is through with the goodbye, or with closing, we are not yet: handled when we are.
 void ConnectionManager::keep_for_later(Peer& peer, const ConnectBody& request) {
     peer.early_request = std::make_unique<ConnectBody>(request);
 }
 
-void ConnectionManager::on_request(Peer& peer, const ConnectBody& body) {
+void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, bool needed) {
+    const bool same = body.connection == peer.remote_connection;
+    if (peer.remote_connection != 0 && sequence_before(body.connection, peer.remote_connection)) {
+        return; // of a connection that is over
+    }
     switch (peer.state) {
     case ConnectState::requested:
         ++counters_.connections_crossed;
         if (options_.self > peer.name) {
-            return; // ours is the one that the peer answers
+            // Ours is the one that the peer answers, or has refused before it asked itself.
+            keep_for_later(peer, body);
+            return;
         }
-        break;
+        if (!same) {
+            accept(peer, body, needed);
+        }
+        return;
     case ConnectState::idle:
+        if (same) {
+            return;
+        }
         if (peer.goodbyes_over()) {
             keep_for_later(peer, body);
             return;
         }
         ++peer.connection;
-        break;
+        accept(peer, body, needed);
+        return;
     case ConnectState::answered:
     case ConnectState::open:
-        if (body.connection == peer.remote_connection) {
-            send(peer, MessageType::connect_reply); // doubled: answer again
+        if (same) {
+            static_cast<void>(send(peer, MessageType::connect_reply)); // doubled: answer again
         } else if (peer.said_goodbye) {
             keep_for_later(peer, body);
         } else {
             ++counters_.bad_packets;
         }
         return;
+    case ConnectState::closing:
+        if (!same) {
+            // The peer is through with closing; what it said of that is still on its way.
+            keep_for_later(peer, body);
+            peer.closing.agreed = true;
+        }
+        return;
     case ConnectState::failed: return;
     }
+}
+
+void ConnectionManager::accept(Peer& peer, const ConnectBody& body, bool needed) {
+    if (peer.subchannels.empty() && !has_room()) {
+        refuse(peer, body, needed);
+        return;
+    }
     Status status = prepare(peer);
+    if (no_room_says(status)) {
+        refuse(peer, body, needed);
+        return;
+    }
     if (status.ok()) {
         status = connect_subchannels(peer, body);
     }
@@ -63,10 +102,47 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body) {
         fail(peer, status, "a connection that was asked for could not be made");
         return;
     }
+    if (peer.wanted_link.linked()) {
+        wanted_.remove(peer);
+    }
     peer.remote_connection = body.connection;
     peer.state = ConnectState::answered;
     ++counters_.connections_accepted;
-    send(peer, MessageType::connect_reply);
+    static_cast<void>(send(peer, MessageType::connect_reply));
+}
+
+// It will ask again if it needs the connection; meanwhile this side looks for room, and asks itself when
+// there is some.
+void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, bool needed) {
+    peer.remote_connection = body.connection;
+    ++counters_.connections_refused;
+    if (needed && !peer.wanted_link.linked()) {
+        wait_for_room(peer, Nanoseconds{0});
+    }
+    static_cast<void>(send(peer, MessageType::connect_refuse));
+}
+
+void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
+    if (peer.state != ConnectState::requested || note.answers != peer.connection) {
+        return; // answered after all, by a request of the peer's own
+    }
+    close(peer, ConnectState::idle);
+    ++peer.usage.refusals;
+    if (const auto early = std::move(peer.early_request); early != nullptr) {
+        on_request(peer, *early, true);
+        if (peer.state != ConnectState::idle) {
+            return;
+        }
+    }
+    constexpr Nanoseconds kFirstPause{100'000};
+    constexpr std::uint32_t kDoublings = 6;
+    const Nanoseconds pause = kFirstPause * (1u << std::min(peer.usage.refusals, kDoublings));
+    const auto more = static_cast<std::int64_t>(
+        options_.random->below(static_cast<std::uint64_t>(pause.count())));
+    if (is_needed(peer) && !peer.wanted_link.linked()) {
+        wait_for_room(peer, options_.clock->now() + pause + Nanoseconds{more});
+    }
+    listener_.on_unconnected(peer);
 }
 
 void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
@@ -75,7 +151,7 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
         return;
     }
     if (peer.state == ConnectState::open && body.connection == peer.remote_connection) {
-        send(peer, MessageType::connect_confirm); // doubled: confirm again
+        static_cast<void>(send(peer, MessageType::connect_confirm)); // doubled: confirm again
         return;
     }
     if (peer.state != ConnectState::requested) {
@@ -86,8 +162,14 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
         return;
     }
     peer.remote_connection = body.connection;
-    send(peer, MessageType::connect_confirm);
+    static_cast<void>(send(peer, MessageType::connect_confirm));
     if (peer.state == ConnectState::requested) {
+        const Nanoseconds took = options_.clock->now() - peer.usage.asked;
+        const auto nanoseconds = static_cast<std::uint64_t>(took.count());
+        ++counters_.connections_timed;
+        counters_.connect_nanoseconds += nanoseconds;
+        counters_.connect_nanoseconds_most =
+            std::max(counters_.connect_nanoseconds_most, nanoseconds);
         open(peer);
     }
 }
@@ -97,7 +179,8 @@ void ConnectionManager::on_confirm(Peer& peer, const ConnectBody& body) {
         return; // doubled
     }
     if (body.answers != peer.connection || body.connection != peer.remote_connection) {
-        ++counters_.bad_packets;
+        const bool late = sequence_before(body.connection, peer.remote_connection);
+        counters_.bad_packets += late ? 0 : 1;
         return;
     }
     open(peer);
@@ -157,6 +240,11 @@ void ConnectionManager::use_remote_ring(Peer& peer, const ConnectBody& body) {
 void ConnectionManager::open(Peer& peer) {
     peer.state = ConnectState::open;
     ++counters_.connections_open;
+    counters_.connections_most = std::max(counters_.connections_most, counters_.connections_open);
+    peer.early_request.reset();
+    peer.closing = {};
+    peer.usage.refusals = 0;
+    peer.usage.active = options_.clock->now();
     if (peer.remote_ring.units > 0) {
         Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
         const auto* credit = reinterpret_cast<const std::uint64_t*>(

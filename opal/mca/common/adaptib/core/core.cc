@@ -130,9 +130,16 @@ void Core::open_connections(const Parameters& parameters) {
     connect.ring_bytes = parameters.ring_bytes;
     connect.ring_max = static_cast<std::uint64_t>(parameters.ring_max);
     connect.scheduler = scheduler_options(parameters);
+    connect.connect_max = static_cast<std::uint64_t>(parameters.connect_max);
+    connect.clock = environment_.clock;
+    connect.random = environment_.random;
     ConnectionListener& connection_events = *this;
     connections_ =
         std::make_unique<ConnectionManager>(connect, rails_, cqs_, counters_, connection_events);
+    const std::string_view mode = parameters.connect;
+    start_.mode = mode == "partial"  ? StartMode::partial
+                  : mode == "static" ? StartMode::all
+                                     : StartMode::on_demand;
 }
 
 void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
@@ -232,7 +239,13 @@ bool Core::unacknowledged() const {
 }
 
 Nanoseconds Core::deadline() const {
-    Nanoseconds next = Nanoseconds::max();
+    const bool answered =
+        std::any_of(start_.asked.begin(), start_.asked.end(),
+                    [](const Peer* peer) { return !ConnectionManager::connecting(*peer); });
+    if (start_.step < start_.steps && (start_.asked.empty() || answered)) {
+        return Nanoseconds{0};
+    }
+    Nanoseconds next = connections_->deadline();
     for (const Attached& attached : fabrics_) {
         next = std::min(next, attached.datagrams->deadline());
     }
@@ -242,6 +255,10 @@ Nanoseconds Core::deadline() const {
 void Core::run_timers() {
     for (Attached& attached : fabrics_) {
         attached.datagrams->run_timers();
+    }
+    connections_->run_timers();
+    if (start_.step < start_.steps) [[unlikely]] {
+        connect_some();
     }
 }
 
@@ -271,6 +288,8 @@ void Core::on_ring_withdrawn(Peer& peer) {
 }
 
 void Core::on_connected(Peer& peer) { protocol_->on_connected(peer); }
+
+void Core::on_unconnected(Peer& peer) { protocol_->on_unconnected(peer); }
 
 // The first rail that has more to say says it.
 void Core::on_connect_failed(Peer& peer, Status status, const std::string& what) {

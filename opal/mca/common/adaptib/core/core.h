@@ -98,6 +98,10 @@ public:
     // run_timers() does it then. progress() looks after it now and then.
     Nanoseconds deadline() const;
     void run_timers();
+    // This process is number `rank` of a job of `count`, whose names follow from its own: connects those
+    // that the parameter `connect` wants connected, as progress is made. Not to be called before their
+    // addresses can be looked up; a second call does nothing.
+    void start_connecting(std::uint32_t rank, std::uint32_t count);
     // Progress until nothing waits to be sent, for at most `limit`.
     void drain(Nanoseconds limit);
     std::string report() const;
@@ -145,6 +149,10 @@ private:
     bool drained_rings();
     bool unacknowledged() const;
 
+    // start.cc
+    std::uint32_t start_distance(std::uint32_t step) const;
+    void connect_some();
+
     // progress.cc
     std::size_t poll_hot_rings();
     std::size_t poll_cold_ring();
@@ -164,6 +172,8 @@ private:
     // ConnectionListener
     void on_ring_offered(Peer& peer) override;
     void on_connected(Peer& peer) override;
+    void on_unconnected(Peer& peer) override;
+    void on_ring_final(Peer& peer) override;
     void on_connect_failed(Peer& peer, Status status, const std::string& what) override;
     void on_ring_withdrawn(Peer& peer) override;
     void on_notice(const std::string& text) override;
@@ -196,6 +206,17 @@ private:
     std::vector<Peer*> cold_;
     std::size_t next_cold_ = 0;
     std::uint64_t tick_ = 0;
+    enum class StartMode : std::uint8_t { on_demand, partial, all };
+    struct Start {
+        StartMode mode = StartMode::on_demand;
+        bool begun = false;
+        std::uint32_t rank = 0;
+        std::uint32_t count = 0;
+        std::uint32_t step = 0; // of start_distance, next
+        std::uint32_t steps = 0;
+        std::vector<Peer*> asked; // no answer yet
+    };
+    Start start_;
     std::vector<Peer*> finished_; // to be taken down at the end of this progress
 };
 

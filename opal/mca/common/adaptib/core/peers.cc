@@ -264,7 +264,7 @@ void Core::finish_peers() {
         }
         protocol_->on_parted(*peer);
         if (early != nullptr) {
-            connections_->on_handshake(*peer, MessageType::connect_request, *early);
+            connections_->on_early_request(*peer, *early);
         }
     }
 }

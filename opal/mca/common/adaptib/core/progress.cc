@@ -50,7 +50,7 @@ std::size_t Core::progress() {
     if (protocol_->retry_due()) [[unlikely]] {
         events += protocol_->retry();
     }
-    if (connections_->retry_due()) [[unlikely]] {
+    if (connections_->retry_due() || connections_->closing()) [[unlikely]] {
         connections_->retry();
     }
     if (!finished_.empty()) [[unlikely]] {
@@ -129,7 +129,8 @@ std::size_t Core::poll_ring(Peer& peer) {
     std::size_t taken = 0;
     for (; taken < kRingBudget; ++taken) {
         const RingReader::Found found = ring.poll(&header, &body);
-        if (ring.credit_due() && !peer.heard_goodbye) [[unlikely]] {
+        if (ring.credit_due() && !peer.heard_goodbye && peer.state != ConnectState::closing)
+            [[unlikely]] {
             return_credit(peer);
         }
         if (found == RingReader::Found::nothing) {
@@ -148,6 +149,12 @@ std::size_t Core::poll_ring(Peer& peer) {
         ring.consume();
     }
     return taken;
+}
+
+// All that it ever will hold is there.
+void Core::on_ring_final(Peer& peer) {
+    while (peer.ring_in != nullptr && peer.state == ConnectState::closing && poll_ring(peer) > 0) {
+    }
 }
 
 // Unsignaled, but for one in kSignalEvery, which releases the others' places in the send queue. A count
@@ -214,12 +221,13 @@ void Core::on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t f
     if (is_sequenced(header.type)) {
         protocol_->on_message(*peer, header, body);
     } else {
-        connections_->on_handshake(*peer, header.type, read_body<ConnectBody>(body));
+        connections_->on_handshake(*peer, header, body);
     }
 }
 
 void Core::housekeeping() {
     protocol_->update_levels();
+    connections_->note_usage();
     for (Attached& attached : fabrics_) {
         poll_events(attached);
     }
@@ -244,7 +252,7 @@ void Core::fail_peers_on(std::uint32_t rail) {
     const std::string& name = rails_[rail]->info().name;
     for_each_peer([&](Peer& peer) {
         const bool ring =
-            peer.state == ConnectState::open &&
+            (peer.state == ConnectState::open || peer.state == ConnectState::closing) &&
             peer.subchannels[connections_->chosen_subchannel(peer)].local_rail == rail;
         const bool datagrams = rail == peer.route.local.first;
         if (peer.state != ConnectState::failed && (datagrams || ring)) {

@@ -2,6 +2,7 @@
 // The counter table and the readable report (observe/counters.h).
 #include "observe/counters.h"
 
+#include <algorithm>
 #include <array>
 #include <cinttypes>
 #include <cstdio>
@@ -20,11 +21,38 @@ constexpr std::array kTable{
 #undef ADAPTIB_ROW
 };
 
-std::string line(const char* what, std::uint64_t messages, std::uint64_t bytes) {
+std::string line(const char* what, std::uint64_t first, std::uint64_t second) {
     char text[128];
-    std::snprintf(text, sizeof text, "  %-28s %12" PRIu64 " %16" PRIu64 "\n", what, messages,
-                  bytes);
+    std::snprintf(text, sizeof text, "  %-28s %12" PRIu64 " %16" PRIu64 "\n", what, first, second);
     return text;
+}
+
+std::string head(const char* what, const char* first, const char* second) {
+    char text[128];
+    std::snprintf(text, sizeof text, "  %-28s %12s %16s\n", what, first, second);
+    return text;
+}
+
+std::string connections_report(const Counters& c) {
+    const std::uint64_t timed = std::max<std::uint64_t>(c.connections_timed, 1);
+    std::string report = head("connections", "requested", "accepted");
+    report += line("made", c.connections_requested, c.connections_accepted);
+    char text[256];
+    std::snprintf(text, sizeof text,
+                  "  refused %" PRIu64 ", asked for again %" PRIu64 ", closed for others %" PRIu64
+                  ", broken %" PRIu64 "\n",
+                  c.connections_refused, c.connections_retried, c.connections_closed,
+                  c.connections_failed);
+    report += text;
+    report += head("", "at the end", "most");
+    report += line("open", c.connections_open, c.connections_most);
+    report += line("their queue pairs", c.queue_pairs, c.queue_pairs_most);
+    report += head("", "number", "bytes");
+    report += line("queue pairs", c.queue_pairs, c.queue_pairs_bytes);
+    report += line("buffers", c.buffers, c.buffers_bytes);
+    report += head("", "mean", "longest");
+    return report +
+           line("ns to connect", c.connect_nanoseconds / timed, c.connect_nanoseconds_most);
 }
 
 } // namespace
@@ -34,23 +62,20 @@ Counters& process_counters() { return g_counters; }
 std::span<const opal_common_adaptib_counter_t> counter_table() { return kTable; }
 
 std::string traffic_report(const Counters& c, const std::string& who) {
-    char text[256];
-    std::snprintf(text, sizeof text, "adaptib report of %s\n  %-28s %12s %16s\n", who.c_str(),
-                  "carried by", "messages", "bytes");
-    std::string report = text;
+    std::string report =
+        "adaptib report of " + who + "\n" + head("carried by", "messages", "bytes");
     report += line("shared queue, sent", c.datagram_sent, c.datagram_sent_bytes);
     report += line("rings, sent", c.ring_sent, c.ring_sent_bytes);
     report += line("RDMA reads", c.rdma_read, c.rdma_read_bytes);
     report += line("RDMA writes", c.rdma_write, c.rdma_write_bytes);
     report += line("remote atomics", c.rdma_atomic, 8 * c.rdma_atomic);
     report += line("to itself", c.self_sent, c.self_sent_bytes);
+    char text[256];
     std::snprintf(text, sizeof text,
-                  "  peers %" PRIu64 ", connections opened %" PRIu64 " + accepted %" PRIu64
-                  ", unexpected messages %" PRIu64 ", stalled sends %" PRIu64
-                  ", bad packets %" PRIu64 "\n",
-                  c.peers, c.connections_requested, c.connections_accepted, c.unexpected,
-                  c.send_stalls, c.bad_packets);
-    return report + text;
+                  "  peers %" PRIu64 ", unexpected messages %" PRIu64 ", stalled sends %" PRIu64
+                  ", fragments %" PRIu64 ", bad packets %" PRIu64 "\n",
+                  c.peers, c.unexpected, c.send_stalls, c.fragments_sent, c.bad_packets);
+    return report + text + connections_report(c);
 }
 
 } // namespace adaptib

@@ -46,6 +46,8 @@ namespace adaptib {
     X(registrations_forgotten, "buffers", COUNTER, 6,                                              \
       "Kept registrations given up because the program unmapped the memory")                       \
     X(registered_bytes, "bytes", LEVEL, 4, "Bytes of buffers registered now")                      \
+    X(fragments_sent, "messages", COUNTER, 5,                                                      \
+      "Parts of large messages sent to peers that could not be connected")                         \
     X(registrations_failed, "buffers", COUNTER, 3,                                                 \
       "Buffers that could not be registered, and were copied where that is possible")              \
     X(unexpected, "messages", COUNTER, 4, "Messages that arrived before their receive was posted") \
@@ -60,7 +62,25 @@ namespace adaptib {
     X(connections_requested, "connections", COUNTER, 4, "Connections that this process asked for") \
     X(connections_accepted, "connections", COUNTER, 4, "Connections that peers asked for")         \
     X(connections_crossed, "connections", COUNTER, 6, "Connections that both sides asked for")     \
+    X(connections_refused, "connections", COUNTER, 4,                                              \
+      "Connections that peers asked for and that found no room here")                              \
+    X(connections_retried, "connections", COUNTER, 5,                                              \
+      "Connections that this process asked for again after a refusal")                             \
+    X(connections_closed, "connections", COUNTER, 4, "Connections closed to make room for others") \
+    X(connections_timed, "connections", COUNTER, 5,                                                \
+      "Connections that this process asked for and got")                                           \
+    X(connect_nanoseconds, "ns", COUNTER, 5, "Time from asking for these until they were open")    \
+    X(connect_nanoseconds_most, "ns", LEVEL, 5, "The longest of these times")                      \
     X(connections_open, "connections", LEVEL, 4, "Connections open now")                           \
+    X(connections_most, "connections", LEVEL, 4, "Most connections open at the same time")         \
+    X(queue_pairs, "queue pairs", LEVEL, 4, "Queue pairs of connections now")                      \
+    X(queue_pairs_most, "queue pairs", LEVEL, 4,                                                   \
+      "Most queue pairs of connections at the same time")                                          \
+    X(queue_pairs_bytes, "bytes", LEVEL, 4,                                                        \
+      "Memory of these queue pairs' send queues, at 64 bytes a work request")                      \
+    X(buffers, "buffers", LEVEL, 5,                                                                \
+      "Buffers of the shared queue, and of the rings that peers write into")                       \
+    X(buffers_bytes, "bytes", LEVEL, 4, "Memory of these buffers")                                 \
     X(connections_failed, "connections", COUNTER, 3,                                               \
       "Connections that broke or could not be made")                                               \
     X(rings_open, "rings", LEVEL, 4, "Rings that peers write into now")                            \

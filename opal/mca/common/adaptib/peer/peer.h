@@ -4,8 +4,8 @@
 // Purpose: what both directions of traffic to one process share: its address, the sequence numbers,
 // which channel its messages take, its subchannels, what waits for room. Processes never talked to
 // have no Peer and cost nothing.
-// A peer is always in one of five connection states (ConnectState); messages flow as datagrams until
-// it is open and has a ring, and rendezvous data flows only while it is open.
+// A peer is always in one of six connection states (ConnectState); messages flow as datagrams unless
+// it is open and has a ring, and data moves by RDMA only while it is open.
 // Ownership: peers belong to the PeerTable; queue pairs, rings and memory belong to the peer.
 // Threads: one at a time (the core's lock).
 // Source: Vishnu, 4.2.2 (virtual channel, packet sequence numbers).
@@ -38,7 +38,8 @@ enum class ConnectState : std::uint8_t {
     requested, // we asked; no answer yet
     answered,  // the peer asked, we answered; its confirmation is outstanding
     open,
-    failed, // nothing can be sent any more
+    closing, // open, but not used any more: we have proposed, or agreed, to take it down
+    failed,  // nothing can be sent any more
 };
 
 // One connection to the peer over one path.
@@ -50,10 +51,10 @@ struct Subchannel {
     std::array<Bytes, 2> outstanding{}; // by Direction: of stripes posted and not complete
 };
 
-// A message that waits for room, in the order of sending: embedded in send requests, or a control
-// message's own record.
+// A message that waits for room, in the order of sending: embedded in send requests, a control message's
+// own record, or what is left of a message that goes in fragments.
 struct PendingSend {
-    enum class Kind : std::uint8_t { request, control };
+    enum class Kind : std::uint8_t { request, control, fragments };
     explicit PendingSend(Kind k) : kind(k) {}
     PendingSend* next = nullptr;
     Kind kind;
@@ -122,6 +123,37 @@ public:
 
 private:
     Peer& peer_;
+};
+
+// The last work of a connection that is taken down: everything before it is with the peer.
+class FlushWork final : public WorkTarget {
+public:
+    explicit FlushWork(Peer& peer) : peer_(peer) {}
+    void on_work_done(const WorkCompletion& completion) override;
+
+private:
+    Peer& peer_;
+};
+
+// How far closing has come (connect/closing.cc).
+struct Closing {
+    bool flush_posted = false;
+    bool flushed = false; // nothing of ours is under way any more
+    bool told = false;    // the peer knows it
+    bool agreed = false;  // the peer has told us the same
+    std::uint32_t number =
+        0; // of our last proposal or agreement; grows as long as the connection lives
+    std::uint32_t heard = 0; // of the peer's last
+    Nanoseconds began{0};
+};
+
+// For the choice of the connection to close, and of the peer to connect next (connect/limits.cc).
+struct Usage {
+    std::uint32_t messages = 0; // both ways, when it was last looked at
+    Nanoseconds active{0};      // when they were last seen to have grown
+    Nanoseconds asked{0};       // for the connection
+    Nanoseconds ask_at{0};      // not to be asked again before
+    std::uint32_t refusals = 0; // in a row
 };
 
 class Peer {
@@ -214,6 +246,7 @@ public:
     EarlyMessage* early = nullptr; // by sequence
 
     std::size_t one_sided = 0; // operations started and not complete
+    std::size_t users = 0;     // transfers and operations that need the connection, or will
 
     // Cold.
     DatagramTarget datagram;
@@ -226,18 +259,24 @@ public:
     std::unique_ptr<Scheduler> scheduler;
     // ring_in's lines, then one with our credit and, in its second half, what we last told if not inline.
     std::unique_ptr<MemoryRegion> ring_memory;
-    RingWriter::Target remote_ring;   // what ring_out writes into, 0 units: none offered
-    Registration ring_registration;   // of ring_memory, with the route's rails
-    RingWork ring_work{*this};        // of ring_out
+    RingWriter::Target remote_ring;          // what ring_out writes into, 0 units: none offered
+    Registration ring_registration;          // of ring_memory, with the route's rails
+    RingWork ring_work{*this};               // of ring_out
+    std::unique_ptr<RingWriter> ring_paused; // ring_out, while closing
+    FlushWork flush_work{*this};
+    Closing closing;
+    Usage usage;
+    ListLink<Peer> slot_link;         // takes one of the connections that there may be
+    ListLink<Peer> wanted_link;       // waits for one
+    ListLink<Peer> closing_link;      // state is closing
     std::uint64_t credit_address = 0; // where the peer wants to be told what we consumed
     ListLink<Peer> stalled_link;      // has pending sends
 
-    ListLink<Peer> waiting_link; // a handshake message could not be sent yet
-    PendingQueue held;           // requests started after our goodbye
-    std::unique_ptr<ConnectBody>
-        early_request;                 // a connection asked for before the goodbye was over
-    std::string failure;               // why the state is failed
-    std::uint32_t handshakes_owed = 0; // bit by MessageType
+    ListLink<Peer> waiting_link;                // a handshake message could not be sent yet
+    PendingQueue held;                          // requests started after our goodbye
+    std::unique_ptr<ConnectBody> early_request; // a connection asked for before the last was over
+    std::string failure;                        // why the state is failed
+    std::uint32_t handshakes_owed = 0;          // bit by MessageType
 };
 
 inline void RingWork::on_work_done(const WorkCompletion& completion) {
@@ -246,7 +285,13 @@ inline void RingWork::on_work_done(const WorkCompletion& completion) {
     }
     if (peer_.ring_out != nullptr) {
         peer_.ring_out->on_completion();
+    } else if (peer_.ring_paused != nullptr) {
+        peer_.ring_paused->on_completion();
     }
+}
+
+inline void FlushWork::on_work_done(const WorkCompletion& completion) {
+    peer_.closing.flushed = completion.status == WorkStatus::success;
 }
 
 } // namespace adaptib

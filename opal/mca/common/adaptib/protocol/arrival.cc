@@ -19,18 +19,24 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::eager_sync: on_eager(peer, header, body); break;
     case MessageType::sync_ack: on_sync_ack(peer, read_body<IdBody>(body)); break;
     case MessageType::rendezvous: on_rendezvous(peer, header, read_rendezvous(header, body)); break;
-    case MessageType::clear_to_send: on_clear_to_send(peer, read_body<ClearBody>(body)); break;
+    case MessageType::clear_to_send:
+        on_clear_to_send(peer, header.flags, read_body<ClearBody>(body));
+        break;
     case MessageType::block: on_block(peer, read_body<BlockBody>(body)); break;
     case MessageType::block_done: on_block_done(peer, read_body<BlockDoneBody>(body)); break;
     case MessageType::finish: on_finish(peer, read_body<IdBody>(body)); break;
     case MessageType::written: on_written(peer, read_body<WrittenBody>(body)); break;
     case MessageType::goodbye: on_goodbye(peer, header.flags, read_body<IdBody>(body)); break;
     case MessageType::active: on_active(peer, header, body); break;
+    case MessageType::fragment: on_fragment(peer, header, body); break;
     case MessageType::none:
     case MessageType::skip:
     case MessageType::connect_request:
     case MessageType::connect_reply:
     case MessageType::connect_confirm:
+    case MessageType::connect_refuse:
+    case MessageType::connect_close:
+    case MessageType::connect_keep:
     case MessageType::count_: ++counters_.bad_packets; break;
     }
 }

@@ -57,6 +57,7 @@ Status Protocol::start_copied(Peer& peer, const opal_common_adaptib_one_sided_t&
     copied.remote = operation.remote_address;
     copied.length = operation.bytes;
     ++peer.one_sided;
+    ++peer.users;
     Move& move = copied.move;
     move.describe(operation, opcode);
     move.local = copied.block->data();
@@ -99,6 +100,7 @@ void Protocol::on_copied_block(CopiedOneSided& operation) {
     const bool failed = move.failed;
     const Bytes bytes = operation.length;
     --operation.peer.one_sided;
+    --operation.peer.users;
     copied_.remove(operation.id);
     staging(operation.peer).give(std::move(operation.block));
     delete &operation;

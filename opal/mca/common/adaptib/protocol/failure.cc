@@ -42,6 +42,9 @@ void Protocol::fail_pending(Peer& peer) {
             drop(*static_cast<ControlMessage*>(send));
             continue;
         }
+        if (send->kind == PendingSend::Kind::fragments) {
+            continue; // ends with its transfer
+        }
         auto* request = static_cast<SendRequest*>(send);
         if (request->id == 0 && request->transfer == nullptr) {
             complete(*request->user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);

@@ -6,23 +6,12 @@
 
 namespace adaptib {
 
-// Asking for a connection may fail the peer at once, and with it every mover that waits: so the mover
-// waits first.
-void Protocol::start_move(Mover& mover) {
-    if (mover.peer.state == ConnectState::idle) {
-        wait_to_post(mover);
-        connections_.request(mover.peer);
-    } else {
-        post_stripes(mover);
-    }
-}
-
 // The peer may take the connection down as soon as the goodbye is over: what is not over by then is lost.
 void Protocol::start_operation(Mover& mover) {
     if (mover.peer.said_goodbye && mover.peer.state != ConnectState::failed) {
         held_operations_.push_back(mover); // goes on when the goodbye is over
     } else {
-        start_move(mover);
+        post_stripes(mover);
     }
 }
 
@@ -52,7 +41,10 @@ void Protocol::post_stripes(Mover& mover) {
     if (state == ConnectState::failed) {
         move.failed = true;
     } else if (state != ConnectState::open) {
+        // Asking for a connection may fail the peer at once, and with it every mover that waits: so the
+        // mover waits first.
         wait_to_post(mover);
+        connections_.request(mover.peer);
         return;
     } else if (!move.planned()) {
         plan_move(mover);

@@ -84,6 +84,7 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
     started->user = &user;
     started->id = one_sided_.add(started);
     ++peer.one_sided;
+    ++peer.users;
     move.describe(operation, opcode_of(operation.operation));
     move.local = static_cast<std::byte*>(operation.local);
     move.registration = region;
@@ -120,6 +121,7 @@ void Protocol::on_one_sided_done(OneSided& operation) {
     const bool failed = operation.move.failed;
     const Bytes bytes = operation.move.length;
     --operation.peer.one_sided;
+    --operation.peer.users;
     one_sided_.remove(operation.id);
     pool_.destroy(&operation);
     complete(user, failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,

@@ -12,6 +12,7 @@
 //     read.cc                the receiver reads: at once, or by blocks
 //     packed_source.cc       the sender packs blocks on demand
 //     written.cc             the sender writes (put)
+//     pushed.cc              there is no connection: the message goes in fragments
 //     move.cc                stripes of a move are posted and come back
 //     active.cc              active messages
 //     one_sided.cc           put, get and atomics
@@ -203,6 +204,7 @@ public:
         }
     }
     void on_connected(Peer& peer);
+    void on_unconnected(Peer& peer); // no connection for now
     void on_parted(Peer& peer);
     void on_peer_failed(Peer& peer, const std::string& what);
     // Sends and posts what found no room before.
@@ -302,7 +304,9 @@ private:
     void on_rendezvous(Peer& peer, const MessageHeader& header, const RendezvousBody& body);
     void accept(Peer& peer, const Envelope& envelope, const RendezvousBody& source,
                 ReceiveRequest& request);
-    void on_clear_to_send(Peer& peer, const ClearBody& body);
+    void decide(ReceiveTransfer& transfer);
+    template <typename F> void for_each_undecided(Peer& peer, F&& f);
+    void on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBody& body);
     void on_finish(Peer& peer, const IdBody& body);
     void end_send(SendTransfer& transfer, bool failed);
     void end_receive(ReceiveTransfer& transfer);
@@ -327,7 +331,6 @@ private:
     void on_written(Peer& peer, const WrittenBody& body);
 
     // move.cc
-    void start_move(Mover& mover);
     void start_operation(Mover& mover);
     void let_go_held(Peer& peer);
     void post_stripes(Mover& mover);
@@ -337,6 +340,13 @@ private:
     bool execute(Peer& peer, SendWork& work, const Registration& region, void* local, Bytes length,
                  std::span<const std::uint32_t> remote_keys);
     void on_stripe_done(Mover& mover, const WorkCompletion& completion);
+
+    // pushed.cc
+    void ask_for_fragments(ReceiveTransfer& transfer);
+    void start_fragments(SendTransfer& transfer);
+    bool send_fragments(SendTransfer& transfer);
+    Bytes fill_fragment(SendTransfer& transfer, Bytes room);
+    void on_fragment(Peer& peer, const MessageHeader& header, const std::byte* body);
 
     // active.cc
     void on_active(Peer& peer, const MessageHeader& header, const std::byte* body);
@@ -394,6 +404,7 @@ private:
     std::size_t outstanding_ = 0; // stripes
     IntrusiveList<Peer, &Peer::stalled_link> stalled_;
     IntrusiveList<Mover, &Mover::waiting_link> waiting_moves_;
+    IntrusiveList<ReceiveTransfer, &ReceiveTransfer::undecided_link> undecided_;
     IntrusiveList<Mover, &Mover::waiting_link>
         held_operations_;     // until their peers' goodbyes are over
     std::size_t striped_ = 0; // stripes outstanding whose time is taken
@@ -401,6 +412,7 @@ private:
     std::vector<SubchannelView> views_; // scratch of plan_move
     std::vector<StripeTime> times_;     // scratch of learn_from
     std::vector<Peer*> stalled_now_;    // scratch of retry
+    std::vector<std::byte> fragment_;   // scratch of fill_fragment
 };
 
 } // namespace adaptib

@@ -27,7 +27,7 @@ void Protocol::start_read(ReceiveTransfer& transfer) {
     move.remote_key_count = transfer.source.key_count;
     std::copy(std::begin(transfer.source.keys), std::end(transfer.source.keys), move.remote_keys);
     move.length = transfer.wanted;
-    start_move(transfer);
+    post_stripes(transfer);
 }
 
 void ReceiveTransfer::on_move_done() {
@@ -81,7 +81,7 @@ void Protocol::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes l
         block->on_move_done();
         return;
     }
-    start_move(*block);
+    post_stripes(*block);
 }
 
 void BlockRead::on_move_done() { protocol.on_block_read(*this); }

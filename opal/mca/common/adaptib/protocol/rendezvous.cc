@@ -42,47 +42,101 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
     transfer->source = source;
     transfer->wanted = wanted;
     transfer->id = receives_.add(transfer);
-    if (is_contiguous(request.data)) {
+    ++peer.users;
+    // Asking may fail the peer at once, and with it every transfer.
+    const std::uint64_t id = transfer->id;
+    undecided_.push_back(*transfer);
+    connections_.request(peer);
+    if (receives_.find(id) != transfer) {
+        return;
+    }
+    const bool open = peer.state == ConnectState::open;
+    if (!open && !ConnectionManager::connecting(peer)) {
+        ask_for_fragments(*transfer);
+        return;
+    }
+    if (is_contiguous(request.data)) { // while the connection comes up, if it has to
         transfer->memory =
             registered(peer, transfer->own, request.data.base, wanted, kLocalWrite | kRemoteWrite);
     }
-    ClearBody clear{};
-    clear.send_id = source.send_id;
-    clear.receive_id = transfer->id;
-    clear.wanted = wanted;
-    if (source.kind == SourceKind::packed) {
-        transfer->mode = ReceiveTransfer::Mode::packed;
-    } else if (transfer->memory == nullptr) {
-        transfer->mode = ReceiveTransfer::Mode::read_blocks;
-        start_block_reads(*transfer);
-        return;
-    } else if (!options_.put) {
-        transfer->mode = ReceiveTransfer::Mode::read;
-        start_read(*transfer);
-        return;
-    } else {
-        transfer->mode = ReceiveTransfer::Mode::written;
-        clear.address = reinterpret_cast<std::uintptr_t>(request.data.base);
-        clear.key_count = transfer->memory->key_count();
-        transfer->memory->copy_remote_keys(clear.keys);
+    if (open) {
+        undecided_.remove(*transfer);
+        decide(*transfer);
     }
-    connections_.request(peer);
-    send_control(peer, MessageType::clear_to_send, &clear, sizeof clear);
 }
 
-void Protocol::on_clear_to_send(Peer& peer, const ClearBody& body) {
+// REQUIRES: the peer is open.
+void Protocol::decide(ReceiveTransfer& transfer) {
+    const RendezvousBody& source = transfer.source;
+    ClearBody clear{};
+    clear.send_id = source.send_id;
+    clear.receive_id = transfer.id;
+    clear.wanted = transfer.wanted;
+    if (source.kind == SourceKind::packed) {
+        transfer.mode = ReceiveTransfer::Mode::packed;
+    } else if (transfer.memory == nullptr) {
+        transfer.mode = ReceiveTransfer::Mode::read_blocks;
+        start_block_reads(transfer);
+        return;
+    } else if (!options_.put) {
+        transfer.mode = ReceiveTransfer::Mode::read;
+        start_read(transfer);
+        return;
+    } else {
+        transfer.mode = ReceiveTransfer::Mode::written;
+        clear.address = reinterpret_cast<std::uintptr_t>(transfer.request->data.base);
+        clear.key_count = transfer.memory->key_count();
+        transfer.memory->copy_remote_keys(clear.keys);
+    }
+    send_control(transfer.peer, MessageType::clear_to_send, &clear, sizeof clear);
+}
+
+// Those of the peer leave the list, in their order.
+template <typename F> void Protocol::for_each_undecided(Peer& peer, F&& f) {
+    for (std::size_t left = undecided_.size(); left > 0 && !undecided_.empty(); --left) {
+        ReceiveTransfer& transfer = *undecided_.pop_front();
+        if (&transfer.peer == &peer) {
+            f(transfer);
+        } else {
+            undecided_.push_back(transfer);
+        }
+    }
+}
+
+void Protocol::on_connected(Peer& peer) {
+    if (peer.has_pending() && flush(peer) && peer.stalled_link.linked()) {
+        stalled_.remove(peer);
+    }
+    for_each_undecided(peer, [this](ReceiveTransfer& transfer) {
+        if (transfer.peer.state == ConnectState::open) {
+            decide(transfer);
+        } else {
+            ask_for_fragments(transfer);
+        }
+    });
+}
+
+void Protocol::on_unconnected(Peer& peer) {
+    for_each_undecided(peer, [this](ReceiveTransfer& transfer) { ask_for_fragments(transfer); });
+}
+
+void Protocol::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBody& body) {
     SendTransfer* transfer = sends_.find(body.send_id);
     const bool put = body.address != 0;
+    const bool push = flags == kClearPush;
     if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent || transfer->cleared ||
         body.wanted == 0 || body.wanted > transfer->request->data.bytes ||
-        put != (transfer->kind == SourceKind::direct)) {
+        put != (transfer->kind == SourceKind::direct && !push)) {
         ++counters_.bad_packets;
         return;
     }
     transfer->cleared = true;
+    ++peer.users;
     transfer->receive_id = body.receive_id;
     transfer->wanted = body.wanted;
-    if (put) {
+    if (push) {
+        start_fragments(*transfer);
+    } else if (put) {
         transfer->move.remote = body.address;
         transfer->move.remote_key_count = body.key_count;
         std::copy(std::begin(body.keys), std::end(body.keys), transfer->move.remote_keys);
@@ -95,7 +149,7 @@ void Protocol::on_clear_to_send(Peer& peer, const ClearBody& body) {
 // The receiver has read the message, or as much of it as it has room for, or gives up.
 void Protocol::on_finish(Peer& peer, const IdBody& body) {
     SendTransfer* transfer = sends_.find(body.id);
-    if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent ||
+    if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent || transfer->pushing ||
         (transfer->cleared && transfer->kind == SourceKind::direct)) {
         ++counters_.bad_packets;
         return;
@@ -105,6 +159,7 @@ void Protocol::on_finish(Peer& peer, const IdBody& body) {
 
 void Protocol::end_send(SendTransfer& transfer, bool failed) {
     SendRequest& request = *transfer.request;
+    transfer.peer.users -= transfer.cleared ? 1 : 0;
     for (SendTransfer::Block& block : transfer.blocks) {
         if (block.memory != nullptr) {
             staging(transfer.peer).give(std::move(block.memory));
@@ -127,6 +182,10 @@ void Protocol::end_receive(ReceiveTransfer& transfer) {
         !transfer.sender_ended && (failed || transfer.mode == ReceiveTransfer::Mode::read ||
                                    transfer.mode == ReceiveTransfer::Mode::read_blocks);
     Peer& peer = transfer.peer;
+    --peer.users;
+    if (transfer.undecided_link.linked()) {
+        undecided_.remove(transfer);
+    }
     const IdBody body{transfer.source.send_id};
     receives_.remove(transfer.id);
     delete &transfer;

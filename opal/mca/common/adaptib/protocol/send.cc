@@ -240,6 +240,8 @@ bool Protocol::flush(Peer& peer) {
         bool sent = false;
         if (send->kind == PendingSend::Kind::request) {
             sent = transmit(*static_cast<SendRequest*>(send));
+        } else if (send->kind == PendingSend::Kind::fragments) {
+            sent = send_fragments(static_cast<SendTransfer::Fragments*>(send)->transfer);
         } else {
             auto* message = static_cast<ControlMessage*>(send);
             sent = try_control(peer, message->type, message->body, message->length, message->flags);
@@ -275,14 +277,6 @@ std::size_t Protocol::retry() {
         post_stripes(mover);
     }
     return ended;
-}
-
-void Protocol::on_connected(Peer& peer) {
-    if (peer.has_pending()) {
-        if (flush(peer) && peer.stalled_link.linked()) {
-            stalled_.remove(peer);
-        }
-    }
 }
 
 } // namespace adaptib

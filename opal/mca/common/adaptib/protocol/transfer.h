@@ -3,7 +3,7 @@
 //
 // Purpose: the state of a large or non-contiguous message between its announcement and its end. May be
 // allocated: a transfer is rare and dear compared with its record.
-// A receive transfer is always in one of four modes (ReceiveTransfer::Mode).
+// A receive transfer is always in one of six modes (ReceiveTransfer::Mode).
 // Ownership: the protocol's; a transfer lives until its last outstanding work request has come back.
 // May touch: base/, memory/, peer/.
 #pragma once
@@ -18,6 +18,7 @@
 #include "base/work_target.h"
 #include "memory/registration_cache.h"
 #include "memory/staging.h"
+#include "peer/peer.h"
 #include "protocol/request.h"
 
 namespace adaptib {
@@ -111,9 +112,15 @@ struct SendTransfer final : Mover {
     bool cleared = false;                 // clear_to_send arrived
     std::uint64_t receive_id = 0;
     Bytes wanted = 0;
+    bool pushing = false; // in fragments
+    struct Fragments final : PendingSend {
+        explicit Fragments(SendTransfer& whole) : PendingSend(Kind::fragments), transfer(whole) {}
+        SendTransfer& transfer;
+    };
+    Fragments fragments{*this};
     std::vector<Block> blocks; // packed
     Bytes packed = 0;          // bytes of the stream packed so far
-    Bytes announced = 0;       // of them, within `wanted`, in blocks that were sent
+    Bytes announced = 0;       // of them, within `wanted`, in blocks or fragments that were sent
     Bytes delivered = 0;       // in blocks that came back
 };
 
@@ -133,10 +140,12 @@ struct BlockRead final : Mover {
 
 struct ReceiveTransfer final : Mover {
     enum class Mode : std::uint8_t {
+        undecided,   // whether there will be a connection
         read,        // contiguous source and destination: read at once
         read_blocks, // contiguous source: read block by block and unpack
         packed,      // the sender packs blocks, we read (and unpack) them
         written,     // the sender writes
+        pushed,      // there is no connection: the sender sends fragments
     };
 
     ReceiveTransfer(Protocol& p, Peer& from) : Mover(p, from) {}
@@ -144,7 +153,8 @@ struct ReceiveTransfer final : Mover {
 
     ReceiveRequest* request = nullptr;
     std::uint64_t id = 0;
-    Mode mode = Mode::read;
+    Mode mode = Mode::undecided;
+    ListLink<ReceiveTransfer> undecided_link;
     RendezvousBody source{};
     Bytes wanted = 0;
     RegistrationCache::Use own;

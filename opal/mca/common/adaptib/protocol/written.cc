@@ -11,7 +11,7 @@ void Protocol::start_write(SendTransfer& transfer) {
     move.registration = transfer.memory;
     move.length = transfer.wanted;
     move.marker = transfer.request->marker;
-    start_move(transfer);
+    post_stripes(transfer);
 }
 
 // A write's completion means that its data is in the receiver's memory, on every rail.
@@ -32,7 +32,8 @@ void Protocol::on_written(Peer& peer, const WrittenBody& body) {
     const bool whole = transfer != nullptr && body.bytes == transfer->wanted;
     if (transfer == nullptr || &transfer->peer != &peer ||
         (transfer->mode != ReceiveTransfer::Mode::written &&
-         (whole || transfer->mode != ReceiveTransfer::Mode::packed))) {
+         (whole || (transfer->mode != ReceiveTransfer::Mode::packed &&
+                    transfer->mode != ReceiveTransfer::Mode::pushed)))) {
         ++counters_.bad_packets;
         return;
     }

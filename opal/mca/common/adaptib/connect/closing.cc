@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A connection that nobody uses is taken down, without disturbing what the two still send each other.
+//
+// Each side stops using the connection (messages go by datagrams from then on), waits until all that it
+// has put on it is with the other side, and says `close`. A side that has said it and heard it takes what
+// is left in its ring, and its end down: nothing can arrive there any more. Who hears it and needs the
+// connection says `keep` instead, and the other goes back to using it.
+// `close` and `keep` carry the numbers of both sides' attempts and of the close itself, so that late and
+// doubled ones are recognised; a request for the next connection means `close` as well.
+#include <utility>
+
+#include "connect/connection_manager.h"
+
+namespace adaptib {
+
+// Two that part take the connection down by themselves.
+bool ConnectionManager::is_unused(const Peer& peer) {
+    const bool parting = peer.said_goodbye && peer.heard_goodbye;
+    return peer.users == 0 && !peer.has_pending() && !parting;
+}
+
+// REQUIRES: the peer is open.
+void ConnectionManager::start_closing(Peer& peer) {
+    const std::uint32_t number = peer.closing.number;
+    const std::uint32_t heard = peer.closing.heard;
+    peer.closing = {};
+    peer.closing.number = number + 1;
+    peer.closing.heard = heard;
+    peer.closing.began = options_.clock->now();
+    peer.state = ConnectState::closing;
+    peer.ring_paused = std::move(peer.ring_out);
+    closing_.push_back(peer);
+}
+
+// Everything that this side posts besides transfers, of which there are none, is on that queue pair.
+bool ConnectionManager::post_flush(Peer& peer) {
+    Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
+    SendWork work;
+    work.wr_id = wr_id_of(&peer.flush_work);
+    work.opcode = Opcode::write;
+    work.flags = kSignaled;
+    work.remote_address = peer.credit_address;
+    work.remote_key = subchannel.remote_memory_key;
+    return subchannel.qp->post_send(work).ok();
+}
+
+void ConnectionManager::move_closing() {
+    for (std::size_t left = closing_.size(); left > 0 && !closing_.empty(); --left) {
+        Peer& peer = *closing_.pop_front();
+        closing_.push_back(peer);
+        if (!peer.closing.flush_posted) {
+            peer.closing.flush_posted = post_flush(peer);
+        }
+        if (peer.closing.flushed && !peer.closing.told) {
+            peer.closing.told = send(peer, MessageType::connect_close);
+        }
+        if (peer.closing.told && peer.closing.agreed && peer.state == ConnectState::closing) {
+            finish_closing(peer);
+        }
+    }
+}
+
+void ConnectionManager::finish_closing(Peer& peer) {
+    listener_.on_ring_final(peer);
+    if (peer.state != ConnectState::closing) {
+        return; // what was in the ring has broken it
+    }
+    close(peer, ConnectState::idle);
+    ++counters_.connections_closed;
+    peer.messages_sent = 0;
+    if (const auto early = std::move(peer.early_request); early != nullptr) {
+        on_request(peer, *early, true);
+    }
+    listener_.on_unconnected(peer);
+}
+
+void ConnectionManager::leave_closing(Peer& peer) {
+    closing_.remove(peer);
+    peer.state = ConnectState::open;
+    peer.ring_out = std::move(peer.ring_paused);
+    peer.usage.active = options_.clock->now(); // others are to be asked first
+    listener_.on_connected(peer);
+}
+
+void ConnectionManager::on_close(Peer& peer, const ConnectNote& note) {
+    if (note.connection != peer.remote_connection || note.answers != peer.connection) {
+        return; // of a connection that is over
+    }
+    if (peer.state == ConnectState::answered) {
+        open(peer); // the confirmation is late
+    }
+    const bool up = peer.state == ConnectState::open || peer.state == ConnectState::closing;
+    if (!up || !sequence_before(peer.closing.heard, note.number)) {
+        return;
+    }
+    peer.closing.heard = note.number;
+    if (peer.state == ConnectState::closing) {
+        peer.closing.agreed = true;
+        if (peer.closing.told) { // maybe answered with `keep` before
+            peer.closing.told = false;
+            ++peer.closing.number;
+        }
+    } else if (is_unused(peer)) {
+        start_closing(peer);
+        peer.closing.agreed = true;
+    } else {
+        static_cast<void>(send(peer, MessageType::connect_keep));
+    }
+}
+
+void ConnectionManager::on_keep(Peer& peer, const ConnectNote& note) {
+    if (peer.state == ConnectState::closing && note.connection == peer.remote_connection &&
+        note.answers == peer.connection && note.number == peer.closing.number &&
+        peer.closing.told && !peer.closing.agreed) {
+        leave_closing(peer);
+    }
+}
+
+} // namespace adaptib

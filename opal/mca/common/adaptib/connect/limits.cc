@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Who gets a connection when there may not be one for each peer.
+//
+// A peer that is to be connected while there is no room waits in a list, and talks by datagrams. While
+// somebody waits, the connections are looked at every millisecond; the one that was idle longest is closed
+// (closing.cc), if it was idle for a millisecond at least: else connections would only be passed around.
+// Who has not sent or received anything meanwhile does not wait any more.
+#include <algorithm>
+#include <string>
+
+#include "connect/connection_manager.h"
+
+namespace adaptib {
+
+namespace {
+
+constexpr Nanoseconds kLookEvery{1'000'000};
+constexpr Nanoseconds kIdleTime{1'000'000};     // at least, of a connection that is closed
+constexpr Nanoseconds kPatience{10'000'000};    // with who waits and does nothing; with closing
+constexpr Nanoseconds kDeviceFull{100'000'000}; // then it is asked again
+
+std::uint32_t messages_of(const Peer& peer) { return peer.next_send + peer.next_receive; }
+
+} // namespace
+
+bool ConnectionManager::has_room() const {
+    const std::uint64_t most = options_.connect_max == 0 ? ~std::uint64_t{0} : options_.connect_max;
+    return slots_.size() < std::min(most, device_max_);
+}
+
+// Whether there is just no room for one more queue pair or ring: others may go and make some.
+bool ConnectionManager::no_room_says(Status status) {
+    if (status.reason() != Reason::no_memory) {
+        return false;
+    }
+    device_max_ = slots_.size();
+    device_full_until_ = options_.clock->now() + kDeviceFull;
+    if (!told_device_full_) {
+        told_device_full_ = true;
+        listener_.on_notice(
+            "There is no room for another connection beside " + std::to_string(slots_.size()) +
+            ": idle ones are closed for new ones, and meanwhile messages go through the shared queue, "
+            "which is slower. opal_common_adaptib_connect_max limits connections from the start.");
+    }
+    return true;
+}
+
+// False: there is no room.
+bool ConnectionManager::ask(Peer& peer) {
+    const Status status = prepare(peer);
+    if (no_room_says(status)) {
+        return false;
+    }
+    ++peer.connection;
+    if (!status.ok()) {
+        fail(peer, status, "a connection's queue pairs could not be made");
+        return true;
+    }
+    peer.state = ConnectState::requested;
+    peer.usage.asked = options_.clock->now();
+    ++counters_.connections_requested;
+    counters_.connections_retried += peer.usage.refusals > 0 ? 1 : 0;
+    static_cast<void>(send(peer, MessageType::connect_request));
+    return true;
+}
+
+void ConnectionManager::ask_or_wait(Peer& peer) {
+    if (!has_room() || !ask(peer)) {
+        wait_for_room(peer, Nanoseconds{0});
+    }
+}
+
+// Who was to be connected from the start, and has not talked since, can do without.
+bool ConnectionManager::is_needed(const Peer& peer) {
+    return peer.users > 0 || messages_of(peer) > 0;
+}
+
+void ConnectionManager::wait_for_room(Peer& peer, Nanoseconds not_before) {
+    const Nanoseconds now = options_.clock->now();
+    peer.usage.ask_at = not_before;
+    peer.usage.messages = messages_of(peer);
+    peer.usage.active = now;
+    if (wanted_.empty()) {
+        look_at_ = now + kLookEvery;
+    }
+    wanted_.push_back(peer);
+}
+
+void ConnectionManager::look(Peer& peer, Nanoseconds now) {
+    if (const std::uint32_t messages = messages_of(peer); messages != peer.usage.messages) {
+        peer.usage.messages = messages;
+        peer.usage.active = now;
+    }
+}
+
+void ConnectionManager::note_usage() {
+    if (options_.connect_max == 0 && wanted_.empty()) {
+        return;
+    }
+    const Nanoseconds now = options_.clock->now();
+    for (Peer* peer = slots_.front(); peer != nullptr; peer = slots_.next(*peer)) {
+        look(*peer, now);
+    }
+}
+
+void ConnectionManager::run_timers() {
+    if (wanted_.empty()) {
+        return;
+    }
+    const Nanoseconds now = options_.clock->now();
+    if (now < look_at_) {
+        return;
+    }
+    look_at_ = now + kLookEvery;
+    if (now >= device_full_until_) {
+        device_max_ = ~std::uint64_t{0};
+    }
+    note_usage();
+    serve_waiting(now);
+    if (!wanted_.empty()) {
+        make_room(now);
+    }
+}
+
+bool ConnectionManager::still_wanted(const Peer& peer, Nanoseconds now) const {
+    return peer.users > 0 || now - peer.usage.active < kPatience;
+}
+
+void ConnectionManager::serve_waiting(Nanoseconds now) {
+    for (std::size_t left = wanted_.size(); left > 0 && !wanted_.empty(); --left) {
+        Peer& peer = *wanted_.pop_front();
+        look(peer, now);
+        if (peer.state != ConnectState::idle || !still_wanted(peer, now)) {
+            peer.messages_sent = 0;
+        } else if (now < peer.usage.ask_at || !has_room() || !ask(peer)) {
+            wanted_.push_back(peer);
+        }
+    }
+}
+
+bool ConnectionManager::is_idle(const Peer& peer, Nanoseconds now) const {
+    return peer.state == ConnectState::open && is_unused(peer) &&
+           now - peer.usage.active >= kIdleTime;
+}
+
+// One for each that waits; one whose peer does not answer does not count.
+void ConnectionManager::make_room(Nanoseconds now) {
+    if (has_room()) {
+        return; // who waits is not to ask yet
+    }
+    std::size_t coming = 0;
+    for (Peer* peer = closing_.front(); peer != nullptr; peer = closing_.next(*peer)) {
+        coming += now - peer->closing.began < kPatience ? 1 : 0;
+    }
+    for (; coming < wanted_.size(); ++coming) {
+        Peer* longest = nullptr;
+        for (Peer* peer = slots_.front(); peer != nullptr; peer = slots_.next(*peer)) {
+            if (is_idle(*peer, now) &&
+                (longest == nullptr || peer->usage.active < longest->usage.active)) {
+                longest = peer;
+            }
+        }
+        if (longest == nullptr) {
+            return;
+        }
+        start_closing(*longest);
+    }
+}
+
+} // namespace adaptib

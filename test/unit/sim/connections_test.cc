@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Connection management of complete cores over a simulated network: who is connected from the start, limits,
+// closing of idle connections, and traffic to peers that cannot be connected.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fabric/fault/fault.h"
+#include "sim/ranks.h"
+#include "unit/core/test_request.h"
+
+namespace adaptib::sim {
+namespace {
+
+using Request = test::TestRequest;
+using namespace std::chrono_literals;
+
+char kPartial[] = "partial";
+char kStatic[] = "static";
+char kPut[] = "put";
+
+RanksOptions world_of(std::size_t ranks) {
+    RanksOptions options;
+    options.ranks = ranks;
+    options.world.machine = *machine("connect-ib");
+    options.world.topology = crossbar(4, {}, links_of(options.world.machine));
+    std::string text;
+    EXPECT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
+    return options;
+}
+
+std::unique_ptr<Ranks> make(RanksOptions options) {
+    std::string text;
+    auto ranks = Ranks::create(std::move(options), text);
+    EXPECT_NE(ranks, nullptr) << text;
+    return ranks;
+}
+
+struct Message {
+    Message(std::size_t from, std::size_t to, std::size_t bytes)
+        : source(from), target(to), sent(bytes), got(bytes) {
+        Random random(from * 1000 + to + bytes);
+        for (std::byte& byte : sent) {
+            byte = static_cast<std::byte>(random.next() >> 56);
+        }
+    }
+    void start(Ranks& ranks, std::int32_t tag = 3) {
+        const Envelope envelope{0, static_cast<std::int32_t>(source), tag};
+        bool complete = false;
+        EXPECT_TRUE(ranks.core(source)
+                        .protocol()
+                        .send(ranks.peer(source, target), envelope,
+                              {sent.data(), sent.size(), nullptr, nullptr, nullptr}, false,
+                              Marker::non_blocking, send.user, complete)
+                        .ok());
+        send.done = complete;
+        complete = false;
+        EXPECT_TRUE(ranks.core(target)
+                        .protocol()
+                        .receive(envelope, {got.data(), got.size(), nullptr, nullptr, nullptr},
+                                 receive.user, complete)
+                        .ok());
+        receive.done = complete;
+        ranks.wake(source);
+        ranks.wake(target);
+    }
+    bool done() const { return send.done && receive.done; }
+
+    std::size_t source;
+    std::size_t target;
+    std::vector<std::byte> sent;
+    std::vector<std::byte> got;
+    Request send;
+    Request receive;
+};
+
+using Messages = std::vector<std::unique_ptr<Message>>;
+
+// All are started, and arrive.
+void carry(Ranks& ranks, const Messages& messages) {
+    for (const auto& message : messages) {
+        message->start(ranks);
+    }
+    ASSERT_TRUE(ranks.run_until(
+        [&] {
+            return std::all_of(messages.begin(), messages.end(),
+                               [](const auto& message) { return message->done(); });
+        },
+        10s));
+    for (const auto& message : messages) {
+        ASSERT_EQ(message->got, message->sent);
+    }
+}
+
+void carry(Ranks& ranks, std::size_t from, std::size_t to, std::size_t bytes) {
+    Messages messages;
+    messages.push_back(std::make_unique<Message>(from, to, bytes));
+    carry(ranks, messages);
+}
+
+void rest(Ranks& ranks, Nanoseconds time) {
+    ranks.run_until([] { return false; }, time);
+}
+
+void nothing_bad(Ranks& ranks) {
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        EXPECT_EQ(ranks.counters(rank).bad_packets, 0u) << rank;
+        EXPECT_TRUE(ranks.messages(rank).empty()) << ranks.messages(rank).front();
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------
+// The start
+
+struct StartCase {
+    char* mode;
+    std::size_t ranks;
+    std::uint64_t connections; // of each rank
+};
+
+class Start : public testing::TestWithParam<StartCase> {};
+INSTANTIATE_TEST_SUITE_P(Modes, Start,
+                         testing::Values(StartCase{nullptr, 16, 0}, StartCase{kPartial, 2, 1},
+                                         StartCase{kPartial, 16, 7}, StartCase{kPartial, 32, 9},
+                                         StartCase{kPartial, 5, 4}, StartCase{kPartial, 23, 10},
+                                         StartCase{kStatic, 2, 1}, StartCase{kStatic, 16, 15},
+                                         StartCase{kStatic, 33, 32}));
+
+TEST_P(Start, ConnectsWhomTheModeNames) {
+    for (const double loss : {0.0, 0.1}) {
+        SCOPED_TRACE(loss);
+        RanksOptions options = world_of(GetParam().ranks);
+        options.world.machine.reliable_ud = loss == 0;
+        options.world.datagram_loss = options.world.datagram_late = loss;
+        if (GetParam().mode != nullptr) {
+            options.parameters.connect = GetParam().mode;
+        }
+        const auto ranks = make(std::move(options));
+        rest(*ranks, 1s);
+        EXPECT_TRUE(ranks->idle());
+        for (std::size_t rank = 0; rank < ranks->size(); ++rank) {
+            EXPECT_EQ(ranks->counters(rank).connections_open, GetParam().connections) << rank;
+            EXPECT_EQ(ranks->counters(rank).queue_pairs, GetParam().connections) << rank;
+        }
+        nothing_bad(*ranks);
+    }
+}
+
+TEST(Connections, TrafficDoesNotWaitForTheStart) {
+    RanksOptions options = world_of(33);
+    options.parameters.connect = kStatic;
+    const auto ranks = make(std::move(options));
+    carry(*ranks, 0, 32, 100); // at once, by datagrams
+    carry(*ranks, 0, 31, 100'000);
+    rest(*ranks, 1s);
+    EXPECT_EQ(ranks->counters(0).connections_open, 32u);
+    nothing_bad(*ranks);
+}
+
+TEST(Connections, TheStartKeepsTheLimit) {
+    RanksOptions options = world_of(16);
+    options.parameters.connect = kStatic;
+    options.parameters.connect_max = 4;
+    const auto ranks = make(std::move(options));
+    rest(*ranks, 1s);
+    for (std::size_t rank = 0; rank < 16; ++rank) {
+        EXPECT_LE(ranks->counters(rank).connections_most, 4u);
+        EXPECT_EQ(ranks->counters(rank).connections_closed, 0u);
+    }
+    nothing_bad(*ranks);
+}
+
+TEST(Connections, ALargeMessageOrEnoughSmallOnesConnect) {
+    const auto ranks = make(world_of(3));
+    carry(*ranks, 0, 1, 5000);
+    EXPECT_EQ(ranks->counters(0).connections_open, 1u);
+    for (int i = 0; i < 15; ++i) {
+        carry(*ranks, 0, 2, 8);
+        EXPECT_EQ(ranks->counters(0).connections_requested, 1u);
+    }
+    carry(*ranks, 0, 2, 8);
+    rest(*ranks, 1ms);
+    EXPECT_EQ(ranks->counters(0).connections_open, 2u);
+    EXPECT_EQ(ranks->counters(0).connections_timed, 1u); // of the large one both asked
+    EXPECT_GT(ranks->counters(0).connect_nanoseconds, 0u);
+    EXPECT_GE(ranks->counters(0).connect_nanoseconds, ranks->counters(0).connect_nanoseconds_most);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// The limit
+
+TEST(Connections, TheOneThatWasIdleLongestIsClosed) {
+    RanksOptions options = world_of(4);
+    options.parameters.connect_max = 2;
+    const auto ranks = make(std::move(options));
+    carry(*ranks, 0, 1, 10'000);
+    rest(*ranks, 5ms);
+    carry(*ranks, 0, 2, 10'000);
+    rest(*ranks, 5ms);
+    carry(*ranks, 0, 1, 10); // so 2 is the older one; looked at now and then
+    for (int i = 0; i < 40; ++i) {
+        carry(*ranks, 0, 3, 10'000);
+        rest(*ranks, 1ms);
+    }
+    EXPECT_EQ(ranks->peer(0, 3)->state, ConnectState::open);
+    EXPECT_EQ(ranks->peer(0, 2)->state, ConnectState::idle);
+    EXPECT_EQ(ranks->peer(0, 1)->state, ConnectState::open);
+    EXPECT_EQ(ranks->counters(0).connections_most, 2u);
+    EXPECT_EQ(ranks->counters(0).connections_closed, 1u);
+    EXPECT_EQ(ranks->counters(2).connections_closed, 1u);
+    EXPECT_EQ(ranks->counters(2).connections_open, 0u);
+    EXPECT_EQ(ranks->counters(2).queue_pairs, 0u);
+    EXPECT_EQ(ranks->counters(0).queue_pairs, 2u);
+    carry(*ranks, 2, 0, 10'000); // and they go on with each other
+    nothing_bad(*ranks);
+}
+
+TEST(Connections, NobodyWaitsForAConnectionWhileNoneIsIdle) {
+    for (char* rendezvous : {kPut, default_parameters().rendezvous}) {
+        RanksOptions options = world_of(3);
+        options.parameters.connect_max = 1;
+        options.parameters.rendezvous = rendezvous;
+        const auto ranks = make(std::move(options));
+        carry(*ranks, 0, 1, 10'000);
+        ranks->peer(0, 1)->users = 1; // something that does not end
+        for (const std::size_t bytes : {10u, 5000u, 100'000u, 1u << 20}) {
+            carry(*ranks, 0, 2, bytes);
+            carry(*ranks, 2, 0, bytes);
+        }
+        EXPECT_GT(ranks->counters(0).fragments_sent, 100u);
+        EXPECT_EQ(ranks->counters(0).connections_open, 1u);
+        EXPECT_EQ(ranks->counters(0).connections_closed, 0u);
+        EXPECT_GT(ranks->counters(0).connections_refused, 0u);
+        ranks->peer(0, 1)->users = 0;
+        rest(*ranks, 20ms);
+        for (int i = 0; i < 20; ++i) {
+            carry(*ranks, 0, 2, 100'000);
+            rest(*ranks, 1ms);
+        }
+        EXPECT_EQ(ranks->peer(0, 2)->state, ConnectState::open);
+        nothing_bad(*ranks);
+    }
+}
+
+TEST(Connections, WhoNeedsTheConnectionKeepsIt) {
+    RanksOptions options = world_of(3);
+    options.parameters.connect_max = 1;
+    options.parameters.connect_threshold = 1;
+    const auto ranks = make(std::move(options));
+    carry(*ranks, 0, 1, 10'000);
+    ranks->peer(1, 0)->users = 1; // at the other side
+    for (int i = 0; i < 50; ++i) {
+        carry(*ranks, 0, 2, 100);
+        carry(*ranks, 0, 1, 100);
+        rest(*ranks, 1ms);
+    }
+    EXPECT_EQ(ranks->counters(0).connections_closed, 0u);
+    for (int i = 0; i < 50; ++i) {
+        carry(*ranks, 0, 2, 100);
+        rest(*ranks, 1ms);
+    }
+    EXPECT_EQ(ranks->counters(0).connections_closed, 0u);
+    EXPECT_EQ(ranks->counters(0).connections_open, 1u);
+    ranks->peer(1, 0)->users = 0;
+    for (int i = 0; i < 50; ++i) {
+        carry(*ranks, 0, 2, 100);
+        rest(*ranks, 1ms);
+    }
+    EXPECT_EQ(ranks->counters(0).connections_closed, 1u);
+    EXPECT_EQ(ranks->peer(0, 2)->state, ConnectState::open);
+    nothing_bad(*ranks);
+}
+
+TEST(Connections, ManyPeersShareFewConnections) {
+    for (const double loss : {0.0, 0.2}) {
+        for (const int most : {1, 2, 5}) {
+            SCOPED_TRACE(std::to_string(loss) + ", " + std::to_string(most));
+            RanksOptions options = world_of(8);
+            options.seed = options.world.seed = static_cast<std::uint64_t>(most);
+            options.world.machine.reliable_ud = loss == 0;
+            options.world.datagram_loss = options.world.datagram_late = loss;
+            options.parameters.connect_max = most;
+            options.parameters.connect_threshold = 2;
+            const auto ranks = make(std::move(options));
+            for (int round = 0; round < 6; ++round) {
+                Messages messages;
+                for (std::size_t from = 0; from < 8; ++from) {
+                    for (std::size_t step = 1; step < 8; ++step) {
+                        const std::size_t bytes = step % 2 == 0 ? 20'000 : 100;
+                        messages.push_back(
+                            std::make_unique<Message>(from, (from + step) % 8, bytes));
+                    }
+                }
+                carry(*ranks, messages);
+                rest(*ranks, 3ms);
+            }
+            std::uint64_t closed = 0;
+            for (std::size_t rank = 0; rank < 8; ++rank) {
+                EXPECT_LE(ranks->counters(rank).connections_most, static_cast<unsigned>(most));
+                closed += ranks->counters(rank).connections_closed;
+            }
+            EXPECT_GT(closed, 0u);
+            rest(*ranks, 10s);
+            EXPECT_TRUE(ranks->idle()); // nobody asks for ever
+            nothing_bad(*ranks);
+        }
+    }
+}
+
+// What needs a connection gets one in the end, though each rank may have one and all want another.
+TEST(Connections, OneSidedOperationsTakeTurns) {
+    RanksOptions options = world_of(5);
+    options.parameters.connect_max = 1;
+    const auto ranks = make(std::move(options));
+    std::vector<std::vector<std::byte>> windows(5, std::vector<std::byte>(5000));
+    std::vector<Registration> keys(5);
+    std::vector<std::unique_ptr<Request>> requests;
+    std::vector<std::byte> source(1000, std::byte{7});
+    for (std::size_t rank = 0; rank < 5; ++rank) {
+        ASSERT_TRUE(ranks->core(rank)
+                        .protocol()
+                        .register_memory(keys[rank], windows[rank].data(), windows[rank].size(),
+                                         kLocalWrite | kRemoteWrite)
+                        .ok());
+    }
+    for (std::size_t from = 0; from < 5; ++from) {
+        for (std::size_t to = 0; to < 5; ++to) {
+            if (from == to) {
+                continue;
+            }
+            opal_common_adaptib_remote_t remote{};
+            remote.base = reinterpret_cast<std::uintptr_t>(windows[to].data());
+            remote.bytes = windows[to].size();
+            keys[to].copy_remote_keys(remote.keys);
+            remote.key_count = keys[to].key_count();
+            remote.access = OPAL_COMMON_ADAPTIB_REMOTE_WRITE;
+            opal_common_adaptib_one_sided_t put{};
+            put.operation = OPAL_COMMON_ADAPTIB_PUT;
+            put.local = source.data();
+            put.bytes = source.size();
+            put.remote = &remote;
+            put.remote_address = remote.base + 1000 * from;
+            requests.push_back(std::make_unique<Request>());
+            bool complete = false;
+            ASSERT_TRUE(ranks->core(from)
+                            .protocol()
+                            .start_one_sided(*ranks->peer(from, to), put, nullptr,
+                                             requests.back()->user, complete)
+                            .ok());
+            requests.back()->done = complete;
+            ranks->wake(from);
+        }
+    }
+    ASSERT_TRUE(ranks->run_until(
+        [&] {
+            return std::all_of(requests.begin(), requests.end(),
+                               [](const auto& request) { return request->done; });
+        },
+        10s));
+    for (std::size_t to = 0; to < 5; ++to) {
+        for (std::size_t at = 0; at < 5000; ++at) {
+            ASSERT_EQ(windows[to][at] == std::byte{7}, at / 1000 != to) << to << " " << at;
+        }
+    }
+    nothing_bad(*ranks);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// The device takes no more
+
+TEST(Connections, ADeviceWithoutRoomIsToldOnceAndDoesNotStopTraffic) {
+    RanksOptions options = world_of(6);
+    std::vector<std::unique_ptr<fault::FaultPlan>> plans;
+    std::vector<std::unique_ptr<fault::FaultLog>> logs;
+    ManualClock clock;
+    // Rank 0 has its datagram queue pair and two connections; then nothing for 15 calls.
+    options.wrap = [&](std::size_t rank, std::unique_ptr<Fabric> below) {
+        if (rank != 0) {
+            return below;
+        }
+        plans.push_back(std::make_unique<fault::FaultPlan>());
+        logs.push_back(std::make_unique<fault::FaultLog>());
+        for (std::uint64_t nth = 4; nth < 19; ++nth) {
+            fault::PlannedFault& row = plans.back()->faults.emplace_back();
+            row.fault = fault::Fault::create_qp_fails;
+            row.nth = nth;
+        }
+        return fault::with_faults(std::move(below), *plans.back(), clock, *logs.back());
+    };
+    options.parameters.connect_threshold = 1;
+    const auto ranks = make(std::move(options));
+    for (int round = 0; round < 3; ++round) {
+        Messages messages;
+        for (std::size_t other = 1; other < 6; ++other) {
+            messages.push_back(std::make_unique<Message>(0, other, 50'000));
+            messages.push_back(std::make_unique<Message>(other, 0, 50'000));
+        }
+        carry(*ranks, messages);
+    }
+    EXPECT_LE(ranks->counters(0).connections_most, 2u);
+    EXPECT_GT(ranks->counters(0).fragments_sent, 0u);
+    ASSERT_EQ(ranks->messages(0).size(), 1u);
+    EXPECT_NE(ranks->messages(0)[0].find("no room for another connection beside 2"),
+              std::string::npos)
+        << ranks->messages(0)[0];
+    for (int round = 0; round < 200; ++round) {
+        for (std::size_t other = 1; other < 6; ++other) {
+            carry(*ranks, 0, other, 100);
+        }
+        rest(*ranks, 10ms);
+    }
+    EXPECT_EQ(ranks->counters(0).connections_open, 5u) << "the device has room again";
+    EXPECT_EQ(ranks->messages(0).size(), 1u);
+    EXPECT_EQ(ranks->counters(0).connections_failed, 0u);
+}
+
+} // namespace
+} // namespace adaptib::sim
