@@ -148,7 +148,7 @@ def bars(title, unit, groups):
         return None
     panel = Panel(title, unit)
     values = [value for _, row in groups for _, value in row]
-    log = max(values) / min(values) > 20
+    log = min(values) > 0 and max(values) / min(values) > 20
     up = Log([min(values) / 1.5] + values) if log else Linear(values)
     panel.y_axis(up)
     room = 1 / len(groups)

@@ -157,9 +157,12 @@ void Study::print_table() const {
         std::string difference;
         if (row.paper) {
             paper = number_text(*row.paper);
-            char text[32];
-            std::snprintf(text, sizeof text, "%+.1f %%", 100 * (row.ours.median / *row.paper - 1));
-            difference = text;
+            if (*row.paper != 0) {
+                char text[32];
+                std::snprintf(text, sizeof text, "%+.1f %%",
+                              100 * (row.ours.median / *row.paper - 1));
+                difference = text;
+            }
         }
         std::string bound;
         if (row.bound) {
