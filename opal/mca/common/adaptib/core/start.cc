@@ -47,6 +47,9 @@ void Core::connect_some() {
             start_.step = start_.steps; // it was said why; the others would not be found either
             return;
         }
+        if (peer->datagram.handle == nullptr) {
+            continue; // met, and let go of since
+        }
         connections_->request_if_room(*peer);
         if (ConnectionManager::connecting(*peer)) {
             start_.asked.push_back(peer);
