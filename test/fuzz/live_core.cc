@@ -451,7 +451,7 @@ private:
         header.tag = with.tag;
         std::vector<std::byte> body = plausible(header.type, peer);
         if (header.type == MessageType::eager || header.type == MessageType::eager_sync ||
-            header.type == MessageType::fragment) {
+            header.type == MessageType::fragment || header.type == MessageType::active_part) {
             body.resize(body.size() + std::min<std::size_t>(length(), 1500));
         }
         const auto spoil = input_.take<std::uint8_t>();

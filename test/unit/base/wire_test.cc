@@ -44,7 +44,8 @@ static_assert(static_cast<int>(MessageType::fragment) == 16);
 static_assert(static_cast<int>(MessageType::connect_refuse) == 17);
 static_assert(static_cast<int>(MessageType::connect_close) == 18);
 static_assert(static_cast<int>(MessageType::connect_keep) == 19);
-static_assert(static_cast<int>(MessageType::count_) == 20);
+static_assert(static_cast<int>(MessageType::active_part) == 20);
+static_assert(static_cast<int>(MessageType::count_) == 21);
 
 static_assert(sizeof(MessageHeader) == 24);
 static_assert(offsetof(MessageHeader, type) == 0);
@@ -157,6 +158,7 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::goodbye, 8, false, true},
     {MessageType::active, 0, true, true},
     {MessageType::fragment, 16, true, true},
+    {MessageType::active_part, 0, true, true},
     {MessageType::connect_refuse, 16, false, false},
     {MessageType::connect_close, 16, false, false},
     {MessageType::connect_keep, 16, false, false},

@@ -429,7 +429,7 @@ TEST(ActiveMessages, ThoseSentAtOnceKeepTheOrder) {
         for (TestRequest& request : requests) {
             ASSERT_TRUE(world.run({&request}));
         }
-        EXPECT_GT(at_once, ring / 500);
+        EXPECT_GT(at_once, ring / 600);
         EXPECT_GT(waiting, 0u);
         EXPECT_EQ(world.counters(1).bad_packets, 0u);
         exchange(world, 100, 3);

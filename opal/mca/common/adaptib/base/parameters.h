@@ -20,6 +20,7 @@ namespace adaptib {
 // Plain data; the process's strings live on the heap (Open MPI may replace and free them).
 struct Parameters {
     std::size_t eager_limit;
+    std::size_t verbs_eager_limit;
     char* rendezvous;
     char* multiplexing_policy;
     char* striping_policy;

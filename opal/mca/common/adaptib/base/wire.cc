@@ -26,6 +26,7 @@ Bytes body_bytes(MessageType type) {
     case MessageType::skip:
     case MessageType::eager:
     case MessageType::active:
+    case MessageType::active_part:
     case MessageType::count_: break;
     }
     return 0;
@@ -49,7 +50,8 @@ bool check_header(const MessageHeader& header, Bytes available) {
     }
     const bool has_payload =
         header.type == MessageType::eager || header.type == MessageType::eager_sync ||
-        header.type == MessageType::active || header.type == MessageType::fragment;
+        header.type == MessageType::active || header.type == MessageType::active_part ||
+        header.type == MessageType::fragment;
     return has_payload ? header.length >= body : header.length == body;
 }
 

@@ -51,6 +51,7 @@ enum class MessageType : std::uint8_t {
     connect_refuse,  // ConnectNote; not sequenced: no room for another connection, ask again later
     connect_close, // ConnectNote; not sequenced: the connection is not needed, nothing is under way
     connect_keep,  // ConnectNote; not sequenced: it is needed
+    active_part,   // payload; the rest follows in further parts and, at last, an active message
     count_,
 };
 

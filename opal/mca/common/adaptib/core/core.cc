@@ -9,6 +9,8 @@ namespace adaptib {
 namespace {
 
 constexpr std::uint32_t kCompletionDepth = 4096;
+// Active messages may be as long at least. Where there is no ring, those that a datagram cannot hold go in parts.
+constexpr Bytes kActiveMax = 8192;
 
 } // namespace
 
@@ -39,7 +41,8 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
     std::size_t room = kMaxRails;
     for (std::unique_ptr<Fabric>& fabric : fabrics) {
         const std::size_t others = fabrics.size() - fabrics_.size() - 1; // each gets one at least
-        if (Status status = attach(std::move(fabric), room - others, text); !status.ok()) {
+        if (Status status = attach(parameters, std::move(fabric), room - others, text);
+            !status.ok()) {
             return status;
         }
         room = kMaxRails - rails_.size();
@@ -70,7 +73,8 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
 }
 
 // Takes the first rails of the fabric, as many as there is room for.
-Status Core::attach(std::unique_ptr<Fabric> fabric, std::size_t room, std::string& text) {
+Status Core::attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric, std::size_t room,
+                    std::string& text) {
     const auto rails = fabric->rails();
     if (rails.empty()) {
         text = "The fabric has no rail that is up.";
@@ -89,7 +93,10 @@ Status Core::attach(std::unique_ptr<Fabric> fabric, std::size_t room, std::strin
                                  std::to_string(range.count) + " are used: there is room for " +
                                  std::to_string(kMaxRails) + " rails of all kinds.");
     }
-    fabrics_.push_back({std::move(fabric), range, nullptr, {}, {}, false});
+    const LinkLayer link = rails[0]->info().link_layer;
+    const bool device = link == LinkLayer::infiniband || link == LinkLayer::ethernet;
+    const Bytes eager_limit = device ? parameters.verbs_eager_limit : parameters.eager_limit;
+    fabrics_.push_back({std::move(fabric), range, eager_limit, nullptr, {}, {}, false});
     return kOk;
 }
 
@@ -151,6 +158,7 @@ void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
         protocol.active_max = std::min(protocol.active_max, attached.datagrams->capacity());
         ranges.push_back(attached.rails);
     }
+    protocol.active_max = std::max(protocol.active_max, kActiveMax);
     protocol.put = std::string_view(parameters.rendezvous) == "put";
     protocol.connect_threshold = static_cast<std::uint32_t>(parameters.connect_threshold);
     protocol.block_bytes = parameters.block_bytes;

@@ -111,6 +111,7 @@ private:
     struct Attached {
         std::unique_ptr<Fabric> fabric;
         RailRange rails;
+        Bytes eager_limit = 0;
         std::unique_ptr<DatagramChannel> datagrams;
         std::vector<CompletionFilter> filters; // one a rail
         DatagramChannel::Receiver receiver;
@@ -120,7 +121,8 @@ private:
     explicit Core(const Environment& environment);
     Status open(const Parameters& parameters, std::vector<std::unique_ptr<Fabric>> fabrics,
                 std::string& text);
-    Status attach(std::unique_ptr<Fabric> fabric, std::size_t room, std::string& text);
+    Status attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric, std::size_t room,
+                  std::string& text);
     Status open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text);
     void open_connections(const Parameters& parameters);
     void open_protocol(const Parameters& parameters, std::uint32_t depth);

@@ -71,7 +71,8 @@ Status Core::get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric,
             const auto rail = static_cast<std::uint8_t>(i);
             route.pairs[route.count++] = {rail, rail};
         }
-        auto peer = std::make_unique<Peer>(self, route, *attached.datagrams, counters_);
+        auto peer = std::make_unique<Peer>(self, route, *attached.datagrams, attached.eager_limit,
+                                           counters_);
         if (status.ok()) {
             status = connections_->open_loopback(*peer);
         }
@@ -117,7 +118,8 @@ Status Core::make_twin(const Peer& peer, Why why, Peer*& out) {
         return kOk;
     }
     Attached& attached = fabrics_[route.fabric];
-    auto twin = std::make_unique<Peer>(peer.address, route, *attached.datagrams, counters_);
+    auto twin = std::make_unique<Peer>(peer.address, route, *attached.datagrams,
+                                       attached.eager_limit, counters_);
     if (const Status status = wake_peer(*twin, why, peer.address); !status.ok()) {
         return status;
     }
@@ -207,7 +209,8 @@ Status Core::make_peer(std::uint64_t name, Why why, Peer*& out) {
         return Status::error(Reason::unreachable);
     }
     Attached& attached = fabrics_[route.fabric];
-    auto peer = std::make_unique<Peer>(address, route, *attached.datagrams, counters_);
+    auto peer = std::make_unique<Peer>(address, route, *attached.datagrams, attached.eager_limit,
+                                       counters_);
     if (Status status = wake_peer(*peer, why, address); !status.ok()) {
         return status;
     }

@@ -160,8 +160,9 @@ class Peer {
 public:
     // `shared`: the channel of the route's fabric.
     Peer(const ProcessAddress& process, const PeerRoute& way, DatagramChannel& shared,
-         Counters& counts)
-        : datagrams(shared), counters(counts), name(process.name), route(way), address(process) {}
+         Bytes eager_most, Counters& counts)
+        : datagrams(shared), counters(counts), eager_limit(eager_most), name(process.name),
+          route(way), address(process) {}
 
     // Room for a message of `length` bytes of body and payload on the channel that it takes, or null.
     std::byte* reserve(Bytes length) {
@@ -226,6 +227,7 @@ public:
     DatagramChannel& datagrams;
     Counters& counters;
     Bytes ring_capacity = 0;
+    Bytes eager_limit; // of two-sided messages
     std::uint32_t next_send = 0;
     std::uint32_t next_receive = 0;
     PendingQueue pending;            // what waits for room
@@ -244,6 +246,7 @@ public:
     std::unique_ptr<RingReader> ring_in;
     std::uint32_t credits_posted = 0;
     EarlyMessage* early = nullptr; // by sequence
+    std::vector<std::byte> parts;  // what has come of an active message in parts
 
     std::size_t one_sided = 0; // operations started and not complete
     std::size_t users = 0;     // transfers and operations that need the connection, or will

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Active messages: an eager message for the listener instead of for matching.
+// Active messages: an eager message for the listener instead of for matching. One that is longer than the
+// channel takes goes in parts, which follow each other in the order of the peer's messages.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
 #include "protocol/protocol.h"
 
 namespace adaptib {
@@ -17,12 +23,70 @@ Status Protocol::send_active(Peer& peer, std::uint8_t tag, const Data& data, Use
     return start_send(request, complete_now);
 }
 
+// False if there is no room now; it goes on where it was then, and nothing else to the peer before it. Data
+// is packed as a whole, so that it cannot fail when parts are sent.
+bool Protocol::transmit_parts(SendRequest& request) {
+    Peer& peer = *request.peer;
+    const Data& data = request.data;
+    const auto* from = static_cast<const std::byte*>(data.base);
+    if (from == nullptr) {
+        fragment_.resize(std::max<std::size_t>(fragment_.size(), data.bytes));
+        if (!gather_all(data, 0, fragment_.data(), data.bytes).ok()) {
+            complete(*request.user, OPAL_COMMON_ADAPTIB_ERROR, 0);
+            return true;
+        }
+        from = fragment_.data();
+    }
+    while (request.parts_sent < data.bytes) {
+        const Bytes left = data.bytes - request.parts_sent;
+        const Bytes bytes = std::min(left, peer.message_capacity());
+        std::byte* to = peer.reserve(bytes);
+        if (to == nullptr) {
+            return false;
+        }
+        std::memcpy(to, from + request.parts_sent, bytes);
+        MessageHeader header;
+        header.type = bytes == left ? MessageType::active : MessageType::active_part;
+        header.flags = request.tag;
+        header.length = static_cast<std::uint32_t>(bytes);
+        const Status status = peer.commit(header);
+        if (status.is_again()) {
+            return false;
+        }
+        if (!status.ok()) {
+            complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
+            on_peer_failed(peer, reason_text(status.reason()));
+            tell_failure(peer);
+            return true;
+        }
+        request.parts_sent += static_cast<std::uint32_t>(bytes);
+        note_sent(peer);
+    }
+    complete(*request.user, OPAL_COMMON_ADAPTIB_SUCCESS, data.bytes);
+    return true;
+}
+
+void Protocol::on_active_part(Peer& peer, const MessageHeader& header, const std::byte* body) {
+    if (header.length == 0 || header.length > active_max_ - peer.parts.size()) {
+        ++counters_.bad_packets;
+        on_peer_failed(peer, "a message in parts is longer than any is sent");
+        return;
+    }
+    peer.parts.insert(peer.parts.end(), body, body + header.length);
+}
+
 void Protocol::on_active(Peer& peer, const MessageHeader& header, const std::byte* body) {
     if (active_handler_ == nullptr) {
         ++counters_.bad_packets;
         return;
     }
-    active_handler_(active_context_, peer, header.flags, body, header.length);
+    if (peer.parts.empty()) [[likely]] {
+        active_handler_(active_context_, peer, header.flags, body, header.length);
+        return;
+    }
+    std::vector<std::byte> whole = std::exchange(peer.parts, {});
+    whole.insert(whole.end(), body, body + header.length);
+    active_handler_(active_context_, peer, header.flags, whole.data(), whole.size());
 }
 
 } // namespace adaptib

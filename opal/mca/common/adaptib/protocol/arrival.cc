@@ -28,6 +28,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::written: on_written(peer, read_body<WrittenBody>(body)); break;
     case MessageType::goodbye: on_goodbye(peer, header.flags, read_body<IdBody>(body)); break;
     case MessageType::active: on_active(peer, header, body); break;
+    case MessageType::active_part: on_active_part(peer, header, body); break;
     case MessageType::fragment: on_fragment(peer, header, body); break;
     case MessageType::none:
     case MessageType::skip:

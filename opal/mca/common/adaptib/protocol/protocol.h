@@ -89,7 +89,7 @@ public:
     // The short way for what is sent most: a contiguous eager message for which there is room in the
     // peer's ring now. False: not sent, send() is to be called.
     bool send_at_once(Peer& peer, const Envelope& envelope, const Data& data) {
-        if (data.base == nullptr || data.bytes > options_.eager_limit || !peer.flows(data.bytes)) {
+        if (data.base == nullptr || data.bytes > peer.eager_limit || !peer.flows(data.bytes)) {
             return false;
         }
         std::byte* to = peer.reserve_in_ring(data.bytes);
@@ -349,6 +349,8 @@ private:
     void on_fragment(Peer& peer, const MessageHeader& header, const std::byte* body);
 
     // active.cc
+    bool transmit_parts(SendRequest& request);
+    void on_active_part(Peer& peer, const MessageHeader& header, const std::byte* body);
     void on_active(Peer& peer, const MessageHeader& header, const std::byte* body);
 
     // one_sided.cc

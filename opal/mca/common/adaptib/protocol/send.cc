@@ -36,7 +36,7 @@ Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bo
         complete_now = started_complete_;
         return kOk;
     }
-    if (data.bytes > options_.eager_limit ||
+    if (data.bytes > peer->eager_limit ||
         data.bytes + body_bytes(request.type) > peer->message_capacity()) {
         request.type = MessageType::rendezvous;
     }
@@ -80,7 +80,10 @@ bool Protocol::transmit_eager(SendRequest& request) {
     Peer& peer = *request.peer;
     const Bytes body = body_bytes(request.type);
     const Bytes length = request.data.bytes + body;
-    if (length > peer.message_capacity() && request.type != MessageType::active) [[unlikely]] {
+    if (length > peer.message_capacity() || request.parts_sent > 0) [[unlikely]] {
+        if (request.type == MessageType::active) {
+            return transmit_parts(request);
+        }
         // The channel has changed since the send was started.
         request.type = MessageType::rendezvous;
         waiting_acks_.remove(request.id);
