@@ -29,7 +29,7 @@ constexpr std::array kTable{
         "Messages up to this size are pushed without a handshake; larger ones are moved straight "
         "between the user's buffers once the receive is posted."},
     opal_common_adaptib_parameter_t{
-        "verbs_eager_limit", kSize, &g_parameters.verbs_eager_limit, "16384", "bytes", "0..1048576",
+        "verbs_eager_limit", kSize, &g_parameters.verbs_eager_limit, "8192", "bytes", "0..1048576",
         3,
         "The same for peers that are reached over RDMA devices, where a handshake costs more than copying. "
         "What does not fit half of a ring is larger in any case."},
