@@ -11,6 +11,7 @@
 
 #include "base/random.h"
 #include "fabric/sim/topology_file.h"
+#include "unit/sim/spoiled_text.h"
 
 namespace adaptib::sim {
 namespace {
@@ -240,10 +241,7 @@ TEST(OpensmRoutes, Complaints) {
          "lfts:14: the route from switch Switch2 to LID 2 (Hca1 port 1) ends at Switch2, which has no entry for it"},
     };
     for (const auto& one : cases) {
-        std::string text = kRoutes;
-        const std::size_t place = text.find(one.what);
-        ASSERT_NE(place, std::string::npos) << one.what;
-        text.replace(place, std::string(one.what).size(), one.with);
+        const std::string text = replaced(kRoutes, one.what, one.with);
         Topology topology = small();
         Routes routes;
         std::string error;
@@ -309,16 +307,7 @@ TEST(OpensmRoutes, BrokenAtRandom) {
     const Topology right = small();
     for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
         Random random(seed);
-        std::string text = kRoutes;
-        for (std::uint64_t i = 1 + random.below(3); i > 0; --i) {
-            const std::size_t at = random.below(text.size());
-            switch (random.below(4)) {
-            case 0: text[at] = static_cast<char>(random.below(256)); break;
-            case 1: text[at] = "0123456789\"[]\n#x"[random.below(16)]; break;
-            case 2: text.erase(at, 1 + random.below(40)); break;
-            default: text.insert(at, text.substr(random.below(text.size()), 60)); break;
-            }
-        }
+        const std::string text = spoiled(kRoutes, random);
         Topology topology = right;
         Routes routes;
         std::string error;

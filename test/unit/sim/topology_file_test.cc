@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "fabric/sim/routes.h"
 #include "fabric/sim/text_file.h"
+#include "unit/sim/spoiled_text.h"
 
 namespace adaptib::sim {
 namespace {
@@ -110,12 +111,6 @@ TEST(TopologyFile, Ibnetdiscover) {
     EXPECT_EQ(topology.links[topology.ports[2].link].rate, BytesPerSecond{250'000'000});
 }
 
-std::string replaced(std::string text, const std::string& what, const std::string& with) {
-    const std::size_t place = text.find(what);
-    EXPECT_NE(place, std::string::npos) << what;
-    return text.replace(place, what.size(), with);
-}
-
 TEST(TopologyFile, Complaints) {
     struct {
         const char* what; // of kIbsim, where it is first
@@ -213,16 +208,8 @@ TEST(TopologyFile, BrokenAtRandom) {
     int refused = 0;
     for (std::uint64_t seed = 1; seed <= 4000; ++seed) {
         Random random(seed);
-        std::string text = random.below(2) == 0 ? kIbsim : kIbnetdiscover;
-        for (std::uint64_t i = 1 + random.below(3); i > 0; --i) {
-            const std::size_t at = random.below(text.size());
-            switch (random.below(4)) {
-            case 0: text[at] = static_cast<char>(random.below(256)); break;
-            case 1: text[at] = "0123456789\"[]\n#x"[random.below(16)]; break;
-            case 2: text.erase(at, 1 + random.below(40)); break;
-            default: text.insert(at, text.substr(random.below(text.size()), 60)); break;
-            }
-        }
+        const std::string right = random.below(2) == 0 ? kIbsim : kIbnetdiscover;
+        const std::string text = spoiled(right, random);
         Topology topology;
         Routes routes;
         std::string error;
