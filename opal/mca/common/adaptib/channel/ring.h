@@ -140,8 +140,7 @@ public:
         std::uint64_t address = 0; // of the reader's ring
         std::uint32_t key = 0;
         std::uint64_t units = 0;
-        Bytes inline_bytes =
-            0; // what the queue pair takes inline: messages up to this are not read
+        Bytes inline_bytes = 0; // of a message that the queue pair takes inline: it is not read
     };
 
     // `credit`: the 64-bit count that the reader writes. Work that fails comes back with `wr_id`.

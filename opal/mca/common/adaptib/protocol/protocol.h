@@ -339,6 +339,10 @@ private:
     Status post_stripe(Mover& mover, const Stripe& stripe);
     bool execute(Peer& peer, SendWork& work, const Registration& region, void* local, Bytes length,
                  std::span<const std::uint32_t> remote_keys);
+    std::size_t stripe_of(const Mover& mover, std::uint32_t qp_number) const;
+    void take_time(Mover& mover, std::size_t stripe, WorkStatus status);
+    void learn_from(Mover& mover);
+    void count_move(Opcode opcode, Bytes length);
     void on_stripe_done(Mover& mover, const WorkCompletion& completion);
 
     // pushed.cc
@@ -355,10 +359,6 @@ private:
 
     // one_sided.cc
     void on_one_sided_done(OneSided& operation);
-    std::size_t stripe_of(const Mover& mover, std::uint32_t qp_number) const;
-    void take_time(Mover& mover, std::size_t stripe, WorkStatus status);
-    void learn_from(Mover& mover);
-    void count_move(Opcode opcode, Bytes length);
 
     // copied.cc
     Status start_copied(Peer& peer, const opal_common_adaptib_one_sided_t& operation, Opcode opcode,
@@ -414,7 +414,7 @@ private:
     std::vector<SubchannelView> views_; // scratch of plan_move
     std::vector<StripeTime> times_;     // scratch of learn_from
     std::vector<Peer*> stalled_now_;    // scratch of retry
-    std::vector<std::byte> fragment_;   // scratch of fill_fragment
+    std::vector<std::byte> fragment_;   // scratch of fill_fragment, transmit_parts
 };
 
 } // namespace adaptib
