@@ -24,6 +24,7 @@ ProcessAddress sample(std::size_t rails) {
             rail.bytes[k] = static_cast<std::byte>(i * 31 + k);
         }
         rail.datagram_qp = static_cast<std::uint32_t>(0x10000 + i);
+        rail.name = "mlx" + std::string(i, '5') + ":1";
         address.rails.push_back(rail);
     }
     return address;
@@ -39,6 +40,7 @@ void expect_equal(const ProcessAddress& a, const ProcessAddress& b) {
         EXPECT_EQ(a.rails[i].size, b.rails[i].size);
         EXPECT_EQ(a.rails[i].bytes, b.rails[i].bytes);
         EXPECT_EQ(a.rails[i].datagram_qp, b.rails[i].datagram_qp);
+        EXPECT_EQ(a.rails[i].name, b.rails[i].name);
     }
 }
 
@@ -61,7 +63,7 @@ TEST(Address, ComesBackAsItWas) {
 
 TEST(Address, HasTheDocumentedLayout) {
     const std::vector<std::byte> blob = encode(sample(1));
-    ASSERT_EQ(blob.size(), 4u + 2 + 2 + 8 + 8 + 2 + 7 + 4 + 2 + 64);
+    ASSERT_EQ(blob.size(), 4u + 2 + 2 + 8 + 8 + 2 + 7 + 4 + 2 + 64 + 1 + 5);
     std::uint16_t version = 0;
     std::memcpy(&version, blob.data() + 4, sizeof version);
     EXPECT_EQ(std::memcmp(blob.data(), "adab", 4), 0);
@@ -77,7 +79,7 @@ TEST(Address, NeedsAtLeastOneRailAndAtMostEight) {
     }
 }
 
-TEST(Address, LongHostNamesAreCutAndEmptyOnesKept) {
+TEST(Address, LongNamesAreCutAndEmptyOnesKept) {
     ProcessAddress address = sample(1);
     ProcessAddress back;
     address.host = std::string(300, 'h');
@@ -85,9 +87,15 @@ TEST(Address, LongHostNamesAreCutAndEmptyOnesKept) {
     ASSERT_TRUE(decode_exact(blob, blob.size(), back).ok());
     EXPECT_EQ(back.host, std::string(255, 'h'));
     address.host.clear();
+    address.rails[0].name = std::string(100, 'r');
+    blob = encode(address);
+    ASSERT_TRUE(decode_exact(blob, blob.size(), back).ok());
+    EXPECT_EQ(back.rails[0].name, std::string(kMaxRailName, 'r'));
+    address.rails[0].name.clear();
     blob = encode(address);
     ASSERT_TRUE(decode_exact(blob, blob.size(), back).ok());
     EXPECT_EQ(back.host, "");
+    EXPECT_EQ(back.rails[0].name, "");
 }
 
 TEST(Address, EveryTruncationAndEveryExtensionIsRefused) {
@@ -133,7 +141,7 @@ TEST(Address, EveryCorruptByteIsRefusedOrHarmless) {
         }
     }
     // All other values of magic, version, rail count, host length and the two sizes.
-    EXPECT_EQ(refused, (4u + 2 + 2 + 2 + 2 * 2) * 255);
+    EXPECT_EQ(refused, (4u + 2 + 2 + 2 + 2 * 2 + 2 * 1) * 255);
 }
 
 TEST(Address, RandomBytesBehindTheMagicStayWithinBounds) {

@@ -65,6 +65,14 @@ bool decode_body(Reader& reader, std::uint16_t rail_count, ProcessAddress& out) 
             rail.size > rail.bytes.size() || !reader.get_bytes(rail.bytes.data(), rail.size)) {
             return false;
         }
+        std::uint8_t name_size = 0;
+        if (!reader.get(name_size) || name_size > kMaxRailName) {
+            return false;
+        }
+        rail.name.resize(name_size);
+        if (!reader.get_bytes(rail.name.data(), name_size)) {
+            return false;
+        }
     }
     return reader.at_end();
 }
@@ -86,6 +94,9 @@ std::vector<std::byte> encode(const ProcessAddress& address) {
         writer.put(rail.datagram_qp);
         writer.put(rail.size);
         writer.put_bytes(rail.bytes.data(), rail.size);
+        const std::size_t name_size = std::min(rail.name.size(), kMaxRailName);
+        writer.put(static_cast<std::uint8_t>(name_size));
+        writer.put_bytes(rail.name.data(), name_size);
     }
     return blob;
 }

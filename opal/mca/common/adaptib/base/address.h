@@ -23,7 +23,9 @@ struct AddressRail {
     std::uint16_t size = 0;            // of bytes
     std::array<std::byte, 64> bytes{}; // RailAddress
     std::uint32_t datagram_qp = 0;
+    std::string name{}; // for people; the first kMaxRailName characters
 };
+constexpr std::size_t kMaxRailName = 31;
 
 struct ProcessAddress {
     std::uint16_t version = kWireVersion;

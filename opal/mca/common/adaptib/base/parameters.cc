@@ -152,6 +152,19 @@ constexpr std::array kTable{
         "16777216..17179869184", 5,
         "A process's shared-memory segment grows with its traffic up to this size."},
     opal_common_adaptib_parameter_t{
+        "fault_tolerance", kString, &g_parameters.fault_tolerance, "on", "", "on|off", 3,
+        "Whether a job goes on when a rail or a path fails: over the others, and over the failed one "
+        "when it is back (on); or requests to peers that were reached by it end with an error (off)."},
+    opal_common_adaptib_parameter_t{
+        "failure_timeout", kInt, &g_parameters.failure_timeout, "1000", "ms", "10..600000", 4,
+        "A path over which nothing has been completed or answered for so long, though something is "
+        "under way, is asked for, and is failed if the peer answers over others alone "
+        "(fault_tolerance is on)."},
+    opal_common_adaptib_parameter_t{
+        "partition_timeout", kInt, &g_parameters.partition_timeout, "300", "s", "0..2147483", 3,
+        "A peer to which no path has worked for so long is given up: its requests end with an error. Until "
+        "then they wait for a path to come back. 0: never (fault_tolerance is on)."},
+    opal_common_adaptib_parameter_t{
         "report", kBool, &g_parameters.report, "false", "", "true|false", 2,
         "At the end of the job each process writes what carried how many messages and bytes."},
 };

@@ -49,6 +49,9 @@ struct Parameters {
     int shm_rails;
     std::size_t shm_queue_bytes;
     std::size_t shm_segment_max;
+    char* fault_tolerance;
+    int failure_timeout;
+    int partition_timeout;
     bool report;
 };
 

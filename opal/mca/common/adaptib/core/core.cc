@@ -60,6 +60,7 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
         return status;
     }
     address_ = encode(address);
+    open_paths(parameters);
     open_connections(parameters);
     open_protocol(parameters, depth);
     for (std::uint32_t i = 0; i < fabrics_.size(); ++i) {
@@ -116,8 +117,9 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
                 attached.filters.emplace_back(i, *cqs_[i], paths);
                 const RailAddress at = rails_[i]->address();
                 const bool datagrams = i == attached.rails.first;
-                address.rails.push_back(
-                    {at.size, at.bytes, datagrams ? attached.datagrams->qp_number() : 0});
+                address.rails.push_back({at.size, at.bytes,
+                                         datagrams ? attached.datagrams->qp_number() : 0,
+                                         rails_[i]->info().name});
             }
         }
         if (!status.ok()) {
@@ -129,6 +131,15 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
         }
     }
     return kOk;
+}
+
+void Core::open_paths(const Parameters& parameters) {
+    PathRepository::Options options;
+    options.on = std::string_view(parameters.fault_tolerance) == "on";
+    options.host = environment_.host;
+    options.clock = environment_.clock;
+    PathObserver& observer = *this;
+    paths_ = std::make_unique<PathRepository>(options, rails_, counters_, observer);
 }
 
 void Core::open_connections(const Parameters& parameters) {
@@ -218,6 +229,7 @@ Core::~Core() {
         for_each_peer([this](Peer& peer) {
             connections_->close(peer, ConnectState::failed);
             protocol_->forget(peer);
+            paths_->remove(peer);
         });
     }
     for (const auto* loopback : {&loopback_, &atomic_loopback_}) {
@@ -282,7 +294,8 @@ bool Core::drained_rings() {
 
 std::string Core::report() const {
     return traffic_report(counters_, "process " + std::to_string(environment_.self & 0xffffffffu) +
-                                         " on " + environment_.host);
+                                         " on " + environment_.host) +
+           paths_->report();
 }
 
 // ---------------------------------------------------------------------------------------------------
@@ -317,6 +330,13 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
             // One that was answered and takes its end down has no use for the connection any more.
             if (subchannel.local_rail == rail && subchannel.qp->number() == qp_number &&
                 !peer.finishing) {
+                for (std::size_t pair = 0; pair < peer.route.count; ++pair) {
+                    if (peer.route.pairs[pair] ==
+                        PeerRoute::Pair{static_cast<std::uint8_t>(rail),
+                                        static_cast<std::uint8_t>(subchannel.remote_rail)}) {
+                        paths_->report_failure(peer, pair, work_status_text(status));
+                    }
+                }
                 protocol_->on_peer_failed(peer, std::string(work_status_text(status)) +
                                                     " on rail " + rails_[rail]->info().name);
             }
@@ -329,6 +349,10 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
         }
     }
 }
+
+void Core::on_path_changed(Peer&, std::size_t, PathState, PathState, const std::string&) {}
+
+void Core::on_path_line(const std::string& line) { environment_.message(Severity::notice, line); }
 
 void Core::on_failure(const std::string& text) { environment_.message(Severity::failure, text); }
 

@@ -41,12 +41,16 @@
 #include "peer/peer_table.h"
 #include "protocol/protocol.h"
 #include "recovery/completion_filter.h"
+#include "recovery/path_repository.h"
 
 namespace adaptib {
 
 enum class Severity : std::uint8_t { notice, failure };
 
-class Core final : private ConnectionListener, private PathListener, private ProtocolListener {
+class Core final : private ConnectionListener,
+                   private PathListener,
+                   private PathObserver,
+                   private ProtocolListener {
 public:
     struct Environment {
         std::uint64_t self = 0;
@@ -125,6 +129,7 @@ private:
                   std::string& text);
     Status open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text);
     void open_connections(const Parameters& parameters);
+    void open_paths(const Parameters& parameters);
     void open_protocol(const Parameters& parameters, std::uint32_t depth);
     void listen(std::uint32_t fabric);
     SchedulerOptions scheduler_options(const Parameters& parameters) const;
@@ -181,6 +186,10 @@ private:
     void on_notice(const std::string& text) override;
     // PathListener
     void on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status) override;
+    // PathObserver
+    void on_path_changed(Peer& peer, std::size_t pair, PathState was, PathState now,
+                         const std::string& why) override;
+    void on_path_line(const std::string& line) override;
     // ProtocolListener
     void on_failure(const std::string& text) override;
     void on_peer_finished(Peer& peer) override;
@@ -190,6 +199,7 @@ private:
     std::vector<Attached> fabrics_;
     std::vector<Rail*> rails_;                          // of all fabrics
     std::vector<std::unique_ptr<CompletionQueue>> cqs_; // one a rail
+    std::unique_ptr<PathRepository> paths_;
     PeerTable peers_;
     PeerTable twins_;
     std::unique_ptr<Peer> loopback_;

@@ -71,6 +71,7 @@ Status Core::get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric,
             const auto rail = static_cast<std::uint8_t>(i);
             route.pairs[route.count++] = {rail, rail};
         }
+        route.total = route.count;
         auto peer = std::make_unique<Peer>(self, route, *attached.datagrams, attached.eager_limit,
                                            counters_);
         if (status.ok()) {
@@ -125,6 +126,7 @@ Status Core::make_twin(const Peer& peer, Why why, Peer*& out) {
     }
     attached.used = true;
     out = &twins_.add(std::move(twin));
+    paths_->add(*out);
     return kOk;
 }
 
@@ -216,6 +218,7 @@ Status Core::make_peer(std::uint64_t name, Why why, Peer*& out) {
     }
     attached.used = true;
     out = &peers_.add(std::move(peer));
+    paths_->add(*out);
     counters_.peers = peers_.size();
     return kOk;
 }

@@ -271,11 +271,13 @@ void Core::poll_events(Attached& attached) {
         const std::string& rail = rails_[index]->info().name;
         switch (event.kind) {
         case EventKind::port_error:
+            paths_->rail_failed(index, "the port went down");
             environment_.message(Severity::notice,
                                  "Rail " + rail + " of host " + environment_.host + " went down.");
             fail_peers_on(index);
             break;
         case EventKind::port_active:
+            paths_->rail_restored(index);
             environment_.message(Severity::notice, "Rail " + rail + " of host " +
                                                        environment_.host + " is up again.");
             break;

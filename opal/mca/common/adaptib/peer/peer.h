@@ -28,6 +28,7 @@
 #include "memory/block_pool.h"
 #include "memory/registration.h"
 #include "observe/counters.h"
+#include "peer/paths.h"
 #include "peer/route.h"
 #include "schedule/scheduler.h"
 
@@ -274,6 +275,10 @@ public:
     ListLink<Peer> closing_link;      // state is closing
     std::uint64_t credit_address = 0; // where the peer wants to be told what we consumed
     ListLink<Peer> stalled_link;      // has pending sends
+
+    std::unique_ptr<PeerPaths> paths; // null: all are up, and always were
+    ListLink<Peer> paths_link;        // known to the path repository
+    ListLink<Peer> troubled_link;     // a path is not up
 
     ListLink<Peer> waiting_link;                // a handshake message could not be sent yet
     PendingQueue held;                          // requests started after our goodbye

@@ -35,12 +35,24 @@ void pair_rails(PeerRoute& route, bool lower,
     std::bitset<kMaxRails> ours;
     std::bitset<kMaxRails> theirs;
     route.count = 0;
+    std::vector<Choice> spare;
+    std::uint32_t least = 0;
     for (const Choice& choice : choices) {
         const PeerRoute::Pair& pair = choice.pair;
         if (!ours[pair.local] && !theirs[pair.remote]) {
             ours.set(pair.local);
             theirs.set(pair.remote);
             route.pairs[route.count++] = pair;
+            least = choice.likeness;
+        } else {
+            spare.push_back(choice);
+        }
+    }
+    route.total = route.count;
+    for (const Choice& choice : spare) {
+        if (choice.likeness >=
+            least) { // else they are of networks that have nothing to do with each other
+            route.pairs[route.total++] = choice.pair;
         }
     }
 }

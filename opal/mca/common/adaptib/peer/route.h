@@ -26,8 +26,12 @@ struct PeerRoute {
     std::uint32_t fabric = 0; // index of ours
     RailRange local;
     RailRange remote;
+    // The first `count` are one a subchannel, and have no rail in common. What follows up to `total` are the other
+    // pairs whose rails look as much alike as those; datagrams go there when the first ones fail. In the same
+    // order at both ends.
     std::uint8_t count = 0;
-    std::array<Pair, kMaxRails> pairs{}; // one a subchannel; in the same order at both ends
+    std::uint8_t total = 0;
+    std::array<Pair, kMaxRails * kMaxRails> pairs{};
 };
 
 // Fills in the pairs: the most alike first; of equal ones, in the order of the rails of the process with the

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The path repository (recovery/path_repository.h).
+#include "recovery/path_repository.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace adaptib {
+
+namespace {
+
+constexpr Nanoseconds kSecond{1'000'000'000};
+
+std::string seconds_text(Nanoseconds time) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3f s", std::chrono::duration<double>(time).count());
+    return text;
+}
+
+std::string count_text(std::size_t count, const char* what) {
+    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+const char* state_text(PathState state) {
+    switch (state) {
+    case PathState::up: return "up";
+    case PathState::suspect: return "suspect";
+    case PathState::failed: return "failed";
+    }
+    return "unknown";
+}
+
+} // namespace
+
+void PathRepository::add(Peer& peer) {
+    peers_.push_back(peer);
+    for (std::size_t pair = 0; on() && pair < peer.route.total; ++pair) {
+        if (rail_down_[peer.route.pairs[pair].local]) {
+            change(peer, pair, PathState::failed, "its rail is down", false);
+        }
+    }
+}
+
+void PathRepository::remove(Peer& peer) {
+    if (peer.troubled_link.linked()) {
+        troubled_.remove(peer);
+    }
+    if (peer.paths_link.linked()) {
+        peers_.remove(peer);
+    }
+    peer.paths.reset();
+}
+
+std::size_t PathRepository::usable_count(const Peer& peer) const {
+    std::size_t count = 0;
+    for (std::size_t pair = 0; pair < peer.route.total; ++pair) {
+        count += usable(peer, pair) ? 1 : 0;
+    }
+    return count;
+}
+
+bool PathRepository::without_path(const Peer& peer, Nanoseconds& since) const {
+    if (peer.paths == nullptr || !peer.paths->without) {
+        return false;
+    }
+    since = peer.paths->without_since;
+    return true;
+}
+
+std::string PathRepository::path_text(const Peer& peer, std::size_t pair) const {
+    const PeerRoute::Pair rails = peer.route.pairs[pair];
+    return options_.host + "/" + rails_[rails.local]->info().name + " -> " + peer.address.host +
+           "/" + peer.address.rails[rails.remote].name;
+}
+
+std::string PathRepository::report() const {
+    std::string text;
+    const Nanoseconds now = options_.clock->now();
+    for (const Peer* peer = peers_.front(); peer != nullptr; peer = peers_.next(*peer)) {
+        if (peer->paths == nullptr) {
+            continue;
+        }
+        for (std::size_t pair = 0; pair < peer->paths->records.size(); ++pair) {
+            const PathRecord& record = peer->paths->records[pair];
+            if (record.since.count() == 0) {
+                continue;
+            }
+            text += "  path " + path_text(*peer, pair) + " of process " +
+                    std::to_string(peer->name & 0xffffffffu) + ": " + state_text(record.state) +
+                    " since " + seconds_text(now - record.since) + ", failed " +
+                    count_text(record.failures, "time") + ", came back " +
+                    count_text(record.recoveries, "time");
+            text += record.last_error.empty() ? "\n" : "; last: " + record.last_error + "\n";
+        }
+        const PeerPaths& paths = *peer->paths;
+        const Nanoseconds without =
+            paths.without_total + (paths.without ? now - paths.without_since : Nanoseconds{0});
+        if (without.count() > 0) {
+            text += "  process " + std::to_string(peer->name & 0xffffffffu) +
+                    ": no path that was known to work for " + seconds_text(without) + "\n";
+        }
+    }
+    return text;
+}
+
+PathRecord& PathRepository::record_of(Peer& peer, std::size_t pair) {
+    if (peer.paths == nullptr) {
+        peer.paths = std::make_unique<PeerPaths>();
+        peer.paths->records.resize(peer.route.total);
+    }
+    return peer.paths->records[pair];
+}
+
+void PathRepository::say(const std::string& line) {
+    const Nanoseconds now = options_.clock->now();
+    if (lines_ == 0 || now >= lines_since_ + kSecond) {
+        run_timers();
+        lines_since_ = now;
+        lines_ = 0;
+    }
+    if (lines_ < kLinesPerSecond) {
+        ++lines_;
+        observer_.on_path_line(line);
+    } else {
+        ++left_out_;
+    }
+}
+
+Nanoseconds PathRepository::deadline() const {
+    return left_out_ > 0 ? lines_since_ + kSecond : Nanoseconds::max();
+}
+
+void PathRepository::run_timers() {
+    if (left_out_ > 0 && options_.clock->now() >= deadline()) {
+        observer_.on_path_line("of " + count_text(left_out_, "further path") + " of host " +
+                               options_.host +
+                               " the state has changed as well; the report tells all of them");
+        left_out_ = 0;
+    }
+}
+
+void PathRepository::change(Peer& peer, std::size_t pair, PathState to, const std::string& why,
+                            bool line) {
+    PathRecord& record = record_of(peer, pair);
+    const PathState was = record.state;
+    if (was == to) {
+        return;
+    }
+    const Nanoseconds now = options_.clock->now();
+    const Nanoseconds took = now - record.since;
+    PeerPaths& paths = *peer.paths;
+    paths.not_up += was == PathState::up ? 1 : 0;
+    paths.not_up -= to == PathState::up ? 1 : 0;
+    const bool back = to == PathState::up && record.failures > record.recoveries;
+    record.state = to;
+    record.since = now;
+    record.nonce = 0;
+    record.asked = 0;
+    record.interval = Nanoseconds{0};
+    record.ask_at = now;
+    if (to != PathState::up) {
+        record.last_error = why;
+    }
+    if (to == PathState::failed) {
+        ++record.failures;
+        ++counters_.paths_failed;
+    } else if (to == PathState::suspect) {
+        ++counters_.paths_suspected;
+    } else if (back) {
+        record.recoveries = record.failures;
+        ++counters_.paths_recovered;
+    }
+    note_without(peer);
+    if (line && to == PathState::failed) {
+        say("path " + path_text(peer, pair) + " down: " + why + "; " +
+            count_text(usable_count(peer), "path") + " left");
+    } else if (line && back) {
+        say("path " + path_text(peer, pair) + " up again" +
+            (was == PathState::failed ? " after " + seconds_text(took) : "") + "; " +
+            count_text(usable_count(peer), "path"));
+    }
+    observer_.on_path_changed(peer, pair, was, to, why);
+}
+
+void PathRepository::note_without(Peer& peer) {
+    PeerPaths& paths = *peer.paths;
+    const Nanoseconds now = options_.clock->now();
+    const bool without = paths.not_up == paths.records.size();
+    if (without && !paths.without) {
+        paths.without_since = now;
+    } else if (!without && paths.without) {
+        const Nanoseconds took = now - paths.without_since;
+        paths.without_total += took;
+        counters_.no_path_nanoseconds += static_cast<std::uint64_t>(took.count());
+    }
+    paths.without = without;
+    const bool troubled = peer.troubled_link.linked();
+    if (paths.not_up > 0 && !troubled) {
+        troubled_.push_back(peer);
+    } else if (paths.not_up == 0 && troubled) {
+        troubled_.remove(peer);
+    }
+}
+
+void PathRepository::report_suspect(Peer& peer, std::size_t pair, const std::string& why) {
+    if (on() && peer.paths_link.linked() && state(peer, pair) == PathState::up) {
+        change(peer, pair, PathState::suspect, why, true);
+    }
+}
+
+void PathRepository::report_failure(Peer& peer, std::size_t pair, const std::string& why) {
+    if (on() && peer.paths_link.linked()) {
+        change(peer, pair, PathState::failed, why, true);
+    }
+}
+
+void PathRepository::report_success(Peer& peer, std::size_t pair) {
+    if (state(peer, pair) != PathState::up && !rail_down_[peer.route.pairs[pair].local]) {
+        change(peer, pair, PathState::up, "", true);
+    }
+}
+
+void PathRepository::rail_failed(std::uint32_t rail, const std::string& why) {
+    if (!on() || rail_down_[rail]) {
+        return;
+    }
+    rail_down_[rail] = true;
+    std::size_t taken = 0;
+    std::size_t of = 0;
+    std::size_t left = 0;
+    for (Peer* peer = peers_.front(); peer != nullptr; peer = peers_.next(*peer)) {
+        const std::size_t before = taken;
+        for (std::size_t pair = 0; pair < peer->route.total; ++pair) {
+            if (peer->route.pairs[pair].local == rail && usable(*peer, pair)) {
+                ++taken;
+                change(*peer, pair, PathState::failed, why, false);
+            }
+        }
+        of += taken > before ? 1 : 0;
+        left += usable_count(*peer);
+    }
+    observer_.on_path_line("rail " + options_.host + "/" + rails_[rail]->info().name +
+                           " down: " + why + "; with it " + count_text(taken, "path") + " to " +
+                           std::to_string(of) + (of == 1 ? " process" : " processes") + ", " +
+                           count_text(left, "path") + " left");
+}
+
+void PathRepository::rail_restored(std::uint32_t rail) {
+    if (!on() || !rail_down_[rail]) {
+        return;
+    }
+    rail_down_[rail] = false;
+    observer_.on_path_line("rail " + options_.host + "/" + rails_[rail]->info().name +
+                           " up again; its paths are tried");
+    for (Peer* peer = peers_.front(); peer != nullptr; peer = peers_.next(*peer)) {
+        for (std::size_t pair = 0; pair < peer->route.total; ++pair) {
+            if (peer->route.pairs[pair].local == rail && !usable(*peer, pair)) {
+                change(*peer, pair, PathState::suspect, "its rail is up again, and it is tried",
+                       false);
+            }
+        }
+    }
+}
+
+} // namespace adaptib

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The path repository: what state each path to each peer is in, since when, and how often it failed.
+//
+// Purpose: the one place where it is known which paths can be used. It is told of port events (all paths
+// of a rail at once), completion errors, datagrams that nobody acknowledges and rails that say nothing,
+// and of what came through; it is asked by who connects, plans or sends, and it tells a listener of each
+// change. A path is a pair of rails, ours and the peer's, by its number in PeerRoute::pairs.
+//
+//     up --nobody answers--> suspect --the peer answers elsewhere--> failed
+//     up, suspect --port event, completion error--> failed
+//     suspect, failed --answer over it--> up
+//
+// The state `suspect` costs nothing: a process that computes for minutes answers nobody. Only one that
+// answers over other paths, and not over this, shows that the path has failed (recovery/path_probes.h asks).
+//
+// Lines for people: one a path; where a rail takes many paths along, one for all of them; and at most
+// kLinesPerSecond a second, with the number of those left out.
+// Invariants: a peer of which all paths were always up has no record. With the parameter fault_tolerance off
+// all paths are up whatever is reported.
+// Ownership: knows peers from add() to remove(), which are the caller's.
+// Threads: one at a time (the core's lock).
+// Source: Vishnu, 10.3 (path repository, completion filter, path recovery).
+// May touch: base/, fabric/, peer/, observe/.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/intrusive_list.h"
+#include "observe/counters.h"
+#include "peer/peer.h"
+
+namespace adaptib {
+
+class PathObserver {
+public:
+    // Of a path that has changed; usable() says already what is so now. May report further failures.
+    virtual void on_path_changed(Peer& peer, std::size_t pair, PathState was, PathState now,
+                                 const std::string& why) = 0;
+    virtual void on_path_line(const std::string& line) = 0; // for a person
+
+protected:
+    ~PathObserver() = default;
+};
+
+class PathRepository {
+public:
+    struct Options {
+        bool on = true; // parameter fault_tolerance
+        std::string host;
+        const Clock* clock = nullptr;
+    };
+    static constexpr std::uint32_t kLinesPerSecond = 8;
+
+    PathRepository(const Options& options, RailList rails, Counters& counters,
+                   PathObserver& observer)
+        : options_(options), rails_(rails), counters_(counters), observer_(observer),
+          rail_down_(rails.size(), false) {}
+
+    bool on() const { return options_.on; }
+    void add(Peer& peer); // its paths over rails that are down are so from the beginning
+    void remove(Peer& peer);
+
+    // ---- Asking
+
+    PathState state(const Peer& peer, std::size_t pair) const {
+        return peer.paths == nullptr ? PathState::up : peer.paths->records[pair].state;
+    }
+    // Worth being used: it is not known to have failed.
+    bool usable(const Peer& peer, std::size_t pair) const {
+        return state(peer, pair) != PathState::failed;
+    }
+    std::size_t usable_count(const Peer& peer) const;
+    bool rail_down(std::uint32_t rail) const { return rail_down_[rail]; }
+    // No path is up, since then.
+    bool without_path(const Peer& peer, Nanoseconds& since) const;
+    // Peers with a path that is not up.
+    bool all_up() const { return troubled_.empty(); }
+    template <class F> void for_each_troubled(F&& f) {
+        for (Peer* peer = troubled_.front(); peer != nullptr;) {
+            Peer* const next = troubled_.next(*peer);
+            f(*peer);
+            peer = next;
+        }
+    }
+    // "node3/mlx5_1:1 -> node7/mlx5_0:1"
+    std::string path_text(const Peer& peer, std::size_t pair) const;
+    // State and history of every path that ever was not up, a line each.
+    std::string report() const;
+
+    // ---- Telling
+
+    void report_suspect(Peer& peer, std::size_t pair, const std::string& why);
+    void report_failure(Peer& peer, std::size_t pair, const std::string& why);
+    // Something of the peer's came over it that shows it to carry both ways.
+    void report_success(Peer& peer, std::size_t pair);
+    // All paths over a rail of ours. What comes back has to be tried first: it is suspect, and asked for.
+    void rail_failed(std::uint32_t rail, const std::string& why);
+    void rail_restored(std::uint32_t rail);
+    // Now and then: the lines that were left out.
+    void run_timers();
+    Nanoseconds deadline() const;
+
+private:
+    PathRecord& record_of(Peer& peer, std::size_t pair);
+    void change(Peer& peer, std::size_t pair, PathState to, const std::string& why, bool line);
+    void note_without(Peer& peer);
+    void say(const std::string& line);
+
+    Options options_;
+    RailList rails_;
+    Counters& counters_;
+    PathObserver& observer_;
+    std::vector<bool> rail_down_;
+    IntrusiveList<Peer, &Peer::paths_link> peers_;
+    IntrusiveList<Peer, &Peer::troubled_link> troubled_;
+    Nanoseconds lines_since_{0};
+    std::uint32_t lines_ = 0;
+    std::uint32_t left_out_ = 0;
+};
+
+} // namespace adaptib

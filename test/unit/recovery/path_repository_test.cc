@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The path repository: what it answers after what it was told, whom it tells, and what people read.
+#include "recovery/path_repository.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "unit/null_rail.h"
+
+namespace adaptib {
+namespace {
+
+using std::chrono::milliseconds;
+
+class NamedRail final : public test::NullRail {
+public:
+    explicit NamedRail(const std::string& name) {
+        info_.name = name;
+        info_.capabilities = static_cast<std::uint32_t>(Capability::ud);
+        info_.datagram_bytes = 512;
+    }
+
+private:
+    // Enough for a channel to be made, which the peers here must have.
+    class Region final : public MemoryRegion {
+    public:
+        explicit Region(Bytes length)
+            : MemoryRegion(nullptr, length), bytes_(new std::byte[length]) {
+            address_ = bytes_.get();
+        }
+
+    private:
+        std::unique_ptr<std::byte[]> bytes_;
+    };
+    class Queue final : public CompletionQueue {
+        std::size_t poll_impl(std::span<WorkCompletion>) override { return 0; }
+    };
+    class Pair final : public QueuePair {
+    public:
+        Pair() : QueuePair(QpType::ud) {}
+
+    private:
+        Status modify_impl(const QpAttributes&, std::uint32_t) override { return kOk; }
+        QpAttributes query_impl() const override { return {}; }
+        Status post_send_impl(const SendWork&) override { return kOk; }
+        Status post_receive_impl(const ReceiveWork&) override { return kOk; }
+        Status execute_impl(const SendWork&) override { return kOk; }
+        void* map_impl(std::uint64_t, Bytes, std::uint32_t) override { return nullptr; }
+        bool usable_impl() const override { return true; }
+    };
+    Status allocate_impl(Bytes length, std::uint32_t, std::unique_ptr<MemoryRegion>& out) override {
+        out = std::make_unique<Region>(length);
+        return kOk;
+    }
+    Status create_cq_impl(std::uint32_t, std::unique_ptr<CompletionQueue>& out) override {
+        out = std::make_unique<Queue>();
+        return kOk;
+    }
+    Status create_qp_impl(const QpInit&, std::unique_ptr<QueuePair>& out) override {
+        out = std::make_unique<Pair>();
+        return kOk;
+    }
+};
+
+struct Change {
+    std::uint64_t peer;
+    std::size_t pair;
+    PathState was;
+    PathState now;
+    std::string why;
+    friend bool operator==(const Change&, const Change&) = default;
+};
+
+class Paths : public testing::Test, public PathObserver {
+protected:
+    Paths() {
+        EXPECT_TRUE(DatagramChannel::create(first_, {1, 2}, clock_, counters_, channel_).ok());
+        make(true);
+    }
+    void make(bool on) {
+        for (auto& peer : peers_) {
+            paths_->remove(*peer);
+        }
+        peers_.clear();
+        paths_ = std::make_unique<PathRepository>(PathRepository::Options{on, "here", &clock_},
+                                                  rails_, counters_, *this);
+        for (const std::uint64_t name : {11, 12}) {
+            paths_->add(new_peer(name));
+        }
+    }
+    // Of two rails each: two pairs that are connected, two more.
+    Peer& new_peer(std::uint64_t name) {
+        ProcessAddress address;
+        address.name = name;
+        address.host = "there";
+        address.rails.resize(2);
+        address.rails[0].name = "x0:1";
+        address.rails[1].name = "x1:1";
+        PeerRoute route;
+        route.local = route.remote = {0, 2};
+        pair_rails(route, true, [](std::uint32_t, std::uint32_t) { return 0; });
+        return *peers_.emplace_back(
+            std::make_unique<Peer>(address, route, *channel_, 4096, counters_));
+    }
+    ~Paths() override {
+        for (auto& peer : peers_) {
+            paths_->remove(*peer);
+        }
+    }
+    void on_path_changed(Peer& peer, std::size_t pair, PathState was, PathState now,
+                         const std::string& why) override {
+        changes_.push_back({peer.name, pair, was, now, why});
+    }
+    void on_path_line(const std::string& line) override { lines_.push_back(line); }
+    void at(Nanoseconds when) { clock_.advance(when - clock_.now()); }
+    Peer& peer(std::size_t i) { return *peers_[i]; }
+
+    ManualClock clock_;
+    Counters counters_;
+    NamedRail first_{"m0:1"};
+    NamedRail second_{"m1:1"};
+    std::vector<Rail*> rails_{&first_, &second_};
+    std::unique_ptr<DatagramChannel> channel_;
+    std::vector<std::unique_ptr<Peer>> peers_;
+    std::unique_ptr<PathRepository> paths_;
+    std::vector<Change> changes_;
+    std::vector<std::string> lines_;
+};
+
+TEST_F(Paths, AllAreUpUntilSomethingIsReported) {
+    EXPECT_TRUE(paths_->all_up());
+    EXPECT_EQ(paths_->usable_count(peer(0)), 4u);
+    EXPECT_EQ(peer(0).paths, nullptr);
+    paths_->report_success(peer(0), 0);
+    EXPECT_EQ(peer(0).paths, nullptr);
+    EXPECT_EQ(paths_->report(), "");
+    EXPECT_TRUE(changes_.empty());
+}
+
+TEST_F(Paths, AFailureAndARecoveryAreToldOnceAndKept) {
+    at(milliseconds{100});
+    paths_->report_failure(peer(0), 0, "no answer");
+    paths_->report_failure(peer(0), 0, "again");
+    EXPECT_FALSE(paths_->usable(peer(0), 0));
+    EXPECT_TRUE(paths_->usable(peer(0), 1));
+    EXPECT_TRUE(paths_->usable(peer(1), 0));
+    EXPECT_EQ(counters_.paths_failed, 1u);
+    at(milliseconds{350});
+    paths_->report_success(peer(0), 0);
+    paths_->report_success(peer(0), 0);
+    EXPECT_TRUE(paths_->usable(peer(0), 0));
+    EXPECT_TRUE(paths_->all_up());
+    EXPECT_EQ(counters_.paths_recovered, 1u);
+    const std::vector<Change> expected{{11, 0, PathState::up, PathState::failed, "no answer"},
+                                       {11, 0, PathState::failed, PathState::up, ""}};
+    EXPECT_EQ(changes_, expected);
+    const std::vector<std::string> lines{
+        "path here/m0:1 -> there/x0:1 down: no answer; 3 paths left",
+        "path here/m0:1 -> there/x0:1 up again after 0.250 s; 4 paths"};
+    EXPECT_EQ(lines_, lines);
+    at(milliseconds{400});
+    EXPECT_EQ(paths_->report(), "  path here/m0:1 -> there/x0:1 of process 11: up since 0.050 s, "
+                                "failed 1 time, came back 1 time; last: no answer\n");
+}
+
+TEST_F(Paths, ASuspectPathIsUsableAndNobodyReadsOfIt) {
+    at(milliseconds{1});
+    paths_->report_suspect(peer(0), 1, "nobody answers");
+    EXPECT_EQ(paths_->state(peer(0), 1), PathState::suspect);
+    EXPECT_TRUE(paths_->usable(peer(0), 1));
+    EXPECT_FALSE(paths_->all_up());
+    paths_->report_success(peer(0), 1);
+    EXPECT_TRUE(paths_->all_up());
+    EXPECT_TRUE(lines_.empty());
+    EXPECT_EQ(counters_.paths_suspected, 1u);
+    EXPECT_EQ(counters_.paths_recovered, 0u);
+    paths_->report_failure(peer(0), 1, "an error");
+    paths_->report_suspect(peer(0), 1, "nobody answers"); // is known already
+    EXPECT_EQ(paths_->state(peer(0), 1), PathState::failed);
+}
+
+TEST_F(Paths, ARailTakesItsPathsAlongAndIsOneLine) {
+    at(milliseconds{1});
+    paths_->rail_failed(0, "the port went down");
+    paths_->rail_failed(0, "the port went down");
+    for (std::size_t i = 0; i < 2; ++i) {
+        EXPECT_EQ(paths_->usable_count(peer(i)), 2u);
+        for (std::size_t pair = 0; pair < 4; ++pair) {
+            EXPECT_EQ(paths_->usable(peer(i), pair), peer(i).route.pairs[pair].local == 1);
+        }
+    }
+    EXPECT_EQ(changes_.size(), 4u);
+    EXPECT_EQ(counters_.paths_failed, 4u);
+    // An answer that was under way does not bring it back; somebody new is told at once.
+    paths_->report_success(peer(0), 0);
+    EXPECT_FALSE(paths_->usable(peer(0), 0));
+    Peer& late = new_peer(13);
+    paths_->add(late);
+    EXPECT_EQ(paths_->usable_count(late), 2u);
+    paths_->rail_restored(0);
+    EXPECT_EQ(paths_->state(peer(1), 0), PathState::suspect);
+    EXPECT_EQ(paths_->usable_count(peer(1)), 4u);
+    EXPECT_EQ(counters_.paths_recovered, 0u);
+    paths_->report_success(peer(1), 0);
+    EXPECT_EQ(counters_.paths_recovered, 1u);
+    const std::vector<std::string> lines{
+        "rail here/m0:1 down: the port went down; with it 4 paths to 2 processes, 4 paths left",
+        "rail here/m0:1 up again; its paths are tried",
+        "path here/m0:1 -> there/x0:1 up again; 4 paths"};
+    EXPECT_EQ(lines_, lines);
+}
+
+TEST_F(Paths, TimeWithoutAPathIsKept) {
+    at(milliseconds{10});
+    Nanoseconds since{0};
+    paths_->rail_failed(0, "a");
+    EXPECT_FALSE(paths_->without_path(peer(0), since));
+    at(milliseconds{20});
+    paths_->rail_failed(1, "b");
+    ASSERT_TRUE(paths_->without_path(peer(0), since));
+    EXPECT_EQ(since, milliseconds{20});
+    EXPECT_EQ(paths_->usable_count(peer(0)), 0u);
+    at(milliseconds{50});
+    paths_->rail_restored(1); // which is not known to work yet
+    EXPECT_TRUE(paths_->without_path(peer(0), since));
+    paths_->report_success(peer(0), 1);
+    EXPECT_FALSE(paths_->without_path(peer(0), since));
+    EXPECT_EQ(counters_.no_path_nanoseconds, 30'000'000u);
+    EXPECT_NE(paths_->report().find("process 11: no path that was known to work for 0.030 s"),
+              std::string::npos)
+        << paths_->report();
+    EXPECT_NE(paths_->report().find("process 12: no path that was known to work for 0.030 s"),
+              std::string::npos);
+}
+
+TEST_F(Paths, ManyLinesAreCountedInstead) {
+    at(milliseconds{5});
+    for (int round = 0; round < 10; ++round) {
+        paths_->report_failure(peer(0), 0, "x");
+        paths_->report_success(peer(0), 0);
+    }
+    EXPECT_EQ(lines_.size(), PathRepository::kLinesPerSecond);
+    EXPECT_EQ(paths_->deadline(), milliseconds{1005});
+    paths_->run_timers();
+    EXPECT_EQ(lines_.size(), PathRepository::kLinesPerSecond);
+    at(paths_->deadline());
+    paths_->run_timers();
+    ASSERT_EQ(lines_.size(), PathRepository::kLinesPerSecond + 1);
+    EXPECT_EQ(lines_.back(), "of 12 further paths of host here the state has changed as well; the "
+                             "report tells all of them");
+    EXPECT_EQ(paths_->deadline(), Nanoseconds::max());
+    paths_->report_failure(peer(0), 0, "x");
+    EXPECT_EQ(lines_.size(), PathRepository::kLinesPerSecond + 2);
+}
+
+TEST_F(Paths, SwitchedOffNothingIsBelieved) {
+    make(false);
+    paths_->rail_failed(0, "a");
+    paths_->report_failure(peer(0), 1, "b");
+    paths_->report_suspect(peer(0), 1, "c");
+    EXPECT_EQ(paths_->usable_count(peer(0)), 4u);
+    EXPECT_TRUE(changes_.empty());
+    EXPECT_TRUE(lines_.empty());
+    EXPECT_EQ(counters_.paths_failed, 0u);
+}
+
+TEST(Route, SparePairsFollowTheConnectedOnesIfTheyLookAsMuchAlike) {
+    PeerRoute route;
+    route.local = {0, 2};
+    route.remote = {3, 2};
+    pair_rails(route, true, [](std::uint32_t, std::uint32_t) { return 0; });
+    ASSERT_EQ(route.count, 2);
+    ASSERT_EQ(route.total, 4);
+    const std::array<PeerRoute::Pair, 4> all{{{0, 3}, {1, 4}, {0, 4}, {1, 3}}};
+    EXPECT_TRUE(std::equal(all.begin(), all.end(), route.pairs.begin()));
+
+    // Two networks.
+    pair_rails(route, true, [](std::uint32_t a, std::uint32_t b) { return a + 3 == b ? 64u : 0u; });
+    EXPECT_EQ(route.count, 2);
+    EXPECT_EQ(route.total, 2);
+
+    // One rail and two in one network.
+    route.remote = {0, 1};
+    pair_rails(route, false, [](std::uint32_t, std::uint32_t) { return 10; });
+    EXPECT_EQ(route.count, 1);
+    ASSERT_EQ(route.total, 2);
+    EXPECT_EQ(route.pairs[1], (PeerRoute::Pair{1, 0}));
+}
+
+} // namespace
+} // namespace adaptib
