@@ -330,13 +330,6 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
             // One that was answered and takes its end down has no use for the connection any more.
             if (subchannel.local_rail == rail && subchannel.qp->number() == qp_number &&
                 !peer.finishing) {
-                for (std::size_t pair = 0; pair < peer.route.count; ++pair) {
-                    if (peer.route.pairs[pair] ==
-                        PeerRoute::Pair{static_cast<std::uint8_t>(rail),
-                                        static_cast<std::uint8_t>(subchannel.remote_rail)}) {
-                        paths_->report_failure(peer, pair, work_status_text(status));
-                    }
-                }
                 protocol_->on_peer_failed(peer, std::string(work_status_text(status)) +
                                                     " on rail " + rails_[rail]->info().name);
             }
