@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How many messages came from each source, and when (select/history.h).
+#include "select/history.h"
+
+#include <algorithm>
+
+namespace adaptib {
+
+namespace {
+
+bool by_source(const SourceCount& a, const SourceCount& b) { return a.source < b.source; }
+
+// Of sorted counts, those of one source become one.
+void fold(std::vector<SourceCount>& counts) {
+    std::size_t kept = 0;
+    for (const SourceCount& count : counts) {
+        if (kept > 0 && counts[kept - 1].source == count.source) {
+            counts[kept - 1].count += count.count;
+        } else {
+            counts[kept++] = count;
+        }
+    }
+    counts.resize(kept);
+}
+
+} // namespace
+
+void History::add(std::vector<SourceCount> counts) {
+    Bucket bucket;
+    bucket.begin = now_++;
+    std::erase_if(counts, [](const SourceCount& c) { return c.count <= 0; });
+    std::sort(counts.begin(), counts.end(), by_source);
+    counts.shrink_to_fit();
+    for (const SourceCount& count : counts) {
+        bucket.messages += count.count;
+    }
+    bucket.counts = std::move(counts);
+    buckets_.push_back(std::move(bucket));
+    for (std::uint64_t width = 1; width <= kWidest; width *= 2) {
+        merge_oldest(width);
+    }
+}
+
+// If there are too many of a width; of the widest, the oldest goes.
+void History::merge_oldest(std::uint64_t width) {
+    std::size_t first = 0;
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < buckets_.size(); ++i) {
+        if (buckets_[i].width == width) {
+            first = count++ == 0 ? i : first;
+        }
+    }
+    if (count <= kPerWidth) {
+        return;
+    }
+    if (width == kWidest) {
+        buckets_.pop_front();
+        return;
+    }
+    join(buckets_[first], buckets_[first + 1]);
+    buckets_.erase(buckets_.begin() + static_cast<std::ptrdiff_t>(first) + 1);
+}
+
+void History::join(Bucket& into, const Bucket& later) {
+    std::vector<SourceCount> counts;
+    counts.reserve(into.counts.size() + later.counts.size());
+    std::merge(into.counts.begin(), into.counts.end(), later.counts.begin(), later.counts.end(),
+               std::back_inserter(counts), by_source);
+    fold(counts);
+    if (counts.size() > kSourcesMost) {
+        const auto end = counts.begin() + kSourcesMost;
+        std::nth_element(
+            counts.begin(), end, counts.end(),
+            [](const SourceCount& a, const SourceCount& b) { return a.count > b.count; });
+        counts.erase(end, counts.end());
+        std::sort(counts.begin(), counts.end(), by_source);
+    }
+    counts.shrink_to_fit();
+    into.counts = std::move(counts);
+    into.width += later.width;
+    into.messages += later.messages;
+}
+
+void History::sum(std::uint64_t from, Window& out) const {
+    out.counts.clear();
+    out.messages = 0;
+    for (const Bucket& bucket : buckets_) {
+        const std::uint64_t end = bucket.begin + bucket.width;
+        if (end <= from) {
+            continue;
+        }
+        const double share = static_cast<double>(end - std::max(from, bucket.begin)) /
+                             static_cast<double>(bucket.width);
+        out.messages += share * bucket.messages;
+        for (const SourceCount& count : bucket.counts) {
+            out.counts.push_back({count.source, share * count.count});
+        }
+    }
+    std::sort(out.counts.begin(), out.counts.end(), by_source);
+    fold(out.counts);
+}
+
+std::size_t History::memory_bytes() const {
+    std::size_t bytes = sizeof *this + buckets_.size() * sizeof(Bucket);
+    for (const Bucket& bucket : buckets_) {
+        bytes += bucket.counts.capacity() * sizeof(SourceCount);
+    }
+    return bytes;
+}
+
+} // namespace adaptib

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which sources deserve a ring of their own (select/mapping.h).
+#include "select/mapping.h"
+
+#include <algorithm>
+
+namespace adaptib {
+
+namespace {
+
+bool busier(const SourceCount& a, const SourceCount& b) {
+    return a.count != b.count ? a.count > b.count : a.source < b.source;
+}
+
+// The most that is saved by l rings, and how many of them are connections then.
+struct Best {
+    std::size_t rings = 0;
+    std::size_t connections = 0;
+    double gain = 0;
+};
+
+// For a given number of rings, one more connection among them saves n (r - d) - (rho - delta) more, and the n
+// fall: as long as that is positive, if a connection saves more for each message than a shared ring does. If it
+// does not, the sum falls first or grows throughout: none or all.
+class Search {
+public:
+    Search(std::span<const SourceCount> sorted, const ChannelCosts& costs,
+           const ChannelLimits& limits)
+        : sorted_(sorted), costs_(costs), limits_(limits) {}
+
+    Best run() {
+        const double polls = sorted_.empty() ? 0 : sorted_[0].count / 2 * costs_.poll;
+        Best best;
+        for (std::size_t l = 1; l <= sorted_.size(); ++l) {
+            add(sorted_[l - 1].count);
+            if (!limits_.shared_rings && connections_ < l) {
+                break;
+            }
+            const double gain = saved_ - polls * static_cast<double>(l);
+            if (gain > best.gain) {
+                best = {l, connections_, gain};
+            }
+        }
+        return best;
+    }
+
+private:
+    // What the ring of one more source saves; the sources before it keep their kind, or all change it.
+    void add(double count) {
+        const double shared = of(count, costs_.shared_ring, costs_.establish_shared);
+        const double connected = of(count, costs_.connected_ring, costs_.establish);
+        saved_shared_ += shared;
+        if (counted_ < limits_.connections) {
+            saved_connected_ += connected;
+        } else {
+            saved_connected_ += shared;
+        }
+        ++counted_;
+        if (!limits_.shared_rings || costs_.connected_ring < costs_.shared_ring) {
+            const bool all = !limits_.shared_rings || saved_connected_ > saved_shared_;
+            connections_ = all ? std::min(counted_, limits_.connections) : 0;
+            saved_ = all ? saved_connected_ : saved_shared_;
+        } else if (connections_ < limits_.connections && connected > shared) {
+            ++connections_;
+            saved_ += connected;
+        } else {
+            saved_ += shared;
+        }
+    }
+    double of(double count, double per_message, double establish) const {
+        return count * (per_message - costs_.credit / costs_.ring_messages) - establish;
+    }
+
+    std::span<const SourceCount> sorted_;
+    const ChannelCosts& costs_;
+    const ChannelLimits& limits_;
+    std::size_t counted_ = 0;
+    std::size_t connections_ = 0;
+    double saved_ = 0;
+    double saved_shared_ = 0;
+    double saved_connected_ = 0; // as many as there may be
+};
+
+double count_of(std::span<const SourceCount> counts, std::uint64_t source) {
+    const auto at =
+        std::lower_bound(counts.begin(), counts.end(), source,
+                         [](const SourceCount& c, std::uint64_t name) { return c.source < name; });
+    return at != counts.end() && at->source == source ? at->count : 0;
+}
+
+} // namespace
+
+Choice find_mapping(std::vector<SourceCount>& counts, const ChannelCosts& costs,
+                    const ChannelLimits& limits) {
+    const auto end = std::partition(counts.begin(), counts.end(),
+                                    [](const SourceCount& c) { return c.count > 0; });
+    const auto active = static_cast<std::size_t>(end - counts.begin());
+    const std::size_t most = std::min(limits.rings, active);
+    const auto last = counts.begin() + static_cast<std::ptrdiff_t>(most);
+    if (most < active) {
+        std::nth_element(counts.begin(), last, end, busier);
+    }
+    std::sort(counts.begin(), last, busier);
+    const Best best = Search(std::span(counts).first(most), costs, limits).run();
+    Choice choice;
+    choice.gain = best.gain;
+    for (std::size_t i = 0; i < best.rings; ++i) {
+        Mapping& mapping = choice.mapping;
+        (i < best.connections ? mapping.connected : mapping.shared).push_back(counts[i].source);
+    }
+    std::sort(choice.mapping.connected.begin(), choice.mapping.connected.end());
+    std::sort(choice.mapping.shared.begin(), choice.mapping.shared.end());
+    return choice;
+}
+
+double gain_of(const Mapping& mapping, std::span<const SourceCount> counts,
+               const ChannelCosts& costs) {
+    double busiest = 0;
+    for (const SourceCount& count : counts) {
+        busiest = std::max(busiest, count.count);
+    }
+    const double credit = costs.credit / costs.ring_messages;
+    double gain = -busiest / 2 * costs.poll * static_cast<double>(mapping.rings());
+    for (const std::uint64_t source : mapping.connected) {
+        gain += count_of(counts, source) * (costs.connected_ring - credit);
+    }
+    for (const std::uint64_t source : mapping.shared) {
+        gain += count_of(counts, source) * (costs.shared_ring - credit);
+    }
+    return gain;
+}
+
+} // namespace adaptib

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// When to move to another mapping of channels (select/selector.h).
+#include "select/selector.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace adaptib {
+
+double Selector::compare(std::uint64_t from, const ChannelLimits& limits, Mapping& best) {
+    history_.sum(from, window_);
+    if (window_.messages <= 0) {
+        return 0;
+    }
+    const double current = gain_of(mapping_, window_.counts, costs_);
+    sorted_ = window_.counts;
+    Choice choice = find_mapping(sorted_, costs_, limits);
+    best = std::move(choice.mapping);
+    return (choice.gain - current) / window_.messages;
+}
+
+void Selector::move_to(Mapping& mapping, std::uint64_t from) {
+    mapping_ = std::move(mapping);
+    begin_ = from;
+    end_ = history_.now();
+}
+
+Selector::Step Selector::tick(std::vector<SourceCount> counts, const ChannelLimits& limits) {
+    history_.add(std::move(counts));
+    if (end_ == 0) { // T1
+        Mapping best;
+        compare(0, limits, best);
+        move_to(best, 0);
+        return Step::first;
+    }
+    const std::uint64_t half = std::max<std::uint64_t>(1, (end_ - begin_) / 2);
+    const std::uint64_t late = history_.now() - half;
+    Mapping extended;
+    Mapping shrunk;
+    gains_.extended = compare(begin_, limits, extended); // T2
+    gains_.shrunk = compare(late, limits, shrunk);       // T3
+    if (std::max(gains_.extended, gains_.shrunk) <= threshold_) {
+        return Step::none; // T4
+    }
+    if (gains_.shrunk > gains_.extended) {
+        move_to(shrunk, late);
+        return Step::shrunk;
+    }
+    move_to(extended, begin_);
+    return Step::extended;
+}
+
+} // namespace adaptib

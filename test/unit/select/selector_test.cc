@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The windows of the selection: the published steps on traces written out.
+#include "select/selector.h"
+
+#include <gtest/gtest.h>
+
+namespace adaptib {
+namespace {
+
+using Counts = std::vector<SourceCount>;
+using Step = Selector::Step;
+using Sources = std::vector<std::uint64_t>;
+
+const ChannelLimits kTwo{2, 2, false};
+
+TEST(Selector, TheFirstPeriodDecides) { // T1
+    Selector selector({});
+    EXPECT_EQ(selector.tick({{1, 10'000}, {2, 5000}, {3, 100}}, kTwo), Step::first);
+    EXPECT_EQ(selector.mapping().connected, (Sources{1, 2}));
+    EXPECT_EQ(selector.begin(), 0u);
+    EXPECT_EQ(selector.end(), 1u);
+}
+
+TEST(Selector, APatternThatStaysIsLeftAlone) {
+    Selector selector({});
+    selector.tick({{1, 10'000}, {2, 5000}, {3, 100}}, kTwo);
+    for (int t = 0; t < 50; ++t) {
+        EXPECT_EQ(selector.tick({{1, 10'000}, {2, 5000}, {3, 100}}, kTwo), Step::none);
+        EXPECT_LE(selector.gains().extended, 0); // only establishing is left to lose
+        EXPECT_LE(selector.gains().shrunk, 0);
+    }
+    EXPECT_EQ(selector.end(), 1u);
+}
+
+TEST(Selector, AnAbruptChangeIsSeenInTheShortWindow) { // T2, T3, T4
+    const ChannelLimits one{1, 1, false};
+    Selector selector({});
+    selector.tick({{1, 10'000}}, one);
+    EXPECT_EQ(selector.tick({{1, 10'000}}, one), Step::none);
+    EXPECT_EQ(selector.tick({{3, 10'000}}, one), Step::shrunk);
+    EXPECT_EQ(selector.mapping().connected, (Sources{3}));
+    // [2, 3): 10,000 messages; in use, 1: -50,000; best, 3: 1,312,500 - 50,000 - 10,000
+    EXPECT_DOUBLE_EQ(selector.gains().shrunk, (1'252'500.0 + 50'000) / 10'000);
+    // [0, 3): 1 is still the best one, and in use: what differs is that it was to be established
+    EXPECT_DOUBLE_EQ(selector.gains().extended, -10'000.0 / 30'000);
+    EXPECT_EQ(selector.begin(), 2u);
+    EXPECT_EQ(selector.end(), 3u);
+}
+
+// The window that grew by staying tells what one period alone would not be enough for.
+TEST(Selector, ASlowChangeIsSeenInTheLongWindow) {
+    ChannelCosts costs;
+    costs.establish = 1e6; // 1,000 messages do not pay for it, 20,000 do
+    const ChannelLimits two{2, 2, false};
+    Selector selector(costs);
+    EXPECT_EQ(selector.tick({{1, 20'000}, {2, 1000}}, two), Step::first);
+    EXPECT_EQ(selector.mapping().connected, (Sources{1}));
+    int ticks = 0;
+    while (selector.tick({{1, 1000}, {2, 1500}}, two) == Step::none) {
+        ASSERT_LT(++ticks, 100);
+    }
+    EXPECT_GT(ticks, 5);
+    EXPECT_EQ(selector.mapping().connected, (Sources{1, 2}));
+    EXPECT_EQ(selector.begin(), 0u); // extended
+    EXPECT_GT(selector.gains().extended, Selector::kThreshold);
+    EXPECT_LT(selector.gains().shrunk, selector.gains().extended);
+}
+
+TEST(Selector, WhatGainsLittleIsNotChanged) { // T4: gamma
+    const ChannelLimits one{1, 1, false};
+    for (const double more : {1.0, 1.4}) {
+        Selector selector({});
+        selector.tick({{1, 10'000}, {2, 9000}}, one);
+        const Step step = selector.tick({{1, 10'000}, {2, 10'000 * more * more}}, one);
+        EXPECT_EQ(step == Step::none, more == 1.0) << more;
+    }
+}
+
+TEST(Selector, SilenceChangesNothing) {
+    Selector selector({});
+    selector.tick({{1, 10'000}}, kTwo);
+    for (int t = 0; t < 1000; ++t) {
+        selector.tick({}, kTwo);
+    }
+    EXPECT_EQ(selector.mapping().connected, (Sources{1}));
+}
+
+TEST(Selector, ALimitThatFallsIsKeptFromTheNextChangeOn) {
+    Selector selector({});
+    selector.tick({{1, 10'000}, {2, 9000}}, kTwo);
+    selector.tick({{3, 90'000}}, {1, 1, false});
+    EXPECT_EQ(selector.mapping().connected, (Sources{3}));
+}
+
+} // namespace
+} // namespace adaptib
