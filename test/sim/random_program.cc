@@ -86,6 +86,9 @@ private:
         set("shm_rails", one_in(2) ? 1 : 1 + random_.below(4));
         program_.settings.push_back({"shm_single_copy", one_in(3) ? "none" : "auto"});
         set("shm_queue_bytes", one_of<2>({65536, 262144}));
+        const std::array<const char*, 4> channels{"aqps", "aqps", "rc_on_demand", "ud"};
+        program_.settings.push_back({"channel_policy", channels[random_.below(4)]});
+        set("channel_period", one_of<3>({1, 5, 1000}));
     }
 
     void set_world(const char* name, std::uint64_t value) {

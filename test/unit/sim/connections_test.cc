@@ -22,6 +22,8 @@ using namespace std::chrono_literals;
 char kPartial[] = "partial";
 char kStatic[] = "static";
 char kPut[] = "put";
+char kRcOnDemand[] = "rc_on_demand";
+char kUd[] = "ud";
 
 RanksOptions world_of(std::size_t ranks) {
     RanksOptions options;
@@ -244,6 +246,70 @@ TEST(Connections, NobodyWaitsForAConnectionWhileNoneIsIdle) {
         EXPECT_EQ(ranks->peer(0, 2)->state, ConnectState::open);
         nothing_bad(*ranks);
     }
+}
+
+// Rank 0 may have one connection. It talks to 1 and to 2 all the time, ten times as much to one of them as
+// to the other.
+void talk(Ranks& ranks, std::size_t busy, std::size_t quiet, Nanoseconds time) {
+    const Nanoseconds end = ranks.now(0) + time;
+    while (ranks.now(0) < end) {
+        Messages messages;
+        messages.push_back(std::make_unique<Message>(quiet, 0, 8));
+        for (int i = 0; i < 10; ++i) {
+            messages.push_back(std::make_unique<Message>(busy, 0, 8));
+        }
+        carry(ranks, messages);
+        rest(ranks, 200us);
+    }
+}
+
+TEST(Connections, TheBusiestHasTheConnection) {
+    for (char* policy : {default_parameters().channel_policy, kRcOnDemand}) {
+        const bool chosen = policy != kRcOnDemand;
+        RanksOptions options = world_of(3);
+        options.parameters.connect_max = 1;
+        options.parameters.channel_policy = policy;
+        options.parameters.channel_period = 20;
+        const auto ranks = make(std::move(options));
+        carry(*ranks, 1, 0, 10'000); // so 1 has the connection first
+        talk(*ranks, 2, 1, 100ms);
+        EXPECT_EQ(ranks->peer(0, 1)->state == ConnectState::open, !chosen);
+        EXPECT_EQ(ranks->peer(0, 2)->state == ConnectState::open, chosen);
+        EXPECT_EQ(ranks->counters(0).connections_closed, chosen ? 1u : 0u); // once
+        talk(*ranks, 1, 2, 200ms);                                          // the pattern changes
+        EXPECT_EQ(ranks->peer(0, 1)->state, ConnectState::open);
+        EXPECT_EQ(ranks->counters(0).connections_closed, chosen ? 2u : 0u);
+        EXPECT_EQ(ranks->counters(0).selections > 0, chosen);
+        EXPECT_EQ(ranks->counters(0).selections_changed, chosen ? 2u : 0u);
+        EXPECT_LE(ranks->counters(0).connections_most, 1u);
+        nothing_bad(*ranks);
+    }
+}
+
+TEST(Connections, WhereThereIsRoomNobodySelects) {
+    const auto ranks = make(world_of(3));
+    carry(*ranks, 1, 0, 10'000);
+    rest(*ranks, 10s);
+    carry(*ranks, 1, 0, 10'000);
+    EXPECT_EQ(ranks->counters(0).selections, 0u);
+}
+
+TEST(Connections, WithSharedQueuesOnlySmallMessagesDoNotConnect) {
+    RanksOptions options = world_of(3);
+    options.parameters.channel_policy = kUd;
+    options.parameters.connect_threshold = 0;
+    const auto ranks = make(std::move(options));
+    for (int i = 0; i < 100; ++i) {
+        carry(*ranks, 0, 1, 8);
+    }
+    EXPECT_EQ(ranks->counters(0).connections_requested, 0u);
+    carry(*ranks, 0, 1, 100'000);
+    EXPECT_EQ(ranks->counters(0).connections_open, 1u);
+    const std::uint64_t before = ranks->counters(0).ring_sent;
+    carry(*ranks, 0, 1, 8);
+    EXPECT_EQ(ranks->counters(0).ring_sent, before);
+    EXPECT_EQ(ranks->counters(0).rings_open, 0u);
+    nothing_bad(*ranks);
 }
 
 TEST(Connections, WhoNeedsTheConnectionKeepsIt) {

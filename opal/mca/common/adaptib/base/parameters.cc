@@ -86,6 +86,16 @@ constexpr std::array kTable{
         "another one the connection that was idle longest is closed; while none is idle, messages of "
         "all sizes go through the shared queue."},
     opal_common_adaptib_parameter_t{
+        "channel_policy", kString, &g_parameters.channel_policy, "aqps", "", "aqps|rc_on_demand|ud",
+        4,
+        "Who is connected when there is no room for all (connect_max, the device): the busiest, looked "
+        "for every channel_period (aqps), or who came first and is not idle (rc_on_demand). With ud "
+        "small messages use the shared queue always, and only large ones and one-sided operations "
+        "connect."},
+    opal_common_adaptib_parameter_t{"channel_period", kInt, &g_parameters.channel_period, "1000",
+                                    "milliseconds", "1..3600000", 5,
+                                    "How often the busiest peers are looked for (aqps)."},
+    opal_common_adaptib_parameter_t{
         "ring_bytes", kSize, &g_parameters.ring_bytes, "131072", "bytes", "4096..16777216", 4,
         "Memory of one ring: the messages of one connected peer that are under way. A multiple of "
         "64, and at least twice eager_limit plus 256."},

@@ -33,6 +33,8 @@ struct Parameters {
     char* connect;
     int connect_threshold;
     int connect_max;
+    char* channel_policy;
+    int channel_period;
     std::size_t ring_bytes;
     int ring_max;
     std::size_t block_bytes;

@@ -112,6 +112,11 @@ public:
     bool retry_due() const { return !owing_.empty(); }
     bool closing() const { return !closing_.empty(); }
 
+    // There is no room for another connection, as far as is known.
+    bool crowded() const { return !has_room(); }
+    // How many there can be.
+    std::uint64_t room() const;
+
     // Looks for room for those who wait. deadline(): when that is next; max: nobody waits.
     void run_timers();
     Nanoseconds deadline() const { return wanted_.empty() ? Nanoseconds::max() : look_at_; }
@@ -150,9 +155,11 @@ private:
     void wait_for_room(Peer& peer, Nanoseconds not_before);
     void look(Peer& peer, Nanoseconds now);
     bool still_wanted(const Peer& peer, Nanoseconds now) const;
-    void serve_waiting(Nanoseconds now);
+    void serve_waiting(Nanoseconds now, bool chosen);
     void make_room(Nanoseconds now);
-    bool is_idle(const Peer& peer, Nanoseconds now) const;
+    Peer* to_be_closed(Nanoseconds now) const;
+    bool may_be_closed(const Peer& peer, Nanoseconds now, bool for_chosen) const;
+    bool chosen_waits(Nanoseconds now) const;
     bool no_room_says(Status status);
 
     Status prepare(Peer& peer);

@@ -4,6 +4,8 @@
 // A peer that is to be connected while there is no room waits in a list, and talks by datagrams. While
 // somebody waits, the connections are looked at every millisecond; the one that was idle longest is closed
 // (closing.cc), if it was idle for a millisecond at least: else connections would only be passed around.
+// Peers that are chosen as the busiest (core/selection.cc) are served first, and for them one that is not
+// chosen is closed though it is not idle; theirs are idle after 100 ms only.
 // Who has not sent or received anything meanwhile does not wait any more.
 #include <algorithm>
 #include <string>
@@ -15,18 +17,21 @@ namespace adaptib {
 namespace {
 
 constexpr Nanoseconds kLookEvery{1'000'000};
-constexpr Nanoseconds kIdleTime{1'000'000};     // at least, of a connection that is closed
-constexpr Nanoseconds kPatience{10'000'000};    // with who waits and does nothing; with closing
-constexpr Nanoseconds kDeviceFull{100'000'000}; // then it is asked again
+constexpr Nanoseconds kIdleTime{1'000'000};         // at least, of a connection that is closed
+constexpr Nanoseconds kChosenIdleTime{100'000'000}; // the same of one that was chosen
+constexpr Nanoseconds kPatience{10'000'000};        // with who waits and does nothing; with closing
+constexpr Nanoseconds kDeviceFull{100'000'000};     // then it is asked again
 
 std::uint32_t messages_of(const Peer& peer) { return peer.next_send + peer.next_receive; }
 
 } // namespace
 
-bool ConnectionManager::has_room() const {
+std::uint64_t ConnectionManager::room() const {
     const std::uint64_t most = options_.connect_max == 0 ? ~std::uint64_t{0} : options_.connect_max;
-    return slots_.size() < std::min(most, device_max_);
+    return std::min(most, device_max_);
 }
+
+bool ConnectionManager::has_room() const { return slots_.size() < room(); }
 
 // Whether there is just no room for one more queue pair or ring: others may go and make some.
 bool ConnectionManager::no_room_says(Status status) {
@@ -116,7 +121,8 @@ void ConnectionManager::run_timers() {
         device_max_ = ~std::uint64_t{0};
     }
     note_usage();
-    serve_waiting(now);
+    serve_waiting(now, true);
+    serve_waiting(now, false);
     if (!wanted_.empty()) {
         make_room(now);
     }
@@ -126,11 +132,14 @@ bool ConnectionManager::still_wanted(const Peer& peer, Nanoseconds now) const {
     return peer.users > 0 || now - peer.usage.active < kPatience;
 }
 
-void ConnectionManager::serve_waiting(Nanoseconds now) {
+// Those that are chosen, or the others.
+void ConnectionManager::serve_waiting(Nanoseconds now, bool chosen) {
     for (std::size_t left = wanted_.size(); left > 0 && !wanted_.empty(); --left) {
         Peer& peer = *wanted_.pop_front();
         look(peer, now);
-        if (peer.state != ConnectState::idle || !still_wanted(peer, now)) {
+        if (peer.usage.chosen != chosen) {
+            wanted_.push_back(peer);
+        } else if (peer.state != ConnectState::idle || !still_wanted(peer, now)) {
             peer.messages_sent = 0;
         } else if (now < peer.usage.ask_at || !has_room() || !ask(peer)) {
             wanted_.push_back(peer);
@@ -138,9 +147,34 @@ void ConnectionManager::serve_waiting(Nanoseconds now) {
     }
 }
 
-bool ConnectionManager::is_idle(const Peer& peer, Nanoseconds now) const {
-    return peer.state == ConnectState::open && is_unused(peer) &&
-           now - peer.usage.active >= kIdleTime;
+bool ConnectionManager::may_be_closed(const Peer& peer, Nanoseconds now, bool for_chosen) const {
+    if (peer.state != ConnectState::open || !is_unused(peer)) {
+        return false;
+    }
+    const Nanoseconds idle = now - peer.usage.active;
+    return peer.usage.chosen ? idle >= kChosenIdleTime : for_chosen || idle >= kIdleTime;
+}
+
+bool ConnectionManager::chosen_waits(Nanoseconds now) const {
+    for (Peer* peer = wanted_.front(); peer != nullptr; peer = wanted_.next(*peer)) {
+        if (peer->usage.chosen && now >= peer->usage.ask_at) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// The one that was idle longest; null: none may be closed.
+Peer* ConnectionManager::to_be_closed(Nanoseconds now) const {
+    const bool for_chosen = chosen_waits(now);
+    Peer* longest = nullptr;
+    for (Peer* peer = slots_.front(); peer != nullptr; peer = slots_.next(*peer)) {
+        if (may_be_closed(*peer, now, for_chosen) &&
+            (longest == nullptr || peer->usage.active < longest->usage.active)) {
+            longest = peer;
+        }
+    }
+    return longest;
 }
 
 // One for each that waits; one whose peer does not answer does not count.
@@ -153,17 +187,11 @@ void ConnectionManager::make_room(Nanoseconds now) {
         coming += now - peer->closing.began < kPatience ? 1 : 0;
     }
     for (; coming < wanted_.size(); ++coming) {
-        Peer* longest = nullptr;
-        for (Peer* peer = slots_.front(); peer != nullptr; peer = slots_.next(*peer)) {
-            if (is_idle(*peer, now) &&
-                (longest == nullptr || peer->usage.active < longest->usage.active)) {
-                longest = peer;
-            }
-        }
-        if (longest == nullptr) {
+        Peer* peer = to_be_closed(now);
+        if (peer == nullptr) {
             return;
         }
-        start_closing(*longest);
+        start_closing(*peer);
     }
 }
 

@@ -146,7 +146,12 @@ void Core::open_connections(const Parameters& parameters) {
     ConnectionManager::Options connect;
     connect.self = environment_.self;
     connect.ring_bytes = parameters.ring_bytes;
-    connect.ring_max = static_cast<std::uint64_t>(parameters.ring_max);
+    const std::string_view policy = parameters.channel_policy;
+    connect.ring_max = policy == "ud" ? 0 : static_cast<std::uint64_t>(parameters.ring_max);
+    if (policy == "aqps") {
+        selector_ = std::make_unique<Selector>(ChannelCosts{});
+        select_period_ = std::chrono::milliseconds(parameters.channel_period);
+    }
     connect.scheduler = scheduler_options(parameters);
     connect.connect_max = static_cast<std::uint64_t>(parameters.connect_max);
     connect.clock = environment_.clock;
@@ -171,7 +176,9 @@ void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
     }
     protocol.active_max = std::max(protocol.active_max, kActiveMax);
     protocol.put = std::string_view(parameters.rendezvous) == "put";
-    protocol.connect_threshold = static_cast<std::uint32_t>(parameters.connect_threshold);
+    const bool connects = std::string_view(parameters.channel_policy) != "ud";
+    protocol.connect_threshold =
+        connects ? static_cast<std::uint64_t>(parameters.connect_threshold) : ~std::uint64_t{0};
     protocol.block_bytes = parameters.block_bytes;
     protocol.block_depth = static_cast<std::size_t>(parameters.block_depth);
     protocol.clock = environment_.clock;
@@ -275,6 +282,9 @@ Nanoseconds Core::deadline() const {
 void Core::run_timers() {
     for (Attached& attached : fabrics_) {
         attached.datagrams->run_timers();
+    }
+    if (const Nanoseconds now = environment_.clock->now(); select_due(now)) {
+        select_channels(now);
     }
     connections_->run_timers();
     if (start_.step < start_.steps) [[unlikely]] {

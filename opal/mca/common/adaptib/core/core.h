@@ -42,6 +42,7 @@
 #include "protocol/protocol.h"
 #include "recovery/completion_filter.h"
 #include "recovery/path_repository.h"
+#include "select/selector.h"
 
 namespace adaptib {
 
@@ -156,6 +157,10 @@ private:
     bool drained_rings();
     bool unacknowledged() const;
 
+    // selection.cc
+    bool select_due(Nanoseconds now) const;
+    void select_channels(Nanoseconds now);
+
     // start.cc
     std::uint32_t start_distance(std::uint32_t step) const;
     void connect_some();
@@ -229,6 +234,9 @@ private:
         std::vector<Peer*> asked; // no answer yet
     };
     Start start_;
+    std::unique_ptr<Selector> selector_; // null: channels are not selected
+    Nanoseconds select_period_{0};
+    Nanoseconds select_at_{0};
     std::vector<Peer*> finished_; // to be taken down at the end of this progress
 };
 

@@ -40,9 +40,10 @@ std::string connections_report(const Counters& c) {
     char text[256];
     std::snprintf(text, sizeof text,
                   "  refused %" PRIu64 ", asked for again %" PRIu64 ", closed for others %" PRIu64
-                  ", broken %" PRIu64 "\n",
+                  ", broken %" PRIu64 "\n"
+                  "  the busiest looked for %" PRIu64 " times, others chosen %" PRIu64 "\n",
                   c.connections_refused, c.connections_retried, c.connections_closed,
-                  c.connections_failed);
+                  c.connections_failed, c.selections, c.selections_changed);
     report += text;
     report += head("", "at the end", "most");
     report += line("open", c.connections_open, c.connections_most);

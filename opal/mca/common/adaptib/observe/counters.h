@@ -67,6 +67,10 @@ namespace adaptib {
     X(connections_retried, "connections", COUNTER, 5,                                              \
       "Connections that this process asked for again after a refusal")                             \
     X(connections_closed, "connections", COUNTER, 4, "Connections closed to make room for others") \
+    X(selections, "periods", COUNTER, 5,                                                           \
+      "Periods after which the busiest peers were looked for, there being no room for all")        \
+    X(selections_changed, "periods", COUNTER, 5, "Those after which others were chosen")           \
+    X(selection_bytes, "bytes", LEVEL, 6, "Memory of the statistics that this takes")              \
     X(connections_timed, "connections", COUNTER, 5,                                                \
       "Connections that this process asked for and got")                                           \
     X(connect_nanoseconds, "ns", COUNTER, 5, "Time from asking for these until they were open")    \

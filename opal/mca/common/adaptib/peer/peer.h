@@ -155,6 +155,8 @@ struct Usage {
     Nanoseconds asked{0};       // for the connection
     Nanoseconds ask_at{0};      // not to be asked again before
     std::uint32_t refusals = 0; // in a row
+    std::uint32_t counted = 0;  // messages both ways, when channels were last selected
+    bool chosen = false;        // by the selection of channels: others are closed for it
 };
 
 class Peer {

@@ -69,7 +69,7 @@ public:
         Bytes eager_limit = 0;
         Bytes active_max = 0;
         bool put = false;
-        std::uint32_t connect_threshold = 0;
+        std::uint64_t connect_threshold = 0; // messages
         Bytes block_bytes = 0;
         std::size_t block_depth = 0;
         const Clock* clock = nullptr;    // how long stripes take
