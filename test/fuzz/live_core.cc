@@ -426,10 +426,11 @@ private:
         body.ring_bytes = input_.below(3) * 4096;
         body.ring_address = round_up(address(), kCacheLine);
         body.credit_address = body.ring_address + body.ring_bytes;
-        for (ConnectSubchannel& subchannel : body.subchannels) {
-            subchannel.rail = input_.below(3);
+        for (ConnectSubchannel& subchannel : std::span(body.subchannels).first<kMaxRails>()) {
+            subchannel.rail = static_cast<std::uint16_t>(input_.below(3));
             subchannel.qp = addresses_[1].rails[0].datagram_qp + input_.below(8);
             subchannel.psn = input_.below(2);
+            subchannel.path = static_cast<std::uint16_t>(subchannel.psn);
             subchannel.memory_key = window_->remote_key();
         }
         return body;

@@ -80,6 +80,7 @@ private:
         program_.settings.push_back({"striping_policy", striped[random_.below(striped.size())]});
         set("min_stripe", one_of<3>({0, 64, 5000}));
         set("window", one_of<2>({1, 3}));
+        set("paths_per_port", one_of<4>({1, 2, 4, 16}));
         set("bss_batch", one_of<3>({0, 1, 2}));
         set("striping_threshold", one_of<3>({1024, 16384, 100'000}));
         set("registration_cache", one_of<4>({0, 8192, 100'000, 1u << 30}));
@@ -109,6 +110,9 @@ private:
             set_world("adapters", 1 + random_.below(2));
             set_world("ports", 1 + random_.below(2));
             set_world("one_network", random_.below(2));
+        }
+        if (one_in(2)) { // 2^lmc paths between two ports
+            set_world("lmc", one_of<4>({1, 2, 3, 5}));
         }
         set_world("warp", one_in(3) ? 0 : 1 + random_.below(1'000'000));
         // Datagrams that get lost, are doubled or late: each in so many of a thousand cases.

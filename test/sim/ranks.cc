@@ -56,8 +56,11 @@ bool Ranks::start(std::string& text) {
         environment.message = [&rank](Severity, const std::string& message) {
             rank.messages.push_back(message);
         };
-        if (!Core::create(options_.parameters, environment, std::move(attached.fabric), rank.core,
-                          text)
+        Parameters parameters = options_.parameters;
+        if (options_.parameters_of) {
+            options_.parameters_of(i, parameters);
+        }
+        if (!Core::create(parameters, environment, std::move(attached.fabric), rank.core, text)
                  .ok()) {
             return false;
         }

@@ -29,6 +29,8 @@ struct RanksOptions {
     WorldOptions world;
     std::vector<std::uint32_t> hosts; // of each rank; empty: rank i on host i modulo their number
     Parameters parameters = default_parameters();
+    // What differs at a rank; empty: nothing.
+    std::function<void(std::size_t rank, Parameters&)> parameters_of;
     std::uint64_t seed = 1;
     // What each rank's fabric is wrapped in; empty: nothing.
     std::function<std::unique_ptr<Fabric>(std::size_t rank, std::unique_ptr<Fabric>)> wrap;

@@ -136,9 +136,10 @@ private:
         const sim::HostModel host{number(program, "adapters", 1), number(program, "ports", 1),
                                   number(program, "one_network", 0) != 0};
         const sim::LinkModel links = sim::links_of(world.machine);
-        world.topology =
-            leaves == 0 ? sim::crossbar(hosts, host, links)
-                        : sim::fat_tree(leaves, number(program, "spines", 1), hosts, host, links);
+        const std::uint32_t lmc = number(program, "lmc", 0);
+        world.topology = leaves == 0 ? sim::crossbar(hosts, host, links, lmc)
+                                     : sim::fat_tree(leaves, number(program, "spines", 1), hosts,
+                                                     host, links, lmc);
         return sim::Routes::compute(world.topology, world.routes, problem);
     }
 

@@ -3,7 +3,7 @@
 //
 // What a program says of its world, in lines "world NAME VALUE": machine (a name of fabric/sim/machine.h),
 // hosts, leaves (0: a crossbar; else a fat tree of so many, with hosts each), spines, adapters, ports,
-// one_network, warp (a seed: each cost of the machine is multiplied or divided by up to 8; 0: as it is),
+// one_network, lmc (2^lmc paths between two ports), warp (a seed: each cost of the machine is multiplied or divided by up to 8; 0: as it is),
 // datagram_loss, datagram_twice, datagram_late (of a thousand; without the first none get lost).
 // Threads: one.
 #pragma once

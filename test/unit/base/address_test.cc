@@ -24,6 +24,9 @@ ProcessAddress sample(std::size_t rails) {
             rail.bytes[k] = static_cast<std::byte>(i * 31 + k);
         }
         rail.datagram_qp = static_cast<std::uint32_t>(0x10000 + i);
+        rail.paths = static_cast<std::uint8_t>(1 + i);
+        rail.adapter = static_cast<std::uint8_t>(i / 2);
+        rail.flags = i % 2 == 0 ? kRailMigrates : 0;
         rail.name = "mlx" + std::string(i, '5') + ":1";
         address.rails.push_back(rail);
     }
@@ -40,6 +43,9 @@ void expect_equal(const ProcessAddress& a, const ProcessAddress& b) {
         EXPECT_EQ(a.rails[i].size, b.rails[i].size);
         EXPECT_EQ(a.rails[i].bytes, b.rails[i].bytes);
         EXPECT_EQ(a.rails[i].datagram_qp, b.rails[i].datagram_qp);
+        EXPECT_EQ(a.rails[i].paths, b.rails[i].paths);
+        EXPECT_EQ(a.rails[i].adapter, b.rails[i].adapter);
+        EXPECT_EQ(a.rails[i].flags, b.rails[i].flags);
         EXPECT_EQ(a.rails[i].name, b.rails[i].name);
     }
 }
@@ -63,7 +69,7 @@ TEST(Address, ComesBackAsItWas) {
 
 TEST(Address, HasTheDocumentedLayout) {
     const std::vector<std::byte> blob = encode(sample(1));
-    ASSERT_EQ(blob.size(), 4u + 2 + 2 + 8 + 8 + 2 + 7 + 4 + 2 + 64 + 1 + 5);
+    ASSERT_EQ(blob.size(), 4u + 2 + 2 + 8 + 8 + 2 + 7 + 4 + 4 + 2 + 64 + 1 + 5);
     std::uint16_t version = 0;
     std::memcpy(&version, blob.data() + 4, sizeof version);
     EXPECT_EQ(std::memcmp(blob.data(), "adab", 4), 0);
@@ -77,6 +83,28 @@ TEST(Address, NeedsAtLeastOneRailAndAtMostEight) {
         const std::vector<std::byte> blob = encode(sample(rails));
         EXPECT_EQ(decode_exact(blob, blob.size(), back), Status::error(Reason::bad_wire)) << rails;
     }
+}
+
+TEST(Address, RailsThatCannotBeAreRefused) {
+    const auto comes_back = [](auto change) {
+        ProcessAddress address = sample(2);
+        change(address.rails[1]);
+        ProcessAddress back;
+        const std::vector<std::byte> blob = encode(address);
+        return decode_exact(blob, blob.size(), back).ok();
+    };
+    EXPECT_TRUE(comes_back([](AddressRail& rail) { rail.paths = kMaxSubchannels; }));
+    EXPECT_FALSE(comes_back([](AddressRail& rail) { rail.paths = kMaxSubchannels + 1; }));
+    EXPECT_FALSE(comes_back([](AddressRail& rail) { rail.paths = 0; }));
+    EXPECT_TRUE(comes_back([](AddressRail& rail) { rail.adapter = 1; }));
+    EXPECT_FALSE(comes_back([](AddressRail& rail) { rail.adapter = 2; })) << "there are two";
+    EXPECT_FALSE(comes_back([](AddressRail& rail) { rail.flags = 2; }));
+    std::vector<std::byte> blob = encode(sample(1));
+    const std::size_t zero = blob.size() - 5 - 1 - 64 - 2 - 1; // name, address, its size
+    ProcessAddress back;
+    EXPECT_TRUE(decode_exact(blob, blob.size(), back).ok());
+    blob[zero] = std::byte{1};
+    EXPECT_FALSE(decode_exact(blob, blob.size(), back).ok());
 }
 
 TEST(Address, LongNamesAreCutAndEmptyOnesKept) {
@@ -140,8 +168,10 @@ TEST(Address, EveryCorruptByteIsRefusedOrHarmless) {
             }
         }
     }
-    // All other values of magic, version, rail count, host length and the two sizes.
-    EXPECT_EQ(refused, (4u + 2 + 2 + 2 + 2 * 2 + 2 * 1) * 255);
+    // All other values of magic, version, rail count and host length; of each rail those of the sizes of its
+    // address and its name, and those of paths, adapter, flags and zero that cannot be.
+    const std::size_t of_rail = 3 * 255 + (256 - kMaxSubchannels) + 254 + 254 + 255;
+    EXPECT_EQ(refused, (4u + 2 + 2 + 2) * 255 + 2 * of_rail);
 }
 
 TEST(Address, RandomBytesBehindTheMagicStayWithinBounds) {

@@ -214,6 +214,7 @@ TEST(Parameters, HelpTextsContradictNothing) {
         {"ring_bytes", {"64", "256"}}, // of the pair checks
         {"gid_index", {"4"}},          // IPv4
         {"if_include", {"1"}},         // a port
+        {"paths_per_port", {"2"}},     // 2^LMC
         {"partition", {"8001"}},       // an example
     };
     for (const Row& row : parameter_table()) {

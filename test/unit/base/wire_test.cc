@@ -18,8 +18,8 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // ---------------------------------------------------------------------------------------------------
 // Layout. Whoever has to change a number here raises kWireVersion.
 
-static_assert(kWireVersion == 7);
-static_assert(kMaxRails == 8);
+static_assert(kWireVersion == 8);
+static_assert(kMaxRails == 8 && kMaxSubchannels == 16);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
 
@@ -122,7 +122,7 @@ static_assert(offsetof(ConnectSubchannel, qp) == 4);
 static_assert(offsetof(ConnectSubchannel, psn) == 8);
 static_assert(offsetof(ConnectSubchannel, memory_key) == 12);
 
-static_assert(sizeof(ConnectBody) == 160);
+static_assert(sizeof(ConnectBody) == 288);
 static_assert(offsetof(ConnectBody, connection) == 0);
 static_assert(offsetof(ConnectBody, answers) == 4);
 static_assert(offsetof(ConnectBody, subchannel_count) == 8);
@@ -152,9 +152,9 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::block_done, 16, false, true},
     {MessageType::finish, 8, false, true},
     {MessageType::written, 16, false, true},
-    {MessageType::connect_request, 160, false, false},
-    {MessageType::connect_reply, 160, false, false},
-    {MessageType::connect_confirm, 160, false, false},
+    {MessageType::connect_request, 288, false, false},
+    {MessageType::connect_reply, 288, false, false},
+    {MessageType::connect_confirm, 288, false, false},
     {MessageType::goodbye, 8, false, true},
     {MessageType::active, 0, true, true},
     {MessageType::fragment, 16, true, true},
@@ -362,26 +362,36 @@ ConnectBody connect_body() {
     return body;
 }
 
-TEST(Wire, ConnectBodiesNameOneToEightSubchannelsOnRailsThatCanExist) {
+TEST(Wire, ConnectBodiesNameOneToSixteenPathsBetweenRailsThatCanExist) {
     ConnectBody body = connect_body();
     EXPECT_TRUE(check_body(body));
     body.subchannel_count = 0;
     EXPECT_FALSE(check_body(body));
-    body.subchannel_count = kMaxRails;
+    body.subchannel_count = kMaxSubchannels;
     EXPECT_TRUE(check_body(body));
-    body.subchannel_count = kMaxRails + 1;
+    body.subchannel_count = kMaxSubchannels + 1;
     EXPECT_FALSE(check_body(body));
     body.subchannel_count = UINT32_MAX;
     EXPECT_FALSE(check_body(body));
-    for (std::uint32_t i = 0; i < kMaxRails; ++i) {
+    for (std::uint32_t i = 0; i < kMaxSubchannels; ++i) {
+        ConnectSubchannel last{};
+        last.rail = kMaxRails - 1;
+        last.path = kMaxSubchannels - 1;
+        ConnectSubchannel no_rail = last;
+        no_rail.rail = kMaxRails;
+        ConnectSubchannel no_path = last;
+        no_path.path = kMaxSubchannels;
         body = connect_body();
         body.subchannel_count = i + 1;
-        body.subchannels[i].rail = kMaxRails - 1;
+        body.subchannels[i] = last;
         EXPECT_TRUE(check_body(body)) << i;
-        body.subchannels[i].rail = kMaxRails;
-        EXPECT_FALSE(check_body(body)) << i;
-        body.subchannel_count = i == 0 ? 1 : i; // what is not counted is not looked at
-        EXPECT_EQ(check_body(body), i != 0) << i;
+        for (const ConnectSubchannel& bad : {no_rail, no_path}) {
+            body.subchannel_count = i + 1;
+            body.subchannels[i] = bad;
+            EXPECT_FALSE(check_body(body)) << i;
+            body.subchannel_count = i == 0 ? 1 : i; // what is not counted is not looked at
+            EXPECT_EQ(check_body(body), i != 0) << i;
+        }
     }
 }
 

@@ -395,7 +395,7 @@ TEST_F(DatagramStrangers, AMalformedMessageIsDroppedAndCounted) {
     header.type = MessageType::eager_sync;
     expect_dropped(packet(prefix(), header, pattern(7, 1)), "half an id");
     ConnectBody body{};
-    body.subchannel_count = kMaxRails + 1;
+    body.subchannel_count = kMaxSubchannels + 1;
     header = eager_header(sizeof body);
     header.type = MessageType::connect_request;
     const auto* bytes = reinterpret_cast<const std::byte*>(&body);

@@ -285,12 +285,66 @@ void expect_pairs(const std::vector<std::uint32_t>& lower, const std::vector<std
 }
 
 TEST(Routes, RailsOfOneNetworkArePaired) {
-    expect_pairs({7}, {9}, {{0, 0}});
-    expect_pairs({5, 5, 5}, {5, 5, 5}, {{0, 0}, {1, 1}, {2, 2}});
-    expect_pairs({1, 2}, {2, 1}, {{0, 1}, {1, 0}});
-    expect_pairs({1, 2, 3}, {3, 1, 2}, {{0, 1}, {1, 2}, {2, 0}});
-    expect_pairs({1, 2, 3, 4}, {4, 2}, {{1, 1}, {3, 0}});
-    expect_pairs({4, 2}, {1, 2, 3, 4}, {{0, 3}, {1, 1}});
+    expect_pairs({7}, {9}, {{0, 0, 0}});
+    expect_pairs({5, 5, 5}, {5, 5, 5}, {{0, 0, 0}, {1, 1, 0}, {2, 2, 0}});
+    expect_pairs({1, 2}, {2, 1}, {{0, 1, 0}, {1, 0, 0}});
+    expect_pairs({1, 2, 3}, {3, 1, 2}, {{0, 1, 0}, {1, 2, 0}, {2, 0, 0}});
+    expect_pairs({1, 2, 3, 4}, {4, 2}, {{1, 1, 0}, {3, 0, 0}});
+    expect_pairs({4, 2}, {1, 2, 3, 4}, {{0, 3, 0}, {1, 1, 0}});
+}
+
+using Pairs = std::vector<PeerRoute::Pair>;
+
+Pairs with_paths(const Pairs& pairs, const std::vector<std::uint32_t>& paths) {
+    PeerRoute route;
+    for (const PeerRoute::Pair& pair : pairs) {
+        route.pairs[route.count++] = pair;
+    }
+    const PeerRoute::Pair spare{9, 9, 0};
+    route.pairs[route.count] = spare;
+    route.total = static_cast<std::uint8_t>(route.count + 1);
+    add_paths(route, [&](std::uint32_t local, std::uint32_t remote) {
+        const PeerRoute::Pair wanted{static_cast<std::uint8_t>(local),
+                                     static_cast<std::uint8_t>(remote), 0};
+        const auto at = std::find(pairs.begin(), pairs.end(), wanted);
+        EXPECT_NE(at, pairs.end());
+        return paths[static_cast<std::size_t>(at - pairs.begin())];
+    });
+    EXPECT_EQ(route.total, route.count + 1);
+    EXPECT_EQ(route.pairs[route.count], spare) << "stays behind them";
+    return {route.pairs.begin(), route.pairs.begin() + route.count};
+}
+
+TEST(Routes, FurtherPathsFollowInTurnOfThePairs) {
+    EXPECT_EQ(with_paths({{2, 0, 0}}, {1}), (Pairs{{2, 0, 0}})) << "as if there were none";
+    EXPECT_EQ(with_paths({{2, 0, 0}, {3, 1, 0}}, {1, 1}), (Pairs{{2, 0, 0}, {3, 1, 0}}));
+    EXPECT_EQ(with_paths({{2, 0, 0}}, {3}), (Pairs{{2, 0, 0}, {2, 0, 1}, {2, 0, 2}}));
+    EXPECT_EQ(with_paths({{2, 1, 0}, {3, 0, 0}}, {2, 2}),
+              (Pairs{{2, 1, 0}, {3, 0, 0}, {2, 1, 1}, {3, 0, 1}}));
+    EXPECT_EQ(with_paths({{2, 1, 0}, {3, 0, 0}}, {1, 3}),
+              (Pairs{{2, 1, 0}, {3, 0, 0}, {3, 0, 1}, {3, 0, 2}}))
+        << "one has fewer";
+    EXPECT_EQ(with_paths({}, {}), Pairs{});
+}
+
+TEST(Routes, ThereIsRoomForSixteenPathsInAll) {
+    EXPECT_EQ(with_paths({{0, 0, 0}}, {16}).size(), kMaxSubchannels);
+    EXPECT_EQ(with_paths({{0, 0, 0}}, {128}).size(), kMaxSubchannels) << "LMC 7";
+    Pairs pairs;
+    for (std::uint8_t rail = 0; rail < 3; ++rail) {
+        pairs.push_back({rail, rail, 0});
+    }
+    const Pairs all = with_paths(pairs, {16, 16, 16});
+    ASSERT_EQ(all.size(), kMaxSubchannels);
+    for (std::uint8_t i = 0; i < kMaxSubchannels; ++i) {
+        const auto rail = static_cast<std::uint8_t>(i % 3);
+        EXPECT_EQ(all[i], (PeerRoute::Pair{rail, rail, static_cast<std::uint8_t>(i / 3)})) << i;
+    }
+    pairs.clear();
+    for (std::uint8_t rail = 0; rail < kMaxRails; ++rail) {
+        pairs.push_back({rail, rail, 0});
+    }
+    EXPECT_EQ(with_paths(pairs, std::vector<std::uint32_t>(kMaxRails, 3)).size(), kMaxSubchannels);
 }
 
 // ---------------------------------------------------------------------------------------------------

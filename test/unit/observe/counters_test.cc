@@ -83,8 +83,8 @@ TEST(Counters, LevelsAreTheOnesThatGoUpAndDown) {
     EXPECT_EQ(levels, (std::set<std::string>{"unexpected_now", "posted_now", "connections_open",
                                              "connections_most", "connect_nanoseconds_most",
                                              "queue_pairs", "queue_pairs_most", "queue_pairs_bytes",
-                                             "buffers", "buffers_bytes", "rings_open", "peers",
-                                             "registered_bytes", "selection_bytes"}));
+                                             "paths_most", "buffers", "buffers_bytes", "rings_open",
+                                             "peers", "registered_bytes", "selection_bytes"}));
 }
 
 TEST(Counters, StartAtZero) {
@@ -155,8 +155,8 @@ TEST(Counters, TheReportSaysWhoAndEveryNumberInItsPlace) {
           named("asked for again", c.connections_retried), named("fragments", c.fragments_sent),
           named("closed for others", c.connections_closed), named("broken", c.connections_failed),
           named("unexpected messages", c.unexpected), named("stalled sends", c.send_stalls),
-          named("bad packets", c.bad_packets), named("looked for", c.selections),
-          named("others chosen", c.selections_changed)}) {
+          named("bad packets", c.bad_packets), named("at most:", c.paths_most),
+          named("looked for", c.selections), named("others chosen", c.selections_changed)}) {
         EXPECT_NE(report.find(part), std::string::npos) << part << " in\n" << report;
     }
 }
@@ -172,7 +172,7 @@ TEST(Counters, TheLargestNumbersFitIntoTheReport) {
          ++at) {
         ++found;
     }
-    EXPECT_EQ(found, 33u) << report;
+    EXPECT_EQ(found, 34u) << report;
     EXPECT_EQ(report.back(), '\n') << report;
 }
 

@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "fabric/fault/fault.h"
-#include "sim/ranks.h"
-#include "unit/core/test_request.h"
+#include "unit/sim/traffic.h"
 
 namespace adaptib::sim {
 namespace {
@@ -33,86 +32,6 @@ RanksOptions world_of(std::size_t ranks) {
     std::string text;
     EXPECT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
     return options;
-}
-
-std::unique_ptr<Ranks> make(RanksOptions options) {
-    std::string text;
-    auto ranks = Ranks::create(std::move(options), text);
-    EXPECT_NE(ranks, nullptr) << text;
-    return ranks;
-}
-
-struct Message {
-    Message(std::size_t from, std::size_t to, std::size_t bytes)
-        : source(from), target(to), sent(bytes), got(bytes) {
-        Random random(from * 1000 + to + bytes);
-        for (std::byte& byte : sent) {
-            byte = static_cast<std::byte>(random.next() >> 56);
-        }
-    }
-    void start(Ranks& ranks, std::int32_t tag = 3) {
-        const Envelope envelope{0, static_cast<std::int32_t>(source), tag};
-        bool complete = false;
-        EXPECT_TRUE(ranks.core(source)
-                        .protocol()
-                        .send(ranks.peer(source, target), envelope,
-                              {sent.data(), sent.size(), nullptr, nullptr, nullptr}, false,
-                              Marker::non_blocking, send.user, complete)
-                        .ok());
-        send.done = complete;
-        complete = false;
-        EXPECT_TRUE(ranks.core(target)
-                        .protocol()
-                        .receive(envelope, {got.data(), got.size(), nullptr, nullptr, nullptr},
-                                 receive.user, complete)
-                        .ok());
-        receive.done = complete;
-        ranks.wake(source);
-        ranks.wake(target);
-    }
-    bool done() const { return send.done && receive.done; }
-
-    std::size_t source;
-    std::size_t target;
-    std::vector<std::byte> sent;
-    std::vector<std::byte> got;
-    Request send;
-    Request receive;
-};
-
-using Messages = std::vector<std::unique_ptr<Message>>;
-
-// All are started, and arrive.
-void carry(Ranks& ranks, const Messages& messages) {
-    for (const auto& message : messages) {
-        message->start(ranks);
-    }
-    ASSERT_TRUE(ranks.run_until(
-        [&] {
-            return std::all_of(messages.begin(), messages.end(),
-                               [](const auto& message) { return message->done(); });
-        },
-        10s));
-    for (const auto& message : messages) {
-        ASSERT_EQ(message->got, message->sent);
-    }
-}
-
-void carry(Ranks& ranks, std::size_t from, std::size_t to, std::size_t bytes) {
-    Messages messages;
-    messages.push_back(std::make_unique<Message>(from, to, bytes));
-    carry(ranks, messages);
-}
-
-void rest(Ranks& ranks, Nanoseconds time) {
-    ranks.run_until([] { return false; }, time);
-}
-
-void nothing_bad(Ranks& ranks) {
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-        EXPECT_EQ(ranks.counters(rank).bad_packets, 0u) << rank;
-        EXPECT_TRUE(ranks.messages(rank).empty()) << ranks.messages(rank).front();
-    }
 }
 
 // ---------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include "unit/verbs/verbs_fixture.h"
 
@@ -71,6 +72,79 @@ TEST_F(Path, InfinibandGoesByLid) {
     path.source_path_bits = 0;
     path.service_level = 16;
     EXPECT_EQ(rail().create_ah(path, handle), refusal(Reason::bad_argument));
+}
+
+TEST_F(Path, EachPathOfAPortTakesLidsOfItsOwn) {
+    open_ib(2); // the other has LIDs 32 to 35
+    const RailAddress remote = path_to(rail(1)).remote;
+    ASSERT_EQ(rail().paths_to(remote), 4u);
+    for (std::uint32_t index = 0; index < 4; ++index) {
+        const ibv_ah_attr vector = vector_of(rail().path_to(remote, index));
+        EXPECT_EQ(vector.dlid, 32 + index);
+        EXPECT_EQ(vector.src_path_bits, index);
+        EXPECT_EQ(vector.is_global, 0);
+        EXPECT_EQ(vector.port_num, 1);
+    }
+}
+
+// What one sends from comes back to where it waits for it.
+TEST_F(Path, PortsOfDifferentLmcAgree) {
+    lib_.devices = {ib_device("mlx5_0", 2, 0)};
+    lib_.devices[0].ports[0].attributes.lmc = 3;
+    lib_.devices[0].ports[1].attributes.lid = 64;
+    lib_.devices[0].ports[1].attributes.lmc = 1;
+    ASSERT_EQ(open(), kOk) << error_;
+    const std::uint32_t lid = lib_.devices[0].ports[0].attributes.lid;
+    ASSERT_EQ(rail(0).paths_to(rail(1).address()), 8u);
+    ASSERT_EQ(rail(1).paths_to(rail(0).address()), 8u);
+    for (std::uint32_t index = 0; index < 8; ++index) {
+        std::unique_ptr<AddressHandle> handle;
+        const PathSpec there = rail(0).path_to(rail(1).address(), index);
+        const PathSpec back = rail(1).path_to(rail(0).address(), index);
+        ASSERT_EQ(rail(0).create_ah(there, handle), kOk) << rail(0).trouble();
+        const ibv_ah_attr a = lib_.ahs.back()->attributes;
+        handle.reset();
+        ASSERT_EQ(rail(1).create_ah(back, handle), kOk) << rail(1).trouble();
+        const ibv_ah_attr b = lib_.ahs.back()->attributes;
+        EXPECT_EQ(a.dlid, 64u + b.src_path_bits);
+        EXPECT_EQ(b.dlid, lid + a.src_path_bits);
+        EXPECT_EQ(a.src_path_bits, index);
+        EXPECT_EQ(b.src_path_bits, index % 2);
+    }
+}
+
+TEST_F(Path, WithoutLmcThereIsOnePath) {
+    open_ib(0);
+    const RailAddress remote = path_to(rail(1)).remote;
+    EXPECT_EQ(rail().paths_to(remote), 1u);
+    const ibv_ah_attr vector = vector_of(rail().path_to(remote, 0));
+    EXPECT_EQ(vector.src_path_bits, 0);
+    EXPECT_EQ(vector.dlid, 32) << "the other's only LID";
+    EXPECT_EQ(rail().paths_to({}), 1u) << "of what is no address";
+    std::unique_ptr<AddressHandle> handle;
+    EXPECT_EQ(rail().create_ah(rail().path_to({}, 0), handle), refusal(Reason::bad_argument));
+}
+
+// As the kernel does it (rdma_flow_label_to_udp_sport).
+std::uint32_t udp_port(std::uint32_t label) {
+    return ((label & 0x3fff) ^ ((label & 0xfc000) >> 14)) | 0xc000;
+}
+
+TEST_F(Path, EachPathOverRoceHasAFlowLabelOfItsOwn) {
+    open_roce();
+    const RailAddress remote = other(roce_device("rxe9"), [](FakeDevice&) {}).remote;
+    const std::uint32_t count = rail().paths_to(remote);
+    ASSERT_EQ(count, 16u);
+    std::set<std::uint32_t> ports;
+    for (std::uint32_t index = 0; index < count; ++index) {
+        const ibv_ah_attr vector = vector_of(rail().path_to(remote, index));
+        EXPECT_EQ(vector.grh.sgid_index, 3);
+        EXPECT_EQ(vector.dlid, 0);
+        EXPECT_EQ(vector.src_path_bits, 0);
+        EXPECT_EQ(vector.grh.flow_label == 0, index == 0) << "0: as the adapter likes";
+        ports.insert(udp_port(vector.grh.flow_label));
+    }
+    EXPECT_EQ(ports.size(), count);
 }
 
 TEST_F(Path, InfinibandWithGrh) {

@@ -2,7 +2,8 @@
 // The published address as bytes (base/address.h).
 //
 //     u32 magic | u16 version | u16 rail count | u64 name | u64 key | u16 host length | host
-//     per rail: u32 datagram qp | u16 size | bytes
+//     per rail: u32 datagram qp | u8 paths | u8 adapter | u8 flags | u8 0 | u16 size | bytes |
+//         u8 name length | name
 #include "base/address.h"
 
 #include <algorithm>
@@ -49,6 +50,11 @@ private:
     std::size_t left_;
 };
 
+bool is_sane(const AddressRail& rail, std::uint16_t rail_count) {
+    return rail.size <= rail.bytes.size() && rail.paths >= 1 && rail.paths <= kMaxSubchannels &&
+           rail.adapter < rail_count && (rail.flags & ~kRailMigrates) == 0;
+}
+
 bool decode_body(Reader& reader, std::uint16_t rail_count, ProcessAddress& out) {
     std::uint16_t host_size = 0;
     if (!reader.get(out.name) || !reader.get(out.key) || !reader.get(host_size) ||
@@ -61,8 +67,11 @@ bool decode_body(Reader& reader, std::uint16_t rail_count, ProcessAddress& out) 
     }
     out.rails.resize(rail_count);
     for (AddressRail& rail : out.rails) {
-        if (!reader.get(rail.datagram_qp) || !reader.get(rail.size) ||
-            rail.size > rail.bytes.size() || !reader.get_bytes(rail.bytes.data(), rail.size)) {
+        std::uint8_t zero = 0;
+        if (!reader.get(rail.datagram_qp) || !reader.get(rail.paths) || !reader.get(rail.adapter) ||
+            !reader.get(rail.flags) || !reader.get(zero) || !reader.get(rail.size) ||
+            !is_sane(rail, rail_count) || zero != 0 ||
+            !reader.get_bytes(rail.bytes.data(), rail.size)) {
             return false;
         }
         std::uint8_t name_size = 0;
@@ -92,6 +101,10 @@ std::vector<std::byte> encode(const ProcessAddress& address) {
     writer.put_bytes(address.host.data(), host_size);
     for (const AddressRail& rail : address.rails) {
         writer.put(rail.datagram_qp);
+        writer.put(rail.paths);
+        writer.put(rail.adapter);
+        writer.put(rail.flags);
+        writer.put(std::uint8_t{0});
         writer.put(rail.size);
         writer.put_bytes(rail.bytes.data(), rail.size);
         const std::size_t name_size = std::min(rail.name.size(), kMaxRailName);

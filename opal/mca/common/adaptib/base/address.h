@@ -23,9 +23,14 @@ struct AddressRail {
     std::uint16_t size = 0;            // of bytes
     std::array<std::byte, 64> bytes{}; // RailAddress
     std::uint32_t datagram_qp = 0;
-    std::string name{}; // for people; the first kMaxRailName characters
+    std::uint8_t paths = 1;   // at most so many between this rail and another, 1..kMaxSubchannels
+    std::uint8_t adapter = 0; // index of the first rail that is a port of the same adapter
+    std::uint8_t flags = 0;   // kRail...
+    std::string name{};       // for people; the first kMaxRailName characters
 };
 constexpr std::size_t kMaxRailName = 31;
+
+constexpr std::uint8_t kRailMigrates = 1; // its queue pairs are to be kept going by path migration
 
 struct ProcessAddress {
     std::uint16_t version = kWireVersion;

@@ -30,6 +30,7 @@ struct Parameters {
     int window;
     int bss_paths;
     int bss_batch;
+    int paths_per_port;
     char* connect;
     int connect_threshold;
     int connect_max;

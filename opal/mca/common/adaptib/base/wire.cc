@@ -77,11 +77,11 @@ bool check_body(const BlockBody& body) {
 }
 
 bool check_body(const ConnectBody& body) {
-    if (body.subchannel_count == 0 || body.subchannel_count > kMaxRails) {
+    if (body.subchannel_count == 0 || body.subchannel_count > kMaxSubchannels) {
         return false;
     }
     for (std::uint32_t i = 0; i < body.subchannel_count; ++i) {
-        if (body.subchannels[i].rail >= kMaxRails) {
+        if (body.subchannels[i].rail >= kMaxRails || body.subchannels[i].path >= kMaxSubchannels) {
             return false;
         }
     }

@@ -24,9 +24,11 @@
 namespace adaptib {
 
 // Raised with every change of anything in this file or in base/address.h.
-constexpr std::uint16_t kWireVersion = 7;
+constexpr std::uint16_t kWireVersion = 8;
 
 constexpr std::uint32_t kMaxRails = 8;
+constexpr std::uint32_t kMaxSubchannels =
+    16; // of a connection: one for each path between two rails
 constexpr std::uint32_t kMinRingBytes = 4096;
 constexpr std::uint32_t kMaxRingBytes = 16 * 1024 * 1024;
 
@@ -172,7 +174,8 @@ struct FragmentBody {
 constexpr std::uint8_t kConnectNeeded = 1;
 
 struct ConnectSubchannel {
-    std::uint32_t rail; // the sender's rail
+    std::uint16_t rail; // the sender's rail
+    std::uint16_t path; // of those between the two rails
     std::uint32_t qp;
     std::uint32_t psn;
     std::uint32_t memory_key; // of the sender's ring and credit, over this rail
@@ -182,11 +185,11 @@ struct ConnectSubchannel {
 struct ConnectBody {
     std::uint32_t connection;       // sequence number of the sender's attempt
     std::uint32_t answers;          // reply, confirm: the attempt of the other side
-    std::uint32_t subchannel_count; // 1..kMaxRails
+    std::uint32_t subchannel_count; // 1..kMaxSubchannels
     std::uint32_t ring_bytes;       // 0: no ring is offered
     std::uint64_t ring_address;     // where the other side writes its messages
     std::uint64_t credit_address;   // where the other side writes what it has consumed of ours
-    ConnectSubchannel subchannels[kMaxRails];
+    ConnectSubchannel subchannels[kMaxSubchannels];
 };
 
 // What else is said about a connection.

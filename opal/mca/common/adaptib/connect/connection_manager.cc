@@ -17,8 +17,6 @@ std::uint32_t bit_of(MessageType type) { return 1u << static_cast<unsigned>(type
 
 } // namespace
 
-std::uint32_t ConnectionManager::common_rails(const Peer& peer) const { return peer.route.count; }
-
 // Queue pairs in the state init and a ring for the peer to write into, unless they exist already.
 Status ConnectionManager::prepare(Peer& peer) {
     if (!peer.subchannels.empty()) {
@@ -27,6 +25,8 @@ Status ConnectionManager::prepare(Peer& peer) {
     Status status = make_queue_pairs(peer);
     if (status.ok()) {
         counters_.queue_pairs += peer.subchannels.size();
+        counters_.paths_most =
+            std::max<std::uint64_t>(counters_.paths_most, peer.subchannels.size());
         slots_.push_back(peer);
         count_queue_pairs();
         status = offer_ring(peer);
@@ -60,7 +60,7 @@ std::uint32_t ConnectionManager::send_depth(std::uint32_t rail) const {
 }
 
 Status ConnectionManager::make_queue_pairs(Peer& peer) {
-    for (std::uint32_t i = 0; i < common_rails(peer); ++i) {
+    for (std::uint32_t i = 0; i < peer.route.count; ++i) {
         const std::uint32_t rail = peer.route.pairs[i].local;
         QpInit init;
         init.type = QpType::rc;
@@ -71,6 +71,7 @@ Status ConnectionManager::make_queue_pairs(Peer& peer) {
         Subchannel subchannel;
         subchannel.local_rail = rail;
         subchannel.remote_rail = peer.route.pairs[i].remote;
+        subchannel.path = peer.route.pairs[i].path;
         QpAttributes attributes;
         attributes.state = QpState::init;
         attributes.access = kRemoteRead | kRemoteWrite | kRemoteAtomic;
@@ -93,9 +94,9 @@ Status ConnectionManager::open_loopback(Peer& self) {
     for (std::size_t i = 0; i < self.subchannels.size() && status.ok(); ++i) {
         Subchannel& subchannel = self.subchannels[i];
         const std::uint32_t number = subchannel.qp->number();
-        status =
-            connect_one(self, subchannel,
-                        {subchannel.local_rail, number, (self.connection + number) & kPsnMask, 0});
+        status = connect_one(self, subchannel,
+                             {static_cast<std::uint16_t>(subchannel.local_rail), 0, number,
+                              (self.connection + number) & kPsnMask, 0});
     }
     if (!status.ok()) {
         self.subchannels.clear();
@@ -155,7 +156,8 @@ ConnectBody ConnectionManager::describe(const Peer& peer) const {
     body.credit_address = base + lines_bytes;
     for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
         const Subchannel& subchannel = peer.subchannels[i];
-        body.subchannels[i].rail = subchannel.local_rail;
+        body.subchannels[i].rail = static_cast<std::uint16_t>(subchannel.local_rail);
+        body.subchannels[i].path = static_cast<std::uint16_t>(subchannel.path);
         body.subchannels[i].qp = subchannel.qp->number();
         body.subchannels[i].psn = (peer.connection + subchannel.qp->number()) & kPsnMask;
         body.subchannels[i].memory_key = peer.ring_registration.remote_key(subchannel.local_rail);

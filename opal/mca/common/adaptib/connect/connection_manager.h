@@ -2,7 +2,7 @@
 // Connection management: how a peer's subchannels and rings come up, and go again (connect/README.md).
 //
 // Purpose: the three-way handshake request, reply, confirm over the datagram channel; the limit on
-// connections; closing of idle ones. Both sides make one queue pair per common rail and offer the other a
+// connections; closing of idle ones. Both sides make one queue pair per path between their rails and offer the other a
 // ring to write into; all of it comes up with one handshake. Handshake messages have no sequence number of
 // the peer's; attempts are numbered, so that doubled ones are recognised and answered again.
 //
@@ -175,7 +175,6 @@ private:
     bool send_body(Peer& peer, MessageType type, const void* body, std::uint32_t length);
     ConnectBody describe(const Peer& peer) const;
     ConnectNote note_of(const Peer& peer, MessageType type) const;
-    std::uint32_t common_rails(const Peer& peer) const;
     Bytes inline_bytes(std::uint32_t rail) const {
         return std::min(kRingInline, rails_[rail]->info().inline_bytes);
     }

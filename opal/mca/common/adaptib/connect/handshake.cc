@@ -192,7 +192,8 @@ Status ConnectionManager::connect_subchannels(Peer& peer, const ConnectBody& bod
     }
     for (std::uint32_t i = 0; i < body.subchannel_count; ++i) {
         const ConnectSubchannel& remote = body.subchannels[i];
-        if (remote.rail != peer.subchannels[i].remote_rail) { // both ends find the same pairs
+        const Subchannel& ours = peer.subchannels[i];
+        if (remote.rail != ours.remote_rail || remote.path != ours.path) { // both find the same
             return Status::error(Reason::bad_wire);
         }
         const Status status = connect_one(peer, peer.subchannels[i], remote);
@@ -212,8 +213,7 @@ Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
     subchannel.remote_memory_key = remote.memory_key;
     QpAttributes attributes;
     attributes.state = QpState::ready_to_receive;
-    attributes.path.remote.size = rail.size;
-    attributes.path.remote.bytes = rail.bytes;
+    attributes.path = rails_[subchannel.local_rail]->path_to({rail.size, rail.bytes}, remote.path);
     attributes.remote_qp = remote.qp;
     attributes.receive_psn = remote.psn;
     attributes.max_target_reads = info.max_reads;

@@ -47,6 +47,7 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
         }
         room = kMaxRails - rails_.size();
     }
+    paths_per_port_ = static_cast<std::uint8_t>(parameters.paths_per_port);
     std::uint32_t depth = kCompletionDepth;
     for (const Rail* rail : rails_) {
         depth = std::min(depth, rail->info().max_cq_depth);
@@ -101,6 +102,16 @@ Status Core::attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric
     return kOk;
 }
 
+// Of the rails that are ports of the same adapter as this one.
+std::uint8_t Core::first_of_adapter(std::uint32_t rail) const {
+    const std::string& adapter = rails_[rail]->info().adapter;
+    std::uint32_t first = 0;
+    while (first < rail && (adapter.empty() || rails_[first]->info().adapter != adapter)) {
+        ++first;
+    }
+    return static_cast<std::uint8_t>(first);
+}
+
 // The queues of each rail, and where it is reached.
 Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text) {
     PathListener& paths = *this;
@@ -117,9 +128,9 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
                 attached.filters.emplace_back(i, *cqs_[i], paths);
                 const RailAddress at = rails_[i]->address();
                 const bool datagrams = i == attached.rails.first;
-                address.rails.push_back({at.size, at.bytes,
-                                         datagrams ? attached.datagrams->qp_number() : 0,
-                                         rails_[i]->info().name});
+                address.rails.push_back(
+                    {at.size, at.bytes, datagrams ? attached.datagrams->qp_number() : 0,
+                     paths_per_port_, first_of_adapter(i), 0, rails_[i]->info().name});
             }
         }
         if (!status.ok()) {

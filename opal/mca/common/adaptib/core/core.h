@@ -128,6 +128,7 @@ private:
                 std::string& text);
     Status attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric, std::size_t room,
                   std::string& text);
+    std::uint8_t first_of_adapter(std::uint32_t rail) const;
     Status open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text);
     void open_connections(const Parameters& parameters);
     void open_paths(const Parameters& parameters);
@@ -212,6 +213,7 @@ private:
     std::unique_ptr<ConnectionManager> connections_;
     std::unique_ptr<Protocol> protocol_;
     std::vector<std::byte> address_;
+    std::uint8_t paths_per_port_ = 1;
     // A ring that had traffic lately. What an idle pass looks at is here and in the ring alone.
     struct HotRing {
         explicit HotRing(Peer& of) : peer(&of) {}

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // First contact with a peer, and the end of it.
+#include <algorithm>
+
 #include "core/core.h"
 
 namespace adaptib {
@@ -69,7 +71,7 @@ Status Core::get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric,
         route.remote = attached.rails;
         for (std::uint32_t i = attached.rails.first; i < attached.rails.end(); ++i) {
             const auto rail = static_cast<std::uint8_t>(i);
-            route.pairs[route.count++] = {rail, rail};
+            route.pairs[route.count++] = {rail, rail, 0};
         }
         route.total = route.count;
         auto peer = std::make_unique<Peer>(self, route, *attached.datagrams, attached.eager_limit,
@@ -178,6 +180,11 @@ bool Core::route_over(std::uint32_t fabric, const ProcessAddress& address, PeerR
     pair_rails(out, environment_.self < address.name, [&](std::uint32_t own, std::uint32_t other) {
         const AddressRail& rail = address.rails[other];
         return rails_[own]->likeness({rail.size, rail.bytes});
+    });
+    add_paths(out, [&](std::uint32_t own, std::uint32_t other) {
+        const AddressRail& rail = address.rails[other];
+        return std::min({std::uint32_t{paths_per_port_}, std::uint32_t{rail.paths},
+                         rails_[own]->paths_to({rail.size, rail.bytes})});
     });
     return remote.count > 0;
 }

@@ -61,7 +61,9 @@ struct RailInfo {
     std::uint32_t capabilities = 0;
     BytesPerSecond rate{};       // nominal, one direction; 0 = unknown
     int numa_node = -1;          // -1 = unknown
-    std::uint32_t paths = 1;     // 2^LMC on InfiniBand; GIDs x flow labels on RoCE
+    std::uint32_t paths = 1;     // 2^LMC on InfiniBand; flow labels on RoCE
+    std::string adapter;         // that the rail is a port of; empty: it has no ports
+    std::uint8_t port = 0;       // its number there, from 1
     Bytes datagram_bytes = 0;    // payload of one datagram
     Bytes max_message_bytes = 0; // of one RC work request
     Bytes inline_bytes = 0;
@@ -357,6 +359,13 @@ public:
     // Of several rails that can be reached, the one with the highest value is most likely of the same
     // network, by its address. Alike at both ends. REQUIRES: reaches(remote).
     std::uint32_t likeness(const RailAddress& remote) const { return likeness_impl(remote); }
+    // How many paths lead to a remote rail, one at least; alike at both ends. The two ends of a connection
+    // take the path of the same index: what one sends comes back the way that the other expects it from.
+    // REQUIRES: reaches(remote); index < paths_to(remote).
+    std::uint32_t paths_to(const RailAddress& remote) const { return paths_to_impl(remote); }
+    PathSpec path_to(const RailAddress& remote, std::uint32_t index) const {
+        return path_to_impl(remote, index);
+    }
     // Why the last call that this rail, or one of its queue pairs, refused was refused, where a status
     // alone does not tell; empty if there is nothing to add.
     std::string trouble() const { return trouble_impl(); }
@@ -391,6 +400,12 @@ private:
     virtual RailAddress address_impl() const = 0;
     virtual bool reaches_impl(const RailAddress& remote) const = 0;
     virtual std::uint32_t likeness_impl(const RailAddress&) const { return 0; }
+    virtual std::uint32_t paths_to_impl(const RailAddress&) const { return 1; }
+    virtual PathSpec path_to_impl(const RailAddress& remote, std::uint32_t) const {
+        PathSpec path;
+        path.remote = remote;
+        return path;
+    }
     virtual std::string trouble_impl() const { return {}; }
     virtual Status create_cq_impl(std::uint32_t, std::unique_ptr<CompletionQueue>&) = 0;
     virtual Status create_srq_impl(std::uint32_t, std::unique_ptr<SharedReceiveQueue>&) = 0;

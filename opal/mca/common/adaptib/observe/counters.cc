@@ -48,6 +48,9 @@ std::string connections_report(const Counters& c) {
     report += head("", "at the end", "most");
     report += line("open", c.connections_open, c.connections_most);
     report += line("their queue pairs", c.queue_pairs, c.queue_pairs_most);
+    std::snprintf(text, sizeof text, "  paths of one connection, at most: %" PRIu64 "\n",
+                  c.paths_most);
+    report += text;
     report += head("", "number", "bytes");
     report += line("queue pairs", c.queue_pairs, c.queue_pairs_bytes);
     report += line("buffers", c.buffers, c.buffers_bytes);

@@ -82,6 +82,7 @@ namespace adaptib {
       "Most queue pairs of connections at the same time")                                          \
     X(queue_pairs_bytes, "bytes", LEVEL, 4,                                                        \
       "Memory of these queue pairs' send queues, at 64 bytes a work request")                      \
+    X(paths_most, "paths", LEVEL, 4, "Most paths of one connection, over all pairs of rails")      \
     X(buffers, "buffers", LEVEL, 5,                                                                \
       "Buffers of the shared queue, and of the rings that peers write into")                       \
     X(buffers_bytes, "bytes", LEVEL, 4, "Memory of these buffers")                                 \

@@ -47,6 +47,7 @@ enum class ConnectState : std::uint8_t {
 struct Subchannel {
     std::uint32_t local_rail = 0;
     std::uint32_t remote_rail = 0;
+    std::uint32_t path = 0;              // of those between the two
     std::uint32_t remote_memory_key = 0; // of the peer's ring and credit
     std::unique_ptr<QueuePair> qp;
     std::array<Bytes, 2> outstanding{}; // by Direction: of stripes posted and not complete

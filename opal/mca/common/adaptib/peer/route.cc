@@ -3,6 +3,7 @@
 #include "peer/route.h"
 
 #include <algorithm>
+#include <array>
 #include <bitset>
 #include <vector>
 
@@ -18,7 +19,7 @@ void pair_rails(PeerRoute& route, bool lower,
     for (std::uint32_t i = route.local.first; i < route.local.end(); ++i) {
         for (std::uint32_t j = route.remote.first; j < route.remote.end(); ++j) {
             choices.push_back(
-                {likeness(i, j), {static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(j)}});
+                {likeness(i, j), {static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(j), 0}});
         }
     }
     std::sort(choices.begin(), choices.end(), [lower](const Choice& a, const Choice& b) {
@@ -55,6 +56,27 @@ void pair_rails(PeerRoute& route, bool lower,
             route.pairs[route.total++] = choice.pair;
         }
     }
+}
+
+void add_paths(PeerRoute& route,
+               const std::function<std::uint32_t(std::uint32_t, std::uint32_t)>& paths) {
+    const std::size_t pairs = route.count;
+    const std::vector<PeerRoute::Pair> spare(route.pairs.begin() + route.count,
+                                             route.pairs.begin() + route.total);
+    std::array<std::uint32_t, kMaxRails> of_pair{};
+    for (std::size_t i = 0; i < pairs; ++i) {
+        of_pair[i] = paths(route.pairs[i].local, route.pairs[i].remote);
+    }
+    for (std::uint8_t path = 1; path < kMaxSubchannels; ++path) {
+        for (std::size_t i = 0; i < pairs && route.count < kMaxSubchannels; ++i) {
+            if (path < of_pair[i]) {
+                route.pairs[route.count] = route.pairs[i];
+                route.pairs[route.count++].path = path;
+            }
+        }
+    }
+    std::copy(spare.begin(), spare.end(), route.pairs.begin() + route.count);
+    route.total = static_cast<std::uint8_t>(route.count + spare.size());
 }
 
 } // namespace adaptib

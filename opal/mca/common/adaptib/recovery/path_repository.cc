@@ -70,7 +70,8 @@ bool PathRepository::without_path(const Peer& peer, Nanoseconds& since) const {
 std::string PathRepository::path_text(const Peer& peer, std::size_t pair) const {
     const PeerRoute::Pair rails = peer.route.pairs[pair];
     return options_.host + "/" + rails_[rails.local]->info().name + " -> " + peer.address.host +
-           "/" + peer.address.rails[rails.remote].name;
+           "/" + peer.address.rails[rails.remote].name +
+           (rails.path == 0 ? "" : " by path " + std::to_string(rails.path));
 }
 
 std::string PathRepository::report() const {

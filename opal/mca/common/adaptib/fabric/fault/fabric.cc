@@ -48,6 +48,12 @@ private:
     std::uint32_t likeness_impl(const RailAddress& remote) const override {
         return below_.likeness(remote);
     }
+    std::uint32_t paths_to_impl(const RailAddress& remote) const override {
+        return below_.paths_to(remote);
+    }
+    PathSpec path_to_impl(const RailAddress& remote, std::uint32_t index) const override {
+        return below_.path_to(remote, index);
+    }
     std::string trouble_impl() const override { return below_.trouble(); }
     Status create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) override;
     Status create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) override;

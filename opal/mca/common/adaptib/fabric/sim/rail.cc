@@ -88,6 +88,8 @@ SimRail::SimRail(World& world, SimFabric& fabric, Process& process, PortIndex po
     const MachineModel& m = world.machine();
     const Port& at = world.topology().ports[port];
     info_.name = world.topology().nodes[at.adapter].name + ":" + std::to_string(at.number);
+    info_.adapter = world.topology().nodes[at.adapter].name;
+    info_.port = static_cast<std::uint8_t>(at.number);
     info_.link_layer = LinkLayer::simulated;
     const auto offer = [this](bool has, Capability c) {
         info_.capabilities |= has ? static_cast<std::uint32_t>(c) : 0u;
@@ -128,6 +130,14 @@ RailAddress SimRail::address_impl() const {
 bool SimRail::reaches_impl(const RailAddress& remote) const {
     std::uint32_t lid = 0;
     return decode(remote, lid);
+}
+
+PathSpec SimRail::path_to_impl(const RailAddress& remote, std::uint32_t index) const {
+    PathSpec path;
+    path.remote = remote;
+    path.lid_offset = static_cast<std::uint8_t>(index);
+    path.source_path_bits = static_cast<std::uint8_t>(index);
+    return path;
 }
 
 Path* SimRail::path(const PathSpec& spec) {

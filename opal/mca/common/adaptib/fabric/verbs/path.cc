@@ -11,6 +11,11 @@ namespace {
 
 constexpr std::uint32_t kAddressMagic = 0xad1b7e01;
 constexpr std::uint8_t kHopLimit = 64;
+// Of a flow label the low 14 bits, mixed with the 6 above them, become the UDP source port. An odd factor
+// keeps those of different paths apart, in bits of all places.
+constexpr std::uint32_t kFlowStep = 0x1e3b;
+constexpr std::uint32_t kFlowMask = 0x3fff;
+
 std::string mtu_text(std::uint8_t mtu) {
     return std::to_string(mtu_bytes(static_cast<ibv_mtu>(mtu))) + " bytes";
 }
@@ -87,6 +92,30 @@ Status check_peer(const Port& port, const WireAddress& remote, bool datagrams, s
                       " there");
     }
     return kOk;
+}
+
+std::uint32_t paths_to(const Port& port, const RailAddress& remote) {
+    WireAddress wire{};
+    if (!decode_address(remote, wire)) {
+        return 1;
+    }
+    return port.ethernet() ? kRocePaths : 1u << std::max(port.attributes.lmc, wire.lmc);
+}
+
+PathSpec path_to(const Port& port, const RailAddress& remote, std::uint32_t index) {
+    PathSpec path;
+    path.remote = remote;
+    WireAddress wire{};
+    if (!decode_address(remote, wire)) {
+        return path; // whoever uses it is told
+    }
+    if (port.ethernet()) {
+        path.flow_label = index * kFlowStep & kFlowMask;
+    } else {
+        path.lid_offset = static_cast<std::uint8_t>(index % (1u << wire.lmc));
+        path.source_path_bits = static_cast<std::uint8_t>(index % (1u << port.attributes.lmc));
+    }
+    return path;
 }
 
 Status address_vector(const Port& port, const PathSpec& path, const VerbsOptions& options,

@@ -65,6 +65,15 @@ bool decode_address(const RailAddress& address, WireAddress& out);
 // Errors: unreachable; `why` says it.
 Status check_peer(const Port& port, const WireAddress& remote, bool datagrams, std::string& why);
 
+// Paths to a remote port, and the one of an index (Rail::path_to).
+//   InfiniBand: the LIDs of one port, or of both, where their LMC is not 0. Path j leads to the j-th LID there
+//   from the j-th here; who has fewer begins anew.
+//   RoCE: flow labels, from which adapters make the UDP source port, by which routers choose among equal
+//   routes. Path 0 leaves that to the adapter.
+constexpr std::uint32_t kRocePaths = 16;
+std::uint32_t paths_to(const Port& port, const RailAddress& remote);
+PathSpec path_to(const Port& port, const RailAddress& remote, std::uint32_t index);
+
 // The address vector of a path. Errors: bad_argument (malformed address, path bits beyond LMC), those
 // of check_peer.
 Status address_vector(const Port& port, const PathSpec& path, const VerbsOptions& options,

@@ -44,7 +44,9 @@ void VerbsRail::describe() {
     info_.link_layer = port_.ethernet() ? LinkLayer::ethernet : LinkLayer::infiniband;
     info_.rate = port_rate(port_.attributes);
     info_.numa_node = device_.numa_node();
-    info_.paths = port_.ethernet() ? 1 : 1u << port_.attributes.lmc;
+    info_.paths = port_.ethernet() ? kRocePaths : 1u << port_.attributes.lmc;
+    info_.adapter = device_.name();
+    info_.port = port_.number;
     // One entry of a datagram's receive is the GRH's.
     std::uint32_t gather = std::min(kMaxGather, limit(d.max_sge) - (limit(d.max_sge) > 1 ? 1 : 0));
     for (const int other : {d.max_sge_rd, d.max_srq_sge}) {
@@ -163,6 +165,14 @@ std::uint32_t VerbsRail::likeness_impl(const RailAddress& remote) const {
         }
     }
     return 1 + static_cast<std::uint32_t>(8 * bytes);
+}
+
+std::uint32_t VerbsRail::paths_to_impl(const RailAddress& remote) const {
+    return verbs::paths_to(port_, remote);
+}
+
+PathSpec VerbsRail::path_to_impl(const RailAddress& remote, std::uint32_t index) const {
+    return verbs::path_to(port_, remote, index);
 }
 
 // Whether the two networks are one shows when a connection is made, and check_peer then says what is wrong.

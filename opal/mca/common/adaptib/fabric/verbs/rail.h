@@ -70,6 +70,8 @@ private:
     RailAddress address_impl() const override;
     bool reaches_impl(const RailAddress& remote) const override;
     std::uint32_t likeness_impl(const RailAddress& remote) const override;
+    std::uint32_t paths_to_impl(const RailAddress& remote) const override;
+    PathSpec path_to_impl(const RailAddress& remote, std::uint32_t index) const override;
     std::string trouble_impl() const override { return trouble_; }
     Status create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) override;
     Status create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) override;

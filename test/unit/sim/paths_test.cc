@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Complete cores over several paths between two ports: LIDs of one port on generated routes.
+#include <cstring>
+#include <set>
+
+#include "unit/sim/traffic.h"
+
+namespace adaptib::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+char kEven[] = "even";
+char kRoundRobin[] = "round_robin";
+
+struct Net {
+    std::uint32_t lmc = 2;
+    int paths_per_port = 4;
+    HostModel host{};
+};
+
+// Two leaves with four hosts each, four spines: a port has four disjoint ways to one of the other leaf.
+RanksOptions tree(const Net& net) {
+    RanksOptions options;
+    options.ranks = 8;
+    options.world.machine = *machine("connect-ib");
+    options.world.topology = fat_tree(2, 4, 4, net.host, links_of(options.world.machine), net.lmc);
+    std::string text;
+    EXPECT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
+    options.parameters.paths_per_port = net.paths_per_port;
+    options.parameters.striping_policy = kEven;
+    options.parameters.min_stripe = 1;
+    return options;
+}
+
+// Subchannels of rank 0 to rank 4, both ends; connects them.
+std::size_t paths_between(Ranks& ranks) {
+    carry(ranks, 0, 4, 1'000'000);
+    const Peer& there = *ranks.peer(0, 4);
+    const Peer& back = *ranks.peer(4, 0);
+    EXPECT_EQ(there.subchannels.size(), back.subchannels.size());
+    for (std::size_t i = 0; i < there.subchannels.size(); ++i) {
+        EXPECT_EQ(there.subchannels[i].path, back.subchannels[i].path);
+        EXPECT_EQ(there.subchannels[i].local_rail, back.subchannels[i].remote_rail);
+        EXPECT_EQ(there.subchannels[i].remote_rail, back.subchannels[i].local_rail);
+        const QpAttributes attributes = there.subchannels[i].qp->query();
+        EXPECT_EQ(attributes.path.lid_offset, there.subchannels[i].path);
+        EXPECT_EQ(attributes.path.source_path_bits, there.subchannels[i].path);
+    }
+    nothing_bad(ranks);
+    return there.subchannels.size();
+}
+
+TEST(PathsPerPort, AreAsManyAsThePortsHaveAndTheParameterAllows) {
+    EXPECT_EQ(paths_between(*make(tree({2, 1, {}}))), 1u);
+    EXPECT_EQ(paths_between(*make(tree({2, 3, {}}))), 3u);
+    EXPECT_EQ(paths_between(*make(tree({2, 4, {}}))), 4u);
+    EXPECT_EQ(paths_between(*make(tree({2, 16, {}}))), 4u);
+    EXPECT_EQ(paths_between(*make(tree({0, 16, {}}))), 1u) << "LMC 0";
+    EXPECT_EQ(paths_between(*make(tree({6, 16, {}}))), 16u);
+    EXPECT_EQ(paths_between(*make(tree({1, 16, {.ports = 2}}))), 4u) << "two pairs of ports";
+    EXPECT_EQ(paths_between(*make(tree({4, 16, {.ports = 3}}))), 16u) << "as there is room for";
+}
+
+TEST(PathsPerPort, WhoWantsFewerIsGivenFewer) {
+    RanksOptions options = tree({});
+    options.parameters_of = [](std::size_t rank, Parameters& parameters) {
+        parameters.paths_per_port = rank == 4 ? 2 : 4;
+    };
+    const auto ranks = make(std::move(options));
+    EXPECT_EQ(paths_between(*ranks), 2u);
+    carry(*ranks, 0, 5, 1'000'000);
+    EXPECT_EQ(ranks->peer(0, 5)->subchannels.size(), 4u);
+    EXPECT_EQ(ranks->counters(0).paths_most, 4u);
+    EXPECT_EQ(ranks->counters(4).paths_most, 2u);
+    EXPECT_NE(ranks->core(0).report().find("paths of one connection, at most: 4"),
+              std::string::npos)
+        << ranks->core(0).report();
+}
+
+TEST(PathsPerPort, TakeDifferentSpines) {
+    const auto ranks = make(tree({}));
+    static_cast<void>(paths_between(*ranks));
+    const Topology& topology = ranks->world().topology();
+    const PortIndex from = topology.hosts[0].ports[0];
+    const PortIndex to = topology.hosts[4].ports[0];
+    std::set<NodeIndex> spines;
+    for (const Subchannel& subchannel : ranks->peer(0, 4)->subchannels) {
+        const sim::Path* path =
+            ranks->world().network().path(from, topology.ports[to].lid + subchannel.path);
+        ASSERT_NE(path, nullptr);
+        for (const LinkIndex link : path->links) { // the buses of the adapters are links as well
+            const std::string& to_node = topology.links[link].to == kNoIndex
+                                             ? std::string()
+                                             : topology.nodes[topology.links[link].to].name;
+            if (to_node.starts_with("spine")) {
+                spines.insert(topology.links[link].to);
+            }
+        }
+    }
+    EXPECT_EQ(spines.size(), 4u);
+}
+
+// All of one leaf to the other, many lengths, under every kind of plan.
+TEST(PathsPerPort, CarryWhatIsSent) {
+    for (char* multiplexing : {kRoundRobin, default_parameters().multiplexing_policy}) {
+        RanksOptions options = tree({3, 8, {.ports = 2}});
+        options.parameters.multiplexing_policy = multiplexing;
+        options.parameters.striping_threshold = 20'000;
+        const auto ranks = make(std::move(options));
+        Messages messages;
+        for (std::size_t from = 0; from < 4; ++from) {
+            for (const std::size_t bytes : {0u, 1u, 4097u, 19'999u, 20'000u, 300'000u}) {
+                for (std::size_t to = 4; to < 8; ++to) {
+                    messages.push_back(std::make_unique<Message>(from, to, bytes));
+                }
+            }
+        }
+        carry(*ranks, messages);
+        EXPECT_EQ(ranks->peer(0, 4)->subchannels.size(), 16u);
+        nothing_bad(*ranks);
+    }
+}
+
+// Four hosts to the four of the other leaf, where single routes meet on some link between the switches.
+TEST(PathsPerPort, SpreadWhatSingleRoutesLetCollide) {
+    const auto time_of = [](int paths) {
+        Net net;
+        net.paths_per_port = paths;
+        const auto ranks = make(tree(net));
+        for (const std::size_t bytes : {1'000'000u, 20'000'000u}) { // the first one connects
+            Messages messages;
+            for (std::size_t i = 0; i < 4; ++i) {
+                messages.push_back(std::make_unique<Message>(i, 4 + (i + i / 2) % 4, bytes));
+            }
+            const Nanoseconds begin = ranks->world().simulator().now();
+            carry(*ranks, messages);
+            if (bytes > 1'000'000) {
+                return ranks->world().simulator().now() - begin;
+            }
+        }
+        return Nanoseconds{0};
+    };
+    const Nanoseconds one = time_of(1);
+    const Nanoseconds four = time_of(4);
+    EXPECT_LE(four.count(), one.count() * 101 / 100);
+    RecordProperty("one_path_us", static_cast<int>(one.count() / 1000));
+    RecordProperty("four_paths_us", static_cast<int>(four.count() / 1000));
+}
+
+// Between the addresses and the first message a port goes down: whoever needs it hears of it, by name.
+TEST(PathsPerPort, ARailThatWentBeforeTheFirstMessageIsNamed) {
+    for (const std::size_t loser : {std::size_t{0}, std::size_t{4}}) {
+        SCOPED_TRACE(loser);
+        RanksOptions options = tree({});
+        options.world.machine.reliable_ud = false; // else what is sent waits for the port
+        const auto ranks = make(std::move(options));
+        ranks->world().set_port(ranks->world().topology().hosts[loser].ports[0], false);
+        Message message(0, 4, 100'000);
+        message.start(*ranks);
+        ASSERT_TRUE(ranks->run_until([&] { return message.send.done; }, 60s));
+        EXPECT_NE(message.send.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+        ASSERT_FALSE(ranks->messages(0).empty());
+        const std::string& text = ranks->messages(0).back();
+        EXPECT_NE(text.find(ranks->core(0).rails()[0]->info().name), std::string::npos) << text;
+    }
+}
+
+} // namespace
+} // namespace adaptib::sim

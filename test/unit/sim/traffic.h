@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages between ranks of a simulated world, whose bytes are compared.
+// Threads: one.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "sim/ranks.h"
+#include "unit/core/test_request.h"
+
+namespace adaptib::sim {
+
+inline std::unique_ptr<Ranks> make(RanksOptions options) {
+    std::string text;
+    auto ranks = Ranks::create(std::move(options), text);
+    EXPECT_NE(ranks, nullptr) << text;
+    return ranks;
+}
+
+struct Message {
+    Message(std::size_t from, std::size_t to, std::size_t bytes)
+        : source(from), target(to), sent(bytes), got(bytes) {
+        Random random(from * 1000 + to + bytes);
+        for (std::byte& byte : sent) {
+            byte = static_cast<std::byte>(random.next() >> 56);
+        }
+    }
+    void start(Ranks& ranks, std::int32_t tag = 3) {
+        const Envelope envelope{0, static_cast<std::int32_t>(source), tag};
+        bool complete = false;
+        EXPECT_TRUE(ranks.core(source)
+                        .protocol()
+                        .send(ranks.peer(source, target), envelope,
+                              {sent.data(), sent.size(), nullptr, nullptr, nullptr}, false,
+                              Marker::non_blocking, send.user, complete)
+                        .ok());
+        send.done = complete;
+        complete = false;
+        EXPECT_TRUE(ranks.core(target)
+                        .protocol()
+                        .receive(envelope, {got.data(), got.size(), nullptr, nullptr, nullptr},
+                                 receive.user, complete)
+                        .ok());
+        receive.done = complete;
+        ranks.wake(source);
+        ranks.wake(target);
+    }
+    bool done() const { return send.done && receive.done; }
+
+    std::size_t source;
+    std::size_t target;
+    std::vector<std::byte> sent;
+    std::vector<std::byte> got;
+    test::TestRequest send;
+    test::TestRequest receive;
+};
+
+using Messages = std::vector<std::unique_ptr<Message>>;
+
+// All are started, and arrive.
+inline void carry(Ranks& ranks, const Messages& messages) {
+    for (const auto& message : messages) {
+        message->start(ranks);
+    }
+    ASSERT_TRUE(ranks.run_until(
+        [&] {
+            return std::all_of(messages.begin(), messages.end(),
+                               [](const auto& message) { return message->done(); });
+        },
+        std::chrono::seconds{10}));
+    for (const auto& message : messages) {
+        ASSERT_EQ(message->got, message->sent);
+    }
+}
+
+inline void carry(Ranks& ranks, std::size_t from, std::size_t to, std::size_t bytes) {
+    Messages messages;
+    messages.push_back(std::make_unique<Message>(from, to, bytes));
+    carry(ranks, messages);
+}
+
+inline void rest(Ranks& ranks, Nanoseconds time) {
+    ranks.run_until([] { return false; }, time);
+}
+
+inline void nothing_bad(Ranks& ranks) {
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        EXPECT_EQ(ranks.counters(rank).bad_packets, 0u) << rank;
+        EXPECT_TRUE(ranks.messages(rank).empty()) << ranks.messages(rank).front();
+    }
+}
+
+} // namespace adaptib::sim
