@@ -477,7 +477,7 @@ static double run_fetch(const struct item *item, long repetitions)
 
 static void part_one(void)
 {
-    static const size_t sizes[] = {8, 256, 4096, 65536, 1 << 20};
+    static const size_t sizes[] = {8, 256, 4096, 65536, 1 << 20, LARGEST};
     MPI_Win created, allocated;
     unsigned char *memory = pages(LARGEST);
     void *base = NULL;

@@ -24,6 +24,15 @@ rates the other way round, so that above 1 is always worse than the peer:
   bandwidth  4 MiB in flight over a wire of 100 Mbit/s: at most 1.01 against the better one of ucx and ofi
              (all fill the wire), and 1.03 (0.97 times the rate) against ib_write_bw
 
+With --rails A:B over two wires instead, the first of 100 Mbit/s, the second of B/A of that. Transports: mtl, btl, ucx
+over both rails; even: the MTL with striping_policy even, which is shown only; first, second: the MTL over that rail
+alone. A ratio is of times again:
+  bandwidth, put, get   rates in MB/s, put and get one by one with a flush each: of mtl (bandwidth: and btl) at most
+             1.031 (0.97 times the rate) against the sum of first and second, at most 1.01 against ucx
+  latency    half a ping-pong: mtl and btl at most 1.02 times first, at every size: a second rail does no harm. Eager
+             messages (8 KiB and less) are not striped, and processes of one host, which both ranks are here, are
+             spread over the rails: they are compared with the mean of first and second
+
 --check: exit status 1 if a bound is broken in the median of the rounds, 2 if something could not be measured.
 The last line is the ratio that is worst against its bound.
 """
@@ -31,6 +40,7 @@ The last line is the ratio that is worst against its bound.
 import argparse
 import collections
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -54,22 +64,47 @@ RATE = "100mbit"
 COLORS = {"mtl": "#0b5cad", "btl": "#12a096", "ucx": "#8f4fbf", "ofi": "#d9822b", "tcp": "#b0413e",
           "raw_send": "#66727f", "raw_write": "#1f2933", "ib_write_bw": "#66727f"}
 
+# With --rails
+RAILS_SHOWN = ("mtl", "btl", "even", "first", "second", "ucx")
+RAILS_TITLE = {"bandwidth": "bandwidth (MB/s)", "put": "puts (MB/s)", "get": "gets (MB/s)",
+               "latency": "latency, one way (us)"}
+SUM_BOUND = 1 / 0.97
+NO_HARM_BOUND = 1.02
+UCX_BOUND = 1.01
+EAGER_LIMIT = 8192  # verbs_eager_limit
+
 Cell = collections.namedtuple("Cell", "metric size transport peer ratio bound")
+
+
+def guest_command(options):
+    if options.rails:
+        words = ["rails", str(options.rounds), ",".join(rail_rates(options.rails)),
+                 options.bandwidth_sizes, options.sizes or "-"]
+    else:
+        words = [str(options.rounds), str(options.repetitions), options.sizes or "-", RATE,
+                 options.bandwidth_sizes or "-"]
+    return [os.path.join(TOP, "test/bench/compare_guest")] + words + options.transports.split(",")
+
+
+def rail_rates(ratio):
+    first, second = (int(part) for part in ratio.split(":"))
+    return "100mbit", f"{100 * second // first}mbit"
 
 
 def measure(options):
     """(metric, size) -> transport -> values of the rounds"""
-    guest = [os.path.join(TOP, "test/bench/compare_guest"), str(options.rounds),
-             str(options.repetitions), options.sizes or "-", RATE, options.bandwidth_sizes or "-"]
-    command = [os.path.join(TOP, "test/vm/run"), "--deterministic", "--rails", "1", "--seconds",
-               str(options.seconds), "--"] + guest + options.transports.split(",")
+    command = [os.path.join(TOP, "test/vm/run"), "--deterministic", "--rails",
+               "2" if options.rails else "1", "--seconds",
+               str(options.seconds), "--"] + guest_command(options)
     found = collections.defaultdict(lambda: collections.defaultdict(list))
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
             words = line.split()
             if len(words) == 4:
                 print(f"compare: {line.strip()}", file=sys.stderr)
-                found[words[1], int(words[2])][words[0]].append(float(words[3]))
+                metric, size, value = words[1], int(words[2]), float(words[3])
+                value = size / value if metric in ("put", "get") else value
+                found[metric, size][words[0]].append(value)
     if process.returncode != 0:
         raise RuntimeError(f"the virtual machine gave exit status {process.returncode}")
     return found
@@ -94,13 +129,35 @@ def cells_of(found):
     return cells
 
 
-def print_tables(found, cells):
-    for metric, columns in SHOWN.items():
+def rails_cells(found):
+    cells = []
+    for (metric, size), row in sorted(found.items()):
+        medians = {name: statistics.median(values) for name, values in row.items()}
+        for ours in OURS:
+            if ours not in medians or "first" not in medians:
+                continue
+            if metric == "latency" and size > EAGER_LIMIT:
+                cells.append(Cell(metric, size, ours, "first", medians[ours] / medians["first"],
+                                  NO_HARM_BOUND))
+            elif metric == "latency" and "second" in medians:
+                mean = (medians["first"] + medians["second"]) / 2
+                cells.append(Cell(metric, size, ours, "mean", medians[ours] / mean, NO_HARM_BOUND))
+            elif metric != "latency" and "second" in medians:
+                both = medians["first"] + medians["second"]
+                cells.append(Cell(metric, size, ours, "sum", both / medians[ours], SUM_BOUND))
+        if metric != "latency" and "ucx" in medians and "mtl" in medians:
+            cells.append(Cell(metric, size, "mtl", "ucx", medians["ucx"] / medians["mtl"], UCX_BOUND))
+    return cells
+
+
+def print_tables(found, cells, rails):
+    titles = RAILS_TITLE if rails else TITLE
+    for metric, columns in {name: RAILS_SHOWN for name in titles}.items() if rails else SHOWN.items():
         sizes = sorted(size for name, size in found if name == metric)
         if not sizes:
             continue
         columns = [c for c in columns if any(c in found[metric, size] for size in sizes)]
-        print(f"\n{TITLE[metric]}")
+        print(f"\n{titles[metric]}")
         print(f"{'':8}" + "".join(f"{c:>14}" for c in columns))
         for size in sizes:
             row = found[metric, size]
@@ -142,33 +199,52 @@ def write_picture(path, found, cells, rounds):
     print(f"compare: wrote {path}", file=sys.stderr)
 
 
+def set_defaults(options):
+    if options.transports is None:
+        options.transports = ",".join(RAILS_SHOWN) if options.rails else "mtl,ucx,btl,raw,ofi,perftest,tcp"
+    # The same always comes out where rates are what limits: rounds are of no use.
+    options.rounds = options.rounds or (1 if options.quick or options.rails else 3)
+    options.repetitions = 100 if options.quick else 200
+    if options.rails:
+        latencies = ("16384,65536,1048576", "8,1024,4096,8192,16384,32768,65536,262144,1048576,4194304")
+        bandwidths = ("1048576,4194304", "1048576,4194304")
+    else:
+        latencies = ("8,4096,65536", "8,64,1024,4096,16384,65536,262144")
+        bandwidths = ("1048576", "65536,1048576")
+    if options.sizes is None:
+        options.sizes = latencies[0 if options.quick else 1]
+    if options.bandwidth_sizes is None:
+        options.bandwidth_sizes = bandwidths[0 if options.quick else 1]
+    options.seconds = (3600 if options.rails else 1200) * options.rounds
+
+
 def main():
     parser = argparse.ArgumentParser(
         prog="test/bench/compare --vm", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one round, fewer sizes: some minutes")
     parser.add_argument("--check", action="store_true", help="exit status 1 if a bound is broken")
+    parser.add_argument("--rails", metavar="A:B", help="two rails whose rates are so, as 1:1 or 4:1")
     parser.add_argument("--sizes", metavar="BYTES,...", help="of latency")
     parser.add_argument("--bandwidth-sizes", metavar="BYTES,...")
-    parser.add_argument("--transports", default="mtl,ucx,btl,raw,ofi,perftest,tcp",
-                        metavar="NAME,...", help="mtl, btl, ucx, ofi, tcp, raw, perftest")
+    parser.add_argument("--transports", metavar="NAME,...",
+                        help="mtl, btl, ucx, ofi, tcp, raw, perftest; with --rails "
+                             "mtl, btl, even, first, second, ucx")
     parser.add_argument("--rounds", type=int, default=0, help="3, or 1 with --quick, when absent")
     parser.add_argument("--output", metavar="FILE.svg", help="where to draw the picture")
     options = parser.parse_args()
-    options.rounds = options.rounds or (1 if options.quick else 3)
-    options.repetitions = 100 if options.quick else 200
-    if options.sizes is None:
-        options.sizes = "8,4096,65536" if options.quick else "8,64,1024,4096,16384,65536,262144"
-    if options.bandwidth_sizes is None:
-        options.bandwidth_sizes = "1048576" if options.quick else "65536,1048576"
-    options.seconds = 1200 * options.rounds
+    if options.rails and options.output:
+        parser.error("there is no picture of --rails")
+    if options.rails and not re.fullmatch(r"[1-9][0-9]?:[1-9][0-9]?", options.rails):
+        parser.error("--rails: two whole numbers, as 4:1")
+    set_defaults(options)
     try:
         found = measure(options)
     except RuntimeError as error:
         print(f"compare: {error}", file=sys.stderr)
         return 2
-    cells = cells_of(found)
-    print_tables(found, cells)
+    cells = rails_cells(found) if options.rails else cells_of(found)
+    print_tables(found, cells, options.rails)
     if options.output:
         write_picture(options.output, found, cells, options.rounds)
     if not cells:

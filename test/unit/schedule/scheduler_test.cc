@@ -339,6 +339,18 @@ public:
         some.bss_batch = batch;
         scheduler_ = make_scheduler(some);
     }
+    // The same of one that is planned in rounds, one after the other.
+    double in_rounds(Bytes length) {
+        double sum = 0;
+        const Bytes round =
+            scheduler_->round({length, Marker::blocking, Direction::read}, up_.size());
+        for (Bytes left = length; left > 0;) {
+            const Bytes part = left < 2 * round ? left : round;
+            sum += transfer(part);
+            left -= part;
+        }
+        return sum;
+    }
     // Seconds that a transfer takes.
     double transfer(Bytes length) {
         std::vector<StripeTime> times;
@@ -421,6 +433,51 @@ TEST(Adaptive, LearnsAsTheEquationSays) {
     scheduler->learn(times);
     EXPECT_DOUBLE_EQ(scheduler->weight(0), 0.5 * 0.5 + 0.5 * 0.75);
     EXPECT_DOUBLE_EQ(scheduler->weight(1), 0.5 * 0.5 + 0.5 * 0.25);
+}
+
+TEST(Adaptive, FindsTheRatesWithinOneLongTransfer) {
+    Learning rounds("adaptive", {4e9, 1e9});
+    const double best = 16.0 * kMiB / 5e9;
+    EXPECT_LT(rounds.in_rounds(16 * kMiB), 1.25 * best);
+    Learning once("adaptive", {4e9, 1e9});
+    EXPECT_GT(once.transfer(16 * kMiB), 2.2 * best);
+}
+
+TEST(Adaptive, CountsInWhatIsUnderWay) {
+    SchedulerOptions some = options("binding", "adaptive", 0, 64);
+    some.min_stripe = 64;
+    const auto adaptive = make_scheduler(some);
+    some.striping = "weighted";
+    const auto weighted = make_scheduler(some);
+    auto up = views(2, kMiB);
+    up[0].outstanding = {6400, 0};
+    EXPECT_EQ(loads(plan_of(*adaptive, 6400, up), 2), (std::vector<Bytes>{0, 6400}));
+    EXPECT_EQ(loads(plan_of(*adaptive, 12800, up), 2), (std::vector<Bytes>{3200, 9600}));
+    EXPECT_EQ(loads(plan_of(*weighted, 12800, up), 2), (std::vector<Bytes>{6400, 6400}));
+    const std::vector<StripeTime> times{{0, 1000, 1e-6}, {1, 1000, 3e-6}};
+    for (int i = 0; i < 40; ++i) {
+        adaptive->learn(times); // 3 : 1
+    }
+    EXPECT_EQ(loads(plan_of(*adaptive, 19200, up), 2), (std::vector<Bytes>{12800, 6400}));
+}
+
+TEST(Scheduler, PlansLongTransfersInRoundsWhereItLearns) {
+    const auto round = [](const char* striping, Bytes length, Marker marker = Marker::blocking,
+                          std::size_t up = 2, Bytes threshold = 64) {
+        const auto scheduler = make_scheduler(options("binding", striping, 0, threshold));
+        return scheduler->round({length, marker, Direction::read}, up);
+    };
+    for (const char* policy : {"none", "even", "weighted", "load_balanced", "bss"}) {
+        EXPECT_EQ(round(policy, kGiB), kGiB) << policy;
+    }
+    EXPECT_EQ(round("adaptive", kGiB), 512 * kKiB);
+    EXPECT_EQ(round("adaptive", 512 * kKiB - 1), 512 * kKiB - 1);
+    EXPECT_EQ(round("adaptive", kGiB, Marker::blocking, 1), kGiB);
+    EXPECT_EQ(round("epc", kGiB), 512 * kKiB);
+    EXPECT_EQ(round("epc", kGiB, Marker::non_blocking), kGiB);
+    // No round is below the threshold, where transfers are not striped.
+    EXPECT_EQ(round("adaptive", kGiB, Marker::blocking, 2, kMiB), kMiB);
+    EXPECT_EQ(round("adaptive", kMiB - 1, Marker::blocking, 2, kMiB), kMiB - 1);
 }
 
 TEST(LoadBalanced, FillsTheLeastLoadedFirst) {

@@ -51,6 +51,8 @@ struct Subchannel {
     std::uint32_t remote_memory_key = 0; // of the peer's ring and credit
     std::unique_ptr<QueuePair> qp;
     std::array<Bytes, 2> outstanding{}; // by Direction: of stripes posted and not complete
+    Nanoseconds stripe_done{};          // when the last one of several was found to be complete ...
+    Nanoseconds stripe_late{};          // ... and how long it may have been so
 };
 
 // A message that waits for room, in the order of sending: embedded in send requests, a control message's

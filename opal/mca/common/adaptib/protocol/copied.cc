@@ -74,8 +74,7 @@ void Protocol::start_copied_block(CopiedOneSided& operation) {
     Move& move = operation.move;
     move.remote = operation.remote + operation.moved;
     move.length = std::min(options_.block_bytes, operation.length - operation.moved);
-    move.plan.clear();
-    move.posted = 0;
+    move.begin_again();
     if (move.opcode == Opcode::write) {
         std::memcpy(move.local, operation.local + operation.moved, move.length);
     }

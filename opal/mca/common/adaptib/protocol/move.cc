@@ -30,8 +30,32 @@ void Protocol::plan_move(Mover& mover) {
         views_.push_back({i, info.rate, info.max_message_bytes, subchannel.outstanding});
     }
     Move& move = mover.move;
-    peer.scheduler->plan({move.length, move.marker, move.direction()}, views_, move.plan);
-    move.progress.assign(move.plan.size() > 1 ? move.plan.size() : 0, {});
+    TransferView transfer{move.length, move.marker, move.direction()};
+    if (!move.planned()) {
+        move.round = peer.scheduler->round(transfer, views_.size());
+    }
+    const Bytes left = move.length - move.covered;
+    transfer.length = left < 2 * move.round ? left : move.round;
+    const std::size_t first = move.plan.size();
+    peer.scheduler->plan(transfer, views_, move.plan);
+    for (std::size_t i = first; i < move.plan.size() && move.covered > 0; ++i) {
+        move.plan[i].offset += move.covered;
+    }
+    move.covered += transfer.length;
+    if (move.plan.size() > 1 || move.covered < move.length) {
+        move.progress.resize(move.plan.size(), {.round = move.rounds});
+    }
+    ++move.rounds;
+}
+
+// All that is planned is posted. A long transfer is planned in rounds, of which two are under way.
+bool Protocol::plan_more(Mover& mover) {
+    Move& move = mover.move;
+    if (move.covered == move.length || move.outstanding_bytes > move.round) {
+        return false;
+    }
+    plan_move(mover);
+    return true;
 }
 
 // Ends the mover (which may be gone afterwards) if it has nothing outstanding and cannot go on.
@@ -49,7 +73,7 @@ void Protocol::post_stripes(Mover& mover) {
     } else if (!move.planned()) {
         plan_move(mover);
     }
-    while (!move.failed && move.posted < move.plan.size()) {
+    while (!move.failed && (move.posted < move.plan.size() || plan_more(mover))) {
         if (outstanding_ >= options_.max_outstanding) {
             wait_to_post(mover);
             return;
@@ -67,6 +91,7 @@ void Protocol::post_stripes(Mover& mover) {
             move.progress[move.posted].posted = options_.clock->now();
             ++striped_;
         }
+        move.outstanding_bytes += move.plan[move.posted].length;
         ++move.posted;
         ++move.outstanding;
         ++outstanding_;
@@ -146,7 +171,7 @@ void Mover::on_work_done(const WorkCompletion& completion) {
 std::size_t Protocol::stripe_of(const Mover& mover, std::uint32_t qp_number) const {
     const Move& move = mover.move;
     const auto& subchannels = mover.peer.subchannels;
-    for (std::size_t i = 0; i < move.posted; ++i) {
+    for (std::size_t i = move.oldest; i < move.posted; ++i) {
         const std::uint32_t at = move.plan[i].subchannel;
         const bool done = !move.progress.empty() && move.progress[i].done;
         if (!done && at < subchannels.size() && subchannels[at].qp->number() == qp_number) {
@@ -161,23 +186,41 @@ std::size_t Protocol::stripe_of(const Mover& mover, std::uint32_t qp_number) con
 void Protocol::take_time(Mover& mover, std::size_t stripe, WorkStatus status) {
     constexpr int kPrecision = 8;
     StripeProgress& progress = mover.move.progress[stripe];
+    Subchannel& subchannel = mover.peer.subchannels[mover.move.plan[stripe].subchannel];
     progress.done = true;
+    while (mover.move.oldest < mover.move.posted && mover.move.progress[mover.move.oldest].done) {
+        ++mover.move.oldest;
+    }
     const Nanoseconds now = options_.clock->now();
-    const Nanoseconds taken = now - progress.posted;
+    const bool queued = subchannel.stripe_done > progress.posted;
+    const Nanoseconds taken = now - (queued ? subchannel.stripe_done : progress.posted);
     const Nanoseconds late = now - std::max(polled_, progress.posted);
-    if (status == WorkStatus::success && late <= taken / kPrecision) {
+    const Nanoseconds unknown = late + (queued ? subchannel.stripe_late : Nanoseconds{0});
+    if (status == WorkStatus::success && unknown <= taken / kPrecision) {
         progress.taken = taken;
     }
+    subchannel.stripe_done = now;
+    subchannel.stripe_late = late;
 }
 
-void Protocol::learn_from(Mover& mover) {
+// Once the stripes of a round are all done. A round is planned when most of the one before is.
+void Protocol::learn_from(Mover& mover, std::size_t stripe) {
+    const Move& move = mover.move;
+    const std::uint32_t round = move.progress[stripe].round;
+    std::size_t first = stripe;
+    while (first > 0 && move.progress[first - 1].round == round) {
+        --first;
+    }
     times_.clear();
-    for (std::size_t i = 0; i < mover.move.progress.size(); ++i) {
-        const Stripe& stripe = mover.move.plan[i];
-        const Nanoseconds taken = mover.move.progress[i].taken;
+    for (std::size_t i = first; i < move.progress.size() && move.progress[i].round == round; ++i) {
+        if (!move.progress[i].done) {
+            return;
+        }
+        const Stripe& each = move.plan[i];
+        const Nanoseconds taken = move.progress[i].taken;
         if (taken > Nanoseconds{0}) {
             times_.push_back(
-                {stripe.subchannel, stripe.length, std::chrono::duration<double>(taken).count()});
+                {each.subchannel, each.length, std::chrono::duration<double>(taken).count()});
         }
     }
     if (mover.peer.scheduler != nullptr && !times_.empty()) {
@@ -187,14 +230,18 @@ void Protocol::learn_from(Mover& mover) {
 
 void Protocol::on_stripe_done(Mover& mover, const WorkCompletion& completion) {
     Move& move = mover.move;
-    if (const std::size_t i = stripe_of(mover, completion.qp_number); i < move.plan.size()) {
-        Subchannel& subchannel = mover.peer.subchannels[move.plan[i].subchannel];
-        subchannel.outstanding[static_cast<std::size_t>(move.direction())] -= move.plan[i].length;
-        if (!move.progress.empty()) {
-            take_time(mover, i, completion.status);
+    const bool timed = !move.progress.empty();
+    const std::size_t stripe = stripe_of(mover, completion.qp_number);
+    if (stripe < move.plan.size()) {
+        const Bytes length = move.plan[stripe].length;
+        Subchannel& subchannel = mover.peer.subchannels[move.plan[stripe].subchannel];
+        subchannel.outstanding[static_cast<std::size_t>(move.direction())] -= length;
+        move.outstanding_bytes -= length;
+        if (timed) {
+            take_time(mover, stripe, completion.status);
         }
     }
-    if (!move.progress.empty()) {
+    if (timed) {
         --striped_;
     }
     --move.outstanding;
@@ -205,12 +252,13 @@ void Protocol::on_stripe_done(Mover& mover, const WorkCompletion& completion) {
         if (mover.waiting_link.linked()) {
             waiting_moves_.remove(mover);
         }
+    } else if (timed && !move.failed && stripe < move.plan.size()) {
+        learn_from(mover, stripe);
     }
     if (move.done()) {
-        if (!move.failed && !move.progress.empty()) {
-            learn_from(mover);
-        }
         mover.on_move_done();
+    } else if (!move.failed && move.posted == move.plan.size() && !mover.waiting_link.linked()) {
+        post_stripes(mover); // the next round
     }
 }
 

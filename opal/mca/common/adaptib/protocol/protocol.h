@@ -336,12 +336,13 @@ private:
     void post_stripes(Mover& mover);
     void wait_to_post(Mover& mover);
     void plan_move(Mover& mover);
+    bool plan_more(Mover& mover);
     Status post_stripe(Mover& mover, const Stripe& stripe);
     bool execute(Peer& peer, SendWork& work, const Registration& region, void* local, Bytes length,
                  std::span<const std::uint32_t> remote_keys);
     std::size_t stripe_of(const Mover& mover, std::uint32_t qp_number) const;
     void take_time(Mover& mover, std::size_t stripe, WorkStatus status);
-    void learn_from(Mover& mover);
+    void learn_from(Mover& mover, std::size_t stripe);
     void count_move(Opcode opcode, Bytes length);
     void on_stripe_done(Mover& mover, const WorkCompletion& completion);
 

@@ -34,7 +34,8 @@ inline std::uint64_t compare_add_of(const opal_common_adaptib_one_sided_t& opera
 // How far a stripe of several is.
 struct StripeProgress {
     Nanoseconds posted{};
-    Nanoseconds taken{}; // 0: not known, or not well
+    Nanoseconds taken{};     // 0: not known, or not well
+    std::uint32_t round = 0; // the transfer is planned in rounds, if it is long
     bool done = false;
 };
 
@@ -53,8 +54,13 @@ struct Move {
     std::uint64_t swap = 0;
     std::vector<Stripe> plan;             // empty until the peer is connected
     std::vector<StripeProgress> progress; // of each stripe, if there are several
+    Bytes covered = 0;                    // by the plan
+    Bytes round = 0;                      // of those that make the plan up, the length of the next
+    std::uint32_t rounds = 0;             // planned
+    std::size_t oldest = 0;               // stripe that may be outstanding; earlier ones are done
     std::size_t posted = 0;               // stripes
     std::size_t outstanding = 0;          // stripes posted and not completed
+    Bytes outstanding_bytes = 0;
     bool failed = false;
 
     // All but the local side.
@@ -73,8 +79,14 @@ struct Move {
         return opcode == Opcode::write ? Direction::write : Direction::read;
     }
     bool planned() const { return !plan.empty(); }
-    bool done() const {
-        return outstanding == 0 && (failed || (planned() && posted == plan.size()));
+    bool posted_all() const { return planned() && posted == plan.size() && covered == length; }
+    bool done() const { return outstanding == 0 && (failed || posted_all()); }
+    void begin_again() {
+        plan.clear();
+        progress.clear();
+        covered = 0;
+        rounds = 0;
+        oldest = posted = 0;
     }
 };
 

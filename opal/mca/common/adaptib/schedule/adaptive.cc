@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Striping in proportion to the subchannels' rates: nominal ones (weighted; Vishnu, 4.1.2), or those that the
-// times of earlier stripes show (adaptive; Vishnu, 7.1.2; over the paths of one port: HSAM).
+// times of earlier stripes show (adaptive; Vishnu, 7.1.2; over the paths of one port: HSAM). The learnt ones
+// are right for a path that has nothing to do; what it has under way is counted in.
 #include "schedule/policies.h"
 
 namespace adaptib {
@@ -9,11 +10,13 @@ namespace {
 
 // A path that was slow once, and has no part since, is tried again.
 constexpr double kAgeing = 1.0 / 32;
+// Long beside what two further stripes cost, short beside what a wrong weight costs.
+constexpr Bytes kRound = 512 * kKiB;
 
 class Proportional final : public Policy {
 public:
     Proportional(Bytes min_stripe, double alpha)
-        : min_stripe_(min_stripe), weights_(alpha, kAgeing) {}
+        : min_stripe_(min_stripe), level_(alpha > 0), weights_(alpha, kAgeing) {}
 
     void plan(const TransferView& transfer, std::span<const SubchannelView> up,
               std::vector<Stripe>& out) override {
@@ -22,6 +25,9 @@ public:
             const double rate = std::max(1.0, static_cast<double>(path.rate.value));
             shares_.push_back({&path, weights_.of(path.index, rate)});
         }
+        if (level_) {
+            level(transfer, shares_);
+        }
         divide(transfer.length, min_stripe_, shares_, out);
     }
     void learn(std::span<const StripeTime> times) override {
@@ -29,12 +35,14 @@ public:
             weights_.learn(times);
         }
     }
+    Bytes round(const TransferView&) const override { return level_ ? kRound : 0; }
     double weight(std::uint32_t subchannel) const override {
         return weights_.known(subchannel) / std::max(1.0, weights_.sum());
     }
 
 private:
     Bytes min_stripe_;
+    bool level_;
     PathWeights weights_;
     std::vector<Share> shares_; // scratch of plan
 };

@@ -19,6 +19,9 @@ public:
         (whole ? whole_ : striped_)->plan(transfer, up, out);
     }
     void learn(std::span<const StripeTime> times) override { striped_->learn(times); }
+    Bytes round(const TransferView& transfer) const override {
+        return transfer.marker == Marker::non_blocking ? 0 : striped_->round(transfer);
+    }
     double weight(std::uint32_t subchannel) const override { return striped_->weight(subchannel); }
 
 private:

@@ -42,6 +42,11 @@ Bytes least_stripe(const SubchannelView& path, Bytes min_stripe);
 // lightest get nothing where that would be less than their least stripe. Sorts `shares`.
 void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, std::vector<Stripe>& out);
 
+// Makes shares of which the weights are rates, in any unit, such that all paths end at the same time, with
+// what they have under way in that direction: the least loaded are filled up first, those that would
+// be busy for longer anyway are left out (Vishnu, 5.2.2).
+void level(const TransferView& transfer, std::vector<Share>& shares);
+
 // Weights of paths, learnt from stripe times (Vishnu, equations 7.4 and 8.1).
 class PathWeights {
 public:

@@ -9,6 +9,7 @@
 // May touch: base/ only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -39,6 +40,8 @@ public:
     virtual void plan(const TransferView& transfer, std::span<const SubchannelView> up,
                       std::vector<Stripe>& out) = 0;
     virtual void learn(std::span<const StripeTime>) {}
+    // How much of a transfer to plan at once: what follows profits from what was learnt meanwhile. 0: all
+    virtual Bytes round(const TransferView&) const { return 0; }
     // The part of a long transfer that the subchannel would carry, of all: for people to see.
     virtual double weight(std::uint32_t) const { return 0; }
 };
@@ -54,7 +57,15 @@ public:
     // max_stripe, none empty. REQUIRES: up is not empty, length > 0.
     void plan(const TransferView& transfer, std::span<const SubchannelView> up,
               std::vector<Stripe>& out);
-    // Times of stripes of one transfer, of those whose time is known well.
+    // How much of the transfer to plan now, at least; the rest when no more than that is under way.
+    Bytes round(const TransferView& transfer, std::size_t up) const {
+        if (striping_ == nullptr || up == 1 || transfer.length < threshold_) {
+            return transfer.length;
+        }
+        const Bytes some = striping_->round(transfer);
+        return some == 0 ? transfer.length : std::min(transfer.length, std::max(some, threshold_));
+    }
+    // Times of stripes of one transfer, or of one round of it, of those whose time is known well.
     void learn(std::span<const StripeTime> times) {
         if (striping_ != nullptr) {
             striping_->learn(times);

@@ -49,6 +49,32 @@ void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, std::vector
     }
 }
 
+void level(const TransferView& transfer, std::vector<Share>& shares) {
+    const auto load = [&transfer](const Share& share) {
+        const auto direction = static_cast<std::size_t>(transfer.direction);
+        return static_cast<double>(share.path->outstanding[direction]);
+    };
+    const auto end = [&load](const Share& share) { return load(share) / share.weight; };
+    std::stable_sort(shares.begin(), shares.end(),
+                     [&end](const Share& a, const Share& b) { return end(a) < end(b); });
+    // Until the next one is busy for longer than the filled ones would be with the transfer.
+    double bytes = static_cast<double>(transfer.length);
+    double rates = 0;
+    std::size_t filled = 0;
+    for (const Share& share : shares) {
+        if (filled > 0 && bytes <= end(share) * rates) {
+            break;
+        }
+        bytes += load(share);
+        rates += share.weight;
+        ++filled;
+    }
+    shares.resize(filled);
+    for (Share& share : shares) {
+        share.weight = std::max(bytes / rates * share.weight - load(share), 1.0);
+    }
+}
+
 double PathWeights::of(std::uint32_t subchannel, double first) {
     if (subchannel >= paths_.size()) {
         paths_.resize(subchannel + 1);
