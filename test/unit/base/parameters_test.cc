@@ -211,6 +211,7 @@ TEST(Parameters, DefaultTextsAreTheDefaultsAndLieInTheirRanges) {
 // A help text names no default or range but the row's own. Every other number in it is listed here.
 TEST(Parameters, HelpTextsContradictNothing) {
     const std::map<std::string, std::set<std::string>> further{
+        {"eager_limit", {"4096", "32768"}},
         {"ring_bytes", {"64", "256"}}, // of the pair checks
         {"gid_index", {"4"}},          // IPv4
         {"if_include", {"1"}},         // a port
@@ -376,6 +377,13 @@ TEST(Parameters, ARingHoldsTwoOfTheLargestEagerMessages) {
     values.eager_limit = 0;
     values.ring_bytes = 4096;
     expect_accepted(values);
+    values.eager_limit = -1; // fits itself to the ring
+    expect_accepted(values);
+    EXPECT_EQ(first_eager_limit(values), 2048u - 128u);
+    values.ring_bytes = 131072;
+    EXPECT_EQ(first_eager_limit(values), 4096u);
+    values.eager_limit = 12345;
+    EXPECT_EQ(first_eager_limit(values), 12345u);
 }
 
 TEST(Parameters, ARingIsAMultipleOfALine) {

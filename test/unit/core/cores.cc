@@ -8,8 +8,9 @@ namespace adaptib::test {
 
 namespace {
 
-std::unique_ptr<Fabric> open_shm(const Parameters& parameters, std::uint64_t host,
-                                 const Clock& clock, Random& random) {
+std::unique_ptr<Fabric> open_shm(const Options& options, std::uint64_t host, const Clock& clock,
+                                 Random& random) {
+    const Parameters& parameters = options.parameters;
     ShmOptions shm;
     shm.rails = static_cast<std::uint32_t>(parameters.shm_rails);
     shm.queue_bytes = parameters.shm_queue_bytes;
@@ -20,6 +21,7 @@ std::unique_ptr<Fabric> open_shm(const Parameters& parameters, std::uint64_t hos
     shm.clock = &clock;
     shm.random = &random;
     shm.host = host;
+    shm.copy_costs = options.copy_costs;
     std::unique_ptr<Fabric> fabric;
     std::string text;
     if (!open_shm_fabric(shm, fabric, text).ok()) {
@@ -38,10 +40,10 @@ Cores::Cores(std::size_t nodes, Options options) {
         std::vector<std::unique_ptr<Fabric>> fabrics;
         const std::uint64_t host = options.hosts.empty() ? 0 : options.hosts[i] + 1;
         if (host > 0) {
-            fabrics.push_back(open_shm(options.parameters, host, clock, node.random));
+            fabrics.push_back(open_shm(options, host, clock, node.random));
         }
         if (host == 0 || options.far) {
-            fabrics.push_back(open_shm(options.parameters, 0, clock, node.random));
+            fabrics.push_back(open_shm(options, 0, clock, node.random));
             if (options.wrap) {
                 fabrics.back() = options.wrap(i, std::move(fabrics.back()), clock);
             }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,7 @@ struct Options {
     // the nodes of its own host, and shm of another kind for all, or, without `far`, the first alone.
     std::vector<std::uint64_t> hosts;
     bool far = true;
+    std::optional<CopyCosts> copy_costs; // what the nodes believe that copies cost
     // What each node's fabric is wrapped in, its second if there are two; empty: nothing.
     std::function<std::unique_ptr<Fabric>(std::size_t node, std::unique_ptr<Fabric>, const Clock&)>
         wrap;

@@ -22,9 +22,10 @@ mca_btl_adaptib_module_t mca_btl_adaptib = {
     .super =
         {
             .btl_component = &mca_btl_adaptib_component,
-            .btl_eager_limit = 4224, /* a page and the headers of a PML */
+            .btl_eager_limit =
+                4224, /* a page and the headers of a PML; follows the core if not set */
             .btl_rndv_eager_limit = 4224,
-            .btl_max_send_size = 32768, /* at most the core's active_max, as the other two */
+            .btl_max_send_size = 33024, /* at most the core's active_max, as the other two */
             .btl_rdma_pipeline_send_length = 32768,
             .btl_rdma_pipeline_frag_size = 4194304,
             .btl_min_rdma_pipeline_size = 262144,
@@ -178,6 +179,7 @@ static int finalize(mca_btl_base_module_t *btl)
     (void) btl;
     if (NULL != core) {
         mca_btl_adaptib.core = NULL;
+        mca_btl_adaptib.limit = NULL;
         opal_common_adaptib_active_listen(core, NULL, NULL);
         opal_common_adaptib_mca_release(core);
         mca_btl_adaptib_lists_close();

@@ -43,10 +43,13 @@ typedef struct {
     opal_common_adaptib_core_t *core; /* NULL: not initialized, or finalized */
     mca_btl_base_module_error_cb_fn_t error;
     opal_free_list_t headers;    /* fragments for control messages, and before data in place */
-    opal_free_list_t eager;      /* fragments of btl_eager_limit bytes */
+    opal_free_list_t eager;      /* fragments of eager_bytes */
     opal_free_list_t large;      /* fragments of btl_max_send_size bytes */
     opal_free_list_t operations; /* one-sided operations under way */
     opal_free_list_t memory;     /* registrations */
+    size_t eager_bytes;
+    const size_t
+        *limit; /* what btl_eager_limit follows, headers apart; NULL: the user has set it */
 } mca_btl_adaptib_module_t;
 
 struct mca_btl_base_endpoint_t {
@@ -63,6 +66,19 @@ OPAL_COMMON_ADAPTIB_EXPORT extern mca_btl_base_component_t mca_btl_adaptib_compo
 /* The lists are made when the limits are known, and end after the core, which refers to items. */
 int mca_btl_adaptib_lists_open(void);
 void mca_btl_adaptib_lists_close(void);
+
+enum {
+    MCA_BTL_ADAPTIB_PML_BYTES = 128, /* the headers of a PML, at most */
+    MCA_BTL_ADAPTIB_LONG = 2048      /* only what is longer teaches the core about limits */
+};
+
+/* Open MPI asks for the limit with each message. */
+static inline void mca_btl_adaptib_follow_limit(void)
+{
+    if (NULL != mca_btl_adaptib.limit) {
+        mca_btl_adaptib.super.btl_eager_limit = *mca_btl_adaptib.limit + MCA_BTL_ADAPTIB_PML_BYTES;
+    }
+}
 
 int mca_btl_adaptib_progress(void);
 

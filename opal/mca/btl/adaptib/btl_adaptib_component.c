@@ -96,6 +96,15 @@ static void limits_fit(void)
     limit(&module->btl_rndv_eager_limit, module->btl_eager_limit);
 }
 
+static bool user_set(const char *name)
+{
+    const int index = mca_base_var_find("opal", "btl", "adaptib", name);
+    mca_base_var_source_t source = MCA_BASE_VAR_SOURCE_DEFAULT;
+
+    return index >= 0 && OPAL_SUCCESS == mca_base_var_get_value(index, NULL, &source, NULL)
+           && MCA_BASE_VAR_SOURCE_DEFAULT != source;
+}
+
 static mca_btl_base_module_t **component_init(int *count, bool enable_progress_threads,
                                               bool enable_mpi_threads)
 {
@@ -111,6 +120,9 @@ static mca_btl_base_module_t **component_init(int *count, bool enable_progress_t
         return NULL;
     }
     limits_fit();
+    mca_btl_adaptib.limit =
+        user_set("eager_limit") ? NULL : opal_common_adaptib_active_eager(mca_btl_adaptib.core);
+    mca_btl_adaptib_follow_limit();
     modules = malloc(sizeof(*modules)); /* the caller frees it */
     rc = mca_btl_adaptib_lists_open();
     if (NULL == modules || OPAL_SUCCESS != rc) {

@@ -60,8 +60,8 @@ int mca_btl_adaptib_lists_open(void)
     OBJ_CONSTRUCT(&mca_btl_adaptib.memory, opal_free_list_t);
     rc = open_fragments(&mca_btl_adaptib.headers, MCA_BTL_ADAPTIB_HEADER_BYTES, MORE_ITEMS);
     if (OPAL_SUCCESS == rc) {
-        rc = open_fragments(&mca_btl_adaptib.eager, mca_btl_adaptib.super.btl_eager_limit,
-                            MORE_LARGE);
+        mca_btl_adaptib.eager_bytes = mca_btl_adaptib.super.btl_eager_limit;
+        rc = open_fragments(&mca_btl_adaptib.eager, mca_btl_adaptib.eager_bytes, MORE_LARGE);
     }
     if (OPAL_SUCCESS == rc) {
         rc = open_fragments(&mca_btl_adaptib.large, mca_btl_adaptib.super.btl_max_send_size,

@@ -92,7 +92,7 @@ static inline opal_free_list_t *mca_btl_adaptib_list_for(size_t bytes)
     if (bytes <= MCA_BTL_ADAPTIB_HEADER_BYTES) {
         return &mca_btl_adaptib.headers;
     }
-    if (bytes <= mca_btl_adaptib.super.btl_eager_limit) {
+    if (bytes <= mca_btl_adaptib.eager_bytes) {
         return &mca_btl_adaptib.eager;
     }
     return bytes <= mca_btl_adaptib.super.btl_max_send_size ? &mca_btl_adaptib.large : NULL;

@@ -32,9 +32,14 @@ mca_btl_base_registration_handle_t *mca_btl_adaptib_register_mem(mca_btl_base_mo
         (mca_btl_adaptib_memory_t *) opal_free_list_get(&mca_btl_adaptib.memory);
 
     (void) btl;
-    (void) endpoint;
     if (OPAL_UNLIKELY(NULL == memory)) {
         return NULL;
+    }
+    /* The PML announces data for a get, which the core may want to see sent. */
+    if (NULL != endpoint && MCA_BTL_REG_FLAG_REMOTE_READ == flags
+        && size <= mca_btl_adaptib.super.btl_max_send_size) {
+        opal_common_adaptib_active_not(mca_btl_adaptib.core, endpoint->peer, size);
+        mca_btl_adaptib_follow_limit();
     }
     if (OPAL_UNLIKELY(OPAL_COMMON_ADAPTIB_SUCCESS
                       != opal_common_adaptib_register(mca_btl_adaptib.core, base, size,

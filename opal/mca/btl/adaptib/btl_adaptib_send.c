@@ -70,6 +70,27 @@ static int gather(void *context, size_t offset, void *to, size_t *length)
     return OPAL_SUCCESS;
 }
 
+/* A fragment for which there is room now. */
+static inline bool sent_in_pieces(mca_btl_base_endpoint_t *endpoint,
+                                  const mca_btl_adaptib_fragment_t *fragment,
+                                  mca_btl_base_tag_t tag)
+{
+    const mca_btl_base_segment_t *segments = fragment->segments;
+    const bool two = fragment->base.des_segment_count > 1;
+    const size_t more = two ? segments[1].seg_len : 0;
+
+    if (OPAL_COMMON_ADAPTIB_COMPLETE
+        != opal_common_adaptib_active_send_now(mca_btl_adaptib.core, endpoint->peer, tag,
+                                               segments[0].seg_addr.pval, segments[0].seg_len,
+                                               two ? segments[1].seg_addr.pval : NULL, more)) {
+        return false;
+    }
+    if (more >= MCA_BTL_ADAPTIB_LONG) {
+        mca_btl_adaptib_follow_limit();
+    }
+    return true;
+}
+
 static inline int start(mca_btl_base_endpoint_t *endpoint, mca_btl_adaptib_fragment_t *fragment,
                         mca_btl_base_tag_t tag)
 {
@@ -80,6 +101,9 @@ static inline int start(mca_btl_base_endpoint_t *endpoint, mca_btl_adaptib_fragm
     }
     if (OPAL_UNLIKELY(endpoint->self)) {
         mca_btl_adaptib_deliver(tag, fragment->segments, fragment->base.des_segment_count);
+        return OPAL_COMMON_ADAPTIB_COMPLETE;
+    }
+    if (OPAL_LIKELY(sent_in_pieces(endpoint, fragment, tag))) {
         return OPAL_COMMON_ADAPTIB_COMPLETE;
     }
     fragment->endpoint = endpoint;
@@ -161,6 +185,9 @@ int mca_btl_adaptib_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *e
         *descriptor = NULL;
     }
     if (OPAL_LIKELY(sent_now(endpoint, convertor, header, header_size, payload_size, tag))) {
+        if (payload_size >= MCA_BTL_ADAPTIB_LONG) {
+            mca_btl_adaptib_follow_limit();
+        }
         return OPAL_SUCCESS;
     }
     list = mca_btl_adaptib_list_for(bytes);

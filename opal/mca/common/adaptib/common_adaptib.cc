@@ -355,7 +355,9 @@ int opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adapt
     Peer* to = peer_of(core, peer);
     const Envelope from = envelope_of(*envelope);
     const bool synchronous = mode == OPAL_COMMON_ADAPTIB_MODE_SYNC;
-    if (to != nullptr && !synchronous && protocol.send_at_once(*to, from, *data)) [[likely]] {
+    if (to != nullptr && !synchronous &&
+        (protocol.send_at_once(*to, from, *data) || protocol.send_timed(*to, from, *data)))
+        [[likely]] {
         end_at_once(*request, data->bytes);
         return OPAL_COMMON_ADAPTIB_COMPLETE;
     }
@@ -468,14 +470,29 @@ size_t opal_common_adaptib_active_max(opal_common_adaptib_core_t* core) noexcept
     return core->core->protocol().active_max();
 }
 
+const size_t* opal_common_adaptib_active_eager(opal_common_adaptib_core_t* core) noexcept {
+    return &core->core->protocol().active_eager();
+}
+
+void opal_common_adaptib_active_not(opal_common_adaptib_core_t* core,
+                                    opal_common_adaptib_peer_t* peer, size_t bytes) noexcept {
+    const Guard guard(core);
+    if (Peer* to = peer_of(core, peer); to != nullptr) {
+        core->core->protocol().on_not_active(*to, bytes);
+    }
+}
+
 int opal_common_adaptib_active_send_now(opal_common_adaptib_core_t* core,
                                         opal_common_adaptib_peer_t* peer, uint8_t tag,
                                         const void* first, size_t first_bytes, const void* second,
                                         size_t second_bytes) noexcept {
     const Guard guard(core);
     Peer* to = peer_of(core, peer);
-    const bool sent = to != nullptr && core->core->protocol().send_active_at_once(
-                                           *to, tag, first, first_bytes, second, second_bytes);
+    Protocol& protocol = core->core->protocol();
+    const bool sent =
+        to != nullptr &&
+        (protocol.send_active_at_once(*to, tag, first, first_bytes, second, second_bytes) ||
+         protocol.send_active_timed(*to, tag, first, first_bytes, second, second_bytes));
     return sent ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
 }
 

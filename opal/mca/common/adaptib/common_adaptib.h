@@ -297,6 +297,16 @@ opal_common_adaptib_active_listen(opal_common_adaptib_core_t *core,
 OPAL_COMMON_ADAPTIB_EXPORT size_t opal_common_adaptib_active_max(opal_common_adaptib_core_t *core)
     OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
+/* Where the core keeps the size up to which data is best sent in active messages, for who can move it in
+ * another way; it changes as the core learns, and lives as long as the core. */
+OPAL_COMMON_ADAPTIB_EXPORT const size_t *
+opal_common_adaptib_active_eager(opal_common_adaptib_core_t *core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* `bytes` of data are about to be moved to the peer in another way; the core learns when to try again. */
+OPAL_COMMON_ADAPTIB_EXPORT void
+opal_common_adaptib_active_not(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
+                               size_t bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
 /* As opal_common_adaptib_active_send, for a message of two pieces (the second may be empty) that can go
  * out now: COMPLETE, or AGAIN if it has to be sent the other way. */
 OPAL_COMMON_ADAPTIB_EXPORT int

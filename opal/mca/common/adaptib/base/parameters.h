@@ -19,7 +19,7 @@ namespace adaptib {
 
 // Plain data; the process's strings live on the heap (Open MPI may replace and free them).
 struct Parameters {
-    std::size_t eager_limit;
+    int eager_limit;
     std::size_t verbs_eager_limit;
     char* rendezvous;
     char* multiplexing_policy;
@@ -57,6 +57,9 @@ struct Parameters {
     int partition_timeout;
     bool report;
 };
+
+// The eager limit that is meant by one of -1 until times are known, and where they never will be.
+std::size_t first_eager_limit(const Parameters& values);
 
 // The process's values; they hold the defaults until somebody registers or changes them.
 Parameters& process_parameters();

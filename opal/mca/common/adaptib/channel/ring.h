@@ -174,6 +174,8 @@ public:
     // asked for, or all of it; the latter asks, call again.
     bool settled() const { return awaited_ == 0; }
     bool flushed();
+    // All of the ring has been stored into: it is in the memory of both sides.
+    bool lapped() const { return direct_ && produced_ >= target_.units; }
     // A completion with our wr_id was taken.
     void on_completion() { awaited_ -= awaited_ > 0 ? 1 : 0; }
 

@@ -10,7 +10,9 @@ namespace {
 
 constexpr std::uint32_t kCompletionDepth = 4096;
 // Active messages may be as long at least. Where there is no ring, those that a datagram cannot hold go in parts.
-constexpr Bytes kActiveMax = 8192;
+constexpr Bytes kActiveMax = CopyCosts::kSizes.back() + 256; // with the headers of who sends
+// So much of a ring a message may take whose size we chose: others are under way at the same time.
+constexpr Bytes kRingShare = 4;
 
 } // namespace
 
@@ -97,8 +99,16 @@ Status Core::attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric
     }
     const LinkLayer link = rails[0]->info().link_layer;
     const bool device = link == LinkLayer::infiniband || link == LinkLayer::ethernet;
-    const Bytes eager_limit = device ? parameters.verbs_eager_limit : parameters.eager_limit;
-    fabrics_.push_back({std::move(fabric), range, eager_limit, nullptr, {}, {}, false});
+    Bytes eager_limit = parameters.verbs_eager_limit;
+    Bytes most_eager = 0;
+    if (!device) {
+        eager_limit = first_eager_limit(parameters);
+        counters_.eager_limit_bytes = eager_limit;
+        if (parameters.eager_limit < 0 && fabric->copy_costs()) {
+            most_eager = parameters.ring_bytes / kRingShare;
+        }
+    }
+    fabrics_.push_back({std::move(fabric), range, eager_limit, most_eager, nullptr, {}, {}, false});
     return kOk;
 }
 
@@ -178,7 +188,12 @@ void Core::open_connections(const Parameters& parameters) {
 
 void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
     Protocol::Options protocol;
-    protocol.eager_limit = parameters.eager_limit;
+    protocol.eager_limit = first_eager_limit(parameters);
+    // One limit for all peers: what is best for those of other hosts costs those of this one little.
+    protocol.active_eager =
+        std::max_element(fabrics_.begin(), fabrics_.end(), [](auto& a, auto& b) {
+            return a.eager_limit < b.eager_limit;
+        })->eager_limit;
     protocol.active_max = fabrics_[0].datagrams->capacity();
     std::vector<RailRange> ranges;
     for (const Attached& attached : fabrics_) {

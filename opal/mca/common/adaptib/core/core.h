@@ -117,6 +117,8 @@ private:
         std::unique_ptr<Fabric> fabric;
         RailRange rails;
         Bytes eager_limit = 0;
+        Bytes most_eager =
+            0; // more than eager_limit: up to here it is to be found by timing copies
         std::unique_ptr<DatagramChannel> datagrams;
         std::vector<CompletionFilter> filters; // one a rail
         DatagramChannel::Receiver receiver;
@@ -139,6 +141,7 @@ private:
 
     // peers.cc
     enum class Why : std::uint8_t { user, datagram };
+    std::unique_ptr<Peer> new_peer(const ProcessAddress& address, const PeerRoute& route);
     Status make_peer(std::uint64_t name, Why why, Peer*& out);
     Status make_twin(const Peer& peer, Why why, Peer*& out);
     Status get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric, Peer*& out);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "adaptib_config.h"
+#include "fabric/shm/copy_costs.h"
 #include "fabric/shm/shm_fabric.h"
 #if ADAPTIB_HAVE_VERBS
 #include "fabric/verbs/verbs_fabric.h"
@@ -25,6 +26,9 @@ ShmOptions shm_options(const FabricsWanted& wanted) {
     options.single_copy = single_copy == "cma"    ? ShmOptions::SingleCopy::cma
                           : single_copy == "none" ? ShmOptions::SingleCopy::none
                                                   : ShmOptions::SingleCopy::automatic;
+    if (parameters.eager_limit < 0 && options.single_copy != ShmOptions::SingleCopy::none) {
+        options.copy_costs = shm::measure_copies(wanted.clock);
+    }
     options.job_key = wanted.job;
     options.clock = &wanted.clock;
     options.random = &wanted.random;

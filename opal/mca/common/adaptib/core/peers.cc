@@ -74,8 +74,7 @@ Status Core::get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric,
             route.pairs[route.count++] = {rail, rail, 0};
         }
         route.total = route.count;
-        auto peer = std::make_unique<Peer>(self, route, *attached.datagrams, attached.eager_limit,
-                                           counters_);
+        auto peer = new_peer(self, route);
         if (status.ok()) {
             status = connections_->open_loopback(*peer);
         }
@@ -121,8 +120,7 @@ Status Core::make_twin(const Peer& peer, Why why, Peer*& out) {
         return kOk;
     }
     Attached& attached = fabrics_[route.fabric];
-    auto twin = std::make_unique<Peer>(peer.address, route, *attached.datagrams,
-                                       attached.eager_limit, counters_);
+    auto twin = new_peer(peer.address, route);
     if (const Status status = wake_peer(*twin, why, peer.address); !status.ok()) {
         return status;
     }
@@ -204,6 +202,20 @@ void Core::refuse_peer(const ProcessAddress& address, const std::string& why) {
                                                 environment_.host + why);
 }
 
+std::unique_ptr<Peer> Core::new_peer(const ProcessAddress& address, const PeerRoute& route) {
+    Attached& attached = fabrics_[route.fabric];
+    auto peer = std::make_unique<Peer>(address, route, *attached.datagrams, attached.eager_limit,
+                                       counters_);
+    peer->active_at_once = protocol_->active_max();
+    if (attached.most_eager > attached.eager_limit) {
+        peer->copy_choice = std::make_unique<CopyChoice>(*attached.fabric->copy_costs(),
+                                                         attached.eager_limit, attached.most_eager);
+        peer->eager_at_once = CopyChoice::kTimedFrom - 1;
+        peer->active_at_once = CopyChoice::kTimedFrom - 1;
+    }
+    return peer;
+}
+
 Status Core::make_peer(std::uint64_t name, Why why, Peer*& out) {
     ProcessAddress address;
     if (Status status = look_up(name, address); !status.ok()) {
@@ -218,8 +230,7 @@ Status Core::make_peer(std::uint64_t name, Why why, Peer*& out) {
         return Status::error(Reason::unreachable);
     }
     Attached& attached = fabrics_[route.fabric];
-    auto peer = std::make_unique<Peer>(address, route, *attached.datagrams, attached.eager_limit,
-                                       counters_);
+    auto peer = new_peer(address, route);
     if (Status status = wake_peer(*peer, why, address); !status.ok()) {
         return status;
     }

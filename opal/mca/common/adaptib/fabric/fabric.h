@@ -21,10 +21,12 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/copy_costs.h"
 #include "base/status.h"
 #include "base/units.h"
 
@@ -454,10 +456,13 @@ public:
     // What a person should know of how the fabric came up ("single copy: off, process_vm_readv is
     // forbidden ..."), one line each; empty when all is as asked for.
     const std::vector<std::string>& notices() const { return notices_; }
+    // Where the processor moves the data, and it was measured: what copying costs.
+    const std::optional<CopyCosts>& copy_costs() const { return copy_costs_; }
 
 protected:
     std::vector<std::unique_ptr<Rail>> rails_;
     std::vector<std::string> notices_;
+    std::optional<CopyCosts> copy_costs_;
 
 private:
     virtual bool poll_event_impl(Event& out) = 0;

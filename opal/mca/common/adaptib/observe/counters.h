@@ -97,6 +97,9 @@ namespace adaptib {
       "Time in which no path to a peer was known to work, summed over peers, when it was over")    \
     X(connections_failed, "connections", COUNTER, 3,                                               \
       "Connections that broke or could not be made")                                               \
+    X(eager_limit_bytes, "bytes", LEVEL, 4,                                                        \
+      "Messages up to this size go through the ring of the local peer that was timed last")        \
+    X(copies_timed, "messages", COUNTER, 6, "Messages whose copy into a ring was timed")           \
     X(rings_open, "rings", LEVEL, 4, "Rings that peers write into now")                            \
     X(peers, "peers", LEVEL, 4, "Peers that this process has had contact with")
 

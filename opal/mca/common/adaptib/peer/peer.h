@@ -30,6 +30,7 @@
 #include "observe/counters.h"
 #include "peer/paths.h"
 #include "peer/route.h"
+#include "schedule/copy_choice.h"
 #include "schedule/scheduler.h"
 
 namespace adaptib {
@@ -167,8 +168,8 @@ public:
     // `shared`: the channel of the route's fabric.
     Peer(const ProcessAddress& process, const PeerRoute& way, DatagramChannel& shared,
          Bytes eager_most, Counters& counts)
-        : datagrams(shared), counters(counts), eager_limit(eager_most), name(process.name),
-          route(way), address(process) {}
+        : datagrams(shared), counters(counts), eager_limit(eager_most), eager_at_once(eager_most),
+          name(process.name), route(way), address(process) {}
 
     // Room for a message of `length` bytes of body and payload on the channel that it takes, or null.
     std::byte* reserve(Bytes length) {
@@ -233,7 +234,9 @@ public:
     DatagramChannel& datagrams;
     Counters& counters;
     Bytes ring_capacity = 0;
-    Bytes eager_limit; // of two-sided messages
+    Bytes eager_limit;   // of two-sided messages
+    Bytes eager_at_once; // of those for Protocol::send_at_once: the others may have to be timed
+    Bytes active_at_once = 0; // the same of active messages
     std::uint32_t next_send = 0;
     std::uint32_t next_receive = 0;
     PendingQueue pending;            // what waits for room
@@ -266,6 +269,7 @@ public:
     std::uint32_t remote_connection = 0; // the attempt of the peer's that we answered
     std::vector<Subchannel> subchannels;
     std::unique_ptr<Scheduler> scheduler;
+    std::unique_ptr<CopyChoice> copy_choice; // null: eager_limit stays as it is
     // ring_in's lines, then one with our credit and, in its second half, what we last told if not inline.
     std::unique_ptr<MemoryRegion> ring_memory;
     RingWriter::Target remote_ring;          // what ring_out writes into, 0 units: none offered

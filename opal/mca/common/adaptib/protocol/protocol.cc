@@ -27,7 +27,7 @@ Protocol::Reach::Reach(RailList list, RailRange of, const Options& options, Coun
 Protocol::Protocol(const Options& options, RailList rails, std::span<const RailRange> fabrics,
                    ConnectionManager& connections, Counters& counters, ProtocolListener& listener)
     : options_(options), rails_(rails), connections_(connections), counters_(counters),
-      listener_(listener), active_max_(options.active_max) {
+      listener_(listener), active_max_(options.active_max), active_eager_(options.active_eager) {
     for (const RailRange& of : fabrics) {
         reaches_.emplace_back(rails, of, options, counters);
     }

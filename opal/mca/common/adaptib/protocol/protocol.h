@@ -66,8 +66,9 @@ protected:
 class Protocol {
 public:
     struct Options {
-        Bytes eager_limit = 0;
+        Bytes eager_limit = 0; // of messages to ourselves
         Bytes active_max = 0;
+        Bytes active_eager = 0; // to begin with, and the least
         bool put = false;
         std::uint64_t connect_threshold = 0; // messages
         Bytes block_bytes = 0;
@@ -89,22 +90,11 @@ public:
     // The short way for what is sent most: a contiguous eager message for which there is room in the
     // peer's ring now. False: not sent, send() is to be called.
     bool send_at_once(Peer& peer, const Envelope& envelope, const Data& data) {
-        if (data.base == nullptr || data.bytes > peer.eager_limit || !peer.flows(data.bytes)) {
-            return false;
-        }
-        std::byte* to = peer.reserve_in_ring(data.bytes);
-        if (to == nullptr) [[unlikely]] {
-            return false;
-        }
-        std::memcpy(to, data.base, data.bytes);
-        MessageHeader header;
-        header.type = MessageType::eager;
-        header.length = static_cast<std::uint32_t>(data.bytes);
-        header.context = envelope.context;
-        header.source = envelope.source;
-        header.tag = envelope.tag;
-        return peer.commit_in_ring(header).ok();
+        return data.base != nullptr && data.bytes <= peer.eager_at_once &&
+               put_in_ring(peer, envelope, data);
     }
+    // The same for a longer one, which may be timed.
+    bool send_timed(Peer& peer, const Envelope& envelope, const Data& data);
     // `from` is who will send, if known: the receive ends when that peer is lost.
     Status receive(const Envelope& pattern, const Data& data, UserRequest& user, bool& complete,
                    Peer* from = nullptr);
@@ -121,23 +111,18 @@ public:
     // As send_at_once: a message in two pieces, of which the second may be empty.
     bool send_active_at_once(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
                              const void* second, Bytes second_bytes) {
-        const Bytes length = first_bytes + second_bytes;
-        std::byte* to =
-            length <= active_max_ && peer.flows(length) ? peer.reserve_in_ring(length) : nullptr;
-        if (to == nullptr) [[unlikely]] {
-            return false;
-        }
-        std::memcpy(to, first, first_bytes);
-        if (second_bytes > 0) {
-            std::memcpy(to + first_bytes, second, second_bytes);
-        }
-        MessageHeader header;
-        header.type = MessageType::active;
-        header.flags = tag;
-        header.length = static_cast<std::uint32_t>(length);
-        return peer.commit_in_ring(header).ok();
+        return first_bytes + second_bytes <= peer.active_at_once &&
+               put_active_in_ring(peer, tag, first, first_bytes, second, second_bytes);
     }
+    // The same for a longer one, which may be timed.
+    bool send_active_timed(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
+                           const void* second, Bytes second_bytes);
     Bytes active_max() const { return active_max_; }
+    // Up to here an active message is the fastest way to move data, as far as is known: for who has another,
+    // and follows it. Of the peer that was timed last.
+    const std::size_t& active_eager() const { return active_eager_; }
+    // Data of that length went to the peer in the other way: now and then it should be tried again.
+    void on_not_active(Peer& peer, Bytes bytes);
     // What is called with each active message that arrives; null: they are bad packets.
     using ActiveHandler = void (*)(void* context, Peer& peer, std::uint8_t tag,
                                    const std::byte* payload, Bytes length);
@@ -262,6 +247,42 @@ private:
     friend struct BlockRead;
     friend struct OneSided;
     friend struct CopiedOneSided;
+
+    // False: nothing was sent, there is no room now, or something is to go first.
+    static bool put_in_ring(Peer& peer, const Envelope& envelope, const Data& data) {
+        std::byte* to = peer.flows(data.bytes) ? peer.reserve_in_ring(data.bytes) : nullptr;
+        if (to == nullptr) [[unlikely]] {
+            return false;
+        }
+        std::memcpy(to, data.base, data.bytes);
+        MessageHeader header;
+        header.type = MessageType::eager;
+        header.length = static_cast<std::uint32_t>(data.bytes);
+        header.context = envelope.context;
+        header.source = envelope.source;
+        header.tag = envelope.tag;
+        return peer.commit_in_ring(header).ok();
+    }
+    static bool put_active_in_ring(Peer& peer, std::uint8_t tag, const void* first,
+                                   Bytes first_bytes, const void* second, Bytes second_bytes) {
+        const Bytes length = first_bytes + second_bytes;
+        std::byte* to = peer.flows(length) ? peer.reserve_in_ring(length) : nullptr;
+        if (to == nullptr) [[unlikely]] {
+            return false;
+        }
+        std::memcpy(to, first, first_bytes);
+        if (second_bytes > 0) {
+            std::memcpy(to + first_bytes, second, second_bytes);
+        }
+        MessageHeader header;
+        header.type = MessageType::active;
+        header.flags = tag;
+        header.length = static_cast<std::uint32_t>(length);
+        return peer.commit_in_ring(header).ok();
+    }
+
+    // timed.cc
+    template <typename F> bool put_timed(Peer& peer, Bytes bytes, F&& put);
 
     // send.cc
     Status start_send(SendRequest& request, bool& complete);
@@ -402,6 +423,7 @@ private:
     IdTable<CopiedOneSided> copied_;
     bool registration_told_ = false;
     Bytes active_max_;
+    std::size_t active_eager_;
     ActiveHandler active_handler_ = nullptr;
     void* active_context_ = nullptr;
     std::size_t outstanding_ = 0; // stripes

@@ -23,6 +23,8 @@ public:
             context_.forbid_single_copy(nullptr, "process_vm_readv is forbidden here");
         } else if (options.single_copy == ShmOptions::SingleCopy::none) {
             context_.choose_pipeline();
+        } else {
+            copy_costs_ = options.copy_costs;
         }
         for (std::uint32_t i = 0; i < options.rails; ++i) {
             rails_.push_back(std::make_unique<shm::ShmRail>(context_, i, options.rate));

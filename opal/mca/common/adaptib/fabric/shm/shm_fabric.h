@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -32,10 +33,11 @@ struct ShmOptions {
     Bytes segment_max = 256 * kMiB; // address space and file size; memory is taken as needed
     Bytes queue_bytes = kMiB;       // of the receive queue, rounded up to a power of two
     SingleCopy single_copy = SingleCopy::automatic;
-    std::uint64_t job_key = 0;    // names the segment, for adaptib_rails --job
-    const Clock* clock = nullptr; // required
-    Random* random = nullptr;     // required
-    BytesPerSecond rate{};        // what a rail says of itself
+    std::uint64_t job_key = 0;           // names the segment, for adaptib_rails --job
+    const Clock* clock = nullptr;        // required
+    Random* random = nullptr;            // required
+    std::optional<CopyCosts> copy_costs; // Fabric::copy_costs, where single copies are allowed
+    BytesPerSecond rate{};               // what a rail says of itself
     std::uint64_t host = 0; // for tests: processes with another one pass for those of another host
 };
 

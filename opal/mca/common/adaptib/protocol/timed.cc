@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages that are long enough for two ways: through the ring, or from buffer to buffer. Some of their copies
+// into the ring are timed, and what follows from it becomes the peer's eager limit (schedule/copy_choice.h).
+#include <algorithm>
+#include <atomic>
+
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+// `put` copies `bytes` into the ring; the copy is over when the stores are no more under way.
+template <typename F> bool Protocol::put_timed(Peer& peer, Bytes bytes, F&& put) {
+    const Nanoseconds start = options_.clock->now();
+    if (!put()) {
+        return false;
+    }
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    const Nanoseconds end = options_.clock->now();
+    if (peer.ring_out->lapped()) { // before, the kernel gives the ring its memory
+        peer.copy_choice->note(bytes, end - start);
+        peer.eager_limit = peer.copy_choice->limit();
+        counters_.eager_limit_bytes = peer.eager_limit;
+        ++counters_.copies_timed;
+    }
+    active_eager_ = std::max(options_.active_eager, peer.eager_limit);
+    return true;
+}
+
+bool Protocol::send_timed(Peer& peer, const Envelope& envelope, const Data& data) {
+    CopyChoice* choice = peer.copy_choice.get();
+    if (choice == nullptr || data.base == nullptr || data.bytes < CopyChoice::kTimedFrom ||
+        data.bytes > choice->most()) {
+        return false;
+    }
+    const auto put = [&] { return put_in_ring(peer, envelope, data); };
+    if (data.bytes > choice->limit()) {
+        return choice->explore() && put_timed(peer, data.bytes, put);
+    }
+    return choice->times() ? put_timed(peer, data.bytes, put) : put();
+}
+
+bool Protocol::send_active_timed(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
+                                 const void* second, Bytes second_bytes) {
+    CopyChoice* choice = peer.copy_choice.get();
+    const Bytes bytes = first_bytes + second_bytes;
+    if (choice == nullptr || bytes < CopyChoice::kTimedFrom || bytes > active_max_) {
+        return false;
+    }
+    const auto put = [&] {
+        return put_active_in_ring(peer, tag, first, first_bytes, second, second_bytes);
+    };
+    const bool trial = active_eager_ > std::max(options_.active_eager, peer.eager_limit);
+    return trial || choice->times() ? put_timed(peer, bytes, put) : put();
+}
+
+// Until the next one was timed.
+void Protocol::on_not_active(Peer& peer, Bytes bytes) {
+    CopyChoice* choice = peer.copy_choice.get();
+    if (choice != nullptr && bytes > choice->limit() && bytes <= choice->most() &&
+        choice->explore()) {
+        active_eager_ = choice->most();
+    }
+}
+
+} // namespace adaptib

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The limit that follows from times (schedule/copy_choice.h).
+#include "schedule/copy_choice.h"
+
+#include <algorithm>
+
+namespace adaptib {
+
+namespace {
+
+constexpr double kMargin = 0.1; // by which a limit must be wrong to be left
+
+} // namespace
+
+CopyChoice::CopyChoice(const CopyCosts& costs, Bytes start, Bytes most)
+    : start_(start), most_(std::max(start, most)), limit_(start) {
+    for (std::size_t i = 0; i < bearable_.size(); ++i) {
+        const auto left = static_cast<double>((costs.single[i] - costs.plain[i]).count());
+        bearable_[i] = left / static_cast<double>(CopyCosts::kSizes[i]);
+    }
+}
+
+bool CopyChoice::explore() {
+    const std::uint32_t every = count_ < kKept ? kExploreFirst : kExploreEvery;
+    if (++since_explored_ < every) {
+        return false;
+    }
+    since_explored_ = 0;
+    return true;
+}
+
+void CopyChoice::note(Bytes bytes, Nanoseconds took) {
+    since_timed_ = 0;
+    cost_[next_] = static_cast<double>(took.count()) / static_cast<double>(bytes);
+    next_ = (next_ + 1) % kKept;
+    count_ = std::min(count_ + 1, kKept);
+    if (count_ == kKept) {
+        choose();
+    }
+}
+
+double CopyChoice::median() const {
+    std::array<double, kKept> sorted = cost_;
+    std::nth_element(sorted.begin(), sorted.begin() + kKept / 2, sorted.end());
+    return sorted[kKept / 2];
+}
+
+// The sizes are gone through upwards as far as each pays: a long copy that happens to have been fast when
+// costs were measured says nothing of the shorter ones.
+void CopyChoice::choose() {
+    const double cost = median();
+    Bytes limit = start_;
+    for (std::size_t i = 0; i < bearable_.size() && CopyCosts::kSizes[i] <= most_; ++i) {
+        const double margin = CopyCosts::kSizes[i] <= limit_ ? 1 + kMargin : 1 - kMargin;
+        if (cost > bearable_[i] * margin) {
+            break;
+        }
+        limit = std::max(limit, CopyCosts::kSizes[i]);
+    }
+    limit_ = limit;
+}
+
+} // namespace adaptib

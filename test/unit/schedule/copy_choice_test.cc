@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// CopyChoice: the limit that follows from times, whatever disturbs some of them.
+#include "schedule/copy_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+namespace adaptib {
+
+namespace {
+
+constexpr Bytes kStart = 4096;
+constexpr Bytes kMost = 32768;
+
+// A host where a system call takes 500 ns and 0.05 ns a byte, and a copy 0.02 ns a byte: up to n bytes are
+// copied twice if a byte on its way into a ring costs at most 500 / n + 0.03 ns.
+CopyCosts costs() {
+    CopyCosts made;
+    for (std::size_t i = 0; i < CopyCosts::kSizes.size(); ++i) {
+        const auto bytes = static_cast<std::int64_t>(CopyCosts::kSizes[i]);
+        made.single[i] = Nanoseconds{500 + bytes / 20};
+        made.plain[i] = Nanoseconds{bytes / 50};
+    }
+    return made;
+}
+
+void note(CopyChoice& choice, double ns_a_byte, int times = 7) {
+    constexpr Bytes kBytes = 4000;
+    for (int i = 0; i < times; ++i) {
+        choice.note(kBytes, Nanoseconds{static_cast<std::int64_t>(ns_a_byte * kBytes)});
+    }
+}
+
+Bytes limit_at(double ns_a_byte) {
+    CopyChoice choice(costs(), kStart, kMost);
+    note(choice, ns_a_byte);
+    return choice.limit();
+}
+
+TEST(CopyChoice, LimitFollowsFromCosts) {
+    EXPECT_EQ(limit_at(0.25), 4096u) << "two copies cost more than one and the system call";
+    EXPECT_EQ(limit_at(0.110), 4096u) << "6 KiB: 0.111, but not by the margin";
+    EXPECT_EQ(limit_at(0.095), 6144u);
+    EXPECT_EQ(limit_at(0.078), 8192u) << "0.091 less the margin; 12 KiB: 0.071";
+    EXPECT_EQ(limit_at(0.054), 16384u);
+    EXPECT_EQ(limit_at(0.02), 32768u);
+    EXPECT_EQ(limit_at(0.0), 32768u);
+}
+
+TEST(CopyChoice, KnowsNothingAtFirst) {
+    CopyChoice choice(costs(), kStart, kMost);
+    EXPECT_EQ(choice.limit(), kStart);
+    note(choice, 0.0, 6);
+    EXPECT_EQ(choice.limit(), kStart) << "six times are not enough";
+    note(choice, 0.0, 1);
+    EXPECT_EQ(choice.limit(), kMost);
+}
+
+TEST(CopyChoice, DoesNotLeaveItsBounds) {
+    CopyChoice small(costs(), kStart, 10000);
+    note(small, 0.0);
+    EXPECT_EQ(small.limit(), 8192u) << "the largest size that the ring bears";
+    CopyChoice none(costs(), 1000, 500);
+    note(none, 0.0);
+    EXPECT_EQ(none.limit(), 1000u) << "a ring that bears no more than the start";
+    EXPECT_EQ(none.most(), 1000u);
+    CopyChoice dear(costs(), 1000, kMost);
+    note(dear, 1000.0);
+    EXPECT_EQ(dear.limit(), 1000u);
+}
+
+TEST(CopyChoice, OutliersSayNothing) {
+    CopyChoice choice(costs(), kStart, kMost);
+    for (int round = 0; round < 20; ++round) {
+        note(choice, 0.054, 4);
+        note(choice, 1000.0, 3); // another process had its turn
+        EXPECT_EQ(choice.limit(), 16384u);
+    }
+}
+
+TEST(CopyChoice, FollowsAChange) {
+    CopyChoice choice(costs(), kStart, kMost);
+    note(choice, 0.02);
+    EXPECT_EQ(choice.limit(), 32768u);
+    note(choice, 0.2, 4);
+    EXPECT_EQ(choice.limit(), 4096u) << "the processor moved away: four of seven say so";
+    note(choice, 0.02, 4);
+    EXPECT_EQ(choice.limit(), 32768u);
+}
+
+// Around a size's own cost the limit stays where it is.
+TEST(CopyChoice, DoesNotSwing) {
+    constexpr double kAt8K = 500.0 / 8192 + 0.03;
+    CopyChoice up(costs(), kStart, kMost);
+    note(up, 0.95 * kAt8K);
+    EXPECT_EQ(up.limit(), 6144u);
+    CopyChoice down(costs(), kStart, kMost);
+    note(down, 0.8 * kAt8K);
+    EXPECT_EQ(down.limit(), 8192u);
+    for (int round = 0; round < 20; ++round) {
+        note(down, (round % 2 == 0 ? 1.05 : 0.95) * kAt8K);
+        EXPECT_EQ(down.limit(), 8192u);
+    }
+    note(down, 1.2 * kAt8K);
+    EXPECT_EQ(down.limit(), 6144u);
+}
+
+// A system call that takes no longer than a copy (a broken clock): never twice.
+TEST(CopyChoice, CallsThatCostNothing) {
+    CopyCosts equal;
+    CopyChoice choice(equal, kStart, kMost);
+    note(choice, 0.01);
+    EXPECT_EQ(choice.limit(), kStart);
+}
+
+TEST(CopyChoice, TimesSomeAndTriesSome) {
+    CopyChoice choice(costs(), kStart, kMost);
+    EXPECT_TRUE(choice.times()) << "nothing is known: each is timed";
+    int tries = 0;
+    for (int i = 0; i < 80; ++i) {
+        tries += choice.explore() ? 1 : 0;
+    }
+    EXPECT_EQ(tries, 10);
+    note(choice, 0.2);
+    int times = 0;
+    tries = 0;
+    for (int i = 0; i < 25600; ++i) {
+        if (choice.times()) {
+            ++times;
+            note(choice, 0.2, 1);
+        }
+        tries += choice.explore() ? 1 : 0;
+    }
+    EXPECT_EQ(times, 1600);
+    EXPECT_EQ(tries, 100);
+}
+
+} // namespace
+
+} // namespace adaptib
