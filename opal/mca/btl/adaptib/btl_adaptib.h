@@ -76,7 +76,10 @@ enum {
 static inline void mca_btl_adaptib_follow_limit(void)
 {
     if (NULL != mca_btl_adaptib.limit) {
-        mca_btl_adaptib.super.btl_eager_limit = *mca_btl_adaptib.limit + MCA_BTL_ADAPTIB_PML_BYTES;
+        const size_t wanted = *mca_btl_adaptib.limit + MCA_BTL_ADAPTIB_PML_BYTES;
+        const size_t most = mca_btl_adaptib.super.btl_max_send_size;
+
+        mca_btl_adaptib.super.btl_eager_limit = wanted < most ? wanted : most;
     }
 }
 
