@@ -80,6 +80,7 @@ private:
         program_.settings.push_back({"striping_policy", striped[random_.below(striped.size())]});
         set("min_stripe", one_of<3>({0, 64, 5000}));
         set("window", one_of<2>({1, 3}));
+        program_.settings.push_back({"apm", one_in(4) ? "off" : "auto"});
         set("paths_per_port", one_of<4>({1, 2, 4, 16}));
         set("bss_batch", one_of<3>({0, 1, 2}));
         set("striping_threshold", one_of<3>({1024, 16384, 100'000}));

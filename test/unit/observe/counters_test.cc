@@ -157,7 +157,9 @@ TEST(Counters, TheReportSaysWhoAndEveryNumberInItsPlace) {
           named("closed for others", c.connections_closed), named("broken", c.connections_failed),
           named("unexpected messages", c.unexpected), named("stalled sends", c.send_stalls),
           named("bad packets", c.bad_packets), named("at most:", c.paths_most),
-          named("looked for", c.selections), named("others chosen", c.selections_changed)}) {
+          named("paths armed", c.alternate_paths_armed), named("migrations", c.path_migrations),
+          named("without effect", c.path_migrations_failed), named("looked for", c.selections),
+          named("others chosen", c.selections_changed)}) {
         EXPECT_NE(report.find(part), std::string::npos) << part << " in\n" << report;
     }
 }
@@ -173,7 +175,7 @@ TEST(Counters, TheLargestNumbersFitIntoTheReport) {
          ++at) {
         ++found;
     }
-    EXPECT_EQ(found, 35u) << report;
+    EXPECT_EQ(found, 38u) << report;
     EXPECT_EQ(report.back(), '\n') << report;
 }
 

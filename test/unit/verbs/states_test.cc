@@ -2,6 +2,8 @@
 // Creating queue pairs and moving them: the attributes and masks that reach ibv_create_qp and
 // ibv_modify_qp, against the tables of their manual pages; states that the adapter changes by itself.
 #include <cerrno>
+#include <set>
+#include <vector>
 
 #include "unit/verbs/verbs_fixture.h"
 
@@ -341,6 +343,74 @@ TEST_F(States, Migration) {
     EXPECT_EQ(pair.query().path.lid_offset, 1) << "the alternate path is the primary one";
     a.migration = MigrationState::rearm;
     EXPECT_EQ(pair.modify(a, kQpMigration), refusal(Reason::bad_argument)) << "it is used up";
+}
+
+// ibv_modify_qp(3): alt_port_num, alt_pkey_index and alt_ah_attr are the other port's.
+TEST_F(States, TheAlternatePathMayLeaveFromTheOtherPort) {
+    lib_.devices = {ib_device("mlx5_0", 2, 1)};
+    lib_.devices[0].ports[1].pkeys = {0x0000, 0xffff};
+    ASSERT_EQ(open(), kOk) << error_;
+    QueuePair& pair = at(QpType::rc, QpState::ready_to_receive);
+    QpAttributes a = attributes(QpState::ready_to_send, rail());
+    a.alternate_path = rail(1).path_to(rail(1).address(), 1);
+    a.alternate_path.source_port = 2;
+    a.migration = MigrationState::rearm;
+    ASSERT_EQ(pair.modify(a, kRcSend | kQpAlternatePath | kQpMigration), kOk) << rail().trouble();
+    const ModifyCall& call = lib_.modified.back();
+    EXPECT_EQ(call.mask, kRtsMask | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE);
+    EXPECT_EQ(call.attributes.alt_port_num, 2);
+    EXPECT_EQ(call.attributes.alt_pkey_index, 1) << "where that port has the partition";
+    EXPECT_EQ(call.attributes.alt_timeout, a.timeout);
+    EXPECT_EQ(call.attributes.alt_ah_attr.port_num, 2);
+    EXPECT_EQ(call.attributes.alt_ah_attr.dlid, 33);
+    EXPECT_EQ(call.attributes.alt_ah_attr.src_path_bits, 1);
+    EXPECT_EQ(call.attributes.path_mig_state, IBV_MIG_REARM);
+    // And back, after a migration: by its number.
+    a.alternate_path = rail().path_to(rail(1).address(), 0);
+    a.alternate_path.source_port = 1;
+    ASSERT_EQ(pair.modify(a, kQpAlternatePath | kQpMigration), kOk);
+    EXPECT_EQ(lib_.modified.back().attributes.alt_port_num, 1);
+    EXPECT_EQ(lib_.modified.back().mask, IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE);
+    const std::size_t calls = lib_.modified.size();
+    a.alternate_path.source_port = 3;
+    EXPECT_EQ(pair.modify(a, kQpAlternatePath | kQpMigration), refusal(Reason::bad_argument));
+    lib_.devices[0].ports[1].attributes.state = IBV_PORT_DOWN;
+    a.alternate_path.source_port = 2;
+    EXPECT_EQ(pair.modify(a, kQpAlternatePath | kQpMigration), refusal(Reason::unreachable));
+    EXPECT_NE(rail().trouble().find("port 2 of mlx5_0"), std::string::npos) << rail().trouble();
+    EXPECT_EQ(lib_.modified.size(), calls) << "nothing was asked of the device";
+}
+
+// No event of the device tells: a few are asked at a time, so that many do not hold up the rest.
+TEST_F(States, ManyThatWaitForArmedAreAskedInTurn) {
+    constexpr std::size_t kCount = 50;
+    constexpr int kAtOnce = 16;
+    open_ib();
+    std::vector<QueuePair*> pairs;
+    for (std::size_t i = 0; i < kCount; ++i) {
+        QueuePair& pair = at(QpType::rc, QpState::ready_to_send);
+        QpAttributes a = attributes(QpState::ready_to_send, rail());
+        a.alternate_path = path_to(rail(1));
+        a.alternate_path.lid_offset = 1;
+        a.migration = MigrationState::rearm;
+        ASSERT_EQ(pair.modify(a, kQpAlternatePath | kQpMigration), kOk);
+        pairs.push_back(&pair);
+    }
+    Event event;
+    for (int i = 0; i < 4; ++i) {
+        const int before = lib_.count("query_qp");
+        EXPECT_FALSE(fabric_->poll_event(event));
+        EXPECT_EQ(lib_.count("query_qp") - before, kAtOnce);
+    }
+    for (QueuePair* pair : pairs) {
+        fake(*pair).migration = IBV_MIG_ARMED;
+    }
+    std::set<std::uint32_t> told;
+    while (fabric_->poll_event(event)) {
+        EXPECT_EQ(event.kind, EventKind::armed);
+        EXPECT_TRUE(told.insert(event.qp_number).second);
+    }
+    EXPECT_EQ(told.size(), kCount);
 }
 
 TEST_F(States, NoMigrationWithoutTheCapability) {

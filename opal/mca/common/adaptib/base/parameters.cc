@@ -169,6 +169,11 @@ constexpr std::array kTable{
         "16777216..17179869184", 5,
         "A process's shared-memory segment grows with its traffic up to this size."},
     opal_common_adaptib_parameter_t{
+        "apm", kString, &g_parameters.apm, "auto", "", "auto|on|off", 5,
+        "Automatic path migration: queue pairs go over to an alternate path by themselves when theirs "
+        "fails, to the other port of their adapters or another LID of the same. Where devices have it "
+        "(auto), the same and a message where none has (on), or not (off)."},
+    opal_common_adaptib_parameter_t{
         "fault_tolerance", kString, &g_parameters.fault_tolerance, "on", "", "on|off", 3,
         "Whether a job goes on when a rail or a path fails: over the others, and over the failed one "
         "when it is back (on); or requests to peers that were reached by it end with an error (off)."},

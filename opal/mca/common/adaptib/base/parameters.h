@@ -52,6 +52,7 @@ struct Parameters {
     int shm_rails;
     std::size_t shm_queue_bytes;
     std::size_t shm_segment_max;
+    char* apm;
     char* fault_tolerance;
     int failure_timeout;
     int partition_timeout;

@@ -52,6 +52,11 @@ void ConnectionManager::drop_queue_pairs(Peer& peer) {
         counters_.queue_pairs -= peer.subchannels.size();
         count_queue_pairs();
     }
+    if (options_.migration != nullptr) {
+        for (Subchannel& subchannel : peer.subchannels) {
+            options_.migration->forget(subchannel);
+        }
+    }
     peer.subchannels.clear();
 }
 

@@ -38,6 +38,7 @@
 #include "fabric/fabric.h"
 #include "observe/counters.h"
 #include "peer/peer.h"
+#include "recovery/apm/migration_agent.h"
 
 namespace adaptib {
 
@@ -68,6 +69,7 @@ public:
         SchedulerOptions scheduler;    // policies that exist
         const Clock* clock = nullptr;
         Random* random = nullptr;
+        MigrationAgent* migration = nullptr; // null: none
     };
 
     // `cqs`: the completion queue of each rail's queue pairs.

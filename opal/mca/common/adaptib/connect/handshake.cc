@@ -226,7 +226,12 @@ Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
     attributes.timeout = kAnswerTimeout;
     attributes.send_psn = (peer.connection + subchannel.qp->number()) & 0xffffff;
     attributes.max_reads = info.max_reads;
-    return subchannel.qp->modify(attributes, kQpState | kQpRetry | kQpSendPsn | kQpSendLimits);
+    std::uint32_t mask = kQpState | kQpRetry | kQpSendPsn | kQpSendLimits;
+    if (options_.migration != nullptr && peer.name != options_.self) {
+        const auto index = static_cast<std::size_t>(&subchannel - peer.subchannels.data());
+        mask |= options_.migration->specify(peer, index, attributes);
+    }
+    return subchannel.qp->modify(attributes, mask);
 }
 
 // The ring is built here and put to use by open(): before that the other side may not be ready.

@@ -50,6 +50,7 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
         room = kMaxRails - rails_.size();
     }
     paths_per_port_ = static_cast<std::uint8_t>(parameters.paths_per_port);
+    open_migration(parameters);
     std::uint32_t depth = kCompletionDepth;
     for (const Rail* rail : rails_) {
         depth = std::min(depth, rail->info().max_cq_depth);
@@ -112,6 +113,34 @@ Status Core::attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric
     return kOk;
 }
 
+bool Core::migrates(std::uint32_t rail) const {
+    return migration_ != nullptr && rails_[rail]->info().has(Capability::migration);
+}
+
+void Core::open_migration(const Parameters& parameters) {
+    const std::string_view apm = parameters.apm;
+    const bool able = std::any_of(rails_.begin(), rails_.end(), [](const Rail* rail) {
+        return rail->info().has(Capability::migration);
+    });
+    if (apm == "off" || !able) {
+        if (apm == "on") {
+            environment_.message(Severity::notice,
+                                 "opal_common_adaptib_apm is on, but no rail of host " +
+                                     environment_.host + " has automatic path migration.");
+        }
+        return;
+    }
+    std::vector<std::uint8_t> adapters;
+    for (std::uint32_t rail = 0; rail < rails_.size(); ++rail) {
+        adapters.push_back(first_of_adapter(rail));
+    }
+    migration_ = std::make_unique<MigrationAgent>(rails_, std::move(adapters), counters_);
+}
+
+std::size_t Core::migrate_paths(Peer& peer) {
+    return migration_ == nullptr ? 0 : migration_->migrate(peer);
+}
+
 // Of the rails that are ports of the same adapter as this one.
 std::uint8_t Core::first_of_adapter(std::uint32_t rail) const {
     const std::string& adapter = rails_[rail]->info().adapter;
@@ -140,7 +169,8 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
                 const bool datagrams = i == attached.rails.first;
                 address.rails.push_back(
                     {at.size, at.bytes, datagrams ? attached.datagrams->qp_number() : 0,
-                     paths_per_port_, first_of_adapter(i), 0, rails_[i]->info().name});
+                     paths_per_port_, first_of_adapter(i),
+                     migrates(i) ? kRailMigrates : std::uint8_t{0}, rails_[i]->info().name});
             }
         }
         if (!status.ok()) {
@@ -177,6 +207,7 @@ void Core::open_connections(const Parameters& parameters) {
     connect.connect_max = static_cast<std::uint64_t>(parameters.connect_max);
     connect.clock = environment_.clock;
     connect.random = environment_.random;
+    connect.migration = migration_.get();
     ConnectionListener& connection_events = *this;
     connections_ =
         std::make_unique<ConnectionManager>(connect, rails_, cqs_, counters_, connection_events);
@@ -298,6 +329,9 @@ Nanoseconds Core::deadline() const {
     if (start_.step < start_.steps && (start_.asked.empty() || answered)) {
         return Nanoseconds{0};
     }
+    if (migration_ != nullptr && migration_->due()) {
+        return Nanoseconds{0};
+    }
     Nanoseconds next = connections_->deadline();
     for (const Attached& attached : fabrics_) {
         next = std::min(next, attached.datagrams->deadline());
@@ -313,6 +347,9 @@ void Core::run_timers() {
         select_channels(now);
     }
     connections_->run_timers();
+    if (migration_ != nullptr && migration_->due()) [[unlikely]] {
+        migration_->run();
+    }
     if (start_.step < start_.steps) [[unlikely]] {
         connect_some();
     }

@@ -40,6 +40,7 @@
 #include "fabric/fabric.h"
 #include "peer/peer_table.h"
 #include "protocol/protocol.h"
+#include "recovery/apm/migration_agent.h"
 #include "recovery/completion_filter.h"
 #include "recovery/path_repository.h"
 #include "select/selector.h"
@@ -107,6 +108,8 @@ public:
     // that the parameter `connect` wants connected, as progress is made. Not to be called before their
     // addresses can be looked up; a second call does nothing.
     void start_connecting(std::uint32_t rank, std::uint32_t count);
+    // Lets the queue pairs of a peer go over to their alternate paths, where one is armed; returns how many.
+    std::size_t migrate_paths(Peer& peer);
     // Progress until nothing waits to be sent, for at most `limit`.
     void drain(Nanoseconds limit);
     std::string report() const;
@@ -130,9 +133,14 @@ private:
                 std::string& text);
     Status attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric, std::size_t room,
                   std::string& text);
+    bool migrates(std::uint32_t rail) const;
     std::uint8_t first_of_adapter(std::uint32_t rail) const;
     Status open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text);
     void open_connections(const Parameters& parameters);
+    void open_migration(const Parameters& parameters);
+    bool rides_out(const Peer& peer, std::size_t index, std::uint32_t rail) const {
+        return migration_ != nullptr && migration_->rides_out(peer, index, rail);
+    }
     void open_paths(const Parameters& parameters);
     void open_protocol(const Parameters& parameters, std::uint32_t depth);
     void listen(std::uint32_t fabric);
@@ -209,6 +217,7 @@ private:
     std::vector<Rail*> rails_;                          // of all fabrics
     std::vector<std::unique_ptr<CompletionQueue>> cqs_; // one a rail
     std::unique_ptr<PathRepository> paths_;
+    std::unique_ptr<MigrationAgent> migration_; // null: off, or no rail has it
     PeerTable peers_;
     PeerTable twins_;
     std::unique_ptr<Peer> loopback_;

@@ -251,9 +251,11 @@ void Core::keep_alive() {
 void Core::fail_peers_on(std::uint32_t rail) {
     const std::string& name = rails_[rail]->info().name;
     for_each_peer([&](Peer& peer) {
-        const bool ring =
-            (peer.state == ConnectState::open || peer.state == ConnectState::closing) &&
-            peer.subchannels[connections_->chosen_subchannel(peer)].local_rail == rail;
+        const bool connected =
+            peer.state == ConnectState::open || peer.state == ConnectState::closing;
+        const std::size_t chosen = connected ? connections_->chosen_subchannel(peer) : 0;
+        const bool ring = connected && peer.subchannels[chosen].local_rail == rail &&
+                          !rides_out(peer, chosen, rail);
         const bool datagrams = rail == peer.route.local.first;
         if (peer.state != ConnectState::failed && (datagrams || ring)) {
             protocol_->on_peer_failed(peer, "rail " + name + " is down");
@@ -271,6 +273,9 @@ void Core::poll_events(Attached& attached) {
         const std::string& rail = rails_[index]->info().name;
         switch (event.kind) {
         case EventKind::port_error:
+            if (migration_ != nullptr) {
+                migration_->rail_failed(index);
+            }
             paths_->rail_failed(index, "the port went down");
             environment_.message(Severity::notice,
                                  "Rail " + rail + " of host " + environment_.host + " went down.");
@@ -278,8 +283,21 @@ void Core::poll_events(Attached& attached) {
             break;
         case EventKind::port_active:
             paths_->rail_restored(index);
+            if (migration_ != nullptr) {
+                migration_->rail_restored(index);
+            }
             environment_.message(Severity::notice, "Rail " + rail + " of host " +
                                                        environment_.host + " is up again.");
+            break;
+        case EventKind::armed:
+        case EventKind::path_migrated:
+        case EventKind::path_migration_error:
+            if (migration_ != nullptr) {
+                migration_->on_event(event.kind, index, event.qp_number,
+                                     [this](Peer& peer, std::size_t subchannel) {
+                                         paths_->report_success(peer, subchannel);
+                                     });
+            }
             break;
         default: break;
         }

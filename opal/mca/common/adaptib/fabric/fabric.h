@@ -92,6 +92,8 @@ struct PathSpec {
     std::uint8_t gid_index = 0;        // RoCE
     std::uint32_t flow_label = 0;      // RoCE
     std::uint8_t service_level = 0;
+    std::uint8_t source_port =
+        0; // alternate paths: the port of the adapter to leave from; 0: the rail's
 };
 
 // ---------------------------------------------------------------------------------------------------

@@ -51,6 +51,11 @@ std::string connections_report(const Counters& c) {
     std::snprintf(text, sizeof text, "  paths of one connection, at most: %" PRIu64 "\n",
                   c.paths_most);
     report += text;
+    std::snprintf(text, sizeof text,
+                  "  alternate paths armed %" PRIu64 ", migrations %" PRIu64
+                  ", without effect %" PRIu64 "\n",
+                  c.alternate_paths_armed, c.path_migrations, c.path_migrations_failed);
+    report += text;
     report += head("", "number", "bytes");
     report += line("queue pairs", c.queue_pairs, c.queue_pairs_bytes);
     report += line("buffers", c.buffers, c.buffers_bytes);

@@ -95,6 +95,12 @@ namespace adaptib {
     X(datagram_moves, "moves", COUNTER, 4, "Moves of a peer's datagrams to another path")          \
     X(no_path_nanoseconds, "ns", COUNTER, 3,                                                       \
       "Time in which no path to a peer was known to work, summed over peers, when it was over")    \
+    X(alternate_paths_armed, "paths", COUNTER, 5,                                                  \
+      "Alternate paths that were loaded at both ends of a queue pair")                             \
+    X(path_migrations, "queue pairs", COUNTER, 4,                                                  \
+      "Queue pairs that went over to their alternate path")                                        \
+    X(path_migrations_failed, "queue pairs", COUNTER, 4,                                           \
+      "Queue pairs whose alternate path could not be loaded or taken")                             \
     X(connections_failed, "connections", COUNTER, 3,                                               \
       "Connections that broke or could not be made")                                               \
     X(eager_limit_bytes, "bytes", LEVEL, 4,                                                        \

@@ -44,6 +44,13 @@ enum class ConnectState : std::uint8_t {
     failed,  // nothing can be sent any more
 };
 
+// How far automatic path migration is (recovery/apm/migration_agent.h).
+enum class MigrationStep : std::uint8_t { none, loading, armed, due, waiting };
+struct SubchannelMigration {
+    MigrationStep state = MigrationStep::none;
+    std::uint8_t way = 0; // the one it takes, of Ways
+};
+
 // One connection to the peer over one path.
 struct Subchannel {
     std::uint32_t local_rail = 0;
@@ -51,6 +58,7 @@ struct Subchannel {
     std::uint32_t path = 0;              // of those between the two
     std::uint32_t remote_memory_key = 0; // of the peer's ring and credit
     std::unique_ptr<QueuePair> qp;
+    SubchannelMigration migration;
     std::array<Bytes, 2> outstanding{}; // by Direction: of stripes posted and not complete
     Nanoseconds stripe_done{};          // when the last one of several was found to be complete ...
     Nanoseconds stripe_late{};          // ... and how long it may have been so

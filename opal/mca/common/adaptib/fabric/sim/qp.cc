@@ -400,7 +400,7 @@ SimQueuePair::Passage SimQueuePair::send_packet(Path& path, Bytes bytes, Nanosec
         rate = std::min(rate, machine_.engine_rate);
     }
     const Nanoseconds time = wire_time(bytes, rate);
-    Wire& out = world_.wire_out(rail_.port());
+    Wire& out = world_.wire_out(path.from);
     Wire& in = world_.wire_in(path.to);
     Nanoseconds start = std::max({ready, engine_.free_at, simulator_.now()});
     start += machine_.work_request + world_.adapter_of(rail_.port()).use(number_);

@@ -145,7 +145,18 @@ Path* SimRail::path(const PathSpec& spec) {
     if (!decode(spec.remote, lid) || spec.lid_offset >= info_.paths) {
         return nullptr;
     }
-    return world_.network().path(port_, lid + spec.lid_offset);
+    PortIndex from = port_;
+    if (spec.source_port != 0 && spec.source_port != info_.port) {
+        const auto& ports = world_.topology().ports;
+        const auto other = std::find_if(ports.begin(), ports.end(), [&](const Port& port) {
+            return port.adapter == ports[port_].adapter && port.number == spec.source_port;
+        });
+        if (other == ports.end()) {
+            return nullptr;
+        }
+        from = static_cast<PortIndex>(other - ports.begin());
+    }
+    return world_.network().path(from, lid + spec.lid_offset);
 }
 
 void SimRail::raise(EventKind kind, std::uint32_t qp_number, SharedReceiveQueue* srq) {

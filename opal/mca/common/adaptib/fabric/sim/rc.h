@@ -114,6 +114,8 @@ private:
     // rc_target.cc
     enum class Outcome : std::uint8_t { done, nobody, no_receive, busy, refused };
     RcQueuePair* target() const;
+    // Where its packets leave from, and reach it: another one than the rail's once it has migrated.
+    PortIndex port() const { return path_ == nullptr ? rail_.port() : path_->from; }
     void let_requester_go();
     Path* way_back(const RcQueuePair& at) const;
     Outcome carry_out(RcQueuePair& at, Request& request, WorkStatus& refusal);

@@ -18,14 +18,14 @@ RcQueuePair* RcQueuePair::target() const {
         return nullptr;
     }
     auto* at = static_cast<RcQueuePair*>(found);
-    if (at->rail_.port() != path_->to || !at->receives()) {
+    if (at->port() != path_->to || !at->receives()) {
         return nullptr;
     }
     if (is_initiator()) {
         return at;
     }
     const bool ours = at->attributes_.remote_qp == number_ && at->path_ != nullptr &&
-                      at->path_->to == rail_.port() &&
+                      at->path_->to == port() &&
                       at->attributes_.receive_psn == attributes_.send_psn;
     return ours ? at : nullptr;
 }

@@ -2,7 +2,9 @@
 // Reading asynchronous events.
 #include "fabric/verbs/events.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "fabric/verbs/qp.h"
 #include "fabric/verbs/queues.h"
@@ -12,6 +14,7 @@ namespace adaptib::verbs {
 namespace {
 
 constexpr int kMostAtOnce = 64; // of those that are not told
+constexpr std::size_t kArmedAtOnce = 16;
 
 bool of_queue_pair(ibv_event_type type) {
     return type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR ||
@@ -145,14 +148,22 @@ void EventReader::take_of_port(VerbsRail& rail, ibv_event_type type) {
     }
 }
 
+// Each asks the adapter: so only some at a time, in turn.
 void EventReader::look_for_armed(VerbsRail& rail) {
-    std::erase_if(rail.rearming(), [&](VerbsQueuePair* qp) {
-        if (!qp->armed()) {
-            return false;
-        }
-        waiting_.push_back({EventKind::armed, rail.index(), qp->number(), nullptr});
-        return true;
-    });
+    std::vector<VerbsQueuePair*>& list = rail.rearming();
+    const std::size_t count = std::min(list.size(), kArmedAtOnce);
+    std::rotate(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(count), list.end());
+    const auto asked = list.end() - static_cast<std::ptrdiff_t>(count);
+    list.erase(std::remove_if(
+                   asked, list.end(),
+                   [&](VerbsQueuePair* qp) {
+                       if (!qp->armed()) {
+                           return false;
+                       }
+                       waiting_.push_back({EventKind::armed, rail.index(), qp->number(), nullptr});
+                       return true;
+                   }),
+               list.end());
 }
 
 void EventReader::look_at_suspects(VerbsRail& rail) {

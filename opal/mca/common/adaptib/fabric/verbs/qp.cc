@@ -344,12 +344,39 @@ Status VerbsQueuePair::fill_paths(const QpAttributes& a, std::uint32_t mask, ibv
     if ((mask & kQpAlternatePath) != 0) {
         ibv_mtu mtu{};
         out_mask |= IBV_QP_ALT_PATH;
-        out.alt_port_num = port.number;
-        out.alt_pkey_index = port.pkey_index;
+        Port other = port;
+        if (const Status status = alternate_port(a.alternate_path.source_port, other);
+            !status.ok()) {
+            return status;
+        }
+        out.alt_port_num = other.number;
+        out.alt_pkey_index = other.pkey_index;
         out.alt_timeout = (mask & kQpRetry) != 0 ? a.timeout : attributes_.timeout;
-        return address_vector(port, a.alternate_path, rail_.options(), false, out.alt_ah_attr, mtu,
+        return address_vector(other, a.alternate_path, rail_.options(), false, out.alt_ah_attr, mtu,
                               rail_.told_trouble());
     }
+    return kOk;
+}
+
+// Another port of the device, which is asked each time: it may have come or gone.
+Status VerbsQueuePair::alternate_port(std::uint8_t number, Port& port) {
+    if (number == 0 || number == port.number) {
+        return kOk;
+    }
+    if (number > rail_.device().limits().phys_port_cnt) {
+        return Status::error(Reason::bad_argument);
+    }
+    Port other;
+    std::string& why = rail_.told_trouble();
+    const Status status = read_port(rail_.device(), number, rail_.options(), other, why);
+    if (!status.ok()) {
+        return status;
+    }
+    if (!other.active()) {
+        why = "port " + std::to_string(number) + " of " + rail_.device().name() + " is not active";
+        return Status::error(Reason::unreachable);
+    }
+    port = other;
     return kOk;
 }
 

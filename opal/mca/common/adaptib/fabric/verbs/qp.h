@@ -49,6 +49,7 @@ private:
                 int& out_mask);
     Status fill_paths(const QpAttributes& attributes, std::uint32_t mask, ibv_qp_attr& out,
                       int& out_mask);
+    Status alternate_port(std::uint8_t number, Port& port);
     int move_to_error();
     void forget_completions();
     void took_effect(const QpAttributes& attributes, std::uint32_t mask, QpState to);

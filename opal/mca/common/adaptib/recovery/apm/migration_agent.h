@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The migration agent: keeps an alternate path loaded on every queue pair that can have one.
+//
+// Purpose: what of network fault tolerance the adapters do by themselves (recovery/apm/README.md). It gives
+// each new queue pair its alternate path while that is connected, is told the events of path migration, and
+// loads the next path after each migration. A queue pair is always in one of five states:
+//
+//     none --connected, or loaded later--> loading --event armed--> armed --event migrated--> due
+//     due --loaded--> loading;   due --the port that it needs is down--> waiting --port active--> due
+//     any --path_migration_error, or the call is refused--> none
+//
+// Where it ends (`none`, or not armed in time) a fault is the queue pair's error completion, and software
+// repairs it as it does any.
+// Loading and migrating many queue pairs, as when a port fails, is done kBatch at a time.
+// Ownership: the state belongs to the Subchannel.  Threads: one at a time (the core's lock).
+// Source: Vishnu, chapter 9.
+// May touch: base/, fabric/, peer/, observe/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <unordered_map>
+#include <vector>
+
+#include "observe/counters.h"
+#include "peer/peer.h"
+#include "recovery/apm/alternate_path.h"
+
+namespace adaptib {
+
+class MigrationAgent {
+public:
+    static constexpr std::size_t kBatch = 64;
+
+    // `adapters`: of each rail, as published.
+    MigrationAgent(RailList rails, std::vector<std::uint8_t> adapters, Counters& counters)
+        : rails_(rails), adapters_(std::move(adapters)), counters_(counters) {}
+
+    // The queue pair of peer.subchannels[index] goes from RTR to RTS: adds the alternate path to that, if there is
+    // one; returns what to add to the mask. From then on its events are the agent's.
+    std::uint32_t specify(Peer& peer, std::size_t index, QpAttributes& attributes);
+    // The queue pair ends, or is not worth keeping.
+    void forget(Subchannel& subchannel);
+
+    // An event of a queue pair. `moved` is called for one that has gone over to another way.
+    void on_event(EventKind kind, std::uint32_t rail, std::uint32_t qp_number,
+                  const std::function<void(Peer&, std::size_t index)>& moved);
+    // A port of ours. What leaves from one that is down and is armed goes over at once: nothing may be under way that
+    // would notice it.
+    void rail_failed(std::uint32_t rail);
+    void rail_restored(std::uint32_t rail);
+
+    // Whether the queue pair lives on without that rail: it does not use it now, or is armed to leave it.
+    bool rides_out(const Peer& peer, std::size_t index, std::uint32_t rail) const;
+    // Manual migration of what is armed, to one peer, for balancing load; how many were asked.
+    std::size_t migrate(Peer& peer);
+
+    bool due() const { return !due_.empty(); }
+    void run(); // a batch
+
+private:
+    struct Place {
+        Peer* peer;
+        std::uint32_t rail;
+        std::uint32_t qp_number;
+    };
+    static std::uint64_t key(std::uint32_t rail, std::uint32_t qp_number) {
+        return std::uint64_t{rail} << 32 | qp_number;
+    }
+    // Null: it is gone.
+    Subchannel* find(const Place& place, std::size_t& index) const;
+    Ways ways(const Peer& peer, std::size_t index) const;
+    void collect(const std::function<bool(const Peer&, std::size_t index)>& wanted);
+    void load_next(const Place& place);
+
+    RailList rails_;
+    std::vector<std::uint8_t> adapters_;
+    Counters& counters_;
+    std::unordered_map<std::uint64_t, Peer*> known_; // by rail and number of the queue pair
+    std::deque<Place> due_;                          // to be loaded, or to be migrated
+};
+
+} // namespace adaptib
