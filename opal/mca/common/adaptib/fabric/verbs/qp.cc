@@ -191,7 +191,12 @@ bool VerbsQueuePair::usable_impl() const {
     return state_ == QpState::ready_to_send && rail_.state() == PortState::active;
 }
 
-bool VerbsQueuePair::armed() const { return query_impl().migration == MigrationState::armed; }
+bool VerbsQueuePair::armed() const {
+    ibv_qp_attr attributes{};
+    ibv_qp_init_attr init{};
+    return rail_.calls().query_qp(qp_, &attributes, IBV_QP_PATH_MIG_STATE, &init) == 0 &&
+           attributes.path_mig_state == IBV_MIG_ARMED;
+}
 
 void VerbsQueuePair::path_migrated() {
     alternate_loaded_ = false;
