@@ -18,7 +18,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // ---------------------------------------------------------------------------------------------------
 // Layout. Whoever has to change a number here raises kWireVersion.
 
-static_assert(kWireVersion == 8);
+static_assert(kWireVersion == 9);
 static_assert(kMaxRails == 8 && kMaxSubchannels == 16);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
@@ -115,6 +115,7 @@ static_assert(sizeof(ConnectNote) == 16);
 static_assert(offsetof(ConnectNote, connection) == 0);
 static_assert(offsetof(ConnectNote, answers) == 4);
 static_assert(offsetof(ConnectNote, number) == 8);
+static_assert(offsetof(ConnectNote, expected) == 12);
 
 static_assert(sizeof(ConnectSubchannel) == 16);
 static_assert(offsetof(ConnectSubchannel, rail) == 0);
@@ -122,14 +123,16 @@ static_assert(offsetof(ConnectSubchannel, qp) == 4);
 static_assert(offsetof(ConnectSubchannel, psn) == 8);
 static_assert(offsetof(ConnectSubchannel, memory_key) == 12);
 
-static_assert(sizeof(ConnectBody) == 288);
+static_assert(sizeof(ConnectBody) == 296);
 static_assert(offsetof(ConnectBody, connection) == 0);
 static_assert(offsetof(ConnectBody, answers) == 4);
 static_assert(offsetof(ConnectBody, subchannel_count) == 8);
 static_assert(offsetof(ConnectBody, ring_bytes) == 12);
-static_assert(offsetof(ConnectBody, ring_address) == 16);
-static_assert(offsetof(ConnectBody, credit_address) == 24);
-static_assert(offsetof(ConnectBody, subchannels) == 32);
+static_assert(offsetof(ConnectBody, replaces) == 16);
+static_assert(offsetof(ConnectBody, expected) == 20);
+static_assert(offsetof(ConnectBody, ring_address) == 24);
+static_assert(offsetof(ConnectBody, credit_address) == 32);
+static_assert(offsetof(ConnectBody, subchannels) == 40);
 
 // ---------------------------------------------------------------------------------------------------
 // Headers
@@ -152,9 +155,9 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::block_done, 16, false, true},
     {MessageType::finish, 8, false, true},
     {MessageType::written, 16, false, true},
-    {MessageType::connect_request, 288, false, false},
-    {MessageType::connect_reply, 288, false, false},
-    {MessageType::connect_confirm, 288, false, false},
+    {MessageType::connect_request, 296, false, false},
+    {MessageType::connect_reply, 296, false, false},
+    {MessageType::connect_confirm, 296, false, false},
     {MessageType::goodbye, 8, false, true},
     {MessageType::active, 0, true, true},
     {MessageType::fragment, 16, true, true},

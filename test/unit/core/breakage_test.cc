@@ -27,6 +27,7 @@ TEST(Breakage, NoRoomToUnpackEndsTheReceive) {
 // The channel breaks while the first of several blocks is announced.
 TEST(Breakage, APeerThatBreaksWhileBlocksAreAnnouncedEndsTheSendOnce) {
     Options options;
+    options.parameters.fault_tolerance = const_cast<char*>("off");
     options.parameters.block_bytes = 1024;
     Strided sent(100000, 8, 16);
     std::vector<std::byte> got(100000);
@@ -336,6 +337,7 @@ TEST(Breakage, AMessageThatIsLostWithNobodyWaitingIsTold) {
     plan.lacks = static_cast<std::uint32_t>(Capability::direct); // the ring is written by requests
     fault::FaultLog log;
     Options options;
+    options.parameters.fault_tolerance = const_cast<char*>("off"); // else it is sent again
     options.parameters.connect_threshold = 0;
     options.wrap = [&](std::size_t node, std::unique_ptr<Fabric> fabric, const Clock& clock) {
         return node == 0 ? fault::with_faults(std::move(fabric), plan, clock, log)

@@ -24,7 +24,7 @@
 namespace adaptib {
 
 // Raised with every change of anything in this file or in base/address.h.
-constexpr std::uint16_t kWireVersion = 8;
+constexpr std::uint16_t kWireVersion = 9;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels =
@@ -187,8 +187,11 @@ struct ConnectBody {
     std::uint32_t answers;          // reply, confirm: the attempt of the other side
     std::uint32_t subchannel_count; // 1..kMaxSubchannels
     std::uint32_t ring_bytes;       // 0: no ring is offered
-    std::uint64_t ring_address;     // where the other side writes its messages
-    std::uint64_t credit_address;   // where the other side writes what it has consumed of ours
+    std::uint32_t replaces;         // request: of the sender's attempts the one whose connection it
+                                    // has fenced, and replaces; 0: none
+    std::uint32_t expected;     // the next message that the sender has not got from the other side
+    std::uint64_t ring_address; // where the other side writes its messages
+    std::uint64_t credit_address; // where the other side writes what it has consumed of ours
     ConnectSubchannel subchannels[kMaxSubchannels];
 };
 
@@ -196,9 +199,15 @@ struct ConnectBody {
 struct ConnectNote {
     std::uint32_t connection; // close, keep: the sender's attempt that became the connection
     std::uint32_t answers;    // that of the other side; refuse: the one that is refused
-    std::uint32_t
-        number; // close, keep: of the sender's closes of this connection, or the one it answers
-    std::uint32_t pad;
+    std::uint32_t number;   // close, keep: of the sender's closes of this connection, or the one it
+                            // answers; refuse: RefusalReason
+    std::uint32_t expected; // refuse: as ConnectBody's
+};
+
+enum class RefusalReason : std::uint32_t {
+    no_room, // there is no connection at the sender's end, nor room for another one
+    broken,  // the sender has given up whom it refuses
+    no_path, // none of those offered can be used by the sender; it has fenced the connection as well
 };
 
 constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 56;

@@ -88,6 +88,9 @@ bool RingWriter::has_room(std::uint64_t units) {
 // Chooses between storing directly and posting, message by message: a rail may go down or be slowed.
 bool RingWriter::choose_way() {
     if (mapped_ != nullptr && qp_.usable()) [[likely]] {
+        if (!direct_ && !flushed()) {
+            return false;
+        }
         base_ = mapped_;
         direct_ = true;
         return true;
@@ -101,6 +104,7 @@ bool RingWriter::choose_way() {
         }
         std::memset(mirror_memory_.get(), 0, bytes);
     }
+    posted_from_ = direct_ ? produced_ : posted_from_;
     base_ = static_cast<std::byte*>(mirror_->address());
     direct_ = false;
     return true;

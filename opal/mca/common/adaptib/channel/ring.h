@@ -25,7 +25,9 @@
 //      64-bit count into memory of the writer's, at the latest after half the ring; a `skip` counts, so
 //      that a message of half the ring finds room once the reader has taken all there is.
 //   4. With a posting writer, units not yet consumed are kept in the writer's mirror of the ring, and
-//      are reused only after the reader's count has passed them.
+//      are reused only after the reader's count has passed them. So what a broken connection may have
+//      lost can be sent again. A writer that has posted stores again only when all that it has posted is
+//      known to have arrived.
 //
 // Ownership: a Ring* object owns its memory regions, and uses a queue pair that outlives it.
 // Threads: one at a time for each side.
@@ -33,6 +35,7 @@
 // May touch: base/, fabric/.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -178,6 +181,40 @@ public:
     bool lapped() const { return direct_ && produced_ >= target_.units; }
     // A completion with our wr_id was taken.
     void on_completion() { awaited_ -= awaited_ > 0 ? 1 : 0; }
+    std::uint32_t qp_number() const { return qp_.number(); }
+
+    // Calls f(header, body) for each message, in order, that was posted and that the reader's count does not
+    // cover; what was stored, the reader has. REQUIRES: the count does not change meanwhile. False: the
+    // count cannot be.
+    template <typename F> bool for_each_in_doubt(F&& f) const {
+        if (mirror_ == nullptr) {
+            return true;
+        }
+        const auto consumed = load_ring_word(reinterpret_cast<const std::byte*>(credit_));
+        if (consumed > produced_ || produced_ - consumed > target_.units) {
+            return false;
+        }
+        const auto* base = static_cast<const std::byte*>(mirror_->address());
+        std::uint64_t at = std::max(consumed, posted_from_);
+        while (at != produced_) {
+            const std::uint64_t position = at % target_.units;
+            const std::byte* message = base + position * kRingUnit;
+            MessageHeader header;
+            std::memcpy(reinterpret_cast<std::byte*>(&header), message, sizeof header);
+            if (header.type == MessageType::skip) {
+                at += target_.units - position;
+                continue;
+            }
+            const std::uint64_t units = ring_units_for(header.length, RingWay::posted);
+            if (units > produced_ - at || units > target_.units - position) {
+                return false; // not the beginning of a message
+            }
+            header.magic = kHeaderMagic;
+            f(header, message + sizeof header);
+            at += units;
+        }
+        return true;
+    }
 
 private:
     std::byte* unit_address(std::uint64_t unit) { return base_ + unit * kRingUnit; }
@@ -233,8 +270,9 @@ private:
     };
     std::unique_ptr<std::byte, Free> mirror_memory_;
     std::unique_ptr<MemoryRegion> mirror_;
-    std::uint32_t unsignaled_ = 0; // posted since the last one that is signaled
-    std::uint32_t awaited_ = 0;    // signaled, and not over
+    std::uint32_t unsignaled_ = 0;  // posted since the last one that is signaled
+    std::uint32_t awaited_ = 0;     // signaled, and not over
+    std::uint64_t posted_from_ = 0; // units produced before the first message that is in the mirror
 };
 
 } // namespace adaptib

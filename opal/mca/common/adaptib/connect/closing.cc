@@ -41,6 +41,7 @@ bool ConnectionManager::post_flush(Peer& peer) {
     work.flags = kSignaled;
     work.remote_address = peer.credit_address;
     work.remote_key = subchannel.remote_memory_key;
+    peer.closing.flush_qp = subchannel.qp->number();
     return subchannel.qp->post_send(work).ok();
 }
 

@@ -24,11 +24,9 @@ Status ConnectionManager::prepare(Peer& peer) {
     }
     Status status = make_queue_pairs(peer);
     if (status.ok()) {
-        counters_.queue_pairs += peer.subchannels.size();
         counters_.paths_most =
-            std::max<std::uint64_t>(counters_.paths_most, peer.subchannels.size());
+            std::max<std::uint64_t>(counters_.paths_most, live_subchannels(peer));
         slots_.push_back(peer);
-        count_queue_pairs();
         status = offer_ring(peer);
     }
     if (!status.ok()) {
@@ -48,50 +46,99 @@ void ConnectionManager::drop_queue_pairs(Peer& peer) {
         slots_.remove(peer);
         look_at_ = Nanoseconds{0}; // there may be room now
     }
-    if (peer.name != options_.self) {
-        counters_.queue_pairs -= peer.subchannels.size();
-        count_queue_pairs();
+    drop_queue_pairs_of(peer);
+    peer.subchannels.clear();
+}
+
+void ConnectionManager::drop_queue_pairs_of(Peer& peer) {
+    for (Subchannel& subchannel : peer.subchannels) {
+        drop_queue_pair(peer, subchannel);
     }
-    if (options_.migration != nullptr) {
-        for (Subchannel& subchannel : peer.subchannels) {
+}
+
+void ConnectionManager::drop_queue_pair(Peer& peer, Subchannel& subchannel) {
+    if (subchannel.qp != nullptr) {
+        if (options_.migration != nullptr) {
             options_.migration->forget(subchannel);
         }
+        subchannel.qp.reset();
+        subchannel.outstanding = {};
+        counters_.queue_pairs -= peer.name != options_.self ? 1 : 0;
+        count_queue_pairs();
     }
-    peer.subchannels.clear();
+}
+
+std::size_t ConnectionManager::live_subchannels(const Peer& peer) {
+    return static_cast<std::size_t>(
+        std::count_if(peer.subchannels.begin(), peer.subchannels.end(),
+                      [](const Subchannel& each) { return each.qp != nullptr; }));
+}
+
+std::size_t ConnectionManager::chosen_subchannel(const Peer& peer) const {
+    const std::size_t live = live_subchannels(peer);
+    std::size_t skip = live == 0 ? 0 : options_.scheduler.position % live;
+    for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
+        if (peer.subchannels[i].qp != nullptr && skip-- == 0) {
+            return i;
+        }
+    }
+    return 0;
 }
 
 std::uint32_t ConnectionManager::send_depth(std::uint32_t rail) const {
     return std::min(kSendDepth, rails_[rail]->info().max_send_depth);
 }
 
+// For each path that can be used and has none. If no path can, a first connection tries all.
 Status ConnectionManager::make_queue_pairs(Peer& peer) {
-    for (std::uint32_t i = 0; i < peer.route.count; ++i) {
-        const std::uint32_t rail = peer.route.pairs[i].local;
-        QpInit init;
-        init.type = QpType::rc;
-        init.send_cq = cqs_[rail].get();
-        init.receive_cq = cqs_[rail].get();
-        init.send_depth = send_depth(rail);
-        init.inline_bytes = inline_bytes(rail);
-        Subchannel subchannel;
-        subchannel.local_rail = rail;
-        subchannel.remote_rail = peer.route.pairs[i].remote;
-        subchannel.path = peer.route.pairs[i].path;
-        QpAttributes attributes;
-        attributes.state = QpState::init;
-        attributes.access = kRemoteRead | kRemoteWrite | kRemoteAtomic;
-        Status status = rails_[rail]->create_qp(init, subchannel.qp);
-        if (status.ok()) {
-            status = subchannel.qp->modify(attributes, kQpState | kQpAccess);
+    if (peer.subchannels.empty()) {
+        for (std::uint32_t i = 0; i < peer.route.count; ++i) {
+            Subchannel& subchannel = peer.subchannels.emplace_back();
+            subchannel.local_rail = peer.route.pairs[i].local;
+            subchannel.remote_rail = peer.route.pairs[i].remote;
+            subchannel.path = peer.route.pairs[i].path;
         }
-        if (!status.ok()) {
-            peer.subchannels.clear();
+        peer.scheduler = make_scheduler(options_.scheduler);
+    }
+    bool any = peer.repair.active;
+    for (std::uint32_t i = 0; i < peer.subchannels.size() && !any; ++i) {
+        any = listener_.is_usable(peer, i);
+    }
+    for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
+        Subchannel& subchannel = peer.subchannels[i];
+        if (subchannel.qp != nullptr || (any && !listener_.is_usable(peer, i))) {
+            continue;
+        }
+        if (const Status status = make_queue_pair(peer, subchannel); !status.ok()) {
+            drop_queue_pairs_of(peer);
             return status;
         }
-        peer.subchannels.push_back(std::move(subchannel));
     }
-    peer.scheduler = make_scheduler(options_.scheduler);
     return kOk;
+}
+
+Status ConnectionManager::make_queue_pair(Peer& peer, Subchannel& subchannel) {
+    const std::uint32_t rail = subchannel.local_rail;
+    QpInit init;
+    init.type = QpType::rc;
+    init.send_cq = cqs_[rail].get();
+    init.receive_cq = cqs_[rail].get();
+    init.send_depth = send_depth(rail);
+    init.inline_bytes = inline_bytes(rail);
+    QpAttributes attributes;
+    attributes.state = QpState::init;
+    attributes.access = kRemoteRead | kRemoteWrite | kRemoteAtomic;
+    std::unique_ptr<QueuePair> qp;
+    Status status = rails_[rail]->create_qp(init, qp);
+    if (status.ok()) {
+        status = qp->modify(attributes, kQpState | kQpAccess);
+    }
+    if (status.ok()) {
+        subchannel.qp = std::move(qp);
+        counters_.queue_pairs += peer.name != options_.self ? 1 : 0;
+        count_queue_pairs();
+    }
+    return status;
 }
 
 Status ConnectionManager::open_loopback(Peer& self) {
@@ -153,24 +200,30 @@ ConnectBody ConnectionManager::describe(const Peer& peer) const {
     ConnectBody body{};
     body.connection = peer.connection;
     body.answers = peer.remote_connection;
-    body.subchannel_count = static_cast<std::uint32_t>(peer.subchannels.size());
+    body.replaces = peer.repair.active ? peer.repair.replaces : 0;
+    body.expected = peer.next_receive;
     const Bytes lines_bytes = peer.ring_memory->length() - kCacheLine;
     const auto base = reinterpret_cast<std::uintptr_t>(peer.ring_memory->address());
     body.ring_bytes = peer.ring_in != nullptr ? static_cast<std::uint32_t>(options_.ring_bytes) : 0;
     body.ring_address = base;
     body.credit_address = base + lines_bytes;
-    for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
-        const Subchannel& subchannel = peer.subchannels[i];
-        body.subchannels[i].rail = static_cast<std::uint16_t>(subchannel.local_rail);
-        body.subchannels[i].path = static_cast<std::uint16_t>(subchannel.path);
-        body.subchannels[i].qp = subchannel.qp->number();
-        body.subchannels[i].psn = (peer.connection + subchannel.qp->number()) & kPsnMask;
-        body.subchannels[i].memory_key = peer.ring_registration.remote_key(subchannel.local_rail);
+    for (const Subchannel& subchannel : peer.subchannels) {
+        if (subchannel.qp != nullptr) {
+            ConnectSubchannel& out = body.subchannels[body.subchannel_count++];
+            out.rail = static_cast<std::uint16_t>(subchannel.local_rail);
+            out.path = static_cast<std::uint16_t>(subchannel.path);
+            out.qp = subchannel.qp->number();
+            out.psn = (peer.connection + subchannel.qp->number()) & kPsnMask;
+            out.memory_key = peer.ring_registration.remote_key(subchannel.local_rail);
+        }
     }
     return body;
 }
 
 ConnectNote ConnectionManager::note_of(const Peer& peer, MessageType type) const {
+    if (type == MessageType::connect_refuse) {
+        return {peer.connection, peer.remote_connection, peer.refusal, peer.next_receive};
+    }
     const std::uint32_t number =
         type == MessageType::connect_keep ? peer.closing.heard : peer.closing.number;
     return {peer.connection, peer.remote_connection, number, 0};
@@ -233,6 +286,9 @@ void ConnectionManager::retry() {
         }
     }
     move_closing();
+    if (!repairing_.empty()) [[unlikely]] {
+        move_repairs();
+    }
 }
 
 void ConnectionManager::fail(Peer& peer, Status status, const std::string& what) {
@@ -256,6 +312,11 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
     if (peer.wanted_link.linked()) {
         wanted_.remove(peer);
     }
+    leave_repairs(peer);
+    const std::uint32_t expected = peer.repair.expected;
+    peer.repair = {};
+    peer.repair.expected = expected;
+    peer.repairable = peer.ring_broken = false;
     peer.state = state;
     peer.ring_out.reset();
     peer.ring_paused.reset();
@@ -271,12 +332,7 @@ void ConnectionManager::break_off(Peer& peer) {
         look_at_ = Nanoseconds{0};
     }
     ++counters_.connections_failed;
-    QpAttributes attributes;
-    attributes.state = QpState::error;
-    for (Subchannel& subchannel : peer.subchannels) {
-        // One that is in no state to fail has nothing outstanding either.
-        static_cast<void>(subchannel.qp->modify(attributes, kQpState));
-    }
+    fail_queue_pairs(peer);
 }
 
 void ConnectionManager::close(Peer& peer, ConnectState state) {

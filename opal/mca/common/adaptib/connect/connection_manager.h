@@ -13,7 +13,8 @@
 //     requested --refuse--> idle
 //     open --idle for long, or close arrives--> closing --close arrives--> idle
 //     closing --keep arrives--> open
-//     any --resources or a queue pair fail--> failed
+//     open, closing --a path fails--> repairing --> requested or answered (repair.cc)
+//     any --resources fail, or a queue pair and it is not repaired--> failed
 //
 // Which side may write: the asker from the reply on, the asked one from the confirmation on, none while
 // closing. A ring is polled from the moment that it is offered.
@@ -51,6 +52,12 @@ public:
     // The peer writes nothing more: take what is in the ring.
     virtual void on_ring_final(Peer& peer) = 0;
     virtual void on_ring_withdrawn(Peer& peer) = 0; // before it is freed
+    // Whether the path, by its number in PeerRoute::pairs, is not known to have failed.
+    virtual bool is_usable(const Peer& peer, std::size_t pair) = 0;
+    virtual void
+    on_interrupted(Peer& peer) = 0;         // a repair begins: nothing is sent until on_connected
+    virtual void on_fenced(Peer& peer) = 0; // keep what ring_out may have lost: it goes
+    virtual void on_repaired(Peer& peer, Nanoseconds took) = 0;
     virtual void on_notice(const std::string& text) = 0;
     // The peer is lost.
     virtual void on_connect_failed(Peer& peer, Status status, const std::string& what) = 0;
@@ -66,6 +73,7 @@ public:
         std::size_t ring_bytes = 0;
         std::uint64_t ring_max = 0;
         std::uint64_t connect_max = 0; // 0: no limit but the device's
+        bool fault_tolerance = false;  // broken connections are repaired
         SchedulerOptions scheduler;    // policies that exist
         const Clock* clock = nullptr;
         Random* random = nullptr;
@@ -90,10 +98,11 @@ public:
             static_cast<void>(ask(peer));
         }
     }
-    // An answer of the peer's is all that is missing.
-    static bool connecting(const Peer& peer) {
-        return peer.state == ConnectState::requested || peer.state == ConnectState::answered;
-    }
+    // A path of the connection has failed, or the peer says so: it is made anew, if there is one, as soon as
+    // progress is made. REQUIRES: peer.repairable, or the state is not open.
+    void repair(Peer& peer);
+    // The same if there is a path that the connection lacks, once what is under way is over.
+    void improve(Peer& peer);
     // A handshake message arrived; it has passed check_message.
     void on_handshake(Peer& peer, const MessageHeader& header, const std::byte* body);
     // One that had to wait for the end of the connection before.
@@ -108,11 +117,9 @@ public:
     // Sends handshake messages that found no room before, and moves closing on.
     void retry();
     // Index of the subchannel that carries the peer's ring and credit.
-    std::size_t chosen_subchannel(const Peer& peer) const {
-        return options_.scheduler.position % peer.subchannels.size();
-    }
+    std::size_t chosen_subchannel(const Peer& peer) const;
     bool retry_due() const { return !owing_.empty(); }
-    bool closing() const { return !closing_.empty(); }
+    bool closing() const { return !closing_.empty() || !repairing_.empty(); }
 
     // There is no room for another connection, as far as is known.
     bool crowded() const { return !has_room(); }
@@ -121,7 +128,10 @@ public:
 
     // Looks for room for those who wait. deadline(): when that is next; max: nobody waits.
     void run_timers();
-    Nanoseconds deadline() const { return wanted_.empty() ? Nanoseconds::max() : look_at_; }
+    Nanoseconds deadline() const {
+        const Nanoseconds next = wanted_.empty() ? Nanoseconds::max() : look_at_;
+        return repairing_.empty() ? next : std::min(next, repair_deadline());
+    }
     // Now and then, for the choice of the connection to close.
     void note_usage();
 
@@ -134,6 +144,7 @@ private:
     void on_refuse(Peer& peer, const ConnectNote& note);
     void accept(Peer& peer, const ConnectBody& body, bool needed);
     void refuse(Peer& peer, const ConnectBody& body, bool needed);
+    void say_refused(Peer& peer, const ConnectBody& body, RefusalReason reason);
     Status connect_subchannels(Peer& peer, const ConnectBody& body);
     Status connect_one(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote);
     void use_remote_ring(Peer& peer, const ConnectBody& body);
@@ -148,6 +159,22 @@ private:
     void leave_closing(Peer& peer);
     void on_close(Peer& peer, const ConnectNote& note);
     void on_keep(Peer& peer, const ConnectNote& note);
+
+    // repair.cc
+    void want_repair(Peer& peer);
+    static void fail_queue_pairs(Peer& peer);
+    void begin_repair(Peer& peer);
+    void move_repairs();
+    Nanoseconds repair_deadline() const;
+    void fence(Peer& peer);
+    void drop_ring_writer(Peer& peer);
+    void connect_again(Peer& peer);
+    void wait_for_path(Peer& peer);
+    void renew_ring(Peer& peer);
+    bool take_over(Peer& peer, std::uint32_t expected);
+    void leave_repairs(Peer& peer);
+    bool uses_failed_path(const Peer& peer) const;
+    void end_repair(Peer& peer);
 
     // limits.cc
     bool has_room() const;
@@ -166,6 +193,10 @@ private:
 
     Status prepare(Peer& peer);
     Status make_queue_pairs(Peer& peer);
+    Status make_queue_pair(Peer& peer, Subchannel& subchannel);
+    void drop_queue_pair(Peer& peer, Subchannel& subchannel);
+    void drop_queue_pairs_of(Peer& peer);
+    static std::size_t live_subchannels(const Peer& peer);
     Status offer_ring(Peer& peer);
     void withdraw_ring(Peer& peer);
     void drop_queue_pairs(Peer& peer);
@@ -190,6 +221,7 @@ private:
     IntrusiveList<Peer, &Peer::slot_link> slots_;
     IntrusiveList<Peer, &Peer::wanted_link> wanted_;
     IntrusiveList<Peer, &Peer::closing_link> closing_;
+    IntrusiveList<Peer, &Peer::repair_link> repairing_;
     Nanoseconds look_at_{0};
     std::uint64_t device_max_ = ~std::uint64_t{0}; // so many it had when it took no more ...
     Nanoseconds device_full_until_{0};             // ... which is believed until then

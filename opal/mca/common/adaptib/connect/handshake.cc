@@ -13,6 +13,11 @@ namespace {
 // may be silent for longer than a tenth of a second. Who knows earlier that a rail is down says so.
 constexpr std::uint8_t kAnswerTimeout = 18;
 
+// The other side has fenced the connection that this side has.
+bool replaces(const Peer& peer, const ConnectBody& request) {
+    return request.replaces != 0 && request.replaces == peer.remote_connection;
+}
+
 } // namespace
 
 void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
@@ -61,13 +66,32 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, bool nee
             keep_for_later(peer, body);
             return;
         }
+        if (body.replaces != 0) { // both said that it is over before it broke
+            say_refused(peer, body, RefusalReason::no_room);
+            return;
+        }
         ++peer.connection;
         accept(peer, body, needed);
         return;
     case ConnectState::answered:
+        if (!same && replaces(peer, body)) {
+            open(peer); // the confirmation is late
+            on_request(peer, body, needed);
+            return;
+        }
+        if (!same && body.replaces != 0) { // our answer came to nothing
+            drop_queue_pairs_of(peer);
+            ++peer.connection;
+            accept(peer, body, needed);
+            return;
+        }
+        [[fallthrough]];
     case ConnectState::open:
         if (same) {
             static_cast<void>(send(peer, MessageType::connect_reply)); // doubled: answer again
+        } else if (replaces(peer, body)) {
+            keep_for_later(peer, body);
+            repair(peer);
         } else if (peer.said_goodbye) {
             keep_for_later(peer, body);
         } else {
@@ -75,13 +99,22 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, bool nee
         }
         return;
     case ConnectState::closing:
-        if (!same) {
+        if (!same && replaces(peer, body)) {
+            keep_for_later(peer, body);
+            repair(peer);
+        } else if (!same) {
             // The peer is through with closing; what it said of that is still on its way.
             keep_for_later(peer, body);
             peer.closing.agreed = true;
         }
         return;
-    case ConnectState::failed: return;
+    case ConnectState::repairing:
+        if (!same) {
+            keep_for_later(peer, body);
+            repair(peer);
+        }
+        return;
+    case ConnectState::failed: say_refused(peer, body, RefusalReason::broken); return;
     }
 }
 
@@ -90,7 +123,10 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, bool needed)
         refuse(peer, body, needed);
         return;
     }
-    Status status = prepare(peer);
+    if (peer.repair.active && !take_over(peer, body.expected)) {
+        return;
+    }
+    Status status = peer.repair.active ? make_queue_pairs(peer) : prepare(peer);
     if (no_room_says(status)) {
         refuse(peer, body, needed);
         return;
@@ -102,29 +138,62 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, bool needed)
         fail(peer, status, "a connection that was asked for could not be made");
         return;
     }
+    if (live_subchannels(peer) == 0) {
+        refuse(peer, body, needed);
+        return;
+    }
     if (peer.wanted_link.linked()) {
         wanted_.remove(peer);
     }
+    leave_repairs(peer);
     peer.remote_connection = body.connection;
     peer.state = ConnectState::answered;
     ++counters_.connections_accepted;
     static_cast<void>(send(peer, MessageType::connect_reply));
 }
 
-// It will ask again if it needs the connection; meanwhile this side looks for room, and asks itself when
-// there is some.
-void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, bool needed) {
+void ConnectionManager::say_refused(Peer& peer, const ConnectBody& body, RefusalReason reason) {
     peer.remote_connection = body.connection;
+    peer.refusal = static_cast<std::uint32_t>(reason);
+    static_cast<void>(send(peer, MessageType::connect_refuse));
+}
+
+// It will ask again if it needs the connection; meanwhile this side looks for room, and asks itself when
+// there is some. One that is being repaired has room, and waits for a path.
+void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, bool needed) {
+    if (peer.repair.active) {
+        say_refused(peer, body, RefusalReason::no_path);
+        if (peer.state != ConnectState::failed) {
+            wait_for_path(peer);
+        }
+        return;
+    }
+    if (!peer.subchannels.empty()) {
+        close(peer, ConnectState::idle);
+    }
     ++counters_.connections_refused;
     if (needed && !peer.wanted_link.linked()) {
         wait_for_room(peer, Nanoseconds{0});
     }
-    static_cast<void>(send(peer, MessageType::connect_refuse));
+    say_refused(peer, body, RefusalReason::no_room);
 }
 
 void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
     if (peer.state != ConnectState::requested || note.answers != peer.connection) {
         return; // answered after all, by a request of the peer's own
+    }
+    if (note.number == static_cast<std::uint32_t>(RefusalReason::broken)) {
+        fail(peer, Status::error(Reason::unreachable), "the other side has given it up");
+        return;
+    }
+    if (peer.repair.active) {
+        if (!take_over(peer, note.expected)) {
+            return;
+        }
+        if (note.number == static_cast<std::uint32_t>(RefusalReason::no_path)) {
+            wait_for_path(peer);
+            return;
+        }
     }
     close(peer, ConnectState::idle);
     ++peer.usage.refusals;
@@ -147,7 +216,7 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
 
 void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
     if (body.answers != peer.connection) {
-        ++counters_.bad_packets;
+        counters_.bad_packets += sequence_before(body.answers, peer.connection) ? 0 : 1;
         return;
     }
     if (peer.state == ConnectState::open && body.connection == peer.remote_connection) {
@@ -157,7 +226,11 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
     if (peer.state != ConnectState::requested) {
         return;
     }
-    if (const Status status = connect_subchannels(peer, body); !status.ok()) {
+    if (peer.repair.active && !take_over(peer, body.expected)) {
+        return;
+    }
+    if (const Status status = connect_subchannels(peer, body);
+        !status.ok() || live_subchannels(peer) == 0) {
         fail(peer, status, "a connection could not be completed");
         return;
     }
@@ -186,19 +259,21 @@ void ConnectionManager::on_confirm(Peer& peer, const ConnectBody& body) {
     open(peer);
 }
 
+// Those that both sides can use; the others are dropped.
 Status ConnectionManager::connect_subchannels(Peer& peer, const ConnectBody& body) {
-    if (body.subchannel_count != peer.subchannels.size()) {
-        return Status::error(Reason::bad_wire);
-    }
-    for (std::uint32_t i = 0; i < body.subchannel_count; ++i) {
-        const ConnectSubchannel& remote = body.subchannels[i];
-        const Subchannel& ours = peer.subchannels[i];
-        if (remote.rail != ours.remote_rail || remote.path != ours.path) { // both find the same
-            return Status::error(Reason::bad_wire);
-        }
-        const Status status = connect_one(peer, peer.subchannels[i], remote);
-        if (!status.ok()) {
-            return status;
+    for (Subchannel& subchannel : peer.subchannels) {
+        const ConnectSubchannel* const end = body.subchannels + body.subchannel_count;
+        const ConnectSubchannel* const remote =
+            std::find_if(body.subchannels, end, [&](const ConnectSubchannel& each) {
+                return each.rail == subchannel.remote_rail && each.path == subchannel.path;
+            });
+        if (remote == end) {
+            drop_queue_pair(peer, subchannel);
+        } else if (subchannel.qp != nullptr) {
+            const Status status = connect_one(peer, subchannel, *remote);
+            if (!status.ok()) {
+                return status;
+            }
         }
     }
     use_remote_ring(peer, body);
@@ -259,6 +334,15 @@ void ConnectionManager::open(Peer& peer) {
             std::make_unique<RingWriter>(*rails_[subchannel.local_rail], *subchannel.qp,
                                          peer.remote_ring, credit, wr_id_of(&peer.ring_work));
         peer.ring_capacity = peer.remote_ring.units / 2 * kRingUnit - kRingOverhead;
+    }
+    peer.repairable = options_.fault_tolerance && peer.name != options_.self;
+    if (peer.repairable && (peer.repair.wanted || uses_failed_path(peer))) {
+        repair(peer); // one has failed meanwhile
+        return;
+    }
+    peer.repair.wanted = false;
+    if (peer.repair.active) {
+        end_repair(peer);
     }
     listener_.on_connected(peer);
 }

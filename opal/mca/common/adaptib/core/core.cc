@@ -9,6 +9,8 @@ namespace adaptib {
 namespace {
 
 constexpr std::uint32_t kCompletionDepth = 4096;
+constexpr Nanoseconds kTellRepairs{1'000'000'000}; // one notice at most
+constexpr Nanoseconds kForgivePaths{50'000'000};   // then one that failed is tried again
 // Active messages may be as long at least. Where there is no ring, those that a datagram cannot hold go in parts.
 constexpr Bytes kActiveMax = CopyCosts::kSizes.back() + 256; // with the headers of who sends
 // So much of a ring a message may take whose size we chose: others are under way at the same time.
@@ -204,6 +206,7 @@ void Core::open_connections(const Parameters& parameters) {
         select_period_ = std::chrono::milliseconds(parameters.channel_period);
     }
     connect.scheduler = scheduler_options(parameters);
+    connect.fault_tolerance = paths_->on();
     connect.connect_max = static_cast<std::uint64_t>(parameters.connect_max);
     connect.clock = environment_.clock;
     connect.random = environment_.random;
@@ -323,16 +326,15 @@ bool Core::unacknowledged() const {
 }
 
 Nanoseconds Core::deadline() const {
-    const bool answered =
-        std::any_of(start_.asked.begin(), start_.asked.end(),
-                    [](const Peer* peer) { return !ConnectionManager::connecting(*peer); });
+    const bool answered = std::any_of(start_.asked.begin(), start_.asked.end(),
+                                      [](const Peer* peer) { return !peer->connecting(); });
     if (start_.step < start_.steps && (start_.asked.empty() || answered)) {
         return Nanoseconds{0};
     }
     if (migration_ != nullptr && migration_->due()) {
         return Nanoseconds{0};
     }
-    Nanoseconds next = connections_->deadline();
+    Nanoseconds next = std::min(forgive_paths_at_, connections_->deadline());
     for (const Attached& attached : fabrics_) {
         next = std::min(next, attached.datagrams->deadline());
     }
@@ -345,6 +347,11 @@ void Core::run_timers() {
     }
     if (const Nanoseconds now = environment_.clock->now(); select_due(now)) {
         select_channels(now);
+    }
+    if (environment_.clock->now() >= forgive_paths_at_) [[unlikely]] {
+        forgive_paths_at_ = Nanoseconds::max();
+        for_each_peer([](Peer& peer) { peer.failed_paths = 0; });
+        improve_peers();
     }
     connections_->run_timers();
     if (migration_ != nullptr && migration_->due()) [[unlikely]] {
@@ -397,15 +404,61 @@ void Core::on_connect_failed(Peer& peer, Status status, const std::string& what)
 
 void Core::on_notice(const std::string& text) { environment_.message(Severity::notice, text); }
 
+bool Core::is_usable(const Peer& peer, std::size_t pair) {
+    const auto possible = [&](std::size_t i) {
+        return paths_->usable(peer, i) && !paths_->rail_down(peer.route.pairs[i].local);
+    };
+    const auto good = [&](std::size_t i) {
+        return possible(i) && (peer.failed_paths & (1u << i)) == 0;
+    };
+    bool any = false; // else those whose queue pairs have failed are tried again
+    for (std::size_t i = 0; i < peer.route.count && !any; ++i) {
+        any = good(i);
+    }
+    return any ? good(pair) : possible(pair);
+}
+
+void Core::on_interrupted(Peer& peer) { protocol_->on_interrupted(peer); }
+
+void Core::on_fenced(Peer& peer) { protocol_->on_fenced(peer); }
+
+// Path by path the repository says what failed; this is for whoever looks closely.
+void Core::on_repaired(Peer& peer, Nanoseconds took) {
+    const auto live = std::count_if(peer.subchannels.begin(), peer.subchannels.end(),
+                                    [](const Subchannel& each) { return each.qp != nullptr; });
+    const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(took).count();
+    const Nanoseconds now = environment_.clock->now();
+    if (now - repair_told_ < kTellRepairs && repair_told_.count() > 0) {
+        return;
+    }
+    repair_told_ = now;
+    environment_.message(Severity::notice,
+                         "The connection to " + peer_text(peer.name, peer.address.host) +
+                             " was made anew over " + std::to_string(live) + " of " +
+                             std::to_string(peer.subchannels.size()) + " paths; it took " +
+                             std::to_string(microseconds) + " us.");
+}
+
+// A queue pair in the error state, by a completion or an event.
 void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status) {
     const auto look = [&](Peer& peer) {
-        for (const Subchannel& subchannel : peer.subchannels) {
-            // One that was answered and takes its end down has no use for the connection any more.
-            if (subchannel.local_rail == rail && subchannel.qp->number() == qp_number &&
-                !peer.finishing) {
+        for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
+            if (peer.subchannels[i].local_rail != rail || !peer.subchannels[i].has(qp_number)) {
+                continue;
+            }
+            if (peer.repairable && is_path_failure(status)) {
+                if (status != WorkStatus::flushed) {
+                    peer.failed_paths |= 1u << i;
+                    forgive_paths_at_ =
+                        std::min(forgive_paths_at_, environment_.clock->now() + kForgivePaths);
+                }
+                connections_->repair(peer);
+            } else if (!peer.finishing) {
+                // One that was answered and takes its end down has no use for the connection any more.
                 protocol_->on_peer_failed(peer, std::string(work_status_text(status)) +
                                                     " on rail " + rails_[rail]->info().name);
             }
+            return;
         }
     };
     for_each_peer(look);

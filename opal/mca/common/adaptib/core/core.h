@@ -190,6 +190,7 @@ private:
                      const MessageHeader& header, const std::byte* body);
     void poll_events(Attached& attached);
     void fail_peers_on(std::uint32_t rail);
+    void improve_peers();
     void housekeeping();
     void keep_alive();
 
@@ -200,6 +201,10 @@ private:
     void on_ring_final(Peer& peer) override;
     void on_connect_failed(Peer& peer, Status status, const std::string& what) override;
     void on_ring_withdrawn(Peer& peer) override;
+    bool is_usable(const Peer& peer, std::size_t pair) override;
+    void on_interrupted(Peer& peer) override;
+    void on_fenced(Peer& peer) override;
+    void on_repaired(Peer& peer, Nanoseconds took) override;
     void on_notice(const std::string& text) override;
     // PathListener
     void on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status) override;
@@ -211,6 +216,8 @@ private:
     void on_failure(const std::string& text) override;
     void on_peer_finished(Peer& peer) override;
 
+    Nanoseconds repair_told_{0};
+    Nanoseconds forgive_paths_at_ = Nanoseconds::max(); // that have failed
     Environment environment_;
     Counters& counters_;
     std::vector<Attached> fabrics_;

@@ -275,6 +275,10 @@ void Core::finish_peers() {
         if (peer->state == ConnectState::failed) {
             continue;
         }
+        if (peer->repair.wanted || peer->interrupted) {
+            peer->finishing = false; // our answer may have been lost: parted again when it is not
+            continue;
+        }
         if (peer->ring_out != nullptr && !peer->ring_out->settled()) {
             finished_.push_back(peer); // our answer to its goodbye is under way
             continue;

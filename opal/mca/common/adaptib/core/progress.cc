@@ -153,7 +153,7 @@ std::size_t Core::poll_ring(Peer& peer) {
 
 // All that it ever will hold is there.
 void Core::on_ring_final(Peer& peer) {
-    while (peer.ring_in != nullptr && peer.state == ConnectState::closing && poll_ring(peer) > 0) {
+    while (peer.ring_in != nullptr && peer.state != ConnectState::failed && poll_ring(peer) > 0) {
     }
 }
 
@@ -162,6 +162,10 @@ void Core::on_ring_final(Peer& peer) {
 // from beside our own credit, maybe late: then it sends a later count, which is as true.
 void Core::return_credit(Peer& peer) {
     Subchannel& subchannel = peer.subchannels[connections_->chosen_subchannel(peer)];
+    if (subchannel.qp == nullptr || peer.state == ConnectState::repairing ||
+        peer.state == ConnectState::requested) {
+        return; // a new ring begins with new counts
+    }
     std::uint64_t consumed = peer.ring_in->consumed();
     Gather gather{&consumed, sizeof consumed, 0};
     SendWork work;
@@ -247,18 +251,35 @@ void Core::keep_alive() {
     });
 }
 
-// What was under way as datagrams or in rings over a rail that is down is lost.
+// A path may have come back.
+void Core::improve_peers() {
+    for_each_peer([&](Peer& peer) { connections_->improve(peer); });
+}
+
+// What was under way as datagrams over a rail that is down is lost, and what was in rings, if connections are
+// not repaired.
 void Core::fail_peers_on(std::uint32_t rail) {
     const std::string& name = rails_[rail]->info().name;
     for_each_peer([&](Peer& peer) {
+        bool uses = false;
+        for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
+            const Subchannel& subchannel = peer.subchannels[i];
+            uses = uses || (subchannel.local_rail == rail && subchannel.qp != nullptr &&
+                            !rides_out(peer, i, rail));
+        }
         const bool connected =
             peer.state == ConnectState::open || peer.state == ConnectState::closing;
         const std::size_t chosen = connected ? connections_->chosen_subchannel(peer) : 0;
         const bool ring = connected && peer.subchannels[chosen].local_rail == rail &&
                           !rides_out(peer, chosen, rail);
         const bool datagrams = rail == peer.route.local.first;
-        if (peer.state != ConnectState::failed && (datagrams || ring)) {
+        if (peer.state == ConnectState::failed) {
+            return;
+        }
+        if (datagrams || (ring && !peer.repairable)) {
             protocol_->on_peer_failed(peer, "rail " + name + " is down");
+        } else if (uses) {
+            connections_->repair(peer);
         }
     });
 }
@@ -288,6 +309,12 @@ void Core::poll_events(Attached& attached) {
             }
             environment_.message(Severity::notice, "Rail " + rail + " of host " +
                                                        environment_.host + " is up again.");
+            improve_peers();
+            break;
+        case EventKind::qp_fatal:
+            if (paths_->on()) {
+                on_path_failed(index, event.qp_number, WorkStatus::flushed);
+            }
             break;
         case EventKind::armed:
         case EventKind::path_migrated:

@@ -36,8 +36,7 @@ std::uint32_t Core::start_distance(std::uint32_t step) const {
 }
 
 void Core::connect_some() {
-    std::erase_if(start_.asked,
-                  [](const Peer* peer) { return !ConnectionManager::connecting(*peer); });
+    std::erase_if(start_.asked, [](const Peer* peer) { return !peer->connecting(); });
     while (start_.step < start_.steps && start_.asked.size() < kAskedAtOnce) {
         const std::uint32_t distance = start_distance(start_.step++);
         const std::uint32_t other = (start_.rank + distance) % start_.count;
@@ -51,7 +50,7 @@ void Core::connect_some() {
             continue; // met, and let go of since
         }
         connections_->request_if_room(*peer);
-        if (ConnectionManager::connecting(*peer)) {
+        if (peer->connecting()) {
             start_.asked.push_back(peer);
         }
     }

@@ -192,6 +192,23 @@ struct WorkCompletion {
 
 const char* work_status_text(WorkStatus status);
 
+// Whether the way to the target is what failed: another one, or a new queue pair, may carry the same request.
+// Otherwise the request itself is wrong.
+constexpr bool is_path_failure(WorkStatus status) {
+    switch (status) {
+    case WorkStatus::local_qp_error:
+    case WorkStatus::flushed:
+    case WorkStatus::bad_response:
+    case WorkStatus::retry_exceeded:
+    case WorkStatus::rnr_retry_exceeded:
+    case WorkStatus::remote_aborted:
+    case WorkStatus::fatal:
+    case WorkStatus::response_timeout:
+    case WorkStatus::general_error: return true;
+    default: return false;
+    }
+}
+
 // ---------------------------------------------------------------------------------------------------
 // Memory
 

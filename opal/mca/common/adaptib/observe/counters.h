@@ -106,6 +106,16 @@ namespace adaptib {
     X(eager_limit_bytes, "bytes", LEVEL, 4,                                                        \
       "Messages up to this size go through the ring of the local peer that was timed last")        \
     X(copies_timed, "messages", COUNTER, 6, "Messages whose copy into a ring was timed")           \
+    X(repairs, "connections", COUNTER, 3,                                                          \
+      "Connections made anew since a path had failed or come back")                                \
+    X(repair_nanoseconds, "ns", COUNTER, 5,                                                        \
+      "Time from the beginning of these repairs until the connections were open again")            \
+    X(messages_repeated, "messages", COUNTER, 4,                                                   \
+      "Messages sent again into rings since their arrival was in doubt")                           \
+    X(messages_repeated_bytes, "bytes", COUNTER, 4, "Bytes of these, headers apart")               \
+    X(stripes_repeated, "stripes", COUNTER, 4,                                                     \
+      "Parts of large messages and one-sided operations moved again")                              \
+    X(stripes_repeated_bytes, "bytes", COUNTER, 4, "Bytes of these")                               \
     X(rings_open, "rings", LEVEL, 4, "Rings that peers write into now")                            \
     X(peers, "peers", LEVEL, 4, "Peers that this process has had contact with")
 

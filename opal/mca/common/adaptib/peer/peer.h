@@ -40,8 +40,9 @@ enum class ConnectState : std::uint8_t {
     requested, // we asked; no answer yet
     answered,  // the peer asked, we answered; its confirmation is outstanding
     open,
-    closing, // open, but not used any more: we have proposed, or agreed, to take it down
-    failed,  // nothing can be sent any more
+    closing,   // open, but not used any more: we have proposed, or agreed, to take it down
+    repairing, // a path has failed: nothing is posted until the connection has been made anew
+    failed,    // nothing can be sent any more
 };
 
 // How far automatic path migration is (recovery/apm/migration_agent.h).
@@ -57,17 +58,20 @@ struct Subchannel {
     std::uint32_t remote_rail = 0;
     std::uint32_t path = 0;              // of those between the two
     std::uint32_t remote_memory_key = 0; // of the peer's ring and credit
-    std::unique_ptr<QueuePair> qp;
+    std::unique_ptr<QueuePair> qp;       // null: the connection does without this path
     SubchannelMigration migration;
-    std::array<Bytes, 2> outstanding{}; // by Direction: of stripes posted and not complete
-    Nanoseconds stripe_done{};          // when the last one of several was found to be complete ...
-    Nanoseconds stripe_late{};          // ... and how long it may have been so
+    std::array<Bytes, 2> outstanding{};  // by Direction: of stripes posted and not complete
+    Nanoseconds stripe_done{}; // when the last one of several was found to be complete ...
+    Nanoseconds stripe_late{}; // ... and how long it may have been so
+
+    bool has(std::uint32_t qp_number) const { return qp != nullptr && qp->number() == qp_number; }
 };
 
 // A message that waits for room, in the order of sending: embedded in send requests, a control message's
-// own record, or what is left of a message that goes in fragments.
+// own record, what is left of a message that goes in fragments, a message that is repeated after a repair,
+// or the barrier that nothing passes until the repair is over.
 struct PendingSend {
-    enum class Kind : std::uint8_t { request, control, fragments };
+    enum class Kind : std::uint8_t { request, control, fragments, repeated, barrier };
     explicit PendingSend(Kind k) : kind(k) {}
     PendingSend* next = nullptr;
     Kind kind;
@@ -76,6 +80,7 @@ struct PendingSend {
 class PendingQueue {
 public:
     bool empty() const { return first_ == nullptr; }
+    const PendingSend* front() const { return first_; }
     void add(PendingSend& send) {
         (first_ == nullptr ? first_ : last_->next) = &send;
         last_ = &send;
@@ -116,6 +121,16 @@ struct ControlMessage : PendingSend {
     std::byte body[kMaxBody];
 };
 
+// A message that was written into the peer's ring, and of which it is not known whether it is there; its
+// bytes follow the record.
+struct RepeatedMessage : PendingSend {
+    RepeatedMessage() : PendingSend(Kind::repeated) {}
+    MessageHeader header;
+
+    std::byte* body() { return reinterpret_cast<std::byte*>(this + 1); }
+    Bytes size() const { return sizeof *this + header.length; }
+};
+
 // A message that overtook an earlier one of the same peer; its bytes follow the record.
 struct EarlyMessage {
     EarlyMessage* next = nullptr;
@@ -151,13 +166,27 @@ private:
 // How far closing has come (connect/closing.cc).
 struct Closing {
     bool flush_posted = false;
-    bool flushed = false; // nothing of ours is under way any more
-    bool told = false;    // the peer knows it
-    bool agreed = false;  // the peer has told us the same
+    std::uint32_t flush_qp = 0; // the queue pair that it is posted on
+    bool flushed = false;       // nothing of ours is under way any more
+    bool told = false;          // the peer knows it
+    bool agreed = false;        // the peer has told us the same
     std::uint32_t number =
         0; // of our last proposal or agreement; grows as long as the connection lives
     std::uint32_t heard = 0; // of the peer's last
     Nanoseconds began{0};
+};
+
+// How far the repair of a connection has come (connect/repair.cc).
+struct Repair {
+    bool active = false; // from the failure until the connection is open again, or given up
+    bool wanted = false; // as soon as the state allows
+    bool gentle = false; // what is under way may come to its end first
+    bool fenced =
+        false; // nothing of the old connection can touch memory of ours, or is outstanding
+    std::uint32_t replaces = 0; // our attempt that the old connection was
+    std::uint32_t expected = 0; // the first message that the peer has not got from us
+    Nanoseconds began{0};
+    Nanoseconds ask_at{0}; // fenced: when to look for paths again
 };
 
 // For the choice of the connection to close, and of the peer to connect next (connect/limits.cc).
@@ -219,8 +248,23 @@ public:
             ++next_send;
             ++counters.ring_sent;
             counters.ring_sent_bytes += header.length;
+            return status;
         }
-        return status;
+        return ring_says(status);
+    }
+    // The same for a message that has its number already.
+    Status commit_again(const MessageHeader& header) {
+        return by_ring(header.length) ? ring_says(ring_out->commit(header))
+                                      : datagrams.commit(datagram, header);
+    }
+
+    // What the ring's queue pair refuses for good can be sent once the connection is repaired.
+    Status ring_says(Status status) {
+        if (!status.is_error() || !repairable) {
+            return status;
+        }
+        ring_broken = true;
+        return Status::again(Reason::queue_full);
     }
 
     // The ring, if there is one that takes a message of that length.
@@ -232,6 +276,16 @@ public:
     }
 
     bool has_pending() const { return !pending.empty(); }
+    // The same, but for the barrier.
+    bool has_waiting() const {
+        const PendingSend* first = pending.front();
+        return first != nullptr && (first != &barrier || first->next != nullptr);
+    }
+    // A connection is there, or coming.
+    bool connecting() const {
+        return state == ConnectState::requested || state == ConnectState::answered ||
+               state == ConnectState::repairing;
+    }
     // Both sides have said goodbye and ours is answered: what comes now belongs to what follows.
     bool goodbyes_over() const { return said_goodbye && heard_goodbye && goodbye_answered; }
     // And our answer is on its way.
@@ -253,6 +307,9 @@ public:
     bool released = false;      // the user of the core has let go of it
     bool finishing = false;     // parted; the connection is about to be taken down
     bool work_failed = false;   // a transfer or a write into the ring has ended with an error
+    bool repairable = false;    // the connection is repaired when it breaks
+    bool ring_broken = false;   // and has to be, since ring_out says so
+    bool interrupted = false;   // the barrier is there
     bool said_goodbye = false;  // nothing but the answer to its goodbye follows from us
     bool heard_goodbye = false; // and we have answered
     bool failure_told = false;
@@ -265,6 +322,7 @@ public:
     EarlyMessage* early = nullptr; // by sequence
     std::vector<std::byte> parts;  // what has come of an active message in parts
 
+    std::size_t stripes = 0;   // posted and not complete
     std::size_t one_sided = 0; // operations started and not complete
     std::size_t users = 0;     // transfers and operations that need the connection, or will
 
@@ -286,10 +344,15 @@ public:
     std::unique_ptr<RingWriter> ring_paused; // ring_out, while closing
     FlushWork flush_work{*this};
     Closing closing;
+    Repair repair;
+    PendingSend barrier{PendingSend::Kind::barrier};
+    PendingQueue in_doubt; // RepeatedMessages, until the repair is over
     Usage usage;
     ListLink<Peer> slot_link;         // takes one of the connections that there may be
     ListLink<Peer> wanted_link;       // waits for one
     ListLink<Peer> closing_link;      // state is closing
+    std::uint32_t failed_paths = 0;   // bit by pair
+    ListLink<Peer> repair_link;       // a repair is wanted, or the state is repairing
     std::uint64_t credit_address = 0; // where the peer wants to be told what we consumed
     ListLink<Peer> stalled_link;      // has pending sends
 
@@ -302,9 +365,15 @@ public:
     std::unique_ptr<ConnectBody> early_request; // a connection asked for before the last was over
     std::string failure;                        // why the state is failed
     std::uint32_t handshakes_owed = 0;          // bit by MessageType
+    std::uint32_t refusal = 0;                  // RefusalReason of the last
 };
 
 inline void RingWork::on_work_done(const WorkCompletion& completion) {
+    const RingWriter* writer =
+        peer_.ring_out != nullptr ? peer_.ring_out.get() : peer_.ring_paused.get();
+    if (writer == nullptr || writer->qp_number() != completion.qp_number) {
+        return; // of a connection that is over
+    }
     if (completion.status != WorkStatus::success && !peer_.said_goodbye) {
         peer_.work_failed = true;
     }
@@ -316,7 +385,9 @@ inline void RingWork::on_work_done(const WorkCompletion& completion) {
 }
 
 inline void FlushWork::on_work_done(const WorkCompletion& completion) {
-    peer_.closing.flushed = completion.status == WorkStatus::success;
+    if (peer_.closing.flush_qp == completion.qp_number) {
+        peer_.closing.flushed = completion.status == WorkStatus::success;
+    }
 }
 
 } // namespace adaptib

@@ -79,11 +79,14 @@ void Protocol::run_early(Peer& peer) {
 }
 
 void Protocol::forget(Peer& peer) {
+    peer.pending.append(peer.in_doubt);
     peer.pending.append(peer.held);
     while (peer.has_pending()) {
         PendingSend* send = peer.pending.take();
         if (send->kind == PendingSend::Kind::control) {
             drop(*static_cast<ControlMessage*>(send));
+        } else if (send->kind == PendingSend::Kind::repeated) {
+            drop(*static_cast<RepeatedMessage*>(send));
         }
     }
     while (peer.early != nullptr) {

@@ -13,7 +13,7 @@ void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
     peer.failure = "The connection to process " + std::to_string(peer.name & 0xffffffffu) +
                    " on host " + peer.address.host + " is broken: " + what +
                    ". Its requests end with an error.";
-    if (peer.has_pending() || peer.work_failed || has_business_with(peer)) {
+    if (peer.has_waiting() || peer.work_failed || has_business_with(peer)) {
         tell_failure(peer);
     }
     connections_.break_off(peer);
@@ -35,6 +35,8 @@ void Protocol::fail_pending(Peer& peer) {
     if (peer.stalled_link.linked()) {
         stalled_.remove(peer);
     }
+    peer.interrupted = false;
+    peer.pending.append(peer.in_doubt);
     peer.pending.append(peer.held);
     while (peer.has_pending()) {
         PendingSend* send = peer.pending.take();
@@ -42,8 +44,12 @@ void Protocol::fail_pending(Peer& peer) {
             drop(*static_cast<ControlMessage*>(send));
             continue;
         }
-        if (send->kind == PendingSend::Kind::fragments) {
-            continue; // ends with its transfer
+        if (send->kind == PendingSend::Kind::repeated) {
+            drop(*static_cast<RepeatedMessage*>(send));
+            continue;
+        }
+        if (send->kind != PendingSend::Kind::request) {
+            continue; // fragments end with their transfer
         }
         auto* request = static_cast<SendRequest*>(send);
         if (request->id == 0 && request->transfer == nullptr) {

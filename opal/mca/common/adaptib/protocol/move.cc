@@ -26,10 +26,17 @@ void Protocol::plan_move(Mover& mover) {
     views_.clear();
     for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
         const Subchannel& subchannel = peer.subchannels[i];
-        const RailInfo& info = rails_[subchannel.local_rail]->info();
-        views_.push_back({i, info.rate, info.max_message_bytes, subchannel.outstanding});
+        if (subchannel.qp != nullptr) {
+            const RailInfo& info = rails_[subchannel.local_rail]->info();
+            views_.push_back({i, info.rate, info.max_message_bytes, subchannel.outstanding});
+        }
     }
     Move& move = mover.move;
+    move.connection = peer.connection;
+    if (!move.left.empty()) [[unlikely]] {
+        plan_left(mover);
+        return;
+    }
     TransferView transfer{move.length, move.marker, move.direction()};
     if (!move.planned()) {
         move.round = peer.scheduler->round(transfer, views_.size());
@@ -48,6 +55,40 @@ void Protocol::plan_move(Mover& mover) {
     ++move.rounds;
 }
 
+// What an interrupted plan has left, as a round. REQUIRES: views_.
+void Protocol::plan_left(Mover& mover) {
+    Move& move = mover.move;
+    for (const Stripe& piece : move.left) {
+        const std::size_t first = move.plan.size();
+        const TransferView transfer{piece.length, move.marker, move.direction()};
+        mover.peer.scheduler->plan(transfer, views_, move.plan);
+        for (std::size_t i = first; i < move.plan.size(); ++i) {
+            move.plan[i].offset += piece.offset;
+        }
+    }
+    move.left.clear();
+    move.progress.resize(move.plan.size(), {.round = move.rounds});
+    ++move.rounds;
+}
+
+// What is the fault of the path, and not of the operation. An atomic may have been carried out.
+bool Protocol::may_repeat(const Mover& mover, WorkStatus status) const {
+    const Opcode opcode = mover.move.opcode;
+    return mover.peer.repairable && is_path_failure(status) &&
+           (opcode == Opcode::read || opcode == Opcode::write);
+}
+
+// What is left is to be planned for the connection that there will be. REQUIRES: nothing is outstanding.
+void Protocol::interrupt_plan(Mover& mover) {
+    Move& move = mover.move;
+    for (; move.posted < move.plan.size(); ++move.posted) {
+        move.left.push_back(move.plan[move.posted]);
+    }
+    move.plan.clear();
+    move.progress.clear();
+    move.oldest = move.posted = 0;
+}
+
 // All that is planned is posted. A long transfer is planned in rounds, of which two are under way.
 bool Protocol::plan_more(Mover& mover) {
     Move& move = mover.move;
@@ -64,14 +105,22 @@ void Protocol::post_stripes(Mover& mover) {
     const ConnectState state = mover.peer.state;
     if (state == ConnectState::failed) {
         move.failed = true;
-    } else if (state != ConnectState::open) {
+    } else if (state != ConnectState::open || mover.peer.repair.wanted) {
+        if (move.posted_all()) {
+            return; // what is outstanding ends it, or is posted again
+        }
         // Asking for a connection may fail the peer at once, and with it every mover that waits: so the
         // mover waits first.
         wait_to_post(mover);
         connections_.request(mover.peer);
         return;
-    } else if (!move.planned()) {
-        plan_move(mover);
+    } else {
+        if (move.planned() && move.connection != mover.peer.connection) [[unlikely]] {
+            interrupt_plan(mover); // the connection was repaired before all was posted
+        }
+        if (!move.planned()) {
+            plan_move(mover);
+        }
     }
     while (!move.failed && (move.posted < move.plan.size() || plan_more(mover))) {
         if (outstanding_ >= options_.max_outstanding) {
@@ -81,6 +130,11 @@ void Protocol::post_stripes(Mover& mover) {
         const Status status = post_stripe(mover, move.plan[move.posted]);
         if (status.is_again()) {
             wait_to_post(mover);
+            return;
+        }
+        if (status.reason() == Reason::bad_state && mover.peer.repairable) {
+            wait_to_post(mover);
+            connections_.repair(mover.peer);
             return;
         }
         if (status.is_error()) {
@@ -94,6 +148,7 @@ void Protocol::post_stripes(Mover& mover) {
         move.outstanding_bytes += move.plan[move.posted].length;
         ++move.posted;
         ++move.outstanding;
+        ++mover.peer.stripes;
         ++outstanding_;
     }
     if (move.done()) {
@@ -174,7 +229,7 @@ std::size_t Protocol::stripe_of(const Mover& mover, std::uint32_t qp_number) con
     for (std::size_t i = move.oldest; i < move.posted; ++i) {
         const std::uint32_t at = move.plan[i].subchannel;
         const bool done = !move.progress.empty() && move.progress[i].done;
-        if (!done && at < subchannels.size() && subchannels[at].qp->number() == qp_number) {
+        if (!done && at < subchannels.size() && subchannels[at].has(qp_number)) {
             return i;
         }
     }
@@ -245,10 +300,26 @@ void Protocol::on_stripe_done(Mover& mover, const WorkCompletion& completion) {
         --striped_;
     }
     --move.outstanding;
+    --mover.peer.stripes;
     --outstanding_;
-    if (completion.status != WorkStatus::success) {
-        move.failed = true;
+    if (completion.status != WorkStatus::success) [[unlikely]] {
         mover.peer.work_failed = true;
+        if (stripe < move.plan.size() && may_repeat(mover, completion.status)) {
+            ++counters_.stripes_repeated;
+            counters_.stripes_repeated_bytes += move.plan[stripe].length;
+            move.left.push_back(move.plan[stripe]);
+        } else {
+            move.failed = true;
+        }
+    }
+    if (!move.left.empty() && !move.failed) [[unlikely]] {
+        if (move.outstanding == 0) {
+            interrupt_plan(mover);
+            wait_to_post(mover);
+        }
+        return;
+    }
+    if (move.failed) [[unlikely]] {
         if (mover.waiting_link.linked()) {
             waiting_moves_.remove(mover);
         }

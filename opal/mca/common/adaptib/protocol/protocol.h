@@ -18,6 +18,7 @@
 //     one_sided.cc           put, get and atomics
 //     copied.cc              memory cannot be registered; one-sided operations without it
 //     self.cc                messages to ourselves
+//     repaired.cc            a connection is made anew: what was in doubt is sent again
 //     failure.cc             a peer is lost; the goodbye of a released one
 //
 // Invariants
@@ -188,6 +189,8 @@ public:
             run_early(peer);
         }
     }
+    void on_interrupted(Peer& peer); // nothing can be sent until on_connected or on_unconnected
+    void on_fenced(Peer& peer);      // what was sent into peer.ring_out may be lost
     void on_connected(Peer& peer);
     void on_unconnected(Peer& peer); // no connection for now
     void on_parted(Peer& peer);
@@ -356,6 +359,9 @@ private:
     void let_go_held(Peer& peer);
     void post_stripes(Mover& mover);
     void wait_to_post(Mover& mover);
+    bool may_repeat(const Mover& mover, WorkStatus status) const;
+    void plan_left(Mover& mover);
+    void interrupt_plan(Mover& mover);
     void plan_move(Mover& mover);
     bool plan_more(Mover& mover);
     Status post_stripe(Mover& mover, const Stripe& stripe);
@@ -381,6 +387,11 @@ private:
 
     // one_sided.cc
     void on_one_sided_done(OneSided& operation);
+
+    // repaired.cc
+    void lift_barrier(Peer& peer);
+    bool send_again(Peer& peer, RepeatedMessage& message);
+    void drop(RepeatedMessage& message);
 
     // copied.cc
     Status start_copied(Peer& peer, const opal_common_adaptib_one_sided_t& operation, Opcode opcode,

@@ -51,7 +51,7 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
         return;
     }
     const bool open = peer.state == ConnectState::open;
-    if (!open && !ConnectionManager::connecting(peer)) {
+    if (!open && !peer.connecting()) {
         ask_for_fragments(*transfer);
         return;
     }
@@ -104,7 +104,8 @@ template <typename F> void Protocol::for_each_undecided(Peer& peer, F&& f) {
 }
 
 void Protocol::on_connected(Peer& peer) {
-    if (peer.has_pending() && flush(peer) && peer.stalled_link.linked()) {
+    lift_barrier(peer);
+    if (flush(peer) && peer.stalled_link.linked()) {
         stalled_.remove(peer);
     }
     for_each_undecided(peer, [this](ReceiveTransfer& transfer) {
@@ -117,6 +118,12 @@ void Protocol::on_connected(Peer& peer) {
 }
 
 void Protocol::on_unconnected(Peer& peer) {
+    if (peer.interrupted) {
+        lift_barrier(peer);
+        if (flush(peer) && peer.stalled_link.linked()) {
+            stalled_.remove(peer);
+        }
+    }
     for_each_undecided(peer, [this](ReceiveTransfer& transfer) { ask_for_fragments(transfer); });
 }
 

@@ -245,7 +245,9 @@ bool Protocol::flush(Peer& peer) {
             sent = transmit(*static_cast<SendRequest*>(send));
         } else if (send->kind == PendingSend::Kind::fragments) {
             sent = send_fragments(static_cast<SendTransfer::Fragments*>(send)->transfer);
-        } else {
+        } else if (send->kind == PendingSend::Kind::repeated) {
+            sent = send_again(peer, *static_cast<RepeatedMessage*>(send));
+        } else if (send->kind == PendingSend::Kind::control) {
             auto* message = static_cast<ControlMessage*>(send);
             sent = try_control(peer, message->type, message->body, message->length, message->flags);
             if (sent) {
@@ -271,6 +273,9 @@ std::size_t Protocol::retry() {
         if (flush(*peer) && peer->stalled_link.linked()) {
             stalled_.remove(*peer);
             ++ended;
+        }
+        if (peer->ring_broken) [[unlikely]] {
+            connections_.repair(*peer);
         }
     }
     for (std::size_t left = waiting_moves_.size();

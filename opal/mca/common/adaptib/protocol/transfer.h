@@ -36,7 +36,7 @@ struct StripeProgress {
     Nanoseconds posted{};
     Nanoseconds taken{};     // 0: not known, or not well
     std::uint32_t round = 0; // the transfer is planned in rounds, if it is long
-    bool done = false;
+    bool done = false;       // its completion was taken
 };
 
 // A planned move between one contiguous piece of our memory and one of the peer's. The plan is posted
@@ -58,6 +58,8 @@ struct Move {
     Bytes round = 0;                      // of those that make the plan up, the length of the next
     std::uint32_t rounds = 0;             // planned
     std::size_t oldest = 0;               // stripe that may be outstanding; earlier ones are done
+    std::uint32_t connection = 0;         // Peer::connection that the plan is for
+    std::vector<Stripe> left;             // of an interrupted plan: what is to be moved still
     std::size_t posted = 0;               // stripes
     std::size_t outstanding = 0;          // stripes posted and not completed
     Bytes outstanding_bytes = 0;
@@ -79,11 +81,14 @@ struct Move {
         return opcode == Opcode::write ? Direction::write : Direction::read;
     }
     bool planned() const { return !plan.empty(); }
-    bool posted_all() const { return planned() && posted == plan.size() && covered == length; }
+    bool posted_all() const {
+        return planned() && posted == plan.size() && covered == length && left.empty();
+    }
     bool done() const { return outstanding == 0 && (failed || posted_all()); }
     void begin_again() {
         plan.clear();
         progress.clear();
+        left.clear();
         covered = 0;
         rounds = 0;
         oldest = posted = 0;

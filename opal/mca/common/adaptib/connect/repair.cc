@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A connection of which a path has failed is made anew, over the paths that are left; and one that lacks a
+// path that has come back, over all (recovery/README.md says why nothing is lost or done twice).
+//
+//     open --a path fails, or the peer asks for a repair--> repairing
+//     repairing --fenced; the peer has asked--> answered
+//     repairing --fenced; there is a path--> requested
+//     requested --refuse: no path--> repairing
+//
+// Repairing, nothing is posted, and messages wait behind a barrier. All queue pairs are in the error state;
+// once all moves have come back what the ring holds is taken, what ours may have lost is kept, and the queue
+// pairs are destroyed. From there nothing of the old connection can touch memory of this side: it is fenced.
+// The request says so, and the reply says the same of the other side; only then rings are used again, and
+// moves.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "connect/connection_manager.h"
+
+namespace adaptib {
+
+namespace {
+
+constexpr Nanoseconds kLookEvery{10'000'000}; // for a path, while there is none
+
+} // namespace
+
+void ConnectionManager::repair(Peer& peer) {
+    peer.repair.gentle = false;
+    want_repair(peer);
+}
+
+void ConnectionManager::improve(Peer& peer) {
+    if (peer.state != ConnectState::open || !peer.repairable || peer.repair.wanted) {
+        return;
+    }
+    for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
+        if (peer.subchannels[i].qp == nullptr && listener_.is_usable(peer, i)) {
+            peer.repair.gentle = true;
+            want_repair(peer);
+            return;
+        }
+    }
+}
+
+void ConnectionManager::want_repair(Peer& peer) {
+    if (peer.state == ConnectState::idle || peer.state == ConnectState::failed) {
+        return;
+    }
+    if (peer.state == ConnectState::repairing) {
+        if (!peer.repair.fenced) {
+            fail_queue_pairs(peer); // a gentle one goes on as any other
+        }
+        return;
+    }
+    peer.repair.wanted = true;
+    if (!peer.repair_link.linked()) {
+        repairing_.push_back(peer);
+    }
+}
+
+void ConnectionManager::fail_queue_pairs(Peer& peer) {
+    QpAttributes attributes;
+    attributes.state = QpState::error;
+    for (Subchannel& subchannel : peer.subchannels) {
+        if (subchannel.qp != nullptr) {
+            // One that is in no state to fail has nothing outstanding either.
+            static_cast<void>(subchannel.qp->modify(attributes, kQpState));
+        }
+    }
+}
+
+// REQUIRES: the peer is open or closing.
+void ConnectionManager::begin_repair(Peer& peer) {
+    if (peer.state == ConnectState::closing) {
+        closing_.remove(peer);
+        peer.ring_out = std::move(peer.ring_paused);
+    }
+    --counters_.connections_open;
+    ++counters_.repairs;
+    peer.state = ConnectState::repairing;
+    peer.repair.wanted = false;
+    peer.repair.fenced = false;
+    peer.repair.replaces = peer.connection;
+    if (!peer.repair.active) {
+        peer.repair.active = true;
+        peer.repair.began = options_.clock->now();
+    }
+    listener_.on_interrupted(peer);
+    if (!peer.repair.gentle) {
+        fail_queue_pairs(peer);
+    }
+    if (!peer.repair_link.linked()) {
+        repairing_.push_back(peer);
+    }
+}
+
+void ConnectionManager::move_repairs() {
+    for (std::size_t left = repairing_.size(); left > 0 && !repairing_.empty(); --left) {
+        Peer& peer = *repairing_.pop_front();
+        repairing_.push_back(peer);
+        if (peer.repair.wanted &&
+            (peer.state == ConnectState::open || peer.state == ConnectState::closing)) {
+            begin_repair(peer);
+        }
+        if (peer.state == ConnectState::repairing && !peer.repair.fenced && peer.stripes == 0) {
+            fence(peer);
+        }
+        if (peer.state == ConnectState::repairing && peer.repair.fenced &&
+            (peer.early_request != nullptr || options_.clock->now() >= peer.repair.ask_at)) {
+            connect_again(peer);
+        }
+    }
+}
+
+Nanoseconds ConnectionManager::repair_deadline() const {
+    Nanoseconds next = Nanoseconds::max();
+    for (const Peer* peer = repairing_.front(); peer != nullptr; peer = repairing_.next(*peer)) {
+        const bool waits = peer->state == ConnectState::repairing && peer->repair.fenced;
+        next = waits ? std::min(next, peer->repair.ask_at) : next;
+    }
+    return next;
+}
+
+void ConnectionManager::fence(Peer& peer) {
+    fail_queue_pairs(peer);
+    listener_.on_ring_final(peer);
+    if (peer.state != ConnectState::repairing) {
+        return; // what was in the ring has broken it
+    }
+    listener_.on_fenced(peer);
+    if (peer.state != ConnectState::repairing) {
+        return;
+    }
+    drop_ring_writer(peer);
+    peer.repair.fenced = true;
+    peer.repair.ask_at = Nanoseconds{0};
+}
+
+// Queue pairs go before what they write from.
+void ConnectionManager::drop_ring_writer(Peer& peer) {
+    for (Subchannel& subchannel : peer.subchannels) {
+        drop_queue_pair(peer, subchannel);
+    }
+    peer.ring_out.reset();
+    peer.ring_broken = false;
+}
+
+// REQUIRES: fenced.
+void ConnectionManager::connect_again(Peer& peer) {
+    if (const auto early = std::move(peer.early_request); early != nullptr) {
+        ++peer.connection;
+        accept(peer, *early, true);
+        return;
+    }
+    const Status status = make_queue_pairs(peer);
+    if (!status.ok() || live_subchannels(peer) == 0) {
+        drop_queue_pairs_of(peer);
+        peer.repair.ask_at = options_.clock->now() + kLookEvery;
+        return;
+    }
+    ++peer.connection;
+    leave_repairs(peer);
+    peer.state = ConnectState::requested;
+    static_cast<void>(send(peer, MessageType::connect_request));
+}
+
+// There is no path that both can use: each looks for one by itself.
+void ConnectionManager::wait_for_path(Peer& peer) {
+    drop_queue_pairs_of(peer);
+    peer.state = ConnectState::repairing;
+    peer.repair.fenced = true;
+    const auto more = static_cast<std::int64_t>(
+        options_.random->below(static_cast<std::uint64_t>(kLookEvery.count())));
+    peer.repair.ask_at = options_.clock->now() + kLookEvery + Nanoseconds{more};
+    if (!peer.repair_link.linked()) {
+        repairing_.push_back(peer);
+    }
+}
+
+// The peer writes nothing more into it, and knows what has been taken.
+void ConnectionManager::renew_ring(Peer& peer) {
+    std::memset(peer.ring_memory->address(), 0, peer.ring_memory->length());
+    if (peer.ring_in != nullptr) {
+        listener_.on_ring_withdrawn(peer);
+        const Bytes lines_bytes = peer.ring_memory->length() - kCacheLine;
+        peer.ring_in = std::make_unique<RingReader>(
+            static_cast<std::byte*>(peer.ring_memory->address()), lines_bytes / kRingUnit);
+        listener_.on_ring_offered(peer);
+    }
+    peer.credits_posted = 0;
+}
+
+// REQUIRES: the repair is active; the other side has fenced. False: the peer has failed.
+bool ConnectionManager::take_over(Peer& peer, std::uint32_t expected) {
+    listener_.on_ring_final(peer); // what was stored since
+    if (peer.state == ConnectState::failed) {
+        return false;
+    }
+    peer.repair.expected = expected;
+    renew_ring(peer);
+    return true;
+}
+
+void ConnectionManager::leave_repairs(Peer& peer) {
+    if (peer.repair_link.linked()) {
+        repairing_.remove(peer);
+    }
+}
+
+bool ConnectionManager::uses_failed_path(const Peer& peer) const {
+    for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
+        if (peer.subchannels[i].qp != nullptr && !listener_.is_usable(peer, i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Called when the connection is open again.
+void ConnectionManager::end_repair(Peer& peer) {
+    leave_repairs(peer);
+    peer.repair.active = false;
+    const auto took = options_.clock->now() - peer.repair.began;
+    counters_.repair_nanoseconds += static_cast<std::uint64_t>(took.count());
+    listener_.on_repaired(peer, took);
+}
+
+} // namespace adaptib

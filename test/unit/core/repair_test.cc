@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Connections that lose a path, or all of their queue pairs, in the middle of traffic: every message arrives
+// once, every request ends with success.
+#include <deque>
+
+#include "fabric/fault/fault.h"
+#include "unit/core/cores.h"
+
+namespace adaptib::test {
+namespace {
+
+using fault::Fault;
+
+struct Shape {
+    const char* name;
+    const char* rendezvous;
+    bool stores; // rings are stored into, otherwise every message is a request
+    int rails;
+};
+constexpr std::array kShapes{Shape{"get", "get", true, 2},
+                             Shape{"put", "put", true, 2},
+                             Shape{"get_posted", "get", false, 2},
+                             Shape{"put_posted", "put", false, 2},
+                             Shape{"get_posted_one_rail", "get", false, 1},
+                             Shape{"put_one_rail", "put", true, 1},
+                             Shape{"put_posted_four_rails", "put", false, 4}};
+
+constexpr std::array<std::size_t, 8> kSizes{0, 8, 200, 2000, 4000, 9000, 40000, 200000};
+
+struct Message {
+    Message(std::size_t from_node, std::size_t bytes, std::size_t seed)
+        : from(from_node), sent(pattern(bytes, seed)), got(bytes), scattered(bytes, 1, 3) {
+        for (std::size_t i = 0; i < bytes; ++i) {
+            scattered.at(i) = sent[i];
+        }
+    }
+    std::size_t from;
+    std::vector<std::byte> sent;
+    std::vector<std::byte> got;
+    Strided scattered;
+    TestRequest send;
+    TestRequest receive;
+};
+
+// Two cores, both over a fabric with faults, and traffic between them.
+class Traffic {
+public:
+    explicit Traffic(const Shape& shape, std::uint64_t seed = 1) : random(seed) {
+        for (std::size_t node = 0; node < 2; ++node) {
+            plans[node].seed = seed * 2 + node;
+            plans[node].lacks = static_cast<std::uint32_t>(Capability::whole_memory);
+            if (!shape.stores) {
+                plans[node].lacks |= static_cast<std::uint32_t>(Capability::direct);
+            }
+        }
+        Options options;
+        options.seed = seed;
+        options.parameters.rendezvous = const_cast<char*>(shape.rendezvous);
+        options.parameters.connect_threshold = 0;
+        options.parameters.block_bytes = 16384;
+        options.parameters.shm_rails = shape.rails;
+        options.parameters.striping_policy = const_cast<char*>("even");
+        options.wrap = [this](std::size_t node, std::unique_ptr<Fabric> fabric,
+                              const Clock& clock) {
+            return fault::with_faults(std::move(fabric), plans[node], clock, logs[node]);
+        };
+        world = std::make_unique<Cores>(2, options);
+    }
+    ~Traffic() { world.reset(); } // before the buffers that it may still write to
+
+    void post(std::size_t from, std::size_t bytes, bool strided, bool synchronous) {
+        Message& message = messages.emplace_back(from, bytes, messages.size());
+        const auto tag = static_cast<std::int32_t>(messages.size() % 3);
+        ASSERT_TRUE(world
+                        ->receive(1 - from, static_cast<std::int32_t>(from), tag,
+                                  contiguous(message.got), message.receive)
+                        .ok());
+        const Data out = strided ? message.scattered.data() : contiguous(message.sent);
+        ASSERT_TRUE(world->send(from, 1 - from, tag, out, message.send, synchronous).ok());
+    }
+    void post_some(std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i) {
+            post(random.below(2), kSizes[random.below(kSizes.size())], random.below(4) == 0,
+                 random.below(5) == 0);
+            if (random.below(3) == 0) {
+                turn();
+            }
+        }
+    }
+    void turn() {
+        world->progress(random.below(2));
+        world->clock.advance(Nanoseconds{50000}); // who gets no answer gives up in time
+    }
+    bool run(const std::function<bool()>& done, int passes = 400000) {
+        for (int pass = 0; pass < passes && !done(); ++pass) {
+            turn();
+        }
+        return done();
+    }
+    void expect_all_arrived() {
+        EXPECT_TRUE(run([this] {
+            return std::all_of(messages.begin(), messages.end(), [](const Message& message) {
+                return message.send.done && message.receive.done;
+            });
+        }));
+        for (std::size_t node = 0; node < 2; ++node) {
+            EXPECT_NE(peer(node)->state, ConnectState::failed) << peer(node)->failure;
+            EXPECT_EQ(world->counters(node).bad_packets, 0u);
+        }
+        for (const Message& message : messages) {
+            EXPECT_EQ(message.send.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+            EXPECT_EQ(message.receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+            EXPECT_TRUE(message.got == message.sent);
+        }
+    }
+    bool open() {
+        return peer(0)->state == ConnectState::open && peer(1)->state == ConnectState::open;
+    }
+    Peer* peer(std::size_t node) { return world->peer(node, 1 - node); }
+    std::uint64_t repairs() { return world->counters(0).repairs + world->counters(1).repairs; }
+
+    Random random;
+    std::array<fault::FaultPlan, 2> plans;
+    std::array<fault::FaultLog, 2> logs;
+    std::unique_ptr<Cores> world;
+    std::deque<Message> messages;
+};
+
+void kill_queue_pair(Peer& peer, std::size_t which) {
+    Subchannel& subchannel = peer.subchannels[which % peer.subchannels.size()];
+    if (subchannel.qp != nullptr) {
+        QpAttributes attributes;
+        attributes.state = QpState::error;
+        ASSERT_TRUE(subchannel.qp->modify(attributes, kQpState).ok());
+    }
+}
+
+class Repairs : public testing::TestWithParam<Shape> {};
+INSTANTIATE_TEST_SUITE_P(Shapes, Repairs, testing::ValuesIn(kShapes),
+                         [](const auto& param) { return std::string(param.param.name); });
+
+TEST_P(Repairs, AnIdleConnectionIsMadeAnew) {
+    Traffic traffic(GetParam());
+    traffic.post_some(10);
+    traffic.expect_all_arrived();
+    const std::uint32_t before = traffic.peer(0)->connection;
+    kill_queue_pair(*traffic.peer(0), 0);
+    traffic.post_some(20);
+    traffic.expect_all_arrived();
+    EXPECT_TRUE(traffic.run([&] { return traffic.open(); }));
+    EXPECT_NE(traffic.peer(0)->connection, before);
+    EXPECT_GE(traffic.world->counters(0).repairs, 1u);
+    EXPECT_GE(traffic.world->counters(1).repairs, 1u);
+}
+
+// Each request in turn, executed or not, at one end or the other.
+TEST_P(Repairs, TheNthRequestFails) {
+    std::uint64_t repairs = 0;
+    for (std::uint64_t nth = 1; nth <= 40; nth += 2) {
+        for (const Fault fault : {Fault::request_fails, Fault::request_fails_done}) {
+            SCOPED_TRACE(testing::Message()
+                         << "request " << nth << " fault " << static_cast<int>(fault));
+            Traffic traffic(GetParam(), nth);
+            traffic.plans[nth % 2].faults.push_back({.fault = fault, .nth = nth});
+            traffic.post_some(40);
+            traffic.expect_all_arrived();
+            repairs += traffic.repairs();
+        }
+    }
+    EXPECT_GT(repairs, 10u);
+}
+
+// Queue pairs die all the time, at both ends.
+TEST_P(Repairs, ManyFailures) {
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+        SCOPED_TRACE(seed);
+        Traffic traffic(GetParam(), seed);
+        for (std::size_t round = 0; round < 20; ++round) {
+            traffic.post_some(1 + traffic.random.below(10));
+            const std::size_t node = traffic.random.below(2);
+            for (std::size_t end = 0; end < 1 + traffic.random.below(2); ++end) {
+                Peer& peer = *traffic.peer(end == 0 ? node : 1 - node);
+                if (peer.state == ConnectState::open) {
+                    kill_queue_pair(peer, traffic.random.below(4));
+                }
+            }
+            for (std::uint64_t turns = traffic.random.below(300); turns > 0; --turns) {
+                traffic.turn();
+            }
+        }
+        traffic.expect_all_arrived();
+        EXPECT_GT(traffic.repairs(), 1u);
+    }
+}
+
+std::size_t live(const Peer& peer) {
+    return static_cast<std::size_t>(
+        std::count_if(peer.subchannels.begin(), peer.subchannels.end(),
+                      [](const Subchannel& each) { return each.qp != nullptr; }));
+}
+
+// A rail goes down in the middle, for one end or for both, and comes back; the first one carries datagrams.
+TEST(RailsThatComeAndGo, TrafficGoesOnAndTakesThemBack) {
+    for (const Shape& shape : kShapes) {
+        for (std::uint64_t seed = 1; seed <= 6 && shape.rails > 1; ++seed) {
+            SCOPED_TRACE(testing::Message() << shape.name << " " << seed);
+            Traffic traffic(shape, seed);
+            traffic.post_some(20);
+            ASSERT_TRUE(traffic.run([&] { return traffic.open(); }));
+            const auto rails = static_cast<std::size_t>(shape.rails);
+            ASSERT_EQ(live(*traffic.peer(0)), rails);
+            const auto rail = static_cast<std::uint32_t>(1 + traffic.random.below(rails - 1));
+            const Nanoseconds now = traffic.world->clock.now();
+            for (std::size_t node = 0; node < (seed % 2 == 0 ? 2u : 1u); ++node) {
+                traffic.plans[node].faults.push_back({.fault = Fault::rail_down,
+                                                      .from = now + Nanoseconds{2'000'000},
+                                                      .rail = rail});
+                traffic.plans[node].faults.push_back({.fault = Fault::rail_up,
+                                                      .from = now + Nanoseconds{600'000'000},
+                                                      .rail = rail});
+            }
+            for (int round = 0; round < 60; ++round) {
+                traffic.post_some(2);
+                for (int i = 0; i < 400; ++i) {
+                    traffic.turn();
+                }
+                if (round == 20) {
+                    EXPECT_EQ(live(*traffic.peer(0)), rails - 1);
+                }
+            }
+            traffic.expect_all_arrived();
+            EXPECT_GE(traffic.repairs(), 2u);
+            EXPECT_TRUE(traffic.run([&] {
+                return traffic.open() && live(*traffic.peer(0)) == rails &&
+                       live(*traffic.peer(1)) == rails;
+            }));
+        }
+    }
+}
+
+} // namespace
+} // namespace adaptib::test
