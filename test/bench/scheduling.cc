@@ -22,7 +22,8 @@ using namespace adaptib;
 constexpr std::uint32_t kPaths[] = {2, 4, 16};
 constexpr const char* kWhole[] = {"binding", "round_robin", "weighted_round_robin",
                                   "window_round_robin"};
-constexpr const char* kStriped[] = {"even", "weighted", "adaptive", "load_balanced", "bss", "epc"};
+constexpr const char* kStriped[] = {"auto",          "even", "weighted", "adaptive",
+                                    "load_balanced", "bss",  "epc"};
 constexpr int kTransfers = 1000;
 constexpr Bytes kLength = kMiB;
 

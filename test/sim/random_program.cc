@@ -75,8 +75,8 @@ private:
         const std::array<const char*, 4> whole{"binding", "round_robin", "weighted_round_robin",
                                                "window_round_robin"};
         program_.settings.push_back({"multiplexing_policy", whole[random_.below(whole.size())]});
-        const std::array<const char*, 7> striped{"none",          "even", "weighted", "adaptive",
-                                                 "load_balanced", "bss",  "epc"};
+        const std::array<const char*, 8> striped{"none",     "auto",          "even", "weighted",
+                                                 "adaptive", "load_balanced", "bss",  "epc"};
         program_.settings.push_back({"striping_policy", striped[random_.below(striped.size())]});
         set("min_stripe", one_of<3>({0, 64, 5000}));
         set("window", one_of<2>({1, 3}));

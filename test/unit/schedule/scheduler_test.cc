@@ -30,7 +30,7 @@ std::vector<SubchannelView> views(std::uint32_t count, Bytes max_stripe) {
     std::vector<SubchannelView> up;
     for (std::uint32_t i = 0; i < count; ++i) {
         SubchannelView view;
-        view.index = i;
+        view.index = view.port = i;
         view.rate.value = 1000;
         view.max_stripe = max_stripe;
         up.push_back(view);
@@ -61,7 +61,8 @@ std::unique_ptr<Scheduler> binding(std::uint32_t position = 0) {
 
 constexpr const char* kMultiplexing[] = {"binding", "round_robin", "weighted_round_robin",
                                          "window_round_robin"};
-constexpr const char* kStriping[] = {"even", "weighted", "adaptive", "load_balanced", "bss", "epc"};
+constexpr const char* kStriping[] = {"auto",          "even", "weighted", "adaptive",
+                                     "load_balanced", "bss",  "epc"};
 
 // Bytes of the plan that each subchannel carries.
 std::vector<Bytes> loads(const Plan& plan, std::size_t count) {
@@ -531,6 +532,142 @@ TEST(Epc, StripesForWhoWaits) {
     EXPECT_EQ(plan_of(*scheduler, 2048, up, Marker::collective).size(), 2u);
     EXPECT_EQ(plan_of(*scheduler, 2048, up, Marker::non_blocking), (Plan{{0, 0, 2048}}));
     EXPECT_EQ(plan_of(*scheduler, 2048, up, Marker::non_blocking), (Plan{{1, 0, 2048}}));
+}
+
+// Paths of one port, as slow as a scene says; times of transfers that come one after another.
+class OnePort {
+public:
+    // `speeds`: of the paths, bytes/s, of which the port carries kPort.
+    explicit OnePort(std::vector<double> speeds)
+        : speeds_(std::move(speeds)), up_(views(static_cast<std::uint32_t>(speeds_.size()), kGiB)),
+          scheduler_(make_scheduler(options("binding", "auto", 0, 1024))) {
+        for (SubchannelView& view : up_) {
+            view.port = 0;
+            view.rate.value = kPort;
+        }
+    }
+    static constexpr std::uint64_t kPort = 1'000'000'000;
+
+    // Seconds; how many paths carried it is in `paths`.
+    double transfer(Bytes length) {
+        const Plan plan = plan_of(*scheduler_, length, up_);
+        expect_cover(plan, length, up_);
+        paths = plan.size();
+        std::vector<StripeTime> times;
+        const double all = static_cast<double>(length) / kPort;
+        double longest = all;
+        for (const Stripe& stripe : plan) {
+            longest =
+                std::max(longest, static_cast<double>(stripe.length) / speeds_[stripe.subchannel]);
+        }
+        for (const Stripe& stripe : plan) {
+            const double own = static_cast<double>(stripe.length) / speeds_[stripe.subchannel];
+            const double noise = 0.98 + 0.04 * random_.unit();
+            // Together they are no faster than the port.
+            times.push_back({stripe.subchannel, stripe.length,
+                             noise * (shared ? longest : std::max(own, 0.95 * all))});
+        }
+        if (scheduler_->wants_times(plan.size())) {
+            scheduler_->learn(times);
+        }
+        return longest;
+    }
+    double after(int transfers, Bytes length) {
+        for (int i = 0; i < transfers; ++i) {
+            transfer(length);
+        }
+        return transfer(length);
+    }
+    void speed(std::size_t path, double value) { speeds_[path] = value; }
+    Scheduler& scheduler() { return *scheduler_; }
+
+    std::size_t paths = 0;
+    bool shared = false; // all stripes end together, at the port's rate or the slowest's
+
+private:
+    std::vector<double> speeds_;
+    std::vector<SubchannelView> up_;
+    std::unique_ptr<Scheduler> scheduler_;
+    Random random_{11};
+};
+
+TEST(Auto, OnePathIsEnoughWhileItIsAsFastAsThePort) {
+    OnePort port({1e9, 1e9, 1e9, 1e9});
+    for (int i = 0; i < 1000; ++i) {
+        port.transfer(kLong);
+        ASSERT_EQ(port.paths, 1u) << i;
+    }
+    EXPECT_EQ(port.scheduler().spreading().trials, 0u);
+    EXPECT_EQ(port.scheduler().weight(0), 1.0);
+    EXPECT_EQ(port.scheduler().weight(1), 0.0);
+}
+
+TEST(Auto, SpreadsWhereTheFirstPathIsSlow) {
+    OnePort port({2e8, 1e9, 1e9, 1e9});
+    const double spread = port.after(20, kLong);
+    EXPECT_GT(port.paths, 1u);
+    EXPECT_LT(spread, 1.05 * static_cast<double>(kLong) / OnePort::kPort);
+    EXPECT_EQ(port.scheduler().spreading().spreads, 1u);
+    double sum = 0;
+    for (std::uint32_t path = 0; path < 4; ++path) {
+        sum += port.scheduler().weight(path);
+    }
+    EXPECT_NEAR(sum, 1.0, 1e-9);
+    EXPECT_LT(port.scheduler().weight(0), 0.2);
+}
+
+TEST(Auto, GoesBackWhenTheHotSpotIsGone) {
+    OnePort port({2e8, 1e9, 1e9, 1e9});
+    port.after(20, kLong);
+    port.speed(0, 1e9);
+    port.after(100, kLong); // it looks once in 64
+    EXPECT_EQ(port.paths, 1u);
+    EXPECT_GE(port.scheduler().spreading().fallbacks, 1u);
+}
+
+// All are as slow as the first: somebody else has the port, or it never was as fast as it says.
+TEST(Auto, TrialsThatDoNotHelpBecomeRare) {
+    OnePort port({4e8, 1e9, 1e9, 1e9});
+    port.shared = true;
+    for (std::size_t path = 0; path < 4; ++path) {
+        port.speed(path, 1e8); // four times a quarter: together no faster than one with 4e8
+    }
+    int spread = 0;
+    for (int i = 0; i < 10'000; ++i) {
+        // One path alone has all that there is.
+        port.speed(0, port.paths > 1 ? 1e8 : 4e8);
+        port.transfer(kLong);
+        spread += port.paths > 1 ? 1 : 0;
+    }
+    EXPECT_GT(spread, 0);
+    EXPECT_LT(spread, 10'000 / 100);
+    EXPECT_GT(port.scheduler().spreading().fallbacks, 2u);
+    EXPECT_EQ(port.scheduler().spreading().spreads, 0u);
+}
+
+// A request takes some microseconds whatever its length: that is no slow path.
+TEST(Auto, ShortTransfersAreNotJudged) {
+    OnePort port({1e8, 1e9});
+    port.after(200, 24'000); // the port carries them in 24 us
+    EXPECT_EQ(port.paths, 1u);
+    EXPECT_EQ(port.scheduler().spreading().trials, 0u);
+    port.after(20, kLong);
+    EXPECT_EQ(port.paths, 2u);
+    // Those that are short take the fastest path known.
+    std::vector<SubchannelView> up = views(2, kGiB);
+    up[0].rate.value = up[1].rate.value = OnePort::kPort;
+    up[1].port = 0;
+    EXPECT_EQ(plan_of(port.scheduler(), 24'000, up), (Plan{{1, 0, 24'000}}));
+}
+
+// Ports add up: a transfer is cut over them, whether their paths are spread or not.
+TEST(Auto, PortsAreUsedInProportionToWhatTheyCarry) {
+    Learning rails("auto", {4e9, 1e9});
+    std::vector<SubchannelView> up = views(2, kGiB);
+    const double best = static_cast<double>(kLong) / 5e9;
+    EXPECT_LT(rails.after(30, kLong), 1.12 * best);
+    EXPECT_NEAR(rails.scheduler().weight(0), 0.8, 0.03);
+    EXPECT_NEAR(rails.scheduler().weight(1), 0.2, 0.03);
 }
 
 } // namespace

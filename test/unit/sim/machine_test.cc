@@ -100,7 +100,8 @@ TEST(Machines, NamesAreUnique) {
         EXPECT_FALSE(m.name.empty());
         EXPECT_TRUE(names.insert(m.name).second) << m.name;
     }
-    EXPECT_EQ(names, (std::set<std::string_view>{"connect-ib", "here", "ibm-12x", "infinihost"}));
+    EXPECT_EQ(names, (std::set<std::string_view>{"connect-ib", "here", "ibm-12x", "infinihost",
+                                                 "infinihost-iii"}));
     EXPECT_EQ(machine("connectib"), nullptr);
     EXPECT_EQ(machine(""), nullptr);
 }

@@ -6,11 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <set>
 
 #include "base/random.h"
 #include "fabric/sim/topology_file.h"
+#include "sim/stored_routes.h"
 #include "unit/sim/spoiled_text.h"
 
 namespace adaptib::sim {
@@ -18,14 +18,8 @@ namespace {
 
 // A file of test/sim/routes.
 std::string stored(const std::string& name) {
-    const std::string command = "xz -dc " ADAPTIB_TEST_SIM "/routes/" + name;
-    std::FILE* pipe = ::popen(command.c_str(), "r");
-    std::string text;
-    char block[65536];
-    while (const std::size_t got = pipe == nullptr ? 0 : std::fread(block, 1, sizeof block, pipe)) {
-        text.append(block, got);
-    }
-    EXPECT_TRUE(pipe != nullptr && ::pclose(pipe) == 0) << command;
+    std::string text = stored_routes_file(name);
+    EXPECT_NE(text, "") << name;
     return text;
 }
 
@@ -36,7 +30,7 @@ struct Switch144 {
         if (generated) {
             topology = fat_tree(12, 12, 12, {}, {});
         } else {
-            EXPECT_TRUE(parse_topology(stored("fat_tree_12x12x12.topology.xz"), "topology", {}, 0,
+            EXPECT_TRUE(parse_topology(stored("fat_tree_12x12x12.topology"), "topology", {}, 0,
                                        topology, error))
                 << error;
         }
@@ -72,7 +66,7 @@ TEST(OpensmRoutes, PathsOfAPairTakeDifferentSpines) {
     for (const std::string order : {"compact", "random"}) {
         for (const std::uint32_t lmc : {0u, 2u, 3u, 4u}) {
             const Switch144 w("fat_tree_12x12x12_lmc" + std::to_string(lmc) + "_" + order +
-                              ".lfts.xz");
+                              ".lfts");
             ASSERT_EQ(w.topology.lmc, lmc);
             for (std::uint32_t from = 0; from < 144; ++from) {
                 for (std::uint32_t to = 0; to < 144; ++to) {
@@ -96,8 +90,8 @@ TEST(OpensmRoutes, PathsOfAPairTakeDifferentSpines) {
 // Routed leaf by leaf, hosts in a ring share no link, as with the routes that we compute; routed in another
 // order, they do.
 TEST(OpensmRoutes, HotSpotsComeWithTheOrder) {
-    const Switch144 compact("fat_tree_12x12x12_lmc0_compact.lfts.xz", true);
-    const Switch144 random("fat_tree_12x12x12_lmc0_random.lfts.xz", true);
+    const Switch144 compact("fat_tree_12x12x12_lmc0_compact.lfts", true);
+    const Switch144 random("fat_tree_12x12x12_lmc0_random.lfts", true);
     Switch144 ours = compact;
     std::string error;
     ASSERT_TRUE(Routes::compute(ours.topology, ours.routes, error)) << error;
@@ -113,7 +107,7 @@ TEST(OpensmRoutes, HotSpotsComeWithTheOrder) {
 // The routes that we compute are those that OpenSM's minhop computes by itself: spine for spine.
 TEST(OpensmRoutes, ComputedOnesAreTheSame) {
     for (const std::uint32_t lmc : {0u, 2u, 3u, 4u}) {
-        const std::string name = "fat_tree_12x12x12_lmc" + std::to_string(lmc) + "_compact.lfts.xz";
+        const std::string name = "fat_tree_12x12x12_lmc" + std::to_string(lmc) + "_compact.lfts";
         const Switch144 opensm(name, true);
         Switch144 ours = opensm;
         ours.topology.assign_lids(lmc);

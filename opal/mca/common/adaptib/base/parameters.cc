@@ -46,11 +46,12 @@ constexpr std::array kTable{
         "(weighted_round_robin), or the next one after `window` messages (window_round_robin)."},
     opal_common_adaptib_parameter_t{
         "striping_policy", kString, &g_parameters.striping_policy, "adaptive", "",
-        "none|even|weighted|adaptive|load_balanced|bss|epc", 4,
-        "How messages from striping_threshold on are cut over several rails: not (none), in equal parts "
-        "(even), in proportion to nominal rates (weighted) or to learnt ones (adaptive), the least loaded "
-        "rails first (load_balanced), over the few that proved fastest (bss), or adaptive if the sender "
-        "waits and whole if not (epc)."},
+        "none|auto|even|weighted|adaptive|load_balanced|bss|epc", 4,
+        "How messages from striping_threshold on are cut: not (none), over ports in proportion to learnt "
+        "rates and over several paths of one port only where the first is slow and that helps (auto), in "
+        "equal parts (even), in proportion to nominal rates (weighted) or to learnt ones (adaptive), the "
+        "least loaded rails first (load_balanced), over the few that proved fastest (bss), or adaptive if "
+        "the sender waits and whole if not (epc)."},
     opal_common_adaptib_parameter_t{
         "striping_threshold", kSize, &g_parameters.striping_threshold, "16384", "bytes",
         "1024..1073741824", 5,
@@ -62,8 +63,8 @@ constexpr std::array kTable{
         "a further part costs. The policy even does not ask."},
     opal_common_adaptib_parameter_t{
         "adaptive_alpha", kDouble, &g_parameters.adaptive_alpha, "0.5", "", "0..1", 6,
-        "How much the times of the last message count in the weights that striping learns (adaptive, bss, "
-        "epc)."},
+        "How much the times of the last message count in the weights that striping learns (auto, "
+        "adaptive, bss, epc)."},
     opal_common_adaptib_parameter_t{
         "window", kInt, &g_parameters.window, "8", "messages", "1..1000000", 6,
         "Messages over one rail before the next one's turn (window_round_robin)."},

@@ -22,6 +22,7 @@ enum class Direction : std::uint8_t { read, write };
 // What a scheduler sees of one subchannel.
 struct SubchannelView {
     std::uint32_t index = 0;
+    std::uint32_t port = 0;             // paths of one port share its rate
     BytesPerSecond rate{};              // nominal
     Bytes max_stripe = 0;               // the longest work request
     std::array<Bytes, 2> outstanding{}; // by Direction: posted and not complete

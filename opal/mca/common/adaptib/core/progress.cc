@@ -278,7 +278,7 @@ void Core::fail_peers_on(std::uint32_t rail) {
         }
         if (datagrams || (ring && !peer.repairable)) {
             protocol_->on_peer_failed(peer, "rail " + name + " is down");
-        } else if (uses) {
+        } else if (uses && peer.repairable) { // else it is looked at when the connection opens
             connections_->repair(peer);
         }
     });

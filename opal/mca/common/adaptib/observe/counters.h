@@ -67,6 +67,11 @@ namespace adaptib {
     X(connections_retried, "connections", COUNTER, 5,                                              \
       "Connections that this process asked for again after a refusal")                             \
     X(connections_closed, "connections", COUNTER, 4, "Connections closed to make room for others") \
+    X(spread_trials, "trials", COUNTER, 5,                                                         \
+      "Times that several paths of one port were tried, since the first was slow (auto)")          \
+    X(spread_kept, "trials", COUNTER, 4, "Trials after which messages stayed on several paths")    \
+    X(spread_fallbacks, "trials", COUNTER, 4,                                                      \
+      "Times that messages went back to the first path: spreading did not help, or no more")       \
     X(selections, "periods", COUNTER, 5,                                                           \
       "Periods after which the busiest peers were looked for, there being no room for all")        \
     X(selections_changed, "periods", COUNTER, 5, "Those after which others were chosen")           \

@@ -28,7 +28,8 @@ void Protocol::plan_move(Mover& mover) {
         const Subchannel& subchannel = peer.subchannels[i];
         if (subchannel.qp != nullptr) {
             const RailInfo& info = rails_[subchannel.local_rail]->info();
-            views_.push_back({i, info.rate, info.max_message_bytes, subchannel.outstanding});
+            views_.push_back({i, subchannel.local_rail, info.rate, info.max_message_bytes,
+                              subchannel.outstanding});
         }
     }
     Move& move = mover.move;
@@ -49,7 +50,7 @@ void Protocol::plan_move(Mover& mover) {
         move.plan[i].offset += move.covered;
     }
     move.covered += transfer.length;
-    if (move.plan.size() > 1 || move.covered < move.length) {
+    if (move.covered < move.length || peer.scheduler->wants_times(move.plan.size())) {
         move.progress.resize(move.plan.size(), {.round = move.rounds});
     }
     ++move.rounds;
@@ -279,7 +280,13 @@ void Protocol::learn_from(Mover& mover, std::size_t stripe) {
         }
     }
     if (mover.peer.scheduler != nullptr && !times_.empty()) {
-        mover.peer.scheduler->learn(times_);
+        Scheduler& scheduler = *mover.peer.scheduler;
+        const Spreading before = scheduler.spreading();
+        scheduler.learn(times_);
+        const Spreading after = scheduler.spreading();
+        counters_.spread_trials += after.trials - before.trials;
+        counters_.spread_kept += after.spreads - before.spreads;
+        counters_.spread_fallbacks += after.fallbacks - before.fallbacks;
     }
 }
 

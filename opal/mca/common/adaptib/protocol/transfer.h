@@ -53,7 +53,7 @@ struct Move {
     std::uint64_t compare_add = 0; // atomics, as SendWork's
     std::uint64_t swap = 0;
     std::vector<Stripe> plan;             // empty until the peer is connected
-    std::vector<StripeProgress> progress; // of each stripe, if there are several
+    std::vector<StripeProgress> progress; // of each stripe, if their times are wanted
     Bytes covered = 0;                    // by the plan
     Bytes round = 0;                      // of those that make the plan up, the length of the next
     std::uint32_t rounds = 0;             // planned

@@ -79,6 +79,7 @@ std::unique_ptr<Policy> make_round_robin(const SchedulerOptions& options);
 std::unique_ptr<Policy> make_weighted_round_robin(const SchedulerOptions& options);
 std::unique_ptr<Policy> make_window_round_robin(const SchedulerOptions& options);
 
+std::unique_ptr<Policy> make_auto(const SchedulerOptions& options);
 std::unique_ptr<Policy> make_even(const SchedulerOptions& options);
 std::unique_ptr<Policy> make_weighted(const SchedulerOptions& options);
 std::unique_ptr<Policy> make_adaptive(const SchedulerOptions& options);

@@ -23,7 +23,8 @@ constexpr std::array<Row, 4> kMultiplexing{{{"binding", make_binding},
                                             {"round_robin", make_round_robin},
                                             {"weighted_round_robin", make_weighted_round_robin},
                                             {"window_round_robin", make_window_round_robin}}};
-constexpr std::array<Row, 7> kStriping{{{"none", make_none},
+constexpr std::array<Row, 8> kStriping{{{"none", make_none},
+                                        {"auto", make_auto},
                                         {"even", make_even},
                                         {"weighted", make_weighted},
                                         {"adaptive", make_adaptive},
@@ -44,12 +45,14 @@ Maker maker_of(std::span<const Row> rows, std::string_view name) {
 
 void Scheduler::plan(const TransferView& transfer, std::span<const SubchannelView> up,
                      std::vector<Stripe>& out) {
+    wants_whole_ = false;
     if (transfer.length < kLeastSpread || up.size() == 1) {
         append_stripes(up[position_ % up.size()], 0, transfer.length, out);
     } else if (striping_ == nullptr || transfer.length < threshold_) {
         multiplexing_->plan(transfer, up, out);
     } else {
         striping_->plan(transfer, up, out);
+        wants_whole_ = striping_->learns_from_whole();
     }
 }
 

@@ -33,6 +33,14 @@ struct SchedulerOptions {
     std::uint32_t bss_batch = 0;  // bss: paths that carry one transfer, 0: half of them
 };
 
+// What a policy has found out about the paths of single ports, counted.
+struct Spreading {
+    std::uint64_t trials = 0;  // the routed path was slow: all were tried
+    std::uint64_t spreads = 0; // of them, that were faster
+    std::uint64_t fallbacks =
+        0; // back to the routed path: trials that did not help, and hot spots gone
+};
+
 // One way to choose; see policies.h for what is asked of its functions.
 class Policy {
 public:
@@ -44,6 +52,9 @@ public:
     virtual Bytes round(const TransferView&) const { return 0; }
     // The part of a long transfer that the subchannel would carry, of all: for people to see.
     virtual double weight(std::uint32_t) const { return 0; }
+    // Whether the time of a transfer that went over one subchannel tells it something, too.
+    virtual bool learns_from_whole() const { return false; }
+    virtual Spreading spreading() const { return {}; }
 };
 
 class Scheduler {
@@ -71,6 +82,11 @@ public:
             striping_->learn(times);
         }
     }
+    // Whether learn() is to hear of the transfer that was just planned with so many stripes.
+    bool wants_times(std::size_t stripes) const { return stripes > 1 || wants_whole_; }
+    Spreading spreading() const {
+        return striping_ == nullptr ? Spreading{} : striping_->spreading();
+    }
     double weight(std::uint32_t subchannel) const {
         return striping_ == nullptr ? 0 : striping_->weight(subchannel);
     }
@@ -80,6 +96,7 @@ private:
     Bytes threshold_;
     std::unique_ptr<Policy> multiplexing_;
     std::unique_ptr<Policy> striping_; // null: none
+    bool wants_whole_ = false;         // of the last transfer planned
 };
 
 // Null if a policy does not exist.

@@ -130,6 +130,56 @@ constexpr MachineModel kInfinihost = {
     .reliable_ud = true,
 };
 
+// Mellanox InfiniHost III MT25208, DDR, one port, 8x PCI Express; Xeon 3.6 GHz, a switch of 144 ports (Vishnu
+// 7.2.1 and 8.4.1).
+constexpr MachineModel kInfinihost3 = {
+    .name = "infinihost-iii",
+    .post = Nanoseconds{400}, // assumed: as infinihost, and so the next four
+    .post_receive = Nanoseconds{200},
+    .poll_empty = Nanoseconds{30},
+    .poll_completion = Nanoseconds{250},
+    .signal = Nanoseconds{150},
+    .copy_start = Nanoseconds{50}, // assumed
+    .copy_rate = {2'100'000'000},  // one channel of DDR2-533, 4.2 GB/s, of which a copy needs two
+    .registration = Nanoseconds{51'000},   // as connect-ib
+    .registration_page = Nanoseconds{500}, // assumed
+    // Assumed, as the next three; with two cables and a switch 3 us from end to end.
+    .doorbell = Nanoseconds{1'400},
+    .work_request = Nanoseconds{400},
+    .receive_work = Nanoseconds{400},
+    .ack = Nanoseconds{1'000},
+    .engines = 1,
+    .engine_rate = {0},
+    // 4x DDR without its coding (2.3), which 8x PCI Express carries, too. The switch's links are the
+    // same, so that a link with two flows is a hot spot.
+    .port_rate = {2'000'000'000},
+    .bus_rate = {0},
+    .bus_half_duplex = false,
+    .qp_cache = 0, // assumed: all
+    .qp_miss = Nanoseconds{0},
+    .cable = Nanoseconds{25},           // assumed: 5 m
+    .switch_latency = Nanoseconds{120}, // Vishnu 7.2.2: 0.12 us a switch block
+    .mtu = 2048,                        // Vishnu 2.2.1
+    .inline_bytes = 128,                // assumed, as the next three
+    .max_gather = 30,
+    .max_reads = 4,
+    .max_send_depth = 16'384,
+    .dc_connect = Nanoseconds{0},
+    .dc_disconnect = Nanoseconds{0},
+    .dc_nack_backoff = Nanoseconds{0},
+    .dc_responders = 0,
+    .migrate = Nanoseconds{29'000},        // as infinihost
+    .load_alternate = Nanoseconds{25'000}, //
+    .rc = true,
+    .ud = true,
+    .dc = false,
+    .srq = true,
+    .read = true,
+    .atomics = true,
+    .migration = true,
+    .reliable_ud = true,
+};
+
 // IBM's 12x adapter on the GX+ bus at 950 MHz, one port; Power6, DDR2 at 533 MHz (Vishnu 2.3.1,
 // 6.3.1).
 constexpr MachineModel kIbm12x = {
@@ -231,7 +281,7 @@ constexpr MachineModel kHere = {
     .reliable_ud = true, // as fabric/shm
 };
 
-constexpr MachineModel kMachines[] = {kConnectIb, kInfinihost, kIbm12x, kHere};
+constexpr MachineModel kMachines[] = {kConnectIb, kInfinihost, kInfinihost3, kIbm12x, kHere};
 
 } // namespace
 
