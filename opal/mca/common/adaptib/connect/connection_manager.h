@@ -184,11 +184,15 @@ private:
     void wait_for_room(Peer& peer, Nanoseconds not_before);
     void look(Peer& peer, Nanoseconds now);
     bool still_wanted(const Peer& peer, Nanoseconds now) const;
-    void serve_waiting(Nanoseconds now, bool chosen);
+    void serve_waiting(Nanoseconds now, bool first);
     void make_room(Nanoseconds now);
     Peer* to_be_closed(Nanoseconds now) const;
-    bool may_be_closed(const Peer& peer, Nanoseconds now, bool for_chosen) const;
-    bool chosen_waits(Nanoseconds now) const;
+    struct Waiting {
+        bool chosen = false; // one that is chosen as the busiest
+        bool needs = false;  // one that has one-sided operations
+    };
+    Waiting who_waits(Nanoseconds now) const;
+    bool may_be_closed(const Peer& peer, Nanoseconds now, Waiting who) const;
     bool no_room_says(Status status);
 
     Status prepare(Peer& peer);

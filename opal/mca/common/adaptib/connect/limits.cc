@@ -5,7 +5,8 @@
 // somebody waits, the connections are looked at every millisecond; the one that was idle longest is closed
 // (closing.cc), if it was idle for a millisecond at least: else connections would only be passed around.
 // Peers that are chosen as the busiest (core/selection.cc) are served first, and for them one that is not
-// chosen is closed though it is not idle; theirs are idle after 100 ms only.
+// chosen is closed though it is not idle; theirs are idle after 100 ms only, unless a one-sided operation waits,
+// which cannot do without a connection.
 // Who has not sent or received anything meanwhile does not wait any more.
 #include <algorithm>
 #include <string>
@@ -132,12 +133,12 @@ bool ConnectionManager::still_wanted(const Peer& peer, Nanoseconds now) const {
     return peer.users > 0 || now - peer.usage.active < kPatience;
 }
 
-// Those that are chosen, or the others.
-void ConnectionManager::serve_waiting(Nanoseconds now, bool chosen) {
+// Those that are chosen, or cannot do without, or the others.
+void ConnectionManager::serve_waiting(Nanoseconds now, bool first) {
     for (std::size_t left = wanted_.size(); left > 0 && !wanted_.empty(); --left) {
         Peer& peer = *wanted_.pop_front();
         look(peer, now);
-        if (peer.usage.chosen != chosen) {
+        if ((peer.usage.chosen || peer.one_sided > 0) != first) {
             wanted_.push_back(peer);
         } else if (peer.state != ConnectState::idle || !still_wanted(peer, now)) {
             peer.messages_sent = 0;
@@ -147,29 +148,34 @@ void ConnectionManager::serve_waiting(Nanoseconds now, bool chosen) {
     }
 }
 
-bool ConnectionManager::may_be_closed(const Peer& peer, Nanoseconds now, bool for_chosen) const {
+bool ConnectionManager::may_be_closed(const Peer& peer, Nanoseconds now, Waiting who) const {
     if (peer.state != ConnectState::open || !is_unused(peer)) {
         return false;
     }
     const Nanoseconds idle = now - peer.usage.active;
-    return peer.usage.chosen ? idle >= kChosenIdleTime : for_chosen || idle >= kIdleTime;
+    if (peer.usage.chosen) {
+        return idle >= (who.needs ? kIdleTime : kChosenIdleTime);
+    }
+    return who.chosen || idle >= kIdleTime;
 }
 
-bool ConnectionManager::chosen_waits(Nanoseconds now) const {
+ConnectionManager::Waiting ConnectionManager::who_waits(Nanoseconds now) const {
+    Waiting who;
     for (Peer* peer = wanted_.front(); peer != nullptr; peer = wanted_.next(*peer)) {
-        if (peer->usage.chosen && now >= peer->usage.ask_at) {
-            return true;
+        if (now >= peer->usage.ask_at) {
+            who.chosen = who.chosen || peer->usage.chosen;
+            who.needs = who.needs || peer->one_sided > 0;
         }
     }
-    return false;
+    return who;
 }
 
 // The one that was idle longest; null: none may be closed.
 Peer* ConnectionManager::to_be_closed(Nanoseconds now) const {
-    const bool for_chosen = chosen_waits(now);
+    const Waiting who = who_waits(now);
     Peer* longest = nullptr;
     for (Peer* peer = slots_.front(); peer != nullptr; peer = slots_.next(*peer)) {
-        if (may_be_closed(*peer, now, for_chosen) &&
+        if (may_be_closed(*peer, now, who) &&
             (longest == nullptr || peer->usage.active < longest->usage.active)) {
             longest = peer;
         }

@@ -20,12 +20,14 @@ bool Core::select_due(Nanoseconds now) const {
 void Core::select_channels(Nanoseconds now) {
     select_at_ = now + select_period_;
     std::vector<SourceCount> counts;
+    std::vector<std::uint64_t> talking;
     peers_.for_each([&](Peer& peer) {
         const std::uint32_t messages = peer.next_send + peer.next_receive;
         const std::uint32_t news = messages - peer.usage.counted;
         peer.usage.counted = messages;
         if (news > 0) {
             counts.push_back({peer.name, static_cast<double>(news)});
+            talking.push_back(peer.name);
         }
     });
     const auto room = static_cast<std::size_t>(connections_->room());
@@ -38,9 +40,10 @@ void Core::select_channels(Nanoseconds now) {
     peers_.for_each([&](Peer& peer) {
         peer.usage.chosen = std::binary_search(chosen.begin(), chosen.end(), peer.name);
     });
-    for (const std::uint64_t name : chosen) {
+    for (const std::uint64_t name : talking) { // who is silent has no use for one, chosen or not
         Peer* peer = peers_.find(name);
-        if (peer != nullptr && peer->datagram.handle != nullptr && !peer->released) {
+        if (peer != nullptr && peer->usage.chosen && peer->datagram.handle != nullptr &&
+            !peer->released) {
             connections_->request(*peer); // may end others, so not from within for_each
         }
     }

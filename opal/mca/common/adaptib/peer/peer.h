@@ -60,9 +60,9 @@ struct Subchannel {
     std::uint32_t remote_memory_key = 0; // of the peer's ring and credit
     std::unique_ptr<QueuePair> qp;       // null: the connection does without this path
     SubchannelMigration migration;
-    std::array<Bytes, 2> outstanding{};  // by Direction: of stripes posted and not complete
-    Nanoseconds stripe_done{}; // when the last one of several was found to be complete ...
-    Nanoseconds stripe_late{}; // ... and how long it may have been so
+    std::array<Bytes, 2> outstanding{}; // by Direction: of stripes posted and not complete
+    Nanoseconds stripe_done{};          // when the last one of several was found to be complete ...
+    Nanoseconds stripe_late{};          // ... and how long it may have been so
 
     bool has(std::uint32_t qp_number) const { return qp != nullptr && qp->number() == qp_number; }
 };
