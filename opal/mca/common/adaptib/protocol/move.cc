@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Stripes of a move: planned once the peer is connected, posted as far as there is room, counted back.
 #include <algorithm>
+#include <cmath>
 
 #include "protocol/protocol.h"
 
@@ -251,9 +252,10 @@ void Protocol::take_time(Mover& mover, std::size_t stripe, WorkStatus status) {
     const bool queued = subchannel.stripe_done > progress.posted;
     const Nanoseconds taken = now - (queued ? subchannel.stripe_done : progress.posted);
     const Nanoseconds late = now - std::max(polled_, progress.posted);
-    const Nanoseconds unknown = late + (queued ? subchannel.stripe_late : Nanoseconds{0});
-    if (status == WorkStatus::success && unknown <= taken / kPrecision) {
-        progress.taken = taken;
+    const Nanoseconds earlier = queued ? subchannel.stripe_late : Nanoseconds{0};
+    if (status == WorkStatus::success) {
+        const bool well = late + earlier <= taken / kPrecision;
+        progress.taken = well ? taken : -(taken + earlier);
     }
     subchannel.stripe_done = now;
     subchannel.stripe_late = late;
@@ -267,16 +269,27 @@ void Protocol::learn_from(Mover& mover, std::size_t stripe) {
     while (first > 0 && move.progress[first - 1].round == round) {
         --first;
     }
+    // A path of which no more is known than that it took less time has a place among those that are known
+    // well if it was faster than one of them even so.
+    double slowest = 0; // per byte, of those that are known well
+    const auto per_byte = [&move](std::size_t i) {
+        const Nanoseconds taken = move.progress[i].taken;
+        return std::chrono::duration<double>(taken).count() /
+               static_cast<double>(move.plan[i].length);
+    };
+    for (std::size_t i = first; i < move.progress.size() && move.progress[i].round == round; ++i) {
+        slowest = std::max(slowest, per_byte(i));
+    }
     times_.clear();
     for (std::size_t i = first; i < move.progress.size() && move.progress[i].round == round; ++i) {
         if (!move.progress[i].done) {
             return;
         }
         const Stripe& each = move.plan[i];
-        const Nanoseconds taken = move.progress[i].taken;
-        if (taken > Nanoseconds{0}) {
+        const double cost = per_byte(i);
+        if (cost > 0 || (cost < 0 && -cost < slowest)) {
             times_.push_back(
-                {each.subchannel, each.length, std::chrono::duration<double>(taken).count()});
+                {each.subchannel, each.length, std::abs(cost) * static_cast<double>(each.length)});
         }
     }
     if (mover.peer.scheduler != nullptr && !times_.empty()) {
