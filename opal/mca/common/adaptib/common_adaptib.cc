@@ -331,6 +331,13 @@ void opal_common_adaptib_peer_release(opal_common_adaptib_core_t* core,
     }
 }
 
+std::size_t opal_common_adaptib_peer_migrate(opal_common_adaptib_core_t* core,
+                                             opal_common_adaptib_peer_t* peer) noexcept {
+    const Guard guard(core);
+    Peer* to = peer_of(core, peer);
+    return to == nullptr ? 0 : core->core->migrate_paths(*to);
+}
+
 // ---------------------------------------------------------------------------------------------------
 // Two-sided traffic
 

@@ -176,6 +176,12 @@ OPAL_COMMON_ADAPTIB_EXPORT void
 opal_common_adaptib_peer_release(opal_common_adaptib_core_t *core,
                                  opal_common_adaptib_peer_t *peer) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
+/* Lets the peer's queue pairs go over to their alternate paths, where automatic path migration has one ready, to
+ * take load from the paths that they use. Returns how many were asked; nothing is lost or waits. */
+OPAL_COMMON_ADAPTIB_EXPORT size_t opal_common_adaptib_peer_migrate(opal_common_adaptib_core_t *core,
+                                                                   opal_common_adaptib_peer_t *peer)
+    OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
 /* ------------------------------------------------------------------------------------------------
  * Two-sided traffic */
 

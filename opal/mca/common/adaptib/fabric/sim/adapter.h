@@ -10,6 +10,7 @@
 // May touch: base/, fabric/, fabric/sim/.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -48,6 +49,12 @@ public:
 
     std::vector<SimQueuePair*> queue_pairs() const;
 
+    // Loading or taking an alternate path, of one queue pair after another: when the adapter is through with it.
+    Nanoseconds migration_done(Nanoseconds now, Nanoseconds cost) {
+        migration_free_at_ = std::max(now, migration_free_at_) + cost;
+        return migration_free_at_;
+    }
+
 private:
     static constexpr std::uint32_t kSlotBits = 18;
     static constexpr std::uint32_t kSlots = 1u << kSlotBits;
@@ -69,6 +76,7 @@ private:
     std::uint32_t newest_ = kNobody;
     std::uint32_t oldest_ = kNobody;
     std::uint32_t cached_ = 0;
+    Nanoseconds migration_free_at_{0};
 };
 
 } // namespace adaptib::sim

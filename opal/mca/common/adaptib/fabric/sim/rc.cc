@@ -164,7 +164,7 @@ void RcQueuePair::fail(WorkStatus status) {
 void RcQueuePair::stop_sending() {
     for (Event* event : {static_cast<Event*>(&flow_begins_), static_cast<Event*>(&arrives_),
                          static_cast<Event*>(&settles_), static_cast<Event*>(&resumes_),
-                         static_cast<Event*>(&arms_)}) {
+                         static_cast<Event*>(&arms_), static_cast<Event*>(&migrated_)}) {
         simulator_.cancel(*event);
     }
     for (Stream* stream : {&flow_, &response_}) {

@@ -131,6 +131,7 @@ private:
     void try_to_arm();
     void migrate();
     void take_alternate();
+    void tell_migrated();
 
     // rc_dc.cc
     bool retarget(Request& request);
@@ -164,6 +165,7 @@ private:
     // Migration.
     Path* alternate_ = nullptr;
     MemberEvent<RcQueuePair, &RcQueuePair::try_to_arm> arms_{*this};
+    MemberEvent<RcQueuePair, &RcQueuePair::tell_migrated> migrated_{*this};
 
     // DC: whom an initiator is connected to (path_ leads there), and whether it is one of those that the
     // target serves; at a target, how many that are.

@@ -34,7 +34,8 @@ Status RcQueuePair::migrate_to(const QpAttributes& attributes, std::uint32_t mas
     }
     if (asks && attributes.migration == MigrationState::rearm) {
         attributes_.migration = MigrationState::rearm;
-        simulator_.schedule(arms_, simulator_.now() + machine_.load_alternate);
+        simulator_.schedule(arms_, world_.adapter_of(rail_.port())
+                                       .migration_done(simulator_.now(), machine_.load_alternate));
     } else if (asks) {
         migrate();
     }
@@ -69,8 +70,12 @@ void RcQueuePair::take_alternate() {
     attributes_.path = attributes_.alternate_path;
     attributes_.migration = MigrationState::migrated;
     alternate_ = nullptr;
-    rail_.raise(EventKind::path_migrated, number_);
-    wait(Pause::target_busy, simulator_.now() + machine_.migrate);
+    const Nanoseconds done =
+        world_.adapter_of(rail_.port()).migration_done(simulator_.now(), machine_.migrate);
+    wait(Pause::target_busy, done);
+    simulator_.schedule(migrated_, done);
 }
+
+void RcQueuePair::tell_migrated() { rail_.raise(EventKind::path_migrated, number_); }
 
 } // namespace adaptib::sim
