@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -51,10 +52,15 @@ public:
             write.shown += part;
             count -= part;
             if (write.shown == write.bytes.size()) {
-                writes_.pop_front();
+                complete_first();
             }
         }
+        while (!writes_.empty() && writes_.front().bytes.empty()) {
+            complete_first();
+        }
     }
+    // Completions of signaled writes since it was asked last.
+    std::size_t completions() { return std::exchange(completions_, 0); }
     std::size_t hidden() const {
         std::size_t total = 0;
         for (const Write& write : writes_) {
@@ -80,8 +86,13 @@ private:
     struct Write {
         std::byte* to;
         std::vector<std::byte> bytes;
+        bool signaled = false;
         std::size_t shown = 0;
     };
+    void complete_first() {
+        completions_ += writes_.front().signaled ? 1 : 0;
+        writes_.pop_front();
+    }
 
     Status modify_impl(const QpAttributes&, std::uint32_t) override { return kOk; }
     QpAttributes query_impl() const override { return {}; }
@@ -91,11 +102,16 @@ private:
             return post_result;
         }
         EXPECT_EQ(work.opcode, Opcode::write);
+        const bool signaled = (work.flags & kSignaled) != 0;
+        auto* const to = reinterpret_cast<std::byte*>(work.remote_address);
+        if (work.gather_count == 0) { // only its completion matters
+            writes_.push_back({to, {}, signaled});
+            return kOk;
+        }
         EXPECT_NE(work.flags & kPublish, 0u);
         const auto* from = static_cast<const std::byte*>(work.gather[0].address);
         inlined = (work.flags & kInline) != 0;
-        writes_.push_back({reinterpret_cast<std::byte*>(work.remote_address),
-                           {from, from + work.gather[0].length}});
+        writes_.push_back({to, {from, from + work.gather[0].length}, signaled});
         return kOk;
     }
     void* map_impl(std::uint64_t address, Bytes, std::uint32_t) override {
@@ -104,6 +120,7 @@ private:
     bool usable_impl() const override { return up; }
 
     std::deque<Write> writes_;
+    std::size_t completions_ = 0;
 };
 
 struct Ring {
@@ -118,6 +135,9 @@ struct Ring {
     }
 
     bool send(const std::vector<std::byte>& payload) {
+        for (std::size_t left = qp.completions(); left > 0; --left) {
+            writer->on_completion();
+        }
         std::byte* to = writer->reserve(payload.size());
         if (to == nullptr) {
             return false;
@@ -199,6 +219,57 @@ TEST_P(RingModes, RandomTrafficComesOutAsItWentIn) {
         }
         EXPECT_GT(received, 100u);
     }
+}
+
+// What was posted may be under way still when the queue pair can be stored through again.
+TEST(Ring, StoresDoNotOvertakeWhatWasPosted) {
+    Ring ring(64, true);
+    ring.qp.up = false;
+    ASSERT_TRUE(ring.send(payload_of(0, 100)));
+    ring.qp.up = true;
+    EXPECT_FALSE(ring.send(payload_of(1, 100)));
+    std::vector<std::byte> payload;
+    std::uint32_t number = 0;
+    EXPECT_EQ(ring.take(payload, number), RingReader::Found::nothing);
+    ring.qp.show(ring.qp.hidden());
+    EXPECT_TRUE(ring.send(payload_of(1, 100)));
+    ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+    EXPECT_EQ(payload, payload_of(0, 100));
+    ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+    EXPECT_EQ(payload, payload_of(1, 100));
+}
+
+// What the peer may not have is known, in order, across the ring's end.
+TEST(Ring, WhatIsInDoubtIsWhatTheReaderHasNotTold) {
+    Ring ring(16, false);
+    std::vector<std::byte> payload;
+    std::uint32_t number = 0;
+    std::uint32_t taken = 0;
+    for (int step = 0; step < 300; ++step) {
+        if (ring.send(payload_of(ring.sequence, 40 + ring.sequence % 90))) {
+            ring.qp.show(ring.qp.hidden());
+        } else if (ring.take(payload, number) == RingReader::Found::message) {
+            ++taken;
+        }
+        std::uint32_t first = ring.sequence;
+        std::uint32_t next = 0;
+        ASSERT_TRUE(
+            ring.writer->for_each_in_doubt([&](const MessageHeader& header, const std::byte* body) {
+                if (first == ring.sequence) {
+                    first = next = header.sequence;
+                }
+                ASSERT_EQ(header.sequence, next++);
+                const std::vector<std::byte> sent =
+                    payload_of(header.sequence, 40 + header.sequence % 90);
+                ASSERT_EQ(header.length, sent.size());
+                ASSERT_TRUE(std::equal(sent.begin(), sent.end(), body));
+            }));
+        ASSERT_LE(first, taken);
+        ASSERT_TRUE(first == ring.sequence || next == ring.sequence);
+    }
+    EXPECT_GT(taken, 100u);
+    ring.credit = 1u << 20; // more than was ever sent
+    EXPECT_FALSE(ring.writer->for_each_in_doubt([](const MessageHeader&, const std::byte*) {}));
 }
 
 TEST_P(RingModes, AFullRingTakesNothingUntilCreditComes) {

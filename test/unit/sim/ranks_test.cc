@@ -131,26 +131,35 @@ TEST(Ranks, TheSameSeedGivesTheSameTrace) {
 
 // A rank dies in the middle: what others wait for from it ends with an error, and says so.
 TEST(Ranks, ADeadRankIsNoticed) {
-    std::string text;
-    const std::unique_ptr<Ranks> ranks = Ranks::create(two_hosts(), text);
-    ASSERT_NE(ranks, nullptr) << text;
-    exchange(*ranks, 100'000, 1);
-    std::vector<std::byte> memory(1'000'000);
-    Request request;
-    bool complete = false;
-    ASSERT_TRUE(ranks->core(0)
-                    .protocol()
-                    .send(ranks->peer(0, 1), {0, 0, 7}, contiguous(memory), false, Marker::blocking,
-                          request.user, complete)
-                    .ok());
-    request.done = complete;
-    ranks->wake(0);
-    ranks->kill(1);
-    EXPECT_TRUE(ranks->run_until([&] { return request.done; }, std::chrono::seconds{100}));
-    EXPECT_NE(request.user.status, 0);
-    ASSERT_FALSE(ranks->messages(0).empty());
-    EXPECT_NE(ranks->messages(0).back().find("retry"), std::string::npos)
-        << ranks->messages(0).back();
+    for (const char* tolerance : {"on", "off"}) {
+        SCOPED_TRACE(tolerance);
+        const bool on = std::string(tolerance) == "on";
+        std::string text;
+        RanksOptions options = two_hosts();
+        options.parameters.fault_tolerance = const_cast<char*>(tolerance);
+        options.parameters.partition_timeout = 20;
+        const std::unique_ptr<Ranks> ranks = Ranks::create(std::move(options), text);
+        ASSERT_NE(ranks, nullptr) << text;
+        exchange(*ranks, 100'000, 1);
+        std::vector<std::byte> memory(1'000'000);
+        Request request;
+        bool complete = false;
+        ASSERT_TRUE(ranks->core(0)
+                        .protocol()
+                        .send(ranks->peer(0, 1), {0, 0, 7}, contiguous(memory), false,
+                              Marker::blocking, request.user, complete)
+                        .ok());
+        request.done = complete;
+        ranks->wake(0);
+        ranks->kill(1);
+        EXPECT_TRUE(ranks->run_until([&] { return request.done; }, std::chrono::seconds{100}));
+        EXPECT_NE(request.user.status, 0);
+        ASSERT_FALSE(ranks->messages(0).empty());
+        EXPECT_NE(
+            ranks->messages(0).back().find(on ? "for 20 s it could not be made anew" : "retry"),
+            std::string::npos)
+            << ranks->messages(0).back();
+    }
 }
 
 } // namespace

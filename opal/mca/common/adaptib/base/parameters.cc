@@ -176,17 +176,14 @@ constexpr std::array kTable{
         "(auto), the same and a message where none has (on), or not (off)."},
     opal_common_adaptib_parameter_t{
         "fault_tolerance", kString, &g_parameters.fault_tolerance, "on", "", "on|off", 3,
-        "Whether a job goes on when a rail or a path fails: over the others, and over the failed one "
-        "when it is back (on); or requests to peers that were reached by it end with an error (off)."},
-    opal_common_adaptib_parameter_t{
-        "failure_timeout", kInt, &g_parameters.failure_timeout, "1000", "ms", "10..600000", 4,
-        "A path over which nothing has been completed or answered for so long, though something is "
-        "under way, is asked for, and is failed if the peer answers over others alone "
-        "(fault_tolerance is on)."},
+        "Whether a connection is made anew when a path of it fails, over the others and over the failed "
+        "one when it is back, and what was in doubt is sent again (on); or requests to that peer end "
+        "with an error (off). If the first rail goes down, which carries datagrams, they do in any case."},
     opal_common_adaptib_parameter_t{
         "partition_timeout", kInt, &g_parameters.partition_timeout, "300", "s", "0..2147483", 3,
-        "A peer to which no path has worked for so long is given up: its requests end with an error. Until "
-        "then they wait for a path to come back. 0: never (fault_tolerance is on)."},
+        "A peer that acknowledges no datagram for so long, or with which a broken connection could not be "
+        "made anew for so long, is given up: its requests end with an error. A process answers while it "
+        "is in calls of MPI. 0: never."},
     opal_common_adaptib_parameter_t{
         "report", kBool, &g_parameters.report, "false", "", "true|false", 2,
         "At the end of the job each process writes what carried how many messages and bytes."},

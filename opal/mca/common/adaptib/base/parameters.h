@@ -54,7 +54,6 @@ struct Parameters {
     std::size_t shm_segment_max;
     char* apm;
     char* fault_tolerance;
-    int failure_timeout;
     int partition_timeout;
     bool report;
 };

@@ -208,7 +208,7 @@ void DatagramChannel::run_timers() {
         std::uint32_t tries = 0;
         const std::uint32_t slot = link.to_repeat(now, tries);
         if (slot != DatagramLink::kNone) {
-            repeat(link, slot, tries);
+            repeat(link, slot, now);
         }
         if (link.ack_due(now)) {
             acknowledge(link.target);
@@ -219,9 +219,10 @@ void DatagramChannel::run_timers() {
     }
 }
 
-void DatagramChannel::repeat(DatagramLink& link, std::uint32_t slot, std::uint32_t tries) {
+// Whoever computes for long answers nobody: patience is a matter of time, not of tries.
+void DatagramChannel::repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds now) {
     DatagramTarget& target = link.target;
-    if (tries > DatagramLink::kTries || target.handle == nullptr) {
+    if (now - link.oldest() > patience_ || target.handle == nullptr) {
         forget(target);
         if (failure_) {
             failure_(target.name, WorkStatus::retry_exceeded);

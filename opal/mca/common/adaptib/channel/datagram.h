@@ -76,6 +76,8 @@ public:
     // again: the target has no room; the reservation is gone. error(unreachable): it was let go.
     Status commit(DatagramTarget& target, const MessageHeader& header);
 
+    // A target that acknowledges nothing for so long has failed; without this, never.
+    void give_up_after(Nanoseconds patience) { patience_ = patience; }
     void on_failure(FailureHandler handler) { failure_ = std::move(handler); }
     void resolve_by(Resolver resolver) { resolver_ = std::move(resolver); }
 
@@ -106,7 +108,7 @@ private:
     bool accept(const DatagramHeader& prefix, bool acknowledges);
     DatagramHeader prefix_for(const DatagramTarget& target) const;
     void acknowledge(DatagramTarget& target);
-    void repeat(DatagramLink& link, std::uint32_t slot, std::uint32_t tries);
+    void repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds now);
     Status post(const DatagramTarget& target, std::uint32_t slot);
     void mind(DatagramLink& link);
     void release(std::uint32_t slot);
@@ -127,6 +129,7 @@ private:
     std::unique_ptr<QueuePair> qp_;
     std::vector<std::uint32_t> free_sends_; // never grows past its first size
     std::vector<Slot> sends_;
+    Nanoseconds patience_ = Nanoseconds::max();
     FailureHandler failure_;
     Resolver resolver_;
     IntrusiveList<DatagramLink, &DatagramLink::timer_link> minded_; // have a deadline

@@ -39,7 +39,6 @@ public:
     static constexpr Nanoseconds kFirstTimeout{10'000'000};
     static constexpr Nanoseconds kLeastTimeout{1'000'000};
     static constexpr Nanoseconds kMostTimeout{1'000'000'000};
-    static constexpr std::uint32_t kTries = 20; // about 15 s
 
     explicit DatagramLink(DatagramTarget& to) : target(to) {}
 
@@ -94,6 +93,8 @@ public:
         }
     }
     bool unacknowledged() const { return count_ > 0; }
+    // When the oldest that is not acknowledged was first sent. REQUIRES: unacknowledged().
+    Nanoseconds oldest() const { return sent_[first_].posted; }
     // The peer is given up.
     template <class Release> void drop_all(Release&& release) {
         for (; count_ > 0; --count_, first_ = (first_ + 1) % kWindow) {

@@ -72,9 +72,10 @@ public:
         std::uint64_t self = 0;
         std::size_t ring_bytes = 0;
         std::uint64_t ring_max = 0;
-        std::uint64_t connect_max = 0; // 0: no limit but the device's
-        bool fault_tolerance = false;  // broken connections are repaired
-        SchedulerOptions scheduler;    // policies that exist
+        std::uint64_t connect_max = 0;             // 0: no limit but the device's
+        bool fault_tolerance = false;              // broken connections are repaired
+        Nanoseconds patience = Nanoseconds::max(); // with a repair
+        SchedulerOptions scheduler;                // policies that exist
         const Clock* clock = nullptr;
         Random* random = nullptr;
         MigrationAgent* migration = nullptr; // null: none
@@ -166,6 +167,7 @@ private:
     void begin_repair(Peer& peer);
     void move_repairs();
     Nanoseconds repair_deadline() const;
+    Nanoseconds give_up_at(const Peer& peer) const;
     void fence(Peer& peer);
     void drop_ring_writer(Peer& peer);
     void connect_again(Peer& peer);

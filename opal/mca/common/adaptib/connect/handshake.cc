@@ -145,7 +145,6 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, bool needed)
     if (peer.wanted_link.linked()) {
         wanted_.remove(peer);
     }
-    leave_repairs(peer);
     peer.remote_connection = body.connection;
     peer.state = ConnectState::answered;
     ++counters_.connections_accepted;

@@ -13,7 +13,9 @@
 // The request says so, and the reply says the same of the other side; only then rings are used again, and
 // moves.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "connect/connection_manager.h"
@@ -100,6 +102,17 @@ void ConnectionManager::move_repairs() {
     for (std::size_t left = repairing_.size(); left > 0 && !repairing_.empty(); --left) {
         Peer& peer = *repairing_.pop_front();
         repairing_.push_back(peer);
+        if (peer.repair.active && options_.clock->now() >= give_up_at(peer)) {
+            listener_.on_connect_failed(
+                peer, Status::error(Reason::unreachable),
+                "its connection broke, and for " +
+                    std::to_string(
+                        std::chrono::duration_cast<std::chrono::seconds>(options_.patience)
+                            .count()) +
+                    " s it could not be made anew (check that the process still runs, and the ports and "
+                    "cables between; opal_common_adaptib_partition_timeout says how long is waited)");
+            continue;
+        }
         if (peer.repair.wanted &&
             (peer.state == ConnectState::open || peer.state == ConnectState::closing)) {
             begin_repair(peer);
@@ -114,11 +127,17 @@ void ConnectionManager::move_repairs() {
     }
 }
 
+Nanoseconds ConnectionManager::give_up_at(const Peer& peer) const {
+    const bool ever = options_.patience < Nanoseconds::max() - peer.repair.began;
+    return ever ? peer.repair.began + options_.patience : Nanoseconds::max();
+}
+
 Nanoseconds ConnectionManager::repair_deadline() const {
     Nanoseconds next = Nanoseconds::max();
     for (const Peer* peer = repairing_.front(); peer != nullptr; peer = repairing_.next(*peer)) {
         const bool waits = peer->state == ConnectState::repairing && peer->repair.fenced;
         next = waits ? std::min(next, peer->repair.ask_at) : next;
+        next = peer->repair.active ? std::min(next, give_up_at(*peer)) : next;
     }
     return next;
 }
@@ -161,7 +180,6 @@ void ConnectionManager::connect_again(Peer& peer) {
         return;
     }
     ++peer.connection;
-    leave_repairs(peer);
     peer.state = ConnectState::requested;
     static_cast<void>(send(peer, MessageType::connect_request));
 }

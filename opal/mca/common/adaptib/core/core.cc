@@ -187,6 +187,9 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
 }
 
 void Core::open_paths(const Parameters& parameters) {
+    if (parameters.partition_timeout > 0) {
+        patience_ = std::chrono::seconds(parameters.partition_timeout);
+    }
     PathRepository::Options options;
     options.on = std::string_view(parameters.fault_tolerance) == "on";
     options.host = environment_.host;
@@ -207,6 +210,7 @@ void Core::open_connections(const Parameters& parameters) {
     }
     connect.scheduler = scheduler_options(parameters);
     connect.fault_tolerance = paths_->on();
+    connect.patience = patience_;
     connect.connect_max = static_cast<std::uint64_t>(parameters.connect_max);
     connect.clock = environment_.clock;
     connect.random = environment_.random;
@@ -251,6 +255,7 @@ void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
 
 void Core::listen(std::uint32_t fabric) {
     DatagramChannel& datagrams = *fabrics_[fabric].datagrams;
+    datagrams.give_up_after(patience_);
     datagrams.on_failure([this, fabric](std::uint64_t to, WorkStatus why) {
         if (Peer* peer = find_peer(to, fabric); peer != nullptr) {
             protocol_->on_peer_failed(*peer, std::string(work_status_text(why)) + " on rail " +
@@ -424,6 +429,11 @@ void Core::on_fenced(Peer& peer) { protocol_->on_fenced(peer); }
 
 // Path by path the repository says what failed; this is for whoever looks closely.
 void Core::on_repaired(Peer& peer, Nanoseconds took) {
+    for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
+        if (peer.subchannels[i].qp != nullptr) {
+            paths_->report_success(peer, i);
+        }
+    }
     const auto live = std::count_if(peer.subchannels.begin(), peer.subchannels.end(),
                                     [](const Subchannel& each) { return each.qp != nullptr; });
     const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(took).count();

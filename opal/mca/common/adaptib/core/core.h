@@ -216,6 +216,7 @@ private:
     void on_failure(const std::string& text) override;
     void on_peer_finished(Peer& peer) override;
 
+    Nanoseconds patience_ = Nanoseconds::max(); // with a peer that does not answer
     Nanoseconds repair_told_{0};
     Nanoseconds forgive_paths_at_ = Nanoseconds::max(); // that have failed
     Environment environment_;

@@ -16,8 +16,8 @@ namespace adaptib {
 
 enum class PathState : std::uint8_t {
     up,      // nothing is known against it
-    suspect, // nobody has answered over it; maybe the peer is busy with other things
-    failed,  // the rail is down, a queue pair said so, or the peer answers over others alone
+    suspect, // it failed, and its rail is up again; nothing has come over it since
+    failed,  // its rail is down
 };
 
 struct PathRecord {
@@ -26,12 +26,6 @@ struct PathRecord {
     std::uint32_t failures = 0;
     std::uint32_t recoveries = 0;
     std::string last_error;
-
-    // How it is asked whether it is back (recovery/path_probes.h).
-    std::uint32_t nonce = 0; // of the question that is outstanding, 0: none
-    std::uint32_t asked = 0; // times, since the state is what it is
-    Nanoseconds ask_at{0};
-    Nanoseconds interval{0};
 };
 
 struct PeerPaths {
@@ -40,7 +34,6 @@ struct PeerPaths {
     bool without = false;            // no path is up now
     Nanoseconds without_since{0};    // if so
     Nanoseconds without_total{0};    // of the times before
-    Nanoseconds heard{0};            // when something last came from the peer while one was not up
 };
 
 } // namespace adaptib

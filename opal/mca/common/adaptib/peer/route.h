@@ -28,9 +28,8 @@ struct PeerRoute {
     RailRange local;
     RailRange remote;
     // The first `count` are one a subchannel; of two that have a rail in common both are the same, and only the
-    // path is another. What follows up to `total` are the other
-    // pairs whose rails look as much alike as those; datagrams go there when the first ones fail. In the same
-    // order at both ends.
+    // path is another. What follows up to `total` are the other pairs whose rails look as much alike as those,
+    // which nothing uses by itself. In the same order at both ends.
     std::uint8_t count = 0;
     std::uint8_t total = 0;
     std::array<Pair, kMaxSubchannels + kMaxRails * kMaxRails> pairs{};

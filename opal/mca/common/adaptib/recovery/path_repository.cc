@@ -155,10 +155,6 @@ void PathRepository::change(Peer& peer, std::size_t pair, PathState to, const st
     const bool back = to == PathState::up && record.failures > record.recoveries;
     record.state = to;
     record.since = now;
-    record.nonce = 0;
-    record.asked = 0;
-    record.interval = Nanoseconds{0};
-    record.ask_at = now;
     if (to != PathState::up) {
         record.last_error = why;
     }
@@ -256,8 +252,7 @@ void PathRepository::rail_restored(std::uint32_t rail) {
     for (Peer* peer = peers_.front(); peer != nullptr; peer = peers_.next(*peer)) {
         for (std::size_t pair = 0; pair < peer->route.total; ++pair) {
             if (peer->route.pairs[pair].local == rail && !usable(*peer, pair)) {
-                change(*peer, pair, PathState::suspect, "its rail is up again, and it is tried",
-                       false);
+                change(*peer, pair, PathState::suspect, "its rail is up again", false);
             }
         }
     }

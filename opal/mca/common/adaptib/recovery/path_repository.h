@@ -2,16 +2,13 @@
 // The path repository: what state each path to each peer is in, since when, and how often it failed.
 //
 // Purpose: the one place where it is known which paths can be used. It is told of port events (all paths
-// of a rail at once), completion errors, datagrams that nobody acknowledges and rails that say nothing,
-// and of what came through; it is asked by who connects, plans or sends, and it tells a listener of each
-// change. A path is a pair of rails, ours and the peer's, by its number in PeerRoute::pairs.
+// of a rail at once) and of repairs and migrations that came through; it is asked by who connects, and it
+// tells a listener of each change. A path is a pair of rails, ours and the peer's, by its number in PeerRoute::pairs.
 //
-//     up --nobody answers--> suspect --the peer answers elsewhere--> failed
-//     up, suspect --port event, completion error--> failed
-//     suspect, failed --answer over it--> up
+//     up, suspect --port event--> failed --the port is active again--> suspect
+//     suspect, failed --a connection uses it again--> up
 //
-// The state `suspect` costs nothing: a process that computes for minutes answers nobody. Only one that
-// answers over other paths, and not over this, shows that the path has failed (recovery/path_probes.h asks).
+// A suspect path may be used: that is how it is found out whether it works.
 //
 // Lines for people: one a path; where a rail takes many paths along, one for all of them; and at most
 // kLinesPerSecond a second, with the number of those left out.
