@@ -154,6 +154,7 @@ TEST(PathsPerPort, ARailThatWentBeforeTheFirstMessageIsNamed) {
         SCOPED_TRACE(loser);
         RanksOptions options = tree({});
         options.world.machine.reliable_ud = false; // else what is sent waits for the port
+        options.parameters.partition_timeout = 20;
         const auto ranks = make(std::move(options));
         ranks->world().set_port(ranks->world().topology().hosts[loser].ports[0], false);
         Message message(0, 4, 100'000);
