@@ -47,6 +47,10 @@ public:
     void show(std::size_t count) {
         while (count > 0 && !writes_.empty()) {
             Write& write = writes_.front();
+            if (write.bytes.empty()) {
+                complete_first();
+                continue;
+            }
             const std::size_t part = std::min(count, write.bytes.size() - write.shown);
             std::memcpy(write.to + write.shown, write.bytes.data() + write.shown, part);
             write.shown += part;

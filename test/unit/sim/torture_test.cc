@@ -100,6 +100,92 @@ TEST(Programs, ARequestBehindTheGoodbyesIsKept) {
               "");
 }
 
+// Connections that the job begins with are asked for while goodbyes are said, and answered when they are over.
+TEST(Programs, WhatWasAskedForBeforeTheGoodbyesIsOver) {
+    EXPECT_EQ(failures("ranks 2\n"
+                       "schedule 137559836108165\n"
+                       "parameter connect static\n"
+                       "0 active id=1 peer=1 tag=224 at_once=1\n"
+                       "1 send id=7 tag=2\n"
+                       "1 release\n"
+                       "0 release peer=1\n"
+                       "0 compute amount=1000\n"
+                       "0 put id=9 peer=1 bytes=1\n"),
+              "");
+}
+
+// Who has said goodbye takes part in transfers whose messages are more than its ring holds.
+TEST(Programs, WhoHasSaidGoodbyeGetsCredit) {
+    EXPECT_EQ(failures("ranks 2\n"
+                       "schedule 50499604525571\n"
+                       "parameter eager_limit 0\n"
+                       "parameter ring_bytes 16384\n"
+                       "parameter rendezvous put\n"
+                       "parameter block_bytes 1024\n"
+                       "world machine infinihost\n"
+                       "0 send id=23 peer=1 tag=2 at_once=1\n"
+                       "0 release peer=1\n"
+                       "1 send id=60 tag=2 bytes=72605 element=8 stride=12 at_once=1\n"
+                       "1 send id=72 context=1 bytes=3861 element=100 stride=195 at_once=1\n"
+                       "1 send id=76 tag=-7 bytes=65424 element=4 stride=12 at_once=1\n"
+                       "1 send id=94 context=2 tag=2 bytes=80465 element=1 stride=1 at_once=1\n"
+                       "1 send id=96 tag=1 bytes=1 at_once=1\n"
+                       "1 send id=98 context=1 tag=-7 bytes=16330 element=4 stride=8 at_once=1\n"
+                       "1 send id=100 bytes=1 at_once=1\n"
+                       "1 send id=102 context=2 tag=1 bytes=8138 element=4 stride=6\n"),
+              "");
+}
+
+// A rank computes for half a minute: whoever sends to it waits.
+TEST(Programs, APeerThatComputesIsNotGivenUp) {
+    EXPECT_EQ(failures("ranks 2\n"
+                       "schedule 260544688803305\n"
+                       "parameter eager_limit 1\n"
+                       "parameter connect partial\n"
+                       "parameter rendezvous put\n"
+                       "world machine here\n"
+                       "world hosts 1\n"
+                       "world warp 82043\n"
+                       "world datagram_loss 300\n"
+                       "world datagram_late 10\n"
+                       "0 receive id=4 peer=1 tag=1\n"
+                       "1 send id=1 context=1 at_once=1\n"
+                       "1 send id=3 tag=1\n"
+                       "0 active id=10 peer=1 tag=45 bytes=3168\n"
+                       "0 active id=11 peer=1 tag=119\n"
+                       "0 active id=12 peer=1 tag=211 at_once=1\n"
+                       "0 active id=13 peer=1 tag=13 at_once=1\n"
+                       "0 active id=14 peer=1 tag=170 at_once=1\n"
+                       "0 active id=15 peer=1 tag=163 at_once=1\n"
+                       "0 active id=16 peer=1 tag=68 at_once=1\n"
+                       "0 active id=17 peer=1 tag=254\n"
+                       "0 active id=18 peer=1 tag=73\n"
+                       "0 active id=19 peer=1 tag=225 at_once=1\n"
+                       "1 claim id=32 context=1\n"
+                       "0 send id=35 peer=1 context=1 tag=1\n"
+                       "0 send id=37 peer=1 context=1 tag=1 at_once=1\n"
+                       "1 receive id=34 context=1 tag=1\n"
+                       "1 receive id=36 context=1 tag=1\n"
+                       "1 compute amount=1\n"
+                       "1 receive id=38 context=1 tag=1\n"
+                       "0 ssend id=39 peer=1 context=1 tag=1 at_once=1\n"
+                       "0 send id=42 peer=1 tag=1 bytes=2 at_once=1\n"
+                       "1 receive id=40 context=1 tag=1 bytes=1\n"
+                       "1 send id=46 tag=-7 at_once=1\n"
+                       "0 ssend id=50 peer=1 context=1 tag=1 bytes=2 at_once=1\n"
+                       "0 send id=52 peer=1 context=1 tag=1\n"
+                       "1 receive id=49 context=1\n"
+                       "1 receive id=51 context=1 tag=1\n"
+                       "1 receive id=53 context=1 tag=1\n"
+                       "1 wait id=43 amount=1\n"
+                       "0 send id=232 peer=1 context=1 tag=1 at_once=1\n"
+                       "0 send id=234 peer=1 context=1 tag=1 at_once=1\n"
+                       "0 active id=326 peer=1 tag=129\n"
+                       "0 active id=343 peer=1 tag=254 bytes=4855 at_once=1\n"
+                       "0 active id=353 peer=1 tag=53 bytes=4571 at_once=1\n"),
+              "");
+}
+
 TEST(Programs, RunTheSameWayEveryTime) {
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
         const Program program = random_program(seed);

@@ -28,9 +28,10 @@ inline std::unique_ptr<Ranks> make(RanksOptions options) {
 }
 
 struct Message {
-    Message(std::size_t from, std::size_t to, std::size_t bytes)
+    // `number`: messages of different numbers hold different bytes.
+    Message(std::size_t from, std::size_t to, std::size_t bytes, std::size_t number = 0)
         : source(from), target(to), sent(bytes), got(bytes) {
-        Random random(from * 1000 + to + bytes);
+        Random random(from * 1000 + to + bytes + (number << 32));
         for (std::byte& byte : sent) {
             byte = static_cast<std::byte>(random.next() >> 56);
         }

@@ -208,6 +208,7 @@ enum class RefusalReason : std::uint32_t {
     no_room, // there is no connection at the sender's end, nor room for another one
     broken,  // the sender has given up whom it refuses
     no_path, // none of those offered can be used by the sender; it has fenced the connection as well
+    over,    // a reply: what it answers was asked for before a goodbye that is over
 };
 
 constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 56;

@@ -178,7 +178,9 @@ void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, bool needed)
 }
 
 void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
-    if (peer.state != ConnectState::requested || note.answers != peer.connection) {
+    const bool over = note.number == static_cast<std::uint32_t>(RefusalReason::over);
+    if (peer.state != (over ? ConnectState::answered : ConnectState::requested) ||
+        note.answers != peer.connection) {
         return; // answered after all, by a request of the peer's own
     }
     if (note.number == static_cast<std::uint32_t>(RefusalReason::broken)) {
@@ -220,6 +222,11 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
     }
     if (peer.state == ConnectState::open && body.connection == peer.remote_connection) {
         static_cast<void>(send(peer, MessageType::connect_confirm)); // doubled: confirm again
+        return;
+    }
+    if (peer.state == ConnectState::idle || peer.finishing) {
+        // Asked for before a goodbye that is over: it came to nothing here, which the peer has to know.
+        say_refused(peer, body, RefusalReason::over);
         return;
     }
     if (peer.state != ConnectState::requested) {

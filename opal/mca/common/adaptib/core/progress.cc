@@ -122,6 +122,13 @@ std::size_t Core::poll_cold_ring() {
     return taken;
 }
 
+// Who has said goodbye may be gone as soon as it has heard ours. Until then it takes part in transfers that are
+// under way, whose messages may be more than its ring holds.
+static bool takes_credit(const Peer& peer) {
+    const bool needs = !peer.heard_goodbye || (peer.users > 0 && !peer.said_goodbye);
+    return needs && peer.state != ConnectState::closing;
+}
+
 std::size_t Core::poll_ring(Peer& peer) {
     RingReader& ring = *peer.ring_in;
     const MessageHeader* header = nullptr;
@@ -129,8 +136,7 @@ std::size_t Core::poll_ring(Peer& peer) {
     std::size_t taken = 0;
     for (; taken < kRingBudget; ++taken) {
         const RingReader::Found found = ring.poll(&header, &body);
-        if (ring.credit_due() && !peer.heard_goodbye && peer.state != ConnectState::closing)
-            [[unlikely]] {
+        if (ring.credit_due() && takes_credit(peer)) [[unlikely]] {
             return_credit(peer);
         }
         if (found == RingReader::Found::nothing) {

@@ -46,7 +46,7 @@ void Core::connect_some() {
             start_.step = start_.steps; // it was said why; the others would not be found either
             return;
         }
-        if (peer->datagram.handle == nullptr) {
+        if (peer->datagram.handle == nullptr || peer->released) {
             continue; // met, and let go of since
         }
         connections_->request_if_room(*peer);
