@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "bench/median.h"
 #include "bench/options.h"
 #include "fabric/sim/machine.h"
 
@@ -46,8 +47,7 @@ double median_of(int samples, Bytes size) {
     for (int i = 0; i < samples; ++i) {
         times.push_back(sample(clock, from, to));
     }
-    std::nth_element(times.begin(), times.begin() + samples / 2, times.end());
-    return times[static_cast<std::size_t>(samples / 2)];
+    return bench::median(std::move(times));
 }
 
 bool within(const char* what, double measured, double model) {

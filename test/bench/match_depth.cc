@@ -25,6 +25,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "bench/median.h"
 #include "bench/options.h"
 #include "match/match.h"
 
@@ -166,12 +167,6 @@ private:
     Matcher matcher_;
 };
 
-double median(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-}
-
 struct Worst {
     double ratio = 0;
     std::string where;
@@ -181,11 +176,11 @@ struct Worst {
 bool report(const std::vector<std::unique_ptr<Case>>& cases,
             const std::vector<std::vector<double>>& samples, std::size_t first, Worst& worst) {
     const double bound = cases[first]->shape() == Shape::scattered ? kScatteredBound : kBound;
-    const double empty = median(samples[first]);
+    const double empty = bench::median(samples[first]);
     bool within = true;
     for (std::size_t i = first; i < first + std::size(kDepths); ++i) {
         const Case& one = *cases[i];
-        const double cost = median(samples[i]);
+        const double cost = bench::median(samples[i]);
         const double ratio = cost / empty;
         std::printf("%-11s %-10s %7zu %9.1f %7.2f %7.1f\n", text(one.side()), text(one.shape()),
                     one.depth(), cost, ratio, bound);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "bench/median.h"
 #include "bench/options.h"
 #include "schedule/scheduler.h"
 
@@ -62,8 +63,7 @@ double measure(const std::string& whole, const std::string& striped, std::uint32
         }
         each.push_back(static_cast<double>((clock.now() - start).count()) / kTransfers);
     }
-    std::nth_element(each.begin(), each.begin() + samples / 2, each.end());
-    return each[static_cast<std::size_t>(samples / 2)];
+    return bench::median(std::move(each));
 }
 
 } // namespace

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "bench/median.h"
 #include "bench/options.h"
 #include "select/selector.h"
 
@@ -62,8 +63,7 @@ template <typename F> double microseconds(int samples, F&& f) {
         f(i);
         each.push_back(static_cast<double>((clock.now() - start).count()) / 1000);
     }
-    std::nth_element(each.begin(), each.begin() + samples / 2, each.end());
-    return each[static_cast<std::size_t>(samples / 2)];
+    return bench::median(std::move(each));
 }
 
 } // namespace

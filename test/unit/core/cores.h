@@ -48,6 +48,23 @@ inline Data contiguous(std::vector<std::byte>& buffer) {
 
 std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed);
 
+// A message of a pattern, with what it may be received into.
+struct PatternMessage {
+    PatternMessage(std::size_t from_node, std::size_t bytes, std::size_t seed)
+        : from(from_node), sent(pattern(bytes, seed)), got(bytes), scattered(bytes, 1, 3) {
+        for (std::size_t i = 0; i < bytes; ++i) {
+            scattered.at(i) = sent[i];
+        }
+    }
+    std::size_t from;
+    std::vector<std::byte> sent;
+    std::vector<std::byte> got;
+    Strided scattered;
+    TestRequest send;
+    TestRequest receive;
+    bool receive_refused = false;
+};
+
 struct Options {
     Parameters parameters = default_parameters();
     std::uint64_t seed = 1;

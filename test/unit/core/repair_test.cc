@@ -27,20 +27,7 @@ constexpr std::array kShapes{Shape{"get", "get", true, 2},
 
 constexpr std::array<std::size_t, 8> kSizes{0, 8, 200, 2000, 4000, 9000, 40000, 200000};
 
-struct Message {
-    Message(std::size_t from_node, std::size_t bytes, std::size_t seed)
-        : from(from_node), sent(pattern(bytes, seed)), got(bytes), scattered(bytes, 1, 3) {
-        for (std::size_t i = 0; i < bytes; ++i) {
-            scattered.at(i) = sent[i];
-        }
-    }
-    std::size_t from;
-    std::vector<std::byte> sent;
-    std::vector<std::byte> got;
-    Strided scattered;
-    TestRequest send;
-    TestRequest receive;
-};
+using Message = PatternMessage;
 
 // Two cores, both over a fabric with faults, and traffic between them.
 class Traffic {
@@ -193,12 +180,6 @@ TEST_P(Repairs, ManyFailures) {
     }
 }
 
-std::size_t live(const Peer& peer) {
-    return static_cast<std::size_t>(
-        std::count_if(peer.subchannels.begin(), peer.subchannels.end(),
-                      [](const Subchannel& each) { return each.qp != nullptr; }));
-}
-
 // A rail goes down in the middle, for one end or for both, and comes back; the first one carries datagrams.
 TEST(RailsThatComeAndGo, TrafficGoesOnAndTakesThemBack) {
     for (const Shape& shape : kShapes) {
@@ -208,7 +189,7 @@ TEST(RailsThatComeAndGo, TrafficGoesOnAndTakesThemBack) {
             traffic.post_some(20);
             ASSERT_TRUE(traffic.run([&] { return traffic.open(); }));
             const auto rails = static_cast<std::size_t>(shape.rails);
-            ASSERT_EQ(live(*traffic.peer(0)), rails);
+            ASSERT_EQ(traffic.peer(0)->live_subchannels(), rails);
             const auto rail = static_cast<std::uint32_t>(1 + traffic.random.below(rails - 1));
             const Nanoseconds now = traffic.world->clock.now();
             for (std::size_t node = 0; node < (seed % 2 == 0 ? 2u : 1u); ++node) {
@@ -225,14 +206,14 @@ TEST(RailsThatComeAndGo, TrafficGoesOnAndTakesThemBack) {
                     traffic.turn();
                 }
                 if (round == 20) {
-                    EXPECT_EQ(live(*traffic.peer(0)), rails - 1);
+                    EXPECT_EQ(traffic.peer(0)->live_subchannels(), rails - 1);
                 }
             }
             traffic.expect_all_arrived();
             EXPECT_GE(traffic.repairs(), 2u);
             EXPECT_TRUE(traffic.run([&] {
-                return traffic.open() && live(*traffic.peer(0)) == rails &&
-                       live(*traffic.peer(1)) == rails;
+                return traffic.open() && traffic.peer(0)->live_subchannels() == rails &&
+                       traffic.peer(1)->live_subchannels() == rails;
             }));
         }
     }

@@ -177,21 +177,7 @@ public:
     std::unique_ptr<Cores> world;
 
 private:
-    struct Message {
-        Message(std::size_t from_node, std::size_t bytes, std::size_t seed)
-            : from(from_node), sent(pattern(bytes, seed)), got(bytes), scattered(bytes, 1, 3) {
-            for (std::size_t i = 0; i < bytes; ++i) {
-                scattered.at(i) = sent[i];
-            }
-        }
-        std::size_t from;
-        std::vector<std::byte> sent;
-        std::vector<std::byte> got;
-        Strided scattered;
-        TestRequest send;
-        TestRequest receive;
-        bool receive_refused = false;
-    };
+    using Message = PatternMessage;
 
     Random random_;
     std::deque<Message> messages_;

@@ -47,12 +47,6 @@ void set_port(Ranks& ranks, std::size_t rank, std::size_t port, bool up) {
     ranks.world().set_port(ranks.world().topology().hosts[rank].ports[port], up);
 }
 
-std::size_t live(const Peer& peer) {
-    return static_cast<std::size_t>(
-        std::count_if(peer.subchannels.begin(), peer.subchannels.end(),
-                      [](const Subchannel& each) { return each.qp != nullptr; }));
-}
-
 void expect_arrived(const Messages& messages) {
     for (const auto& message : messages) {
         ASSERT_TRUE(message->done()) << message->source << " to " << message->target;
@@ -66,7 +60,7 @@ void expect_arrived(const Messages& messages) {
 TEST(Failover, APortThatFailsAndComesBackCostsNoMessage) {
     const auto ranks = make(networks(1));
     carry(*ranks, 0, 1, 1'000'000);
-    ASSERT_EQ(live(*ranks->peer(0, 1)), kPorts);
+    ASSERT_EQ(ranks->peer(0, 1)->live_subchannels(), kPorts);
     Messages messages;
     for (const std::size_t bytes : {10u, 5000u, 50'000'000u}) {
         messages.push_back(std::make_unique<Message>(0, 1, bytes));
@@ -77,15 +71,15 @@ TEST(Failover, APortThatFailsAndComesBackCostsNoMessage) {
     set_port(*ranks, 1, 2, false); // the target's: the origin hears no event
     ASSERT_TRUE(ranks->run_until([&] { return messages.back()->done(); }, 60s));
     expect_arrived(messages);
-    EXPECT_EQ(live(*ranks->peer(0, 1)), kPorts - 1);
+    EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), kPorts - 1);
     EXPECT_GE(ranks->counters(0).repairs, 1u);
     EXPECT_GE(ranks->counters(1).repairs, 1u);
     set_port(*ranks, 1, 2, true);
     rest(*ranks, 1s);
     carry(*ranks, 0, 1, 1'000'000);
     rest(*ranks, 1s);
-    EXPECT_EQ(live(*ranks->peer(0, 1)), kPorts);
-    EXPECT_EQ(live(*ranks->peer(1, 0)), kPorts);
+    EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), kPorts);
+    EXPECT_EQ(ranks->peer(1, 0)->live_subchannels(), kPorts);
 }
 
 TEST(Failover, PortsThatFailAllTheTimeLoseNothing) {

@@ -25,7 +25,7 @@ Status ConnectionManager::prepare(Peer& peer) {
     Status status = make_queue_pairs(peer);
     if (status.ok()) {
         counters_.paths_most =
-            std::max<std::uint64_t>(counters_.paths_most, live_subchannels(peer));
+            std::max<std::uint64_t>(counters_.paths_most, peer.live_subchannels());
         slots_.push_back(peer);
         status = offer_ring(peer);
     }
@@ -68,14 +68,8 @@ void ConnectionManager::drop_queue_pair(Peer& peer, Subchannel& subchannel) {
     }
 }
 
-std::size_t ConnectionManager::live_subchannels(const Peer& peer) {
-    return static_cast<std::size_t>(
-        std::count_if(peer.subchannels.begin(), peer.subchannels.end(),
-                      [](const Subchannel& each) { return each.qp != nullptr; }));
-}
-
 std::size_t ConnectionManager::chosen_subchannel(const Peer& peer) const {
-    const std::size_t live = live_subchannels(peer);
+    const std::size_t live = peer.live_subchannels();
     std::size_t skip = live == 0 ? 0 : options_.scheduler.position % live;
     for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
         if (peer.subchannels[i].qp != nullptr && skip-- == 0) {

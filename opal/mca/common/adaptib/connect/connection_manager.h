@@ -202,7 +202,6 @@ private:
     Status make_queue_pair(Peer& peer, Subchannel& subchannel);
     void drop_queue_pair(Peer& peer, Subchannel& subchannel);
     void drop_queue_pairs_of(Peer& peer);
-    static std::size_t live_subchannels(const Peer& peer);
     Status offer_ring(Peer& peer);
     void withdraw_ring(Peer& peer);
     void drop_queue_pairs(Peer& peer);

@@ -138,7 +138,7 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, bool needed)
         fail(peer, status, "a connection that was asked for could not be made");
         return;
     }
-    if (live_subchannels(peer) == 0) {
+    if (peer.live_subchannels() == 0) {
         refuse(peer, body, needed);
         return;
     }
@@ -236,7 +236,7 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
         return;
     }
     if (const Status status = connect_subchannels(peer, body);
-        !status.ok() || live_subchannels(peer) == 0) {
+        !status.ok() || peer.live_subchannels() == 0) {
         fail(peer, status, "a connection could not be completed");
         return;
     }

@@ -23,8 +23,6 @@ constexpr Nanoseconds kChosenIdleTime{100'000'000}; // the same of one that was 
 constexpr Nanoseconds kPatience{10'000'000};        // with who waits and does nothing; with closing
 constexpr Nanoseconds kDeviceFull{100'000'000};     // then it is asked again
 
-std::uint32_t messages_of(const Peer& peer) { return peer.next_send + peer.next_receive; }
-
 } // namespace
 
 std::uint64_t ConnectionManager::room() const {
@@ -78,13 +76,13 @@ void ConnectionManager::ask_or_wait(Peer& peer) {
 
 // Who was to be connected from the start, and has not talked since, can do without.
 bool ConnectionManager::is_needed(const Peer& peer) {
-    return peer.users > 0 || messages_of(peer) > 0;
+    return peer.users > 0 || peer.messages() > 0;
 }
 
 void ConnectionManager::wait_for_room(Peer& peer, Nanoseconds not_before) {
     const Nanoseconds now = options_.clock->now();
     peer.usage.ask_at = not_before;
-    peer.usage.messages = messages_of(peer);
+    peer.usage.messages = peer.messages();
     peer.usage.active = now;
     if (wanted_.empty()) {
         look_at_ = now + kLookEvery;
@@ -93,7 +91,7 @@ void ConnectionManager::wait_for_room(Peer& peer, Nanoseconds not_before) {
 }
 
 void ConnectionManager::look(Peer& peer, Nanoseconds now) {
-    if (const std::uint32_t messages = messages_of(peer); messages != peer.usage.messages) {
+    if (const std::uint32_t messages = peer.messages(); messages != peer.usage.messages) {
         peer.usage.messages = messages;
         peer.usage.active = now;
     }

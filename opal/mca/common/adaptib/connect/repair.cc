@@ -93,9 +93,6 @@ void ConnectionManager::begin_repair(Peer& peer) {
     if (!peer.repair.gentle) {
         fail_queue_pairs(peer);
     }
-    if (!peer.repair_link.linked()) {
-        repairing_.push_back(peer);
-    }
 }
 
 void ConnectionManager::move_repairs() {
@@ -159,9 +156,7 @@ void ConnectionManager::fence(Peer& peer) {
 
 // Queue pairs go before what they write from.
 void ConnectionManager::drop_ring_writer(Peer& peer) {
-    for (Subchannel& subchannel : peer.subchannels) {
-        drop_queue_pair(peer, subchannel);
-    }
+    drop_queue_pairs_of(peer);
     peer.ring_out.reset();
     peer.ring_broken = false;
 }
@@ -174,7 +169,7 @@ void ConnectionManager::connect_again(Peer& peer) {
         return;
     }
     const Status status = make_queue_pairs(peer);
-    if (!status.ok() || live_subchannels(peer) == 0) {
+    if (!status.ok() || peer.live_subchannels() == 0) {
         drop_queue_pairs_of(peer);
         peer.repair.ask_at = options_.clock->now() + kLookEvery;
         return;
@@ -192,9 +187,6 @@ void ConnectionManager::wait_for_path(Peer& peer) {
     const auto more = static_cast<std::int64_t>(
         options_.random->below(static_cast<std::uint64_t>(kLookEvery.count())));
     peer.repair.ask_at = options_.clock->now() + kLookEvery + Nanoseconds{more};
-    if (!peer.repair_link.linked()) {
-        repairing_.push_back(peer);
-    }
 }
 
 // The peer writes nothing more into it, and knows what has been taken.

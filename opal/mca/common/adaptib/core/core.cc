@@ -350,10 +350,11 @@ void Core::run_timers() {
     for (Attached& attached : fabrics_) {
         attached.datagrams->run_timers();
     }
-    if (const Nanoseconds now = environment_.clock->now(); select_due(now)) {
+    const Nanoseconds now = environment_.clock->now();
+    if (select_due(now)) {
         select_channels(now);
     }
-    if (environment_.clock->now() >= forgive_paths_at_) [[unlikely]] {
+    if (now >= forgive_paths_at_) [[unlikely]] {
         forgive_paths_at_ = Nanoseconds::max();
         for_each_peer([](Peer& peer) { peer.failed_paths = 0; });
         improve_peers();
@@ -434,8 +435,6 @@ void Core::on_repaired(Peer& peer, Nanoseconds took) {
             paths_->report_success(peer, i);
         }
     }
-    const auto live = std::count_if(peer.subchannels.begin(), peer.subchannels.end(),
-                                    [](const Subchannel& each) { return each.qp != nullptr; });
     const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(took).count();
     const Nanoseconds now = environment_.clock->now();
     if (now - repair_told_ < kTellRepairs && repair_told_.count() > 0) {
@@ -444,8 +443,8 @@ void Core::on_repaired(Peer& peer, Nanoseconds took) {
     repair_told_ = now;
     environment_.message(Severity::notice,
                          "The connection to " + peer_text(peer.name, peer.address.host) +
-                             " was made anew over " + std::to_string(live) + " of " +
-                             std::to_string(peer.subchannels.size()) + " paths; it took " +
+                             " was made anew over " + std::to_string(peer.live_subchannels()) +
+                             " of " + std::to_string(peer.subchannels.size()) + " paths; it took " +
                              std::to_string(microseconds) + " us.");
 }
 

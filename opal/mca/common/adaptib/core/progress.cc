@@ -32,6 +32,13 @@ bool acceptable(const MessageHeader& header, const std::byte* body) {
     return is_sequenced(header.type) && check_message(header, body, header.length);
 }
 
+// Who has said goodbye may be gone as soon as it has heard ours. Until then it takes part in transfers that are
+// under way, whose messages may be more than its ring holds.
+bool takes_credit(const Peer& peer) {
+    const bool needs = !peer.heard_goodbye || (peer.users > 0 && !peer.said_goodbye);
+    return needs && peer.state != ConnectState::closing;
+}
+
 } // namespace
 
 std::size_t Core::progress() {
@@ -120,13 +127,6 @@ std::size_t Core::poll_cold_ring() {
         hot_.emplace_back(peer);
     }
     return taken;
-}
-
-// Who has said goodbye may be gone as soon as it has heard ours. Until then it takes part in transfers that are
-// under way, whose messages may be more than its ring holds.
-static bool takes_credit(const Peer& peer) {
-    const bool needs = !peer.heard_goodbye || (peer.users > 0 && !peer.said_goodbye);
-    return needs && peer.state != ConnectState::closing;
 }
 
 std::size_t Core::poll_ring(Peer& peer) {

@@ -22,7 +22,7 @@ void Core::select_channels(Nanoseconds now) {
     std::vector<SourceCount> counts;
     std::vector<std::uint64_t> talking;
     peers_.for_each([&](Peer& peer) {
-        const std::uint32_t messages = peer.next_send + peer.next_receive;
+        const std::uint32_t messages = peer.messages();
         const std::uint32_t news = messages - peer.usage.counted;
         peer.usage.counted = messages;
         if (news > 0) {

@@ -281,6 +281,14 @@ public:
         const PendingSend* first = pending.front();
         return first != nullptr && (first != &barrier || first->next != nullptr);
     }
+    // Paths that the connection has.
+    std::size_t live_subchannels() const {
+        return static_cast<std::size_t>(
+            std::count_if(subchannels.begin(), subchannels.end(),
+                          [](const Subchannel& each) { return each.qp != nullptr; }));
+    }
+    // Both ways.
+    std::uint32_t messages() const { return next_send + next_receive; }
     // A connection is there, or coming.
     bool connecting() const {
         return state == ConnectState::requested || state == ConnectState::answered ||

@@ -343,7 +343,7 @@ void Protocol::on_stripe_done(Mover& mover, const WorkCompletion& completion) {
         if (mover.waiting_link.linked()) {
             waiting_moves_.remove(mover);
         }
-    } else if (timed && !move.failed && stripe < move.plan.size()) {
+    } else if (timed && stripe < move.plan.size()) {
         learn_from(mover, stripe);
     }
     if (move.done()) {

@@ -390,6 +390,7 @@ private:
 
     // repaired.cc
     void lift_barrier(Peer& peer);
+    void resume(Peer& peer);
     bool send_again(Peer& peer, RepeatedMessage& message);
     void drop(RepeatedMessage& message);
 

@@ -104,10 +104,7 @@ template <typename F> void Protocol::for_each_undecided(Peer& peer, F&& f) {
 }
 
 void Protocol::on_connected(Peer& peer) {
-    lift_barrier(peer);
-    if (flush(peer) && peer.stalled_link.linked()) {
-        stalled_.remove(peer);
-    }
+    resume(peer);
     for_each_undecided(peer, [this](ReceiveTransfer& transfer) {
         if (transfer.peer.state == ConnectState::open) {
             decide(transfer);
@@ -119,10 +116,7 @@ void Protocol::on_connected(Peer& peer) {
 
 void Protocol::on_unconnected(Peer& peer) {
     if (peer.interrupted) {
-        lift_barrier(peer);
-        if (flush(peer) && peer.stalled_link.linked()) {
-            stalled_.remove(peer);
-        }
+        resume(peer);
     }
     for_each_undecided(peer, [this](ReceiveTransfer& transfer) { ask_for_fragments(transfer); });
 }

@@ -65,6 +65,14 @@ void Protocol::lift_barrier(Peer& peer) {
     peer.pending.append(waiting);
 }
 
+// What waited behind the barrier goes on.
+void Protocol::resume(Peer& peer) {
+    lift_barrier(peer);
+    if (flush(peer) && peer.stalled_link.linked()) {
+        stalled_.remove(peer);
+    }
+}
+
 // False: there is no room now.
 bool Protocol::send_again(Peer& peer, RepeatedMessage& message) {
     const Bytes length = message.header.length;
