@@ -196,7 +196,7 @@ TEST_P(RingModes, RandomTrafficComesOutAsItWentIn) {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
         SCOPED_TRACE(seed);
         Random random(seed);
-        const std::uint64_t units = 2 * (4 + random.below(40));
+        const std::uint64_t units = 2 * (4 + random.below(90));
         Ring ring(units, GetParam());
         const std::size_t longest = units / 2 * kRingUnit - kRingOverhead;
         std::uint32_t received = 0;

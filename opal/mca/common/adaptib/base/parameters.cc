@@ -104,7 +104,7 @@ constexpr std::array kTable{
                                     "milliseconds", "1..3600000", 5,
                                     "How often the busiest peers are looked for (aqps)."},
     opal_common_adaptib_parameter_t{
-        "ring_bytes", kSize, &g_parameters.ring_bytes, "131072", "bytes", "4096..16777216", 4,
+        "ring_bytes", kSize, &g_parameters.ring_bytes, "262144", "bytes", "4096..16777216", 4,
         "Memory of one ring: the messages of one connected peer that are under way. A multiple of "
         "64, and at least twice eager_limit plus 256."},
     opal_common_adaptib_parameter_t{

@@ -39,8 +39,9 @@ RingReader::Found RingReader::read(std::uint64_t head, const MessageHeader** hea
         std::memcpy(reinterpret_cast<std::byte*>(&header_), &head, sizeof head);
         const RingWay way = header_.magic == kTailedMagic ? RingWay::posted : RingWay::stored;
         const std::uint64_t units = ring_units_for(header_.length, way);
-        if ((way == RingWay::stored && header_.magic != kHeaderMagic) || units > units_ - position_)
-            [[unlikely]] {
+        left_ = header_.magic == kLeftMagic;
+        if ((way == RingWay::stored && header_.magic != kHeaderMagic && !left_) ||
+            units > units_ - position_) [[unlikely]] {
             return begins(head) ? Found::nothing : Found::garbage;
         }
         if (way == RingWay::posted) [[unlikely]] {
@@ -48,14 +49,14 @@ RingReader::Found RingReader::read(std::uint64_t head, const MessageHeader** hea
                 return Found::nothing;
             }
             begun_ = 0;
-            header_.magic = kHeaderMagic;
         }
+        header_.magic = kHeaderMagic;
         std::memcpy(reinterpret_cast<std::byte*>(&header_) + sizeof head, at + sizeof head,
                     sizeof header_ - sizeof head);
         if (header_.type != MessageType::skip) [[likely]] {
             current_ = units;
             *header = &header_;
-            *body = at + sizeof(MessageHeader);
+            *body = at + ring_body_at(header_.length, way);
             return Found::message;
         }
         store_ring_word(at, 0, std::memory_order_relaxed);
@@ -117,15 +118,18 @@ std::uint64_t RingWriter::units_now(Bytes length) const {
 // The rest of the ring goes unused; the skip message itself needs one unit of it.
 bool RingWriter::skip_rest() {
     const std::uint64_t rest = target_.units - position_;
-    if (!has_room(rest)) {
+    if (!has_room(rest + (must_zero() ? 1 : 0))) {
         return false;
     }
     MessageHeader skip;
     skip.type = MessageType::skip;
     if (direct_) {
-        store(skip);
-    } else if (!post_units(skip, 1).ok()) {
+        store(skip, rest);
+    } else if (!post_units(skip, 1, rest).ok()) {
         return false;
+    }
+    if (must_zero()) { // what was left in what is skipped stays there
+        zero_until_ = produced_ + rest + target_.units;
     }
     produced_ += rest;
     position_ = 0;
@@ -137,10 +141,12 @@ std::byte* RingWriter::reserve_with_care(Bytes length) {
         return nullptr;
     }
     const std::uint64_t units = units_now(length);
-    if ((position_ + units > target_.units && !skip_rest()) || !has_room(units)) {
+    if ((position_ + units > target_.units && !skip_rest()) ||
+        !has_room(units + (must_zero() ? 1 : 0))) {
         return nullptr;
     }
-    return unit_address(position_) + sizeof(MessageHeader);
+    return unit_address(position_) +
+           ring_body_at(length, direct_ ? RingWay::stored : RingWay::posted);
 }
 
 // What the caller has filled in may lie on the first words of units; keeps invariant 1.
@@ -150,16 +156,30 @@ void RingWriter::abandon(Bytes length) {
     }
 }
 
+// The first word of a message, and the first word behind it if it is not zero for sure.
+std::uint64_t RingWriter::store_behind(std::uint64_t head, Bytes length, std::uint64_t units) {
+    if (must_zero()) {
+        store_ring_word(unit_address(unit_behind(units)), 0, std::memory_order_relaxed);
+    }
+    if (length < kLeftFrom) {
+        return head;
+    }
+    zero_until_ = produced_ + units + target_.units;
+    return head + (std::uint64_t{kLeftMagic - kHeaderMagic} << 16);
+}
+
 Status RingWriter::post(const MessageHeader& header) {
     const std::uint64_t units = ring_units_for(header.length, RingWay::posted);
-    const Status status = post_units(header, units);
+    const Status status = post_units(header, units, units);
     if (status.ok()) {
         advance(units);
     }
     return status;
 }
 
-Status RingWriter::post_units(const MessageHeader& header, std::uint64_t units) {
+// `taken`: the units up to the next message.
+Status RingWriter::post_units(const MessageHeader& header, std::uint64_t units,
+                              std::uint64_t taken) {
     static_assert(sizeof(MessageHeader) + sizeof(std::uint64_t) <= kRingUnit, "a skip is one unit");
     MessageHeader tailed = header;
     tailed.magic = kTailedMagic;
@@ -169,18 +189,34 @@ Status RingWriter::post_units(const MessageHeader& header, std::uint64_t units) 
     std::memcpy(at, &head, sizeof head);
     write_fields(at, header);
     std::memcpy(at + units * kRingUnit - sizeof tail, &tail, sizeof tail);
-    const Gather gather{at, units * kRingUnit, mirror_->local_key()};
+    if (must_zero()) [[unlikely]] {
+        if (const Status status = post_zero(unit_behind(taken)); !status.ok()) {
+            return status;
+        }
+    }
+    // Who takes a connection down waits for the goodbye, which is the last message.
+    return post_write({at, units * kRingUnit, mirror_->local_key()}, position_,
+                      header.type == MessageType::goodbye);
+}
+
+// A message may be in the mirror before the zero has left it: then its first word, which is no less true.
+Status RingWriter::post_zero(std::uint64_t unit) {
+    std::byte* at = unit_address(unit);
+    store_ring_word(at, 0, std::memory_order_relaxed);
+    return post_write({at, sizeof(std::uint64_t), mirror_->local_key()}, unit, false);
+}
+
+Status RingWriter::post_write(const Gather& gather, std::uint64_t unit, bool signaled) {
     SendWork work;
     work.wr_id = wr_id_;
     work.opcode = Opcode::write;
     work.flags = gather.length <= target_.inline_bytes ? kPublish | kInline : +kPublish;
-    // Who takes a connection down waits for the goodbye, which is the last message.
-    if (++unsignaled_ == kSignalEvery || header.type == MessageType::goodbye) {
+    if (++unsignaled_ == kSignalEvery || signaled) {
         work.flags |= kSignaled;
     }
     work.gather = &gather;
     work.gather_count = 1;
-    work.remote_address = target_.address + position_ * kRingUnit;
+    work.remote_address = target_.address + unit * kRingUnit;
     work.remote_key = target_.key;
     const Status status = qp_.post_send(work);
     if (!status.ok()) {

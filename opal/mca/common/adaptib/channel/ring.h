@@ -11,9 +11,12 @@
 // A message that does not fit before the last unit is preceded by a `skip` message and starts at unit 0.
 //
 // Invariants
-//   1. The first 8 bytes of every unit that holds no part of a message not yet consumed are zero; the
-//      reader zeroes them as it consumes. So a non-zero word at the reader's position is the header of
-//      the next message (its first word is never zero).
+//   1. When a message becomes visible, the first 8 bytes of the unit behind it are zero. So a non-zero word
+//      at the reader's position is the header of the next message (its first word is never zero). As a rule
+//      these words are zero in all units that hold no part of a message not yet consumed: the reader zeroes
+//      them as it consumes. But a store into a line that was only read makes the processors talk once more,
+//      and so a long stored message has a third magic number, and is left where it is but for its first
+//      word. Until it is overwritten the writer zeroes the word behind each message itself.
 //   2. A writer that stores directly stores the header's first word last, releasing: what is seen is
 //      complete. A message that is posted becomes visible in address order (an adapter, kPublish), byte
 //      by byte maybe (soft-RoCE): it has another magic number and ends with a tail word that follows from
@@ -57,15 +60,22 @@ constexpr Bytes kRingInline = 128;
 
 constexpr Bytes kRingUnit = 32;
 constexpr std::uint16_t kTailedMagic = kHeaderMagic + 1; // in a ring: a posted message
+constexpr std::uint16_t kLeftMagic = kHeaderMagic + 2; // in a ring: a stored one that is left there
+constexpr Bytes kLeftFrom = 1024;                      // bytes of body and payload
 // So often a message's first word may be found begun and no more, before it is taken for garbage: seconds.
 constexpr std::uint32_t kBegunPolls = 1u << 24;
 constexpr std::uint32_t kRingOverhead = sizeof(MessageHeader) + sizeof(std::uint64_t);
 
 enum class RingWay : std::uint8_t { stored, posted };
 
+// Where the body begins.
+constexpr Bytes ring_body_at(Bytes length, RingWay way) {
+    return way == RingWay::stored && length >= kLeftFrom ? kRingUnit : sizeof(MessageHeader);
+}
+
 constexpr std::uint64_t ring_units_for(Bytes length, RingWay way) {
     const Bytes tail = way == RingWay::posted ? sizeof(std::uint64_t) : 0;
-    return (length + sizeof(MessageHeader) + tail + kRingUnit - 1) / kRingUnit;
+    return (length + ring_body_at(length, way) + tail + kRingUnit - 1) / kRingUnit;
 }
 
 constexpr std::uint64_t ring_tail_word(std::uint64_t head, std::uint32_t sequence) {
@@ -106,7 +116,8 @@ public:
     }
     void consume() {
         std::byte* at = place();
-        for (std::uint64_t i = 0; i < current_; ++i) {
+        const std::uint64_t zeroed = left_ ? 1 : current_;
+        for (std::uint64_t i = 0; i < zeroed; ++i) {
             store_ring_word(at + i * kRingUnit, 0, std::memory_order_relaxed);
         }
         consumed_ += current_;
@@ -131,6 +142,7 @@ private:
     std::uint64_t units_;
     std::uint64_t position_ = 0; // unit of the next message
     std::uint64_t current_ = 0;  // units of the message that poll found
+    bool left_ = false;          // it stays there
     MessageHeader header_;       // of that message
     std::uint64_t consumed_ = 0; // units, ever
     std::uint64_t told_ = 0;
@@ -151,13 +163,13 @@ public:
                std::uint64_t wr_id);
 
     // Room for `length` bytes of body and payload, to be filled by the caller and made a message by
-    // commit() or undone by abandon(); null if the ring has no room now. REQUIRES: it takes no more
-    // than half the units.
+    // commit() or undone by abandon(); null if the ring has no room now, which may include the unit
+    // behind. REQUIRES: it takes no more than half the units.
     [[gnu::always_inline]] std::byte* reserve(Bytes length) {
         const std::uint64_t units = ring_units_for(length, RingWay::stored);
         if (direct_ && position_ + units <= target_.units &&
-            produced_ + units - consumed_ <= target_.units && qp_.usable()) [[likely]] {
-            return unit_address(position_) + sizeof(MessageHeader);
+            produced_ + units < target_.units + consumed_ && qp_.usable()) [[likely]] {
+            return unit_address(position_) + ring_body_at(length, RingWay::stored);
         }
         return reserve_with_care(length);
     }
@@ -167,8 +179,9 @@ public:
         if (!direct_) [[unlikely]] {
             return post(header);
         }
-        store(header);
-        advance(ring_units_for(header.length, RingWay::stored));
+        const std::uint64_t units = ring_units_for(header.length, RingWay::stored);
+        store(header, units);
+        advance(units);
         claim_ahead();
         return kOk;
     }
@@ -218,9 +231,11 @@ public:
 
 private:
     std::byte* unit_address(std::uint64_t unit) { return base_ + unit * kRingUnit; }
+    // Within a lap of a message that is left where it is.
+    bool must_zero() const { return produced_ < zero_until_; }
     void advance(std::uint64_t units) {
         produced_ += units;
-        position_ = position_ + units == target_.units ? 0 : position_ + units;
+        position_ = unit_behind(units);
     }
     // The reader's processor owns the lines it has emptied. Those of the next messages are asked back
     // early, so that storing into them does not wait.
@@ -236,7 +251,9 @@ private:
     bool choose_way();
     bool skip_rest();
     Status post(const MessageHeader& header);
-    Status post_units(const MessageHeader& header, std::uint64_t units);
+    Status post_units(const MessageHeader& header, std::uint64_t units, std::uint64_t taken);
+    Status post_zero(std::uint64_t unit);
+    Status post_write(const Gather& gather, std::uint64_t unit, bool signaled);
 
     // Field by field, as head_word() is: see there.
     static void write_fields(std::byte* at, const MessageHeader& header) {
@@ -245,10 +262,18 @@ private:
         std::memcpy(at + offsetof(MessageHeader, source), &header.source, 4);
         std::memcpy(at + offsetof(MessageHeader, tag), &header.tag, 4);
     }
-    [[gnu::always_inline]] void store(const MessageHeader& header) {
+    [[gnu::always_inline]] void store(const MessageHeader& header, std::uint64_t units) {
         std::byte* at = unit_address(position_);
+        std::uint64_t head = header.head_word();
+        if (header.length >= kLeftFrom || must_zero()) [[unlikely]] {
+            head = store_behind(head, header.length, units);
+        }
         write_fields(at, header);
-        store_ring_word(at, header.head_word(), std::memory_order_release);
+        store_ring_word(at, head, std::memory_order_release);
+    }
+    std::uint64_t store_behind(std::uint64_t head, Bytes length, std::uint64_t units);
+    std::uint64_t unit_behind(std::uint64_t units) const {
+        return position_ + units == target_.units ? 0 : position_ + units;
     }
 
     // Hot.
@@ -257,6 +282,7 @@ private:
     std::uint64_t position_ = 0;
     std::uint64_t produced_ = 0;
     std::uint64_t consumed_ = 0; // as last read from the credit word
+    std::uint64_t zero_until_ = 0;
     QueuePair& qp_;
     const std::uint64_t* credit_;
     // Constant after construction.
