@@ -18,7 +18,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // ---------------------------------------------------------------------------------------------------
 // Layout. Whoever has to change a number here raises kWireVersion.
 
-static_assert(kWireVersion == 9);
+static_assert(kWireVersion == 10);
 static_assert(kMaxRails == 8 && kMaxSubchannels == 16);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
@@ -45,7 +45,8 @@ static_assert(static_cast<int>(MessageType::connect_refuse) == 17);
 static_assert(static_cast<int>(MessageType::connect_close) == 18);
 static_assert(static_cast<int>(MessageType::connect_keep) == 19);
 static_assert(static_cast<int>(MessageType::active_part) == 20);
-static_assert(static_cast<int>(MessageType::count_) == 21);
+static_assert(static_cast<int>(MessageType::operate) == 21);
+static_assert(static_cast<int>(MessageType::count_) == 22);
 
 static_assert(sizeof(MessageHeader) == 24);
 static_assert(offsetof(MessageHeader, type) == 0);
@@ -123,6 +124,15 @@ static_assert(offsetof(ConnectSubchannel, qp) == 4);
 static_assert(offsetof(ConnectSubchannel, psn) == 8);
 static_assert(offsetof(ConnectSubchannel, memory_key) == 12);
 
+static_assert(sizeof(OperateBody) == 40);
+static_assert(offsetof(OperateBody, number) == 0);
+static_assert(offsetof(OperateBody, remote_address) == 8);
+static_assert(offsetof(OperateBody, compare_add) == 16);
+static_assert(offsetof(OperateBody, swap) == 24);
+static_assert(offsetof(OperateBody, remote_key) == 32);
+static_assert(offsetof(OperateBody, length) == 36);
+static_assert(offsetof(OperateBody, opcode) == 38);
+
 static_assert(sizeof(ConnectBody) == 296);
 static_assert(offsetof(ConnectBody, connection) == 0);
 static_assert(offsetof(ConnectBody, answers) == 4);
@@ -162,6 +172,7 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::active, 0, true, true},
     {MessageType::fragment, 16, true, true},
     {MessageType::active_part, 0, true, true},
+    {MessageType::operate, 40, true, true},
     {MessageType::connect_refuse, 16, false, false},
     {MessageType::connect_close, 16, false, false},
     {MessageType::connect_keep, 16, false, false},
@@ -361,7 +372,7 @@ ConnectBody connect_body() {
     body.subchannel_count = 1;
     body.ring_bytes = 4096;
     body.ring_address = 64;
-    body.credit_address = 8;
+    body.credit_address = 64;
     return body;
 }
 
@@ -410,7 +421,7 @@ TEST(Wire, RingsAndCreditsMustBeAligned) {
         body.ring_address += off;
         EXPECT_FALSE(check_body(body)) << off;
     }
-    for (const std::uint32_t off : {1u, 4u, 7u}) {
+    for (const std::uint32_t off : {1u, 8u, 63u}) {
         body = connect_body();
         body.credit_address += off;
         EXPECT_FALSE(check_body(body)) << off;

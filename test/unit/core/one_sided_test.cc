@@ -3,55 +3,10 @@
 #include <numeric>
 
 #include "cores.h"
+#include "window.h"
 
 namespace adaptib::test {
 namespace {
-
-constexpr std::uint32_t kAll = OPAL_COMMON_ADAPTIB_REMOTE_READ | OPAL_COMMON_ADAPTIB_REMOTE_WRITE |
-                               OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC;
-
-// Memory of one node that the others may reach.
-struct Window {
-    Window(Cores& world, std::size_t node, void* base, std::size_t bytes,
-           std::uint32_t access = kAll) {
-        EXPECT_TRUE(registration
-                        .make(world.core(node).rails(), base, bytes,
-                              kLocalWrite | kRemoteRead | kRemoteWrite | kRemoteAtomic)
-                        .ok());
-        remote.base = reinterpret_cast<std::uintptr_t>(base);
-        remote.bytes = bytes;
-        remote.access = access;
-        remote.key_count = registration.key_count();
-        registration.copy_remote_keys(remote.keys);
-    }
-
-    Registration registration;
-    opal_common_adaptib_remote_t remote{};
-};
-
-opal_common_adaptib_one_sided_t operation(opal_common_adaptib_operation_t kind, void* local,
-                                          const Window& window, std::uint64_t offset,
-                                          std::size_t bytes) {
-    return {kind, local, nullptr, window.remote.base + offset, &window.remote, bytes, 0, 0};
-}
-
-Peer* target(Cores& world, std::size_t from, std::size_t to) {
-    Peer* peer = nullptr;
-    if (from == to) {
-        EXPECT_TRUE(world.core(from).get_loopback(peer).ok());
-        return peer;
-    }
-    return world.peer(from, to);
-}
-
-Status start(Cores& world, std::size_t from, std::size_t to,
-             const opal_common_adaptib_one_sided_t& what, TestRequest& request) {
-    bool complete = false;
-    const Status status = world.core(from).protocol().start_one_sided(
-        *target(world, from, to), what, nullptr, request.user, complete);
-    request.done = complete;
-    return status;
-}
 
 class OneSidedTraffic : public testing::TestWithParam<const char*> {
 protected:

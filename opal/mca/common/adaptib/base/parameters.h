@@ -22,6 +22,7 @@ struct Parameters {
     int eager_limit;
     std::size_t verbs_eager_limit;
     char* rendezvous;
+    char* small_one_sided;
     char* multiplexing_policy;
     char* striping_policy;
     std::size_t striping_threshold;

@@ -16,6 +16,7 @@ Bytes body_bytes(MessageType type) {
     case MessageType::block_done: return sizeof(BlockDoneBody);
     case MessageType::written: return sizeof(WrittenBody);
     case MessageType::fragment: return sizeof(FragmentBody);
+    case MessageType::operate: return sizeof(OperateBody);
     case MessageType::connect_refuse:
     case MessageType::connect_close:
     case MessageType::connect_keep: return sizeof(ConnectNote);
@@ -51,7 +52,7 @@ bool check_header(const MessageHeader& header, Bytes available) {
     const bool has_payload =
         header.type == MessageType::eager || header.type == MessageType::eager_sync ||
         header.type == MessageType::active || header.type == MessageType::active_part ||
-        header.type == MessageType::fragment;
+        header.type == MessageType::fragment || header.type == MessageType::operate;
     return has_payload ? header.length >= body : header.length == body;
 }
 
@@ -87,7 +88,7 @@ bool check_body(const ConnectBody& body) {
     }
     const bool ring = body.ring_bytes >= kMinRingBytes && body.ring_bytes <= kMaxRingBytes;
     return (body.ring_bytes == 0 || ring) && body.ring_bytes % kCacheLine == 0 &&
-           body.ring_address % kCacheLine == 0 && body.credit_address % 8 == 0;
+           body.ring_address % kCacheLine == 0 && body.credit_address % kCacheLine == 0;
 }
 
 bool check_message(const MessageHeader& header, const std::byte* body, Bytes available) {

@@ -24,11 +24,12 @@
 namespace adaptib {
 
 // Raised with every change of anything in this file or in base/address.h.
-constexpr std::uint16_t kWireVersion = 9;
+constexpr std::uint16_t kWireVersion = 10;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels =
-    16; // of a connection: one for each path between two rails
+    16;                                   // of a connection: one for each path between two rails
+constexpr std::uint32_t kMostAsked = 256; // bytes of an operation that the target is asked for
 constexpr std::uint32_t kMinRingBytes = 4096;
 constexpr std::uint32_t kMaxRingBytes = 16 * 1024 * 1024;
 
@@ -54,6 +55,7 @@ enum class MessageType : std::uint8_t {
     connect_close, // ConnectNote; not sequenced: the connection is not needed, nothing is under way
     connect_keep,  // ConnectNote; not sequenced: it is needed
     active_part,   // payload; the rest follows in further parts and, at last, an active message
+    operate,       // OperateBody, of a write the payload: do it for the sender
     count_,
 };
 
@@ -168,6 +170,19 @@ struct WrittenBody {
 struct FragmentBody {
     std::uint64_t receive_id;
     std::uint64_t offset; // in the packed stream
+};
+
+// A put, get or atomic that the target is asked for. It does nothing if the offer in the sender's answer
+// slot (channel/ring_memory.h) has been taken back; the access is checked as if it came over the fabric.
+struct OperateBody {
+    std::uint64_t number;         // of the sender's offers to this peer
+    std::uint64_t remote_address; // at the target
+    std::uint64_t compare_add;
+    std::uint64_t swap;
+    std::uint32_t remote_key;
+    std::uint16_t length; // 1..kMostAsked
+    std::uint8_t opcode;  // Opcode
+    std::uint8_t pad;
 };
 
 // Flag of connect_request: there is traffic for it; else it is one of those that the job begins with.

@@ -190,6 +190,8 @@ public:
     // asked for, or all of it; the latter asks, call again.
     bool settled() const { return awaited_ == 0; }
     bool flushed();
+    // Messages are stored into the reader's memory.
+    bool direct() const { return direct_; }
     // All of the ring has been stored into: it is in the memory of both sides.
     bool lapped() const { return direct_ && produced_ >= target_.units; }
     // A completion with our wr_id was taken.

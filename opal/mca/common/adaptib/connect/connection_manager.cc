@@ -159,7 +159,8 @@ Status ConnectionManager::offer_ring(Peer& peer) {
     bool ring = counters_.rings_open < options_.ring_max;
     Bytes lines_bytes = ring ? options_.ring_bytes : 0;
     Rail& first = *rails_[peer.route.local.first];
-    Status status = first.allocate(lines_bytes + kCacheLine, kAccess, peer.ring_memory);
+    Status status =
+        first.allocate(lines_bytes + RingMemory::kBehindLines, kAccess, peer.ring_memory);
     if (!status.ok() && ring) {
         if (!told_no_room_) {
             told_no_room_ = true;
@@ -169,7 +170,7 @@ Status ConnectionManager::offer_ring(Peer& peer) {
         }
         ring = false;
         lines_bytes = 0;
-        status = first.allocate(kCacheLine, kAccess, peer.ring_memory);
+        status = first.allocate(RingMemory::kBehindLines, kAccess, peer.ring_memory);
     }
     if (status.ok()) {
         status = peer.ring_registration.make(rails_, peer.route.local, peer.ring_memory->address(),
@@ -182,8 +183,8 @@ Status ConnectionManager::offer_ring(Peer& peer) {
     ++counters_.buffers;
     counters_.buffers_bytes += peer.ring_memory->length();
     if (ring) {
-        peer.ring_in = std::make_unique<RingReader>(
-            static_cast<std::byte*>(peer.ring_memory->address()), lines_bytes / kRingUnit);
+        peer.ring_in = std::make_unique<RingReader>(RingMemory(*peer.ring_memory).lines(),
+                                                    lines_bytes / kRingUnit);
         ++counters_.rings_open;
         listener_.on_ring_offered(peer);
     }
@@ -196,11 +197,10 @@ ConnectBody ConnectionManager::describe(const Peer& peer) const {
     body.answers = peer.remote_connection;
     body.replaces = peer.repair.active ? peer.repair.replaces : 0;
     body.expected = peer.next_receive;
-    const Bytes lines_bytes = peer.ring_memory->length() - kCacheLine;
-    const auto base = reinterpret_cast<std::uintptr_t>(peer.ring_memory->address());
+    const RingMemory memory(*peer.ring_memory);
     body.ring_bytes = peer.ring_in != nullptr ? static_cast<std::uint32_t>(options_.ring_bytes) : 0;
-    body.ring_address = base;
-    body.credit_address = base + lines_bytes;
+    body.ring_address = reinterpret_cast<std::uintptr_t>(memory.lines());
+    body.credit_address = reinterpret_cast<std::uintptr_t>(memory.credit());
     for (const Subchannel& subchannel : peer.subchannels) {
         if (subchannel.qp != nullptr) {
             ConnectSubchannel& out = body.subchannels[body.subchannel_count++];
@@ -313,6 +313,7 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
     peer.repairable = peer.ring_broken = false;
     peer.state = state;
     peer.ring_out.reset();
+    peer.answers = nullptr;
     peer.ring_paused.reset();
     if (state == ConnectState::failed) {
         peer.datagrams.forget(peer.datagram);

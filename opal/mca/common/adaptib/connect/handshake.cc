@@ -333,13 +333,14 @@ void ConnectionManager::open(Peer& peer) {
     peer.usage.active = options_.clock->now();
     if (peer.remote_ring.units > 0) {
         Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
-        const auto* credit = reinterpret_cast<const std::uint64_t*>(
-            static_cast<const std::byte*>(peer.ring_memory->address()) +
-            peer.ring_memory->length() - kCacheLine);
+        const auto* credit =
+            reinterpret_cast<const std::uint64_t*>(RingMemory(*peer.ring_memory).credit());
         peer.ring_out =
             std::make_unique<RingWriter>(*rails_[subchannel.local_rail], *subchannel.qp,
                                          peer.remote_ring, credit, wr_id_of(&peer.ring_work));
         peer.ring_capacity = peer.remote_ring.units / 2 * kRingUnit - kRingOverhead;
+        peer.answers = static_cast<AnswerSlot*>(subchannel.qp->map(
+            peer.credit_address + kCacheLine, sizeof(AnswerSlot), subchannel.remote_memory_key));
     }
     peer.repairable = options_.fault_tolerance && peer.name != options_.self;
     if (peer.repairable && (peer.repair.wanted || uses_failed_path(peer))) {

@@ -158,6 +158,7 @@ void ConnectionManager::fence(Peer& peer) {
 void ConnectionManager::drop_ring_writer(Peer& peer) {
     drop_queue_pairs_of(peer);
     peer.ring_out.reset();
+    peer.answers = nullptr;
     peer.ring_broken = false;
 }
 
@@ -194,9 +195,9 @@ void ConnectionManager::renew_ring(Peer& peer) {
     std::memset(peer.ring_memory->address(), 0, peer.ring_memory->length());
     if (peer.ring_in != nullptr) {
         listener_.on_ring_withdrawn(peer);
-        const Bytes lines_bytes = peer.ring_memory->length() - kCacheLine;
-        peer.ring_in = std::make_unique<RingReader>(
-            static_cast<std::byte*>(peer.ring_memory->address()), lines_bytes / kRingUnit);
+        const RingMemory memory(*peer.ring_memory);
+        peer.ring_in =
+            std::make_unique<RingReader>(memory.lines(), memory.lines_bytes() / kRingUnit);
         listener_.on_ring_offered(peer);
     }
     peer.credits_posted = 0;

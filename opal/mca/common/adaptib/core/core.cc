@@ -111,7 +111,10 @@ Status Core::attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric
             most_eager = parameters.ring_bytes / kRingShare;
         }
     }
-    fabrics_.push_back({std::move(fabric), range, eager_limit, most_eager, nullptr, {}, {}, false});
+    const bool asks = rails[0]->info().has(Capability::direct) &&
+                      std::string_view(parameters.small_one_sided) == "auto";
+    fabrics_.push_back(
+        {std::move(fabric), range, eager_limit, most_eager, asks, nullptr, {}, {}, false});
     return kOk;
 }
 

@@ -213,6 +213,9 @@ std::unique_ptr<Peer> Core::new_peer(const ProcessAddress& address, const PeerRo
         peer->eager_at_once = CopyChoice::kTimedFrom - 1;
         peer->active_at_once = CopyChoice::kTimedFrom - 1;
     }
+    if (attached.asks) {
+        peer->ask_choices = std::make_unique<std::array<AskChoice, 2>>();
+    }
     return peer;
 }
 

@@ -178,8 +178,7 @@ void Core::return_credit(Peer& peer) {
     work.opcode = Opcode::write;
     work.flags = kInline | kPublish;
     if (rails_[subchannel.local_rail]->info().inline_bytes < sizeof consumed) {
-        std::byte* kept = static_cast<std::byte*>(peer.ring_memory->address()) +
-                          peer.ring_memory->length() - kCacheLine / 2;
+        std::byte* kept = RingMemory(*peer.ring_memory).told();
         store_ring_word(kept, consumed, std::memory_order_release);
         gather.address = kept;
         gather.local_key = peer.ring_registration.local_key(subchannel.local_rail);

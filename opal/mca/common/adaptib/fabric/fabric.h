@@ -337,6 +337,12 @@ public:
     // A write, read or atomic within the call, where the processor moves the data. ok: done, and no
     // completion follows. again: it cannot be done now, or in this way, or at all: post it.
     Status execute(const SendWork& work) { return execute_impl(work); }
+    // As the target of a write, read or atomic: does what the peer's queue pair would do to this process's
+    // memory, by the same rules. gather[0], the only entry, is memory of the core's own: what is written,
+    // or where what is read or the old value goes. Not ok: nothing was done.
+    Status serve(const SendWork& work) { return serve_impl(work); }
+    // False once the process at the other end is known to have ended. May ask the system.
+    bool target_lives() const { return target_lives_impl(); }
 
     // Capability::direct, RC: the local address of [remote_address, +length) if the key allows remote
     // writing and the memory came from the target's Rail::allocate; null otherwise. Valid while the
@@ -358,6 +364,8 @@ private:
     virtual Status post_send_impl(const SendWork& work) = 0;
     virtual Status post_receive_impl(const ReceiveWork& work) = 0;
     virtual Status execute_impl(const SendWork&) { return Status::again(Reason::none); }
+    virtual Status serve_impl(const SendWork&) { return Status::error(Reason::not_supported); }
+    virtual bool target_lives_impl() const { return true; }
     virtual void* map_impl(std::uint64_t, Bytes, std::uint32_t) { return nullptr; }
     virtual bool usable_impl() const { return true; }
 

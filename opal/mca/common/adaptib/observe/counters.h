@@ -39,6 +39,11 @@ namespace adaptib {
     X(rdma_write, "operations", COUNTER, 4, "RDMA writes (or single copies) of rendezvous data")   \
     X(rdma_write_bytes, "bytes", COUNTER, 4, "Bytes moved by RDMA writes")                         \
     X(rdma_atomic, "operations", COUNTER, 4, "Remote atomic operations")                           \
+    X(operations_asked, "operations", COUNTER, 5,                                                  \
+      "Small puts, gets and atomics that their target was asked to do")                            \
+    X(operations_taken_back, "operations", COUNTER, 5,                                             \
+      "Those done here after all, since the target did not do them soon")                          \
+    X(operations_served, "operations", COUNTER, 5, "Operations done for peers that asked")         \
     X(blocks_packed, "blocks", COUNTER, 5, "Pipeline blocks packed or unpacked")                   \
     X(registrations_made, "buffers", COUNTER, 5, "Buffers registered with the rails")              \
     X(registrations_found, "buffers", COUNTER, 5,                                                  \

@@ -24,12 +24,14 @@
 #include "base/work_target.h"
 #include "channel/datagram.h"
 #include "channel/ring.h"
+#include "channel/ring_memory.h"
 #include "fabric/fabric.h"
 #include "memory/block_pool.h"
 #include "memory/registration.h"
 #include "observe/counters.h"
 #include "peer/paths.h"
 #include "peer/route.h"
+#include "schedule/ask_choice.h"
 #include "schedule/copy_choice.h"
 #include "schedule/scheduler.h"
 
@@ -344,12 +346,15 @@ public:
     std::vector<Subchannel> subchannels;
     std::unique_ptr<Scheduler> scheduler;
     std::unique_ptr<CopyChoice> copy_choice; // null: eager_limit stays as it is
-    // ring_in's lines, then one with our credit and, in its second half, what we last told if not inline.
-    std::unique_ptr<MemoryRegion> ring_memory;
-    RingWriter::Target remote_ring;          // what ring_out writes into, 0 units: none offered
-    Registration ring_registration;          // of ring_memory, with the route's rails
-    RingWork ring_work{*this};               // of ring_out
-    std::unique_ptr<RingWriter> ring_paused; // ring_out, while closing
+    // Null: the peer is asked for no operation. Atomics cost other than puts and gets.
+    std::unique_ptr<std::array<AskChoice, 2>> ask_choices;
+    std::uint64_t offers = 0;      // made to the peer
+    AnswerSlot* answers = nullptr; // of the peer, for its own; valid while ring_out's queue pair is
+    std::unique_ptr<MemoryRegion> ring_memory; // channel/ring_memory.h
+    RingWriter::Target remote_ring;            // what ring_out writes into, 0 units: none offered
+    Registration ring_registration;            // of ring_memory, with the route's rails
+    RingWork ring_work{*this};                 // of ring_out
+    std::unique_ptr<RingWriter> ring_paused;   // ring_out, while closing
     FlushWork flush_work{*this};
     Closing closing;
     Repair repair;

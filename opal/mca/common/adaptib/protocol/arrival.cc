@@ -30,6 +30,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::active: on_active(peer, header, body); break;
     case MessageType::active_part: on_active_part(peer, header, body); break;
     case MessageType::fragment: on_fragment(peer, header, body); break;
+    case MessageType::operate: on_operate(peer, header, body); break;
     case MessageType::none:
     case MessageType::skip:
     case MessageType::connect_request:

@@ -110,8 +110,11 @@ bool Protocol::one_sided_at_once(Peer& peer, const opal_common_adaptib_one_sided
     work.compare_add = compare_add_of(operation);
     work.swap = operation.operand;
     const opal_common_adaptib_remote_t& remote = *operation.remote;
-    return execute(peer, work, *region, operation.local, operation.bytes,
-                   {remote.keys, remote.key_count});
+    const std::span<const std::uint32_t> keys{remote.keys, remote.key_count};
+    if (peer.ask_choices != nullptr && operation.bytes <= kMostAsked && operation.bytes > 0) {
+        return start_by_choice(peer, work, *region, operation.local, operation.bytes, keys);
+    }
+    return execute(peer, work, *region, operation.local, operation.bytes, keys);
 }
 
 void OneSided::on_move_done() { protocol.on_one_sided_done(*this); }

@@ -367,6 +367,13 @@ private:
     Status post_stripe(Mover& mover, const Stripe& stripe);
     bool execute(Peer& peer, SendWork& work, const Registration& region, void* local, Bytes length,
                  std::span<const std::uint32_t> remote_keys);
+    bool start_by_choice(Peer& peer, SendWork& work, const Registration& region, void* local,
+                         Bytes length, std::span<const std::uint32_t> remote_keys);
+    bool ask(Peer& peer, const SendWork& work, void* local, Bytes length,
+             std::span<const std::uint32_t> remote_keys, Nanoseconds patience);
+    bool answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number,
+                  Nanoseconds patience) const;
+    void on_operate(Peer& peer, const MessageHeader& header, const std::byte* from);
     std::size_t stripe_of(const Mover& mover, std::uint32_t qp_number) const;
     void take_time(Mover& mover, std::size_t stripe, WorkStatus status);
     void learn_from(Mover& mover, std::size_t stripe);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The copy pipeline: RC writes, reads and atomics on private memory without cross-memory attach.
+// The copy pipeline: RC writes, reads and atomics on private memory without cross-memory attach; and what the
+// target does for an initiator that asked for it by a message (serve).
 //
 // The initiator's half cuts a request into pieces of a bounce slot and keeps a few on their way; the
 // target's half executes a piece while its completion queues are polled. Everything is checked again
@@ -133,12 +134,36 @@ void RcQueuePair::serve(const RecordView& record) {
         ++context_.counters().dropped_garbage;
         return;
     }
-    const BounceAnswer answer = execute(request, slot);
-    reinterpret_cast<BounceHeader*>(slot)->answer.store(
-        request.tag << 8 | static_cast<std::uint64_t>(answer), std::memory_order_release);
+    auto* header = reinterpret_cast<BounceHeader*>(slot);
+    const BounceAnswer answer = execute(request, slot + sizeof *header, header->result);
+    header->answer.store(request.tag << 8 | static_cast<std::uint64_t>(answer),
+                         std::memory_order_release);
 }
 
-BounceAnswer RcQueuePair::execute(const BounceRequest& request, std::byte* slot) {
+Status RcQueuePair::serve_impl(const SendWork& work) {
+    if (work.gather_count != 1 || work.gather[0].length == 0 || !usable_impl()) {
+        return Status::again(Reason::none);
+    }
+    BounceRequest request{};
+    request.remote_address = work.remote_address;
+    request.compare_add = work.compare_add;
+    request.swap = work.swap;
+    request.remote_key = work.remote_key;
+    request.length = static_cast<std::uint32_t>(work.gather[0].length);
+    request.opcode = static_cast<std::uint32_t>(work.opcode);
+    auto* data = static_cast<std::byte*>(work.gather[0].address);
+    std::uint64_t old = 0;
+    if (execute(request, data, old) != BounceAnswer::done) {
+        return Status::again(Reason::none);
+    }
+    if (work.opcode == Opcode::compare_swap || work.opcode == Opcode::fetch_add) {
+        std::memcpy(data, &old, sizeof old);
+    }
+    return kOk;
+}
+
+BounceAnswer RcQueuePair::execute(const BounceRequest& request, std::byte* data,
+                                  std::uint64_t& old) {
     const auto opcode = static_cast<Opcode>(request.opcode);
     const bool atomic = opcode == Opcode::compare_swap || opcode == Opcode::fetch_add;
     const bool write = opcode == Opcode::write || opcode == Opcode::write_imm;
@@ -157,13 +182,11 @@ BounceAnswer RcQueuePair::execute(const BounceRequest& request, std::byte* slot)
         return BounceAnswer::access_error;
     }
     auto* memory = reinterpret_cast<std::byte*>(request.remote_address);
-    std::byte* data = slot + sizeof(BounceHeader);
     if (region->length == kWholeMemory) {
         return copy_checked(request, data);
     }
     if (atomic) {
-        return execute_atomic(request, region->offset != kPrivate,
-                              *reinterpret_cast<BounceHeader*>(slot));
+        return execute_atomic(request, region->offset != kPrivate, old);
     }
     if (opcode == Opcode::read) {
         std::memcpy(data, memory, request.length);
@@ -196,7 +219,7 @@ BounceAnswer RcQueuePair::copy_checked(const BounceRequest& request, std::byte* 
 }
 
 BounceAnswer RcQueuePair::execute_atomic(const BounceRequest& request, bool shared,
-                                         BounceHeader& slot) {
+                                         std::uint64_t& old) {
     std::atomic<std::uint64_t>& lock = context_.segment().header()->atomic_lock;
     const std::uint64_t name =
         static_cast<std::uint64_t>(context_.segment().header()->pid) << 32 | kLockOwner;
@@ -210,7 +233,7 @@ BounceAnswer RcQueuePair::execute_atomic(const BounceRequest& request, bool shar
         }
     }
     std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(request.remote_address));
-    std::uint64_t old = request.compare_add;
+    old = request.compare_add;
     if (static_cast<Opcode>(request.opcode) == Opcode::fetch_add) {
         old = word.fetch_add(request.compare_add);
     } else {
@@ -219,7 +242,6 @@ BounceAnswer RcQueuePair::execute_atomic(const BounceRequest& request, bool shar
     if (!shared) {
         lock.store(0, std::memory_order_release);
     }
-    slot.result = old;
     return BounceAnswer::done;
 }
 

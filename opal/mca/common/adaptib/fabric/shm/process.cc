@@ -48,6 +48,11 @@ constexpr Bytes kMaxCall = kGiB; // below the kernel's MAX_RW_COUNT
 // The part [offset, offset + length) of the gather list, as far as it fits; returns its length.
 Bytes slice(std::span<const Gather> gather, Bytes offset, Bytes length,
             std::array<iovec, kVectors>& vectors, std::size_t& count) {
+    if (gather.size() == 1) [[likely]] {
+        vectors[0] = {static_cast<std::byte*>(gather[0].address) + offset, length};
+        count = 1;
+        return length;
+    }
     Bytes total = 0;
     count = 0;
     for (const Gather& entry : gather) {

@@ -69,6 +69,8 @@ bool RcQueuePair::usable_impl() const {
     return state_ == QpState::ready_to_send && rails_word() == 0 && connected();
 }
 
+bool RcQueuePair::target_lives_impl() const { return peer_ == nullptr || peer_->check_alive(); }
+
 // ---------------------------------------------------------------------------------------------------
 // Posting
 

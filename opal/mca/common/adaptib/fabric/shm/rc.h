@@ -69,6 +69,8 @@ private:
     // QueuePair
     Status post_send_impl(const SendWork& work) override;
     Status execute_impl(const SendWork& work) override;
+    Status serve_impl(const SendWork& work) override;
+    bool target_lives_impl() const override;
     void* map_impl(std::uint64_t address, Bytes length, std::uint32_t key) override;
     bool usable_impl() const override;
     // LocalQueuePair
@@ -103,7 +105,7 @@ private:
     // rc_memory.cc: what touches the target's memory
     Step move_data(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
     Step do_atomic(const SendWork& work, Attempt& a, WorkStatus& status);
-    bool executable(const SendWork& work, Bytes& length) const;
+    bool executable(const SendWork& work) const;
     std::uint64_t atomic_shared(const SendWork& work);
     CopyResult atomic_private(const SendWork& work, std::uint64_t& old);
     CopyResult copy_private(const SendWork& work, Bytes offset, Bytes length);
@@ -118,14 +120,14 @@ private:
         return peer_->base() + region_.offset + (address - region_.base);
     }
 
-    // pipeline.cc: where cross-memory attach is forbidden
+    // pipeline.cc: where cross-memory attach is forbidden, or the initiator prefers to ask
     Step bounce(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
     bool reap(const SendWork& work, Attempt& a, WorkStatus& status);
     bool request_piece(const SendWork& work, Bytes length, Attempt& a);
     void abandon_pieces();
-    BounceAnswer execute(const BounceRequest& request, std::byte* slot);
+    BounceAnswer execute(const BounceRequest& request, std::byte* data, std::uint64_t& old);
     BounceAnswer copy_checked(const BounceRequest& request, std::byte* data) const;
-    BounceAnswer execute_atomic(const BounceRequest& request, bool shared, BounceHeader& slot);
+    BounceAnswer execute_atomic(const BounceRequest& request, bool shared, std::uint64_t& old);
 
     std::uint64_t rails_word() const {
         return context_.rail_word(rail_) | peer_rail_word_->load(std::memory_order_acquire);

@@ -65,12 +65,7 @@ void RegionTable::remove(std::uint32_t key) {
 bool RegionTable::allows(std::span<const Gather> gather, std::uint32_t rail,
                          std::uint32_t access) const {
     for (const Gather& entry : gather) {
-        if (entry.length == 0) {
-            continue;
-        }
-        const RegionView* region = find(entry.local_key);
-        if (region == nullptr || region_rail(region->tag) != rail || !region->allows(access) ||
-            !region->covers(reinterpret_cast<std::uintptr_t>(entry.address), entry.length)) {
+        if (entry.length > 0 && !allows(entry, rail, access)) {
             return false;
         }
     }

@@ -57,6 +57,11 @@ public:
         }
         return &local_[index];
     }
+    bool allows(const Gather& entry, std::uint32_t rail, std::uint32_t access) const {
+        const RegionView* region = find(entry.local_key);
+        return region != nullptr && region_rail(region->tag) == rail && region->allows(access) &&
+               region->covers(reinterpret_cast<std::uintptr_t>(entry.address), entry.length);
+    }
     // Whether each entry lies in its region, which is of that rail and gives that right.
     bool allows(std::span<const Gather> gather, std::uint32_t rail, std::uint32_t access) const;
 

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// RingMemory: what lies where in the memory that a process offers a connected peer.
+//
+//     lines        of the ring that the peer writes its messages into (channel/ring.h); maybe none
+//     credit line  what the peer has consumed of ours; in its second half what we told last, if not inline
+//     answer slot  where the peer answers operations that it is asked for (protocol/asked.cc)
+//
+// The peer finds the slot behind the credit, whose address is in the handshake.
+// Ownership: refers to a region. Threads: any. May touch: base/, fabric/fabric.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/units.h"
+#include "base/wire.h"
+#include "fabric/fabric.h"
+
+namespace adaptib {
+
+// The word is OperateBody::number << 8 | AnswerState. Offered, it is whose who changes it: the target, which
+// then does the operation and leaves done or refused, or the initiator, which takes the offer back.
+enum class AnswerState : std::uint8_t { none, offered, taken, done, refused };
+
+constexpr std::uint64_t answer_word(std::uint64_t number, AnswerState state) {
+    return number << 8 | static_cast<std::uint64_t>(state);
+}
+
+struct alignas(kCacheLine) AnswerSlot {
+    std::uint64_t word;
+    std::byte data[kMostAsked]; // what was read, or the old value
+};
+
+class RingMemory {
+public:
+    static constexpr Bytes kBehindLines = kCacheLine + sizeof(AnswerSlot);
+
+    explicit RingMemory(const MemoryRegion& region)
+        : base_(static_cast<std::byte*>(region.address())),
+          lines_bytes_(region.length() - kBehindLines) {}
+
+    std::byte* lines() const { return base_; }
+    Bytes lines_bytes() const { return lines_bytes_; }
+    std::byte* credit() const { return base_ + lines_bytes_; }
+    std::byte* told() const { return credit() + kCacheLine / 2; }
+    AnswerSlot& answer() const { return *reinterpret_cast<AnswerSlot*>(credit() + kCacheLine); }
+
+private:
+    std::byte* base_;
+    Bytes lines_bytes_;
+};
+
+} // namespace adaptib

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Small one-sided operations that the target is asked for, by a message in its ring, where that is faster
+// than doing them by calls of the system (schedule/ask_choice.h).
+//
+// Once: the initiator offers the operation in its answer slot and says so in the message. Target and
+// initiator race for the offer by compare-and-swap on the slot's word. The target that gets it does the
+// operation and leaves the answer; the initiator that gets it back does the operation itself, and the
+// message finds no offer. Everything is over when the initiator's call returns, so one slot for each peer is
+// enough.
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "channel/ring_memory.h"
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+namespace {
+
+constexpr std::uint32_t kLooksPerTime = 32;    // at the slot, between two looks at the clock
+constexpr std::uint32_t kMostLooks = 1u << 14; // where the clock stands still
+constexpr std::uint32_t kLooksPerYield =
+    1024; // taken up, but not done: its processor was taken away
+constexpr std::uint32_t kLooksPerPulse = 1u << 18;
+
+std::atomic_ref<std::uint64_t> word_of(AnswerSlot& slot) {
+    return std::atomic_ref<std::uint64_t>(slot.word);
+}
+
+AnswerState state_of(std::uint64_t word) { return static_cast<AnswerState>(word & 0xff); }
+
+} // namespace
+
+// ---------------------------------------------------------------------------------------------------
+// Initiator
+
+bool Protocol::start_by_choice(Peer& peer, SendWork& work, const Registration& region, void* local,
+                               Bytes length, std::span<const std::uint32_t> remote_keys) {
+    AskChoice& choice = (*peer.ask_choices)[work.opcode > Opcode::read ? 1 : 0];
+    const AskChoice::Way way = choice.choose();
+    const bool timed = choice.timed();
+    const Nanoseconds start = timed ? options_.clock->now() : Nanoseconds{0};
+    bool done = way == AskChoice::Way::asked &&
+                ask(peer, work, local, length, remote_keys, choice.patience());
+    const bool missed = way == AskChoice::Way::asked && !done;
+    if (!done) {
+        done = execute(peer, work, region, local, length, remote_keys);
+    }
+    if (done && timed) {
+        choice.note(way, options_.clock->now() - start);
+    } else if (missed) { // often the target is not there for long
+        choice.note(way, 2 * choice.patience());
+    }
+    return done;
+}
+
+// False: nothing was done.
+bool Protocol::ask(Peer& peer, const SendWork& work, void* local, Bytes length,
+                   std::span<const std::uint32_t> remote_keys, Nanoseconds patience) {
+    const bool write = work.opcode == Opcode::write;
+    const Bytes bytes = sizeof(OperateBody) + (write ? length : 0);
+    if (!peer.flows(bytes) || !peer.ring_out->direct() || peer.subchannels.size() != 1 ||
+        peer.subchannels.front().remote_rail >= remote_keys.size()) {
+        return false;
+    }
+    std::byte* to = peer.reserve_in_ring(bytes);
+    if (to == nullptr) {
+        return false;
+    }
+    AnswerSlot& slot = RingMemory(*peer.ring_memory).answer();
+    const std::uint64_t number = ++peer.offers;
+    word_of(slot).store(answer_word(number, AnswerState::offered), std::memory_order_relaxed);
+    OperateBody body{};
+    body.number = number;
+    body.remote_address = work.remote_address;
+    body.compare_add = work.compare_add;
+    body.swap = work.swap;
+    body.remote_key = remote_keys[peer.subchannels.front().remote_rail];
+    body.length = static_cast<std::uint16_t>(length);
+    body.opcode = static_cast<std::uint8_t>(work.opcode);
+    std::memcpy(to, &body, sizeof body);
+    if (write) {
+        std::memcpy(to + sizeof body, local, length);
+    }
+    MessageHeader header;
+    header.type = MessageType::operate;
+    header.length = static_cast<std::uint32_t>(bytes);
+    if (!peer.commit_in_ring(header).ok()) {
+        return false; // nobody hears of the offer
+    }
+    ++counters_.operations_asked;
+    if (!answered(peer, slot, number, patience)) {
+        ++counters_.operations_taken_back;
+        return false;
+    }
+    if (!write) {
+        std::memcpy(local, slot.data, length);
+    }
+    count_move(work.opcode, length);
+    return true;
+}
+
+// Waits for the target. False: it has not done the operation, and will not.
+bool Protocol::answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number,
+                        Nanoseconds patience) const {
+    const std::uint64_t offered = answer_word(number, AnswerState::offered);
+    const std::uint64_t taken = answer_word(number, AnswerState::taken);
+    const Nanoseconds give_up = options_.clock->now() + patience;
+    for (std::uint32_t look = 1;; ++look) {
+        std::uint64_t word = word_of(slot).load(std::memory_order_acquire);
+        if (word != offered && word != taken) {
+            return state_of(word) == AnswerState::done;
+        }
+        if (word == offered && look % kLooksPerTime == 0 &&
+            (look >= kMostLooks || options_.clock->now() >= give_up) &&
+            word_of(slot).compare_exchange_strong(word, answer_word(number, AnswerState::none))) {
+            return false;
+        }
+        if (word == taken && look % kLooksPerYield == 0) {
+            std::this_thread::yield();
+            if (look % kLooksPerPulse == 0 && !peer.subchannels.front().qp->target_lives()) {
+                return false; // who does it again finds nobody
+            }
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Target
+
+void Protocol::on_operate(Peer& peer, const MessageHeader& header, const std::byte* from) {
+    const auto body = read_body<OperateBody>(from);
+    const auto opcode = static_cast<Opcode>(body.opcode);
+    const Bytes payload = header.length - sizeof body;
+    const Bytes expected = opcode == Opcode::write ? body.length : 0;
+    if (peer.answers == nullptr || peer.subchannels.size() != 1 || payload != expected ||
+        body.length == 0 || body.length > kMostAsked) {
+        ++counters_.bad_packets;
+        return;
+    }
+    QueuePair* qp = peer.subchannels.front().qp.get();
+    if (qp == nullptr || !qp->usable()) {
+        return;
+    }
+    AnswerSlot& slot = *peer.answers;
+    std::uint64_t word = answer_word(body.number, AnswerState::offered);
+    if (!word_of(slot).compare_exchange_strong(word,
+                                               answer_word(body.number, AnswerState::taken))) {
+        return; // taken back
+    }
+    // The message lies in memory that is ours alone: only read, by a write.
+    std::byte* data =
+        opcode == Opcode::write ? const_cast<std::byte*>(from + sizeof body) : slot.data;
+    const Gather gather{data, body.length, 0};
+    SendWork work;
+    work.opcode = opcode;
+    work.remote_address = body.remote_address;
+    work.compare_add = body.compare_add;
+    work.swap = body.swap;
+    work.remote_key = body.remote_key;
+    work.gather = &gather;
+    work.gather_count = 1;
+    const AnswerState state = qp->serve(work).ok() ? AnswerState::done : AnswerState::refused;
+    word_of(slot).store(answer_word(body.number, state), std::memory_order_release);
+    ++counters_.operations_served;
+}
+
+} // namespace adaptib

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// AskChoice: whether small one-sided operations on a local peer are done by the initiator, by calls of the
+// system, or by the target, which is asked to by a message.
+//
+// Purpose: a put or get costs the initiator one call of the system, an atomic operation two and a lock. A
+// message and its answer cost a few cache lines, which is less for an atomic, and for all where lines are
+// cheap, but only as long as the target looks at its ring: one that computes answers late. So an offer is taken
+// back when it was not taken up within patience(), about what the other way costs: never much worse than
+// twice that. The last times of both ways are kept, of an offer that was taken back the whole time until the
+// operation was done; the way with the lower median is taken, and the other one tried again now and then,
+// the more seldom the longer it loses.
+// Threads: one at a time. Neither clock nor I/O: who does it tells.
+// May touch: base/.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/units.h"
+
+namespace adaptib {
+
+class AskChoice {
+public:
+    enum class Way : std::uint8_t { direct, asked };
+
+    // Counts the operation. The way it is to go first; it is to be timed if timed() then.
+    Way choose();
+    bool timed() const { return timed_; }
+    // How long to wait for the target.
+    Nanoseconds patience() const;
+    // It took so long from choose() on, both ways if the first one failed.
+    void note(Way first, Nanoseconds took);
+
+private:
+    static constexpr std::size_t kKept = 5;
+    static constexpr std::uint32_t kTimeEvery = 64; // operations of the better way
+    static constexpr std::uint32_t kTryFirst = 64;  // operations until the other way is tried
+    static constexpr std::uint32_t kTryMost = 1024;
+    static constexpr std::uint32_t kTrySoon = 4; // the same after it was faster once
+
+    struct Times {
+        std::array<Nanoseconds, kKept> last{};
+        std::size_t count = 0; // ever, up to kKept
+        std::size_t next = 0;
+
+        void add(Nanoseconds took);
+        bool known() const { return count == kKept; }
+        Nanoseconds median() const;
+    };
+    Way other() const { return better_ == Way::direct ? Way::asked : Way::direct; }
+    Times& of(Way way) { return times_[static_cast<std::size_t>(way)]; }
+    const Times& of(Way way) const { return times_[static_cast<std::size_t>(way)]; }
+
+    std::array<Times, 2> times_;
+    Way better_ = Way::direct;
+    bool timed_ = false;
+    std::uint32_t until_timed_ = 0;
+    std::uint32_t until_tried_ = kTryFirst;
+    std::uint32_t pause_ = kTryFirst;
+};
+
+} // namespace adaptib

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Small one-sided operations that the target is asked for: done once, by whom ever, and with the same result.
+//
+// ThreadSanitizer does not see that the words which two cores share are the same ones: what the target's
+// thread touches is looked at when it has ended.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "cores.h"
+#include "window.h"
+
+namespace adaptib::test {
+namespace {
+
+using Way = AskChoice::Way;
+
+constexpr std::size_t kTarget = 1;
+
+// From now on the peer is asked first, or never.
+void prefer(Peer& peer, Way way) {
+    for (AskChoice& choice : *peer.ask_choices) {
+        for (int i = 0; i < 5; ++i) {
+            choice.note(Way::direct, Nanoseconds{way == Way::asked ? 1'000'000'000 : 1});
+            choice.note(Way::asked, Nanoseconds{1000});
+        }
+    }
+}
+
+void connect(Cores& world, std::size_t from, const Window& window) {
+    std::uint64_t got = 0;
+    TestRequest get;
+    ASSERT_TRUE(start(world, from, kTarget,
+                      operation(OPAL_COMMON_ADAPTIB_GET, &got, window, 0, sizeof got), get)
+                    .ok());
+    ASSERT_TRUE(world.run({&get}));
+}
+
+bool at_once(Cores& world, std::size_t from, const opal_common_adaptib_one_sided_t& what) {
+    return world.core(from).protocol().one_sided_at_once(*world.peer(from, kTarget), what, nullptr);
+}
+
+// Whether enough was asked for and done; on a busy machine the two threads seldom run at the same time.
+class Enough {
+public:
+    explicit Enough(Cores& world) : counters_(world.counters(0)) {}
+    bool operator()() const {
+        return counters_.operations_asked - counters_.operations_taken_back >= 300 ||
+               std::chrono::steady_clock::now() >= end_;
+    }
+
+private:
+    const Counters& counters_;
+    std::chrono::steady_clock::time_point end_ =
+        std::chrono::steady_clock::now() + std::chrono::seconds(120);
+};
+
+// Makes progress on the target until it goes out of scope.
+class Attentive {
+public:
+    explicit Attentive(Cores& world)
+        : thread_([this, &world] {
+              while (!over_.load(std::memory_order_relaxed)) {
+                  world.progress(kTarget);
+              }
+          }) {}
+    ~Attentive() {
+        over_ = true;
+        thread_.join();
+    }
+
+private:
+    std::atomic<bool> over_{false};
+    std::thread thread_;
+};
+
+TEST(Asked, TheTargetDoesWhatItIsAskedFor) {
+    Cores world(2);
+    std::vector<std::uint64_t> memory(128, 7);
+    std::vector<std::uint64_t> expected = memory;
+    const Window window(world, kTarget, memory.data(), memory.size() * 8);
+    connect(world, 0, window);
+    prefer(*world.peer(0, kTarget), Way::asked);
+    std::size_t started = 0;
+    std::size_t done = 0;
+    {
+        const Attentive target(world);
+        const Enough enough(world);
+        Random random(1);
+        for (; started % 4 != 0 || !enough(); ++started) {
+            const std::size_t i = started;
+            if (i % 100 == 0) {
+                prefer(*world.peer(0, kTarget), Way::asked);
+            }
+            const std::size_t word = random.below(64);
+            const std::size_t bytes = 8 * (1 + random.below(32));
+            std::uint64_t old = 0;
+            if (i % 4 == 0) {
+                auto add = operation(OPAL_COMMON_ADAPTIB_FETCH_ADD, &old, window, word * 8, 8);
+                add.operand = i;
+                done += at_once(world, 0, add) ? 1 : 0;
+                ASSERT_EQ(old, expected[word]);
+                expected[word] += i;
+            } else if (i % 4 == 1) {
+                auto swap = operation(OPAL_COMMON_ADAPTIB_COMPARE_SWAP, &old, window, word * 8, 8);
+                swap.compare = i % 8 == 1 ? expected[word] : expected[word] + 1;
+                swap.operand = i;
+                done += at_once(world, 0, swap) ? 1 : 0;
+                ASSERT_EQ(old, expected[word]);
+                expected[word] = i % 8 == 1 ? i : expected[word];
+            } else if (i % 4 == 2) {
+                std::vector<std::byte> sent = pattern(bytes, i);
+                const auto put =
+                    operation(OPAL_COMMON_ADAPTIB_PUT, sent.data(), window, word * 8, bytes);
+                done += at_once(world, 0, put) ? 1 : 0;
+                std::memcpy(&expected[word], sent.data(), bytes);
+            } else {
+                std::vector<std::uint64_t> got(bytes / 8);
+                const auto get =
+                    operation(OPAL_COMMON_ADAPTIB_GET, got.data(), window, word * 8, bytes);
+                done += at_once(world, 0, get) ? 1 : 0;
+                ASSERT_TRUE(
+                    std::equal(got.begin(), got.end(), expected.begin() + std::ptrdiff_t(word)));
+            }
+        }
+    }
+    EXPECT_EQ(done, started);
+    EXPECT_EQ(memory, expected);
+    const Counters& counters = world.counters(0);
+    EXPECT_EQ(counters.operations_asked - counters.operations_taken_back,
+              world.counters(kTarget).operations_served);
+    EXPECT_GE(world.counters(kTarget).operations_served, 300u);
+    EXPECT_EQ(world.counters(kTarget).bad_packets, 0u);
+    exchange(world, 100, 3);
+}
+
+TEST(Asked, WhatWasTakenBackIsNotDoneAgain) {
+    Cores world(2);
+    alignas(8) std::uint64_t word = 0;
+    const Window window(world, kTarget, &word, sizeof word);
+    connect(world, 0, window);
+    prefer(*world.peer(0, kTarget), Way::asked);
+    for (std::uint64_t i = 0; i < 300; ++i) {
+        std::uint64_t old = 0;
+        auto add = operation(OPAL_COMMON_ADAPTIB_FETCH_ADD, &old, window, 0, 8);
+        add.operand = 1;
+        ASSERT_TRUE(at_once(world, 0, add)) << "with nobody there it is done here";
+        ASSERT_EQ(old, i);
+        if (i % 100 == 0) {
+            prefer(*world.peer(0, kTarget), Way::asked);
+        }
+    }
+    const Counters& counters = world.counters(0);
+    EXPECT_GE(counters.operations_asked, 3u);
+    EXPECT_EQ(counters.operations_asked, counters.operations_taken_back);
+    exchange(world, 100, 3); // and now the target looks at its ring
+    EXPECT_EQ(word, 300u);
+    EXPECT_EQ(world.counters(kTarget).operations_served, 0u);
+    EXPECT_EQ(world.counters(kTarget).bad_packets, 0u);
+}
+
+TEST(Asked, AWindowThatIsGoneIsNotReached) {
+    Cores world(2);
+    alignas(8) std::uint64_t word = 5;
+    Window window(world, kTarget, &word, sizeof word);
+    connect(world, 0, window);
+    prefer(*world.peer(0, kTarget), Way::asked);
+    window.registration.reset();
+    {
+        const Attentive target(world);
+        for (int i = 0; i < 20; ++i) {
+            std::uint64_t value = 9;
+            EXPECT_FALSE(at_once(
+                world, 0, operation(OPAL_COMMON_ADAPTIB_PUT, &value, window, 0, sizeof value)));
+        }
+    }
+    EXPECT_EQ(word, 5u);
+    EXPECT_TRUE(world.messages(0).empty()) << "nothing is broken";
+    exchange(world, 100, 3);
+}
+
+// One asks, one does it by itself: the target and the second one hold the same lock.
+TEST(Asked, AtomicsOfBothWaysAddUp) {
+    Cores world(3);
+    alignas(8) std::uint64_t word = 0;
+    const Window window(world, kTarget, &word, sizeof word);
+    connect(world, 0, window);
+    connect(world, 2, window);
+    prefer(*world.peer(0, kTarget), Way::asked);
+    prefer(*world.peer(2, kTarget), Way::direct);
+    std::vector<std::uint64_t> old;
+    const auto add_one = [&](std::size_t from, std::vector<std::uint64_t>& got) {
+        std::uint64_t found = 0;
+        auto add = operation(OPAL_COMMON_ADAPTIB_FETCH_ADD, &found, window, 0, 8);
+        add.operand = 1;
+        while (!at_once(world, from, add)) { // the lock was held
+        }
+        got.push_back(found);
+    };
+    {
+        const Attentive target(world);
+        std::atomic<bool> over{false};
+        std::vector<std::uint64_t> others;
+        std::thread second([&] {
+            while (!over) {
+                add_one(2, others);
+            }
+        });
+        for (const Enough enough(world); !enough();) {
+            if (old.size() % 100 == 0) {
+                prefer(*world.peer(0, kTarget), Way::asked);
+            }
+            add_one(0, old);
+        }
+        over = true;
+        second.join();
+        old.insert(old.end(), others.begin(), others.end());
+    }
+    EXPECT_EQ(word, old.size());
+    std::sort(old.begin(), old.end());
+    for (std::size_t i = 0; i < old.size(); ++i) {
+        ASSERT_EQ(old[i], i) << "each found a value of its own";
+    }
+    EXPECT_GE(world.counters(kTarget).operations_served, 300u);
+}
+
+TEST(Asked, NobodyIsWhereItIsSwitchedOff) {
+    Options options;
+    options.parameters.small_one_sided = const_cast<char*>("direct");
+    Cores world(2, options);
+    alignas(8) std::uint64_t word = 0;
+    const Window window(world, kTarget, &word, sizeof word);
+    connect(world, 0, window);
+    EXPECT_EQ(world.peer(0, kTarget)->ask_choices, nullptr);
+    std::uint64_t value = 9;
+    for (int i = 0; i < 20; ++i) {
+        EXPECT_TRUE(
+            at_once(world, 0, operation(OPAL_COMMON_ADAPTIB_PUT, &value, window, 0, sizeof value)));
+    }
+    EXPECT_EQ(word, 9u);
+    EXPECT_EQ(world.counters(0).operations_asked, 0u);
+}
+
+} // namespace
+} // namespace adaptib::test
