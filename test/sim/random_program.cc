@@ -63,6 +63,7 @@ private:
         const std::uint64_t wanted = one_of<4>({4096, 8192, 16384, 131072});
         ring_bytes_ = std::max(wanted, least);
         set("ring_bytes", ring_bytes_);
+        set("verbs_ring_bytes", ring_bytes_);
         set("ring_max", one_of<4>({0, 1, 256, 256}));
         set("connect_threshold", one_of<5>({0, 1, 3, 16, 1'000'000'000}));
         const std::array<const char*, 4> starts{"on_demand", "on_demand", "partial", "static"};

@@ -117,7 +117,7 @@ TEST(CopyChoiceOfCores, ActiveMessagesCount) {
     Protocol& protocol = world.core(0).protocol();
     Peer& peer = *world.peer(0, 1);
     const std::vector<std::byte> data = pattern(4000, 1);
-    for (std::size_t i = 0; i < 60; ++i) {
+    for (std::size_t i = 0; i < 120; ++i) {
         EXPECT_FALSE(protocol.send_active_at_once(peer, 1, data.data(), 4000, nullptr, 0));
         ASSERT_TRUE(protocol.send_active_timed(peer, 1, data.data(), 100, data.data(), 3900));
         ASSERT_TRUE(world.run([&] { return heard == i + 1; }));

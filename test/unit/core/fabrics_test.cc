@@ -180,6 +180,7 @@ TEST(Fabrics, ScatteredDataCrossesBoth) {
 // Memory is known to the fabric that moves it, and to no other.
 TEST(Fabrics, ANearMessageNeedsNoRegistration) {
     TwoFabrics at;
+    at.options.parameters.ring_bytes = 131072;
     at.plans[0].locked_limit = 1000000; // enough for ring and blocks
     at.start();
     for (const std::size_t to : {std::size_t{1}, std::size_t{2}}) {

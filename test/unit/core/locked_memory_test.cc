@@ -59,6 +59,7 @@ protected:
         options_.parameters.shm_single_copy = const_cast<char*>(GetParam().copies);
         options_.parameters.shm_rails = 2;
         options_.parameters.block_bytes = kBlock;
+        options_.parameters.ring_bytes = 65536;
         options_.wrap = [this](std::size_t node, std::unique_ptr<Fabric> fabric,
                                const Clock& clock) {
             plans_[node].lacks = static_cast<std::uint32_t>(Capability::whole_memory);

@@ -30,6 +30,7 @@ TEST(Programs, RingsOverAnAdapterWithoutInlineData) {
     EXPECT_EQ(failures("ranks 2\n"
                        "parameter eager_limit 100\n"
                        "parameter ring_bytes 4096\n"
+                       "parameter verbs_ring_bytes 4096\n"
                        "parameter block_bytes 4096\n"
                        "world machine ibm-12x\n"
                        "0 send id=1 peer=1 tag=1 bytes=199576 element=8 stride=9\n"),
@@ -120,6 +121,7 @@ TEST(Programs, WhoHasSaidGoodbyeGetsCredit) {
                        "schedule 50499604525571\n"
                        "parameter eager_limit 0\n"
                        "parameter ring_bytes 16384\n"
+                       "parameter verbs_ring_bytes 16384\n"
                        "parameter rendezvous put\n"
                        "parameter block_bytes 1024\n"
                        "world machine infinihost\n"

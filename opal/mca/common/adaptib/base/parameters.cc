@@ -113,6 +113,10 @@ constexpr std::array kTable{
         "Memory of one ring: the messages of one connected peer that are under way. A multiple of "
         "64, and at least twice eager_limit plus 256."},
     opal_common_adaptib_parameter_t{
+        "verbs_ring_bytes", kSize, &g_parameters.verbs_ring_bytes, "131072", "bytes",
+        "4096..16777216", 4,
+        "The same for peers that are reached over RDMA devices, where this memory is locked. A multiple of 64."},
+    opal_common_adaptib_parameter_t{
         "ring_max", kInt, &g_parameters.ring_max, "256", "rings", "0..65536", 5,
         "At most this many peers write into rings of their own; further peers share the queue, "
         "which costs no memory per peer."},
@@ -263,6 +267,11 @@ std::string refusal(const std::string& name, const std::string& value, const std
 bool check_pairs(const Parameters& values, std::string& text) {
     if (values.ring_bytes % kCacheLine != 0) {
         text = refusal("ring_bytes", std::to_string(values.ring_bytes),
+                       "is not a multiple of 64. Choose one that is, for example 131072.");
+        return false;
+    }
+    if (values.verbs_ring_bytes % kCacheLine != 0) {
+        text = refusal("verbs_ring_bytes", std::to_string(values.verbs_ring_bytes),
                        "is not a multiple of 64. Choose one that is, for example 131072.");
         return false;
     }

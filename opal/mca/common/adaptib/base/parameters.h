@@ -38,6 +38,7 @@ struct Parameters {
     char* channel_policy;
     int channel_period;
     std::size_t ring_bytes;
+    std::size_t verbs_ring_bytes;
     int ring_max;
     std::size_t block_bytes;
     int block_depth;

@@ -157,7 +157,7 @@ Status ConnectionManager::open_loopback(Peer& self) {
 Status ConnectionManager::offer_ring(Peer& peer) {
     constexpr std::uint32_t kAccess = kLocalWrite | kRemoteWrite;
     bool ring = counters_.rings_open < options_.ring_max;
-    Bytes lines_bytes = ring ? options_.ring_bytes : 0;
+    Bytes lines_bytes = ring ? peer.ring_bytes : 0;
     Rail& first = *rails_[peer.route.local.first];
     Status status =
         first.allocate(lines_bytes + RingMemory::kBehindLines, kAccess, peer.ring_memory);
@@ -198,7 +198,8 @@ ConnectBody ConnectionManager::describe(const Peer& peer) const {
     body.replaces = peer.repair.active ? peer.repair.replaces : 0;
     body.expected = peer.next_receive;
     const RingMemory memory(*peer.ring_memory);
-    body.ring_bytes = peer.ring_in != nullptr ? static_cast<std::uint32_t>(options_.ring_bytes) : 0;
+    body.ring_bytes =
+        peer.ring_in != nullptr ? static_cast<std::uint32_t>(memory.lines_bytes()) : 0;
     body.ring_address = reinterpret_cast<std::uintptr_t>(memory.lines());
     body.credit_address = reinterpret_cast<std::uintptr_t>(memory.credit());
     for (const Subchannel& subchannel : peer.subchannels) {

@@ -70,7 +70,6 @@ class ConnectionManager {
 public:
     struct Options {
         std::uint64_t self = 0;
-        std::size_t ring_bytes = 0;
         std::uint64_t ring_max = 0;
         std::uint64_t connect_max = 0;             // 0: no limit but the device's
         bool fault_tolerance = false;              // broken connections are repaired

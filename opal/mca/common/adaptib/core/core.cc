@@ -15,6 +15,7 @@ constexpr Nanoseconds kForgivePaths{50'000'000};   // then one that failed is tr
 constexpr Bytes kActiveMax = CopyCosts::kSizes.back() + 256; // with the headers of who sends
 // So much of a ring a message may take whose size we chose: others are under way at the same time.
 constexpr Bytes kRingShare = 4;
+constexpr std::size_t kMostLearnt = 32768; // of eager limits
 
 } // namespace
 
@@ -108,13 +109,22 @@ Status Core::attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric
         eager_limit = first_eager_limit(parameters);
         counters_.eager_limit_bytes = eager_limit;
         if (parameters.eager_limit < 0 && fabric->copy_costs()) {
-            most_eager = parameters.ring_bytes / kRingShare;
+            most_eager = std::min(parameters.ring_bytes / kRingShare, kMostLearnt);
         }
     }
     const bool asks = rails[0]->info().has(Capability::direct) &&
                       std::string_view(parameters.small_one_sided) == "auto";
-    fabrics_.push_back(
-        {std::move(fabric), range, eager_limit, most_eager, asks, nullptr, {}, {}, false});
+    const Bytes ring_bytes = device ? parameters.verbs_ring_bytes : parameters.ring_bytes;
+    fabrics_.push_back({std::move(fabric),
+                        range,
+                        eager_limit,
+                        most_eager,
+                        ring_bytes,
+                        asks,
+                        nullptr,
+                        {},
+                        {},
+                        false});
     return kOk;
 }
 
@@ -204,7 +214,6 @@ void Core::open_paths(const Parameters& parameters) {
 void Core::open_connections(const Parameters& parameters) {
     ConnectionManager::Options connect;
     connect.self = environment_.self;
-    connect.ring_bytes = parameters.ring_bytes;
     const std::string_view policy = parameters.channel_policy;
     connect.ring_max = policy == "ud" ? 0 : static_cast<std::uint64_t>(parameters.ring_max);
     if (policy == "aqps") {

@@ -121,7 +121,8 @@ private:
         RailRange rails;
         Bytes eager_limit = 0;
         Bytes most_eager =
-            0;             // more than eager_limit: up to here it is to be found by timing copies
+            0; // more than eager_limit: up to here it is to be found by timing copies
+        Bytes ring_bytes = 0;
         bool asks = false; // peers for small one-sided operations
         std::unique_ptr<DatagramChannel> datagrams;
         std::vector<CompletionFilter> filters; // one a rail

@@ -51,7 +51,7 @@ VerbsOptions verbs_options(const Parameters& parameters) {
     options.partition = static_cast<std::uint16_t>(parameters.partition);
     options.service_level = static_cast<std::uint8_t>(parameters.service_level);
     options.traffic_class = static_cast<std::uint8_t>(parameters.traffic_class);
-    options.locked_bytes = kDatagramMemory + parameters.ring_bytes;
+    options.locked_bytes = kDatagramMemory + parameters.verbs_ring_bytes;
     return options;
 }
 #endif

@@ -207,6 +207,7 @@ std::unique_ptr<Peer> Core::new_peer(const ProcessAddress& address, const PeerRo
     auto peer = std::make_unique<Peer>(address, route, *attached.datagrams, attached.eager_limit,
                                        counters_);
     peer->active_at_once = protocol_->active_max();
+    peer->ring_bytes = attached.ring_bytes;
     if (attached.most_eager > attached.eager_limit) {
         peer->copy_choice = std::make_unique<CopyChoice>(*attached.fabric->copy_costs(),
                                                          attached.eager_limit, attached.most_eager);

@@ -350,6 +350,7 @@ public:
     std::unique_ptr<std::array<AskChoice, 2>> ask_choices;
     std::uint64_t offers = 0;      // made to the peer
     AnswerSlot* answers = nullptr; // of the peer, for its own; valid while ring_out's queue pair is
+    Bytes ring_bytes = 0;          // of the ring that is offered
     std::unique_ptr<MemoryRegion> ring_memory; // channel/ring_memory.h
     RingWriter::Target remote_ring;            // what ring_out writes into, 0 units: none offered
     Registration ring_registration;            // of ring_memory, with the route's rails

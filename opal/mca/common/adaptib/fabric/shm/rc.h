@@ -105,7 +105,7 @@ private:
     // rc_memory.cc: what touches the target's memory
     Step move_data(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
     Step do_atomic(const SendWork& work, Attempt& a, WorkStatus& status);
-    bool executable(const SendWork& work) const;
+    bool executable(const SendWork& work, Bytes& length) const;
     std::uint64_t atomic_shared(const SendWork& work);
     CopyResult atomic_private(const SendWork& work, std::uint64_t& old);
     CopyResult copy_private(const SendWork& work, Bytes offset, Bytes length);

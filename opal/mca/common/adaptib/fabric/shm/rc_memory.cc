@@ -266,25 +266,29 @@ void RcQueuePair::unlock_atomics() {
 // ---------------------------------------------------------------------------------------------------
 // Within the call: what nothing stands in the way of. The rest, errors included, is for post_send.
 
-bool RcQueuePair::executable(const SendWork& work) const {
-    const bool scatters = work.opcode >= Opcode::read;
-    if (work.gather_count != 1 || (work.flags & kInline) != 0 ||
-        (work.opcode != Opcode::write && !scatters)) {
+bool RcQueuePair::executable(const SendWork& work, Bytes& length) const {
+    const bool scatters = work.opcode >= Opcode::read && work.opcode <= Opcode::fetch_add;
+    if ((work.opcode != Opcode::write && !scatters) || state_ != QpState::ready_to_send ||
+        !ops_.empty() || rails_word() != 0 ||
+        (scatters && peer_entry_->target_reads.load(std::memory_order_acquire) == 0)) {
         return false;
     }
-    const Gather& only = work.gather[0];
-    const bool fits = work.opcode <= Opcode::read ? only.length > 0 && only.length <= kCopyPiece
-                                                  : only.length == 8;
-    return fits && state_ == QpState::ready_to_send && ops_.empty() && rails_word() == 0 &&
-           context_.regions().allows(only, rail_, scatters ? +kLocalWrite : 0u) &&
-           (!scatters || peer_entry_->target_reads.load(std::memory_order_acquire) != 0);
+    const std::uint32_t access = scatters ? +kLocalWrite : 0u;
+    if (work.gather_count == 1 && (work.flags & kInline) == 0) [[likely]] {
+        length = work.gather[0].length;
+        return (length == 8 || work.opcode <= Opcode::read) && length > 0 && length <= kCopyPiece &&
+               context_.regions().allows(work.gather[0], rail_, access);
+    }
+    return check(work, length).ok() && length > 0 && length <= kCopyPiece &&
+           ((work.flags & kInline) != 0 ||
+            context_.regions().allows({work.gather, work.gather_count}, rail_, access));
 }
 
 Status RcQueuePair::execute_impl(const SendWork& work) {
-    if (!executable(work)) {
+    Bytes length = 0;
+    if (!executable(work, length)) {
         return Status::again(Reason::none);
     }
-    const Bytes length = work.gather[0].length;
     const bool atomic = work.opcode == Opcode::compare_swap || work.opcode == Opcode::fetch_add;
     CopyResult result = CopyResult::failed;
     begin_touching();
