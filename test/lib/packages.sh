@@ -15,6 +15,7 @@ libopenmpi-dev      all
 openmpi-bin         all
 libhwloc-dev        all
 libibverbs-dev      all
+librdmacm-dev       all
 libgtest-dev        all
 xz-utils            unit asan tsan routes vm
 python3-minimal     check mpi clients

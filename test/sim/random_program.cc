@@ -31,6 +31,7 @@ public:
             draw_world();
         } else if (one_in(2)) {
             draw_faults();
+            draw_meetings();
         }
         draw_habits();
         const std::uint64_t count =
@@ -140,6 +141,15 @@ private:
         }
         if (one_in(3)) {
             draw("lacks_direct", 1);
+        }
+    }
+
+    // From the schedule's seed, so that programs of before stay what they are.
+    void draw_meetings() {
+        Random random(program_.schedule);
+        if (random.below(3) == 0) {
+            program_.faults.push_back({"meets", "1"});
+            program_.faults.push_back({"meeting_fails", std::to_string(100 * random.below(4))});
         }
     }
 

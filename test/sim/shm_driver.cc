@@ -17,7 +17,8 @@ fault::FaultPlan plan_of(const Program& program, std::uint64_t seed) {
     const std::map<std::string, Fault> kinds{{"datagram_doubled", Fault::datagram_doubled},
                                              {"datagram_delayed", Fault::datagram_delayed},
                                              {"completion_delayed", Fault::completion_delayed},
-                                             {"send_refused", Fault::send_refused}};
+                                             {"send_refused", Fault::send_refused},
+                                             {"meeting_fails", Fault::meeting_fails}};
     const std::map<std::string, Capability> capabilities{
         {"lacks_whole_memory", Capability::whole_memory},
         {"lacks_direct", Capability::direct},
@@ -32,6 +33,8 @@ fault::FaultPlan plan_of(const Program& program, std::uint64_t seed) {
             row.delay = {20, Nanoseconds{5000}};
         } else if (const auto lack = capabilities.find(setting.name); lack != capabilities.end()) {
             plan.lacks |= static_cast<std::uint32_t>(lack->second);
+        } else if (setting.name == "meets") {
+            plan.meets = true;
         }
     }
     return plan;
@@ -85,7 +88,8 @@ public:
         constexpr int kIdleRounds = 300; // what a core does only now and then has happened
         for (int idle = 0; idle < kIdleRounds; ++idle) {
             for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
-                clock_.advance(kTick);
+                // Meetings that come to nothing are tried again after milliseconds.
+                clock_.advance(nodes_[rank]->plan.meets ? 10 * kTick : kTick);
                 if (progress(rank) > 0) {
                     idle = 0;
                 }

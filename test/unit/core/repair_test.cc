@@ -16,6 +16,7 @@ struct Shape {
     const char* rendezvous;
     bool stores; // rings are stored into, otherwise every message is a request
     int rails;
+    bool meets = false; // and some meetings come to nothing
 };
 constexpr std::array kShapes{Shape{"get", "get", true, 2},
                              Shape{"put", "put", true, 2},
@@ -23,7 +24,9 @@ constexpr std::array kShapes{Shape{"get", "get", true, 2},
                              Shape{"put_posted", "put", false, 2},
                              Shape{"get_posted_one_rail", "get", false, 1},
                              Shape{"put_one_rail", "put", true, 1},
-                             Shape{"put_posted_four_rails", "put", false, 4}};
+                             Shape{"put_posted_four_rails", "put", false, 4},
+                             Shape{"get_posted_meets", "get", false, 2, true},
+                             Shape{"put_four_rails_meets", "put", true, 4, true}};
 
 constexpr std::array<std::size_t, 8> kSizes{0, 8, 200, 2000, 4000, 9000, 40000, 200000};
 
@@ -36,6 +39,10 @@ public:
         for (std::size_t node = 0; node < 2; ++node) {
             plans[node].seed = seed * 2 + node;
             plans[node].lacks = static_cast<std::uint32_t>(Capability::whole_memory);
+            if (shape.meets) {
+                plans[node].meets = true;
+                plans[node].faults.push_back({.fault = Fault::meeting_fails, .rate = 0.2});
+            }
             if (!shape.stores) {
                 plans[node].lacks |= static_cast<std::uint32_t>(Capability::direct);
             }

@@ -5,7 +5,7 @@
 # laid over an Open MPI source tree, by Open MPI's. It needs
 #   * a C++ compiler that knows C++20 (the core is C++; Open MPI itself is C),
 #   * Linux (process_vm_readv, memfd_create),
-# and takes libibverbs, with libhwloc, if they are there.
+# and takes libibverbs, with libhwloc, and librdmacm if they are there.
 
 m4_define([ADAPTIB_VERSION_NUMBER], [0.1.0])
 
@@ -48,7 +48,7 @@ struct Options {
     AC_LANG_POP([C++])
 ])
 
-# Sets adaptib_have_verbs, common_adaptib_verbs_LIB (what is built) and common_adaptib_verbs_LIBS (what
+# Sets adaptib_have_verbs, adaptib_have_rdmacm, common_adaptib_verbs_LIB (what is built) and common_adaptib_verbs_LIBS (what
 # the core takes in).
 AC_DEFUN([ADAPTIB_VERBS], [
     adaptib_have_verbs=no
@@ -68,6 +68,14 @@ AC_DEFUN([ADAPTIB_VERBS], [
          AC_MSG_RESULT([$adaptib_have_verbs])])
     AS_IF([test "$adaptib_have_verbs" = yes],
         [AC_CHECK_LIB([hwloc], [hwloc_distances_get_by_type], [:], [adaptib_have_verbs=no])])
+    adaptib_have_rdmacm=no
+    AS_IF([test "$adaptib_have_verbs" = yes],
+        [AC_CHECK_HEADER([rdma/rdma_cma.h],
+             [AC_CHECK_LIB([rdmacm], [rdma_init_qp_attr],
+                  [AC_CHECK_LIB([rdmacm], [rdma_establish], [adaptib_have_rdmacm=yes])])])])
+    AS_IF([test "$adaptib_have_rdmacm" = yes],
+        [common_adaptib_verbs_LIBS="libadaptib_verbs.la -lrdmacm -libverbs -lhwloc"],
+        [AC_MSG_NOTICE([no librdmacm: connect_method rdma_cm will be refused (Debian package: librdmacm-dev)])])
     LIBS=$adaptib_save_LIBS
     AS_IF([test "$adaptib_have_verbs" = no],
           [common_adaptib_verbs_LIB=
@@ -121,6 +129,8 @@ AC_DEFUN([MCA_opal_common_adaptib_CONFIG], [
     AC_SUBST([ADAPTIB_VERSION], [ADAPTIB_VERSION_NUMBER])
     AS_IF([test "$adaptib_have_verbs" = yes], [ADAPTIB_HAVE_VERBS=1], [ADAPTIB_HAVE_VERBS=0])
     AC_SUBST([ADAPTIB_HAVE_VERBS])
+    AS_IF([test "$adaptib_have_rdmacm" = yes], [ADAPTIB_HAVE_RDMACM=1], [ADAPTIB_HAVE_RDMACM=0])
+    AC_SUBST([ADAPTIB_HAVE_RDMACM])
     AC_SUBST([common_adaptib_libdir])
     AC_SUBST([common_adaptib_bindir])
     AC_SUBST([common_adaptib_mca_CPPFLAGS])
@@ -138,6 +148,9 @@ AC_DEFUN([MCA_opal_common_adaptib_CONFIG], [
     common_adaptib_WRAPPER_EXTRA_LIBS="-lstdc++ -lpthread"
     AS_IF([test "$adaptib_have_verbs" = yes],
           [common_adaptib_WRAPPER_EXTRA_LIBS="-libverbs -lhwloc $common_adaptib_WRAPPER_EXTRA_LIBS"])
+
+    AS_IF([test "$adaptib_have_rdmacm" = yes],
+          [common_adaptib_WRAPPER_EXTRA_LIBS="-lrdmacm $common_adaptib_WRAPPER_EXTRA_LIBS"])
 
     AS_IF([test "$common_adaptib_happy" = yes],
           [$1],

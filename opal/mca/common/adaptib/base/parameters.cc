@@ -89,6 +89,12 @@ constexpr std::array kTable{
         "Which processes are connected at the start of the job: none (on_demand), those whose ranks "
         "are a power of two apart (partial), or all (static). Others follow on demand."},
     opal_common_adaptib_parameter_t{
+        "connect_method", kString, &g_parameters.connect_method, "datagrams", "",
+        "datagrams|rdma_cm", 4,
+        "How the queue pairs of two connected processes find each other over RDMA devices: by what the two "
+        "tell each other in datagrams (datagrams), or through rdma_cm (rdma_cm), which has the subnet or IP "
+        "resolve the path; then each device needs an IP address, and all processes the same choice."},
+    opal_common_adaptib_parameter_t{
         "connect_threshold", kInt, &g_parameters.connect_threshold, "16", "messages",
         "0..1000000000", 4,
         "A peer gets a connection and a ring of its own after this many messages to it, or at once "

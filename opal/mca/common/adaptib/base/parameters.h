@@ -33,6 +33,7 @@ struct Parameters {
     int bss_batch;
     int paths_per_port;
     char* connect;
+    char* connect_method;
     int connect_threshold;
     int connect_max;
     char* channel_policy;

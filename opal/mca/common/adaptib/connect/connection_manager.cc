@@ -51,6 +51,7 @@ void ConnectionManager::drop_queue_pairs(Peer& peer) {
 }
 
 void ConnectionManager::drop_queue_pairs_of(Peer& peer) {
+    leave_meeting(peer);
     for (Subchannel& subchannel : peer.subchannels) {
         drop_queue_pair(peer, subchannel);
     }
@@ -62,6 +63,7 @@ void ConnectionManager::drop_queue_pair(Peer& peer, Subchannel& subchannel) {
             options_.migration->forget(subchannel);
         }
         subchannel.qp.reset();
+        subchannel.meeting = {};
         subchannel.outstanding = {};
         counters_.queue_pairs -= peer.name != options_.self ? 1 : 0;
         count_queue_pairs();
@@ -284,6 +286,9 @@ void ConnectionManager::retry() {
     if (!repairing_.empty()) [[unlikely]] {
         move_repairs();
     }
+    if (!meeting_.empty()) [[unlikely]] {
+        move_meetings();
+    }
 }
 
 void ConnectionManager::fail(Peer& peer, Status status, const std::string& what) {
@@ -308,6 +313,7 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
         wanted_.remove(peer);
     }
     leave_repairs(peer);
+    leave_meeting(peer);
     const std::uint32_t expected = peer.repair.expected;
     peer.repair = {};
     peer.repair.expected = expected;

@@ -6,7 +6,7 @@
 // ring to write into; all of it comes up with one handshake. Handshake messages have no sequence number of
 // the peer's; attempts are numbered, so that doubled ones are recognised and answered again.
 //
-//     idle --request()--> requested --reply--> open
+//     idle --request()--> requested --reply; queue pairs have met--> open
 //     idle --request arrives--> answered --confirm--> open
 //     requested --request arrives, peer's name is higher--> answered
 //     requested --request arrives, peer's name is lower--> requested (ours will be answered)
@@ -18,6 +18,7 @@
 //
 // Which side may write: the asker from the reply on, the asked one from the confirmation on, none while
 // closing. A ring is polled from the moment that it is offered.
+// On rails whose queue pairs have to meet (meeting.cc) they do so between the reply and the confirmation.
 // Where there is no room for another connection, peers wait for one in a list and talk by datagrams.
 // Threads: one at a time.
 // Source: Yu, Gao, Panda, section 4.1.
@@ -54,6 +55,8 @@ public:
     virtual void on_ring_withdrawn(Peer& peer) = 0; // before it is freed
     // Whether the path, by its number in PeerRoute::pairs, is not known to have failed.
     virtual bool is_usable(const Peer& peer, std::size_t pair) = 0;
+    // The queue pair of that path could not be connected; the connection does without.
+    virtual void on_path_unconnected(Peer& peer, std::size_t pair, const std::string& why) = 0;
     virtual void
     on_interrupted(Peer& peer) = 0;         // a repair begins: nothing is sent until on_connected
     virtual void on_fenced(Peer& peer) = 0; // keep what ring_out may have lost: it goes
@@ -70,6 +73,7 @@ class ConnectionManager {
 public:
     struct Options {
         std::uint64_t self = 0;
+        std::uint64_t key = 0; // that this process publishes
         std::uint64_t ring_max = 0;
         std::uint64_t connect_max = 0;             // 0: no limit but the device's
         bool fault_tolerance = false;              // broken connections are repaired
@@ -119,7 +123,11 @@ public:
     // Index of the subchannel that carries the peer's ring and credit.
     std::size_t chosen_subchannel(const Peer& peer) const;
     bool retry_due() const { return !owing_.empty(); }
-    bool closing() const { return !closing_.empty() || !repairing_.empty(); }
+    bool closing() const { return !closing_.empty() || !repairing_.empty() || meeting(); }
+    // Queue pairs meet: the fabrics' events are awaited.
+    bool meeting() const { return !meeting_.empty(); }
+    void on_met(std::uint32_t rail, std::uint32_t qp_number);
+    void on_not_met(std::uint32_t rail, std::uint32_t qp_number, const std::string& why);
 
     // There is no room for another connection, as far as is known.
     bool crowded() const { return !has_room(); }
@@ -129,7 +137,8 @@ public:
     // Looks for room for those who wait. deadline(): when that is next; max: nobody waits.
     void run_timers();
     Nanoseconds deadline() const {
-        const Nanoseconds next = wanted_.empty() ? Nanoseconds::max() : look_at_;
+        Nanoseconds next = wanted_.empty() ? Nanoseconds::max() : look_at_;
+        next = meeting_.empty() ? next : std::min(next, meeting_deadline());
         return repairing_.empty() ? next : std::min(next, repair_deadline());
     }
     // Now and then, for the choice of the connection to close.
@@ -145,10 +154,29 @@ private:
     void accept(Peer& peer, const ConnectBody& body, bool needed);
     void refuse(Peer& peer, const ConnectBody& body, bool needed);
     void say_refused(Peer& peer, const ConnectBody& body, RefusalReason reason);
+    void say_broken(Peer& peer);
     Status connect_subchannels(Peer& peer, const ConnectBody& body);
     Status connect_one(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote);
+    void lose_path(Peer& peer, Subchannel& subchannel, const std::string& why);
+    static const ConnectSubchannel* find(const ConnectBody& body, const Subchannel& subchannel);
+    void confirm(Peer& peer);
     void use_remote_ring(Peer& peer, const ConnectBody& body);
     void open(Peer& peer);
+
+    // meeting.cc
+    bool has_to_meet(const Peer& peer, const Subchannel& subchannel) const;
+    void prepare_meeting(Peer& peer, const ConnectBody& body, bool asks);
+    Status meet(Peer& peer, Subchannel& subchannel, const QpAttributes& attributes,
+                std::uint32_t mask);
+    bool begin_meeting(Peer& peer);
+    void move_meetings();
+    void move_meeting(Peer& peer);
+    void try_again(Peer& peer, Subchannel& subchannel);
+    void end_meeting(Peer& peer);
+    void leave_meeting(Peer& peer);
+    Nanoseconds meeting_deadline() const;
+    Nanoseconds meeting_ends(const Peer& peer) const;
+    Peer* find_meeting(std::uint32_t rail, std::uint32_t qp_number, Subchannel*& subchannel);
 
     // closing.cc
     static bool is_unused(const Peer& peer);
@@ -226,6 +254,8 @@ private:
     IntrusiveList<Peer, &Peer::wanted_link> wanted_;
     IntrusiveList<Peer, &Peer::closing_link> closing_;
     IntrusiveList<Peer, &Peer::repair_link> repairing_;
+    IntrusiveList<Peer, &Peer::meeting_link> meeting_;
+    bool told_meeting_late_ = false;
     Nanoseconds look_at_{0};
     std::uint64_t device_max_ = ~std::uint64_t{0}; // so many it had when it took no more ...
     Nanoseconds device_full_until_{0};             // ... which is believed until then

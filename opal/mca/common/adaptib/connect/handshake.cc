@@ -132,6 +132,7 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, bool needed)
         return;
     }
     if (status.ok()) {
+        prepare_meeting(peer, body, false);
         status = connect_subchannels(peer, body);
     }
     if (!status.ok()) {
@@ -147,6 +148,7 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, bool needed)
     }
     peer.remote_connection = body.connection;
     peer.state = ConnectState::answered;
+    static_cast<void>(begin_meeting(peer));
     ++counters_.connections_accepted;
     static_cast<void>(send(peer, MessageType::connect_reply));
 }
@@ -154,6 +156,12 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, bool needed)
 void ConnectionManager::say_refused(Peer& peer, const ConnectBody& body, RefusalReason reason) {
     peer.remote_connection = body.connection;
     peer.refusal = static_cast<std::uint32_t>(reason);
+    static_cast<void>(send(peer, MessageType::connect_refuse));
+}
+
+// To one that waits for the confirmation. If it is lost the other side finds out by itself.
+void ConnectionManager::say_broken(Peer& peer) {
+    peer.refusal = static_cast<std::uint32_t>(RefusalReason::broken);
     static_cast<void>(send(peer, MessageType::connect_refuse));
 }
 
@@ -179,11 +187,13 @@ void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, bool needed)
 
 void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
     const bool over = note.number == static_cast<std::uint32_t>(RefusalReason::over);
-    if (peer.state != (over ? ConnectState::answered : ConnectState::requested) ||
-        note.answers != peer.connection) {
+    const bool broken = note.number == static_cast<std::uint32_t>(RefusalReason::broken);
+    const bool expected = (peer.state == ConnectState::requested && !over) ||
+                          (peer.state == ConnectState::answered && (over || broken));
+    if (!expected || note.answers != peer.connection) {
         return; // answered after all, by a request of the peer's own
     }
-    if (note.number == static_cast<std::uint32_t>(RefusalReason::broken)) {
+    if (broken) {
         fail(peer, Status::error(Reason::unreachable), "the other side has given it up");
         return;
     }
@@ -229,18 +239,28 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
         say_refused(peer, body, RefusalReason::over);
         return;
     }
-    if (peer.state != ConnectState::requested) {
+    if (peer.state != ConnectState::requested || peer.meeting_link.linked()) {
         return;
     }
     if (peer.repair.active && !take_over(peer, body.expected)) {
         return;
     }
+    prepare_meeting(peer, body, true);
     if (const Status status = connect_subchannels(peer, body);
         !status.ok() || peer.live_subchannels() == 0) {
+        peer.remote_connection = body.connection;
+        say_broken(peer);
         fail(peer, status, "a connection could not be completed");
         return;
     }
     peer.remote_connection = body.connection;
+    if (!begin_meeting(peer)) {
+        confirm(peer);
+    }
+}
+
+// REQUIRES: requested; all queue pairs that are left are in RTS.
+void ConnectionManager::confirm(Peer& peer) {
     static_cast<void>(send(peer, MessageType::connect_confirm));
     if (peer.state == ConnectState::requested) {
         const Nanoseconds took = options_.clock->now() - peer.usage.asked;
@@ -262,28 +282,56 @@ void ConnectionManager::on_confirm(Peer& peer, const ConnectBody& body) {
         counters_.bad_packets += late ? 0 : 1;
         return;
     }
+    for (Subchannel& subchannel : peer.subchannels) {
+        if (find(body, subchannel) == nullptr) {
+            drop_queue_pair(peer, subchannel); // the other side could not connect it
+        }
+    }
+    if (peer.live_subchannels() == 0) {
+        ++counters_.bad_packets;
+        fail(peer, Status::error(Reason::bad_wire), "the other side confirms no path");
+        return;
+    }
     open(peer);
 }
 
-// Those that both sides can use; the others are dropped.
+// What the other side says of that subchannel; null: nothing.
+const ConnectSubchannel* ConnectionManager::find(const ConnectBody& body,
+                                                 const Subchannel& subchannel) {
+    const ConnectSubchannel* const end = body.subchannels + body.subchannel_count;
+    const ConnectSubchannel* const found =
+        std::find_if(body.subchannels, end, [&](const ConnectSubchannel& each) {
+            return each.rail == subchannel.remote_rail && each.path == subchannel.path;
+        });
+    return found == end ? nullptr : found;
+}
+
+// Those that both sides can use; the others are dropped. Errors: of the first that could not be connected, if
+// there is none that could.
 Status ConnectionManager::connect_subchannels(Peer& peer, const ConnectBody& body) {
+    Status first = kOk;
     for (Subchannel& subchannel : peer.subchannels) {
-        const ConnectSubchannel* const end = body.subchannels + body.subchannel_count;
-        const ConnectSubchannel* const remote =
-            std::find_if(body.subchannels, end, [&](const ConnectSubchannel& each) {
-                return each.rail == subchannel.remote_rail && each.path == subchannel.path;
-            });
-        if (remote == end) {
+        const ConnectSubchannel* const remote = find(body, subchannel);
+        if (remote == nullptr) {
             drop_queue_pair(peer, subchannel);
         } else if (subchannel.qp != nullptr) {
             const Status status = connect_one(peer, subchannel, *remote);
             if (!status.ok()) {
-                return status;
+                first = first.ok() ? status : first;
+                lose_path(peer, subchannel,
+                          std::string("its queue pair could not be connected: ") +
+                              reason_text(status.reason()));
             }
         }
     }
     use_remote_ring(peer, body);
-    return kOk;
+    return peer.live_subchannels() > 0 ? kOk : first;
+}
+
+void ConnectionManager::lose_path(Peer& peer, Subchannel& subchannel, const std::string& why) {
+    const auto index = static_cast<std::size_t>(&subchannel - peer.subchannels.data());
+    drop_queue_pair(peer, subchannel);
+    listener_.on_path_unconnected(peer, index, why);
 }
 
 Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
@@ -298,32 +346,35 @@ Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
     attributes.remote_qp = remote.qp;
     attributes.receive_psn = remote.psn;
     attributes.max_target_reads = info.max_reads;
-    Status status =
+    attributes.timeout = kAnswerTimeout;
+    attributes.send_psn = (peer.connection + subchannel.qp->number()) & 0xffffff;
+    attributes.max_reads = info.max_reads;
+    std::uint32_t migration = 0;
+    if (options_.migration != nullptr && peer.name != options_.self) {
+        const auto index = static_cast<std::size_t>(&subchannel - peer.subchannels.data());
+        migration = options_.migration->specify(peer, index, attributes);
+    }
+    if (has_to_meet(peer, subchannel)) {
+        return meet(peer, subchannel, attributes, kMeetRequired | migration);
+    }
+    const Status status =
         subchannel.qp->modify(attributes, kQpState | kQpPath | kQpRemote | kQpReceiveLimits);
     if (!status.ok()) {
         return status;
     }
     attributes.state = QpState::ready_to_send;
-    attributes.timeout = kAnswerTimeout;
-    attributes.send_psn = (peer.connection + subchannel.qp->number()) & 0xffffff;
-    attributes.max_reads = info.max_reads;
-    std::uint32_t mask = kQpState | kQpRetry | kQpSendPsn | kQpSendLimits;
-    if (options_.migration != nullptr && peer.name != options_.self) {
-        const auto index = static_cast<std::size_t>(&subchannel - peer.subchannels.data());
-        mask |= options_.migration->specify(peer, index, attributes);
-    }
-    return subchannel.qp->modify(attributes, mask);
+    return subchannel.qp->modify(attributes,
+                                 kQpState | kQpRetry | kQpSendPsn | kQpSendLimits | migration);
 }
 
-// The ring is built here and put to use by open(): before that the other side may not be ready.
+// open() puts it to use: before that the other side may not be ready, and a path may still drop out.
 void ConnectionManager::use_remote_ring(Peer& peer, const ConnectBody& body) {
     peer.credit_address = body.credit_address;
-    const Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
-    peer.remote_ring = {body.ring_address, subchannel.remote_memory_key,
-                        body.ring_bytes / kRingUnit, inline_bytes(subchannel.local_rail)};
+    peer.remote_ring = {body.ring_address, 0, body.ring_bytes / kRingUnit, 0};
 }
 
 void ConnectionManager::open(Peer& peer) {
+    leave_meeting(peer);
     peer.state = ConnectState::open;
     ++counters_.connections_open;
     counters_.connections_most = std::max(counters_.connections_most, counters_.connections_open);
@@ -333,6 +384,8 @@ void ConnectionManager::open(Peer& peer) {
     peer.usage.active = options_.clock->now();
     if (peer.remote_ring.units > 0) {
         Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
+        peer.remote_ring.key = subchannel.remote_memory_key;
+        peer.remote_ring.inline_bytes = inline_bytes(subchannel.local_rail);
         const auto* credit =
             reinterpret_cast<const std::uint64_t*>(RingMemory(*peer.ring_memory).credit());
         peer.ring_out =
@@ -352,6 +405,9 @@ void ConnectionManager::open(Peer& peer) {
         end_repair(peer);
     }
     listener_.on_connected(peer);
+    if (peer.repair.improve) {
+        improve(peer);
+    }
 }
 
 } // namespace adaptib

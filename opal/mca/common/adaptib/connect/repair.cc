@@ -34,6 +34,8 @@ void ConnectionManager::repair(Peer& peer) {
 }
 
 void ConnectionManager::improve(Peer& peer) {
+    peer.repair.improve =
+        peer.connecting(); // what is back now may have come too late for this attempt
     if (peer.state != ConnectState::open || !peer.repairable || peer.repair.wanted) {
         return;
     }

@@ -9,8 +9,9 @@ namespace adaptib {
 namespace {
 
 constexpr std::uint32_t kCompletionDepth = 4096;
-constexpr Nanoseconds kTellRepairs{1'000'000'000}; // one notice at most
-constexpr Nanoseconds kForgivePaths{50'000'000};   // then one that failed is tried again
+constexpr Nanoseconds kTellRepairs{1'000'000'000};         // one notice at most
+constexpr Nanoseconds kForgivePaths{50'000'000};           // then one that failed is tried again
+constexpr Nanoseconds kForgiveUnconnected{30'000'000'000}; // one that could not be connected
 // Active messages may be as long at least. Where there is no ring, those that a datagram cannot hold go in parts.
 constexpr Bytes kActiveMax = CopyCosts::kSizes.back() + 256; // with the headers of who sends
 // So much of a ring a message may take whose size we chose: others are under way at the same time.
@@ -68,7 +69,7 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
     }
     address_ = encode(address);
     open_paths(parameters);
-    open_connections(parameters);
+    open_connections(parameters, address.key);
     open_protocol(parameters, depth);
     for (std::uint32_t i = 0; i < fabrics_.size(); ++i) {
         listen(i);
@@ -211,9 +212,10 @@ void Core::open_paths(const Parameters& parameters) {
     paths_ = std::make_unique<PathRepository>(options, rails_, counters_, observer);
 }
 
-void Core::open_connections(const Parameters& parameters) {
+void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
     ConnectionManager::Options connect;
     connect.self = environment_.self;
+    connect.key = key;
     const std::string_view policy = parameters.channel_policy;
     connect.ring_max = policy == "ud" ? 0 : static_cast<std::uint64_t>(parameters.ring_max);
     if (policy == "aqps") {
@@ -351,7 +353,8 @@ Nanoseconds Core::deadline() const {
     if (migration_ != nullptr && migration_->due()) {
         return Nanoseconds{0};
     }
-    Nanoseconds next = std::min(forgive_paths_at_, connections_->deadline());
+    Nanoseconds next = std::min(forgive_paths_at_, forgive_unconnected_at_);
+    next = std::min(next, connections_->deadline());
     for (const Attached& attached : fabrics_) {
         next = std::min(next, attached.datagrams->deadline());
     }
@@ -369,6 +372,11 @@ void Core::run_timers() {
     if (now >= forgive_paths_at_) [[unlikely]] {
         forgive_paths_at_ = Nanoseconds::max();
         for_each_peer([](Peer& peer) { peer.failed_paths = 0; });
+        improve_peers();
+    }
+    if (now >= forgive_unconnected_at_) [[unlikely]] {
+        forgive_unconnected_at_ = Nanoseconds::max();
+        for_each_peer([](Peer& peer) { peer.unconnected_paths = 0; });
         improve_peers();
     }
     connections_->run_timers();
@@ -415,7 +423,9 @@ void Core::on_connect_failed(Peer& peer, Status status, const std::string& what)
     std::string why;
     for (std::uint32_t i = peer.route.local.first; i < peer.route.local.end() && why.empty(); ++i) {
         why = rails_[i]->trouble();
-        why = why.empty() ? "" : "; rail " + rails_[i]->info().name + ": " + why;
+        why = why.empty() || what.find(why) != std::string::npos
+                  ? ""
+                  : "; rail " + rails_[i]->info().name + ": " + why;
     }
     protocol_->on_peer_failed(peer, what + " (" + reason_text(status.reason()) + ")" + why);
 }
@@ -427,13 +437,21 @@ bool Core::is_usable(const Peer& peer, std::size_t pair) {
         return paths_->usable(peer, i) && !paths_->rail_down(peer.route.pairs[i].local);
     };
     const auto good = [&](std::size_t i) {
-        return possible(i) && (peer.failed_paths & (1u << i)) == 0;
+        return possible(i) && ((peer.failed_paths | peer.unconnected_paths) & (1u << i)) == 0;
     };
     bool any = false; // else those whose queue pairs have failed are tried again
     for (std::size_t i = 0; i < peer.route.count && !any; ++i) {
         any = good(i);
     }
     return any ? good(pair) : possible(pair);
+}
+
+// It is not used for a while, where there is another one: to try again interrupts the connection.
+void Core::on_path_unconnected(Peer& peer, std::size_t pair, const std::string& why) {
+    peer.unconnected_paths |= 1u << pair;
+    forgive_unconnected_at_ =
+        std::min(forgive_unconnected_at_, environment_.clock->now() + kForgiveUnconnected);
+    paths_->report_suspect(peer, pair, why);
 }
 
 void Core::on_interrupted(Peer& peer) { protocol_->on_interrupted(peer); }

@@ -138,7 +138,7 @@ private:
     bool migrates(std::uint32_t rail) const;
     std::uint8_t first_of_adapter(std::uint32_t rail) const;
     Status open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text);
-    void open_connections(const Parameters& parameters);
+    void open_connections(const Parameters& parameters, std::uint64_t key);
     void open_migration(const Parameters& parameters);
     bool rides_out(const Peer& peer, std::size_t index, std::uint32_t rail) const {
         return migration_ != nullptr && migration_->rides_out(peer, index, rail);
@@ -190,6 +190,7 @@ private:
     Peer* sender_of(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key);
     void on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key,
                      const MessageHeader& header, const std::byte* body);
+    void poll_events();
     void poll_events(Attached& attached);
     void fail_peers_on(std::uint32_t rail);
     void improve_peers();
@@ -204,6 +205,7 @@ private:
     void on_connect_failed(Peer& peer, Status status, const std::string& what) override;
     void on_ring_withdrawn(Peer& peer) override;
     bool is_usable(const Peer& peer, std::size_t pair) override;
+    void on_path_unconnected(Peer& peer, std::size_t pair, const std::string& why) override;
     void on_interrupted(Peer& peer) override;
     void on_fenced(Peer& peer) override;
     void on_repaired(Peer& peer, Nanoseconds took) override;
@@ -221,6 +223,7 @@ private:
     Nanoseconds patience_ = Nanoseconds::max(); // with a peer that does not answer
     Nanoseconds repair_told_{0};
     Nanoseconds forgive_paths_at_ = Nanoseconds::max(); // that have failed
+    Nanoseconds forgive_unconnected_at_ = Nanoseconds::max();
     Environment environment_;
     Counters& counters_;
     std::vector<Attached> fabrics_;

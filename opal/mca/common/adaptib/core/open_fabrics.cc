@@ -40,6 +40,21 @@ ShmOptions shm_options(const FabricsWanted& wanted) {
 // there is no point in beginning.
 constexpr Bytes kDatagramMemory = 2 * kMiB;
 
+// Errors: bad_argument, where what was asked for is not there.
+Status choose_method(const Parameters& parameters, VerbsOptions& options, std::string& text) {
+    if (std::string_view(parameters.connect_method) != "rdma_cm") {
+        return kOk;
+    }
+    options.rdma_cm = rdma_cm_library();
+    if (options.rdma_cm != nullptr) {
+        return kOk;
+    }
+    text =
+        "opal_common_adaptib_connect_method is rdma_cm, and this adaptib was built without librdmacm "
+        "(Debian package: librdmacm-dev)";
+    return Status::error(Reason::bad_argument);
+}
+
 VerbsOptions verbs_options(const Parameters& parameters) {
     const auto chosen = [](const char* text, std::string_view none) {
         return text == none ? std::string() : std::string(text);
@@ -59,7 +74,9 @@ VerbsOptions verbs_options(const Parameters& parameters) {
 Status open_verbs(const Parameters& parameters, std::unique_ptr<Fabric>& fabric,
                   std::string& text) {
 #if ADAPTIB_HAVE_VERBS
-    return open_verbs_fabric(verbs_options(parameters), fabric, text);
+    VerbsOptions options = verbs_options(parameters);
+    const Status status = choose_method(parameters, options, text);
+    return status.ok() ? open_verbs_fabric(options, fabric, text) : status;
 #else
     static_cast<void>(parameters);
     static_cast<void>(fabric);

@@ -58,6 +58,9 @@ std::size_t Core::progress() {
         events += protocol_->retry();
     }
     if (connections_->retry_due() || connections_->closing()) [[unlikely]] {
+        if (connections_->meeting() && tick_ % kCompletionsEvery == 0) {
+            poll_events();
+        }
         connections_->retry();
     }
     if (!finished_.empty()) [[unlikely]] {
@@ -237,9 +240,7 @@ void Core::on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t f
 void Core::housekeeping() {
     protocol_->update_levels();
     connections_->note_usage();
-    for (Attached& attached : fabrics_) {
-        poll_events(attached);
-    }
+    poll_events();
     if (tick_ % kKeepAliveEvery == 0) {
         keep_alive();
     }
@@ -289,6 +290,12 @@ void Core::fail_peers_on(std::uint32_t rail) {
     });
 }
 
+void Core::poll_events() {
+    for (Attached& attached : fabrics_) {
+        poll_events(attached);
+    }
+}
+
 void Core::poll_events(Attached& attached) {
     Event event;
     while (attached.fabric->poll_event(event)) {
@@ -330,6 +337,10 @@ void Core::poll_events(Attached& attached) {
                                          paths_->report_success(peer, subchannel);
                                      });
             }
+            break;
+        case EventKind::met: connections_->on_met(index, event.qp_number); break;
+        case EventKind::not_met:
+            connections_->on_not_met(index, event.qp_number, rails_[index]->trouble());
             break;
         default: break;
         }

@@ -50,6 +50,9 @@ enum class Capability : std::uint32_t {
     whole_memory = 1u << 11, // one region can be all memory that the process has or will have
                              // (register_memory of kWholeMemory at null, without kRemoteAtomic):
                              // nothing is pinned, and what is not mapped is remote_access_error
+    meets =
+        1u
+        << 12, // connected queue pairs come up by QueuePair::meet(); modify() is for one with itself
 };
 
 constexpr Bytes kWholeMemory = Bytes{1} << 62;
@@ -319,6 +322,18 @@ struct QpAttributes {
     std::uint8_t rnr_timer = 12;
 };
 
+// What QueuePair::meet needs, and what it may be given besides. Packet numbers are the service's.
+constexpr std::uint32_t kMeetRequired =
+    kQpPath | kQpRemote | kQpReceiveLimits | kQpRetry | kQpSendLimits;
+constexpr std::uint32_t kMeetOptional = kQpAlternatePath | kQpMigration;
+
+// How the two ends of a connection recognise each other in a meeting.
+struct Meeting {
+    bool asks = false; // this end goes to the other one, which waits for it
+    std::array<std::byte, 32>
+        token{}; // the same at both ends, of no other meeting, known to nobody else
+};
+
 class QueuePair {
 public:
     virtual ~QueuePair() = default;
@@ -329,6 +344,15 @@ public:
         return modify_impl(attributes, mask);
     }
     QpAttributes query() const { return query_impl(); }
+    // Capability::meets, RC: from INIT to RTS together with queue pair remote_qp of the rail path.remote, by a
+    // service of the network's that finds the path and tells the two of each other. ok: it has begun. The
+    // end that asks gets an event: met, when both are in RTS; or not_met (Rail::trouble() says why). Who asks may
+    // call it again then, or when it has waited for long; the other end before it knows from elsewhere that they
+    // have met.
+    // Errors: what another try would not change.
+    Status meet(const QpAttributes& attributes, std::uint32_t mask, const Meeting& meeting) {
+        return meet_impl(attributes, mask, meeting);
+    }
 
     // ok: accepted; its completion comes if it is signaled or fails. again(queue_full): the send queue
     // (or, with UD over shm, the target's queue) is full. error(bad_state): not ready to send.
@@ -361,6 +385,9 @@ protected:
 private:
     virtual Status modify_impl(const QpAttributes& attributes, std::uint32_t mask) = 0;
     virtual QpAttributes query_impl() const = 0;
+    virtual Status meet_impl(const QpAttributes&, std::uint32_t, const Meeting&) {
+        return Status::error(Reason::not_supported);
+    }
     virtual Status post_send_impl(const SendWork& work) = 0;
     virtual Status post_receive_impl(const ReceiveWork& work) = 0;
     virtual Status execute_impl(const SendWork&) { return Status::again(Reason::none); }
@@ -465,6 +492,8 @@ enum class EventKind : std::uint8_t {
     armed, // a loaded alternate path is ready
     srq_limit,
     device_fatal,
+    met,     // QueuePair::meet
+    not_met, // the same; Rail::trouble() says why until the next event is asked for
 };
 
 struct Event {

@@ -71,6 +71,8 @@ namespace adaptib {
       "Connections that peers asked for and that found no room here")                              \
     X(connections_retried, "connections", COUNTER, 5,                                              \
       "Connections that this process asked for again after a refusal")                             \
+    X(meetings_repeated, "queue pairs", COUNTER, 5,                                                \
+      "Times that queue pairs tried again to meet, with connect_method rdma_cm")                   \
     X(connections_closed, "connections", COUNTER, 4, "Connections closed to make room for others") \
     X(spread_trials, "trials", COUNTER, 5,                                                         \
       "Times that several paths of one port were tried, since the first was slow (auto)")          \

@@ -54,6 +54,16 @@ struct SubchannelMigration {
     std::uint8_t way = 0; // the one it takes, of Ways
 };
 
+// How far its queue pair has come that meets the peer's (connect/meeting.cc).
+enum class MeetingStep : std::uint8_t { none, under_way, met, again };
+struct SubchannelMeeting {
+    MeetingStep step = MeetingStep::none; // none also where queue pairs need no meeting
+    std::uint32_t remote_qp = 0;
+    std::uint32_t failures = 0;
+    Nanoseconds again_at{0}; // to begin anew, if nothing is heard before
+    std::string why;         // the last one came to nothing
+};
+
 // One connection to the peer over one path.
 struct Subchannel {
     std::uint32_t local_rail = 0;
@@ -62,6 +72,7 @@ struct Subchannel {
     std::uint32_t remote_memory_key = 0; // of the peer's ring and credit
     std::unique_ptr<QueuePair> qp;       // null: the connection does without this path
     SubchannelMigration migration;
+    SubchannelMeeting meeting;
     std::array<Bytes, 2> outstanding{}; // by Direction: of stripes posted and not complete
     Nanoseconds stripe_done{};          // when the last one of several was found to be complete ...
     Nanoseconds stripe_late{};          // ... and how long it may have been so
@@ -183,12 +194,22 @@ struct Repair {
     bool active = false; // from the failure until the connection is open again, or given up
     bool wanted = false; // as soon as the state allows
     bool gentle = false; // what is under way may come to its end first
+    bool improve =
+        false; // a path came back meanwhile: to be looked for when the connection is open
     bool fenced =
         false; // nothing of the old connection can touch memory of ours, or is outstanding
     std::uint32_t replaces = 0; // our attempt that the old connection was
     std::uint32_t expected = 0; // the first message that the peer has not got from us
     Nanoseconds began{0};
     Nanoseconds ask_at{0}; // fenced: when to look for paths again
+};
+
+// The queue pairs of both sides meet, after the reply to a request.
+struct PeerMeeting {
+    bool asks = false; // this side goes to the other
+    Nanoseconds began{0};
+    Nanoseconds first_met = Nanoseconds::max(); // then the others are not waited for long
+    std::array<std::byte, sizeof(Meeting::token)> token{};
 };
 
 // For the choice of the connection to close, and of the peer to connect next (connect/limits.cc).
@@ -362,11 +383,14 @@ public:
     PendingSend barrier{PendingSend::Kind::barrier};
     PendingQueue in_doubt; // RepeatedMessages, until the repair is over
     Usage usage;
-    ListLink<Peer> slot_link;         // takes one of the connections that there may be
-    ListLink<Peer> wanted_link;       // waits for one
-    ListLink<Peer> closing_link;      // state is closing
-    std::uint32_t failed_paths = 0;   // bit by pair
-    ListLink<Peer> repair_link;       // a repair is wanted, or the state is repairing
+    ListLink<Peer> slot_link;            // takes one of the connections that there may be
+    ListLink<Peer> wanted_link;          // waits for one
+    ListLink<Peer> closing_link;         // state is closing
+    std::uint32_t failed_paths = 0;      // bit by pair
+    std::uint32_t unconnected_paths = 0; // the same: their queue pairs could not be connected
+    ListLink<Peer> repair_link;          // a repair is wanted, or the state is repairing
+    PeerMeeting meeting;
+    ListLink<Peer> meeting_link;      // queue pairs meet
     std::uint64_t credit_address = 0; // where the peer wants to be told what we consumed
     ListLink<Peer> stalled_link;      // has pending sends
 

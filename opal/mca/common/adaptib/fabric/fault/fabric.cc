@@ -31,6 +31,8 @@ public:
         : node_(node), below_(below), index_(index) {
         info_ = below.info();
         info_.capabilities &= ~node.plan().lacks;
+        info_.capabilities |=
+            node.plan().meets ? static_cast<std::uint32_t>(Capability::meets) : 0u;
     }
     // What an event of the fabric below calls by that name.
     SharedReceiveQueue* find_srq(const SharedReceiveQueue* below) const {

@@ -51,6 +51,8 @@ enum class Fault : std::uint8_t {
     register_fails,
     allocate_fails,
     modify_fails,
+    // A queue pair goes to meet another one (FaultPlan::meets): it does not, which is told after `delay`.
+    meeting_fails,
     // Anything is posted; at a given time these come by themselves.
     rail_down, // port_error; what is posted waits for the rail's return, and then for its timeout
     rail_up,   // port_active
@@ -91,6 +93,9 @@ struct FaultPlan {
     // Capabilities that the rails do not show; read at the beginning. Without Capability::direct nothing
     // is stored behind the decorator's back.
     std::uint32_t lacks = 0;
+    // The rails have Capability::meets, whatever is below: who is asked is ready at once, who asks when it is
+    // told. To be the same for all nodes; read at the beginning.
+    bool meets = false;
     // Of memory that is registered at any time, as under "ulimit -l"; beyond, register_memory says
     // no_memory (and Fault::register_fails is logged). What a rail allocates does not count.
     Bytes locked_limit = ~Bytes{0};

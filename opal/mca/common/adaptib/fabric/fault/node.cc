@@ -25,6 +25,7 @@ Site site_of(Fault fault) {
     case Fault::register_fails: return Site::register_memory;
     case Fault::allocate_fails: return Site::allocate;
     case Fault::modify_fails: return Site::modify;
+    case Fault::meeting_fails: return Site::meeting;
     case Fault::rail_down:
     case Fault::rail_up:
     case Fault::death: return Site::node;

@@ -37,6 +37,7 @@ enum class Site : std::uint8_t {
     register_memory,
     allocate,
     modify,
+    meeting,
     node,
 };
 Site site_of(Fault fault);
@@ -67,6 +68,10 @@ public:
     bool down(std::uint32_t rail) const { return down_[rail]; }
     bool frozen() const { return dead_; }
     bool take_event(Event& out);
+    void add_event(const Event& event) {
+        events_.push_back(event);
+        wake(now());
+    }
 
     Due due(const Delay& delay) const { return {polls_ + delay.polls, now() + delay.time}; }
     bool reached(const Due& due) const { return polls_ >= due.polls && now() >= due.time; }

@@ -73,6 +73,40 @@ Status FaultQp::modify_impl(const QpAttributes& attributes, std::uint32_t mask) 
     return kOk;
 }
 
+// Packet numbers are made of the queue pairs' own, as no service tells any.
+Status FaultQp::meet_impl(const QpAttributes& attributes, std::uint32_t mask,
+                          const Meeting& meeting) {
+    if (!node_.plan().meets || type() != QpType::rc) {
+        return Status::error(Reason::not_supported);
+    }
+    if (node_.dead()) {
+        return kOk;
+    }
+    not_met_.reset();
+    if (const PlannedFault* fault = meeting.asks ? node_.draw(Site::meeting, rail_index_) : nullptr;
+        fault != nullptr) {
+        node_.note(fault->fault, rail_index_);
+        not_met_ = node_.due(fault->delay);
+        node_.wait(rail_index_, number_, *this);
+        node_.wake(not_met_->time);
+        return kOk;
+    }
+    QpAttributes a = attributes;
+    a.receive_psn = attributes.remote_qp;
+    a.send_psn = number_;
+    a.state = QpState::ready_to_receive;
+    Status status = modify_impl(a, kQpState | kQpPath | kQpRemote | kQpReceiveLimits);
+    if (status.ok()) {
+        a.state = QpState::ready_to_send;
+        status = modify_impl(a, kQpState | kQpRetry | kQpSendPsn | kQpSendLimits |
+                                    (mask & kMeetOptional));
+    }
+    if (status.ok() && meeting.asks) {
+        node_.add_event({EventKind::met, rail_index_, number_, nullptr});
+    }
+    return status;
+}
+
 Status FaultQp::post_receive_impl(const ReceiveWork& work) {
     if (node_.dead_at_post(rail_index_)) {
         return kOk;
@@ -255,11 +289,19 @@ bool FaultQp::progress() {
         }
         advance();
     }
-    return held_ == 0 && late_.empty();
+    tell_not_met();
+    return held_ == 0 && late_.empty() && !not_met_;
+}
+
+void FaultQp::tell_not_met() {
+    if (not_met_ && node_.reached(*not_met_)) {
+        not_met_.reset();
+        node_.add_event({EventKind::not_met, rail_index_, number_, nullptr});
+    }
 }
 
 Nanoseconds FaultQp::next_look() const {
-    Nanoseconds next = Nanoseconds::max();
+    Nanoseconds next = not_met_ ? std::max(not_met_->time, node_.now()) : Nanoseconds::max();
     for (const Late& late : late_) {
         next = std::min(next, std::max(late.due.time, node_.now()));
     }

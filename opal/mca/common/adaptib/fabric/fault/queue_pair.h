@@ -12,6 +12,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <vector>
 
 #include "fabric/fault/queues.h"
@@ -63,6 +64,8 @@ private:
 
     Status modify_impl(const QpAttributes& attributes, std::uint32_t mask) override;
     QpAttributes query_impl() const override { return below_->query(); }
+    Status meet_impl(const QpAttributes& attributes, std::uint32_t mask,
+                     const Meeting& meeting) override;
     Status post_send_impl(const SendWork& work) override;
     Status post_receive_impl(const ReceiveWork& work) override;
     Status execute_impl(const SendWork& work) override;
@@ -90,6 +93,7 @@ private:
     void release_held();
     void send_late();
     void give_up();
+    void tell_not_met();
     void advance();
     void forget_all();
 
@@ -112,6 +116,7 @@ private:
     std::deque<Sent> sends_;
     std::deque<Received> receives_;
     std::vector<Late> late_;
+    std::optional<Due> not_met_; // when it is told
 };
 
 } // namespace adaptib::fault

@@ -44,6 +44,12 @@ bool EventReader::next(const Rails& rails, const Devices& devices, Event& out) {
             }
             rail.fatal().clear();
         }
+        for (std::size_t i = 0; i < rails.size() && waiting_.empty(); ++i) {
+            auto& rail = static_cast<VerbsRail&>(*rails[i]);
+            if (rail.meeting_point() != nullptr) {
+                rail.meeting_point()->progress(waiting_);
+            }
+        }
     }
     if (waiting_.empty()) {
         return false;

@@ -40,7 +40,7 @@ const char* check_roce(const Port& port, const WireAddress& remote) {
 
 } // namespace
 
-RailAddress encode_address(const Port& port, std::uint64_t owner) {
+RailAddress encode_address(const Port& port, std::uint64_t owner, const WireMeetingPoint* at) {
     WireAddress wire{};
     wire.magic = kAddressMagic;
     wire.link_layer = port.attributes.link_layer;
@@ -55,16 +55,29 @@ RailAddress encode_address(const Port& port, std::uint64_t owner) {
     RailAddress out;
     out.size = sizeof wire;
     std::memcpy(out.bytes.data(), &wire, sizeof wire);
+    if (at != nullptr) {
+        std::memcpy(out.bytes.data() + sizeof wire, at, sizeof *at);
+        out.size = sizeof wire + sizeof *at;
+    }
     return out;
 }
 
 bool decode_address(const RailAddress& address, WireAddress& out) {
-    if (address.size != sizeof out) {
+    WireMeetingPoint at{};
+    if (address.size != sizeof out && !decode_meeting_point(address, at)) {
         return false;
     }
     std::memcpy(&out, address.bytes.data(), sizeof out);
     return out.magic == kAddressMagic && mtu_bytes(static_cast<ibv_mtu>(out.mtu)) != 0 &&
            out.lmc <= 7;
+}
+
+bool decode_meeting_point(const RailAddress& address, WireMeetingPoint& out) {
+    if (address.size != sizeof(WireAddress) + sizeof out) {
+        return false;
+    }
+    std::memcpy(&out, address.bytes.data() + sizeof(WireAddress), sizeof out);
+    return (out.family == 4 || out.family == 6) && out.zero == 0 && out.port != 0;
 }
 
 Status check_peer(const Port& port, const WireAddress& remote, bool datagrams, std::string& why) {
@@ -129,6 +142,14 @@ Status address_vector(const Port& port, const PathSpec& path, const VerbsOptions
     }
     if (const Status status = check_peer(port, remote, datagrams, why); !status.ok()) {
         return status;
+    }
+    WireMeetingPoint at{};
+    if (const bool meets = decode_meeting_point(path.remote, at);
+        meets != (options.rdma_cm != nullptr)) {
+        why = std::string("connections are made by rdma_cm ") + (meets ? "there" : "here") +
+              ", by datagrams " + (meets ? "here" : "there") +
+              ": opal_common_adaptib_connect_method has to be the same for all";
+        return Status::error(Reason::unreachable);
     }
     out = {};
     out.port_num = port.number;

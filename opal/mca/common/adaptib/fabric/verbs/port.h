@@ -57,9 +57,22 @@ struct WireAddress {
 };
 static_assert(sizeof(WireAddress) == 40 && sizeof(WireAddress) <= RailAddress::kMaxBytes);
 
-RailAddress encode_address(const Port& port, std::uint64_t owner);
+// Where a rail's meeting point listens; follows the WireAddress of a rail that has one.
+struct WireMeetingPoint {
+    std::uint8_t family; // 4 or 6, of IP
+    std::uint8_t zero;
+    std::uint16_t port;  // network's byte order
+    std::uint8_t ip[16]; // an IPv4 address is the first 4
+};
+static_assert(sizeof(WireMeetingPoint) == 20 &&
+              sizeof(WireAddress) + sizeof(WireMeetingPoint) <= RailAddress::kMaxBytes);
+
+// `at`: null, there is none.
+RailAddress encode_address(const Port& port, std::uint64_t owner, const WireMeetingPoint* at);
 // False when it is not one of this fabric's.
 bool decode_address(const RailAddress& address, WireAddress& out);
+// False when there is none. REQUIRES: decode_address accepted it.
+bool decode_meeting_point(const RailAddress& address, WireMeetingPoint& out);
 
 // Whether the two understand each other; `datagrams`: also with datagrams of full length.
 // Errors: unreachable; `why` says it.

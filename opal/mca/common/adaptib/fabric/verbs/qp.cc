@@ -101,6 +101,9 @@ VerbsQueuePair::~VerbsQueuePair() {
     if (qp_ == nullptr) {
         return;
     }
+    if (rail_.meeting_point() != nullptr) {
+        rail_.meeting_point()->forget(*this);
+    }
     rail_.calls().destroy_qp(qp_);
     state_ = QpState::error; // nothing is asked of it any more
     forget_completions();
@@ -229,13 +232,17 @@ Status VerbsQueuePair::modify_impl(const QpAttributes& attributes, std::uint32_t
         result = rail_.calls().modify_qp(qp_, &wanted, wanted_mask);
     }
     if (result != 0) {
-        const int error = error_number(result);
-        const QpState before = state_;
-        look_again();
-        return state_ != before ? Status::error(Reason::bad_state) : status_of(error);
+        return refused_move(result);
     }
     took_effect(attributes, mask, to);
     return kOk;
+}
+
+Status VerbsQueuePair::refused_move(int result) {
+    const int error = error_number(result);
+    const QpState before = state_;
+    look_again();
+    return state_ != before ? Status::error(Reason::bad_state) : status_of(error);
 }
 
 void VerbsQueuePair::took_effect(const QpAttributes& attributes, std::uint32_t mask, QpState to) {
@@ -383,6 +390,99 @@ Status VerbsQueuePair::alternate_port(std::uint8_t number, Port& port) {
     }
     port = other;
     return kOk;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Meetings
+
+Status VerbsQueuePair::meet_impl(const QpAttributes& attributes, std::uint32_t mask,
+                                 const Meeting& meeting) {
+    if (rail_.meeting_point() == nullptr || type() != QpType::rc) {
+        return Status::error(Reason::not_supported);
+    }
+    if (state_ == QpState::reset || state_ == QpState::error) {
+        return Status::error(Reason::bad_state);
+    }
+    if ((mask & kMeetRequired) != kMeetRequired || (mask & ~(kMeetRequired | kMeetOptional)) != 0) {
+        return Status::error(Reason::bad_argument);
+    }
+    if (const Status status = check_values(attributes, mask & kMeetRequired); !status.ok()) {
+        return status;
+    }
+    ibv_ah_attr vector{};
+    ibv_mtu mtu{};
+    if (const Status status = address_vector(rail_.port(), attributes.path, rail_.options(), false,
+                                             vector, mtu, rail_.told_trouble());
+        !status.ok()) {
+        return status;
+    }
+    wanted_ = attributes;
+    wanted_mask_ = mask;
+    rail_.meeting_point()->meet(*this, meeting);
+    return kOk;
+}
+
+// The service finds the path, the partition, the packet numbers, and as many reads as both ends take. How long
+// is waited for an answer is ours; so are, on RoCE, the flow label of a further path and what the options
+// say of priority. (On InfiniBand the service level belongs to the path.)
+Status VerbsQueuePair::rise(QpState to, const ibv_qp_attr& found) {
+    const Port& port = rail_.port();
+    QpAttributes a = wanted_;
+    a.state = to;
+    a.remote_qp = found.dest_qp_num;
+    a.receive_psn = found.rq_psn;
+    a.send_psn = found.sq_psn;
+    a.max_target_reads = std::min<std::uint32_t>(a.max_target_reads, found.max_dest_rd_atomic);
+    a.max_reads = std::min<std::uint32_t>(a.max_reads, found.max_rd_atomic);
+    std::uint32_t mask = kQpState | kQpRemote | kQpReceiveLimits;
+    if (to == QpState::ready_to_send) {
+        mask = kQpState | kQpRetry | kQpSendPsn | kQpSendLimits | (wanted_mask_ & kMeetOptional);
+    }
+    if ((mask & kQpMigration) != 0) {
+        if (const Status status = check_migration(a, mask); !status.ok()) {
+            return status;
+        }
+    }
+    ibv_qp_attr move{};
+    int move_mask = 0;
+    if (const Status status = fill(a, mask, to, move, move_mask); !status.ok()) {
+        return status;
+    }
+    if (to == QpState::ready_to_receive) {
+        move_mask |= IBV_QP_AV | IBV_QP_PATH_MTU;
+        move.ah_attr = found.ah_attr;
+        move.path_mtu = found.path_mtu;
+        move.pkey_index = found.pkey_index;
+        move_mask |= found.pkey_index != port.pkey_index ? IBV_QP_PKEY_INDEX : 0;
+        if (port.ethernet()) {
+            const VerbsOptions& options = rail_.options();
+            ibv_global_route& grh = move.ah_attr.grh;
+            grh.flow_label = a.path.flow_label != 0 ? a.path.flow_label : grh.flow_label;
+            grh.traffic_class =
+                options.traffic_class != 0 ? options.traffic_class : grh.traffic_class;
+            move.ah_attr.sl = options.service_level != 0 ? options.service_level : move.ah_attr.sl;
+        }
+        mask |= kQpPath;
+    }
+    if (const int result = rail_.calls().modify_qp(qp_, &move, move_mask); result != 0) {
+        return refused_move(result);
+    }
+    took_effect(a, mask, to);
+    return kOk;
+}
+
+Status VerbsQueuePair::begin_again() {
+    if (state_ == QpState::init) {
+        return kOk;
+    }
+    QpAttributes a;
+    a.state = QpState::reset;
+    a.access = attributes_.access;
+    if (const Status status = modify_impl(a, kQpState); !status.ok()) {
+        return status;
+    }
+    a.state = QpState::init;
+    return modify_impl(a, kQpState | kQpAccess);
 }
 
 } // namespace adaptib::verbs

@@ -35,9 +35,19 @@ public:
     void path_migrated();
     bool armed() const; // asks the adapter
 
+    // ---- For the rail's meeting point
+
+    const QpAttributes& wanted() const { return wanted_; } // what meet() was given
+    // To RTR or RTS as meet() wants it and, in what the service decides, as it has `found`.
+    Status rise(QpState to, const ibv_qp_attr& found);
+    // To INIT, from where a try that came to nothing has left it.
+    Status begin_again();
+
 private:
     Status modify_impl(const QpAttributes& attributes, std::uint32_t mask) override;
     QpAttributes query_impl() const override;
+    Status meet_impl(const QpAttributes& attributes, std::uint32_t mask,
+                     const Meeting& meeting) override;
     Status post_send_impl(const SendWork& work) override;
     Status post_receive_impl(const ReceiveWork& work) override;
     bool usable_impl() const override;
@@ -51,6 +61,7 @@ private:
                       int& out_mask);
     Status alternate_port(std::uint8_t number, Port& port);
     int move_to_error();
+    Status refused_move(int result);
     void forget_completions();
     void took_effect(const QpAttributes& attributes, std::uint32_t mask, QpState to);
 
@@ -78,6 +89,8 @@ private:
     mutable Told told_ = Told::nobody;
     bool alternate_loaded_ = false;
     QpAttributes attributes_;
+    QpAttributes wanted_; // by meet()
+    std::uint32_t wanted_mask_ = 0;
 };
 
 } // namespace adaptib::verbs

@@ -142,13 +142,29 @@ Status VerbsRail::probe(std::string& error_text) {
     return kOk;
 }
 
+Status VerbsRail::open_meeting_point(std::string& error_text) {
+    if (options_.rdma_cm == nullptr) {
+        return kOk;
+    }
+    if (!info_.has(Capability::rc)) {
+        error_text = "has no connected queue pairs for rdma_cm";
+        return Status::error(Reason::not_supported);
+    }
+    const Status status = open_rdma_cm(*this, *options_.rdma_cm, meeting_point_, error_text);
+    info_.capabilities |= status.ok() ? static_cast<std::uint32_t>(Capability::meets) : 0u;
+    return status;
+}
+
 // ---------------------------------------------------------------------------------------------------
 
 PortState VerbsRail::state_impl() const {
     return down_ || !port_.active() ? PortState::down : PortState::active;
 }
 
-RailAddress VerbsRail::address_impl() const { return encode_address(port_, owner_); }
+RailAddress VerbsRail::address_impl() const {
+    return encode_address(port_, owner_,
+                          meeting_point_ == nullptr ? nullptr : &meeting_point_->address());
+}
 
 // The bits of the GID's prefix that agree: on InfiniBand the subnet, on RoCE as much of the IP address.
 std::uint32_t VerbsRail::likeness_impl(const RailAddress& remote) const {

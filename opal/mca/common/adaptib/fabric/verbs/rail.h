@@ -22,6 +22,7 @@
 
 #include "fabric/fabric.h"
 #include "fabric/verbs/device.h"
+#include "fabric/verbs/meeting_point.h"
 #include "fabric/verbs/port.h"
 
 namespace adaptib::verbs {
@@ -40,6 +41,9 @@ public:
     // Tries what queue pairs there are, and how much they take inline. Errors: it has none, or no memory
     // for them; error_text goes on behind the rail's name.
     Status probe(std::string& error_text);
+    // If the options want one. Errors: there is none; error_text as above.
+    Status open_meeting_point(std::string& error_text);
+    MeetingPoint* meeting_point() const { return meeting_point_.get(); } // null: there is none
 
     const Device& device() const { return device_; }
     const Calls& calls() const { return device_.calls(); }
@@ -98,6 +102,7 @@ private:
     std::vector<const VerbsQueuePair*> suspects_;
     std::vector<std::uint32_t> fatal_;
     std::string trouble_;
+    std::unique_ptr<MeetingPoint> meeting_point_;
 };
 
 } // namespace adaptib::verbs

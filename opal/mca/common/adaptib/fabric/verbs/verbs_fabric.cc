@@ -87,6 +87,9 @@ Status VerbsFabric::add_port(const Device& device, std::uint8_t number, std::str
     if (const Status status = rail->probe(why); !status.ok()) {
         return status;
     }
+    if (const Status status = rail->open_meeting_point(why); !status.ok()) {
+        return status;
+    }
     rails_.push_back(std::move(rail));
     return kOk;
 }

@@ -22,7 +22,8 @@ namespace adaptib {
 
 namespace verbs {
 struct Calls;
-}
+struct RdmaCmCalls;
+} // namespace verbs
 
 struct VerbsOptions {
     // Devices or ports, as "mlx5_0,mlx5_1:2"; empty = all; not both. Rails come in the order of
@@ -35,7 +36,8 @@ struct VerbsOptions {
     std::uint8_t traffic_class = 0; // RoCE
     bool fork_support = true;       // a child process may run while memory is registered
     Bytes locked_bytes = 0; // what will be registered at least; more than the limit is an error
-    const verbs::Calls* calls = nullptr; // null = libibverbs
+    const verbs::Calls* calls = nullptr;         // null = libibverbs
+    const verbs::RdmaCmCalls* rdma_cm = nullptr; // connections are made by it; null = not
     // How far a NUMA node (-1: unknown) is; empty = what hwloc says (near.h).
     std::function<std::uint64_t(int numa_node)> distance;
 };
@@ -44,6 +46,9 @@ struct VerbsOptions {
 // no_permission (also: too little locked memory), no_memory: error_text says for a person why.
 Status open_verbs_fabric(const VerbsOptions& options, std::unique_ptr<Fabric>& out,
                          std::string& error_text);
+
+// librdmacm, for VerbsOptions::rdma_cm. Null: it was not there when this was built.
+const verbs::RdmaCmCalls* rdma_cm_library();
 
 // Says that `needed` bytes of locked memory are more than is allowed, and where to allow more.
 std::string verbs_memlock_text(Bytes needed);
