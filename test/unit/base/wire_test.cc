@@ -18,7 +18,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // ---------------------------------------------------------------------------------------------------
 // Layout. Whoever has to change a number here raises kWireVersion.
 
-static_assert(kWireVersion == 11);
+static_assert(kWireVersion == 12);
 static_assert(kMaxRails == 8 && kMaxSubchannels == 16);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
@@ -46,7 +46,10 @@ static_assert(static_cast<int>(MessageType::connect_close) == 18);
 static_assert(static_cast<int>(MessageType::connect_keep) == 19);
 static_assert(static_cast<int>(MessageType::active_part) == 20);
 static_assert(static_cast<int>(MessageType::operate) == 21);
-static_assert(static_cast<int>(MessageType::count_) == 22);
+static_assert(static_cast<int>(MessageType::probe) == 22);
+static_assert(static_cast<int>(MessageType::probe_answer) == 23);
+static_assert(static_cast<int>(MessageType::probe_thanks) == 24);
+static_assert(static_cast<int>(MessageType::count_) == 25);
 
 static_assert(sizeof(MessageHeader) == 24);
 static_assert(offsetof(MessageHeader, type) == 0);
@@ -61,6 +64,7 @@ static_assert(offsetof(MessageHeader, tag) == 20);
 static_assert(sizeof(DatagramHeader) == 40);
 static_assert(offsetof(DatagramHeader, magic) == 0);
 static_assert(offsetof(DatagramHeader, version) == 2);
+static_assert(offsetof(DatagramHeader, rail) == 3);
 static_assert(offsetof(DatagramHeader, number) == 4);
 static_assert(offsetof(DatagramHeader, target_key) == 8);
 static_assert(offsetof(DatagramHeader, source) == 16);
@@ -144,6 +148,11 @@ static_assert(offsetof(ConnectBody, ring_address) == 24);
 static_assert(offsetof(ConnectBody, credit_address) == 32);
 static_assert(offsetof(ConnectBody, subchannels) == 40);
 
+static_assert(sizeof(ProbeBody) == 72);
+static_assert(offsetof(ProbeBody, nonce) == 0);
+static_assert(offsetof(ProbeBody, size) == 4);
+static_assert(offsetof(ProbeBody, bytes) == 8);
+
 // ---------------------------------------------------------------------------------------------------
 // Headers
 
@@ -176,6 +185,9 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::connect_refuse, 16, false, false},
     {MessageType::connect_close, 16, false, false},
     {MessageType::connect_keep, 16, false, false},
+    {MessageType::probe, 72, false, false},
+    {MessageType::probe_answer, 72, false, false},
+    {MessageType::probe_thanks, 72, false, false},
 };
 
 MessageHeader header_of(MessageType type, std::uint32_t length) {

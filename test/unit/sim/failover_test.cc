@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Complete cores over a simulated network whose ports fail and come back under traffic: every message arrives
-// once and whole, and no request ends with an error, as long as the first rail of each host is up.
+// once and whole, and no request ends with an error, whichever fail, if they come back within partition_timeout.
 #include <algorithm>
 #include <cstring>
 
@@ -57,6 +57,15 @@ void expect_arrived(const Messages& messages) {
     }
 }
 
+// What the rank said of peers that it gave up.
+std::string broken(Ranks& ranks, std::size_t rank) {
+    std::string all;
+    for (const std::string& text : ranks.messages(rank)) {
+        all += text.find("broken") != std::string::npos ? text + "\n" : "";
+    }
+    return all;
+}
+
 TEST(Failover, APortThatFailsAndComesBackCostsNoMessage) {
     const auto ranks = make(networks(1));
     carry(*ranks, 0, 1, 1'000'000);
@@ -99,12 +108,12 @@ TEST(Failover, PortsThatFailAllTheTimeLoseNothing) {
                 messages.back()->start(*ranks, static_cast<std::int32_t>(random.below(3)));
             }
             const std::size_t rank = random.below(kRanks);
-            const std::size_t port = 1 + random.below(kPorts - 1);
+            const std::size_t port = random.below(kPorts);
             set_port(*ranks, rank, port, random.below(2) == 0);
             rest(*ranks, Nanoseconds{static_cast<std::int64_t>(random.below(3'000'000))});
         }
         for (std::size_t rank = 0; rank < kRanks; ++rank) {
-            for (std::size_t port = 1; port < kPorts; ++port) {
+            for (std::size_t port = 0; port < kPorts; ++port) {
                 set_port(*ranks, rank, port, true);
             }
         }
@@ -117,7 +126,7 @@ TEST(Failover, PortsThatFailAllTheTimeLoseNothing) {
         expect_arrived(messages);
         for (std::size_t rank = 0; rank < kRanks; ++rank) {
             EXPECT_EQ(ranks->counters(rank).bad_packets, 0u);
-            EXPECT_EQ(ranks->counters(rank).connections_failed, 0u);
+            EXPECT_EQ(ranks->counters(rank).connections_failed, 0u) << broken(*ranks, rank);
             repairs += ranks->counters(rank).repairs;
         }
         if (HasFatalFailure()) {
@@ -125,6 +134,280 @@ TEST(Failover, PortsThatFailAllTheTimeLoseNothing) {
         }
     }
     EXPECT_GT(repairs, 8u);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Faults at a time of their own
+
+void set_host(Ranks& ranks, std::size_t rank, bool up) {
+    for (std::size_t port = 0; port < kPorts; ++port) {
+        set_port(ranks, rank, port, up);
+    }
+}
+
+// A cable that nobody tells of: what is on it stands still, and goes on when it is back.
+void set_cable(Ranks& ranks, std::size_t rank, std::size_t port, bool up) {
+    const Topology& topology = ranks.world().topology();
+    ranks.world().set_link(topology.ports[topology.hosts[rank].ports[port]].link, up);
+}
+
+bool all_done(const Messages& messages) {
+    return std::all_of(messages.begin(), messages.end(),
+                       [](const auto& message) { return message->done(); });
+}
+
+// Short and long ones, both ways.
+Messages both_ways(Ranks& ranks, std::size_t a, std::size_t b, std::size_t longest) {
+    static std::size_t number = 0;
+    Messages messages;
+    for (const std::size_t bytes : {std::size_t{10}, std::size_t{3000}, longest}) {
+        for (const bool back : {false, true}) {
+            messages.push_back(
+                std::make_unique<Message>(back ? b : a, back ? a : b, bytes, ++number));
+            messages.back()->start(ranks);
+        }
+    }
+    return messages;
+}
+
+// Traffic for some seconds: who sleeps looks for events seldom.
+void go_on(Ranks& ranks, std::size_t a, std::size_t b) {
+    for (int i = 0; i < 12; ++i) {
+        rest(ranks, 300ms);
+        carry(ranks, a, b, 100);
+        carry(ranks, b, a, 1'000'000);
+    }
+}
+
+struct Beginning {
+    bool connected;
+    bool lossy;
+    std::size_t rank; // whose port fails
+};
+
+class FirstPort : public testing::TestWithParam<Beginning> {};
+INSTANTIATE_TEST_SUITE_P(All, FirstPort,
+                         testing::Values(Beginning{true, false, 0}, Beginning{true, false, 1},
+                                         Beginning{true, true, 0}, Beginning{true, true, 1},
+                                         Beginning{false, false, 0}, Beginning{false, false, 1},
+                                         Beginning{false, true, 0}, Beginning{false, true, 1}));
+
+RanksOptions simple(bool lossy = false) {
+    RanksOptions options = networks(1);
+    options.world.machine.reliable_ud = !lossy;
+    options.world.datagram_loss = lossy ? 0.05 : 0;
+    options.parameters.connect_threshold = 1;
+    return options;
+}
+
+// That which datagrams take at first, and with them all handshakes.
+TEST_P(FirstPort, IsOneOfMany) {
+    RanksOptions options = simple(GetParam().lossy);
+    options.parameters.connect_threshold = GetParam().connected ? 0 : 1'000'000;
+    const auto ranks = make(std::move(options));
+    if (GetParam().connected) {
+        carry(*ranks, 0, 1, 100);
+    }
+    Messages messages = both_ways(*ranks, 0, 1, GetParam().connected ? 20'000'000 : 4000);
+    rest(*ranks, 3us);
+    set_port(*ranks, GetParam().rank, 0, false);
+    for (std::size_t i = 0; i < 100; ++i) {
+        messages.push_back(std::make_unique<Message>(i % 2, 1 - i % 2, 8 + i, 1000 + i));
+        messages.back()->start(*ranks);
+    }
+    ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 2s));
+    expect_arrived(messages);
+    EXPECT_NE(ranks->peer(0, 1)->datagram.pair, 0);
+    set_port(*ranks, GetParam().rank, 0, true);
+    go_on(*ranks, 0, 1);
+    for (const std::size_t rank : {0, 1}) {
+        EXPECT_EQ(ranks->peer(rank, 1 - rank)->datagram.pair, 0) << rank;
+        EXPECT_EQ(ranks->counters(rank).connections_failed, 0u) << broken(*ranks, rank);
+        EXPECT_EQ(ranks->counters(rank).bad_packets, 0u);
+        if (GetParam().connected) {
+            EXPECT_EQ(ranks->peer(rank, 1 - rank)->live_subchannels(), kPorts) << rank;
+        }
+    }
+}
+
+TEST(Failover, WithoutAPathTrafficWaitsForTheFirst) {
+    for (const bool lossy : {false, true}) {
+        SCOPED_TRACE(lossy);
+        const auto ranks = make(simple(lossy));
+        carry(*ranks, 0, 1, 1'000'000);
+        Messages messages = both_ways(*ranks, 0, 1, 20'000'000);
+        rest(*ranks, 100us);
+        set_host(*ranks, 1, false);
+        rest(*ranks, 60s);
+        EXPECT_FALSE(messages[4]->done());
+        EXPECT_FALSE(messages[5]->done());
+        carry(*ranks, 0, 2, 1'000'000); // others do not mind
+        set_port(*ranks, 1, 2, true);
+        const Nanoseconds back = ranks->world().simulator().now();
+        ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 20s));
+        EXPECT_LT(ranks->world().simulator().now() - back, 1s);
+        expect_arrived(messages);
+        EXPECT_GT(ranks->counters(1).no_path_nanoseconds, 59'000'000'000u);
+        set_host(*ranks, 1, true);
+        go_on(*ranks, 0, 1);
+        EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), kPorts);
+        EXPECT_EQ(ranks->peer(1, 0)->live_subchannels(), kPorts);
+    }
+}
+
+TEST(Failover, WithoutAPathForTooLongThePeerIsGivenUp) {
+    for (const bool connected : {true, false}) {
+        SCOPED_TRACE(connected);
+        RanksOptions options = simple();
+        options.parameters.partition_timeout = 20;
+        options.parameters.connect_threshold = connected ? 0 : 1'000'000;
+        const auto ranks = make(std::move(options));
+        carry(*ranks, 0, 1, 100);
+        Messages messages = both_ways(*ranks, 0, 1, 20'000'000);
+        set_host(*ranks, 1, false);
+        const Nanoseconds began = ranks->world().simulator().now();
+        ASSERT_TRUE(ranks->run_until(
+            [&] { return messages[4]->send.done && messages[5]->send.done; }, 60s));
+        const Nanoseconds took = ranks->world().simulator().now() - began;
+        EXPECT_GT(took, 19s);
+        EXPECT_LT(took, 22s);
+        for (const std::size_t rank : {0, 1}) {
+            const std::string said = broken(*ranks, rank);
+            EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+            for (const char* part :
+                 {rank == 0 ? "process 1 on host H001" : "process 0 on host H000",
+                  rank == 0 ? "H000/H000:1 -> H001/H001:1" : "H001/H001:1 -> H000/H000:1", " 20 s",
+                  "check", "partition_timeout"}) {
+                EXPECT_NE(said.find(part), std::string::npos) << part << ": " << said;
+            }
+        }
+        EXPECT_NE(messages[4]->send.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+        EXPECT_NE(messages[5]->send.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+        carry(*ranks, 0, 2, 1'000'000);
+    }
+}
+
+// Neither end is told. What was on the cable comes out when it is back, long after both ends fenced the connection
+// that it belongs to: nobody takes it.
+TEST(Failover, ACableThatNobodyTellsOf) {
+    for (const bool lossy : {false, true}) {
+        for (std::size_t port = 0; port < kPorts; ++port) {
+            SCOPED_TRACE(port);
+            const auto ranks = make(simple(lossy));
+            carry(*ranks, 0, 1, 1'000'000);
+            Messages messages = both_ways(*ranks, 0, 1, 20'000'000);
+            rest(*ranks, 100us);
+            set_cable(*ranks, 1, port, false);
+            ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 30s));
+            expect_arrived(messages);
+            EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), kPorts - 1);
+            EXPECT_EQ(ranks->peer(1, 0)->live_subchannels(), kPorts - 1);
+            for (auto& message : messages) {
+                std::fill(message->got.begin(), message->got.end(), std::byte{0x5a});
+            }
+            rest(*ranks, 10s);
+            set_cable(*ranks, 1, port, true);
+            rest(*ranks, 3s);
+            for (auto& message : messages) {
+                EXPECT_EQ(std::count(message->got.begin(), message->got.end(), std::byte{0x5a}),
+                          static_cast<std::ptrdiff_t>(message->got.size()));
+            }
+            EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), kPorts);
+            EXPECT_EQ(ranks->peer(1, 0)->live_subchannels(), kPorts);
+            messages = both_ways(*ranks, 0, 1, 20'000'000);
+            ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 1s));
+            expect_arrived(messages);
+            for (const std::size_t rank : {0, 1}) {
+                EXPECT_EQ(ranks->counters(rank).bad_packets, 0u);
+                EXPECT_EQ(ranks->counters(rank).connections_failed, 0u) << broken(*ranks, rank);
+            }
+        }
+    }
+}
+
+// Both ends see it at once; or a second path fails while the connection is fenced, asked for, answered.
+TEST(Failover, ASecondFailureInTheMiddleOfARepair) {
+    constexpr Nanoseconds kLater[] = {0ns,  500ns, 2us,   5us, 10us, 20us,
+                                      40us, 80us,  200us, 1ms, 5ms};
+    for (const Nanoseconds later : kLater) {
+        for (const std::size_t second : {0, 1}) { // the rank that it happens to
+            SCOPED_TRACE(later.count());
+            const auto ranks = make(simple());
+            carry(*ranks, 0, 1, 1'000'000);
+            Messages messages = both_ways(*ranks, 0, 1, 20'000'000);
+            rest(*ranks, 100us);
+            set_port(*ranks, 1, 1, false);
+            if (second == 0 && later == 0ns) {
+                set_port(*ranks, 0, 1, false);
+            } else {
+                rest(*ranks, later);
+                set_port(*ranks, second, 0, false);
+            }
+            ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 30s));
+            expect_arrived(messages);
+            for (const std::size_t rank : {0, 1}) {
+                EXPECT_EQ(ranks->counters(rank).bad_packets, 0u);
+                EXPECT_EQ(ranks->counters(rank).connections_failed, 0u) << broken(*ranks, rank);
+            }
+        }
+    }
+}
+
+// Who computes answers nothing. That is no failure, of no path, and costs nothing but waiting.
+TEST(Failover, WhoComputesIsNotTakenForLost) {
+    RanksOptions options = simple(true);
+    options.parameters.connect_threshold = 1'000'000;
+    const auto ranks = make(std::move(options));
+    carry(*ranks, 0, 1, 100);
+    ranks->process(1).charge(30s);
+    Messages messages;
+    for (std::size_t i = 0; i < 200; ++i) {
+        messages.push_back(std::make_unique<Message>(0, 1, 100, i));
+        messages.back()->start(*ranks);
+    }
+    ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 60s));
+    expect_arrived(messages);
+    EXPECT_EQ(ranks->counters(0).paths_failed, 0u);
+    EXPECT_EQ(ranks->counters(0).connections_failed, 0u);
+    EXPECT_LT(ranks->counters(0).datagram_repeated, 1000u); // in 30 s
+    rest(*ranks, 3s);
+    EXPECT_GT(ranks->counters(0).paths_suspected, 0u);
+    EXPECT_TRUE(ranks->messages(0).empty()) << ranks->messages(0).front();
+}
+
+// What is kept for peers without a path does not fill the slots that all peers share.
+TEST(Failover, PeersWithoutAPathDoNotStarveOthers) {
+    constexpr std::size_t kMany = 10;
+    RanksOptions options = simple();
+    options.ranks = kMany;
+    options.world.topology = crossbar(kMany, {.ports = kPorts}, links_of(options.world.machine));
+    std::string text;
+    ASSERT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
+    options.parameters.connect_threshold = 1'000'000;
+    const auto ranks = make(std::move(options));
+    for (std::size_t to = 1; to < kMany; ++to) {
+        carry(*ranks, 0, to, 100);
+    }
+    Messages waiting;
+    for (std::size_t to = 1; to + 1 < kMany; ++to) {
+        set_host(*ranks, to, false);
+        for (std::size_t i = 0; i < 40; ++i) {
+            waiting.push_back(std::make_unique<Message>(0, to, 100, i));
+            waiting.back()->start(*ranks);
+        }
+    }
+    rest(*ranks, 3s);
+    const Nanoseconds began = ranks->world().simulator().now();
+    for (int i = 0; i < 20; ++i) {
+        carry(*ranks, 0, kMany - 1, 100);
+        carry(*ranks, kMany - 1, 0, 100);
+    }
+    EXPECT_LT(ranks->world().simulator().now() - began, 10ms);
+    for (std::size_t to = 1; to + 1 < kMany; ++to) {
+        set_host(*ranks, to, true);
+    }
+    ASSERT_TRUE(ranks->run_until([&] { return all_done(waiting); }, 60s));
+    expect_arrived(waiting);
 }
 
 } // namespace

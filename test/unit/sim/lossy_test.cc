@@ -107,9 +107,13 @@ TEST_P(Lossy, EveryMessageArrivesOnceAndInOrder) {
     }
 }
 
-TEST(LossyPeers, OneThatDoesNotAnswerIsGivenUp) {
+class LossyPeers : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(FaultTolerance, LossyPeers, testing::Values("on", "off"));
+
+TEST_P(LossyPeers, OneThatDoesNotAnswerIsGivenUp) {
     RanksOptions options = lossy(2, 0, 1);
     options.parameters.connect_threshold = 1'000'000;
+    options.parameters.fault_tolerance = const_cast<char*>(GetParam());
     options.parameters.partition_timeout = 20;
     std::string text;
     const std::unique_ptr<Ranks> ranks = Ranks::create(std::move(options), text);
@@ -128,8 +132,15 @@ TEST(LossyPeers, OneThatDoesNotAnswerIsGivenUp) {
     ASSERT_TRUE(ranks->run_until([&] { return m.send.done; }, std::chrono::seconds{60}));
     EXPECT_NE(m.send.user.status, 0);
     ASSERT_FALSE(ranks->messages(0).empty());
-    EXPECT_NE(ranks->messages(0).back().find("retry"), std::string::npos);
-    EXPECT_GT(ranks->now(0), std::chrono::seconds{20});
+    const std::string& said = ranks->messages(0).back();
+    if (std::string(GetParam()) == "on") {
+        EXPECT_NE(said.find("no path to it has worked for 20 s"), std::string::npos) << said;
+        EXPECT_NE(said.find(" -> "), std::string::npos) << said;
+        EXPECT_GT(ranks->now(0), std::chrono::seconds{20});
+    } else {
+        EXPECT_NE(said.find("retry"), std::string::npos) << said;
+        EXPECT_GT(ranks->now(0), std::chrono::seconds{5});
+    }
 }
 
 } // namespace

@@ -156,7 +156,7 @@ TEST(Ranks, ADeadRankIsNoticed) {
         EXPECT_NE(request.user.status, 0);
         ASSERT_FALSE(ranks->messages(0).empty());
         EXPECT_NE(
-            ranks->messages(0).back().find(on ? "for 20 s it could not be made anew" : "retry"),
+            ranks->messages(0).back().find(on ? "no path to it has worked for 20 s" : "retry"),
             std::string::npos)
             << ranks->messages(0).back();
     }

@@ -193,12 +193,12 @@ constexpr std::array kTable{
         "fault_tolerance", kString, &g_parameters.fault_tolerance, "on", "", "on|off", 3,
         "Whether a connection is made anew when a path of it fails, over the others and over the failed "
         "one when it is back, and what was in doubt is sent again (on); or requests to that peer end "
-        "with an error (off). If the first rail goes down, which carries datagrams, they do in any case."},
+        "with an error (off). Paths that have failed are asked in the background whether they are back."},
     opal_common_adaptib_parameter_t{
         "partition_timeout", kInt, &g_parameters.partition_timeout, "300", "s", "0..2147483", 3,
-        "A peer that acknowledges no datagram for so long, or with which a broken connection could not be "
-        "made anew for so long, is given up: its requests end with an error. A process answers while it "
-        "is in calls of MPI. 0: never."},
+        "A peer that acknowledges no datagram for so long, to which no path worked for so long, or with "
+        "which a broken connection could not be made anew for so long, is given up: its requests end "
+        "with an error. A process answers while it is in calls of MPI. 0: never."},
     opal_common_adaptib_parameter_t{
         "report", kBool, &g_parameters.report, "false", "", "true|false", 2,
         "At the end of the job each process writes what carried how many messages and bytes."},

@@ -17,6 +17,9 @@ Bytes body_bytes(MessageType type) {
     case MessageType::written: return sizeof(WrittenBody);
     case MessageType::fragment: return sizeof(FragmentBody);
     case MessageType::operate: return sizeof(OperateBody);
+    case MessageType::probe:
+    case MessageType::probe_answer:
+    case MessageType::probe_thanks: return sizeof(ProbeBody);
     case MessageType::connect_refuse:
     case MessageType::connect_close:
     case MessageType::connect_keep: return sizeof(ConnectNote);
@@ -91,6 +94,10 @@ bool check_body(const ConnectBody& body) {
            body.ring_address % kCacheLine == 0 && body.credit_address % kCacheLine == 0;
 }
 
+bool check_body(const ProbeBody& body) {
+    return body.nonce != 0 && body.size <= body.bytes.size() && body.path < kMaxSubchannels;
+}
+
 bool check_message(const MessageHeader& header, const std::byte* body, Bytes available) {
     if (!check_header(header, available)) {
         return false;
@@ -105,6 +112,9 @@ bool check_message(const MessageHeader& header, const std::byte* body, Bytes ava
     case MessageType::connect_request:
     case MessageType::connect_reply:
     case MessageType::connect_confirm: return check_body(read_body<ConnectBody>(body));
+    case MessageType::probe:
+    case MessageType::probe_answer:
+    case MessageType::probe_thanks: return check_body(read_body<ProbeBody>(body));
     default: return true;
     }
 }

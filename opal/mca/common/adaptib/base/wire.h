@@ -11,6 +11,7 @@
 // May touch: base/ only.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +25,7 @@
 namespace adaptib {
 
 // Raised with every change of anything in this file or in base/address.h.
-constexpr std::uint16_t kWireVersion = 11;
+constexpr std::uint16_t kWireVersion = 12;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels =
@@ -56,12 +57,21 @@ enum class MessageType : std::uint8_t {
     connect_keep,  // ConnectNote; not sequenced: it is needed
     active_part,   // payload; the rest follows in further parts and, at last, an active message
     operate,       // OperateBody, of a write the payload: do it for the sender
+    probe,         // ProbeBody; neither sequenced nor numbered: does this path work?
+    probe_answer,  // ProbeBody; likewise: it does, this way; over the same path
+    probe_thanks,  // ProbeBody; likewise: and the other way
     count_,
 };
 
 constexpr bool is_sequenced(MessageType type) {
     return (type < MessageType::connect_request || type > MessageType::connect_confirm) &&
-           (type < MessageType::connect_refuse || type > MessageType::connect_keep);
+           (type < MessageType::connect_refuse || type > MessageType::connect_keep) &&
+           type < MessageType::probe;
+}
+
+// Only as a datagram, and over a path of its own.
+constexpr bool is_probe(MessageType type) {
+    return type >= MessageType::probe && type <= MessageType::probe_thanks;
 }
 
 constexpr std::uint16_t kHeaderMagic = 0xad1b;
@@ -89,7 +99,8 @@ static_assert(sizeof(MessageHeader) == 24 && std::is_trivially_copyable_v<Messag
 
 struct alignas(8) DatagramHeader {
     std::uint16_t magic = kHeaderMagic;
-    std::uint16_t version = kWireVersion;
+    std::uint8_t version = kWireVersion;
+    std::uint8_t rail = 0;        // the sender's, as it published them, that this was sent over
     std::uint32_t number = 0;     // of this sender's to this target, where datagrams get lost
     std::uint64_t target_key = 0; // the random key that the target published
     std::uint64_t source = 0;     // the sender's process name
@@ -99,7 +110,7 @@ struct alignas(8) DatagramHeader {
     std::uint32_t expected = 0;
     std::uint32_t arrived = 0;
 };
-static_assert(sizeof(DatagramHeader) == 40);
+static_assert(sizeof(DatagramHeader) == 40 && kWireVersion < 256);
 
 // ---------------------------------------------------------------------------------------------------
 // Bodies
@@ -226,6 +237,14 @@ enum class RefusalReason : std::uint32_t {
     over,    // a reply: what it answers was asked for before a goodbye that is over
 };
 
+// Of recovery/path_probes.h. The path is the pair of rails that the probe was sent over.
+struct ProbeBody {
+    std::uint32_t nonce;             // random, of the question; an answer and its thanks repeat it
+    std::uint16_t size;              // of bytes
+    std::uint16_t path;              // of those between the two rails
+    std::array<std::byte, 64> bytes; // RailAddress: where the sender's rail is reached now
+};
+
 constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 56;
 
 // ---------------------------------------------------------------------------------------------------
@@ -263,6 +282,7 @@ bool check_body(const RendezvousBody& body);
 bool check_body(const ClearBody& body);
 bool check_body(const BlockBody& body);
 bool check_body(const ConnectBody& body);
+bool check_body(const ProbeBody& body);
 
 // One call for a whole message as it lies in a ring or a datagram: header and body. For a fuzzer, and
 // for whoever hands bytes to the protocol.

@@ -3,89 +3,176 @@
 #include "channel/datagram.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace adaptib {
 
 namespace {
 
-constexpr std::uint32_t kSendSlots = 64;
+constexpr std::size_t kMostBlocks = 64; // of send slots: room for 256 targets that do not answer
 constexpr std::uint32_t kReceiveSlots = 64;
 constexpr std::uint32_t kLostReceiveSlots = 256; // where a datagram without a receive is lost
 constexpr std::uint64_t kSendTag = std::uint64_t{1} << 32; // wr_id: a send slot, not a receive slot
+constexpr std::uint32_t kDoubtAfter = 3;                   // repeats without an answer ...
+constexpr std::int64_t kDoubtPart = 8; // ... in this part of the time that a failure takes at most
+
+// wr_id: which life of the port's queue pair it is of.
+constexpr std::uint64_t life_tag(std::uint32_t life) { return std::uint64_t{life} << 33; }
 
 } // namespace
 
-Status DatagramChannel::create(Rail& rail, const Identity& identity, const Clock& clock,
-                               Counters& counters, std::unique_ptr<DatagramChannel>& out) {
-    if (!rail.info().has(Capability::ud)) {
-        return Status::error(Reason::not_supported);
+Status DatagramChannel::create(RailList rails, std::uint32_t first, const Identity& identity,
+                               const Clock& clock, Counters& counters,
+                               std::unique_ptr<DatagramChannel>& out) {
+    for (const Rail* rail : rails) {
+        if (!rail->info().has(Capability::ud)) {
+            return Status::error(Reason::not_supported);
+        }
     }
-    std::unique_ptr<DatagramChannel> channel(new DatagramChannel(rail, identity, clock, counters));
-    if (Status status = channel->open(); !status.ok()) {
+    std::unique_ptr<DatagramChannel> channel(new DatagramChannel(first, identity, clock, counters));
+    if (Status status = channel->open(rails); !status.ok()) {
         return status;
     }
     out = std::move(channel);
     return kOk;
 }
 
-DatagramChannel::~DatagramChannel() { qp_.reset(); }
-
-Status DatagramChannel::open() {
-    slot_bytes_ = round_up(rail_.info().datagram_bytes, kCacheLine);
-    capacity_ = rail_.info().datagram_bytes - sizeof(DatagramHeader) - sizeof(MessageHeader);
-    const std::uint32_t receive_slots = reliable_ ? kReceiveSlots : kLostReceiveSlots;
-    Status status = rail_.allocate(kSendSlots * slot_bytes_, 0, send_memory_);
-    if (status.ok()) {
-        status = rail_.allocate(receive_slots * slot_bytes_, kLocalWrite, receive_memory_);
+DatagramChannel::~DatagramChannel() {
+    for (Port& port : ports_) {
+        port.qp.reset();
+        port.retired.clear();
     }
-    if (status.ok()) {
-        status = rail_.create_cq(kSendSlots + receive_slots, cq_);
+}
+
+Status DatagramChannel::open(RailList rails) {
+    Bytes datagram_bytes = rails[0]->info().datagram_bytes;
+    for (const Rail* rail : rails) {
+        datagram_bytes = std::min(datagram_bytes, rail->info().datagram_bytes);
+        reliable_ = reliable_ && rail->info().has(Capability::reliable_ud);
+    }
+    reliable_ =
+        reliable_ && rails.size() == 1; // what moves from one to another may be lost or come twice
+    slot_bytes_ = round_up(datagram_bytes, kCacheLine);
+    capacity_ = datagram_bytes - sizeof(DatagramHeader) - sizeof(MessageHeader);
+    ports_.resize(rails.size());
+    for (std::size_t i = 0; i < rails.size(); ++i) {
+        ports_[i].rail = rails[i];
+    }
+    Status status = add_slots();
+    for (std::size_t i = 0; i < rails.size() && status.ok(); ++i) {
+        status = open_port(ports_[i], reliable_ || i > 0 ? kReceiveSlots : kLostReceiveSlots);
+    }
+    return status;
+}
+
+// kSendSlots more, which all ports send from.
+Status DatagramChannel::add_slots() {
+    SendBlock block;
+    Status status = ports_[0].rail->allocate(kSendSlots * slot_bytes_, 0, block.memory);
+    block.keys[0] = status.ok() ? block.memory->local_key() : 0;
+    for (std::size_t i = 1; i < ports_.size() && status.ok(); ++i) {
+        status = ports_[i].rail->register_memory(block.memory->address(), block.memory->length(), 0,
+                                                 block.regions[i]);
+        block.keys[i] = status.ok() ? block.regions[i]->local_key() : 0;
     }
     if (!status.ok()) {
         return status;
     }
-    counters_.buffers += 2;
-    counters_.buffers_bytes += send_memory_->length() + receive_memory_->length();
-    QpInit init;
-    init.type = QpType::ud;
-    init.send_cq = cq_.get();
-    init.receive_cq = cq_.get();
-    init.send_depth = kSendSlots;
-    init.receive_depth = receive_slots;
-    if (status = rail_.create_qp(init, qp_); !status.ok()) {
+    ++counters_.buffers;
+    counters_.buffers_bytes += block.memory->length();
+    blocks_.push_back(std::move(block));
+    free_sends_.reserve(blocks_.size() * kSendSlots);
+    for (std::uint32_t i = 0; i < kSendSlots; ++i) {
+        free_sends_.push_back(static_cast<std::uint32_t>(sends_.size()));
+        sends_.emplace_back();
+    }
+    return kOk;
+}
+
+// What is kept for targets that do not answer must not be missing for the others.
+void DatagramChannel::make_room() {
+    std::size_t kept = 0;
+    for (DatagramLink* link = minded_.front(); link != nullptr; link = minded_.next(*link)) {
+        kept += link->target.doubted ? link->kept() : 0;
+    }
+    if (2 * kept >= sends_.size() && blocks_.size() < kMostBlocks) {
+        static_cast<void>(add_slots()); // or they wait
+    }
+}
+
+Status DatagramChannel::open_port(Port& port, std::uint32_t receives) {
+    port.receives = receives;
+    port.receive_bytes = round_up(port.rail->info().datagram_bytes, kCacheLine);
+    Status status =
+        port.rail->allocate(receives * port.receive_bytes, kLocalWrite, port.receive_memory);
+    if (status.ok()) {
+        ++counters_.buffers;
+        counters_.buffers_bytes += port.receive_memory->length();
+        status = port.rail->create_cq(kSendSlots + receives, port.cq);
+    }
+    if (!status.ok()) {
         return status;
     }
+    QpInit init;
+    init.type = QpType::ud;
+    init.send_cq = port.cq.get();
+    init.receive_cq = port.cq.get();
+    init.send_depth = kSendSlots;
+    init.receive_depth = receives;
+    if (status = port.rail->create_qp(init, port.qp); !status.ok()) {
+        return status;
+    }
+    return start(port);
+}
+
+// From RESET.
+Status DatagramChannel::start(Port& port) {
     QpAttributes attributes;
     attributes.state = QpState::init;
     attributes.access_key = identity_.key;
-    status = qp_->modify(attributes, kQpState | kQpKey);
+    Status status = port.qp->modify(attributes, kQpState | kQpKey);
     attributes.state = QpState::ready_to_receive;
     if (status.ok()) {
-        status = qp_->modify(attributes, kQpState);
+        status = port.qp->modify(attributes, kQpState);
     }
     attributes.state = QpState::ready_to_send;
     if (status.ok()) {
-        status = qp_->modify(attributes, kQpState | kQpSendPsn);
+        status = port.qp->modify(attributes, kQpState | kQpSendPsn);
     }
-    for (std::uint32_t i = 0; i < receive_slots && status.ok(); ++i) {
-        status = post_receive(i);
+    for (std::uint32_t i = 0; i < port.receives && status.ok(); ++i) {
+        status = post_receive(port, i);
     }
-    for (std::uint32_t i = 0; i < kSendSlots; ++i) {
-        free_sends_.push_back(i);
-    }
-    sends_.resize(kSendSlots);
     return status;
 }
 
-Status DatagramChannel::post_receive(std::uint32_t index) {
-    auto* base = static_cast<std::byte*>(receive_memory_->address());
-    const Gather scatter{base + index * slot_bytes_, rail_.info().datagram_bytes,
-                         receive_memory_->local_key()};
+// The same queue pair, since its number is published; what was under way is over, one way or the other.
+void DatagramChannel::restart(std::uint32_t number) {
+    Port& port = ports_[number];
+    QpAttributes attributes;
+    attributes.state = QpState::reset;
+    port.broken = !port.qp->modify(attributes, kQpState).ok();
+    if (port.broken) {
+        return; // tried again when it is asked for again
+    }
+    ++port.life;
+    ++counters_.datagram_restarts;
+    for (std::uint32_t slot = 0; slot < sends_.size(); ++slot) {
+        if ((sends_[slot].under_way & (1u << number)) != 0) {
+            over(slot, number);
+        }
+    }
+    port.broken = !start(port).ok();
+}
+
+Status DatagramChannel::post_receive(Port& port, std::uint32_t index) {
+    auto* base = static_cast<std::byte*>(port.receive_memory->address());
+    const Gather scatter{base + index * port.receive_bytes, port.rail->info().datagram_bytes,
+                         port.receive_memory->local_key()};
     ReceiveWork work;
-    work.wr_id = index;
+    work.wr_id = life_tag(port.life) | index;
     work.scatter = &scatter;
     work.scatter_count = 1;
-    return qp_->post_receive(work);
+    return port.qp->post_receive(work);
 }
 
 std::byte* DatagramChannel::reserve(Bytes) {
@@ -101,6 +188,7 @@ DatagramHeader DatagramChannel::prefix_for(const DatagramTarget& target) const {
     prefix.target_key = target.key;
     prefix.source = identity_.name;
     prefix.source_key = identity_.key;
+    prefix.rail = static_cast<std::uint8_t>(first_ + target.port);
     if (target.link != nullptr) {
         prefix.expected = target.link->expected();
         prefix.arrived = target.link->bits();
@@ -124,14 +212,16 @@ Status DatagramChannel::commit(DatagramTarget& target, const MessageHeader& head
     std::byte* at = slot_at(slot);
     DatagramHeader prefix = prefix_for(target);
     DatagramLink* link = target.link.get();
+    Nanoseconds now{0};
     if (link != nullptr) {
-        prefix.number = link->add(slot, clock_.now());
+        now = clock_.now();
+        prefix.number = link->add(slot, now);
     }
     std::memcpy(at, &prefix, sizeof prefix);
     std::memcpy(at + sizeof prefix, &header, sizeof header);
     sends_[slot] = {target.name,
-                    static_cast<std::uint32_t>(sizeof prefix + sizeof header + header.length),
-                    false, link != nullptr};
+                    static_cast<std::uint32_t>(sizeof prefix + sizeof header + header.length), 0,
+                    link != nullptr, now};
     const Status status = post(target, slot);
     if (status.ok()) {
         free_sends_.pop_back();
@@ -142,30 +232,51 @@ Status DatagramChannel::commit(DatagramTarget& target, const MessageHeader& head
     } else if (link != nullptr) {
         sends_[slot].kept = false;
         link->take_back();
+        if (mover_ && status.is_error() && status.reason() != Reason::peer_gone) {
+            ports_[target.port].broken = true; // the next poll sees to it
+            failed_.push_back({target.port, target.name, WorkStatus::local_qp_error});
+            return Status::again(Reason::queue_full);
+        }
     }
     return status;
 }
 
 Status DatagramChannel::post(const DatagramTarget& target, std::uint32_t slot) {
-    const Gather gather{slot_at(slot), sends_[slot].bytes, send_memory_->local_key()};
+    const Port& port = ports_[target.port];
+    return post(port, *target.handle, target.qp, target.key, slot,
+                static_cast<std::uint8_t>(1u << target.port));
+}
+
+Status DatagramChannel::post(const Port& port, const AddressHandle& handle, std::uint32_t qp,
+                             std::uint64_t key, std::uint32_t slot, std::uint8_t bit) {
+    const Gather gather{slot_at(slot), sends_[slot].bytes,
+                        blocks_[slot / kSendSlots].keys[&port - ports_.data()]};
     SendWork work;
-    work.wr_id = kSendTag | slot;
+    work.wr_id = life_tag(port.life) | kSendTag | slot;
     work.opcode = Opcode::send;
     work.flags = kSignaled;
     work.gather = &gather;
     work.gather_count = 1;
-    work.address_handle = target.handle.get();
-    work.remote_qp = target.qp;
-    work.remote_access_key = target.key;
-    const Status status = qp_->post_send(work);
-    sends_[slot].under_way = status.ok();
+    work.address_handle = &handle;
+    work.remote_qp = qp;
+    work.remote_access_key = key;
+    const Status status = port.qp->post_send(work);
+    if (status.ok()) {
+        sends_[slot].under_way |= bit;
+    }
     return status;
 }
 
 void DatagramChannel::release(std::uint32_t slot) {
-    if (!sends_[slot].under_way && !sends_[slot].kept) {
+    if (sends_[slot].under_way == 0 && !sends_[slot].kept) {
         free_sends_.push_back(slot);
     }
+}
+
+// The port is through with it.
+void DatagramChannel::over(std::uint32_t slot, std::uint32_t port) {
+    sends_[slot].under_way &= static_cast<std::uint8_t>(~(1u << port));
+    release(slot);
 }
 
 // ---------------------------------------------------------------------------------------------------
@@ -202,6 +313,9 @@ void DatagramChannel::run_timers() {
     if (minded_.empty()) {
         return;
     }
+    if (free_sends_.empty() && mover_) [[unlikely]] {
+        make_room();
+    }
     const Nanoseconds now = clock_.now();
     for (std::size_t left = minded_.size(); left > 0 && !minded_.empty(); --left) {
         DatagramLink& link = *minded_.pop_front(); // in turns: slots may run out
@@ -224,20 +338,139 @@ void DatagramChannel::repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds
     DatagramTarget& target = link.target;
     if (now - link.oldest() > patience_ || target.handle == nullptr) {
         forget(target);
+        if (mover_) {
+            mover_(target, Trouble::given_up, WorkStatus::retry_exceeded);
+        } else if (failure_) {
+            failure_(target.name, WorkStatus::retry_exceeded);
+        }
+        return;
+    }
+    if (const auto bit = static_cast<std::uint8_t>(1u << target.port);
+        (sends_[slot].under_way & bit) != 0) {
+        if (mover_ && now - sends_[slot].posted > timeout_) {
+            restart(target.port);
+            doubt(target, Trouble::stuck, WorkStatus::success);
+        }
+        return; // the adapter has not even sent it
+    }
+    if (mover_ && link.unanswered() >= 2) {
+        // One that is heard over another port has reasons not to use this one.
+        const bool elsewhere = target.heard_port != target.port && target.heard > link.oldest();
+        const bool long_ago =
+            link.unanswered() > kDoubtAfter && now - link.oldest() > timeout_ / kDoubtPart;
+        if (elsewhere || long_ago) {
+            const std::uint8_t port = target.port;
+            const std::uint8_t pair = target.pair;
+            doubt(target, Trouble::unanswered, WorkStatus::success);
+            if (target.port != port || target.pair != pair || link.target.handle == nullptr ||
+                !link.unacknowledged()) {
+                return; // it was sent there, or is given up
+            }
+        }
+    }
+    if (const Status status = send_again(target, slot, now); status.is_error()) {
+        handle_refused(target, status);
+    }
+}
+
+Status DatagramChannel::send_again(DatagramTarget& target, std::uint32_t slot, Nanoseconds now) {
+    std::byte* at = slot_at(slot);
+    DatagramLink& link = *target.link;
+    if (sends_[slot].under_way ==
+        0) { // else it is being read; what it says was true then, and still is
+        const std::uint32_t had[2] = {link.expected(), link.bits()};
+        std::memcpy(at + offsetof(DatagramHeader, expected), had, sizeof had);
+    }
+    at[offsetof(DatagramHeader, rail)] = static_cast<std::byte>(first_ + target.port);
+    const bool told = sends_[slot].under_way == 0;
+    const Status status = post(target, slot);
+    if (status.ok()) {
+        sends_[slot].posted = now;
+        ++counters_.datagram_repeated;
+        if (told) {
+            link.told();
+        }
+    }
+    return status;
+}
+
+void DatagramChannel::doubt(DatagramTarget& target, Trouble trouble, WorkStatus status) {
+    target.doubted = true;
+    mover_(target, trouble, status);
+}
+
+// A post was refused for good: the target's process is gone, or the queue pair is broken.
+void DatagramChannel::handle_refused(DatagramTarget& target, Status status) {
+    if (status.reason() == Reason::peer_gone || !mover_) {
         if (failure_) {
             failure_(target.name, WorkStatus::retry_exceeded);
         }
         return;
     }
-    if (sends_[slot].under_way) {
-        return; // the adapter has not even sent it
+    const std::uint32_t port = target.port;
+    if (ports_[port].qp->query().state != QpState::ready_to_send) {
+        restart(port);
     }
+    doubt(target, Trouble::failed, WorkStatus::local_qp_error);
+}
+
+void DatagramChannel::move(DatagramTarget& target, std::uint32_t port,
+                           std::unique_ptr<AddressHandle> handle, std::uint32_t qp) {
+    if (target.handle != nullptr) {
+        retire(target.port, std::move(target.handle));
+    }
+    target.handle = std::move(handle);
+    target.qp = qp;
+    target.port = static_cast<std::uint8_t>(port);
+    if (target.link == nullptr || !target.link->unacknowledged()) {
+        return;
+    }
+    ++counters_.datagram_moves;
+    const Nanoseconds now = clock_.now();
+    DatagramLink& link = *target.link;
+    link.moved(now, target.moves++ == 0);
+    const auto bit = static_cast<std::uint8_t>(1u << port);
+    link.resend([&](std::uint32_t slot) {
+        if ((sends_[slot].under_way & bit) == 0) {
+            static_cast<void>(send_again(target, slot, now)); // else the timer does
+        }
+    });
+    mind(link);
+}
+
+bool DatagramChannel::send_probe(const DatagramTarget& target, std::uint32_t port,
+                                 std::unique_ptr<AddressHandle> handle, std::uint32_t qp,
+                                 const MessageHeader& header, const void* body) {
+    if (free_sends_.empty()) {
+        return false;
+    }
+    const std::uint32_t slot = free_sends_.back();
     std::byte* at = slot_at(slot);
-    const std::uint32_t had[2] = {link.expected(), link.bits()};
-    std::memcpy(at + offsetof(DatagramHeader, expected), had, sizeof had);
-    if (post(target, slot).ok()) {
-        ++counters_.datagram_repeated;
-        link.told();
+    DatagramHeader prefix = prefix_for(target);
+    prefix.rail = static_cast<std::uint8_t>(first_ + port);
+    std::memcpy(at, &prefix, sizeof prefix);
+    std::memcpy(at + sizeof prefix, &header, sizeof header);
+    std::memcpy(at + sizeof prefix + sizeof header, body, header.length);
+    sends_[slot] = {target.name,
+                    static_cast<std::uint32_t>(sizeof prefix + sizeof header + header.length), 0,
+                    false, Nanoseconds{0}};
+    if (!post(ports_[port], *handle, qp, target.key, slot, static_cast<std::uint8_t>(1u << port))
+             .ok()) {
+        return false;
+    }
+    free_sends_.pop_back();
+    retire(port, std::move(handle));
+    return true;
+}
+
+void DatagramChannel::retire(std::uint32_t port, std::unique_ptr<AddressHandle> handle) {
+    auto& retired = ports_[port].retired;
+    retired.push_back(std::move(handle));
+    const bool busy = std::any_of(sends_.begin(), sends_.end(), [port](const Slot& slot) {
+        return (slot.under_way >> port & 1) != 0;
+    });
+    if (!busy) {
+        retired.clear();
     }
 }
 
@@ -248,7 +481,7 @@ void DatagramChannel::acknowledge(DatagramTarget& target) {
     const std::uint32_t slot = free_sends_.back();
     const DatagramHeader prefix = prefix_for(target);
     std::memcpy(slot_at(slot), &prefix, sizeof prefix);
-    sends_[slot] = {target.name, sizeof prefix, false, false};
+    sends_[slot] = {target.name, sizeof prefix, 0, false, Nanoseconds{0}};
     if (post(target, slot).ok()) {
         free_sends_.pop_back();
         target.link->told();
@@ -270,7 +503,7 @@ void DatagramChannel::forget(DatagramTarget& target) {
 }
 
 // Whether what arrived is to be handed on.
-bool DatagramChannel::accept(const DatagramHeader& prefix, bool acknowledges) {
+bool DatagramChannel::accept(const DatagramHeader& prefix, bool acknowledges, std::uint32_t port) {
     DatagramTarget* target = resolver_ ? resolver_(prefix.source, prefix.source_key) : nullptr;
     if (target == nullptr) {
         return false;
@@ -280,6 +513,9 @@ bool DatagramChannel::accept(const DatagramHeader& prefix, bool acknowledges) {
     }
     DatagramLink& link = *target->link;
     const Nanoseconds now = clock_.now();
+    target->heard = now;
+    target->heard_port = static_cast<std::uint8_t>(port);
+    target->heard_rail = prefix.rail;
     link.acknowledged(prefix.expected, prefix.arrived, now, [this](std::uint32_t slot) {
         sends_[slot].kept = false;
         release(slot);
@@ -290,16 +526,22 @@ bool DatagramChannel::accept(const DatagramHeader& prefix, bool acknowledges) {
         counters_.datagram_doubled += is_new ? 0 : 1;
     }
     mind(link);
+    if (target->doubted && link.unanswered() == 0) [[unlikely]] {
+        target->doubted = false;
+        target->moves = 0;
+        answered_(*target);
+    }
     return is_new;
 }
 
 // ---------------------------------------------------------------------------------------------------
 // Arriving
 
-void DatagramChannel::handle_receive(const WorkCompletion& completion, const Receiver& receiver) {
+void DatagramChannel::handle_receive(std::uint32_t port, const WorkCompletion& completion,
+                                     const Receiver& receiver) {
     const auto index = static_cast<std::uint32_t>(completion.wr_id);
-    const auto* at =
-        static_cast<const std::byte*>(receive_memory_->address()) + index * slot_bytes_;
+    const auto* at = static_cast<const std::byte*>(ports_[port].receive_memory->address()) +
+                     index * ports_[port].receive_bytes;
     DatagramHeader prefix;
     MessageHeader header;
     if (completion.length < sizeof prefix) {
@@ -315,7 +557,7 @@ void DatagramChannel::handle_receive(const WorkCompletion& completion, const Rec
         return;
     }
     if (acknowledges) {
-        static_cast<void>(accept(prefix, acknowledges));
+        static_cast<void>(accept(prefix, acknowledges, port));
         return;
     }
     const std::byte* body = at + sizeof prefix + sizeof header;
@@ -324,7 +566,13 @@ void DatagramChannel::handle_receive(const WorkCompletion& completion, const Rec
         ++counters_.bad_packets;
         return;
     }
-    if (!reliable_ && !accept(prefix, acknowledges)) {
+    if (is_probe(header.type)) {
+        if (probe_) {
+            probe_(prefix.source, prefix.source_key, port, prefix.rail, header, body);
+        }
+        return;
+    }
+    if (!reliable_ && !accept(prefix, acknowledges, port)) {
         return;
     }
     if (is_sequenced(header.type)) {
@@ -333,27 +581,57 @@ void DatagramChannel::handle_receive(const WorkCompletion& completion, const Rec
     receiver(prefix.source, prefix.source_key, header, body);
 }
 
+void DatagramChannel::handle_failed_send(std::uint32_t port, std::uint64_t to, WorkStatus status) {
+    // No answer to a datagram: only who knows that its target's process has ended says so.
+    if (!mover_ || reliable_ || status == WorkStatus::retry_exceeded) {
+        if (failure_) {
+            failure_(to, status);
+        }
+        return;
+    }
+    ports_[port].broken = true;
+    if (status != WorkStatus::flushed) {
+        failed_.push_back({port, to, status});
+    }
+}
+
 std::size_t DatagramChannel::poll(const Receiver& receiver, std::size_t limit) {
+    std::size_t taken = poll_port(0, receiver, limit);
+    if (ports_.size() > 1) {
+        next_port_ = next_port_ + 1 < ports_.size() ? next_port_ + 1 : 1;
+        taken += poll_port(next_port_, receiver, limit);
+    }
+    return taken;
+}
+
+std::size_t DatagramChannel::poll_port(std::uint32_t number, const Receiver& receiver,
+                                       std::size_t limit) {
+    Port& port = ports_[number];
     std::size_t taken = 0;
     while (taken < limit) {
         const std::size_t room = std::min(batch_.size(), limit - taken);
-        const std::size_t count = cq_->poll(std::span(batch_).first(room));
+        const std::size_t count = port.cq->poll(std::span(batch_).first(room));
         for (std::size_t i = 0; i < count; ++i) {
             const WorkCompletion& completion = batch_[i];
+            if (completion.wr_id >> 33 != port.life) [[unlikely]] {
+                continue; // from before the queue pair began anew
+            }
             if ((completion.wr_id & kSendTag) != 0) {
                 const auto slot = static_cast<std::uint32_t>(completion.wr_id);
-                sends_[slot].under_way = false;
-                release(slot);
-                if (completion.status != WorkStatus::success && failure_) [[unlikely]] {
-                    failure_(sends_[slot].to, completion.status);
+                over(slot, number);
+                if (completion.status != WorkStatus::success) [[unlikely]] {
+                    handle_failed_send(number, sends_[slot].to, completion.status);
                 }
                 continue;
             }
             if (completion.status == WorkStatus::success) {
-                handle_receive(completion, receiver);
+                handle_receive(number, completion, receiver);
             }
-            // Posting what was just taken finds room; a queue pair in error is past help here.
-            if (!post_receive(static_cast<std::uint32_t>(completion.wr_id)).ok()) {
+            if (completion.wr_id >> 33 != port.life) [[unlikely]] {
+                continue; // all receives are posted again
+            }
+            // Posting what was just taken finds room; a queue pair in error is begun anew, or past help.
+            if (!post_receive(port, static_cast<std::uint32_t>(completion.wr_id)).ok()) {
                 ++counters_.bad_packets;
             }
         }
@@ -362,7 +640,24 @@ std::size_t DatagramChannel::poll(const Receiver& receiver, std::size_t limit) {
             break;
         }
     }
+    if (port.broken) [[unlikely]] {
+        mend(number);
+    }
     return taken;
+}
+
+// After a datagram has ended with an error: the whole batch has been taken.
+void DatagramChannel::mend(std::uint32_t number) {
+    ports_[number].broken = false;
+    if (ports_[number].qp->query().state != QpState::ready_to_send) {
+        restart(number);
+    }
+    for (const Failed& failed : std::exchange(failed_, {})) {
+        DatagramTarget* target = find_(failed.to);
+        if (target != nullptr && target->port == failed.port) {
+            doubt(*target, Trouble::failed, failed.status);
+        }
+    }
 }
 
 } // namespace adaptib

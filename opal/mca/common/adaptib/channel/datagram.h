@@ -10,6 +10,10 @@
 // Over a rail whose datagrams are not reliable (Capability::reliable_ud), each peer's are numbered,
 // acknowledged and sent again (channel/datagram_link.h), and whoever drives the channel calls
 // run_timers() at deadline().
+// Rails: one port (queue pair, receives) on each rail that it is given. A target's datagrams go over one of
+// them, and over another when its owner moves it: asked for when they are not acknowledged, when a datagram
+// ends with an error, or when the adapter does not even say that it has sent one. Where there are several
+// ports datagrams are numbered even if each rail is reliable, since moving is not.
 // Requires: a rail with Capability::ud.
 // Threads: one at a time.
 // Source: Takagi et al., section 2 (shared send/receive channel); Yu, Gao, Panda, section 4.1 (UD
@@ -22,6 +26,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
@@ -41,6 +46,15 @@ struct DatagramTarget {
     std::uint64_t key = 0; // the one the target published
     std::uint64_t name = 0;
     std::unique_ptr<DatagramLink> link; // where datagrams are not reliable: made with the first
+    std::uint8_t port = 0;              // of the channel, whose rail `handle` is of
+    std::uint8_t pair = 0;              // of the owner's, who chooses the path
+    // Where and when the last datagram came from it, if they have links: our port, its rail.
+    std::uint8_t heard_port = 0;
+    std::uint8_t heard_rail = 0;
+    // Its owner was asked for another path so, and how often it moved since something was acknowledged.
+    bool doubted = false;
+    std::uint32_t moves = 0;
+    Nanoseconds heard{0};
 };
 
 class DatagramChannel {
@@ -60,14 +74,40 @@ public:
     // datagram is dropped, to come again. Asked only where datagrams are not reliable.
     using Resolver = std::function<DatagramTarget*(std::uint64_t from, std::uint64_t from_key)>;
 
+    // What speaks against the path of a target.
+    enum class Trouble : std::uint8_t {
+        unanswered, // sent several times and not acknowledged; maybe the peer is busy
+        stuck,      // the adapter does not say that it has sent anything
+        failed,     // a datagram ended with an error, and the port was begun anew
+        given_up,   // nothing was acknowledged for as long as give_up_after() says; it is forgotten
+    };
+    // Is to choose another path for the target by move(), if there is one, unless it is given up.
+    using Mover = std::function<void(DatagramTarget& target, Trouble trouble, WorkStatus status)>;
+    // A target that was doubted has acknowledged something.
+    using AnswerHandler = std::function<void(DatagramTarget& target)>;
+    // An unsequenced message over a path that need not be the target's own: it has no number.
+    using ProbeHandler =
+        std::function<void(std::uint64_t from, std::uint64_t from_key, std::uint32_t port,
+                           std::uint8_t rail, const MessageHeader& header, const std::byte* body)>;
+
+    // `first`: the number of rails[0] among those that the process publishes.
+    static Status create(RailList rails, std::uint32_t first, const Identity& identity,
+                         const Clock& clock, Counters& counters,
+                         std::unique_ptr<DatagramChannel>& out);
     static Status create(Rail& rail, const Identity& identity, const Clock& clock,
-                         Counters& counters, std::unique_ptr<DatagramChannel>& out);
+                         Counters& counters, std::unique_ptr<DatagramChannel>& out) {
+        Rail* const only = &rail;
+        return create({&only, 1}, 0, identity, clock, counters, out);
+    }
     ~DatagramChannel();
 
     // Bytes of body and payload that one message carries.
     Bytes capacity() const { return capacity_; }
-    std::uint32_t qp_number() const { return qp_->number(); }
-    Rail& rail() { return rail_; }
+    std::uint32_t ports() const { return static_cast<std::uint32_t>(ports_.size()); }
+    std::uint32_t qp_number(std::uint32_t port = 0) const { return ports_[port].qp->number(); }
+    Rail& rail(std::uint32_t port = 0) const { return *ports_[port].rail; }
+    // Datagrams have numbers.
+    bool linked() const { return !reliable_; }
 
     // Room to fill in, or null if nothing can be sent now. A reservation that is not committed sends
     // nothing and holds nothing.
@@ -80,6 +120,26 @@ public:
     void give_up_after(Nanoseconds patience) { patience_ = patience; }
     void on_failure(FailureHandler handler) { failure_ = std::move(handler); }
     void resolve_by(Resolver resolver) { resolver_ = std::move(resolver); }
+    // Fault tolerance: targets are moved. What an adapter has not sent for `timeout` is stuck; a target that
+    // acknowledges nothing for a part of that is doubted.
+    // `find`: the target of a process; null: there is none (any more).
+    using Finder = std::function<DatagramTarget*(std::uint64_t name)>;
+    void tolerate(Nanoseconds timeout, Finder find, Mover mover, AnswerHandler answered) {
+        timeout_ = timeout;
+        find_ = std::move(find);
+        mover_ = std::move(mover);
+        answered_ = std::move(answered);
+    }
+    void on_probe(ProbeHandler handler) { probe_ = std::move(handler); }
+
+    // From now on the target's datagrams go over `port` by `handle` to `qp`; what it has not acknowledged
+    // is sent again there.
+    void move(DatagramTarget& target, std::uint32_t port, std::unique_ptr<AddressHandle> handle,
+              std::uint32_t qp);
+    // Sends a message without a number: it may get lost. False: not now.
+    bool send_probe(const DatagramTarget& target, std::uint32_t port,
+                    std::unique_ptr<AddressHandle> handle, std::uint32_t qp,
+                    const MessageHeader& header, const void* body);
 
     // Acknowledges and sends again what is due. deadline(): when that is next; max: never.
     void run_timers();
@@ -96,42 +156,91 @@ private:
     struct Slot {
         std::uint64_t to = 0; // the target's name
         std::uint32_t bytes = 0;
-        bool under_way = false; // its completion is outstanding
-        bool kept = false;      // until it is acknowledged
+        std::uint8_t under_way = 0; // bit by port: its completion is outstanding
+        bool kept = false;          // until it is acknowledged
+        Nanoseconds posted{0};      // last, where datagrams have numbers
     };
-    DatagramChannel(Rail& rail, const Identity& identity, const Clock& clock, Counters& counters)
-        : rail_(rail), identity_(identity), clock_(clock), counters_(counters),
-          reliable_(rail.info().has(Capability::reliable_ud)) {}
-    Status open();
-    Status post_receive(std::uint32_t index);
-    void handle_receive(const WorkCompletion& completion, const Receiver& receiver);
-    bool accept(const DatagramHeader& prefix, bool acknowledges);
+    // What the channel has of one rail.
+    struct Port {
+        Rail* rail = nullptr;
+        std::unique_ptr<MemoryRegion> receive_memory;
+        std::unique_ptr<CompletionQueue> cq;
+        std::unique_ptr<QueuePair> qp;
+        std::vector<std::unique_ptr<AddressHandle>> retired; // work that is under way may name them
+        std::uint32_t receives = 0;
+        Bytes receive_bytes = 0; // of each
+        std::uint32_t life = 0;  // which of the queue pair's: completions of earlier ones are over
+        bool broken = false;     // to be begun anew
+    };
+    // The first port's rail has allocated the memory; it is registered with the others.
+    static constexpr std::uint32_t kSendSlots = 64;
+    struct SendBlock {
+        std::unique_ptr<MemoryRegion> memory;
+        std::array<std::unique_ptr<MemoryRegion>, kMaxRails> regions; // by port
+        std::array<std::uint32_t, kMaxRails> keys{};
+    };
+    struct Failed {
+        std::uint32_t port;
+        std::uint64_t to;
+        WorkStatus status;
+    };
+    static_assert(kMaxRails <= 8, "Slot::under_way");
+
+    DatagramChannel(std::uint32_t first, const Identity& identity, const Clock& clock,
+                    Counters& counters)
+        : first_(first), identity_(identity), clock_(clock), counters_(counters) {}
+    Status open(RailList rails);
+    Status add_slots();
+    void make_room();
+    Status open_port(Port& port, std::uint32_t receives);
+    Status start(Port& port);
+    void restart(std::uint32_t port);
+    std::size_t poll_port(std::uint32_t port, const Receiver& receiver, std::size_t limit);
+    Status post_receive(Port& port, std::uint32_t index);
+    void handle_receive(std::uint32_t port, const WorkCompletion& completion,
+                        const Receiver& receiver);
+    void handle_failed_send(std::uint32_t port, std::uint64_t to, WorkStatus status);
+    bool accept(const DatagramHeader& prefix, bool acknowledges, std::uint32_t port);
     DatagramHeader prefix_for(const DatagramTarget& target) const;
+    void doubt(DatagramTarget& target, Trouble trouble, WorkStatus status);
+    void handle_refused(DatagramTarget& target, Status status);
+    Status send_again(DatagramTarget& target, std::uint32_t slot, Nanoseconds now);
+    void mend(std::uint32_t port);
     void acknowledge(DatagramTarget& target);
     void repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds now);
     Status post(const DatagramTarget& target, std::uint32_t slot);
+    Status post(const Port& port, const AddressHandle& handle, std::uint32_t qp, std::uint64_t key,
+                std::uint32_t slot, std::uint8_t bit);
     void mind(DatagramLink& link);
+    void retire(std::uint32_t port, std::unique_ptr<AddressHandle> handle);
     void release(std::uint32_t slot);
+    void over(std::uint32_t slot, std::uint32_t port);
     std::byte* slot_at(std::uint32_t slot) const {
-        return static_cast<std::byte*>(send_memory_->address()) + slot * slot_bytes_;
+        return static_cast<std::byte*>(blocks_[slot / kSendSlots].memory->address()) +
+               slot % kSendSlots * slot_bytes_;
     }
 
-    Rail& rail_;
+    std::vector<Port> ports_; // the first at least; their number stays
+    std::uint32_t first_;
     Identity identity_;
     const Clock& clock_;
     Counters& counters_;
-    bool reliable_; // of itself
+    bool reliable_ = true; // of itself
     Bytes capacity_ = 0;
     Bytes slot_bytes_ = 0;
-    std::unique_ptr<MemoryRegion> send_memory_;
-    std::unique_ptr<MemoryRegion> receive_memory_;
-    std::unique_ptr<CompletionQueue> cq_;
-    std::unique_ptr<QueuePair> qp_;
-    std::vector<std::uint32_t> free_sends_; // never grows past its first size
+    std::vector<SendBlock> blocks_;
+    std::uint32_t next_port_ = 0;           // of those after the first, polled next
+    std::vector<std::uint32_t> free_sends_; // all slots at most
     std::vector<Slot> sends_;
     Nanoseconds patience_ = Nanoseconds::max();
     FailureHandler failure_;
     Resolver resolver_;
+    Nanoseconds timeout_ = Nanoseconds::max();
+    Finder find_;
+    Mover mover_; // empty: no fault tolerance
+    AnswerHandler answered_;
+    ProbeHandler probe_;
+    std::vector<Failed> failed_;                                    // since the last poll
     IntrusiveList<DatagramLink, &DatagramLink::timer_link> minded_; // have a deadline
     std::array<WorkCompletion, 16> batch_; // scratch of poll; the receiver must not poll
 };

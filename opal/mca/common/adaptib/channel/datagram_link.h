@@ -13,6 +13,7 @@
 //
 // Ownership: belongs to its DatagramTarget; the channel's timers know it while something is to be done.
 // Threads: one at a time (the core's lock).
+// Changing the path: the numbers make it safe at any time; what is not acknowledged is sent again there.
 // Source: Yu, Gao, Panda, 4.1 (retransmission before a connection is up); Jacobson's timer (RFC 6298);
 //   selective acknowledgements (RFC 2018).
 // May touch: base/.
@@ -82,6 +83,7 @@ public:
             }
         }
         if (news) {
+            unanswered_ = 0;
             backoff_ = 1;
             due_ = now + timeout_;
             // Later ones are there, this one is not: do not wait for the timer.
@@ -93,8 +95,27 @@ public:
         }
     }
     bool unacknowledged() const { return count_ > 0; }
+    std::uint32_t kept() const { return count_; }
+    // Times that something was sent again since the peer last acknowledged anything new, or moved().
+    std::uint32_t unanswered() const { return unanswered_; }
     // When the oldest that is not acknowledged was first sent. REQUIRES: unacknowledged().
     Nanoseconds oldest() const { return sent_[first_].posted; }
+    // From now on another path is used; what there is was sent there as well. `first`: since something was
+    // acknowledged; whoever answers nowhere is not asked ever faster.
+    void moved(Nanoseconds now, bool first) {
+        unanswered_ = 0;
+        backoff_ = first ? 1 : backoff_;
+        due_ = now + std::min(timeout_ * backoff_, kMostTimeout);
+    }
+    // Calls `visit(slot)` for each datagram that is not acknowledged, and will be sent once more.
+    template <class Visit> void resend(Visit&& visit) {
+        for (std::uint32_t i = 0; i < count_; ++i) {
+            if (!at(i).over) {
+                ++at(i).tries;
+                visit(at(i).slot);
+            }
+        }
+    }
     // The peer is given up.
     template <class Release> void drop_all(Release&& release) {
         for (; count_ > 0; --count_, first_ = (first_ + 1) % kWindow) {
@@ -113,6 +134,7 @@ public:
         }
         Sent& oldest = at(0); // never over: acknowledged() removes those at the front
         tries = ++oldest.tries;
+        ++unanswered_;
         backoff_ = std::min(backoff_ * 2, 1024u);
         due_ = now + std::min(timeout_ * backoff_, kMostTimeout);
         return oldest.slot;
@@ -209,6 +231,7 @@ private:
     std::uint32_t count_ = 0;
     std::uint32_t next_number_ = 1;
     std::uint32_t backoff_ = 1;
+    std::uint32_t unanswered_ = 0;
     Nanoseconds due_{0}; // the oldest is sent again
     Nanoseconds timeout_ = kFirstTimeout;
     Nanoseconds smoothed_{0};

@@ -60,6 +60,8 @@ public:
     virtual void
     on_interrupted(Peer& peer) = 0;         // a repair begins: nothing is sent until on_connected
     virtual void on_fenced(Peer& peer) = 0; // keep what ring_out may have lost: it goes
+    // For so long the connection could not be made anew.
+    virtual void on_partition(Peer& peer, Nanoseconds lasted) = 0;
     virtual void on_repaired(Peer& peer, Nanoseconds took) = 0;
     virtual void on_notice(const std::string& text) = 0;
     // The peer is lost.

@@ -278,7 +278,9 @@ void ConnectionManager::on_confirm(Peer& peer, const ConnectBody& body) {
         return; // doubled
     }
     if (body.answers != peer.connection || body.connection != peer.remote_connection) {
-        const bool late = sequence_before(body.connection, peer.remote_connection);
+        // What it confirms may be over by the time that there is room to send it.
+        const bool late = sequence_before(body.connection, peer.remote_connection) ||
+                          sequence_before(body.answers, peer.connection);
         counters_.bad_packets += late ? 0 : 1;
         return;
     }
@@ -405,7 +407,7 @@ void ConnectionManager::open(Peer& peer) {
         end_repair(peer);
     }
     listener_.on_connected(peer);
-    if (peer.repair.improve) {
+    if (std::exchange(peer.repair.improve, false)) {
         improve(peer);
     }
 }

@@ -13,9 +13,7 @@
 // The request says so, and the reply says the same of the other side; only then rings are used again, and
 // moves.
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <string>
 #include <utility>
 
 #include "connect/connection_manager.h"
@@ -34,9 +32,8 @@ void ConnectionManager::repair(Peer& peer) {
 }
 
 void ConnectionManager::improve(Peer& peer) {
-    peer.repair.improve =
-        peer.connecting(); // what is back now may have come too late for this attempt
     if (peer.state != ConnectState::open || !peer.repairable || peer.repair.wanted) {
+        peer.repair.improve = true; // looked at when it is open
         return;
     }
     for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
@@ -102,14 +99,7 @@ void ConnectionManager::move_repairs() {
         Peer& peer = *repairing_.pop_front();
         repairing_.push_back(peer);
         if (peer.repair.active && options_.clock->now() >= give_up_at(peer)) {
-            listener_.on_connect_failed(
-                peer, Status::error(Reason::unreachable),
-                "its connection broke, and for " +
-                    std::to_string(
-                        std::chrono::duration_cast<std::chrono::seconds>(options_.patience)
-                            .count()) +
-                    " s it could not be made anew (check that the process still runs, and the ports and "
-                    "cables between; opal_common_adaptib_partition_timeout says how long is waited)");
+            listener_.on_partition(peer, options_.patience);
             continue;
         }
         if (peer.repair.wanted &&

@@ -10,8 +10,7 @@ namespace {
 
 constexpr std::uint32_t kCompletionDepth = 4096;
 constexpr Nanoseconds kTellRepairs{1'000'000'000};         // one notice at most
-constexpr Nanoseconds kForgivePaths{50'000'000};           // then one that failed is tried again
-constexpr Nanoseconds kForgiveUnconnected{30'000'000'000}; // one that could not be connected
+constexpr Nanoseconds kForgiveUnconnected{30'000'000'000}; // paths that could not be connected
 // Active messages may be as long at least. Where there is no ring, those that a datagram cannot hold go in parts.
 constexpr Bytes kActiveMax = CopyCosts::kSizes.back() + 256; // with the headers of who sends
 // So much of a ring a message may take whose size we chose: others are under way at the same time.
@@ -64,11 +63,11 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
     address.name = environment_.self;
     address.key = environment_.random->next();
     address.host = environment_.host;
+    open_paths(parameters);
     if (Status status = open_rails(depth, address, text); !status.ok()) {
         return status;
     }
     address_ = encode(address);
-    open_paths(parameters);
     open_connections(parameters, address.key);
     open_protocol(parameters, depth);
     for (std::uint32_t i = 0; i < fabrics_.size(); ++i) {
@@ -173,8 +172,15 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
     cqs_.resize(rails_.size());
     for (Attached& attached : fabrics_) {
         Rail& first = *rails_[attached.rails.first];
-        Status status = DatagramChannel::create(first, {address.name, address.key},
-                                                *environment_.clock, counters_, attached.datagrams);
+        const RailList all = RailList(rails_).subspan(attached.rails.first, attached.rails.count);
+        // The first alone where no path is ever changed.
+        const bool several =
+            paths_->on() && std::all_of(all.begin(), all.end(), [](const Rail* rail) {
+                return rail->info().has(Capability::ud);
+            });
+        Status status = DatagramChannel::create(several ? all : all.first(1), attached.rails.first,
+                                                {address.name, address.key}, *environment_.clock,
+                                                counters_, attached.datagrams);
         Rail* failed = &first;
         for (std::uint32_t i = attached.rails.first; i < attached.rails.end() && status.ok(); ++i) {
             failed = rails_[i];
@@ -182,9 +188,10 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
             if (status.ok()) {
                 attached.filters.emplace_back(i, *cqs_[i], paths);
                 const RailAddress at = rails_[i]->address();
-                const bool datagrams = i == attached.rails.first;
+                const std::uint32_t port = i - attached.rails.first;
+                const bool datagrams = port < attached.datagrams->ports();
                 address.rails.push_back(
-                    {at.size, at.bytes, datagrams ? attached.datagrams->qp_number() : 0,
+                    {at.size, at.bytes, datagrams ? attached.datagrams->qp_number(port) : 0,
                      paths_per_port_, first_of_adapter(i),
                      migrates(i) ? kRailMigrates : std::uint8_t{0}, rails_[i]->info().name});
             }
@@ -210,6 +217,12 @@ void Core::open_paths(const Parameters& parameters) {
     options.clock = environment_.clock;
     PathObserver& observer = *this;
     paths_ = std::make_unique<PathRepository>(options, rails_, counters_, observer);
+    PathProbes::Options probes;
+    probes.patience = patience_;
+    probes.clock = environment_.clock;
+    probes.random = environment_.random;
+    ProbeSender& sender = *this;
+    probes_ = std::make_unique<PathProbes>(probes, *paths_, counters_, sender);
 }
 
 void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
@@ -272,10 +285,14 @@ void Core::listen(std::uint32_t fabric) {
     datagrams.give_up_after(patience_);
     datagrams.on_failure([this, fabric](std::uint64_t to, WorkStatus why) {
         if (Peer* peer = find_peer(to, fabric); peer != nullptr) {
-            protocol_->on_peer_failed(*peer, std::string(work_status_text(why)) + " on rail " +
-                                                 peer->datagrams.rail().info().name);
+            protocol_->on_peer_failed(*peer,
+                                      std::string(work_status_text(why)) + " on rail " +
+                                          peer->datagrams.rail(peer->datagram.port).info().name);
         }
     });
+    if (paths_->on()) {
+        tolerate_faults(fabric);
+    }
     datagrams.resolve_by([this, fabric](std::uint64_t from, std::uint64_t key) {
         Peer* peer = sender_of(fabric, from, key);
         return peer == nullptr ? nullptr : &peer->datagram;
@@ -353,8 +370,11 @@ Nanoseconds Core::deadline() const {
     if (migration_ != nullptr && migration_->due()) {
         return Nanoseconds{0};
     }
-    Nanoseconds next = std::min(forgive_paths_at_, forgive_unconnected_at_);
-    next = std::min(next, connections_->deadline());
+    Nanoseconds next =
+        std::min({connections_->deadline(), paths_->deadline(), forgive_unconnected_at_});
+    if (!paths_->all_up()) {
+        next = std::min(next, probes_->deadline());
+    }
     for (const Attached& attached : fabrics_) {
         next = std::min(next, attached.datagrams->deadline());
     }
@@ -369,16 +389,16 @@ void Core::run_timers() {
     if (select_due(now)) {
         select_channels(now);
     }
-    if (now >= forgive_paths_at_) [[unlikely]] {
-        forgive_paths_at_ = Nanoseconds::max();
-        for_each_peer([](Peer& peer) { peer.failed_paths = 0; });
-        improve_peers();
-    }
     if (now >= forgive_unconnected_at_) [[unlikely]] {
         forgive_unconnected_at_ = Nanoseconds::max();
-        for_each_peer([](Peer& peer) { peer.unconnected_paths = 0; });
-        improve_peers();
+        for_each_peer([this](Peer& peer) {
+            if (std::exchange(peer.unconnected_paths, 0) != 0) {
+                connections_->improve(peer);
+            }
+        });
     }
+    probes_->run_timers();
+    paths_->run_timers();
     connections_->run_timers();
     if (migration_ != nullptr && migration_->due()) [[unlikely]] {
         migration_->run();
@@ -433,17 +453,14 @@ void Core::on_connect_failed(Peer& peer, Status status, const std::string& what)
 void Core::on_notice(const std::string& text) { environment_.message(Severity::notice, text); }
 
 bool Core::is_usable(const Peer& peer, std::size_t pair) {
-    const auto possible = [&](std::size_t i) {
-        return paths_->usable(peer, i) && !paths_->rail_down(peer.route.pairs[i].local);
-    };
     const auto good = [&](std::size_t i) {
-        return possible(i) && ((peer.failed_paths | peer.unconnected_paths) & (1u << i)) == 0;
+        return paths_->usable(peer, i) && (peer.unconnected_paths & (1u << i)) == 0;
     };
-    bool any = false; // else those whose queue pairs have failed are tried again
+    bool any = false; // else those that have failed are tried again
     for (std::size_t i = 0; i < peer.route.count && !any; ++i) {
         any = good(i);
     }
-    return any ? good(pair) : possible(pair);
+    return any ? good(pair) : !paths_->rail_down(peer.route.pairs[pair].local);
 }
 
 // It is not used for a while, where there is another one: to try again interrupts the connection.
@@ -462,7 +479,7 @@ void Core::on_fenced(Peer& peer) { protocol_->on_fenced(peer); }
 void Core::on_repaired(Peer& peer, Nanoseconds took) {
     for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
         if (peer.subchannels[i].qp != nullptr) {
-            paths_->report_success(peer, i);
+            paths_->report_success(peer, i, tells_paths(peer));
         }
     }
     const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(took).count();
@@ -487,9 +504,7 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
             }
             if (peer.repairable && is_path_failure(status)) {
                 if (status != WorkStatus::flushed) {
-                    peer.failed_paths |= 1u << i;
-                    forgive_paths_at_ =
-                        std::min(forgive_paths_at_, environment_.clock->now() + kForgivePaths);
+                    paths_->report_failure(peer, i, work_status_text(status), tells_paths(peer));
                 }
                 connections_->repair(peer);
             } else if (!peer.finishing) {
@@ -507,10 +522,6 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
         }
     }
 }
-
-void Core::on_path_changed(Peer&, std::size_t, PathState, PathState, const std::string&) {}
-
-void Core::on_path_line(const std::string& line) { environment_.message(Severity::notice, line); }
 
 void Core::on_failure(const std::string& text) { environment_.message(Severity::failure, text); }
 

@@ -42,6 +42,7 @@
 #include "protocol/protocol.h"
 #include "recovery/apm/migration_agent.h"
 #include "recovery/completion_filter.h"
+#include "recovery/path_probes.h"
 #include "recovery/path_repository.h"
 #include "select/selector.h"
 
@@ -52,6 +53,7 @@ enum class Severity : std::uint8_t { notice, failure };
 class Core final : private ConnectionListener,
                    private PathListener,
                    private PathObserver,
+                   private ProbeSender,
                    private ProtocolListener {
 public:
     struct Environment {
@@ -179,6 +181,22 @@ private:
     std::uint32_t start_distance(std::uint32_t step) const;
     void connect_some();
 
+    // paths.cc
+    void tolerate_faults(std::uint32_t fabric);
+    bool moves_datagrams(const Peer& peer) const { return paths_->on() && peer.datagrams.linked(); }
+    // Within a host what fails is a process.
+    bool tells_paths(const Peer& peer) const {
+        return rails_[peer.route.local.first]->info().link_layer != LinkLayer::memory;
+    }
+    bool has_datagrams(const Peer& peer, std::size_t pair) const;
+    std::size_t next_pair(const Peer& peer) const;
+    Status handle_for(const Peer& peer, std::size_t pair, std::unique_ptr<AddressHandle>& out);
+    Status move_datagrams(Peer& peer, std::size_t pair);
+    void leave_path(Peer& peer);
+    void on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
+                  std::uint8_t rail, const MessageHeader& header, const std::byte* body);
+    void on_trouble(Peer& peer, DatagramChannel::Trouble trouble, WorkStatus status);
+
     // progress.cc
     std::size_t poll_hot_rings();
     std::size_t poll_cold_ring();
@@ -193,7 +211,6 @@ private:
     void poll_events();
     void poll_events(Attached& attached);
     void fail_peers_on(std::uint32_t rail);
-    void improve_peers();
     void housekeeping();
     void keep_alive();
 
@@ -216,13 +233,17 @@ private:
     void on_path_changed(Peer& peer, std::size_t pair, PathState was, PathState now,
                          const std::string& why) override;
     void on_path_line(const std::string& line) override;
+    // ProbeSender
+    bool can_ask(const Peer& peer, std::size_t pair) const override;
+    bool send_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body) override;
+    void on_address_moved(Peer& peer, std::size_t pair) override;
+    void on_partition(Peer& peer, Nanoseconds lasted) override;
     // ProtocolListener
     void on_failure(const std::string& text) override;
     void on_peer_finished(Peer& peer) override;
 
     Nanoseconds patience_ = Nanoseconds::max(); // with a peer that does not answer
     Nanoseconds repair_told_{0};
-    Nanoseconds forgive_paths_at_ = Nanoseconds::max(); // that have failed
     Nanoseconds forgive_unconnected_at_ = Nanoseconds::max();
     Environment environment_;
     Counters& counters_;
@@ -231,6 +252,7 @@ private:
     std::vector<std::unique_ptr<CompletionQueue>> cqs_; // one a rail
     std::unique_ptr<PathRepository> paths_;
     std::unique_ptr<MigrationAgent> migration_; // null: off, or no rail has it
+    std::unique_ptr<PathProbes> probes_;
     PeerTable peers_;
     PeerTable twins_;
     std::unique_ptr<Peer> loopback_;

@@ -247,27 +247,28 @@ Status Core::make_peer(std::uint64_t name, Why why, Peer*& out) {
 
 // A process that has ended after its last message to us is nobody's trouble; one that a user wants is.
 Status Core::wake_peer(Peer& peer, Why why, const ProcessAddress& address) {
-    PathSpec path;
-    const AddressRail& remote = address.rails[peer.route.remote.first];
-    path.remote.size = remote.size;
-    path.remote.bytes = remote.bytes;
-    Rail& rail = peer.datagrams.rail();
-    const Status status = rail.create_ah(path, peer.datagram.handle);
-    if (!status.ok()) {
-        if (why == Why::datagram && status.reason() == Reason::peer_gone) {
-            return status;
-        }
-        const std::string more = rail.trouble();
-        refuse_peer(address, " over rail " + rail.info().name + ": " +
-                                 reason_text(status.reason()) + (more.empty() ? "" : ", " + more) +
-                                 ". " + advice(status.reason()));
-        return status;
-    }
-    peer.datagram.qp = remote.datagram_qp;
+    peer.address = address;
     peer.datagram.key = address.key;
     peer.datagram.name = address.name;
-    peer.address = address;
-    return kOk;
+    Status status = Status::error(Reason::unreachable);
+    std::size_t pair = 0;
+    for (const bool usable : {true, false}) { // those that are known to have failed last
+        for (std::size_t i = 0; i < peer.route.total && !status.ok(); ++i) {
+            if (has_datagrams(peer, i) && paths_->usable(peer, i) == usable &&
+                status.reason() != Reason::peer_gone) {
+                pair = i;
+                status = move_datagrams(peer, i);
+            }
+        }
+    }
+    if (status.ok() || (why == Why::datagram && status.reason() == Reason::peer_gone)) {
+        return status;
+    }
+    const Rail& rail = *rails_[peer.route.pairs[pair].local];
+    const std::string more = rail.trouble();
+    refuse_peer(address, " over rail " + rail.info().name + ": " + reason_text(status.reason()) +
+                             (more.empty() ? "" : ", " + more) + ". " + advice(status.reason()));
+    return status;
 }
 
 // A finished peer keeps its record, so that its sequence numbers go on should it come back; its

@@ -257,35 +257,18 @@ void Core::keep_alive() {
     });
 }
 
-// A path may have come back.
-void Core::improve_peers() {
-    for_each_peer([&](Peer& peer) { connections_->improve(peer); });
-}
-
-// What was under way as datagrams over a rail that is down is lost, and what was in rings, if connections are
-// not repaired.
+// What was under way as datagrams over a rail that is down is lost, and what was in rings, if neither are moved.
 void Core::fail_peers_on(std::uint32_t rail) {
     const std::string& name = rails_[rail]->info().name;
     for_each_peer([&](Peer& peer) {
-        bool uses = false;
-        for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
-            const Subchannel& subchannel = peer.subchannels[i];
-            uses = uses || (subchannel.local_rail == rail && subchannel.qp != nullptr &&
-                            !rides_out(peer, i, rail));
-        }
         const bool connected =
             peer.state == ConnectState::open || peer.state == ConnectState::closing;
         const std::size_t chosen = connected ? connections_->chosen_subchannel(peer) : 0;
         const bool ring = connected && peer.subchannels[chosen].local_rail == rail &&
                           !rides_out(peer, chosen, rail);
-        const bool datagrams = rail == peer.route.local.first;
-        if (peer.state == ConnectState::failed) {
-            return;
-        }
-        if (datagrams || (ring && !peer.repairable)) {
+        const bool datagrams = !moves_datagrams(peer) && rail == peer.route.local.first;
+        if (peer.state != ConnectState::failed && (datagrams || (ring && !peer.repairable))) {
             protocol_->on_peer_failed(peer, "rail " + name + " is down");
-        } else if (uses && peer.repairable) { // else it is looked at when the connection opens
-            connections_->repair(peer);
         }
     });
 }
@@ -310,8 +293,10 @@ void Core::poll_events(Attached& attached) {
                 migration_->rail_failed(index);
             }
             paths_->rail_failed(index, "the port went down");
-            environment_.message(Severity::notice,
-                                 "Rail " + rail + " of host " + environment_.host + " went down.");
+            if (!paths_->on()) {
+                environment_.message(Severity::notice, "Rail " + rail + " of host " +
+                                                           environment_.host + " went down.");
+            }
             fail_peers_on(index);
             break;
         case EventKind::port_active:
@@ -319,9 +304,10 @@ void Core::poll_events(Attached& attached) {
             if (migration_ != nullptr) {
                 migration_->rail_restored(index);
             }
-            environment_.message(Severity::notice, "Rail " + rail + " of host " +
-                                                       environment_.host + " is up again.");
-            improve_peers();
+            if (!paths_->on()) {
+                environment_.message(Severity::notice, "Rail " + rail + " of host " +
+                                                           environment_.host + " is up again.");
+            }
             break;
         case EventKind::qp_fatal:
             if (paths_->on()) {

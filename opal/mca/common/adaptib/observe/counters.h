@@ -102,6 +102,11 @@ namespace adaptib {
     X(paths_recovered, "paths", COUNTER, 3, "Failed paths that came back")                         \
     X(paths_suspected, "paths", COUNTER, 5,                                                        \
       "Paths of which it was not known for a while whether they work")                             \
+    X(path_probes, "datagrams", COUNTER, 5, "Questions over paths that are not up")                \
+    X(path_probes_answered, "datagrams", COUNTER, 5, "Answers to these questions")                 \
+    X(datagram_restarts, "restarts", COUNTER, 4,                                                   \
+      "Times that a rail's datagram queue pair was begun anew after an error or a silence")        \
+    X(datagram_moves, "moves", COUNTER, 4, "Moves of a peer's datagrams to another path")          \
     X(no_path_nanoseconds, "ns", COUNTER, 3,                                                       \
       "Time in which no path to a peer was known to work, summed over peers, when it was over")    \
     X(alternate_paths_armed, "paths", COUNTER, 5,                                                  \

@@ -16,8 +16,8 @@ namespace adaptib {
 
 enum class PathState : std::uint8_t {
     up,      // nothing is known against it
-    suspect, // it failed, and its rail is up again; nothing has come over it since
-    failed,  // its rail is down
+    suspect, // nobody answers over it; or it failed, and its rail is up again
+    failed,
 };
 
 struct PathRecord {
@@ -26,6 +26,21 @@ struct PathRecord {
     std::uint32_t failures = 0;
     std::uint32_t recoveries = 0;
     std::string last_error;
+
+    // How it is asked whether it works (recovery/path_probes.h).
+    bool worked = true;         // ever, or it is expected to: else nobody asks for it
+    std::uint32_t nonce = 0;    // of the question that is outstanding, 0: none
+    std::uint32_t answered = 0; // the nonce of the peer's that was answered last
+    std::uint32_t asked = 0;    // times, since the state is what it is
+    std::uint32_t ignored = 0; // questions in a row not answered by the peer, which was heard after
+    Nanoseconds asked_at{0};
+    Nanoseconds ask_at{0};
+    Nanoseconds interval{0};
+    Nanoseconds rest{0}; // how long it was left alone when it failed last
+
+    bool usable() const {
+        return state == PathState::up || (state == PathState::suspect && failures == recoveries);
+    }
 };
 
 struct PeerPaths {

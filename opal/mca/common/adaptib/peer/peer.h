@@ -191,11 +191,10 @@ struct Closing {
 
 // How far the repair of a connection has come (connect/repair.cc).
 struct Repair {
-    bool active = false; // from the failure until the connection is open again, or given up
-    bool wanted = false; // as soon as the state allows
-    bool gentle = false; // what is under way may come to its end first
-    bool improve =
-        false; // a path came back meanwhile: to be looked for when the connection is open
+    bool active = false;  // from the failure until the connection is open again, or given up
+    bool wanted = false;  // as soon as the state allows
+    bool gentle = false;  // what is under way may come to its end first
+    bool improve = false; // a path came back meanwhile
     bool fenced =
         false; // nothing of the old connection can touch memory of ours, or is outstanding
     std::uint32_t replaces = 0; // our attempt that the old connection was
@@ -386,8 +385,7 @@ public:
     ListLink<Peer> slot_link;            // takes one of the connections that there may be
     ListLink<Peer> wanted_link;          // waits for one
     ListLink<Peer> closing_link;         // state is closing
-    std::uint32_t failed_paths = 0;      // bit by pair
-    std::uint32_t unconnected_paths = 0; // the same: their queue pairs could not be connected
+    std::uint32_t unconnected_paths = 0; // bit by pair: their queue pairs could not be connected
     ListLink<Peer> repair_link;          // a repair is wanted, or the state is repairing
     PeerMeeting meeting;
     ListLink<Peer> meeting_link;      // queue pairs meet

@@ -51,8 +51,11 @@ void pair_rails(PeerRoute& route, bool lower,
     }
     route.total = route.count;
     for (const Choice& choice : spare) {
-        if (choice.likeness >=
-            least) { // else they are of networks that have nothing to do with each other
+        // Others are of networks that have nothing to do with each other; but the first rails of both may be
+        // all that there is for datagrams.
+        const bool firsts =
+            choice.pair.local == route.local.first && choice.pair.remote == route.remote.first;
+        if (choice.likeness >= least || firsts) {
             route.pairs[route.total++] = choice.pair;
         }
     }

@@ -38,6 +38,9 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::connect_confirm:
     case MessageType::connect_refuse:
     case MessageType::connect_close:
+    case MessageType::probe:
+    case MessageType::probe_answer:
+    case MessageType::probe_thanks:
     case MessageType::connect_keep:
     case MessageType::count_: ++counters_.bad_packets; break;
     }

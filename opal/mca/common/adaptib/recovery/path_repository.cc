@@ -10,6 +10,9 @@ namespace adaptib {
 namespace {
 
 constexpr Nanoseconds kSecond{1'000'000'000};
+constexpr Nanoseconds kSettled = 10 * kSecond; // a path that was up for so long begins anew
+constexpr Nanoseconds kFirstRest{50'000'000};
+constexpr Nanoseconds kMostRest = 60 * kSecond;
 
 std::string seconds_text(Nanoseconds time) {
     char text[32];
@@ -108,6 +111,9 @@ PathRecord& PathRepository::record_of(Peer& peer, std::size_t pair) {
     if (peer.paths == nullptr) {
         peer.paths = std::make_unique<PeerPaths>();
         peer.paths->records.resize(peer.route.total);
+        for (std::size_t i = peer.route.count; i < peer.route.total; ++i) {
+            peer.paths->records[i].worked = false;
+        }
     }
     return peer.paths->records[pair];
 }
@@ -153,8 +159,20 @@ void PathRepository::change(Peer& peer, std::size_t pair, PathState to, const st
     paths.not_up += was == PathState::up ? 1 : 0;
     paths.not_up -= to == PathState::up ? 1 : 0;
     const bool back = to == PathState::up && record.failures > record.recoveries;
+    record.worked = record.worked || to == PathState::up;
     record.state = to;
     record.since = now;
+    record.nonce = 0;
+    record.asked = 0;
+    record.ignored = 0;
+    record.interval = Nanoseconds{0};
+    record.ask_at = now;
+    if (to == PathState::failed) {
+        // One that is asked answers, and yet fails again and again, is asked ever later.
+        const bool again = record.rest.count() > 0 && took < kSettled;
+        record.rest = again ? std::min(record.rest * 2, kMostRest) : kFirstRest;
+        record.ask_at = now + record.rest;
+    }
     if (to != PathState::up) {
         record.last_error = why;
     }
@@ -200,20 +218,21 @@ void PathRepository::note_without(Peer& peer) {
 }
 
 void PathRepository::report_suspect(Peer& peer, std::size_t pair, const std::string& why) {
-    if (on() && peer.paths_link.linked() && state(peer, pair) == PathState::up) {
+    if (watches(peer) && state(peer, pair) == PathState::up) {
         change(peer, pair, PathState::suspect, why, true);
     }
 }
 
-void PathRepository::report_failure(Peer& peer, std::size_t pair, const std::string& why) {
-    if (on() && peer.paths_link.linked()) {
-        change(peer, pair, PathState::failed, why, true);
+void PathRepository::report_failure(Peer& peer, std::size_t pair, const std::string& why,
+                                    bool line) {
+    if (watches(peer)) {
+        change(peer, pair, PathState::failed, why, line);
     }
 }
 
-void PathRepository::report_success(Peer& peer, std::size_t pair) {
+void PathRepository::report_success(Peer& peer, std::size_t pair, bool line) {
     if (state(peer, pair) != PathState::up && !rail_down_[peer.route.pairs[pair].local]) {
-        change(peer, pair, PathState::up, "", true);
+        change(peer, pair, PathState::up, "", line);
     }
 }
 
@@ -228,7 +247,7 @@ void PathRepository::rail_failed(std::uint32_t rail, const std::string& why) {
     for (Peer* peer = peers_.front(); peer != nullptr; peer = peers_.next(*peer)) {
         const std::size_t before = taken;
         for (std::size_t pair = 0; pair < peer->route.total; ++pair) {
-            if (peer->route.pairs[pair].local == rail && usable(*peer, pair)) {
+            if (peer->route.pairs[pair].local == rail && state(*peer, pair) != PathState::failed) {
                 ++taken;
                 change(*peer, pair, PathState::failed, why, false);
             }
@@ -251,7 +270,7 @@ void PathRepository::rail_restored(std::uint32_t rail) {
                            " up again; its paths are tried");
     for (Peer* peer = peers_.front(); peer != nullptr; peer = peers_.next(*peer)) {
         for (std::size_t pair = 0; pair < peer->route.total; ++pair) {
-            if (peer->route.pairs[pair].local == rail && !usable(*peer, pair)) {
+            if (peer->route.pairs[pair].local == rail && state(*peer, pair) == PathState::failed) {
                 change(*peer, pair, PathState::suspect, "its rail is up again", false);
             }
         }

@@ -5,10 +5,13 @@
 // of a rail at once) and of repairs and migrations that came through; it is asked by who connects, and it
 // tells a listener of each change. A path is a pair of rails, ours and the peer's, by its number in PeerRoute::pairs.
 //
-//     up, suspect --port event--> failed --the port is active again--> suspect
-//     suspect, failed --a connection uses it again--> up
+//     up, suspect --port event, a queue pair fails, questions are ignored--> failed
+//     failed --the port is active again--> suspect
+//     up --datagrams are not acknowledged--> suspect
+//     suspect, failed --a question is answered, or a connection uses it--> up
 //
-// A suspect path may be used: that is how it is found out whether it works.
+// What is not up is asked for (recovery/path_probes.h). A suspect path is used as before: who computes answers
+// nothing, over whatever path; but one that had failed is not, before it is up.
 //
 // Lines for people: one a path; where a rail takes many paths along, one for all of them; and at most
 // kLinesPerSecond a second, with the number of those left out.
@@ -60,17 +63,21 @@ public:
     bool on() const { return options_.on; }
     void add(Peer& peer); // its paths over rails that are down are so from the beginning
     void remove(Peer& peer);
+    bool watches(const Peer& peer) const { return on() && peer.paths_link.linked(); }
 
     // ---- Asking
 
     PathState state(const Peer& peer, std::size_t pair) const {
         return peer.paths == nullptr ? PathState::up : peer.paths->records[pair].state;
     }
-    // Worth being used: it is not known to have failed.
+    // Worth being used: it is not known to have failed since it last worked.
     bool usable(const Peer& peer, std::size_t pair) const {
-        return state(peer, pair) != PathState::failed;
+        return peer.paths == nullptr || peer.paths->records[pair].usable();
     }
     std::size_t usable_count(const Peer& peer) const;
+    bool reaches(std::uint32_t rail, const RailAddress& remote) const {
+        return rails_[rail]->reaches(remote);
+    }
     bool rail_down(std::uint32_t rail) const { return rail_down_[rail]; }
     // No path is up, since then.
     bool without_path(const Peer& peer, Nanoseconds& since) const;
@@ -91,9 +98,10 @@ public:
     // ---- Telling
 
     void report_suspect(Peer& peer, std::size_t pair, const std::string& why);
-    void report_failure(Peer& peer, std::size_t pair, const std::string& why);
+    // `line`: people are told.
+    void report_failure(Peer& peer, std::size_t pair, const std::string& why, bool line = true);
     // Something of the peer's came over it that shows it to carry both ways.
-    void report_success(Peer& peer, std::size_t pair);
+    void report_success(Peer& peer, std::size_t pair, bool line = true);
     // All paths over a rail of ours. What comes back has to be tried first: it is suspect, and asked for.
     void rail_failed(std::uint32_t rail, const std::string& why);
     void rail_restored(std::uint32_t rail);

@@ -63,6 +63,11 @@ Path* Network::path(PortIndex from, Lid to) {
     return paths_.emplace(key, std::move(path)).first->second.get();
 }
 
+bool Network::leads(PortIndex from, Lid to) const {
+    std::vector<LinkIndex> hops;
+    return topology_.port_of(to) != kNoIndex && routes_.path(topology_, from, to, hops);
+}
+
 void Network::look(Path& path) {
     path.looked = changes_;
     path.up = port_up_[path.from] != 0 && port_up_[path.to] != 0 &&

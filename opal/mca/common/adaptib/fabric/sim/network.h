@@ -42,6 +42,7 @@ public:
 
     // Null: there is no such LID, or no route to it.
     Path* path(PortIndex from, Lid to);
+    bool leads(PortIndex from, Lid to) const;
     bool up(Path& path) {
         if (path.looked != changes_) {
             look(path);

@@ -132,6 +132,12 @@ bool SimRail::reaches_impl(const RailAddress& remote) const {
     return decode(remote, lid);
 }
 
+// Of one network, or not.
+std::uint32_t SimRail::likeness_impl(const RailAddress& remote) const {
+    std::uint32_t lid = 0;
+    return decode(remote, lid) && world_.network().leads(port_, lid) ? 1 : 0;
+}
+
 PathSpec SimRail::path_to_impl(const RailAddress& remote, std::uint32_t index) const {
     PathSpec path;
     path.remote = remote;

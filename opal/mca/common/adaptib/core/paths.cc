@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which path a peer's datagrams take, and when they change it (channel/datagram.h, recovery/path_repository.h).
+//
+// They begin on the first path that is up, and move when it fails, or when nobody answers over it, in this
+// order: to where the peer was heard last, to the next path that is up, to one that is suspect, to one that
+// has failed though our rail is up. Once an earlier path is up again they go back to it: the first are those
+// whose rails belong together.
+#include <algorithm>
+#include <utility>
+
+#include "core/core.h"
+
+namespace adaptib {
+
+namespace {
+
+constexpr std::size_t kNoPair = ~std::size_t{0};
+constexpr Nanoseconds kFailureTimeout{
+    1'000'000'000}; // an adapter has sent what it was given by then
+
+} // namespace
+
+void Core::tolerate_faults(std::uint32_t fabric) {
+    const auto find = [this, fabric](std::uint64_t name) -> DatagramTarget* {
+        Peer* peer = find_peer(name, fabric);
+        return peer == nullptr || peer->datagram.handle == nullptr ? nullptr : &peer->datagram;
+    };
+    const auto move = [this, fabric](DatagramTarget& target, DatagramChannel::Trouble trouble,
+                                     WorkStatus status) {
+        if (Peer* peer = find_peer(target.name, fabric); peer != nullptr) {
+            on_trouble(*peer, trouble, status);
+        }
+    };
+    const auto answered = [this, fabric](DatagramTarget& target) {
+        if (Peer* peer = find_peer(target.name, fabric); peer != nullptr) {
+            paths_->report_success(*peer, target.pair);
+        }
+    };
+    fabrics_[fabric].datagrams->on_probe(
+        [this, fabric](std::uint64_t from, std::uint64_t key, std::uint32_t port, std::uint8_t rail,
+                       const MessageHeader& header, const std::byte* body) {
+            on_probe(fabric, from, key, port, rail, header, body);
+        });
+    if (fabrics_[fabric].datagrams->linked()) { // else what is lost is lost
+        fabrics_[fabric].datagrams->tolerate(kFailureTimeout, find, move, answered);
+    }
+}
+
+void Core::on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
+                    std::uint8_t rail, const MessageHeader& header, const std::byte* body) {
+    Peer* peer = sender_of(fabric, from, key);
+    if (peer == nullptr || !paths_->watches(*peer) || peer->state == ConnectState::failed) {
+        return;
+    }
+    const auto probe = read_body<ProbeBody>(body);
+    const PeerRoute::Pair rails{static_cast<std::uint8_t>(fabrics_[fabric].rails.first + port),
+                                rail, static_cast<std::uint8_t>(probe.path)};
+    const auto end = peer->route.pairs.begin() + peer->route.total;
+    const auto pair = std::find(peer->route.pairs.begin(), end, rails);
+    if (pair == end) {
+        ++counters_.bad_packets;
+        return;
+    }
+    probes_->on_probe(*peer, static_cast<std::size_t>(pair - peer->route.pairs.begin()),
+                      header.type, probe);
+}
+
+bool Core::can_ask(const Peer& peer, std::size_t pair) const { return has_datagrams(peer, pair); }
+
+bool Core::send_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body) {
+    const PeerRoute::Pair& rails = peer.route.pairs[pair];
+    const std::uint32_t port = rails.local - peer.route.local.first;
+    std::unique_ptr<AddressHandle> handle;
+    if (!has_datagrams(peer, pair) || peer.datagram.handle == nullptr ||
+        !handle_for(peer, pair, handle).ok()) {
+        return false;
+    }
+    ProbeBody full = body;
+    const RailAddress at = rails_[rails.local]->address();
+    full.size = at.size;
+    full.path = rails.path;
+    full.bytes = at.bytes;
+    MessageHeader header;
+    header.type = type;
+    header.length = sizeof full;
+    return peer.datagrams.send_probe(peer.datagram, port, std::move(handle),
+                                     peer.address.rails[rails.remote].datagram_qp, header, &full);
+}
+
+void Core::on_address_moved(Peer& peer, std::size_t pair) {
+    const std::size_t used = peer.datagram.pair;
+    if (peer.route.pairs[used].remote == peer.route.pairs[pair].remote) {
+        static_cast<void>(move_datagrams(peer, used));
+    }
+}
+
+void Core::on_partition(Peer& peer, Nanoseconds lasted) {
+    std::string paths;
+    for (std::size_t pair = 0; pair < peer.route.count; ++pair) {
+        const std::string why =
+            peer.paths == nullptr ? std::string() : peer.paths->records[pair].last_error;
+        paths += (pair == 0 ? "" : "; ") + paths_->path_text(peer, pair) +
+                 (why.empty() ? "" : ": " + why);
+    }
+    protocol_->on_peer_failed(
+        peer,
+        "no path to it has worked for " +
+            std::to_string(std::chrono::duration_cast<std::chrono::seconds>(lasted).count()) +
+            " s (" + paths +
+            "); check these ports, the cables and switches between them, and that the process still "
+            "runs and calls MPI; opal_common_adaptib_partition_timeout says how long is waited");
+}
+
+bool Core::has_datagrams(const Peer& peer, std::size_t pair) const {
+    const PeerRoute::Pair& rails = peer.route.pairs[pair];
+    return rails.local - peer.route.local.first < peer.datagrams.ports() &&
+           peer.address.rails[rails.remote].datagram_qp != 0;
+}
+
+// The pair to go to from the present one; kNoPair: there is no other.
+std::size_t Core::next_pair(const Peer& peer) const {
+    const DatagramTarget& target = peer.datagram;
+    std::size_t best = kNoPair;
+    int best_worth = 0;
+    for (std::size_t step = 1; step < peer.route.total; ++step) {
+        const std::size_t pair = (target.pair + step) % peer.route.total;
+        const PeerRoute::Pair& rails = peer.route.pairs[pair];
+        if (!has_datagrams(peer, pair) || paths_->rail_down(rails.local)) {
+            continue;
+        }
+        const bool heard = target.heard.count() > 0 && target.heard_rail == rails.remote &&
+                           target.heard_port == rails.local - peer.route.local.first;
+        int worth = 1;
+        switch (paths_->state(peer, pair)) {
+        case PathState::up: worth = heard ? 4 : 3; break;
+        case PathState::suspect: worth = 2; break;
+        case PathState::failed: break;
+        }
+        if (worth > best_worth) {
+            best = pair;
+            best_worth = worth;
+        }
+    }
+    return best;
+}
+
+// Made anew each time: what it stands for may have moved.
+Status Core::handle_for(const Peer& peer, std::size_t pair, std::unique_ptr<AddressHandle>& out) {
+    const PeerRoute::Pair& rails = peer.route.pairs[pair];
+    const AddressRail& remote = peer.address.rails[rails.remote];
+    return rails_[rails.local]->create_ah(
+        rails_[rails.local]->path_to({remote.size, remote.bytes}, rails.path), out);
+}
+
+Status Core::move_datagrams(Peer& peer, std::size_t pair) {
+    std::unique_ptr<AddressHandle> handle;
+    const Status status = handle_for(peer, pair, handle);
+    if (status.ok()) {
+        const PeerRoute::Pair& rails = peer.route.pairs[pair];
+        peer.datagram.pair = static_cast<std::uint8_t>(pair);
+        peer.datagrams.move(peer.datagram, rails.local - peer.route.local.first, std::move(handle),
+                            peer.address.rails[rails.remote].datagram_qp);
+    }
+    return status;
+}
+
+// To the best of the others that can be had; if there is none, things stay as they are.
+void Core::leave_path(Peer& peer) {
+    for (std::size_t tries = 0; tries < peer.route.total; ++tries) {
+        const std::size_t pair = next_pair(peer);
+        if (pair == kNoPair) {
+            return;
+        }
+        const Status status = move_datagrams(peer, pair);
+        if (status.ok()) {
+            return;
+        }
+        if (status.reason() == Reason::peer_gone) {
+            protocol_->on_peer_failed(peer, reason_text(status.reason()));
+            return;
+        }
+        if (!paths_->usable(peer, pair)) {
+            return; // that was the last resort
+        }
+        paths_->report_failure(peer, pair, reason_text(status.reason()));
+    }
+}
+
+void Core::on_trouble(Peer& peer, DatagramChannel::Trouble trouble, WorkStatus status) {
+    if (peer.state == ConnectState::failed) {
+        return;
+    }
+    const std::size_t pair = peer.datagram.pair;
+    switch (trouble) {
+    case DatagramChannel::Trouble::unanswered:
+        paths_->report_suspect(peer, pair, "datagrams are not acknowledged");
+        break;
+    case DatagramChannel::Trouble::stuck:
+        paths_->report_failure(peer, pair, "the adapter does not send what it was given");
+        break;
+    case DatagramChannel::Trouble::failed:
+        paths_->report_failure(peer, pair, work_status_text(status));
+        break;
+    case DatagramChannel::Trouble::given_up: on_partition(peer, patience_); return;
+    }
+    if (peer.datagram.handle != nullptr && peer.datagram.pair == pair) {
+        leave_path(peer);
+    }
+}
+
+// One that is up again is taken in; one that has failed is done without, unless the adapter itself goes another
+// way. What is not repairable yet is looked at when its connection opens.
+void Core::on_path_changed(Peer& peer, std::size_t pair, PathState, PathState now,
+                           const std::string&) {
+    DatagramTarget& target = peer.datagram;
+    if (peer.state == ConnectState::failed) {
+        return;
+    }
+    if (now == PathState::failed) {
+        if (target.pair == pair && target.handle != nullptr) {
+            leave_path(peer);
+        }
+        const bool used = pair < peer.subchannels.size() && peer.subchannels[pair].qp != nullptr;
+        if (used && peer.repairable && !rides_out(peer, pair, peer.route.pairs[pair].local)) {
+            connections_->repair(peer);
+        }
+    } else if (now == PathState::up) {
+        const bool better = pair < target.pair || paths_->state(peer, target.pair) != PathState::up;
+        if (better && target.handle != nullptr && has_datagrams(peer, pair)) {
+            static_cast<void>(move_datagrams(peer, pair));
+        }
+        connections_->improve(peer);
+    }
+}
+
+void Core::on_path_line(const std::string& line) { environment_.message(Severity::notice, line); }
+
+} // namespace adaptib

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Path probes (recovery/path_probes.h).
+#include "recovery/path_probes.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace adaptib {
+
+namespace {
+
+constexpr std::uint32_t kSuspectTimes =
+    2 * PathProbes::kIgnored; // then it is asked ever more seldom
+
+// It is lost, or let go of.
+bool rests(const Peer& peer) {
+    return peer.state == ConnectState::failed || peer.datagram.handle == nullptr;
+}
+
+} // namespace
+
+// A path over a rail of ours that is down is not worth a question.
+bool PathProbes::is_asked(const Peer& peer, std::size_t pair) const {
+    const PathRecord& record = peer.paths->records[pair];
+    return record.state != PathState::up && record.worked &&
+           !paths_.rail_down(peer.route.pairs[pair].local);
+}
+
+Nanoseconds PathProbes::give_up_at(const Peer& peer) const {
+    Nanoseconds since{0};
+    const bool ever =
+        paths_.without_path(peer, since) && options_.patience < Nanoseconds::max() - since;
+    return ever ? since + options_.patience : Nanoseconds::max();
+}
+
+void PathProbes::run_timers() {
+    if (paths_.all_up()) {
+        return;
+    }
+    const Nanoseconds now = options_.clock->now();
+    paths_.for_each_troubled([&](Peer& peer) {
+        if (rests(peer)) {
+            return;
+        }
+        if (now >= give_up_at(peer)) {
+            sender_.on_partition(peer, options_.patience);
+            return;
+        }
+        for (std::size_t pair = 0; pair < peer.route.total; ++pair) {
+            if (is_asked(peer, pair) && now >= peer.paths->records[pair].ask_at) {
+                ask(peer, pair, now);
+            }
+        }
+    });
+}
+
+Nanoseconds PathProbes::deadline() {
+    Nanoseconds next = Nanoseconds::max();
+    paths_.for_each_troubled([&](Peer& peer) {
+        if (rests(peer)) {
+            return;
+        }
+        next = std::min(next, give_up_at(peer));
+        for (std::size_t pair = 0; pair < peer.route.total; ++pair) {
+            if (is_asked(peer, pair)) {
+                next = std::min(next, peer.paths->records[pair].ask_at);
+            }
+        }
+    });
+    return next;
+}
+
+void PathProbes::ask(Peer& peer, std::size_t pair, Nanoseconds now) {
+    PathRecord& record = peer.paths->records[pair];
+    if (!sender_.can_ask(peer, pair)) {
+        paths_.report_success(peer, pair);
+        return;
+    }
+    if (is_ignored(peer, record)) {
+        paths_.report_failure(peer, pair, "the peer answers over other paths alone");
+        return;
+    }
+    const bool suspect = record.state == PathState::suspect;
+    if (record.interval.count() == 0) {
+        record.interval = kFirst;
+    } else if (!suspect || record.asked >= kSuspectTimes) {
+        record.interval = std::min(record.interval * 2, kMost);
+    }
+    const auto jitter = static_cast<std::int64_t>(
+        options_.random->below(static_cast<std::uint64_t>(record.interval.count() / 8)));
+    record.ask_at = now + record.interval + Nanoseconds{jitter};
+    if (!send_question(peer, pair)) {
+        return; // the next time
+    }
+    ++record.asked;
+    record.asked_at = now;
+    const std::size_t used = peer.datagram.pair;
+    if (suspect && used != pair) {
+        static_cast<void>(send_question(peer, used));
+    }
+}
+
+// The peer was heard since the last question, and that was not answered.
+bool PathProbes::is_ignored(const Peer& peer, PathRecord& record) const {
+    if (record.state != PathState::suspect || record.asked == 0) {
+        return false;
+    }
+    record.ignored = peer.datagram.heard > record.asked_at ? record.ignored + 1 : 0;
+    return record.ignored >= kIgnored;
+}
+
+bool PathProbes::send_question(Peer& peer, std::size_t pair) {
+    PathRecord& record = peer.paths->records[pair];
+    if (record.nonce == 0) {
+        record.nonce = static_cast<std::uint32_t>(options_.random->next() >> 32) | 1;
+    }
+    ProbeBody body{};
+    body.nonce = record.nonce;
+    const bool sent = sender_.send_probe(peer, pair, MessageType::probe, body);
+    counters_.path_probes += sent ? 1 : 0;
+    return sent;
+}
+
+void PathProbes::on_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body) {
+    AddressRail& remote = peer.address.rails[peer.route.pairs[pair].remote];
+    const bool moved = remote.size != body.size || remote.bytes != body.bytes;
+    if (moved && paths_.reaches(peer.route.pairs[pair].local, {body.size, body.bytes})) {
+        remote.size = body.size;
+        remote.bytes = body.bytes;
+        sender_.on_address_moved(peer, pair);
+    }
+    peer.datagram.heard = options_.clock->now();
+    ProbeBody back{};
+    back.nonce = body.nonce;
+    PathRecord* record = peer.paths == nullptr ? nullptr : &peer.paths->records[pair];
+    switch (type) {
+    case MessageType::probe:
+        if (sender_.send_probe(peer, pair, MessageType::probe_answer, back)) {
+            ++counters_.path_probes_answered;
+            if (record != nullptr) {
+                record->answered = body.nonce;
+            }
+        }
+        break;
+    case MessageType::probe_answer:
+        if (record != nullptr && record->nonce == body.nonce) {
+            static_cast<void>(sender_.send_probe(peer, pair, MessageType::probe_thanks, back));
+            record->nonce = 0;
+            paths_.report_success(peer, pair);
+        }
+        break;
+    default: // thanks
+        if (record != nullptr && record->answered == body.nonce) {
+            record->answered = 0;
+            paths_.report_success(peer, pair);
+        }
+        break;
+    }
+}
+
+} // namespace adaptib

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Path probes: paths that are not up are asked, in the background, whether they carry anything.
+//
+// Purpose: finds out that a failed path is back, and whether a suspect one has failed. A question goes over the
+// path itself, as a datagram without a number that may get lost; whoever gets it answers over the same path,
+// and is thanked, so that both sides know that both directions work.
+//
+//     who misses the path     probe -->           the other
+//                         <-- probe_answer        path up (asker)
+//                            probe_thanks -->     path up (who answered)
+//
+// A failed path is asked after a rest, then at intervals that grow from kFirst to kMost, without end while our
+// rail is up. A suspect path has failed once the peer was heard after each of kIgnored questions in a row and
+// has answered none; so that a peer that has nothing else to say is heard, the path that its datagrams take is
+// asked as well. Who computes is not heard, and suspect for as long.
+// A path of which nobody ever expected anything (PathRecord::worked) is not asked. One that cannot be asked, as it
+// carries no datagrams, is taken for up when its turn comes.
+// Probes carry where the sender's rail is reached now: an address that has changed (a RoCE GID) is so made known.
+// A peer to which no path has been up for `patience` is given up.
+// Threads: one at a time (the core's lock).
+// Source: Vishnu, 10.3.3 (path recovery); here both sides may ask, since one may have noticed alone.
+// May touch: base/, fabric/, peer/, observe/, recovery/.
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "base/wire.h"
+#include "observe/counters.h"
+#include "peer/peer.h"
+#include "recovery/path_repository.h"
+
+namespace adaptib {
+
+class ProbeSender {
+public:
+    // Whether the path carries datagrams.
+    virtual bool can_ask(const Peer& peer, std::size_t pair) const = 0;
+    // False: not now.
+    virtual bool send_probe(Peer& peer, std::size_t pair, MessageType type,
+                            const ProbeBody& body) = 0;
+    virtual void on_address_moved(Peer& peer, std::size_t pair) = 0;
+    // No path has been up for that long.
+    virtual void on_partition(Peer& peer, Nanoseconds lasted) = 0;
+
+protected:
+    ~ProbeSender() = default;
+};
+
+class PathProbes {
+public:
+    static constexpr Nanoseconds kFirst{50'000'000};
+    static constexpr Nanoseconds kMost{2'000'000'000};
+    static constexpr std::uint32_t kIgnored = 8; // datagrams may get lost
+
+    struct Options {
+        Nanoseconds patience = Nanoseconds::max();
+        const Clock* clock = nullptr;
+        Random* random = nullptr;
+    };
+    PathProbes(const Options& options, PathRepository& paths, Counters& counters,
+               ProbeSender& sender)
+        : options_(options), paths_(paths), counters_(counters), sender_(sender) {}
+
+    // Asks what is to be asked. deadline(): when that is next; max: all paths are up.
+    void run_timers();
+    Nanoseconds deadline();
+    // A probe came over the pair; it has passed check_message.
+    void on_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body);
+
+private:
+    bool is_asked(const Peer& peer, std::size_t pair) const;
+    Nanoseconds give_up_at(const Peer& peer) const;
+    void ask(Peer& peer, std::size_t pair, Nanoseconds now);
+    bool send_question(Peer& peer, std::size_t pair);
+    bool is_ignored(const Peer& peer, PathRecord& record) const;
+
+    Options options_;
+    PathRepository& paths_;
+    Counters& counters_;
+    ProbeSender& sender_;
+};
+
+} // namespace adaptib
