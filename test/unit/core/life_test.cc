@@ -159,6 +159,30 @@ TEST(Life, WhatIsStartedDuringAGoodbyeGoesOutAfterIt) {
     exchange(world, 1500, 3);
 }
 
+// At the end of a job each process goes when its own goodbyes are out.
+TEST(Life, APeerThatHasSaidGoodbyeMayBeGoneBeforeItIsAnswered) {
+    for (const bool tolerant : {true, false}) {
+        SCOPED_TRACE(tolerant);
+        Options options;
+        options.parameters.fault_tolerance = const_cast<char*>(tolerant ? "on" : "off");
+        Cores world(2, options);
+        exchange(world, 100, 40);
+        world.core(1).protocol().release_peer(*world.peer(1, 0));
+        world.progress(1);
+        world.end(1);
+        for (int i = 0; i < 5000; ++i) {
+            world.clock.advance(Nanoseconds{1'000'000});
+            world.progress(0);
+        }
+        EXPECT_TRUE(world.messages(0).empty()) << world.messages(0).front();
+        std::vector<std::byte> sent = pattern(100, 1);
+        TestRequest late;
+        const Status status = world.send(0, 1, 1, contiguous(sent), late);
+        EXPECT_TRUE(!status.ok() || world.run({&late}));
+        EXPECT_EQ(world.messages(0).size(), 1u) << "now somebody wants it";
+    }
+}
+
 TEST(Life, WhatWaitsIsGivenBackAtTheEnd) {
     Options options;
     options.parameters.connect_threshold = 0;

@@ -158,14 +158,31 @@ void RingWriter::abandon(Bytes length) {
 
 // The first word of a message, and the first word behind it if it is not zero for sure.
 std::uint64_t RingWriter::store_behind(std::uint64_t head, Bytes length, std::uint64_t units) {
-    if (must_zero()) {
+    if (unclean(units)) {
         store_ring_word(unit_address(unit_behind(units)), 0, std::memory_order_relaxed);
+        clean_until_ = produced_ + units + 1;
     }
     if (length < kLeftFrom) {
         return head;
     }
     zero_until_ = produced_ + units + target_.units;
     return head + (std::uint64_t{kLeftMagic - kHeaderMagic} << 16);
+}
+
+// After a short message, for the next ones: before they are visible nobody waits for these stores.
+void RingWriter::zero_ahead(Bytes length) {
+    constexpr std::uint64_t kAhead = 8; // units
+    if (length >= kLeftFrom) {
+        claim_ahead(kClaimed);
+        return;
+    }
+    claim_ahead(kAhead + kClaimed);
+    const std::uint64_t end = std::min(produced_ + kAhead, consumed_ + target_.units);
+    for (clean_until_ = std::max(clean_until_, produced_); clean_until_ < end; ++clean_until_) {
+        const std::uint64_t unit = position_ + (clean_until_ - produced_);
+        store_ring_word(unit_address(unit < target_.units ? unit : unit - target_.units), 0,
+                        std::memory_order_relaxed);
+    }
 }
 
 Status RingWriter::post(const MessageHeader& header) {
@@ -189,7 +206,7 @@ Status RingWriter::post_units(const MessageHeader& header, std::uint64_t units,
     std::memcpy(at, &head, sizeof head);
     write_fields(at, header);
     std::memcpy(at + units * kRingUnit - sizeof tail, &tail, sizeof tail);
-    if (must_zero()) [[unlikely]] {
+    if (unclean(taken)) [[unlikely]] {
         if (const Status status = post_zero(unit_behind(taken)); !status.ok()) {
             return status;
         }

@@ -16,7 +16,7 @@
 //      these words are zero in all units that hold no part of a message not yet consumed: the reader zeroes
 //      them as it consumes. But a store into a line that was only read makes the processors talk once more,
 //      and so a long stored message has a third magic number, and is left where it is but for its first
-//      word. Until it is overwritten the writer zeroes the word behind each message itself.
+//      word. Until it is overwritten the writer zeroes the words that must be, a few units ahead.
 //   2. A writer that stores directly stores the header's first word last, releasing: what is seen is
 //      complete. A message that is posted becomes visible in address order (an adapter, kPublish), byte
 //      by byte maybe (soft-RoCE): it has another magic number and ends with a tail word that follows from
@@ -182,7 +182,11 @@ public:
         const std::uint64_t units = ring_units_for(header.length, RingWay::stored);
         store(header, units);
         advance(units);
-        claim_ahead();
+        if (must_zero()) [[unlikely]] {
+            zero_ahead(header.length);
+        } else {
+            claim_ahead(kClaimed);
+        }
         return kOk;
     }
 
@@ -241,10 +245,10 @@ private:
     }
     // The reader's processor owns the lines it has emptied. Those of the next messages are asked back
     // early, so that storing into them does not wait.
-    void claim_ahead() const {
-        constexpr std::uint64_t kAhead = 8; // units
-        if (position_ + kAhead < target_.units) {
-            claim_line(base_ + (position_ + kAhead) * kRingUnit);
+    static constexpr std::uint64_t kClaimed = 8; // units ahead
+    void claim_ahead(std::uint64_t units) const {
+        if (position_ + units < target_.units) {
+            claim_line(base_ + (position_ + units) * kRingUnit);
         }
     }
     std::byte* reserve_with_care(Bytes length);
@@ -273,6 +277,11 @@ private:
         write_fields(at, header);
         store_ring_word(at, head, std::memory_order_release);
     }
+    void zero_ahead(Bytes length);
+    // The unit behind is not known to be zero.
+    bool unclean(std::uint64_t units) const {
+        return must_zero() && produced_ + units >= clean_until_;
+    }
     std::uint64_t store_behind(std::uint64_t head, Bytes length, std::uint64_t units);
     std::uint64_t unit_behind(std::uint64_t units) const {
         return position_ + units == target_.units ? 0 : position_ + units;
@@ -283,8 +292,10 @@ private:
     bool direct_ = false;
     std::uint64_t position_ = 0;
     std::uint64_t produced_ = 0;
-    std::uint64_t consumed_ = 0; // as last read from the credit word
-    std::uint64_t zero_until_ = 0;
+    std::uint64_t consumed_ = 0;   // as last read from the credit word
+    std::uint64_t zero_until_ = 0; // produced: until then words may have to be zeroed
+    std::uint64_t clean_until_ =
+        0; // the first words of these units are zero, from what is produced on
     QueuePair& qp_;
     const std::uint64_t* credit_;
     // Constant after construction.

@@ -13,13 +13,35 @@ void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
     peer.failure = "The connection to process " + std::to_string(peer.name & 0xffffffffu) +
                    " on host " + peer.address.host + " is broken: " + what +
                    ". Its requests end with an error.";
-    if (peer.has_waiting() || peer.work_failed || has_business_with(peer)) {
+    // Who has said goodbye may be gone before our answer arrives, or ours.
+    const bool waits = peer.heard_goodbye ? holds_more_than_goodbyes(peer)
+                                          : peer.has_waiting() || peer.work_failed;
+    if (waits || has_business_with(peer)) {
         tell_failure(peer);
     }
     connections_.break_off(peer);
     fail_pending(peer);
     fail_transfers(peer);
     fail_receives(peer);
+}
+
+bool Protocol::holds_more_than_goodbyes(const Peer& peer) {
+    const auto more = [](const PendingSend* each) {
+        for (; each != nullptr; each = each->next) {
+            using Kind = PendingSend::Kind;
+            const bool goodbye =
+                each->kind == Kind::barrier ||
+                (each->kind == Kind::control &&
+                 static_cast<const ControlMessage*>(each)->type == MessageType::goodbye) ||
+                (each->kind == Kind::repeated &&
+                 static_cast<const RepeatedMessage*>(each)->header.type == MessageType::goodbye);
+            if (!goodbye) {
+                return true;
+            }
+        }
+        return false;
+    };
+    return more(peer.pending.front()) || more(peer.in_doubt.front());
 }
 
 // A connection that breaks when nobody waits for anything (processes end one after another) is not worth

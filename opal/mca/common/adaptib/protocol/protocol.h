@@ -414,6 +414,7 @@ private:
 
     // failure.cc
     void fail_pending(Peer& peer);
+    static bool holds_more_than_goodbyes(const Peer& peer);
     void fail_receives(Peer& peer);
     void tell_failure(Peer& peer);
     void fail_transfers(Peer& peer);
