@@ -259,6 +259,8 @@ private:
     IntrusiveList<Peer, &Peer::meeting_link> meeting_;
     bool told_meeting_late_ = false;
     Nanoseconds look_at_{0};
+    Nanoseconds this_look_{0};
+    Nanoseconds last_look_{0};
     std::uint64_t device_max_ = ~std::uint64_t{0}; // so many it had when it took no more ...
     Nanoseconds device_full_until_{0};             // ... which is believed until then
     bool told_no_room_ = false;

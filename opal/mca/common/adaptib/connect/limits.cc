@@ -10,6 +10,7 @@
 // Who has not sent or received anything meanwhile does not wait any more.
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "connect/connection_manager.h"
 
@@ -116,6 +117,7 @@ void ConnectionManager::run_timers() {
         return;
     }
     look_at_ = now + kLookEvery;
+    last_look_ = std::exchange(this_look_, now);
     if (now >= device_full_until_) {
         device_max_ = ~std::uint64_t{0};
     }
@@ -127,8 +129,9 @@ void ConnectionManager::run_timers() {
     }
 }
 
+// Who has come since the last look, however long ago that was, has its turn.
 bool ConnectionManager::still_wanted(const Peer& peer, Nanoseconds now) const {
-    return peer.users > 0 || now - peer.usage.active < kPatience;
+    return peer.users > 0 || now - peer.usage.active < kPatience || peer.usage.active >= last_look_;
 }
 
 // Those that are chosen, or cannot do without, or the others.
