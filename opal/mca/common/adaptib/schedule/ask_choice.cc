@@ -2,26 +2,9 @@
 // The way of small one-sided operations (schedule/ask_choice.h).
 #include "schedule/ask_choice.h"
 
+#include <algorithm>
+
 namespace adaptib {
-
-namespace {
-
-constexpr Nanoseconds kLeastPatience{300};
-constexpr Nanoseconds kMostPatience{20'000};
-
-} // namespace
-
-void AskChoice::Times::add(Nanoseconds took) {
-    last[next] = took;
-    next = (next + 1) % kKept;
-    count = std::min(count + 1, kKept);
-}
-
-Nanoseconds AskChoice::Times::median() const {
-    std::array<Nanoseconds, kKept> sorted = last;
-    std::nth_element(sorted.begin(), sorted.begin() + kKept / 2, sorted.end());
-    return sorted[kKept / 2];
-}
 
 AskChoice::Way AskChoice::choose() {
     timed_ = true;
@@ -41,12 +24,9 @@ AskChoice::Way AskChoice::choose() {
     return better_;
 }
 
-Nanoseconds AskChoice::patience() const {
-    return std::clamp(of(Way::direct).median(), kLeastPatience, kMostPatience);
-}
-
 void AskChoice::note(Way first, Nanoseconds took) {
     of(first).add(took);
+    patience_ = std::clamp(of(Way::direct).median(), kLeastPatience, kMostPatience);
     if (!of(Way::asked).known()) {
         return;
     }

@@ -10,15 +10,15 @@
 // operation was done; the way with the lower median is taken, and the other one tried again now and then,
 // the more seldom the longer it loses.
 // Threads: one at a time. Neither clock nor I/O: who does it tells.
-// May touch: base/.
+// May touch: base/, last_few.h.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "base/units.h"
+#include "schedule/last_few.h"
 
 namespace adaptib {
 
@@ -30,32 +30,28 @@ public:
     Way choose();
     bool timed() const { return timed_; }
     // How long to wait for the target.
-    Nanoseconds patience() const;
+    Nanoseconds patience() const { return patience_; }
     // It took so long from choose() on, both ways if the first one failed.
     void note(Way first, Nanoseconds took);
 
 private:
     static constexpr std::size_t kKept = 5;
+    static constexpr Nanoseconds kLeastPatience{300};
+    static constexpr Nanoseconds kMostPatience{20'000};
     static constexpr std::uint32_t kTimeEvery = 64; // operations of the better way
     static constexpr std::uint32_t kTryFirst = 64;  // operations until the other way is tried
     static constexpr std::uint32_t kTryMost = 1024;
     static constexpr std::uint32_t kTrySoon = 4; // the same after it was faster once
 
-    struct Times {
-        std::array<Nanoseconds, kKept> last{};
-        std::size_t count = 0; // ever, up to kKept
-        std::size_t next = 0;
+    using Times = LastFew<Nanoseconds, kKept>;
 
-        void add(Nanoseconds took);
-        bool known() const { return count == kKept; }
-        Nanoseconds median() const;
-    };
     Way other() const { return better_ == Way::direct ? Way::asked : Way::direct; }
     Times& of(Way way) { return times_[static_cast<std::size_t>(way)]; }
     const Times& of(Way way) const { return times_[static_cast<std::size_t>(way)]; }
 
     std::array<Times, 2> times_;
     Way better_ = Way::direct;
+    Nanoseconds patience_ = kLeastPatience;
     bool timed_ = false;
     std::uint32_t until_timed_ = 0;
     std::uint32_t until_tried_ = kTryFirst;

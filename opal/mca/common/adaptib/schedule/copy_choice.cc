@@ -21,7 +21,7 @@ CopyChoice::CopyChoice(const CopyCosts& costs, Bytes start, Bytes most)
 }
 
 bool CopyChoice::explore() {
-    const std::uint32_t every = count_ < kKept ? kExploreFirst : kExploreEvery;
+    const std::uint32_t every = costs_.known() ? kExploreEvery : kExploreFirst;
     if (++since_explored_ < every) {
         return false;
     }
@@ -31,24 +31,16 @@ bool CopyChoice::explore() {
 
 void CopyChoice::note(Bytes bytes, Nanoseconds took) {
     since_timed_ = 0;
-    cost_[next_] = static_cast<double>(took.count()) / static_cast<double>(bytes);
-    next_ = (next_ + 1) % kKept;
-    count_ = std::min(count_ + 1, kKept);
-    if (count_ == kKept) {
+    costs_.add(static_cast<double>(took.count()) / static_cast<double>(bytes));
+    if (costs_.known()) {
         choose();
     }
-}
-
-double CopyChoice::median() const {
-    std::array<double, kKept> sorted = cost_;
-    std::nth_element(sorted.begin(), sorted.begin() + kKept / 2, sorted.end());
-    return sorted[kKept / 2];
 }
 
 // The sizes are gone through upwards as far as each pays: a long copy that happens to have been fast when
 // costs were measured says nothing of the shorter ones.
 void CopyChoice::choose() {
-    const double cost = median();
+    const double cost = costs_.median();
     Bytes limit = start_;
     for (std::size_t i = 0; i < bearable_.size() && CopyCosts::kSizes[i] <= most_; ++i) {
         const double margin = CopyCosts::kSizes[i] <= limit_ ? 1 + kMargin : 1 - kMargin;

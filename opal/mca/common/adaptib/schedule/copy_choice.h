@@ -13,7 +13,7 @@
 // a limit that is left is left only when it is wrong by some percent.
 // To notice that copying twice has become cheap, one in many of the longer messages is copied twice (explore()).
 // Threads: one at a time. Neither clock nor I/O: who copies tells.
-// May touch: base/.
+// May touch: base/, last_few.h.
 #pragma once
 
 #include <array>
@@ -22,6 +22,7 @@
 
 #include "base/copy_costs.h"
 #include "base/units.h"
+#include "schedule/last_few.h"
 
 namespace adaptib {
 
@@ -36,7 +37,7 @@ public:
     Bytes limit() const { return limit_; }
     Bytes most() const { return most_; }
     // Whether this message, of kTimedFrom bytes or more, is to be timed.
-    bool times() { return count_ < kKept || ++since_timed_ >= kTimeEvery; }
+    bool times() { return !costs_.known() || ++since_timed_ >= kTimeEvery; }
     // Whether this message, longer than limit() and no longer than most(), is to be copied twice, and timed.
     bool explore();
     // Such a copy took so long.
@@ -48,14 +49,11 @@ private:
     static constexpr std::uint32_t kExploreFirst = 8; // messages, as long as little is known
     static constexpr std::uint32_t kExploreEvery = 256;
 
-    double median() const;
     void choose();
 
     // The most that a byte may cost on its way into the ring, in ns, for each of CopyCosts::kSizes.
     std::array<double, CopyCosts::kSizes.size()> bearable_{};
-    std::array<double, kKept> cost_{}; // ns a byte, the last ones
-    std::size_t count_ = 0;            // of those that there are
-    std::size_t next_ = 0;
+    LastFew<double, kKept> costs_; // ns a byte
     Bytes start_;
     Bytes most_;
     Bytes limit_;

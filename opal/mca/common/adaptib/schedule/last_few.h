@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// LastFew: the last N measurements of something, and their median, which one that is off does not change.
+// Threads: one at a time. May touch: nothing.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+namespace adaptib {
+
+template <typename Value, std::size_t N> class LastFew {
+public:
+    void add(Value value) {
+        values_[next_] = value;
+        next_ = (next_ + 1) % N;
+        count_ = std::min(count_ + 1, N);
+    }
+    // There are N.
+    bool known() const { return count_ == N; }
+    // Those that there are not yet count as zero.
+    Value median() const {
+        std::array<Value, N> sorted = values_;
+        std::nth_element(sorted.begin(), sorted.begin() + N / 2, sorted.end());
+        return sorted[N / 2];
+    }
+
+private:
+    std::array<Value, N> values_{};
+    std::size_t count_ = 0;
+    std::size_t next_ = 0;
+};
+
+} // namespace adaptib
