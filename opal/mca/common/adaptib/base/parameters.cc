@@ -271,15 +271,13 @@ std::string refusal(const std::string& name, const std::string& value, const std
 }
 
 bool check_pairs(const Parameters& values, std::string& text) {
-    if (values.ring_bytes % kCacheLine != 0) {
-        text = refusal("ring_bytes", std::to_string(values.ring_bytes),
-                       "is not a multiple of 64. Choose one that is, for example 131072.");
-        return false;
-    }
-    if (values.verbs_ring_bytes % kCacheLine != 0) {
-        text = refusal("verbs_ring_bytes", std::to_string(values.verbs_ring_bytes),
-                       "is not a multiple of 64. Choose one that is, for example 131072.");
-        return false;
+    for (const auto& [name, bytes] : {std::pair{"ring_bytes", values.ring_bytes},
+                                      std::pair{"verbs_ring_bytes", values.verbs_ring_bytes}}) {
+        if (bytes % kCacheLine != 0) {
+            text = refusal(name, std::to_string(bytes),
+                           "is not a multiple of 64. Choose one that is, for example 131072.");
+            return false;
+        }
     }
     const Bytes eager_limit = first_eager_limit(values);
     if (values.ring_bytes < 2 * (eager_limit + 2 * kCacheLine)) {

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace adaptib {
 
@@ -36,6 +37,10 @@ constexpr Nanoseconds time_for(Bytes size, BytesPerSecond rate) {
     }
     return Nanoseconds{static_cast<std::int64_t>(static_cast<double>(size) * 1e9 /
                                                  static_cast<double>(rate.value))};
+}
+
+inline std::string whole_seconds_text(Nanoseconds time) {
+    return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
 }
 
 constexpr Bytes round_up(Bytes value, Bytes multiple) {

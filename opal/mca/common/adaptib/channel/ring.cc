@@ -79,6 +79,7 @@ RingWriter::RingWriter(Rail& rail, QueuePair& qp, const Target& target, const st
 }
 
 bool RingWriter::has_room(std::uint64_t units) {
+    units += must_zero() ? 1 : 0; // the one behind
     if (produced_ + units - consumed_ <= target_.units) [[likely]] {
         return true;
     }
@@ -118,7 +119,7 @@ std::uint64_t RingWriter::units_now(Bytes length) const {
 // The rest of the ring goes unused; the skip message itself needs one unit of it.
 bool RingWriter::skip_rest() {
     const std::uint64_t rest = target_.units - position_;
-    if (!has_room(rest + (must_zero() ? 1 : 0))) {
+    if (!has_room(rest)) {
         return false;
     }
     MessageHeader skip;
@@ -141,8 +142,7 @@ std::byte* RingWriter::reserve_with_care(Bytes length) {
         return nullptr;
     }
     const std::uint64_t units = units_now(length);
-    if ((position_ + units > target_.units && !skip_rest()) ||
-        !has_room(units + (must_zero() ? 1 : 0))) {
+    if ((position_ + units > target_.units && !skip_rest()) || !has_room(units)) {
         return nullptr;
     }
     return unit_address(position_) +

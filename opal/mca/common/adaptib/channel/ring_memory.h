@@ -44,6 +44,10 @@ public:
     std::byte* credit() const { return base_ + lines_bytes_; }
     std::byte* told() const { return credit() + kCacheLine / 2; }
     AnswerSlot& answer() const { return *reinterpret_cast<AnswerSlot*>(credit() + kCacheLine); }
+    // The same in the peer's memory.
+    static std::uint64_t answer_behind(std::uint64_t credit_address) {
+        return credit_address + kCacheLine;
+    }
 
 private:
     std::byte* base_;

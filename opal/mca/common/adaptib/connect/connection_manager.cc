@@ -185,12 +185,17 @@ Status ConnectionManager::offer_ring(Peer& peer) {
     ++counters_.buffers;
     counters_.buffers_bytes += peer.ring_memory->length();
     if (ring) {
-        peer.ring_in = std::make_unique<RingReader>(RingMemory(*peer.ring_memory).lines(),
-                                                    lines_bytes / kRingUnit);
         ++counters_.rings_open;
-        listener_.on_ring_offered(peer);
+        begin_ring(peer);
     }
     return kOk;
+}
+
+// REQUIRES: the ring's memory is zero.
+void ConnectionManager::begin_ring(Peer& peer) {
+    const RingMemory memory(*peer.ring_memory);
+    peer.ring_in = std::make_unique<RingReader>(memory.lines(), memory.lines_bytes() / kRingUnit);
+    listener_.on_ring_offered(peer);
 }
 
 ConnectBody ConnectionManager::describe(const Peer& peer) const {

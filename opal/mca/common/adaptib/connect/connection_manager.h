@@ -156,10 +156,11 @@ private:
     void accept(Peer& peer, const ConnectBody& body, bool needed);
     void refuse(Peer& peer, const ConnectBody& body, bool needed);
     void say_refused(Peer& peer, const ConnectBody& body, RefusalReason reason);
-    void say_broken(Peer& peer);
+    void say_refused(Peer& peer, RefusalReason reason);
     Status connect_subchannels(Peer& peer, const ConnectBody& body);
     Status connect_one(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote);
     void lose_path(Peer& peer, Subchannel& subchannel, const std::string& why);
+    void lose_path(Peer& peer, Subchannel& subchannel, Status status);
     static const ConnectSubchannel* find(const ConnectBody& body, const Subchannel& subchannel);
     void confirm(Peer& peer);
     void use_remote_ring(Peer& peer, const ConnectBody& body);
@@ -232,6 +233,7 @@ private:
     void drop_queue_pair(Peer& peer, Subchannel& subchannel);
     void drop_queue_pairs_of(Peer& peer);
     Status offer_ring(Peer& peer);
+    void begin_ring(Peer& peer);
     void withdraw_ring(Peer& peer);
     void drop_queue_pairs(Peer& peer);
     void count_queue_pairs();
@@ -259,7 +261,6 @@ private:
     IntrusiveList<Peer, &Peer::meeting_link> meeting_;
     bool told_meeting_late_ = false;
     Nanoseconds look_at_{0};
-    Nanoseconds this_look_{0};
     Nanoseconds last_look_{0};
     std::uint64_t device_max_ = ~std::uint64_t{0}; // so many it had when it took no more ...
     Nanoseconds device_full_until_{0};             // ... which is believed until then

@@ -155,13 +155,12 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, bool needed)
 
 void ConnectionManager::say_refused(Peer& peer, const ConnectBody& body, RefusalReason reason) {
     peer.remote_connection = body.connection;
-    peer.refusal = static_cast<std::uint32_t>(reason);
-    static_cast<void>(send(peer, MessageType::connect_refuse));
+    say_refused(peer, reason);
 }
 
-// To one that waits for the confirmation. If it is lost the other side finds out by itself.
-void ConnectionManager::say_broken(Peer& peer) {
-    peer.refusal = static_cast<std::uint32_t>(RefusalReason::broken);
+// The same about the attempt of the peer's that was answered last.
+void ConnectionManager::say_refused(Peer& peer, RefusalReason reason) {
+    peer.refusal = static_cast<std::uint32_t>(reason);
     static_cast<void>(send(peer, MessageType::connect_refuse));
 }
 
@@ -248,8 +247,7 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
     prepare_meeting(peer, body, true);
     if (const Status status = connect_subchannels(peer, body);
         !status.ok() || peer.live_subchannels() == 0) {
-        peer.remote_connection = body.connection;
-        say_broken(peer);
+        say_refused(peer, body, RefusalReason::broken);
         fail(peer, status, "a connection could not be completed");
         return;
     }
@@ -320,9 +318,7 @@ Status ConnectionManager::connect_subchannels(Peer& peer, const ConnectBody& bod
             const Status status = connect_one(peer, subchannel, *remote);
             if (!status.ok()) {
                 first = first.ok() ? status : first;
-                lose_path(peer, subchannel,
-                          std::string("its queue pair could not be connected: ") +
-                              reason_text(status.reason()));
+                lose_path(peer, subchannel, status);
             }
         }
     }
@@ -334,6 +330,12 @@ void ConnectionManager::lose_path(Peer& peer, Subchannel& subchannel, const std:
     const auto index = static_cast<std::size_t>(&subchannel - peer.subchannels.data());
     drop_queue_pair(peer, subchannel);
     listener_.on_path_unconnected(peer, index, why);
+}
+
+void ConnectionManager::lose_path(Peer& peer, Subchannel& subchannel, Status status) {
+    lose_path(peer, subchannel,
+              std::string("its queue pair could not be connected: ") +
+                  reason_text(status.reason()));
 }
 
 Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
@@ -394,8 +396,9 @@ void ConnectionManager::open(Peer& peer) {
             std::make_unique<RingWriter>(*rails_[subchannel.local_rail], *subchannel.qp,
                                          peer.remote_ring, credit, wr_id_of(&peer.ring_work));
         peer.ring_capacity = peer.remote_ring.units / 2 * kRingUnit - kRingOverhead;
-        peer.answers = static_cast<AnswerSlot*>(subchannel.qp->map(
-            peer.credit_address + kCacheLine, sizeof(AnswerSlot), subchannel.remote_memory_key));
+        peer.answers = static_cast<AnswerSlot*>(
+            subchannel.qp->map(RingMemory::answer_behind(peer.credit_address), sizeof(AnswerSlot),
+                               subchannel.remote_memory_key));
     }
     peer.repairable = options_.fault_tolerance && peer.name != options_.self;
     if (peer.repairable && (peer.repair.wanted || uses_failed_path(peer))) {

@@ -10,7 +10,6 @@
 // Who has not sent or received anything meanwhile does not wait any more.
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "connect/connection_manager.h"
 
@@ -117,7 +116,6 @@ void ConnectionManager::run_timers() {
         return;
     }
     look_at_ = now + kLookEvery;
-    last_look_ = std::exchange(this_look_, now);
     if (now >= device_full_until_) {
         device_max_ = ~std::uint64_t{0};
     }
@@ -127,6 +125,7 @@ void ConnectionManager::run_timers() {
     if (!wanted_.empty()) {
         make_room(now);
     }
+    last_look_ = now;
 }
 
 // Who has come since the last look, however long ago that was, has its turn.

@@ -14,7 +14,6 @@
 //     both ends.
 // The other side learns by the confirmation which paths there are.
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <string>
 
@@ -23,9 +22,6 @@
 namespace adaptib {
 
 namespace {
-
-using std::chrono::duration_cast;
-using std::chrono::seconds;
 
 constexpr Nanoseconds kGrace{2'000'000'000};
 constexpr Nanoseconds kRepairGrace{10'000'000'000};
@@ -49,10 +45,6 @@ static_assert(sizeof(Token) == sizeof(Meeting::token));
 bool waits(const Subchannel& subchannel) {
     return subchannel.qp != nullptr && (subchannel.meeting.step == MeetingStep::under_way ||
                                         subchannel.meeting.step == MeetingStep::again);
-}
-
-std::string seconds_text(Nanoseconds time) {
-    return std::to_string(duration_cast<seconds>(time).count()) + " s";
 }
 
 // Why the last one that has failed did.
@@ -166,7 +158,7 @@ void ConnectionManager::move_meeting(Peer& peer) {
     if (!peer.meeting.asks) {
         if (now >= meeting_ends(peer)) {
             fail(peer, Status::error(Reason::unreachable),
-                 "for " + seconds_text(now - peer.meeting.began) +
+                 "for " + whole_seconds_text(now - peer.meeting.began) +
                      " the other side has not confirmed the connection");
         }
         return;
@@ -191,8 +183,8 @@ void ConnectionManager::move_meeting(Peer& peer) {
         const bool limited = options_.patience < Nanoseconds::max();
         listener_.on_notice(
             "A connection to host " + peer.address.host + " has not come up for " +
-            seconds_text(kTellAfter) + ": " + trouble_of(peer) + ". It is tried further" +
-            (limited ? ", for " + seconds_text(options_.patience) + " in all" : "") +
+            whole_seconds_text(kTellAfter) + ": " + trouble_of(peer) + ". It is tried further" +
+            (limited ? ", for " + whole_seconds_text(options_.patience) + " in all" : "") +
             " (opal_common_adaptib_partition_timeout; other connections may have the same trouble).");
     }
 }
@@ -204,9 +196,7 @@ void ConnectionManager::try_again(Peer& peer, Subchannel& subchannel) {
                      static_cast<std::uint16_t>(subchannel.path), subchannel.meeting.remote_qp, 0,
                      subchannel.remote_memory_key});
     if (!status.ok()) {
-        lose_path(peer, subchannel,
-                  std::string("its queue pair could not be connected: ") +
-                      reason_text(status.reason()));
+        lose_path(peer, subchannel, status);
     }
 }
 
@@ -251,9 +241,10 @@ void ConnectionManager::end_meeting(Peer& peer) {
     } else if (peer.repair.active) {
         wait_for_path(peer);
     } else {
-        say_broken(peer);
+        // If it is lost the other side finds out by itself.
+        say_refused(peer, RefusalReason::broken);
         fail(peer, Status::error(Reason::unreachable),
-             "for " + seconds_text(options_.clock->now() - peer.meeting.began) +
+             "for " + whole_seconds_text(options_.clock->now() - peer.meeting.began) +
                  " no connection could be made: " + why);
     }
 }

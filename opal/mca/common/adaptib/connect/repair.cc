@@ -187,10 +187,7 @@ void ConnectionManager::renew_ring(Peer& peer) {
     std::memset(peer.ring_memory->address(), 0, peer.ring_memory->length());
     if (peer.ring_in != nullptr) {
         listener_.on_ring_withdrawn(peer);
-        const RingMemory memory(*peer.ring_memory);
-        peer.ring_in =
-            std::make_unique<RingReader>(memory.lines(), memory.lines_bytes() / kRingUnit);
-        listener_.on_ring_offered(peer);
+        begin_ring(peer);
     }
     peer.credits_posted = 0;
 }

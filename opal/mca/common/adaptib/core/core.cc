@@ -114,17 +114,14 @@ Status Core::attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric
     }
     const bool asks = rails[0]->info().has(Capability::direct) &&
                       std::string_view(parameters.small_one_sided) == "auto";
-    const Bytes ring_bytes = device ? parameters.verbs_ring_bytes : parameters.ring_bytes;
-    fabrics_.push_back({std::move(fabric),
-                        range,
-                        eager_limit,
-                        most_eager,
-                        ring_bytes,
-                        asks,
-                        nullptr,
-                        {},
-                        {},
-                        false});
+    Attached attached;
+    attached.fabric = std::move(fabric);
+    attached.rails = range;
+    attached.eager_limit = eager_limit;
+    attached.most_eager = most_eager;
+    attached.ring_bytes = device ? parameters.verbs_ring_bytes : parameters.ring_bytes;
+    attached.asks = asks;
+    fabrics_.push_back(std::move(attached));
     return kOk;
 }
 

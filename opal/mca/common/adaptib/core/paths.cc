@@ -104,9 +104,7 @@ void Core::on_partition(Peer& peer, Nanoseconds lasted) {
     }
     protocol_->on_peer_failed(
         peer,
-        "no path to it has worked for " +
-            std::to_string(std::chrono::duration_cast<std::chrono::seconds>(lasted).count()) +
-            " s (" + paths +
+        "no path to it has worked for " + whole_seconds_text(lasted) + " (" + paths +
             "); check these ports, the cables and switches between them, and that the process still "
             "runs and calls MPI; opal_common_adaptib_partition_timeout says how long is waited");
 }
