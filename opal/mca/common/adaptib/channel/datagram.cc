@@ -157,7 +157,7 @@ void DatagramChannel::restart(std::uint32_t number) {
     ++port.life;
     ++counters_.datagram_restarts;
     for (std::uint32_t slot = 0; slot < sends_.size(); ++slot) {
-        if ((sends_[slot].under_way & (1u << number)) != 0) {
+        if (sends_[slot].under_way_over(number)) {
             over(slot, number);
         }
     }
@@ -196,6 +196,16 @@ DatagramHeader DatagramChannel::prefix_for(const DatagramTarget& target) const {
     return prefix;
 }
 
+// All but what follows the header.
+void DatagramChannel::fill(std::uint32_t slot, const DatagramTarget& target,
+                           const DatagramHeader& prefix, const MessageHeader& header) {
+    std::byte* at = slot_at(slot);
+    std::memcpy(at, &prefix, sizeof prefix);
+    std::memcpy(at + sizeof prefix, &header, sizeof header);
+    const auto bytes = static_cast<std::uint32_t>(sizeof prefix + sizeof header + header.length);
+    sends_[slot] = {target.name, bytes, 0, false, Nanoseconds{0}};
+}
+
 Status DatagramChannel::commit(DatagramTarget& target, const MessageHeader& header) {
     if (target.handle == nullptr) {
         return Status::error(Reason::unreachable);
@@ -209,7 +219,6 @@ Status DatagramChannel::commit(DatagramTarget& target, const MessageHeader& head
         }
     }
     const std::uint32_t slot = free_sends_.back();
-    std::byte* at = slot_at(slot);
     DatagramHeader prefix = prefix_for(target);
     DatagramLink* link = target.link.get();
     Nanoseconds now{0};
@@ -217,11 +226,9 @@ Status DatagramChannel::commit(DatagramTarget& target, const MessageHeader& head
         now = clock_.now();
         prefix.number = link->add(slot, now);
     }
-    std::memcpy(at, &prefix, sizeof prefix);
-    std::memcpy(at + sizeof prefix, &header, sizeof header);
-    sends_[slot] = {target.name,
-                    static_cast<std::uint32_t>(sizeof prefix + sizeof header + header.length), 0,
-                    link != nullptr, now};
+    fill(slot, target, prefix, header);
+    sends_[slot].kept = link != nullptr;
+    sends_[slot].posted = now;
     const Status status = post(target, slot);
     if (status.ok()) {
         free_sends_.pop_back();
@@ -242,15 +249,13 @@ Status DatagramChannel::commit(DatagramTarget& target, const MessageHeader& head
 }
 
 Status DatagramChannel::post(const DatagramTarget& target, std::uint32_t slot) {
-    const Port& port = ports_[target.port];
-    return post(port, *target.handle, target.qp, target.key, slot,
-                static_cast<std::uint8_t>(1u << target.port));
+    return post(target.port, *target.handle, target.qp, target.key, slot);
 }
 
-Status DatagramChannel::post(const Port& port, const AddressHandle& handle, std::uint32_t qp,
-                             std::uint64_t key, std::uint32_t slot, std::uint8_t bit) {
-    const Gather gather{slot_at(slot), sends_[slot].bytes,
-                        blocks_[slot / kSendSlots].keys[&port - ports_.data()]};
+Status DatagramChannel::post(std::uint32_t number, const AddressHandle& handle, std::uint32_t qp,
+                             std::uint64_t key, std::uint32_t slot) {
+    const Port& port = ports_[number];
+    const Gather gather{slot_at(slot), sends_[slot].bytes, blocks_[slot / kSendSlots].keys[number]};
     SendWork work;
     work.wr_id = life_tag(port.life) | kSendTag | slot;
     work.opcode = Opcode::send;
@@ -262,7 +267,7 @@ Status DatagramChannel::post(const Port& port, const AddressHandle& handle, std:
     work.remote_access_key = key;
     const Status status = port.qp->post_send(work);
     if (status.ok()) {
-        sends_[slot].under_way |= bit;
+        sends_[slot].under_way |= bit_of(number);
     }
     return status;
 }
@@ -275,7 +280,7 @@ void DatagramChannel::release(std::uint32_t slot) {
 
 // The port is through with it.
 void DatagramChannel::over(std::uint32_t slot, std::uint32_t port) {
-    sends_[slot].under_way &= static_cast<std::uint8_t>(~(1u << port));
+    sends_[slot].under_way &= static_cast<std::uint8_t>(~bit_of(port));
     release(slot);
 }
 
@@ -345,8 +350,7 @@ void DatagramChannel::repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds
         }
         return;
     }
-    if (const auto bit = static_cast<std::uint8_t>(1u << target.port);
-        (sends_[slot].under_way & bit) != 0) {
+    if (sends_[slot].under_way_over(target.port)) {
         if (mover_ && now - sends_[slot].posted > timeout_) {
             restart(target.port);
             doubt(target, Trouble::stuck, WorkStatus::success);
@@ -429,9 +433,8 @@ void DatagramChannel::move(DatagramTarget& target, std::uint32_t port,
     const Nanoseconds now = clock_.now();
     DatagramLink& link = *target.link;
     link.moved(now, target.moves++ == 0);
-    const auto bit = static_cast<std::uint8_t>(1u << port);
     link.resend([&](std::uint32_t slot) {
-        if ((sends_[slot].under_way & bit) == 0) {
+        if (!sends_[slot].under_way_over(port)) {
             static_cast<void>(send_again(target, slot, now)); // else the timer does
         }
     });
@@ -445,17 +448,11 @@ bool DatagramChannel::send_probe(const DatagramTarget& target, std::uint32_t por
         return false;
     }
     const std::uint32_t slot = free_sends_.back();
-    std::byte* at = slot_at(slot);
     DatagramHeader prefix = prefix_for(target);
     prefix.rail = static_cast<std::uint8_t>(first_ + port);
-    std::memcpy(at, &prefix, sizeof prefix);
-    std::memcpy(at + sizeof prefix, &header, sizeof header);
-    std::memcpy(at + sizeof prefix + sizeof header, body, header.length);
-    sends_[slot] = {target.name,
-                    static_cast<std::uint32_t>(sizeof prefix + sizeof header + header.length), 0,
-                    false, Nanoseconds{0}};
-    if (!post(ports_[port], *handle, qp, target.key, slot, static_cast<std::uint8_t>(1u << port))
-             .ok()) {
+    fill(slot, target, prefix, header);
+    std::memcpy(slot_at(slot) + sizeof prefix + sizeof header, body, header.length);
+    if (!post(port, *handle, qp, target.key, slot).ok()) {
         return false;
     }
     free_sends_.pop_back();
@@ -466,9 +463,8 @@ bool DatagramChannel::send_probe(const DatagramTarget& target, std::uint32_t por
 void DatagramChannel::retire(std::uint32_t port, std::unique_ptr<AddressHandle> handle) {
     auto& retired = ports_[port].retired;
     retired.push_back(std::move(handle));
-    const bool busy = std::any_of(sends_.begin(), sends_.end(), [port](const Slot& slot) {
-        return (slot.under_way >> port & 1) != 0;
-    });
+    const bool busy = std::any_of(sends_.begin(), sends_.end(),
+                                  [port](const Slot& slot) { return slot.under_way_over(port); });
     if (!busy) {
         retired.clear();
     }

@@ -153,12 +153,17 @@ public:
     std::size_t poll(const Receiver& receiver, std::size_t limit);
 
 private:
+    static constexpr std::uint8_t bit_of(std::uint32_t port) {
+        return static_cast<std::uint8_t>(1u << port);
+    }
     struct Slot {
         std::uint64_t to = 0; // the target's name
         std::uint32_t bytes = 0;
         std::uint8_t under_way = 0; // bit by port: its completion is outstanding
         bool kept = false;          // until it is acknowledged
         Nanoseconds posted{0};      // last, where datagrams have numbers
+
+        bool under_way_over(std::uint32_t port) const { return (under_way & bit_of(port)) != 0; }
     };
     // What the channel has of one rail.
     struct Port {
@@ -209,8 +214,10 @@ private:
     void acknowledge(DatagramTarget& target);
     void repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds now);
     Status post(const DatagramTarget& target, std::uint32_t slot);
-    Status post(const Port& port, const AddressHandle& handle, std::uint32_t qp, std::uint64_t key,
-                std::uint32_t slot, std::uint8_t bit);
+    Status post(std::uint32_t port, const AddressHandle& handle, std::uint32_t qp,
+                std::uint64_t key, std::uint32_t slot);
+    void fill(std::uint32_t slot, const DatagramTarget& target, const DatagramHeader& prefix,
+              const MessageHeader& header);
     void mind(DatagramLink& link);
     void retire(std::uint32_t port, std::unique_ptr<AddressHandle> handle);
     void release(std::uint32_t slot);

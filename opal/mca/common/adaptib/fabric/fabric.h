@@ -50,9 +50,8 @@ enum class Capability : std::uint32_t {
     whole_memory = 1u << 11, // one region can be all memory that the process has or will have
                              // (register_memory of kWholeMemory at null, without kRemoteAtomic):
                              // nothing is pinned, and what is not mapped is remote_access_error
-    meets =
-        1u
-        << 12, // connected queue pairs come up by QueuePair::meet(); modify() is for one with itself
+    // Connected queue pairs come up by QueuePair::meet(); modify() is for one with itself.
+    meets = 1u << 12,
 };
 
 constexpr Bytes kWholeMemory = Bytes{1} << 62;

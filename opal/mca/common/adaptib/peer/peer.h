@@ -309,6 +309,11 @@ public:
             std::count_if(subchannels.begin(), subchannels.end(),
                           [](const Subchannel& each) { return each.qp != nullptr; }));
     }
+    // The path that all takes; null: there are several, or the connection is not open.
+    const Subchannel* only_subchannel() const {
+        return state == ConnectState::open && subchannels.size() == 1 ? &subchannels.front()
+                                                                      : nullptr;
+    }
     // Both ways.
     std::uint32_t messages() const { return next_send + next_receive; }
     // A connection is there, or coming.

@@ -60,8 +60,9 @@ bool Protocol::ask(Peer& peer, const SendWork& work, void* local, Bytes length,
                    std::span<const std::uint32_t> remote_keys, Nanoseconds patience) {
     const bool write = work.opcode == Opcode::write;
     const Bytes bytes = sizeof(OperateBody) + (write ? length : 0);
-    if (!peer.flows(bytes) || !peer.ring_out->direct() || peer.subchannels.size() != 1 ||
-        peer.subchannels.front().remote_rail >= remote_keys.size()) {
+    const Subchannel* const only = peer.only_subchannel();
+    if (only == nullptr || only->remote_rail >= remote_keys.size() || !peer.flows(bytes) ||
+        !peer.ring_out->direct()) {
         return false;
     }
     std::byte* to = peer.reserve_in_ring(bytes);
@@ -76,7 +77,7 @@ bool Protocol::ask(Peer& peer, const SendWork& work, void* local, Bytes length,
     body.remote_address = work.remote_address;
     body.compare_add = work.compare_add;
     body.swap = work.swap;
-    body.remote_key = remote_keys[peer.subchannels.front().remote_rail];
+    body.remote_key = remote_keys[only->remote_rail];
     body.length = static_cast<std::uint16_t>(length);
     body.opcode = static_cast<std::uint8_t>(work.opcode);
     std::memcpy(to, &body, sizeof body);

@@ -202,13 +202,11 @@ Status Protocol::post_stripe(Mover& mover, const Stripe& stripe) {
 // and the key.
 bool Protocol::execute(Peer& peer, SendWork& work, const Registration& region, void* local,
                        Bytes length, std::span<const std::uint32_t> remote_keys) {
-    if (peer.state != ConnectState::open || peer.subchannels.size() != 1) {
+    const Subchannel* const only = peer.only_subchannel();
+    if (only == nullptr || only->remote_rail >= remote_keys.size()) {
         return false;
     }
-    Subchannel& subchannel = peer.subchannels.front();
-    if (subchannel.remote_rail >= remote_keys.size()) {
-        return false;
-    }
+    const Subchannel& subchannel = *only;
     const Gather gather{local, length, region.local_key(subchannel.local_rail)};
     work.gather = &gather;
     work.gather_count = 1;
