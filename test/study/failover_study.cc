@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/ranks.h"
+#include "study/simulated_ranks.h"
 #include "study/study.h"
 
 namespace {
@@ -38,21 +38,10 @@ constexpr Nanoseconds kPass =
     2us; // a process that waits in MPI looks at its core so often at least
 constexpr std::size_t kSteady = 5; // bins, whose mean is believed
 
-struct Request {
-    UserRequest user{}; // first: the core gives it back
-    bool done = false;
-
-    Request() {
-        user.complete = [](UserRequest* request) {
-            reinterpret_cast<Request*>(request)->done = true;
-        };
-    }
-};
-
 // One message after another from rank 0 to rank 1, some of them under way.
 class Stream {
 public:
-    explicit Stream(sim::Ranks& ranks) : ranks_(ranks) {
+    explicit Stream(Ranks& ranks) : ranks_(ranks) {
         for (Slot& slot : slots_) {
             slot.sent.resize(kBytes);
             slot.got.resize(kBytes);
@@ -66,11 +55,9 @@ public:
     }
     // What has arrived is looked at, and followed by the next one; they arrive in order.
     void go_on() {
-        for (Slot* slot = &slots_[next_ % kUnderWay]; slot->send.done && slot->receive.done;
+        for (Slot* slot = &slots_[next_ % kUnderWay]; slot->sending.over && slot->receiving.over;
              slot = &slots_[next_ % kUnderWay]) {
-            const bool ok = slot->send.user.status == OPAL_COMMON_ADAPTIB_SUCCESS &&
-                            slot->receive.user.status == OPAL_COMMON_ADAPTIB_SUCCESS &&
-                            holds(*slot, next_);
+            const bool ok = slot->sending.good && slot->receiving.good && holds(*slot, next_);
             wrong_ += ok ? 0 : 1;
             arrivals_.push_back(ranks_.now(1));
             ++next_;
@@ -92,11 +79,19 @@ public:
     }
 
 private:
+    struct End final : Ranks::Waiter {
+        void on_end(bool ended_well) override {
+            over = true;
+            good = ended_well;
+        }
+        bool over = false;
+        bool good = false;
+    };
     struct Slot {
         std::vector<std::byte> sent;
         std::vector<std::byte> got;
-        Request send;
-        Request receive;
+        End sending;
+        End receiving;
     };
 
     static void stamp(std::vector<std::byte>& memory, std::uint64_t number) {
@@ -118,25 +113,12 @@ private:
 
     void start(Slot& slot) {
         stamp(slot.sent, started_++);
-        slot.send.done = slot.receive.done = false;
-        const Envelope envelope{0, 0, 1};
-        bool complete = false;
-        Status status = ranks_.core(1).protocol().receive(
-            envelope, {slot.got.data(), kBytes, nullptr, nullptr, nullptr}, slot.receive.user,
-            complete);
-        slot.receive.done = slot.receive.done || complete;
-        wrong_ += status.ok() ? 0 : 1;
-        complete = false;
-        status = ranks_.core(0).protocol().send(
-            ranks_.peer(0, 1), envelope, {slot.sent.data(), kBytes, nullptr, nullptr, nullptr},
-            false, Marker::non_blocking, slot.send.user, complete);
-        slot.send.done = slot.send.done || complete;
-        wrong_ += status.ok() ? 0 : 1;
-        ranks_.wake(0);
-        ranks_.wake(1);
+        slot.sending.over = slot.receiving.over = false;
+        ranks_.receive(1, 0, 1, slot.got.data(), kBytes, slot.receiving);
+        ranks_.send(0, 1, 1, slot.sent.data(), kBytes, slot.sending);
     }
 
-    sim::Ranks& ranks_;
+    Ranks& ranks_;
     std::array<Slot, kUnderWay> slots_;
     std::uint64_t started_ = 0;
     std::uint64_t next_ = 0;
@@ -181,30 +163,30 @@ Outcome play(const Study& study, std::size_t failing, Nanoseconds end, std::uint
     options.world.machine.registration = options.world.machine.registration_page = Nanoseconds{0};
     options.world.topology =
         sim::crossbar(2, {.adapters = 2}, sim::links_of(options.world.machine));
-    std::string text;
-    if (!sim::Routes::compute(options.world.topology, options.world.routes, text)) {
-        study.fail(text);
-    }
     Stream* running = nullptr;
-    std::unique_ptr<sim::Ranks> ranks;
+    std::unique_ptr<SimulatedRanks> ranks;
     options.program = [&](std::size_t rank) {
         if (running != nullptr) {
             running->go_on();
-            ranks->wake(rank, ranks->now(rank) + kPass);
+            ranks->below().wake(rank, ranks->below().now(rank) + kPass);
         }
     };
-    ranks = sim::Ranks::create(std::move(options), text);
+    std::string text;
+    ranks = routed_ranks(std::move(options), text);
     if (ranks == nullptr) {
         study.fail(text);
     }
     Stream stream(*ranks);
     running = &stream;
     stream.start();
-    const auto run_for = [&](Nanoseconds time) { ranks->run_until([] { return false; }, time); };
+    const auto run_for = [&](Nanoseconds time) {
+        ranks->below().run_until([] { return false; }, time);
+    };
     const auto set_ports = [&](bool up) {
-        const auto& ports = ranks->world().topology().hosts[1].ports;
+        sim::World& world = ranks->below().world();
+        const auto& ports = world.topology().hosts[1].ports;
         for (std::size_t i = ports.size() - failing; i < ports.size(); ++i) {
-            ranks->world().set_port(ports[i], up);
+            world.set_port(ports[i], up);
         }
     };
     run_for(100ms); // connected, and the policy knows its rails
@@ -226,7 +208,7 @@ Outcome play(const Study& study, std::size_t failing, Nanoseconds end, std::uint
     out.left_after = failing == 1 ? until(out.rates, bin(kFailure), 0.9 * left) : 0;
     out.all_after = until(out.rates, bin(kReturn), 0.9 * out.before);
     out.wrong = static_cast<double>(stream.wrong());
-    out.repairs = static_cast<double>(ranks->counters(0).repairs);
+    out.repairs = static_cast<double>(ranks->below().counters(0).repairs);
     return out;
 }
 
