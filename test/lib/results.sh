@@ -46,6 +46,21 @@ run_test() {
     esac
 }
 
+# results_aside FILE COMMAND...: runs the command, which calls result, in a process of its own; and
+# results_take FILE, in the first process, adds up what it found.
+results_aside() {
+    local file=$1.results
+    shift
+    passed=0 failed=0 skipped=0 failures=()
+    "$@"
+    printf '%s\n' "passed=\$((passed + $passed)) failed=\$((failed + $failed)) skipped=\$((skipped + $skipped))" \
+        "failures+=(${failures[*]@Q})" >"$file"
+}
+results_take() {
+    # shellcheck disable=SC1090
+    . "$1.results" && rm "$1.results" || result FAILED "(results)" "${1##*/}" 0 "$1"
+}
+
 # elapsed START: seconds since $EPOCHREALTIME was START, with one digit
 elapsed() {
     local microseconds=$((${EPOCHREALTIME/./} - ${1/./}))
