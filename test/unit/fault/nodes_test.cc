@@ -87,6 +87,35 @@ TEST(FaultRails, ALongOneEndsInRetryExceeded) {
     EXPECT_FALSE(nodes.written(0));
 }
 
+TEST(FaultRails, ASilentOneSaysNothingAnyMore) {
+    Connected nodes;
+    ASSERT_TRUE(nodes.post_receive(nodes.a, 100, 0, 8).ok());
+    nodes.write(0);
+    nodes.plan_fault({.fault = Fault::rail_silent, .from = nodes.clock.now()});
+    nodes.write(1);
+    nodes.clock.advance(100 * kPatience);
+    nodes.poll({&nodes.a, &nodes.b});
+    EXPECT_FALSE(nodes.written(1));
+    nodes.plan_fault({.fault = Fault::rail_up, .from = nodes.clock.now()});
+    nodes.write(2);
+    QpAttributes attributes;
+    attributes.state = QpState::error;
+    ASSERT_TRUE(nodes.a.qp->modify(attributes, kQpState).ok());
+    nodes.poll({&nodes.a, &nodes.b});
+    EXPECT_TRUE(nodes.a.got.empty()) << "not even flushed, nor once the rail is back";
+    EXPECT_FALSE(nodes.written(2));
+    Event event;
+    EXPECT_FALSE(nodes.fabric[0]->poll_event(event));
+    EXPECT_EQ(nodes.log.count(Fault::rail_silent), 1u);
+    EXPECT_EQ(nodes.log.count(Fault::rail_up), 1u);
+    End a = nodes.end(0, QpType::rc);
+    End b = nodes.end(1, QpType::rc);
+    nodes.connect(a, b);
+    ASSERT_TRUE(nodes.post(a, 7, Opcode::write, 64, 8).ok());
+    nodes.poll({&a, &b});
+    EXPECT_EQ(ids(a.got), std::vector<std::uint64_t>{7}) << "a new queue pair works";
+}
+
 TEST(FaultRails, WhatWaitsForTheRailMayFailAsWell) {
     Connected nodes;
     nodes.plan_fault({.fault = Fault::request_fails_done, .nth = 2});

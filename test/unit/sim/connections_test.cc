@@ -122,7 +122,11 @@ TEST(Connections, TheOneThatWasIdleLongestIsClosed) {
     rest(*ranks, 5ms);
     carry(*ranks, 0, 2, 10'000);
     rest(*ranks, 5ms);
-    carry(*ranks, 0, 1, 10); // so 2 is the older one; looked at now and then
+    for (int i = 0; i < 1024; ++i) { // who was in use is looked at now and then
+        ranks->core(0).progress();
+    }
+    rest(*ranks, 5ms);
+    carry(*ranks, 0, 1, 10); // so 2 is the older one
     for (int i = 0; i < 40; ++i) {
         carry(*ranks, 0, 3, 10'000);
         rest(*ranks, 1ms);

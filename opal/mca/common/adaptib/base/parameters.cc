@@ -195,6 +195,23 @@ constexpr std::array kTable{
         "one when it is back, and what was in doubt is sent again (on); or requests to that peer end "
         "with an error (off). Paths that have failed are asked in the background whether they are back."},
     opal_common_adaptib_parameter_t{
+        "failure_timeout", kInt, &g_parameters.failure_timeout, "1000", "milliseconds",
+        "20..3600000", 4,
+        "A path is taken for failed when its queue pair completes nothing of what was posted for so long, and the "
+        "peer answers over other paths, but not over this one; and when a device does not even say for so long "
+        "that a datagram has been sent. A path that answers may be slow: it is given eight times as long, "
+        "and more for what is long. Who is told of a failure by the device does not wait."},
+    opal_common_adaptib_parameter_t{
+        "answer_timeout", kInt, &g_parameters.answer_timeout, "1000", "milliseconds", "1..1000000",
+        5,
+        "How long an RDMA device waits for an answer before it sends again, rounded up to what devices "
+        "know, each step of which is twice the one before. Over soft-RoCE a host with more processes "
+        "than processors may not answer for longer than a tenth of a second."},
+    opal_common_adaptib_parameter_t{
+        "answer_retries", kInt, &g_parameters.answer_retries, "6", "retries", "0..7", 5,
+        "How often an RDMA device sends again what is not answered, before it gives the path up. Some "
+        "devices (soft-RoCE) take the most for without end; failure_timeout does not wait for that."},
+    opal_common_adaptib_parameter_t{
         "partition_timeout", kInt, &g_parameters.partition_timeout, "300", "s", "0..2147483", 3,
         "A peer that acknowledges no datagram for so long, to which no path worked for so long, or with "
         "which a broken connection could not be made anew for so long, is given up: its requests end "

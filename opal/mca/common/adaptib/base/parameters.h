@@ -57,6 +57,9 @@ struct Parameters {
     std::size_t shm_segment_max;
     char* apm;
     char* fault_tolerance;
+    int failure_timeout;
+    int answer_timeout;
+    int answer_retries;
     int partition_timeout;
     bool report;
 };

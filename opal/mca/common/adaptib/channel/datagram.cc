@@ -444,6 +444,10 @@ void DatagramChannel::move(DatagramTarget& target, std::uint32_t port,
 bool DatagramChannel::send_probe(const DatagramTarget& target, std::uint32_t port,
                                  std::unique_ptr<AddressHandle> handle, std::uint32_t qp,
                                  const MessageHeader& header, const void* body) {
+    const Nanoseconds now = clock_.now();
+    if (is_stuck(port, now)) { // probes are not sent again, which would tell
+        restart(port);
+    }
     if (free_sends_.empty()) {
         return false;
     }
@@ -452,12 +456,20 @@ bool DatagramChannel::send_probe(const DatagramTarget& target, std::uint32_t por
     prefix.rail = static_cast<std::uint8_t>(first_ + port);
     fill(slot, target, prefix, header);
     std::memcpy(slot_at(slot) + sizeof prefix + sizeof header, body, header.length);
+    sends_[slot].posted = now;
     if (!post(port, *handle, qp, target.key, slot).ok()) {
         return false;
     }
     free_sends_.pop_back();
     retire(port, std::move(handle));
     return true;
+}
+
+// The adapter has not even sent what it was given long ago.
+bool DatagramChannel::is_stuck(std::uint32_t port, Nanoseconds now) const {
+    return std::any_of(sends_.begin(), sends_.end(), [&](const Slot& slot) {
+        return slot.under_way_over(port) && slot.posted.count() > 0 && now - slot.posted > timeout_;
+    });
 }
 
 void DatagramChannel::retire(std::uint32_t port, std::unique_ptr<AddressHandle> handle) {

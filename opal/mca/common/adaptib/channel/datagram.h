@@ -161,7 +161,7 @@ private:
         std::uint32_t bytes = 0;
         std::uint8_t under_way = 0; // bit by port: its completion is outstanding
         bool kept = false;          // until it is acknowledged
-        Nanoseconds posted{0};      // last, where datagrams have numbers
+        Nanoseconds posted{0};      // last, where datagrams have numbers, and of probes
 
         bool under_way_over(std::uint32_t port) const { return (under_way & bit_of(port)) != 0; }
     };
@@ -219,6 +219,7 @@ private:
     void fill(std::uint32_t slot, const DatagramTarget& target, const DatagramHeader& prefix,
               const MessageHeader& header);
     void mind(DatagramLink& link);
+    bool is_stuck(std::uint32_t port, Nanoseconds now) const;
     void retire(std::uint32_t port, std::unique_ptr<AddressHandle> handle);
     void release(std::uint32_t slot);
     void over(std::uint32_t slot, std::uint32_t port);

@@ -200,7 +200,7 @@ public:
     bool lapped() const { return direct_ && produced_ >= target_.units; }
     // A completion with our wr_id was taken.
     void on_completion() { awaited_ -= awaited_ > 0 ? 1 : 0; }
-    std::uint32_t qp_number() const { return qp_.number(); }
+    std::uint32_t qp_number() const { return qp_number_; }
 
     // Calls f(header, body) for each message, in order, that was posted and that the reader's count does not
     // cover; what was stored, the reader has. REQUIRES: the count does not change meanwhile. False: the
@@ -299,6 +299,7 @@ private:
     QueuePair& qp_;
     const std::uint64_t* credit_;
     // Constant after construction.
+    std::uint32_t qp_number_; // known even when the queue pair is gone
     Target target_;
     Rail& rail_;
     std::uint64_t wr_id_;

@@ -65,6 +65,8 @@ void ConnectionManager::drop_queue_pair(Peer& peer, Subchannel& subchannel) {
         subchannel.qp.reset();
         subchannel.meeting = {};
         subchannel.outstanding = {};
+        subchannel.silence = {};
+        subchannel.completions = 0;
         counters_.queue_pairs -= peer.name != options_.self ? 1 : 0;
         count_queue_pairs();
     }

@@ -58,7 +58,9 @@ public:
     // The queue pair of that path could not be connected; the connection does without.
     virtual void on_path_unconnected(Peer& peer, std::size_t pair, const std::string& why) = 0;
     virtual void
-    on_interrupted(Peer& peer) = 0;         // a repair begins: nothing is sent until on_connected
+    on_interrupted(Peer& peer) = 0; // a repair begins: nothing is sent until on_connected
+    // Its queue pairs are gone, and did not give back what was under way.
+    virtual void on_abandoned(Peer& peer) = 0;
     virtual void on_fenced(Peer& peer) = 0; // keep what ring_out may have lost: it goes
     // For so long the connection could not be made anew.
     virtual void on_partition(Peer& peer, Nanoseconds lasted) = 0;
@@ -77,8 +79,11 @@ public:
         std::uint64_t self = 0;
         std::uint64_t key = 0; // that this process publishes
         std::uint64_t ring_max = 0;
-        std::uint64_t connect_max = 0;             // 0: no limit but the device's
-        bool fault_tolerance = false;              // broken connections are repaired
+        std::uint64_t connect_max = 0; // 0: no limit but the device's
+        bool fault_tolerance = false;  // broken connections are repaired
+        Nanoseconds failure_timeout{1'000'000'000};
+        std::uint8_t answer_timeout = 18; // of queue pairs, in their code
+        std::uint8_t answer_retries = 6;
         Nanoseconds patience = Nanoseconds::max(); // with a repair
         SchedulerOptions scheduler;                // policies that exist
         const Clock* clock = nullptr;
@@ -126,6 +131,14 @@ public:
     std::size_t chosen_subchannel(const Peer& peer) const;
     bool retry_due() const { return !owing_.empty(); }
     bool closing() const { return !closing_.empty() || !repairing_.empty() || meeting(); }
+    // Peers that have queue pairs. `f` may break them off.
+    template <typename F> void for_each_connected(F&& f) {
+        for (Peer* peer = slots_.front(); peer != nullptr;) {
+            Peer* const next = slots_.next(*peer);
+            f(*peer);
+            peer = next;
+        }
+    }
     // Queue pairs meet: the fabrics' events are awaited.
     bool meeting() const { return !meeting_.empty(); }
     void on_met(std::uint32_t rail, std::uint32_t qp_number);
@@ -193,7 +206,9 @@ private:
 
     // repair.cc
     void want_repair(Peer& peer);
-    static void fail_queue_pairs(Peer& peer);
+    void fail_queue_pairs(Peer& peer);
+    Nanoseconds abandon_at(const Peer& peer) const;
+    void abandon(Peer& peer);
     void begin_repair(Peer& peer);
     void move_repairs();
     Nanoseconds repair_deadline() const;

@@ -9,10 +9,6 @@ namespace adaptib {
 
 namespace {
 
-// 4.096 us x 2^18 = 1.1 s for one try, as other transports have it. A host with more processes than processors
-// may be silent for longer than a tenth of a second. Who knows earlier that a rail is down says so.
-constexpr std::uint8_t kAnswerTimeout = 18;
-
 // The other side has fenced the connection that this side has.
 bool replaces(const Peer& peer, const ConnectBody& request) {
     return request.replaces != 0 && request.replaces == peer.remote_connection;
@@ -350,7 +346,8 @@ Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
     attributes.remote_qp = remote.qp;
     attributes.receive_psn = remote.psn;
     attributes.max_target_reads = info.max_reads;
-    attributes.timeout = kAnswerTimeout;
+    attributes.timeout = options_.answer_timeout;
+    attributes.retry_count = options_.answer_retries;
     attributes.send_psn = (peer.connection + subchannel.qp->number()) & 0xffffff;
     attributes.max_reads = info.max_reads;
     std::uint32_t migration = 0;

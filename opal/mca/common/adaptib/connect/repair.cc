@@ -64,6 +64,7 @@ void ConnectionManager::want_repair(Peer& peer) {
 void ConnectionManager::fail_queue_pairs(Peer& peer) {
     QpAttributes attributes;
     attributes.state = QpState::error;
+    peer.repair.failed_at = std::min(peer.repair.failed_at, options_.clock->now());
     for (Subchannel& subchannel : peer.subchannels) {
         if (subchannel.qp != nullptr) {
             // One that is in no state to fail has nothing outstanding either.
@@ -83,6 +84,7 @@ void ConnectionManager::begin_repair(Peer& peer) {
     peer.state = ConnectState::repairing;
     peer.repair.wanted = false;
     peer.repair.fenced = false;
+    peer.repair.failed_at = Nanoseconds::max();
     peer.repair.replaces = peer.connection;
     if (!peer.repair.active) {
         peer.repair.active = true;
@@ -106,6 +108,9 @@ void ConnectionManager::move_repairs() {
             (peer.state == ConnectState::open || peer.state == ConnectState::closing)) {
             begin_repair(peer);
         }
+        if (peer.state == ConnectState::repairing && options_.clock->now() >= abandon_at(peer)) {
+            abandon(peer);
+        }
         if (peer.state == ConnectState::repairing && !peer.repair.fenced && peer.stripes == 0) {
             fence(peer);
         }
@@ -126,9 +131,24 @@ Nanoseconds ConnectionManager::repair_deadline() const {
     for (const Peer* peer = repairing_.front(); peer != nullptr; peer = repairing_.next(*peer)) {
         const bool waits = peer->state == ConnectState::repairing && peer->repair.fenced;
         next = waits ? std::min(next, peer->repair.ask_at) : next;
+        next = std::min(next, abandon_at(*peer));
         next = peer->repair.active ? std::min(next, give_up_at(*peer)) : next;
     }
     return next;
+}
+
+// A queue pair in the error state gives back what was under way at once, unless its device has fallen silent.
+Nanoseconds ConnectionManager::abandon_at(const Peer& peer) const {
+    constexpr std::int64_t kPart = 4;
+    const bool waits = peer.state == ConnectState::repairing && !peer.repair.fenced &&
+                       peer.stripes > 0 && peer.repair.failed_at != Nanoseconds::max();
+    return waits ? peer.repair.failed_at + options_.failure_timeout / kPart : Nanoseconds::max();
+}
+
+// What was destroyed completes nothing any more; what had completed before is taken, and does not count.
+void ConnectionManager::abandon(Peer& peer) {
+    drop_queue_pairs_of(peer);
+    listener_.on_abandoned(peer);
 }
 
 void ConnectionManager::fence(Peer& peer) {

@@ -17,6 +17,16 @@ constexpr Bytes kActiveMax = CopyCosts::kSizes.back() + 256; // with the headers
 constexpr Bytes kRingShare = 4;
 constexpr std::size_t kMostLearnt = 32768; // of eager limits
 
+// As verbs have it: 4.096 us x 2^code, at least so long.
+std::uint8_t answer_code(Nanoseconds time) {
+    constexpr std::uint8_t kMost = 31;
+    std::uint8_t code = 1;
+    while (code < kMost && Nanoseconds{std::int64_t{4096} << code} < time) {
+        ++code;
+    }
+    return code;
+}
+
 } // namespace
 
 Core::Core(const Environment& environment)
@@ -214,12 +224,16 @@ void Core::open_paths(const Parameters& parameters) {
     options.clock = environment_.clock;
     PathObserver& observer = *this;
     paths_ = std::make_unique<PathRepository>(options, rails_, counters_, observer);
+    failure_timeout_ = std::chrono::milliseconds(parameters.failure_timeout);
     PathProbes::Options probes;
+    probes.timeout = failure_timeout_;
     probes.patience = patience_;
     probes.clock = environment_.clock;
     probes.random = environment_.random;
     ProbeSender& sender = *this;
     probes_ = std::make_unique<PathProbes>(probes, *paths_, counters_, sender);
+    silence_ = std::make_unique<SilenceWatch>(
+        SilenceWatch::Options{failure_timeout_, environment_.clock}, *paths_);
 }
 
 void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
@@ -234,6 +248,9 @@ void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
     }
     connect.scheduler = scheduler_options(parameters);
     connect.fault_tolerance = paths_->on();
+    connect.failure_timeout = failure_timeout_;
+    connect.answer_timeout = answer_code(std::chrono::milliseconds(parameters.answer_timeout));
+    connect.answer_retries = static_cast<std::uint8_t>(parameters.answer_retries);
     connect.patience = patience_;
     connect.connect_max = static_cast<std::uint64_t>(parameters.connect_max);
     connect.clock = environment_.clock;
@@ -375,7 +392,7 @@ Nanoseconds Core::deadline() const {
     for (const Attached& attached : fabrics_) {
         next = std::min(next, attached.datagrams->deadline());
     }
-    return next;
+    return std::min(next, silence_->deadline(counters_.ring_sent, protocol_->work_outstanding()));
 }
 
 void Core::run_timers() {
@@ -393,6 +410,9 @@ void Core::run_timers() {
                 connections_->improve(peer);
             }
         });
+    }
+    if (silence_->due(counters_.ring_sent, protocol_->work_outstanding())) {
+        watch_silence();
     }
     probes_->run_timers();
     paths_->run_timers();
@@ -469,6 +489,17 @@ void Core::on_path_unconnected(Peer& peer, std::size_t pair, const std::string& 
 }
 
 void Core::on_interrupted(Peer& peer) { protocol_->on_interrupted(peer); }
+
+// Queues hold no more completions than they are deep.
+void Core::on_abandoned(Peer& peer) {
+    peer.abandoned = true;
+    for (std::size_t left = kCompletionDepth * rails_.size(); left > 0;) {
+        const std::size_t taken = poll_completions();
+        left = taken == 0 ? 0 : left - std::min(left, taken);
+    }
+    peer.abandoned = false;
+    protocol_->abandon(peer);
+}
 
 void Core::on_fenced(Peer& peer) { protocol_->on_fenced(peer); }
 

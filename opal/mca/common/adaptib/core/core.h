@@ -44,6 +44,7 @@
 #include "recovery/completion_filter.h"
 #include "recovery/path_probes.h"
 #include "recovery/path_repository.h"
+#include "recovery/silence_watch.h"
 #include "select/selector.h"
 
 namespace adaptib {
@@ -193,6 +194,7 @@ private:
     Status handle_for(const Peer& peer, std::size_t pair, std::unique_ptr<AddressHandle>& out);
     Status move_datagrams(Peer& peer, std::size_t pair);
     void leave_path(Peer& peer);
+    void watch_silence();
     void on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
                   std::uint8_t rail, const MessageHeader& header, const std::byte* body);
     void on_trouble(Peer& peer, DatagramChannel::Trouble trouble, WorkStatus status);
@@ -224,6 +226,7 @@ private:
     bool is_usable(const Peer& peer, std::size_t pair) override;
     void on_path_unconnected(Peer& peer, std::size_t pair, const std::string& why) override;
     void on_interrupted(Peer& peer) override;
+    void on_abandoned(Peer& peer) override;
     void on_fenced(Peer& peer) override;
     void on_repaired(Peer& peer, Nanoseconds took) override;
     void on_notice(const std::string& text) override;
@@ -243,6 +246,7 @@ private:
     void on_peer_finished(Peer& peer) override;
 
     Nanoseconds patience_ = Nanoseconds::max(); // with a peer that does not answer
+    Nanoseconds failure_timeout_{0};
     Nanoseconds repair_told_{0};
     Nanoseconds forgive_unconnected_at_ = Nanoseconds::max();
     Environment environment_;
@@ -253,6 +257,7 @@ private:
     std::unique_ptr<PathRepository> paths_;
     std::unique_ptr<MigrationAgent> migration_; // null: off, or no rail has it
     std::unique_ptr<PathProbes> probes_;
+    std::unique_ptr<SilenceWatch> silence_;
     PeerTable peers_;
     PeerTable twins_;
     std::unique_ptr<Peer> loopback_;

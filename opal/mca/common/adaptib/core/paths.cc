@@ -15,8 +15,6 @@ namespace adaptib {
 namespace {
 
 constexpr std::size_t kNoPair = ~std::size_t{0};
-constexpr Nanoseconds kFailureTimeout{
-    1'000'000'000}; // an adapter has sent what it was given by then
 
 } // namespace
 
@@ -42,7 +40,7 @@ void Core::tolerate_faults(std::uint32_t fabric) {
             on_probe(fabric, from, key, port, rail, header, body);
         });
     if (fabrics_[fabric].datagrams->linked()) { // else what is lost is lost
-        fabrics_[fabric].datagrams->tolerate(kFailureTimeout, find, move, answered);
+        fabrics_[fabric].datagrams->tolerate(failure_timeout_, find, move, answered);
     }
 }
 
@@ -204,6 +202,16 @@ void Core::on_trouble(Peer& peer, DatagramChannel::Trouble trouble, WorkStatus s
     if (peer.datagram.handle != nullptr && peer.datagram.pair == pair) {
         leave_path(peer);
     }
+}
+
+void Core::watch_silence() {
+    silence_->begin_look(counters_.ring_sent);
+    connections_->for_each_connected([this](Peer& peer) {
+        if (tells_paths(peer)) {
+            silence_->look_at(peer);
+        }
+    });
+    silence_->end_look();
 }
 
 // One that is up again is taken in; one that has failed is done without, unless the adapter itself goes another

@@ -64,6 +64,14 @@ struct SubchannelMeeting {
     std::string why;         // the last one came to nothing
 };
 
+// For how long nothing was heard of what its queue pair was given (recovery/silence_watch.h).
+struct Silence {
+    std::uint32_t seen = 0; // completions, at the last look
+    bool missed = false;    // it was asked for its path, and long did not answer
+    Nanoseconds lasts{0};
+    Nanoseconds until = Nanoseconds::max(); // patience ends, whatever the path says
+};
+
 // One connection to the peer over one path.
 struct Subchannel {
     std::uint32_t local_rail = 0;
@@ -76,6 +84,8 @@ struct Subchannel {
     std::array<Bytes, 2> outstanding{}; // by Direction: of stripes posted and not complete
     Nanoseconds stripe_done{};          // when the last one of several was found to be complete ...
     Nanoseconds stripe_late{};          // ... and how long it may have been so
+    std::uint32_t completions = 0;      // with success, of what the silence watch looks after
+    Silence silence;
 
     bool has(std::uint32_t qp_number) const { return qp != nullptr && qp->number() == qp_number; }
 };
@@ -200,7 +210,8 @@ struct Repair {
     std::uint32_t replaces = 0; // our attempt that the old connection was
     std::uint32_t expected = 0; // the first message that the peer has not got from us
     Nanoseconds began{0};
-    Nanoseconds ask_at{0}; // fenced: when to look for paths again
+    Nanoseconds ask_at{0};                      // fenced: when to look for paths again
+    Nanoseconds failed_at = Nanoseconds::max(); // its queue pairs were moved to the error state
 };
 
 // The queue pairs of both sides meet, after the reply to a request.
@@ -314,6 +325,13 @@ public:
         return state == ConnectState::open && subchannels.size() == 1 ? &subchannels.front()
                                                                       : nullptr;
     }
+    // Null: none has that queue pair.
+    Subchannel* find(std::uint32_t qp_number) {
+        const auto found =
+            std::find_if(subchannels.begin(), subchannels.end(),
+                         [&](const Subchannel& each) { return each.has(qp_number); });
+        return found == subchannels.end() ? nullptr : &*found;
+    }
     // Both ways.
     std::uint32_t messages() const { return next_send + next_receive; }
     // A connection is there, or coming.
@@ -345,6 +363,7 @@ public:
     bool repairable = false;    // the connection is repaired when it breaks
     bool ring_broken = false;   // and has to be, since ring_out says so
     bool interrupted = false;   // the barrier is there
+    bool abandoned = false;     // what completes of its stripes does not count any more
     bool said_goodbye = false;  // nothing but the answer to its goodbye follows from us
     bool heard_goodbye = false; // and we have answered
     bool failure_told = false;
@@ -415,8 +434,10 @@ inline void RingWork::on_work_done(const WorkCompletion& completion) {
     if (writer == nullptr || writer->qp_number() != completion.qp_number) {
         return; // of a connection that is over
     }
-    if (completion.status != WorkStatus::success && !peer_.said_goodbye) {
-        peer_.work_failed = true;
+    if (completion.status != WorkStatus::success) {
+        peer_.work_failed = peer_.work_failed || !peer_.said_goodbye;
+    } else if (Subchannel* const subchannel = peer_.find(completion.qp_number)) {
+        ++subchannel->completions;
     }
     if (peer_.ring_out != nullptr) {
         peer_.ring_out->on_completion();

@@ -302,6 +302,9 @@ void Protocol::learn_from(Mover& mover, std::size_t stripe) {
 }
 
 void Protocol::on_stripe_done(Mover& mover, const WorkCompletion& completion) {
+    if (mover.peer.abandoned) [[unlikely]] {
+        return;
+    }
     Move& move = mover.move;
     const bool timed = !move.progress.empty();
     const std::size_t stripe = stripe_of(mover, completion.qp_number);
@@ -309,6 +312,7 @@ void Protocol::on_stripe_done(Mover& mover, const WorkCompletion& completion) {
         const Bytes length = move.plan[stripe].length;
         Subchannel& subchannel = mover.peer.subchannels[move.plan[stripe].subchannel];
         subchannel.outstanding[static_cast<std::size_t>(move.direction())] -= length;
+        subchannel.completions += completion.status == WorkStatus::success ? 1 : 0;
         move.outstanding_bytes -= length;
         if (timed) {
             take_time(mover, stripe, completion.status);
@@ -348,6 +352,59 @@ void Protocol::on_stripe_done(Mover& mover, const WorkCompletion& completion) {
         mover.on_move_done();
     } else if (!move.failed && move.posted == move.plan.size() && !mover.waiting_link.linked()) {
         post_stripes(mover); // the next round
+    }
+}
+
+// Which of a plan without times are done is not known: reads and writes do the same once more.
+void Protocol::abandon(Mover& mover) {
+    Move& move = mover.move;
+    const bool timed = !move.progress.empty();
+    striped_ -= timed ? move.outstanding : 0;
+    outstanding_ -= move.outstanding;
+    mover.peer.stripes -= move.outstanding;
+    move.outstanding = 0;
+    move.outstanding_bytes = 0;
+    mover.peer.work_failed = true;
+    if (move.failed || !may_repeat(mover, WorkStatus::flushed)) {
+        move.failed = true;
+        if (mover.waiting_link.linked()) {
+            waiting_moves_.remove(mover);
+        }
+        mover.on_move_done();
+        return;
+    }
+    if (!timed) {
+        move.left.clear();
+    }
+    for (std::size_t i = 0; i < move.posted; ++i) {
+        if (!timed || !move.progress[i].done) {
+            ++counters_.stripes_repeated;
+            counters_.stripes_repeated_bytes += move.plan[i].length;
+            move.left.push_back(move.plan[i]);
+        }
+    }
+    interrupt_plan(mover);
+    wait_to_post(mover);
+}
+
+void Protocol::abandon(Peer& peer) {
+    std::vector<Mover*> movers;
+    const auto take = [&](Mover* mover) {
+        if (&mover->peer == &peer && mover->move.outstanding > 0) {
+            movers.push_back(mover);
+        }
+    };
+    sends_.for_each(take);
+    one_sided_.for_each(take);
+    copied_.for_each(take);
+    receives_.for_each([&](ReceiveTransfer* transfer) {
+        take(transfer);
+        for (const auto& block : transfer->active) {
+            take(block.get());
+        }
+    });
+    for (Mover* mover : movers) {
+        abandon(*mover);
     }
 }
 

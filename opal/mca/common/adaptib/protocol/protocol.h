@@ -190,6 +190,7 @@ public:
         }
     }
     void on_interrupted(Peer& peer); // nothing can be sent until on_connected or on_unconnected
+    void abandon(Peer& peer);        // what is under way will not come back
     void on_fenced(Peer& peer);      // what was sent into peer.ring_out may be lost
     void on_connected(Peer& peer);
     void on_unconnected(Peer& peer); // no connection for now
@@ -379,6 +380,7 @@ private:
     void learn_from(Mover& mover, std::size_t stripe);
     void count_move(Opcode opcode, Bytes length);
     void on_stripe_done(Mover& mover, const WorkCompletion& completion);
+    void abandon(Mover& mover);
 
     // pushed.cc
     void ask_for_fragments(ReceiveTransfer& transfer);

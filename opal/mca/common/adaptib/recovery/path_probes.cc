@@ -9,6 +9,7 @@ namespace adaptib {
 
 namespace {
 
+constexpr std::int64_t kSuspectEvery = 20; // in the time that a failure takes at most
 constexpr std::uint32_t kSuspectTimes =
     2 * PathProbes::kIgnored; // then it is asked ever more seldom
 
@@ -82,7 +83,7 @@ void PathProbes::ask(Peer& peer, std::size_t pair, Nanoseconds now) {
     }
     const bool suspect = record.state == PathState::suspect;
     if (record.interval.count() == 0) {
-        record.interval = kFirst;
+        record.interval = suspect ? options_.timeout / kSuspectEvery : kFirst;
     } else if (!suspect || record.asked >= kSuspectTimes) {
         record.interval = std::min(record.interval * 2, kMost);
     }
@@ -94,10 +95,23 @@ void PathProbes::ask(Peer& peer, std::size_t pair, Nanoseconds now) {
     }
     ++record.asked;
     record.asked_at = now;
-    const std::size_t used = peer.datagram.pair;
-    if (suspect && used != pair) {
-        static_cast<void>(send_question(peer, used));
+    if (const std::size_t other = other_path(peer, pair); suspect && other != pair) {
+        static_cast<void>(send_question(peer, other));
     }
+}
+
+// Over which a peer can be heard that is not heard over this one; the same: there is none.
+std::size_t PathProbes::other_path(const Peer& peer, std::size_t pair) const {
+    if (peer.datagram.pair != pair) {
+        return peer.datagram.pair;
+    }
+    for (std::size_t step = 1; step < peer.route.total; ++step) {
+        const std::size_t other = (pair + step) % peer.route.total;
+        if (paths_.state(peer, other) != PathState::failed && sender_.can_ask(peer, other)) {
+            return other;
+        }
+    }
+    return pair;
 }
 
 // The peer was heard since the last question, and that was not answered.

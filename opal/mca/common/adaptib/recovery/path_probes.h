@@ -11,8 +11,8 @@
 //
 // A failed path is asked after a rest, then at intervals that grow from kFirst to kMost, without end while our
 // rail is up. A suspect path has failed once the peer was heard after each of kIgnored questions in a row and
-// has answered none; so that a peer that has nothing else to say is heard, the path that its datagrams take is
-// asked as well. Who computes is not heard, and suspect for as long.
+// has answered none, which takes less than half of `timeout`; so that a peer that has nothing else to say is heard,
+// another path, that of its datagrams if it can be, is asked as well. Who computes is not heard, and suspect for as long.
 // A path of which nobody ever expected anything (PathRecord::worked) is not asked. One that cannot be asked, as it
 // carries no datagrams, is taken for up when its turn comes.
 // Probes carry where the sender's rail is reached now: an address that has changed (a RoCE GID) is so made known.
@@ -56,6 +56,7 @@ public:
 
     struct Options {
         Nanoseconds patience = Nanoseconds::max();
+        Nanoseconds timeout{1'000'000'000}; // parameter failure_timeout
         const Clock* clock = nullptr;
         Random* random = nullptr;
     };
@@ -75,6 +76,7 @@ private:
     void ask(Peer& peer, std::size_t pair, Nanoseconds now);
     bool send_question(Peer& peer, std::size_t pair);
     bool is_ignored(const Peer& peer, PathRecord& record) const;
+    std::size_t other_path(const Peer& peer, std::size_t pair) const;
 
     Options options_;
     PathRepository& paths_;

@@ -56,6 +56,10 @@ enum class Fault : std::uint8_t {
     // Anything is posted; at a given time these come by themselves.
     rail_down, // port_error; what is posted waits for the rail's return, and then for its timeout
     rail_up,   // port_active
+    // Nobody is told, and nothing that is on its queue pairs or posted there has an effect or completes, not even
+    // as an error, until they are reset or destroyed; what comes in is lost as well. After rail_up, which is not
+    // told either, other queue pairs work.
+    rail_silent,
     death, // the process stops: nothing it posts has an effect, nothing it polls returns anything
 };
 constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::death) + 1;

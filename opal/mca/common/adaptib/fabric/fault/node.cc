@@ -28,6 +28,7 @@ Site site_of(Fault fault) {
     case Fault::meeting_fails: return Site::meeting;
     case Fault::rail_down:
     case Fault::rail_up:
+    case Fault::rail_silent:
     case Fault::death: return Site::node;
     }
     return Site::node;
@@ -135,7 +136,11 @@ void Node::strike(const PlannedFault& fault, std::uint32_t rail) {
     }
     for (std::uint32_t i = 0; i < down_.size(); ++i) {
         if (rail == kAnyRail || rail == i) {
-            switch_rail(i, fault.fault == Fault::rail_up);
+            if (fault.fault == Fault::rail_silent || silent_[i]) {
+                silence_rail(i, fault.fault == Fault::rail_silent);
+            } else {
+                switch_rail(i, fault.fault == Fault::rail_up);
+            }
         }
     }
 }
@@ -150,6 +155,16 @@ void Node::switch_rail(std::uint32_t rail, bool up) {
     event.kind = up ? EventKind::port_active : EventKind::port_error;
     event.rail = rail;
     events_.push_back(event);
+}
+
+void Node::silence_rail(std::uint32_t rail, bool silent) {
+    silent_[rail] = silent;
+    note(silent ? Fault::rail_silent : Fault::rail_up, rail);
+    for (const auto& [key, qp] : qps_) {
+        if (key.first == rail && silent) {
+            qp->fall_silent();
+        }
+    }
 }
 
 bool Node::take_event(Event& out) {

@@ -46,7 +46,7 @@ class Node {
 public:
     Node(const FaultPlan& plan, const Clock& clock, FaultLog& log, std::size_t rails, Wake wake)
         : plan_(plan), clock_(clock), log_(log), wake_(std::move(wake)), random_(plan.seed),
-          down_(rails) {}
+          down_(rails), silent_(rails) {}
 
     const FaultPlan& plan() const { return plan_; }
     FaultLog& log() { return log_; }
@@ -66,6 +66,7 @@ public:
     // The same, with an opportunity for them.
     bool dead_at_post(std::uint32_t rail);
     bool down(std::uint32_t rail) const { return down_[rail]; }
+    bool silent(std::uint32_t rail) const { return silent_[rail]; }
     bool frozen() const { return dead_; }
     bool take_event(Event& out);
     void add_event(const Event& event) {
@@ -105,6 +106,7 @@ private:
     bool takes(const PlannedFault& fault, Row& row, std::uint32_t rail);
     void strike(const PlannedFault& fault, std::uint32_t rail);
     void switch_rail(std::uint32_t rail, bool up);
+    void silence_rail(std::uint32_t rail, bool silent);
 
     const FaultPlan& plan_;
     const Clock& clock_;
@@ -113,6 +115,7 @@ private:
     Random random_;
     std::vector<Row> rows_; // of the plan's faults
     std::vector<bool> down_;
+    std::vector<bool> silent_;
     bool dead_ = false;
     std::uint64_t polls_ = 0;
     std::deque<Event> events_;

@@ -24,10 +24,23 @@ Status FaultQp::post_send_impl(const SendWork& work) {
     if (const Status status = node_.refuse(Site::send, rail_index_); !status.ok()) {
         return status;
     }
+    if (mute_ || node_.silent(rail_index_)) {
+        return swallow(work);
+    }
     if (broken_ || !ready()) {
         return pass(work);
     }
     return type() == QpType::ud ? post_datagram(work) : post_request(work);
+}
+
+// It seems to be under way for ever.
+Status FaultQp::swallow(const SendWork& work) {
+    mute_ = true;
+    if (sends_.size() >= send_depth_) {
+        return Status::again(Reason::queue_full);
+    }
+    add(work, Where::below).number = next_send_++;
+    return kOk;
 }
 
 Status FaultQp::post_request(const SendWork& work) {

@@ -39,7 +39,7 @@ void FaultQp::forget_all() {
     receives_.clear();
     late_.clear();
     held_ = 0;
-    failing_ = broken_ = false;
+    failing_ = broken_ = mute_ = false;
     for (FaultCq* cq : {send_cq_, receive_cq_}) {
         cq->forget(number_);
     }
@@ -137,7 +137,7 @@ void* FaultQp::map_impl(std::uint64_t address, Bytes length, std::uint32_t key) 
 }
 
 bool FaultQp::usable_impl() const {
-    return !node_.dead() && !broken_ && !has_to_wait() && below_->usable();
+    return !node_.dead() && !broken_ && !mute_ && !has_to_wait() && below_->usable();
 }
 
 // ---------------------------------------------------------------------------------------------------
@@ -201,6 +201,9 @@ void FaultQp::drop(const SendWork& work) {
 }
 
 void FaultQp::on_completion(const WorkCompletion& completion) {
+    if (mute_ || node_.silent(rail_index_)) {
+        return;
+    }
     if (tag_of(completion.wr_id) == kSendTag) {
         on_send(completion);
     } else {
@@ -247,7 +250,7 @@ void FaultQp::on_send(const WorkCompletion& completion) {
 // Tells what is over, oldest first. An injected failure breaks the queue pair; whether another one does is
 // said below (not every fabric's datagrams do).
 void FaultQp::advance() {
-    while (!sends_.empty()) {
+    while (!sends_.empty() && !mute_) {
         Sent& first = sends_.front();
         if (first.where == Where::held && (first.barred || broken_)) {
             first.completion.status = broken_ ? WorkStatus::flushed : first.fate;

@@ -35,6 +35,8 @@ public:
 
     // From below.
     void on_completion(const WorkCompletion& completion);
+    // From now on it says nothing any more.
+    void fall_silent() { mute_ = true; }
     // Does what is due; true when nothing is left to do later.
     bool progress();
     // When progress() is due by itself; max: not before something happens below.
@@ -76,6 +78,7 @@ private:
 
     Status post_request(const SendWork& work);
     Status post_datagram(const SendWork& work);
+    Status swallow(const SendWork& work);
     Status inject(const PlannedFault& fault, const SendWork& work);
     bool has_to_wait() const { return failing_ || held_ > 0 || node_.down(rail_index_); }
     bool ready() const { return below_->query().state == QpState::ready_to_send; }
@@ -109,6 +112,7 @@ private:
 
     bool failing_ = false; // a request that is to fail is in the list
     bool broken_ = false;  // one has failed, or the node moved to ERR
+    bool mute_ = false;    // Fault::rail_silent
     Nanoseconds timeout_ = Nanoseconds::max();
     std::uint64_t next_send_ = 0;
     std::uint64_t next_receive_ = 0;

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The silence watch (recovery/silence_watch.h).
+#include "recovery/silence_watch.h"
+
+#include <algorithm>
+
+namespace adaptib {
+
+void SilenceWatch::begin_look(std::uint64_t posted) {
+    const Nanoseconds now = options_.clock->now();
+    passed_ = std::min(now - looked_, options_.timeout / kLooks);
+    looked_ = now;
+    posted_ = posted;
+    busy_ = false;
+}
+
+// What was posted into a ring unsignaled becomes known with what is posted behind it.
+bool SilenceWatch::awaits(const Peer& peer, const Subchannel& subchannel) {
+    if (subchannel.outstanding[0] + subchannel.outstanding[1] > 0) {
+        return true;
+    }
+    if (peer.state == ConnectState::closing) {
+        return peer.closing.flush_posted && !peer.closing.flushed &&
+               subchannel.has(peer.closing.flush_qp);
+    }
+    return peer.ring_out != nullptr && !peer.ring_out->direct() &&
+           subchannel.has(peer.ring_out->qp_number()) && !peer.ring_out->flushed();
+}
+
+bool SilenceWatch::is_over(const Subchannel& subchannel) const {
+    const Silence& silence = subchannel.silence;
+    const Bytes bytes = subchannel.outstanding[0] + subchannel.outstanding[1];
+    const std::chrono::duration<double> slow(static_cast<double>(bytes) / kSlowest);
+    return silence.lasts > silence.until ||
+           silence.lasts > kSlow * options_.timeout + std::chrono::duration_cast<Nanoseconds>(slow);
+}
+
+void SilenceWatch::look_at(Peer& peer) {
+    for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
+        const bool gently = peer.state == ConnectState::repairing && peer.repair.gentle &&
+                            !peer.repair.fenced; // what is under way is waited for
+        const bool up = peer.state == ConnectState::open || peer.state == ConnectState::closing;
+        if ((!up && !gently) || !peer.repairable || !paths_.watches(peer)) {
+            return;
+        }
+        if (peer.subchannels[i].qp != nullptr) {
+            look_at(peer, i);
+        }
+    }
+}
+
+void SilenceWatch::look_at(Peer& peer, std::size_t pair) {
+    Subchannel& subchannel = peer.subchannels[pair];
+    Silence& silence = subchannel.silence;
+    const bool waits = awaits(peer, subchannel);
+    busy_ = busy_ || waits;
+    if (!waits || subchannel.completions != silence.seen) {
+        const bool doubted = silence.lasts >= options_.timeout / 2;
+        const bool heard = subchannel.completions != silence.seen;
+        silence = {};
+        silence.seen = subchannel.completions;
+        if (doubted && heard) {
+            paths_.report_success(peer, pair);
+        }
+        return;
+    }
+    silence.lasts += passed_;
+    const PathState state = paths_.state(peer, pair);
+    if (state == PathState::suspect) {
+        silence.missed = silence.missed || peer.paths->records[pair].asked >= kUnanswered;
+    } else if (silence.missed && silence.until == Nanoseconds::max()) {
+        silence.until = silence.lasts + options_.timeout / 2;
+    }
+    if (state != PathState::failed && is_over(subchannel)) {
+        paths_.report_failure(peer, pair, "its queue pair says nothing of what was posted");
+    } else if (state == PathState::up && silence.lasts >= options_.timeout / 2) {
+        paths_.report_suspect(peer, pair, "its queue pair says nothing of what was posted");
+    }
+}
+
+} // namespace adaptib
