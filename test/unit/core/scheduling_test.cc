@@ -57,5 +57,29 @@ TEST(Scheduling, OthersKeepThemWhole) {
     }
 }
 
+// What rank 0 of two says when it starts.
+std::vector<std::string> told(std::size_t threshold, int eager_limit, const char* striping) {
+    Options options;
+    options.parameters.striping_threshold = threshold;
+    options.parameters.eager_limit = eager_limit;
+    options.parameters.striping_policy = const_cast<char*>(striping);
+    Cores world(2, options);
+    EXPECT_TRUE(world.messages(1).empty());
+    return world.messages(0);
+}
+
+TEST(Scheduling, AThresholdBelowTheEagerLimitIsTold) {
+    const std::vector<std::string> texts = told(2000, 8192, "even");
+    ASSERT_EQ(texts.size(), 1u);
+    for (const char* part : {"opal_common_adaptib_striping_threshold (2000)",
+                             "opal_common_adaptib_eager_limit (8192)"}) {
+        EXPECT_NE(texts[0].find(part), std::string::npos) << texts[0];
+    }
+    EXPECT_TRUE(told(8192, 8192, "even").empty());
+    EXPECT_TRUE(told(2000, 8192, "none").empty());
+    EXPECT_TRUE(told(default_parameters().striping_threshold, 32768, "even").empty())
+        << "nobody has set it";
+}
+
 } // namespace
 } // namespace adaptib::test

@@ -670,5 +670,64 @@ TEST(Auto, PortsAreUsedInProportionToWhatTheyCarry) {
     EXPECT_NEAR(rails.scheduler().weight(1), 0.2, 0.03);
 }
 
+// With what they have under way, in rounds, and learning the same.
+TEST(Auto, WhereEachPortHasOnePathItIsAdaptive) {
+    const auto automatic = make_scheduler(options("binding", "auto", 0, 1024));
+    const auto adaptive = make_scheduler(options("binding", "adaptive", 0, 1024));
+    Random random(3);
+    std::vector<SubchannelView> up = views(4, kGiB);
+    for (SubchannelView& view : up) {
+        view.rate.value = 1'000'000'000 * (1 + random.below(4));
+        view.port += 2; // rails of another fabric come first
+    }
+    for (int i = 0; i < 500; ++i) {
+        for (SubchannelView& view : up) {
+            view.outstanding = {random.below(2) * random.below(kMiB), random.below(kMiB)};
+        }
+        const Bytes length = 1024 + random.below(2 * kMiB);
+        const auto direction = static_cast<Direction>(random.below(2));
+        const TransferView transfer{length, Marker::blocking, direction};
+        EXPECT_EQ(automatic->round(transfer, 4), adaptive->round(transfer, 4));
+        const Plan plan = plan_of(*automatic, length, up, Marker::blocking, direction);
+        ASSERT_EQ(plan, plan_of(*adaptive, length, up, Marker::blocking, direction)) << i;
+        EXPECT_EQ(automatic->wants_times(plan.size()), adaptive->wants_times(plan.size()));
+        std::vector<StripeTime> times;
+        for (const Stripe& stripe : plan) {
+            times.push_back({stripe.subchannel, stripe.length, 1e-6 * (1 + random.unit())});
+        }
+        automatic->learn(times);
+        adaptive->learn(times);
+        ASSERT_NEAR(automatic->weight(1), adaptive->weight(1), 1e-9);
+    }
+}
+
+// One port is planned in rounds only while its paths are spread.
+TEST(Auto, OnePathOfOnePortCarriesAllAtOnce) {
+    OnePort port({1e9, 1e9, 1e9, 1e9});
+    const TransferView transfer{8 * kMiB, Marker::blocking, Direction::read};
+    port.transfer(kLong);
+    ASSERT_EQ(port.paths, 1u);
+    EXPECT_EQ(port.scheduler().round(transfer, 4), 8 * kMiB);
+    port.speed(0, 2e8);
+    port.after(20, kLong);
+    ASSERT_GT(port.paths, 1u);
+    EXPECT_EQ(port.scheduler().round(transfer, 4), 512 * kKiB);
+}
+
+// What other paths of the same port have under way keeps it busy, too.
+TEST(Auto, CountsInWhatAllPathsOfAPortHaveUnderWay) {
+    const auto scheduler = make_scheduler(options("binding", "auto", 0, 64));
+    std::vector<SubchannelView> up =
+        views(4, kGiB); // 0 and 2 of the first port, 1 and 3 of another
+    for (SubchannelView& view : up) {
+        view.port = view.index % 2;
+        view.rate.value = 1'000'000'000;
+    }
+    up[2].outstanding = {400'000, 0};
+    EXPECT_EQ(loads(plan_of(*scheduler, 400'000, up), 4), (std::vector<Bytes>{0, 400'000, 0, 0}));
+    EXPECT_EQ(loads(plan_of(*scheduler, 800'000, up), 4),
+              (std::vector<Bytes>{200'000, 600'000, 0, 0}));
+}
+
 } // namespace
 } // namespace adaptib

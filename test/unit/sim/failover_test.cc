@@ -230,6 +230,39 @@ TEST_P(FirstPort, IsOneOfMany) {
     }
 }
 
+// Published, and down before anything was sent, at one end or at both: what there is carries everything, under
+// every policy, and who is back is used.
+TEST(Failover, RailsThatGoBeforeTheFirstMessage) {
+    char binding[] = "binding";
+    for (const char* policy :
+         {"none", "auto", "even", "weighted", "adaptive", "load_balanced", "bss", "epc"}) {
+        SCOPED_TRACE(policy);
+        RanksOptions options = simple();
+        options.parameters.multiplexing_policy = binding;
+        options.parameters.striping_policy = const_cast<char*>(policy);
+        options.parameters.bss_paths = 3;
+        options.parameters.bss_batch = 3;
+        const auto ranks = make(std::move(options));
+        set_port(*ranks, 0, 0, false);
+        set_port(*ranks, 1, 2, false);
+        Messages messages = both_ways(*ranks, 0, 1, 2'000'000);
+        ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 5s));
+        expect_arrived(messages);
+        EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), 1u);
+        set_port(*ranks, 0, 0, true);
+        set_port(*ranks, 1, 2, true);
+        go_on(*ranks, 0, 1);
+        EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), kPorts);
+        messages = both_ways(*ranks, 0, 1, 2'000'000);
+        ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 5s));
+        expect_arrived(messages);
+        for (const std::size_t rank : {0, 1}) {
+            EXPECT_EQ(ranks->counters(rank).connections_failed, 0u) << broken(*ranks, rank);
+            EXPECT_EQ(ranks->counters(rank).bad_packets, 0u);
+        }
+    }
+}
+
 TEST(Failover, WithoutAPathTrafficWaitsForTheFirst) {
     for (const bool lossy : {false, true}) {
         SCOPED_TRACE(lossy);

@@ -50,7 +50,7 @@ constexpr std::array kTable{
         "process (binding), the next one (round_robin), each as often as its rate is of all "
         "(weighted_round_robin), or the next one after `window` messages (window_round_robin)."},
     opal_common_adaptib_parameter_t{
-        "striping_policy", kString, &g_parameters.striping_policy, "adaptive", "",
+        "striping_policy", kString, &g_parameters.striping_policy, "auto", "",
         "none|auto|even|weighted|adaptive|load_balanced|bss|epc", 4,
         "How messages from striping_threshold on are cut: not (none), over ports in proportion to learnt "
         "rates and over several paths of one port only where the first is slow and that helps (auto), in "

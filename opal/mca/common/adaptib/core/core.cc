@@ -87,7 +87,32 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
             environment_.message(Severity::notice, notice);
         }
     }
+    check_threshold(parameters);
     return kOk;
+}
+
+// What somebody has set and has no effect on messages, since those below the eager limit are never cut: that
+// is told once in a job, by its first process.
+void Core::check_threshold(const Parameters& parameters) {
+    const Bytes threshold = parameters.striping_threshold;
+    if (threshold == default_parameters().striping_threshold ||
+        std::string_view(parameters.striping_policy) == "none" ||
+        (environment_.self & 0xffffffffu) != 0) {
+        return;
+    }
+    for (const Attached& attached : fabrics_) {
+        const bool fixed = attached.device || parameters.eager_limit >= 0;
+        if (fixed && threshold < attached.eager_limit) {
+            environment_.message(
+                Severity::notice,
+                "opal_common_adaptib_striping_threshold (" + std::to_string(threshold) +
+                    ") is below opal_common_adaptib_" + (attached.device ? "verbs_" : "") +
+                    "eager_limit (" + std::to_string(attached.eager_limit) +
+                    "): messages up to that limit go whole, through a ring or the shared queue; only puts "
+                    "and gets are cut from the threshold on. Lower that limit to have such messages cut, "
+                    "too.");
+        }
+    }
 }
 
 // Takes the first rails of the fabric, as many as there is room for.
@@ -128,6 +153,7 @@ Status Core::attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric
     attached.fabric = std::move(fabric);
     attached.rails = range;
     attached.eager_limit = eager_limit;
+    attached.device = device;
     attached.most_eager = most_eager;
     attached.ring_bytes = device ? parameters.verbs_ring_bytes : parameters.ring_bytes;
     attached.asks = asks;

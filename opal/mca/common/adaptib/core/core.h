@@ -122,6 +122,7 @@ private:
     struct Attached {
         std::unique_ptr<Fabric> fabric;
         RailRange rails;
+        bool device = false; // its rails are RDMA devices'
         Bytes eager_limit = 0;
         Bytes most_eager =
             0; // more than eager_limit: up to here it is to be found by timing copies
@@ -149,6 +150,7 @@ private:
     void open_paths(const Parameters& parameters);
     void open_protocol(const Parameters& parameters, std::uint32_t depth);
     void listen(std::uint32_t fabric);
+    void check_threshold(const Parameters& parameters);
     SchedulerOptions scheduler_options(const Parameters& parameters) const;
     Bytes registration_cache_bytes(const Parameters& parameters) const;
 

@@ -10,8 +10,6 @@ namespace {
 
 // A path that was slow once, and has no part since, is tried again.
 constexpr double kAgeing = 1.0 / 32;
-// Long beside what two further stripes cost, short beside what a wrong weight costs.
-constexpr Bytes kRound = 512 * kKiB;
 
 class Proportional final : public Policy {
 public:

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Striping as the routes need it: over ports always, over the paths of one port only while that helps.
 //
-// Ports add their rates up: a transfer is cut in proportion to what is learnt of each (as adaptive does). The
-// paths of one port share its rate: one of them, the first, carries all as long as it is about as fast as the
+// Ports add their rates up: a transfer is cut in proportion to what is learnt of each, such that all end at the
+// same time with what they have under way, and a long one is planned in rounds (as adaptive does, which this is
+// where each port has one path). The paths of one port share its rate: one of them, the first, carries all as long as it is about as fast as the
 // port. Where it is slow, all paths of the port are tried, in proportion to learnt weights, for a few
 // transfers; where these were not clearly faster it is back to the first path, and the next trial comes later
 // each time. While spread, the first path is looked at now and then: routes that are free again are as good,
 // and one stripe costs less than many.
 // A time tells how fast a path is only where it is long against what a request takes anyway: transfers that
 // the port carries in less than kJudged are not judged, and do not spread; they take the fastest path known.
-// Source: the rules are ours, beyond Vishnu 7.1 and 8.2, which always spread; test/study/hot_spots_study.cc
-// and contention_free_study.cc have what they gain and cost.
+// Source: the rules are ours, beyond Vishnu 7.1 and 8.2, which always spread; test/study has what they
+// gain and cost.
 #include "schedule/policies.h"
 
 namespace adaptib {
@@ -32,42 +33,50 @@ class Auto final : public Policy {
 public:
     explicit Auto(const SchedulerOptions& options)
         : min_stripe_(options.min_stripe), port_weights_(options.alpha, kAgeing),
-          path_weights_(options.alpha, kAgeing) {}
+          path_weights_(options.alpha, kAgeing), of_single_paths_(make_adaptive(options)) {}
 
-    bool learns_from_whole() const override { return true; }
+    // Of a port with one path nothing is learnt from a time alone.
+    bool learns_from_whole() const override { return several_paths_; }
 
     void plan(const TransferView& transfer, std::span<const SubchannelView> up,
               std::vector<Stripe>& out) override {
-        gather(up);
-        double weights = 0;
-        for (const Port& port : ports_) {
-            if (port.first != nullptr) {
-                weights += port_weights_.of(port.first->port, port.rate);
-            }
+        several_paths_ = share_ports(up);
+        if (!several_paths_) {
+            of_single_paths_->plan(transfer, up, out);
+            return;
         }
+        gather(transfer, up);
+        const double parts = level_ports(transfer);
         shares_.clear();
-        for (Port& port : ports_) {
-            if (port.first == nullptr) {
-                continue;
-            }
-            const double weight = port_weights_.known(port.first->port);
-            const double part = static_cast<double>(transfer.length) * (weight / weights);
+        for (const Share& port_share : port_shares_) {
+            Port& port = ports_[port_share.path->port];
+            const double part = static_cast<double>(transfer.length) * (port_share.weight / parts);
             const bool judged = part >= port.rate * kJudged;
             if (port.paths == 1 || !judged || !turn_of_spreading(port)) {
-                shares_.push_back({judged ? port.first : port.heaviest, weight});
-                continue;
-            }
-            for (const SubchannelView& path : up) {
-                if (path.port == port.first->port) {
-                    const double of_port = path_weights_.known(path.index) / port.weight;
-                    shares_.push_back({&path, weight * of_port});
-                }
+                shares_.push_back({judged ? port.first : port.heaviest, part});
+            } else {
+                spread(transfer, up, port_share.path->port, part);
             }
         }
         divide(transfer.length, min_stripe_, shares_, out);
     }
 
+    Bytes round(const TransferView&) const override {
+        if (!several_paths_) {
+            return kRound;
+        }
+        const auto carries = [](const Port& port) { return port.first != nullptr; };
+        const auto spreads = [](const Port& port) { return port.spread; };
+        const bool cut = std::count_if(ports_.begin(), ports_.end(), carries) != 1 ||
+                         std::any_of(ports_.begin(), ports_.end(), spreads);
+        return cut ? kRound : 0;
+    }
+
     void learn(std::span<const StripeTime> times) override {
+        if (!several_paths_) {
+            of_single_paths_->learn(times);
+            return;
+        }
         port_times_.clear();
         for (std::uint32_t number = 0; number < ports_.size(); ++number) {
             learn_of_port(number, times);
@@ -78,6 +87,9 @@ public:
     }
 
     double weight(std::uint32_t subchannel) const override {
+        if (!several_paths_) {
+            return of_single_paths_->weight(subchannel);
+        }
         if (subchannel >= port_of_.size()) {
             return 0;
         }
@@ -87,17 +99,22 @@ public:
         if (!port.spread) {
             return subchannel == port.first_index ? share : 0;
         }
-        return share * path_weights_.known(subchannel) / port.weight;
+        double of_port = 0;
+        for (std::uint32_t i = 0; i < port_of_.size(); ++i) {
+            of_port += port_of_[i] == number ? path_weights_.known(i) : 0;
+        }
+        return share * path_weights_.known(subchannel) / of_port;
     }
     Spreading spreading() const override { return spreading_; }
 
 private:
     struct Port {
         // Of the transfer that is planned:
-        const SubchannelView* first = nullptr;
+        const SubchannelView* first = nullptr; // null: it has none
         const SubchannelView* heaviest = nullptr;
         std::uint32_t paths = 0;
-        double weight = 0; // of its paths, together
+        const SubchannelView* whole = nullptr; // as if it were one path
+        SubchannelView sum;                    // that, of several
         // Known:
         std::uint32_t first_index = 0;
         double rate = 1;
@@ -110,33 +127,91 @@ private:
         std::uint32_t look = kLook;
     };
 
-    // Which paths each port has now.
-    void gather(std::span<const SubchannelView> up) {
+    static bool share_ports(std::span<const SubchannelView> up) {
+        std::uint64_t seen = 0; // of a process's few rails; of others it is taken to be so
+        for (const SubchannelView& path : up) {
+            const std::uint64_t bit = path.port < 64 ? std::uint64_t{1} << path.port : seen;
+            if ((seen & bit) != 0) {
+                return true;
+            }
+            seen |= bit;
+        }
+        return false;
+    }
+
+    // Which paths each port has now, and what they have under way.
+    void gather(const TransferView& transfer, std::span<const SubchannelView> up) {
+        const auto direction = static_cast<std::size_t>(transfer.direction);
         for (Port& port : ports_) {
             port.first = nullptr;
             port.paths = 0;
-            port.weight = 0;
         }
+        make_room(up);
         for (const SubchannelView& path : up) {
-            if (path.port >= ports_.size()) {
-                ports_.resize(path.port + 1);
-            }
-            if (path.index >= port_of_.size()) {
-                port_of_.resize(path.index + 1);
-            }
             port_of_[path.index] = path.port;
             Port& port = ports_[path.port];
-            const double weight = path_weights_.of(path.index, 1.0);
-            if (port.first == nullptr) {
-                port.first = port.heaviest = &path;
+            if (port.paths++ == 0) {
+                port.first = port.heaviest = port.whole = &path;
                 port.first_index = path.index;
                 port.rate = std::max(1.0, static_cast<double>(path.rate.value));
-            } else if (weight > path_weights_.known(port.heaviest->index)) {
+                continue;
+            }
+            if (port.paths == 2) {
+                path_weights_.of(port.first_index, 1.0);
+                port.sum = *port.first;
+                port.whole = &port.sum;
+            }
+            port.sum.outstanding[direction] += path.outstanding[direction];
+            if (path_weights_.of(path.index, 1.0) > path_weights_.known(port.heaviest->index)) {
                 port.heaviest = &path;
             }
-            ++port.paths;
-            port.weight += weight;
         }
+    }
+
+    void make_room(std::span<const SubchannelView> up) {
+        std::size_t ports = ports_.size();
+        std::size_t paths = port_of_.size();
+        for (const SubchannelView& path : up) {
+            ports = std::max<std::size_t>(ports, path.port + 1);
+            paths = std::max<std::size_t>(paths, path.index + 1);
+        }
+        if (ports > ports_.size() || paths > port_of_.size()) {
+            ports_.resize(ports);
+            port_of_.resize(paths);
+        }
+    }
+
+    // The ports that have a part of it, as port_shares_; the sum of their weights.
+    double level_ports(const TransferView& transfer) {
+        port_shares_.clear();
+        for (const Port& port : ports_) {
+            if (port.first != nullptr) {
+                port_shares_.push_back({port.whole, port_weights_.of(port.whole->port, port.rate)});
+            }
+        }
+        if (port_shares_.size() > 1) {
+            level(transfer, port_shares_);
+        }
+        double sum = 0;
+        for (const Share& share : port_shares_) {
+            sum += share.weight;
+        }
+        return sum;
+    }
+
+    // The part of a port over all of its paths.
+    void spread(const TransferView& transfer, std::span<const SubchannelView> up,
+                std::uint32_t number, double part) {
+        path_shares_.clear();
+        for (const SubchannelView& path : up) {
+            if (path.port == number) {
+                path_shares_.push_back({&path, path_weights_.known(path.index)});
+            }
+        }
+        TransferView part_of = transfer;
+        part_of.length = std::max<Bytes>(static_cast<Bytes>(part), 1);
+        level(part_of, path_shares_);
+        shares_.insert(shares_.end(), path_shares_.begin(), path_shares_.end());
     }
 
     static bool turn_of_spreading(Port& port) {
@@ -223,7 +298,11 @@ private:
     PathWeights path_weights_;
     std::vector<Port> ports_;            // by number
     std::vector<std::uint32_t> port_of_; // by subchannel
+    bool several_paths_ = false;         // a port has them, in the last plan; if not:
+    std::unique_ptr<Policy> of_single_paths_;
     std::vector<Share> shares_;          // scratch of plan
+    std::vector<Share> port_shares_;     //
+    std::vector<Share> path_shares_;     //
     std::vector<StripeTime> port_times_; // scratch of learn
     std::vector<StripeTime> path_times_; //
     Spreading spreading_;

@@ -18,6 +18,10 @@ namespace adaptib {
 // another one: below this length everything goes over one subchannel.
 constexpr Bytes kLeastSpread = 64;
 
+// Policies that learn plan as much of a transfer at once: long beside what two further stripes cost, short
+// beside what a wrong weight costs.
+constexpr Bytes kRound = 512 * kKiB;
+
 // [offset, offset + length) over one subchannel, in pieces that it can carry.
 inline void append_stripes(const SubchannelView& chosen, Bytes offset, Bytes length,
                            std::vector<Stripe>& out) {

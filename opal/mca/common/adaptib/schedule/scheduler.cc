@@ -32,6 +32,14 @@ constexpr std::array<Row, 8> kStriping{{{"none", make_none},
                                         {"bss", make_bss},
                                         {"epc", make_epc}}};
 
+std::vector<std::string_view> names_of(std::span<const Row> rows) {
+    std::vector<std::string_view> names;
+    for (const Row& row : rows) {
+        names.push_back(row.name);
+    }
+    return names;
+}
+
 Maker maker_of(std::span<const Row> rows, std::string_view name) {
     for (const Row& row : rows) {
         if (row.name == name) {
@@ -55,6 +63,9 @@ void Scheduler::plan(const TransferView& transfer, std::span<const SubchannelVie
         wants_whole_ = striping_->learns_from_whole();
     }
 }
+
+std::vector<std::string_view> multiplexing_policies() { return names_of(kMultiplexing); }
+std::vector<std::string_view> striping_policies() { return names_of(kStriping); }
 
 std::unique_ptr<Scheduler> make_scheduler(const SchedulerOptions& options) {
     const Maker multiplexing = maker_of(kMultiplexing, options.multiplexing);

@@ -99,6 +99,10 @@ private:
     bool wants_whole_ = false;         // of the last transfer planned
 };
 
+// Their names, as the parameters take them.
+std::vector<std::string_view> multiplexing_policies();
+std::vector<std::string_view> striping_policies();
+
 // Null if a policy does not exist.
 std::unique_ptr<Scheduler> make_scheduler(const SchedulerOptions& options);
 

@@ -10,6 +10,7 @@ namespace {
 
 // What posting a further stripe, its acknowledgement and its completion take of both sides.
 constexpr double kStripeSeconds = 1e-6;
+constexpr double kRounding = 1 + 1e-9; // weights that are equal may differ in their last digits
 constexpr double kLeastPart =
     1.0 / 1024; // of all weight: no path loses more, so that it can recover
 
@@ -31,7 +32,7 @@ void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, std::vector
     while (shares.size() > 1) {
         const Share& lightest = shares.back();
         const auto least = static_cast<double>(least_stripe(*lightest.path, min_stripe));
-        if (total * lightest.weight >= least * all) {
+        if (total * lightest.weight * kRounding >= least * all) {
             break;
         }
         all -= lightest.weight;
