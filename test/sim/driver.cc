@@ -35,6 +35,18 @@ void Driver::release(std::uint32_t rank, std::uint32_t to) {
     }
 }
 
+void Driver::switch_channel(std::uint32_t rank, std::uint32_t to, bool connected) {
+    const auto known = peers_.find({rank, to});
+    if (known == peers_.end() || known->second == nullptr) {
+        return;
+    }
+    if (connected) {
+        core(rank).promote(*known->second);
+    } else {
+        core(rank).demote(*known->second);
+    }
+}
+
 Started Driver::send(std::uint32_t rank, const Send& what, UserRequest& request) {
     Started started;
     Peer* to = nullptr;

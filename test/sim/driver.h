@@ -97,6 +97,8 @@ public:
                               bool at_once, UserRequest& request);
     // The user lets go of a peer, as after MPI_Comm_disconnect; what is started later gets it again.
     void release(std::uint32_t rank, std::uint32_t to);
+    // The channel of a peer in use is another one, as the selection of channels may have it at any time.
+    void switch_channel(std::uint32_t rank, std::uint32_t to, bool connected);
 
     // Makes memory known to the others; `own` holds what had to be registered for it.
     Status expose(std::uint32_t rank, void* base, Bytes bytes, std::uint32_t access,

@@ -16,9 +16,9 @@ namespace adaptib::torture {
 
 namespace {
 
-constexpr std::array<std::string_view, 14> kVerbs{"send",   "ssend", "receive", "probe",  "claim",
-                                                  "cancel", "wait",  "compute", "active", "put",
-                                                  "get",    "add",   "swap",    "release"};
+constexpr std::array<std::string_view, 16> kVerbs{
+    "send",   "ssend", "receive", "probe", "claim", "cancel",  "wait",    "compute",
+    "active", "put",   "get",     "add",   "swap",  "release", "promote", "demote"};
 
 // Settings, by the word that begins their lines.
 constexpr std::array<std::pair<std::string_view, std::vector<Setting> Program::*>, 3> kLists{

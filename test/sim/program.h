@@ -37,6 +37,8 @@ enum class Verb : std::uint8_t {
     add,
     swap,
     release, // a peer that nothing is under way with
+    promote, // a peer: it gets a connection and a ring, if there is room
+    demote,  // it goes back to datagrams, if nothing needs the connection
 };
 
 struct Operation {

@@ -33,12 +33,14 @@ public:
             draw_faults();
             draw_meetings();
         }
+        draw_policies();
         draw_habits();
         const std::uint64_t count =
             one_in(8) ? 300 + random_.below(500) : 10 + random_.below(20 * program_.ranks + 20);
         while (program_.operations.size() < count) {
             draw_step();
         }
+        draw_switches();
         return std::move(program_);
     }
 
@@ -151,6 +153,40 @@ private:
             program_.faults.push_back({"meets", "1"});
             program_.faults.push_back({"meeting_fails", std::to_string(100 * random.below(4))});
         }
+    }
+
+    // In the same way: other policies, and budgets that a notice is about.
+    void draw_policies() {
+        Random random(program_.schedule ^ 0x706f6c);
+        const std::array<const char*, 4> others{"fixed:rc_ring", "fixed:shared_sendrecv",
+                                                "fixed:shared_ring", "dc_on_demand"};
+        if (const std::uint64_t which = random.below(16); which < others.size()) {
+            program_.settings.push_back({"channel_policy", others[which]});
+        }
+    }
+
+    // In the same way: channels are switched while messages fly; in some programs at every other step, and
+    // often there and back.
+    void draw_switches() {
+        Random random(program_.schedule ^ 0x737769);
+        if (random.below(2) == 0) {
+            return;
+        }
+        const std::uint64_t every = 1 + random.below(12);
+        std::vector<Operation> all;
+        for (const Operation& operation : program_.operations) {
+            while (random.below(every + 1) == 0) {
+                Operation& other = all.emplace_back();
+                other.verb = random.below(2) == 0 ? Verb::promote : Verb::demote;
+                const bool here = operation.peer >= 0 && random.below(2) == 0;
+                other.rank = here ? operation.rank
+                                  : static_cast<std::uint32_t>(random.below(program_.ranks));
+                other.peer =
+                    here ? operation.peer : static_cast<std::int32_t>(random.below(program_.ranks));
+            }
+            all.push_back(operation);
+        }
+        program_.operations = std::move(all);
     }
 
     // What this program likes.

@@ -23,6 +23,7 @@ Outcome Runner::outcome() {
         return rail->info().has(Capability::atomic64);
     });
     expose();
+    said_before_ = driver_->messages(); // about parameters
     driver_->turn = [this](std::uint32_t rank) { on_turn(rank); };
     for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
         driver_->wake(rank, 0);
@@ -120,6 +121,11 @@ bool Runner::step(Rank& self, const Operation& operation) {
     case Verb::claim: claim(operation, pattern_of(operation), operation.bytes); return true;
     case Verb::active: send_active(operation); return true;
     case Verb::release: release(operation); return true;
+    case Verb::promote:
+    case Verb::demote:
+        driver_->switch_channel(operation.rank, static_cast<std::uint32_t>(operation.peer),
+                                operation.verb == Verb::promote);
+        return true;
     case Verb::put:
     case Verb::get:
     case Verb::add:
@@ -220,7 +226,11 @@ void Runner::look_at_ranks() {
 }
 
 void Runner::ask_the_models() {
-    for (const auto& list : {driver_->messages(), check(history_), check(memory_)}) {
+    std::vector<std::string> said = driver_->messages();
+    std::erase_if(said, [this](const std::string& text) {
+        return std::find(said_before_.begin(), said_before_.end(), text) != said_before_.end();
+    });
+    for (const auto& list : {said, check(history_), check(memory_)}) {
         outcome_.problems.insert(outcome_.problems.end(), list.begin(), list.end());
     }
     Digest course;

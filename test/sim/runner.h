@@ -96,8 +96,9 @@ private:
     std::unique_ptr<Driver> driver_;
     Random random_;
     Time now_ = 0;
-    std::size_t left_;         // operations not begun
-    bool has_atomics_ = false; // all rails; otherwise they are left out
+    std::size_t left_;                     // operations not begun
+    std::vector<std::string> said_before_; // by the cores, before the program began
+    bool has_atomics_ = false;             // all rails; otherwise they are left out
     std::vector<Rank> ranks_;
     std::vector<std::unique_ptr<Registration>> keys_;
     std::vector<std::unique_ptr<Live>> lives_;

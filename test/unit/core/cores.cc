@@ -54,6 +54,7 @@ Cores::Cores(std::size_t nodes, Options options) {
         environment.left_out = "There is no other fabric.";
         environment.bootstrap = &table_;
         environment.clock = &clock;
+        environment.timed = options.timed;
         environment.random = &node.random;
         environment.watch_memory = [] { return true; };
         environment.counters = &node.counters;

@@ -80,12 +80,26 @@ TEST(Counters, LevelsAreTheOnesThatGoUpAndDown) {
             EXPECT_EQ(row.kind, OPAL_COMMON_ADAPTIB_COUNTER) << row.name;
         }
     }
-    EXPECT_EQ(levels,
-              (std::set<std::string>{"unexpected_now", "posted_now", "connections_open",
-                                     "connections_most", "connect_nanoseconds_most", "queue_pairs",
-                                     "queue_pairs_most", "queue_pairs_bytes", "paths_most",
-                                     "buffers", "buffers_bytes", "rings_open", "peers",
-                                     "registered_bytes", "selection_bytes", "eager_limit_bytes"}));
+    EXPECT_EQ(levels, (std::set<std::string>{"unexpected_now",
+                                             "posted_now",
+                                             "connections_open",
+                                             "connections_most",
+                                             "connect_nanoseconds_most",
+                                             "queue_pairs",
+                                             "queue_pairs_most",
+                                             "queue_pairs_bytes",
+                                             "paths_most",
+                                             "buffers",
+                                             "buffers_bytes",
+                                             "rings_open",
+                                             "peers",
+                                             "registered_bytes",
+                                             "selection_bytes",
+                                             "cost_ring_saves",
+                                             "cost_shared_ring_saves",
+                                             "cost_poll",
+                                             "cost_credit",
+                                             "eager_limit_bytes"}));
 }
 
 TEST(Counters, StartAtZero) {

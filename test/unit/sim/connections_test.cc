@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -91,8 +92,8 @@ TEST(Connections, TheStartKeepsTheLimit) {
     for (std::size_t rank = 0; rank < 16; ++rank) {
         EXPECT_LE(ranks->counters(rank).connections_most, 4u);
         EXPECT_EQ(ranks->counters(rank).connections_closed, 0u);
+        EXPECT_EQ(ranks->counters(rank).bad_packets, 0u);
     }
-    nothing_bad(*ranks);
 }
 
 TEST(Connections, ALargeMessageOrEnoughSmallOnesConnect) {
@@ -233,6 +234,61 @@ TEST(Connections, WithSharedQueuesOnlySmallMessagesDoNotConnect) {
     EXPECT_EQ(ranks->counters(0).ring_sent, before);
     EXPECT_EQ(ranks->counters(0).rings_open, 0u);
     nothing_bad(*ranks);
+}
+
+char kDcOnDemand[] = "dc_on_demand";
+char kSharedRing[] = "fixed:shared_ring";
+char kSharedSendrecv[] = "fixed:shared_sendrecv";
+char kRcRing[] = "fixed:rc_ring";
+
+TEST(Connections, FixedKindsAreUsedFromTheFirstMessageOn) {
+    for (char* policy : {kSharedSendrecv, kRcRing}) {
+        RanksOptions options = world_of(3);
+        options.parameters.channel_policy = policy;
+        const auto ranks = make(std::move(options));
+        carry(*ranks, 0, 1, 8);
+        rest(*ranks, 1ms);
+        const bool ring = policy == kRcRing;
+        EXPECT_EQ(ranks->counters(0).connections_open, ring ? 1u : 0u);
+        for (int i = 0; i < 50; ++i) {
+            carry(*ranks, 0, 1, 8);
+        }
+        EXPECT_EQ(ranks->counters(0).ring_sent, ring ? 50u : 0u);
+        EXPECT_EQ(ranks->counters(0).datagram_sent, ring ? 1u : 51u);
+        nothing_bad(*ranks);
+    }
+}
+
+TEST(Connections, WhereNoChannelIsDynamicallyConnectedTheSharedQueueStandsIn) {
+    for (char* policy : {kDcOnDemand, kSharedRing}) {
+        RanksOptions options = world_of(2);
+        options.parameters.channel_policy = policy;
+        const auto ranks = make(std::move(options));
+        for (int i = 0; i < 50; ++i) {
+            carry(*ranks, 0, 1, 8);
+        }
+        EXPECT_EQ(ranks->counters(0).datagram_sent, 50u);
+        EXPECT_EQ(ranks->counters(0).connections_requested, 0u);
+        ASSERT_EQ(ranks->messages(0).size(), 1u);
+        EXPECT_NE(ranks->messages(0)[0].find(policy), std::string::npos) << ranks->messages(0)[0];
+    }
+}
+
+TEST(Connections, AStaticStartThatDoesNotFitIsToldOnce) {
+    for (const int most : {0, 3, 7}) {
+        RanksOptions options = world_of(8);
+        options.parameters.connect = kStatic;
+        options.parameters.connect_max = most;
+        const auto ranks = make(std::move(options));
+        rest(*ranks, 1s);
+        EXPECT_EQ(ranks->messages(0).size(), most == 3 ? 1u : 0u);
+        if (most == 3) {
+            EXPECT_NE(ranks->messages(0)[0].find("allows 3 connections for the 7 peers"),
+                      std::string::npos)
+                << ranks->messages(0)[0];
+        }
+        EXPECT_TRUE(ranks->messages(1).empty());
+    }
 }
 
 TEST(Connections, WhoNeedsTheConnectionKeepsIt) {
@@ -405,6 +461,119 @@ TEST(Connections, ADeviceWithoutRoomIsToldOnceAndDoesNotStopTraffic) {
     EXPECT_EQ(ranks->counters(0).connections_open, 5u) << "the device has room again";
     EXPECT_EQ(ranks->messages(0).size(), 1u);
     EXPECT_EQ(ranks->counters(0).connections_failed, 0u);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Switching while messages fly
+
+// The ranks 0 and 1 send each other messages all the time, which are compared and in order (tags are the same);
+// each step some are under way while `change` happens. `largest`: of the last of each tenth step.
+void stream(Ranks& ranks, int steps, std::size_t largest,
+            const std::function<void(int step)>& change) {
+    constexpr std::size_t kUnderWay = 2;
+    std::vector<Messages> waves;
+    const auto arrive = [&](const Messages& wave) {
+        ASSERT_TRUE(ranks.run_until(
+            [&] {
+                return std::all_of(wave.begin(), wave.end(),
+                                   [](const auto& message) { return message->done(); });
+            },
+            10s));
+        for (const auto& message : wave) {
+            ASSERT_EQ(message->send.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+            ASSERT_EQ(message->got, message->sent);
+        }
+    };
+    for (int step = 0; step < steps; ++step) {
+        Messages& wave = waves.emplace_back();
+        for (std::size_t i = 0; i < 12; ++i) {
+            const std::size_t bytes = i == 11 && step % 10 == 0 ? largest : 8 + 100 * i;
+            const auto number = static_cast<std::size_t>(step) * 16 + i;
+            wave.push_back(std::make_unique<Message>(i % 2, 1 - i % 2, bytes, number));
+            wave.back()->start(ranks);
+        }
+        rest(ranks, Nanoseconds{700 * (step % 9)});
+        change(step);
+        ranks.wake(0);
+        ranks.wake(1);
+        if (waves.size() > kUnderWay) {
+            arrive(waves[waves.size() - 1 - kUnderWay]);
+        }
+    }
+    for (const Messages& wave : waves) {
+        arrive(wave);
+    }
+}
+
+class Switching : public testing::TestWithParam<double> {};
+INSTANTIATE_TEST_SUITE_P(Loss, Switching, testing::Values(0.0, 0.2));
+
+TEST_P(Switching, PromotionAndDemotionDisturbNothing) {
+    RanksOptions options = world_of(2);
+    options.world.machine.reliable_ud = GetParam() == 0;
+    options.world.datagram_loss = options.world.datagram_late = GetParam();
+    options.parameters.connect_threshold = 1'000'000'000;
+    const auto ranks = make(std::move(options));
+    stream(*ranks, 400, 30'000, [&](int step) {
+        const auto from = static_cast<std::size_t>(step / 4 % 2);
+        if (step % 4 == 0) {
+            ranks->core(from).promote(*ranks->peer(from, 1 - from));
+        } else if (step % 4 == 3) {
+            ranks->core(from).demote(*ranks->peer(from, 1 - from));
+        }
+    });
+    EXPECT_GT(ranks->counters(0).connections_closed, 10u);
+    EXPECT_GT(ranks->counters(0).ring_sent, 50u);
+    EXPECT_GT(ranks->counters(0).datagram_sent, 50u);
+    nothing_bad(*ranks);
+}
+
+// Whatever call of the device fails for want of room while channels are switched, the channel that was there goes
+// on; when there is room, the next switch works.
+TEST_P(Switching, WithoutQueuePairsOrMemoryTheOldChannelGoesOn) {
+    for (const fault::Fault what : {fault::Fault::create_qp_fails, fault::Fault::allocate_fails,
+                                    fault::Fault::register_fails}) {
+        SCOPED_TRACE(static_cast<int>(what));
+        RanksOptions options = world_of(2);
+        options.world.machine.reliable_ud = GetParam() == 0;
+        options.world.datagram_loss = options.world.datagram_late = GetParam();
+        options.parameters.connect_threshold = 1'000'000'000;
+        options.parameters.registration_cache = 0;
+        std::vector<std::unique_ptr<fault::FaultPlan>> plans;
+        std::vector<std::unique_ptr<fault::FaultLog>> logs;
+        ManualClock clock;
+        options.wrap = [&](std::size_t, std::unique_ptr<Fabric> below) {
+            plans.push_back(std::make_unique<fault::FaultPlan>());
+            logs.push_back(std::make_unique<fault::FaultLog>());
+            return fault::with_faults(std::move(below), *plans.back(), clock, *logs.back());
+        };
+        const auto ranks = make(std::move(options));
+        fault::PlannedFault row;
+        row.fault = what;
+        row.rate = 0.4;
+        for (const auto& plan : plans) { // the start has its queue pairs
+            plan->faults.push_back(row);
+        }
+        stream(*ranks, 300, 2000, [&](int step) {
+            const auto from = static_cast<std::size_t>(step % 2);
+            if (step % 3 == 0) {
+                ranks->core(from).promote(*ranks->peer(from, 1 - from));
+            } else if (step % 3 == 2) {
+                ranks->core(from).demote(*ranks->peer(from, 1 - from));
+            }
+            if (step % 10 == 9) {
+                rest(*ranks, 150ms); // until the device is asked again
+            }
+        });
+        EXPECT_GT(logs[0]->count(what) + logs[1]->count(what), 0u);
+        EXPECT_GT(ranks->counters(0).datagram_sent, 50u);
+        EXPECT_GT(ranks->counters(0).connections_open + ranks->counters(0).connections_closed, 0u)
+            << "some were made";
+        for (std::size_t rank = 0; rank < 2; ++rank) {
+            EXPECT_EQ(ranks->counters(rank).connections_failed, 0u);
+            EXPECT_EQ(ranks->counters(rank).bad_packets, 0u);
+        }
+    }
 }
 
 } // namespace

@@ -182,6 +182,7 @@ int open_core(opal_common_adaptib_core& core) {
         environment.wire_version = published_version();
         environment.bootstrap = &core.bootstrap;
         environment.clock = &core.clock;
+        environment.timed = true;
         environment.random = &core.random;
         environment.counters = &process_counters();
         if (core.environment.watch_memory != nullptr) {

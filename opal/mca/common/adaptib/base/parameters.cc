@@ -105,15 +105,24 @@ constexpr std::array kTable{
         "another one the connection that was idle longest is closed; while none is idle, messages of "
         "all sizes go through the shared queue."},
     opal_common_adaptib_parameter_t{
-        "channel_policy", kString, &g_parameters.channel_policy, "aqps", "", "aqps|rc_on_demand|ud",
+        "channel_policy", kString, &g_parameters.channel_policy, "aqps", "",
+        "aqps|rc_on_demand|dc_on_demand|ud|fixed:shared_sendrecv|fixed:shared_ring|fixed:rc_ring",
         4,
         "Who is connected when there is no room for all (connect_max, the device): the busiest, looked "
-        "for every channel_period (aqps), or who came first and is not idle (rc_on_demand). With ud "
-        "small messages use the shared queue always, and only large ones and one-sided operations "
-        "connect."},
+        "for every channel_period (aqps), or who came first and is not idle (rc_on_demand). With ud or "
+        "fixed:shared_sendrecv small messages use the shared queue always, and only large ones and "
+        "one-sided operations connect; with fixed:rc_ring the first message connects. dc_on_demand and "
+        "fixed:shared_ring need dynamically connected queue pairs; where there are none small messages "
+        "use the shared queue, and a message says so."},
     opal_common_adaptib_parameter_t{"channel_period", kInt, &g_parameters.channel_period, "1000",
                                     "milliseconds", "1..3600000", 5,
                                     "How often the busiest peers are looked for (aqps)."},
+    opal_common_adaptib_parameter_t{
+        "channel_costs", kString, &g_parameters.channel_costs, "measured", "",
+        "measured|connect-ib", 5,
+        "By which costs aqps chooses: those of this machine, timed now and then while messages arrive "
+        "(measured), or those that were published for Connect-IB adapters (connect-ib), which also stand "
+        "for what was not timed yet."},
     opal_common_adaptib_parameter_t{
         "ring_bytes", kSize, &g_parameters.ring_bytes, "262144", "bytes", "4096..16777216", 4,
         "Memory of one ring: the messages of one connected peer that are under way. A multiple of "
@@ -125,7 +134,7 @@ constexpr std::array kTable{
     opal_common_adaptib_parameter_t{
         "ring_max", kInt, &g_parameters.ring_max, "256", "rings", "0..65536", 5,
         "At most this many peers write into rings of their own; further peers share the queue, "
-        "which costs no memory per peer."},
+        "which costs no memory per peer. 0: all do, as with channel_policy ud."},
     opal_common_adaptib_parameter_t{
         "block_bytes", kSize, &g_parameters.block_bytes, "65536", "bytes", "1024..16777216", 5,
         "Non-contiguous data is packed and unpacked in a pipeline of blocks of this size."},

@@ -38,6 +38,7 @@ struct Parameters {
     int connect_max;
     char* channel_policy;
     int channel_period;
+    char* channel_costs;
     std::size_t ring_bytes;
     std::size_t verbs_ring_bytes;
     int ring_max;

@@ -109,6 +109,12 @@ public:
             static_cast<void>(ask(peer));
         }
     }
+    // Starts closing it if it is open and nothing needs it.
+    void give_up(Peer& peer) {
+        if (peer.state == ConnectState::open && is_unused(peer)) {
+            start_closing(peer);
+        }
+    }
     // A path of the connection has failed, or the peer says so: it is made anew, if there is one, as soon as
     // progress is made. REQUIRES: peer.repairable, or the state is not open.
     void repair(Peer& peer);

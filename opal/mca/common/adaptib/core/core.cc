@@ -78,6 +78,7 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
         return status;
     }
     address_ = encode(address);
+    plan(parameters);
     open_connections(parameters, address.key);
     open_protocol(parameters, depth);
     for (std::uint32_t i = 0; i < fabrics_.size(); ++i) {
@@ -262,15 +263,32 @@ void Core::open_paths(const Parameters& parameters) {
         SilenceWatch::Options{failure_timeout_, environment_.clock}, *paths_);
 }
 
+// The fewest queue pairs of a device bound them all. No channel goes over dynamically connected ones.
+void Core::plan(const Parameters& parameters) {
+    ChannelBounds bounds;
+    for (const Rail* rail : rails_) {
+        const std::uint64_t most = rail->info().max_queue_pairs;
+        if (most != 0 && (bounds.queue_pairs == 0 || most < bounds.queue_pairs)) {
+            bounds.queue_pairs = most;
+        }
+    }
+    channels_ = plan_channels(parameters, bounds);
+    for (const std::string& notice : channels_.notices) {
+        environment_.message(Severity::notice, notice);
+    }
+}
+
 void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
     ConnectionManager::Options connect;
     connect.self = environment_.self;
     connect.key = key;
-    const std::string_view policy = parameters.channel_policy;
-    connect.ring_max = policy == "ud" ? 0 : static_cast<std::uint64_t>(parameters.ring_max);
-    if (policy == "aqps") {
+    connect.ring_max = channels_.rings;
+    if (channels_.selects) {
         selector_ = std::make_unique<Selector>(ChannelCosts{});
-        select_period_ = std::chrono::milliseconds(parameters.channel_period);
+        if (environment_.timed && std::string_view(parameters.channel_costs) == "measured") {
+            meter_ = std::make_unique<CostMeter>();
+        }
+        note_costs();
     }
     connect.scheduler = scheduler_options(parameters);
     connect.fault_tolerance = paths_->on();
@@ -278,7 +296,7 @@ void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
     connect.answer_timeout = answer_code(std::chrono::milliseconds(parameters.answer_timeout));
     connect.answer_retries = static_cast<std::uint8_t>(parameters.answer_retries);
     connect.patience = patience_;
-    connect.connect_max = static_cast<std::uint64_t>(parameters.connect_max);
+    connect.connect_max = channels_.connections;
     connect.clock = environment_.clock;
     connect.random = environment_.random;
     connect.migration = migration_.get();
@@ -307,9 +325,7 @@ void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
     }
     protocol.active_max = std::max(protocol.active_max, kActiveMax);
     protocol.put = std::string_view(parameters.rendezvous) == "put";
-    const bool connects = std::string_view(parameters.channel_policy) != "ud";
-    protocol.connect_threshold =
-        connects ? static_cast<std::uint64_t>(parameters.connect_threshold) : ~std::uint64_t{0};
+    protocol.connect_threshold = channels_.connect_threshold;
     protocol.block_bytes = parameters.block_bytes;
     protocol.block_depth = static_cast<std::size_t>(parameters.block_depth);
     protocol.clock = environment_.clock;

@@ -45,6 +45,8 @@
 #include "recovery/path_probes.h"
 #include "recovery/path_repository.h"
 #include "recovery/silence_watch.h"
+#include "select/cost_meter.h"
+#include "select/policy.h"
 #include "select/selector.h"
 
 namespace adaptib {
@@ -68,6 +70,7 @@ public:
         Random* random = nullptr;
         Counters* counters = nullptr;
         std::function<void(Severity, const std::string&)> message;
+        bool timed = false; // the clock is that of the machine: what things cost can be measured
         // Whether Protocol::forget_memory() will be called for memory that is unmapped; asked for where
         // registrations would be kept. Empty: no.
         std::function<bool()> watch_memory;
@@ -113,6 +116,10 @@ public:
     void start_connecting(std::uint32_t rank, std::uint32_t count);
     // Lets the queue pairs of a peer go over to their alternate paths, where one is armed; returns how many.
     std::size_t migrate_paths(Peer& peer);
+    // The peer gets a connection and a ring, if there is room, or goes back to datagrams, if nothing needs its
+    // connection: what the selection of channels does, for who wants to decide it otherwise.
+    void promote(Peer& peer);
+    void demote(Peer& peer);
     // Progress until nothing waits to be sent, for at most `limit`.
     void drain(Nanoseconds limit);
     std::string report() const;
@@ -142,6 +149,7 @@ private:
     bool migrates(std::uint32_t rail) const;
     std::uint8_t first_of_adapter(std::uint32_t rail) const;
     Status open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text);
+    void plan(const Parameters& parameters);
     void open_connections(const Parameters& parameters, std::uint64_t key);
     void open_migration(const Parameters& parameters);
     bool rides_out(const Peer& peer, std::size_t index, std::uint32_t rail) const {
@@ -179,6 +187,8 @@ private:
     // selection.cc
     bool select_due(Nanoseconds now) const;
     void select_channels(Nanoseconds now);
+    void time_channels();
+    void note_costs();
 
     // start.cc
     std::uint32_t start_distance(std::uint32_t step) const;
@@ -291,7 +301,8 @@ private:
     };
     Start start_;
     std::unique_ptr<Selector> selector_; // null: channels are not selected
-    Nanoseconds select_period_{0};
+    ChannelPlan channels_;
+    std::unique_ptr<CostMeter> meter_; // null: costs are the model's
     Nanoseconds select_at_{0};
     std::vector<Peer*> finished_; // to be taken down at the end of this progress
 };

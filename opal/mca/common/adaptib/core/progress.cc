@@ -17,8 +17,10 @@ constexpr std::uint64_t kDatagramEvery = 8; // passes, while rings are busy
 constexpr std::uint64_t kCompletionsEvery = 16; // passes, while none is awaited: errors, signals
 constexpr std::uint64_t kUnusedEvery =
     64; // passes: queues of a fabric, not the first, without peers
+constexpr std::uint64_t kTimedCredits = 16; // one of so many
 constexpr std::uint64_t kTimersEvery = 64;
 constexpr std::uint64_t kHousekeepingEvery = 1024;
+constexpr std::uint64_t kTimedEvery = 4 * kHousekeepingEvery;
 constexpr std::uint64_t kKeepAliveEvery = 64 * kHousekeepingEvery;
 
 // What a ring's reader has found; it fits the ring.
@@ -194,9 +196,15 @@ void Core::return_credit(Peer& peer) {
     work.gather_count = 1;
     work.remote_address = peer.credit_address;
     work.remote_key = subchannel.remote_memory_key;
+    const bool timed = meter_ != nullptr && counters_.credit_returns % kTimedCredits == 0;
+    const Nanoseconds start = timed ? environment_.clock->now() : Nanoseconds{0};
     if (subchannel.qp->post_send(work).ok()) {
         peer.ring_in->credit_told();
         ++counters_.credit_returns;
+        if (timed) {
+            const Nanoseconds end = environment_.clock->now();
+            meter_->add_credit(end - start, environment_.clock->now() - end);
+        }
     }
 }
 
@@ -239,6 +247,9 @@ void Core::on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t f
 
 void Core::housekeeping() {
     protocol_->update_levels();
+    if (meter_ != nullptr && tick_ % kTimedEvery == 0) {
+        time_channels();
+    }
     connections_->note_usage();
     poll_events();
     if (tick_ % kKeepAliveEvery == 0) {

@@ -18,7 +18,7 @@ bool Core::select_due(Nanoseconds now) const {
 }
 
 void Core::select_channels(Nanoseconds now) {
-    select_at_ = now + select_period_;
+    select_at_ = now + channels_.period;
     std::vector<SourceCount> counts;
     std::vector<std::uint64_t> talking;
     peers_.for_each([&](Peer& peer) {
@@ -32,7 +32,8 @@ void Core::select_channels(Nanoseconds now) {
     });
     const auto room = static_cast<std::size_t>(connections_->room());
     const Mapping before = selector_->mapping();
-    selector_->tick(std::move(counts), {room, room, false});
+    const std::size_t rings = std::min<std::size_t>(room, channels_.rings);
+    selector_->tick(std::move(counts), {rings, room, false});
     ++counters_.selections;
     counters_.selections_changed += selector_->mapping() == before ? 0 : 1;
     counters_.selection_bytes = selector_->memory_bytes();
@@ -42,11 +43,54 @@ void Core::select_channels(Nanoseconds now) {
     });
     for (const std::uint64_t name : talking) { // who is silent has no use for one, chosen or not
         Peer* peer = peers_.find(name);
-        if (peer != nullptr && peer->usage.chosen && peer->datagram.handle != nullptr &&
-            !peer->released) {
-            connections_->request(*peer); // may end others, so not from within for_each
+        if (peer != nullptr && peer->usage.chosen) {
+            promote(*peer); // may end others, so not from within for_each
         }
     }
 }
+
+// One more pass over rings and queue, with a look at the clock: seldom, and what it finds is what any pass finds.
+void Core::time_channels() {
+    const Clock& clock = *environment_.clock;
+    const std::size_t rings = hot_.size();
+    const Nanoseconds before = clock.now();
+    const Nanoseconds start = clock.now();
+    const std::size_t from_rings = poll_hot_rings();
+    const Nanoseconds middle = clock.now();
+    const std::size_t from_queue = poll_datagrams();
+    const Nanoseconds end = clock.now();
+    meter_->add_rings(middle - start, start - before, rings, from_rings);
+    meter_->add_queue(end - middle, start - before, from_queue);
+    note_costs();
+}
+
+// What the selection goes by, for the report and the counters.
+void Core::note_costs() {
+    constexpr double kPicoseconds = 1000;
+    constexpr std::uint64_t kCreditsLeast = 16; // before their number says anything
+    ChannelCosts costs;
+    if (meter_ != nullptr) {
+        const std::uint64_t credits = counters_.credit_returns;
+        const double each = credits < kCreditsLeast ? 0
+                                                    : static_cast<double>(counters_.ring_received) /
+                                                          static_cast<double>(credits);
+        costs = meter_->costs(costs, each);
+        counters_.cost_samples = meter_->samples();
+    }
+    selector_->use(costs);
+    const auto ps = [](double ns) { return static_cast<std::uint64_t>(ns * kPicoseconds); };
+    counters_.cost_ring_saves = ps(costs.connected_ring);
+    counters_.cost_shared_ring_saves = ps(costs.shared_ring);
+    counters_.cost_poll = ps(costs.poll);
+    counters_.cost_credit = ps(costs.credit);
+}
+
+void Core::promote(Peer& peer) {
+    if (peer.datagram.handle != nullptr && !peer.released) {
+        connections_->request(peer);
+    }
+}
+
+void Core::demote(Peer& peer) { connections_->give_up(peer); }
 
 } // namespace adaptib

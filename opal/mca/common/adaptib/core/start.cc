@@ -26,6 +26,13 @@ void Core::start_connecting(std::uint32_t rank, std::uint32_t count) {
     start_.begun = true;
     start_.rank = rank;
     start_.count = count;
+    const std::uint64_t most = channels_.connections;
+    if (rank == 0 && start_.mode == StartMode::all && most > 0 && most < count - 1) {
+        on_notice(
+            "opal_common_adaptib_connect is static, but opal_common_adaptib_connect_max allows " +
+            std::to_string(most) + " connections for the " + std::to_string(count - 1) +
+            " peers of each process: the others use the shared queue until there is room.");
+    }
     start_.steps = start_.mode == StartMode::all
                        ? count / 2
                        : static_cast<std::uint32_t>(std::bit_width(count - 1));

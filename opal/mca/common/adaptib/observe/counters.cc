@@ -33,6 +33,8 @@ std::string head(const char* what, const char* first, const char* second) {
     return text;
 }
 
+double nanoseconds(std::uint64_t picoseconds) { return static_cast<double>(picoseconds) / 1000; }
+
 std::string connections_report(const Counters& c) {
     const std::uint64_t timed = std::max<std::uint64_t>(c.connections_timed, 1);
     std::string report = head("connections", "requested", "accepted");
@@ -45,6 +47,12 @@ std::string connections_report(const Counters& c) {
                   c.connections_refused, c.connections_retried, c.connections_closed,
                   c.connections_failed, c.selections, c.selections_changed);
     report += text;
+    std::snprintf(
+        text, sizeof text,
+        "  in ns, %s: a ring saves %.1f a message, a poll in vain costs %.1f, a credit %.1f\n",
+        c.cost_samples > 0 ? "measured" : "of the model connect-ib", nanoseconds(c.cost_ring_saves),
+        nanoseconds(c.cost_poll), nanoseconds(c.cost_credit));
+    report += c.cost_poll + c.cost_credit > 0 ? text : "";
     report += head("", "at the end", "most");
     report += line("open", c.connections_open, c.connections_most);
     report += line("their queue pairs", c.queue_pairs, c.queue_pairs_most);

@@ -83,6 +83,12 @@ namespace adaptib {
       "Periods after which the busiest peers were looked for, there being no room for all")        \
     X(selections_changed, "periods", COUNTER, 5, "Those after which others were chosen")           \
     X(selection_bytes, "bytes", LEVEL, 6, "Memory of the statistics that this takes")              \
+    X(cost_ring_saves, "ps", LEVEL, 5,                                                             \
+      "What a connection's ring saves for a message, by which the busiest are chosen (r)")         \
+    X(cost_shared_ring_saves, "ps", LEVEL, 6, "The same of a ring over shared queue pairs (d)")    \
+    X(cost_poll, "ps", LEVEL, 5, "What it costs to look at a ring in vain (p)")                    \
+    X(cost_credit, "ps", LEVEL, 5, "What it costs to return credit once (c)")                      \
+    X(cost_samples, "times", COUNTER, 5, "Times that these are from; 0: they are a model's")       \
     X(connections_timed, "connections", COUNTER, 5,                                                \
       "Connections that this process asked for and got")                                           \
     X(connect_nanoseconds, "ns", COUNTER, 5, "Time from asking for these until they were open")    \

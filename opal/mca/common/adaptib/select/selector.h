@@ -32,6 +32,8 @@ public:
     explicit Selector(const ChannelCosts& costs, double threshold = kThreshold)
         : costs_(costs), threshold_(threshold) {}
 
+    // What is known of costs by now; the next tick goes by it.
+    void use(const ChannelCosts& costs) { costs_ = costs; }
     // One more period has passed. none: mapping() stays.
     Step tick(std::vector<SourceCount> counts, const ChannelLimits& limits);
 

@@ -54,6 +54,7 @@ void VerbsRail::describe() {
     }
     info_.max_gather = std::max(gather, 1u);
     info_.max_send_depth = limit(d.max_qp_wr);
+    info_.max_queue_pairs = limit(d.max_qp);
     info_.max_cq_depth = limit(d.max_cqe);
     info_.max_reads = std::min({limit(d.max_qp_rd_atom), limit(d.max_qp_init_rd_atom), 255u});
 }

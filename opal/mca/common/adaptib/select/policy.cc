@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the parameter `channel_policy` comes to (select/policy.h).
+#include "select/policy.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string_view>
+
+namespace adaptib {
+
+namespace {
+
+std::string name_of(const char* parameter) {
+    return std::string("opal_common_adaptib_") + parameter;
+}
+
+// The policy that stands in for one that needs queue pairs which the devices do not have.
+std::string_view without_dc(std::string_view policy, const ChannelBounds& bounds,
+                            ChannelPlan& plan) {
+    const bool needs = policy == "dc_on_demand" || policy == "fixed:shared_ring";
+    if (!needs || bounds.dynamically_connected) {
+        return policy;
+    }
+    const std::string_view instead = policy == "dc_on_demand" ? "ud" : "fixed:shared_sendrecv";
+    plan.notices.push_back(
+        name_of("channel_policy") + " is " + std::string(policy) +
+        ", which needs dynamically connected queue pairs. No device in use offers "
+        "channels over them, so small messages take the shared queue, as with " +
+        std::string(instead) + ".");
+    return instead;
+}
+
+void limit_connections(const ChannelBounds& bounds, ChannelPlan& plan) {
+    const std::uint64_t most = std::max<std::uint64_t>(bounds.queue_pairs / bounds.paths, 1);
+    if (bounds.queue_pairs == 0 || plan.connections <= most) {
+        return;
+    }
+    plan.notices.push_back(name_of("connect_max") + " is " + std::to_string(plan.connections) +
+                           ", but the device has " + std::to_string(bounds.queue_pairs) +
+                           " queue pairs, of which a connection takes " +
+                           std::to_string(bounds.paths) + ": at most " + std::to_string(most) +
+                           " peers are connected at the same time.");
+    plan.connections = most;
+}
+
+} // namespace
+
+ChannelPlan plan_channels(const Parameters& parameters, const ChannelBounds& bounds) {
+    ChannelPlan plan;
+    const std::string_view policy = without_dc(parameters.channel_policy, bounds, plan);
+    plan.period = std::chrono::milliseconds(parameters.channel_period);
+    plan.connections = static_cast<std::uint64_t>(parameters.connect_max);
+    plan.rings = static_cast<std::uint64_t>(parameters.ring_max);
+    plan.connect_threshold = static_cast<std::uint64_t>(parameters.connect_threshold);
+    limit_connections(bounds, plan);
+    if (policy == "ud" || policy == "fixed:shared_sendrecv") {
+        plan.rings = 0;
+    } else if (plan.rings == 0) {
+        plan.notices.push_back(name_of("ring_max") + " is 0, so nobody gets a ring, whatever " +
+                               name_of("channel_policy") + " (" + std::string(policy) +
+                               ") says: small messages take the shared queue, as with ud.");
+    }
+    if (plan.rings == 0) {
+        plan.connect_threshold = ChannelPlan::kNever;
+    } else if (policy == "fixed:rc_ring") {
+        plan.connect_threshold = 0;
+    }
+    plan.selects = policy == "aqps" && plan.rings > 0;
+    return plan;
+}
+
+} // namespace adaptib

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Channels' costs are taken from traffic where the clock is the machine's, and nowhere else.
+#include <gtest/gtest.h>
+
+#include "unit/core/cores.h"
+
+namespace adaptib::test {
+namespace {
+
+char kConnectIb[] = "connect-ib";
+
+// Messages by the shared queue and, from the 17th on, by the ring, looked for in many passes.
+void talk(Cores& world) {
+    std::vector<std::byte> from(8);
+    std::vector<std::byte> to(8);
+    for (int i = 0; i < 40; ++i) {
+        TestRequest send;
+        TestRequest receive;
+        ASSERT_TRUE(world.receive(1, 0, 1, contiguous(to), receive).ok());
+        ASSERT_TRUE(world.send(0, 1, 1, contiguous(from), send).ok());
+        ASSERT_TRUE(world.run({&send, &receive}));
+        for (int pass = 0; pass < 5000; ++pass) {
+            world.progress();
+        }
+    }
+}
+
+TEST(Costs, AreMeasuredFromTraffic) {
+    Options options;
+    options.timed = true;
+    Cores world(2, options);
+    EXPECT_EQ(world.counters(1).cost_poll, 10'000u) << "the model's, until then";
+    talk(world);
+    EXPECT_GT(world.counters(1).cost_samples, 31u);
+    EXPECT_EQ(world.counters(1).cost_poll, 0u) << "this clock stands still";
+    EXPECT_EQ(world.counters(1).cost_ring_saves, 150'000u) << "too few messages in timed passes";
+}
+
+TEST(Costs, AreTheModelsWithoutAClockOrOnDemand) {
+    for (const bool timed : {false, true}) {
+        Options options;
+        options.timed = timed;
+        if (timed) {
+            options.parameters.channel_costs = kConnectIb;
+        }
+        Cores world(2, options);
+        talk(world);
+        EXPECT_EQ(world.counters(1).cost_samples, 0u);
+        EXPECT_EQ(world.counters(1).cost_poll, 10'000u);
+        EXPECT_EQ(world.counters(1).cost_ring_saves, 150'000u);
+        EXPECT_EQ(world.counters(1).cost_shared_ring_saves, 100'000u);
+        EXPECT_EQ(world.counters(1).cost_credit, 300'000u);
+    }
+}
+
+} // namespace
+} // namespace adaptib::test
