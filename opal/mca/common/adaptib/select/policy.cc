@@ -55,10 +55,10 @@ ChannelPlan plan_channels(const Parameters& parameters, const ChannelBounds& bou
     limit_connections(bounds, plan);
     if (policy == "ud" || policy == "fixed:shared_sendrecv") {
         plan.rings = 0;
-    } else if (plan.rings == 0) {
-        plan.notices.push_back(name_of("ring_max") + " is 0, so nobody gets a ring, whatever " +
-                               name_of("channel_policy") + " (" + std::string(policy) +
-                               ") says: small messages take the shared queue, as with ud.");
+    } else if (plan.rings == 0 && policy == "fixed:rc_ring") {
+        plan.notices.push_back(
+            name_of("channel_policy") + " is fixed:rc_ring, but " + name_of("ring_max") +
+            " is 0, so nobody gets a ring: small messages take the shared queue, as with ud.");
     }
     if (plan.rings == 0) {
         plan.connect_threshold = ChannelPlan::kNever;
