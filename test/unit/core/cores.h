@@ -73,7 +73,7 @@ struct Options {
     // the nodes of its own host, and shm of another kind for all, or, without `far`, the first alone.
     std::vector<std::uint64_t> hosts;
     bool far = true;
-    bool timed = false; // what things cost is measured, by the clock below
+    bool timed = false;                  // what things cost is measured, by the clock below
     std::optional<CopyCosts> copy_costs; // what the nodes believe that copies cost
     // What each node's fabric is wrapped in, its second if there are two; empty: nothing.
     std::function<std::unique_ptr<Fabric>(std::size_t node, std::unique_ptr<Fabric>, const Clock&)>

@@ -19,7 +19,7 @@ void talk(Cores& world) {
         ASSERT_TRUE(world.receive(1, 0, 1, contiguous(to), receive).ok());
         ASSERT_TRUE(world.send(0, 1, 1, contiguous(from), send).ok());
         ASSERT_TRUE(world.run({&send, &receive}));
-        for (int pass = 0; pass < 5000; ++pass) {
+        for (int pass = 0; pass < 10000; ++pass) {
             world.progress();
         }
     }

@@ -75,7 +75,7 @@ struct RailInfo {
     std::uint32_t max_send_depth = 0; // work requests outstanding on one queue pair
     std::uint32_t max_cq_depth = 0;
     std::uint32_t max_queue_pairs = 0; // of one process; 0: not known
-    std::uint32_t max_reads = 0; // outstanding RDMA reads and atomics of one queue pair
+    std::uint32_t max_reads = 0;       // outstanding RDMA reads and atomics of one queue pair
 
     bool has(Capability c) const { return (capabilities & static_cast<std::uint32_t>(c)) != 0; }
 };
