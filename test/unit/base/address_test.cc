@@ -27,6 +27,7 @@ ProcessAddress sample(std::size_t rails) {
         rail.paths = static_cast<std::uint8_t>(1 + i);
         rail.adapter = static_cast<std::uint8_t>(i / 2);
         rail.flags = i % 2 == 0 ? kRailMigrates : 0;
+        rail.rate = static_cast<std::uint32_t>(i * 12'500);
         rail.name = "mlx" + std::string(i, '5') + ":1";
         address.rails.push_back(rail);
     }
@@ -46,6 +47,7 @@ void expect_equal(const ProcessAddress& a, const ProcessAddress& b) {
         EXPECT_EQ(a.rails[i].paths, b.rails[i].paths);
         EXPECT_EQ(a.rails[i].adapter, b.rails[i].adapter);
         EXPECT_EQ(a.rails[i].flags, b.rails[i].flags);
+        EXPECT_EQ(a.rails[i].rate, b.rails[i].rate);
         EXPECT_EQ(a.rails[i].name, b.rails[i].name);
     }
 }
@@ -69,7 +71,7 @@ TEST(Address, ComesBackAsItWas) {
 
 TEST(Address, HasTheDocumentedLayout) {
     const std::vector<std::byte> blob = encode(sample(1));
-    ASSERT_EQ(blob.size(), 4u + 2 + 2 + 8 + 8 + 2 + 7 + 4 + 4 + 2 + 64 + 1 + 5);
+    ASSERT_EQ(blob.size(), 4u + 2 + 2 + 8 + 8 + 2 + 7 + 4 + 4 + 4 + 2 + 64 + 1 + 5);
     std::uint16_t version = 0;
     std::memcpy(&version, blob.data() + 4, sizeof version);
     EXPECT_EQ(std::memcmp(blob.data(), "adab", 4), 0);
@@ -100,7 +102,7 @@ TEST(Address, RailsThatCannotBeAreRefused) {
     EXPECT_FALSE(comes_back([](AddressRail& rail) { rail.adapter = 2; })) << "there are two";
     EXPECT_FALSE(comes_back([](AddressRail& rail) { rail.flags = 2; }));
     std::vector<std::byte> blob = encode(sample(1));
-    const std::size_t zero = blob.size() - 5 - 1 - 64 - 2 - 1; // name, address, its size
+    const std::size_t zero = blob.size() - 5 - 1 - 64 - 2 - 4 - 1; // name, address, its size, rate
     ProcessAddress back;
     EXPECT_TRUE(decode_exact(blob, blob.size(), back).ok());
     blob[zero] = std::byte{1};

@@ -295,6 +295,31 @@ TEST(Routes, RailsOfOneNetworkArePaired) {
     expect_pairs({4, 2}, {1, 2, 3, 4}, {{0, 3, 0}, {1, 1, 0}});
 }
 
+// Rails of one network: what one host has as its second, the other as its first.
+TEST(Routes, RailsOfOneNetworkArePairedByTheirRates) {
+    const std::vector<std::uint32_t> lower{25, 100, 25};
+    const std::vector<std::uint32_t> higher{100, 50};
+    const auto same = [](std::uint32_t, std::uint32_t) { return 1u; };
+    PeerRoute ours;
+    ours.local = {0, 3};
+    ours.remote = {0, 2};
+    pair_rails(ours, true, same,
+               [&](std::uint32_t i, std::uint32_t j) { return std::min(lower[i], higher[j]); });
+    PeerRoute theirs;
+    theirs.local = {0, 2};
+    theirs.remote = {0, 3};
+    pair_rails(theirs, false, same,
+               [&](std::uint32_t i, std::uint32_t j) { return std::min(lower[j], higher[i]); });
+    const std::vector<PeerRoute::Pair> expected{{1, 0, 0}, {0, 1, 0}};
+    ASSERT_EQ(ours.count, expected.size());
+    EXPECT_EQ(ours.total, 6u);
+    ASSERT_EQ(theirs.count, expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_EQ(ours.pairs[i], expected[i]);
+        EXPECT_EQ(theirs.pairs[i], (PeerRoute::Pair{expected[i].remote, expected[i].local, 0}));
+    }
+}
+
 using Pairs = std::vector<PeerRoute::Pair>;
 
 Pairs with_paths(const Pairs& pairs, const std::vector<std::uint32_t>& paths) {

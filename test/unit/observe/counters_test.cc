@@ -71,6 +71,17 @@ TEST(Counters, ByteCountersAreInBytesAndCountTheirOwnEvents) {
     }
 }
 
+TEST(Counters, WeightsAreFoundByNumber) {
+    for (std::size_t i = 0; i < kPathWeights.size(); ++i) {
+        const Row* found = nullptr;
+        for (const Row& row : counter_table()) {
+            found = row.name == "path_weight_" + std::to_string(i) ? &row : found;
+        }
+        ASSERT_NE(found, nullptr);
+        EXPECT_EQ(found->value, &(process_counters().*kPathWeights[i]));
+    }
+}
+
 TEST(Counters, LevelsAreTheOnesThatGoUpAndDown) {
     std::set<std::string> levels;
     for (const Row& row : counter_table()) {
@@ -79,6 +90,9 @@ TEST(Counters, LevelsAreTheOnesThatGoUpAndDown) {
         } else {
             EXPECT_EQ(row.kind, OPAL_COMMON_ADAPTIB_COUNTER) << row.name;
         }
+    }
+    for (std::size_t i = 0; i < kPathWeights.size(); ++i) {
+        EXPECT_EQ(levels.erase("path_weight_" + std::to_string(i)), 1u);
     }
     EXPECT_EQ(levels, (std::set<std::string>{"unexpected_now",
                                              "posted_now",

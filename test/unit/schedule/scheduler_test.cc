@@ -177,6 +177,64 @@ TEST(Binding, CoversEveryLengthExactly) {
     }
 }
 
+TEST(Binding, ProcessesAreSpreadOverTheNearestRails) {
+    auto up = views(4, 100);
+    up[0].distance = 21;
+    up[2].distance = 21;
+    for (std::uint32_t position = 0; position < 5; ++position) {
+        EXPECT_EQ(plan_of(*binding(position), 64, up),
+                  (Plan{{position % 2 == 0 ? 1u : 3u, 0, 64}}));
+    }
+    up[3].distance = 31;
+    EXPECT_EQ(plan_of(*binding(7), 64, up), (Plan{{1, 0, 64}}));
+}
+
+// The first transfer, of 2100 bytes: what each of two rails carries.
+std::vector<Bytes> first_loads(const char* policy, const std::vector<SubchannelView>& up,
+                               Bytes length) {
+    SchedulerOptions some = options("binding", policy, 0, 64);
+    some.min_stripe = 64;
+    some.bss_batch = 2;
+    return loads(plan_of(*make_scheduler(some), length, up), 2);
+}
+
+TEST(FirstWeights, AreTheRatesWhereTheseDiffer) {
+    auto up = views(2, kMiB);
+    up[0].rate.value = 4000;
+    up[0].distance = 31; // says nothing beside a rate
+    for (const char* policy : {"auto", "weighted", "adaptive", "load_balanced", "bss", "epc"}) {
+        EXPECT_EQ(first_loads(policy, up, 6400), (std::vector<Bytes>{5120, 1280})) << policy;
+    }
+    EXPECT_EQ(first_loads("even", up, 6400), (std::vector<Bytes>{3200, 3200}));
+}
+
+TEST(FirstWeights, AreSmallerForPortsThatAreFurtherAway) {
+    auto up = views(2, kMiB);
+    up[1].distance = 30;
+    for (const char* policy : {"auto", "adaptive", "bss", "epc"}) {
+        EXPECT_EQ(first_loads(policy, up, 6400), (std::vector<Bytes>{4800, 1600})) << policy;
+    }
+    for (const char* policy : {"weighted", "load_balanced", "even"}) { // which go by rates alone
+        EXPECT_EQ(first_loads(policy, up, 6400), (std::vector<Bytes>{3200, 3200})) << policy;
+    }
+    // Of one port all paths are equally far.
+    for (SubchannelView& view : up) {
+        view.distance = 30;
+    }
+    EXPECT_EQ(first_loads("adaptive", up, 6400), (std::vector<Bytes>{3200, 3200}));
+}
+
+TEST(FirstWeights, ARateThatIsNotKnownIsTheSlowestOfTheOthers) {
+    auto up = views(2, kMiB);
+    up[0].rate.value = 0;
+    for (const char* policy : {"auto", "weighted", "adaptive", "load_balanced", "bss", "epc"}) {
+        EXPECT_EQ(first_loads(policy, up, 6400), (std::vector<Bytes>{3200, 3200})) << policy;
+        auto none = up;
+        none[1].rate.value = 0;
+        EXPECT_EQ(first_loads(policy, none, 6400), (std::vector<Bytes>{3200, 3200})) << policy;
+    }
+}
+
 TEST(RoundRobin, TakesTheNextSubchannelEachTime) {
     const auto scheduler = make_scheduler(options("round_robin", "none", 1));
     const auto up = views(3, 100);

@@ -148,6 +148,73 @@ TEST(PathsPerPort, SpreadWhatSingleRoutesLetCollide) {
     RecordProperty("four_paths_us", static_cast<int>(four.count() / 1000));
 }
 
+// The link of a host's port, both ways.
+void slow_link(RanksOptions& options, std::size_t host, std::size_t port, std::uint64_t part) {
+    Topology& topology = options.world.topology;
+    Link& link = topology.links[topology.ports[topology.hosts[host].ports[port]].link];
+    link.rate.value /= part;
+    topology.links[link.reverse].rate.value /= part;
+}
+
+// Two adapters each, of which one of rank 0 is four times as slow: who reads from it begins with that, and finds it.
+TEST(PathsPerPort, WeightsOfUnequalRailsAreKnownAndSeen) {
+    RanksOptions options;
+    options.world.machine = *machine("connect-ib");
+    options.world.topology = crossbar(2, {.adapters = 2}, links_of(options.world.machine));
+    std::string text;
+    ASSERT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
+    slow_link(options, 0, 0, 2); // slower than the adapters themselves
+    slow_link(options, 0, 1, 8);
+    Ranks* polling = nullptr; // who waits looks all the time, so that times are known well
+    options.program = [&polling](std::size_t rank) {
+        if (polling != nullptr) {
+            polling->wake(rank, polling->now(rank) + 1us);
+        }
+    };
+    const auto ranks = make(std::move(options));
+    polling = ranks.get();
+    carry(*ranks, 0, 1, 4'000'000);
+    const Scheduler& scheduler = *ranks->peer(1, 0)->scheduler;
+    EXPECT_NEAR(scheduler.weight(0), 0.8, 0.04) << "from the first message on";
+    for (int i = 0; i < 10; ++i) {
+        carry(*ranks, 0, 1, 4'000'000);
+    }
+    EXPECT_NEAR(scheduler.weight(0), 0.8, 0.04);
+    EXPECT_NEAR(static_cast<double>(ranks->counters(1).path_weight_0), 800, 40);
+    EXPECT_NEAR(static_cast<double>(ranks->counters(1).path_weight_1), 200, 40);
+    const std::string report = ranks->core(1).report();
+    const std::size_t at = report.find("of process 0: weight 0.");
+    ASSERT_NE(at, std::string::npos) << report;
+    EXPECT_NE(report.find("of process 0: weight 0.", at + 1), std::string::npos) << report;
+    EXPECT_EQ(ranks->core(0).report().find("weight"), std::string::npos) << "it read nothing";
+    nothing_bad(*ranks);
+}
+
+// One host has its fast port first, the other last, a third has only one: fast ones meet.
+TEST(PathsPerPort, HostsWithDifferentRails) {
+    RanksOptions options;
+    options.ranks = 3;
+    options.world.machine = *machine("connect-ib");
+    options.world.topology =
+        crossbar(3, {.ports = 2, .one_network = true}, links_of(options.world.machine));
+    std::string text;
+    ASSERT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
+    slow_link(options, 0, 1, 4);
+    slow_link(options, 1, 0, 4);
+    const auto ranks = make(std::move(options));
+    ranks->world().set_port(ranks->world().topology().hosts[2].ports[1], false);
+    for (const auto& [from, to] : {std::pair{0u, 1u}, std::pair{1u, 0u}, std::pair{0u, 2u},
+                                   std::pair{2u, 1u}, std::pair{1u, 2u}}) {
+        carry(*ranks, from, to, 3'000'000);
+    }
+    const Subchannel& first = ranks->peer(0, 1)->subchannels[0];
+    EXPECT_EQ(first.local_rail, 0u);
+    EXPECT_EQ(first.remote_rail, 1u);
+    EXPECT_EQ(ranks->peer(1, 0)->subchannels[0].local_rail, 1u);
+    EXPECT_EQ(first.rate.value, 4 * ranks->peer(0, 1)->subchannels[1].rate.value);
+    EXPECT_EQ(ranks->peer(2, 1)->live_subchannels(), 1u);
+}
+
 // Between the addresses and the first message a port goes down: whoever needs it hears of it, by name.
 TEST(PathsPerPort, ARailThatWentBeforeTheFirstMessageIsNamed) {
     for (const std::size_t loser : {std::size_t{0}, std::size_t{4}}) {

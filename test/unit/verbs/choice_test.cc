@@ -315,6 +315,8 @@ TEST_F(Choice, TheNearestComesFirstWhereNobodyChooses) {
     options_.distance = [](int node) { return 30 - 10 * node; };
     ASSERT_EQ(open(), kOk) << error_;
     EXPECT_EQ(names(), "a2:1 a1:1 a0:1 a3:1") << "equally far ones by name";
+    EXPECT_EQ(rail(0).info().distance, 10u);
+    EXPECT_EQ(rail(3).info().distance, 30u);
     fabric_.reset();
     options_.if_exclude = "a1";
     ASSERT_EQ(open(), kOk) << error_;
@@ -324,6 +326,7 @@ TEST_F(Choice, TheNearestComesFirstWhereNobodyChooses) {
     options_.if_include = "a3,a2";
     ASSERT_EQ(open(), kOk) << error_;
     EXPECT_EQ(names(), "a3:1 a2:1") << "as the user has it";
+    EXPECT_EQ(rail(0).info().distance, 30u);
     std::filesystem::remove_all(folder);
 }
 

@@ -23,9 +23,10 @@ enum class Direction : std::uint8_t { read, write };
 struct SubchannelView {
     std::uint32_t index = 0;
     std::uint32_t port = 0;             // paths of one port share its rate
-    BytesPerSecond rate{};              // nominal
+    BytesPerSecond rate{};              // nominal; 0: unknown
     Bytes max_stripe = 0;               // the longest work request
     std::array<Bytes, 2> outstanding{}; // by Direction: posted and not complete
+    std::uint32_t distance = 10;        // of the port from the process, as hwloc has it; 10: near
 };
 
 enum class Marker : std::uint8_t { blocking, non_blocking, collective };

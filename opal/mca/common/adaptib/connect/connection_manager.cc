@@ -95,6 +95,12 @@ Status ConnectionManager::make_queue_pairs(Peer& peer) {
             subchannel.local_rail = peer.route.pairs[i].local;
             subchannel.remote_rail = peer.route.pairs[i].remote;
             subchannel.path = peer.route.pairs[i].path;
+            const BytesPerSecond here = rails_[subchannel.local_rail]->info().rate;
+            const BytesPerSecond there{peer.address.rails[subchannel.remote_rail].rate *
+                                       std::uint64_t{1'000'000}};
+            const bool known = here.value > 0 && there.value > 0;
+            subchannel.rate.value =
+                known ? std::min(here.value, there.value) : std::max(here.value, there.value);
         }
         peer.scheduler = make_scheduler(options_.scheduler);
     }

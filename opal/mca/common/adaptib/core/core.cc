@@ -224,10 +224,11 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
                 const RailAddress at = rails_[i]->address();
                 const std::uint32_t port = i - attached.rails.first;
                 const bool datagrams = port < attached.datagrams->ports();
-                address.rails.push_back(
-                    {at.size, at.bytes, datagrams ? attached.datagrams->qp_number(port) : 0,
-                     paths_per_port_, first_of_adapter(i),
-                     migrates(i) ? kRailMigrates : std::uint8_t{0}, rails_[i]->info().name});
+                address.rails.push_back({at.size, at.bytes,
+                                         datagrams ? attached.datagrams->qp_number(port) : 0,
+                                         paths_per_port_, first_of_adapter(i),
+                                         migrates(i) ? kRailMigrates : std::uint8_t{0},
+                                         published_rate(i), rails_[i]->info().name});
             }
         }
         if (!status.ok()) {
@@ -480,7 +481,34 @@ bool Core::drained_rings() {
 std::string Core::report() const {
     return traffic_report(counters_, "process " + std::to_string(environment_.self & 0xffffffffu) +
                                          " on " + environment_.host) +
-           paths_->report();
+           paths_->report() + weights_report();
+}
+
+// What was learnt of the paths to peers that have several.
+std::string Core::weights_report() const {
+    constexpr std::size_t kMostPeers = 16;
+    std::string text;
+    std::size_t peers = 0;
+    for_each_peer([&](const Peer& peer) {
+        const Scheduler* scheduler = peer.scheduler.get();
+        double all = 0;
+        for (std::uint32_t i = 0; i < peer.route.count && scheduler != nullptr; ++i) {
+            all += scheduler->weight(i);
+        }
+        if (peer.route.count < 2 || all == 0 || ++peers > kMostPeers) {
+            return;
+        }
+        for (std::uint32_t i = 0; i < peer.route.count; ++i) {
+            char weight[32];
+            std::snprintf(weight, sizeof weight, ": weight %.3f\n", scheduler->weight(i));
+            text += "  path " + paths_->path_text(peer, i) + " of process " +
+                    std::to_string(peer.name & 0xffffffffu) + weight;
+        }
+    });
+    if (peers > kMostPeers) {
+        text += "  weights of paths to further peers: " + std::to_string(peers - kMostPeers) + "\n";
+    }
+    return text;
 }
 
 // ---------------------------------------------------------------------------------------------------

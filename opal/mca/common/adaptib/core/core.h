@@ -158,6 +158,7 @@ private:
     void open_paths(const Parameters& parameters);
     void open_protocol(const Parameters& parameters, std::uint32_t depth);
     void listen(std::uint32_t fabric);
+    std::string weights_report() const;
     void check_threshold(const Parameters& parameters);
     SchedulerOptions scheduler_options(const Parameters& parameters) const;
     Bytes registration_cache_bytes(const Parameters& parameters) const;
@@ -169,6 +170,7 @@ private:
     Status make_twin(const Peer& peer, Why why, Peer*& out);
     Status get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric, Peer*& out);
     std::uint32_t last_fabric() const { return static_cast<std::uint32_t>(fabrics_.size() - 1); }
+    std::uint32_t published_rate(std::uint32_t rail) const; // MB/s
     Peer* find_peer(std::uint64_t name, std::uint32_t fabric) const;
     template <typename F> void for_each_peer(F&& f) const {
         peers_.for_each(f);

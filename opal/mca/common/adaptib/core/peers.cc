@@ -157,6 +157,12 @@ Status Core::look_up(std::uint64_t name, ProcessAddress& out) {
     return status;
 }
 
+std::uint32_t Core::published_rate(std::uint32_t rail) const {
+    constexpr std::uint64_t kMega = 1'000'000;
+    const std::uint64_t rate = (rails_[rail]->info().rate.value + kMega - 1) / kMega;
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(rate, UINT32_MAX));
+}
+
 // The rails of the peer that the fabric reaches: those of one fabric are published one behind the other.
 bool Core::route_over(std::uint32_t fabric, const ProcessAddress& address, PeerRoute& out) const {
     const auto count = static_cast<std::uint32_t>(address.rails.size());
@@ -175,10 +181,15 @@ bool Core::route_over(std::uint32_t fabric, const ProcessAddress& address, PeerR
     out.fabric = fabric;
     out.local = local;
     out.remote = remote;
-    pair_rails(out, environment_.self < address.name, [&](std::uint32_t own, std::uint32_t other) {
-        const AddressRail& rail = address.rails[other];
-        return rails_[own]->likeness({rail.size, rail.bytes});
-    });
+    pair_rails(
+        out, environment_.self < address.name,
+        [&](std::uint32_t own, std::uint32_t other) {
+            const AddressRail& rail = address.rails[other];
+            return rails_[own]->likeness({rail.size, rail.bytes});
+        },
+        [&](std::uint32_t own, std::uint32_t other) {
+            return std::min(published_rate(own), address.rails[other].rate);
+        });
     add_paths(out, [&](std::uint32_t own, std::uint32_t other) {
         const AddressRail& rail = address.rails[other];
         return std::min({std::uint32_t{paths_per_port_}, std::uint32_t{rail.paths},

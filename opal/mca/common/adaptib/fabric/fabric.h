@@ -63,12 +63,14 @@ struct RailInfo {
     std::string name; // "mlx5_0:1", "shm0"; unique within the fabric
     LinkLayer link_layer = LinkLayer::memory;
     std::uint32_t capabilities = 0;
-    BytesPerSecond rate{};       // nominal, one direction; 0 = unknown
-    int numa_node = -1;          // -1 = unknown
-    std::uint32_t paths = 1;     // 2^LMC on InfiniBand; flow labels on RoCE
-    std::string adapter;         // that the rail is a port of; empty: it has no ports
-    std::uint8_t port = 0;       // its number there, from 1
-    Bytes datagram_bytes = 0;    // payload of one datagram
+    BytesPerSecond rate{}; // nominal, one direction; 0 = unknown
+    int numa_node = -1;    // -1 = unknown
+    std::uint32_t distance =
+        10;                   // from the process, as hwloc has it (10: its own node); 10 = unknown
+    std::uint32_t paths = 1;  // 2^LMC on InfiniBand; flow labels on RoCE
+    std::string adapter;      // that the rail is a port of; empty: it has no ports
+    std::uint8_t port = 0;    // its number there, from 1
+    Bytes datagram_bytes = 0; // payload of one datagram
     Bytes max_message_bytes = 0; // of one RC work request
     Bytes inline_bytes = 0;
     std::uint32_t max_gather = 1;     // scatter/gather entries of one work request

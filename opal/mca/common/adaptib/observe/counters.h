@@ -8,6 +8,7 @@
 // May touch: base/ and the table type of common_adaptib.h.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -79,6 +80,38 @@ namespace adaptib {
     X(spread_kept, "trials", COUNTER, 4, "Trials after which messages stayed on several paths")    \
     X(spread_fallbacks, "trials", COUNTER, 4,                                                      \
       "Times that messages went back to the first path: spreading did not help, or no more")       \
+    X(path_weight_0, "per mille", LEVEL, 5,                                                        \
+      "Weight of path 0 to the peer whose stripes were timed last")                                \
+    X(path_weight_1, "per mille", LEVEL, 5,                                                        \
+      "Weight of path 1 to the peer whose stripes were timed last")                                \
+    X(path_weight_2, "per mille", LEVEL, 5,                                                        \
+      "Weight of path 2 to the peer whose stripes were timed last")                                \
+    X(path_weight_3, "per mille", LEVEL, 5,                                                        \
+      "Weight of path 3 to the peer whose stripes were timed last")                                \
+    X(path_weight_4, "per mille", LEVEL, 5,                                                        \
+      "Weight of path 4 to the peer whose stripes were timed last")                                \
+    X(path_weight_5, "per mille", LEVEL, 5,                                                        \
+      "Weight of path 5 to the peer whose stripes were timed last")                                \
+    X(path_weight_6, "per mille", LEVEL, 5,                                                        \
+      "Weight of path 6 to the peer whose stripes were timed last")                                \
+    X(path_weight_7, "per mille", LEVEL, 5,                                                        \
+      "Weight of path 7 to the peer whose stripes were timed last")                                \
+    X(path_weight_8, "per mille", LEVEL, 5,                                                        \
+      "Weight of path 8 to the peer whose stripes were timed last")                                \
+    X(path_weight_9, "per mille", LEVEL, 5,                                                        \
+      "Weight of path 9 to the peer whose stripes were timed last")                                \
+    X(path_weight_10, "per mille", LEVEL, 5,                                                       \
+      "Weight of path 10 to the peer whose stripes were timed last")                               \
+    X(path_weight_11, "per mille", LEVEL, 5,                                                       \
+      "Weight of path 11 to the peer whose stripes were timed last")                               \
+    X(path_weight_12, "per mille", LEVEL, 5,                                                       \
+      "Weight of path 12 to the peer whose stripes were timed last")                               \
+    X(path_weight_13, "per mille", LEVEL, 5,                                                       \
+      "Weight of path 13 to the peer whose stripes were timed last")                               \
+    X(path_weight_14, "per mille", LEVEL, 5,                                                       \
+      "Weight of path 14 to the peer whose stripes were timed last")                               \
+    X(path_weight_15, "per mille", LEVEL, 5,                                                       \
+      "Weight of path 15 to the peer whose stripes were timed last")                               \
     X(selections, "periods", COUNTER, 5,                                                           \
       "Periods after which the busiest peers were looked for, there being no room for all")        \
     X(selections_changed, "periods", COUNTER, 5, "Those after which others were chosen")           \
@@ -144,6 +177,15 @@ struct Counters {
     ADAPTIB_COUNTERS(ADAPTIB_FIELD)
 #undef ADAPTIB_FIELD
 };
+
+// The weights of paths among them, by number: of each path the part of a long message that it would carry.
+#define ADAPTIB_WEIGHT(i) &Counters::path_weight_##i
+constexpr std::array<std::uint64_t Counters::*, 16> kPathWeights{
+    ADAPTIB_WEIGHT(0),  ADAPTIB_WEIGHT(1),  ADAPTIB_WEIGHT(2),  ADAPTIB_WEIGHT(3),
+    ADAPTIB_WEIGHT(4),  ADAPTIB_WEIGHT(5),  ADAPTIB_WEIGHT(6),  ADAPTIB_WEIGHT(7),
+    ADAPTIB_WEIGHT(8),  ADAPTIB_WEIGHT(9),  ADAPTIB_WEIGHT(10), ADAPTIB_WEIGHT(11),
+    ADAPTIB_WEIGHT(12), ADAPTIB_WEIGHT(13), ADAPTIB_WEIGHT(14), ADAPTIB_WEIGHT(15)};
+#undef ADAPTIB_WEIGHT
 
 // The counters of the process's core.
 Counters& process_counters();

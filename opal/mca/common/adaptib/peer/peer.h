@@ -78,6 +78,7 @@ struct Subchannel {
     std::uint32_t remote_rail = 0;
     std::uint32_t path = 0;              // of those between the two
     std::uint32_t remote_memory_key = 0; // of the peer's ring and credit
+    BytesPerSecond rate{};               // of the slower rail of the two; 0: unknown
     std::unique_ptr<QueuePair> qp;       // null: the connection does without this path
     SubchannelMigration migration;
     SubchannelMeeting meeting;

@@ -9,17 +9,18 @@
 
 namespace adaptib {
 
-void pair_rails(PeerRoute& route, bool lower,
-                const std::function<std::uint32_t(std::uint32_t, std::uint32_t)>& likeness) {
+void pair_rails(PeerRoute& route, bool lower, const OfRails& likeness, const OfRails& rate) {
     struct Choice {
         std::uint32_t likeness;
+        std::uint32_t rate;
         PeerRoute::Pair pair;
     };
     std::vector<Choice> choices;
     for (std::uint32_t i = route.local.first; i < route.local.end(); ++i) {
         for (std::uint32_t j = route.remote.first; j < route.remote.end(); ++j) {
-            choices.push_back(
-                {likeness(i, j), {static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(j), 0}});
+            choices.push_back({likeness(i, j),
+                               rate(i, j),
+                               {static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(j), 0}});
         }
     }
     std::sort(choices.begin(), choices.end(), [lower](const Choice& a, const Choice& b) {
@@ -30,6 +31,7 @@ void pair_rails(PeerRoute& route, bool lower,
             return lower ? pair.remote : pair.local;
         };
         return a.likeness != b.likeness               ? a.likeness > b.likeness
+               : a.rate != b.rate                     ? a.rate > b.rate
                : lower_of(a.pair) != lower_of(b.pair) ? lower_of(a.pair) < lower_of(b.pair)
                                                       : higher_of(a.pair) < higher_of(b.pair);
     });
@@ -61,8 +63,7 @@ void pair_rails(PeerRoute& route, bool lower,
     }
 }
 
-void add_paths(PeerRoute& route,
-               const std::function<std::uint32_t(std::uint32_t, std::uint32_t)>& paths) {
+void add_paths(PeerRoute& route, const OfRails& paths) {
     const std::size_t pairs = route.count;
     const std::vector<PeerRoute::Pair> spare(route.pairs.begin() + route.count,
                                              route.pairs.begin() + route.total);

@@ -35,16 +35,16 @@ struct PeerRoute {
     std::array<Pair, kMaxSubchannels + kMaxRails * kMaxRails> pairs{};
 };
 
-// Fills in the pairs: the most alike first; of equal ones, in the order of the rails of the process with the
-// lower name, then of the other's. `lower`: ours is the lower name.
+using OfRails = std::function<std::uint32_t(std::uint32_t local, std::uint32_t remote)>;
+
+// Fills in the pairs: the most alike first; of equal ones those that are faster together; of these, in the order
+// of the rails of the process with the lower name, then of the other's. `lower`: ours is the lower name.
 void pair_rails(
-    PeerRoute& route, bool lower,
-    const std::function<std::uint32_t(std::uint32_t local, std::uint32_t remote)>& likeness);
+    PeerRoute& route, bool lower, const OfRails& likeness,
+    const OfRails& rate = [](std::uint32_t, std::uint32_t) { return 0; });
 
 // Behind those of subchannels the further paths between the same rails, of which each pair has `paths`: every
 // pair's second path, then every pair's third, as long as there is room.
-void add_paths(
-    PeerRoute& route,
-    const std::function<std::uint32_t(std::uint32_t local, std::uint32_t remote)>& paths);
+void add_paths(PeerRoute& route, const OfRails& paths);
 
 } // namespace adaptib

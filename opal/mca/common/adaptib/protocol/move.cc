@@ -7,6 +7,8 @@
 
 namespace adaptib {
 
+static_assert(kPathWeights.size() >= kMaxSubchannels);
+
 // The peer may take the connection down as soon as the goodbye is over: what is not over by then is lost.
 void Protocol::start_operation(Mover& mover) {
     if (mover.peer.said_goodbye && mover.peer.state != ConnectState::failed) {
@@ -29,8 +31,8 @@ void Protocol::plan_move(Mover& mover) {
         const Subchannel& subchannel = peer.subchannels[i];
         if (subchannel.qp != nullptr) {
             const RailInfo& info = rails_[subchannel.local_rail]->info();
-            views_.push_back({i, subchannel.local_rail, info.rate, info.max_message_bytes,
-                              subchannel.outstanding});
+            views_.push_back({i, subchannel.local_rail, subchannel.rate, info.max_message_bytes,
+                              subchannel.outstanding, info.distance});
         }
     }
     Move& move = mover.move;
@@ -298,6 +300,10 @@ void Protocol::learn_from(Mover& mover, std::size_t stripe) {
         counters_.spread_trials += after.trials - before.trials;
         counters_.spread_kept += after.spreads - before.spreads;
         counters_.spread_fallbacks += after.fallbacks - before.fallbacks;
+        for (std::uint32_t i = 0; i < mover.peer.subchannels.size(); ++i) {
+            counters_.*kPathWeights[i] =
+                static_cast<std::uint64_t>(1000 * scheduler.weight(i) + 0.5);
+        }
     }
 }
 

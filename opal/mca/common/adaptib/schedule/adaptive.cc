@@ -20,8 +20,7 @@ public:
               std::vector<Stripe>& out) override {
         shares_.clear();
         for (const SubchannelView& path : up) {
-            const double rate = std::max(1.0, static_cast<double>(path.rate.value));
-            shares_.push_back({&path, weights_.of(path.index, rate)});
+            shares_.push_back({&path, level_ ? weights_.of(path, up) : nominal_rate(path, up)});
         }
         if (level_) {
             level(transfer, shares_);

@@ -46,7 +46,7 @@ public:
             return;
         }
         gather(transfer, up);
-        const double parts = level_ports(transfer);
+        const double parts = level_ports(transfer, up);
         shares_.clear();
         for (const Share& port_share : port_shares_) {
             Port& port = ports_[port_share.path->port];
@@ -153,7 +153,7 @@ private:
             if (port.paths++ == 0) {
                 port.first = port.heaviest = port.whole = &path;
                 port.first_index = path.index;
-                port.rate = std::max(1.0, static_cast<double>(path.rate.value));
+                port.rate = nominal_rate(path, up);
                 continue;
             }
             if (port.paths == 2) {
@@ -182,11 +182,15 @@ private:
     }
 
     // The ports that have a part of it, as port_shares_; the sum of their weights.
-    double level_ports(const TransferView& transfer) {
+    double level_ports(const TransferView& transfer, std::span<const SubchannelView> up) {
         port_shares_.clear();
         for (const Port& port : ports_) {
             if (port.first != nullptr) {
-                port_shares_.push_back({port.whole, port_weights_.of(port.whole->port, port.rate)});
+                const double known = port_weights_.known(port.whole->port);
+                port_shares_.push_back(
+                    {port.whole, known > 0 ? known
+                                           : port_weights_.of(port.whole->port,
+                                                              first_weight(*port.first, up))});
             }
         }
         if (port_shares_.size() > 1) {

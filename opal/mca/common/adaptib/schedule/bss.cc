@@ -31,7 +31,7 @@ public:
             if (path.index >= used_.size()) {
                 used_.resize(path.index + 1);
             }
-            shares_.push_back({&path, weights_.of(path.index, 1.0)});
+            shares_.push_back({&path, weights_.of(path, up)});
         }
         std::stable_sort(shares_.begin(), shares_.end(),
                          [](const Share& a, const Share& b) { return a.weight > b.weight; });

@@ -15,15 +15,19 @@ public:
         const Bytes length = transfer.length;
         // Whole cache lines, so that no two parts share one.
         const Bytes part = round_up((length + up.size() - 1) / up.size(), kCacheLine);
+        paths_ = up.size();
         std::size_t turn = position_;
         for (Bytes offset = 0; offset < length; offset += part) {
             append_stripes(up[turn++ % up.size()], offset, std::min(part, length - offset), out);
         }
     }
-    double weight(std::uint32_t) const override { return 1; }
+    double weight(std::uint32_t) const override {
+        return paths_ == 0 ? 0 : 1.0 / static_cast<double>(paths_);
+    }
 
 private:
     std::uint32_t position_;
+    std::size_t paths_ = 0; // of the last transfer
 };
 
 } // namespace

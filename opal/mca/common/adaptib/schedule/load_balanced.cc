@@ -17,7 +17,7 @@ public:
         shares_.clear();
         for (std::size_t i = 0; i < up.size(); ++i) {
             const SubchannelView& path = up[(position_ + i) % up.size()];
-            shares_.push_back({&path, std::max(1.0, static_cast<double>(path.rate.value))});
+            shares_.push_back({&path, nominal_rate(path, up)});
         }
         level(transfer, shares_);
         divide(transfer.length, min_stripe_, shares_, out);

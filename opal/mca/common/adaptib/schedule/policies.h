@@ -42,6 +42,13 @@ struct Share {
 // time that posting and completing a further stripe takes, if min_stripe does not say.
 Bytes least_stripe(const SubchannelView& path, Bytes min_stripe);
 
+// The path's nominal rate; if it is not known, the slowest that is known of those that are up. > 0
+double nominal_rate(const SubchannelView& path, std::span<const SubchannelView> up);
+
+// What the weight of a path begins with: its nominal rate, of which a port that is further from the process than
+// others of that rate has as much less (hwloc's distances, as the firmware tells them). > 0
+double first_weight(const SubchannelView& path, std::span<const SubchannelView> up);
+
 // Cuts [0, length) into parts in proportion to the weights, in whole cache lines, heaviest first; the
 // lightest get nothing where that would be less than their least stripe. Sorts `shares`.
 void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, std::vector<Stripe>& out);
@@ -57,8 +64,12 @@ public:
     // `ageing`: how far, per transfer, paths without a part in it go back to what they began with.
     PathWeights(double alpha, double ageing) : alpha_(alpha), ageing_(ageing) {}
 
-    // The path's weight; what it begins with if it is new. `first` > 0
-    double of(std::uint32_t subchannel, double first);
+    // The path's weight; what it begins with if it is new.
+    double of(const SubchannelView& path, std::span<const SubchannelView> up) {
+        const double weight = known(path.index);
+        return weight > 0 ? weight : of(path.index, first_weight(path, up));
+    }
+    double of(std::uint32_t subchannel, double first); // `first` > 0
     // Of a path that is known; else 0.
     double known(std::uint32_t subchannel) const;
     double sum() const;

@@ -21,6 +21,30 @@ Bytes least_stripe(const SubchannelView& path, Bytes min_stripe) {
     return std::max(min_stripe > 0 ? min_stripe : worth, kCacheLine);
 }
 
+double nominal_rate(const SubchannelView& path, std::span<const SubchannelView> up) {
+    if (path.rate.value > 0) {
+        return static_cast<double>(path.rate.value);
+    }
+    std::uint64_t slowest = 0;
+    for (const SubchannelView& other : up) {
+        const std::uint64_t rate = other.rate.value;
+        slowest = slowest == 0 || (rate > 0 && rate < slowest) ? rate : slowest;
+    }
+    return std::max(1.0, static_cast<double>(slowest));
+}
+
+double first_weight(const SubchannelView& path, std::span<const SubchannelView> up) {
+    const double rate = nominal_rate(path, up);
+    std::uint32_t nearest = path.distance;
+    for (const SubchannelView& other : up) {
+        if (other.distance < nearest && nominal_rate(other, up) == rate) {
+            nearest = other.distance;
+        }
+    }
+    return rate * (std::max(1.0, static_cast<double>(nearest)) /
+                   std::max(1.0, static_cast<double>(path.distance)));
+}
+
 void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, std::vector<Stripe>& out) {
     std::stable_sort(shares.begin(), shares.end(),
                      [](const Share& a, const Share& b) { return a.weight > b.weight; });

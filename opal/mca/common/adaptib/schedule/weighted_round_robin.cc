@@ -21,7 +21,7 @@ public:
             if (path.index >= saved_.size()) {
                 saved_.resize(path.index + 1);
             }
-            const double rate = std::max(1.0, static_cast<double>(path.rate.value));
+            const double rate = nominal_rate(path, up);
             saved_[path.index] += rate;
             gained += rate;
             if (chosen == nullptr || saved_[path.index] > saved_[chosen->index]) {

@@ -153,24 +153,26 @@ Status DeviceList::choose(const VerbsOptions& options, std::vector<ibv_device*>&
             return std::any_of(excluded_.begin(), excluded_.end(),
                                [&](const Wanted& w) { return w.device == name && w.port == 0; });
         });
-        sort_by_distance(options, out);
+    }
+    find_distances(options, out);
+    if (included_.empty()) {
+        std::stable_sort(out.begin(), out.end(), [this](ibv_device* a, ibv_device* b) {
+            return distance(a) < distance(b);
+        });
     }
     return kOk;
 }
 
 // Where all are at the same node, or none says where it is, nobody asks how far that is.
-void DeviceList::sort_by_distance(const VerbsOptions& options, std::vector<ibv_device*>& devices) {
-    struct Place {
-        std::uint64_t distance;
-        int node;
-        ibv_device* device;
-    };
-    std::vector<Place> places;
+void DeviceList::find_distances(const VerbsOptions& options,
+                                const std::vector<ibv_device*>& devices) {
+    distances_.clear();
+    std::map<ibv_device*, int> nodes;
     for (ibv_device* device : devices) {
-        places.push_back({0, numa_node_of(*device), device});
+        nodes[device] = numa_node_of(*device);
     }
-    const bool apart = std::any_of(places.begin(), places.end(), [&](const Place& place) {
-        return place.node != places[0].node;
+    const bool apart = std::any_of(nodes.begin(), nodes.end(), [&](const auto& place) {
+        return place.second != nodes.begin()->second;
     });
     if (!apart) {
         return;
@@ -179,14 +181,15 @@ void DeviceList::sort_by_distance(const VerbsOptions& options, std::vector<ibv_d
     if (!options.distance) {
         hwloc.emplace();
     }
-    for (Place& place : places) {
-        place.distance =
-            options.distance ? options.distance(place.node) : hwloc->distance(place.node);
+    for (const auto& [device, node] : nodes) {
+        const std::uint64_t far = options.distance ? options.distance(node) : hwloc->distance(node);
+        distances_[device] = static_cast<std::uint32_t>(std::min<std::uint64_t>(far, UINT32_MAX));
     }
-    std::stable_sort(places.begin(), places.end(),
-                     [](const Place& a, const Place& b) { return a.distance < b.distance; });
-    std::transform(places.begin(), places.end(), devices.begin(),
-                   [](const Place& place) { return place.device; });
+}
+
+std::uint32_t DeviceList::distance(ibv_device* device) const {
+    const auto known = distances_.find(device);
+    return known == distances_.end() ? RailInfo{}.distance : known->second;
 }
 
 bool port_wanted(const DeviceList& list, const std::string& device, int port) {
@@ -197,8 +200,9 @@ bool port_wanted(const DeviceList& list, const std::string& device, int port) {
 // ---------------------------------------------------------------------------------------------------
 // One device
 
-Device::Device(const Calls& calls, ibv_device* device)
-    : calls_(calls), name_(calls.get_device_name(device)), numa_node_(numa_node_of(*device)) {}
+Device::Device(const Calls& calls, ibv_device* device, std::uint32_t distance)
+    : calls_(calls), name_(calls.get_device_name(device)), numa_node_(numa_node_of(*device)),
+      distance_(distance) {}
 
 Device::~Device() {
     if (pd_ != nullptr) {
@@ -209,9 +213,9 @@ Device::~Device() {
     }
 }
 
-Status Device::open(const Calls& calls, ibv_device* device, std::unique_ptr<Device>& out,
-                    std::string& error_text) {
-    std::unique_ptr<Device> made(new Device(calls, device));
+Status Device::open(const Calls& calls, ibv_device* device, std::uint32_t distance,
+                    std::unique_ptr<Device>& out, std::string& error_text) {
+    std::unique_ptr<Device> made(new Device(calls, device, distance));
     const auto fail = [&](const char* what, int result) {
         const int error = error_number(result);
         error_text = made->name_ + " " + what + ": " + std::strerror(error);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,8 +31,9 @@ Status parse_wanted(const std::string& list, std::vector<Wanted>& out, std::stri
 class Device {
 public:
     // Errors: as libibverbs; error_text says what failed.
-    static Status open(const Calls& calls, ibv_device* device, std::unique_ptr<Device>& out,
-                       std::string& error_text);
+    // `distance`: from the process (fabric/verbs/near.h).
+    static Status open(const Calls& calls, ibv_device* device, std::uint32_t distance,
+                       std::unique_ptr<Device>& out, std::string& error_text);
     ~Device();
     Device(const Device&) = delete;
     Device& operator=(const Device&) = delete;
@@ -42,13 +44,15 @@ public:
     const ibv_device_attr& limits() const { return limits_; }
     const std::string& name() const { return name_; }
     int numa_node() const { return numa_node_; }
+    std::uint32_t distance() const { return distance_; }
 
 private:
-    Device(const Calls& calls, ibv_device* device);
+    Device(const Calls& calls, ibv_device* device, std::uint32_t distance);
 
     const Calls& calls_;
     std::string name_;
     int numa_node_ = -1;
+    std::uint32_t distance_ = 10;
     ibv_context* context_ = nullptr;
     ibv_pd* pd_ = nullptr;
     ibv_device_attr limits_{};
@@ -68,6 +72,8 @@ public:
     Status choose(const VerbsOptions& options, std::vector<ibv_device*>& out,
                   std::vector<std::string>& notices, std::string& error_text);
     std::string names() const; // "mlx5_0, mlx5_1"
+    // Of one that was chosen, from the process (fabric/verbs/near.h).
+    std::uint32_t distance(ibv_device* device) const;
     bool empty() const { return devices_.empty(); }
 
     const std::vector<Wanted>& included() const { return included_; }
@@ -75,11 +81,13 @@ public:
 
 private:
     ibv_device* find(const std::string& name) const;
-    static void sort_by_distance(const VerbsOptions& options, std::vector<ibv_device*>& devices);
+    void find_distances(const VerbsOptions& options, const std::vector<ibv_device*>& devices);
 
     const Calls& calls_;
     ibv_device** list_ = nullptr;
     std::vector<ibv_device*> devices_; // by name
+    std::map<ibv_device*, std::uint32_t>
+        distances_; // from the process, of those that are not all equally far
     std::vector<Wanted> included_;
     std::vector<Wanted> excluded_;
 };

@@ -44,6 +44,7 @@ void VerbsRail::describe() {
     info_.link_layer = port_.ethernet() ? LinkLayer::ethernet : LinkLayer::infiniband;
     info_.rate = port_rate(port_.attributes);
     info_.numa_node = device_.numa_node();
+    info_.distance = device_.distance();
     info_.paths = port_.ethernet() ? kRocePaths : 1u << port_.attributes.lmc;
     info_.adapter = device_.name();
     info_.port = port_.number;

@@ -100,7 +100,8 @@ Status VerbsFabric::add_device(const DeviceList& list, ibv_device* device,
                                std::string& error_text) {
     std::unique_ptr<Device> opened;
     std::string why;
-    if (const Status status = Device::open(calls_, device, opened, why); !status.ok()) {
+    if (const Status status = Device::open(calls_, device, list.distance(device), opened, why);
+        !status.ok()) {
         leave_out(status, why, true);
         return kOk;
     }
