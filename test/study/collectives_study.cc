@@ -49,9 +49,9 @@ int main(int argc, char** argv) {
     std::vector<PathPolicy> policies{
         {kHsam, "adaptive", 4}, {kBss, "bss", 12, 12, 3}, {kAuto, "auto", 8}};
     if (study.quick()) {
-        cases = {{"alltoall", 16, true, 256 * kKiB, {}, {}},
-                 {"allgather", 24, true, 256 * kKiB, {}, {}},
-                 {"allreduce", 32, true, 1'000'000, {}, {}}};
+        cases = {{"alltoall", 48, false, 256 * kKiB, 0.75, 0.5},
+                 {"allgather", 16, true, 256 * kKiB, {}, {}},
+                 {"allreduce", 16, true, 1'000'000, {}, {}}};
         routings.resize(1);
     } else {
         policies.insert(policies.begin(), {"even, 4 paths", "even", 4});
@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
                 return each.at_random ? at_random(each.ranks, study.seed() + i)
                                       : in_order(each.ranks);
             },
-            routings, policies, 12, study.quick() ? 1 : 2);
+            routings, policies, study.quick() ? 9 : 12, study.quick() ? 1 : 2);
         for (const PathPolicy& policy : policies) {
             std::optional<double> paper;
             std::optional<Bound> bound;

@@ -3,11 +3,12 @@
 //
 // Ports add their rates up: a transfer is cut in proportion to what is learnt of each, such that all end at the
 // same time with what they have under way, and a long one is planned in rounds (as adaptive does, which this is
-// where each port has one path). The paths of one port share its rate: one of them, the first, carries all as long as it is about as fast as the
-// port. Where it is slow, all paths of the port are tried, in proportion to learnt weights, for a few
-// transfers; where these were not clearly faster it is back to the first path, and the next trial comes later
-// each time. While spread, the first path is looked at now and then: routes that are free again are as good,
-// and one stripe costs less than many.
+// where each port has one path). The paths of one port share its rate: one of them, the first, carries all as
+// long as it is about as fast as the port. Where it is slow, all paths of the port are tried, in proportion to
+// learnt weights, for a few transfers; where these were slower it is back to the first path, and the next trial
+// comes later each time. (Who wants them to be clearly faster goes back too early: a single pair gains little
+// while others still collide.) While spread, the first path is looked at now and then: routes that are free
+// again are as good, and one stripe costs less than many.
 // A time tells how fast a path is only where it is long against what a request takes anyway: transfers that
 // the port carries in less than kJudged are not judged, and do not spread; they take the fastest path known.
 // Source: the rules are ours, beyond Vishnu 7.1 and 8.2, which always spread; test/study has what they
@@ -20,13 +21,13 @@ namespace {
 
 constexpr double kJudged = 25e-6; // seconds at the port's rate
 constexpr double kSlow = 1.2;     // times what the port's rate allows
-constexpr double kHelps = 0.95;   // of the time on the first path
+constexpr double kHelps = 1.0;    // of the time on the first path
 constexpr double kAsGood = 1.05;  // of the time when spread
 constexpr double kMemory = 0.5;   // of what is known, against a new time
 constexpr double kAgeing = 1.0 / 32;
-constexpr std::uint32_t kTrial = 4; // transfers
-constexpr std::uint32_t kFirstPause = 8;
-constexpr std::uint32_t kLongestPause = 1024;
+constexpr std::uint32_t kTrial = 8; // transfers
+constexpr std::uint32_t kFirstPause = 16;
+constexpr std::uint32_t kLongestPause = 2048;
 constexpr std::uint32_t kLook = 64; // spread: transfers between looks at the first path
 
 class Auto final : public Policy {
