@@ -305,15 +305,6 @@ Nanoseconds DatagramChannel::deadline() const {
     return next;
 }
 
-bool DatagramChannel::unacknowledged() const {
-    for (DatagramLink* link = minded_.front(); link != nullptr; link = minded_.next(*link)) {
-        if (link->unacknowledged()) {
-            return true;
-        }
-    }
-    return false;
-}
-
 void DatagramChannel::run_timers() {
     if (minded_.empty()) {
         return;

@@ -144,8 +144,6 @@ public:
     // Acknowledges and sends again what is due. deadline(): when that is next; max: never.
     void run_timers();
     Nanoseconds deadline() const;
-    // Something was sent that is not acknowledged yet.
-    bool unacknowledged() const;
     // The target ends: what it has not acknowledged is dropped.
     void forget(DatagramTarget& target);
 

@@ -3,6 +3,7 @@
 #include "core/core.h"
 
 #include <algorithm>
+#include <thread>
 
 namespace adaptib {
 
@@ -404,18 +405,32 @@ Core::~Core() {
 }
 
 void Core::drain(Nanoseconds limit) {
-    const Nanoseconds end = environment_.clock->now() + limit;
-    do {
-        progress();
-    } while ((protocol_->retry_due() || connections_->retry_due() || unacknowledged() ||
-              !drained_rings()) &&
-             environment_.clock->now() < end);
+    constexpr Nanoseconds kLastWords = std::chrono::milliseconds{20};
+    const Nanoseconds start = environment_.clock->now();
+    for (bool goes_on = true; goes_on;) {
+        const bool idle = progress() == 0;
+        const Left left = this->left();
+        const Nanoseconds lasted = environment_.clock->now() - start;
+        goes_on = left != Left::nothing && lasted < (left == Left::owed ? limit : kLastWords);
+        if (goes_on && idle) {
+            std::this_thread::yield(); // to a process that is to take it
+        }
+    }
 }
 
-bool Core::unacknowledged() const {
-    return std::any_of(fabrics_.begin(), fabrics_.end(), [](const Attached& attached) {
-        return attached.datagrams->unacknowledged();
+// Who has said goodbye may be gone, and answers nothing then.
+Core::Left Core::left() {
+    bool owed = protocol_->retry_due() || connections_->retry_due();
+    bool last_words = !finished_.empty();
+    for_each_peer([&](Peer& peer) {
+        const DatagramLink* link = peer.datagram.link.get();
+        const bool ring_flushed = peer.state != ConnectState::open || peer.ring_out == nullptr ||
+                                  peer.ring_out->flushed();
+        if (!ring_flushed || (link != nullptr && link->unacknowledged())) {
+            (peer.heard_goodbye ? last_words : owed) = true;
+        }
     });
+    return owed ? Left::owed : last_words ? Left::last_words : Left::nothing;
 }
 
 Nanoseconds Core::deadline() const {
@@ -466,16 +481,6 @@ void Core::run_timers() {
     if (start_.step < start_.steps) [[unlikely]] {
         connect_some();
     }
-}
-
-bool Core::drained_rings() {
-    bool drained = finished_.empty();
-    for_each_peer([&](Peer& peer) {
-        if (peer.state == ConnectState::open && peer.ring_out != nullptr) {
-            drained = peer.ring_out->flushed() && drained;
-        }
-    });
-    return drained;
 }
 
 std::string Core::report() const {

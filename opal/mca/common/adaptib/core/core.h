@@ -120,8 +120,12 @@ public:
     // connection: what the selection of channels does, for who wants to decide it otherwise.
     void promote(Peer& peer);
     void demote(Peer& peer);
-    // Progress until nothing waits to be sent, for at most `limit`.
+    // Progress until all that was sent has arrived, as far as can be known, for at most `limit`; for what only
+    // goes to peers that have said goodbye, 20 ms.
     void drain(Nanoseconds limit);
+    // What is not known to have arrived: nothing, something for a peer that may be gone, something else.
+    enum class Left : std::uint8_t { nothing, last_words, owed };
+    Left left();
     std::string report() const;
 
 private:
@@ -183,8 +187,6 @@ private:
     Status look_up(std::uint64_t name, ProcessAddress& out);
     std::string peer_text(std::uint64_t name, const std::string& host) const;
     void finish_peers();
-    bool drained_rings();
-    bool unacknowledged() const;
 
     // selection.cc
     bool select_due(Nanoseconds now) const;

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a process waits for when it ends (Core::drain): that others have what it sent them, and not that those who are
+// gone say so.
+#include "unit/sim/traffic.h"
+
+namespace adaptib::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Two hosts. Connected, or on datagrams that are lost now and then.
+RanksOptions two(bool connected) {
+    RanksOptions options;
+    options.ranks = 2;
+    options.world.machine = *machine("connect-ib");
+    options.world.topology = crossbar(2, {}, links_of(options.world.machine));
+    std::string text;
+    EXPECT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
+    options.parameters.connect_threshold = connected ? 0 : 1000;
+    options.world.machine.reliable_ud = connected;
+    return options;
+}
+
+class Ending : public testing::TestWithParam<bool> {
+protected:
+    Ending() : ranks(make(two(GetParam()))) {
+        for (int i = 0; i < 5; ++i) {
+            carry(*ranks, 0, 1, 100);
+            carry(*ranks, 1, 0, 100);
+        }
+        rest(*ranks, 10ms);
+        EXPECT_EQ(ranks->peer(1, 0)->state == ConnectState::open, GetParam());
+        EXPECT_EQ(left(1), Core::Left::nothing);
+    }
+    void say_goodbye(std::size_t rank) {
+        ranks->core(rank).protocol().release_peer(*ranks->peer(rank, 1 - rank));
+        ranks->wake(rank);
+    }
+
+    // After a while; the first question sends something behind what it is about.
+    Core::Left left(std::size_t rank) {
+        ranks->core(rank).left();
+        rest(*ranks, 1ms);
+        return ranks->core(rank).left();
+    }
+
+    std::unique_ptr<Ranks> ranks;
+};
+
+TEST_P(Ending, WhoSaidGoodbyeMayBeGone) {
+    Peer& peer = *ranks->peer(1, 0);
+    say_goodbye(0);
+    ASSERT_TRUE(ranks->run_until([&] { return peer.heard_goodbye; }, 100ms));
+    ranks->kill(0);
+    say_goodbye(1);
+    EXPECT_EQ(left(1), Core::Left::last_words);
+}
+
+TEST_P(Ending, WhoDidNotIsWaitedFor) {
+    ranks->kill(0);
+    Message message(1, 0, 100);
+    message.start(*ranks);
+    EXPECT_EQ(left(1), Core::Left::owed);
+}
+
+TEST_P(Ending, BothGoWhenBothAreThrough) {
+    say_goodbye(0);
+    say_goodbye(1);
+    rest(*ranks, 50ms);
+    EXPECT_EQ(left(0), Core::Left::nothing);
+    EXPECT_EQ(left(1), Core::Left::nothing);
+    EXPECT_EQ(ranks->peer(0, 1)->state, ConnectState::idle);
+    EXPECT_EQ(ranks->peer(1, 0)->state, ConnectState::idle);
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, Ending, testing::Values(true, false),
+                         [](const auto& each) { return each.param ? "connection" : "datagrams"; });
+
+} // namespace
+} // namespace adaptib::sim
