@@ -18,8 +18,24 @@ CopyCosts system_calls_of(Nanoseconds time) {
     return costs;
 }
 
-// Sent as the C interface does, one after another.
-void send_short(Cores& world, std::size_t from, std::size_t bytes, int times) {
+// As the C interface does.
+void start_send(Cores& world, std::size_t from, std::vector<std::byte>& data, TestRequest& send) {
+    const Envelope envelope{0, static_cast<std::int32_t>(from), 1};
+    Protocol& protocol = world.core(from).protocol();
+    Peer& to = *world.peer(from, 1 - from);
+    if (protocol.send_at_once(to, envelope, contiguous(data)) ||
+        protocol.send_timed(to, envelope, contiguous(data))) {
+        send.done = true;
+    } else {
+        ASSERT_TRUE(world.send(from, 1 - from, 1, contiguous(data), send).ok());
+    }
+}
+
+enum class Answers { none, each };
+
+// One after another.
+void send_short(Cores& world, std::size_t from, std::size_t bytes, int times,
+                Answers answers = Answers::each) {
     for (int i = 0; i < times; ++i) {
         std::vector<std::byte> sent = pattern(bytes, static_cast<std::uint64_t>(i));
         std::vector<std::byte> got(bytes);
@@ -28,23 +44,19 @@ void send_short(Cores& world, std::size_t from, std::size_t bytes, int times) {
         ASSERT_TRUE(
             world.receive(1 - from, static_cast<std::int32_t>(from), 1, contiguous(got), receive)
                 .ok());
-        const Envelope envelope{0, static_cast<std::int32_t>(from), 1};
-        Protocol& protocol = world.core(from).protocol();
-        Peer& to = *world.peer(from, 1 - from);
-        if (protocol.send_at_once(to, envelope, contiguous(sent)) ||
-            protocol.send_timed(to, envelope, contiguous(sent))) {
-            send.done = true;
-        } else {
-            ASSERT_TRUE(world.send(from, 1 - from, 1, contiguous(sent), send).ok());
-        }
+        start_send(world, from, sent, send);
         ASSERT_TRUE(world.run({&send, &receive}));
         ASSERT_EQ(got, sent);
+        if (answers == Answers::each) {
+            send_short(world, 1 - from, 8, 1, Answers::none);
+        }
     }
 }
 
-std::uint64_t eager_of(Cores& world, std::size_t bytes, int times) {
+std::uint64_t eager_of(Cores& world, std::size_t bytes, int times,
+                       Answers answers = Answers::each) {
     const std::uint64_t before = world.counters(0).ring_sent_bytes;
-    send_short(world, 0, bytes, times);
+    send_short(world, 0, bytes, times, answers);
     return (world.counters(0).ring_sent_bytes - before) / bytes;
 }
 
@@ -132,9 +144,74 @@ TEST(CopyChoiceOfCores, ActiveMessagesCount) {
     Protocol& slow = other.core(0).protocol();
     EXPECT_EQ(slow.active_eager(), 4096u);
     for (int i = 0; i < 8; ++i) {
+        EXPECT_EQ(slow.active_eager(), 4096u);
         slow.on_not_active(*other.peer(0, 1), kLong);
+        exchange(other, 8, 1);
     }
     EXPECT_EQ(slow.active_eager(), 32768u) << "to be tried";
+}
+
+TEST(CopyChoiceOfCores, StreamsAreCopiedByBothSides) {
+    Options options;
+    options.copy_costs = system_calls_of(Nanoseconds{-1});
+    Cores world(2, options);
+    exchange(world, 100, 40); // connects
+    EXPECT_EQ(eager_of(world, kLong, 5), 0u);
+    EXPECT_EQ(eager_of(world, kLong, 20, Answers::none), 18u) << "a third one is a stream";
+    EXPECT_EQ(eager_of(world, 32769, 20, Answers::none), 0u);
+    send_short(world, 1, 8, 1, Answers::none);
+    EXPECT_EQ(eager_of(world, kLong, 5), 0u) << "it is over";
+    EXPECT_EQ(world.counters(0).eager_limit_bytes, 4096u);
+}
+
+TEST(CopyChoiceOfCores, AStreamWaitsForRoom) {
+    constexpr std::size_t kMessages = 64; // four rings full
+    Options options;
+    options.copy_costs = system_calls_of(Nanoseconds{-1});
+    Cores world(2, options);
+    exchange(world, 100, 40); // connects
+    std::vector<std::vector<std::byte>> sent;
+    std::vector<std::vector<std::byte>> got(kMessages, std::vector<std::byte>(kLong));
+    std::vector<TestRequest> sends(kMessages);
+    std::vector<TestRequest> receives(kMessages);
+    std::vector<TestRequest*> all;
+    for (std::size_t i = 0; i < kMessages; ++i) {
+        sent.push_back(pattern(kLong, i));
+        start_send(world, 0, sent.back(), sends[i]);
+        all.push_back(&sends[i]);
+    }
+    EXPECT_GT(world.counters(0).send_stalls, 0u);
+    for (std::size_t i = 0; i < kMessages; ++i) {
+        ASSERT_TRUE(world.receive(1, 0, 1, contiguous(got[i]), receives[i]).ok());
+        all.push_back(&receives[i]);
+    }
+    ASSERT_TRUE(world.run(all));
+    EXPECT_EQ(got, sent);
+}
+
+TEST(CopyChoiceOfCores, ActiveStreamsMoveTheirLimit) {
+    Options options;
+    options.copy_costs = system_calls_of(Nanoseconds{-1});
+    Cores world(2, options);
+    exchange(world, 100, 40); // connects
+    world.core(1).protocol().listen([](void*, Peer&, std::uint8_t, const std::byte*, Bytes) {},
+                                    nullptr);
+    Protocol& protocol = world.core(0).protocol();
+    Peer& peer = *world.peer(0, 1);
+    const std::vector<std::byte> data = pattern(kLong, 1);
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(protocol.active_eager(), 4096u);
+        protocol.on_not_active(peer, kLong);
+    }
+    EXPECT_EQ(protocol.active_eager(), 32768u);
+    for (int i = 0; i < 6; ++i) {
+        EXPECT_TRUE(protocol.send_active_timed(peer, 1, data.data(), kLong, nullptr, 0));
+        EXPECT_EQ(protocol.active_eager(), 32768u);
+    }
+    EXPECT_EQ(world.counters(0).copies_timed, 0u);
+    exchange(world, 8, 1);
+    EXPECT_TRUE(protocol.send_active_timed(peer, 1, data.data(), kLong, nullptr, 0));
+    EXPECT_EQ(protocol.active_eager(), 4096u) << "the stream is over";
 }
 
 } // namespace

@@ -391,6 +391,13 @@ public:
     std::vector<Subchannel> subchannels;
     std::unique_ptr<Scheduler> scheduler;
     std::unique_ptr<CopyChoice> copy_choice; // null: eager_limit stays as it is
+    std::uint32_t finishes = 0;              // received
+    // Messages that are long enough for copy_choice: how many have gone since anything but finishes came.
+    struct {
+        std::uint32_t heard = 0;
+        std::uint32_t sent = 0;
+    } burst;
+    bool streaming = false; // many
     // Null: the peer is asked for no operation. Atomics cost other than puts and gets.
     std::unique_ptr<std::array<AskChoice, 2>> ask_choices;
     std::uint64_t offers = 0;      // made to the peer

@@ -287,6 +287,8 @@ private:
 
     // timed.cc
     template <typename F> bool put_timed(Peer& peer, Bytes bytes, F&& put);
+    static bool in_stream(Peer& peer);
+    void choose_active_eager(const Peer& peer);
 
     // send.cc
     Status start_send(SendRequest& request, bool& complete);

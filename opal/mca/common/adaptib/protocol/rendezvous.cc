@@ -149,6 +149,7 @@ void Protocol::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBody&
 
 // The receiver has read the message, or as much of it as it has room for, or gives up.
 void Protocol::on_finish(Peer& peer, const IdBody& body) {
+    ++peer.finishes;
     SendTransfer* transfer = sends_.find(body.id);
     if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent || transfer->pushing ||
         (transfer->cleared && transfer->kind == SourceKind::direct)) {

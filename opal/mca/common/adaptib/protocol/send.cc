@@ -36,7 +36,8 @@ Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bo
         complete_now = started_complete_;
         return kOk;
     }
-    if (data.bytes > peer->eager_limit ||
+    const Bytes limit = peer->streaming ? peer->copy_choice->most() : peer->eager_limit;
+    if (data.bytes > limit ||
         data.bytes + body_bytes(request.type) > peer->message_capacity()) {
         request.type = MessageType::rendezvous;
     }
