@@ -12,15 +12,17 @@ Transports:
   ofi        mtl/ofi over verbs;ofi_rxm
   tcp        btl/tcp, which no bound refers to: the kernel sends 64 KiB in one piece over such a wire, where
              soft-RoCE makes packets of 4 KiB, each with its own checksum
-  raw_send, raw_write   bare verbs: send and receive, and writes whose last byte is polled; both yield as
-             well (test/bench/raw_verbs.c)
+  raw_send, raw_write   bare verbs: send and receive, and writes whose last byte is polled; all of these
+             yield as well (test/bench/raw_verbs.c)
+  raw_eager, raw_rendezvous   bare verbs again, with what a tagged message cannot do without: a header
+             before the data and a copy at both ends; or an announcement, a read and its end
   ib_send_lat_e, ib_write_bw   perftest; ib_send_lat sleeps until something comes (-e), since without it
              its two ends would poll for a whole time slice each
 
 Metrics, and the bound of each, which both mtl and btl are to keep. A ratio is that of the times, or of the
 rates the other way round, so that above 1 is always worse than the peer:
   latency    half a ping-pong over the bare wire: at most 1.00 against the better one of ucx and ofi, and at
-             most 1.10 against the better one of raw_send and raw_write
+             most 1.10 against the better one of raw_eager and raw_rendezvous
   bandwidth  4 MiB in flight over a wire of 100 Mbit/s: at most 1.01 against the better one of ucx and ofi
              (all fill the wire), and 1.03 (0.97 times the rate) against ib_write_bw
 
@@ -53,8 +55,9 @@ from compare import number, size_text  # noqa: E402
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OURS = ("mtl", "btl")
 PEERS = ("ucx", "ofi")
-BARE = {"latency": ("raw_send", "raw_write"), "bandwidth": ("ib_write_bw",)}
-SHOWN = {"latency": OURS + PEERS + ("tcp", "raw_send", "raw_write", "ib_send_lat_e"),
+BARE = {"latency": ("raw_eager", "raw_rendezvous"), "bandwidth": ("ib_write_bw",)}
+SHOWN = {"latency": OURS + PEERS + ("tcp", "raw_send", "raw_write", "raw_eager", "raw_rendezvous",
+                                    "ib_send_lat_e"),
          "bandwidth": OURS + PEERS + ("tcp", "ib_write_bw")}
 TITLE = {"latency": "latency, one way (us)", "bandwidth": "bandwidth over 100 Mbit/s (MB/s)"}
 # (metric, whether against bare verbs) -> bound
@@ -62,7 +65,8 @@ BOUNDS = {("latency", False): 1.0, ("latency", True): 1.1,
           ("bandwidth", False): 1.01, ("bandwidth", True): 1.03}
 RATE = "100mbit"
 COLORS = {"mtl": "#0b5cad", "btl": "#12a096", "ucx": "#8f4fbf", "ofi": "#d9822b", "tcp": "#b0413e",
-          "raw_send": "#66727f", "raw_write": "#1f2933", "ib_write_bw": "#66727f"}
+          "raw_write": "#66727f", "raw_eager": "#1f2933", "raw_rendezvous": "#a3aab2",
+          "ib_write_bw": "#66727f"}
 
 # With --rails
 RAILS_SHOWN = ("mtl", "btl", "even", "first", "second", "ucx")
@@ -159,11 +163,11 @@ def print_tables(found, cells, rails):
             continue
         columns = [c for c in columns if any(c in found[metric, size] for size in sizes)]
         print(f"\n{titles[metric]}")
-        print(f"{'':8}" + "".join(f"{c:>14}" for c in columns))
+        print(f"{'':8}" + "".join(f"{c:>15}" for c in columns))
         for size in sizes:
             row = found[metric, size]
             print(f"{size_text(size):>8}" + "".join(
-                f"{number(statistics.median(row[c])) if c in row else '-':>14}" for c in columns))
+                f"{number(statistics.median(row[c])) if c in row else '-':>15}" for c in columns))
             for cell in cells:
                 if (cell.metric, cell.size) == (metric, size):
                     mark = "!" if cell.ratio > cell.bound else ""

@@ -7,8 +7,14 @@
  *
  *     raw_verbs DEVICE DEVICE GID_INDEX REPETITIONS SIZE...
  *
- * Prints `raw_send SIZE us` (send and receive) and `raw_write SIZE us` (RDMA write, its last byte polled):
- * half of a round trip, the median. May touch: libibverbs.
+ * Prints half of a round trip, the median of REPETITIONS, as `KIND SIZE us` for each kind:
+ *   raw_send        send and receive
+ *   raw_write       RDMA write, its last byte polled
+ *   raw_eager       what a short message of MPI is at least: a header of 32 bytes and the data, copied into
+ *                   registered memory, one RDMA write, polled, copied out
+ *   raw_rendezvous  what a long one is at least: an announcement of 64 bytes, an RDMA read of the data by
+ *                   who receives it, a word of 32 bytes that it is over
+ * May touch: libibverbs.
  */
 #include <infiniband/verbs.h>
 #include <sched.h>
@@ -26,6 +32,10 @@
 
 enum {
     LARGEST = 1 << 20,
+    HEADER = 32,
+    ANNOUNCEMENT = 64,
+    END_OF_READ = 32,
+    ROOM = LARGEST + HEADER + ANNOUNCEMENT,
     WARM = 20,
     MOST = 10000
 };
@@ -33,8 +43,8 @@ enum {
 /* What one end tells the other. */
 struct address {
     union ibv_gid gid;
-    uint64_t buffer;
-    uint32_t key, qp;
+    uint64_t in, out;
+    uint32_t in_key, out_key, qp;
 };
 
 struct end {
@@ -44,7 +54,7 @@ struct end {
     struct ibv_qp *qp;
     struct ibv_mr *out_region, *in_region;
     volatile unsigned char *in;
-    unsigned char *out;
+    unsigned char *out, *user;
     uint32_t inline_bytes;
     struct address peer;
 };
@@ -69,10 +79,10 @@ static double now(void)
 static unsigned char *pages(void)
 {
     void *memory = NULL;
-    if (posix_memalign(&memory, 4096, LARGEST) != 0) {
+    if (posix_memalign(&memory, 4096, ROOM) != 0) {
         fail("no memory");
     }
-    memset(memory, 0, LARGEST);
+    memset(memory, 0, ROOM);
     return memory;
 }
 
@@ -93,24 +103,26 @@ static void open_device(struct end *end, const char *name)
 
 static void make(struct end *end, const char *device)
 {
-    const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+    const int access =
+        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
     open_device(end, device);
     end->out = pages();
     end->in = pages();
+    end->user = pages();
     end->pd = ibv_alloc_pd(end->context);
     end->cq = end->pd == NULL ? NULL : ibv_create_cq(end->context, 256, NULL, NULL, 0);
     if (end->cq == NULL) {
         fail("%s: no completion queue", device);
     }
-    end->out_region = ibv_reg_mr(end->pd, end->out, LARGEST, access);
-    end->in_region = ibv_reg_mr(end->pd, (void *) end->in, LARGEST, access);
+    end->out_region = ibv_reg_mr(end->pd, end->out, ROOM, access);
+    end->in_region = ibv_reg_mr(end->pd, (void *) end->in, ROOM, access);
     struct ibv_qp_init_attr init = {.send_cq = end->cq,
                                     .recv_cq = end->cq,
                                     .cap = {.max_send_wr = 64,
                                             .max_recv_wr = 64,
                                             .max_send_sge = 1,
                                             .max_recv_sge = 1,
-                                            .max_inline_data = 64},
+                                            .max_inline_data = 128},
                                     .qp_type = IBV_QPT_RC};
     end->qp = ibv_create_qp(end->pd, &init);
     if (end->out_region == NULL || end->in_region == NULL || end->qp == NULL) {
@@ -121,8 +133,11 @@ static void make(struct end *end, const char *device)
 
 static void connect_to_peer(struct end *end, int gid_index, int channel)
 {
-    struct address self = {
-        .buffer = (uintptr_t) end->in, .key = end->in_region->rkey, .qp = end->qp->qp_num};
+    struct address self = {.in = (uintptr_t) end->in,
+                           .out = (uintptr_t) end->out,
+                           .in_key = end->in_region->rkey,
+                           .out_key = end->out_region->rkey,
+                           .qp = end->qp->qp_num};
     struct ibv_port_attr port;
     if (ibv_query_gid(end->context, 1, gid_index, &self.gid) != 0
         || ibv_query_port(end->context, 1, &port) != 0
@@ -130,14 +145,17 @@ static void connect_to_peer(struct end *end, int gid_index, int channel)
         || read(channel, &end->peer, sizeof end->peer) != sizeof end->peer) {
         fail("no addresses");
     }
-    struct ibv_qp_attr attributes = {
-        .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_INIT,
+                                     .port_num = 1,
+                                     .qp_access_flags
+                                     = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
     int result = ibv_modify_qp(
         end->qp, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     attributes.qp_state = IBV_QPS_RTR;
     attributes.path_mtu = port.active_mtu;
     attributes.dest_qp_num = end->peer.qp;
     attributes.min_rnr_timer = 1;
+    attributes.max_dest_rd_atomic = 1;
     attributes.ah_attr.is_global = 1;
     attributes.ah_attr.port_num = 1;
     attributes.ah_attr.dlid = port.lid;
@@ -151,6 +169,7 @@ static void connect_to_peer(struct end *end, int gid_index, int channel)
     attributes.timeout = 18;
     attributes.retry_cnt = 6;
     attributes.rnr_retry = 7;
+    attributes.max_rd_atomic = 1;
     result |= ibv_modify_qp(end->qp, &attributes,
                             IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY
                                 | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
@@ -168,16 +187,21 @@ static void meet(int channel)
     }
 }
 
+/* The first `size` bytes of out to those of the peer's in; a read the other way round, from the peer's out. */
 static void post(struct end *end, enum ibv_wr_opcode opcode, uint32_t size)
 {
-    struct ibv_sge sge = {
-        .addr = (uintptr_t) end->out, .length = size, .lkey = end->out_region->lkey};
+    const bool reads = opcode == IBV_WR_RDMA_READ;
+    struct ibv_sge sge = {.addr = (uintptr_t) (reads ? end->in : end->out),
+                          .length = size,
+                          .lkey = (reads ? end->in_region : end->out_region)->lkey};
     struct ibv_send_wr request = {
         .sg_list = &sge,
         .num_sge = 1,
         .opcode = opcode,
-        .send_flags = IBV_SEND_SIGNALED | (size <= end->inline_bytes ? IBV_SEND_INLINE : 0),
-        .wr.rdma = {.remote_addr = end->peer.buffer, .rkey = end->peer.key}};
+        .send_flags
+        = IBV_SEND_SIGNALED | (size <= end->inline_bytes && !reads ? IBV_SEND_INLINE : 0),
+        .wr.rdma = {.remote_addr = reads ? end->peer.out : end->peer.in,
+                    .rkey = reads ? end->peer.out_key : end->peer.in_key}};
     struct ibv_send_wr *bad;
     if (ibv_post_send(end->qp, &request, &bad) != 0) {
         fail("ibv_post_send");
@@ -213,37 +237,122 @@ static int poll_once(struct end *end, int *received)
     return sent;
 }
 
-/* One message there and one back; a buffer is written again only after its last use is complete. */
-static void exchange(struct end *end, bool first, enum ibv_wr_opcode opcode, uint32_t size,
-                     unsigned char value, int *received, int *unsent)
+/* What is under way at this end. */
+struct traffic {
+    int received; /* and not looked at */
+    int unsent;
+};
+
+static void wait_until_sent(struct end *end, struct traffic *traffic)
 {
-    const bool writes = opcode == IBV_WR_RDMA_WRITE;
-    for (int half = 0; half < 2; ++half) {
-        if ((half == 0) == first) {
-            while (*unsent > 0) {
-                *unsent -= poll_once(end, received);
-            }
-            end->out[size - 1] = value;
-            post(end, opcode, size);
-            ++*unsent;
-            continue;
-        }
-        while (writes && end->in[size - 1] != value) {
+    while (traffic->unsent > 0) {
+        const int sent = poll_once(end, &traffic->received);
+        traffic->unsent -= sent;
+        if (sent == 0) {
             sched_yield();
-        }
-        while (!writes && *received == 0) {
-            const int sent = poll_once(end, received);
-            *unsent -= sent;
-            if (sent == 0 && *received == 0) {
-                sched_yield();
-            }
-        }
-        if (!writes) {
-            --*received;
-            post_receive(end);
         }
     }
 }
+
+/* A buffer is written again only after its last use is complete. */
+static void write_marked(struct end *end, enum ibv_wr_opcode opcode, uint32_t size,
+                         unsigned char value, struct traffic *traffic)
+{
+    wait_until_sent(end, traffic);
+    end->out[size - 1] = value;
+    post(end, opcode, size);
+    ++traffic->unsent;
+}
+
+static void wait_for_mark(struct end *end, uint32_t size, unsigned char value)
+{
+    while (end->in[size - 1] != value) {
+        sched_yield();
+    }
+}
+
+static void send_message(struct end *end, uint32_t size, unsigned char value,
+                         struct traffic *traffic)
+{
+    write_marked(end, IBV_WR_SEND, size, value, traffic);
+}
+
+static void receive_message(struct end *end, uint32_t size, unsigned char value,
+                            struct traffic *traffic)
+{
+    (void) size;
+    (void) value;
+    while (traffic->received == 0) {
+        const int sent = poll_once(end, &traffic->received);
+        traffic->unsent -= sent;
+        if (sent == 0 && traffic->received == 0) {
+            sched_yield();
+        }
+    }
+    --traffic->received;
+    post_receive(end);
+}
+
+static void send_write(struct end *end, uint32_t size, unsigned char value,
+                       struct traffic *traffic)
+{
+    write_marked(end, IBV_WR_RDMA_WRITE, size, value, traffic);
+}
+
+static void receive_write(struct end *end, uint32_t size, unsigned char value,
+                          struct traffic *traffic)
+{
+    (void) traffic;
+    wait_for_mark(end, size, value);
+}
+
+static void send_eager(struct end *end, uint32_t size, unsigned char value,
+                       struct traffic *traffic)
+{
+    wait_until_sent(end, traffic);
+    memcpy(end->out + HEADER, end->user, size);
+    write_marked(end, IBV_WR_RDMA_WRITE, HEADER + size, value, traffic);
+}
+
+static void receive_eager(struct end *end, uint32_t size, unsigned char value,
+                          struct traffic *traffic)
+{
+    (void) traffic;
+    wait_for_mark(end, HEADER + size, value);
+    memcpy(end->user, (unsigned char *) end->in + HEADER, size);
+}
+
+/* The data is the peer's out, wherever the announcement was: its end is that of the read. */
+static void send_rendezvous(struct end *end, uint32_t size, unsigned char value,
+                            struct traffic *traffic)
+{
+    (void) size;
+    write_marked(end, IBV_WR_RDMA_WRITE, ANNOUNCEMENT, value, traffic);
+    wait_for_mark(end, END_OF_READ, value);
+}
+
+static void receive_rendezvous(struct end *end, uint32_t size, unsigned char value,
+                               struct traffic *traffic)
+{
+    wait_for_mark(end, ANNOUNCEMENT, value);
+    wait_until_sent(end, traffic);
+    post(end, IBV_WR_RDMA_READ, size);
+    ++traffic->unsent;
+    wait_until_sent(end, traffic);
+    write_marked(end, IBV_WR_RDMA_WRITE, END_OF_READ, value, traffic);
+}
+
+/* One message, of which `value` is the mark: another one each time */
+struct kind {
+    const char *name;
+    void (*send)(struct end *, uint32_t size, unsigned char value, struct traffic *);
+    void (*receive)(struct end *, uint32_t size, unsigned char value, struct traffic *);
+};
+
+static const struct kind kinds[] = {{"raw_send", send_message, receive_message},
+                                    {"raw_write", send_write, receive_write},
+                                    {"raw_eager", send_eager, receive_eager},
+                                    {"raw_rendezvous", send_rendezvous, receive_rendezvous}};
 
 static int by_value(const void *left, const void *right)
 {
@@ -251,28 +360,29 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static void measure(struct end *end, bool first, int channel, enum ibv_wr_opcode opcode,
+static void measure(struct end *end, bool first, int channel, const struct kind *kind,
                     uint32_t size, int repetitions)
 {
     static double times[MOST];
-    int received = 0, unsent = 0;
-    memset((void *) end->in, 0, size); /* what will be waited for is not there yet */
+    static struct traffic traffic;
+    unsigned char value = 0;
+    memset((void *) end->in, 0, ROOM); /* what will be waited for is not there yet */
     meet(channel);
     for (int i = -WARM; i < repetitions; ++i) {
         const double start = now();
-        exchange(end, first, opcode, size, (unsigned char) (i & 1 ? 0x55 : 0xaa), &received,
-                 &unsent);
+        value = (unsigned char) (value % 100 + 1);
+        (first ? kind->send : kind->receive)(end, size, value, &traffic);
+        value = (unsigned char) (value % 100 + 1);
+        (first ? kind->receive : kind->send)(end, size, value, &traffic);
         if (i >= 0) {
             times[i] = (now() - start) / 2;
         }
     }
-    while (unsent > 0) {
-        unsent -= poll_once(end, &received);
-    }
+    wait_until_sent(end, &traffic);
+    meet(channel);
     if (first) {
         qsort(times, (size_t) repetitions, sizeof *times, by_value);
-        printf("%s %u %.5g\n", opcode == IBV_WR_SEND ? "raw_send" : "raw_write", size,
-               1e6 * times[repetitions / 2]);
+        printf("%s %u %.5g\n", kind->name, size, 1e6 * times[repetitions / 2]);
         fflush(stdout);
     }
 }
@@ -287,8 +397,9 @@ static void run(bool first, int channel, char **argv)
     }
     const int repetitions = atoi(argv[4]);
     for (char **size = argv + 5; *size != NULL; ++size) {
-        measure(&end, first, channel, IBV_WR_SEND, (uint32_t) atoi(*size), repetitions);
-        measure(&end, first, channel, IBV_WR_RDMA_WRITE, (uint32_t) atoi(*size), repetitions);
+        for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; ++kind) {
+            measure(&end, first, channel, &kinds[kind], (uint32_t) atoi(*size), repetitions);
+        }
     }
     meet(channel);
 }
