@@ -103,8 +103,7 @@ static void open_device(struct end *end, const char *name)
 
 static void make(struct end *end, const char *device)
 {
-    const int access =
-        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+    const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
     open_device(end, device);
     end->out = pages();
     end->in = pages();
@@ -147,8 +146,8 @@ static void connect_to_peer(struct end *end, int gid_index, int channel)
     }
     struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_INIT,
                                      .port_num = 1,
-                                     .qp_access_flags
-                                     = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
+                                     .qp_access_flags =
+                                         IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
     int result = ibv_modify_qp(
         end->qp, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     attributes.qp_state = IBV_QPS_RTR;
@@ -198,8 +197,8 @@ static void post(struct end *end, enum ibv_wr_opcode opcode, uint32_t size)
         .sg_list = &sge,
         .num_sge = 1,
         .opcode = opcode,
-        .send_flags
-        = IBV_SEND_SIGNALED | (size <= end->inline_bytes && !reads ? IBV_SEND_INLINE : 0),
+        .send_flags =
+            IBV_SEND_SIGNALED | (size <= end->inline_bytes && !reads ? IBV_SEND_INLINE : 0),
         .wr.rdma = {.remote_addr = reads ? end->peer.out : end->peer.in,
                     .rkey = reads ? end->peer.out_key : end->peer.in_key}};
     struct ibv_send_wr *bad;
@@ -293,8 +292,7 @@ static void receive_message(struct end *end, uint32_t size, unsigned char value,
     post_receive(end);
 }
 
-static void send_write(struct end *end, uint32_t size, unsigned char value,
-                       struct traffic *traffic)
+static void send_write(struct end *end, uint32_t size, unsigned char value, struct traffic *traffic)
 {
     write_marked(end, IBV_WR_RDMA_WRITE, size, value, traffic);
 }
@@ -306,8 +304,7 @@ static void receive_write(struct end *end, uint32_t size, unsigned char value,
     wait_for_mark(end, size, value);
 }
 
-static void send_eager(struct end *end, uint32_t size, unsigned char value,
-                       struct traffic *traffic)
+static void send_eager(struct end *end, uint32_t size, unsigned char value, struct traffic *traffic)
 {
     wait_until_sent(end, traffic);
     memcpy(end->out + HEADER, end->user, size);

@@ -37,8 +37,7 @@ Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bo
         return kOk;
     }
     const Bytes limit = peer->streaming ? peer->copy_choice->most() : peer->eager_limit;
-    if (data.bytes > limit ||
-        data.bytes + body_bytes(request.type) > peer->message_capacity()) {
+    if (data.bytes > limit || data.bytes + body_bytes(request.type) > peer->message_capacity()) {
         request.type = MessageType::rendezvous;
     }
     return start_send(request, complete_now);
