@@ -31,13 +31,16 @@ private:
     }
 };
 
+constexpr std::uint32_t kRail = 3;
+
 class Target final : public WorkTarget {
 public:
     Target(std::string name, Log& log) : name_(std::move(name)), log_(log) {}
     std::vector<WorkCompletion> seen;
 
 private:
-    void on_work_done(const WorkCompletion& completion) override {
+    void on_work_done(std::uint32_t rail, const WorkCompletion& completion) override {
+        EXPECT_EQ(rail, kRail);
         seen.push_back(completion);
         log_.push_back(name_ + (completion.status == WorkStatus::success ? " good" : " bad"));
     }
@@ -45,8 +48,6 @@ private:
     std::string name_;
     Log& log_;
 };
-
-constexpr std::uint32_t kRail = 3;
 
 class Listener final : public PathListener {
 public:

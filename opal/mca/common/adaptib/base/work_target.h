@@ -15,8 +15,9 @@ struct WorkCompletion;
 
 class WorkTarget {
 public:
-    // Success or failure; after a failure only wr_id, status, qp_number and vendor_error are valid.
-    virtual void on_work_done(const WorkCompletion& completion) = 0;
+    // Success or failure; after a failure only wr_id, status, qp_number and vendor_error are valid. `rail`: the
+    // queue pair's; those of different rails may have the same number.
+    virtual void on_work_done(std::uint32_t rail, const WorkCompletion& completion) = 0;
 
 protected:
     ~WorkTarget() = default;

@@ -201,6 +201,7 @@ public:
     // A completion with our wr_id was taken.
     void on_completion() { awaited_ -= awaited_ > 0 ? 1 : 0; }
     std::uint32_t qp_number() const { return qp_number_; }
+    bool posts_to(const QueuePair& qp) const { return &qp_ == &qp; }
 
     // Calls f(header, body) for each message, in order, that was posted and that the reader's count does not
     // cover; what was stored, the reader has. REQUIRES: the count does not change meanwhile. False: the

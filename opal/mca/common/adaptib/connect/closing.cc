@@ -42,6 +42,7 @@ bool ConnectionManager::post_flush(Peer& peer) {
     work.remote_address = peer.credit_address;
     work.remote_key = subchannel.remote_memory_key;
     peer.closing.flush_qp = subchannel.qp->number();
+    peer.closing.flush_rail = subchannel.local_rail;
     return subchannel.qp->post_send(work).ok();
 }
 

@@ -109,7 +109,7 @@ Peer* ConnectionManager::find_meeting(std::uint32_t rail, std::uint32_t qp_numbe
                                       Subchannel*& subchannel) {
     for (Peer* peer = meeting_.front(); peer != nullptr; peer = meeting_.next(*peer)) {
         for (Subchannel& each : peer->subchannels) {
-            if (each.local_rail == rail && each.has(qp_number) && waits(each)) {
+            if (each.has(rail, qp_number) && waits(each)) {
                 subchannel = &each;
                 return peer;
             }

@@ -602,7 +602,7 @@ void Core::on_repaired(Peer& peer, Nanoseconds took) {
 void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status) {
     const auto look = [&](Peer& peer) {
         for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
-            if (peer.subchannels[i].local_rail != rail || !peer.subchannels[i].has(qp_number)) {
+            if (!peer.subchannels[i].has(rail, qp_number)) {
                 continue;
             }
             if (peer.repairable && is_path_failure(status)) {

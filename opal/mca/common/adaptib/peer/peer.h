@@ -88,7 +88,10 @@ struct Subchannel {
     std::uint32_t completions = 0;      // with success, of what the silence watch looks after
     Silence silence;
 
-    bool has(std::uint32_t qp_number) const { return qp != nullptr && qp->number() == qp_number; }
+    // Queue pairs of different rails may have the same number.
+    bool has(std::uint32_t rail, std::uint32_t qp_number) const {
+        return qp != nullptr && local_rail == rail && qp->number() == qp_number;
+    }
 };
 
 // A message that waits for room, in the order of sending: embedded in send requests, a control message's
@@ -171,7 +174,7 @@ class Peer;
 class RingWork final : public WorkTarget {
 public:
     explicit RingWork(Peer& peer) : peer_(peer) {}
-    void on_work_done(const WorkCompletion& completion) override;
+    void on_work_done(std::uint32_t rail, const WorkCompletion& completion) override;
 
 private:
     Peer& peer_;
@@ -181,7 +184,7 @@ private:
 class FlushWork final : public WorkTarget {
 public:
     explicit FlushWork(Peer& peer) : peer_(peer) {}
-    void on_work_done(const WorkCompletion& completion) override;
+    void on_work_done(std::uint32_t rail, const WorkCompletion& completion) override;
 
 private:
     Peer& peer_;
@@ -190,10 +193,11 @@ private:
 // How far closing has come (connect/closing.cc).
 struct Closing {
     bool flush_posted = false;
-    std::uint32_t flush_qp = 0; // the queue pair that it is posted on
-    bool flushed = false;       // nothing of ours is under way any more
-    bool told = false;          // the peer knows it
-    bool agreed = false;        // the peer has told us the same
+    std::uint32_t flush_qp = 0;   // the queue pair that it is posted on ...
+    std::uint32_t flush_rail = 0; // ... of that rail
+    bool flushed = false;         // nothing of ours is under way any more
+    bool told = false;            // the peer knows it
+    bool agreed = false;          // the peer has told us the same
     std::uint32_t number =
         0; // of our last proposal or agreement; grows as long as the connection lives
     std::uint32_t heard = 0; // of the peer's last
@@ -327,10 +331,10 @@ public:
                                                                       : nullptr;
     }
     // Null: none has that queue pair.
-    Subchannel* find(std::uint32_t qp_number) {
+    Subchannel* find(std::uint32_t rail, std::uint32_t qp_number) {
         const auto found =
             std::find_if(subchannels.begin(), subchannels.end(),
-                         [&](const Subchannel& each) { return each.has(qp_number); });
+                         [&](const Subchannel& each) { return each.has(rail, qp_number); });
         return found == subchannels.end() ? nullptr : &*found;
     }
     // Both ways.
@@ -436,7 +440,7 @@ public:
     std::uint32_t refusal = 0;                  // RefusalReason of the last
 };
 
-inline void RingWork::on_work_done(const WorkCompletion& completion) {
+inline void RingWork::on_work_done(std::uint32_t rail, const WorkCompletion& completion) {
     const RingWriter* writer =
         peer_.ring_out != nullptr ? peer_.ring_out.get() : peer_.ring_paused.get();
     if (writer == nullptr || writer->qp_number() != completion.qp_number) {
@@ -444,7 +448,7 @@ inline void RingWork::on_work_done(const WorkCompletion& completion) {
     }
     if (completion.status != WorkStatus::success) {
         peer_.work_failed = peer_.work_failed || !peer_.said_goodbye;
-    } else if (Subchannel* const subchannel = peer_.find(completion.qp_number)) {
+    } else if (Subchannel* const subchannel = peer_.find(rail, completion.qp_number)) {
         ++subchannel->completions;
     }
     if (peer_.ring_out != nullptr) {
@@ -454,8 +458,8 @@ inline void RingWork::on_work_done(const WorkCompletion& completion) {
     }
 }
 
-inline void FlushWork::on_work_done(const WorkCompletion& completion) {
-    if (peer_.closing.flush_qp == completion.qp_number) {
+inline void FlushWork::on_work_done(std::uint32_t rail, const WorkCompletion& completion) {
+    if (peer_.closing.flush_rail == rail && peer_.closing.flush_qp == completion.qp_number) {
         peer_.closing.flushed = completion.status == WorkStatus::success;
     }
 }

@@ -220,18 +220,19 @@ bool Protocol::execute(Peer& peer, SendWork& work, const Registration& region, v
     return true;
 }
 
-void Mover::on_work_done(const WorkCompletion& completion) {
-    protocol.on_stripe_done(*this, completion);
+void Mover::on_work_done(std::uint32_t rail, const WorkCompletion& completion) {
+    protocol.on_stripe_done(*this, rail, completion);
 }
 
 // Those of one queue pair complete in order. plan.size(): none, the connection is gone.
-std::size_t Protocol::stripe_of(const Mover& mover, std::uint32_t qp_number) const {
+std::size_t Protocol::stripe_of(const Mover& mover, std::uint32_t rail,
+                                std::uint32_t qp_number) const {
     const Move& move = mover.move;
     const auto& subchannels = mover.peer.subchannels;
     for (std::size_t i = move.oldest; i < move.posted; ++i) {
         const std::uint32_t at = move.plan[i].subchannel;
         const bool done = !move.progress.empty() && move.progress[i].done;
-        if (!done && at < subchannels.size() && subchannels[at].has(qp_number)) {
+        if (!done && at < subchannels.size() && subchannels[at].has(rail, qp_number)) {
             return i;
         }
     }
@@ -307,13 +308,13 @@ void Protocol::learn_from(Mover& mover, std::size_t stripe) {
     }
 }
 
-void Protocol::on_stripe_done(Mover& mover, const WorkCompletion& completion) {
+void Protocol::on_stripe_done(Mover& mover, std::uint32_t rail, const WorkCompletion& completion) {
     if (mover.peer.abandoned) [[unlikely]] {
         return;
     }
     Move& move = mover.move;
     const bool timed = !move.progress.empty();
-    const std::size_t stripe = stripe_of(mover, completion.qp_number);
+    const std::size_t stripe = stripe_of(mover, rail, completion.qp_number);
     if (stripe < move.plan.size()) {
         const Bytes length = move.plan[stripe].length;
         Subchannel& subchannel = mover.peer.subchannels[move.plan[stripe].subchannel];

@@ -377,11 +377,11 @@ private:
     bool answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number,
                   Nanoseconds patience) const;
     void on_operate(Peer& peer, const MessageHeader& header, const std::byte* from);
-    std::size_t stripe_of(const Mover& mover, std::uint32_t qp_number) const;
+    std::size_t stripe_of(const Mover& mover, std::uint32_t rail, std::uint32_t qp_number) const;
     void take_time(Mover& mover, std::size_t stripe, WorkStatus status);
     void learn_from(Mover& mover, std::size_t stripe);
     void count_move(Opcode opcode, Bytes length);
-    void on_stripe_done(Mover& mover, const WorkCompletion& completion);
+    void on_stripe_done(Mover& mover, std::uint32_t rail, const WorkCompletion& completion);
     void abandon(Mover& mover);
 
     // pushed.cc

@@ -99,7 +99,7 @@ struct Move {
 class Mover : public WorkTarget {
 public:
     Mover(Protocol& p, Peer& to) : protocol(p), peer(to) {}
-    void on_work_done(const WorkCompletion& completion) final;
+    void on_work_done(std::uint32_t rail, const WorkCompletion& completion) final;
     virtual void on_move_done() = 0;
 
     Protocol& protocol;

@@ -13,7 +13,7 @@ std::size_t CompletionFilter::poll(std::size_t limit) {
         const std::size_t count = cq_.poll(std::span(batch_).first(room));
         for (std::size_t i = 0; i < count; ++i) {
             if (WorkTarget* target = target_of(batch_[i].wr_id); target != nullptr) {
-                target->on_work_done(batch_[i]);
+                target->on_work_done(rail_, batch_[i]);
             }
         }
         for (std::size_t i = 0; i < count; ++i) {

@@ -21,10 +21,10 @@ bool SilenceWatch::awaits(const Peer& peer, const Subchannel& subchannel) {
     }
     if (peer.state == ConnectState::closing) {
         return peer.closing.flush_posted && !peer.closing.flushed &&
-               subchannel.has(peer.closing.flush_qp);
+               subchannel.has(peer.closing.flush_rail, peer.closing.flush_qp);
     }
     return peer.ring_out != nullptr && !peer.ring_out->direct() &&
-           subchannel.has(peer.ring_out->qp_number()) && !peer.ring_out->flushed();
+           peer.ring_out->posts_to(*subchannel.qp) && !peer.ring_out->flushed();
 }
 
 bool SilenceWatch::is_over(const Subchannel& subchannel) const {
