@@ -29,6 +29,7 @@ public:
         draw_settings();
         if (!one_in(3)) {
             draw_world();
+            draw_failures();
         } else if (one_in(2)) {
             draw_faults();
             draw_meetings();
@@ -126,6 +127,25 @@ private:
             set_world("datagram_twice", one_of<3>({0, 10, 100}));
             set_world("datagram_late", one_of<3>({0, 10, 300}));
         }
+    }
+
+    // Ports that fail and come back, so many changes, in microseconds; from the schedule's seed, as meetings.
+    void draw_failures() {
+        Random random(program_.schedule ^ 0xfa11);
+        if (random.below(3) > 0) {
+            return;
+        }
+        constexpr std::array<std::uint64_t, 4> kChanges{1, 4, 20, 100};
+        constexpr std::array<std::uint64_t, 5> kPaces{1, 10, 100, 2000, 100'000};
+        set_world("failures", kChanges[random.below(kChanges.size())]);
+        set_world("failure_pace", kPaces[random.below(kPaces.size())]);
+        const bool lossy =
+            std::any_of(program_.world.begin(), program_.world.end(),
+                        [](const Setting& setting) { return setting.name == "datagram_loss"; });
+        if (!lossy) { // what is on its way when a port goes down is lost, and has to have a number
+            set_world("datagram_loss", 0);
+        }
+        fails_ = true;
     }
 
     // What a network may do to a core without harm, each in so many of a thousand cases.
@@ -339,8 +359,10 @@ private:
     }
 
     void draw_one_sided() {
-        Operation operation =
-            start(static_cast<Verb>(static_cast<int>(Verb::put) + random_.below(4)), draw_rank());
+        // An atomic whose path fails under it may end with an error.
+        const std::uint64_t kinds = fails_ ? 2 : 4;
+        Operation operation = start(
+            static_cast<Verb>(static_cast<int>(Verb::put) + random_.below(kinds)), draw_rank());
         operation.peer = draw_target(operation.rank);
         operation.at_once = one_in(2) ? 0 : 1;
         operation.own_key = one_in(3) ? 1 : 0;
@@ -401,6 +423,7 @@ private:
     std::uint64_t wild_ = 0;
     bool small_ = false;
     bool releases_ = false;
+    bool fails_ = false; // ports do
     std::uint64_t largest_ = 0;
     bool strided_ = false;
     std::uint64_t one_sided_ = 0;

@@ -47,6 +47,54 @@ void warp(sim::MachineModel& machine, std::uint64_t seed) {
     }
 }
 
+// Ports that go down and come back, at the times and in the order that a seed gives; at the end all are up.
+class Failures final : private sim::Event {
+public:
+    // `pace`: a change follows the one before after twice that at most.
+    void begin(sim::World& world, std::uint64_t seed, std::uint32_t changes, Nanoseconds pace) {
+        world_ = &world;
+        random_ = Random(seed);
+        left_ = changes;
+        pace_ = pace;
+        for (const sim::Host& host : world.topology().hosts) {
+            ports_.insert(ports_.end(), host.ports.begin(), host.ports.end());
+        }
+        next();
+    }
+
+private:
+    void happen() override {
+        if (left_ == 0) {
+            for (const sim::PortIndex port : std::exchange(down_, {})) {
+                world_->set_port(port, true);
+            }
+            return;
+        }
+        --left_;
+        // The same few fail again and again.
+        const std::size_t among = random_.below(2) == 0 ? ports_.size() : (ports_.size() + 2) / 3;
+        const sim::PortIndex port = ports_[random_.below(among)];
+        const bool was_up = std::erase(down_, port) == 0;
+        if (was_up) {
+            down_.push_back(port);
+        }
+        world_->set_port(port, !was_up);
+        next();
+    }
+    void next() {
+        const auto within = static_cast<std::uint64_t>(2 * pace_.count() + 1);
+        const auto after = static_cast<std::int64_t>(random_.below(within));
+        world_->simulator().schedule(*this, world_->simulator().now() + Nanoseconds{after});
+    }
+
+    sim::World* world_ = nullptr;
+    Random random_{1};
+    std::uint32_t left_ = 0;
+    Nanoseconds pace_{0};
+    std::vector<sim::PortIndex> ports_;
+    std::vector<sim::PortIndex> down_;
+};
+
 class SimDriver final : public Driver {
 public:
     bool open(const Program& program, std::string& problem) {
@@ -69,6 +117,12 @@ public:
             }
         };
         ranks_ = sim::Ranks::create(std::move(options), problem);
+        failing_ = number(program, "failures", 0);
+        if (ranks_ != nullptr && failing_ > 0) {
+            const std::uint32_t pace = number(program, "failure_pace", 100);
+            failures_.begin(ranks_->world(), program.schedule, failing_,
+                            std::chrono::microseconds{pace});
+        }
         return ranks_ != nullptr;
     }
 
@@ -79,6 +133,9 @@ public:
         std::vector<std::string> all;
         for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
             for (const std::string& text : ranks_->messages(rank)) {
+                if (failing_ > 0 && is_of_paths(text)) {
+                    continue;
+                }
                 all.push_back("rank " + std::to_string(rank) + ": " + text);
             }
         }
@@ -143,7 +200,15 @@ private:
         return sim::Routes::compute(world.topology, world.routes, problem);
     }
 
+    // What is said of paths that fail and come back.
+    static bool is_of_paths(const std::string& text) {
+        return text.starts_with("path ") || text.starts_with("rail ") || text.starts_with("of ") ||
+               text.find(" was made anew over ") != std::string::npos;
+    }
+
     std::unique_ptr<sim::Ranks> ranks_;
+    std::uint32_t failing_ = 0; // changes of ports
+    Failures failures_;         // gone before the world
 };
 
 } // namespace

@@ -443,5 +443,144 @@ TEST(Failover, PeersWithoutAPathDoNotStarveOthers) {
     expect_arrived(waiting);
 }
 
+// The first handshake is under way, or over, when a port fails: of each end, that of the datagrams or another.
+TEST(Failover, APortFailsWhileConnecting) {
+    for (std::int64_t microseconds = 0; microseconds <= 60; microseconds += 4) {
+        for (const std::size_t rank : {0, 1}) {
+            const std::size_t port = static_cast<std::size_t>(microseconds / 4) % 2;
+            SCOPED_TRACE(testing::Message() << microseconds << " us, rank " << rank);
+            const auto ranks = make(simple(microseconds % 8 == 0));
+            Messages messages = both_ways(*ranks, 0, 1, 300'000);
+            rest(*ranks, std::chrono::microseconds{microseconds});
+            set_port(*ranks, rank, port, false);
+            ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 30s));
+            expect_arrived(messages);
+            for (const std::size_t each : {0, 1}) {
+                EXPECT_EQ(ranks->counters(each).bad_packets, 0u);
+                EXPECT_EQ(ranks->counters(each).connections_failed, 0u) << broken(*ranks, each);
+            }
+        }
+    }
+}
+
+// Announcement, match, reads or writes, finish, credit: each is hit by a failure, before, during or after it.
+TEST(Failover, APortFailsAtAnyTimeOfATransfer) {
+    std::uint64_t repeated = 0;
+    for (std::int64_t step = 0; step < 60; ++step) {
+        RanksOptions options = simple();
+        options.parameters.rendezvous = step % 2 == 0 ? options.parameters.rendezvous : kPut;
+        const auto ranks = make(std::move(options));
+        carry(*ranks, 0, 1, 1'000'000);
+        carry(*ranks, 1, 0, 10);
+        Messages messages = both_ways(*ranks, 0, 1, 150'000);
+        rest(*ranks, Nanoseconds{step * 700});
+        const auto rank = static_cast<std::size_t>(step / 2 % 2);
+        const auto port = static_cast<std::size_t>(step / 4) % kPorts;
+        SCOPED_TRACE(testing::Message() << "step " << step << " rank " << rank << " port " << port);
+        set_port(*ranks, rank, port, false);
+        ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 30s));
+        expect_arrived(messages);
+        for (const std::size_t each : {0, 1}) {
+            EXPECT_EQ(ranks->counters(each).bad_packets, 0u);
+            EXPECT_EQ(ranks->counters(each).connections_failed, 0u) << broken(*ranks, each);
+            repeated += ranks->counters(each).messages_repeated;
+            repeated += ranks->counters(each).stripes_repeated;
+        }
+    }
+    EXPECT_GT(repeated, 20u);
+}
+
+// Both sides say goodbye while the connection is fenced, asked for, answered, or anything else.
+TEST(Failover, WhoPartsInTheMiddleOfARepairParts) {
+    constexpr Nanoseconds kLater[] = {0ns, 1us, 3us, 6us, 10us, 15us, 25us, 50us, 100us, 1ms, 60ms};
+    for (const Nanoseconds later : kLater) {
+        for (const bool together : {false, true}) {
+            SCOPED_TRACE(later.count());
+            const auto ranks = make(simple());
+            carry(*ranks, 0, 1, 1'000'000);
+            Messages messages;
+            messages.push_back(std::make_unique<Message>(0, 1, 4000));
+            messages.back()->start(*ranks);
+            set_port(*ranks, 1, 1, false);
+            rest(*ranks, later);
+            ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 10s));
+            expect_arrived(messages);
+            set_port(*ranks, 0, 0, false);
+            rest(*ranks, later);
+            for (const std::size_t rank : {0, 1}) {
+                ranks->core(rank).protocol().release_peer(*ranks->peer(rank, 1 - rank));
+                ranks->wake(rank);
+                rest(*ranks, together ? 0ns : 5us);
+            }
+            ASSERT_TRUE(ranks->run_until(
+                [&] {
+                    return ranks->counters(0).connections_open == 0 &&
+                           ranks->counters(1).connections_open == 0 &&
+                           ranks->counters(0).queue_pairs == 0 &&
+                           ranks->counters(1).queue_pairs == 0;
+                },
+                10s));
+            for (const std::size_t rank : {0, 1}) {
+                EXPECT_EQ(ranks->counters(rank).connections_failed, 0u) << broken(*ranks, rank);
+                EXPECT_EQ(ranks->counters(rank).bad_packets, 0u);
+            }
+        }
+    }
+}
+
+// A process ends while nothing can be said any more: it waits as long as it is told, and its end leaves alone what
+// was under way.
+TEST(Failover, WhoEndsWithoutAPathEnds) {
+    constexpr Nanoseconds kLater[] = {0ns, 3us, 30us, 1ms, 300ms};
+    for (const Nanoseconds later : kLater) {
+        const auto ranks = make(simple());
+        carry(*ranks, 0, 1, 1'000'000);
+        Messages messages = both_ways(*ranks, 0, 1, 20'000'000);
+        rest(*ranks, 100us);
+        set_host(*ranks, 1, false);
+        rest(*ranks, later);
+        EXPECT_FALSE(all_done(messages));
+        for (const std::size_t rank : {0, 1}) {
+            ranks->core(rank).protocol().release_peer(*ranks->peer(rank, 1 - rank));
+            const Nanoseconds before = ranks->now(rank);
+            ranks->core(rank).drain(2ms);
+            EXPECT_GE(ranks->now(rank) - before, 2ms);
+            EXPECT_LT(ranks->now(rank) - before, 4ms);
+            EXPECT_EQ(ranks->counters(rank).connections_failed, 0u) << broken(*ranks, rank);
+        }
+        // Now the cores go, before the buffers.
+    }
+}
+
+// It is not a path that is lost: nobody answers over any. Others do not mind.
+TEST(Failover, ADeadPeerIsGivenUpInTime) {
+    for (const bool connected : {true, false}) {
+        SCOPED_TRACE(connected);
+        RanksOptions options = simple(true);
+        options.parameters.partition_timeout = 20;
+        options.parameters.connect_threshold = connected ? 0 : 1'000'000;
+        const auto ranks = make(std::move(options));
+        carry(*ranks, 0, 1, 100);
+        Messages messages = both_ways(*ranks, 0, 1, connected ? 20'000'000 : 100);
+        rest(*ranks, 3us);
+        ranks->kill(1);
+        const Nanoseconds began = ranks->world().simulator().now();
+        ASSERT_TRUE(
+            ranks->run_until([&] { return ranks->counters(0).connections_failed > 0; }, 100s));
+        const Nanoseconds took = ranks->world().simulator().now() - began;
+        EXPECT_GT(took, 15s);
+        EXPECT_LT(took, 40s); // its own time, after the queue pairs' if there are any
+        if (connected) {      // else nobody waits for anything of it
+            const std::string said = broken(*ranks, 0);
+            EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+            EXPECT_NE(said.find("process 1 on host H001"), std::string::npos) << said;
+            EXPECT_TRUE(messages[4]->send.done);
+            EXPECT_NE(messages[4]->send.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+        }
+        carry(*ranks, 0, 2, 1'000'000);
+        carry(*ranks, 2, 0, 1'000'000);
+    }
+}
+
 } // namespace
 } // namespace adaptib::sim

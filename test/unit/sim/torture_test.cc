@@ -188,6 +188,32 @@ TEST(Programs, APeerThatComputesIsNotGivenUp) {
               "");
 }
 
+// Two queue pairs of a connection, of different adapters, had the same number: what one completed was taken for the
+// other's, and the wrong half was read again.
+TEST(Programs, QueuePairsOfTwoRailsWithTheSameNumber) {
+    EXPECT_EQ(failures("ranks 2\n"
+                       "schedule 130706470487854\n"
+                       "parameter min_stripe 64\n"
+                       "parameter striping_threshold 1024\n"
+                       "world machine infinihost-iii\n"
+                       "world hosts 1\n"
+                       "world adapters 2\n"
+                       "world failures 20\n"
+                       "world datagram_loss 0\n"
+                       "1 receive id=17 bytes=1024\n"
+                       "0 send id=20 peer=1 bytes=2518 at_once=1\n"),
+              "");
+}
+
+// Handshake messages that had waited for room said what was not true any more when they went: a request without a
+// queue pair, the confirmation of the next attempt. One that was refused while the other side waited for the answer
+// to its own was taken for open.
+TEST(Programs, HandshakesWhilePortsFail) {
+    for (const std::uint64_t seed : {351, 678, 1312, 5421}) {
+        EXPECT_EQ(failures(print(random_program(seed))), "") << seed;
+    }
+}
+
 TEST(Programs, RunTheSameWayEveryTime) {
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
         const Program program = random_program(seed);

@@ -13,6 +13,7 @@ constexpr std::size_t kMostBlocks = 64; // of send slots: room for 256 targets t
 constexpr std::uint32_t kReceiveSlots = 64;
 constexpr std::uint32_t kLostReceiveSlots = 256; // where a datagram without a receive is lost
 constexpr std::uint64_t kSendTag = std::uint64_t{1} << 32; // wr_id: a send slot, not a receive slot
+constexpr Nanoseconds kWithoutSlots{20'000};               // until it is looked again
 constexpr std::uint32_t kDoubtAfter = 3;                   // repeats without an answer ...
 constexpr std::int64_t kDoubtPart = 8; // ... in this part of the time that a failure takes at most
 
@@ -302,7 +303,10 @@ Nanoseconds DatagramChannel::deadline() const {
     for (DatagramLink* link = minded_.front(); link != nullptr; link = minded_.next(*link)) {
         next = std::min(next, link->deadline());
     }
-    return next;
+    // Acknowledgements stay due while there is no slot to send them from: what frees one comes by itself.
+    return free_sends_.empty() && next < Nanoseconds::max()
+               ? std::max(next, clock_.now() + kWithoutSlots)
+               : next;
 }
 
 void DatagramChannel::run_timers() {

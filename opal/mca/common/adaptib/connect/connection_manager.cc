@@ -282,6 +282,19 @@ bool ConnectionManager::send_body(Peer& peer, MessageType type, const void* body
     return status.ok();
 }
 
+// What waited for room may be over by then: it says what is true when it is sent.
+bool ConnectionManager::is_due(const Peer& peer, MessageType type) {
+    switch (type) {
+    case MessageType::connect_request: return peer.state == ConnectState::requested;
+    case MessageType::connect_reply:
+        return peer.state == ConnectState::answered || peer.state == ConnectState::open ||
+               peer.state == ConnectState::closing;
+    case MessageType::connect_confirm:
+        return peer.state == ConnectState::open || peer.state == ConnectState::closing;
+    default: return true;
+    }
+}
+
 void ConnectionManager::retry() {
     for (std::size_t left = owing_.size(); left > 0 && !owing_.empty(); --left) {
         Peer& peer = *owing_.front();
@@ -290,7 +303,7 @@ void ConnectionManager::retry() {
         for (const MessageType type :
              {MessageType::connect_refuse, MessageType::connect_request, MessageType::connect_reply,
               MessageType::connect_confirm, MessageType::connect_keep}) {
-            if ((owed & bit_of(type)) != 0) {
+            if ((owed & bit_of(type)) != 0 && is_due(peer, type)) {
                 static_cast<void>(send(peer, type));
             }
         }

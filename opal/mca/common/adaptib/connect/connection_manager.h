@@ -261,6 +261,7 @@ private:
     std::uint32_t send_depth(std::uint32_t rail) const;
     void fail(Peer& peer, Status status, const std::string& what);
     void leave(Peer& peer, ConnectState state);
+    static bool is_due(const Peer& peer, MessageType type);
     bool send(Peer& peer, MessageType type);
     bool send_body(Peer& peer, MessageType type, const void* body, std::uint32_t length);
     ConnectBody describe(const Peer& peer) const;

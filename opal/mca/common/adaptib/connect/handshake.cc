@@ -81,6 +81,12 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, bool nee
             accept(peer, body, needed);
             return;
         }
+        if (!same &&
+            !peer.repair.active) { // it has refused ours since, and with that given up its own
+            close(peer, ConnectState::idle);
+            on_request(peer, body, needed);
+            return;
+        }
         [[fallthrough]];
     case ConnectState::open:
         if (same) {
