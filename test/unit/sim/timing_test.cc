@@ -277,10 +277,10 @@ TEST_F(Timing, QueuePairCache) {
         return next_completion(0) - start;
     };
     constexpr std::int64_t kHit = 350 + 150 + 190;
-    EXPECT_EQ(run(one.a, 1), kHit + 400);
+    EXPECT_EQ(run(one.a, 1), kHit + 2 * 400) << "at both ends";
     EXPECT_EQ(run(one.a, 1), kHit);
-    EXPECT_EQ(run(two.a, 2), kHit + 400);
-    EXPECT_EQ(run(one.a, 1), kHit + 400);
+    EXPECT_EQ(run(two.a, 2), kHit + 2 * 400);
+    EXPECT_EQ(run(one.a, 1), kHit + 400) << "the target has kept it";
 }
 
 // Nobody answers: code 10 is 4096 x 2^10 ns; two further tries.
@@ -361,20 +361,21 @@ protected:
     }
 };
 
-// Connecting 5000; the next target: after the last answer 3000 and 5000 again.
+// Connecting 5000 at either end, one after the other; the next target: after the last answer 3000, which the target
+// before spends meanwhile, and 5000 again.
 TEST_F(DcTiming, ConnectsAndDisconnects) {
     build(round_machine(), one_switch(3), 3);
     QueuePair& one = target(1);
     QueuePair& two = target(2);
     QueuePair& from = initiator(0);
     write(from, 0, 1, one);
-    std::int64_t now = 300 + 5000 + 50 + 150 + 190;
+    std::int64_t now = 300 + 5000 + 120 + 5000 + 30 + 190;
     EXPECT_EQ(next_completion(0), now);
     write(from, 0, 1, one); // still connected
     now += 350 + 150 + 190;
     EXPECT_EQ(next_completion(0), now);
     write(from, 0, 2, two);
-    EXPECT_EQ(next_completion(0), now + 300 + 3000 + 5000 + 50 + 150 + 190);
+    EXPECT_EQ(next_completion(0), now + 300 + 3000 + 5000 + 120 + 5000 + 30 + 190);
 }
 
 // Two at once for a target that serves one: the second to arrive is refused (back 120), comes again after
@@ -384,10 +385,24 @@ TEST_F(DcTiming, ABusyTargetRefuses) {
     QueuePair& at = target(2);
     write(initiator(0), 0, 2, at);
     write(initiator(1), 1, 2, at);
-    constexpr std::int64_t kArrives = 300 + 5000 + 50 + 150;
+    constexpr std::int64_t kArrives = 300 + 5000 + 120 + 2 * 5000 + 30; // both connect first
     EXPECT_EQ(next_completion(0), kArrives + 190);
     // The target's adapter was at the first for 30 ns when the second came.
     EXPECT_EQ(next_completion(1), kArrives + 30 + 120 + 10'000 + 50 + 150 + 190);
+}
+
+// Who was served before stays connected as long as the target serves nobody else.
+TEST_F(DcTiming, AnotherInitiatorTakesTheConnection) {
+    build(round_machine(), one_switch(3), 3);
+    QueuePair& at = target(2);
+    QueuePair& one = initiator(0);
+    write(one, 0, 2, at);
+    next_completion(0);
+    write(initiator(1), 1, 2, at);
+    const std::int64_t now = next_completion(1);
+    write(one, 0, 2, at);
+    // It disconnects and connects, then the target connects; to disconnect it has time meanwhile.
+    EXPECT_EQ(next_completion(0), now + 300 + 3000 + 5000 + 120 + 5000 + 30 + 190);
 }
 
 TEST_F(DcTiming, AWrongKeyIsNotAnswered) {

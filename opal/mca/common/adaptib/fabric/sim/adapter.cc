@@ -39,7 +39,7 @@ Nanoseconds Adapter::use(std::uint32_t number) {
         return Nanoseconds{0};
     }
     const std::uint32_t index = number & (kSlots - 1);
-    if (newest_ == index) {
+    if (find(number) == nullptr || newest_ == index) {
         return Nanoseconds{0};
     }
     const bool hit = slots_[index].cached;

@@ -23,6 +23,9 @@ class SimQueuePair;
 
 struct Engine {
     Nanoseconds free_at{0};
+    // The same of what the adapter begins by itself (DC: the next target after an answer). It does not wait behind
+    // requests whose doorbell has been rung, but not heard; they wait for it.
+    Nanoseconds inside_until{0};
     LinkIndex link = kNoIndex; // what its flows share; kNoIndex: no limit of its own
 };
 
@@ -44,7 +47,7 @@ public:
         const std::uint32_t slot = number & (kSlots - 1);
         return slot < slots_.size() && slots_[slot].number == number ? slots_[slot].qp : nullptr;
     }
-    // Its context is needed now: how long it takes until it is there.
+    // Its context is needed now: how long it takes until it is there. Of a number that nobody has: no time.
     Nanoseconds use(std::uint32_t number);
 
     std::vector<SimQueuePair*> queue_pairs() const;

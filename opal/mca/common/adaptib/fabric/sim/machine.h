@@ -44,7 +44,7 @@ struct MachineModel {
         bus_rate{}; // host bus, shared by all ports of an adapter, one direction; 0: none
     bool bus_half_duplex = false; // bus_rate is for both directions together (PCI-X)
     std::uint32_t qp_cache = 0;   // queue pairs whose context the adapter keeps; 0: all
-    Nanoseconds qp_miss{0};       // to fetch one that it does not keep
+    Nanoseconds qp_miss{0};       // to fetch one that it does not keep, to send or to receive
 
     // The wire.
     Nanoseconds cable{0};          // per cable
@@ -58,9 +58,9 @@ struct MachineModel {
     std::uint32_t max_send_depth = 0;
 
     // Dynamically connected transport (fabric/README.md).
-    Nanoseconds dc_connect{0};       // before the first message to another target
-    Nanoseconds dc_disconnect{0};    // after the last acknowledgement of the target before
-    Nanoseconds dc_nack_backoff{0};  // a refused initiator tries again after this time
+    Nanoseconds dc_connect{0};      // before the first message to another target, at both ends
+    Nanoseconds dc_disconnect{0};   // after the last acknowledgement of the target before, the same
+    Nanoseconds dc_nack_backoff{0}; // a refused initiator tries again after this time
     std::uint32_t dc_responders = 0; // initiators that one target serves at the same time
 
     // Automatic path migration.

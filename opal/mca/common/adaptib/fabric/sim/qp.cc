@@ -394,7 +394,8 @@ Nanoseconds SimQueuePair::post(const SendWork& work) {
     return process().now() + machine_.doorbell;
 }
 
-SimQueuePair::Passage SimQueuePair::send_packet(Path& path, Bytes bytes, Nanoseconds ready) {
+SimQueuePair::Passage SimQueuePair::send_packet(Path& path, Bytes bytes, Nanoseconds ready,
+                                                std::uint32_t target) {
     BytesPerSecond rate = path.rate.value != 0 ? path.rate : machine_.port_rate;
     if (machine_.engine_rate.value != 0) {
         rate = std::min(rate, machine_.engine_rate);
@@ -402,12 +403,22 @@ SimQueuePair::Passage SimQueuePair::send_packet(Path& path, Bytes bytes, Nanosec
     const Nanoseconds time = wire_time(bytes, rate);
     Wire& out = world_.wire_out(path.from);
     Wire& in = world_.wire_in(path.to);
-    Nanoseconds start = std::max({ready, engine_.free_at, simulator_.now()});
-    start += machine_.work_request + world_.adapter_of(rail_.port()).use(number_);
-    start = std::max(start, out.free_at);
-    out.free_at = engine_.free_at = start + time;
+    const Nanoseconds work = machine_.work_request + world_.adapter_of(rail_.port()).use(number_);
+    Nanoseconds start{0};
+    if (type() == QpType::dc_initiator) {
+        const Nanoseconds begin = std::max({ready, engine_.inside_until, simulator_.now()});
+        start = begin + work;
+        engine_.inside_until = start + time;
+        engine_.free_at = std::max(engine_.free_at, begin) + work + time;
+        out.free_at = std::max(out.free_at, start) + time;
+    } else {
+        start = std::max({ready, engine_.free_at, simulator_.now()}) + work;
+        start = std::max(start, out.free_at);
+        out.free_at = engine_.free_at = start + time;
+    }
     in.free_at = std::max(start + path.latency, in.free_at) + time;
-    in.handled_at = std::max(in.free_at, in.handled_at) + machine_.receive_work;
+    in.handled_at = std::max(in.free_at, in.handled_at) + machine_.receive_work +
+                    world_.adapter_of(path.to).use(target);
     return {start + time, in.handled_at};
 }
 

@@ -87,12 +87,13 @@ protected:
     }
     // What a request shows to be wrong with its gather list; sets its length.
     Status check_list(const SendWork& work, Bytes& length) const;
-    // A packet through the engine and both wires: when it has left, and when it is taken at the other end.
+    // A packet through the engine and both wires: when it has left, and when it is taken at the other end, by the
+    // queue pair of that number there, whose context may have to be fetched.
     struct Passage {
         Nanoseconds left;
         Nanoseconds arrives;
     };
-    Passage send_packet(Path& path, Bytes bytes, Nanoseconds ready);
+    Passage send_packet(Path& path, Bytes bytes, Nanoseconds ready, std::uint32_t target);
     // A request is handed to the adapter: costs the process; when the adapter sees it.
     Nanoseconds post(const SendWork& work);
 

@@ -114,6 +114,7 @@ private:
     // rc_target.cc
     enum class Outcome : std::uint8_t { done, nobody, no_receive, busy, refused };
     RcQueuePair* target() const;
+    std::uint32_t remote() const { return is_initiator() ? dc_remote_ : attributes_.remote_qp; }
     // Where its packets leave from, and reach it: another one than the rail's once it has migrated.
     PortIndex port() const { return path_ == nullptr ? rail_.port() : path_->from; }
     void let_requester_go();
@@ -135,6 +136,9 @@ private:
 
     // rc_dc.cc
     bool retarget(Request& request);
+    Nanoseconds occupy(const Path& path, Nanoseconds begin, Nanoseconds cost);
+    bool is_remembered() const;
+    bool get_served(RcQueuePair& at);
     void let_others_be_served();
     void disconnect();
     bool is_initiator() const { return type() == QpType::dc_initiator; }
@@ -171,6 +175,9 @@ private:
     // target serves; at a target, how many that are.
     std::uint32_t dc_remote_ = 0; // 0: nobody
     bool dc_served_ = false;
+    bool dc_connecting_ = false;
+    std::uint64_t dc_turn_ =
+        0; // which initiator the target serves or served last; an initiator's own
     std::uint32_t initiators_ = 0;
 };
 

@@ -6,25 +6,62 @@
 
 namespace adaptib::sim {
 
-// False: the request has to wait, for the last answer of the target before or for the connection.
+// False: the request has to wait, for the last answer of the target before or for the connection. Connecting and
+// disconnecting are packets: engine and target do nothing else meanwhile.
 bool RcQueuePair::retarget(Request& request) {
     Path& path = static_cast<const SimAddressHandle*>(request.work.address_handle)->path();
-    if (dc_remote_ == request.work.remote_qp && path_ == &path) {
+    const bool same = dc_remote_ == request.work.remote_qp && path_ == &path;
+    if (same && (dc_served_ || dc_connecting_ || is_remembered())) {
         return true;
     }
     if (sent_ > 0) {
         return false; // settling goes on with the next
     }
-    const Nanoseconds cost =
-        (dc_remote_ != 0 ? machine_.dc_disconnect : Nanoseconds{0}) + machine_.dc_connect;
+    Nanoseconds begin = std::max({simulator_.now(), request.ready, engine_.inside_until});
+    if (dc_remote_ != 0) {
+        begin = occupy(*path_, begin, machine_.dc_disconnect);
+    }
     disconnect();
     dc_remote_ = request.work.remote_qp;
+    dc_connecting_ = true;
     use_path(path);
-    wait(Pause::target_busy, std::max(simulator_.now(), request.ready) + cost);
+    wait(Pause::target_busy, occupy(path, begin, machine_.dc_connect));
     return false;
 }
 
-// An initiator that has nothing more to send lets others be served; it stays connected.
+// A packet of that cost at both ends: when it has left.
+Nanoseconds RcQueuePair::occupy(const Path& path, Nanoseconds begin, Nanoseconds cost) {
+    engine_.inside_until = begin + cost;
+    engine_.free_at = std::max(engine_.free_at, begin) + cost;
+    Wire& in = world_.wire_in(path.to);
+    in.handled_at = std::max(in.handled_at, begin + cost + path.latency) + cost;
+    return begin + cost;
+}
+
+// Served before by the target, and nobody else since.
+bool RcQueuePair::is_remembered() const {
+    const RcQueuePair* at = target();
+    return at != nullptr && dc_turn_ != 0 && at->dc_turn_ == dc_turn_;
+}
+
+// False: the target serves as many as it can.
+bool RcQueuePair::get_served(RcQueuePair& at) {
+    if (dc_served_) {
+        return true;
+    }
+    if (at.initiators_ >= std::max(machine_.dc_responders, 1u)) {
+        return false;
+    }
+    ++at.initiators_;
+    dc_served_ = true;
+    if (dc_connecting_ || at.dc_turn_ != dc_turn_) {
+        dc_turn_ = ++at.dc_turn_;
+    }
+    dc_connecting_ = false;
+    return true;
+}
+
+// An initiator that has nothing more to send lets others be served; it stays connected until they are.
 void RcQueuePair::let_others_be_served() {
     RcQueuePair* at = dc_served_ ? target() : nullptr;
     if (at != nullptr && at->initiators_ > 0) {
@@ -36,6 +73,8 @@ void RcQueuePair::let_others_be_served() {
 void RcQueuePair::disconnect() {
     let_others_be_served();
     dc_remote_ = 0;
+    dc_turn_ = type() == QpType::dc_target ? dc_turn_ : 0;
+    dc_connecting_ = false;
 }
 
 } // namespace adaptib::sim

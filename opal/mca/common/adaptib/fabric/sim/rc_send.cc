@@ -49,7 +49,8 @@ bool RcQueuePair::local_access(const Request& request) {
 
 void RcQueuePair::launch(Request& request) {
     if (request.outwards() <= machine_.mtu) {
-        add_to_wire(request, send_packet(*path_, request.outwards(), request.ready).arrives);
+        add_to_wire(request,
+                    send_packet(*path_, request.outwards(), request.ready, remote()).arrives);
         return;
     }
     const Nanoseconds start = std::max({request.ready, engine_.free_at, simulator_.now()}) +
@@ -71,8 +72,8 @@ void RcQueuePair::begin_flow() {
 void RcQueuePair::flow_through() {
     leaving_ = false;
     Wire& in = world_.wire_in(path_->to);
-    in.handled_at =
-        std::max(simulator_.now() + path_->latency, in.handled_at) + machine_.receive_work;
+    in.handled_at = std::max(simulator_.now() + path_->latency, in.handled_at) +
+                    machine_.receive_work + world_.adapter_of(path_->to).use(remote());
     add_to_wire(requests_[sent_], in.handled_at);
     pump();
 }
@@ -119,7 +120,6 @@ bool RcQueuePair::arrival(Request& request) {
     }
     if (!request.carried_out) {
         WorkStatus refusal = WorkStatus::success;
-        static_cast<void>(world_.adapter_of(path_->to).use(at->number()));
         const Outcome outcome = carry_out(*at, request, refusal);
         if (state_ != QpState::ready_to_send) {
             return false; // the target was this queue pair itself
@@ -144,7 +144,7 @@ bool RcQueuePair::arrival(Request& request) {
     if (!request.returns_data()) {
         answer(request, WorkStatus::success, machine_.ack + back->latency);
     } else if (request.length <= machine_.mtu) {
-        const Passage passage = at->send_packet(*back, request.length, simulator_.now());
+        const Passage passage = at->send_packet(*back, request.length, simulator_.now(), number_);
         answer(request, WorkStatus::success, passage.arrives - simulator_.now());
     } else {
         respond();

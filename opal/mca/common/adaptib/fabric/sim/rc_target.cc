@@ -12,8 +12,7 @@ RcQueuePair* RcQueuePair::target() const {
     if (path_ == nullptr) {
         return nullptr;
     }
-    const std::uint32_t number = is_initiator() ? dc_remote_ : attributes_.remote_qp;
-    SimQueuePair* found = world_.adapter_of(path_->to).find(number);
+    SimQueuePair* found = world_.adapter_of(path_->to).find(remote());
     if (found == nullptr || found->type() != (is_initiator() ? QpType::dc_target : QpType::rc)) {
         return nullptr;
     }
@@ -60,11 +59,9 @@ RcQueuePair::Outcome RcQueuePair::carry_out(RcQueuePair& at, Request& request,
         if (request.work.remote_access_key != at.attributes_.access_key) {
             return Outcome::nobody;
         }
-        if (!dc_served_ && at.initiators_ >= std::max(machine_.dc_responders, 1u)) {
+        if (!get_served(at)) {
             return Outcome::busy;
         }
-        at.initiators_ += dc_served_ ? 0 : 1;
-        dc_served_ = true;
     }
     switch (request.work.opcode) {
     case Opcode::send:

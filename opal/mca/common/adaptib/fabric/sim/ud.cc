@@ -75,7 +75,7 @@ Status UdQueuePair::post_send_impl(const SendWork& work) {
 // Returns when it has left.
 Nanoseconds UdQueuePair::transmit(const SendWork& work, Bytes length, Path& path,
                                   Nanoseconds ready) {
-    const Passage passage = send_packet(path, length, ready);
+    const Passage passage = send_packet(path, length, ready, work.remote_qp);
     if (!world_.network().up(path) || process().dead()) {
         return passage.left;
     }
@@ -153,7 +153,6 @@ void UdQueuePair::arrive(Datagram* datagram) {
         left(1);
         return;
     }
-    static_cast<void>(world_.adapter_of(rail_.port()).use(number_));
     if (held_.empty() && deliver(datagram)) {
         left(1);
     } else if (machine_.reliable_ud) {
