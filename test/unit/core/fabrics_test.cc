@@ -193,6 +193,26 @@ TEST(Fabrics, ANearMessageNeedsNoRegistration) {
     }
 }
 
+// However little can be locked: a transfer ends, in the fragments that the ring or the shared queue hold if need be.
+TEST(Fabrics, TransfersEndWithAnyAmountOfLockedMemory) {
+    for (std::size_t limit = 400'000; limit < 2'000'000; limit += 100'000) {
+        SCOPED_TRACE(limit);
+        TwoFabrics at;
+        at.plans[0].locked_limit = limit;
+        at.start();
+        if (testing::Test::HasFatalFailure()) {
+            return;
+        }
+        for (const std::size_t to : {std::size_t{1}, std::size_t{2}}) {
+            Message message(2'000'000, to);
+            ASSERT_TRUE(at.world->receive(to, 0, 1, contiguous(message.got), message.receive).ok());
+            ASSERT_TRUE(at.world->send(0, to, 1, contiguous(message.sent), message.send).ok());
+            ASSERT_TRUE(at.run({&message.send, &message.receive})) << to;
+            EXPECT_TRUE(message.got == message.sent) << to;
+        }
+    }
+}
+
 TEST(Fabrics, OneFabricsRailGoesDownAndTheOthersPeersGoOn) {
     TwoFabrics at("get", 1);
     at.options.parameters.fault_tolerance = const_cast<char*>("off");

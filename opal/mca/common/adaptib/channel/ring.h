@@ -162,6 +162,9 @@ public:
     RingWriter(Rail& rail, QueuePair& qp, const Target& target, const std::uint64_t* credit,
                std::uint64_t wr_id);
 
+    // False: it has to be posted to, and there is no memory for the mirror. Before the first reserve().
+    bool usable() { return choose_way(); }
+
     // Room for `length` bytes of body and payload, to be filled by the caller and made a message by
     // commit() or undone by abandon(); null if the ring has no room now, which may include the unit
     // behind. REQUIRES: it takes no more than half the units.

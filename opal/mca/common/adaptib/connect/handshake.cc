@@ -398,7 +398,14 @@ void ConnectionManager::open(Peer& peer) {
         peer.ring_out =
             std::make_unique<RingWriter>(*rails_[subchannel.local_rail], *subchannel.qp,
                                          peer.remote_ring, credit, wr_id_of(&peer.ring_work));
+        if (!peer.ring_out->usable()) {
+            peer.ring_out.reset(); // the shared queue does without memory of the peer's
+            peer.remote_ring.units = 0;
+        }
+    }
+    if (peer.ring_out != nullptr) {
         peer.ring_capacity = peer.remote_ring.units / 2 * kRingUnit - kRingOverhead;
+        const Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
         peer.answers = static_cast<AnswerSlot*>(
             subchannel.qp->map(RingMemory::answer_behind(peer.credit_address), sizeof(AnswerSlot),
                                subchannel.remote_memory_key));

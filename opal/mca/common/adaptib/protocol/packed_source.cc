@@ -7,7 +7,7 @@
 namespace adaptib {
 
 // Fills and announces every block that is free, while there is something left. Announcing may find the
-// peer broken, which ends the transfer.
+// peer broken, which ends the transfer. Without memory for any block all goes in fragments.
 void Protocol::pack_blocks(SendTransfer& transfer) {
     if (transfer.blocks.empty()) {
         transfer.blocks.resize(options_.block_depth);
@@ -28,10 +28,10 @@ void Protocol::pack_blocks(SendTransfer& transfer) {
     }
     const bool any_busy = std::any_of(transfer.blocks.begin(), transfer.blocks.end(),
                                       [](const auto& block) { return block.length > 0; });
-    if (!any_busy) {
-        listener_.on_failure("A message could not be packed: no room in the shared-memory segment, "
-                             "or the data type cannot be packed. Enlarge "
-                             "opal_common_adaptib_shm_segment_max.");
+    if (!any_busy && transfer.blocks[0].memory == nullptr) {
+        start_fragments(transfer);
+    } else if (!any_busy) {
+        listener_.on_failure("A message could not be sent, since its data type cannot be packed.");
         Peer& peer = transfer.peer;
         const WrittenBody given_up{transfer.receive_id, 0};
         end_send(transfer, true);
@@ -74,7 +74,8 @@ void Protocol::on_block(Peer& peer, const BlockBody& body) {
     if (transfer == nullptr || &transfer->peer != &peer ||
         transfer->mode != ReceiveTransfer::Mode::packed || body.offset != transfer->started ||
         body.length > transfer->wanted - transfer->started ||
-        (transfer->memory == nullptr && body.length > options_.block_bytes)) {
+        (transfer->memory == nullptr &&
+         (body.length > options_.block_bytes || transfer->spare.empty()))) {
         ++counters_.bad_packets;
         return;
     }

@@ -227,6 +227,8 @@ private:
     };
     Reach& reach(const Peer& peer) { return reaches_[peer.route.fabric]; }
     StagingPool& staging(const Peer& peer) { return reach(peer).staging; }
+    bool take_blocks(ReceiveTransfer& transfer);
+    void give_blocks(ReceiveTransfer& transfer);
     // What makes a buffer known to the rails to the peer: the region of all memory, or `own`; null if it
     // cannot be.
     const Registration* registered(const Peer& peer, RegistrationCache::Use& own, void* address,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// There is no connection, and no room for one: the receiver asks for the message itself, and the sender
-// sends it in fragments, among its other messages and over the channel that they take.
+// There is no connection, and no room for one, or no memory to pack into or unpack from: the receiver asks for the
+// message itself, or the sender finds that it has to; it sends it in fragments, among its other messages and over the
+// channel that they take.
 #include <algorithm>
 
 #include "protocol/protocol.h"
@@ -91,6 +92,10 @@ void Protocol::on_fragment(Peer& peer, const MessageHeader& header, const std::b
     const auto fragment = read_body<FragmentBody>(body);
     const Bytes bytes = header.length - sizeof fragment;
     ReceiveTransfer* transfer = receives_.find(fragment.receive_id);
+    if (transfer != nullptr && transfer->mode == ReceiveTransfer::Mode::packed &&
+        transfer->started == 0) {
+        transfer->mode = ReceiveTransfer::Mode::pushed; // the sender has no memory for blocks
+    }
     if (transfer == nullptr || &transfer->peer != &peer ||
         transfer->mode != ReceiveTransfer::Mode::pushed || fragment.offset != transfer->received ||
         bytes == 0 || bytes > transfer->wanted - transfer->received) {

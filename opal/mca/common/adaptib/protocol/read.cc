@@ -36,11 +36,39 @@ void ReceiveTransfer::on_move_done() {
     protocol.end_receive(*this);
 }
 
+// The memory for as many blocks as can be under way at a time. False: there is none.
+bool Protocol::take_blocks(ReceiveTransfer& transfer) {
+    if (transfer.memory != nullptr) {
+        return true; // what is read needs no unpacking
+    }
+    StagingPool& pool = staging(transfer.peer);
+    const bool known =
+        transfer.source.kind == SourceKind::direct; // else the packer says how long blocks are
+    const std::size_t all = (transfer.wanted + options_.block_bytes - 1) / options_.block_bytes;
+    transfer.spare.resize(known ? std::min(all, options_.block_depth) : options_.block_depth);
+    for (std::unique_ptr<StagingBlock>& block : transfer.spare) {
+        if (!pool.take(block).ok()) {
+            give_blocks(transfer);
+            return false;
+        }
+    }
+    return true;
+}
+
+void Protocol::give_blocks(ReceiveTransfer& transfer) {
+    for (std::unique_ptr<StagingBlock>& block : transfer.spare) {
+        if (block != nullptr) {
+            staging(transfer.peer).give(std::move(block));
+        }
+    }
+    transfer.spare.clear();
+}
+
 // Keeps up to block_depth blocks under way.
 void Protocol::start_block_reads(ReceiveTransfer& transfer) {
     const RendezvousBody source = transfer.source;
     const std::uint64_t id = transfer.id;
-    // A block that cannot be had may end the transfer at once.
+    // A peer that is lost may end the transfer at once.
     while (receives_.find(id) != nullptr && !transfer.failed &&
            transfer.active.size() < options_.block_depth && transfer.started < transfer.wanted) {
         const Bytes length = std::min(options_.block_bytes, transfer.wanted - transfer.started);
@@ -51,8 +79,7 @@ void Protocol::start_block_reads(ReceiveTransfer& transfer) {
     }
 }
 
-// Reads [offset, offset + length) of the stream from `remote`. A block that cannot be had fails the
-// transfer, once the others are back.
+// Reads [offset, offset + length) of the stream from `remote`. REQUIRES: fewer than block_depth are under way.
 void Protocol::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes length,
                                 std::uint64_t remote, const std::uint32_t* keys,
                                 std::uint32_t key_count, std::uint32_t remote_block) {
@@ -71,15 +98,11 @@ void Protocol::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes l
     if (transfer.memory != nullptr) {
         move.local = static_cast<std::byte*>(transfer.request->data.base) + offset;
         move.registration = transfer.memory;
-    } else if (staging(transfer.peer).take(block->memory).ok()) {
+    } else {
+        block->memory = std::move(transfer.spare.back());
+        transfer.spare.pop_back();
         move.local = block->memory->data();
         move.registration = &block->memory->registration;
-    } else {
-        listener_.on_failure("No room in the shared-memory segment to unpack a message. Enlarge "
-                             "opal_common_adaptib_shm_segment_max.");
-        move.failed = true;
-        block->on_move_done();
-        return;
     }
     post_stripes(*block);
 }
@@ -103,7 +126,7 @@ void Protocol::on_block_read(BlockRead& block) {
         }
     }
     if (block.memory != nullptr) {
-        staging(transfer.peer).give(std::move(block.memory));
+        transfer.spare.push_back(std::move(block.memory));
     }
     std::erase_if(transfer.active, [&](const auto& each) { return each.get() == &block; });
     if (transfer.failed ? transfer.active.empty() : transfer.received == transfer.wanted) {

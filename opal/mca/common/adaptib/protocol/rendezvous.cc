@@ -72,6 +72,10 @@ void Protocol::decide(ReceiveTransfer& transfer) {
     clear.send_id = source.send_id;
     clear.receive_id = transfer.id;
     clear.wanted = transfer.wanted;
+    if (!take_blocks(transfer)) {
+        ask_for_fragments(transfer);
+        return;
+    }
     if (source.kind == SourceKind::packed) {
         transfer.mode = ReceiveTransfer::Mode::packed;
     } else if (transfer.memory == nullptr) {
@@ -188,6 +192,7 @@ void Protocol::end_receive(ReceiveTransfer& transfer) {
     if (transfer.undecided_link.linked()) {
         undecided_.remove(transfer);
     }
+    give_blocks(transfer);
     const IdBody body{transfer.source.send_id};
     receives_.remove(transfer.id);
     delete &transfer;

@@ -162,7 +162,7 @@ struct ReceiveTransfer final : Mover {
         read_blocks, // contiguous source: read block by block and unpack
         packed,      // the sender packs blocks, we read (and unpack) them
         written,     // the sender writes
-        pushed,      // there is no connection: the sender sends fragments
+        pushed,      // there is no connection, or no memory for blocks: the sender sends fragments
     };
 
     ReceiveTransfer(Protocol& p, Peer& from) : Mover(p, from) {}
@@ -179,6 +179,8 @@ struct ReceiveTransfer final : Mover {
     Bytes started = 0;                    // read_blocks
     Bytes received = 0;
     std::vector<std::unique_ptr<BlockRead>> active; // blocks under way
+    std::vector<std::unique_ptr<StagingBlock>>
+        spare; // memory to unpack from, of those that are not
     bool failed = false;
     bool sender_ended = false; // it has forgotten the transfer
 };
