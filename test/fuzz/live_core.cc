@@ -147,6 +147,7 @@ private:
         Node& node = *nodes_[i];
         Core::Environment environment;
         environment.self = name_of(i);
+        environment.local_rank = static_cast<std::uint32_t>(i);
         environment.host = "host";
         environment.bootstrap = &table_;
         environment.clock = &clock_;

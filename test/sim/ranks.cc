@@ -48,6 +48,7 @@ bool Ranks::start(std::string& text) {
         }
         Core::Environment environment;
         environment.self = name(i);
+        environment.local_rank = static_cast<std::uint32_t>(i);
         environment.host = world_.topology().hosts[host].name;
         environment.bootstrap = &table_;
         environment.clock = rank.process;

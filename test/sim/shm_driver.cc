@@ -145,6 +145,7 @@ private:
         }
         Core::Environment environment;
         environment.self = name(rank);
+        environment.local_rank = static_cast<std::uint32_t>(rank);
         environment.host = "host";
         environment.bootstrap = &table_;
         environment.clock = &clock_;

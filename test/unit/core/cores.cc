@@ -50,6 +50,7 @@ Cores::Cores(std::size_t nodes, Options options) {
         }
         Core::Environment environment;
         environment.self = name(i);
+        environment.local_rank = static_cast<std::uint32_t>(i);
         environment.host = "testhost";
         environment.left_out = "There is no other fabric.";
         environment.bootstrap = &table_;

@@ -177,6 +177,7 @@ int open_core(opal_common_adaptib_core& core) {
     if (status.ok()) {
         Core::Environment environment;
         environment.self = core.environment.self;
+        environment.local_rank = core.environment.local_rank;
         environment.host = core.environment.host_name;
         environment.left_out = left_out;
         environment.wire_version = published_version();

@@ -119,7 +119,8 @@ typedef enum {
 
 typedef struct {
     void *context;
-    uint64_t self; /* this process: (jobid << 32) | vpid */
+    uint64_t self;       /* this process: (jobid << 32) | vpid */
+    uint32_t local_rank; /* its number among the job's processes of this host */
     const char *host_name;
     bool threads;  /* several threads may call at the same time */
     bool one_host; /* all processes of the job run on this host */

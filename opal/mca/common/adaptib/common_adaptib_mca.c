@@ -591,6 +591,7 @@ int opal_common_adaptib_mca_acquire(bool threads, bool wanted, int stream,
 {
     const opal_common_adaptib_environment_t environment = {
         .self = opal_common_adaptib_mca_name(OPAL_PROC_MY_NAME),
+        .local_rank = (uint32_t) opal_process_info.my_local_rank,
         .host_name = host_name(),
         .threads = threads || opal_using_threads(),
         .one_host = job_on_one_host(),

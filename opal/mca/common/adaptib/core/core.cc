@@ -365,7 +365,7 @@ SchedulerOptions Core::scheduler_options(const Parameters& parameters) const {
     SchedulerOptions options;
     options.multiplexing = parameters.multiplexing_policy;
     options.striping = parameters.striping_policy;
-    options.position = static_cast<std::uint32_t>(environment_.self);
+    options.position = environment_.local_rank;
     options.striping_threshold = parameters.striping_threshold;
     options.min_stripe = parameters.min_stripe;
     options.window = static_cast<std::uint32_t>(parameters.window);

@@ -61,6 +61,7 @@ class Core final : private ConnectionListener,
 public:
     struct Environment {
         std::uint64_t self = 0;
+        std::uint32_t local_rank = 0; // among the job's processes of this host
         std::string host;
         std::string
             left_out; // why there are no other fabrics; for messages about peers out of reach
