@@ -214,6 +214,58 @@ TEST(Programs, HandshakesWhilePortsFail) {
     }
 }
 
+// A request that another one had overtaken was kept instead of it, and answered: nobody waited for that answer.
+TEST(Programs, ALateRequestDoesNotReplaceTheNext) {
+    EXPECT_EQ(failures("ranks 2\n"
+                       "schedule 87998667442999\n"
+                       "parameter ring_max 0\n"
+                       "parameter block_bytes 5000\n"
+                       "parameter block_depth 2\n"
+                       "parameter apm off\n"
+                       "parameter paths_per_port 2\n"
+                       "world machine connect-ib\n"
+                       "world ports 2\n"
+                       "world lmc 5\n"
+                       "world warp 454240\n"
+                       "world datagram_loss 300\n"
+                       "world datagram_twice 100\n"
+                       "world datagram_late 300\n"
+                       "world failures 20\n"
+                       "world failure_pace 100000\n"
+                       "0 get id=3 peer=1 at_once=1\n"
+                       "0 put id=4 peer=1 bytes=1 at_once=1\n"
+                       "1 put id=5 bytes=1 at_once=1\n"
+                       "0 wait id=4 amount=1000\n"
+                       "1 get id=6 bytes=26763 at_once=1\n"
+                       "0 send id=7 peer=1 context=1 tag=1 at_once=1\n"
+                       "0 send id=9 peer=1 tag=2 bytes=19896 element=8 stride=11 at_once=1\n"
+                       "0 send id=11 peer=1 context=1 bytes=4064 element=24 stride=51\n"
+                       "1 receive id=8 context=1 tag=1\n"
+                       "1 receive id=10 tag=-2147483648 bytes=19898 element=8 stride=10\n"
+                       "1 receive id=12 context=1\n"
+                       "0 put id=13 peer=1 bytes=1 at_once=1\n"
+                       "1 cancel id=12\n"
+                       "0 active id=14 peer=1 tag=5\n"
+                       "0 active id=15 peer=1 tag=127\n"
+                       "0 active id=16 peer=1 tag=106\n"
+                       "0 active id=17 peer=1 tag=9\n"
+                       "0 active id=18 peer=1 tag=32 at_once=1\n"
+                       "0 active id=19 peer=1 tag=166 at_once=1\n"
+                       "0 active id=20 peer=1 tag=246\n"
+                       "0 active id=21 peer=1 tag=95 at_once=1\n"
+                       "0 active id=22 peer=1 tag=208 bytes=4420\n"
+                       "0 active id=23 peer=1 tag=110 bytes=4777 at_once=1\n"
+                       "0 active id=24 peer=1 tag=61\n"
+                       "0 active id=25 peer=1 tag=211 at_once=1\n"
+                       "0 active id=26 peer=1 tag=11 at_once=1\n"
+                       "0 active id=28 peer=1 tag=35\n"
+                       "0 active id=29 peer=1 tag=164 at_once=1\n"
+                       "0 active id=30 peer=1 tag=52\n"
+                       "0 active id=31 peer=1 tag=241 at_once=1\n"
+                       "0 active id=32 peer=1 tag=202 at_once=1\n"),
+              "");
+}
+
 TEST(Programs, RunTheSameWayEveryTime) {
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
         const Program program = random_program(seed);

@@ -33,8 +33,12 @@ void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
 }
 
 // The peer is through with the goodbye, or with closing, we are not yet: handled when we are.
+// The latest: datagrams overtake each other.
 void ConnectionManager::keep_for_later(Peer& peer, const ConnectBody& request) {
-    peer.early_request = std::make_unique<ConnectBody>(request);
+    if (peer.early_request == nullptr ||
+        sequence_before(peer.early_request->connection, request.connection)) {
+        peer.early_request = std::make_unique<ConnectBody>(request);
+    }
 }
 
 void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, bool needed) {
