@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // All ranks send to one: adaptive selection of channels against DC and RC on demand (Takagi et al., 4.3, figure 11).
 //
-// channel_study.h says what is measured; channel_ranks.h by whom.
+// channel_comparison.h says what is measured; channel_ranks.h by whom.
 // Bounds (--check): with 64 ranks AQPS takes at least 13 % less time than RC on demand (the paper's figure), and 5 %
 //   less than DC on demand (paper: 13 %): the rest depends on how targets and initiators settle contention, which the
 //   model assumes (dc_nack_backoff, dc_responders); rows with other values show it.
-#include "study/channel_study.h"
+#include "study/channel_comparison.h"
 
 int main(int argc, char** argv) {
     using namespace adaptib::study;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The studies of AQPS's programs (study/channel_study.h).
-#include "study/channel_study.h"
+// The studies of AQPS's programs (study/channel_comparison.h).
+#include "study/channel_comparison.h"
 
 #include <string>
 
