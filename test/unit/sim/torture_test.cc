@@ -266,6 +266,25 @@ TEST(Programs, ALateRequestDoesNotReplaceTheNext) {
               "");
 }
 
+// Who was asked for an operation had not heard yet that the connection was open.
+TEST(Programs, AnOperationIsAskedForBeforeTheTargetCanAnswer) {
+    EXPECT_EQ(failures("ranks 2\n"
+                       "schedule 5528617673040\n"
+                       "0 put id=403 peer=1 at_once=1\n"
+                       "1 swap id=404 peer=1 tag=2 amount=14951057229325043660\n"
+                       "1 add id=405 amount=13152928617109418911 at_once=1\n"
+                       "0 compute amount=1\n"
+                       "1 put id=407\n"
+                       "1 put id=408\n"
+                       "1 add id=409 tag=1 amount=12131657071742684373 at_once=1\n"
+                       "1 add id=412 tag=1 amount=12008978208683485477 at_once=1\n"
+                       "1 swap id=443 amount=10086037118756256455 at_once=1\n"
+                       "1 add id=459 amount=7449402680007131328 at_once=1\n"
+                       "1 add id=491 tag=1 amount=8413788871564978493 at_once=1\n"
+                       "1 add id=529 amount=8610311713087437227 at_once=1\n"),
+              "");
+}
+
 TEST(Programs, RunTheSameWayEveryTime) {
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
         const Program program = random_program(seed);

@@ -135,8 +135,11 @@ void Protocol::on_operate(Peer& peer, const MessageHeader& header, const std::by
     const auto opcode = static_cast<Opcode>(body.opcode);
     const Bytes payload = header.length - sizeof body;
     const Bytes expected = opcode == Opcode::write ? body.length : 0;
-    if (peer.answers == nullptr || peer.subchannels.size() != 1 || payload != expected ||
-        body.length == 0 || body.length > kMostAsked) {
+    if (peer.answers == nullptr) {
+        return; // the connection is not open here yet: who asked takes the offer back
+    }
+    if (peer.subchannels.size() != 1 || payload != expected || body.length == 0 ||
+        body.length > kMostAsked) {
         ++counters_.bad_packets;
         return;
     }
