@@ -21,31 +21,24 @@ constexpr Bytes kHuge = Bytes{1} << 40;
 constexpr std::array<Bytes, 12> kLengths{0,    1,    63,   64,   1023, 1024,
                                          1025, 1535, 1536, 1537, 1600, kHuge};
 
+// Of each length: the lengths of stripes, each behind its subchannel.
+using Plans = std::array<const char*, kLengths.size()>;
+
 struct Row {
     const char* multiplexing;
     const char* striping;
-    // Of each length: the lengths of stripes, each behind its subchannel.
-    std::array<const char*, kLengths.size()> plans;
+    Plans plans;
 };
+
+constexpr Plans kWhole = {"",       "1:1",    "1:63",   "1:64",   "1:1023", "1:1024",
+                          "1:1025", "1:1535", "1:1536", "1:1537", "1:1600", "1:1099511627776"};
 
 // Three subchannels of equal rates, the process's position is 1, the sender blocks, the first transfer.
 constexpr Row kRows[] = {
-    {"binding",
-     "none",
-     {"", "1:1", "1:63", "1:64", "1:1023", "1:1024", "1:1025", "1:1535", "1:1536", "1:1537",
-      "1:1600", "1:1099511627776"}},
-    {"round_robin",
-     "none",
-     {"", "1:1", "1:63", "1:64", "1:1023", "1:1024", "1:1025", "1:1535", "1:1536", "1:1537",
-      "1:1600", "1:1099511627776"}},
-    {"weighted_round_robin",
-     "none",
-     {"", "1:1", "1:63", "1:64", "1:1023", "1:1024", "1:1025", "1:1535", "1:1536", "1:1537",
-      "1:1600", "1:1099511627776"}},
-    {"window_round_robin",
-     "none",
-     {"", "1:1", "1:63", "1:64", "1:1023", "1:1024", "1:1025", "1:1535", "1:1536", "1:1537",
-      "1:1600", "1:1099511627776"}},
+    {"binding", "none", kWhole},
+    {"round_robin", "none", kWhole},
+    {"weighted_round_robin", "none", kWhole},
+    {"window_round_robin", "none", kWhole},
     // Equal parts in whole cache lines, from the process's position on, whatever min_stripe is.
     {"binding",
      "even",

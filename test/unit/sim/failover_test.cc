@@ -66,6 +66,12 @@ std::string broken(Ranks& ranks, std::size_t rank) {
     return all;
 }
 
+// No connection was given up, and nothing that arrived was wrong.
+void expect_unbroken(Ranks& ranks, std::size_t rank) {
+    EXPECT_EQ(ranks.counters(rank).bad_packets, 0u);
+    EXPECT_EQ(ranks.counters(rank).connections_failed, 0u) << broken(ranks, rank);
+}
+
 TEST(Failover, APortThatFailsAndComesBackCostsNoMessage) {
     const auto ranks = make(networks(1));
     carry(*ranks, 0, 1, 1'000'000);
@@ -125,8 +131,7 @@ TEST(Failover, PortsThatFailAllTheTimeLoseNothing) {
             100s);
         expect_arrived(messages);
         for (std::size_t rank = 0; rank < kRanks; ++rank) {
-            EXPECT_EQ(ranks->counters(rank).bad_packets, 0u);
-            EXPECT_EQ(ranks->counters(rank).connections_failed, 0u) << broken(*ranks, rank);
+            expect_unbroken(*ranks, rank);
             repairs += ranks->counters(rank).repairs;
         }
         if (HasFatalFailure()) {
@@ -222,8 +227,7 @@ TEST_P(FirstPort, IsOneOfMany) {
     go_on(*ranks, 0, 1);
     for (const std::size_t rank : {0, 1}) {
         EXPECT_EQ(ranks->peer(rank, 1 - rank)->datagram.pair, 0) << rank;
-        EXPECT_EQ(ranks->counters(rank).connections_failed, 0u) << broken(*ranks, rank);
-        EXPECT_EQ(ranks->counters(rank).bad_packets, 0u);
+        expect_unbroken(*ranks, rank);
         if (GetParam().connected) {
             EXPECT_EQ(ranks->peer(rank, 1 - rank)->live_subchannels(), kPorts) << rank;
         }
@@ -257,8 +261,7 @@ TEST(Failover, RailsThatGoBeforeTheFirstMessage) {
         ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 5s));
         expect_arrived(messages);
         for (const std::size_t rank : {0, 1}) {
-            EXPECT_EQ(ranks->counters(rank).connections_failed, 0u) << broken(*ranks, rank);
-            EXPECT_EQ(ranks->counters(rank).bad_packets, 0u);
+            expect_unbroken(*ranks, rank);
         }
     }
 }
@@ -351,8 +354,7 @@ TEST(Failover, ACableThatNobodyTellsOf) {
             ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 1s));
             expect_arrived(messages);
             for (const std::size_t rank : {0, 1}) {
-                EXPECT_EQ(ranks->counters(rank).bad_packets, 0u);
-                EXPECT_EQ(ranks->counters(rank).connections_failed, 0u) << broken(*ranks, rank);
+                expect_unbroken(*ranks, rank);
             }
         }
     }
@@ -379,8 +381,7 @@ TEST(Failover, ASecondFailureInTheMiddleOfARepair) {
             ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 30s));
             expect_arrived(messages);
             for (const std::size_t rank : {0, 1}) {
-                EXPECT_EQ(ranks->counters(rank).bad_packets, 0u);
-                EXPECT_EQ(ranks->counters(rank).connections_failed, 0u) << broken(*ranks, rank);
+                expect_unbroken(*ranks, rank);
             }
         }
     }
@@ -456,8 +457,7 @@ TEST(Failover, APortFailsWhileConnecting) {
             ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 30s));
             expect_arrived(messages);
             for (const std::size_t each : {0, 1}) {
-                EXPECT_EQ(ranks->counters(each).bad_packets, 0u);
-                EXPECT_EQ(ranks->counters(each).connections_failed, 0u) << broken(*ranks, each);
+                expect_unbroken(*ranks, each);
             }
         }
     }
@@ -481,8 +481,7 @@ TEST(Failover, APortFailsAtAnyTimeOfATransfer) {
         ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 30s));
         expect_arrived(messages);
         for (const std::size_t each : {0, 1}) {
-            EXPECT_EQ(ranks->counters(each).bad_packets, 0u);
-            EXPECT_EQ(ranks->counters(each).connections_failed, 0u) << broken(*ranks, each);
+            expect_unbroken(*ranks, each);
             repeated += ranks->counters(each).messages_repeated;
             repeated += ranks->counters(each).stripes_repeated;
         }
@@ -521,8 +520,7 @@ TEST(Failover, WhoPartsInTheMiddleOfARepairParts) {
                 },
                 10s));
             for (const std::size_t rank : {0, 1}) {
-                EXPECT_EQ(ranks->counters(rank).connections_failed, 0u) << broken(*ranks, rank);
-                EXPECT_EQ(ranks->counters(rank).bad_packets, 0u);
+                expect_unbroken(*ranks, rank);
             }
         }
     }

@@ -255,6 +255,7 @@ private:
     void drop_queue_pairs_of(Peer& peer);
     Status offer_ring(Peer& peer);
     void begin_ring(Peer& peer);
+    void open_ring(Peer& peer);
     void withdraw_ring(Peer& peer);
     void drop_queue_pairs(Peer& peer);
     void count_queue_pairs();

@@ -384,6 +384,26 @@ void ConnectionManager::use_remote_ring(Peer& peer, const ConnectBody& body) {
     peer.remote_ring = {body.ring_address, 0, body.ring_bytes / kRingUnit, 0};
 }
 
+// Where there is no memory to write into the peer's ring from, the shared queue does without.
+void ConnectionManager::open_ring(Peer& peer) {
+    Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
+    peer.remote_ring.key = subchannel.remote_memory_key;
+    peer.remote_ring.inline_bytes = inline_bytes(subchannel.local_rail);
+    const auto* credit =
+        reinterpret_cast<const std::uint64_t*>(RingMemory(*peer.ring_memory).credit());
+    auto ring = std::make_unique<RingWriter>(*rails_[subchannel.local_rail], *subchannel.qp,
+                                             peer.remote_ring, credit, wr_id_of(&peer.ring_work));
+    if (!ring->usable()) {
+        peer.remote_ring.units = 0;
+        return;
+    }
+    peer.ring_out = std::move(ring);
+    peer.ring_capacity = peer.remote_ring.units / 2 * kRingUnit - kRingOverhead;
+    peer.answers = static_cast<AnswerSlot*>(
+        subchannel.qp->map(RingMemory::answer_behind(peer.credit_address), sizeof(AnswerSlot),
+                           subchannel.remote_memory_key));
+}
+
 void ConnectionManager::open(Peer& peer) {
     leave_meeting(peer);
     peer.state = ConnectState::open;
@@ -394,25 +414,7 @@ void ConnectionManager::open(Peer& peer) {
     peer.usage.refusals = 0;
     peer.usage.active = options_.clock->now();
     if (peer.remote_ring.units > 0) {
-        Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
-        peer.remote_ring.key = subchannel.remote_memory_key;
-        peer.remote_ring.inline_bytes = inline_bytes(subchannel.local_rail);
-        const auto* credit =
-            reinterpret_cast<const std::uint64_t*>(RingMemory(*peer.ring_memory).credit());
-        peer.ring_out =
-            std::make_unique<RingWriter>(*rails_[subchannel.local_rail], *subchannel.qp,
-                                         peer.remote_ring, credit, wr_id_of(&peer.ring_work));
-        if (!peer.ring_out->usable()) {
-            peer.ring_out.reset(); // the shared queue does without memory of the peer's
-            peer.remote_ring.units = 0;
-        }
-    }
-    if (peer.ring_out != nullptr) {
-        peer.ring_capacity = peer.remote_ring.units / 2 * kRingUnit - kRingOverhead;
-        const Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
-        peer.answers = static_cast<AnswerSlot*>(
-            subchannel.qp->map(RingMemory::answer_behind(peer.credit_address), sizeof(AnswerSlot),
-                               subchannel.remote_memory_key));
+        open_ring(peer);
     }
     peer.repairable = options_.fault_tolerance && peer.name != options_.self;
     if (peer.repairable && (peer.repair.wanted || uses_failed_path(peer))) {

@@ -17,6 +17,10 @@
 
 namespace adaptib {
 
+#define ADAPTIB_PATH_WEIGHT(X, N)                                                                  \
+    X(path_weight_##N, "per mille", LEVEL, 5,                                                      \
+      "Weight of path " #N " to the peer whose stripes were timed last")
+
 // X(name, unit, kind, level, help)
 #define ADAPTIB_COUNTERS(X)                                                                        \
     X(datagram_sent, "messages", COUNTER, 4, "Messages sent through peers' shared queues")         \
@@ -80,38 +84,22 @@ namespace adaptib {
     X(spread_kept, "trials", COUNTER, 4, "Trials after which messages stayed on several paths")    \
     X(spread_fallbacks, "trials", COUNTER, 4,                                                      \
       "Times that messages went back to the first path: spreading did not help, or no more")       \
-    X(path_weight_0, "per mille", LEVEL, 5,                                                        \
-      "Weight of path 0 to the peer whose stripes were timed last")                                \
-    X(path_weight_1, "per mille", LEVEL, 5,                                                        \
-      "Weight of path 1 to the peer whose stripes were timed last")                                \
-    X(path_weight_2, "per mille", LEVEL, 5,                                                        \
-      "Weight of path 2 to the peer whose stripes were timed last")                                \
-    X(path_weight_3, "per mille", LEVEL, 5,                                                        \
-      "Weight of path 3 to the peer whose stripes were timed last")                                \
-    X(path_weight_4, "per mille", LEVEL, 5,                                                        \
-      "Weight of path 4 to the peer whose stripes were timed last")                                \
-    X(path_weight_5, "per mille", LEVEL, 5,                                                        \
-      "Weight of path 5 to the peer whose stripes were timed last")                                \
-    X(path_weight_6, "per mille", LEVEL, 5,                                                        \
-      "Weight of path 6 to the peer whose stripes were timed last")                                \
-    X(path_weight_7, "per mille", LEVEL, 5,                                                        \
-      "Weight of path 7 to the peer whose stripes were timed last")                                \
-    X(path_weight_8, "per mille", LEVEL, 5,                                                        \
-      "Weight of path 8 to the peer whose stripes were timed last")                                \
-    X(path_weight_9, "per mille", LEVEL, 5,                                                        \
-      "Weight of path 9 to the peer whose stripes were timed last")                                \
-    X(path_weight_10, "per mille", LEVEL, 5,                                                       \
-      "Weight of path 10 to the peer whose stripes were timed last")                               \
-    X(path_weight_11, "per mille", LEVEL, 5,                                                       \
-      "Weight of path 11 to the peer whose stripes were timed last")                               \
-    X(path_weight_12, "per mille", LEVEL, 5,                                                       \
-      "Weight of path 12 to the peer whose stripes were timed last")                               \
-    X(path_weight_13, "per mille", LEVEL, 5,                                                       \
-      "Weight of path 13 to the peer whose stripes were timed last")                               \
-    X(path_weight_14, "per mille", LEVEL, 5,                                                       \
-      "Weight of path 14 to the peer whose stripes were timed last")                               \
-    X(path_weight_15, "per mille", LEVEL, 5,                                                       \
-      "Weight of path 15 to the peer whose stripes were timed last")                               \
+    ADAPTIB_PATH_WEIGHT(X, 0)                                                                      \
+    ADAPTIB_PATH_WEIGHT(X, 1)                                                                      \
+    ADAPTIB_PATH_WEIGHT(X, 2)                                                                      \
+    ADAPTIB_PATH_WEIGHT(X, 3)                                                                      \
+    ADAPTIB_PATH_WEIGHT(X, 4)                                                                      \
+    ADAPTIB_PATH_WEIGHT(X, 5)                                                                      \
+    ADAPTIB_PATH_WEIGHT(X, 6)                                                                      \
+    ADAPTIB_PATH_WEIGHT(X, 7)                                                                      \
+    ADAPTIB_PATH_WEIGHT(X, 8)                                                                      \
+    ADAPTIB_PATH_WEIGHT(X, 9)                                                                      \
+    ADAPTIB_PATH_WEIGHT(X, 10)                                                                     \
+    ADAPTIB_PATH_WEIGHT(X, 11)                                                                     \
+    ADAPTIB_PATH_WEIGHT(X, 12)                                                                     \
+    ADAPTIB_PATH_WEIGHT(X, 13)                                                                     \
+    ADAPTIB_PATH_WEIGHT(X, 14)                                                                     \
+    ADAPTIB_PATH_WEIGHT(X, 15)                                                                     \
     X(selections, "periods", COUNTER, 5,                                                           \
       "Periods after which the busiest peers were looked for, there being no room for all")        \
     X(selections_changed, "periods", COUNTER, 5, "Those after which others were chosen")           \

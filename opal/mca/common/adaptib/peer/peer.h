@@ -443,12 +443,13 @@ public:
 inline void RingWork::on_work_done(std::uint32_t rail, const WorkCompletion& completion) {
     const RingWriter* writer =
         peer_.ring_out != nullptr ? peer_.ring_out.get() : peer_.ring_paused.get();
-    if (writer == nullptr || writer->qp_number() != completion.qp_number) {
+    Subchannel* const subchannel = peer_.find(rail, completion.qp_number);
+    if (writer == nullptr || subchannel == nullptr || !writer->posts_to(*subchannel->qp)) {
         return; // of a connection that is over
     }
     if (completion.status != WorkStatus::success) {
         peer_.work_failed = peer_.work_failed || !peer_.said_goodbye;
-    } else if (Subchannel* const subchannel = peer_.find(rail, completion.qp_number)) {
+    } else {
         ++subchannel->completions;
     }
     if (peer_.ring_out != nullptr) {

@@ -92,16 +92,17 @@ void Protocol::on_fragment(Peer& peer, const MessageHeader& header, const std::b
     const auto fragment = read_body<FragmentBody>(body);
     const Bytes bytes = header.length - sizeof fragment;
     ReceiveTransfer* transfer = receives_.find(fragment.receive_id);
-    if (transfer != nullptr && transfer->mode == ReceiveTransfer::Mode::packed &&
-        transfer->started == 0) {
-        transfer->mode = ReceiveTransfer::Mode::pushed; // the sender has no memory for blocks
-    }
-    if (transfer == nullptr || &transfer->peer != &peer ||
-        transfer->mode != ReceiveTransfer::Mode::pushed || fragment.offset != transfer->received ||
-        bytes == 0 || bytes > transfer->wanted - transfer->received) {
+    const auto expects = [](const ReceiveTransfer& each) {
+        return each.mode == ReceiveTransfer::Mode::pushed ||
+               (each.mode == ReceiveTransfer::Mode::packed && each.started == 0);
+    };
+    if (transfer == nullptr || &transfer->peer != &peer || !expects(*transfer) ||
+        fragment.offset != transfer->received || bytes == 0 ||
+        bytes > transfer->wanted - transfer->received) {
         ++counters_.bad_packets;
         return;
     }
+    transfer->mode = ReceiveTransfer::Mode::pushed; // or the sender has no memory for blocks
     if (!transfer->failed) {
         transfer->failed =
             !scatter(transfer->request->data, transfer->received, body + sizeof fragment, bytes)
