@@ -169,6 +169,34 @@ def bars(title, unit, groups):
     return panel
 
 
+def heat(title, unit, width, labels, cells, last):
+    """cells: {(column, row): value}, of `width` columns and a row for each of `labels`, the first below. The
+    darker, the larger the value's logarithm is. `last`: words at the end of the time axis."""
+    if not cells:
+        return None
+    panel = Panel(title, unit)
+    most = math.log1p(max(cells.values()))
+    high = panel.y(0) - panel.y(1 / len(labels))
+    across = panel.x(1 / width) - panel.x(0)
+    shades = {}
+    for (column, row), value in sorted(cells.items()):
+        dark = max(round(math.log1p(value) / most, 1), 0.1)
+        shades.setdefault(dark, []).append(
+            f"M{panel.x(column / width):.1f} {panel.y((row + 1) / len(labels)):.1f}"
+            f"h{across:.1f}v{high:.1f}h-{across:.1f}z")
+    panel.parts += [f'<path class="heat" fill="{INK}" fill-opacity="{dark:.1f}" d="{"".join(dots)}"/>'
+                    for dark, dots in sorted(shades.items())]
+    step = -(-len(labels) // 16)
+    for row in range(0, len(labels), step):
+        panel.parts.append(text(LEFT - 6, panel.y((row + 0.5) / len(labels)) + 3, labels[row], 9,
+                                SOFT, "end"))
+    panel.parts += [segment(LEFT, panel.y(0), WIDTH - RIGHT, panel.y(0), SOFT),
+                    segment(LEFT, panel.y(0), LEFT, panel.y(1), SOFT),
+                    text(LEFT, panel.y(0) + 16, "0", 10, SOFT, "middle"),
+                    text(WIDTH - RIGHT, panel.y(0) + 16, last, 10, SOFT, "end")]
+    return panel
+
+
 def panels(medians, ratios):
     def of(name, scale=1.0):
         return [(COLORS[t], "", {s: scale * v for s, v in medians.get((name, t), {}).items()})

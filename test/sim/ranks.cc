@@ -53,6 +53,7 @@ bool Ranks::start(std::string& text) {
         environment.bootstrap = &table_;
         environment.clock = rank.process;
         environment.random = &rank.random;
+        environment.maps_sources = options_.maps_sources;
         environment.counters = &rank.counters;
         environment.message = [&rank](Severity, const std::string& message) {
             rank.messages.push_back(message);

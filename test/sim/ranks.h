@@ -31,6 +31,7 @@ struct RanksOptions {
     Parameters parameters = default_parameters();
     // What differs at a rank; empty: nothing.
     std::function<void(std::size_t rank, Parameters&)> parameters_of;
+    bool maps_sources = false; // Core::Environment
     std::uint64_t seed = 1;
     // What each rank's fabric is wrapped in; empty: nothing.
     std::function<std::unique_ptr<Fabric>(std::size_t rank, std::unique_ptr<Fabric>)> wrap;

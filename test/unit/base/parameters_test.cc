@@ -340,7 +340,7 @@ TEST(Parameters, FreeTextsAreTaken) {
         value_in<char*>(values, row) = nullptr;
         expect_refused(values, row, "");
     }
-    EXPECT_EQ(texts, 2);
+    EXPECT_EQ(texts, 3);
 }
 
 TEST(Parameters, BothValuesOfASwitchPass) {

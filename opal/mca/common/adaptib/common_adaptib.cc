@@ -12,9 +12,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/core.h"
@@ -62,6 +64,7 @@ struct opal_common_adaptib_core {
     Random random{0};
     CallbackBootstrap bootstrap;
     std::unique_ptr<Core> core;
+    std::string source_map; // the file that it goes to; empty: none
 };
 
 namespace {
@@ -157,12 +160,53 @@ std::uint16_t published_version() {
     return text == nullptr ? kWireVersion : static_cast<std::uint16_t>(std::atoi(text));
 }
 
+// Processes that the job spawns, whose ranks begin with 0 again, have the number of their job before it.
+std::string source_map_path(const std::string& path, std::uint64_t self) {
+    constexpr std::uint64_t kFirstJob = 1;
+    const std::uint64_t job = self >> 32 & 0xffff;
+    return path + "." + (job > kFirstJob ? std::to_string(job) + "." : "") +
+           std::to_string(self & 0xffffffffu);
+}
+
+// False: nothing can be written there, which was told. What is there already is kept until the end.
+bool can_write(opal_common_adaptib_core& core, const std::string& path) {
+    std::FILE* file = std::fopen(path.c_str(), "a");
+    if (file == nullptr) {
+        tell(core.environment, OPAL_COMMON_ADAPTIB_FAILURE,
+             "The parameter opal_common_adaptib_source_map has the value \"" +
+                 std::string(process_parameters().source_map) + "\", but " + path +
+                 " cannot be written: " + std::strerror(errno) +
+                 ". Name a path in a directory that each host has, or none.");
+        return false;
+    }
+    std::fclose(file);
+    return true;
+}
+
+void write_source_map(opal_common_adaptib_core& core) {
+    const std::string text = core.core->source_map();
+    std::FILE* file = std::fopen(core.source_map.c_str(), "w");
+    bool written = file != nullptr;
+    written = written && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    written = (file == nullptr || std::fclose(file) == 0) && written;
+    if (!written) {
+        tell(core.environment, OPAL_COMMON_ADAPTIB_NOTICE,
+             core.source_map + " could not be written: " + std::strerror(errno));
+    }
+}
+
 int open_core(opal_common_adaptib_core& core) {
     const Parameters& parameters = process_parameters();
     std::string text;
     if (!check_parameters(parameters, text)) {
         tell(core.environment, OPAL_COMMON_ADAPTIB_FAILURE, text);
         return OPAL_COMMON_ADAPTIB_BAD_PARAM;
+    }
+    if (std::string_view(parameters.source_map) != "none") {
+        core.source_map = source_map_path(parameters.source_map, core.environment.self);
+        if (!can_write(core, core.source_map)) {
+            return OPAL_COMMON_ADAPTIB_BAD_PARAM;
+        }
     }
     core.random = Random(system_seed());
     std::vector<std::unique_ptr<Fabric>> fabrics;
@@ -183,6 +227,7 @@ int open_core(opal_common_adaptib_core& core) {
         environment.wire_version = published_version();
         environment.bootstrap = &core.bootstrap;
         environment.clock = &core.clock;
+        environment.maps_sources = !core.source_map.empty();
         environment.timed = true;
         environment.random = &core.random;
         environment.counters = &process_counters();
@@ -264,6 +309,9 @@ void opal_common_adaptib_core_release(opal_common_adaptib_core_t* core) noexcept
     report_completed(core->core->protocol().completed());
     if (process_parameters().report) {
         tell(core->environment, OPAL_COMMON_ADAPTIB_REPORT, core->core->report());
+    }
+    if (!core->source_map.empty()) {
+        write_source_map(*core);
     }
     g_core = nullptr;
     delete core;

@@ -226,6 +226,10 @@ constexpr std::array kTable{
         "which a broken connection could not be made anew for so long, is given up: its requests end "
         "with an error. A process answers while it is in calls of MPI. 0: never."},
     opal_common_adaptib_parameter_t{
+        "source_map", kString, &g_parameters.source_map, "none", "", "none|path...", 4,
+        "Where each process writes, at its end, how many messages came from each other one over time: to the "
+        "file path..., a dot and its rank (none: nowhere). test/study/sources draws it."},
+    opal_common_adaptib_parameter_t{
         "report", kBool, &g_parameters.report, "false", "", "true|false", 2,
         "At the end of the job each process writes what carried how many messages and bytes."},
 };

@@ -62,6 +62,7 @@ struct Parameters {
     int answer_timeout;
     int answer_retries;
     int partition_timeout;
+    char* source_map;
     bool report;
 };
 

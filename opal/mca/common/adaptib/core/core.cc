@@ -275,6 +275,9 @@ void Core::plan(const Parameters& parameters) {
         }
     }
     channels_ = plan_channels(parameters, bounds);
+    if (environment_.maps_sources) {
+        source_map_ = std::make_unique<SourceMap>(environment_.clock->now());
+    }
     for (const std::string& notice : channels_.notices) {
         environment_.message(Severity::notice, notice);
     }
@@ -460,6 +463,9 @@ void Core::run_timers() {
     const Nanoseconds now = environment_.clock->now();
     if (select_due(now)) {
         select_channels(now);
+    }
+    if (source_map_ != nullptr && now >= source_map_->due()) [[unlikely]] {
+        note_sources(now);
     }
     if (now >= forgive_unconnected_at_) [[unlikely]] {
         forgive_unconnected_at_ = Nanoseconds::max();

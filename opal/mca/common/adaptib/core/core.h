@@ -48,6 +48,7 @@
 #include "select/cost_meter.h"
 #include "select/policy.h"
 #include "select/selector.h"
+#include "select/source_map.h"
 
 namespace adaptib {
 
@@ -71,6 +72,7 @@ public:
         Random* random = nullptr;
         Counters* counters = nullptr;
         std::function<void(Severity, const std::string&)> message;
+        bool maps_sources = false; // who sends how much when is noted, for source_map()
         bool timed = false; // the clock is that of the machine: what things cost can be measured
         // Whether Protocol::forget_memory() will be called for memory that is unmapped; asked for where
         // registrations would be kept. Empty: no.
@@ -128,6 +130,8 @@ public:
     enum class Left : std::uint8_t { nothing, last_words, owed };
     Left left();
     std::string report() const;
+    // Messages by source and time so far (select/source_map.h); empty: Environment::maps_sources is off.
+    std::string source_map();
 
 private:
     // A fabric in use.
@@ -194,6 +198,7 @@ private:
     void select_channels(Nanoseconds now);
     void time_channels();
     void note_costs();
+    void note_sources(Nanoseconds now);
 
     // start.cc
     std::uint32_t start_distance(std::uint32_t step) const;
@@ -307,7 +312,8 @@ private:
     Start start_;
     std::unique_ptr<Selector> selector_; // null: channels are not selected
     ChannelPlan channels_;
-    std::unique_ptr<CostMeter> meter_; // null: costs are the model's
+    std::unique_ptr<SourceMap> source_map_; // null: nobody wants it
+    std::unique_ptr<CostMeter> meter_;      // null: costs are the model's
     Nanoseconds select_at_{0};
     std::vector<Peer*> finished_; // to be taken down at the end of this progress
 };

@@ -85,6 +85,24 @@ void Core::note_costs() {
     counters_.cost_credit = ps(costs.credit);
 }
 
+// All that has come since, of peers that are gone as well: their records stay.
+void Core::note_sources(Nanoseconds now) {
+    source_map_->look(now);
+    peers_.for_each([this](Peer& peer) {
+        const std::uint32_t news = peer.next_receive - peer.usage.mapped;
+        peer.usage.mapped = peer.next_receive;
+        source_map_->add(peer.name, news);
+    });
+}
+
+std::string Core::source_map() {
+    if (source_map_ == nullptr) {
+        return "";
+    }
+    note_sources(environment_.clock->now());
+    return source_map_->text(environment_.self);
+}
+
 void Core::promote(Peer& peer) {
     if (peer.datagram.handle != nullptr && !peer.released) {
         connections_->request(peer);

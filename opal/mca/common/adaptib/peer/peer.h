@@ -235,6 +235,7 @@ struct Usage {
     Nanoseconds ask_at{0};      // not to be asked again before
     std::uint32_t refusals = 0; // in a row
     std::uint32_t counted = 0;  // messages both ways, when channels were last selected
+    std::uint32_t mapped = 0;   // received, when the map of sources was last added to
     bool chosen = false;        // by the selection of channels: others are closed for it
 };
 

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which sources sent how much, and when (select/source_map.h).
+#include "select/source_map.h"
+
+namespace adaptib {
+
+void SourceMap::look(Nanoseconds now) {
+    const auto unit_of = [&](Nanoseconds time) {
+        const Nanoseconds before = time - start_ - Nanoseconds{1};
+        return before.count() < 0 ? 0 : static_cast<std::uint64_t>(before / unit_);
+    };
+    while (unit_of(now) >= kUnitsMost) {
+        unit_ *= 2;
+        decltype(counts_) coarser;
+        for (const auto& [key, messages] : counts_) {
+            coarser[{key.first / 2, key.second}] += messages;
+        }
+        counts_ = std::move(coarser);
+    }
+    now_ = static_cast<std::uint32_t>(unit_of(now));
+    due_ = start_ + (now_ + 1) * unit_;
+    due_ += due_ <= now ? unit_ : Nanoseconds{0};
+}
+
+void SourceMap::add(std::uint64_t source, std::uint64_t messages) {
+    if (messages > 0) {
+        counts_[{now_, source}] += messages;
+    }
+}
+
+std::string SourceMap::text(std::uint64_t self) const {
+    const auto rank_of = [](std::uint64_t name) { return std::to_string(name & 0xffffffffu); };
+    std::string text = "# adaptib: messages by source and time\n# receiver " + rank_of(self) +
+                       "\n# unit_ns " + std::to_string(unit_.count()) + "\n# units " +
+                       std::to_string(now_ + 1) + "\n# unit\tsource\tmessages\n";
+    for (const auto& [key, messages] : counts_) {
+        const std::uint64_t source = key.second;
+        const bool ours = source >> 32 == self >> 32;
+        text += std::to_string(key.first) + "\t" +
+                (ours ? "" : std::to_string(source >> 32) + ":") + rank_of(source) + "\t" +
+                std::to_string(messages) + "\n";
+    }
+    return text;
+}
+
+} // namespace adaptib
