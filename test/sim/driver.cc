@@ -144,7 +144,7 @@ Started Driver::one_sided(std::uint32_t rank, std::uint32_t to, const OneSidedOp
 }
 
 Status Driver::expose(std::uint32_t rank, void* base, Bytes bytes, std::uint32_t access,
-                      Registration& own, Remote& remote) {
+                      OpenWindow& own, Remote& remote) {
     const auto wants = [access](std::uint32_t right) { return (access & right) != 0; };
     const std::uint32_t rights = kLocalWrite |
                                  (wants(OPAL_COMMON_ADAPTIB_REMOTE_READ) ? kRemoteRead : 0u) |
@@ -153,17 +153,16 @@ Status Driver::expose(std::uint32_t rank, void* base, Bytes bytes, std::uint32_t
     Protocol& protocol = core(rank).protocol();
     const Registration* memory = protocol.exposed(base, bytes, rights);
     if (memory == nullptr) {
-        if (const Status status = protocol.register_memory(own, base, bytes, rights);
-            !status.ok()) {
+        if (const Status status = protocol.open_window(own, base, bytes, rights); !status.ok()) {
             return status;
         }
-        memory = &own;
+        memory = &own.memory();
     }
     remote.base = reinterpret_cast<std::uintptr_t>(base);
     remote.bytes = bytes;
     memory->copy_remote_keys(remote.keys);
     remote.key_count = memory->key_count();
-    remote.access = access;
+    remote.access = protocol.told_access(access);
     return kOk;
 }
 

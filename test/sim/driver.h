@@ -102,7 +102,7 @@ public:
 
     // Makes memory known to the others; `own` holds what had to be registered for it.
     Status expose(std::uint32_t rank, void* base, Bytes bytes, std::uint32_t access,
-                  Registration& own, Remote& remote);
+                  OpenWindow& own, Remote& remote);
     void listen(Listener& listener);
     // Receives that wait for a message.
     std::size_t posted(std::uint32_t rank);

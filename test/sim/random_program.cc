@@ -35,6 +35,7 @@ public:
             draw_meetings();
         }
         draw_policies();
+        draw_atomics();
         draw_habits();
         const std::uint64_t count =
             one_in(8) ? 300 + random_.below(500) : 10 + random_.below(20 * program_.ranks + 20);
@@ -183,6 +184,13 @@ private:
         if (const std::uint64_t which = random.below(16); which < others.size()) {
             program_.settings.push_back({"channel_policy", others[which]});
         }
+    }
+
+    // In the same way: who carries atomics out. Where ports fail an adapter's may end with an error.
+    void draw_atomics() {
+        Random random(program_.schedule ^ 0x61746f);
+        const std::array<const char*, 3> ways{"auto", "adapter", "target"};
+        program_.settings.push_back({"atomics", fails_ ? "target" : ways[random.below(3)]});
     }
 
     // In the same way: channels are switched while messages fly; in some programs at every other step, and
@@ -359,10 +367,8 @@ private:
     }
 
     void draw_one_sided() {
-        // An atomic whose path fails under it may end with an error.
-        const std::uint64_t kinds = fails_ ? 2 : 4;
-        Operation operation = start(
-            static_cast<Verb>(static_cast<int>(Verb::put) + random_.below(kinds)), draw_rank());
+        Operation operation =
+            start(static_cast<Verb>(static_cast<int>(Verb::put) + random_.below(4)), draw_rank());
         operation.peer = draw_target(operation.rank);
         operation.at_once = one_in(2) ? 0 : 1;
         operation.own_key = one_in(3) ? 1 : 0;

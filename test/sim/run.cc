@@ -71,7 +71,7 @@ void Runner::expose() {
 
 void Runner::expose(std::uint32_t rank, void* base, Bytes bytes, std::uint32_t access,
                     Remote& remote) {
-    keys_.push_back(std::make_unique<Registration>());
+    keys_.push_back(std::make_unique<OpenWindow>());
     if (!driver_->expose(rank, base, bytes, access, *keys_.back(), remote).ok()) {
         problem("memory of rank " + std::to_string(rank) + " cannot be registered");
     }
@@ -131,7 +131,9 @@ bool Runner::step(Rank& self, const Operation& operation) {
     case Verb::add:
     case Verb::swap: break;
     }
-    return (is_atomic(operation.verb) && !has_atomics_) || one_sided(operation);
+    const bool asked = (ranks_[static_cast<std::size_t>(operation.peer)].words_remote.access &
+                        OPAL_COMMON_ADAPTIB_ATOMICS_ASKED) != 0;
+    return (is_atomic(operation.verb) && !has_atomics_ && !asked) || one_sided(operation);
 }
 
 // ---------------------------------------------------------------------------------------------------

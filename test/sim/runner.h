@@ -100,7 +100,7 @@ private:
     std::vector<std::string> said_before_; // by the cores, before the program began
     bool has_atomics_ = false;             // all rails; otherwise they are left out
     std::vector<Rank> ranks_;
-    std::vector<std::unique_ptr<Registration>> keys_;
+    std::vector<std::unique_ptr<OpenWindow>> keys_;
     std::vector<std::unique_ptr<Live>> lives_;
     std::map<std::uint32_t, Live*> by_id_;
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> last_seen_; // of atomics

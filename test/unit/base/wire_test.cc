@@ -18,7 +18,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // ---------------------------------------------------------------------------------------------------
 // Layout. Whoever has to change a number here raises kWireVersion.
 
-static_assert(kWireVersion == 13);
+static_assert(kWireVersion == 14);
 static_assert(kMaxRails == 8 && kMaxSubchannels == 16);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
@@ -46,10 +46,12 @@ static_assert(static_cast<int>(MessageType::connect_close) == 18);
 static_assert(static_cast<int>(MessageType::connect_keep) == 19);
 static_assert(static_cast<int>(MessageType::active_part) == 20);
 static_assert(static_cast<int>(MessageType::operate) == 21);
-static_assert(static_cast<int>(MessageType::probe) == 22);
-static_assert(static_cast<int>(MessageType::probe_answer) == 23);
-static_assert(static_cast<int>(MessageType::probe_thanks) == 24);
-static_assert(static_cast<int>(MessageType::count_) == 25);
+static_assert(static_cast<int>(MessageType::atomic) == 22);
+static_assert(static_cast<int>(MessageType::atomic_done) == 23);
+static_assert(static_cast<int>(MessageType::probe) == 24);
+static_assert(static_cast<int>(MessageType::probe_answer) == 25);
+static_assert(static_cast<int>(MessageType::probe_thanks) == 26);
+static_assert(static_cast<int>(MessageType::count_) == 27);
 
 static_assert(sizeof(MessageHeader) == 24);
 static_assert(offsetof(MessageHeader, type) == 0);
@@ -182,6 +184,8 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::fragment, 16, true, true},
     {MessageType::active_part, 0, true, true},
     {MessageType::operate, 40, true, true},
+    {MessageType::atomic, 40, false, true},
+    {MessageType::atomic_done, 24, false, true},
     {MessageType::connect_refuse, 16, false, false},
     {MessageType::connect_close, 16, false, false},
     {MessageType::connect_keep, 16, false, false},

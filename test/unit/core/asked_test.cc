@@ -167,7 +167,7 @@ TEST(Asked, AWindowThatIsGoneIsNotReached) {
     Window window(world, kTarget, &word, sizeof word);
     connect(world, 0, window);
     prefer(*world.peer(0, kTarget), Way::asked);
-    window.registration.reset();
+    window.open.reset();
     {
         const Attentive target(world);
         for (int i = 0; i < 20; ++i) {

@@ -399,18 +399,18 @@ TEST(Routes, ThereIsRoomForSixteenPathsInAll) {
 
 struct Window {
     Window(Cores& world, std::size_t node, void* base, std::size_t bytes) {
-        const Status status = world.core(node).protocol().register_memory(
-            registration, base, bytes, kLocalWrite | kRemoteRead | kRemoteWrite | kRemoteAtomic);
+        const Status status = world.core(node).protocol().open_window(
+            open, base, bytes, kLocalWrite | kRemoteRead | kRemoteWrite | kRemoteAtomic);
         EXPECT_TRUE(status.ok());
         remote.base = reinterpret_cast<std::uintptr_t>(base);
         remote.bytes = bytes;
         remote.access = OPAL_COMMON_ADAPTIB_REMOTE_READ | OPAL_COMMON_ADAPTIB_REMOTE_WRITE |
                         OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC;
-        remote.key_count = registration.key_count();
-        registration.copy_remote_keys(remote.keys);
+        remote.key_count = open.memory().key_count();
+        open.memory().copy_remote_keys(remote.keys);
     }
 
-    Registration registration;
+    OpenWindow open;
     opal_common_adaptib_remote_t remote{};
 };
 

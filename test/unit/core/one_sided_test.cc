@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Put, get, atomics and active messages between cores.
 #include <numeric>
+#include <tuple>
 
 #include "cores.h"
 #include "window.h"
@@ -8,16 +9,20 @@
 namespace adaptib::test {
 namespace {
 
-class OneSidedTraffic : public testing::TestWithParam<const char*> {
+// How data is copied, and who carries atomics out.
+class OneSidedTraffic : public testing::TestWithParam<std::tuple<const char*, const char*>> {
 protected:
     Options options() const {
         Options options;
-        options.parameters.shm_single_copy = const_cast<char*>(GetParam());
+        options.parameters.shm_single_copy = const_cast<char*>(std::get<0>(GetParam()));
+        options.parameters.atomics = const_cast<char*>(std::get<1>(GetParam()));
         options.parameters.shm_rails = 2;
         return options;
     }
 };
-INSTANTIATE_TEST_SUITE_P(Copies, OneSidedTraffic, testing::Values("auto", "none"));
+INSTANTIATE_TEST_SUITE_P(Copies, OneSidedTraffic,
+                         testing::Combine(testing::Values("auto", "none"),
+                                          testing::Values("adapter", "target")));
 
 TEST_P(OneSidedTraffic, PutAndGetMoveEveryByteAndNoOther) {
     Cores world(2, options());
@@ -111,7 +116,7 @@ TEST_P(OneSidedTraffic, AWindowThatIsGoneEndsTheOperationWithAnError) {
     std::vector<std::byte> memory(4096);
     auto window = std::make_unique<Window>(world, 1, memory.data(), memory.size());
     const opal_common_adaptib_remote_t stale = window->remote;
-    window->registration.reset();
+    window->open.reset();
     std::vector<std::byte> sent(4096);
     TestRequest put;
     auto what = operation(OPAL_COMMON_ADAPTIB_PUT, sent.data(), *window, 0, 4096);
@@ -133,7 +138,7 @@ void interrupt(Cores& world, Window& window, std::vector<std::byte>& memory, boo
     for (std::size_t i = 0; i < kPuts; ++i) {
         if (i == kPuts / 2) {
             world.run([&] { return puts[3].done; });
-            window.registration.reset();
+            window.open.reset();
             if (ends) {
                 world.end(1);
             }
@@ -231,8 +236,10 @@ TEST_P(OneSidedTraffic, AtOnceAndStartedAddUp) {
         for (std::size_t i = 0; i < old.size(); ++i) {
             ASSERT_EQ(old[i], 1000 + i) << "each origin saw a value of its own";
         }
-        // Over the only path, where a single copy is possible.
-        const bool short_way = rails == 1 && std::string(GetParam()) == "auto";
+        // Over the only path, where a single copy is possible; and the target itself.
+        const bool target = std::string(std::get<1>(GetParam())) == "target";
+        const bool short_way =
+            target || (rails == 1 && std::string(std::get<0>(GetParam())) == "auto");
         EXPECT_EQ(at_once > 0, short_way) << at_once;
         EXPECT_EQ(world.core(1).protocol().one_sided_outstanding(), 0u);
     }
@@ -256,7 +263,7 @@ TEST_P(OneSidedTraffic, NothingAtOnceThatIsNotAllowed) {
     TestRequest connecting;
     ASSERT_TRUE(start(world, 0, 1, put, connecting).ok());
     ASSERT_TRUE(world.run({&connecting}));
-    const bool possible = std::string(GetParam()) == "auto";
+    const bool possible = std::string(std::get<0>(GetParam())) == "auto";
     EXPECT_EQ(at_once(put), possible);
     local[0] = 9;
     const auto refused = [&](opal_common_adaptib_operation_t kind, const Window& window,
@@ -279,7 +286,7 @@ TEST_P(OneSidedTraffic, NothingAtOnceThatIsNotAllowed) {
         EXPECT_FALSE(at_once(what)) << count;
     }
     const opal_common_adaptib_remote_t stale = all->remote;
-    all->registration.reset();
+    all->open.reset();
     auto what = put;
     what.remote = &stale;
     EXPECT_FALSE(at_once(what)) << "the window is gone";

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "cores.h"
-#include "memory/registration.h"
+#include "memory/window.h"
 
 namespace adaptib::test {
 
@@ -19,18 +19,19 @@ inline constexpr std::uint32_t kAll = OPAL_COMMON_ADAPTIB_REMOTE_READ |
 struct Window {
     Window(Cores& world, std::size_t node, void* base, std::size_t bytes,
            std::uint32_t access = kAll) {
-        EXPECT_TRUE(registration
-                        .make(world.core(node).rails(), base, bytes,
-                              kLocalWrite | kRemoteRead | kRemoteWrite | kRemoteAtomic)
+        Protocol& protocol = world.core(node).protocol();
+        EXPECT_TRUE(protocol
+                        .open_window(open, base, bytes,
+                                     kLocalWrite | kRemoteRead | kRemoteWrite | kRemoteAtomic)
                         .ok());
         remote.base = reinterpret_cast<std::uintptr_t>(base);
         remote.bytes = bytes;
-        remote.access = access;
-        remote.key_count = registration.key_count();
-        registration.copy_remote_keys(remote.keys);
+        remote.access = protocol.told_access(access);
+        remote.key_count = open.memory().key_count();
+        open.memory().copy_remote_keys(remote.keys);
     }
 
-    Registration registration;
+    OpenWindow open;
     opal_common_adaptib_remote_t remote{};
 };
 

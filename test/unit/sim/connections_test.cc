@@ -362,14 +362,14 @@ TEST(Connections, OneSidedOperationsTakeTurns) {
     options.parameters.connect_max = 1;
     const auto ranks = make(std::move(options));
     std::vector<std::vector<std::byte>> windows(5, std::vector<std::byte>(5000));
-    std::vector<Registration> keys(5);
+    std::vector<OpenWindow> keys(5);
     std::vector<std::unique_ptr<Request>> requests;
     std::vector<std::byte> source(1000, std::byte{7});
     for (std::size_t rank = 0; rank < 5; ++rank) {
         ASSERT_TRUE(ranks->core(rank)
                         .protocol()
-                        .register_memory(keys[rank], windows[rank].data(), windows[rank].size(),
-                                         kLocalWrite | kRemoteWrite)
+                        .open_window(keys[rank], windows[rank].data(), windows[rank].size(),
+                                     kLocalWrite | kRemoteWrite)
                         .ok());
     }
     for (std::size_t from = 0; from < 5; ++from) {
@@ -380,8 +380,8 @@ TEST(Connections, OneSidedOperationsTakeTurns) {
             opal_common_adaptib_remote_t remote{};
             remote.base = reinterpret_cast<std::uintptr_t>(windows[to].data());
             remote.bytes = windows[to].size();
-            keys[to].copy_remote_keys(remote.keys);
-            remote.key_count = keys[to].key_count();
+            keys[to].memory().copy_remote_keys(remote.keys);
+            remote.key_count = keys[to].memory().key_count();
             remote.access = OPAL_COMMON_ADAPTIB_REMOTE_WRITE;
             opal_common_adaptib_one_sided_t put{};
             put.operation = OPAL_COMMON_ADAPTIB_PUT;

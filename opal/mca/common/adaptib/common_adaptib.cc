@@ -573,11 +573,12 @@ int opal_common_adaptib_active_send(opal_common_adaptib_core_t* core,
 // What may be a window's, which atomics reach, is registered for itself: nobody reaches it any more when
 // it is gone. Other memory is registered for transfers, and may be kept.
 struct opal_common_adaptib_region {
-    Registration window;
+    OpenWindow window;
     RegistrationCache::Use transfer;
 
     const Registration& memory() const {
-        return window.key_count() > 0 ? window : transfer.registration();
+        const bool is_window = window.memory().key_count() > 0;
+        return is_window ? window.memory() : transfer.registration();
     }
 };
 
@@ -598,7 +599,7 @@ int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, s
             return OPAL_COMMON_ADAPTIB_NO_MEMORY;
         }
         const Status status = (rights & kRemoteAtomic) != 0
-                                  ? protocol.register_memory(made->window, base, bytes, rights)
+                                  ? protocol.open_window(made->window, base, bytes, rights)
                                   : protocol.register_memory(made->transfer, base, bytes, rights);
         if (!status.ok()) {
             return status.reason() == Reason::bad_argument ? OPAL_COMMON_ADAPTIB_BAD_PARAM
@@ -610,7 +611,7 @@ int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, s
     remote->bytes = bytes;
     memory->copy_remote_keys(remote->keys);
     remote->key_count = memory->key_count();
-    remote->access = access;
+    remote->access = protocol.told_access(access);
     *region = made.release();
     return OPAL_COMMON_ADAPTIB_SUCCESS;
 }
@@ -634,7 +635,8 @@ Status target_of(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* p
     Peer* to = peer_of(core, peer);
     const bool atomic = operation.operation == OPAL_COMMON_ADAPTIB_FETCH_ADD ||
                         operation.operation == OPAL_COMMON_ADAPTIB_COMPARE_SWAP;
-    if (!atomic || in.fabrics() == 1) [[likely]] {
+    const bool asked = (operation.remote->access & OPAL_COMMON_ADAPTIB_ATOMICS_ASKED) != 0;
+    if (!atomic || asked || in.fabrics() == 1) [[likely]] {
         out = to;
         return to == nullptr ? in.get_loopback(out) : kOk;
     }

@@ -347,7 +347,9 @@ typedef struct {
 enum {
     OPAL_COMMON_ADAPTIB_REMOTE_READ = 1,
     OPAL_COMMON_ADAPTIB_REMOTE_WRITE = 2,
-    OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC = 4
+    OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC = 4,
+    /* Of a description alone: the process carries atomics out itself, and is asked for them. */
+    OPAL_COMMON_ADAPTIB_ATOMICS_ASKED = 8
 };
 
 /* Memory that stays where it is until deregister, for local use and for what `access` lets peers do. *region

@@ -44,6 +44,12 @@ constexpr std::array kTable{
         "which takes calls of the system (direct), or by the peer, which is asked by a message, as long as "
         "that is faster; if it does not take the message up soon, it is done here after all (auto)."},
     opal_common_adaptib_parameter_t{
+        "atomics", kString, &g_parameters.atomics, "auto", "", "auto|adapter|target", 4,
+        "Who carries atomics on this process's memory out: the adapters, which need no help of its processor, but "
+        "leave in doubt what a failing path has interrupted: it ends with an error (adapter); or the process, asked "
+        "by messages, exactly once whatever fails, while it is in calls of MPI (target). The latter where "
+        "fault_tolerance is on and there are several rails of a kind, or adapters have no atomics (auto)."},
+    opal_common_adaptib_parameter_t{
         "multiplexing_policy", kString, &g_parameters.multiplexing_policy, "binding", "",
         "binding|round_robin|weighted_round_robin|window_round_robin", 4,
         "Which rail carries a message above eager_limit that is not striped: always the same one of each "

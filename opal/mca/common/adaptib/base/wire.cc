@@ -17,6 +17,8 @@ Bytes body_bytes(MessageType type) {
     case MessageType::written: return sizeof(WrittenBody);
     case MessageType::fragment: return sizeof(FragmentBody);
     case MessageType::operate: return sizeof(OperateBody);
+    case MessageType::atomic: return sizeof(AtomicBody);
+    case MessageType::atomic_done: return sizeof(AtomicDoneBody);
     case MessageType::probe:
     case MessageType::probe_answer:
     case MessageType::probe_thanks: return sizeof(ProbeBody);

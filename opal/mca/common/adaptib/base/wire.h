@@ -25,7 +25,7 @@
 namespace adaptib {
 
 // Raised with every change of anything in this file or in base/address.h.
-constexpr std::uint16_t kWireVersion = 13;
+constexpr std::uint16_t kWireVersion = 14;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels =
@@ -57,6 +57,8 @@ enum class MessageType : std::uint8_t {
     connect_keep,  // ConnectNote; not sequenced: it is needed
     active_part,   // payload; the rest follows in further parts and, at last, an active message
     operate,       // OperateBody, of a write the payload: do it for the sender
+    atomic,        // AtomicBody: carry it out for the sender, and answer
+    atomic_done,   // AtomicDoneBody
     probe,         // ProbeBody; neither sequenced nor numbered: does this path work?
     probe_answer,  // ProbeBody; likewise: it does, this way; over the same path
     probe_thanks,  // ProbeBody; likewise: and the other way
@@ -194,6 +196,24 @@ struct OperateBody {
     std::uint16_t length; // 1..kMostAsked
     std::uint8_t opcode;  // Opcode
     std::uint8_t pad;
+};
+
+// An atomic on a word of a window, which the target carries out (protocol/atomic.cc).
+struct AtomicBody {
+    std::uint64_t id; // of the sender's; the answer repeats it
+    std::uint64_t remote_address;
+    std::uint64_t compare_add;
+    std::uint64_t swap;
+    std::uint32_t remote_key; // the window's last
+    std::uint8_t opcode;      // Opcode: compare_swap or fetch_add
+    std::uint8_t pad[3];
+};
+
+struct AtomicDoneBody {
+    std::uint64_t id;
+    std::uint64_t old;
+    std::uint32_t done; // 0: there is no such word
+    std::uint32_t pad;
 };
 
 // Flag of connect_request: there is traffic for it; else it is one of those that the job begins with.

@@ -335,10 +335,27 @@ void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
     protocol.block_depth = static_cast<std::size_t>(parameters.block_depth);
     protocol.clock = environment_.clock;
     protocol.registration_cache = registration_cache_bytes(parameters);
+    protocol.self = environment_.self;
+    protocol.serves_atomics = serves_atomics(parameters);
     protocol.max_outstanding = depth / 2; // the rest is for signaled ring writes and flushes
     ProtocolListener& protocol_events = *this;
     protocol_ = std::make_unique<Protocol>(protocol, rails_, ranges, *connections_, counters_,
                                            protocol_events);
+}
+
+// Of an adapter's that is interrupted by a failure nobody knows whether it was carried out.
+bool Core::serves_atomics(const Parameters& parameters) const {
+    const std::string_view atomics = parameters.atomics;
+    if (atomics != "auto") {
+        return atomics == "target";
+    }
+    return std::any_of(fabrics_.begin(), fabrics_.end(), [this](const Attached& attached) {
+        const auto last = rails_.begin() + attached.rails.end();
+        const bool able = std::all_of(rails_.begin() + attached.rails.first, last, [](auto* rail) {
+            return rail->info().has(Capability::atomic64);
+        });
+        return !able || (paths_->on() && attached.rails.count > 1);
+    });
 }
 
 void Core::listen(std::uint32_t fabric) {

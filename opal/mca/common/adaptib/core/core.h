@@ -170,6 +170,7 @@ private:
     std::string weights_report() const;
     void check_threshold(const Parameters& parameters);
     SchedulerOptions scheduler_options(const Parameters& parameters) const;
+    bool serves_atomics(const Parameters& parameters) const;
     Bytes registration_cache_bytes(const Parameters& parameters) const;
 
     // peers.cc

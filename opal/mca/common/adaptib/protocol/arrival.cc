@@ -31,6 +31,8 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::active_part: on_active_part(peer, header, body); break;
     case MessageType::fragment: on_fragment(peer, header, body); break;
     case MessageType::operate: on_operate(peer, header, body); break;
+    case MessageType::atomic: on_atomic(peer, read_body<AtomicBody>(body)); break;
+    case MessageType::atomic_done: on_atomic_done(peer, read_body<AtomicDoneBody>(body)); break;
     case MessageType::none:
     case MessageType::skip:
     case MessageType::connect_request:

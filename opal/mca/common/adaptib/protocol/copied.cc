@@ -14,11 +14,6 @@ Status Protocol::register_memory(RegistrationCache& cache, RegistrationCache::Us
     return registered_or_told(cache.acquire(address, length, access, out), length);
 }
 
-Status Protocol::register_memory(Registration& out, void* address, Bytes length,
-                                 std::uint32_t access) {
-    return registered_or_told(out.make(rails_, address, length, access), length);
-}
-
 Status Protocol::registered_or_told(Status status, Bytes length) {
     if (status.ok()) [[likely]] {
         return status;

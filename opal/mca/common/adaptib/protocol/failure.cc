@@ -106,6 +106,7 @@ void Protocol::fail_receives(Peer& peer) {
 }
 
 void Protocol::fail_transfers(Peer& peer) {
+    fail_atomics(peer);
     let_go_held(peer); // they fail at their start
     for (std::size_t left = waiting_moves_.size(); left > 0 && !waiting_moves_.empty(); --left) {
         Mover& mover = *waiting_moves_.front();
@@ -187,6 +188,7 @@ void Protocol::let_go_held(Peer& peer) {
 // What was held goes out, or joins what waits.
 void Protocol::go_on(Peer& peer) {
     let_go_held(peer);
+    send_held_atomics(peer);
     while (!peer.held.empty()) {
         auto* request = static_cast<SendRequest*>(peer.held.take());
         if (peer.has_pending() || !transmit(*request)) {
@@ -239,6 +241,7 @@ bool Protocol::has_business_with(const Peer& peer) const {
     receives_.for_each(
         [&](ReceiveTransfer* transfer) { found = found || &transfer->peer == &peer; });
     waiting_acks_.for_each([&](SendRequest* request) { found = found || request->peer == &peer; });
+    asked_.for_each([&](AskedAtomic* asked) { found = found || &asked->peer == &peer; });
     return found;
 }
 

@@ -9,6 +9,10 @@ namespace adaptib {
 
 namespace {
 
+bool is_asked(const opal_common_adaptib_one_sided_t& operation) {
+    return (operation.remote->access & OPAL_COMMON_ADAPTIB_ATOMICS_ASKED) != 0;
+}
+
 bool is_atomic(opal_common_adaptib_operation_t operation) {
     return operation == OPAL_COMMON_ADAPTIB_FETCH_ADD ||
            operation == OPAL_COMMON_ADAPTIB_COMPARE_SWAP;
@@ -68,6 +72,9 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
         tell_failure(peer);
         return Status::error(Reason::unreachable);
     }
+    if (is_atomic(operation.operation) && is_asked(operation)) {
+        return start_atomic(peer, operation, opcode_of(operation.operation), user, complete_now);
+    }
     OneSided* started = pool_.create<OneSided>(*this, peer);
     if (started == nullptr) {
         return Status::error(Reason::no_memory);
@@ -98,6 +105,10 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
 
 bool Protocol::one_sided_at_once(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                                  const Registration* region) {
+    if (is_atomic(operation.operation) && is_asked(operation)) [[unlikely]] {
+        return peer.name == options_.self && check(operation).ok() &&
+               atomic_here(operation, opcode_of(operation.operation));
+    }
     if (region == nullptr) {
         region = reach(peer).all();
     }

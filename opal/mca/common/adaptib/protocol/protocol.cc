@@ -51,6 +51,7 @@ Protocol::~Protocol() {
     receives_.for_each([](ReceiveTransfer* transfer) { delete transfer; });
     one_sided_.for_each([this](OneSided* operation) { pool_.destroy(operation); });
     copied_.for_each([](CopiedOneSided* operation) { delete operation; });
+    asked_.for_each([this](AskedAtomic* asked) { pool_.destroy(asked); });
 }
 
 void Protocol::complete(UserRequest& user, int status, Bytes bytes) {

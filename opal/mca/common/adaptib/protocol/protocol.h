@@ -16,6 +16,7 @@
 //     move.cc                stripes of a move are posted and come back
 //     active.cc              active messages
 //     one_sided.cc           put, get and atomics
+//     atomic.cc              atomics that the target's processor carries out
 //     copied.cc              memory cannot be registered; one-sided operations without it
 //     self.cc                messages to ourselves
 //     repaired.cc            a connection is made anew: what was in doubt is sent again
@@ -46,6 +47,7 @@
 #include "memory/block_pool.h"
 #include "memory/registration_cache.h"
 #include "memory/staging.h"
+#include "memory/window.h"
 #include "observe/counters.h"
 #include "protocol/request.h"
 #include "protocol/transfer.h"
@@ -67,7 +69,8 @@ protected:
 class Protocol {
 public:
     struct Options {
-        Bytes eager_limit = 0; // of messages to ourselves
+        std::uint64_t self = 0; // name
+        Bytes eager_limit = 0;  // of messages to ourselves
         Bytes active_max = 0;
         Bytes active_eager = 0; // to begin with, and the least
         bool put = false;
@@ -76,6 +79,7 @@ public:
         std::size_t block_depth = 0;
         const Clock* clock = nullptr;    // how long stripes take
         Bytes registration_cache = 0;    // RegistrationCache's max_bytes
+        bool serves_atomics = false;     // carries out what peers ask for, on its windows
         std::size_t max_outstanding = 0; // stripes: their completions must fit a completion queue
     };
 
@@ -140,14 +144,23 @@ public:
         const bool transfer = (access & kRemoteAtomic) == 0;
         return reaches_.size() == 1 && exists && transfer ? reaches_[0].all() : nullptr;
     }
-    // Registers memory that transfers to whatever peers need, for a time (`out`), from which it may be kept,
-    // or for good. Failures are counted, and the first is told.
+    // Registers memory that transfers to whatever peers need, for a time (`out`), from which it may be kept.
+    // Failures are counted, and the first is told.
     Status register_memory(RegistrationCache::Use& out, void* address, Bytes length,
                            std::uint32_t access) {
         return register_memory(all_rails_ ? *all_rails_ : reaches_[0].registrations, out, address,
                                length, access);
     }
-    Status register_memory(Registration& out, void* address, Bytes length, std::uint32_t access);
+    // For good, and for atomics: whoever carries those out.
+    Status open_window(OpenWindow& out, void* address, Bytes length, std::uint32_t access) {
+        return registered_or_told(windows_.open(out, rails_, address, length, access), length);
+    }
+    // What is said of memory that is registered for such access: whether atomics are to be asked for, too.
+    std::uint32_t told_access(std::uint32_t access) const {
+        const bool asked =
+            (access & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 && options_.serves_atomics;
+        return access | (asked ? +OPAL_COMMON_ADAPTIB_ATOMICS_ASKED : 0u);
+    }
     // The program unmaps memory (RegistrationCache::forget; any thread).
     void forget_memory(const void* address, Bytes length) noexcept {
         for (Reach& known : reaches_) {
@@ -166,7 +179,9 @@ public:
     // False: not done, start_one_sided() is to be called, and says what is wrong if anything is.
     bool one_sided_at_once(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                            const Registration* region);
-    std::size_t one_sided_outstanding() const { return one_sided_.size() + copied_.size(); }
+    std::size_t one_sided_outstanding() const {
+        return one_sided_.size() + copied_.size() + asked_.size();
+    }
     void release_peer(Peer& peer);
     void keep_peer(Peer& peer); // it was released, and is wanted again
 
@@ -401,6 +416,17 @@ private:
     // one_sided.cc
     void on_one_sided_done(OneSided& operation);
 
+    // atomic.cc
+    bool atomic_here(const opal_common_adaptib_one_sided_t& operation, Opcode opcode);
+    Status start_atomic(Peer& peer, const opal_common_adaptib_one_sided_t& operation, Opcode opcode,
+                        UserRequest& user, bool& complete);
+    void send_atomic(AskedAtomic& asked);
+    void send_held_atomics(const Peer& peer);
+    void end_atomic(AskedAtomic& asked, int status);
+    void fail_atomics(const Peer& peer);
+    void on_atomic(Peer& peer, const AtomicBody& body);
+    void on_atomic_done(Peer& peer, const AtomicDoneBody& body);
+
     // repaired.cc
     void lift_barrier(Peer& peer);
     void resume(Peer& peer);
@@ -447,6 +473,8 @@ private:
     IdTable<ReceiveTransfer> receives_;
     IdTable<OneSided> one_sided_;
     IdTable<CopiedOneSided> copied_;
+    IdTable<AskedAtomic> asked_;
+    WindowTable windows_;
     bool registration_told_ = false;
     Bytes active_max_;
     std::size_t active_eager_;

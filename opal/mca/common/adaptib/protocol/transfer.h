@@ -209,4 +209,15 @@ struct CopiedOneSided final : Mover {
     Bytes moved = 0;  // of it, in blocks that are over
 };
 
+// An atomic that the target was, or is to be, asked for.
+struct AskedAtomic {
+    explicit AskedAtomic(Peer& to) : peer(to) {}
+
+    Peer& peer;
+    UserRequest* user = nullptr;
+    void* local = nullptr;
+    AtomicBody body{};
+    bool held = false; // until the peer's goodbye is over
+};
+
 } // namespace adaptib

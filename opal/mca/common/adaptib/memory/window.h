@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Windows: memory of this process that atomics of peers reach.
+//
+// Purpose: atomics that this process carries out for others (protocol/atomic.cc) are checked as an adapter
+// would check them: the key names the window, which is there still, and the word lies in it.
+// Ownership: a window belongs to its user and goes before the table. Threads: one at a time.
+// May touch: memory/registration.h.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
+
+#include "memory/registration.h"
+
+namespace adaptib {
+
+class WindowTable;
+
+class OpenWindow {
+public:
+    OpenWindow() = default;
+    ~OpenWindow() { reset(); }
+    OpenWindow(const OpenWindow&) = delete;
+    OpenWindow& operator=(const OpenWindow&) = delete;
+
+    const Registration& memory() const { return memory_; }
+    void reset();
+
+private:
+    friend class WindowTable;
+
+    Registration memory_;
+    WindowTable* table_ = nullptr;
+};
+
+class WindowTable {
+public:
+    // Registers the memory with the rails, of which there is one at least. Errors: as Registration::make.
+    Status open(OpenWindow& out, RailList rails, void* address, Bytes length,
+                std::uint32_t access) {
+        out.reset();
+        const Status status = out.memory_.make(rails, address, length, access);
+        if (status.ok()) {
+            out.table_ = this;
+            ranges_[key_of(out)] = {reinterpret_cast<std::uintptr_t>(address), length};
+        }
+        return status;
+    }
+
+    // Which of a window's keys names it.
+    template <typename Keys> static std::uint32_t name_of(const Keys& keys, std::uint32_t count) {
+        return keys[count - 1];
+    }
+
+    // Whether a window of that name has the aligned word.
+    bool has_word(std::uint32_t name, std::uint64_t address) const {
+        const auto found = ranges_.find(name);
+        if (found == ranges_.end() || address % sizeof(std::uint64_t) != 0) {
+            return false;
+        }
+        const auto& [base, length] = found->second;
+        return length >= sizeof(std::uint64_t) && address >= base &&
+               address - base <= length - sizeof(std::uint64_t);
+    }
+
+private:
+    friend class OpenWindow;
+
+    static std::uint32_t key_of(const OpenWindow& window) {
+        return window.memory_.remote_key(window.memory_.key_count() - 1);
+    }
+    void close(const OpenWindow& window) { ranges_.erase(key_of(window)); }
+
+    std::unordered_map<std::uint32_t, std::pair<std::uint64_t, Bytes>> ranges_;
+};
+
+inline void OpenWindow::reset() {
+    if (table_ != nullptr) {
+        table_->close(*this);
+        table_ = nullptr;
+        memory_.reset();
+    }
+}
+
+} // namespace adaptib

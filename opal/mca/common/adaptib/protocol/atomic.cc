@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Atomics that the target's processor carries out, asked by a message (parameter `atomics`).
+//
+// Once: an adapter's atomic whose path fails before it completes may have been carried out or not, and its
+// result is lost in any case. A message has a sequence number: it is repeated after a failure, and falls out
+// where it had arrived. The answer is such a message, too. Whose memory it is decides, and says so to
+// all (access of the remote description): so all atomics on a word are carried out in one way, by the one
+// process, and need no lock among each other; they are atomic with the processor's as well.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+namespace {
+
+std::uint64_t carry_out(std::uint64_t address, Opcode opcode, std::uint64_t compare_add,
+                        std::uint64_t swap) {
+    std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(address));
+    if (opcode == Opcode::fetch_add) {
+        return word.fetch_add(compare_add);
+    }
+    std::uint64_t old = compare_add;
+    word.compare_exchange_strong(old, swap);
+    return old;
+}
+
+} // namespace
+
+// ---------------------------------------------------------------------------------------------------
+// Initiator
+
+// On memory of this process. False: it is no window any more.
+bool Protocol::atomic_here(const opal_common_adaptib_one_sided_t& operation, Opcode opcode) {
+    const opal_common_adaptib_remote_t& remote = *operation.remote;
+    if (!windows_.has_word(WindowTable::name_of(remote.keys, remote.key_count),
+                           operation.remote_address)) {
+        return false;
+    }
+    const std::uint64_t old =
+        carry_out(operation.remote_address, opcode, compare_add_of(operation), operation.operand);
+    std::memcpy(operation.local, &old, sizeof old);
+    count_move(opcode, sizeof old);
+    return true;
+}
+
+// REQUIRES: the operation has been checked, the peer has not failed.
+Status Protocol::start_atomic(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
+                              Opcode opcode, UserRequest& user, bool& complete_now) {
+    if (peer.name == options_.self) {
+        if (!atomic_here(operation, opcode)) {
+            return Status::error(Reason::bad_key);
+        }
+        complete_now = true;
+        user.status = OPAL_COMMON_ADAPTIB_SUCCESS;
+        user.bytes = operation.bytes;
+        return kOk;
+    }
+    AskedAtomic* asked = pool_.create<AskedAtomic>(peer);
+    if (asked == nullptr) {
+        return Status::error(Reason::no_memory);
+    }
+    const opal_common_adaptib_remote_t& remote = *operation.remote;
+    asked->user = &user;
+    asked->local = operation.local;
+    AtomicBody& body = asked->body;
+    body.id = asked_.add(asked);
+    body.remote_address = operation.remote_address;
+    body.compare_add = compare_add_of(operation);
+    body.swap = operation.operand;
+    body.remote_key = WindowTable::name_of(remote.keys, remote.key_count);
+    body.opcode = static_cast<std::uint8_t>(opcode);
+    ++peer.one_sided;
+    starting_ = &user;
+    started_complete_ = false;
+    asked->held = peer.said_goodbye; // goes on when the goodbye is over
+    if (!asked->held) {
+        send_atomic(*asked);
+    }
+    starting_ = nullptr;
+    complete_now = started_complete_;
+    return kOk;
+}
+
+// May fail the peer, and end the operation with it.
+void Protocol::send_atomic(AskedAtomic& asked) {
+    Peer& peer = asked.peer;
+    const AtomicBody body = asked.body;
+    asked.held = false;
+    count_move(static_cast<Opcode>(body.opcode), sizeof(std::uint64_t));
+    ++counters_.operations_asked;
+    send_control(peer, MessageType::atomic, &body, sizeof body);
+    note_sent(peer);
+}
+
+void Protocol::send_held_atomics(const Peer& peer) {
+    if (asked_.size() == 0) {
+        return;
+    }
+    std::vector<AskedAtomic*> held;
+    asked_.for_each([&](AskedAtomic* asked) {
+        if (&asked->peer == &peer && asked->held) {
+            held.push_back(asked);
+        }
+    });
+    // In the order in which they were started, as far as slots tell; nobody may rely on it.
+    for (AskedAtomic* asked : held) {
+        if (peer.state == ConnectState::failed) {
+            return; // all of them have ended
+        }
+        send_atomic(*asked);
+    }
+}
+
+void Protocol::end_atomic(AskedAtomic& asked, int status) {
+    UserRequest& user = *asked.user;
+    --asked.peer.one_sided;
+    asked_.remove(asked.body.id);
+    pool_.destroy(&asked);
+    complete(user, status, status == OPAL_COMMON_ADAPTIB_SUCCESS ? sizeof(std::uint64_t) : 0);
+}
+
+void Protocol::fail_atomics(const Peer& peer) {
+    std::vector<AskedAtomic*> lost;
+    asked_.for_each([&](AskedAtomic* asked) {
+        if (&asked->peer == &peer) {
+            lost.push_back(asked);
+        }
+    });
+    for (AskedAtomic* asked : lost) {
+        end_atomic(*asked, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    }
+}
+
+void Protocol::on_atomic_done(Peer& peer, const AtomicDoneBody& body) {
+    AskedAtomic* asked = asked_.find(body.id);
+    if (asked == nullptr || &asked->peer != &peer) {
+        ++counters_.bad_packets;
+        return;
+    }
+    if (body.done == 0) { // as an adapter does
+        on_peer_failed(peer, "an atomic went to memory that is not in a window of it");
+        return;
+    }
+    std::memcpy(asked->local, &body.old, sizeof body.old);
+    end_atomic(*asked, OPAL_COMMON_ADAPTIB_SUCCESS);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Target
+
+void Protocol::on_atomic(Peer& peer, const AtomicBody& body) {
+    AtomicDoneBody done{};
+    done.id = body.id;
+    const auto opcode = static_cast<Opcode>(body.opcode);
+    const bool known = opcode == Opcode::compare_swap || opcode == Opcode::fetch_add;
+    if (known && windows_.has_word(body.remote_key, body.remote_address)) {
+        done.old = carry_out(body.remote_address, opcode, body.compare_add, body.swap);
+        done.done = 1;
+        ++counters_.operations_served;
+    } else {
+        ++counters_.bad_packets;
+    }
+    send_control(peer, MessageType::atomic_done, &done, sizeof done);
+    note_sent(peer);
+}
+
+} // namespace adaptib
