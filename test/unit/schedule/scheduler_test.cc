@@ -414,7 +414,7 @@ public:
     double transfer(Bytes length) {
         std::vector<StripeTime> times;
         double longest = 0;
-        for (const Stripe& stripe : plan_of(*scheduler_, length, up_)) {
+        for (const Stripe& stripe : plan(length)) {
             const double noise = 0.9 + 0.2 * static_cast<double>(random_.below(1000)) / 1000;
             const double seconds =
                 static_cast<double>(stripe.length) / speeds_[stripe.subchannel] * noise;
@@ -435,11 +435,33 @@ public:
         return sum;
     }
     void speed(std::size_t path, double value) { speeds_[path] = value; }
+    Plan plan(Bytes length) {
+        std::vector<SubchannelView> up;
+        for (const SubchannelView& view : up_) {
+            if ((down_ >> view.index & 1) == 0) {
+                up.push_back(view);
+            }
+        }
+        return plan_of(*scheduler_, length, up);
+    }
+    // Bytes that the path gets of one transfer, of which nothing is learnt.
+    Bytes part_of(std::size_t path, Bytes length) {
+        Bytes part = 0;
+        for (const Stripe& stripe : plan(length)) {
+            part += stripe.subchannel == path ? stripe.length : 0;
+        }
+        return part;
+    }
+    void set_up(std::size_t path, bool up) {
+        down_ = up ? down_ & ~(std::uint64_t{1} << path) : down_ | std::uint64_t{1} << path;
+    }
+    void set_port(std::size_t path, std::uint32_t port) { up_[path].port = port; }
     Scheduler& scheduler() { return *scheduler_; }
 
 private:
     std::vector<double> speeds_;
     std::vector<SubchannelView> up_;
+    std::uint64_t down_ = 0;
     std::unique_ptr<Scheduler> scheduler_;
     Random random_{7};
 };
@@ -467,6 +489,92 @@ TEST(Adaptive, FollowsAHotSpotThatMoves) {
         paths.speed(0, 1e8);
         EXPECT_LT(paths.after(50, kLong), 1.25 * static_cast<double>(kLong) / 3.1e9) << policy;
     }
+}
+
+TEST(Returned, APathBeginsWithLittleAndEarnsItsShare) {
+    for (const char* policy : {"adaptive", "epc", "auto", "bss"}) {
+        SCOPED_TRACE(policy);
+        Learning paths(policy, {1e9, 1e9}, 2);
+        paths.after(20, kLong);
+        const Bytes before = paths.part_of(1, kLong);
+        EXPECT_GT(before, kLong * 4 / 10);
+        paths.set_up(1, false);
+        paths.after(10, kLong);
+        EXPECT_EQ(paths.part_of(1, kLong), 0u);
+        paths.set_up(1, true);
+        const Bytes first = paths.part_of(1, kLong);
+        EXPECT_GT(first, kLong / 20);
+        EXPECT_LT(first, kLong / 6);
+        for (int i = 0; i < 8; ++i) {
+            paths.transfer(kLong);
+        }
+        EXPECT_GT(paths.part_of(1, kLong), kLong * 4 / 10);
+    }
+}
+
+// What is slow after its return costs no more than a small part of a transfer does.
+TEST(Returned, ASlowPathEarnsNothing) {
+    for (const char* policy : {"adaptive", "auto"}) {
+        SCOPED_TRACE(policy);
+        Learning paths(policy, {1e9, 1e9});
+        paths.after(20, kLong);
+        paths.set_up(1, false);
+        paths.after(10, kLong);
+        paths.set_up(1, true);
+        paths.speed(1, 1e8);
+        const double alone = static_cast<double>(kLong) / 1e9;
+        EXPECT_LT(paths.transfer(kLong), 1.5 * alone); // with its old share: 5 times
+        EXPECT_LT(paths.after(20, kLong), 1.1 * alone);
+    }
+}
+
+// Less than a stripe is worth: its share grows until it gets a part, whose time then says how fast it is.
+TEST(Returned, APathWithoutAPartGetsOneInTheEnd) {
+    for (const char* policy : {"adaptive", "auto", "bss"}) {
+        SCOPED_TRACE(policy);
+        SchedulerOptions some = options("binding", policy, 0, 64);
+        some.min_stripe = 64 * kKiB;
+        some.bss_batch = 2;
+        const auto scheduler = make_scheduler(some);
+        const auto both = views(2, kGiB);
+        EXPECT_EQ(plan_of(*scheduler, 200 * kKiB, both).size(), 2u);
+        EXPECT_EQ(plan_of(*scheduler, 200 * kKiB, {both[0]}).size(), 1u);
+        EXPECT_EQ(plan_of(*scheduler, 200 * kKiB, both).size(), 1u);
+        int plans = 1;
+        while (plans < 100 && plan_of(*scheduler, 200 * kKiB, both).size() == 1) {
+            ++plans;
+        }
+        EXPECT_LT(plans, 12);
+        for (int i = 0; i < 12; ++i) {
+            static_cast<void>(plan_of(*scheduler, 200 * kKiB, both));
+        }
+        EXPECT_EQ(plan_of(*scheduler, 200 * kKiB, both).back().length, 100 * kKiB);
+    }
+}
+
+// A port whose paths are all back is one of several; a path of a port whose others have stayed, one of these.
+TEST(Returned, PortsWithSeveralPaths) {
+    Learning paths("auto", {1e9, 1e9, 1e9, 1e9});
+    for (std::size_t path = 0; path < 4; ++path) {
+        paths.set_port(path, path / 2 == 0 ? 0 : 1);
+    }
+    const auto second = [&] { return paths.part_of(2, kLong) + paths.part_of(3, kLong); };
+    paths.after(20, kLong);
+    EXPECT_GT(second(), kLong * 4 / 10);
+    paths.set_up(2, false);
+    paths.after(10, kLong);
+    paths.set_up(2, true);
+    EXPECT_GT(second(), kLong * 4 / 10) << "the port has never been away";
+    paths.set_up(2, false);
+    paths.set_up(3, false);
+    paths.after(10, kLong);
+    paths.set_up(2, true);
+    paths.set_up(3, true);
+    EXPECT_LT(second(), kLong / 6);
+    for (int i = 0; i < 8; ++i) {
+        paths.transfer(kLong);
+    }
+    EXPECT_GT(second(), kLong * 4 / 10);
 }
 
 TEST(Adaptive, OneTimeAloneTeachesNothing) {

@@ -19,6 +19,7 @@ public:
     void plan(const TransferView& transfer, std::span<const SubchannelView> up,
               std::vector<Stripe>& out) override {
         shares_.clear();
+        weights_.grow();
         for (const SubchannelView& path : up) {
             shares_.push_back({&path, level_ ? weights_.of(path, up) : nominal_rate(path, up)});
         }
@@ -31,6 +32,9 @@ public:
         if (times.size() > 1) { // one alone says nothing of how it compares
             weights_.learn(times);
         }
+    }
+    void on_return(std::uint64_t returned, std::uint64_t stayed) override {
+        weights_.come_back(returned, stayed);
     }
     Bytes round(const TransferView&) const override { return level_ ? kRound : 0; }
     double weight(std::uint32_t subchannel) const override {

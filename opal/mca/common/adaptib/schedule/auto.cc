@@ -47,6 +47,8 @@ public:
             return;
         }
         gather(transfer, up);
+        port_weights_.grow();
+        path_weights_.grow();
         const double parts = level_ports(transfer, up);
         shares_.clear();
         for (const Share& port_share : port_shares_) {
@@ -84,6 +86,25 @@ public:
         }
         if (port_times_.size() > 1) {
             port_weights_.learn(port_times_);
+        }
+    }
+
+    void on_return(std::uint64_t returned, std::uint64_t stayed) override {
+        of_single_paths_->on_return(returned, stayed);
+        std::uint64_t ports_returned = 0;
+        std::uint64_t ports_stayed = 0;
+        for (std::size_t i = 0; i < port_of_.size() && i < 64; ++i) {
+            const std::uint64_t port = port_of_[i] < 64 ? std::uint64_t{1} << port_of_[i] : 0;
+            ports_returned |= (returned >> i & 1) != 0 ? port : 0;
+            ports_stayed |= (stayed >> i & 1) != 0 ? port : 0;
+        }
+        port_weights_.come_back(ports_returned & ~ports_stayed, ports_stayed);
+        for (std::uint32_t number = 0; number < ports_.size(); ++number) {
+            std::uint64_t of_port = 0;
+            for (std::size_t i = 0; i < port_of_.size() && i < 64; ++i) {
+                of_port |= port_of_[i] == number ? std::uint64_t{1} << i : 0;
+            }
+            path_weights_.come_back(returned & of_port, stayed & of_port);
         }
     }
 

@@ -27,6 +27,7 @@ public:
             batch_ == 0 ? (paths + 1) / 2 : std::min<std::size_t>(batch_, paths);
         ++transfers_;
         shares_.clear();
+        weights_.grow();
         for (const SubchannelView& path : up.first(paths)) {
             if (path.index >= used_.size()) {
                 used_.resize(path.index + 1);
@@ -59,6 +60,9 @@ public:
         if (times.size() > 1) {
             weights_.learn(times);
         }
+    }
+    void on_return(std::uint64_t returned, std::uint64_t stayed) override {
+        weights_.come_back(returned, stayed);
     }
     double weight(std::uint32_t subchannel) const override {
         return weights_.known(subchannel) / std::max(1e-9, weights_.sum());

@@ -19,6 +19,9 @@ public:
         (whole ? whole_ : striped_)->plan(transfer, up, out);
     }
     void learn(std::span<const StripeTime> times) override { striped_->learn(times); }
+    void on_return(std::uint64_t returned, std::uint64_t stayed) override {
+        striped_->on_return(returned, stayed);
+    }
     Bytes round(const TransferView& transfer) const override {
         return transfer.marker == Marker::non_blocking ? 0 : striped_->round(transfer);
     }

@@ -73,6 +73,14 @@ public:
     // Of a path that is known; else 0.
     double known(std::uint32_t subchannel) const;
     double sum() const;
+    // These paths (bits) are back, and those have carried all without them: they begin with little, and earn their
+    // share, by their times or, where they get no part, with each transfer that is planned.
+    void come_back(std::uint64_t returned, std::uint64_t stayed);
+    void grow() { // a transfer is planned
+        if (growing_ > 0) [[unlikely]] {
+            grow_all();
+        }
+    }
     // What these paths weigh together is dealt out anew among them, in proportion to what they carried
     // per second.
     void learn(std::span<const StripeTime> times);
@@ -81,11 +89,16 @@ private:
     struct Path {
         double first = 0; // 0: not met yet
         double weight = 0;
+        double goal = 0;   // 0: it does not grow by itself
         bool used = false; // scratch of learn
         double speed = 0;
     };
+    void grow_all();
+    void end_growth(Path& path);
+
     double alpha_;
     double ageing_;
+    std::size_t growing_ = 0; // paths with a goal
     std::vector<Path> paths_; // by subchannel
 };
 

@@ -54,6 +54,7 @@ Maker maker_of(std::span<const Row> rows, std::string_view name) {
 void Scheduler::plan(const TransferView& transfer, std::span<const SubchannelView> up,
                      std::vector<Stripe>& out) {
     wants_whole_ = false;
+    look_for_returned(up);
     if (transfer.length < kLeastSpread || up.size() == 1) {
         append_stripes(up[position_ % up.size()], 0, transfer.length, out);
     } else if (striping_ == nullptr || transfer.length < threshold_) {
@@ -62,6 +63,19 @@ void Scheduler::plan(const TransferView& transfer, std::span<const SubchannelVie
         striping_->plan(transfer, up, out);
         wants_whole_ = striping_->learns_from_whole();
     }
+}
+
+// A path that has failed and is back is tried with little first.
+void Scheduler::look_for_returned(std::span<const SubchannelView> up) {
+    std::uint64_t now = 0;
+    for (const SubchannelView& path : up) {
+        now |= path.index < 64 ? std::uint64_t{1} << path.index : 0;
+    }
+    const std::uint64_t returned = now & ~up_;
+    if (returned != 0 && up_ != 0 && striping_ != nullptr) [[unlikely]] {
+        striping_->on_return(returned, now & up_);
+    }
+    up_ = now;
 }
 
 std::vector<std::string_view> multiplexing_policies() { return names_of(kMultiplexing); }

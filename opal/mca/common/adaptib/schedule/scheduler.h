@@ -48,6 +48,8 @@ public:
     virtual void plan(const TransferView& transfer, std::span<const SubchannelView> up,
                       std::vector<Stripe>& out) = 0;
     virtual void learn(std::span<const StripeTime>) {}
+    // Subchannels (bits, of the first 64) that the last transfer had to do without, and those that it had as well.
+    virtual void on_return(std::uint64_t /* returned */, std::uint64_t /* stayed */) {}
     // How much of a transfer to plan at once: what follows profits from what was learnt meanwhile. 0: all
     virtual Bytes round(const TransferView&) const { return 0; }
     // The part of a long transfer that the subchannel would carry, of all: for people to see.
@@ -92,11 +94,14 @@ public:
     }
 
 private:
+    void look_for_returned(std::span<const SubchannelView> up);
+
     std::uint32_t position_;
     Bytes threshold_;
     std::unique_ptr<Policy> multiplexing_;
     std::unique_ptr<Policy> striping_; // null: none
     bool wants_whole_ = false;         // of the last transfer planned
+    std::uint64_t up_ = 0;             // subchannels that it had
 };
 
 // Their names, as the parameters take them.

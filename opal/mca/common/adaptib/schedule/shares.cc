@@ -11,6 +11,8 @@ namespace {
 // What posting a further stripe, its acknowledgement and its completion take of both sides.
 constexpr double kStripeSeconds = 1e-6;
 constexpr double kRounding = 1 + 1e-9; // weights that are equal may differ in their last digits
+constexpr double kReturned = 1.0 / 8;  // of its share a path that is back has at first ...
+constexpr double kGrowth = 1.25;       // ... and how much more with each transfer that is planned
 constexpr double kLeastPart =
     1.0 / 1024; // of all weight: no path loses more, so that it can recover
 
@@ -123,6 +125,42 @@ double PathWeights::sum() const {
     return sum;
 }
 
+void PathWeights::come_back(std::uint64_t returned, std::uint64_t stayed) {
+    double weight = 0;
+    double first = 0;
+    for (std::size_t i = 0; i < paths_.size() && i < 64; ++i) {
+        if ((stayed >> i & 1) != 0) {
+            weight += paths_[i].weight;
+            first += paths_[i].first;
+        }
+    }
+    for (std::size_t i = 0; i < paths_.size() && i < 64 && first > 0; ++i) {
+        Path& path = paths_[i];
+        if ((returned >> i & 1) != 0 && path.first > 0) {
+            const double share = weight * (path.first / first);
+            growing_ += path.goal == 0 ? 1 : 0;
+            path.goal = share;
+            path.weight = std::min(path.weight, kReturned * share);
+        }
+    }
+}
+
+void PathWeights::grow_all() {
+    for (Path& path : paths_) {
+        if (path.goal > 0) {
+            path.weight = std::min(path.goal, kGrowth * path.weight);
+            if (path.weight == path.goal) {
+                end_growth(path);
+            }
+        }
+    }
+}
+
+void PathWeights::end_growth(Path& path) {
+    growing_ -= path.goal > 0 ? 1 : 0;
+    path.goal = 0;
+}
+
 void PathWeights::learn(std::span<const StripeTime> times) {
     double used_weight = 0;
     double speeds = 0;
@@ -138,6 +176,7 @@ void PathWeights::learn(std::span<const StripeTime> times) {
         }
         Path& path = paths_[time.subchannel];
         path.used = true;
+        end_growth(path);
         path.speed = static_cast<double>(time.length) / time.seconds;
         used_weight += path.weight;
         speeds += path.speed;
