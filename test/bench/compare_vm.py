@@ -35,6 +35,10 @@ alone. A ratio is of times again:
              messages (8 KiB and less) are not striped, and processes of one host, which both ranks are here, are
              spread over the rails, whose real rates nobody knows then: they are compared with the slower one
 
+With --faults what fault tolerance costs while nothing fails: mtl and btl beside mtl_off and btl_off, the same with
+fault_tolerance off, in turns, over two rails that nothing limits:
+  latency, bandwidth   at most 1.01 times
+
 --check: exit status 1 if a bound is broken in the median of the rounds, 2 if something could not be measured.
 The last line is the ratio that is worst against its bound.
 """
@@ -77,6 +81,11 @@ NO_HARM_BOUND = 1.02
 UCX_BOUND = 1.01
 EAGER_LIMIT = 8192  # verbs_eager_limit
 
+# With --faults
+FAULTS_SHOWN = ("mtl", "mtl_off", "btl", "btl_off")
+FAULTS_TITLE = {"latency": "latency, one way (us)", "bandwidth": "bandwidth (MB/s)"}
+FAULTS_BOUND = 1.01
+
 Cell = collections.namedtuple("Cell", "metric size transport peer ratio bound")
 
 
@@ -85,7 +94,8 @@ def guest_command(options):
         words = ["rails", str(options.rounds), ",".join(rail_rates(options.rails)),
                  options.bandwidth_sizes, options.sizes or "-"]
     else:
-        words = [str(options.rounds), str(options.repetitions), options.sizes or "-", RATE,
+        rate = "none" if options.faults else RATE
+        words = [str(options.rounds), str(options.repetitions), options.sizes or "-", rate,
                  options.bandwidth_sizes or "-"]
     return [os.path.join(TOP, "test/bench/compare_guest")] + words + options.transports.split(",")
 
@@ -98,10 +108,11 @@ def rail_rates(ratio):
 def measure(options):
     """(metric, size) -> transport -> values of the rounds"""
     command = [os.path.join(TOP, "test/vm/run"), "--deterministic", "--rails",
-               "2" if options.rails else "1", "--seconds",
+               "2" if options.rails or options.faults else "1", "--seconds",
                str(options.seconds), "--"] + guest_command(options)
     found = collections.defaultdict(lambda: collections.defaultdict(list))
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    environment = dict(os.environ, COMPARE_RAILS="0,1") if options.faults else None
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         for line in process.stdout:
             words = line.split()
             if len(words) == 4:
@@ -133,6 +144,19 @@ def cells_of(found):
     return cells
 
 
+def faults_cells(found):
+    cells = []
+    for (metric, size), row in sorted(found.items()):
+        medians = {name: statistics.median(values) for name, values in row.items()}
+        for ours in OURS:
+            off = ours + "_off"
+            if ours in medians and off in medians:
+                slower = (off, ours) if metric == "bandwidth" else (ours, off)
+                cells.append(Cell(metric, size, ours, off, medians[slower[0]] / medians[slower[1]],
+                                  FAULTS_BOUND))
+    return cells
+
+
 def rails_cells(found):
     cells = []
     for (metric, size), row in sorted(found.items()):
@@ -155,9 +179,14 @@ def rails_cells(found):
     return cells
 
 
-def print_tables(found, cells, rails):
-    titles = RAILS_TITLE if rails else TITLE
-    for metric, columns in {name: RAILS_SHOWN for name in titles}.items() if rails else SHOWN.items():
+def print_tables(found, cells, options):
+    titles, shown = TITLE, SHOWN
+    if options.rails:
+        titles, shown = RAILS_TITLE, {name: RAILS_SHOWN for name in RAILS_TITLE}
+    elif options.faults:
+        titles, shown = FAULTS_TITLE, {name: FAULTS_SHOWN for name in FAULTS_TITLE}
+    digits = 3 if options.faults else 2
+    for metric, columns in shown.items():
         sizes = sorted(size for name, size in found if name == metric)
         if not sizes:
             continue
@@ -171,7 +200,7 @@ def print_tables(found, cells, rails):
             for cell in cells:
                 if (cell.metric, cell.size) == (metric, size):
                     mark = "!" if cell.ratio > cell.bound else ""
-                    print(f"{'':8}{cell.transport} {cell.ratio:.2f} to {cell.peer}, bound "
+                    print(f"{'':8}{cell.transport} {cell.ratio:.{digits}f} to {cell.peer}, bound "
                           f"{cell.bound:.2f} {mark}".rstrip())
 
 
@@ -206,7 +235,9 @@ def write_picture(path, found, cells, rounds):
 
 def set_defaults(options):
     if options.transports is None:
-        options.transports = ",".join(RAILS_SHOWN) if options.rails else "mtl,ucx,btl,raw,ofi,perftest,tcp"
+        options.transports = "mtl,ucx,btl,raw,ofi,perftest,tcp"
+        if options.rails or options.faults:
+            options.transports = ",".join(RAILS_SHOWN if options.rails else FAULTS_SHOWN)
     # The same always comes out where rates are what limits: rounds are of no use.
     options.rounds = options.rounds or (1 if options.quick or options.rails else 3)
     options.repetitions = 100 if options.quick else 200
@@ -230,16 +261,19 @@ def main():
     parser.add_argument("--quick", action="store_true", help="one round, fewer sizes: some minutes")
     parser.add_argument("--check", action="store_true", help="exit status 1 if a bound is broken")
     parser.add_argument("--rails", metavar="A:B", help="two rails whose rates are so, as 1:1 or 4:1")
+    parser.add_argument("--faults", action="store_true", help="fault tolerance on against off")
     parser.add_argument("--sizes", metavar="BYTES,...", help="of latency")
     parser.add_argument("--bandwidth-sizes", metavar="BYTES,...")
     parser.add_argument("--transports", metavar="NAME,...",
                         help="mtl, btl, ucx, ofi, tcp, raw, perftest; with --rails "
-                             "mtl, btl, even, first, second, ucx")
+                             "mtl, btl, even, first, second, ucx; with --faults mtl, mtl_off, btl, btl_off")
     parser.add_argument("--rounds", type=int, default=0, help="3, or 1 with --quick, when absent")
     parser.add_argument("--output", metavar="FILE.svg", help="where to draw the picture")
     options = parser.parse_args()
-    if options.rails and options.output:
-        parser.error("there is no picture of --rails")
+    if options.rails and options.faults:
+        parser.error("--rails or --faults")
+    if (options.rails or options.faults) and options.output:
+        parser.error("there is no picture of --rails, nor of --faults")
     if options.rails and not re.fullmatch(r"[1-9][0-9]?:[1-9][0-9]?", options.rails):
         parser.error("--rails: two whole numbers, as 4:1")
     set_defaults(options)
@@ -248,8 +282,9 @@ def main():
     except RuntimeError as error:
         print(f"compare: {error}", file=sys.stderr)
         return 2
-    cells = rails_cells(found) if options.rails else cells_of(found)
-    print_tables(found, cells, options.rails)
+    cells_from = rails_cells if options.rails else faults_cells if options.faults else cells_of
+    cells = cells_from(found)
+    print_tables(found, cells, options)
     if options.output:
         write_picture(options.output, found, cells, options.rounds)
     if not cells:
@@ -258,7 +293,7 @@ def main():
     broken = [cell for cell in cells if cell.ratio > cell.bound]
     worst = max(cells, key=lambda cell: cell.ratio / cell.bound)
     print(f"\n{len(cells)} bounds, {len(broken)} broken (!)")
-    print(f"worst ratio {worst.ratio:.2f} at {worst.size} B against {worst.peer} ({worst.metric}, "
+    print(f"worst ratio {worst.ratio:.{3 if options.faults else 2}f} at {worst.size} B against {worst.peer} ({worst.metric}, "
           f"{worst.transport}), bound {worst.bound:.2f}")
     return 1 if options.check and broken else 0
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * Endless traffic for the fault tests: each rank sends to the next and receives from the last
- * without a pause, large messages (rendezvous) or a stream of small ones, until it is killed or
- * the time is up. Arguments: rendezvous|eager, seconds, directory. Each rank writes its process
+ * without a pause, large messages (rendezvous) or a stream of small ones, or adds to the counter of the
+ * next (atomics, which have to be counted once), until it is killed or the time is up. Arguments:
+ * rendezvous|eager|atomics, seconds, directory. Each rank writes its process
  * number into <directory>/pid.<rank> and, when it has received its first messages, makes
  * <directory>/running.<rank>.
  */
@@ -16,10 +17,43 @@ enum {
     SMALL = 2000
 };
 
+static uint64_t counter;
+static uint64_t added;
+static MPI_Win window_of_counter;
+
+/* Nobody else adds to the next one's counter. */
+static void add_to(int to)
+{
+    const uint64_t one = 1;
+
+    for (int i = 0; i < WINDOW; ++i) {
+        uint64_t old = UINT64_MAX;
+        MPI_Fetch_and_op(&one, &old, MPI_UINT64_T, to, 0, MPI_SUM, window_of_counter);
+        MPI_Win_flush(to, window_of_counter);
+        CHECK(old == added, "the counter was %llu after %llu additions", (unsigned long long) old,
+              (unsigned long long) added);
+        ++added;
+    }
+}
+
+static void check_counter(int to, int from)
+{
+    uint64_t wanted = 0;
+
+    MPI_Win_unlock_all(window_of_counter);
+    MPI_Sendrecv(&added, 1, MPI_UINT64_T, to, 2, &wanted, 1, MPI_UINT64_T, from, 2, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK(counter == wanted, "%llu additions were counted as %llu", (unsigned long long) wanted,
+          (unsigned long long) counter);
+    MPI_Win_free(&window_of_counter);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv, "fault_stream", 2);
-    CHECK(argc == 4, "arguments: rendezvous|eager, seconds, directory");
+    CHECK(argc == 4, "arguments: rendezvous|eager|atomics, seconds, directory");
+    bool atomics = strcmp(argv[1], "atomics") == 0;
     bool large = strcmp(argv[1], "rendezvous") == 0;
     size_t bytes = large ? LARGE : SMALL;
     int window = large ? 2 : WINDOW;
@@ -27,10 +61,18 @@ int main(int argc, char **argv)
     unsigned char *out = malloc(bytes), *in = malloc(bytes * (size_t) window);
     fill(out, bytes, key_of(check_rank, 1, bytes, 0));
     check_note(argv[3], "pid", (long) getpid());
+    if (atomics) {
+        MPI_Win_create(&counter, sizeof counter, sizeof counter, MPI_INFO_NULL, MPI_COMM_WORLD,
+                       &window_of_counter);
+        MPI_Win_lock_all(0, window_of_counter);
+    }
     double end = MPI_Wtime() + atof(argv[2]);
     int go_on = 1;
     for (long round = 0; go_on; ++round) {
         MPI_Request requests[2 * WINDOW];
+        if (atomics) {
+            add_to(to);
+        }
         for (int i = 0; i < window; ++i) {
             MPI_Irecv(in + (size_t) i * bytes, (int) bytes, MPI_BYTE, from, 1, MPI_COMM_WORLD,
                       &requests[i]);
@@ -45,6 +87,9 @@ int main(int argc, char **argv)
             go_on = MPI_Wtime() < end;
             MPI_Bcast(&go_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
         }
+    }
+    if (atomics) {
+        check_counter(to, from);
     }
     free(out);
     free(in);
