@@ -74,6 +74,7 @@ private:
         const std::array<const char*, 4> starts{"on_demand", "on_demand", "partial", "static"};
         program_.settings.push_back({"connect", starts[random_.below(4)]});
         set("connect_max", one_in(2) ? 0 : 1 + random_.below(3));
+        set("connect_pool", one_of<3>({0, 1, 128}));
         program_.settings.push_back({"rendezvous", one_in(2) ? "get" : "put"});
         block_bytes_ = one_of<4>({1024, 4096, 5000, 65536});
         set("block_bytes", block_bytes_);

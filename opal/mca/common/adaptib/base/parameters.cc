@@ -111,6 +111,11 @@ constexpr std::array kTable{
         "another one the connection that was idle longest is closed; while none is idle, messages of "
         "all sizes go through the shared queue."},
     opal_common_adaptib_parameter_t{
+        "connect_pool", kInt, &g_parameters.connect_pool, "128", "connections", "0..65536", 5,
+        "Queue pairs and rings of so many closed connections are kept, and used when the same peer is "
+        "connected again, which is faster than making new ones; 0: of none. What there is no room for is "
+        "given up, the longest closed first."},
+    opal_common_adaptib_parameter_t{
         "channel_policy", kString, &g_parameters.channel_policy, "aqps", "",
         "aqps|rc_on_demand|dc_on_demand|ud|fixed:shared_sendrecv|fixed:shared_ring|fixed:rc_ring",
         4,

@@ -37,6 +37,7 @@ struct Parameters {
     char* connect_method;
     int connect_threshold;
     int connect_max;
+    int connect_pool;
     char* channel_policy;
     int channel_period;
     char* channel_costs;

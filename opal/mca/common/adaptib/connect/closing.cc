@@ -67,7 +67,7 @@ void ConnectionManager::finish_closing(Peer& peer) {
     if (peer.state != ConnectState::closing) {
         return; // what was in the ring has broken it
     }
-    close(peer, ConnectState::idle);
+    keep(peer);
     ++counters_.connections_closed;
     peer.messages_sent = 0;
     if (const auto early = std::move(peer.early_request); early != nullptr) {

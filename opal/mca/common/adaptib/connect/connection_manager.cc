@@ -10,7 +10,6 @@ namespace adaptib {
 
 namespace {
 
-constexpr std::uint32_t kPsnMask = 0xffffff;
 constexpr std::uint32_t kSendDepth = 256;
 
 std::uint32_t bit_of(MessageType type) { return 1u << static_cast<unsigned>(type); }
@@ -22,7 +21,9 @@ Status ConnectionManager::prepare(Peer& peer) {
     if (!peer.subchannels.empty()) {
         return kOk;
     }
+    leave_pool(peer);
     Status status = make_queue_pairs(peer);
+    peer.kept.clear(); // those of paths that cannot be used
     if (status.ok()) {
         counters_.paths_most =
             std::max<std::uint64_t>(counters_.paths_most, peer.live_subchannels());
@@ -31,6 +32,7 @@ Status ConnectionManager::prepare(Peer& peer) {
     }
     if (!status.ok()) {
         drop_queue_pairs(peer);
+        free_ring(peer);
     }
     return status;
 }
@@ -57,19 +59,22 @@ void ConnectionManager::drop_queue_pairs_of(Peer& peer) {
     }
 }
 
-void ConnectionManager::drop_queue_pair(Peer& peer, Subchannel& subchannel) {
-    if (subchannel.qp != nullptr) {
-        if (options_.migration != nullptr) {
-            options_.migration->forget(subchannel);
-        }
-        subchannel.qp.reset();
-        subchannel.meeting = {};
-        subchannel.outstanding = {};
-        subchannel.silence = {};
-        subchannel.completions = 0;
-        counters_.queue_pairs -= peer.name != options_.self ? 1 : 0;
-        count_queue_pairs();
+// Null: it has none.
+std::unique_ptr<QueuePair> ConnectionManager::take_queue_pair(Peer& peer, Subchannel& subchannel) {
+    if (subchannel.qp == nullptr) {
+        return nullptr;
     }
+    if (options_.migration != nullptr) {
+        options_.migration->forget(subchannel);
+    }
+    std::unique_ptr<QueuePair> qp = std::move(subchannel.qp);
+    subchannel.meeting = {};
+    subchannel.outstanding = {};
+    subchannel.silence = {};
+    subchannel.completions = 0;
+    counters_.queue_pairs -= peer.name != options_.self ? 1 : 0;
+    count_queue_pairs();
+    return qp;
 }
 
 std::size_t ConnectionManager::chosen_subchannel(const Peer& peer) const {
@@ -121,28 +126,41 @@ Status ConnectionManager::make_queue_pairs(Peer& peer) {
     return kOk;
 }
 
-Status ConnectionManager::make_queue_pair(Peer& peer, Subchannel& subchannel) {
-    const std::uint32_t rail = subchannel.local_rail;
+Status ConnectionManager::create_queue_pair(std::uint32_t rail, std::unique_ptr<QueuePair>& out) {
     QpInit init;
     init.type = QpType::rc;
     init.send_cq = cqs_[rail].get();
     init.receive_cq = cqs_[rail].get();
     init.send_depth = send_depth(rail);
     init.inline_bytes = inline_bytes(rail);
+    return rails_[rail]->create_qp(init, out);
+}
+
+Status ConnectionManager::begin_queue_pair(QueuePair& qp) {
     QpAttributes attributes;
     attributes.state = QpState::init;
     attributes.access = kRemoteRead | kRemoteWrite | kRemoteAtomic;
-    std::unique_ptr<QueuePair> qp;
-    Status status = rails_[rail]->create_qp(init, qp);
-    if (status.ok()) {
-        status = qp->modify(attributes, kQpState | kQpAccess);
+    return qp.modify(attributes, kQpState | kQpAccess);
+}
+
+// The one that is kept, or a new one, for which others' are given up if need be.
+Status ConnectionManager::make_queue_pair(Peer& peer, Subchannel& subchannel) {
+    std::unique_ptr<QueuePair> qp = take_kept(peer, subchannel);
+    if (qp == nullptr || !begin_queue_pair(*qp).ok()) {
+        Status status = kOk;
+        do {
+            qp.reset();
+            status = create_queue_pair(subchannel.local_rail, qp);
+            status = status.ok() ? begin_queue_pair(*qp) : status;
+        } while (status.reason() == Reason::no_memory && give_up_oldest());
+        if (!status.ok()) {
+            return status;
+        }
     }
-    if (status.ok()) {
-        subchannel.qp = std::move(qp);
-        counters_.queue_pairs += peer.name != options_.self ? 1 : 0;
-        count_queue_pairs();
-    }
-    return status;
+    subchannel.qp = std::move(qp);
+    counters_.queue_pairs += peer.name != options_.self ? 1 : 0;
+    count_queue_pairs();
+    return kOk;
 }
 
 Status ConnectionManager::open_loopback(Peer& self) {
@@ -152,7 +170,7 @@ Status ConnectionManager::open_loopback(Peer& self) {
         const std::uint32_t number = subchannel.qp->number();
         status = connect_one(self, subchannel,
                              {static_cast<std::uint16_t>(subchannel.local_rail), 0, number,
-                              (self.connection + number) & kPsnMask, 0});
+                              first_packet(self.connection, number), 0});
     }
     if (!status.ok()) {
         self.subchannels.clear();
@@ -165,38 +183,67 @@ Status ConnectionManager::open_loopback(Peer& self) {
 
 // No ring when there are enough of them, or no memory for one: then the peer goes on with datagrams.
 Status ConnectionManager::offer_ring(Peer& peer) {
-    constexpr std::uint32_t kAccess = kLocalWrite | kRemoteWrite;
-    bool ring = counters_.rings_open < options_.ring_max;
-    Bytes lines_bytes = ring ? peer.ring_bytes : 0;
-    Rail& first = *rails_[peer.route.local.first];
-    Status status =
-        first.allocate(lines_bytes + RingMemory::kBehindLines, kAccess, peer.ring_memory);
-    if (!status.ok() && ring) {
+    const bool lines = counters_.rings_open < options_.ring_max;
+    const bool kept =
+        peer.ring_memory != nullptr && (RingMemory(*peer.ring_memory).lines_bytes() > 0) == lines;
+    if (!kept) {
+        free_ring(peer);
+        if (const Status status = make_ring(peer, lines); !status.ok()) {
+            return status;
+        }
+    }
+    if (RingMemory(*peer.ring_memory).lines_bytes() > 0) {
+        ++counters_.rings_open;
+        begin_ring(peer);
+    }
+    return kOk;
+}
+
+Status ConnectionManager::make_ring(Peer& peer, bool lines) {
+    Status status = allocate_ring(peer, lines ? peer.ring_bytes : 0);
+    if (!status.ok() && lines) {
         if (!told_no_room_) {
             told_no_room_ = true;
             listener_.on_notice(
                 "There is no room for another ring; further peers share the queue, which is slower. "
                 "Enlarge opal_common_adaptib_shm_segment_max, or lower opal_common_adaptib_ring_bytes.");
         }
-        ring = false;
-        lines_bytes = 0;
-        status = first.allocate(RingMemory::kBehindLines, kAccess, peer.ring_memory);
+        status = allocate_ring(peer, 0);
     }
     if (status.ok()) {
-        status = peer.ring_registration.make(rails_, peer.route.local, peer.ring_memory->address(),
-                                             peer.ring_memory->length(), kAccess);
+        ++counters_.buffers;
+        counters_.buffers_bytes += peer.ring_memory->length();
     }
+    return status;
+}
+
+// Those of closed connections are given up for it if need be.
+Status ConnectionManager::allocate_ring(Peer& peer, Bytes lines_bytes) {
+    constexpr std::uint32_t kAccess = kLocalWrite | kRemoteWrite;
+    Rail& first = *rails_[peer.route.local.first];
+    const Bytes bytes = lines_bytes + RingMemory::kBehindLines;
+    Status status = kOk;
+    do {
+        peer.ring_memory.reset();
+        status = first.allocate(bytes, kAccess, peer.ring_memory);
+        if (status.ok()) {
+            status = peer.ring_registration.make(rails_, peer.route.local,
+                                                 peer.ring_memory->address(), bytes, kAccess);
+        }
+    } while (status.reason() == Reason::no_memory && give_up_oldest());
     if (!status.ok()) {
         peer.ring_memory.reset();
-        return status;
     }
-    ++counters_.buffers;
-    counters_.buffers_bytes += peer.ring_memory->length();
-    if (ring) {
-        ++counters_.rings_open;
-        begin_ring(peer);
+    return status;
+}
+
+void ConnectionManager::free_ring(Peer& peer) {
+    peer.ring_registration.reset();
+    if (peer.ring_memory != nullptr) {
+        --counters_.buffers;
+        counters_.buffers_bytes -= peer.ring_memory->length();
+        peer.ring_memory.reset();
     }
-    return kOk;
 }
 
 // REQUIRES: the ring's memory is zero.
@@ -223,7 +270,7 @@ ConnectBody ConnectionManager::describe(const Peer& peer) const {
             out.rail = static_cast<std::uint16_t>(subchannel.local_rail);
             out.path = static_cast<std::uint16_t>(subchannel.path);
             out.qp = subchannel.qp->number();
-            out.psn = (peer.connection + subchannel.qp->number()) & kPsnMask;
+            out.psn = first_packet(peer.connection, subchannel.qp->number());
             out.memory_key = peer.ring_registration.remote_key(subchannel.local_rail);
         }
     }
@@ -355,6 +402,7 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
 
 void ConnectionManager::break_off(Peer& peer) {
     leave(peer, ConnectState::failed);
+    give_up_kept(peer);
     if (peer.slot_link.linked()) {
         slots_.remove(peer);
         look_at_ = Nanoseconds{0};
@@ -367,12 +415,8 @@ void ConnectionManager::close(Peer& peer, ConnectState state) {
     leave(peer, state);
     withdraw_ring(peer);
     drop_queue_pairs(peer);
-    peer.ring_registration.reset();
-    if (peer.ring_memory != nullptr) {
-        --counters_.buffers;
-        counters_.buffers_bytes -= peer.ring_memory->length();
-        peer.ring_memory.reset();
-    }
+    give_up_kept(peer);
+    free_ring(peer);
 }
 
 void ConnectionManager::withdraw_ring(Peer& peer) {

@@ -79,8 +79,9 @@ public:
         std::uint64_t self = 0;
         std::uint64_t key = 0; // that this process publishes
         std::uint64_t ring_max = 0;
-        std::uint64_t connect_max = 0; // 0: no limit but the device's
-        bool fault_tolerance = false;  // broken connections are repaired
+        std::uint64_t connect_max = 0;  // 0: no limit but the device's
+        std::uint64_t connect_pool = 0; // closed connections whose queue pairs and rings are kept
+        bool fault_tolerance = false;   // broken connections are repaired
         Nanoseconds failure_timeout{1'000'000'000};
         std::uint8_t answer_timeout = 18; // of queue pairs, in their code
         std::uint8_t answer_retries = 6;
@@ -248,12 +249,28 @@ private:
     bool may_be_closed(const Peer& peer, Nanoseconds now, Waiting who) const;
     bool no_room_says(Status status);
 
+    // pool.cc
+    void keep(Peer& peer);
+    static void clean_ring(Peer& peer, Bytes used);
+    void leave_pool(Peer& peer);
+    static std::unique_ptr<QueuePair> take_kept(Peer& peer, const Subchannel& subchannel);
+    void give_up_kept(Peer& peer);
+    bool give_up_oldest();
+
     Status prepare(Peer& peer);
     Status make_queue_pairs(Peer& peer);
     Status make_queue_pair(Peer& peer, Subchannel& subchannel);
-    void drop_queue_pair(Peer& peer, Subchannel& subchannel);
+    Status create_queue_pair(std::uint32_t rail, std::unique_ptr<QueuePair>& out);
+    static Status begin_queue_pair(QueuePair& qp);
+    std::unique_ptr<QueuePair> take_queue_pair(Peer& peer, Subchannel& subchannel);
+    void drop_queue_pair(Peer& peer, Subchannel& subchannel) {
+        take_queue_pair(peer, subchannel).reset();
+    }
     void drop_queue_pairs_of(Peer& peer);
     Status offer_ring(Peer& peer);
+    Status make_ring(Peer& peer, bool lines);
+    Status allocate_ring(Peer& peer, Bytes lines_bytes);
+    void free_ring(Peer& peer);
     void begin_ring(Peer& peer);
     void open_ring(Peer& peer);
     void withdraw_ring(Peer& peer);
@@ -266,6 +283,13 @@ private:
     bool send(Peer& peer, MessageType type);
     bool send_body(Peer& peer, MessageType type, const void* body, std::uint32_t length);
     ConnectBody describe(const Peer& peer) const;
+    // The number of the first packet that a queue pair sends. Those of one attempt after the other are a quarter
+    // of all numbers apart: one that is used again takes a late packet of the last time for an old one.
+    static std::uint32_t first_packet(std::uint32_t connection, std::uint32_t qp_number) {
+        constexpr std::uint32_t kMask = 0xffffff;
+        constexpr std::uint32_t kApart = (1u << 22) + 1;
+        return (connection * kApart + qp_number) & kMask;
+    }
     ConnectNote note_of(const Peer& peer, MessageType type) const;
     Bytes inline_bytes(std::uint32_t rail) const {
         return std::min(kRingInline, rails_[rail]->info().inline_bytes);
@@ -282,6 +306,7 @@ private:
     IntrusiveList<Peer, &Peer::closing_link> closing_;
     IntrusiveList<Peer, &Peer::repair_link> repairing_;
     IntrusiveList<Peer, &Peer::meeting_link> meeting_;
+    IntrusiveList<Peer, &Peer::pool_link> pool_; // closed longest ago first
     bool told_meeting_late_ = false;
     Nanoseconds look_at_{0};
     Nanoseconds last_look_{0};

@@ -211,7 +211,7 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
             return;
         }
     }
-    close(peer, ConnectState::idle);
+    keep(peer);
     ++peer.usage.refusals;
     if (const auto early = std::move(peer.early_request); early != nullptr) {
         on_request(peer, *early, true);
@@ -358,7 +358,7 @@ Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
     attributes.max_target_reads = info.max_reads;
     attributes.timeout = options_.answer_timeout;
     attributes.retry_count = options_.answer_retries;
-    attributes.send_psn = (peer.connection + subchannel.qp->number()) & 0xffffff;
+    attributes.send_psn = first_packet(peer.connection, subchannel.qp->number());
     attributes.max_reads = info.max_reads;
     std::uint32_t migration = 0;
     if (options_.migration != nullptr && peer.name != options_.self) {
@@ -409,6 +409,7 @@ void ConnectionManager::open(Peer& peer) {
     peer.state = ConnectState::open;
     ++counters_.connections_open;
     counters_.connections_most = std::max(counters_.connections_most, counters_.connections_open);
+    counters_.connections_reused += std::exchange(peer.reuses, false) ? 1 : 0;
     peer.early_request.reset();
     peer.closing = {};
     peer.usage.refusals = 0;

@@ -302,6 +302,7 @@ void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
     connect.answer_retries = static_cast<std::uint8_t>(parameters.answer_retries);
     connect.patience = patience_;
     connect.connect_max = channels_.connections;
+    connect.connect_pool = channels_.kept;
     connect.clock = environment_.clock;
     connect.random = environment_.random;
     connect.migration = migration_.get();

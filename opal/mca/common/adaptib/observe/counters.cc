@@ -43,9 +43,11 @@ std::string connections_report(const Counters& c) {
     std::snprintf(text, sizeof text,
                   "  refused %" PRIu64 ", asked for again %" PRIu64 ", closed for others %" PRIu64
                   ", broken %" PRIu64 "\n"
+                  "  kept of closed ones %" PRIu64 ", used again %" PRIu64 "\n"
                   "  the busiest looked for %" PRIu64 " times, others chosen %" PRIu64 "\n",
                   c.connections_refused, c.connections_retried, c.connections_closed,
-                  c.connections_failed, c.selections, c.selections_changed);
+                  c.connections_failed, c.connections_kept, c.connections_reused, c.selections,
+                  c.selections_changed);
     report += text;
     std::snprintf(
         text, sizeof text,

@@ -79,6 +79,9 @@ namespace adaptib {
     X(meetings_repeated, "queue pairs", COUNTER, 5,                                                \
       "Times that queue pairs tried again to meet, with connect_method rdma_cm")                   \
     X(connections_closed, "connections", COUNTER, 4, "Connections closed to make room for others") \
+    X(connections_kept, "connections", LEVEL, 5,                                                   \
+      "Closed connections whose queue pairs and rings are kept for the next time")                 \
+    X(connections_reused, "connections", COUNTER, 5, "Connections made of what was kept")          \
     X(spread_trials, "trials", COUNTER, 5,                                                         \
       "Times that several paths of one port were tried, since the first was slow (auto)")          \
     X(spread_kept, "trials", COUNTER, 4, "Trials after which messages stayed on several paths")    \

@@ -419,6 +419,10 @@ public:
     PendingSend barrier{PendingSend::Kind::barrier};
     PendingQueue in_doubt; // RepeatedMessages, until the repair is over
     Usage usage;
+    std::vector<std::unique_ptr<QueuePair>>
+        kept;                            // by path, of the last connection (connect/pool.cc)
+    ListLink<Peer> pool_link;            // ring_memory is kept, too
+    bool reuses = false;                 // the connection that comes up takes it
     ListLink<Peer> slot_link;            // takes one of the connections that there may be
     ListLink<Peer> wanted_link;          // waits for one
     ListLink<Peer> closing_link;         // state is closing

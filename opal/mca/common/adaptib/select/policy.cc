@@ -43,6 +43,23 @@ void limit_connections(const ChannelBounds& bounds, ChannelPlan& plan) {
     plan.connections = most;
 }
 
+// What connections leave of the device's queue pairs; without a limit for these what is kept gives way.
+void limit_pool(const ChannelBounds& bounds, ChannelPlan& plan) {
+    const std::uint64_t all = bounds.queue_pairs / bounds.paths;
+    const std::uint64_t most = all - std::min(all, plan.connections);
+    if (bounds.queue_pairs == 0 || plan.kept <= most) {
+        return;
+    }
+    if (plan.kept != static_cast<std::uint64_t>(default_parameters().connect_pool)) {
+        plan.notices.push_back(name_of("connect_pool") + " is " + std::to_string(plan.kept) +
+                               ", but the device has " + std::to_string(bounds.queue_pairs) +
+                               " queue pairs: beside " + std::to_string(plan.connections) +
+                               " connections, of " + std::to_string(bounds.paths) +
+                               " each, at most " + std::to_string(most) + " closed ones are kept.");
+    }
+    plan.kept = most;
+}
+
 } // namespace
 
 ChannelPlan plan_channels(const Parameters& parameters, const ChannelBounds& bounds) {
@@ -52,7 +69,9 @@ ChannelPlan plan_channels(const Parameters& parameters, const ChannelBounds& bou
     plan.connections = static_cast<std::uint64_t>(parameters.connect_max);
     plan.rings = static_cast<std::uint64_t>(parameters.ring_max);
     plan.connect_threshold = static_cast<std::uint64_t>(parameters.connect_threshold);
+    plan.kept = static_cast<std::uint64_t>(parameters.connect_pool);
     limit_connections(bounds, plan);
+    limit_pool(bounds, plan);
     if (policy == "ud" || policy == "fixed:shared_sendrecv") {
         plan.rings = 0;
     } else if (plan.rings == 0 && policy == "fixed:rc_ring") {

@@ -32,6 +32,7 @@ struct ChannelPlan {
     std::uint64_t connect_threshold = 0; // messages; kNever: small ones do not connect
     std::uint64_t connections = 0;       // h; 0: no limit but the device's
     std::uint64_t rings = 0;             // tau
+    std::uint64_t kept = 0;              // pi: closed connections
     std::vector<std::string> notices;    // one line each
 };
 

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a closed connection was made of is kept, and used again when the same peer is connected again.
+//
+// A queue pair takes its device thousands of microseconds to make, a ring has to be allocated and registered. So what
+// was closed in good order, or came to nothing since the other side had no room, goes into the pool: queue pairs in
+// the state reset, which nothing reaches, and the ring, empty. It stays its peer's. The pool has room for `connect_pool` connections; the one that was closed longest ago
+// is given up for another one, and for a connection that the device or memory has no room for otherwise.
+// The other side need not keep its own, nor know: the handshake tells what there is, as always.
+// Source: Takagi et al., 3.4 (the pool of queue pairs).
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "connect/connection_manager.h"
+
+namespace adaptib {
+
+// Instead of close(). REQUIRES: nothing is under way on either side.
+void ConnectionManager::keep(Peer& peer) {
+    const bool parting = peer.released || peer.said_goodbye || peer.heard_goodbye;
+    if (options_.connect_pool == 0 || parting) {
+        close(peer, ConnectState::idle);
+        return;
+    }
+    const std::uint64_t used = peer.ring_in != nullptr ? peer.ring_in->consumed() : 0;
+    leave(peer, ConnectState::idle);
+    withdraw_ring(peer);
+    clean_ring(peer, used * kRingUnit);
+    QpAttributes attributes;
+    attributes.state = QpState::reset;
+    peer.reuses = false;
+    peer.kept.resize(peer.subchannels.size());
+    for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
+        std::unique_ptr<QueuePair> qp = take_queue_pair(peer, peer.subchannels[i]);
+        const bool met = has_to_meet(peer, peer.subchannels[i]); // what it met with stays behind
+        if (qp != nullptr && !met && qp->modify(attributes, kQpState).ok()) {
+            peer.kept[i] = std::move(qp);
+        }
+    }
+    drop_queue_pairs(peer);
+    pool_.push_back(peer);
+    if (pool_.size() > options_.connect_pool) {
+        static_cast<void>(give_up_oldest());
+    }
+    counters_.connections_kept = pool_.size();
+}
+
+// For a new ring. Behind what was used it is as it was at first, maybe without pages.
+void ConnectionManager::clean_ring(Peer& peer, Bytes used) {
+    const RingMemory memory(*peer.ring_memory);
+    std::memset(memory.lines(), 0, std::min(used, memory.lines_bytes()));
+    std::memset(memory.credit(), 0, RingMemory::kBehindLines);
+    peer.credits_posted = 0;
+}
+
+// The peer is to be connected: make_queue_pairs() and offer_ring() take what is kept.
+void ConnectionManager::leave_pool(Peer& peer) {
+    if (peer.pool_link.linked()) {
+        pool_.remove(peer);
+        counters_.connections_kept = pool_.size();
+        peer.reuses = true;
+    }
+}
+
+// Null: none is kept for that path.
+std::unique_ptr<QueuePair> ConnectionManager::take_kept(Peer& peer, const Subchannel& subchannel) {
+    const auto index = static_cast<std::size_t>(&subchannel - peer.subchannels.data());
+    return index < peer.kept.size() ? std::move(peer.kept[index]) : nullptr;
+}
+
+void ConnectionManager::give_up_kept(Peer& peer) {
+    if (peer.pool_link.linked()) {
+        pool_.remove(peer);
+        counters_.connections_kept = pool_.size();
+        peer.kept.clear();
+        free_ring(peer);
+    }
+}
+
+// Of a peer that does not wait for its connection, if there is one. False: nothing is kept.
+bool ConnectionManager::give_up_oldest() {
+    Peer* oldest = pool_.front();
+    for (Peer* peer = oldest; peer != nullptr; peer = pool_.next(*peer)) {
+        if (!peer->wanted_link.linked()) {
+            oldest = peer;
+            break;
+        }
+    }
+    if (oldest == nullptr) {
+        return false;
+    }
+    give_up_kept(*oldest);
+    return true;
+}
+
+} // namespace adaptib
