@@ -518,7 +518,7 @@ TEST(Pool, OneSideKeepsTheOtherDoesNot) {
     take_turns(*ranks, {1, 2, 1, 2, 1});
     EXPECT_EQ(ranks->counters(0).connections_reused, 3u);
     EXPECT_EQ(ranks->counters(1).connections_reused, 0u);
-    EXPECT_EQ(ranks->counters(2).connections_reused, 1u);
+    EXPECT_GE(ranks->counters(2).connections_reused, 1u); // or what was made in vain at first
     nothing_bad(*ranks);
 }
 
@@ -690,6 +690,7 @@ TEST_P(Switching, WithoutQueuePairsOrMemoryTheOldChannelGoesOn) {
         options.world.datagram_loss = options.world.datagram_late = GetParam();
         options.parameters.connect_threshold = 1'000'000'000;
         options.parameters.registration_cache = 0;
+        options.parameters.connect_pool = 0; // each is made anew
         std::vector<std::unique_ptr<fault::FaultPlan>> plans;
         std::vector<std::unique_ptr<fault::FaultLog>> logs;
         ManualClock clock;
