@@ -226,5 +226,25 @@ TEST(RailsThatComeAndGo, TrafficGoesOnAndTakesThemBack) {
     }
 }
 
+// A process whose passes take milliseconds, since it copies a lot or shares its processor, hears of a port in time.
+TEST(RailsThatComeAndGo, FewPassesAreEnoughToHearOfIt) {
+    for (const int before :
+         {0, 350, 700}) { // passes: housekeeping, which is every 1024, is no help
+        Traffic traffic(kShapes[0]);
+        traffic.post_some(20);
+        ASSERT_TRUE(traffic.run([&] { return traffic.open(); }));
+        for (int pass = 0; pass < before; ++pass) {
+            traffic.world->progress(0);
+        }
+        EXPECT_EQ(traffic.world->counters(0).paths_failed, 0u);
+        traffic.plans[0].faults.push_back({.fault = Fault::rail_down, .rail = 1});
+        for (int pass = 0; pass < 150; ++pass) {
+            traffic.world->progress(0);
+            traffic.world->clock.advance(Nanoseconds{1'000'000});
+        }
+        EXPECT_GE(traffic.world->counters(0).paths_failed, 1u) << before;
+    }
+}
+
 } // namespace
 } // namespace adaptib::test

@@ -10,6 +10,7 @@ namespace adaptib {
 namespace {
 
 constexpr std::uint32_t kCompletionDepth = 4096;
+constexpr Nanoseconds kListenEvery{10'000'000};            // to events of rails
 constexpr Nanoseconds kTellRepairs{1'000'000'000};         // one notice at most
 constexpr Nanoseconds kForgiveUnconnected{30'000'000'000}; // paths that could not be connected
 // Active messages may be as long at least. Where there is no ring, those that a datagram cannot hold go in parts.
@@ -479,6 +480,10 @@ void Core::run_timers() {
         attached.datagrams->run_timers();
     }
     const Nanoseconds now = environment_.clock->now();
+    if (now >= listen_at_) { // passes may be long: events do not wait for housekeeping
+        listen_at_ = now + kListenEvery;
+        poll_events();
+    }
     if (select_due(now)) {
         select_channels(now);
     }

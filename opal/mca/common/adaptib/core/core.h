@@ -299,6 +299,7 @@ private:
     std::vector<HotRing> hot_;
     std::vector<Peer*> cold_;
     std::size_t next_cold_ = 0;
+    Nanoseconds listen_at_{0}; // to events, again
     std::uint64_t tick_ = 0;
     enum class StartMode : std::uint8_t { on_demand, partial, all };
     struct Start {
