@@ -36,6 +36,7 @@ public:
         }
         draw_policies();
         draw_atomics();
+        draw_interleaving();
         draw_habits();
         const std::uint64_t count =
             one_in(8) ? 300 + random_.below(500) : 10 + random_.below(20 * program_.ranks + 20);
@@ -192,6 +193,14 @@ private:
         Random random(program_.schedule ^ 0x61746f);
         const std::array<const char*, 3> ways{"auto", "adapter", "target"};
         program_.settings.push_back({"atomics", fails_ ? "target" : ways[random.below(3)]});
+    }
+
+    // In the same way: windows of puts and gets at the same time that are soon full.
+    void draw_interleaving() {
+        Random random(program_.schedule ^ 0x696e74);
+        if (const std::uint64_t which = random.below(3); which < 2) {
+            program_.settings.push_back({"interleave", std::to_string(which)});
+        }
     }
 
     // In the same way: channels are switched while messages fly; in some programs at every other step, and

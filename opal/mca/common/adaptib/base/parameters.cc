@@ -73,6 +73,11 @@ constexpr std::array kTable{
         "No rail gets a smaller part of a message; 0: what it carries in a microsecond, which is about what "
         "a further part costs. The policy even does not ask."},
     opal_common_adaptib_parameter_t{
+        "interleave", kInt, &g_parameters.interleave, "100", "us", "0..1000000", 5,
+        "Once puts and gets to a process were wanted at the same time, no more bytes of either are under way "
+        "than its rails carry in about this time; further ones wait for these, so that both directions are "
+        "busy. 0: all go out as they are asked for."},
+    opal_common_adaptib_parameter_t{
         "adaptive_alpha", kDouble, &g_parameters.adaptive_alpha, "0.5", "", "0..1", 6,
         "How much the times of the last message count in the weights that striping learns (auto, "
         "adaptive, bss, epc)."},

@@ -28,6 +28,7 @@ struct Parameters {
     char* striping_policy;
     std::size_t striping_threshold;
     std::size_t min_stripe;
+    int interleave;
     double adaptive_alpha;
     int window;
     int bss_paths;

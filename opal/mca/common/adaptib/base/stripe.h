@@ -18,6 +18,9 @@ struct Stripe {
 
 // Reads and writes load opposite directions of a link.
 enum class Direction : std::uint8_t { read, write };
+constexpr Direction other(Direction direction) {
+    return direction == Direction::read ? Direction::write : Direction::read;
+}
 
 // What a scheduler sees of one subchannel.
 struct SubchannelView {

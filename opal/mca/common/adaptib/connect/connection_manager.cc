@@ -70,6 +70,7 @@ std::unique_ptr<QueuePair> ConnectionManager::take_queue_pair(Peer& peer, Subcha
     std::unique_ptr<QueuePair> qp = std::move(subchannel.qp);
     subchannel.meeting = {};
     subchannel.outstanding = {};
+    subchannel.reads = 0;
     subchannel.silence = {};
     subchannel.completions = 0;
     counters_.queue_pairs -= peer.name != options_.self ? 1 : 0;

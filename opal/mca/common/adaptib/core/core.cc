@@ -336,6 +336,7 @@ void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
     protocol.block_bytes = parameters.block_bytes;
     protocol.block_depth = static_cast<std::size_t>(parameters.block_depth);
     protocol.clock = environment_.clock;
+    protocol.interleave = std::chrono::microseconds{parameters.interleave};
     protocol.registration_cache = registration_cache_bytes(parameters);
     protocol.self = environment_.self;
     protocol.serves_atomics = serves_atomics(parameters);

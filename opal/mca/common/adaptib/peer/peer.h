@@ -29,6 +29,7 @@
 #include "memory/block_pool.h"
 #include "memory/registration.h"
 #include "observe/counters.h"
+#include "peer/interleaving.h"
 #include "peer/paths.h"
 #include "peer/route.h"
 #include "schedule/ask_choice.h"
@@ -83,6 +84,7 @@ struct Subchannel {
     SubchannelMigration migration;
     SubchannelMeeting meeting;
     std::array<Bytes, 2> outstanding{}; // by Direction: of stripes posted and not complete
+    std::uint32_t reads = 0;            // of these stripes: reads and atomics
     Nanoseconds stripe_done{};          // when the last one of several was found to be complete ...
     Nanoseconds stripe_late{};          // ... and how long it may have been so
     std::uint32_t completions = 0;      // with success, of what the silence watch looks after
@@ -395,8 +397,9 @@ public:
     std::uint32_t remote_connection = 0; // the attempt of the peer's that we answered
     std::vector<Subchannel> subchannels;
     std::unique_ptr<Scheduler> scheduler;
-    std::unique_ptr<CopyChoice> copy_choice; // null: eager_limit stays as it is
-    std::uint32_t finishes = 0;              // received
+    std::unique_ptr<Interleaving> interleaving; // null: puts and gets go out as asked for
+    std::unique_ptr<CopyChoice> copy_choice;    // null: eager_limit stays as it is
+    std::uint32_t finishes = 0;                 // received
     // Messages that are long enough for copy_choice: how many have gone since anything but finishes came.
     struct {
         std::uint32_t heard = 0;

@@ -108,6 +108,7 @@ void Protocol::fail_receives(Peer& peer) {
 void Protocol::fail_transfers(Peer& peer) {
     fail_atomics(peer);
     let_go_held(peer); // they fail at their start
+    give_up_holding(peer);
     for (std::size_t left = waiting_moves_.size(); left > 0 && !waiting_moves_.empty(); --left) {
         Mover& mover = *waiting_moves_.front();
         waiting_moves_.remove(mover);
@@ -225,6 +226,7 @@ void Protocol::on_parted(Peer& peer) {
     peer.finishing = false;
     peer.said_goodbye = peer.heard_goodbye = peer.goodbye_answered = false;
     peer.messages_sent = 0;
+    give_up_holding(peer);
     run_early(peer);
     go_on(peer);
 }

@@ -14,11 +14,17 @@ void Protocol::start_operation(Mover& mover) {
     if (mover.peer.said_goodbye && mover.peer.state != ConnectState::failed) {
         held_operations_.push_back(mover); // goes on when the goodbye is over
     } else {
+        if (mover.peer.stripes > 0 && options_.interleave.count() > 0) {
+            look_for_both(mover);
+        }
         post_stripes(mover);
     }
 }
 
 void Protocol::wait_to_post(Mover& mover) {
+    if (mover.held_link.linked()) {
+        stop_waiting(mover);
+    }
     if (!mover.waiting_link.linked()) {
         waiting_moves_.push_back(mover);
     }
@@ -43,7 +49,9 @@ void Protocol::plan_move(Mover& mover) {
     }
     TransferView transfer{move.length, move.marker, move.direction()};
     if (!move.planned()) {
-        move.round = peer.scheduler->round(transfer, views_.size());
+        const Interleaving* const lanes = peer.interleaving.get();
+        const Bytes most = lanes == nullptr ? move.length : lanes->round();
+        move.round = peer.scheduler->round(transfer, views_.size(), most);
     }
     const Bytes left = move.length - move.covered;
     transfer.length = left < 2 * move.round ? left : move.round;
@@ -123,12 +131,18 @@ void Protocol::post_stripes(Mover& mover) {
             interrupt_plan(mover); // the connection was repaired before all was posted
         }
         if (!move.planned()) {
+            if (mover.peer.interleaving != nullptr && hold_if_full(mover)) {
+                return;
+            }
             plan_move(mover);
         }
     }
     while (!move.failed && (move.posted < move.plan.size() || plan_more(mover))) {
         if (outstanding_ >= options_.max_outstanding) {
             wait_to_post(mover);
+            return;
+        }
+        if (mover.peer.interleaving != nullptr && hold_if_full(mover)) {
             return;
         }
         const Status status = post_stripe(mover, move.plan[move.posted]);
@@ -148,6 +162,9 @@ void Protocol::post_stripes(Mover& mover) {
         if (!move.progress.empty()) {
             move.progress[move.posted].posted = options_.clock->now();
             ++striped_;
+        }
+        if (mover.peer.interleaving != nullptr) {
+            mover.peer.interleaving->posted(move.direction(), move.plan[move.posted].length);
         }
         move.outstanding_bytes += move.plan[move.posted].length;
         ++move.posted;
@@ -196,6 +213,7 @@ Status Protocol::post_stripe(Mover& mover, const Stripe& stripe) {
     if (status.ok()) {
         count_move(move.opcode, stripe.length);
         subchannel.outstanding[static_cast<std::size_t>(move.direction())] += stripe.length;
+        subchannel.reads += move.direction() == Direction::read ? 1 : 0;
     }
     return status;
 }
@@ -221,7 +239,12 @@ bool Protocol::execute(Peer& peer, SendWork& work, const Registration& region, v
 }
 
 void Mover::on_work_done(std::uint32_t rail, const WorkCompletion& completion) {
-    protocol.on_stripe_done(*this, rail, completion);
+    Protocol& owner = protocol;
+    Peer& to = peer;
+    owner.on_stripe_done(*this, rail, completion); // it may be gone
+    if (to.interleaving != nullptr) {
+        owner.let_through(to);
+    }
 }
 
 // Those of one queue pair complete in order. plan.size(): none, the connection is gone.
@@ -319,6 +342,7 @@ void Protocol::on_stripe_done(Mover& mover, std::uint32_t rail, const WorkComple
         const Bytes length = move.plan[stripe].length;
         Subchannel& subchannel = mover.peer.subchannels[move.plan[stripe].subchannel];
         subchannel.outstanding[static_cast<std::size_t>(move.direction())] -= length;
+        subchannel.reads -= move.direction() == Direction::read ? 1 : 0;
         subchannel.completions += completion.status == WorkStatus::success ? 1 : 0;
         move.outstanding_bytes -= length;
         if (timed) {
@@ -349,15 +373,13 @@ void Protocol::on_stripe_done(Mover& mover, std::uint32_t rail, const WorkComple
         return;
     }
     if (move.failed) [[unlikely]] {
-        if (mover.waiting_link.linked()) {
-            waiting_moves_.remove(mover);
-        }
+        stop_waiting(mover);
     } else if (timed && stripe < move.plan.size()) {
         learn_from(mover, stripe);
     }
     if (move.done()) {
         mover.on_move_done();
-    } else if (!move.failed && move.posted == move.plan.size() && !mover.waiting_link.linked()) {
+    } else if (!move.failed && move.posted == move.plan.size() && !mover.waits()) {
         post_stripes(mover); // the next round
     }
 }
@@ -374,9 +396,7 @@ void Protocol::abandon(Mover& mover) {
     mover.peer.work_failed = true;
     if (move.failed || !may_repeat(mover, WorkStatus::flushed)) {
         move.failed = true;
-        if (mover.waiting_link.linked()) {
-            waiting_moves_.remove(mover);
-        }
+        stop_waiting(mover);
         mover.on_move_done();
         return;
     }
@@ -413,6 +433,7 @@ void Protocol::abandon(Peer& peer) {
     for (Mover* mover : movers) {
         abandon(*mover);
     }
+    give_up_holding(peer);
 }
 
 } // namespace adaptib

@@ -14,6 +14,7 @@
 //     written.cc             the sender writes (put)
 //     pushed.cc              there is no connection: the message goes in fragments
 //     move.cc                stripes of a move are posted and come back
+//     interleaved.cc         puts and gets at the same time: what waits for its direction
 //     active.cc              active messages
 //     one_sided.cc           put, get and atomics
 //     atomic.cc              atomics that the target's processor carries out
@@ -77,9 +78,10 @@ public:
         std::uint64_t connect_threshold = 0; // messages
         Bytes block_bytes = 0;
         std::size_t block_depth = 0;
-        const Clock* clock = nullptr;    // how long stripes take
-        Bytes registration_cache = 0;    // RegistrationCache's max_bytes
-        bool serves_atomics = false;     // carries out what peers ask for, on its windows
+        const Clock* clock = nullptr; // how long stripes take
+        Bytes registration_cache = 0; // RegistrationCache's max_bytes
+        bool serves_atomics = false;  // carries out what peers ask for, on its windows
+        Nanoseconds interleave{0};    // what a window of puts or gets keeps rails busy for; 0: none
         std::size_t max_outstanding = 0; // stripes: their completions must fit a completion queue
     };
 
@@ -400,6 +402,15 @@ private:
     void count_move(Opcode opcode, Bytes length);
     void on_stripe_done(Mover& mover, std::uint32_t rail, const WorkCompletion& completion);
     void abandon(Mover& mover);
+
+    // interleaved.cc
+    Bytes interleave_window(const Peer& peer) const;
+    void look_for_both(const Mover& mover);
+    bool is_full(const Mover& mover) const;
+    bool hold_if_full(Mover& mover);
+    void let_through(Peer& peer);
+    void give_up_holding(Peer& peer);
+    void stop_waiting(Mover& mover);
 
     // pushed.cc
     void ask_for_fragments(ReceiveTransfer& transfer);

@@ -96,11 +96,13 @@ struct Move {
 };
 
 // Who waits for a Move; linked while some of its stripes could not be posted yet.
-class Mover : public WorkTarget {
+class Mover : public WorkTarget, public HeldMove {
 public:
     Mover(Protocol& p, Peer& to) : protocol(p), peer(to) {}
     void on_work_done(std::uint32_t rail, const WorkCompletion& completion) final;
     virtual void on_move_done() = 0;
+    // For room, in a queue or its direction, or for a connection; then it is posted from there.
+    bool waits() const { return waiting_link.linked() || held_link.linked(); }
 
     Protocol& protocol;
     Peer& peer;

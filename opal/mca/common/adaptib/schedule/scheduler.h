@@ -70,13 +70,18 @@ public:
     // max_stripe, none empty. REQUIRES: up is not empty, length > 0.
     void plan(const TransferView& transfer, std::span<const SubchannelView> up,
               std::vector<Stripe>& out);
-    // How much of the transfer to plan now, at least; the rest when no more than that is under way.
-    Bytes round(const TransferView& transfer, std::size_t up) const {
-        if (striping_ == nullptr || up == 1 || transfer.length < threshold_) {
+    // How much of the transfer to plan now, at least; the rest when no more than that is under way. Not more
+    // than `most` where that can still be cut, or there is nothing to choose.
+    Bytes round(const TransferView& transfer, std::size_t up, Bytes most = ~Bytes{0}) const {
+        if (up == 1) {
+            return std::min(transfer.length, most);
+        }
+        if (striping_ == nullptr || transfer.length < threshold_) {
             return transfer.length;
         }
         const Bytes some = striping_->round(transfer);
-        return some == 0 ? transfer.length : std::min(transfer.length, std::max(some, threshold_));
+        const Bytes wanted = some == 0 ? most : std::min(some, most);
+        return std::min(transfer.length, std::max(wanted, threshold_));
     }
     // Times of stripes of one transfer, or of one round of it, of those whose time is known well.
     void learn(std::span<const StripeTime> times) {

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// OneSidedPair: two complete cores of a simulated world, of which the first, or both, put and get.
+//
+// Purpose: what the studies of Vishnu's chapter 5 share: the hosts of its measurements, and epochs: a process
+// asks for a list of operations and waits until all are complete.
+// Ownership: owns its world.  Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "sim/ranks.h"
+#include "study/study.h"
+
+namespace adaptib::study {
+
+struct OneSidedHosts {
+    const char* name;
+    sim::MachineModel machine;
+    sim::HostModel one;   // with one rail
+    sim::HostModel two;   // with two
+    std::uint32_t papers; // 0: IA32 cluster, 1: EM64T cluster, 2: none
+};
+
+// Vishnu 5.3.1: two adapters on PCI-X buses of their own (IA32), one with two ports on PCI Express (EM64T). And
+// hosts of today with two adapters.
+// Registering costs nothing: the windows of an epoch are there before.
+std::vector<OneSidedHosts> one_sided_hosts();
+
+class OneSidedPair {
+public:
+    // Ends the program if the world cannot come up.
+    OneSidedPair(const Study& study, const sim::MachineModel& machine, const sim::HostModel& host,
+                 const std::function<void(Parameters&)>& parameters, std::uint64_t seed);
+    ~OneSidedPair();
+
+    struct Operation {
+        bool put = true;
+        Bytes bytes = 0;
+    };
+    // Until all are complete: microseconds. `both`: the second process does the same to the first.
+    double epoch(const std::vector<Operation>& operations, bool both = false);
+
+    sim::Ranks& ranks() { return *ranks_; }
+
+private:
+    struct Side;
+    void start(std::size_t rank, const std::vector<Operation>& operations);
+
+    const Study& study_;
+    std::unique_ptr<sim::Ranks> ranks_;
+    std::vector<std::unique_ptr<Side>> sides_;
+};
+
+} // namespace adaptib::study

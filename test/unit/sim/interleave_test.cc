@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Puts and gets to one peer at the same time (protocol/interleaved.cc): what is held moves every byte in the end,
+// or ends with an error, whatever becomes of the connection meanwhile.
+#include <cstring>
+#include <deque>
+#include <span>
+
+#include "memory/registration.h"
+#include "unit/sim/traffic.h"
+
+namespace adaptib::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+char kOff[] = "off";
+constexpr std::size_t kMost = 32; // operations at a time
+
+// Two hosts, a network for each of their ports. Rank 0 puts into the first half of rank 1's memory, and gets from
+// the second, which nobody writes.
+class MixedTraffic {
+public:
+    explicit MixedTraffic(std::uint32_t ports = 2, int interleave = 100,
+                          const char* model = "infinihost-iii", bool fault_tolerance = true) {
+        RanksOptions options;
+        options.world.machine = *machine(model);
+        options.world.topology = crossbar(2, {.adapters = ports}, links_of(options.world.machine));
+        std::string text;
+        EXPECT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
+        options.parameters.interleave = interleave;
+        options.parameters.apm = kOff;
+        if (!fault_tolerance) {
+            options.parameters.fault_tolerance = kOff;
+        }
+        ranks = make(std::move(options));
+        Random random(7);
+        for (std::byte& byte : target_) {
+            byte = static_cast<std::byte>(random.next() >> 56);
+        }
+        EXPECT_TRUE(known_
+                        .make(ranks->core(1).rails(), target_.data(), target_.size(),
+                              kLocalWrite | kRemoteRead | kRemoteWrite | kRemoteAtomic)
+                        .ok());
+        remote_.base = reinterpret_cast<std::uintptr_t>(target_.data());
+        remote_.bytes = target_.size();
+        remote_.access = OPAL_COMMON_ADAPTIB_REMOTE_READ | OPAL_COMMON_ADAPTIB_REMOTE_WRITE |
+                         OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC;
+        remote_.key_count = known_.key_count();
+        known_.copy_remote_keys(remote_.keys);
+        EXPECT_TRUE(
+            own_.make(ranks->core(0).rails(), local_.data(), local_.size(), kLocalWrite).ok());
+        start(OPAL_COMMON_ADAPTIB_PUT, 8); // until the two are connected
+        wait();
+    }
+    ~MixedTraffic() { end(); }
+    void end() {
+        known_.reset(); // before their rails
+        own_.reset();
+        ranks.reset();
+    }
+
+    void start(opal_common_adaptib_operation_t kind, std::size_t bytes) {
+        Operation& operation = operations_.emplace_back();
+        operation.kind = kind;
+        std::uint64_t& at = kind == OPAL_COMMON_ADAPTIB_PUT ? put_at_ : get_at_;
+        if (at + bytes > kHalf) {
+            at = 0;
+        }
+        operation.offset = (kind == OPAL_COMMON_ADAPTIB_PUT ? 0 : kHalf) + at;
+        at += (bytes + 7) / 8 * 8;
+        operation.local = {local_.data() + operation.offset, bytes};
+        if (kind == OPAL_COMMON_ADAPTIB_PUT) {
+            Random random(bytes + operations_.size() + 1000 * ++puts_);
+            for (std::byte& byte : operation.local) {
+                byte = static_cast<std::byte>(random.next() >> 56);
+            }
+        }
+        const opal_common_adaptib_one_sided_t what{kind,     operation.local.data(),
+                                                   nullptr,  remote_.base + operation.offset,
+                                                   &remote_, bytes,
+                                                   1,        0};
+        bool complete = false;
+        ASSERT_TRUE(ranks->core(0)
+                        .protocol()
+                        .start_one_sided(*peer(), what, &own_, operation.request.user, complete)
+                        .ok());
+        operation.request.done = complete;
+        ranks->wake(0);
+    }
+    void start_epoch(std::size_t bytes, bool puts_first = true) {
+        for (std::size_t i = 0; i < kMost; ++i) {
+            start((i < kMost / 2) == puts_first ? OPAL_COMMON_ADAPTIB_PUT : OPAL_COMMON_ADAPTIB_GET,
+                  bytes);
+        }
+    }
+    bool over() const {
+        return std::all_of(operations_.begin(), operations_.end(),
+                           [](const Operation& each) { return each.request.done; });
+    }
+    // Until all are, with success and every byte.
+    void wait(Nanoseconds limit = 10s) {
+        ASSERT_TRUE(ranks->run_until([this] { return over(); }, limit));
+        EXPECT_EQ(outstanding(), 0u);
+        for (const Operation& each : operations_) {
+            EXPECT_EQ(each.request.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+            const bool moves =
+                each.kind == OPAL_COMMON_ADAPTIB_PUT || each.kind == OPAL_COMMON_ADAPTIB_GET;
+            EXPECT_TRUE(!moves || std::memcmp(each.local.data(), target_.data() + each.offset,
+                                              each.local.size()) == 0)
+                << each.kind << " of " << each.local.size();
+        }
+        operations_.clear();
+        put_at_ = get_at_ = 0;
+    }
+    // Both directions are wanted at a time, which is seen at the end of the puts.
+    void learn() {
+        start_epoch(kMiB);
+        wait();
+    }
+    // A state in which some are held and others under way.
+    void hold() {
+        const std::uint64_t before = held();
+        start_epoch(kMiB);
+        rest(*ranks, 1ms);
+        ASSERT_GT(held(), before);
+        ASSERT_FALSE(over());
+    }
+
+    Peer* peer() { return ranks->peer(0, 1); }
+    std::size_t outstanding() { return ranks->core(0).protocol().one_sided_outstanding(); }
+    std::uint64_t held() { return ranks->counters(0).moves_held; }
+    std::size_t failed() const {
+        return static_cast<std::size_t>(
+            std::count_if(operations_.begin(), operations_.end(), [](const Operation& each) {
+                return each.request.user.status != OPAL_COMMON_ADAPTIB_SUCCESS;
+            }));
+    }
+    void set_port(std::size_t rank, std::size_t port, bool up) {
+        ranks->world().set_port(ranks->world().topology().hosts[rank].ports[port], up);
+    }
+    void forget_operations() { operations_.clear(); }
+
+    std::unique_ptr<Ranks> ranks;
+
+private:
+    static constexpr std::size_t kHalf = 20 * kMiB;
+    struct Operation {
+        opal_common_adaptib_operation_t kind{};
+        std::uint64_t offset = 0;
+        std::span<std::byte> local;
+        test::TestRequest request;
+    };
+
+    std::vector<std::byte> target_ = std::vector<std::byte>(2 * kHalf);
+    std::vector<std::byte> local_ = std::vector<std::byte>(2 * kHalf); // offset by offset
+    Registration known_;
+    Registration own_;
+    opal_common_adaptib_remote_t remote_{};
+    std::deque<Operation> operations_;
+    std::uint64_t put_at_ = 0;
+    std::uint64_t get_at_ = 0;
+    std::uint64_t puts_ = 0;
+};
+
+TEST(Interleaving, NothingIsHeldBeforeBothDirectionsAreWanted) {
+    MixedTraffic traffic;
+    for (int i = 0; i < 40; ++i) {
+        traffic.start(OPAL_COMMON_ADAPTIB_PUT, 400'000);
+    }
+    traffic.wait();
+    for (int i = 0; i < 40; ++i) {
+        traffic.start(OPAL_COMMON_ADAPTIB_GET, 400'000);
+    }
+    traffic.wait();
+    EXPECT_EQ(traffic.held(), 0u);
+    traffic.learn();
+    EXPECT_GT(traffic.held(), 0u) << "gets behind puts";
+    nothing_bad(*traffic.ranks);
+}
+
+TEST(Interleaving, ZeroHoldsNothing) {
+    MixedTraffic traffic(2, 0);
+    traffic.learn();
+    traffic.start_epoch(kMiB);
+    traffic.wait();
+    EXPECT_EQ(traffic.held(), 0u);
+}
+
+// Time of the second epoch: without, one direction after the other.
+TEST(Interleaving, BothDirectionsAreBusyAtATime) {
+    for (const bool puts_first : {true, false}) {
+        std::array<Nanoseconds, 2> took{};
+        for (const int interleave : {0, 100}) {
+            MixedTraffic traffic(2, interleave);
+            traffic.learn();
+            const Nanoseconds began = traffic.ranks->now(0);
+            traffic.start_epoch(kMiB, puts_first);
+            traffic.wait();
+            took[interleave > 0] = traffic.ranks->now(0) - began;
+        }
+        EXPECT_LT(took[1] * 100, took[0] * 60) << puts_first;
+    }
+}
+
+// A flush asks for what is outstanding; what is held is.
+TEST(Interleaving, WhatIsHeldIsOutstanding) {
+    MixedTraffic traffic;
+    traffic.learn();
+    const std::uint64_t before = traffic.held();
+    traffic.start_epoch(kMiB);
+    EXPECT_GT(traffic.held(), before);
+    EXPECT_EQ(traffic.outstanding(), kMost);
+    EXPECT_EQ(traffic.peer()->one_sided, kMost);
+    traffic.wait();
+    EXPECT_EQ(traffic.peer()->one_sided, 0u);
+}
+
+TEST(Interleaving, AtomicsAreNotHeld) {
+    MixedTraffic traffic;
+    traffic.learn();
+    traffic.start_epoch(kMiB);
+    const std::uint64_t before = traffic.held();
+    traffic.start(OPAL_COMMON_ADAPTIB_FETCH_ADD, 8);
+    EXPECT_EQ(traffic.held(), before);
+    traffic.wait();
+}
+
+// Puts alone are not held for ever after.
+TEST(Interleaving, IsForgotten) {
+    MixedTraffic traffic;
+    traffic.learn();
+    std::uint64_t before = 0;
+    for (int epoch = 0; epoch < 12; ++epoch) {
+        before = traffic.held();
+        for (std::size_t i = 0; i < 16; ++i) {
+            traffic.start(OPAL_COMMON_ADAPTIB_PUT, kMiB);
+        }
+        traffic.wait();
+        EXPECT_EQ(traffic.held() > before, epoch < 8) << epoch;
+    }
+    EXPECT_EQ(traffic.peer()->interleaving, nullptr);
+    traffic.learn();
+    EXPECT_GT(traffic.held(), before) << "and learnt again";
+}
+
+// Any sizes in any order, windows that hold little, one to three rails, adapters that read few at a time.
+TEST(Interleaving, AnyMixtureMovesEveryByte) {
+    std::uint64_t held = 0;
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+        Random random(seed);
+        const char* const models[] = {"infinihost", "infinihost-iii", "connect-ib"};
+        constexpr int windows[] = {1, 10, 100};
+        MixedTraffic traffic(static_cast<std::uint32_t>(1 + random.below(3)),
+                             windows[random.below(3)], models[random.below(3)]);
+        for (int epoch = 0; epoch < 4; ++epoch) {
+            const std::uint64_t all = 1 + random.below(40);
+            std::size_t put = 0;
+            std::size_t got = 0;
+            for (std::uint64_t i = 0; i < all; ++i) {
+                const std::size_t bytes = 1 + random.below(random.below(3) == 0 ? kMiB : 20'000);
+                const bool puts = random.below(8) < (i / 5 % 2 == 0 ? 7u : 1u);
+                (puts ? put : got) += bytes + 8;
+                if (std::max(put, got) > 19 * kMiB) {
+                    break; // what overlaps has no defined result
+                }
+                traffic.start(puts ? OPAL_COMMON_ADAPTIB_PUT : OPAL_COMMON_ADAPTIB_GET, bytes);
+                if (random.below(6) == 0) {
+                    rest(*traffic.ranks, Nanoseconds(random.below(100'000)));
+                }
+            }
+            traffic.wait();
+        }
+        held += traffic.held();
+        nothing_bad(*traffic.ranks);
+    }
+    EXPECT_GT(held, 1000u);
+}
+
+// A port fails at any time of an epoch of which a part is held, and comes back.
+TEST(Interleaving, APortFailsWhileSomeAreHeld) {
+    for (Nanoseconds at{0}; at < 5ms; at += 700us + 1ns) {
+        for (const std::size_t rank : {0, 1}) {
+            MixedTraffic traffic;
+            traffic.learn();
+            traffic.start_epoch(kMiB, at.count() % 2 == 0);
+            rest(*traffic.ranks, at);
+            traffic.set_port(rank, 1, false);
+            rest(*traffic.ranks, 3ms);
+            traffic.set_port(rank, 1, true);
+            traffic.wait(100s);
+            traffic.learn();
+        }
+    }
+}
+
+// And all of them.
+TEST(Interleaving, WithoutAPathWhatIsHeldWaits) {
+    for (Nanoseconds at = 1ms; at < 4ms; at += 1ms) {
+        MixedTraffic traffic;
+        traffic.learn();
+        traffic.start_epoch(kMiB);
+        rest(*traffic.ranks, at);
+        for (const std::size_t port : {0, 1}) {
+            traffic.set_port(1, port, false);
+        }
+        rest(*traffic.ranks, 50ms);
+        EXPECT_FALSE(traffic.over());
+        for (const std::size_t port : {0, 1}) {
+            traffic.set_port(1, port, true);
+        }
+        traffic.wait(100s);
+    }
+}
+
+// All end, those that are held with an error.
+TEST(Interleaving, ThePeerDiesWhileSomeAreHeld) {
+    for (const bool fault_tolerance : {false, true}) {
+        MixedTraffic traffic(2, 100, "infinihost-iii", fault_tolerance);
+        traffic.learn();
+        traffic.hold();
+        traffic.ranks->kill(1);
+        ASSERT_TRUE(traffic.ranks->run_until([&] { return traffic.over(); }, 1000s))
+            << fault_tolerance;
+        EXPECT_GT(traffic.failed(), kMost / 2);
+        EXPECT_EQ(traffic.outstanding(), 0u);
+        EXPECT_EQ(traffic.peer()->users, 0u);
+        traffic.forget_operations();
+    }
+}
+
+// The process ends: nothing of it is touched any more.
+TEST(Interleaving, TheProcessEndsWhileSomeAreHeld) {
+    MixedTraffic traffic;
+    traffic.learn();
+    traffic.hold();
+    traffic.end();
+}
+
+} // namespace
+} // namespace adaptib::sim
