@@ -56,11 +56,14 @@ struct Free {
 void fill_with_messages(Input& input, std::byte* memory) {
     std::uint64_t unit = 0;
     while (!input.empty() && unit < kUnits) {
-        const RingWay way = input.flag() ? RingWay::posted : RingWay::stored;
+        constexpr RingWay kWays[] = {RingWay::stored, RingWay::posted, RingWay::counted};
+        constexpr std::uint16_t kMagics[] = {kHeaderMagic, kTailedMagic, kCountedMagic};
+        const std::uint32_t kind = input.below(3);
+        const RingWay way = kWays[kind];
         MessageHeader header;
         header.type = static_cast<MessageType>(
             input.below(static_cast<std::uint32_t>(MessageType::count_) + 1));
-        header.magic = way == RingWay::posted ? kTailedMagic : kHeaderMagic;
+        header.magic = kMagics[kind];
         header.length = input.take<std::uint16_t>() % 1024;
         header.sequence = input.take<std::uint8_t>();
         const std::uint64_t units = ring_units_for(header.length, way);
@@ -73,8 +76,9 @@ void fill_with_messages(Input& input, std::byte* memory) {
         std::uint64_t tail = ring_tail_word(header.head_word(), header.sequence);
         const auto spoil = input.take<std::uint8_t>();
         tail ^= spoil == 255 ? 1u : 0u;
-        if (way == RingWay::posted) {
-            std::memcpy(at + units * kRingUnit - sizeof tail, &tail, sizeof tail);
+        if (way != RingWay::stored) {
+            std::memcpy(at + ring_posted_bytes(header.length, way) - sizeof tail, &tail,
+                        sizeof tail);
         }
         if (spoil == 254) {
             header.length = input.take<std::uint32_t>();

@@ -296,13 +296,57 @@ TEST_P(RingModes, AFullRingTakesNothingUntilCreditComes) {
 
 TEST(Ring, AMessageThatTheQueuePairTakesInlineIsPostedSo) {
     Ring ring(64, false, 96);
-    ASSERT_TRUE(ring.send(payload_of(1, 96 - kRingOverhead)));
+    ASSERT_TRUE(ring.send(payload_of(1, 64)));
     EXPECT_TRUE(ring.qp.inlined);
-    ASSERT_TRUE(ring.send(payload_of(2, 97 - kRingOverhead)));
+    ASSERT_TRUE(ring.send(payload_of(2, 65)));
     EXPECT_FALSE(ring.qp.inlined);
     Ring never(64, false, 0);
     ASSERT_TRUE(never.send({}));
     EXPECT_FALSE(never.qp.inlined);
+}
+
+// Where messages go both ways, no count is written by itself.
+TEST(Ring, CreditGoesAlongWithMessages) {
+    Ring there(128, false);
+    Ring back(128, false);
+    Ring* const ways[] = {&there, &back};
+    std::vector<std::byte> payload;
+    std::uint32_t number = 0;
+    std::uint32_t told = 0;
+    for (std::uint32_t i = 0; i < 2000; ++i) {
+        Ring& to = *ways[i % 2];
+        Ring& from = *ways[1 - i % 2];
+        const std::vector<std::byte> expected = payload_of(i, i % 200);
+        ASSERT_TRUE(to.send(expected)) << i;
+        to.qp.show(to.qp.hidden());
+        ASSERT_EQ(to.take(payload, number), RingReader::Found::message);
+        ASSERT_EQ(payload, expected);
+        told += exchange_credit(to.reader, *from.writer) ? 1 : 0;
+        std::uint32_t doubted = 0;
+        ASSERT_TRUE(
+            to.writer->for_each_in_doubt([&](const MessageHeader& header, const std::byte* body) {
+                const std::uint32_t of = 2 * header.sequence + i % 2;
+                const std::vector<std::byte> sent = payload_of(of, of % 200);
+                ASSERT_TRUE(std::equal(sent.begin(), sent.end(), body));
+                ++doubted;
+            }));
+        EXPECT_LE(doubted, 64u);
+    }
+    EXPECT_GT(told, 100u);
+    EXPECT_EQ(there.credit, 0u);
+    EXPECT_EQ(back.credit, 0u);
+}
+
+TEST(Ring, ACountOfMoreThanWasSentIsNotBelieved) {
+    Ring ring(8, false);
+    while (ring.send({})) {
+    }
+    ring.writer->heard(9);
+    EXPECT_FALSE(ring.send({}));
+    ring.writer->heard(1);
+    EXPECT_TRUE(ring.send({}));
+    ring.writer->heard(0); // an old one
+    EXPECT_FALSE(ring.send({}));
 }
 
 // Lap after lap over what the messages before have left, of the same length at the same places.

@@ -14,13 +14,14 @@ namespace adaptib {
 bool RingReader::begins(std::uint64_t head) {
     MessageHeader seen;
     std::memcpy(reinterpret_cast<std::byte*>(&seen), &head, sizeof head);
-    return (seen.magic == 0 || seen.magic == (kTailedMagic & 0xff)) && seen.length == 0 &&
-           ++begun_ < kBegunPolls;
+    const bool begun = seen.magic == 0 || seen.magic == (kTailedMagic & 0xff) ||
+                       seen.magic == (kCountedMagic & 0xff);
+    return begun && seen.length == 0 && ++begun_ < kBegunPolls;
 }
 
 // The rest of a posted message is whole when its tail is there: only then it is copied.
-bool RingReader::whole(std::byte* at, std::uint64_t head, std::uint64_t units) {
-    std::byte* tail = at + units * kRingUnit - sizeof(std::uint64_t);
+bool RingReader::whole(std::byte* at, std::uint64_t head, RingWay way) {
+    std::byte* tail = at + ring_posted_bytes(header_.length, way) - sizeof(std::uint64_t);
     const std::uint64_t found = load_ring_word(tail);
     std::uint32_t sequence = 0;
     std::memcpy(&sequence, at + offsetof(MessageHeader, sequence), sizeof sequence);
@@ -28,6 +29,9 @@ bool RingReader::whole(std::byte* at, std::uint64_t head, std::uint64_t units) {
         return false;
     }
     store_ring_word(tail, 0, std::memory_order_relaxed);
+    if (way == RingWay::counted) {
+        count_ = load_ring_word(tail - sizeof(std::uint64_t));
+    }
     return true;
 }
 
@@ -37,15 +41,16 @@ RingReader::Found RingReader::read(std::uint64_t head, const MessageHeader** hea
         std::byte* at = place();
         // A copy: what was checked must not change while it is used.
         std::memcpy(reinterpret_cast<std::byte*>(&header_), &head, sizeof head);
-        const RingWay way = header_.magic == kTailedMagic ? RingWay::posted : RingWay::stored;
+        const RingWay way = ring_way_of(header_.magic);
         const std::uint64_t units = ring_units_for(header_.length, way);
         left_ = header_.magic == kLeftMagic;
         if ((way == RingWay::stored && header_.magic != kHeaderMagic && !left_) ||
             units > units_ - position_) [[unlikely]] {
             return begins(head) ? Found::nothing : Found::garbage;
         }
-        if (way == RingWay::posted) [[unlikely]] {
-            if (!whole(at, head, units)) {
+        posted_ = way != RingWay::stored;
+        if (posted_) [[unlikely]] {
+            if (!whole(at, head, way)) {
                 return Found::nothing;
             }
             begun_ = 0;
@@ -84,7 +89,7 @@ bool RingWriter::has_room(std::uint64_t units) {
     if (produced_ + units - consumed_ <= target_.units) [[likely]] {
         return true;
     }
-    consumed_ = load_ring_word(reinterpret_cast<const std::byte*>(credit_));
+    consumed_ = std::max(consumed_, told());
     return produced_ + units - consumed_ <= target_.units;
 }
 
@@ -113,10 +118,6 @@ bool RingWriter::choose_way() {
     return true;
 }
 
-std::uint64_t RingWriter::units_now(Bytes length) const {
-    return ring_units_for(length, direct_ ? RingWay::stored : RingWay::posted);
-}
-
 // The rest of the ring goes unused; the skip message itself needs one unit of it.
 bool RingWriter::skip_rest() {
     const std::uint64_t rest = target_.units - position_;
@@ -127,7 +128,7 @@ bool RingWriter::skip_rest() {
     skip.type = MessageType::skip;
     if (direct_) {
         store(skip, rest);
-    } else if (!post_units(skip, 1, rest).ok()) {
+    } else if (!post_message(skip, RingWay::posted, rest).ok()) {
         return false;
     }
     if (must_zero()) { // what was left in what is skipped stays there
@@ -142,17 +143,17 @@ std::byte* RingWriter::reserve_with_care(Bytes length) {
     if (!choose_way()) {
         return nullptr;
     }
-    const std::uint64_t units = units_now(length);
+    counted_ = to_carry_ != 0;
+    const std::uint64_t units = ring_units_for(length, way_now());
     if ((position_ + units > target_.units && !skip_rest()) || !has_room(units)) {
         return nullptr;
     }
-    return unit_address(position_) +
-           ring_body_at(length, direct_ ? RingWay::stored : RingWay::posted);
+    return unit_address(position_) + ring_body_at(length, way_now());
 }
 
 // What the caller has filled in may lie on the first words of units; keeps invariant 1.
 void RingWriter::abandon(Bytes length) {
-    for (std::uint64_t i = 0; i < units_now(length); ++i) {
+    for (std::uint64_t i = 0; i < ring_units_for(length, way_now()); ++i) {
         store_ring_word(unit_address(position_ + i), 0, std::memory_order_relaxed);
     }
 }
@@ -187,33 +188,40 @@ void RingWriter::zero_ahead(Bytes length) {
 }
 
 Status RingWriter::post(const MessageHeader& header) {
-    const std::uint64_t units = ring_units_for(header.length, RingWay::posted);
-    const Status status = post_units(header, units, units);
+    const std::uint64_t units = ring_units_for(header.length, way_now());
+    const Status status = post_message(header, way_now(), units);
     if (status.ok()) {
         advance(units);
+        if (counted_) {
+            carried_ = to_carry_;
+            to_carry_ = 0;
+        }
     }
     return status;
 }
 
 // `taken`: the units up to the next message.
-Status RingWriter::post_units(const MessageHeader& header, std::uint64_t units,
-                              std::uint64_t taken) {
-    static_assert(sizeof(MessageHeader) + sizeof(std::uint64_t) <= kRingUnit, "a skip is one unit");
+Status RingWriter::post_message(const MessageHeader& header, RingWay way, std::uint64_t taken) {
+    static_assert(ring_units_for(0, RingWay::posted) == 1, "a skip is one unit");
     MessageHeader tailed = header;
-    tailed.magic = kTailedMagic;
+    tailed.magic = way == RingWay::counted ? kCountedMagic : kTailedMagic;
     const std::uint64_t head = tailed.head_word();
     const std::uint64_t tail = ring_tail_word(head, header.sequence);
+    const Bytes bytes = ring_posted_bytes(header.length, way);
     std::byte* at = unit_address(position_);
     std::memcpy(at, &head, sizeof head);
     write_fields(at, header);
-    std::memcpy(at + units * kRingUnit - sizeof tail, &tail, sizeof tail);
+    if (way == RingWay::counted) {
+        std::memcpy(at + bytes - sizeof tail - sizeof to_carry_, &to_carry_, sizeof to_carry_);
+    }
+    std::memcpy(at + bytes - sizeof tail, &tail, sizeof tail);
     if (unclean(taken)) [[unlikely]] {
         if (const Status status = post_zero(unit_behind(taken)); !status.ok()) {
             return status;
         }
     }
     // Who takes a connection down waits for the goodbye, which is the last message.
-    return post_write({at, units * kRingUnit, mirror_->local_key()}, position_,
+    return post_write({at, bytes, mirror_->local_key()}, position_,
                       header.type == MessageType::goodbye);
 }
 

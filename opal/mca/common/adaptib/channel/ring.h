@@ -6,7 +6,10 @@
 //
 //     unit p        | MessageHeader 24 | body and payload   |
 //     ...           | ...                                   |
-//     unit p+k-1    | ...                 | pad | tail word 8 |   (the tail of posted messages only)
+//     unit p+k-1    | ...  | pad to 8 | count 8 | tail word 8 |
+//
+// Only posted messages have a tail, and only some of these a count: how much of the ring in the other direction
+// their sender has consumed. Nothing behind the tail is written.
 //
 // A message that does not fit before the last unit is preceded by a `skip` message and starts at unit 0.
 //
@@ -26,7 +29,9 @@
 //      the low ones first it is no more than the whole.
 //   3. produced - consumed <= units. The reader tells the writer what it has consumed by writing a
 //      64-bit count into memory of the writer's, at the latest after half the ring; a `skip` counts, so
-//      that a message of half the ring finds room once the reader has taken all there is.
+//      that a message of half the ring finds room once the reader has taken all there is. After a quarter
+//      the count goes along with a message, if one is posted the other way: a write less. It is known by a
+//      magic number of its own.
 //   4. With a posting writer, units not yet consumed are kept in the writer's mirror of the ring, and
 //      are reused only after the reader's count has passed them. So what a broken connection may have
 //      lost can be sent again. A writer that has posted stores again only when all that it has posted is
@@ -46,6 +51,7 @@
 #include <memory>
 
 #include "base/status.h"
+#include "base/units.h"
 #include "base/wire.h"
 #include "fabric/fabric.h"
 
@@ -61,21 +67,36 @@ constexpr Bytes kRingInline = 128;
 constexpr Bytes kRingUnit = 32;
 constexpr std::uint16_t kTailedMagic = kHeaderMagic + 1; // in a ring: a posted message
 constexpr std::uint16_t kLeftMagic = kHeaderMagic + 2; // in a ring: a stored one that is left there
-constexpr Bytes kLeftFrom = 1024;                      // bytes of body and payload
+constexpr std::uint16_t kCountedMagic = kHeaderMagic + 3; // in a ring: a posted one with a count
+constexpr Bytes kLeftFrom = 1024;                         // bytes of body and payload
 // So often a message's first word may be found begun and no more, before it is taken for garbage: seconds.
 constexpr std::uint32_t kBegunPolls = 1u << 24;
-constexpr std::uint32_t kRingOverhead = sizeof(MessageHeader) + sizeof(std::uint64_t);
+constexpr std::uint32_t kRingOverhead = sizeof(MessageHeader) + 2 * sizeof(std::uint64_t);
 
-enum class RingWay : std::uint8_t { stored, posted };
+enum class RingWay : std::uint8_t { stored, posted, counted }; // counted: posted with a count
 
 // Where the body begins.
 constexpr Bytes ring_body_at(Bytes length, RingWay way) {
     return way == RingWay::stored && length >= kLeftFrom ? kRingUnit : sizeof(MessageHeader);
 }
 
+// From the beginning of a posted message to the end of its tail.
+constexpr Bytes ring_posted_bytes(Bytes length, RingWay way) {
+    constexpr Bytes kWord = sizeof(std::uint64_t);
+    return round_up(length + sizeof(MessageHeader), kWord) +
+           (way == RingWay::counted ? 2 * kWord : kWord);
+}
+
 constexpr std::uint64_t ring_units_for(Bytes length, RingWay way) {
-    const Bytes tail = way == RingWay::posted ? sizeof(std::uint64_t) : 0;
-    return (length + ring_body_at(length, way) + tail + kRingUnit - 1) / kRingUnit;
+    const Bytes bytes = way == RingWay::stored ? length + ring_body_at(length, way)
+                                               : ring_posted_bytes(length, way);
+    return (bytes + kRingUnit - 1) / kRingUnit;
+}
+
+constexpr RingWay ring_way_of(std::uint16_t magic) {
+    return magic == kCountedMagic  ? RingWay::counted
+           : magic == kTailedMagic ? RingWay::posted
+                                   : RingWay::stored;
 }
 
 constexpr std::uint64_t ring_tail_word(std::uint64_t head, std::uint32_t sequence) {
@@ -128,24 +149,38 @@ public:
     const std::byte* next() const { return place(); }
 
     std::uint64_t consumed() const { return consumed_; }
-    // The writer should be told of consumed() now.
+    // The writer should be told of consumed() now; or with the next message to it.
     bool credit_due() const { return consumed_ - told_ >= units_ / 2; }
+    bool credit_soon_due() const { return consumed_ - told_ >= units_ / 4; }
     void credit_told() { told_ = consumed_; }
+    // It was told of `consumed`, by a message. False: of more already.
+    bool credit_told(std::uint64_t consumed) {
+        const bool news = consumed > told_;
+        told_ = news ? consumed : told_;
+        return news;
+    }
+
+    // The last message found was posted: its writer wants nothing stored that can go along.
+    bool posted() const { return posted_; }
+    // What the writer has consumed of the ring in the other direction, as its messages say.
+    std::uint64_t count() const { return count_; }
 
 private:
     std::byte* place() const { return memory_ + position_ * kRingUnit; }
     Found read(std::uint64_t head, const MessageHeader** header, const std::byte** body);
     bool begins(std::uint64_t head);
-    bool whole(std::byte* at, std::uint64_t head, std::uint64_t units);
+    bool whole(std::byte* at, std::uint64_t head, RingWay way);
 
     std::byte* memory_;
     std::uint64_t units_;
     std::uint64_t position_ = 0; // unit of the next message
     std::uint64_t current_ = 0;  // units of the message that poll found
     bool left_ = false;          // it stays there
+    bool posted_ = false;
     MessageHeader header_;       // of that message
     std::uint64_t consumed_ = 0; // units, ever
     std::uint64_t told_ = 0;
+    std::uint64_t count_ = 0;
     std::uint32_t begun_ = 0; // polls that found a first word begun
 };
 
@@ -206,6 +241,16 @@ public:
     std::uint32_t qp_number() const { return qp_number_; }
     bool posts_to(const QueuePair& qp) const { return &qp_ == &qp; }
 
+    // Credit by messages: the reader's count, as one of its messages said; the count of the ring in the other
+    // direction, which the next posted message takes along (0: none); the last one that was taken along.
+    void heard(std::uint64_t count) {
+        if (count > consumed_ && count <= produced_) {
+            consumed_ = count;
+        }
+    }
+    void carry(std::uint64_t count) { to_carry_ = count; }
+    std::uint64_t carried() const { return carried_; }
+
     // Calls f(header, body) for each message, in order, that was posted and that the reader's count does not
     // cover; what was stored, the reader has. REQUIRES: the count does not change meanwhile. False: the
     // count cannot be.
@@ -213,7 +258,7 @@ public:
         if (mirror_ == nullptr) {
             return true;
         }
-        const auto consumed = load_ring_word(reinterpret_cast<const std::byte*>(credit_));
+        const std::uint64_t consumed = std::max(consumed_, told());
         if (consumed > produced_ || produced_ - consumed > target_.units) {
             return false;
         }
@@ -228,7 +273,7 @@ public:
                 at += target_.units - position;
                 continue;
             }
-            const std::uint64_t units = ring_units_for(header.length, RingWay::posted);
+            const std::uint64_t units = ring_units_for(header.length, ring_way_of(header.magic));
             if (units > produced_ - at || units > target_.units - position) {
                 return false; // not the beginning of a message
             }
@@ -256,12 +301,17 @@ private:
         }
     }
     std::byte* reserve_with_care(Bytes length);
-    std::uint64_t units_now(Bytes length) const;
+    RingWay way_now() const {
+        return direct_ ? RingWay::stored : counted_ ? RingWay::counted : RingWay::posted;
+    }
+    std::uint64_t told() const {
+        return load_ring_word(reinterpret_cast<const std::byte*>(credit_));
+    }
     bool has_room(std::uint64_t units);
     bool choose_way();
     bool skip_rest();
     Status post(const MessageHeader& header);
-    Status post_units(const MessageHeader& header, std::uint64_t units, std::uint64_t taken);
+    Status post_message(const MessageHeader& header, RingWay way, std::uint64_t taken);
     Status post_zero(std::uint64_t unit);
     Status post_write(const Gather& gather, std::uint64_t unit, bool signaled);
 
@@ -296,7 +346,7 @@ private:
     bool direct_ = false;
     std::uint64_t position_ = 0;
     std::uint64_t produced_ = 0;
-    std::uint64_t consumed_ = 0;   // as last read from the credit word
+    std::uint64_t consumed_ = 0;   // as last read from the credit word, or heard
     std::uint64_t zero_until_ = 0; // produced: until then words may have to be zeroed
     std::uint64_t clean_until_ =
         0; // the first words of these units are zero, from what is produced on
@@ -314,9 +364,21 @@ private:
     };
     std::unique_ptr<std::byte, Free> mirror_memory_;
     std::unique_ptr<MemoryRegion> mirror_;
+    std::uint64_t to_carry_ = 0;
+    std::uint64_t carried_ = 0;
+    bool counted_ = false;          // the message that room was reserved for takes to_carry_ along
     std::uint32_t unsignaled_ = 0;  // posted since the last one that is signaled
     std::uint32_t awaited_ = 0;     // signaled, and not over
     std::uint64_t posted_from_ = 0; // units produced before the first message that is in the mirror
 };
+
+// What the messages of `in` said of `out`, and what those of `out`, the same peer's, are to say of `in`. True: its
+// writer was told by one.
+inline bool exchange_credit(RingReader& in, RingWriter& out) {
+    out.heard(in.count());
+    const bool told = in.credit_told(out.carried());
+    out.carry(in.credit_soon_due() ? in.consumed() : 0);
+    return told;
+}
 
 } // namespace adaptib

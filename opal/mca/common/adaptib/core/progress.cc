@@ -159,6 +159,9 @@ std::size_t Core::poll_ring(Peer& peer) {
         protocol_->on_message(peer, *header, body);
         ring.consume();
     }
+    if (taken > 0 && ring.posted() && peer.ring_out != nullptr) [[unlikely]] {
+        counters_.credit_carried += exchange_credit(ring, *peer.ring_out) ? 1 : 0;
+    }
     return taken;
 }
 
