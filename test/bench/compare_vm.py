@@ -8,6 +8,7 @@ ranks, one on the device a0 and one on b0, the ends of one wire; waiting ranks y
 
 Transports:
   mtl, btl   adaptib over verbs, under pml/cm and under pml/ob1
+  static     mtl with connections made at start (connect=static) instead of on demand
   ucx        pml/ucx over rc_verbs
   ofi        mtl/ofi over verbs;ofi_rxm
   tcp        btl/tcp, which no bound refers to: the kernel sends 64 KiB in one piece over such a wire, where
@@ -22,7 +23,7 @@ Transports:
 Metrics, and the bound of each, which both mtl and btl are to keep. A ratio is that of the times, or of the
 rates the other way round, so that above 1 is always worse than the peer:
   latency    half a ping-pong over the bare wire: at most 1.00 against the better one of ucx and ofi, and at
-             most 1.10 against the better one of raw_eager and raw_rendezvous
+             most 1.10 against the better one of raw_eager and raw_rendezvous; mtl at most 1.01 against static
   bandwidth  4 MiB in flight over a wire of 100 Mbit/s: at most 1.01 against the better one of ucx and ofi
              (all fill the wire), and 1.03 (0.97 times the rate) against ib_write_bw
 
@@ -60,13 +61,14 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 OURS = ("mtl", "btl")
 PEERS = ("ucx", "ofi")
 BARE = {"latency": ("raw_eager", "raw_rendezvous"), "bandwidth": ("ib_write_bw",)}
-SHOWN = {"latency": OURS + PEERS + ("tcp", "raw_send", "raw_write", "raw_eager", "raw_rendezvous",
+SHOWN = {"latency": OURS + ("static",) + PEERS + ("tcp", "raw_send", "raw_write", "raw_eager", "raw_rendezvous",
                                     "ib_send_lat_e"),
          "bandwidth": OURS + PEERS + ("tcp", "ib_write_bw")}
 TITLE = {"latency": "latency, one way (us)", "bandwidth": "bandwidth over 100 Mbit/s (MB/s)"}
 # (metric, whether against bare verbs) -> bound
 BOUNDS = {("latency", False): 1.0, ("latency", True): 1.1,
           ("bandwidth", False): 1.01, ("bandwidth", True): 1.03}
+STATIC_BOUND = 1.01
 RATE = "100mbit"
 COLORS = {"mtl": "#0b5cad", "btl": "#12a096", "ucx": "#8f4fbf", "ofi": "#d9822b", "tcp": "#b0413e",
           "raw_write": "#66727f", "raw_eager": "#1f2933", "raw_rendezvous": "#a3aab2",
@@ -141,6 +143,9 @@ def cells_of(found):
                     one, other = medians[ours], medians[peer]
                     ratio = other / one if rate else one / other
                     cells.append(Cell(metric, size, ours, peer, ratio, BOUNDS[metric, bare]))
+        if metric == "latency" and "static" in medians and "mtl" in medians:
+            cells.append(Cell(metric, size, "mtl", "static", medians["mtl"] / medians["static"],
+                              STATIC_BOUND))
     return cells
 
 
@@ -211,8 +216,9 @@ def write_picture(path, found, cells, rounds):
                 for c in columns if c in COLORS]
 
     def ratios(transport, bare):
+        peers = BARE["latency"] if bare else PEERS
         return {c.size: c.ratio for c in cells if c.metric == "latency" and c.transport == transport
-                and (c.peer in BARE["latency"]) == bare}
+                and c.peer in peers}
 
     panels = [
         chart.curves("Latency, one way", "us", curve_of("latency", SHOWN["latency"])),
@@ -235,7 +241,7 @@ def write_picture(path, found, cells, rounds):
 
 def set_defaults(options):
     if options.transports is None:
-        options.transports = "mtl,ucx,btl,raw,ofi,perftest,tcp"
+        options.transports = "mtl,ucx,btl,raw,ofi,static,perftest,tcp"
         if options.rails or options.faults:
             options.transports = ",".join(RAILS_SHOWN if options.rails else FAULTS_SHOWN)
     # The same always comes out where rates are what limits: rounds are of no use.
@@ -245,7 +251,7 @@ def set_defaults(options):
         latencies = ("16384,65536,1048576", "8,1024,4096,8192,16384,32768,65536,262144,1048576,4194304")
         bandwidths = ("1048576,4194304", "1048576,4194304")
     else:
-        latencies = ("8,4096,65536", "8,64,1024,4096,16384,65536,262144")
+        latencies = ("8,4096,65536", "8,64,1024,4096,8192,16384,65536,262144")
         bandwidths = ("1048576", "65536,1048576")
     if options.sizes is None:
         options.sizes = latencies[0 if options.quick else 1]
@@ -265,7 +271,7 @@ def main():
     parser.add_argument("--sizes", metavar="BYTES,...", help="of latency")
     parser.add_argument("--bandwidth-sizes", metavar="BYTES,...")
     parser.add_argument("--transports", metavar="NAME,...",
-                        help="mtl, btl, ucx, ofi, tcp, raw, perftest; with --rails "
+                        help="mtl, btl, static, ucx, ofi, tcp, raw, perftest; with --rails "
                              "mtl, btl, even, first, second, ucx; with --faults mtl, mtl_off, btl, btl_off")
     parser.add_argument("--rounds", type=int, default=0, help="3, or 1 with --quick, when absent")
     parser.add_argument("--output", metavar="FILE.svg", help="where to draw the picture")
