@@ -77,8 +77,8 @@ RingReader::Found RingReader::read(std::uint64_t head, const MessageHeader** hea
 
 RingWriter::RingWriter(Rail& rail, QueuePair& qp, const Target& target, const std::uint64_t* credit,
                        std::uint64_t wr_id)
-    : qp_(qp), credit_(credit), qp_number_(qp.number()), target_(target), rail_(rail),
-      wr_id_(wr_id) {
+    : units_(target.units), qp_(qp), credit_(credit), qp_number_(qp.number()), target_(target),
+      rail_(rail), wr_id_(wr_id) {
     mapped_ = static_cast<std::byte*>(qp.map(target.address, target.units * kRingUnit, target.key));
     base_ = mapped_;
     direct_ = mapped_ != nullptr;
@@ -86,11 +86,11 @@ RingWriter::RingWriter(Rail& rail, QueuePair& qp, const Target& target, const st
 
 bool RingWriter::has_room(std::uint64_t units) {
     units += must_zero() ? 1 : 0; // the one behind
-    if (produced_ + units - consumed_ <= target_.units) [[likely]] {
+    if (produced_ + units - consumed_ <= units_) [[likely]] {
         return true;
     }
     consumed_ = std::max(consumed_, told());
-    return produced_ + units - consumed_ <= target_.units;
+    return produced_ + units - consumed_ <= units_;
 }
 
 // Chooses between storing directly and posting, message by message: a rail may go down or be slowed.
@@ -104,7 +104,7 @@ bool RingWriter::choose_way() {
         return true;
     }
     if (mirror_ == nullptr) {
-        const Bytes bytes = target_.units * kRingUnit;
+        const Bytes bytes = units_ * kRingUnit;
         mirror_memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kCacheLine, bytes)));
         if (mirror_memory_ == nullptr ||
             !rail_.register_memory(mirror_memory_.get(), bytes, kLocalWrite, mirror_).ok()) {
@@ -120,7 +120,7 @@ bool RingWriter::choose_way() {
 
 // The rest of the ring goes unused; the skip message itself needs one unit of it.
 bool RingWriter::skip_rest() {
-    const std::uint64_t rest = target_.units - position_;
+    const std::uint64_t rest = units_ - position_;
     if (!has_room(rest)) {
         return false;
     }
@@ -132,7 +132,7 @@ bool RingWriter::skip_rest() {
         return false;
     }
     if (must_zero()) { // what was left in what is skipped stays there
-        zero_until_ = produced_ + rest + target_.units;
+        zero_until_ = produced_ + rest + units_;
     }
     produced_ += rest;
     position_ = 0;
@@ -145,7 +145,7 @@ std::byte* RingWriter::reserve_with_care(Bytes length) {
     }
     counted_ = to_carry_ != 0;
     const std::uint64_t units = ring_units_for(length, way_now());
-    if ((position_ + units > target_.units && !skip_rest()) || !has_room(units)) {
+    if ((position_ + units > units_ && !skip_rest()) || !has_room(units)) {
         return nullptr;
     }
     return unit_address(position_) + ring_body_at(length, way_now());
@@ -167,7 +167,7 @@ std::uint64_t RingWriter::store_behind(std::uint64_t head, Bytes length, std::ui
     if (length < kLeftFrom) {
         return head;
     }
-    zero_until_ = produced_ + units + target_.units;
+    zero_until_ = produced_ + units + units_;
     return head + (std::uint64_t{kLeftMagic - kHeaderMagic} << 16);
 }
 
@@ -179,10 +179,10 @@ void RingWriter::zero_ahead(Bytes length) {
         return;
     }
     claim_ahead(kAhead + kClaimed);
-    const std::uint64_t end = std::min(produced_ + kAhead, consumed_ + target_.units);
+    const std::uint64_t end = std::min(produced_ + kAhead, consumed_ + units_);
     for (clean_until_ = std::max(clean_until_, produced_); clean_until_ < end; ++clean_until_) {
         const std::uint64_t unit = position_ + (clean_until_ - produced_);
-        store_ring_word(unit_address(unit < target_.units ? unit : unit - target_.units), 0,
+        store_ring_word(unit_address(unit < units_ ? unit : unit - units_), 0,
                         std::memory_order_relaxed);
     }
 }

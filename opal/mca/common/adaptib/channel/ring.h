@@ -171,14 +171,14 @@ private:
     bool begins(std::uint64_t head);
     bool whole(std::byte* at, std::uint64_t head, RingWay way);
 
-    std::byte* memory_;
+    alignas(kCacheLine) std::byte* memory_;
     std::uint64_t units_;
     std::uint64_t position_ = 0; // unit of the next message
     std::uint64_t current_ = 0;  // units of the message that poll found
-    bool left_ = false;          // it stays there
-    bool posted_ = false;
-    MessageHeader header_;       // of that message
     std::uint64_t consumed_ = 0; // units, ever
+    bool left_ = false;          // that message stays there
+    bool posted_ = false;
+    MessageHeader header_; // of that message
     std::uint64_t told_ = 0;
     std::uint64_t count_ = 0;
     std::uint32_t begun_ = 0; // polls that found a first word begun
@@ -205,8 +205,8 @@ public:
     // behind. REQUIRES: it takes no more than half the units.
     [[gnu::always_inline]] std::byte* reserve(Bytes length) {
         const std::uint64_t units = ring_units_for(length, RingWay::stored);
-        if (direct_ && position_ + units <= target_.units &&
-            produced_ + units < target_.units + consumed_ && qp_.usable()) [[likely]] {
+        if (direct_ && position_ + units <= units_ && produced_ + units < units_ + consumed_ &&
+            qp_.usable()) [[likely]] {
             return unit_address(position_) + ring_body_at(length, RingWay::stored);
         }
         return reserve_with_care(length);
@@ -235,7 +235,7 @@ public:
     // Messages are stored into the reader's memory.
     bool direct() const { return direct_; }
     // All of the ring has been stored into: it is in the memory of both sides.
-    bool lapped() const { return direct_ && produced_ >= target_.units; }
+    bool lapped() const { return direct_ && produced_ >= units_; }
     // A completion with our wr_id was taken.
     void on_completion() { awaited_ -= awaited_ > 0 ? 1 : 0; }
     std::uint32_t qp_number() const { return qp_number_; }
@@ -259,22 +259,22 @@ public:
             return true;
         }
         const std::uint64_t consumed = std::max(consumed_, told());
-        if (consumed > produced_ || produced_ - consumed > target_.units) {
+        if (consumed > produced_ || produced_ - consumed > units_) {
             return false;
         }
         const auto* base = static_cast<const std::byte*>(mirror_->address());
         std::uint64_t at = std::max(consumed, posted_from_);
         while (at != produced_) {
-            const std::uint64_t position = at % target_.units;
+            const std::uint64_t position = at % units_;
             const std::byte* message = base + position * kRingUnit;
             MessageHeader header;
             std::memcpy(reinterpret_cast<std::byte*>(&header), message, sizeof header);
             if (header.type == MessageType::skip) {
-                at += target_.units - position;
+                at += units_ - position;
                 continue;
             }
             const std::uint64_t units = ring_units_for(header.length, ring_way_of(header.magic));
-            if (units > produced_ - at || units > target_.units - position) {
+            if (units > produced_ - at || units > units_ - position) {
                 return false; // not the beginning of a message
             }
             header.magic = kHeaderMagic;
@@ -296,7 +296,7 @@ private:
     // early, so that storing into them does not wait.
     static constexpr std::uint64_t kClaimed = 8; // units ahead
     void claim_ahead(std::uint64_t units) const {
-        if (position_ + units < target_.units) {
+        if (position_ + units < units_) {
             claim_line(base_ + (position_ + units) * kRingUnit);
         }
     }
@@ -338,19 +338,22 @@ private:
     }
     std::uint64_t store_behind(std::uint64_t head, Bytes length, std::uint64_t units);
     std::uint64_t unit_behind(std::uint64_t units) const {
-        return position_ + units == target_.units ? 0 : position_ + units;
+        return position_ + units == units_ ? 0 : position_ + units;
     }
 
-    // Hot.
-    std::byte* base_ = nullptr; // the reader's memory if mapped, else the mirror
-    bool direct_ = false;
+    // Hot: one cache line.
+    alignas(kCacheLine) std::byte* base_ =
+        nullptr; // the reader's memory if mapped, else the mirror
     std::uint64_t position_ = 0;
     std::uint64_t produced_ = 0;
     std::uint64_t consumed_ = 0;   // as last read from the credit word, or heard
     std::uint64_t zero_until_ = 0; // produced: until then words may have to be zeroed
-    std::uint64_t clean_until_ =
-        0; // the first words of these units are zero, from what is produced on
+    std::uint64_t units_;          // of the ring
     QueuePair& qp_;
+    bool direct_ = false;
+    bool counted_ = false; // the message that room was reserved for takes to_carry_ along
+    // Units produced, up to which the first words of those to come are zero
+    std::uint64_t clean_until_ = 0;
     const std::uint64_t* credit_;
     // Constant after construction.
     std::uint32_t qp_number_; // known even when the queue pair is gone
@@ -366,7 +369,6 @@ private:
     std::unique_ptr<MemoryRegion> mirror_;
     std::uint64_t to_carry_ = 0;
     std::uint64_t carried_ = 0;
-    bool counted_ = false;          // the message that room was reserved for takes to_carry_ along
     std::uint32_t unsignaled_ = 0;  // posted since the last one that is signaled
     std::uint32_t awaited_ = 0;     // signaled, and not over
     std::uint64_t posted_from_ = 0; // units produced before the first message that is in the mirror

@@ -246,7 +246,7 @@ public:
     // `shared`: the channel of the route's fabric.
     Peer(const ProcessAddress& process, const PeerRoute& way, DatagramChannel& shared,
          Bytes eager_most, Counters& counts)
-        : datagrams(shared), counters(counts), eager_limit(eager_most), eager_at_once(eager_most),
+        : eager_at_once(eager_most), counters(counts), eager_limit(eager_most), datagrams(shared),
           name(process.name), route(way), address(process) {}
 
     // Room for a message of `length` bytes of body and payload on the channel that it takes, or null.
@@ -352,19 +352,24 @@ public:
     // And our answer is on its way.
     bool parted() const { return goodbyes_over() && !has_pending(); }
 
-    // Hot.
-    std::unique_ptr<RingWriter> ring_out; // null: datagrams
-    DatagramChannel& datagrams;
-    Counters& counters;
+    // What every short message that is sent looks at: one cache line.
+    alignas(kCacheLine) std::unique_ptr<RingWriter> ring_out; // null: datagrams
     Bytes ring_capacity = 0;
-    Bytes eager_limit;   // of two-sided messages
-    Bytes eager_at_once; // of those for Protocol::send_at_once: the others may have to be timed
+    Bytes eager_at_once; // of messages for Protocol::send_at_once: the others may have to be timed
     Bytes active_at_once = 0; // the same of active messages
+    PendingQueue pending;     // what waits for room
     std::uint32_t next_send = 0;
-    std::uint32_t next_receive = 0;
-    PendingQueue pending;            // what waits for room
-    std::uint32_t messages_sent = 0; // towards connect_threshold; meaningful until connected
     ConnectState state = ConnectState::idle;
+    bool said_goodbye = false; // nothing but the answer to its goodbye follows from us
+
+    // Hot.
+    alignas(kCacheLine) std::unique_ptr<RingReader> ring_in;
+    EarlyMessage* early = nullptr; // by sequence
+    std::uint32_t next_receive = 0;
+    std::uint32_t messages_sent = 0; // towards connect_threshold; meaningful until connected
+    Counters& counters;
+    Bytes eager_limit; // of two-sided messages
+    DatagramChannel& datagrams;
     bool released = false;      // the user of the core has let go of it
     bool finishing = false;     // parted; the connection is about to be taken down
     bool work_failed = false;   // a transfer or a write into the ring has ended with an error
@@ -372,17 +377,14 @@ public:
     bool ring_broken = false;   // and has to be, since ring_out says so
     bool interrupted = false;   // the barrier is there
     bool abandoned = false;     // what completes of its stripes does not count any more
-    bool said_goodbye = false;  // nothing but the answer to its goodbye follows from us
     bool heard_goodbye = false; // and we have answered
     bool failure_told = false;
     bool goodbye_answered = false; // it has taken all we sent
     std::uint64_t goodbye_number = 0;
 
     // Receiving.
-    std::unique_ptr<RingReader> ring_in;
     std::uint32_t credits_posted = 0;
-    EarlyMessage* early = nullptr; // by sequence
-    std::vector<std::byte> parts;  // what has come of an active message in parts
+    std::vector<std::byte> parts; // what has come of an active message in parts
 
     std::size_t stripes = 0;   // posted and not complete
     std::size_t one_sided = 0; // operations started and not complete

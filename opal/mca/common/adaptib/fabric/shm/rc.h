@@ -144,14 +144,14 @@ private:
     void begin_touching() { entry_->busy.store(1, std::memory_order_seq_cst); }
     void end_touching() { entry_->busy.store(0, std::memory_order_release); }
 
-    // Constant while connected.
-    std::shared_ptr<PeerSegment> peer_;
-    QueuePairEntry* peer_entry_ = nullptr;
+    // Constant while connected; for usable() two cache lines, this one and the first.
+    alignas(kCacheLine) QueuePairEntry* peer_entry_ = nullptr;
     std::atomic<std::uint64_t>* peer_rail_word_ = nullptr;
-    std::uint32_t peer_rail_ = 0;
-    std::uint32_t remote_number_ = 0;
     std::uint64_t expected_word_ = 0; // of the target's entry, from RTS on
     std::uint64_t own_cookie_;
+    std::shared_ptr<PeerSegment> peer_;
+    std::uint32_t peer_rail_ = 0;
+    std::uint32_t remote_number_ = 0;
 
     RegionView region_;          // the remote region used last
     std::uint64_t messages_ = 0; // sent on this connection
