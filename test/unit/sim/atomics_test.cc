@@ -27,6 +27,7 @@ RanksOptions networks(std::uint64_t seed, const char* atomics, std::uint32_t por
     options.parameters.atomics = const_cast<char*>(atomics);
     options.parameters.connect_threshold = static_cast<int>(seed % 3);
     options.parameters.apm = const_cast<char*>("off");
+    options.parameters.partition_timeout = 20;
     return options;
 }
 
@@ -222,6 +223,25 @@ TEST(Atomics, OnAWindowThatIsGoneEndWithAnError) {
     EXPECT_EQ(counting.word(0), 1u);
     EXPECT_EQ(counting.ranks->core(1).protocol().one_sided_outstanding(), 0u);
     EXPECT_FALSE(counting.ranks->messages(1).empty());
+}
+
+// Whether it has taken the message or not.
+TEST(Atomics, EndWhenTheirTargetDies) {
+    std::size_t failed = 0;
+    for (std::int64_t delay = 0; delay < 4000; delay += 20) {
+        SCOPED_TRACE(delay);
+        Counting counting(2, "target");
+        for (int i = 0; i < 10; ++i) {
+            counting.add(0, 1);
+            ASSERT_TRUE(counting.ranks->run_until([&] { return counting.done(); }, 1s));
+        }
+        counting.add(0, 1);
+        rest(*counting.ranks, Nanoseconds{delay});
+        counting.ranks->kill(1);
+        ASSERT_TRUE(counting.ranks->run_until([&] { return counting.done(); }, 100s));
+        failed += counting.failed();
+    }
+    EXPECT_GT(failed, 20u);
 }
 
 TEST(Atomics, WaitForTheEndOfAGoodbye) {

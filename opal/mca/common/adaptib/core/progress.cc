@@ -260,11 +260,12 @@ void Core::housekeeping() {
     }
 }
 
-// A peer that has died gives no credit either, so who waits for credit would not notice. Telling it again
-// what we have consumed does no harm and fails if it is gone.
+// A peer that has died gives no credit and no answer either, so who waits for one would not notice. Telling it
+// again what we have consumed does no harm and fails if it is gone.
 void Core::keep_alive() {
     for_each_peer([this](Peer& peer) {
-        if (peer.state == ConnectState::open && peer.has_pending() && peer.ring_in != nullptr &&
+        const bool waited_for = peer.has_pending() || peer.users > 0 || peer.one_sided > 0;
+        if (peer.state == ConnectState::open && waited_for && peer.ring_in != nullptr &&
             !peer.heard_goodbye) {
             return_credit(peer);
         }
