@@ -75,8 +75,7 @@ double seconds(const Study& study, FlowRanks& ranks, const Pattern& pattern, int
 double stream_rate(const Study& study, const Setting& setting) {
     const auto ranks = ranks_of(study, setting);
     const Pattern pattern = stream(kMiB, 64, 2, false);
-    return 1e-6 * static_cast<double>(pattern.bytes()) /
-           seconds(study, *ranks, pattern, study.quick() ? 2 : 6);
+    return 1e-6 * static_cast<double>(pattern.bytes()) / seconds(study, *ranks, pattern, 6);
 }
 
 using Curve = std::map<Bytes, double>;

@@ -290,10 +290,7 @@ private:
             } else if (!port.spread && port.pause > 0) {
                 --port.pause;
             } else if (!port.spread && port.whole_time > kSlow) {
-                port.spread = true;
-                port.trial = kTrial;
-                port.spread_time = 0;
-                ++spreading_.trials;
+                begin_trial(port);
             }
             return;
         }
@@ -310,6 +307,21 @@ private:
             port.next_pause = std::min(2 * port.next_pause, kLongestPause);
             end_spreading(port);
         }
+    }
+
+    // With equal shares: paths that have one bottleneck seem the faster the more they carry, since the last
+    // stripe has it alone, and what was learnt of that in one trial would grow in the next.
+    void begin_trial(Port& port) {
+        const auto number = static_cast<std::uint32_t>(&port - ports_.data());
+        for (std::uint32_t i = 0; i < port_of_.size(); ++i) {
+            if (port_of_[i] == number) {
+                path_weights_.forget(i);
+            }
+        }
+        port.spread = true;
+        port.trial = kTrial;
+        port.spread_time = 0;
+        ++spreading_.trials;
     }
 
     void end_spreading(Port& port) {

@@ -73,6 +73,8 @@ public:
     // Of a path that is known; else 0.
     double known(std::uint32_t subchannel) const;
     double sum() const;
+    // It weighs again what it began with.
+    void forget(std::uint32_t subchannel);
     // These paths (bits) are back, and those have carried all without them: they begin with little, and earn their
     // share, by their times or, where they get no part, with each transfer that is planned.
     void come_back(std::uint64_t returned, std::uint64_t stayed);

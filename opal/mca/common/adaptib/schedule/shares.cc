@@ -117,6 +117,13 @@ double PathWeights::known(std::uint32_t subchannel) const {
     return subchannel < paths_.size() ? paths_[subchannel].weight : 0;
 }
 
+void PathWeights::forget(std::uint32_t subchannel) {
+    if (subchannel < paths_.size()) {
+        end_growth(paths_[subchannel]);
+        paths_[subchannel].weight = paths_[subchannel].first;
+    }
+}
+
 double PathWeights::sum() const {
     double sum = 0;
     for (const Path& path : paths_) {
