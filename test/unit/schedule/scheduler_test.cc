@@ -811,6 +811,42 @@ TEST(Auto, TrialsThatDoNotHelpBecomeRare) {
     EXPECT_EQ(port.scheduler().spreading().spreads, 0u);
 }
 
+// Of stripes that share a bottleneck the longest seems the fastest, having it alone at its end.
+TEST(Auto, ATrialKnowsNothingOfTheOneBefore) {
+    const auto scheduler = make_scheduler(options("binding", "auto", 0, 1024));
+    std::vector<SubchannelView> up = views(4, kGiB);
+    for (SubchannelView& view : up) {
+        view.port = 0;
+        view.rate.value = 1'000'000'000;
+    }
+    std::uint64_t trials = 0;
+    double uneven = 0;
+    for (int i = 0; i < 2000; ++i) {
+        const Plan plan = plan_of(*scheduler, kLong, up);
+        if (plan.size() > 1 && scheduler->spreading().trials > trials) { // the first of a trial
+            trials = scheduler->spreading().trials;
+            Bytes longest = 0;
+            Bytes shortest = kLong;
+            for (const Stripe& stripe : plan) {
+                longest = std::max(longest, stripe.length);
+                shortest = std::min(shortest, stripe.length);
+            }
+            EXPECT_LE(longest, shortest + 2 * kCacheLine) << "trial " << trials;
+        }
+        std::vector<StripeTime> times;
+        for (const Stripe& stripe :
+             plan) { // four times slower than the port; the lower, the faster
+            const double favour = plan.size() == 1 ? 1 : 1 + 0.1 * stripe.subchannel;
+            times.push_back(
+                {stripe.subchannel, stripe.length, 4e-9 * static_cast<double>(kLong) * favour});
+        }
+        scheduler->learn(times);
+        uneven = std::max(uneven, scheduler->weight(0) - scheduler->weight(3));
+    }
+    EXPECT_GE(trials, 3u);
+    EXPECT_GT(uneven, 0.01); // within a trial it learns
+}
+
 // A request takes some microseconds whatever its length: that is no slow path.
 TEST(Auto, ShortTransfersAreNotJudged) {
     OnePort port({1e8, 1e9});
