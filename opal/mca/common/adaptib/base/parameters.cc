@@ -118,7 +118,7 @@ constexpr std::array kTable{
     opal_common_adaptib_parameter_t{
         "connect_pool", kInt, &g_parameters.connect_pool, "128", "connections", "0..65536", 5,
         "Queue pairs and rings of so many closed connections are kept, and used when the same peer is "
-        "connected again, which is faster than making new ones; 0: of none. What there is no room for is "
+        "connected again, instead of making new ones; 0: of none. What there is no room for is "
         "given up, the longest closed first."},
     opal_common_adaptib_parameter_t{
         "channel_policy", kString, &g_parameters.channel_policy, "aqps", "",

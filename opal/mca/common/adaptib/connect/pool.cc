@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a closed connection was made of is kept, and used again when the same peer is connected again.
 //
-// A queue pair takes its device thousands of microseconds to make, a ring has to be allocated and registered. So what
+// A queue pair has to be made by its device, a ring has to be allocated and registered. So what
 // was closed in good order, or came to nothing since the other side had no room, goes into the pool: queue pairs in
-// the state reset, which nothing reaches, and the ring, empty. It stays its peer's. The pool has room for `connect_pool` connections; the one that was closed longest ago
-// is given up for another one, and for a connection that the device or memory has no room for otherwise.
+// the state reset, which nothing reaches, and the ring, empty. It stays its peer's. The pool has room for
+// `connect_pool` connections; the one that was closed longest ago is given up for another one, and for a connection
+// that the device or memory has no room for otherwise.
 // The other side need not keep its own, nor know: the handshake tells what there is, as always.
 // Source: Takagi et al., 3.4 (the pool of queue pairs).
 #include <algorithm>
