@@ -15,15 +15,16 @@ Transports:
              soft-RoCE makes packets of 4 KiB, each with its own checksum
   raw_send, raw_write   bare verbs: send and receive, and writes whose last byte is polled; all of these
              yield as well (test/bench/raw_verbs.c)
-  raw_eager, raw_rendezvous   bare verbs again, with what a tagged message cannot do without: a header
-             before the data and a copy at both ends; or an announcement, a read and its end
+  raw_eager, raw_eager_ob1, raw_rendezvous   bare verbs again, with what a tagged message cannot do without: a
+             header before the data (and that of pml/ob1) and a copy at both ends; or an announcement, a
+             read and its end
   ib_send_lat_e, ib_write_bw   perftest; ib_send_lat sleeps until something comes (-e), since without it
              its two ends would poll for a whole time slice each
 
 Metrics, and the bound of each, which both mtl and btl are to keep. A ratio is that of the times, or of the
 rates the other way round, so that above 1 is always worse than the peer:
   latency    half a ping-pong over the bare wire: at most 1.00 against the better one of ucx and ofi, and at
-             most 1.10 against the better one of raw_eager and raw_rendezvous; mtl at most 1.01 against static
+             most 1.10 against the better one of raw_eager (btl: raw_eager_ob1) and raw_rendezvous; mtl at most 1.01 against static
   bandwidth  4 MiB in flight over a wire of 100 Mbit/s: at most 1.01 against the better one of ucx and ofi
              (all fill the wire), and 1.03 (0.97 times the rate) against ib_write_bw
 
@@ -60,9 +61,11 @@ from compare import number, size_text  # noqa: E402
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OURS = ("mtl", "btl")
 PEERS = ("ucx", "ofi")
-BARE = {"latency": ("raw_eager", "raw_rendezvous"), "bandwidth": ("ib_write_bw",)}
-SHOWN = {"latency": OURS + ("static",) + PEERS + ("tcp", "raw_send", "raw_write", "raw_eager", "raw_rendezvous",
-                                    "ib_send_lat_e"),
+BARE = {("latency", "mtl"): ("raw_eager", "raw_rendezvous"),
+        ("latency", "btl"): ("raw_eager_ob1", "raw_rendezvous"),
+        ("bandwidth", "mtl"): ("ib_write_bw",), ("bandwidth", "btl"): ("ib_write_bw",)}
+SHOWN = {"latency": OURS + ("static",) + PEERS + ("tcp", "raw_send", "raw_write", "raw_eager",
+                                                  "raw_eager_ob1", "raw_rendezvous", "ib_send_lat_e"),
          "bandwidth": OURS + PEERS + ("tcp", "ib_write_bw")}
 TITLE = {"latency": "latency, one way (us)", "bandwidth": "bandwidth over 100 Mbit/s (MB/s)"}
 # (metric, whether against bare verbs) -> bound
@@ -133,13 +136,11 @@ def cells_of(found):
         rate = metric == "bandwidth"
         medians = {name: statistics.median(values) for name, values in row.items()}
         best = max if rate else min
-        for bare, others in ((False, PEERS), (True, BARE[metric])):
-            there = [name for name in others if name in medians]
-            if not there:
-                continue
-            peer = best(there, key=medians.get)
-            for ours in OURS:
-                if ours in medians:
+        for ours in OURS:
+            for bare, others in ((False, PEERS), (True, BARE[metric, ours])):
+                there = [name for name in others if name in medians]
+                if ours in medians and there:
+                    peer = best(there, key=medians.get)
                     one, other = medians[ours], medians[peer]
                     ratio = other / one if rate else one / other
                     cells.append(Cell(metric, size, ours, peer, ratio, BOUNDS[metric, bare]))
@@ -216,7 +217,7 @@ def write_picture(path, found, cells, rounds):
                 for c in columns if c in COLORS]
 
     def ratios(transport, bare):
-        peers = BARE["latency"] if bare else PEERS
+        peers = BARE["latency", transport] if bare else PEERS
         return {c.size: c.ratio for c in cells if c.metric == "latency" and c.transport == transport
                 and c.peer in peers}
 

@@ -12,6 +12,7 @@
  *   raw_write       RDMA write, its last byte polled
  *   raw_eager       what a short message of MPI is at least: a header of 32 bytes and the data, copied into
  *                   registered memory, one RDMA write, polled, copied out
+ *   raw_eager_ob1   the same with the 16 bytes that pml/ob1 has before the data besides
  *   raw_rendezvous  what a long one is at least: an announcement of 64 bytes, an RDMA read of the data by
  *                   who receives it, a word of 32 bytes that it is over
  * May touch: libibverbs.
@@ -33,9 +34,10 @@
 enum {
     LARGEST = 1 << 20,
     HEADER = 32,
+    OB1_HEADER = 16,
     ANNOUNCEMENT = 64,
     END_OF_READ = 32,
-    ROOM = LARGEST + HEADER + ANNOUNCEMENT,
+    ROOM = LARGEST + HEADER + OB1_HEADER + ANNOUNCEMENT,
     WARM = 20,
     MOST = 10000
 };
@@ -56,6 +58,7 @@ struct end {
     volatile unsigned char *in;
     unsigned char *out, *user;
     uint32_t inline_bytes;
+    uint32_t header; /* of eager messages */
     struct address peer;
 };
 
@@ -307,16 +310,16 @@ static void receive_write(struct end *end, uint32_t size, unsigned char value,
 static void send_eager(struct end *end, uint32_t size, unsigned char value, struct traffic *traffic)
 {
     wait_until_sent(end, traffic);
-    memcpy(end->out + HEADER, end->user, size);
-    write_marked(end, IBV_WR_RDMA_WRITE, HEADER + size, value, traffic);
+    memcpy(end->out + end->header, end->user, size);
+    write_marked(end, IBV_WR_RDMA_WRITE, end->header + size, value, traffic);
 }
 
 static void receive_eager(struct end *end, uint32_t size, unsigned char value,
                           struct traffic *traffic)
 {
     (void) traffic;
-    wait_for_mark(end, HEADER + size, value);
-    memcpy(end->user, (unsigned char *) end->in + HEADER, size);
+    wait_for_mark(end, end->header + size, value);
+    memcpy(end->user, (unsigned char *) end->in + end->header, size);
 }
 
 /* The data is the peer's out, wherever the announcement was: its end is that of the read. */
@@ -342,14 +345,17 @@ static void receive_rendezvous(struct end *end, uint32_t size, unsigned char val
 /* One message, of which `value` is the mark: another one each time */
 struct kind {
     const char *name;
+    uint32_t header;
     void (*send)(struct end *, uint32_t size, unsigned char value, struct traffic *);
     void (*receive)(struct end *, uint32_t size, unsigned char value, struct traffic *);
 };
 
-static const struct kind kinds[] = {{"raw_send", send_message, receive_message},
-                                    {"raw_write", send_write, receive_write},
-                                    {"raw_eager", send_eager, receive_eager},
-                                    {"raw_rendezvous", send_rendezvous, receive_rendezvous}};
+static const struct kind kinds[] = {
+    {"raw_send", 0, send_message, receive_message},
+    {"raw_write", 0, send_write, receive_write},
+    {"raw_eager", HEADER, send_eager, receive_eager},
+    {"raw_eager_ob1", HEADER + OB1_HEADER, send_eager, receive_eager},
+    {"raw_rendezvous", 0, send_rendezvous, receive_rendezvous}};
 
 static int by_value(const void *left, const void *right)
 {
@@ -363,6 +369,7 @@ static void measure(struct end *end, bool first, int channel, const struct kind 
     static double times[MOST];
     static struct traffic traffic;
     unsigned char value = 0;
+    end->header = kind->header;
     memset((void *) end->in, 0, ROOM); /* what will be waited for is not there yet */
     meet(channel);
     for (int i = -WARM; i < repetitions; ++i) {
