@@ -77,8 +77,7 @@ RingReader::Found RingReader::read(std::uint64_t head, const MessageHeader** hea
 
 RingWriter::RingWriter(Rail& rail, QueuePair& qp, const Target& target, const std::uint64_t* credit,
                        std::uint64_t wr_id)
-    : units_(target.units), qp_(qp), credit_(credit), qp_number_(qp.number()), target_(target),
-      rail_(rail), wr_id_(wr_id) {
+    : units_(target.units), qp_(qp), credit_(credit), target_(target), rail_(rail), wr_id_(wr_id) {
     mapped_ = static_cast<std::byte*>(qp.map(target.address, target.units * kRingUnit, target.key));
     base_ = mapped_;
     direct_ = mapped_ != nullptr;

@@ -160,7 +160,7 @@ public:
         return news;
     }
 
-    // The last message found was posted: its writer wants nothing stored that can go along.
+    // The last message found was posted: counts may come, and go, with messages.
     bool posted() const { return posted_; }
     // What the writer has consumed of the ring in the other direction, as its messages say.
     std::uint64_t count() const { return count_; }
@@ -238,7 +238,6 @@ public:
     bool lapped() const { return direct_ && produced_ >= units_; }
     // A completion with our wr_id was taken.
     void on_completion() { awaited_ -= awaited_ > 0 ? 1 : 0; }
-    std::uint32_t qp_number() const { return qp_number_; }
     bool posts_to(const QueuePair& qp) const { return &qp_ == &qp; }
 
     // Credit by messages: the reader's count, as one of its messages said; the count of the ring in the other
@@ -356,7 +355,6 @@ private:
     std::uint64_t clean_until_ = 0;
     const std::uint64_t* credit_;
     // Constant after construction.
-    std::uint32_t qp_number_; // known even when the queue pair is gone
     Target target_;
     Rail& rail_;
     std::uint64_t wr_id_;
