@@ -38,7 +38,7 @@ namespace adaptib {
 enum class Capability : std::uint32_t {
     rc = 1u << 0,  // reliable connected queue pairs
     ud = 1u << 1,  // datagrams
-    dc = 1u << 2,  // dynamically connected initiators and targets
+    dc = 1u << 2,  // dynamically connected initiators and targets (not without srq)
     srq = 1u << 3, // shared receive queues
     rdma_read = 1u << 4,
     rdma_write = 1u << 5,
@@ -282,7 +282,8 @@ struct QpInit {
     QpType type = QpType::rc;
     CompletionQueue* send_cq = nullptr;
     CompletionQueue* receive_cq = nullptr;
-    SharedReceiveQueue* srq = nullptr; // null: the queue pair has a receive queue of its own
+    // null: the queue pair has a receive queue of its own. A DC target cannot have one.
+    SharedReceiveQueue* srq = nullptr;
     std::uint32_t send_depth = 0;
     std::uint32_t receive_depth = 0; // ignored with an srq
     std::uint32_t max_gather = 1;
@@ -339,6 +340,7 @@ struct Meeting {
 class QueuePair {
 public:
     virtual ~QueuePair() = default;
+    // Of a DC target: what it has got on its way to RTR; 0 before it was there (may be).
     std::uint32_t number() const { return number_; }
     QpType type() const { return type_; }
 

@@ -158,7 +158,12 @@ Status check_init(const QpInit& init, const RailInfo& info) {
     const Capability needed = init.type == QpType::rc   ? Capability::rc
                               : init.type == QpType::ud ? Capability::ud
                                                         : Capability::dc;
-    return info.has(needed) ? kOk : Status::error(Reason::not_supported);
+    if (!info.has(needed)) {
+        return Status::error(Reason::not_supported);
+    }
+    return init.type == QpType::dc_target && init.srq == nullptr
+               ? Status::error(Reason::bad_argument)
+               : kOk;
 }
 
 Status check_gather(const SendWork& work, std::uint32_t max_gather, Bytes inline_bytes,

@@ -70,7 +70,7 @@ struct MachineModel {
     // What the adapter has (Capability).
     bool rc = true;
     bool ud = true;
-    bool dc = false;
+    bool dc = false; // with srq only
     bool srq = true;
     bool read = true;
     bool atomics = true;

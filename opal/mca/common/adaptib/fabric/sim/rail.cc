@@ -96,7 +96,7 @@ SimRail::SimRail(World& world, SimFabric& fabric, Process& process, PortIndex po
     };
     offer(m.rc, Capability::rc);
     offer(m.ud, Capability::ud);
-    offer(m.dc, Capability::dc);
+    offer(m.dc && m.srq, Capability::dc);
     offer(m.srq, Capability::srq);
     offer(m.read, Capability::rdma_read);
     offer(m.rc, Capability::rdma_write);
@@ -195,8 +195,7 @@ Status SimRail::check(const QpInit& init) const {
     const auto here = [this](SimRail& rail) { return &rail == this; };
     if (!here(static_cast<SimCompletionQueue*>(init.send_cq)->rail()) ||
         !here(static_cast<SimCompletionQueue*>(init.receive_cq)->rail()) ||
-        (init.srq != nullptr && !here(static_cast<SimSharedReceiveQueue*>(init.srq)->rail())) ||
-        (init.type == QpType::dc_target && init.srq == nullptr)) {
+        (init.srq != nullptr && !here(static_cast<SimSharedReceiveQueue*>(init.srq)->rail()))) {
         return Status::error(Reason::bad_argument);
     }
     return kOk;
