@@ -127,6 +127,9 @@ void Ranks::turn(Rank& rank) {
         return;
     }
     rank.in_turn = true;
+    if (rank.process->idle()) {
+        rank.core->protocol().on_polled(); // who waits has looked all the time, in vain
+    }
     rank.process->begin_turn();
     if (rank.core->deadline() <= rank.process->now()) {
         rank.core->run_timers();

@@ -5,10 +5,14 @@
 // streams of 64 messages of 1 MiB. "Told": both ends know the rates. "Not told": the slow link is the sender's,
 // whose rate FlowRanks does not know, so that the ports seem alike and only times can tell. The production
 // scheduler over flows (flow_ranks.h), machine model infinihost-iii, links slower than the adapters.
+// "Small messages", from 8 B to 64 KiB and so below and above eager_limit and striping_threshold: complete cores, all
+// parameters as they are, rails of 1:1, 2:1, 4:1 and 10:1, of which the first is the slow one; half a ping-pong, and
+// the time of a stream of 64 messages, over both against the fast one alone.
 // Bounds (--check), of the sum of both rails:
 //   auto, the default: streams at least 0.97, told or not, over 2 and over 16 paths
 //   even: streams at most 0.45, which is why it is not the default
 //   auto, told: no message takes more than 1.02 times what it takes over the fast rail alone
+//   small messages, at every size and ratio, alone and in a stream: the same
 #include <algorithm>
 #include <map>
 #include <string>
@@ -16,6 +20,7 @@
 
 #include "study/flow_ranks.h"
 #include "study/patterns.h"
+#include "study/simulated_ranks.h"
 #include "study/study.h"
 
 namespace {
@@ -89,6 +94,95 @@ Curve latencies(const Study& study, const Setting& setting) {
     return curve;
 }
 
+// The rate of all links of one port of every host.
+void set_rate(sim::Topology& topology, std::size_t port, std::uint64_t rate) {
+    for (const sim::Host& host : topology.hosts) {
+        sim::Link& link = topology.links[topology.ports[host.ports[port]].link];
+        link.rate.value = topology.links[link.reverse].rate.value = rate;
+    }
+}
+
+struct Small {
+    Curve alone;  // us, one way
+    Curve stream; // us, a message
+};
+
+// Complete cores; `ratio` 0: the fast rail alone.
+Small small_messages(const Study& study, std::uint64_t ratio) {
+    sim::RanksOptions options;
+    options.seed = options.world.seed = study.seed();
+    options.world.machine = *sim::machine("infinihost-iii");
+    options.world.machine.registration = options.world.machine.registration_page = Nanoseconds{0};
+    options.world.topology =
+        sim::crossbar(2, {.adapters = ratio == 0 ? 1u : 2u}, sim::links_of(options.world.machine));
+    set_rate(options.world.topology, ratio == 0 ? 0 : 1, kFast);
+    if (ratio > 0) {
+        set_rate(options.world.topology, 0, kFast / ratio);
+    }
+    std::string text;
+    const auto ranks = routed_ranks(std::move(options), text);
+    if (ranks == nullptr) {
+        study.fail(text);
+    }
+    const auto microseconds = [&](const Pattern& pattern) {
+        Timing timing;
+        if (!replay(pattern, *ranks, timing, text)) {
+            study.fail(text + "\n" + ranks->complaints());
+        }
+        return 1e-3 * static_cast<double>(timing.total.count());
+    };
+    microseconds(ping_pong(64 * kKiB, 10)); // until the two are connected
+    Small small;
+    for (Bytes bytes = 8; bytes <= 64 * kKiB; bytes *= 2) {
+        for (const Bytes exact : {bytes, bytes + bytes / 2}) {
+            microseconds(ping_pong(exact, 4));
+            small.alone[exact] = microseconds(ping_pong(exact, 20)) / 40;
+            small.stream[exact] = microseconds(stream(exact, 64, 3, false)) / (3 * 64);
+        }
+    }
+    return small;
+}
+
+void add_small_messages(Study& study) {
+    Panel alone;
+    alone.title = "Small messages, one way";
+    alone.unit = "us";
+    Panel streams;
+    streams.title = "Small messages in a stream";
+    streams.unit = "us";
+    const auto draw = [](Panel& panel, const std::string& name, const Curve& curve) {
+        for (const auto& [bytes, value] : curve) {
+            panel[name].points.emplace_back(static_cast<double>(bytes), value);
+        }
+    };
+    const Small one = small_messages(study, 0);
+    draw(alone, "the fast rail alone", one.alone);
+    draw(streams, "the fast rail alone", one.stream);
+    for (const std::uint64_t ratio : {1u, 2u, 4u, 10u}) {
+        const Small both = small_messages(study, ratio);
+        const std::string name = std::to_string(ratio) + ":1";
+        draw(alone, name, both.alone);
+        draw(streams, name, both.stream);
+        const auto add = [&](const char* what, const Curve& ours, const Curve& base) {
+            double worst = 0;
+            Bytes at = 0;
+            for (const auto& [bytes, value] : base) {
+                if (ours.at(bytes) / value > worst) {
+                    worst = ours.at(bytes) / value;
+                    at = bytes;
+                }
+            }
+            study.row("small messages, " + name + ", " + what + ", worst size (" +
+                          std::to_string(at) + " B)",
+                      "of the fast rail's", worst, {}, Bound{0, 1.02});
+        };
+        add("alone", both.alone, one.alone);
+        add("in a stream", both.stream, one.stream);
+    }
+    study.panel(alone);
+    study.panel(streams);
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -143,6 +237,7 @@ int main(int argc, char** argv) {
               automatic.at(4 * kMiB) / alone.at(4 * kMiB));
     study.row("latency of 4 MiB: even", "of the fast rail's",
               equal.at(4 * kMiB) / alone.at(4 * kMiB));
+    add_small_messages(study);
     return study.finish("rails of 4:1: auto carries " + number_text(least) +
                         " of their sum at least, even " + number_text(even) + " at most");
 }

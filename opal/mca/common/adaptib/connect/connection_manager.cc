@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "peer/views.h"
+
 namespace adaptib {
 
 namespace {
@@ -78,15 +80,15 @@ std::unique_ptr<QueuePair> ConnectionManager::take_queue_pair(Peer& peer, Subcha
     return qp;
 }
 
-std::size_t ConnectionManager::chosen_subchannel(const Peer& peer) const {
-    const std::size_t live = peer.live_subchannels();
-    std::size_t skip = live == 0 ? 0 : options_.scheduler.position % live;
-    for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
-        if (peer.subchannels[i].qp != nullptr && skip-- == 0) {
-            return i;
-        }
+// It stays until the connection is made anew, whatever is learnt: what was posted there has to be over before
+// anything goes another way.
+std::size_t ConnectionManager::chosen_subchannel(Peer& peer) {
+    const std::vector<Subchannel>& all = peer.subchannels;
+    if (peer.home >= all.size() || all[peer.home].qp == nullptr) {
+        view_subchannels(peer, rails_, views_);
+        peer.home = views_.empty() ? 0 : views_[peer.scheduler->home(views_)].index;
     }
-    return 0;
+    return peer.home;
 }
 
 std::uint32_t ConnectionManager::send_depth(std::uint32_t rail) const {
@@ -110,6 +112,7 @@ Status ConnectionManager::make_queue_pairs(Peer& peer) {
         }
         peer.scheduler = make_scheduler(options_.scheduler);
     }
+    peer.home = peer.live_subchannels() == 0 ? kNoHome : peer.home;
     bool any = peer.repair.active;
     for (std::uint32_t i = 0; i < peer.subchannels.size() && !any; ++i) {
         any = listener_.is_usable(peer, i);

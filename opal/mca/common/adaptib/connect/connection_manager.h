@@ -134,8 +134,8 @@ public:
     void break_off(Peer& peer);
     // Sends handshake messages that found no room before, and moves closing on.
     void retry();
-    // Index of the subchannel that carries the peer's ring and credit.
-    std::size_t chosen_subchannel(const Peer& peer) const;
+    // Index of the subchannel that carries the peer's ring and credit: its home (schedule/home.h).
+    std::size_t chosen_subchannel(Peer& peer);
     bool retry_due() const { return !owing_.empty(); }
     bool closing() const { return !closing_.empty() || !repairing_.empty() || meeting(); }
     // Peers that have queue pairs. `f` may break them off.
@@ -297,6 +297,7 @@ private:
 
     Options options_;
     RailList rails_;
+    std::vector<SubchannelView> views_; // scratch of chosen_subchannel
     std::span<const std::unique_ptr<CompletionQueue>> cqs_;
     Counters& counters_;
     ConnectionListener& listener_;

@@ -229,6 +229,8 @@ struct PeerMeeting {
     std::array<std::byte, sizeof(Meeting::token)> token{};
 };
 
+constexpr std::uint32_t kNoHome = ~0u;
+
 // For the choice of the connection to close, and of the peer to connect next (connect/limits.cc).
 struct Usage {
     std::uint32_t messages = 0; // both ways, when it was last looked at
@@ -399,6 +401,7 @@ public:
     std::uint32_t remote_connection = 0; // the attempt of the peer's that we answered
     std::vector<Subchannel> subchannels;
     std::unique_ptr<Scheduler> scheduler;
+    std::uint32_t home = kNoHome; // the subchannel of ring and credit, once it was chosen
     std::unique_ptr<Interleaving> interleaving; // null: puts and gets go out as asked for
     std::unique_ptr<CopyChoice> copy_choice;    // null: eager_limit stays as it is
     std::uint32_t finishes = 0;                 // received

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "peer/views.h"
 #include "protocol/protocol.h"
 
 namespace adaptib {
@@ -32,15 +33,7 @@ void Protocol::wait_to_post(Mover& mover) {
 
 void Protocol::plan_move(Mover& mover) {
     Peer& peer = mover.peer;
-    views_.clear();
-    for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
-        const Subchannel& subchannel = peer.subchannels[i];
-        if (subchannel.qp != nullptr) {
-            const RailInfo& info = rails_[subchannel.local_rail]->info();
-            views_.push_back({i, subchannel.local_rail, subchannel.rate, info.max_message_bytes,
-                              subchannel.outstanding, info.distance});
-        }
-    }
+    view_subchannels(peer, rails_, views_);
     Move& move = mover.move;
     move.connection = peer.connection;
     if (!move.left.empty()) [[unlikely]] {

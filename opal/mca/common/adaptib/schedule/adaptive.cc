@@ -40,6 +40,7 @@ public:
     double weight(std::uint32_t subchannel) const override {
         return weights_.known(subchannel) / std::max(1.0, weights_.sum());
     }
+    double learnt(std::uint32_t subchannel) const override { return weights_.known(subchannel); }
 
 private:
     Bytes min_stripe_;

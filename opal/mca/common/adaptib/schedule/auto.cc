@@ -127,6 +127,12 @@ public:
         }
         return share * path_weights_.known(subchannel) / of_port;
     }
+    double learnt(std::uint32_t subchannel) const override {
+        if (!several_paths_) {
+            return of_single_paths_->learnt(subchannel);
+        }
+        return subchannel < port_of_.size() ? port_weights_.known(port_of_[subchannel]) : 0;
+    }
     Spreading spreading() const override { return spreading_; }
 
 private:

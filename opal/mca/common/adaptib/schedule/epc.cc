@@ -26,6 +26,7 @@ public:
         return transfer.marker == Marker::non_blocking ? 0 : striped_->round(transfer);
     }
     double weight(std::uint32_t subchannel) const override { return striped_->weight(subchannel); }
+    double learnt(std::uint32_t subchannel) const override { return striped_->learnt(subchannel); }
 
 private:
     std::unique_ptr<Policy> striped_;

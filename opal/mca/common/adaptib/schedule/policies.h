@@ -104,7 +104,6 @@ private:
     std::vector<Path> paths_; // by subchannel
 };
 
-std::unique_ptr<Policy> make_binding(const SchedulerOptions& options);
 std::unique_ptr<Policy> make_round_robin(const SchedulerOptions& options);
 std::unique_ptr<Policy> make_weighted_round_robin(const SchedulerOptions& options);
 std::unique_ptr<Policy> make_window_round_robin(const SchedulerOptions& options);

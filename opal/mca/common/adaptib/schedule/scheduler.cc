@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "schedule/home.h"
 #include "schedule/policies.h"
 
 namespace adaptib {
@@ -19,7 +20,7 @@ struct Row {
 
 std::unique_ptr<Policy> make_none(const SchedulerOptions&) { return nullptr; }
 
-constexpr std::array<Row, 4> kMultiplexing{{{"binding", make_binding},
+constexpr std::array<Row, 4> kMultiplexing{{{"binding", make_none}, // home.h
                                             {"round_robin", make_round_robin},
                                             {"weighted_round_robin", make_weighted_round_robin},
                                             {"window_round_robin", make_window_round_robin}}};
@@ -55,13 +56,36 @@ void Scheduler::plan(const TransferView& transfer, std::span<const SubchannelVie
                      std::vector<Stripe>& out) {
     wants_whole_ = false;
     look_for_returned(up);
-    if (transfer.length < kLeastSpread || up.size() == 1) {
-        append_stripes(up[position_ % up.size()], 0, transfer.length, out);
-    } else if (striping_ == nullptr || transfer.length < threshold_) {
+    if (news_ >= kNews) [[unlikely]] {
+        doubt_home(up);
+    }
+    const bool whole = striping_ == nullptr || transfer.length < threshold_;
+    if (transfer.length < kLeastSpread || up.size() == 1 || (whole && multiplexing_ == nullptr)) {
+        append_stripes(up[home_], 0, transfer.length, out);
+    } else if (whole) {
         multiplexing_->plan(transfer, up, out);
     } else {
         striping_->plan(transfer, up, out);
         wants_whole_ = striping_->learns_from_whole();
+    }
+}
+
+std::size_t Scheduler::home(std::span<const SubchannelView> up) const {
+    const auto learnt = [this](const SubchannelView& path) {
+        return striping_ == nullptr ? 0 : striping_->learnt(path.index);
+    };
+    return home_of(up, position_, learnt);
+}
+
+// Not at the first doubt: whoever depends on the home may have to be moved.
+void Scheduler::doubt_home(std::span<const SubchannelView> up) {
+    constexpr std::uint32_t kDoubts = 4;
+    news_ = 0;
+    const std::size_t better = home(up);
+    doubts_ = better == home_ ? 0 : doubts_ + 1;
+    if (doubts_ == kDoubts) {
+        home_ = better;
+        doubts_ = 0;
     }
 }
 
@@ -74,6 +98,10 @@ void Scheduler::look_for_returned(std::span<const SubchannelView> up) {
     const std::uint64_t returned = now & ~up_;
     if (returned != 0 && up_ != 0 && striping_ != nullptr) [[unlikely]] {
         striping_->on_return(returned, now & up_);
+    }
+    if (now != up_ || home_ >= up.size()) [[unlikely]] {
+        home_ = home(up);
+        doubts_ = 0;
     }
     up_ = now;
 }

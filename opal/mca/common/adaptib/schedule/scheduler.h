@@ -24,7 +24,7 @@ namespace adaptib {
 struct SchedulerOptions {
     std::string multiplexing = "binding";
     std::string striping = "none";
-    std::uint32_t position = 0;   // spreads the processes of one host over the subchannels
+    std::uint32_t position = 0;   // spreads the processes of one host over the subchannels (home.h)
     Bytes striping_threshold = 0; // shorter transfers are not striped
     Bytes min_stripe = 0;         // 0: what a path carries in the time that a stripe costs
     std::uint32_t window = 8;     // window_round_robin: transfers before the next subchannel's turn
@@ -54,6 +54,8 @@ public:
     virtual Bytes round(const TransferView&) const { return 0; }
     // The part of a long transfer that the subchannel would carry, of all: for people to see.
     virtual double weight(std::uint32_t) const { return 0; }
+    // What was learnt of the rate of the subchannel's port, in a unit of its own; 0: nothing.
+    virtual double learnt(std::uint32_t) const { return 0; }
     // Whether the time of a transfer that went over one subchannel tells it something, too.
     virtual bool learns_from_whole() const { return false; }
     virtual Spreading spreading() const { return {}; }
@@ -70,6 +72,9 @@ public:
     // max_stripe, none empty. REQUIRES: up is not empty, length > 0.
     void plan(const TransferView& transfer, std::span<const SubchannelView> up,
               std::vector<Stripe>& out);
+    // Index into `up` of the subchannel that carries what is not cut (home.h), by what is known now. That of plan()
+    // follows only when it was so for some dozen transfers. REQUIRES: up is not empty.
+    std::size_t home(std::span<const SubchannelView> up) const;
     // How much of the transfer to plan now, at least; the rest when no more than that is under way. Not more
     // than `most` where that can still be cut, or there is nothing to choose.
     Bytes round(const TransferView& transfer, std::size_t up, Bytes most = ~Bytes{0}) const {
@@ -87,6 +92,7 @@ public:
     void learn(std::span<const StripeTime> times) {
         if (striping_ != nullptr) {
             striping_->learn(times);
+            ++news_;
         }
     }
     // Whether learn() is to hear of the transfer that was just planned with so many stripes.
@@ -99,14 +105,20 @@ public:
     }
 
 private:
+    static constexpr std::uint32_t kNews = 8; // transfers that something was learnt from
+
     void look_for_returned(std::span<const SubchannelView> up);
+    void doubt_home(std::span<const SubchannelView> up);
 
     std::uint32_t position_;
     Bytes threshold_;
-    std::unique_ptr<Policy> multiplexing_;
-    std::unique_ptr<Policy> striping_; // null: none
-    bool wants_whole_ = false;         // of the last transfer planned
-    std::uint64_t up_ = 0;             // subchannels that it had
+    std::unique_ptr<Policy> multiplexing_; // null: the home
+    std::unique_ptr<Policy> striping_;     // null: none
+    bool wants_whole_ = false;             // of the last transfer planned
+    std::uint64_t up_ = 0;                 // subchannels that it had
+    std::size_t home_ = ~std::size_t{0};   // of these; an index into them
+    std::uint32_t news_ = 0;               // since home_ was looked at again
+    std::uint32_t doubts_ = 0;
 };
 
 // Their names, as the parameters take them.

@@ -32,6 +32,8 @@ public:
 
     Nanoseconds now() const override { return std::max(simulator_.now(), busy_until_); }
     std::uint32_t host() const { return host_; }
+    // It has had nothing to do until now, or since.
+    bool idle() const { return busy_until_ <= simulator_.now(); }
     void charge(Nanoseconds cost) { busy_until_ = now() + cost; }
     // To be paid at the beginning of its next turn: what has landed has to be looked at and copied.
     void owe(Nanoseconds cost) { owed_ += cost; }

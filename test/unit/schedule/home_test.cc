@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The home of each process of a host (schedule/home.h), and when a scheduler changes it.
+#include "schedule/home.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "schedule/scheduler.h"
+
+namespace adaptib {
+namespace {
+
+struct Rail {
+    std::uint64_t rate;
+    std::uint32_t distance = 10;
+    double learnt = 0;
+    std::uint32_t paths = 1;
+};
+
+struct Scene {
+    std::vector<SubchannelView> up;
+    std::vector<double> learnt; // by port
+};
+
+// The first paths of all rails, then the second ones ..., as PeerRoute has them.
+Scene scene_of(const std::vector<Rail>& rails) {
+    Scene scene;
+    for (std::uint32_t path = 0; path < 4; ++path) {
+        for (std::uint32_t port = 0; port < rails.size(); ++port) {
+            if (path < rails[port].paths) {
+                SubchannelView view;
+                view.index = static_cast<std::uint32_t>(scene.up.size());
+                view.port = port;
+                view.rate.value = rails[port].rate;
+                view.max_stripe = kGiB;
+                view.distance = rails[port].distance;
+                scene.up.push_back(view);
+            }
+        }
+    }
+    for (const Rail& rail : rails) {
+        scene.learnt.push_back(rail.learnt);
+    }
+    return scene;
+}
+
+std::size_t home_in(const Scene& scene, std::uint32_t position) {
+    return home_of(scene.up, position,
+                   [&](const SubchannelView& path) { return scene.learnt[path.port]; });
+}
+
+// Homes of the first processes of a host, a digit each.
+std::string homes(const std::vector<Rail>& rails, std::uint32_t processes = 12) {
+    const Scene scene = scene_of(rails);
+    std::string text;
+    for (std::uint32_t position = 0; position < processes; ++position) {
+        text += std::to_string(home_in(scene, position));
+    }
+    return text;
+}
+
+struct Row {
+    const char* what;
+    std::vector<Rail> rails;
+    const char* homes;
+};
+
+TEST(Home, EveryProcessTakesTheRailOnWhichItFaresBest) {
+    const Row rows[] = {
+        {"one rail", {{100}}, "000000000000"},
+        {"two equal", {{100}, {100}}, "010101010101"},
+        {"three equal", {{100}, {100}, {100}}, "012012012012"},
+        {"2:1", {{200}, {100}}, "001001001001"},
+        {"1:2", {{100}, {200}}, "110110110110"},
+        {"4:1", {{400}, {100}}, "000010000100"},
+        {"10:1", {{1000}, {100}}, "000000000010"},
+        {"3:2", {{300}, {200}}, "010010100101"},
+        {"4:4:1", {{400}, {400}, {100}}, "010101012010"},
+        {"no rate known", {{0}, {0}}, "010101010101"},
+        {"one rate not known: as the slowest", {{0}, {100}, {400}}, "222201222201"},
+        {"the further of equal ones", {{100, 21}, {100, 10}, {100, 10}}, "121212121212"},
+        {"the nearer one is slower", {{400, 21}, {100, 10}}, "000010000100"},
+        {"the further one is slower", {{400, 10}, {100, 21}}, "000000000000"},
+        {"paths in turns", {{100, 10, 0, 2}, {100, 10, 0, 2}}, "012301230123"},
+        {"paths of the fast one", {{200, 10, 0, 2}, {100, 10, 0, 2}}, "021023021023"},
+        {"learnt: one is slow", {{100, 10, 40}, {100, 10, 10}}, "000010000100"},
+        {"learnt: noise", {{100, 10, 55}, {100, 10, 45}}, "010101010101"},
+        {"learnt: as they are said to be", {{400, 10, 80}, {100, 10, 20}}, "000010000100"},
+        {"learnt: alike, in spite of what they say", {{400, 10, 5}, {100, 10, 5}}, "010101010101"},
+        {"learnt of one only", {{100, 10, 40}, {100, 10, 0}}, "010101010101"},
+        {"learnt: the near one is slow", {{100, 21, 50}, {100, 10, 10}}, "000001000001"},
+    };
+    for (const Row& row : rows) {
+        EXPECT_EQ(homes(row.rails), row.homes) << row.what;
+    }
+}
+
+// With as many processes as there may be at a time: each has at least what it would have over the fast rail alone.
+TEST(Home, NobodyFaresWorseThanWithoutTheSlowRail) {
+    for (const std::uint64_t ratio : {1u, 2u, 3u, 4u, 10u, 100u}) {
+        const Scene scene = scene_of({{100 * ratio}, {100}});
+        std::uint64_t taken[2] = {};
+        for (std::uint32_t position = 0; position < 300; ++position) {
+            ++taken[home_in(scene, position)];
+            const double alone = static_cast<double>(ratio) / (position + 1);
+            for (const auto& [rate, processes] :
+                 {std::pair{ratio, taken[0]}, std::pair{std::uint64_t{1}, taken[1]}}) {
+                if (processes > 0) {
+                    ASSERT_GE(static_cast<double>(rate) / static_cast<double>(processes) * 1.000001,
+                              alone)
+                        << ratio << ":1, " << position + 1 << " processes";
+                }
+            }
+        }
+    }
+}
+
+TEST(Home, PositionsOutOfAnyHostsRangeHaveOneToo) {
+    const Scene scene = scene_of({{400}, {100}});
+    EXPECT_LT(home_in(scene, UINT32_MAX), 2u);
+    EXPECT_EQ(home_in(scene, 4096), home_in(scene, 0));
+}
+
+class Moving : public testing::Test {
+protected:
+    Moving() : scene_(scene_of({{100}, {100}})) {
+        SchedulerOptions options;
+        options.striping = "auto";
+        options.striping_threshold = 16 * kKiB;
+        scheduler_ = make_scheduler(options);
+    }
+    std::uint32_t home() {
+        std::vector<Stripe> plan;
+        scheduler_->plan({1000, Marker::blocking, Direction::read}, scene_.up, plan);
+        return plan.at(0).subchannel;
+    }
+    // A long transfer, of which rail 0 carried a byte a second, and rail 1 `ratio`.
+    void learn(double ratio) {
+        std::vector<Stripe> plan;
+        scheduler_->plan({kMiB, Marker::blocking, Direction::read}, scene_.up, plan);
+        std::vector<StripeTime> times;
+        for (const Stripe& stripe : plan) {
+            const auto bytes = static_cast<double>(stripe.length);
+            times.push_back(
+                {stripe.subchannel, stripe.length, stripe.subchannel == 0 ? bytes : bytes / ratio});
+        }
+        scheduler_->learn(times);
+    }
+
+    Scene scene_;
+    std::unique_ptr<Scheduler> scheduler_;
+};
+
+TEST_F(Moving, OnceARailWasSlowForSomeDozenTransfers) {
+    EXPECT_EQ(home(), 0u);
+    int transfers = 0;
+    while (home() == 0 && transfers < 100) {
+        learn(4);
+        ++transfers;
+    }
+    EXPECT_EQ(home(), 1u);
+    EXPECT_GE(transfers, 24);
+    EXPECT_LE(transfers, 48);
+    EXPECT_EQ(scheduler_->home(scene_.up), 1u);
+}
+
+TEST_F(Moving, NotForNoiseOrAShortSlowness) {
+    for (int i = 0; i < 200; ++i) {
+        learn(i % 3 == 0 ? 1.4 : 0.9);
+        ASSERT_EQ(home(), 0u);
+    }
+    for (int i = 0; i < 200; ++i) {
+        learn(i % 32 < 12 ? 4 : 1);
+        ASSERT_EQ(home(), 0u) << i;
+    }
+}
+
+TEST_F(Moving, WhenTheRailIsGone) {
+    const std::vector<SubchannelView> both = scene_.up;
+    EXPECT_EQ(home(), 0u);
+    scene_.up.erase(scene_.up.begin());
+    EXPECT_EQ(home(), 1u);
+    scene_.up = both;
+    EXPECT_EQ(home(), 0u);
+}
+
+} // namespace
+} // namespace adaptib
