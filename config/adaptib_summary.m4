@@ -14,6 +14,7 @@ AC_DEFUN([ADAPTIB_SUMMARY], [
   Open MPI          $adaptib_ompi_version, components in $adaptib_ompi_pkglibdir
   verbs             $adaptib_have_verbs
   rdma_cm           $adaptib_have_rdmacm
+  DC (mlx5dv)       $adaptib_have_mlx5dv
   unit tests        $adaptib_have_gtest
   sanitizers        ${adaptib_sanitize_FLAGS:-none}
   make install to   $adaptib_text_dir])

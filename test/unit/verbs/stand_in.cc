@@ -303,6 +303,10 @@ FakeDevice& StandIn::device_of(ibv_context* context) {
     return devices[fake.device_index];
 }
 
+FakeDevice& StandIn::listed(ibv_device* device) {
+    return devices[static_cast<ListedDevice*>(device)->index];
+}
+
 int StandIn::enter(const char* call) {
     const int count = ++counts_[call];
     if (fail_call_ == call && count == fail_nth_) {

@@ -36,6 +36,12 @@ struct FakeDevice {
     std::uint32_t inline_bytes = 512;
     bool rc = true;
     bool ud = true;
+    // DC, as far as mlx5_stand_in.h is asked: libmlx5 drives it; it has both ends, one, or none.
+    bool mlx5 = false;
+    bool initiators = true;
+    bool targets = true;
+    std::uint32_t initiator_inline_bytes = 512;
+    std::uint32_t initiator_reads = 16;
     std::vector<FakePort> ports;
 };
 
@@ -76,8 +82,13 @@ struct FakeSrq : ibv_srq {
     ibv_srq_attr attributes{};
     std::uint32_t posted = 0;
 };
+// ibv_qp_type has one word for both.
+constexpr auto kDcInitiator = static_cast<ibv_qp_type>(0xfd);
+constexpr auto kDcTarget = static_cast<ibv_qp_type>(0xfe);
+
 struct FakeQp : ibv_qp {
     bool alive = true;
+    ibv_qp_type kind = IBV_QPT_RC; // also kDcInitiator, kDcTarget
     int unacknowledged = 0;
     ibv_qp_init_attr init{};
     ibv_mig_state migration = IBV_MIG_MIGRATED;
@@ -152,7 +163,10 @@ public:
     int enter(const char* call); // 0, or the error that it shall fail with
     void complain(const std::string& text) { complaints_.push_back(text); }
     FakeDevice& device_of(ibv_context* context);
+    FakeDevice& listed(ibv_device* device); // by get_device_list
     int living_lists = 0;
+    std::uint32_t target_numbers = 5000; // of DC targets, the last that came to RTR
+    FakeQp* dc_posting = nullptr;        // between ibv_wr_start and ibv_wr_complete
 
 private:
     std::map<std::string, int> counts_;
@@ -162,6 +176,9 @@ private:
     bool failed_ = false;
     std::vector<std::string> complaints_;
 };
+
+// For the calls: a new queue pair, and what its objects think of it.
+FakeQp& enter_qp(ibv_pd* pd, const ibv_qp_init_attr& init, ibv_qp_type kind);
 
 // Slots of the calls' table that have to do with objects (stand_in_objects.cc).
 void add_object_calls(verbs::Calls& calls);

@@ -247,24 +247,7 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
         cap.max_inline_data > device.inline_bytes) {
         return refuse<ibv_qp>(EINVAL);
     }
-    auto& qp = self().qps.emplace_back(std::make_unique<FakeQp>());
-    qp->context = pd->context;
-    qp->qp_context = init->qp_context;
-    qp->pd = pd;
-    qp->send_cq = init->send_cq;
-    qp->recv_cq = init->recv_cq;
-    qp->srq = init->srq;
-    qp->qp_num = static_cast<std::uint32_t>(100 + self().qps.size());
-    qp->state = IBV_QPS_RESET;
-    qp->qp_type = init->qp_type;
-    qp->init = *init;
-    ++static_cast<FakePd*>(pd)->users;
-    ++static_cast<FakeCq*>(init->send_cq)->users;
-    ++static_cast<FakeCq*>(init->recv_cq)->users;
-    if (init->srq != nullptr) {
-        ++static_cast<FakeSrq*>(init->srq)->users;
-    }
-    return qp.get();
+    return &enter_qp(pd, *init, init->qp_type);
 }
 
 int destroy_qp(ibv_qp* qp) {
@@ -274,6 +257,10 @@ int destroy_qp(ibv_qp* qp) {
         return error;
     }
     fake.alive = false;
+    if (fake.kind == kDcTarget) { // as libmlx5 does, while other providers leave what has arrived
+        std::erase_if(static_cast<FakeCq*>(qp->recv_cq)->completions,
+                      [qp](const ibv_wc& wc) { return wc.qp_num == qp->qp_num; });
+    }
     --static_cast<FakePd*>(qp->pd)->users;
     --static_cast<FakeCq*>(qp->send_cq)->users;
     --static_cast<FakeCq*>(qp->recv_cq)->users;
@@ -283,7 +270,8 @@ int destroy_qp(ibv_qp* qp) {
     return 0;
 }
 
-// ibv_modify_qp(3): what is required; InfiniBand Architecture, vol. 1, tables 91 to 95: what is optional.
+// ibv_modify_qp(3): what is required; InfiniBand Architecture, vol. 1, tables 91 to 95: what is optional. DC: what the
+// driver mlx5_ib of Linux takes, in the versions that take least.
 struct Move {
     ibv_qp_type type;
     ibv_qp_state from;
@@ -291,6 +279,8 @@ struct Move {
     int required;
     int optional;
 };
+constexpr int kInitiatorRts = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                              IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_SQ_PSN;
 constexpr int kRcRtsOptional = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH |
                                IBV_QP_PATH_MIG_STATE | IBV_QP_MIN_RNR_TIMER;
 constexpr Move kMoves[] = {
@@ -315,15 +305,25 @@ constexpr Move kMoves[] = {
     {IBV_QPT_UD, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_STATE | IBV_QP_SQ_PSN,
      IBV_QP_CUR_STATE | IBV_QP_QKEY},
     {IBV_QPT_UD, IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_STATE | IBV_QP_CUR_STATE | IBV_QP_QKEY},
+    {kDcInitiator, IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT, 0},
+    {kDcInitiator, IBV_QPS_INIT, IBV_QPS_INIT, IBV_QP_STATE, IBV_QP_PKEY_INDEX | IBV_QP_PORT},
+    {kDcInitiator, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QP_STATE | IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX},
+    {kDcInitiator, IBV_QPS_RTR, IBV_QPS_RTS, kInitiatorRts, IBV_QP_MIN_RNR_TIMER},
+    {kDcInitiator, IBV_QPS_RTS, IBV_QPS_RTS, IBV_QP_STATE, IBV_QP_MIN_RNR_TIMER},
+    {kDcTarget, IBV_QPS_RESET, IBV_QPS_INIT,
+     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
+    {kDcTarget, IBV_QPS_INIT, IBV_QPS_RTR,
+     IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER | IBV_QP_AV | IBV_QP_PATH_MTU, 0},
 };
 
-// The adapter does not know RESET to ERR.
+// The adapter does not know RESET to ERR; of a DC target neither of the two.
 bool move_is_legal(const FakeQp& qp, ibv_qp_state to, int mask) {
-    if (to == IBV_QPS_RESET || (to == IBV_QPS_ERR && qp.state != IBV_QPS_RESET)) {
+    if (qp.kind != kDcTarget &&
+        (to == IBV_QPS_RESET || (to == IBV_QPS_ERR && qp.state != IBV_QPS_RESET))) {
         return mask == IBV_QP_STATE;
     }
     for (const Move& move : kMoves) {
-        if (move.type == qp.qp_type && move.from == qp.state && move.to == to) {
+        if (move.type == qp.kind && move.from == qp.state && move.to == to) {
             return (mask & move.required) == move.required &&
                    (mask & ~(move.required | move.optional)) == 0;
         }
@@ -374,7 +374,14 @@ int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
     if ((mask & IBV_QP_PATH_MIG_STATE) != 0) {
         fake.migration = attributes->path_mig_state;
     }
+    if (fake.kind == kDcInitiator && (mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 &&
+        attributes->max_rd_atomic > self().device_of(qp->context).initiator_reads) {
+        return EINVAL;
+    }
     fake.state = to;
+    if (fake.kind == kDcTarget && to == IBV_QPS_RTR) {
+        fake.qp_num = ++self().target_numbers;
+    }
     if (to == IBV_QPS_RESET) {
         fake.sends.clear();
         fake.receives = 0;
@@ -387,6 +394,9 @@ int query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int, ibv_qp_init_attr* init) {
     const auto& fake = *static_cast<FakeQp*>(qp);
     if (const int error = self().enter("query_qp")) {
         return error;
+    }
+    if (fake.kind == kDcTarget) {
+        self().complain("query_qp: of a DC target, which is answered in RTR alone");
     }
     attributes->qp_state = fake.state;
     attributes->path_mig_state = fake.migration;
@@ -449,6 +459,28 @@ int post_recv(ibv_qp* qp, ibv_recv_wr* work, ibv_recv_wr** bad) {
 }
 
 } // namespace
+
+FakeQp& enter_qp(ibv_pd* pd, const ibv_qp_init_attr& init, ibv_qp_type kind) {
+    auto& qp = self().qps.emplace_back(std::make_unique<FakeQp>());
+    qp->context = pd->context;
+    qp->qp_context = init.qp_context;
+    qp->pd = pd;
+    qp->send_cq = init.send_cq;
+    qp->recv_cq = init.recv_cq;
+    qp->srq = init.srq;
+    qp->qp_num = kind == kDcTarget ? 0 : static_cast<std::uint32_t>(100 + self().qps.size());
+    qp->state = IBV_QPS_RESET;
+    qp->qp_type = init.qp_type;
+    qp->kind = kind;
+    qp->init = init;
+    ++static_cast<FakePd*>(pd)->users;
+    ++static_cast<FakeCq*>(init.send_cq)->users;
+    ++static_cast<FakeCq*>(init.recv_cq)->users;
+    if (init.srq != nullptr) {
+        ++static_cast<FakeSrq*>(init.srq)->users;
+    }
+    return *qp;
+}
 
 void add_object_calls(verbs::Calls& calls) {
     calls.alloc_pd = alloc_pd;

@@ -5,7 +5,7 @@
 # laid over an Open MPI source tree, by Open MPI's. It needs
 #   * a C++ compiler that knows C++20 (the core is C++; Open MPI itself is C),
 #   * Linux (process_vm_readv, memfd_create),
-# and takes libibverbs, with libhwloc, and librdmacm if they are there.
+# and takes libibverbs, with libhwloc, librdmacm and libmlx5's header if they are there.
 
 m4_define([ADAPTIB_VERSION_NUMBER], [0.1.0])
 
@@ -48,7 +48,7 @@ struct Options {
     AC_LANG_POP([C++])
 ])
 
-# Sets adaptib_have_verbs, adaptib_have_rdmacm, common_adaptib_verbs_LIB (what is built) and common_adaptib_verbs_LIBS (what
+# Sets adaptib_have_verbs, adaptib_have_rdmacm, adaptib_have_mlx5dv, common_adaptib_verbs_LIB (what is built) and common_adaptib_verbs_LIBS (what
 # the core takes in).
 AC_DEFUN([ADAPTIB_VERBS], [
     adaptib_have_verbs=no
@@ -76,6 +76,24 @@ AC_DEFUN([ADAPTIB_VERBS], [
     AS_IF([test "$adaptib_have_rdmacm" = yes],
         [common_adaptib_verbs_LIBS="libadaptib_verbs.la -lrdmacm -libverbs -lhwloc"],
         [AC_MSG_NOTICE([no librdmacm: connect_method rdma_cm will be refused (Debian package: librdmacm-dev)])])
+    # libmlx5 is not linked with: the fabric finds it where libibverbs has loaded it (fabric/verbs/mlx5_calls.cc).
+    adaptib_have_mlx5dv=no
+    AS_IF([test "$adaptib_have_verbs" = yes],
+        [AC_SEARCH_LIBS([dlopen], [dl])
+         AC_MSG_CHECKING([for DC queue pairs in infiniband/mlx5dv.h])
+         AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <dlfcn.h>
+                                           #include <infiniband/mlx5dv.h>]],
+                                         [[struct mlx5dv_qp_init_attr dc;
+                                           dc.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
+                                           dc.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCT;
+                                           mlx5dv_wr_set_dc_addr(0, 0, 0, dc.comp_mask);
+                                           return ibv_qp_to_qp_ex(0) != dlopen("libmlx5.so.1", RTLD_NOLOAD);]])],
+             [adaptib_have_mlx5dv=yes
+              AS_CASE([$ac_cv_search_dlopen], [-l*],
+                      [common_adaptib_verbs_LIBS="$common_adaptib_verbs_LIBS $ac_cv_search_dlopen"])], [])
+         AC_MSG_RESULT([$adaptib_have_mlx5dv])])
+    AS_IF([test "$adaptib_have_mlx5dv" = no],
+        [AC_MSG_NOTICE([no mlx5dv: adaptib will know no DC queue pairs of mlx5 adapters (in Debian a part of libibverbs-dev)])])
     LIBS=$adaptib_save_LIBS
     AS_IF([test "$adaptib_have_verbs" = no],
           [common_adaptib_verbs_LIB=
@@ -131,6 +149,8 @@ AC_DEFUN([MCA_opal_common_adaptib_CONFIG], [
     AC_SUBST([ADAPTIB_HAVE_VERBS])
     AS_IF([test "$adaptib_have_rdmacm" = yes], [ADAPTIB_HAVE_RDMACM=1], [ADAPTIB_HAVE_RDMACM=0])
     AC_SUBST([ADAPTIB_HAVE_RDMACM])
+    AS_IF([test "$adaptib_have_mlx5dv" = yes], [ADAPTIB_HAVE_MLX5DV=1], [ADAPTIB_HAVE_MLX5DV=0])
+    AC_SUBST([ADAPTIB_HAVE_MLX5DV])
     AC_SUBST([common_adaptib_libdir])
     AC_SUBST([common_adaptib_bindir])
     AC_SUBST([common_adaptib_mca_CPPFLAGS])

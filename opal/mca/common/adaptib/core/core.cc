@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "fabric/rail_text.h"
+
 namespace adaptib {
 
 namespace {
@@ -514,9 +516,13 @@ void Core::run_timers() {
 }
 
 std::string Core::report() const {
-    return traffic_report(counters_, "process " + std::to_string(environment_.self & 0xffffffffu) +
-                                         " on " + environment_.host) +
-           paths_->report() + weights_report();
+    std::string text =
+        traffic_report(counters_, "process " + std::to_string(environment_.self & 0xffffffffu) +
+                                      " on " + environment_.host);
+    for (const Rail* rail : rails_) {
+        text += "  rail " + rail_text(rail->info()) + "\n";
+    }
+    return text + paths_->report() + weights_report();
 }
 
 // What was learnt of the paths to peers that have several.

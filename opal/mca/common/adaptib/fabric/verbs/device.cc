@@ -9,6 +9,7 @@
 #include <fstream>
 #include <optional>
 
+#include "fabric/verbs/dc.h"
 #include "fabric/verbs/errors.h"
 #include "fabric/verbs/near.h"
 
@@ -213,8 +214,8 @@ Device::~Device() {
     }
 }
 
-Status Device::open(const Calls& calls, ibv_device* device, std::uint32_t distance,
-                    std::unique_ptr<Device>& out, std::string& error_text) {
+Status Device::open(const Calls& calls, const Mlx5Calls* mlx5, ibv_device* device,
+                    std::uint32_t distance, std::unique_ptr<Device>& out, std::string& error_text) {
     std::unique_ptr<Device> made(new Device(calls, device, distance));
     const auto fail = [&](const char* what, int result) {
         const int error = error_number(result);
@@ -225,6 +226,7 @@ Status Device::open(const Calls& calls, ibv_device* device, std::uint32_t distan
         error_text = made->name_ + " speaks neither InfiniBand nor RoCE";
         return Status::error(Reason::not_supported);
     }
+    made->mlx5_ = mlx5_of(mlx5, device);
     errno = 0;
     made->context_ = calls.open_device(device);
     if (made->context_ == nullptr) {

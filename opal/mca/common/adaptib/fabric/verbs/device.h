@@ -31,14 +31,16 @@ Status parse_wanted(const std::string& list, std::vector<Wanted>& out, std::stri
 class Device {
 public:
     // Errors: as libibverbs; error_text says what failed.
-    // `distance`: from the process (fabric/verbs/near.h).
-    static Status open(const Calls& calls, ibv_device* device, std::uint32_t distance,
-                       std::unique_ptr<Device>& out, std::string& error_text);
+    // `distance`: from the process (fabric/verbs/near.h). `mlx5`: libmlx5, or null.
+    static Status open(const Calls& calls, const Mlx5Calls* mlx5, ibv_device* device,
+                       std::uint32_t distance, std::unique_ptr<Device>& out,
+                       std::string& error_text);
     ~Device();
     Device(const Device&) = delete;
     Device& operator=(const Device&) = delete;
 
     const Calls& calls() const { return calls_; }
+    const Mlx5Calls* mlx5() const { return mlx5_; } // null: it is not an mlx5 device's driver
     ibv_context* context() const { return context_; }
     ibv_pd* pd() const { return pd_; }
     const ibv_device_attr& limits() const { return limits_; }
@@ -50,6 +52,7 @@ private:
     Device(const Calls& calls, ibv_device* device, std::uint32_t distance);
 
     const Calls& calls_;
+    const Mlx5Calls* mlx5_ = nullptr;
     std::string name_;
     int numa_node_ = -1;
     std::uint32_t distance_ = 10;

@@ -151,6 +151,14 @@ Status address_vector(const Port& port, const PathSpec& path, const VerbsOptions
               ": opal_common_adaptib_connect_method has to be the same for all";
         return Status::error(Reason::unreachable);
     }
+    fill_vector(port, path, remote, options, out);
+    mtu = static_cast<ibv_mtu>(
+        std::min<std::uint8_t>(remote.mtu, static_cast<std::uint8_t>(port.attributes.active_mtu)));
+    return kOk;
+}
+
+void fill_vector(const Port& port, const PathSpec& path, const WireAddress& remote,
+                 const VerbsOptions& options, ibv_ah_attr& out) {
     out = {};
     out.port_num = port.number;
     out.sl = path.service_level != 0 ? path.service_level : options.service_level;
@@ -167,9 +175,6 @@ Status address_vector(const Port& port, const PathSpec& path, const VerbsOptions
         out.grh.hop_limit = kHopLimit;
         out.grh.traffic_class = options.traffic_class;
     }
-    mtu = static_cast<ibv_mtu>(
-        std::min<std::uint8_t>(remote.mtu, static_cast<std::uint8_t>(port.attributes.active_mtu)));
-    return kOk;
 }
 
 } // namespace adaptib::verbs

@@ -91,5 +91,8 @@ PathSpec path_to(const Port& port, const RailAddress& remote, std::uint32_t inde
 // of check_peer.
 Status address_vector(const Port& port, const PathSpec& path, const VerbsOptions& options,
                       bool datagrams, ibv_ah_attr& out, ibv_mtu& mtu, std::string& why);
+// The same without a check.
+void fill_vector(const Port& port, const PathSpec& path, const WireAddress& remote,
+                 const VerbsOptions& options, ibv_ah_attr& out);
 
 } // namespace adaptib::verbs

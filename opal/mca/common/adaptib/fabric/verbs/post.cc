@@ -13,8 +13,6 @@ namespace adaptib::verbs {
 
 namespace {
 
-constexpr std::uint32_t kNumberMask = 0xffffff;
-
 struct OpcodeRow {
     ibv_wr_opcode verbs;
     std::uint32_t capability; // 0: every rail has it

@@ -14,8 +14,6 @@ namespace adaptib::verbs {
 
 namespace {
 
-constexpr std::uint32_t kNumberMask = 0xffffff; // queue pairs, packets
-
 ibv_qp_state verbs_state(QpState state) {
     switch (state) {
     case QpState::reset: return IBV_QPS_RESET;
@@ -84,7 +82,7 @@ int VerbsQueuePair::create() {
         init.cap.max_recv_sge = std::max(max_gather_, 1u) + (type() == QpType::ud ? 1 : 0);
     }
     errno = 0;
-    qp_ = rail_.calls().create_qp(rail_.device().pd(), &init);
+    qp_ = make(init);
     if (qp_ == nullptr) {
         return error_number(-1);
     }
@@ -97,16 +95,21 @@ int VerbsQueuePair::create() {
     return 0;
 }
 
+ibv_qp* VerbsQueuePair::make(ibv_qp_init_attr& init) {
+    return rail_.calls().create_qp(rail_.device().pd(), &init);
+}
+
 VerbsQueuePair::~VerbsQueuePair() {
-    if (qp_ == nullptr) {
-        return;
+    if (qp_ != nullptr) {
+        if (rail_.meeting_point() != nullptr) {
+            rail_.meeting_point()->forget(*this);
+        }
+        rail_.calls().destroy_qp(qp_);
     }
-    if (rail_.meeting_point() != nullptr) {
-        rail_.meeting_point()->forget(*this);
-    }
-    rail_.calls().destroy_qp(qp_);
     state_ = QpState::error; // nothing is asked of it any more
-    forget_completions();
+    if (number_ != 0) {
+        forget_completions();
+    }
     send_cq_.detach(*this);
     receive_cq_.detach(*this);
     std::erase(rail_.rearming(), this);
@@ -273,7 +276,9 @@ int VerbsQueuePair::move_to_error() {
     if (state_ == QpState::reset) {
         QpAttributes nothing;
         int mask = 0;
-        const std::uint32_t required = kQpState | (type() == QpType::ud ? kQpKey : kQpAccess);
+        const std::uint32_t required = kQpState | (type() == QpType::ud   ? kQpKey
+                                                   : type() == QpType::rc ? kQpAccess
+                                                                          : 0u);
         nothing.state = QpState::init;
         (void)fill(nothing, required, QpState::init, attributes, mask);
         if (const int result = rail_.calls().modify_qp(qp_, &attributes, mask); result != 0) {
@@ -339,6 +344,7 @@ Status VerbsQueuePair::fill(const QpAttributes& a, std::uint32_t mask, QpState t
     out.retry_cnt = a.retry_count;
     out.rnr_retry = a.rnr_retry;
     out.path_mig_state = static_cast<ibv_mig_state>(a.migration);
+    add_to_move(to, out, out_mask);
     return fill_paths(a, mask, out, out_mask);
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "fabric/qp_rules.h"
+#include "fabric/verbs/dc.h"
 #include "fabric/verbs/errors.h"
 #include "fabric/verbs/memory.h"
 #include "fabric/verbs/qp.h"
@@ -141,7 +142,21 @@ Status VerbsRail::probe(std::string& error_text) {
         grh_ = {reinterpret_cast<std::uintptr_t>(grh_region_->address()), kGrhBytes,
                 grh_region_->local_key()};
     }
+    probe_dc();
     return kOk;
+}
+
+// Both ends, with an SRQ and, where the rail has them, atomics; who uses DC asks for no more than these flags.
+void VerbsRail::probe_dc() {
+    dc_limits_ = {info_.inline_bytes, info_.max_reads};
+    if (!info_.has(Capability::rc) || !info_.has(Capability::srq)) {
+        dc_lacks_ = "the device has no shared receive queues";
+        return;
+    }
+    if (try_dc(*this, dc_limits_, dc_lacks_)) {
+        info_.capabilities |= static_cast<std::uint32_t>(Capability::dc);
+        info_.inline_bytes = dc_limits_.inline_bytes;
+    }
 }
 
 Status VerbsRail::open_meeting_point(std::string& error_text) {
@@ -239,8 +254,11 @@ Status VerbsRail::create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedRec
     return kOk;
 }
 
-Status VerbsRail::check(const QpInit& init) const {
+Status VerbsRail::check(const QpInit& init) {
     if (const Status status = check_init(init, info_); !status.ok()) {
+        if (init.type >= QpType::dc_initiator && !info_.has(Capability::dc)) {
+            trouble_ = "no DC queue pairs: " + dc_lacks_;
+        }
         return status;
     }
     // A receive of a datagram has the GRH before it, one of a connection has not.
@@ -261,7 +279,9 @@ Status VerbsRail::create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>&
     if (const Status status = check(init); !status.ok()) {
         return status;
     }
-    auto made = std::make_unique<VerbsQueuePair>(*this, init);
+    std::unique_ptr<VerbsQueuePair> made = init.type >= QpType::dc_initiator
+                                               ? new_dc_queue_pair(*this, init)
+                                               : std::make_unique<VerbsQueuePair>(*this, init);
     if (const int error = made->create(); error != 0) {
         return refuse(error, queue_bytes(init.send_depth + init.receive_depth, init.max_gather));
     }

@@ -10,7 +10,8 @@
 //     that stop half-way flush the rest;
 //   * qp_fatal for a queue pair that is found in ERR without a completion that tells why, since not every
 //     device raises an event;
-//   * RESET to ERR, which the adapter does not know, goes by INIT.
+//   * RESET to ERR, which the adapter does not know, goes by INIT;
+//   * DC queue pairs are libmlx5's (dc.h).
 // Ownership: the fabric's.  Threads: one.
 // May touch: base/, fabric/, libibverbs.
 #pragma once
@@ -28,6 +29,12 @@
 namespace adaptib::verbs {
 
 class VerbsQueuePair;
+
+// What no call tells of a rail's DC queue pairs (dc.h).
+struct DcLimits {
+    Bytes inline_bytes = 0;      // of an initiator
+    std::uint32_t max_reads = 0; // the same
+};
 
 constexpr std::uint32_t kMaxGather = 16; // so that a request's entries fit on the stack
 constexpr Bytes kGrhBytes = 40;
@@ -51,6 +58,7 @@ public:
     const VerbsOptions& options() const { return options_; }
     std::uint32_t index() const { return index_; }
     const ibv_sge& grh() const { return grh_; }
+    const DcLimits& dc_limits() const { return dc_limits_; }
 
     // Events: the port's state; its LID, GID or partition key may be another.
     void set_down() { down_ = true; }
@@ -85,8 +93,9 @@ private:
                          std::unique_ptr<MemoryRegion>& out) override;
     Status allocate_impl(Bytes length, std::uint32_t access,
                          std::unique_ptr<MemoryRegion>& out) override;
-    Status check(const QpInit& init) const;
+    Status check(const QpInit& init);
     void describe();
+    void probe_dc();
     bool try_qp(ibv_cq* cq, ibv_qp_type type, Bytes inline_bytes, int& error);
     bool try_inline(ibv_cq* cq, ibv_qp_type type, int& error);
 
@@ -102,6 +111,8 @@ private:
     std::vector<const VerbsQueuePair*> suspects_;
     std::vector<std::uint32_t> fatal_;
     std::string trouble_;
+    DcLimits dc_limits_;
+    std::string dc_lacks_; // why there is no DC
     std::unique_ptr<MeetingPoint> meeting_point_;
 };
 

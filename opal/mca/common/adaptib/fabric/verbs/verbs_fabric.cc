@@ -44,6 +44,7 @@ private:
 
     const Calls& calls_;
     const VerbsOptions options_;
+    const Mlx5Calls* mlx5_ = nullptr;
     const std::uint64_t owner_;
     std::vector<std::unique_ptr<Device>> devices_;
     EventReader events_;
@@ -100,7 +101,8 @@ Status VerbsFabric::add_device(const DeviceList& list, ibv_device* device,
                                std::string& error_text) {
     std::unique_ptr<Device> opened;
     std::string why;
-    if (const Status status = Device::open(calls_, device, list.distance(device), opened, why);
+    if (const Status status =
+            Device::open(calls_, mlx5_, device, list.distance(device), opened, why);
         !status.ok()) {
         leave_out(status, why, true);
         return kOk;
@@ -141,6 +143,7 @@ Status VerbsFabric::set_up(std::string& error_text) {
     if (const Status status = list.read(error_text); !status.ok()) {
         return status;
     }
+    mlx5_ = options_.mlx5 != nullptr || options_.calls != nullptr ? options_.mlx5 : mlx5_library();
     std::vector<ibv_device*> chosen;
     if (const Status status = list.choose(options_, chosen, notices_, error_text); !status.ok()) {
         return status;

@@ -22,6 +22,7 @@ namespace adaptib {
 
 namespace verbs {
 struct Calls;
+struct Mlx5Calls;
 struct RdmaCmCalls;
 } // namespace verbs
 
@@ -38,6 +39,7 @@ struct VerbsOptions {
     Bytes locked_bytes = 0; // what will be registered at least; more than the limit is an error
     const verbs::Calls* calls = nullptr;         // null = libibverbs
     const verbs::RdmaCmCalls* rdma_cm = nullptr; // connections are made by it; null = not
+    const verbs::Mlx5Calls* mlx5 = nullptr;      // null = libmlx5, none beside other `calls`
     // How far a NUMA node (-1: unknown) is; empty = what hwloc says (near.h).
     std::function<std::uint64_t(int numa_node)> distance;
 };
@@ -49,6 +51,10 @@ Status open_verbs_fabric(const VerbsOptions& options, std::unique_ptr<Fabric>& o
 
 // librdmacm, for VerbsOptions::rdma_cm. Null: it was not there when this was built.
 const verbs::RdmaCmCalls* rdma_cm_library();
+
+// libmlx5, as the driver of devices that libibverbs has listed. Null: there is no such device, or mlx5dv was not there
+// when this was built.
+const verbs::Mlx5Calls* mlx5_library();
 
 // Says that `needed` bytes of locked memory are more than is allowed, and where to allow more.
 std::string verbs_memlock_text(Bytes needed);

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A stand-in for libmlx5's part of DC queue pairs, beside that for libibverbs (stand_in.h).
+//
+// Purpose: makes the two ends as mlx5dv_create_qp does and keeps the rules of mlx5dv_wr_post(3): each request is begun,
+// said what it does, whom to and with what memory, once each, and completed. It complains about anything else.
+// Failures are asked for by the names "mlx5dv_create_qp", "mlx5dv_qp_ex" (null) and "wr_complete".
+// Ownership: the StandIn's.  Threads: one.
+// May touch: fabric/verbs/mlx5_calls.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fabric/verbs/mlx5_calls.h"
+#include "unit/verbs/stand_in.h"
+
+namespace adaptib::test {
+
+const verbs::Mlx5Calls& mlx5_calls();
+
+// What one request said.
+struct DcRequest {
+    std::uint32_t qp_number = 0;
+    std::uint64_t wr_id = 0;
+    unsigned flags = 0;
+    ibv_wr_opcode opcode = IBV_WR_SEND;
+    std::uint32_t remote_key = 0;
+    std::uint64_t remote_address = 0;
+    std::uint32_t immediate = 0; // host order
+    std::uint64_t compare_add = 0;
+    std::uint64_t swap = 0;
+    ibv_ah* ah = nullptr;
+    std::uint32_t target = 0;
+    std::uint64_t key = 0;
+    std::vector<ibv_sge> list;
+    std::optional<std::string> taken; // inline
+};
+
+// Those since the last call.
+std::vector<DcRequest> take_dc_requests();
+// What mlx5dv_create_qp was asked for, as it was.
+struct DcCreation {
+    ibv_qp_init_attr_ex attributes;
+    mlx5dv_qp_init_attr mlx5;
+};
+const std::vector<DcCreation>& dc_creations();
+// Before and after each StandIn.
+void reset_dc();
+
+} // namespace adaptib::test
