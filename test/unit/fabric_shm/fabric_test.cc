@@ -598,6 +598,9 @@ class Rails : public testing::Test {
 protected:
     void SetUp() override {
         ASSERT_TRUE(a.ok && b.ok);
+        add_pair();
+    }
+    void add_pair() {
         QueuePair* from = a.add_qp(QpType::rc);
         QueuePair* to = b.add_qp(QpType::rc);
         ASSERT_TRUE(Node::connect(*from, b.rail().address(), to->number()));
@@ -667,6 +670,86 @@ TEST_F(Rails, EventsComeOncePerChangeAndNameTheRail) {
     EXPECT_FALSE(a.fabric->poll_event(event));
     EXPECT_FALSE(b.fabric->poll_event(event));
     EXPECT_TRUE(a.qps[0]->usable()) << "it is on the other rail";
+}
+
+TEST_F(Rails, AGateShutsWithinAPollForOurRailAndWithALookForEventsForAPeers) {
+    Event event;
+    for (const bool own : {true, false}) {
+        for (const std::uint64_t trouble : {shm::kRailDown, std::uint64_t{1'000'000}}) {
+            const Gate gate = a.qps[0]->gate();
+            ASSERT_TRUE(gate.open());
+            RailWord word(own ? a : b, 0);
+            word.set(trouble);
+            if (own) {
+                poll();
+            } else {
+                a.fabric->poll_event(event);
+            }
+            EXPECT_FALSE(gate.open());
+            EXPECT_FALSE(a.qps[0]->gate().open()) << "nor is a new one";
+            word.set(0);
+            while (a.fabric->poll_event(event)) {
+            }
+            EXPECT_TRUE(gate.open());
+        }
+    }
+}
+
+TEST_F(Rails, AGateShutsWithEitherQueuePair) {
+    add_pair();
+    const Gate gate = a.qps[0]->gate();
+    const Gate other = a.qps[1]->gate();
+    QpAttributes attributes;
+    attributes.state = QpState::error;
+    ASSERT_TRUE(b.qps[0]->modify(attributes, kQpState).ok());
+    EXPECT_FALSE(gate.open()) << "the target's says so itself";
+    EXPECT_FALSE(a.qps[0]->gate().open());
+    EXPECT_FALSE(b.qps[0]->gate().open()) << "it is in error";
+    ASSERT_TRUE(other.open());
+    for (const QpState state : {QpState::error, QpState::reset}) {
+        attributes.state = state;
+        ASSERT_TRUE(a.qps[0]->modify(attributes, kQpState).ok());
+        EXPECT_FALSE(other.open()) << "while one of ours is broken none is believed";
+        poll();
+        EXPECT_FALSE(other.open());
+        EXPECT_TRUE(a.qps[1]->usable());
+    }
+    a.qps.erase(a.qps.begin());
+    poll();
+    EXPECT_TRUE(other.open());
+}
+
+TEST_F(Rails, TheBellRingsForWhatHasComeAndForWhatIsLeft) {
+    const Bell* bell = a.fabric->bell();
+    ASSERT_NE(bell, nullptr);
+    EXPECT_EQ(poll(), 0u);
+    EXPECT_TRUE(bell->quiet());
+    // What has come: a message.
+    ASSERT_TRUE(a.qps[0]->post_receive({}).ok());
+    SendWork send;
+    send.opcode = Opcode::send;
+    ASSERT_TRUE(b.qps[0]->post_send(send).ok());
+    EXPECT_FALSE(bell->quiet());
+    EXPECT_EQ(poll(), 1u);
+    poll();
+    EXPECT_TRUE(bell->quiet());
+    // What is left to take: two completions, taken one by one.
+    ASSERT_TRUE(post(64).ok());
+    ASSERT_TRUE(post(64).ok());
+    EXPECT_FALSE(bell->quiet());
+    EXPECT_EQ(poll(), 1u);
+    EXPECT_FALSE(bell->quiet());
+    EXPECT_EQ(poll(), 1u);
+    poll();
+    EXPECT_TRUE(bell->quiet());
+    // What waits: a request over a slowed rail.
+    RailWord word(b, 0);
+    word.set(1'000'000);
+    ASSERT_TRUE(post(1000).ok());
+    EXPECT_EQ(poll(), 0u);
+    EXPECT_FALSE(bell->quiet());
+    word.set(0);
+    EXPECT_EQ(poll(), 1u);
 }
 
 TEST_F(Rails, SlowedWorkIsNeitherDoneNorVisibleEarly) {

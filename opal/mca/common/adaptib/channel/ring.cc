@@ -77,10 +77,13 @@ RingReader::Found RingReader::read(std::uint64_t head, const MessageHeader** hea
 
 RingWriter::RingWriter(Rail& rail, QueuePair& qp, const Target& target, const std::uint64_t* credit,
                        std::uint64_t wr_id)
-    : units_(target.units), qp_(qp), credit_(credit), target_(target), rail_(rail), wr_id_(wr_id) {
+    : units_(static_cast<std::uint32_t>(target.units)), credit_(credit), qp_(qp), target_(target),
+      rail_(rail), wr_id_(wr_id) {
     mapped_ = static_cast<std::byte*>(qp.map(target.address, target.units * kRingUnit, target.key));
     base_ = mapped_;
-    direct_ = mapped_ != nullptr;
+    if (mapped_ == nullptr) {
+        post_from_now();
+    }
 }
 
 bool RingWriter::has_room(std::uint64_t units) {
@@ -95,11 +98,11 @@ bool RingWriter::has_room(std::uint64_t units) {
 // Chooses between storing directly and posting, message by message: a rail may go down or be slowed.
 bool RingWriter::choose_way() {
     if (mapped_ != nullptr && qp_.usable()) [[likely]] {
-        if (!direct_ && !flushed()) {
+        if (!direct() && !flushed()) {
             return false;
         }
         base_ = mapped_;
-        direct_ = true;
+        gate_ = qp_.gate();
         return true;
     }
     if (mirror_ == nullptr) {
@@ -111,9 +114,9 @@ bool RingWriter::choose_way() {
         }
         std::memset(mirror_memory_.get(), 0, bytes);
     }
-    posted_from_ = direct_ ? produced_ : posted_from_;
+    posted_from_ = direct() ? produced_ : posted_from_;
     base_ = static_cast<std::byte*>(mirror_->address());
-    direct_ = false;
+    post_from_now();
     return true;
 }
 
@@ -125,7 +128,7 @@ bool RingWriter::skip_rest() {
     }
     MessageHeader skip;
     skip.type = MessageType::skip;
-    if (direct_) {
+    if (direct()) {
         store(skip, rest);
     } else if (!post_message(skip, RingWay::posted, rest).ok()) {
         return false;

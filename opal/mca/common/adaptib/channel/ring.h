@@ -205,8 +205,8 @@ public:
     // behind. REQUIRES: it takes no more than half the units.
     [[gnu::always_inline]] std::byte* reserve(Bytes length) {
         const std::uint64_t units = ring_units_for(length, RingWay::stored);
-        if (direct_ && position_ + units <= units_ && produced_ + units < units_ + consumed_ &&
-            qp_.usable()) [[likely]] {
+        if (direct() && position_ + units <= units_ && produced_ + units < units_ + consumed_ &&
+            gate_.open()) [[likely]] {
             return unit_address(position_) + ring_body_at(length, RingWay::stored);
         }
         return reserve_with_care(length);
@@ -214,7 +214,7 @@ public:
     void abandon(Bytes length);
     // REQUIRES: header.length is the length of the last reserve.
     [[gnu::always_inline]] Status commit(const MessageHeader& header) {
-        if (!direct_) [[unlikely]] {
+        if (!direct()) [[unlikely]] {
             return post(header);
         }
         const std::uint64_t units = ring_units_for(header.length, RingWay::stored);
@@ -233,9 +233,9 @@ public:
     bool settled() const { return awaited_ == 0; }
     bool flushed();
     // Messages are stored into the reader's memory.
-    bool direct() const { return direct_; }
+    bool direct() const { return gate_.trouble != nullptr; }
     // All of the ring has been stored into: it is in the memory of both sides.
-    bool lapped() const { return direct_ && produced_ >= units_; }
+    bool lapped() const { return direct() && produced_ >= units_; }
     // A completion with our wr_id was taken.
     void on_completion() { awaited_ -= awaited_ > 0 ? 1 : 0; }
     bool posts_to(const QueuePair& qp) const { return &qp_ == &qp; }
@@ -301,13 +301,14 @@ private:
     }
     std::byte* reserve_with_care(Bytes length);
     RingWay way_now() const {
-        return direct_ ? RingWay::stored : counted_ ? RingWay::counted : RingWay::posted;
+        return direct() ? RingWay::stored : counted_ ? RingWay::counted : RingWay::posted;
     }
     std::uint64_t told() const {
         return load_ring_word(reinterpret_cast<const std::byte*>(credit_));
     }
     bool has_room(std::uint64_t units);
     bool choose_way();
+    void post_from_now() { gate_.trouble = nullptr; }
     bool skip_rest();
     Status post(const MessageHeader& header);
     Status post_message(const MessageHeader& header, RingWay way, std::uint64_t taken);
@@ -336,25 +337,25 @@ private:
         return must_zero() && produced_ + units >= clean_until_;
     }
     std::uint64_t store_behind(std::uint64_t head, Bytes length, std::uint64_t units);
-    std::uint64_t unit_behind(std::uint64_t units) const {
-        return position_ + units == units_ ? 0 : position_ + units;
+    std::uint32_t unit_behind(std::uint64_t units) const {
+        return position_ + units == units_ ? 0 : position_ + static_cast<std::uint32_t>(units);
     }
 
     // Hot: one cache line.
     alignas(kCacheLine) std::byte* base_ =
         nullptr; // the reader's memory if mapped, else the mirror
-    std::uint64_t position_ = 0;
     std::uint64_t produced_ = 0;
     std::uint64_t consumed_ = 0;   // as last read from the credit word, or heard
     std::uint64_t zero_until_ = 0; // produced: until then words may have to be zeroed
-    std::uint64_t units_;          // of the ring
-    QueuePair& qp_;
-    bool direct_ = false;
-    bool counted_ = false; // the message that room was reserved for takes to_carry_ along
+    Gate gate_;                    // of qp_; without `trouble`: messages are posted
+    std::uint32_t position_ = 0;
+    std::uint32_t units_; // of the ring
     // Units produced, up to which the first words of those to come are zero
     std::uint64_t clean_until_ = 0;
     const std::uint64_t* credit_;
+    bool counted_ = false; // the message that room was reserved for takes to_carry_ along
     // Constant after construction.
+    QueuePair& qp_;
     Target target_;
     Rail& rail_;
     std::uint64_t wr_id_;

@@ -156,6 +156,7 @@ Status Core::attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric
                       std::string_view(parameters.small_one_sided) == "auto";
     Attached attached;
     attached.fabric = std::move(fabric);
+    attached.bell = attached.fabric->bell();
     attached.rails = range;
     attached.eager_limit = eager_limit;
     attached.device = device;

@@ -137,6 +137,8 @@ private:
     // A fabric in use.
     struct Attached {
         std::unique_ptr<Fabric> fabric;
+        const Bell* bell = nullptr; // the fabric's
+        bool used = false;          // by a peer, by now
         RailRange rails;
         bool device = false; // its rails are RDMA devices'
         Bytes eager_limit = 0;
@@ -147,7 +149,6 @@ private:
         std::unique_ptr<DatagramChannel> datagrams;
         std::vector<CompletionFilter> filters; // one a rail
         DatagramChannel::Receiver receiver;
-        bool used = false; // by a peer, by now
     };
 
     explicit Core(const Environment& environment);
@@ -227,6 +228,7 @@ private:
     std::size_t poll_cold_ring();
     std::size_t poll_ring(Peer& peer);
 
+    bool quiet() const;
     std::size_t poll_datagrams();
     std::size_t poll_completions();
     void return_credit(Peer& peer);

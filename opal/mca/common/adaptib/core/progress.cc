@@ -49,7 +49,7 @@ std::size_t Core::progress() {
     if (!cold_.empty()) {
         events += poll_cold_ring();
     }
-    if (events == 0 || tick_ % kDatagramEvery == 0) {
+    if (tick_ % kDatagramEvery == 0 || (events == 0 && !quiet())) {
         events += poll_datagrams();
     }
     if (protocol_->work_outstanding() || tick_ % kCompletionsEvery == 0) {
@@ -75,6 +75,17 @@ std::size_t Core::progress() {
         }
     }
     return events;
+}
+
+// No fabric in use has anything to poll for.
+bool Core::quiet() const {
+    for (std::size_t i = 0; i < fabrics_.size(); ++i) {
+        const Bell* bell = fabrics_[i].bell;
+        if ((i == 0 || fabrics_[i].used) && (bell == nullptr || !bell->quiet())) {
+            return false;
+        }
+    }
+    return true;
 }
 
 // A fabric without peers waits for their first messages only; the first fabric is the cheapest to ask.

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -278,6 +279,23 @@ enum class QpType : std::uint8_t { rc, ud, dc_initiator, dc_target };
 enum class QpState : std::uint8_t { reset, init, ready_to_receive, ready_to_send, error };
 enum class MigrationState : std::uint8_t { migrated, rearm, armed };
 
+// Where the processor sees that nothing has changed since QueuePair::usable() was true: `trouble` is one for all
+// queue pairs of a fabric and nonzero if a rail of this process or of a peer was not well when the fabric was last
+// polled or asked for events; `target` belongs to the queue pair at the other end. The default is never open.
+struct Gate {
+    const std::atomic<std::uint64_t>* trouble = &kShut;
+    const std::atomic<std::uint64_t>* target = nullptr;
+    std::uint64_t expected = 0;
+
+    bool open() const {
+        return trouble->load(std::memory_order_relaxed) == 0 &&
+               target->load(std::memory_order_acquire) == expected;
+    }
+
+private:
+    static constexpr std::atomic<std::uint64_t> kShut{1};
+};
+
 struct QpInit {
     QpType type = QpType::rc;
     CompletionQueue* send_cq = nullptr;
@@ -381,6 +399,9 @@ public:
     }
     // False once the queue pair is not ready to send, its rail is down or slowed, or its target ended.
     bool usable() const { return usable_impl(); }
+    // As long as it is open usable() need not be asked; once it is not, ask, and take another. Valid while the queue
+    // pair lives.
+    Gate gate() const { return gate_impl(); }
 
 protected:
     explicit QueuePair(QpType type) : type_(type) {}
@@ -399,6 +420,7 @@ private:
     virtual bool target_lives_impl() const { return true; }
     virtual void* map_impl(std::uint64_t, Bytes, std::uint32_t) { return nullptr; }
     virtual bool usable_impl() const { return true; }
+    virtual Gate gate_impl() const { return {}; }
 
     QpType type_;
 };
@@ -507,6 +529,14 @@ struct Event {
     SharedReceiveQueue* srq = nullptr;
 };
 
+// Where the processor sees, in two cache lines, that polling would find nothing.
+struct Bell {
+    const std::atomic<std::uint64_t>* next = nullptr; // nonzero: something has come
+    bool busy = true; // there is something to go on with, or to take
+
+    bool quiet() const { return !busy && next->load(std::memory_order_acquire) == 0; }
+};
+
 class Fabric {
 public:
     virtual ~Fabric() = default;
@@ -518,11 +548,15 @@ public:
     const std::vector<std::string>& notices() const { return notices_; }
     // Where the processor moves the data, and it was measured: what copying costs.
     const std::optional<CopyCosts>& copy_costs() const { return copy_costs_; }
+    // While it is quiet no completion queue need be polled, but for every tenth time or so: what is rare is looked
+    // after in polls. Null: there is none. Lives as long as the fabric.
+    const Bell* bell() const { return bell_; }
 
 protected:
     std::vector<std::unique_ptr<Rail>> rails_;
     std::vector<std::string> notices_;
     std::optional<CopyCosts> copy_costs_;
+    const Bell* bell_ = nullptr;
 
 private:
     virtual bool poll_event_impl(Event& out) = 0;

@@ -15,6 +15,8 @@ namespace adaptib::shm {
 ShmCompletionQueue::ShmCompletionQueue(Context& context, std::uint32_t rail, std::uint32_t depth)
     : context_(context), rail_(rail), entries_(depth) {}
 
+ShmCompletionQueue::~ShmCompletionQueue() { context_.completions_taken(entries_.size()); }
+
 bool ShmCompletionQueue::push(const WorkCompletion& completion, LocalQueuePair* qp,
                               std::uint64_t release) {
     if (entries_.full()) {
@@ -24,11 +26,14 @@ bool ShmCompletionQueue::push(const WorkCompletion& completion, LocalQueuePair* 
     entry.completion = completion;
     entry.qp = qp;
     entry.release = release;
+    context_.completion_queued();
     return true;
 }
 
 void ShmCompletionQueue::forget(const LocalQueuePair* qp) {
+    const std::size_t before = entries_.size();
     entries_.remove_if([qp](const Entry& entry) { return entry.qp == qp; });
+    context_.completions_taken(before - entries_.size());
 }
 
 std::size_t ShmCompletionQueue::poll_impl(std::span<WorkCompletion> out) {
@@ -42,6 +47,7 @@ std::size_t ShmCompletionQueue::poll_impl(std::span<WorkCompletion> out) {
         }
         entries_.pop();
     }
+    context_.completions_taken(count);
     return count;
 }
 

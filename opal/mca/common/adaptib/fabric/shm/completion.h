@@ -26,6 +26,7 @@ class LocalQueuePair;
 class ShmCompletionQueue final : public CompletionQueue {
 public:
     ShmCompletionQueue(Context& context, std::uint32_t rail, std::uint32_t depth);
+    ~ShmCompletionQueue() override;
 
     std::uint32_t rail() const { return rail_; }
     // False when there is no room: the completion is lost and the queue pair must not go on.

@@ -162,7 +162,31 @@ void Context::look_at_rails() {
     }
 }
 
+void Context::look_at_peers_rails() {
+    peers_trouble_ = 0;
+    for (const auto& [cookie, known] : peers_) {
+        if (const std::shared_ptr<PeerSegment> peer = known.lock()) {
+            for (std::uint32_t rail = 0; rail < std::min(peer->header()->rails, kMaxRails);
+                 ++rail) {
+                peers_trouble_ |= peer->header()->rail[rail].word.load(std::memory_order_acquire);
+            }
+        }
+    }
+}
+
+// What gates and the bell say from now on.
+void Context::watch() {
+    std::uint64_t trouble = peers_trouble_ | static_cast<std::uint64_t>(broken_);
+    for (std::uint32_t rail = 0; rail < rail_count_; ++rail) {
+        trouble |= rail_word(rail);
+    }
+    watch_.trouble.store(trouble, std::memory_order_relaxed);
+    watch_.bell.next = consumer_.next_state();
+    watch_.bell.busy = !active_.empty() || !owed_.empty() || completions_ > 0;
+}
+
 bool Context::next_event(Event& out) {
+    look_at_peers_rails();
     progress();
     look_at_rails();
     if (events_.empty()) {
@@ -181,6 +205,7 @@ void Context::activate(LocalQueuePair* qp) {
         qp->active = true;
         active_.push_back(qp);
     }
+    watch_.bell.busy = true;
 }
 
 void Context::progress() {
@@ -200,7 +225,9 @@ void Context::progress() {
     if (++polls_ == kPollsPerRound) {
         polls_ = 0;
         look_after();
+        look_at_peers_rails();
     }
+    watch();
 }
 
 bool Context::dispatch(const RecordView& record) {
@@ -249,6 +276,7 @@ void Context::progress_active() {
 void Context::owe(std::shared_ptr<PeerSegment> peer, const RecordFields& fields) {
     owed_.push_back({std::move(peer), fields});
     pay();
+    watch_.bell.busy = true;
 }
 
 void Context::pay() {

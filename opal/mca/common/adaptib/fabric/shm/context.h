@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "base/units.h"
 #include "fabric/fabric.h"
 #include "fabric/shm/bounce.h"
 #include "fabric/shm/queue.h"
@@ -62,6 +63,24 @@ public:
     std::uint64_t rail_word(std::uint32_t rail) const {
         return own_rails_[rail].word.load(std::memory_order_acquire);
     }
+    // Zero while all rails, ours and the peers' that are mapped, are active and not slowed, as of the last poll; the
+    // peers', of the last round or look for events.
+    const std::atomic<std::uint64_t>& trouble() const { return watch_.trouble; }
+    // Queue pairs that were ready to send and are not any more: while there are any, that is trouble, too.
+    void count_broken(int more) {
+        broken_ += more;
+        if (more > 0) {
+            watch_.trouble.store(1, std::memory_order_relaxed);
+        }
+    }
+    const Bell& bell() const { return watch_.bell; }
+    // A completion was queued, so many were taken.
+    void completion_queued() {
+        ++completions_;
+        watch_.bell.busy = true;
+    }
+    void completions_taken(std::size_t count) { completions_ -= count; }
+
     // The time at which `bytes` more have left a slowed rail; 0 for one that is not slowed.
     Nanoseconds pace(std::uint32_t rail, std::uint64_t peer_word, Bytes bytes);
 
@@ -96,7 +115,14 @@ private:
     void pay();
     void look_after();
     void look_at_rails();
+    void look_at_peers_rails();
+    void watch();
 
+    struct alignas(kCacheLine) Watch {
+        std::atomic<std::uint64_t> trouble{0};
+        Bell bell;
+    };
+    Watch watch_;
     std::unique_ptr<OwnSegment> segment_;
     const Clock& clock_;
     std::uint32_t rail_count_;
@@ -107,6 +133,9 @@ private:
     BouncePool bounce_;
     Counters counters_;
     std::uint32_t polls_ = 0;
+    std::uint64_t peers_trouble_ = 0; // their rails' words, as last looked at
+    int broken_ = 0;                  // queue pairs
+    std::size_t completions_ = 0;     // in all completion queues
     bool single_copy_ = true;
     bool single_copy_noticed_ = false;
 

@@ -25,7 +25,7 @@ inline constexpr std::uint32_t kBounceSlotsPerQp = 4;
 
 // Records taken from the queue in one poll, and polls between two rounds of looking after the rest.
 inline constexpr std::uint32_t kRecordsPerPoll = 64;
-inline constexpr std::uint32_t kPollsPerRound = 1024;
+inline constexpr std::uint32_t kPollsPerRound = 256;
 // One peer is looked at (is the process still there?) this often.
 inline constexpr Nanoseconds kPeerLookInterval{10'000'000};
 // Datagrams without a receive that wait outside the queue, per queue pair. Above, the queue waits.

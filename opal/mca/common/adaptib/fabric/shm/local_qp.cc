@@ -33,6 +33,7 @@ LocalQueuePair::~LocalQueuePair() {
     }
     entry_->word.store(0, std::memory_order_release);
     context_.remove_qp(this);
+    context_.count_broken(broken_ ? -1 : 0);
 }
 
 // ---------------------------------------------------------------------------------------------------
@@ -68,7 +69,7 @@ Status LocalQueuePair::modify_impl(const QpAttributes& attributes, std::uint32_t
     if (to == QpState::ready_to_send) {
         ready_to_send();
     }
-    state_ = to;
+    set_state(to);
     publish();
     return kOk;
 }
@@ -77,6 +78,15 @@ QpAttributes LocalQueuePair::query_impl() const {
     QpAttributes out = attributes_;
     out.state = state_;
     return out;
+}
+
+// Gates do not look at the queue pair itself: all are shut while there is one that sends no more.
+void LocalQueuePair::set_state(QpState to) {
+    const bool broken =
+        to != QpState::ready_to_send && (broken_ || state_ == QpState::ready_to_send);
+    context_.count_broken(static_cast<int>(broken) - static_cast<int>(broken_));
+    broken_ = broken;
+    state_ = to;
 }
 
 void LocalQueuePair::publish() {
@@ -93,7 +103,7 @@ void LocalQueuePair::fence() {
 }
 
 void LocalQueuePair::reset() {
-    state_ = QpState::reset;
+    set_state(QpState::reset);
     publish();
     fence();
     drop_sends();
@@ -119,7 +129,7 @@ void LocalQueuePair::enter_error() {
     if (state_ == QpState::error) {
         return;
     }
-    state_ = QpState::error;
+    set_state(QpState::error);
     publish();
     fence();
     flush_sends();

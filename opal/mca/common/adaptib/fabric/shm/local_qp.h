@@ -81,6 +81,7 @@ protected:
     std::uint32_t rail_;
     QueuePairEntry* entry_ = nullptr;
     QpState state_ = QpState::reset;
+    bool broken_ = false; // it was ready to send, and is not any more
     QpAttributes attributes_;
     std::uint64_t posted_ = 0;   // send requests accepted
     std::uint64_t released_ = 0; // of them, given back
@@ -90,6 +91,7 @@ private:
     QpAttributes query_impl() const final;
     Status post_receive_impl(const ReceiveWork& work) final;
     void reset();
+    void set_state(QpState to);
 
     enum class Taken : std::uint8_t { yes, no_receive };
     Taken take(const RecordFields& fields, const std::byte* payload);

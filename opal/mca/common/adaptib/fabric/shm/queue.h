@@ -118,12 +118,14 @@ public:
         }
         return front_slow(out);
     }
+    // Nonzero: front() has something to look at. Until the next pop().
+    const std::atomic<std::uint64_t>* next_state() const { return &at(consumed_)->state; }
     // No record that is not in the queue yet has a position below this.
     std::uint64_t reserved() const { return header_->reserve.load(std::memory_order_acquire); }
     // REQUIRES: front() was true since the last pop().
     void pop();
 
-    // Something is reserved but not published. Cheap enough for one call in a thousand polls.
+    // Something is reserved but not published. Cheap enough for one call in a hundred polls.
     bool stuck() const;
     // Skips what a dead producer left at the front; true when it did. Reads /proc.
     bool resolve_hole();

@@ -69,6 +69,19 @@ bool RcQueuePair::usable_impl() const {
     return state_ == QpState::ready_to_send && rails_word() == 0 && connected();
 }
 
+Gate RcQueuePair::gate_impl() const {
+    const std::uint64_t word =
+        peer_entry_ == nullptr ? 0 : peer_entry_->word.load(std::memory_order_acquire);
+    if (word == 0 || !usable_impl()) {
+        return {};
+    }
+    Gate gate;
+    gate.trouble = &context_.trouble();
+    gate.target = &peer_entry_->word;
+    gate.expected = word;
+    return gate;
+}
+
 bool RcQueuePair::target_lives_impl() const { return peer_ == nullptr || peer_->check_alive(); }
 
 // ---------------------------------------------------------------------------------------------------

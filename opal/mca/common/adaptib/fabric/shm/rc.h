@@ -73,6 +73,7 @@ private:
     bool target_lives_impl() const override;
     void* map_impl(std::uint64_t address, Bytes length, std::uint32_t key) override;
     bool usable_impl() const override;
+    Gate gate_impl() const override;
     // LocalQueuePair
     bool accepts(const RecordView& record) const override;
     Status connect(const QpAttributes& attributes) override;
