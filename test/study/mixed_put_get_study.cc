@@ -5,12 +5,13 @@
 // the maximum throughput in 10^6 bytes/s. "In order" only one direction of the links is busy at a time; with
 // reordering, puts and gets in turns, "almost" the peak of both directions is reached. MVAPICH2, load balanced
 // fragmentation; two clusters (study/one_sided.cc). Here: the production core, operations as its BTL starts
-// them, with one rail and with two, sizes from 4 KiB to 1 MiB. As asked for: `interleave` 0, puts first.
+// them, with one rail and with two, sizes from 4 KiB to 1 MiB, over today's to 2 MiB, where epochs are as long. As asked for: `interleave` 0, puts first.
 // Interleaved: `interleave` as it is, puts first, and gets first. In turns: `interleave` 0, and the program asks
 // for a put and a get in turns. The peaks of one direction and of both are of 32 puts by one process and by two.
 // Bounds (--check):
 //   interleaved, puts first or gets first, both buses of full duplex: at least 0.92 of the peak of both
-//     directions, as asked for at most 1.1 times that of one direction
+//     directions, as asked for at most 1.1 times that of one direction (over today's 1.2: of what is longer
+//     than a MiB the last part goes out when gets are asked for)
 //   with PCI-X, which has one direction at a time: at least 0.97 of the peak of both
 //   at no size interleaved takes more than 1.02 times as long as what is asked for
 //   puts alone, after mixed ones: at most 1.03 times as long as ever
@@ -149,7 +150,8 @@ int main(int argc, char** argv) {
             Measurement measurement(study, hosts.machine, rails == 1 ? hosts.one : hosts.two,
                                     static_cast<int>(window), striping);
             std::map<std::string, Curve> curves;
-            for (Bytes bytes = 4 * kKiB; bytes <= kMiB; bytes *= study.quick() ? 4 : 2) {
+            const Bytes largest = hosts.papers == 2 ? 2 * kMiB : kMiB;
+            for (Bytes bytes = 4 * kKiB; bytes <= largest; bytes *= study.quick() ? 4 : 2) {
                 curves[kOne][bytes] = measurement.rate(puts(bytes), false, false);
                 curves[kBoth][bytes] = measurement.rate(puts(bytes), false, true);
                 for (const Order& order : kOrders) {
@@ -172,7 +174,7 @@ int main(int argc, char** argv) {
             study.row(where + ": as asked for (paper: without reordering)", "MB/s",
                       peak(curves[kAsAsked]), paper.in_order);
             study.row("  of one direction's peak", "", peak(curves[kAsAsked]) / one, {},
-                      Bound{0.9, 1.1});
+                      Bound{0.9, hosts.papers == 2 ? 1.2 : 1.1});
             study.row(where + ": interleaved (paper: reordering)", "MB/s", ours, paper.reordered);
             study.row("  of the peak of both directions", "", ours / both, {}, most);
             study.row("  gets first", "", peak(curves[kGetsFirst]) / both, {}, most);

@@ -186,19 +186,23 @@ TEST(Interleaving, ZeroHoldsNothing) {
     EXPECT_EQ(traffic.held(), 0u);
 }
 
-// Time of the second epoch: without, one direction after the other.
+// Time of the third epoch: without, one direction after the other. Over two of connect-ib's rails 0.61 of that if reads
+// get more turns than writes.
 TEST(Interleaving, BothDirectionsAreBusyAtATime) {
-    for (const bool puts_first : {true, false}) {
+    for (const auto& [model, puts_first] :
+         {std::pair{"infinihost-iii", true}, std::pair{"infinihost-iii", false},
+          std::pair{"connect-ib", true}}) {
         std::array<Nanoseconds, 2> took{};
         for (const int interleave : {0, 100}) {
-            MixedTraffic traffic(2, interleave);
+            MixedTraffic traffic(2, interleave, model);
+            traffic.learn();
             traffic.learn();
             const Nanoseconds began = traffic.ranks->now(0);
             traffic.start_epoch(kMiB, puts_first);
             traffic.wait();
             took[interleave > 0] = traffic.ranks->now(0) - began;
         }
-        EXPECT_LT(took[1] * 100, took[0] * 60) << puts_first;
+        EXPECT_LT(took[1] * 100, took[0] * 58) << model << puts_first;
     }
 }
 

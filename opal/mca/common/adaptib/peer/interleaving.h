@@ -33,8 +33,8 @@ struct Interleaving {
     std::array<IntrusiveList<HeldMove, &HeldMove::held_link>, 2> held; // by Direction
     Bytes window = 0;                 // bytes of each direction under way
     Direction turn = Direction::read; // of what was posted last
-    Bytes run = 0;                    // so many bytes of it one after another
-    std::uint32_t memory = 0;         // so many busy times with moves held for nothing end it
+    std::int64_t ahead = 0;   // bytes by which writes are ahead of reads, since both have waited
+    std::uint32_t memory = 0; // so many busy times with moves held for nothing end it
     // Since nothing was under way the last time:
     bool wanted_both = false; // one direction was wanted while the other was busy
     bool held_any = false;
@@ -46,13 +46,17 @@ struct Interleaving {
     Bytes most(Direction direction) const {
         return direction == Direction::read ? window + window / 2 : window;
     }
-    // The other direction waits for its turn.
+    // The other direction waits, and has had less.
     bool is_over(Direction direction) {
-        return turn == direction && run >= round() && !of(other(direction)).empty();
+        const std::int64_t mine = direction == Direction::write ? ahead : -ahead;
+        return mine >= static_cast<std::int64_t>(round()) && !of(other(direction)).empty();
     }
     void posted(Direction direction, Bytes length) {
-        run = (turn == direction ? run : 0) + length;
+        const auto bytes = static_cast<std::int64_t>(length);
         turn = direction;
+        ahead = of(other(direction)).empty()
+                    ? 0
+                    : ahead + (direction == Direction::write ? bytes : -bytes);
     }
 };
 
