@@ -27,6 +27,17 @@ template <typename T> void shuffle(std::vector<T>& all, Random& random) {
     }
 }
 
+// The file with OpenSM's routes.
+std::string stored_name(Routing::Kind kind, std::uint32_t lmc) {
+    const std::string base = "fat_tree_12x12x12_lmc" + std::to_string(lmc);
+    switch (kind) {
+    case Routing::Kind::opensm_random: return base + "_random.lfts";
+    case Routing::Kind::opensm_dfsssp: return base + "_compact_dfsssp.lfts";
+    case Routing::Kind::opensm_ftree: return base + "_compact_ftree.lfts";
+    default: return base + "_compact.lfts";
+    }
+}
+
 Spread spread_of(std::vector<double>& values) {
     std::sort(values.begin(), values.end());
     const std::size_t half = values.size() / 2;
@@ -44,6 +55,8 @@ std::string Routing::name() const {
     case Kind::random: return "random routes " + std::to_string(seed);
     case Kind::opensm_random: return "OpenSM, random order";
     case Kind::opensm_compact: return "OpenSM, leaf by leaf";
+    case Kind::opensm_dfsssp: return "OpenSM, dfsssp";
+    case Kind::opensm_ftree: return "OpenSM, ftree";
     case Kind::regular: break;
     }
     return "regular routes";
@@ -108,7 +121,7 @@ sim::Routes random_routes(const sim::Topology& topology, std::uint64_t seed) {
 Tree switch144(const Study& study, const Routing& routing, std::uint32_t paths) {
     Tree tree;
     const bool random = routing.kind == Routing::Kind::random;
-    const std::uint32_t lmc = lmc_for(paths);
+    const std::uint32_t lmc = routing.kind == Routing::Kind::opensm_ftree ? 0 : lmc_for(paths);
     tree.topology =
         sim::fat_tree(kLeaves, kSpines, kHosts, {}, sim::links_of(machine()), random ? 4 : lmc);
     std::string text;
@@ -120,9 +133,7 @@ Tree switch144(const Study& study, const Routing& routing, std::uint32_t paths) 
     if (routing.kind == Routing::Kind::regular) {
         good = sim::Routes::compute(tree.topology, tree.routes, text);
     } else {
-        const std::string name =
-            "fat_tree_12x12x12_lmc" + std::to_string(lmc) +
-            (routing.kind == Routing::Kind::opensm_random ? "_random" : "_compact") + ".lfts";
+        const std::string name = stored_name(routing.kind, lmc);
         good = sim::parse_opensm_routes(sim::stored_routes_file(name), name, tree.topology,
                                         tree.routes, text);
     }
@@ -134,7 +145,7 @@ Tree switch144(const Study& study, const Routing& routing, std::uint32_t paths) 
 
 std::unique_ptr<FlowRanks> flow_ranks(const Study& study, const Routing& routing,
                                       const PathPolicy& policy, std::vector<std::uint32_t> hosts) {
-    Tree tree = switch144(study, routing, policy.paths);
+    Tree tree = switch144(study, routing, std::max(policy.paths, policy.lids));
     if (policy.ideal) {
         for (sim::Link& link : tree.topology.links) {
             const auto within = sim::Node::Kind::within_switch;
@@ -150,7 +161,7 @@ std::unique_ptr<FlowRanks> flow_ranks(const Study& study, const Routing& routing
     options.machine = machine();
     options.topology = std::move(tree.topology);
     options.routes = std::move(tree.routes);
-    options.paths = policy.paths;
+    options.paths = std::min(policy.paths, 1u << options.topology.lmc);
     options.scheduler.striping = policy.striping;
     options.scheduler.striping_threshold = 16 * kKiB;
     options.scheduler.bss_paths = policy.bss_paths;

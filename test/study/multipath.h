@@ -30,7 +30,8 @@
 namespace adaptib::study {
 
 struct Routing {
-    enum class Kind { random, opensm_random, opensm_compact, regular };
+    // OpenSM's: of its engine minhop, of a random order and of its own; of dfsssp and ftree, of its own.
+    enum class Kind { random, opensm_random, opensm_compact, opensm_dfsssp, opensm_ftree, regular };
     Kind kind = Kind::random;
     std::uint64_t seed = 1; // random
     std::string name() const;
@@ -48,7 +49,7 @@ struct Tree {
 
 // Shortest paths on a tree of two levels; for each leaf and port, LIDs take the spines in a random order.
 sim::Routes random_routes(const sim::Topology& topology, std::uint64_t seed);
-// With at least `paths` LIDs a port.
+// With at least `paths` LIDs a port; with OpenSM's ftree there is one.
 Tree switch144(const Study& study, const Routing& routing, std::uint32_t paths);
 
 struct PathPolicy {
@@ -58,6 +59,8 @@ struct PathPolicy {
     std::uint32_t bss_paths = 0;
     std::uint32_t bss_batch = 0;
     bool ideal = false;
+    std::uint32_t lids =
+        1; // of a port, at least; those beyond `paths` are not used, but routed as well
 };
 
 inline const PathPolicy kOnePath{"one path"};
