@@ -186,6 +186,26 @@ private:
         if (const std::uint64_t which = random.below(16); which < others.size()) {
             program_.settings.push_back({"channel_policy", others[which]});
         }
+        draw_sharing(random);
+    }
+
+    // Half of the networks with failures, and some of the others, have dynamically connected queue pairs, which many
+    // peers share.
+    void draw_sharing(Random& random) {
+        const bool shares = random.below(fails_ ? 2 : 4) == 0;
+        if (!shares || program_.world.empty()) {
+            return;
+        }
+        for (Setting& setting : program_.world) {
+            if (setting.name == "machine") {
+                setting.value = "connect-ib";
+            }
+        }
+        const std::array<const char*, 4> policies{"aqps", "dc_on_demand", "fixed:shared_ring",
+                                                  "dc_on_demand"};
+        program_.settings.push_back({"channel_policy", policies[random.below(policies.size())]});
+        constexpr std::array<std::uint64_t, 3> kInitiators{1, 2, 8};
+        set("dc_initiators", kInitiators[random.below(kInitiators.size())]);
     }
 
     // In the same way: who carries atomics out. Where ports fail an adapter's may end with an error.

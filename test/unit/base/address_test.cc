@@ -26,7 +26,7 @@ ProcessAddress sample(std::size_t rails) {
         rail.datagram_qp = static_cast<std::uint32_t>(0x10000 + i);
         rail.paths = static_cast<std::uint8_t>(1 + i);
         rail.adapter = static_cast<std::uint8_t>(i / 2);
-        rail.flags = i % 2 == 0 ? kRailMigrates : 0;
+        rail.flags = i % 2 == 0 ? kRailMigrates | kRailShares : 0;
         rail.rate = static_cast<std::uint32_t>(i * 12'500);
         rail.name = "mlx" + std::string(i, '5') + ":1";
         address.rails.push_back(rail);
@@ -100,7 +100,7 @@ TEST(Address, RailsThatCannotBeAreRefused) {
     EXPECT_FALSE(comes_back([](AddressRail& rail) { rail.paths = 0; }));
     EXPECT_TRUE(comes_back([](AddressRail& rail) { rail.adapter = 1; }));
     EXPECT_FALSE(comes_back([](AddressRail& rail) { rail.adapter = 2; })) << "there are two";
-    EXPECT_FALSE(comes_back([](AddressRail& rail) { rail.flags = 2; }));
+    EXPECT_FALSE(comes_back([](AddressRail& rail) { rail.flags = 4; }));
     std::vector<std::byte> blob = encode(sample(1));
     const std::size_t zero = blob.size() - 5 - 1 - 64 - 2 - 4 - 1; // name, address, its size, rate
     ProcessAddress back;
@@ -172,7 +172,7 @@ TEST(Address, EveryCorruptByteIsRefusedOrHarmless) {
     }
     // All other values of magic, version, rail count and host length; of each rail those of the sizes of its
     // address and its name, and those of paths, adapter, flags and zero that cannot be.
-    const std::size_t of_rail = 3 * 255 + (256 - kMaxSubchannels) + 254 + 254 + 255;
+    const std::size_t of_rail = 3 * 255 + (256 - kMaxSubchannels) + 254 + 252 + 255;
     EXPECT_EQ(refused, (4u + 2 + 2 + 2) * 255 + 2 * of_rail);
 }
 

@@ -18,7 +18,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // ---------------------------------------------------------------------------------------------------
 // Layout. Whoever has to change a number here raises kWireVersion.
 
-static_assert(kWireVersion == 15);
+static_assert(kWireVersion == 16);
 static_assert(kMaxRails == 8 && kMaxSubchannels == 16);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
@@ -139,7 +139,7 @@ static_assert(offsetof(OperateBody, remote_key) == 32);
 static_assert(offsetof(OperateBody, length) == 36);
 static_assert(offsetof(OperateBody, opcode) == 38);
 
-static_assert(sizeof(ConnectBody) == 296);
+static_assert(sizeof(ConnectBody) == 304);
 static_assert(offsetof(ConnectBody, connection) == 0);
 static_assert(offsetof(ConnectBody, answers) == 4);
 static_assert(offsetof(ConnectBody, subchannel_count) == 8);
@@ -148,7 +148,8 @@ static_assert(offsetof(ConnectBody, replaces) == 16);
 static_assert(offsetof(ConnectBody, expected) == 20);
 static_assert(offsetof(ConnectBody, ring_address) == 24);
 static_assert(offsetof(ConnectBody, credit_address) == 32);
-static_assert(offsetof(ConnectBody, subchannels) == 40);
+static_assert(offsetof(ConnectBody, access_key) == 40);
+static_assert(offsetof(ConnectBody, subchannels) == 48);
 
 static_assert(sizeof(ProbeBody) == 72);
 static_assert(offsetof(ProbeBody, nonce) == 0);
@@ -176,9 +177,9 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::block_done, 16, false, true},
     {MessageType::finish, 8, false, true},
     {MessageType::written, 16, false, true},
-    {MessageType::connect_request, 296, false, false},
-    {MessageType::connect_reply, 296, false, false},
-    {MessageType::connect_confirm, 296, false, false},
+    {MessageType::connect_request, 304, false, false},
+    {MessageType::connect_reply, 304, false, false},
+    {MessageType::connect_confirm, 304, false, false},
     {MessageType::goodbye, 8, false, true},
     {MessageType::active, 0, true, true},
     {MessageType::fragment, 16, true, true},

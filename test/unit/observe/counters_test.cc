@@ -104,7 +104,8 @@ TEST(Counters, LevelsAreTheOnesThatGoUpAndDown) {
                                              "registered_bytes",  "selection_bytes",
                                              "cost_ring_saves",   "cost_shared_ring_saves",
                                              "cost_poll",         "cost_credit",
-                                             "eager_limit_bytes"}));
+                                             "eager_limit_bytes", "connections_shared",
+                                             "initiators"}));
 }
 
 TEST(Counters, StartAtZero) {
@@ -195,7 +196,7 @@ TEST(Counters, TheLargestNumbersFitIntoTheReport) {
          ++at) {
         ++found;
     }
-    EXPECT_EQ(found, 38u) << report;
+    EXPECT_EQ(found, 41u) << report;
     EXPECT_EQ(report.back(), '\n') << report;
 }
 

@@ -53,10 +53,13 @@ class Listener final : public PathListener {
 public:
     explicit Listener(Log& log) : log_(log) {}
     std::vector<WorkStatus> statuses;
+    std::vector<std::uint64_t> wr_ids;
 
 private:
-    void on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status) override {
+    void on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status,
+                        std::uint64_t wr_id) override {
         EXPECT_EQ(rail, kRail);
+        wr_ids.push_back(wr_id);
         statuses.push_back(status);
         log_.push_back("path " + std::to_string(qp_number));
     }
@@ -113,6 +116,7 @@ TEST_F(CompletionFilterTest, BadOnesGoToWhoPostedThemAndThePathIsReportedAfterTh
     EXPECT_EQ(log, (Log{"a good", "b bad", "a bad", "b good", "path 7", "path 7"}));
     EXPECT_EQ(listener.statuses,
               (std::vector<WorkStatus>{WorkStatus::retry_exceeded, WorkStatus::flushed}));
+    EXPECT_EQ(listener.wr_ids, (std::vector<std::uint64_t>{wr_id_of(&b), wr_id_of(&a)}));
     ASSERT_EQ(b.seen.size(), 2u);
     EXPECT_EQ(b.seen[0].status, WorkStatus::retry_exceeded);
     EXPECT_EQ(b.seen[0].qp_number, 7u);
@@ -155,7 +159,7 @@ public:
     int told = 0;
 
 private:
-    void on_path_failed(std::uint32_t, std::uint32_t, WorkStatus) override {
+    void on_path_failed(std::uint32_t, std::uint32_t, WorkStatus, std::uint64_t) override {
         ++told;
         WorkCompletion completion;
         completion.wr_id = wr_id_of(&target_);

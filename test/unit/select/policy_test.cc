@@ -80,7 +80,22 @@ TEST(ChannelPolicy, WithoutDcTheSharedQueueStandsInAndOneMessageSaysSo) {
         bounds.dynamically_connected = true;
         EXPECT_TRUE(plan(policy, bounds).notices.empty());
         EXPECT_EQ(plan(policy, bounds).rings, 256u);
+        EXPECT_EQ(plan(policy, bounds).sharing, Sharing::all);
+        EXPECT_EQ(without.sharing, Sharing::never);
     }
+}
+
+TEST(ChannelPolicy, WhereThereIsDcItIsForAllOrForTheRestOrForNobody) {
+    ChannelBounds bounds;
+    bounds.dynamically_connected = true;
+    EXPECT_EQ(plan("aqps", bounds).sharing, Sharing::spare);
+    EXPECT_EQ(plan("aqps").sharing, Sharing::never);
+    for (const char* other : {"rc_on_demand", "fixed:rc_ring", "ud", "fixed:shared_sendrecv"}) {
+        EXPECT_EQ(plan(other, bounds).sharing, Sharing::never) << other;
+    }
+    EXPECT_EQ(plan("fixed:shared_ring", bounds).connect_threshold, 0u);
+    EXPECT_EQ(plan("dc_on_demand", bounds).connect_threshold, 16u);
+    EXPECT_EQ(plan("fixed:shared_ring", bounds, 0).notices.size(), 1u);
 }
 
 TEST(ChannelPolicy, WithoutRingsNobodyIsSelectedOrConnectedForThem) { // tau = 0

@@ -29,6 +29,7 @@ RanksOptions world_of(std::size_t ranks) {
     RanksOptions options;
     options.ranks = ranks;
     options.world.machine = *machine("connect-ib");
+    options.world.machine.dc = false; // sharing_test.cc has what becomes of it with these
     options.world.topology = crossbar(4, {}, links_of(options.world.machine));
     std::string text;
     EXPECT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;

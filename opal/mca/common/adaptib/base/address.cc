@@ -52,7 +52,7 @@ private:
 
 bool is_sane(const AddressRail& rail, std::uint16_t rail_count) {
     return rail.size <= rail.bytes.size() && rail.paths >= 1 && rail.paths <= kMaxSubchannels &&
-           rail.adapter < rail_count && (rail.flags & ~kRailMigrates) == 0;
+           rail.adapter < rail_count && (rail.flags & ~(kRailMigrates | kRailShares)) == 0;
 }
 
 bool decode_body(Reader& reader, std::uint16_t rail_count, ProcessAddress& out) {

@@ -32,6 +32,7 @@ struct AddressRail {
 constexpr std::size_t kMaxRailName = 31;
 
 constexpr std::uint8_t kRailMigrates = 1; // its queue pairs are to be kept going by path migration
+constexpr std::uint8_t kRailShares = 2;   // it has a target that many peers may write over
 
 struct ProcessAddress {
     std::uint16_t version = kWireVersion;

@@ -121,6 +121,11 @@ constexpr std::array kTable{
         "connected again, instead of making new ones; 0: of none. What there is no room for is "
         "given up, the longest closed first."},
     opal_common_adaptib_parameter_t{
+        "dc_initiators", kInt, &g_parameters.dc_initiators, "8", "initiators", "1..64", 5,
+        "So many dynamically connected queue pairs of each port carry what goes to all peers that have no "
+        "queue pair of their own (channel_policy). More of them connect and disconnect less often and wait "
+        "less for each other, fewer stay in the adapter's cache."},
+    opal_common_adaptib_parameter_t{
         "channel_policy", kString, &g_parameters.channel_policy, "aqps", "",
         "aqps|rc_on_demand|dc_on_demand|ud|fixed:shared_sendrecv|fixed:shared_ring|fixed:rc_ring",
         4,
@@ -128,8 +133,9 @@ constexpr std::array kTable{
         "for every channel_period (aqps), or who came first and is not idle (rc_on_demand). With ud or "
         "fixed:shared_sendrecv small messages use the shared queue always, and only large ones and "
         "one-sided operations connect; with fixed:rc_ring the first message connects. dc_on_demand and "
-        "fixed:shared_ring need dynamically connected queue pairs; where there are none small messages "
-        "use the shared queue, and a message says so."},
+        "fixed:shared_ring are the same as rc_on_demand and fixed:rc_ring over dynamically connected queue "
+        "pairs, which a process needs few of (dc_initiators); where there are none small messages use the "
+        "shared queue, and a message says so. aqps uses them for peers that connect_max has no room for."},
     opal_common_adaptib_parameter_t{"channel_period", kInt, &g_parameters.channel_period, "1000",
                                     "milliseconds", "1..3600000", 5,
                                     "How often the busiest peers are looked for (aqps)."},

@@ -39,6 +39,7 @@ struct Parameters {
     int connect_threshold;
     int connect_max;
     int connect_pool;
+    int dc_initiators;
     char* channel_policy;
     int channel_period;
     char* channel_costs;

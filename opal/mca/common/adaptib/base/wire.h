@@ -25,7 +25,7 @@
 namespace adaptib {
 
 // Raised with every change of anything in this file or in base/address.h.
-constexpr std::uint16_t kWireVersion = 15;
+constexpr std::uint16_t kWireVersion = 16;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels =
@@ -222,7 +222,7 @@ constexpr std::uint8_t kConnectNeeded = 1;
 struct ConnectSubchannel {
     std::uint16_t rail; // the sender's rail
     std::uint16_t path; // of those between the two rails
-    std::uint32_t qp;
+    std::uint32_t qp;   // with an access key: the rail's target
     std::uint32_t psn;
     std::uint32_t memory_key; // of the sender's ring and credit, over this rail
 };
@@ -238,6 +238,8 @@ struct ConnectBody {
     std::uint32_t expected;     // the next message that the sender has not got from the other side
     std::uint64_t ring_address; // where the other side writes its messages
     std::uint64_t credit_address; // where the other side writes what it has consumed of ours
+    std::uint64_t access_key; // of the sender's targets, if the connection is over queue pairs that
+        // are shared (dynamically connected); 0: it has queue pairs of its own
     ConnectSubchannel subchannels[kMaxSubchannels];
 };
 

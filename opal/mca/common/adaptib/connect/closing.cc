@@ -43,7 +43,11 @@ bool ConnectionManager::post_flush(Peer& peer) {
     work.remote_key = subchannel.remote_memory_key;
     peer.closing.flush_qp = subchannel.qp->number();
     peer.closing.flush_rail = subchannel.local_rail;
-    return subchannel.qp->post_send(work).ok();
+    const bool posted = subchannel.qp->post_send(work).ok();
+    if (const SharedQueuePair* shared = peer.shared_queue_pair(subchannel); shared != nullptr) {
+        peer.closing.flush_posts = shared->posts();
+    }
+    return posted;
 }
 
 void ConnectionManager::move_closing() {
@@ -53,7 +57,7 @@ void ConnectionManager::move_closing() {
         if (!peer.closing.flush_posted) {
             peer.closing.flush_posted = post_flush(peer);
         }
-        if (peer.closing.flushed && !peer.closing.told) {
+        if (peer.closing.flushed && !peer.closing.told && drained(peer)) {
             peer.closing.told = send(peer, MessageType::connect_close);
         }
         if (peer.closing.told && peer.closing.agreed && peer.state == ConnectState::closing) {
@@ -73,6 +77,7 @@ void ConnectionManager::finish_closing(Peer& peer) {
     if (const auto early = std::move(peer.early_request); early != nullptr) {
         on_request(peer, *early, true);
     }
+    grant_wish(peer);
     listener_.on_unconnected(peer);
 }
 
@@ -80,6 +85,7 @@ void ConnectionManager::leave_closing(Peer& peer) {
     closing_.remove(peer);
     peer.state = ConnectState::open;
     peer.ring_out = std::move(peer.ring_paused);
+    peer.usage.wish = Wish::any;
     peer.usage.active = options_.clock->now(); // others are to be asked first
     listener_.on_connected(peer);
 }

@@ -29,7 +29,7 @@ Status ConnectionManager::prepare(Peer& peer) {
     if (status.ok()) {
         counters_.paths_most =
             std::max<std::uint64_t>(counters_.paths_most, peer.live_subchannels());
-        slots_.push_back(peer);
+        enter_slot(peer);
         status = offer_ring(peer);
     }
     if (!status.ok()) {
@@ -47,8 +47,7 @@ void ConnectionManager::count_queue_pairs() {
 
 void ConnectionManager::drop_queue_pairs(Peer& peer) {
     if (peer.slot_link.linked()) {
-        slots_.remove(peer);
-        look_at_ = Nanoseconds{0}; // there may be room now
+        leave_slot(peer);
     }
     drop_queue_pairs_of(peer);
     peer.subchannels.clear();
@@ -75,7 +74,7 @@ std::unique_ptr<QueuePair> ConnectionManager::take_queue_pair(Peer& peer, Subcha
     subchannel.reads = 0;
     subchannel.silence = {};
     subchannel.completions = 0;
-    counters_.queue_pairs -= peer.name != options_.self ? 1 : 0;
+    counters_.queue_pairs -= peer.name != options_.self && !peer.shared ? 1 : 0;
     count_queue_pairs();
     return qp;
 }
@@ -149,6 +148,9 @@ Status ConnectionManager::begin_queue_pair(QueuePair& qp) {
 
 // The one that is kept, or a new one, for which others' are given up if need be.
 Status ConnectionManager::make_queue_pair(Peer& peer, Subchannel& subchannel) {
+    if (peer.shared) {
+        return make_shared(peer, subchannel);
+    }
     std::unique_ptr<QueuePair> qp = take_kept(peer, subchannel);
     if (qp == nullptr || !begin_queue_pair(*qp).ok()) {
         Status status = kOk;
@@ -268,13 +270,15 @@ ConnectBody ConnectionManager::describe(const Peer& peer) const {
         peer.ring_in != nullptr ? static_cast<std::uint32_t>(memory.lines_bytes()) : 0;
     body.ring_address = reinterpret_cast<std::uintptr_t>(memory.lines());
     body.credit_address = reinterpret_cast<std::uintptr_t>(memory.credit());
+    body.access_key = peer.shared ? options_.shared->access_key() : 0;
     for (const Subchannel& subchannel : peer.subchannels) {
         if (subchannel.qp != nullptr) {
             ConnectSubchannel& out = body.subchannels[body.subchannel_count++];
             out.rail = static_cast<std::uint16_t>(subchannel.local_rail);
             out.path = static_cast<std::uint16_t>(subchannel.path);
-            out.qp = subchannel.qp->number();
-            out.psn = first_packet(peer.connection, subchannel.qp->number());
+            out.qp = peer.shared ? options_.shared->target(subchannel.local_rail)
+                                 : subchannel.qp->number();
+            out.psn = first_packet(peer.connection, out.qp);
             out.memory_key = peer.ring_registration.remote_key(subchannel.local_rail);
         }
     }
@@ -405,17 +409,18 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
 }
 
 void ConnectionManager::break_off(Peer& peer) {
+    stop_shared(peer);
     leave(peer, ConnectState::failed);
     give_up_kept(peer);
     if (peer.slot_link.linked()) {
-        slots_.remove(peer);
-        look_at_ = Nanoseconds{0};
+        leave_slot(peer);
     }
     ++counters_.connections_failed;
     fail_queue_pairs(peer);
 }
 
 void ConnectionManager::close(Peer& peer, ConnectState state) {
+    stop_shared(peer);
     leave(peer, state);
     withdraw_ring(peer);
     drop_queue_pairs(peer);

@@ -35,8 +35,10 @@
 #include "base/intrusive_list.h"
 #include "base/parameters.h"
 #include "base/random.h"
+#include "base/sharing.h"
 #include "base/status.h"
 #include "channel/datagram.h"
+#include "channel/shared_queue_pairs.h"
 #include "fabric/fabric.h"
 #include "observe/counters.h"
 #include "peer/peer.h"
@@ -90,6 +92,8 @@ public:
         const Clock* clock = nullptr;
         Random* random = nullptr;
         MigrationAgent* migration = nullptr; // null: none
+        Sharing sharing = Sharing::never;
+        SharedQueuePairs* shared = nullptr; // null: none
     };
 
     // `cqs`: the completion queue of each rail's queue pairs.
@@ -116,6 +120,16 @@ public:
             start_closing(peer);
         }
     }
+    // Whether the peer can be connected over queue pairs that are shared (sharing.cc).
+    bool may_share(const Peer& peer) const;
+    // The peer gets such a connection; one that is open over others is closed for it, if nothing needs it, or once
+    // there is room. REQUIRES: Wish::shared: may_share().
+    void take(Peer& peer, Wish wish);
+    // False: something that this side has posted on shared queue pairs may be under way. Finds out; call it again.
+    bool drained(Peer& peer);
+    // A shared queue pair has failed that a connection is to go over which is not open yet: it goes over another one.
+    // False: nothing is to be done of the kind.
+    bool renew_shared(Peer& peer, Subchannel& subchannel);
     // A path of the connection has failed, or the peer says so: it is made anew, if there is one, as soon as
     // progress is made. REQUIRES: peer.repairable, or the state is not open.
     void repair(Peer& peer);
@@ -200,6 +214,21 @@ private:
     Nanoseconds meeting_deadline() const;
     Nanoseconds meeting_ends(const Peer& peer) const;
     Peer* find_meeting(std::uint32_t rail, std::uint32_t qp_number, Subchannel*& subchannel);
+
+    // sharing.cc
+    bool chooses_shared(const Peer& peer) const;
+    void set_kind(Peer& peer, bool shared);
+    void enter_slot(Peer& peer);
+    void leave_slot(Peer& peer);
+    std::size_t own_slots() const { return slots_.size() - shared_slots_; }
+    Status make_shared(Peer& peer, Subchannel& subchannel);
+    Status aim(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote);
+    bool spares(const Peer& peer, const Subchannel& subchannel) const;
+    bool may_fence(Peer& peer);
+    static bool is_quiet(const Peer& peer);
+    static void stop_shared(Peer& peer);
+    void destroy_initiators(Peer& peer);
+    void grant_wish(Peer& peer);
 
     // closing.cc
     static bool is_unused(const Peer& peer);
@@ -303,6 +332,7 @@ private:
     ConnectionListener& listener_;
     IntrusiveList<Peer, &Peer::waiting_link> owing_;
     IntrusiveList<Peer, &Peer::slot_link> slots_;
+    std::size_t shared_slots_ = 0; // of them, those of connections over shared queue pairs
     IntrusiveList<Peer, &Peer::wanted_link> wanted_;
     IntrusiveList<Peer, &Peer::closing_link> closing_;
     IntrusiveList<Peer, &Peer::repair_link> repairing_;

@@ -9,6 +9,9 @@ namespace adaptib {
 
 namespace {
 
+// Who was refused a connection with queue pairs of its own, and shares instead, asks for one again then.
+constexpr Nanoseconds kNoOwnFor{10'000'000'000};
+
 // The other side has fenced the connection that this side has.
 bool replaces(const Peer& peer, const ConnectBody& request) {
     return request.replaces != 0 && request.replaces == peer.remote_connection;
@@ -125,10 +128,13 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, bool nee
 }
 
 void ConnectionManager::accept(Peer& peer, const ConnectBody& body, bool needed) {
-    if (peer.subchannels.empty() && !has_room()) {
+    const bool shared = body.access_key != 0;
+    const bool able = shared ? may_share(peer) : !peer.subchannels.empty() || has_room();
+    if (!able) {
         refuse(peer, body, needed);
         return;
     }
+    set_kind(peer, shared);
     if (peer.repair.active && !take_over(peer, body.expected)) {
         return;
     }
@@ -184,7 +190,8 @@ void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, bool needed)
         close(peer, ConnectState::idle);
     }
     ++counters_.connections_refused;
-    if (needed && !peer.wanted_link.linked()) {
+    const bool comes_again = options_.sharing == Sharing::spare && may_share(peer); // to share
+    if (needed && !comes_again && !peer.wanted_link.linked()) {
         wait_for_room(peer, Nanoseconds{0});
     }
     say_refused(peer, body, RefusalReason::no_room);
@@ -219,6 +226,12 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
             return;
         }
     }
+    if (options_.sharing == Sharing::spare && !peer.shared && may_share(peer) && is_needed(peer)) {
+        peer.usage.own_after = options_.clock->now() + kNoOwnFor;
+        peer.usage.wish = Wish::shared;
+        request(peer);
+        return;
+    }
     constexpr Nanoseconds kFirstPause{100'000};
     constexpr std::uint32_t kDoublings = 6;
     const Nanoseconds pause = kFirstPause * (1u << std::min(peer.usage.refusals, kDoublings));
@@ -245,6 +258,10 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
         return;
     }
     if (peer.state != ConnectState::requested || peer.meeting_link.linked()) {
+        return;
+    }
+    if ((body.access_key != 0) != peer.shared) {
+        ++counters_.bad_packets; // an answer is of the kind that was asked for
         return;
     }
     if (peer.repair.active && !take_over(peer, body.expected)) {
@@ -316,6 +333,7 @@ const ConnectSubchannel* ConnectionManager::find(const ConnectBody& body,
 // there is none that could.
 Status ConnectionManager::connect_subchannels(Peer& peer, const ConnectBody& body) {
     Status first = kOk;
+    peer.access_key = body.access_key;
     for (Subchannel& subchannel : peer.subchannels) {
         const ConnectSubchannel* const remote = find(body, subchannel);
         if (remote == nullptr) {
@@ -350,6 +368,9 @@ Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
     const AddressRail& rail = peer.address.rails[remote.rail];
     subchannel.remote_rail = remote.rail;
     subchannel.remote_memory_key = remote.memory_key;
+    if (peer.shared) {
+        return aim(peer, subchannel, remote);
+    }
     QpAttributes attributes;
     attributes.state = QpState::ready_to_receive;
     attributes.path = rails_[subchannel.local_rail]->path_to({rail.size, rail.bytes}, remote.path);
@@ -412,6 +433,7 @@ void ConnectionManager::open(Peer& peer) {
     counters_.connections_reused += std::exchange(peer.reuses, false) ? 1 : 0;
     peer.early_request.reset();
     peer.closing = {};
+    peer.usage.wish = Wish::any;
     peer.usage.refusals = 0;
     peer.usage.active = options_.clock->now();
     if (peer.remote_ring.units > 0) {

@@ -30,19 +30,19 @@ std::uint64_t ConnectionManager::room() const {
     return std::min(most, device_max_);
 }
 
-bool ConnectionManager::has_room() const { return slots_.size() < room(); }
+bool ConnectionManager::has_room() const { return own_slots() < room(); }
 
 // Whether there is just no room for one more queue pair or ring: others may go and make some.
 bool ConnectionManager::no_room_says(Status status) {
     if (status.reason() != Reason::no_memory) {
         return false;
     }
-    device_max_ = slots_.size();
+    device_max_ = own_slots();
     device_full_until_ = options_.clock->now() + kDeviceFull;
     if (!told_device_full_) {
         told_device_full_ = true;
         listener_.on_notice(
-            "There is no room for another connection beside " + std::to_string(slots_.size()) +
+            "There is no room for another connection beside " + std::to_string(own_slots()) +
             ": idle ones are closed for new ones, and meanwhile messages go through the shared queue, "
             "which is slower. opal_common_adaptib_connect_max limits connections from the start.");
     }
@@ -51,6 +51,11 @@ bool ConnectionManager::no_room_says(Status status) {
 
 // False: there is no room.
 bool ConnectionManager::ask(Peer& peer) {
+    const bool shared = chooses_shared(peer);
+    if (!shared && !has_room()) {
+        return false;
+    }
+    set_kind(peer, shared);
     const Status status = prepare(peer);
     if (no_room_says(status)) {
         return false;
@@ -69,7 +74,7 @@ bool ConnectionManager::ask(Peer& peer) {
 }
 
 void ConnectionManager::ask_or_wait(Peer& peer) {
-    if (!has_room() || !ask(peer)) {
+    if (!ask(peer)) {
         wait_for_room(peer, Nanoseconds{0});
     }
 }
@@ -140,6 +145,13 @@ void ConnectionManager::serve_waiting(Nanoseconds now, bool first) {
         look(peer, now);
         if ((peer.usage.chosen || peer.one_sided > 0) != first) {
             wanted_.push_back(peer);
+        } else if (peer.state == ConnectState::open && peer.shared &&
+                   peer.usage.wish == Wish::own && still_wanted(peer, now)) {
+            if (has_room() && is_unused(peer)) {
+                start_closing(peer); // then it is asked
+            } else {
+                wanted_.push_back(peer);
+            }
         } else if (peer.state != ConnectState::idle || !still_wanted(peer, now)) {
             peer.messages_sent = 0;
         } else if (now < peer.usage.ask_at || !has_room() || !ask(peer)) {
@@ -175,6 +187,9 @@ Peer* ConnectionManager::to_be_closed(Nanoseconds now) const {
     const Waiting who = who_waits(now);
     Peer* longest = nullptr;
     for (Peer* peer = slots_.front(); peer != nullptr; peer = slots_.next(*peer)) {
+        if (peer->shared && options_.sharing != Sharing::all) {
+            continue; // takes no room
+        }
         if (may_be_closed(*peer, now, who) &&
             (longest == nullptr || peer->usage.active < longest->usage.active)) {
             longest = peer;

@@ -34,7 +34,7 @@ void ConnectionManager::keep(Peer& peer) {
     for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
         std::unique_ptr<QueuePair> qp = take_queue_pair(peer, peer.subchannels[i]);
         const bool met = has_to_meet(peer, peer.subchannels[i]); // what it met with stays behind
-        if (qp != nullptr && !met && qp->modify(attributes, kQpState).ok()) {
+        if (qp != nullptr && !met && !peer.shared && qp->modify(attributes, kQpState).ok()) {
             peer.kept[i] = std::move(qp);
         }
     }

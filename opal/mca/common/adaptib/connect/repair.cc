@@ -66,7 +66,7 @@ void ConnectionManager::fail_queue_pairs(Peer& peer) {
     attributes.state = QpState::error;
     peer.repair.failed_at = std::min(peer.repair.failed_at, options_.clock->now());
     for (Subchannel& subchannel : peer.subchannels) {
-        if (subchannel.qp != nullptr) {
+        if (subchannel.qp != nullptr && !spares(peer, subchannel)) {
             // One that is in no state to fail has nothing outstanding either.
             static_cast<void>(subchannel.qp->modify(attributes, kQpState));
         }
@@ -84,6 +84,7 @@ void ConnectionManager::begin_repair(Peer& peer) {
     peer.state = ConnectState::repairing;
     peer.repair.wanted = false;
     peer.repair.fenced = false;
+    peer.repair.quiet_at = Nanoseconds{0};
     peer.repair.failed_at = Nanoseconds::max();
     peer.repair.replaces = peer.connection;
     if (!peer.repair.active) {
@@ -111,7 +112,7 @@ void ConnectionManager::move_repairs() {
         if (peer.state == ConnectState::repairing && options_.clock->now() >= abandon_at(peer)) {
             abandon(peer);
         }
-        if (peer.state == ConnectState::repairing && !peer.repair.fenced && peer.stripes == 0) {
+        if (peer.state == ConnectState::repairing && !peer.repair.fenced && may_fence(peer)) {
             fence(peer);
         }
         if (peer.state == ConnectState::repairing && peer.repair.fenced &&
@@ -131,6 +132,9 @@ Nanoseconds ConnectionManager::repair_deadline() const {
     for (const Peer* peer = repairing_.front(); peer != nullptr; peer = repairing_.next(*peer)) {
         const bool waits = peer->state == ConnectState::repairing && peer->repair.fenced;
         next = waits ? std::min(next, peer->repair.ask_at) : next;
+        const bool lingers = peer->state == ConnectState::repairing && !peer->repair.fenced &&
+                             peer->repair.quiet_at.count() > 0;
+        next = lingers ? std::min(next, peer->repair.quiet_at) : next;
         next = std::min(next, abandon_at(*peer));
         next = peer->repair.active ? std::min(next, give_up_at(*peer)) : next;
     }
@@ -141,12 +145,14 @@ Nanoseconds ConnectionManager::repair_deadline() const {
 Nanoseconds ConnectionManager::abandon_at(const Peer& peer) const {
     constexpr std::int64_t kPart = 4;
     const bool waits = peer.state == ConnectState::repairing && !peer.repair.fenced &&
-                       peer.stripes > 0 && peer.repair.failed_at != Nanoseconds::max();
+                       (peer.stripes > 0 || !is_quiet(peer)) &&
+                       peer.repair.failed_at != Nanoseconds::max();
     return waits ? peer.repair.failed_at + options_.failure_timeout / kPart : Nanoseconds::max();
 }
 
 // What was destroyed completes nothing any more; what had completed before is taken, and does not count.
 void ConnectionManager::abandon(Peer& peer) {
+    destroy_initiators(peer);
     drop_queue_pairs_of(peer);
     listener_.on_abandoned(peer);
 }

@@ -78,11 +78,13 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
     address.key = environment_.random->next();
     address.host = environment_.host;
     open_paths(parameters);
+    plan(parameters);
+    cqs_.resize(rails_.size());
+    open_sharing(parameters);
     if (Status status = open_rails(depth, address, text); !status.ok()) {
         return status;
     }
     address_ = encode(address);
-    plan(parameters);
     open_connections(parameters, address.key);
     open_protocol(parameters, depth);
     for (std::uint32_t i = 0; i < fabrics_.size(); ++i) {
@@ -171,6 +173,12 @@ bool Core::migrates(std::uint32_t rail) const {
     return migration_ != nullptr && rails_[rail]->info().has(Capability::migration);
 }
 
+std::uint8_t Core::rail_flags(std::uint32_t rail) const {
+    const bool shares = shared_ != nullptr && shared_->is_open(rail);
+    return static_cast<std::uint8_t>((migrates(rail) ? kRailMigrates : 0) |
+                                     (shares ? kRailShares : 0));
+}
+
 void Core::open_migration(const Parameters& parameters) {
     const std::string_view apm = parameters.apm;
     const bool able = std::any_of(rails_.begin(), rails_.end(), [](const Rail* rail) {
@@ -208,7 +216,6 @@ std::uint8_t Core::first_of_adapter(std::uint32_t rail) const {
 // The queues of each rail, and where it is reached.
 Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text) {
     PathListener& paths = *this;
-    cqs_.resize(rails_.size());
     for (Attached& attached : fabrics_) {
         Rail& first = *rails_[attached.rails.first];
         const RailList all = RailList(rails_).subspan(attached.rails.first, attached.rails.count);
@@ -226,13 +233,13 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
             status = rails_[i]->create_cq(depth, cqs_[i]);
             if (status.ok()) {
                 attached.filters.emplace_back(i, *cqs_[i], paths);
+                open_target(i);
                 const RailAddress at = rails_[i]->address();
                 const std::uint32_t port = i - attached.rails.first;
                 const bool datagrams = port < attached.datagrams->ports();
                 address.rails.push_back({at.size, at.bytes,
                                          datagrams ? attached.datagrams->qp_number(port) : 0,
-                                         paths_per_port_, first_of_adapter(i),
-                                         migrates(i) ? kRailMigrates : std::uint8_t{0},
+                                         paths_per_port_, first_of_adapter(i), rail_flags(i),
                                          published_rate(i), rails_[i]->info().name});
             }
         }
@@ -269,10 +276,13 @@ void Core::open_paths(const Parameters& parameters) {
         SilenceWatch::Options{failure_timeout_, environment_.clock}, *paths_);
 }
 
-// The fewest queue pairs of a device bound them all. No channel goes over dynamically connected ones.
+// The fewest queue pairs of a device bound them all. Those that are dynamically connected do not meet.
 void Core::plan(const Parameters& parameters) {
     ChannelBounds bounds;
     for (const Rail* rail : rails_) {
+        bounds.dynamically_connected =
+            bounds.dynamically_connected ||
+            (rail->info().has(Capability::dc) && !rail->info().has(Capability::meets));
         const std::uint64_t most = rail->info().max_queue_pairs;
         if (most != 0 && (bounds.queue_pairs == 0 || most < bounds.queue_pairs)) {
             bounds.queue_pairs = most;
@@ -284,6 +294,35 @@ void Core::plan(const Parameters& parameters) {
     }
     for (const std::string& notice : channels_.notices) {
         environment_.message(Severity::notice, notice);
+    }
+}
+
+void Core::open_sharing(const Parameters& parameters) {
+    if (channels_.sharing == Sharing::never) {
+        return;
+    }
+    SharedQueuePairs::Options options;
+    options.initiators = static_cast<std::uint32_t>(parameters.dc_initiators);
+    options.self = environment_.self & 0xffffffffu;
+    options.access_key = environment_.random->next() | 1;
+    options.answer_timeout = answer_code(std::chrono::milliseconds(parameters.answer_timeout));
+    options.answer_retries = static_cast<std::uint8_t>(parameters.answer_retries);
+    options.inline_bytes = kRingInline;
+    shared_ = std::make_unique<SharedQueuePairs>(options, rails_, cqs_);
+}
+
+// A rail that has no room for a target is used as one that has no dynamically connected queue pairs.
+void Core::open_target(std::uint32_t rail) {
+    const RailInfo& info = rails_[rail]->info();
+    if (shared_ == nullptr || !info.has(Capability::dc) || info.has(Capability::meets)) {
+        return;
+    }
+    if (const Status status = shared_->open(rail); !status.ok()) {
+        environment_.message(
+            Severity::notice,
+            "Rail " + info.name + " of host " + environment_.host +
+                " has no dynamically connected target (" + reason_text(status.reason()) +
+                "): its peers get queue pairs of their own, as far as there is room.");
     }
 }
 
@@ -310,6 +349,8 @@ void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
     connect.clock = environment_.clock;
     connect.random = environment_.random;
     connect.migration = migration_.get();
+    connect.sharing = channels_.sharing;
+    connect.shared = shared_.get();
     ConnectionListener& connection_events = *this;
     connections_ =
         std::make_unique<ConnectionManager>(connect, rails_, cqs_, counters_, connection_events);
@@ -635,15 +676,28 @@ void Core::on_repaired(Peer& peer, Nanoseconds took) {
                              std::to_string(microseconds) + " us.");
 }
 
-// A queue pair in the error state, by a completion or an event.
-void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status) {
+// A queue pair in the error state, by a completion or an event. One that is shared fails for all, but the request
+// is that of one; the others' connections are made anew.
+void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status,
+                          std::uint64_t wr_id) {
+    const WorkTarget* owner = nullptr;
+    if (shared_ != nullptr) {
+        if (SharedInitiator* initiator = shared_->find(rail, qp_number); initiator != nullptr) {
+            owner = initiator->owner_of(wr_id);
+            initiator->fail();
+        }
+    }
     const auto look = [&](Peer& peer) {
         for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
             if (!peer.subchannels[i].has(rail, qp_number)) {
                 continue;
             }
-            if (peer.repairable && is_path_failure(status)) {
-                if (status != WorkStatus::flushed) {
+            if (connections_->renew_shared(peer, peer.subchannels[i])) {
+                return;
+            }
+            const bool own = !peer.shared || owner == &peer.quiet_work;
+            if (peer.repairable && (is_path_failure(status) || !own)) {
+                if (status != WorkStatus::flushed && own) {
                     paths_->report_failure(peer, i, work_status_text(status), tells_paths(peer));
                 }
                 connections_->repair(peer);

@@ -119,7 +119,8 @@ public:
     void start_connecting(std::uint32_t rank, std::uint32_t count);
     // Lets the queue pairs of a peer go over to their alternate paths, where one is armed; returns how many.
     std::size_t migrate_paths(Peer& peer);
-    // The peer gets a connection and a ring, if there is room, or goes back to datagrams, if nothing needs its
+    // The peer goes one step up (the shared queue, a ring written over queue pairs that others use, too, where there
+    // are such, a ring and queue pairs of its own), if there is room, or down, if nothing needs its
     // connection: what the selection of channels does, for who wants to decide it otherwise.
     void promote(Peer& peer);
     void demote(Peer& peer);
@@ -157,9 +158,12 @@ private:
     Status attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric, std::size_t room,
                   std::string& text);
     bool migrates(std::uint32_t rail) const;
+    std::uint8_t rail_flags(std::uint32_t rail) const;
     std::uint8_t first_of_adapter(std::uint32_t rail) const;
     Status open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text);
     void plan(const Parameters& parameters);
+    void open_sharing(const Parameters& parameters);
+    void open_target(std::uint32_t rail);
     void open_connections(const Parameters& parameters, std::uint64_t key);
     void open_migration(const Parameters& parameters);
     bool rides_out(const Peer& peer, std::size_t index, std::uint32_t rail) const {
@@ -238,6 +242,7 @@ private:
     void poll_events();
     void poll_events(Attached& attached);
     void fail_peers_on(std::uint32_t rail);
+    bool renew_target(std::uint32_t rail, std::uint32_t qp_number);
     void housekeeping();
     void keep_alive();
 
@@ -256,7 +261,8 @@ private:
     void on_repaired(Peer& peer, Nanoseconds took) override;
     void on_notice(const std::string& text) override;
     // PathListener
-    void on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status) override;
+    void on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status,
+                        std::uint64_t wr_id) override;
     // PathObserver
     void on_path_changed(Peer& peer, std::size_t pair, PathState was, PathState now,
                          const std::string& why) override;
@@ -279,6 +285,7 @@ private:
     std::vector<Attached> fabrics_;
     std::vector<Rail*> rails_;                          // of all fabrics
     std::vector<std::unique_ptr<CompletionQueue>> cqs_; // one a rail
+    std::unique_ptr<SharedQueuePairs> shared_;          // null: none
     std::unique_ptr<PathRepository> paths_;
     std::unique_ptr<MigrationAgent> migration_; // null: off, or no rail has it
     std::unique_ptr<PathProbes> probes_;

@@ -299,6 +299,10 @@ void Core::finish_peers() {
             finished_.push_back(peer); // our answer to its goodbye is under way
             continue;
         }
+        if (!connections_->drained(*peer)) {
+            finished_.push_back(peer);
+            continue;
+        }
         connections_->close(*peer, ConnectState::idle);
         const std::unique_ptr<ConnectBody> early = std::move(peer->early_request);
         const DatagramLink* link = peer->datagram.link.get();

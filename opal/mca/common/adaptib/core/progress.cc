@@ -299,6 +299,21 @@ void Core::fail_peers_on(std::uint32_t rail) {
     });
 }
 
+// A request that was wrong has failed the target that all peers write over. They try again until it is back.
+bool Core::renew_target(std::uint32_t rail, std::uint32_t qp_number) {
+    Status status = kOk;
+    if (shared_ == nullptr || !shared_->renew_target(rail, qp_number, status)) {
+        return false;
+    }
+    if (!status.ok()) {
+        environment_.message(Severity::failure,
+                             "Rail " + rails_[rail]->info().name + " of host " + environment_.host +
+                                 " has lost its dynamically connected target (" +
+                                 reason_text(status.reason()) + "): peers reach it no more.");
+    }
+    return true;
+}
+
 void Core::poll_events() {
     for (Attached& attached : fabrics_) {
         poll_events(attached);
@@ -336,8 +351,11 @@ void Core::poll_events(Attached& attached) {
             }
             break;
         case EventKind::qp_fatal:
+            if (renew_target(index, event.qp_number)) {
+                break;
+            }
             if (paths_->on()) {
-                on_path_failed(index, event.qp_number, WorkStatus::flushed);
+                on_path_failed(index, event.qp_number, WorkStatus::flushed, 0);
             }
             break;
         case EventKind::armed:

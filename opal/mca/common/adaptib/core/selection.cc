@@ -5,7 +5,9 @@
 // see the same number. That costs nothing per message, since messages are numbered. The peers that
 // select/selector.h chooses are asked for a connection, and have the others' closed if need be
 // (connect/limits.cc).
-// Source: Takagi et al., section 3; without shared rings, for which the fabrics have no queue pairs.
+// Where there are dynamically connected queue pairs, peers that are worth a ring but not a queue pair get one over
+// these.
+// Source: Takagi et al., section 3.
 // May touch: what core/core.h may.
 #include <algorithm>
 
@@ -32,8 +34,10 @@ void Core::select_channels(Nanoseconds now) {
     });
     const auto room = static_cast<std::size_t>(connections_->room());
     const Mapping before = selector_->mapping();
-    const std::size_t rings = std::min<std::size_t>(room, channels_.rings);
-    selector_->tick(std::move(counts), {rings, room, false});
+    const bool shares = channels_.sharing == Sharing::spare;
+    const std::size_t rings =
+        shares ? channels_.rings : std::min<std::size_t>(room, channels_.rings);
+    selector_->tick(std::move(counts), {rings, room, shares});
     ++counters_.selections;
     counters_.selections_changed += selector_->mapping() == before ? 0 : 1;
     counters_.selection_bytes = selector_->memory_bytes();
@@ -41,10 +45,18 @@ void Core::select_channels(Nanoseconds now) {
     peers_.for_each([&](Peer& peer) {
         peer.usage.chosen = std::binary_search(chosen.begin(), chosen.end(), peer.name);
     });
+    const std::vector<std::uint64_t>& sharing = selector_->mapping().shared;
     for (const std::uint64_t name : talking) { // who is silent has no use for one, chosen or not
-        Peer* peer = peers_.find(name);
-        if (peer != nullptr && peer->usage.chosen) {
-            promote(*peer); // may end others, so not from within for_each
+        Peer* peer = peers_.find(name);        // may end others, so not from within for_each
+        if (peer == nullptr || peer->datagram.handle == nullptr || peer->released) {
+            continue;
+        }
+        if (peer->usage.chosen && now >= peer->usage.own_after) {
+            connections_->take(*peer, Wish::own);
+        } else if (peer->state == ConnectState::idle &&
+                   std::binary_search(sharing.begin(), sharing.end(), name) &&
+                   connections_->may_share(*peer)) {
+            connections_->take(*peer, Wish::shared);
         }
     }
 }
@@ -104,11 +116,25 @@ std::string Core::source_map() {
 }
 
 void Core::promote(Peer& peer) {
-    if (peer.datagram.handle != nullptr && !peer.released) {
+    if (peer.datagram.handle == nullptr || peer.released) {
+        return;
+    }
+    const bool shares = connections_->may_share(peer);
+    if (peer.state == ConnectState::idle && shares) {
+        connections_->take(peer, Wish::shared);
+    } else if (peer.state == ConnectState::open && peer.shared) {
+        connections_->take(peer, Wish::own);
+    } else {
         connections_->request(peer);
     }
 }
 
-void Core::demote(Peer& peer) { connections_->give_up(peer); }
+void Core::demote(Peer& peer) {
+    if (peer.state == ConnectState::open && !peer.shared && connections_->may_share(peer)) {
+        connections_->take(peer, Wish::shared);
+    } else {
+        connections_->give_up(peer);
+    }
+}
 
 } // namespace adaptib

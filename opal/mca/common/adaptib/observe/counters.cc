@@ -58,6 +58,11 @@ std::string connections_report(const Counters& c) {
     report += head("", "at the end", "most");
     report += line("open", c.connections_open, c.connections_most);
     report += line("their queue pairs", c.queue_pairs, c.queue_pairs_most);
+    std::snprintf(text, sizeof text,
+                  "  over initiators, which peers share: %" PRIu64 "; initiators %" PRIu64
+                  ", made anew %" PRIu64 "\n",
+                  c.connections_shared, c.initiators, c.initiators_replaced);
+    report += c.initiators > 0 ? text : "";
     std::snprintf(text, sizeof text, "  paths of one connection, at most: %" PRIu64 "\n",
                   c.paths_most);
     report += text;

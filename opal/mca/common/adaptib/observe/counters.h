@@ -83,6 +83,11 @@ namespace adaptib {
     X(connections_kept, "connections", LEVEL, 5,                                                   \
       "Closed connections whose queue pairs and rings are kept for the next time")                 \
     X(connections_reused, "connections", COUNTER, 5, "Connections made of what was kept")          \
+    X(connections_shared, "connections", LEVEL, 4,                                                 \
+      "Connections over dynamically connected queue pairs, which peers share")                     \
+    X(initiators, "queue pairs", LEVEL, 4, "Dynamically connected initiators now")                 \
+    X(initiators_replaced, "queue pairs", COUNTER, 4,                                              \
+      "Dynamically connected initiators that failed and were made anew")                           \
     X(spread_trials, "trials", COUNTER, 5,                                                         \
       "Times that several paths of one port were tried, since the first was slow (auto)")          \
     X(spread_kept, "trials", COUNTER, 4, "Trials after which messages stayed on several paths")    \

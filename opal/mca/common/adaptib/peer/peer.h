@@ -25,6 +25,7 @@
 #include "channel/datagram.h"
 #include "channel/ring.h"
 #include "channel/ring_memory.h"
+#include "channel/shared_queue_pairs.h"
 #include "fabric/fabric.h"
 #include "memory/block_pool.h"
 #include "memory/registration.h"
@@ -192,14 +193,21 @@ private:
     Peer& peer_;
 };
 
+// What the peer's requests over a shared queue pair are known by; its own completions say nothing.
+class QuietWork final : public WorkTarget {
+public:
+    void on_work_done(std::uint32_t, const WorkCompletion&) override {}
+};
+
 // How far closing has come (connect/closing.cc).
 struct Closing {
     bool flush_posted = false;
-    std::uint32_t flush_qp = 0;   // the queue pair that it is posted on ...
-    std::uint32_t flush_rail = 0; // ... of that rail
-    bool flushed = false;         // nothing of ours is under way any more
-    bool told = false;            // the peer knows it
-    bool agreed = false;          // the peer has told us the same
+    std::uint32_t flush_qp = 0;    // the queue pair that it is posted on ...
+    std::uint32_t flush_rail = 0;  // ... of that rail
+    std::uint64_t flush_posts = 0; // so many were posted by then, if that is shared
+    bool flushed = false;          // nothing of ours is under way any more
+    bool told = false;             // the peer knows it
+    bool agreed = false;           // the peer has told us the same
     std::uint32_t number =
         0; // of our last proposal or agreement; grows as long as the connection lives
     std::uint32_t heard = 0; // of the peer's last
@@ -219,6 +227,7 @@ struct Repair {
     Nanoseconds began{0};
     Nanoseconds ask_at{0};                      // fenced: when to look for paths again
     Nanoseconds failed_at = Nanoseconds::max(); // its queue pairs were moved to the error state
+    Nanoseconds quiet_at{0}; // shared ones: packets of one that has failed are gone by then
 };
 
 // The queue pairs of both sides meet, after the reply to a request.
@@ -231,6 +240,13 @@ struct PeerMeeting {
 
 constexpr std::uint32_t kNoHome = ~0u;
 
+// What somebody wants a connection to be over who does not leave that to the policy.
+enum class Wish : std::uint8_t {
+    any,
+    shared, // queue pairs that other peers use, too
+    own,    // queue pairs of its own
+};
+
 // For the choice of the connection to close, and of the peer to connect next (connect/limits.cc).
 struct Usage {
     std::uint32_t messages = 0; // both ways, when it was last looked at
@@ -241,14 +257,16 @@ struct Usage {
     std::uint32_t counted = 0;  // messages both ways, when channels were last selected
     std::uint32_t mapped = 0;   // received, when the map of sources was last added to
     bool chosen = false;        // by the selection of channels: others are closed for it
+    Wish wish = Wish::any;      // what the next connection is to be over
+    Nanoseconds own_after{0};   // not to be asked for queue pairs of its own again before
 };
 
 class Peer {
 public:
-    // `shared`: the channel of the route's fabric.
-    Peer(const ProcessAddress& process, const PeerRoute& way, DatagramChannel& shared,
+    // `queue`: the channel of the route's fabric.
+    Peer(const ProcessAddress& process, const PeerRoute& way, DatagramChannel& queue,
          Bytes eager_most, Counters& counts)
-        : eager_at_once(eager_most), counters(counts), eager_limit(eager_most), datagrams(shared),
+        : eager_at_once(eager_most), counters(counts), eager_limit(eager_most), datagrams(queue),
           name(process.name), route(way), address(process) {}
 
     // Room for a message of `length` bytes of body and payload on the channel that it takes, or null.
@@ -335,6 +353,10 @@ public:
         return state == ConnectState::open && subchannels.size() == 1 ? &subchannels.front()
                                                                       : nullptr;
     }
+    // Null: the connection has queue pairs of its own, or none on that path.
+    SharedQueuePair* shared_queue_pair(const Subchannel& subchannel) const {
+        return shared ? static_cast<SharedQueuePair*>(subchannel.qp.get()) : nullptr;
+    }
     // Null: none has that queue pair.
     Subchannel* find(std::uint32_t rail, std::uint32_t qp_number) {
         const auto found =
@@ -397,6 +419,9 @@ public:
     std::uint64_t name;
     const PeerRoute route;
     ProcessAddress address;
+    bool shared = false;                 // the subchannels' queue pairs are SharedQueuePairs
+    std::uint64_t access_key = 0;        // if so: the peer's
+    QuietWork quiet_work;                // if so
     std::uint32_t connection = 0;        // our attempt's number
     std::uint32_t remote_connection = 0; // the attempt of the peer's that we answered
     std::vector<Subchannel> subchannels;
@@ -473,8 +498,14 @@ inline void RingWork::on_work_done(std::uint32_t rail, const WorkCompletion& com
 }
 
 inline void FlushWork::on_work_done(std::uint32_t rail, const WorkCompletion& completion) {
-    if (peer_.closing.flush_rail == rail && peer_.closing.flush_qp == completion.qp_number) {
-        peer_.closing.flushed = completion.status == WorkStatus::success;
+    const Closing& closing = peer_.closing;
+    if (closing.flush_rail != rail || closing.flush_qp != completion.qp_number) {
+        return;
+    }
+    peer_.closing.flushed = completion.status == WorkStatus::success;
+    const Subchannel* const subchannel = peer_.find(rail, completion.qp_number);
+    if (peer_.shared && peer_.closing.flushed && subchannel != nullptr) {
+        peer_.shared_queue_pair(*subchannel)->settle(closing.flush_posts);
     }
 }
 

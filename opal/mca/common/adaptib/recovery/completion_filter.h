@@ -19,8 +19,9 @@ namespace adaptib {
 
 class PathListener {
 public:
-    // May be told of one queue pair several times.
-    virtual void on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status) = 0;
+    // May be told of one queue pair several times. `wr_id`: of the request.
+    virtual void on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status,
+                                std::uint64_t wr_id) = 0;
 
 protected:
     ~PathListener() = default;

@@ -72,16 +72,22 @@ ChannelPlan plan_channels(const Parameters& parameters, const ChannelBounds& bou
     plan.kept = static_cast<std::uint64_t>(parameters.connect_pool);
     limit_connections(bounds, plan);
     limit_pool(bounds, plan);
+    const bool at_once = policy == "fixed:rc_ring" || policy == "fixed:shared_ring";
     if (policy == "ud" || policy == "fixed:shared_sendrecv") {
         plan.rings = 0;
-    } else if (plan.rings == 0 && policy == "fixed:rc_ring") {
+    } else if (plan.rings == 0 && at_once) {
         plan.notices.push_back(
-            name_of("channel_policy") + " is fixed:rc_ring, but " + name_of("ring_max") +
+            name_of("channel_policy") + " is " + std::string(policy) + ", but " +
+            name_of("ring_max") +
             " is 0, so nobody gets a ring: small messages take the shared queue, as with ud.");
+    }
+    const bool shares = policy == "dc_on_demand" || policy == "fixed:shared_ring";
+    if (bounds.dynamically_connected) {
+        plan.sharing = shares ? Sharing::all : policy == "aqps" ? Sharing::spare : Sharing::never;
     }
     if (plan.rings == 0) {
         plan.connect_threshold = ChannelPlan::kNever;
-    } else if (policy == "fixed:rc_ring") {
+    } else if (at_once) {
         plan.connect_threshold = 0;
     }
     plan.selects = policy == "aqps" && plan.rings > 0;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/parameters.h"
+#include "base/sharing.h"
 #include "base/units.h"
 
 namespace adaptib {
@@ -27,6 +28,7 @@ struct ChannelBounds {
 struct ChannelPlan {
     static constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
+    Sharing sharing = Sharing::never;
     bool selects = false; // the busiest are looked for every `period`
     Nanoseconds period{0};
     std::uint64_t connect_threshold = 0; // messages; kNever: small ones do not connect

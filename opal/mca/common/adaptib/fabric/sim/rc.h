@@ -179,6 +179,7 @@ private:
     std::uint64_t dc_turn_ =
         0; // which initiator the target serves or served last; an initiator's own
     std::uint32_t initiators_ = 0;
+    std::uint32_t dc_life_ = 0; // of the target: whom it served before an error it knows no more
 };
 
 } // namespace adaptib::sim

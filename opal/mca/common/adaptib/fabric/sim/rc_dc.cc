@@ -46,7 +46,7 @@ bool RcQueuePair::is_remembered() const {
 
 // False: the target serves as many as it can.
 bool RcQueuePair::get_served(RcQueuePair& at) {
-    if (dc_served_) {
+    if (dc_served_ && dc_life_ == at.dc_life_) {
         return true;
     }
     if (at.initiators_ >= std::max(machine_.dc_responders, 1u)) {
@@ -54,6 +54,7 @@ bool RcQueuePair::get_served(RcQueuePair& at) {
     }
     ++at.initiators_;
     dc_served_ = true;
+    dc_life_ = at.dc_life_;
     if (dc_connecting_ || at.dc_turn_ != dc_turn_) {
         dc_turn_ = ++at.dc_turn_;
     }
@@ -64,13 +65,17 @@ bool RcQueuePair::get_served(RcQueuePair& at) {
 // An initiator that has nothing more to send lets others be served; it stays connected until they are.
 void RcQueuePair::let_others_be_served() {
     RcQueuePair* at = dc_served_ ? target() : nullptr;
-    if (at != nullptr && at->initiators_ > 0) {
+    if (at != nullptr && at->dc_life_ == dc_life_ && at->initiators_ > 0) {
         --at->initiators_;
     }
     dc_served_ = false;
 }
 
 void RcQueuePair::disconnect() {
+    if (type() == QpType::dc_target) {
+        initiators_ = 0;
+        ++dc_life_;
+    }
     let_others_be_served();
     dc_remote_ = 0;
     dc_turn_ = type() == QpType::dc_target ? dc_turn_ : 0;

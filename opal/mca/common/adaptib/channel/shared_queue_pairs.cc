@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Queue pairs that many peers share (channel/shared_queue_pairs.h).
+#include "channel/shared_queue_pairs.h"
+
+#include "channel/ring.h"
+
+namespace adaptib {
+
+// ---------------------------------------------------------------------------------------------------
+// An initiator
+
+Status SharedInitiator::post(SendWork work, WorkTarget& quiet) {
+    if (qp_ == nullptr || failed_) {
+        return Status::error(Reason::bad_state);
+    }
+    const bool asked = (work.flags & kSignaled) != 0;
+    const bool signaled = asked || unsignaled_ + 1 >= kSignalEvery;
+    if (signaled && !asked) {
+        work.flags |= kSignaled;
+        work.wr_id = wr_id_of(&quiet);
+    }
+    const Status status = qp_->post_send(work);
+    if (status.ok()) {
+        unsignaled_ = signaled ? 0 : unsignaled_ + 1;
+        posted_[next_] = {work.wr_id, &quiet};
+        next_ = next_ + 1 == posted_.size() ? 0 : next_ + 1;
+    }
+    return status;
+}
+
+QpAttributes SharedInitiator::query() const {
+    QpAttributes none;
+    none.state = QpState::error;
+    return qp_ == nullptr ? none : qp_->query();
+}
+
+void SharedInitiator::fail() {
+    if (failed_) {
+        return;
+    }
+    failed_ = true;
+    if (qp_ != nullptr) {
+        QpAttributes attributes;
+        attributes.state = QpState::error;
+        static_cast<void>(qp_->modify(attributes, kQpState));
+    }
+}
+
+void SharedInitiator::destroy() {
+    failed_ = true;
+    qp_.reset();
+}
+
+// The latest of that id: records of transfers are used again, by other peers maybe.
+const WorkTarget* SharedInitiator::owner_of(std::uint64_t wr_id) const {
+    for (std::size_t back = 1; back <= posted_.size(); ++back) {
+        const Posted& posted = posted_[(next_ + posted_.size() - back) % posted_.size()];
+        if (posted.quiet == nullptr) {
+            return nullptr;
+        }
+        if (posted.wr_id == wr_id) {
+            return posted.quiet;
+        }
+    }
+    return nullptr;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// A view
+
+Status SharedQueuePair::modify_impl(const QpAttributes& attributes, std::uint32_t mask) {
+    if (mask != kQpState || attributes.state != QpState::error) {
+        return Status::error(Reason::not_supported); // it is others', too
+    }
+    initiator_->fail();
+    return kOk;
+}
+
+Status SharedQueuePair::post_send_impl(const SendWork& work) {
+    SendWork addressed = work;
+    addressed.address_handle = handle_.get();
+    addressed.remote_qp = target_;
+    addressed.remote_access_key = key_;
+    const Status status = initiator_->post(addressed, quiet_);
+    posts_ += status.ok() ? 1 : 0;
+    return status;
+}
+
+// ---------------------------------------------------------------------------------------------------
+// The pool
+
+SharedQueuePairs::SharedQueuePairs(const Options& options, std::span<Rail* const> rails,
+                                   std::span<const std::unique_ptr<CompletionQueue>> cqs)
+    : options_(options), all_(rails), cqs_(cqs), rails_(rails.size()) {}
+
+SharedQueuePairs::~SharedQueuePairs() = default;
+
+Status SharedQueuePairs::open(std::uint32_t rail) {
+    Rail& of = *all_[rail];
+    if (!of.info().has(Capability::dc)) {
+        return Status::error(Reason::not_supported);
+    }
+    OfRail& here = rails_[rail];
+    QpInit init;
+    init.type = QpType::dc_target;
+    init.send_cq = init.receive_cq = cqs_[rail].get();
+    if (of.info().has(Capability::srq)) {
+        if (const Status status = of.create_srq(1, here.srq); !status.ok()) {
+            return status;
+        }
+        init.srq = here.srq.get();
+    }
+    Status status = of.create_qp(init, here.target);
+    status = status.ok() ? begin_target(rail) : status;
+    if (!status.ok()) {
+        here.target.reset();
+        here.srq.reset();
+        return status;
+    }
+    return kOk;
+}
+
+// From RESET to RTR.
+Status SharedQueuePairs::begin_target(std::uint32_t rail) {
+    Rail& of = *all_[rail];
+    QpAttributes attributes;
+    attributes.state = QpState::init;
+    attributes.access = kRemoteRead | kRemoteWrite | kRemoteAtomic;
+    attributes.access_key = options_.access_key;
+    QueuePair& target = *rails_[rail].target;
+    const Status status = target.modify(attributes, kQpState | kQpAccess | kQpKey);
+    if (!status.ok()) {
+        return status;
+    }
+    attributes.state = QpState::ready_to_receive;
+    attributes.path = of.path_to(of.address(), 0);
+    attributes.max_target_reads = of.info().max_reads;
+    return target.modify(attributes, kQpState | kQpPath | kQpReceiveLimits);
+}
+
+bool SharedQueuePairs::renew_target(std::uint32_t rail, std::uint32_t number, Status& status) {
+    if (!is_open(rail) || target(rail) != number) {
+        return false;
+    }
+    QpAttributes attributes;
+    attributes.state = QpState::reset;
+    status = rails_[rail].target->modify(attributes, kQpState);
+    status = status.ok() ? begin_target(rail) : status;
+    return true;
+}
+
+Status SharedQueuePairs::make_initiator(std::uint32_t rail, std::shared_ptr<SharedInitiator>& out) {
+    const RailInfo& info = all_[rail]->info();
+    QpInit init;
+    init.type = QpType::dc_initiator;
+    init.send_cq = init.receive_cq = cqs_[rail].get();
+    init.send_depth = std::min(options_.send_depth, info.max_send_depth);
+    init.inline_bytes = std::min(options_.inline_bytes, info.inline_bytes);
+    std::unique_ptr<QueuePair> qp;
+    Status status = all_[rail]->create_qp(init, qp);
+    QpAttributes attributes;
+    attributes.timeout = options_.answer_timeout;
+    attributes.retry_count = options_.answer_retries;
+    attributes.max_reads = info.max_reads;
+    attributes.state = QpState::init;
+    status = status.ok() ? qp->modify(attributes, kQpState) : status;
+    attributes.state = QpState::ready_to_receive;
+    status = status.ok() ? qp->modify(attributes, kQpState) : status;
+    attributes.state = QpState::ready_to_send;
+    status = status.ok() ? qp->modify(attributes, kQpState | kQpRetry | kQpSendPsn | kQpSendLimits)
+                         : status;
+    if (status.ok()) {
+        out = std::make_shared<SharedInitiator>(std::move(qp), init.send_depth);
+    }
+    return status;
+}
+
+Status SharedQueuePairs::make(std::uint32_t rail, std::uint32_t path, std::uint64_t peer,
+                              WorkTarget& quiet, std::unique_ptr<QueuePair>& out) {
+    auto& all = rails_[rail].initiators;
+    const std::size_t end = (std::size_t{path} + 1) * options_.initiators;
+    all.resize(std::max(all.size(), end));
+    const auto initiators = std::span(all).subspan(end - options_.initiators, options_.initiators);
+    std::shared_ptr<SharedInitiator>* chosen = &initiators[index_of(peer)];
+    if (*chosen == nullptr || (*chosen)->failed()) {
+        std::shared_ptr<SharedInitiator> made;
+        const Status status = make_initiator(rail, made);
+        if (status.ok()) {
+            replaced_ += *chosen != nullptr ? 1 : 0;
+            *chosen = std::move(made); // the old one goes with its last view
+        } else {
+            const auto other =
+                std::find_if(initiators.begin(), initiators.end(),
+                             [](const auto& each) { return each != nullptr && !each->failed(); });
+            if (status.reason() != Reason::no_memory || other == initiators.end()) {
+                return status;
+            }
+            chosen = &*other;
+        }
+    }
+    out = std::make_unique<SharedQueuePair>(*chosen, quiet);
+    return kOk;
+}
+
+SharedInitiator* SharedQueuePairs::find(std::uint32_t rail, std::uint32_t number) const {
+    if (!is_open(rail)) {
+        return nullptr;
+    }
+    for (const auto& initiator : rails_[rail].initiators) {
+        if (initiator != nullptr && initiator->number() == number) {
+            return initiator.get();
+        }
+    }
+    return nullptr;
+}
+
+std::size_t SharedQueuePairs::initiators() const {
+    std::size_t count = 0;
+    for (const OfRail& rail : rails_) {
+        count += static_cast<std::size_t>(
+            std::count_if(rail.initiators.begin(), rail.initiators.end(),
+                          [](const auto& each) { return each != nullptr && !each->failed(); }));
+    }
+    return count;
+}
+
+} // namespace adaptib

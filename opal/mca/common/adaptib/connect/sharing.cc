@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Connections over queue pairs that many peers share (channel/shared_queue_pairs.h): no queue pair is made for
+// them, and `connect_max` does not count them. All else is as with others: the handshake, rings, transfers.
+//
+// What differs is how such a connection ends, or is made anew. A queue pair of its own can be moved to the error
+// state, or destroyed: then nothing of it is under way. One that others use as well is drained: what was posted comes
+// to its end, which an empty write behind it tells. If it does not in good time, or if the queue pair has failed, it is
+// given up by all who use it, each of whom has its connection made anew; a healthy one is never failed for
+// a repair that the other side wants, so that failures do not spread.
+// The other side's target takes what comes late as well. So a connection whose initiator has failed
+// is not fenced before its packets are gone.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "connect/connection_manager.h"
+
+namespace adaptib {
+
+namespace {
+
+// What was on its way when a queue pair failed has been dropped or has arrived by then.
+constexpr Nanoseconds kPacketsGone{10'000'000};
+
+} // namespace
+
+bool ConnectionManager::may_share(const Peer& peer) const {
+    if (options_.shared == nullptr || peer.name == options_.self || peer.route.count == 0) {
+        return false;
+    }
+    return std::all_of(peer.route.pairs.begin(), peer.route.pairs.begin() + peer.route.count,
+                       [&](const auto& pair) {
+                           return options_.shared->is_open(pair.local) &&
+                                  (peer.address.rails[pair.remote].flags & kRailShares) != 0;
+                       });
+}
+
+bool ConnectionManager::chooses_shared(const Peer& peer) const {
+    if (options_.sharing == Sharing::never || !may_share(peer)) {
+        return false;
+    }
+    if (peer.usage.wish != Wish::any) {
+        return peer.usage.wish == Wish::shared;
+    }
+    return options_.sharing == Sharing::all || (!has_room() && !peer.usage.chosen);
+}
+
+void ConnectionManager::take(Peer& peer, Wish wish) {
+    const bool other = peer.shared != (wish == Wish::shared);
+    if (peer.state == ConnectState::open && !other) {
+        return;
+    }
+    peer.usage.wish = wish;
+    if (peer.state == ConnectState::idle) {
+        request(peer);
+    } else if (peer.state == ConnectState::open) {
+        if (wish == Wish::shared || has_room()) {
+            give_up(peer); // then it is asked
+        } else if (!peer.wanted_link.linked()) {
+            wait_for_room(peer, Nanoseconds{0});
+        }
+    }
+}
+
+// The connection is closed: who wants another one asks for it.
+void ConnectionManager::grant_wish(Peer& peer) {
+    if (peer.state == ConnectState::idle && peer.usage.wish != Wish::any) {
+        request(peer);
+    }
+}
+
+// What is there of a connection of the other kind, which is not up, goes.
+void ConnectionManager::set_kind(Peer& peer, bool shared) {
+    if (peer.shared == shared) {
+        return;
+    }
+    if (peer.repair.active) {
+        drop_queue_pairs_of(peer);
+        const bool linked = peer.slot_link.linked();
+        if (linked) {
+            leave_slot(peer);
+        }
+        peer.shared = shared;
+        if (linked) {
+            enter_slot(peer);
+        }
+        return;
+    }
+    if (!peer.subchannels.empty()) {
+        withdraw_ring(peer);
+        drop_queue_pairs(peer);
+    }
+    peer.shared = shared;
+}
+
+void ConnectionManager::enter_slot(Peer& peer) {
+    slots_.push_back(peer);
+    shared_slots_ += peer.shared ? 1 : 0;
+    counters_.connections_shared = shared_slots_;
+}
+
+void ConnectionManager::leave_slot(Peer& peer) {
+    slots_.remove(peer);
+    shared_slots_ -= peer.shared ? 1 : 0;
+    counters_.connections_shared = shared_slots_;
+    look_at_ = Nanoseconds{0}; // there may be room now
+}
+
+Status ConnectionManager::make_shared(Peer& peer, Subchannel& subchannel) {
+    Status status = kOk;
+    do {
+        status = options_.shared->make(subchannel.local_rail, subchannel.path, peer.name,
+                                       peer.quiet_work, subchannel.qp);
+    } while (status.reason() == Reason::no_memory && give_up_oldest());
+    counters_.initiators = options_.shared->initiators();
+    counters_.initiators_replaced = options_.shared->replaced();
+    return status;
+}
+
+Status ConnectionManager::aim(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote) {
+    const AddressRail& rail = peer.address.rails[remote.rail];
+    Rail& local = *rails_[subchannel.local_rail];
+    std::unique_ptr<AddressHandle> handle;
+    const Status status =
+        local.create_ah(local.path_to({rail.size, rail.bytes}, remote.path), handle);
+    if (status.ok()) {
+        peer.shared_queue_pair(subchannel)->aim(std::move(handle), remote.qp, peer.access_key);
+    }
+    return status;
+}
+
+bool ConnectionManager::renew_shared(Peer& peer, Subchannel& subchannel) {
+    if (!peer.shared ||
+        (peer.state != ConnectState::requested && peer.state != ConnectState::answered)) {
+        return false;
+    }
+    const std::unique_ptr<QueuePair> old = std::move(subchannel.qp);
+    if (const Status status = make_shared(peer, subchannel); !status.ok()) {
+        fail(peer, status, "a connection's shared queue pair could not be made anew");
+        return true;
+    }
+    peer.shared_queue_pair(subchannel)->aim_as(static_cast<SharedQueuePair&>(*old));
+    return true;
+}
+
+// Others use it, and it may work.
+bool ConnectionManager::spares(const Peer& peer, const Subchannel& subchannel) const {
+    return peer.shared && (peer.state == ConnectState::failed ||
+                           rails_[subchannel.local_rail]->state() == PortState::active);
+}
+
+// For good, before the memory that may be read for it goes.
+void ConnectionManager::stop_shared(Peer& peer) {
+    for (const Subchannel& subchannel : peer.subchannels) {
+        SharedQueuePair* const shared = peer.shared_queue_pair(subchannel);
+        if (shared != nullptr && !shared->settled()) {
+            shared->initiator().fail();
+        }
+    }
+}
+
+// Nothing of ours is under way.
+bool ConnectionManager::is_quiet(const Peer& peer) {
+    return std::all_of(peer.subchannels.begin(), peer.subchannels.end(), [&](const auto& each) {
+        SharedQueuePair* const shared = peer.shared_queue_pair(each);
+        return shared == nullptr || shared->settled() || shared->initiator().failed();
+    });
+}
+
+// Transfers tell their end themselves; what else is posted goes over the chosen queue pair.
+bool ConnectionManager::drained(Peer& peer) {
+    if (!peer.shared) {
+        return true;
+    }
+    if (peer.stripes > 0) {
+        return false;
+    }
+    const std::size_t chosen = chosen_subchannel(peer);
+    for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
+        SharedQueuePair* const shared = peer.shared_queue_pair(peer.subchannels[i]);
+        if (shared != nullptr && i != chosen) {
+            shared->settle(shared->posts());
+        }
+    }
+    if (is_quiet(peer)) {
+        return true;
+    }
+    Closing& closing = peer.closing;
+    const Subchannel& subchannel = peer.subchannels[chosen];
+    const bool under_way = closing.flush_posted && !closing.flushed &&
+                           subchannel.has(closing.flush_rail, closing.flush_qp);
+    if (!under_way) {
+        closing.flushed = false;
+        closing.flush_posted = post_flush(peer);
+    }
+    return false;
+}
+
+bool ConnectionManager::may_fence(Peer& peer) {
+    if (peer.stripes > 0 || !drained(peer)) {
+        return false;
+    }
+    const bool failed =
+        std::any_of(peer.subchannels.begin(), peer.subchannels.end(), [&](const auto& each) {
+            SharedQueuePair* const shared = peer.shared_queue_pair(each);
+            return shared != nullptr && shared->initiator().failed();
+        });
+    const Nanoseconds now = options_.clock->now();
+    if (failed && peer.repair.quiet_at.count() == 0) {
+        peer.repair.quiet_at = now + kPacketsGone;
+    }
+    return now >= peer.repair.quiet_at;
+}
+
+// It gives nothing back: neither to others.
+void ConnectionManager::destroy_initiators(Peer& peer) {
+    std::vector<const SharedInitiator*> gone;
+    for (const Subchannel& subchannel : peer.subchannels) {
+        SharedQueuePair* const shared = peer.shared_queue_pair(subchannel);
+        if (shared != nullptr) {
+            gone.push_back(&shared->initiator());
+            shared->initiator().destroy();
+        }
+    }
+    if (gone.empty()) {
+        return;
+    }
+    peer.repair.quiet_at = options_.clock->now() + kPacketsGone;
+    for_each_connected([&](Peer& other) {
+        const bool uses =
+            std::any_of(other.subchannels.begin(), other.subchannels.end(), [&](const auto& each) {
+                SharedQueuePair* const shared = other.shared_queue_pair(each);
+                return shared != nullptr &&
+                       std::find(gone.begin(), gone.end(), &shared->initiator()) != gone.end();
+            });
+        if (uses && &other != &peer && other.repairable) {
+            repair(other);
+        }
+    });
+}
+
+} // namespace adaptib
