@@ -45,7 +45,9 @@ TEST(Breakage, APeerThatBreaksWhileBlocksAreAnnouncedEndsTheSendOnce) {
     for (int i = 0; i < 20; ++i) {
         world.progress(1); // clears the sender
     }
-    ASSERT_TRUE(peer->subchannels[0].qp->modify(QpAttributes{}, kQpState).ok()); // posting fails
+    QpAttributes attributes;
+    attributes.state = QpState::error;
+    ASSERT_TRUE(peer->subchannels[0].qp->modify(attributes, kQpState).ok());
     for (int i = 0; i < 200; ++i) {
         world.progress(0);
     }
@@ -163,6 +165,49 @@ TEST(Breakage, APeerThatMeetsAgainEarlyIsNotForgotten) {
         EXPECT_EQ(world.counters(1).bad_packets, 0u);
         EXPECT_EQ(got, sent);
     }
+}
+
+// A peer that is through with the goodbyes asks for a new connection, which overtakes its answer to ours: the connection
+// is not taken down when that is here.
+TEST(Breakage, ARequestThatOvertakesTheAnswerToAGoodbyeWaitsForIt) {
+    Options options;
+    options.parameters.connect_threshold = 1000000000;
+    Cores world(2, options);
+    exchange(world, 100, 1);
+    Peer* peer = world.peer(0, 1);
+    const auto arrive = [&](MessageHeader header, auto&& body) {
+        header.length = sizeof body;
+        header.sequence = peer->next_receive;
+        const auto* bytes = reinterpret_cast<const std::byte*>(&body);
+        if (is_sequenced(header.type)) {
+            world.core(0).protocol().on_message(*peer, header, bytes);
+        } else {
+            world.core(0).connections().on_handshake(*peer, header, bytes);
+        }
+    };
+    MessageHeader goodbye;
+    goodbye.type = MessageType::goodbye;
+    MessageHeader answer = goodbye;
+    answer.flags = 1;
+    MessageHeader request;
+    request.type = MessageType::connect_request;
+    request.flags = kConnectNeeded;
+    ConnectBody asked{};
+    asked.connection = 1;
+    asked.subchannel_count = 1;
+    asked.subchannels[0].qp = 8192;
+
+    world.core(0).protocol().release_peer(*peer);
+    arrive(goodbye, IdBody{1});
+    ASSERT_TRUE(peer->said_goodbye && peer->heard_goodbye);
+    arrive(request, asked);
+    EXPECT_EQ(peer->state, ConnectState::idle) << "it belongs to what follows";
+    arrive(answer, IdBody{peer->goodbye_number});
+    world.progress(0);
+    world.progress(0);
+    EXPECT_FALSE(peer->said_goodbye);
+    EXPECT_EQ(peer->state, ConnectState::answered);
+    EXPECT_EQ(world.counters(0).bad_packets, 0u);
 }
 
 // The answer to a goodbye waits for room in the shared queue while the answering side is through.

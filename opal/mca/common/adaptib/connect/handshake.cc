@@ -65,7 +65,8 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, bool nee
         if (same) {
             return;
         }
-        if (peer.goodbyes_over()) {
+        if (peer.said_goodbye &&
+            peer.heard_goodbye) { // the answer to ours is still on its way, maybe
             keep_for_later(peer, body);
             return;
         }

@@ -106,6 +106,7 @@ public:
     Peer* twin_of(const Peer& peer) const { return twins_.find(peer.name); }
 
     Protocol& protocol() { return *protocol_; }
+    ConnectionManager& connections() { return *connections_; }
     RailList rails() const { return rails_; }
     std::size_t fabrics() const { return fabrics_.size(); }
     std::size_t progress();
