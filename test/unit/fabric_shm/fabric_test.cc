@@ -479,6 +479,8 @@ TEST_F(Processes, AKilledTargetEndsWhatIsOutstanding) {
     ASSERT_TRUE(meet(node, child, card));
     QueuePair& qp = *node.qps[0];
     ASSERT_TRUE(qp.usable());
+    const Gate gate = qp.gate();
+    ASSERT_TRUE(gate.open());
     ASSERT_TRUE(node.rail().create_ah({card.address}, node.ah).ok());
     const Gather gather{node.words.data(), 100, node.own->local_key()};
     SendWork send = Node::rdma(Opcode::send, gather, 0, 0); // no receive is posted: it waits
@@ -491,6 +493,7 @@ TEST_F(Processes, AKilledTargetEndsWhatIsOutstanding) {
     EXPECT_EQ(done.wr_id, 77u);
     EXPECT_EQ(done.status, WorkStatus::retry_exceeded);
     EXPECT_FALSE(qp.usable());
+    EXPECT_FALSE(gate.open());
     finish(child);
     std::unique_ptr<AddressHandle> again;
     EXPECT_EQ(node.rail().create_ah({card.address}, again), Status::error(Reason::peer_gone));
@@ -706,17 +709,24 @@ TEST_F(Rails, AGateShutsWithEitherQueuePair) {
     EXPECT_FALSE(a.qps[0]->gate().open());
     EXPECT_FALSE(b.qps[0]->gate().open()) << "it is in error";
     ASSERT_TRUE(other.open());
-    for (const QpState state : {QpState::error, QpState::reset}) {
-        attributes.state = state;
-        ASSERT_TRUE(a.qps[0]->modify(attributes, kQpState).ok());
-        EXPECT_FALSE(other.open()) << "while one of ours is broken none is believed";
+    // While one of ours is broken none is believed.
+    const auto fail_and = [&](QueuePair& qp, auto&& end) {
+        attributes.state = QpState::error;
+        ASSERT_TRUE(qp.modify(attributes, kQpState).ok());
+        EXPECT_FALSE(other.open());
         poll();
         EXPECT_FALSE(other.open());
         EXPECT_TRUE(a.qps[1]->usable());
-    }
-    a.qps.erase(a.qps.begin());
-    poll();
-    EXPECT_TRUE(other.open());
+        end();
+        poll();
+        EXPECT_TRUE(other.open());
+    };
+    fail_and(*a.qps[0], [&] {
+        attributes.state = QpState::reset;
+        ASSERT_TRUE(a.qps[0]->modify(attributes, kQpState).ok());
+    });
+    add_pair();
+    fail_and(*a.qps[2], [&] { a.qps.pop_back(); });
 }
 
 TEST_F(Rails, TheBellRingsForWhatHasComeAndForWhatIsLeft) {

@@ -280,8 +280,9 @@ enum class QpState : std::uint8_t { reset, init, ready_to_receive, ready_to_send
 enum class MigrationState : std::uint8_t { migrated, rearm, armed };
 
 // Where the processor sees that nothing has changed since QueuePair::usable() was true: `trouble` is one for all
-// queue pairs of a fabric and nonzero if a rail of this process or of a peer was not well when the fabric was last
-// polled or asked for events; `target` belongs to the queue pair at the other end. The default is never open.
+// queue pairs of a fabric, and nonzero while one of them has an error, or a rail of this process, as of the last
+// poll, or of a peer, as of the last look for events or some hundred polls ago, is not well; `target` belongs to the
+// queue pair at the other end. The default is never open.
 struct Gate {
     const std::atomic<std::uint64_t>* trouble = &kShut;
     const std::atomic<std::uint64_t>* target = nullptr;
@@ -392,15 +393,15 @@ public:
 
     // Capability::direct, RC: the local address of [remote_address, +length) if the key allows remote
     // writing and the memory came from the target's Rail::allocate; null otherwise. Valid while the
-    // queue pair lives. Who stores through it checks usable() before each message, and goes back to
+    // queue pair is not reset. Who stores through it checks usable() before each message, and goes back to
     // post_send, whose completion tells what is wrong, when it is false.
     void* map(std::uint64_t remote_address, Bytes length, std::uint32_t remote_key) {
         return map_impl(remote_address, length, remote_key);
     }
     // False once the queue pair is not ready to send, its rail is down or slowed, or its target ended.
     bool usable() const { return usable_impl(); }
-    // As long as it is open usable() need not be asked; once it is not, ask, and take another. Valid while the queue
-    // pair lives.
+    // As long as it is open usable() need not be asked; once it is not, ask, and take another. Valid until the queue
+    // pair is reset or destroyed.
     Gate gate() const { return gate_impl(); }
 
 protected:

@@ -66,7 +66,8 @@ public:
     // Zero while all rails, ours and the peers' that are mapped, are active and not slowed, as of the last poll; the
     // peers', of the last round or look for events.
     const std::atomic<std::uint64_t>& trouble() const { return watch_.trouble; }
-    // Queue pairs that were ready to send and are not any more: while there are any, that is trouble, too.
+    // Queue pairs that were ready to send and have had an error: until the last is gone that is trouble, too. A peer
+    // that is lost leaves such ones, so sends to others look at more from then on.
     void count_broken(int more) {
         broken_ += more;
         if (more > 0) {

@@ -80,10 +80,10 @@ QpAttributes LocalQueuePair::query_impl() const {
     return out;
 }
 
-// Gates do not look at the queue pair itself: all are shut while there is one that sends no more.
+// Gates do not look at the queue pair itself: all are shut while there is one with an error. One that is reset
+// has given its gates up.
 void LocalQueuePair::set_state(QpState to) {
-    const bool broken =
-        to != QpState::ready_to_send && (broken_ || state_ == QpState::ready_to_send);
+    const bool broken = to == QpState::error && (broken_ || state_ == QpState::ready_to_send);
     context_.count_broken(static_cast<int>(broken) - static_cast<int>(broken_));
     broken_ = broken;
     state_ = to;

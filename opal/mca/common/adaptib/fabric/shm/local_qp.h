@@ -81,7 +81,7 @@ protected:
     std::uint32_t rail_;
     QueuePairEntry* entry_ = nullptr;
     QpState state_ = QpState::reset;
-    bool broken_ = false; // it was ready to send, and is not any more
+    bool broken_ = false; // it was ready to send, and has had an error
     QpAttributes attributes_;
     std::uint64_t posted_ = 0;   // send requests accepted
     std::uint64_t released_ = 0; // of them, given back

@@ -69,6 +69,8 @@ bool RcQueuePair::usable_impl() const {
     return state_ == QpState::ready_to_send && rails_word() == 0 && connected();
 }
 
+// The cookie is not looked at again: the word says the numbers of both, of which one comes again after 2,047 others, and
+// bits of the packet number.
 Gate RcQueuePair::gate_impl() const {
     const std::uint64_t word =
         peer_entry_ == nullptr ? 0 : peer_entry_->word.load(std::memory_order_acquire);
