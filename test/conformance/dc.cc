@@ -267,17 +267,32 @@ TEST_P(Dc, UnsignalledRequestsAreCovered) {
     End& at = target(1);
     End& from = initiator(0);
     AddressHandle& through = handle(0, 1);
-    Buffer& here = memory(0, 64);
-    Buffer& there = memory(1, 64);
-    const std::vector<Gather> gather{here.gather(0, 64)};
-    for (std::uint64_t i = 0; i < 200; ++i) {
-        SendWork work = rdma_work(i, Opcode::write, gather, there.remote(), there.key());
+    constexpr std::uint64_t kRequests = 208; // more than there are slots
+    constexpr Bytes kSize = 64;
+    Buffer& here = memory(0, kRequests * kSize);
+    Buffer& there = memory(1, kRequests * kSize);
+    bool was_full = false;
+    for (std::uint64_t i = 0; i < kRequests; ++i) {
+        fill(here.data() + i * kSize, kSize, i);
+        const std::vector<Gather> gather{here.gather(i * kSize, kSize)};
+        SendWork work = rdma_work(i, Opcode::write, gather, there.remote(i * kSize), there.key());
         work.flags = i % 16 == 15 ? +kSignaled : 0u;
-        ASSERT_EQ(post(from, to(at, work, through)), kOk) << i;
+        work = to(at, work, through);
+        Status status = from.qp->post_send(work);
+        if (status == Status::again(Reason::queue_full)) {
+            was_full = true;
+            status = post(from, work);
+        }
+        ASSERT_EQ(status, kOk) << i;
     }
-    ASSERT_TRUE(wait_for(*from.send, 200 / 16));
-    for (std::uint64_t i = 0; i < 200 / 16; ++i) {
+    EXPECT_TRUE(was_full);
+    ASSERT_TRUE(wait_for(*from.send, kRequests / 16));
+    for (std::uint64_t i = 0; i < kRequests / 16; ++i) {
         EXPECT_EQ(from.send->got[i].wr_id, 16 * i + 15);
+        EXPECT_EQ(from.send->got[i].status, WorkStatus::success);
+    }
+    for (std::uint64_t i = 0; i < kRequests; ++i) { // none in the place of another
+        EXPECT_TRUE(holds(there.data() + i * kSize, kSize, i)) << i;
     }
 }
 

@@ -121,6 +121,12 @@ protected:
         EXPECT_EQ(rail().create_qp(what, none), refusal(Reason::not_supported));
         return rail().trouble();
     }
+    ibv_wc written(std::uint64_t wr_id) {
+        ibv_wc wc{};
+        wc.wr_id = wr_id;
+        wc.opcode = IBV_WC_RDMA_WRITE;
+        return wc;
+    }
     ibv_wc failed(std::uint64_t wr_id, ibv_wc_status status) {
         ibv_wc wc{};
         wc.wr_id = wr_id;
@@ -188,6 +194,14 @@ TEST_F(DcTest, WithoutSharedReceiveQueuesThereIsNone) {
     EXPECT_TRUE(dc_creations().empty());
 }
 
+TEST_F(DcTest, WithoutConnectionsThereIsNone) {
+    device_.rc = false;
+    open_device();
+    EXPECT_FALSE(has_dc());
+    EXPECT_EQ(refused(), "no DC queue pairs: the device has no connected queue pairs");
+    EXPECT_TRUE(dc_creations().empty());
+}
+
 TEST_F(DcTest, OneEndIsNotEnough) {
     device_.initiators = false;
     open_device();
@@ -230,6 +244,7 @@ TEST_F(DcTest, WhateverIsRefusedTheRailGoesOn) {
         EXPECT_TRUE(rail().info().has(Capability::rc));
         EXPECT_TRUE(rail().info().has(Capability::ud));
         EXPECT_EQ(rail().info().inline_bytes, 512u) << "who has no DC gives nothing away for it";
+        EXPECT_EQ(rail().trouble(), "") << "nobody has asked for DC";
         EXPECT_GT(refused().size(), std::strlen("no DC queue pairs: no "));
         EXPECT_EQ(lib_.living("qp"), 0);
         EXPECT_EQ(lib_.living("srq"), 0);
@@ -465,9 +480,10 @@ TEST_F(DcTest, WhatTheProviderDoesNotTake) {
     EXPECT_EQ(from.post_send(work(2, Opcode::send)), refusal(Reason::bad_argument));
     EXPECT_EQ(from.query().state, QpState::ready_to_send);
     for (std::uint64_t i = 0; i < 8; ++i) {
-        ASSERT_EQ(from.post_send(work(i, Opcode::send)), kOk);
+        ASSERT_EQ(from.post_send(work(i, Opcode::send)), kOk) << "what was refused has no slot";
     }
-    EXPECT_EQ(from.post_send(work(9, Opcode::send)), Status::again(Reason::queue_full));
+    lib_.complete_send(from.number(), written(0));
+    EXPECT_EQ(poll(*cqs_.back()).size(), 1u);
 
     fake(from).state = IBV_QPS_ERR; // by itself
     EXPECT_EQ(from.post_send(work(10, Opcode::send)), refusal(Reason::bad_state));
@@ -475,6 +491,115 @@ TEST_F(DcTest, WhatTheProviderDoesNotTake) {
     ASSERT_TRUE(fabric_->poll_event(event));
     EXPECT_EQ(event.kind, EventKind::qp_fatal);
     EXPECT_EQ(event.qp_number, from.number());
+}
+
+// With a full queue nothing is begun, or the request before would be overwritten: the stand-in complains.
+TEST_F(DcTest, AFullSendQueue) {
+    open_device();
+    QueuePair& from = initiator();
+    CompletionQueue& queue = *cqs_.back();
+    std::uint64_t next = 0;
+    // Posts until the queue is full, every third request signalled; how many there was room for.
+    const auto fill = [&] {
+        const std::uint64_t first = next;
+        for (;; ++next) {
+            SendWork w = work(next, Opcode::write);
+            w.flags = next % 3 == 2 ? +kSignaled : 0u;
+            const Status status = from.post_send(w);
+            if (!status.ok()) {
+                EXPECT_EQ(status, Status::again(Reason::queue_full));
+                return next - first;
+            }
+        }
+    };
+    const auto complete = [&](std::uint64_t wr_id) {
+        lib_.complete_send(from.number(), written(wr_id));
+    };
+    const auto complete_first = [&] { complete(next - 8 + (2 - (next - 8) % 3)); };
+    EXPECT_EQ(fill(), 8u); // 0 to 7
+    EXPECT_EQ(lib_.count("wr_complete"), 8);
+    complete(2);
+    EXPECT_EQ(fill(), 0u) << "the library knows of it when it is polled";
+    EXPECT_EQ(poll(queue).size(), 1u);
+    EXPECT_EQ(fill(), 3u); // to 10
+    complete(5);
+    complete(8);
+    EXPECT_EQ(poll(queue).size(), 2u);
+    EXPECT_EQ(fill(), 6u);                     // to 16
+    for (int round = 0; round < 50; ++round) { // with each request in each place
+        complete_first();
+        EXPECT_EQ(poll(queue).size(), 1u);
+        EXPECT_NE(fill(), 0u);
+        EXPECT_EQ(fake(from).sends.size(), 8u) << "as many as there is room for";
+    }
+
+    // Another's completion gives nothing back, a receive's neither.
+    QueuePair& other = qp(init(QpType::dc_initiator, queue));
+    start_initiator(other);
+    ASSERT_EQ(other.post_send(work(1, Opcode::send)), kOk);
+    lib_.complete_send(other.number(), written(1));
+    ibv_wc arrived{};
+    arrived.opcode = IBV_WC_RECV;
+    lib_.complete_receive(target(queue).number(), arrived);
+    EXPECT_EQ(poll(queue).size(), 2u);
+    EXPECT_EQ(fill(), 0u);
+
+    // What is read because another leaves counts as well.
+    complete_first();
+    ASSERT_EQ(move(other, QpState::reset), kOk);
+    const std::size_t room = 8 - fake(from).sends.size();
+    ASSERT_GT(room, 0u);
+    EXPECT_EQ(fill(), room);
+}
+
+TEST_F(DcTest, ResetEmptiesTheSendQueue) {
+    open_device();
+    QueuePair& from = initiator();
+    CompletionQueue& queue = *cqs_.back();
+    const auto fill = [&](std::uint32_t flags) {
+        SendWork w = work(1, Opcode::write);
+        w.flags = flags;
+        int count = 0;
+        while (from.post_send(w).ok()) {
+            ++count;
+        }
+        return count;
+    };
+    EXPECT_EQ(fill(kSignaled), 8);
+    ASSERT_EQ(move(from, QpState::reset), kOk);
+    start_initiator(from);
+    EXPECT_EQ(fill(0), 8);
+    lib_.complete_send(from.number(), failed(1, IBV_WC_REM_ACCESS_ERR)); // unsignalled
+    EXPECT_EQ(poll(queue).size(), 1u);
+    EXPECT_EQ(from.post_send(work(2, Opcode::write)), refusal(Reason::bad_state));
+    ASSERT_EQ(move(from, QpState::reset), kOk);
+    start_initiator(from);
+    EXPECT_EQ(fill(0), 8);
+}
+
+TEST_F(DcTest, SlotsOfOneThatSignalsAll) {
+    open_device();
+    QpInit what = init(QpType::dc_initiator, cq());
+    what.signal_all = true;
+    what.send_depth = 3; // no power of two
+    QueuePair& from = qp(what);
+    start_initiator(from);
+    SendWork w = work(1, Opcode::write);
+    w.flags = 0;
+    for (int i = 0; i < 3; ++i) {
+        ASSERT_EQ(from.post_send(w), kOk);
+    }
+    for (int i = 0; i < 10; ++i) {
+        EXPECT_EQ(from.post_send(w), Status::again(Reason::queue_full));
+        lib_.complete_send(from.number(), written(1));
+        EXPECT_EQ(poll(*cqs_.back()).size(), 1u);
+        ASSERT_EQ(from.post_send(w), kOk) << i;
+    }
+    what.send_depth = 0; // there is room for one all the same
+    QueuePair& small = qp(what);
+    start_initiator(small);
+    EXPECT_EQ(small.post_send(w), kOk);
+    EXPECT_EQ(small.post_send(w), Status::again(Reason::queue_full));
 }
 
 TEST_F(DcTest, AnErrorPutsTheInitiatorIntoErr) {
@@ -736,6 +861,27 @@ TEST_F(DcTest, TheEndOfTheSharedQueueIsTold) {
     EXPECT_EQ(event.kind, EventKind::qp_fatal);
     EXPECT_EQ(event.qp_number, at.number());
     EXPECT_EQ(at.query().state, QpState::error);
+}
+
+// They are not in the adapter.
+TEST_F(DcTest, TheEndOfTheSharedQueueIsNotThatOfTargetsWithoutANumber) {
+    open_device();
+    QpInit what = init(QpType::dc_target, cq());
+    what.srq = &srq();
+    QueuePair& reset = qp(what);
+    QueuePair& initial = qp(what);
+    QueuePair& left = qp(what);
+    ASSERT_EQ(initial.modify(target_attributes(QpState::init), kTargetInit), kOk);
+    start_target(left);
+    ASSERT_EQ(move(left, QpState::error), kOk);
+    ibv_async_event broken{};
+    broken.event_type = IBV_EVENT_SRQ_ERR;
+    broken.element.srq = lib_.srqs.back().get();
+    lib_.raise(0, broken);
+    Event event;
+    EXPECT_FALSE(fabric_->poll_event(event)) << event.qp_number;
+    EXPECT_EQ(reset.query().state, QpState::reset);
+    EXPECT_EQ(initial.query().state, QpState::init);
 }
 
 TEST_F(DcTest, TheEndOfTheCompletionQueueIsTold) {

@@ -44,6 +44,9 @@ FakeQp& begun(ibv_qp_ex* ex, const char* call) {
 void operation(ibv_qp_ex* ex, ibv_wr_opcode opcode, std::uint32_t key, std::uint64_t address,
                std::uint64_t flag) {
     const FakeQp& qp = begun(ex, "an operation");
+    if (qp.sends.size() >= qp.init.cap.max_send_wr) {
+        self().complain("an operation: the send queue is full, the last request is overwritten");
+    }
     DcRequest& r = g_posting.request;
     r.qp_number = qp.qp_num;
     r.wr_id = ex->wr_id;

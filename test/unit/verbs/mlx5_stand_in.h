@@ -2,7 +2,8 @@
 // A stand-in for libmlx5's part of DC queue pairs, beside that for libibverbs (stand_in.h).
 //
 // Purpose: makes the two ends as mlx5dv_create_qp does and keeps the rules of mlx5dv_wr_post(3): each request is begun,
-// said what it does, whom to and with what memory, once each, and completed. It complains about anything else.
+// said what it does, whom to and with what memory, once each, and completed; none is begun with the send queue full, which
+// libmlx5 does not survive. It complains about anything else.
 // Failures are asked for by the names "mlx5dv_create_qp", "mlx5dv_qp_ex" (null) and "wr_complete".
 // Ownership: the StandIn's.  Threads: one.
 // May touch: fabric/verbs/mlx5_calls.h.

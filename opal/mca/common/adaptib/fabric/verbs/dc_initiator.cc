@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 
 #include "fabric/verbs/dc_queue_pairs.h"
@@ -58,7 +59,24 @@ ibv_qp* DcInitiator::make(ibv_qp_init_attr& init) {
         errno = EOPNOTSUPP;
         return nullptr;
     }
+    signalled_.resize(std::bit_ceil(init.cap.max_send_wr));
     return made;
+}
+
+Status DcInitiator::modify_impl(const QpAttributes& attributes, std::uint32_t mask) {
+    const Status status = VerbsQueuePair::modify_impl(attributes, mask);
+    if (state_ == QpState::reset) {
+        taken_ = given_back_ = 0;
+    }
+    return status;
+}
+
+// It gives back those of unsignalled requests before it, too. A request that fails gives nothing back: signalled or not,
+// it ends in ERR, and from there RESET leads out, alone.
+void DcInitiator::sent() {
+    for (bool found = false; !found && given_back_ != taken_; ++given_back_) {
+        found = signalled_[given_back_ & (signalled_.size() - 1)];
+    }
 }
 
 // The way, with its service level and GID, is that of each request's address handle. Older kernels do not take an
@@ -88,10 +106,16 @@ Status DcInitiator::post_send_impl(const SendWork& work) {
     if (work.address_handle == nullptr || work.remote_qp > kNumberMask) {
         return Status::error(Reason::bad_argument);
     }
+    if (taken_ - given_back_ == std::max(send_depth_, 1u)) {
+        return Status::again(Reason::queue_full);
+    }
     ibv_wr_start(ex_);
     build(work, request);
-    const int result = ibv_wr_complete(ex_);
-    return result == 0 ? kOk : refused(result);
+    if (const int result = ibv_wr_complete(ex_); result != 0) {
+        return refused(result);
+    }
+    signalled_[taken_++ & (signalled_.size() - 1)] = signal_all_ || (work.flags & kSignaled) != 0;
+    return kOk;
 }
 
 // What it does, whom to, and with what memory, even if there is none: the request is not built before all three are

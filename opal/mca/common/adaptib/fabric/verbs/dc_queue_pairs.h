@@ -2,7 +2,8 @@
 // The two ends of a dynamic connection. Only where ADAPTIB_HAVE_MLX5DV.
 //
 // An initiator is a queue pair like others, but that it is made by mlx5dv and that its requests go by ibv_wr_*, since
-// ibv_post_send has no place for the target.
+// ibv_post_send has no place for the target. It counts the slots of its send queue: where there is none, libmlx5 goes on
+// writing into the request before, which the adapter may not have read yet.
 //
 // A target is in the adapter only while it is in RTR, and the kernel knows no way on from there. So
 //   * INIT makes it, which is when its key is given to mlx5dv;
@@ -14,6 +15,9 @@
 // May touch: base/, fabric/, libibverbs, libmlx5.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "fabric/verbs/mlx5_calls.h"
 #include "fabric/verbs/qp.h"
 
@@ -22,8 +26,10 @@ namespace adaptib::verbs {
 class DcInitiator final : public VerbsQueuePair {
 public:
     using VerbsQueuePair::VerbsQueuePair;
+    void sent() override;
 
 private:
+    Status modify_impl(const QpAttributes& attributes, std::uint32_t mask) override;
     ibv_qp* make(ibv_qp_init_attr& init) override;
     void add_to_move(QpState to, ibv_qp_attr& out, int& mask) override;
     Status post_send_impl(const SendWork& work) override;
@@ -32,6 +38,11 @@ private:
 
     ibv_qp_ex* ex_ = nullptr;
     mlx5dv_qp_ex* mlx5_ = nullptr;
+    // Slots of the send queue: how many were ever taken and given back, and which of those in between are of signalled
+    // requests, a ring of 2^n.
+    std::uint32_t taken_ = 0;
+    std::uint32_t given_back_ = 0;
+    std::vector<bool> signalled_;
 };
 
 class DcTarget final : public VerbsQueuePair {

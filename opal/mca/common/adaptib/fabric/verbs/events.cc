@@ -90,7 +90,8 @@ void EventReader::take(const Rails& rails, const Device& device, const ibv_async
             return;
         }
         for (VerbsQueuePair* qp : srq.qps()) {
-            if (qp->fatal()) {
+            // A DC target without a number is not in the adapter: nothing of it can fail.
+            if (qp->number() != 0 && qp->fatal()) {
                 srq.rail().add_fatal(qp->number());
             }
         }

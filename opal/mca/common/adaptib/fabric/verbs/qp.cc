@@ -63,8 +63,8 @@ VerbsQueuePair::VerbsQueuePair(VerbsRail& rail, const QpInit& init)
       send_cq_(*static_cast<VerbsCompletionQueue*>(init.send_cq)),
       receive_cq_(*static_cast<VerbsCompletionQueue*>(init.receive_cq)),
       srq_(static_cast<VerbsSharedReceiveQueue*>(init.srq)), send_depth_(init.send_depth),
-      receive_depth_(init.receive_depth), max_gather_(init.max_gather),
-      inline_bytes_(init.inline_bytes), signal_all_(init.signal_all) {}
+      signal_all_(init.signal_all), receive_depth_(init.receive_depth),
+      max_gather_(init.max_gather), inline_bytes_(init.inline_bytes) {}
 
 int VerbsQueuePair::create() {
     ibv_qp_init_attr init{};

@@ -31,6 +31,8 @@ public:
     QpState last_state() const { return state_; }
     // It is in ERR, as this completion tells.
     virtual void failed(ibv_wc_status status);
+    // A signalled request of it has succeeded. Told of DC initiators, perhaps of others.
+    virtual void sent() {}
     // It is in ERR, as an event of the device tells, or has to. False: one has told it already.
     bool fatal();
     // For one of VerbsRail::suspects(): whether no completion tells why it is in ERR; then an event has to.
@@ -71,6 +73,8 @@ protected:
     VerbsCompletionQueue& send_cq_;
     VerbsCompletionQueue& receive_cq_;
     VerbsSharedReceiveQueue* srq_;
+    std::uint32_t send_depth_;
+    bool signal_all_;
     ibv_qp* qp_ = nullptr;
     mutable QpState state_ = QpState::reset;
     QpAttributes attributes_;
@@ -96,11 +100,9 @@ private:
     void look_again() const; // reads state_
     void suspect() const;
 
-    std::uint32_t send_depth_;
     std::uint32_t receive_depth_;
     std::uint32_t max_gather_;
     Bytes inline_bytes_;
-    bool signal_all_;
     // Who has told that, and why, it is in ERR.
     enum class Told : std::uint8_t { nobody, suspected, completion, event };
     mutable Told told_ = Told::nobody;

@@ -92,11 +92,15 @@ void VerbsCompletionQueue::attach(VerbsQueuePair& qp) {
     if (find(qp.number()) == nullptr) {
         qps_.insert(std::lower_bound(qps_.begin(), qps_.end(), qp.number(), number_below), &qp);
         datagram_qps_ += qp.type() == QpType::ud ? 1 : 0;
+        initiators_ += qp.type() == QpType::dc_initiator ? 1 : 0;
     }
 }
 
 void VerbsCompletionQueue::detach(VerbsQueuePair& qp) {
-    datagram_qps_ -= std::erase(qps_, &qp) != 0 && qp.type() == QpType::ud ? 1 : 0;
+    if (std::erase(qps_, &qp) != 0) {
+        datagram_qps_ -= qp.type() == QpType::ud ? 1 : 0;
+        initiators_ -= qp.type() == QpType::dc_initiator ? 1 : 0;
+    }
 }
 
 VerbsQueuePair* VerbsCompletionQueue::find(std::uint32_t number) const {
@@ -181,6 +185,11 @@ void VerbsCompletionQueue::translate(const ibv_wc& from, WorkCompletion& to) {
     }
     to.kind = work_kind_of(from);
     if (to.kind < WorkKind::receive) {
+        if (initiators_ > 0) {
+            if (VerbsQueuePair* qp = find(from.qp_num); qp != nullptr) {
+                qp->sent();
+            }
+        }
         return;
     }
     to.length = from.byte_len;

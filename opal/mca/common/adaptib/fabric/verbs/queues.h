@@ -41,6 +41,7 @@ private:
     ibv_cq* cq_ = nullptr;
     bool broken_ = false;
     std::size_t datagram_qps_ = 0;
+    std::size_t initiators_ = 0;       // of DC
     std::vector<VerbsQueuePair*> qps_; // by number
     std::deque<WorkCompletion> kept_;  // read by forget() and fetch()
 };

@@ -150,13 +150,15 @@ Status VerbsRail::probe(std::string& error_text) {
 void VerbsRail::probe_dc() {
     dc_limits_ = {info_.inline_bytes, info_.max_reads};
     if (!info_.has(Capability::rc) || !info_.has(Capability::srq)) {
-        dc_lacks_ = "the device has no shared receive queues";
+        dc_lacks_ = info_.has(Capability::rc) ? "the device has no shared receive queues"
+                                              : "the device has no connected queue pairs";
         return;
     }
     if (try_dc(*this, dc_limits_, dc_lacks_)) {
         info_.capabilities |= static_cast<std::uint32_t>(Capability::dc);
         info_.inline_bytes = dc_limits_.inline_bytes;
     }
+    trouble_.clear(); // nobody has asked for what was tried
 }
 
 Status VerbsRail::open_meeting_point(std::string& error_text) {
