@@ -160,6 +160,11 @@ public:
                 for (int i = 0; i < kIdlePasses; ++i) {
                     events += progress(rank);
                 }
+                // What was begun outside of a turn may wait for nothing but time.
+                if (const Nanoseconds due = ranks_->core(rank).deadline();
+                    due != Nanoseconds::max()) {
+                    ranks_->wake(rank, due);
+                }
             }
         }
     }
