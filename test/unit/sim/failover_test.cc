@@ -97,48 +97,46 @@ TEST(Failover, APortThatFailsAndComesBackCostsNoMessage) {
     EXPECT_EQ(ranks->peer(1, 0)->live_subchannels(), kPorts);
 }
 
-TEST(Failover, PortsThatFailAllTheTimeLoseNothing) {
+class Storms : public testing::TestWithParam<std::uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(Seeds, Storms, testing::Range<std::uint64_t>(1, 9));
+
+TEST_P(Storms, LoseNothing) {
     std::uint64_t repairs = 0;
-    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
-        SCOPED_TRACE(seed);
-        Random random(seed * 77);
-        const auto ranks = make(networks(seed));
-        constexpr std::size_t kSizes[] = {0, 8, 100, 4000, 9000, 70'000, 1'000'000, 6'000'000};
-        Messages messages;
-        for (int round = 0; round < 30; ++round) {
-            for (std::uint64_t count = random.below(12); count > 0; --count) {
-                const std::size_t from = random.below(kRanks);
-                const std::size_t to = (from + 1 + random.below(kRanks - 1)) % kRanks;
-                messages.push_back(std::make_unique<Message>(
-                    from, to, kSizes[random.below(std::size(kSizes))], messages.size()));
-                messages.back()->start(*ranks, static_cast<std::int32_t>(random.below(3)));
-            }
-            const std::size_t rank = random.below(kRanks);
-            const std::size_t port = random.below(kPorts);
-            set_port(*ranks, rank, port, random.below(2) == 0);
-            rest(*ranks, Nanoseconds{static_cast<std::int64_t>(random.below(3'000'000))});
+    const std::uint64_t seed = GetParam();
+    Random random(seed * 77);
+    const auto ranks = make(networks(seed));
+    constexpr std::size_t kSizes[] = {0, 8, 100, 4000, 9000, 70'000, 1'000'000, 6'000'000};
+    Messages messages;
+    for (int round = 0; round < 30; ++round) {
+        for (std::uint64_t count = random.below(12); count > 0; --count) {
+            const std::size_t from = random.below(kRanks);
+            const std::size_t to = (from + 1 + random.below(kRanks - 1)) % kRanks;
+            messages.push_back(std::make_unique<Message>(
+                from, to, kSizes[random.below(std::size(kSizes))], messages.size()));
+            messages.back()->start(*ranks, static_cast<std::int32_t>(random.below(3)));
         }
-        for (std::size_t rank = 0; rank < kRanks; ++rank) {
-            for (std::size_t port = 0; port < kPorts; ++port) {
-                set_port(*ranks, rank, port, true);
-            }
-        }
-        ranks->run_until(
-            [&] {
-                return std::all_of(messages.begin(), messages.end(),
-                                   [](const auto& message) { return message->done(); });
-            },
-            100s);
-        expect_arrived(messages);
-        for (std::size_t rank = 0; rank < kRanks; ++rank) {
-            expect_unbroken(*ranks, rank);
-            repairs += ranks->counters(rank).repairs;
-        }
-        if (HasFatalFailure()) {
-            return;
+        const std::size_t rank = random.below(kRanks);
+        const std::size_t port = random.below(kPorts);
+        set_port(*ranks, rank, port, random.below(2) == 0);
+        rest(*ranks, Nanoseconds{static_cast<std::int64_t>(random.below(3'000'000))});
+    }
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+        for (std::size_t port = 0; port < kPorts; ++port) {
+            set_port(*ranks, rank, port, true);
         }
     }
-    EXPECT_GT(repairs, 8u);
+    ranks->run_until(
+        [&] {
+            return std::all_of(messages.begin(), messages.end(),
+                               [](const auto& message) { return message->done(); });
+        },
+        100s);
+    expect_arrived(messages);
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+        expect_unbroken(*ranks, rank);
+        repairs += ranks->counters(rank).repairs;
+    }
+    EXPECT_GT(repairs, 0u);
 }
 
 // ---------------------------------------------------------------------------------------------------
@@ -361,28 +359,30 @@ TEST(Failover, ACableThatNobodyTellsOf) {
 }
 
 // Both ends see it at once; or a second path fails while the connection is fenced, asked for, answered.
-TEST(Failover, ASecondFailureInTheMiddleOfARepair) {
-    constexpr Nanoseconds kLater[] = {0ns,  500ns, 2us,   5us, 10us, 20us,
-                                      40us, 80us,  200us, 1ms, 5ms};
-    for (const Nanoseconds later : kLater) {
-        for (const std::size_t second : {0, 1}) { // the rank that it happens to
-            SCOPED_TRACE(later.count());
-            const auto ranks = make(simple());
-            carry(*ranks, 0, 1, 1'000'000);
-            Messages messages = both_ways(*ranks, 0, 1, 20'000'000);
-            rest(*ranks, 100us);
-            set_port(*ranks, 1, 1, false);
-            if (second == 0 && later == 0ns) {
-                set_port(*ranks, 0, 1, false);
-            } else {
-                rest(*ranks, later);
-                set_port(*ranks, second, 0, false);
-            }
-            ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 30s));
-            expect_arrived(messages);
-            for (const std::size_t rank : {0, 1}) {
-                expect_unbroken(*ranks, rank);
-            }
+class SecondFailure : public testing::TestWithParam<Nanoseconds> {};
+INSTANTIATE_TEST_SUITE_P(Later, SecondFailure,
+                         testing::Values(0ns, 500ns, 2us, 5us, 10us, 20us, 40us, 80us, 200us, 1ms,
+                                         5ms));
+
+TEST_P(SecondFailure, InTheMiddleOfARepair) {
+    const Nanoseconds later = GetParam();
+    for (const std::size_t second : {0, 1}) { // the rank that it happens to
+        SCOPED_TRACE(second);
+        const auto ranks = make(simple());
+        carry(*ranks, 0, 1, 1'000'000);
+        Messages messages = both_ways(*ranks, 0, 1, 20'000'000);
+        rest(*ranks, 100us);
+        set_port(*ranks, 1, 1, false);
+        if (second == 0 && later == 0ns) {
+            set_port(*ranks, 0, 1, false);
+        } else {
+            rest(*ranks, later);
+            set_port(*ranks, second, 0, false);
+        }
+        ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 30s));
+        expect_arrived(messages);
+        for (const std::size_t rank : {0, 1}) {
+            expect_unbroken(*ranks, rank);
         }
     }
 }
