@@ -97,27 +97,22 @@ SharedQueuePairs::~SharedQueuePairs() = default;
 
 Status SharedQueuePairs::open(std::uint32_t rail) {
     Rail& of = *all_[rail];
-    if (!of.info().has(Capability::dc)) {
-        return Status::error(Reason::not_supported);
-    }
     OfRail& here = rails_[rail];
+    Status status = of.create_srq(1, here.srq);
+    if (!status.ok()) {
+        return status;
+    }
     QpInit init;
     init.type = QpType::dc_target;
     init.send_cq = init.receive_cq = cqs_[rail].get();
-    if (of.info().has(Capability::srq)) {
-        if (const Status status = of.create_srq(1, here.srq); !status.ok()) {
-            return status;
-        }
-        init.srq = here.srq.get();
-    }
-    Status status = of.create_qp(init, here.target);
+    init.srq = here.srq.get();
+    status = of.create_qp(init, here.target);
     status = status.ok() ? begin_target(rail) : status;
     if (!status.ok()) {
         here.target.reset();
         here.srq.reset();
-        return status;
     }
-    return kOk;
+    return status;
 }
 
 // From RESET to RTR.

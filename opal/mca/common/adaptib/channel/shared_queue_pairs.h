@@ -129,7 +129,7 @@ public:
                      std::span<const std::unique_ptr<CompletionQueue>> cqs);
     ~SharedQueuePairs();
 
-    // Makes the rail's target. Errors: of the rail.
+    // Makes the rail's target. REQUIRES: Capability::dc. Errors: of the rail.
     Status open(std::uint32_t rail);
     bool is_open(std::uint32_t rail) const { return rail < rails_.size() && rails_[rail].target; }
     std::uint32_t target(std::uint32_t rail) const { return rails_[rail].target->number(); }
@@ -153,7 +153,7 @@ public:
 
 private:
     struct OfRail {
-        std::unique_ptr<SharedReceiveQueue> srq; // of the target: hardware wants one
+        std::unique_ptr<SharedReceiveQueue> srq; // of the target, which wants one
         std::unique_ptr<QueuePair> target;
         std::vector<std::shared_ptr<SharedInitiator>> initiators; // path by path
     };

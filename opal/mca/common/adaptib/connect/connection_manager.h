@@ -248,7 +248,6 @@ private:
     void begin_repair(Peer& peer);
     void move_repairs();
     Nanoseconds repair_deadline() const;
-    Nanoseconds fence_at(const Peer& peer) const;
     Nanoseconds give_up_at(const Peer& peer) const;
     void fence(Peer& peer);
     void drop_ring_writer(Peer& peer);

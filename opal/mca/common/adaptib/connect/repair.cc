@@ -130,11 +130,8 @@ Nanoseconds ConnectionManager::give_up_at(const Peer& peer) const {
 Nanoseconds ConnectionManager::repair_deadline() const {
     Nanoseconds next = Nanoseconds::max();
     for (const Peer* peer = repairing_.front(); peer != nullptr; peer = repairing_.next(*peer)) {
-        if (peer->state == ConnectState::repairing) {
-            next = std::min(next, peer->repair.fenced ? peer->repair.ask_at : fence_at(*peer));
-        } else if (peer->repair.wanted && peer->state == ConnectState::open) {
-            next = Nanoseconds{0}; // since the last pass
-        }
+        const bool waits = peer->state == ConnectState::repairing && peer->repair.fenced;
+        next = waits ? std::min(next, peer->repair.ask_at) : next;
         const bool lingers = peer->state == ConnectState::repairing && !peer->repair.fenced &&
                              peer->repair.quiet_at.count() > 0;
         next = lingers ? std::min(next, peer->repair.quiet_at) : next;

@@ -212,11 +212,6 @@ bool ConnectionManager::may_fence(Peer& peer) {
     return now >= peer.repair.quiet_at;
 }
 
-// When it may be, if all that it waits for is time.
-Nanoseconds ConnectionManager::fence_at(const Peer& peer) const {
-    return peer.repair.quiet_at > options_.clock->now() ? peer.repair.quiet_at : Nanoseconds::max();
-}
-
 // It gives nothing back: neither to others.
 void ConnectionManager::destroy_initiators(Peer& peer) {
     std::vector<const SharedInitiator*> gone;

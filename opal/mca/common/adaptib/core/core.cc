@@ -11,6 +11,11 @@ namespace adaptib {
 
 namespace {
 
+// Queue pairs that are dynamically connected do not meet.
+bool connects_dynamically(const RailInfo& rail) {
+    return rail.has(Capability::dc) && !rail.has(Capability::meets);
+}
+
 constexpr std::uint32_t kCompletionDepth = 4096;
 constexpr Nanoseconds kListenEvery{10'000'000};            // to events of rails
 constexpr Nanoseconds kTellRepairs{1'000'000'000};         // one notice at most
@@ -276,13 +281,12 @@ void Core::open_paths(const Parameters& parameters) {
         SilenceWatch::Options{failure_timeout_, environment_.clock}, *paths_);
 }
 
-// The fewest queue pairs of a device bound them all. Those that are dynamically connected do not meet.
+// The fewest queue pairs of a device bound them all.
 void Core::plan(const Parameters& parameters) {
     ChannelBounds bounds;
     for (const Rail* rail : rails_) {
         bounds.dynamically_connected =
-            bounds.dynamically_connected ||
-            (rail->info().has(Capability::dc) && !rail->info().has(Capability::meets));
+            bounds.dynamically_connected || connects_dynamically(rail->info());
         const std::uint64_t most = rail->info().max_queue_pairs;
         if (most != 0 && (bounds.queue_pairs == 0 || most < bounds.queue_pairs)) {
             bounds.queue_pairs = most;
@@ -314,7 +318,7 @@ void Core::open_sharing(const Parameters& parameters) {
 // A rail that has no room for a target is used as one that has no dynamically connected queue pairs.
 void Core::open_target(std::uint32_t rail) {
     const RailInfo& info = rails_[rail]->info();
-    if (shared_ == nullptr || !info.has(Capability::dc) || info.has(Capability::meets)) {
+    if (shared_ == nullptr || !connects_dynamically(info)) {
         return;
     }
     if (const Status status = shared_->open(rail); !status.ok()) {

@@ -295,12 +295,9 @@ void Core::finish_peers() {
             peer->finishing = false; // our answer may have been lost: parted again when it is not
             continue;
         }
-        if (peer->ring_out != nullptr && !peer->ring_out->settled()) {
+        if ((peer->ring_out != nullptr && !peer->ring_out->settled()) ||
+            !connections_->drained(*peer)) {
             finished_.push_back(peer); // our answer to its goodbye is under way
-            continue;
-        }
-        if (!connections_->drained(*peer)) {
-            finished_.push_back(peer);
             continue;
         }
         connections_->close(*peer, ConnectState::idle);

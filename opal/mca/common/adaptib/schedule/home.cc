@@ -70,6 +70,9 @@ Choice& best_of(std::vector<Choice>& choices) {
 
 std::size_t home_of(std::span<const SubchannelView> up, std::uint32_t position,
                     const LearntRate& learnt) {
+    if (up.size() == 1) {
+        return 0;
+    }
     std::vector<Choice> choices = choices_of(up, learnt);
     for (std::uint32_t turns = position % kTurns; turns > 0; --turns) {
         const std::uint32_t port = best_of(choices).path->port;
