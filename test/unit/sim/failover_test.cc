@@ -43,35 +43,6 @@ RanksOptions networks(std::uint64_t seed) {
     return options;
 }
 
-void set_port(Ranks& ranks, std::size_t rank, std::size_t port, bool up) {
-    ranks.world().set_port(ranks.world().topology().hosts[rank].ports[port], up);
-}
-
-void expect_arrived(const Messages& messages) {
-    for (const auto& message : messages) {
-        ASSERT_TRUE(message->done()) << message->source << " to " << message->target;
-        EXPECT_EQ(message->send.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
-        EXPECT_EQ(message->receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
-        ASSERT_TRUE(message->got == message->sent)
-            << message->source << " to " << message->target << ", " << message->sent.size();
-    }
-}
-
-// What the rank said of peers that it gave up.
-std::string broken(Ranks& ranks, std::size_t rank) {
-    std::string all;
-    for (const std::string& text : ranks.messages(rank)) {
-        all += text.find("broken") != std::string::npos ? text + "\n" : "";
-    }
-    return all;
-}
-
-// No connection was given up, and nothing that arrived was wrong.
-void expect_unbroken(Ranks& ranks, std::size_t rank) {
-    EXPECT_EQ(ranks.counters(rank).bad_packets, 0u);
-    EXPECT_EQ(ranks.counters(rank).connections_failed, 0u) << broken(ranks, rank);
-}
-
 TEST(Failover, APortThatFailsAndComesBackCostsNoMessage) {
     const auto ranks = make(networks(1));
     carry(*ranks, 0, 1, 1'000'000);
@@ -106,31 +77,7 @@ TEST_P(Storms, LoseNothing) {
     Random random(seed * 77);
     const auto ranks = make(networks(seed));
     constexpr std::size_t kSizes[] = {0, 8, 100, 4000, 9000, 70'000, 1'000'000, 6'000'000};
-    Messages messages;
-    for (int round = 0; round < 30; ++round) {
-        for (std::uint64_t count = random.below(12); count > 0; --count) {
-            const std::size_t from = random.below(kRanks);
-            const std::size_t to = (from + 1 + random.below(kRanks - 1)) % kRanks;
-            messages.push_back(std::make_unique<Message>(
-                from, to, kSizes[random.below(std::size(kSizes))], messages.size()));
-            messages.back()->start(*ranks, static_cast<std::int32_t>(random.below(3)));
-        }
-        const std::size_t rank = random.below(kRanks);
-        const std::size_t port = random.below(kPorts);
-        set_port(*ranks, rank, port, random.below(2) == 0);
-        rest(*ranks, Nanoseconds{static_cast<std::int64_t>(random.below(3'000'000))});
-    }
-    for (std::size_t rank = 0; rank < kRanks; ++rank) {
-        for (std::size_t port = 0; port < kPorts; ++port) {
-            set_port(*ranks, rank, port, true);
-        }
-    }
-    ranks->run_until(
-        [&] {
-            return std::all_of(messages.begin(), messages.end(),
-                               [](const auto& message) { return message->done(); });
-        },
-        100s);
+    const Messages messages = storm(*ranks, random, kPorts, kSizes);
     expect_arrived(messages);
     for (std::size_t rank = 0; rank < kRanks; ++rank) {
         expect_unbroken(*ranks, rank);
@@ -152,11 +99,6 @@ void set_host(Ranks& ranks, std::size_t rank, bool up) {
 void set_cable(Ranks& ranks, std::size_t rank, std::size_t port, bool up) {
     const Topology& topology = ranks.world().topology();
     ranks.world().set_link(topology.ports[topology.hosts[rank].ports[port]].link, up);
-}
-
-bool all_done(const Messages& messages) {
-    return std::all_of(messages.begin(), messages.end(),
-                       [](const auto& message) { return message->done(); });
 }
 
 // Short and long ones, both ways.

@@ -43,7 +43,7 @@ RanksOptions tree(const Net& net) {
     return options;
 }
 
-void set_port(Ranks& ranks, std::size_t rank, std::size_t port, bool up) {
+void set_side_port(Ranks& ranks, std::size_t rank, std::size_t port, bool up) {
     const Host& host = ranks.world().topology().hosts[rank % 2 == 0 ? 0 : 2];
     ranks.world().set_port(host.ports[port], up);
 }
@@ -122,7 +122,7 @@ TEST(PathMigration, APortFailsUnderTrafficAndNothingIsLost) {
                 messages.back()->start(*ranks, static_cast<std::int32_t>(i));
             }
             rest(*ranks, 500us);
-            set_port(*ranks, loser, 1, false);
+            set_side_port(*ranks, loser, 1, false);
             ASSERT_TRUE(ranks->run_until(
                 [&] {
                     return std::all_of(messages.begin(), messages.end(),
@@ -151,7 +151,7 @@ TEST(PathMigration, APortFailsUnderTrafficAndNothingIsLost) {
                 }
             }
             // It comes back, and is the alternate path from then on.
-            set_port(*ranks, loser, 1, true);
+            set_side_port(*ranks, loser, 1, true);
             rest(*ranks, 10ms);
             all_armed(*ranks, 0, 1);
             carry(*ranks, 0, 1, 200'000);
@@ -193,7 +193,7 @@ TEST(PathMigration, APortFailsForManyPeers) {
     }
     carry(*ranks, messages);
     rest(*ranks, 100ms);
-    set_port(*ranks, 0, 1, false);
+    set_side_port(*ranks, 0, 1, false);
     rest(*ranks, 100ms);
     for (std::size_t rank = 0; rank < net.ranks; ++rank) {
         EXPECT_EQ(ranks->counters(rank).path_migrations, 20u) << rank;

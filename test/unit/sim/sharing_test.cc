@@ -43,15 +43,6 @@ bool is_shared(Ranks& ranks, std::size_t from, std::size_t to) {
     return peer.state == ConnectState::open && peer.shared && peer.ring_out != nullptr;
 }
 
-void set_port(Ranks& ranks, std::size_t rank, std::size_t port, bool up) {
-    ranks.world().set_port(ranks.world().topology().hosts[rank].ports[port], up);
-}
-
-bool all_done(const Messages& messages) {
-    return std::all_of(messages.begin(), messages.end(),
-                       [](const auto& message) { return message->done(); });
-}
-
 // ---------------------------------------------------------------------------------------------------
 // Traffic
 
@@ -268,25 +259,6 @@ TEST(SharedRing, ThePolicyOfConnectionsOfTheirOwnSharesNothing) {
 // ---------------------------------------------------------------------------------------------------
 // What fails
 
-void expect_arrived(const Messages& messages) {
-    for (const auto& message : messages) {
-        ASSERT_TRUE(message->done()) << message->source << " to " << message->target;
-        EXPECT_EQ(message->send.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
-        EXPECT_EQ(message->receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
-        ASSERT_TRUE(message->got == message->sent)
-            << message->source << " to " << message->target << ", " << message->sent.size();
-    }
-}
-
-// What the rank said of peers that it gave up.
-std::string broken(Ranks& ranks, std::size_t rank) {
-    std::string all;
-    for (const std::string& text : ranks.messages(rank)) {
-        all += text.find("broken") != std::string::npos ? text + "\n" : "";
-    }
-    return all;
-}
-
 // Requests fail at random, executed or not; whatever was under way to other peers comes back flushed.
 TEST(SharedRing, InitiatorsThatFailLoseNothing) {
     std::uint64_t repairs = 0;
@@ -334,8 +306,7 @@ TEST(SharedRing, InitiatorsThatFailLoseNothing) {
         ranks->run_until([&] { return all_done(messages); }, 100s);
         expect_arrived(messages);
         for (std::size_t rank = 0; rank < kRanks; ++rank) {
-            EXPECT_EQ(ranks->counters(rank).bad_packets, 0u);
-            EXPECT_EQ(ranks->counters(rank).connections_failed, 0u) << broken(*ranks, rank);
+            expect_unbroken(*ranks, rank);
             repairs += ranks->counters(rank).repairs;
             replaced += ranks->counters(rank).initiators_replaced;
         }
@@ -361,28 +332,10 @@ TEST(SharedRing, PortsThatFailAllTheTimeLoseNothing) {
         options.world.datagram_loss = 0.05;
         Random random(seed * 77);
         const auto ranks = make(std::move(options));
-        Messages messages;
-        for (int round = 0; round < 30; ++round) {
-            for (std::uint64_t count = random.below(12); count > 0; --count) {
-                const std::size_t from = random.below(kRanks);
-                const std::size_t to = (from + 1 + random.below(kRanks - 1)) % kRanks;
-                messages.push_back(std::make_unique<Message>(
-                    from, to, kSizes[random.below(std::size(kSizes))], messages.size()));
-                messages.back()->start(*ranks, static_cast<std::int32_t>(random.below(3)));
-            }
-            set_port(*ranks, random.below(kRanks), random.below(ports), random.below(2) == 0);
-            rest(*ranks, Nanoseconds{static_cast<std::int64_t>(random.below(3'000'000))});
-        }
-        for (std::size_t rank = 0; rank < kRanks; ++rank) {
-            for (std::size_t port = 0; port < ports; ++port) {
-                set_port(*ranks, rank, port, true);
-            }
-        }
-        ranks->run_until([&] { return all_done(messages); }, 100s);
+        const Messages messages = storm(*ranks, random, ports, kSizes);
         expect_arrived(messages);
         for (std::size_t rank = 0; rank < kRanks; ++rank) {
-            EXPECT_EQ(ranks->counters(rank).bad_packets, 0u);
-            EXPECT_EQ(ranks->counters(rank).connections_failed, 0u) << broken(*ranks, rank);
+            expect_unbroken(*ranks, rank);
             repairs += ranks->counters(rank).repairs;
         }
         if (HasFatalFailure()) {

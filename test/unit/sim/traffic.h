@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,17 +69,17 @@ struct Message {
 
 using Messages = std::vector<std::unique_ptr<Message>>;
 
+inline bool all_done(const Messages& messages) {
+    return std::all_of(messages.begin(), messages.end(),
+                       [](const auto& message) { return message->done(); });
+}
+
 // All are started, and arrive.
 inline void carry(Ranks& ranks, const Messages& messages) {
     for (const auto& message : messages) {
         message->start(ranks);
     }
-    ASSERT_TRUE(ranks.run_until(
-        [&] {
-            return std::all_of(messages.begin(), messages.end(),
-                               [](const auto& message) { return message->done(); });
-        },
-        std::chrono::seconds{10}));
+    ASSERT_TRUE(ranks.run_until([&] { return all_done(messages); }, std::chrono::seconds{10}));
     for (const auto& message : messages) {
         ASSERT_EQ(message->got, message->sent);
     }
@@ -99,6 +100,63 @@ inline void nothing_bad(Ranks& ranks) {
         EXPECT_EQ(ranks.counters(rank).bad_packets, 0u) << rank;
         EXPECT_TRUE(ranks.messages(rank).empty()) << ranks.messages(rank).front();
     }
+}
+
+inline void expect_arrived(const Messages& messages) {
+    for (const auto& message : messages) {
+        ASSERT_TRUE(message->done()) << message->source << " to " << message->target;
+        EXPECT_EQ(message->send.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+        EXPECT_EQ(message->receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+        ASSERT_TRUE(message->got == message->sent)
+            << message->source << " to " << message->target << ", " << message->sent.size();
+    }
+}
+
+// What the rank said of peers that it gave up.
+inline std::string broken(Ranks& ranks, std::size_t rank) {
+    std::string all;
+    for (const std::string& text : ranks.messages(rank)) {
+        all += text.find("broken") != std::string::npos ? text + "\n" : "";
+    }
+    return all;
+}
+
+// No connection was given up, and nothing that arrived was wrong.
+inline void expect_unbroken(Ranks& ranks, std::size_t rank) {
+    EXPECT_EQ(ranks.counters(rank).bad_packets, 0u);
+    EXPECT_EQ(ranks.counters(rank).connections_failed, 0u) << broken(ranks, rank);
+}
+
+inline void set_port(Ranks& ranks, std::size_t rank, std::size_t port, bool up) {
+    ranks.world().set_port(ranks.world().topology().hosts[rank].ports[port], up);
+}
+
+// Messages between all ranks while one port after the other fails, or comes back; in the end all are there, and time has
+// passed. Whether the messages have arrived is the caller's to see.
+inline Messages storm(Ranks& ranks, Random& random, std::size_t ports,
+                      std::span<const std::size_t> sizes) {
+    constexpr int kRounds = 30;
+    Messages messages;
+    for (int round = 0; round < kRounds; ++round) {
+        for (std::uint64_t count = random.below(12); count > 0; --count) {
+            const std::size_t from = random.below(ranks.size());
+            const std::size_t to = (from + 1 + random.below(ranks.size() - 1)) % ranks.size();
+            messages.push_back(std::make_unique<Message>(
+                from, to, sizes[random.below(sizes.size())], messages.size()));
+            messages.back()->start(ranks, static_cast<std::int32_t>(random.below(3)));
+        }
+        const std::size_t rank = random.below(ranks.size());
+        const std::size_t port = random.below(ports);
+        set_port(ranks, rank, port, random.below(2) == 0);
+        rest(ranks, Nanoseconds{static_cast<std::int64_t>(random.below(3'000'000))});
+    }
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        for (std::size_t port = 0; port < ports; ++port) {
+            set_port(ranks, rank, port, true);
+        }
+    }
+    ranks.run_until([&] { return all_done(messages); }, std::chrono::seconds{100});
+    return messages;
 }
 
 } // namespace adaptib::sim
