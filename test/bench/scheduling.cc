@@ -60,7 +60,7 @@ double measure(const std::string& whole, const std::string& striped, std::uint32
                 times.push_back({stripe.subchannel, stripe.length,
                                  1e-9 * static_cast<double>(stripe.length + (n & 63) * 1000)});
             }
-            scheduler->learn(times);
+            scheduler->learn(Mix::reads, times);
         }
         each.push_back(static_cast<double>((clock.now() - start).count()) / kTransfers);
     }

@@ -286,7 +286,7 @@ void FlowRanks::take(const Moving& moving, Nanoseconds arrived) {
         return;
     }
     if (!transfer.times.empty()) {
-        paths.scheduler->learn(transfer.times);
+        paths.scheduler->learn(Mix::reads, transfer.times);
     }
     const std::shared_ptr<Transfer> whole = moving.transfer;
     const bool good = transfer.message.bytes == transfer.receive.bytes;

@@ -218,7 +218,7 @@ TEST(Properties, OfEveryPlanWhateverTheWorldIs) {
                 const TransferView transfer{1 + random.below(1 + random.below(300'000)),
                                             static_cast<Marker>(random.below(3)),
                                             static_cast<Direction>(random.below(2))};
-                const Bytes round = scheduler->round(transfer, up.size());
+                const Bytes round = scheduler->round(transfer, up);
                 ASSERT_GT(round, 0u);
                 ASSERT_LE(round, transfer.length);
                 std::vector<Stripe> plan;
@@ -230,10 +230,10 @@ TEST(Properties, OfEveryPlanWhateverTheWorldIs) {
                         times.push_back({stripe.subchannel, stripe.length, draw_seconds(random)});
                     }
                 }
-                scheduler->learn(times);
+                scheduler->learn(Mix::reads, times);
                 double sum = 0;
                 for (const SubchannelView& path : up) {
-                    const double weight = scheduler->weight(path.index);
+                    const double weight = scheduler->weight(Mix::reads, path.index);
                     ASSERT_TRUE(std::isfinite(weight) && weight >= 0)
                         << path.index << ": " << weight;
                     sum += weight;
@@ -260,10 +260,10 @@ TEST(Properties, NoWeightBecomesZero) {
         for (int i = 0; i < 100; ++i) {
             scheduler->plan({kMiB, Marker::blocking, Direction::read}, up, plan);
             const std::vector<StripeTime> times{{0, 1000, 1e-6}, {1, 1000, 1e30}, {2, 0, 1e-6}};
-            scheduler->learn(times);
+            scheduler->learn(Mix::reads, times);
         }
         for (std::uint32_t path = 0; path < 3; ++path) {
-            EXPECT_GT(scheduler->weight(path), 1e-4) << policy << path;
+            EXPECT_GT(scheduler->weight(Mix::reads, path), 1e-4) << policy << path;
         }
     }
 }
@@ -298,9 +298,9 @@ TEST(Properties, LearningFindsTheTrueRatioUnderNoise) {
                     static_cast<double>(stripe.length) / kSpeeds[stripe.subchannel];
                 times.push_back({stripe.subchannel, stripe.length, exact * (0.5 + random.unit())});
             }
-            scheduler->learn(times);
+            scheduler->learn(Mix::reads, times);
             for (std::uint32_t path = 0; path < 4 && i >= kFirst; ++path) {
-                mean[path] += scheduler->weight(path) / kCounted;
+                mean[path] += scheduler->weight(Mix::reads, path) / kCounted;
             }
         }
         for (std::size_t path = 0; path < 4; ++path) {

@@ -147,7 +147,7 @@ protected:
             times.push_back(
                 {stripe.subchannel, stripe.length, stripe.subchannel == 0 ? bytes : bytes / ratio});
         }
-        scheduler_->learn(times);
+        scheduler_->learn(Mix::reads, times);
     }
 
     Scene scene_;

@@ -337,7 +337,7 @@ TEST(Spreading, NamesNoSubchannelThatIsNotUp) {
                 times.push_back({stripe.subchannel, stripe.length,
                                  1e-6 * static_cast<double>(1 + random.below(100))});
             }
-            scheduler->learn(times);
+            scheduler->learn(Mix::reads, times);
         }
     }
 }
@@ -362,7 +362,7 @@ TEST(Weighted, CutsInProportionToTheRates) {
     EXPECT_EQ(plan_of(*scheduler, 4096, up),
               (Plan{{1, 0, 2048}, {0, 2048, 1024}, {2, 3072, 1024}}));
     const std::vector<StripeTime> slow{{1, 2048, 1.0}, {0, 1024, 1e-6}};
-    scheduler->learn(slow);
+    scheduler->learn(Mix::reads, slow);
     EXPECT_EQ(plan_of(*scheduler, 4096, up).front(), (Stripe{1, 0, 2048})) << "whatever is learnt";
 }
 
@@ -401,8 +401,7 @@ public:
     // The same of one that is planned in rounds, one after the other.
     double in_rounds(Bytes length) {
         double sum = 0;
-        const Bytes round =
-            scheduler_->round({length, Marker::blocking, Direction::read}, up_.size());
+        const Bytes round = scheduler_->round({length, Marker::blocking, Direction::read}, up_);
         for (Bytes left = length; left > 0;) {
             const Bytes part = left < 2 * round ? left : round;
             sum += transfer(part);
@@ -421,7 +420,7 @@ public:
             times.push_back({stripe.subchannel, stripe.length, seconds});
             longest = std::max(longest, seconds);
         }
-        scheduler_->learn(times);
+        scheduler_->learn(Mix::reads, times);
         return longest;
     }
     double after(int transfers, Bytes length) {
@@ -473,8 +472,8 @@ TEST(Adaptive, FindsTheRatesThatNobodySaid) {
         Learning paths(policy, {4e9, 1e9});
         const double best = static_cast<double>(kLong) / 5e9;
         EXPECT_LT(paths.after(30, kLong), 1.12 * best) << policy; // times are off by up to a tenth
-        EXPECT_NEAR(paths.scheduler().weight(0), 0.8, 0.03) << policy;
-        EXPECT_NEAR(paths.scheduler().weight(1), 0.2, 0.03) << policy;
+        EXPECT_NEAR(paths.scheduler().weight(Mix::reads, 0), 0.8, 0.03) << policy;
+        EXPECT_NEAR(paths.scheduler().weight(Mix::reads, 1), 0.2, 0.03) << policy;
     }
     Learning equal("adaptive", {1e9, 1e9, 1e9});
     EXPECT_LT(equal.after(30, kLong), 1.12 * static_cast<double>(kLong) / 3e9);
@@ -577,17 +576,64 @@ TEST(Returned, PortsWithSeveralPaths) {
     EXPECT_GT(second(), kLong * 4 / 10);
 }
 
+// A slow way back is no slow way there.
+TEST(Directions, AreLearntApart) {
+    const std::vector<SubchannelView> up = views(2, kGiB);
+    for (const char* policy : {"adaptive", "epc", "auto", "bss"}) {
+        SchedulerOptions some = options("binding", policy, 0, 64);
+        some.bss_batch = 2;
+        const auto scheduler = make_scheduler(some);
+        for (int i = 0; i < 60; ++i) {
+            const Direction direction = i % 2 == 0 ? Direction::read : Direction::write;
+            std::vector<StripeTime> times;
+            for (const Stripe& stripe :
+                 plan_of(*scheduler, kLong, up, Marker::blocking, direction)) {
+                const bool fast = (stripe.subchannel == 0) == (direction == Direction::read);
+                times.push_back({stripe.subchannel, stripe.length,
+                                 static_cast<double>(stripe.length) / (fast ? 4e9 : 1e9)});
+            }
+            scheduler->learn(scheduler->mix(), times);
+        }
+        EXPECT_NEAR(scheduler->weight(Mix::reads, 0), 0.8, 0.01) << policy;
+        EXPECT_NEAR(scheduler->weight(Mix::writes, 0), 0.2, 0.01) << policy;
+        EXPECT_EQ(scheduler->weight(Mix::both, 0), 0) << policy;
+    }
+}
+
+TEST(Directions, AtOnceAreLearntOnTheirOwn) {
+    std::vector<SubchannelView> up = views(2, kGiB);
+    const auto scheduler = make_scheduler(options("binding", "adaptive", 0, 64));
+    const auto learn = [&](Direction direction, Mix expected, double first) {
+        const Plan plan = plan_of(*scheduler, kLong, up, Marker::blocking, direction);
+        EXPECT_EQ(scheduler->mix(), expected);
+        const std::vector<StripeTime> times{{0, kLong, 1 / first}, {1, kLong, 1 / (1 - first)}};
+        scheduler->learn(scheduler->mix(), times);
+    };
+    for (int i = 0; i < 20; ++i) {
+        up[1].outstanding = {0, 0};
+        learn(Direction::read, Mix::reads, 0.75);
+        up[1].outstanding = {1000, 0}; // reads
+        learn(Direction::read, Mix::reads, 0.75);
+        learn(Direction::write, Mix::both, 0.25);
+        up[1].outstanding = {0, 1000}; // writes
+        learn(Direction::read, Mix::both, 0.25);
+    }
+    EXPECT_NEAR(scheduler->weight(Mix::reads, 0), 0.75, 0.01);
+    EXPECT_NEAR(scheduler->weight(Mix::both, 0), 0.25, 0.01);
+    EXPECT_EQ(scheduler->weight(Mix::writes, 0), 0);
+}
+
 TEST(Adaptive, OneTimeAloneTeachesNothing) {
     Learning paths("adaptive", {1e9, 1e9});
     paths.transfer(kLong);
-    const double weight = paths.scheduler().weight(0);
+    const double weight = paths.scheduler().weight(Mix::reads, 0);
     const std::vector<StripeTime> one{{0, 1000, 5.0}};
-    paths.scheduler().learn(one);
-    paths.scheduler().learn({});
-    EXPECT_EQ(paths.scheduler().weight(0), weight);
+    paths.scheduler().learn(Mix::reads, one);
+    paths.scheduler().learn(Mix::reads, {});
+    EXPECT_EQ(paths.scheduler().weight(Mix::reads, 0), weight);
     const std::vector<StripeTime> unknown{{0, 1000, 0.0}, {99, 5, 1.0}};
-    paths.scheduler().learn(unknown);
-    EXPECT_EQ(paths.scheduler().weight(0), weight);
+    paths.scheduler().learn(Mix::reads, unknown);
+    EXPECT_EQ(paths.scheduler().weight(Mix::reads, 0), weight);
 }
 
 // Equation 7.4: 0.5 and 0.5, of which the second took three times as long.
@@ -597,9 +643,9 @@ TEST(Adaptive, LearnsAsTheEquationSays) {
     const auto scheduler = make_scheduler(half);
     EXPECT_EQ(plan_of(*scheduler, 2048, views(2, kMiB)), (Plan{{0, 0, 1024}, {1, 1024, 1024}}));
     const std::vector<StripeTime> times{{0, 1024, 1e-6}, {1, 1024, 3e-6}};
-    scheduler->learn(times);
-    EXPECT_DOUBLE_EQ(scheduler->weight(0), 0.5 * 0.5 + 0.5 * 0.75);
-    EXPECT_DOUBLE_EQ(scheduler->weight(1), 0.5 * 0.5 + 0.5 * 0.25);
+    scheduler->learn(Mix::reads, times);
+    EXPECT_DOUBLE_EQ(scheduler->weight(Mix::reads, 0), 0.5 * 0.5 + 0.5 * 0.75);
+    EXPECT_DOUBLE_EQ(scheduler->weight(Mix::reads, 1), 0.5 * 0.5 + 0.5 * 0.25);
 }
 
 TEST(Adaptive, FindsTheRatesWithinOneLongTransfer) {
@@ -623,16 +669,16 @@ TEST(Adaptive, CountsInWhatIsUnderWay) {
     EXPECT_EQ(loads(plan_of(*weighted, 12800, up), 2), (std::vector<Bytes>{6400, 6400}));
     const std::vector<StripeTime> times{{0, 1000, 1e-6}, {1, 1000, 3e-6}};
     for (int i = 0; i < 40; ++i) {
-        adaptive->learn(times); // 3 : 1
+        adaptive->learn(Mix::reads, times); // 3 : 1
     }
     EXPECT_EQ(loads(plan_of(*adaptive, 19200, up), 2), (std::vector<Bytes>{12800, 6400}));
 }
 
 TEST(Scheduler, PlansLongTransfersInRoundsWhereItLearns) {
     const auto round = [](const char* striping, Bytes length, Marker marker = Marker::blocking,
-                          std::size_t up = 2, Bytes threshold = 64) {
+                          std::uint32_t up = 2, Bytes threshold = 64) {
         const auto scheduler = make_scheduler(options("binding", striping, 0, threshold));
-        return scheduler->round({length, marker, Direction::read}, up);
+        return scheduler->round({length, marker, Direction::read}, views(up, kMiB));
     };
     for (const char* policy : {"none", "even", "weighted", "load_balanced", "bss"}) {
         EXPECT_EQ(round(policy, kGiB), kGiB) << policy;
@@ -670,7 +716,8 @@ TEST(Bss, UsesABatchAndProbesTheOthers) {
     Learning paths("bss", {1e8, 1e9, 1e9, 1e8, 1e8, 1e8}, 2);
     const double best = static_cast<double>(kLong) / 2e9;
     EXPECT_LT(paths.after(100, kLong), 2.0 * best) << "with one transfer in eight for a probe";
-    EXPECT_GT(paths.scheduler().weight(1) + paths.scheduler().weight(2), 0.4);
+    EXPECT_GT(paths.scheduler().weight(Mix::reads, 1) + paths.scheduler().weight(Mix::reads, 2),
+              0.4);
     SchedulerOptions two = options("binding", "bss", 0, 64);
     two.min_stripe = 64;
     two.bss_paths = 4;
@@ -734,7 +781,7 @@ public:
                              noise * (shared ? longest : std::max(own, 0.95 * all))});
         }
         if (scheduler_->wants_times(plan.size())) {
-            scheduler_->learn(times);
+            scheduler_->learn(Mix::reads, times);
         }
         return longest;
     }
@@ -763,9 +810,9 @@ TEST(Auto, OnePathIsEnoughWhileItIsAsFastAsThePort) {
         port.transfer(kLong);
         ASSERT_EQ(port.paths, 1u) << i;
     }
-    EXPECT_EQ(port.scheduler().spreading().trials, 0u);
-    EXPECT_EQ(port.scheduler().weight(0), 1.0);
-    EXPECT_EQ(port.scheduler().weight(1), 0.0);
+    EXPECT_EQ(port.scheduler().spreading(Mix::reads).trials, 0u);
+    EXPECT_EQ(port.scheduler().weight(Mix::reads, 0), 1.0);
+    EXPECT_EQ(port.scheduler().weight(Mix::reads, 1), 0.0);
 }
 
 TEST(Auto, SpreadsWhereTheFirstPathIsSlow) {
@@ -773,13 +820,13 @@ TEST(Auto, SpreadsWhereTheFirstPathIsSlow) {
     const double spread = port.after(20, kLong);
     EXPECT_GT(port.paths, 1u);
     EXPECT_LT(spread, 1.05 * static_cast<double>(kLong) / OnePort::kPort);
-    EXPECT_EQ(port.scheduler().spreading().spreads, 1u);
+    EXPECT_EQ(port.scheduler().spreading(Mix::reads).spreads, 1u);
     double sum = 0;
     for (std::uint32_t path = 0; path < 4; ++path) {
-        sum += port.scheduler().weight(path);
+        sum += port.scheduler().weight(Mix::reads, path);
     }
     EXPECT_NEAR(sum, 1.0, 1e-9);
-    EXPECT_LT(port.scheduler().weight(0), 0.2);
+    EXPECT_LT(port.scheduler().weight(Mix::reads, 0), 0.2);
 }
 
 TEST(Auto, GoesBackWhenTheHotSpotIsGone) {
@@ -788,7 +835,7 @@ TEST(Auto, GoesBackWhenTheHotSpotIsGone) {
     port.speed(0, 1e9);
     port.after(100, kLong); // it looks once in 64
     EXPECT_EQ(port.paths, 1u);
-    EXPECT_GE(port.scheduler().spreading().fallbacks, 1u);
+    EXPECT_GE(port.scheduler().spreading(Mix::reads).fallbacks, 1u);
 }
 
 // All are as slow as the first: somebody else has the port, or it never was as fast as it says.
@@ -807,8 +854,8 @@ TEST(Auto, TrialsThatDoNotHelpBecomeRare) {
     }
     EXPECT_GT(spread, 0);
     EXPECT_LT(spread, 10'000 / 100);
-    EXPECT_GT(port.scheduler().spreading().fallbacks, 2u);
-    EXPECT_EQ(port.scheduler().spreading().spreads, 0u);
+    EXPECT_GT(port.scheduler().spreading(Mix::reads).fallbacks, 2u);
+    EXPECT_EQ(port.scheduler().spreading(Mix::reads).spreads, 0u);
 }
 
 // Of stripes that share a bottleneck the longest seems the fastest, having it alone at its end.
@@ -823,8 +870,9 @@ TEST(Auto, ATrialKnowsNothingOfTheOneBefore) {
     double uneven = 0;
     for (int i = 0; i < 2000; ++i) {
         const Plan plan = plan_of(*scheduler, kLong, up);
-        if (plan.size() > 1 && scheduler->spreading().trials > trials) { // the first of a trial
-            trials = scheduler->spreading().trials;
+        if (plan.size() > 1 &&
+            scheduler->spreading(Mix::reads).trials > trials) { // the first of a trial
+            trials = scheduler->spreading(Mix::reads).trials;
             Bytes longest = 0;
             Bytes shortest = kLong;
             for (const Stripe& stripe : plan) {
@@ -840,8 +888,9 @@ TEST(Auto, ATrialKnowsNothingOfTheOneBefore) {
             times.push_back(
                 {stripe.subchannel, stripe.length, 4e-9 * static_cast<double>(kLong) * favour});
         }
-        scheduler->learn(times);
-        uneven = std::max(uneven, scheduler->weight(0) - scheduler->weight(3));
+        scheduler->learn(Mix::reads, times);
+        uneven =
+            std::max(uneven, scheduler->weight(Mix::reads, 0) - scheduler->weight(Mix::reads, 3));
     }
     EXPECT_GE(trials, 3u);
     EXPECT_GT(uneven, 0.01); // within a trial it learns
@@ -852,7 +901,7 @@ TEST(Auto, ShortTransfersAreNotJudged) {
     OnePort port({1e8, 1e9});
     port.after(200, 24'000); // the port carries them in 24 us
     EXPECT_EQ(port.paths, 1u);
-    EXPECT_EQ(port.scheduler().spreading().trials, 0u);
+    EXPECT_EQ(port.scheduler().spreading(Mix::reads).trials, 0u);
     port.after(20, kLong);
     EXPECT_EQ(port.paths, 2u);
     // Those that are short take the fastest path known.
@@ -868,8 +917,8 @@ TEST(Auto, PortsAreUsedInProportionToWhatTheyCarry) {
     std::vector<SubchannelView> up = views(2, kGiB);
     const double best = static_cast<double>(kLong) / 5e9;
     EXPECT_LT(rails.after(30, kLong), 1.12 * best);
-    EXPECT_NEAR(rails.scheduler().weight(0), 0.8, 0.03);
-    EXPECT_NEAR(rails.scheduler().weight(1), 0.2, 0.03);
+    EXPECT_NEAR(rails.scheduler().weight(Mix::reads, 0), 0.8, 0.03);
+    EXPECT_NEAR(rails.scheduler().weight(Mix::reads, 1), 0.2, 0.03);
 }
 
 // With what they have under way, in rounds, and learning the same.
@@ -889,7 +938,7 @@ TEST(Auto, WhereEachPortHasOnePathItIsAdaptive) {
         const Bytes length = 1024 + random.below(2 * kMiB);
         const auto direction = static_cast<Direction>(random.below(2));
         const TransferView transfer{length, Marker::blocking, direction};
-        EXPECT_EQ(automatic->round(transfer, 4), adaptive->round(transfer, 4));
+        EXPECT_EQ(automatic->round(transfer, up), adaptive->round(transfer, up));
         const Plan plan = plan_of(*automatic, length, up, Marker::blocking, direction);
         ASSERT_EQ(plan, plan_of(*adaptive, length, up, Marker::blocking, direction)) << i;
         EXPECT_EQ(automatic->wants_times(plan.size()), adaptive->wants_times(plan.size()));
@@ -897,9 +946,9 @@ TEST(Auto, WhereEachPortHasOnePathItIsAdaptive) {
         for (const Stripe& stripe : plan) {
             times.push_back({stripe.subchannel, stripe.length, 1e-6 * (1 + random.unit())});
         }
-        automatic->learn(times);
-        adaptive->learn(times);
-        ASSERT_NEAR(automatic->weight(1), adaptive->weight(1), 1e-9);
+        automatic->learn(automatic->mix(), times);
+        adaptive->learn(automatic->mix(), times);
+        ASSERT_NEAR(automatic->weight(Mix::reads, 1), adaptive->weight(Mix::reads, 1), 1e-9);
     }
 }
 
@@ -909,11 +958,11 @@ TEST(Auto, OnePathOfOnePortCarriesAllAtOnce) {
     const TransferView transfer{8 * kMiB, Marker::blocking, Direction::read};
     port.transfer(kLong);
     ASSERT_EQ(port.paths, 1u);
-    EXPECT_EQ(port.scheduler().round(transfer, 4), 8 * kMiB);
+    EXPECT_EQ(port.scheduler().round(transfer, views(4, kGiB)), 8 * kMiB);
     port.speed(0, 2e8);
     port.after(20, kLong);
     ASSERT_GT(port.paths, 1u);
-    EXPECT_EQ(port.scheduler().round(transfer, 4), 512 * kKiB);
+    EXPECT_EQ(port.scheduler().round(transfer, views(4, kGiB)), 512 * kKiB);
 }
 
 // What other paths of the same port have under way keeps it busy, too.

@@ -3,6 +3,7 @@
 // or ends with an error, whatever becomes of the connection meanwhile.
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <span>
 
 #include "memory/registration.h"
@@ -21,7 +22,8 @@ constexpr std::size_t kMost = 32; // operations at a time
 class MixedTraffic {
 public:
     explicit MixedTraffic(std::uint32_t ports = 2, int interleave = 100,
-                          const char* model = "infinihost-iii", bool fault_tolerance = true) {
+                          const char* model = "infinihost-iii", bool fault_tolerance = true,
+                          const std::function<void(RanksOptions&)>& change = {}) {
         RanksOptions options;
         options.world.machine = *machine(model);
         options.world.topology = crossbar(2, {.adapters = ports}, links_of(options.world.machine));
@@ -31,6 +33,9 @@ public:
         options.parameters.apm = kOff;
         if (!fault_tolerance) {
             options.parameters.fault_tolerance = kOff;
+        }
+        if (change) {
+            change(options);
         }
         ranks = make(std::move(options));
         Random random(7);
@@ -338,6 +343,41 @@ TEST(Interleaving, TheProcessEndsWhileSomeAreHeld) {
     traffic.learn();
     traffic.hold();
     traffic.end();
+}
+
+// What leaves rank 1 is slow over the one rail, what comes to it over the other.
+TEST(Directions, AreLearntApart) {
+    Ranks* polling = nullptr; // who waits looks all the time, so that times are known well
+    MixedTraffic traffic(2, 100, "connect-ib", true, [&polling](RanksOptions& options) {
+        Topology& topology = options.world.topology;
+        const auto& ports = topology.hosts[1].ports;
+        Link& out = topology.links[topology.ports[ports[0]].link];
+        Link& in = topology.links[topology.links[topology.ports[ports[1]].link].reverse];
+        for (Link& link : topology.links) {
+            link.rate.value /= 2; // slower than the adapters themselves
+        }
+        out.rate.value /= 4;
+        in.rate.value /= 4;
+        options.program = [&polling](std::size_t rank) {
+            if (polling != nullptr) {
+                polling->wake(rank, polling->now(rank) + 1us);
+            }
+        };
+    });
+    polling = traffic.ranks.get();
+    for (int i = 0; i < 30; ++i) {
+        traffic.start(OPAL_COMMON_ADAPTIB_PUT, kMiB);
+        traffic.wait();
+        traffic.start(OPAL_COMMON_ADAPTIB_GET, kMiB);
+        traffic.wait();
+    }
+    const Scheduler& scheduler = *traffic.peer()->scheduler;
+    const std::uint32_t first = traffic.peer()->subchannels[0].remote_rail == 0 ? 0 : 1;
+    EXPECT_NEAR(scheduler.weight(Mix::reads, first), 0.2, 0.01);
+    EXPECT_NEAR(scheduler.weight(Mix::writes, first), 0.8, 0.01);
+    const std::string report = traffic.ranks->core(0).report();
+    EXPECT_NE(report.find(" of reads, 0."), std::string::npos) << report;
+    EXPECT_EQ(traffic.ranks->core(1).report().find("weight"), std::string::npos);
 }
 
 } // namespace

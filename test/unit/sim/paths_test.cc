@@ -178,11 +178,11 @@ TEST(PathsPerPort, WeightsOfUnequalRailsAreKnownAndSeen) {
     polling = ranks.get();
     carry(*ranks, 0, 1, 4'000'000);
     const Scheduler& scheduler = *ranks->peer(1, 0)->scheduler;
-    EXPECT_NEAR(scheduler.weight(0), 0.8, 0.04) << "from the first message on";
+    EXPECT_NEAR(scheduler.weight(Mix::reads, 0), 0.8, 0.04) << "from the first message on";
     for (int i = 0; i < 10; ++i) {
         carry(*ranks, 0, 1, 4'000'000);
     }
-    EXPECT_NEAR(scheduler.weight(0), 0.8, 0.04);
+    EXPECT_NEAR(scheduler.weight(Mix::reads, 0), 0.8, 0.04);
     EXPECT_NEAR(static_cast<double>(ranks->counters(1).path_weight_0), 800, 40);
     EXPECT_NEAR(static_cast<double>(ranks->counters(1).path_weight_1), 200, 40);
     const std::string report = ranks->core(1).report();

@@ -22,6 +22,12 @@ constexpr Direction other(Direction direction) {
     return direction == Direction::read ? Direction::write : Direction::read;
 }
 
+// What a peer's paths have to do. Reads and writes alone may find paths of different speed: their bytes go opposite
+// ways. Where both are under way a queue pair tells of their ends in the order of their starts, and a time is that of
+// both.
+enum class Mix : std::uint8_t { reads, writes, both };
+constexpr std::array<Mix, 3> kMixes{Mix::reads, Mix::writes, Mix::both};
+
 // What a scheduler sees of one subchannel.
 struct SubchannelView {
     std::uint32_t index = 0;

@@ -577,19 +577,34 @@ std::string Core::weights_report() const {
     std::string text;
     std::size_t peers = 0;
     for_each_peer([&](const Peer& peer) {
-        const Scheduler* scheduler = peer.scheduler.get();
-        double all = 0;
-        for (std::uint32_t i = 0; i < peer.route.count && scheduler != nullptr; ++i) {
-            all += scheduler->weight(i);
+        constexpr std::array<const char*, 3> kOf{" of reads", " of writes", " of both"}; // by Mix
+        const Scheduler* const scheduler = peer.scheduler.get();
+        if (peer.route.count < 2 || scheduler == nullptr) {
+            return;
         }
-        if (peer.route.count < 2 || all == 0 || ++peers > kMostPeers) {
+        std::array<double, 3> all{}; // by Mix
+        for (std::uint32_t i = 0; i < peer.route.count; ++i) {
+            for (const Mix mix : kMixes) {
+                all[static_cast<std::size_t>(mix)] += scheduler->weight(mix, i);
+            }
+        }
+        if (all[0] + all[1] + all[2] == 0 || ++peers > kMostPeers) {
             return;
         }
         for (std::uint32_t i = 0; i < peer.route.count; ++i) {
-            char weight[32];
-            std::snprintf(weight, sizeof weight, ": weight %.3f\n", scheduler->weight(i));
             text += "  path " + paths_->path_text(peer, i) + " of process " +
-                    std::to_string(peer.name & 0xffffffffu) + weight;
+                    std::to_string(peer.name & 0xffffffffu) + ":";
+            const char* separator = " weight ";
+            for (const Mix mix : kMixes) {
+                const auto at = static_cast<std::size_t>(mix);
+                if (all[at] > 0) {
+                    char weight[32];
+                    std::snprintf(weight, sizeof weight, "%.3f", scheduler->weight(mix, i));
+                    text += separator + std::string(weight) + kOf[at];
+                    separator = ", ";
+                }
+            }
+            text += "\n";
         }
     });
     if (peers > kMostPeers) {

@@ -44,7 +44,7 @@ void Protocol::plan_move(Mover& mover) {
     if (!move.planned()) {
         const Interleaving* const lanes = peer.interleaving.get();
         const Bytes most = lanes == nullptr ? move.length : lanes->round();
-        move.round = peer.scheduler->round(transfer, views_.size(), most);
+        move.round = peer.scheduler->round(transfer, views_, most);
     }
     const Bytes left = move.length - move.covered;
     transfer.length = left < 2 * move.round ? left : move.round;
@@ -55,7 +55,8 @@ void Protocol::plan_move(Mover& mover) {
     }
     move.covered += transfer.length;
     if (move.covered < move.length || peer.scheduler->wants_times(move.plan.size())) {
-        move.progress.resize(move.plan.size(), {.round = move.rounds});
+        move.progress.resize(move.plan.size(),
+                             {.round = move.rounds, .mix = peer.scheduler->mix()});
     }
     ++move.rounds;
 }
@@ -72,7 +73,8 @@ void Protocol::plan_left(Mover& mover) {
         }
     }
     move.left.clear();
-    move.progress.resize(move.plan.size(), {.round = move.rounds});
+    move.progress.resize(move.plan.size(),
+                         {.round = move.rounds, .mix = mover.peer.scheduler->mix()});
     ++move.rounds;
 }
 
@@ -311,15 +313,16 @@ void Protocol::learn_from(Mover& mover, std::size_t stripe) {
     }
     if (mover.peer.scheduler != nullptr && !times_.empty()) {
         Scheduler& scheduler = *mover.peer.scheduler;
-        const Spreading before = scheduler.spreading();
-        scheduler.learn(times_);
-        const Spreading after = scheduler.spreading();
+        const Mix mix = move.progress[stripe].mix;
+        const Spreading before = scheduler.spreading(mix);
+        scheduler.learn(mix, times_);
+        const Spreading after = scheduler.spreading(mix);
         counters_.spread_trials += after.trials - before.trials;
         counters_.spread_kept += after.spreads - before.spreads;
         counters_.spread_fallbacks += after.fallbacks - before.fallbacks;
         for (std::uint32_t i = 0; i < mover.peer.subchannels.size(); ++i) {
             counters_.*kPathWeights[i] =
-                static_cast<std::uint64_t>(1000 * scheduler.weight(i) + 0.5);
+                static_cast<std::uint64_t>(1000 * scheduler.weight(mix, i) + 0.5);
         }
     }
 }

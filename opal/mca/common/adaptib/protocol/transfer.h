@@ -35,7 +35,8 @@ inline std::uint64_t compare_add_of(const opal_common_adaptib_one_sided_t& opera
 struct StripeProgress {
     Nanoseconds posted{};
     Nanoseconds taken{};     // 0: not known; negative: at most so long
-    std::uint32_t round = 0; // the transfer is planned in rounds, if it is long
+    std::uint32_t round = 0; // the transfer is planned in rounds, if it is long ...
+    Mix mix = Mix::reads;    // ... which is what the schedule was made for
     bool done = false;       // its completion was taken
 };
 

@@ -52,6 +52,11 @@ Maker maker_of(std::span<const Row> rows, std::string_view name) {
 
 } // namespace
 
+Scheduler::Scheduler(const SchedulerOptions& options, std::unique_ptr<Policy> multiplexing,
+                     std::array<std::unique_ptr<Policy>, 3> striping)
+    : position_(options.position), threshold_(options.striping_threshold),
+      multiplexing_(std::move(multiplexing)), striping_(std::move(striping)) {}
+
 void Scheduler::plan(const TransferView& transfer, std::span<const SubchannelView> up,
                      std::vector<Stripe>& out) {
     wants_whole_ = false;
@@ -59,20 +64,37 @@ void Scheduler::plan(const TransferView& transfer, std::span<const SubchannelVie
     if (news_ >= kNews) [[unlikely]] {
         doubt_home(up);
     }
-    const bool whole = striping_ == nullptr || transfer.length < threshold_;
+    mix_ = mix_of(transfer, up);
+    Policy* const policy = striping(mix_);
+    const bool whole = policy == nullptr || transfer.length < threshold_;
     if (transfer.length < kLeastSpread || up.size() == 1 || (whole && multiplexing_ == nullptr)) {
         append_stripes(up[home_], 0, transfer.length, out);
     } else if (whole) {
         multiplexing_->plan(transfer, up, out);
     } else {
-        striping_->plan(transfer, up, out);
-        wants_whole_ = striping_->learns_from_whole();
+        policy->plan(transfer, up, out);
+        wants_whole_ = policy->learns_from_whole();
     }
 }
 
+Mix Scheduler::mix_of(const TransferView& transfer, std::span<const SubchannelView> up) {
+    const auto opposite = static_cast<std::size_t>(other(transfer.direction));
+    for (const SubchannelView& path : up) {
+        if (path.outstanding[opposite] > 0) {
+            return Mix::both;
+        }
+    }
+    return transfer.direction == Direction::read ? Mix::reads : Mix::writes;
+}
+
 std::size_t Scheduler::home(std::span<const SubchannelView> up) const {
-    const auto learnt = [this](const SubchannelView& path) {
-        return striping_ == nullptr ? 0 : striping_->learnt(path.index);
+    Mix known = Mix::reads;
+    for (const Mix mix : {Mix::both, Mix::writes}) {
+        known =
+            striping(mix) != nullptr && striping(mix)->learnt(up.front().index) > 0 ? mix : known;
+    }
+    const auto learnt = [policy = striping(known)](const SubchannelView& path) {
+        return policy == nullptr ? 0 : policy->learnt(path.index);
     };
     return home_of(up, position_, learnt);
 }
@@ -96,8 +118,10 @@ void Scheduler::look_for_returned(std::span<const SubchannelView> up) {
         now |= path.index < 64 ? std::uint64_t{1} << path.index : 0;
     }
     const std::uint64_t returned = now & ~up_;
-    if (returned != 0 && up_ != 0 && striping_ != nullptr) [[unlikely]] {
-        striping_->on_return(returned, now & up_);
+    if (returned != 0 && up_ != 0 && striping(Mix::reads) != nullptr) [[unlikely]] {
+        for (const Mix mix : kMixes) {
+            striping(mix)->on_return(returned, now & up_);
+        }
     }
     if (now != up_ || home_ >= up.size()) [[unlikely]] {
         home_ = home(up);
@@ -115,7 +139,9 @@ std::unique_ptr<Scheduler> make_scheduler(const SchedulerOptions& options) {
     if (multiplexing == nullptr || striping == nullptr) {
         return nullptr;
     }
-    return std::make_unique<Scheduler>(options, multiplexing(options), striping(options));
+    return std::make_unique<Scheduler>(
+        options, multiplexing(options),
+        std::array{striping(options), striping(options), striping(options)});
 }
 
 } // namespace adaptib

@@ -3,13 +3,14 @@
 //
 // Purpose: numbers in, plan out, without I/O. Short transfers are whole, over the subchannel that the
 // multiplexing policy names; from the striping threshold on they may be cut into stripes, as the striping
-// policy says, which may learn from how long stripes took. A policy is a file in this folder (README.md).
+// policy says, which may learn from how long stripes took: of reads, of writes and of both at once apart (Mix). A policy is a file in this folder (README.md).
 // Threads: one at a time; the state is the peer's own.
 // Source: Vishnu, chapters 4 to 8 (the policies' names).
 // May touch: base/ only.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -63,61 +64,68 @@ public:
 
 class Scheduler {
 public:
+    // `striping`: for each Mix one; or none.
     Scheduler(const SchedulerOptions& options, std::unique_ptr<Policy> multiplexing,
-              std::unique_ptr<Policy> striping)
-        : position_(options.position), threshold_(options.striping_threshold),
-          multiplexing_(std::move(multiplexing)), striping_(std::move(striping)) {}
+              std::array<std::unique_ptr<Policy>, 3> striping);
 
     // Appends stripes that cover [0, length) exactly, in order, none longer than its subchannel's
     // max_stripe, none empty. REQUIRES: up is not empty, length > 0.
     void plan(const TransferView& transfer, std::span<const SubchannelView> up,
               std::vector<Stripe>& out);
-    // Index into `up` of the subchannel that carries what is not cut (home.h), by what is known now. That of plan()
-    // follows only when it was so for some dozen transfers. REQUIRES: up is not empty.
+    // Index into `up` of the subchannel that carries what is not cut (home.h), by what is known now of writes; if none
+    // was striped, of both or of reads. That of plan() follows only when it was so for some dozen transfers.
+    // REQUIRES: up is not empty.
     std::size_t home(std::span<const SubchannelView> up) const;
     // How much of the transfer to plan now, at least; the rest when no more than that is under way. Not more
     // than `most` where that can still be cut, or there is nothing to choose.
-    Bytes round(const TransferView& transfer, std::size_t up, Bytes most = ~Bytes{0}) const {
-        if (up == 1) {
+    Bytes round(const TransferView& transfer, std::span<const SubchannelView> up,
+                Bytes most = ~Bytes{0}) const {
+        if (up.size() == 1) {
             return std::min(transfer.length, most);
         }
-        if (striping_ == nullptr || transfer.length < threshold_) {
+        const Policy* const policy = striping(mix_of(transfer, up));
+        if (policy == nullptr || transfer.length < threshold_) {
             return transfer.length;
         }
-        const Bytes some = striping_->round(transfer);
+        const Bytes some = policy->round(transfer);
         const Bytes wanted = some == 0 ? most : std::min(some, most);
         return std::min(transfer.length, std::max(wanted, threshold_));
     }
+    // Of the transfer that was just planned.
+    Mix mix() const { return mix_; }
     // Times of stripes of one transfer, or of one round of it, of those whose time is known well.
-    void learn(std::span<const StripeTime> times) {
-        if (striping_ != nullptr) {
-            striping_->learn(times);
+    void learn(Mix mix, std::span<const StripeTime> times) {
+        if (striping(mix) != nullptr) {
+            striping(mix)->learn(times);
             ++news_;
         }
     }
     // Whether learn() is to hear of the transfer that was just planned with so many stripes.
     bool wants_times(std::size_t stripes) const { return stripes > 1 || wants_whole_; }
-    Spreading spreading() const {
-        return striping_ == nullptr ? Spreading{} : striping_->spreading();
+    Spreading spreading(Mix mix) const {
+        return striping(mix) == nullptr ? Spreading{} : striping(mix)->spreading();
     }
-    double weight(std::uint32_t subchannel) const {
-        return striping_ == nullptr ? 0 : striping_->weight(subchannel);
+    double weight(Mix mix, std::uint32_t subchannel) const {
+        return striping(mix) == nullptr ? 0 : striping(mix)->weight(subchannel);
     }
 
 private:
     static constexpr std::uint32_t kNews = 8; // transfers that something was learnt from
 
+    Policy* striping(Mix mix) const { return striping_[static_cast<std::size_t>(mix)].get(); }
+    static Mix mix_of(const TransferView& transfer, std::span<const SubchannelView> up);
     void look_for_returned(std::span<const SubchannelView> up);
     void doubt_home(std::span<const SubchannelView> up);
 
     std::uint32_t position_;
     Bytes threshold_;
-    std::unique_ptr<Policy> multiplexing_; // null: the home
-    std::unique_ptr<Policy> striping_;     // null: none
-    bool wants_whole_ = false;             // of the last transfer planned
-    std::uint64_t up_ = 0;                 // subchannels that it had
-    std::size_t home_ = ~std::size_t{0};   // of these; an index into them
-    std::uint32_t news_ = 0;               // since home_ was looked at again
+    std::unique_ptr<Policy> multiplexing_;            // null: the home
+    std::array<std::unique_ptr<Policy>, 3> striping_; // by Mix; null: none
+    Mix mix_ = Mix::reads;                            // of the last transfer planned
+    bool wants_whole_ = false;                        // of that
+    std::uint64_t up_ = 0;                            // subchannels that it had
+    std::size_t home_ = ~std::size_t{0};              // of these; an index into them
+    std::uint32_t news_ = 0;                          // since home_ was looked at again
     std::uint32_t doubts_ = 0;
 };
 
