@@ -278,6 +278,10 @@ void Protocol::take_time(Mover& mover, std::size_t stripe, WorkStatus status) {
     }
     subchannel.stripe_done = now;
     subchannel.stripe_late = late;
+    const auto opposite = static_cast<std::size_t>(other(mover.move.direction()));
+    if (subchannel.outstanding[opposite] > 0) {
+        progress.mix = Mix::both; // whatever it was planned for
+    }
 }
 
 // Once the stripes of a round are all done. A round is planned when most of the one before is.
@@ -290,6 +294,7 @@ void Protocol::learn_from(Mover& mover, std::size_t stripe) {
     }
     // A path of which no more is known than that it took less time has a place among those that are known
     // well if it was faster than one of them even so.
+    const Mix mix = move.progress[stripe].mix;
     double slowest = 0; // per byte, of those that are known well
     const auto per_byte = [&move](std::size_t i) {
         const Nanoseconds taken = move.progress[i].taken;
@@ -301,7 +306,7 @@ void Protocol::learn_from(Mover& mover, std::size_t stripe) {
     }
     times_.clear();
     for (std::size_t i = first; i < move.progress.size() && move.progress[i].round == round; ++i) {
-        if (!move.progress[i].done) {
+        if (!move.progress[i].done || move.progress[i].mix != mix) { // not comparable
             return;
         }
         const Stripe& each = move.plan[i];
@@ -313,7 +318,6 @@ void Protocol::learn_from(Mover& mover, std::size_t stripe) {
     }
     if (mover.peer.scheduler != nullptr && !times_.empty()) {
         Scheduler& scheduler = *mover.peer.scheduler;
-        const Mix mix = move.progress[stripe].mix;
         const Spreading before = scheduler.spreading(mix);
         scheduler.learn(mix, times_);
         const Spreading after = scheduler.spreading(mix);

@@ -36,7 +36,7 @@ struct StripeProgress {
     Nanoseconds posted{};
     Nanoseconds taken{};     // 0: not known; negative: at most so long
     std::uint32_t round = 0; // the transfer is planned in rounds, if it is long ...
-    Mix mix = Mix::reads;    // ... which is what the schedule was made for
+    Mix mix = Mix::reads;    // ... for this; when it ended there may have been more
     bool done = false;       // its completion was taken
 };
 
