@@ -173,6 +173,29 @@ TEST(Connections, NobodyWaitsForAConnectionWhileNoneIsIdle) {
     }
 }
 
+// Each request is a queue pair and a ring made for nothing. Who refused asks when there is room.
+TEST(Connections, WhoIsRefusedAsksLessAndLessOften) {
+    RanksOptions options = world_of(3);
+    options.parameters.connect_max = 1;
+    const auto ranks = make(std::move(options));
+    carry(*ranks, 0, 1, 10'000);
+    ranks->peer(0, 1)->users = 1; // something that does not end
+    const auto both = [&ranks](Nanoseconds time) {
+        for (const Nanoseconds end = ranks->now(0) + time; ranks->now(0) < end;) {
+            carry(*ranks, 0, 2, 100);
+            carry(*ranks, 2, 0, 100);
+            rest(*ranks, 1ms);
+        }
+    };
+    both(4s);
+    EXPECT_GE(ranks->counters(0).connections_refused, 8u);
+    EXPECT_LE(ranks->counters(0).connections_refused, 20u);
+    ranks->peer(0, 1)->users = 0;
+    both(20ms);
+    EXPECT_EQ(ranks->peer(0, 2)->state, ConnectState::open);
+    nothing_bad(*ranks);
+}
+
 // Rank 0 may have one connection. It talks to 1 and to 2 all the time, ten times as much to one of them as
 // to the other.
 void talk(Ranks& ranks, std::size_t busy, std::size_t quiet, Nanoseconds time) {

@@ -234,7 +234,8 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
         return;
     }
     constexpr Nanoseconds kFirstPause{100'000};
-    constexpr std::uint32_t kDoublings = 6;
+    constexpr std::uint32_t kDoublings =
+        13; // to about a second: whoever refused asks, too, when there is room
     const Nanoseconds pause = kFirstPause * (1u << std::min(peer.usage.refusals, kDoublings));
     const auto more = static_cast<std::int64_t>(
         options_.random->below(static_cast<std::uint64_t>(pause.count())));
