@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -133,6 +134,50 @@ TEST(SharedRing, OneInitiatorCarriesBurstsToAllPeers) {
     carry(*ranks, messages);
     EXPECT_EQ(ranks->counters(0).initiators, 1u);
     EXPECT_GT(ranks->counters(0).ring_sent, 1000u);
+    nothing_bad(*ranks);
+}
+
+// How many of a rank's peers have each of its initiators, and each of its targets.
+struct Spread {
+    std::map<std::uint32_t, int> initiators;
+    std::map<std::uint32_t, int> targets;
+};
+
+Spread spread_of(Ranks& ranks, std::size_t rank) {
+    Spread spread;
+    for (std::size_t to = 0; to < ranks.size(); ++to) {
+        if (to == rank || !is_shared(ranks, rank, to)) {
+            continue;
+        }
+        const Peer& peer = *ranks.peer(rank, to);
+        const SharedQueuePair& view = *peer.shared_queue_pair(peer.subchannels[0]);
+        ++spread.initiators[view.number()];
+        ++spread.targets[view.own_target()];
+    }
+    return spread;
+}
+
+// Whoever they are: as many peers, within one, to each of the queue pairs that they share.
+TEST(SharedRing, PeersAreSpreadEvenly) {
+    RanksOptions options = world_of(26);
+    options.parameters.dc_initiators = 4;
+    const auto ranks = make(std::move(options));
+    std::size_t peers = 0;
+    for (const std::size_t to : {4, 8, 12, 16, 20, 24, 1, 2, 3, 25}) {
+        carry(*ranks, 0, to, 8);
+        rest(*ranks, 1ms);
+        ++peers;
+        const Spread spread = spread_of(*ranks, 0);
+        const int most = static_cast<int>(peers + 3) / 4;
+        EXPECT_EQ(spread.initiators.size(), std::min<std::size_t>(peers, 4));
+        EXPECT_EQ(spread.targets.size(), std::min<std::size_t>(peers, 4));
+        for (const auto& [number, uses] : spread.initiators) {
+            EXPECT_LE(uses, most);
+        }
+        for (const auto& [number, uses] : spread.targets) {
+            EXPECT_LE(uses, most);
+        }
+    }
     nothing_bad(*ranks);
 }
 
@@ -466,6 +511,11 @@ TEST(SharedRing, FewerInitiatorsThanAskedForServeAll) {
     EXPECT_EQ(ranks->counters(0).initiators, 2u);
     EXPECT_TRUE(is_shared(*ranks, 0, 1));
     EXPECT_FALSE(is_shared(*ranks, 0, 3)) << "rank 3 has no initiator";
+    carry(*ranks, 1, 2, 100);
+    rest(*ranks, 1ms);
+    EXPECT_TRUE(is_shared(*ranks, 1, 2)) << "each has an initiator and a target, of rank 0's";
+    EXPECT_EQ(ranks->counters(1).initiators, 1u);
+    EXPECT_EQ(spread_of(*ranks, 1).targets.size(), 1u);
     EXPECT_EQ(ranks->counters(0).bad_packets, 0u);
 }
 

@@ -378,6 +378,42 @@ TEST_F(DcTiming, ConnectsAndDisconnects) {
     EXPECT_EQ(next_completion(0), now + 300 + 3000 + 5000 + 120 + 5000 + 30 + 190);
 }
 
+// Half of what a message costs more than over RC at either end; the first one's packet is ready before the target is.
+TEST_F(DcTiming, AMessageCostsMoreThanOverRc) {
+    MachineModel machine = round_machine();
+    machine.dc_message = nanoseconds{400};
+    build(machine, one_switch(2), 2);
+    QueuePair& at = target(1);
+    QueuePair& from = initiator(0);
+    write(from, 0, 1, at);
+    const std::int64_t now = 300 + 5000 + 120 + 5000 + 200 + 30 + 190;
+    EXPECT_EQ(next_completion(0), now);
+    write(from, 0, 1, at);
+    EXPECT_EQ(next_completion(0), now + 350 + 200 + 150 + 200 + 190);
+}
+
+// While a request's doorbell is on its way the engine is another initiator's, which has its answer and goes on to the
+// next target.
+TEST_F(DcTiming, TheEngineDoesNotWaitForADoorbell) {
+    build(round_machine(), one_switch(3), 3);
+    QueuePair& one = target(1);
+    QueuePair& two = target(2);
+    QueuePair& other = target(1);
+    QueuePair& first = initiator(0);
+    QueuePair& second = initiator(0);
+    write(first, 0, 1, one);
+    write(first, 0, 2, two);
+    constexpr std::int64_t kArrives = 300 + 5000 + 120 + 5000 + 30;
+    while (world->simulator().now() < nanoseconds{kArrives}) {
+        ASSERT_TRUE(world->simulator().step());
+    }
+    write(second, 0, 1, other); // heard 110 after the first one's answer
+    constexpr std::int64_t kAnswered = kArrives + 190;
+    EXPECT_EQ(next_completion(0), kAnswered);
+    // The second connects behind it; then its packet leaves.
+    EXPECT_EQ(next_completion(0), kAnswered + 3000 + 5000 + 5000 + 50 + 150 + 190);
+}
+
 // Two at once for a target that serves one: the second to arrive is refused (back 120), comes again after
 // 10,000, and is served, since the first has nothing more to send.
 TEST_F(DcTiming, ABusyTargetRefuses) {

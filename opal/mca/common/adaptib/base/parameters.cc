@@ -123,8 +123,8 @@ constexpr std::array kTable{
     opal_common_adaptib_parameter_t{
         "dc_initiators", kInt, &g_parameters.dc_initiators, "8", "initiators", "1..64", 5,
         "So many dynamically connected queue pairs of each port carry what goes to all peers that have no "
-        "queue pair of their own (channel_policy). More of them connect and disconnect less often and wait "
-        "less for each other, fewer stay in the adapter's cache."},
+        "queue pair of their own (channel_policy), and as many receive from these. More of them connect "
+        "and disconnect less often and wait less for each other, fewer stay in the adapter's cache."},
     opal_common_adaptib_parameter_t{
         "channel_policy", kString, &g_parameters.channel_policy, "aqps", "",
         "aqps|rc_on_demand|dc_on_demand|ud|fixed:shared_sendrecv|fixed:shared_ring|fixed:rc_ring",

@@ -89,6 +89,32 @@ Status SharedQueuePair::post_send_impl(const SendWork& work) {
 // ---------------------------------------------------------------------------------------------------
 // The pool
 
+namespace {
+
+bool is_there(const std::shared_ptr<QueuePair>& target) { return target != nullptr; }
+bool is_there(const std::shared_ptr<SharedInitiator>& initiator) {
+    return initiator != nullptr && !initiator->failed();
+}
+
+// Places of the pool: one that nobody uses, else an empty one, else that with the fewest views, from `first` on. Of
+// those that are taken only (`taken`): null if none is.
+template <typename T>
+std::shared_ptr<T>* least_used(std::span<std::shared_ptr<T>> all, std::size_t first, bool taken) {
+    std::shared_ptr<T>* least = nullptr;
+    long uses = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        std::shared_ptr<T>& each = all[(first + i) % all.size()];
+        const long its = is_there(each) ? 2 * (each.use_count() - 1) : 1;
+        if ((is_there(each) || !taken) && (least == nullptr || its < uses)) {
+            least = &each;
+            uses = its;
+        }
+    }
+    return least;
+}
+
+} // namespace
+
 SharedQueuePairs::SharedQueuePairs(const Options& options, std::span<Rail* const> rails,
                                    std::span<const std::unique_ptr<CompletionQueue>> cqs)
     : options_(options), all_(rails), cqs_(cqs), rails_(rails.size()) {}
@@ -96,33 +122,40 @@ SharedQueuePairs::SharedQueuePairs(const Options& options, std::span<Rail* const
 SharedQueuePairs::~SharedQueuePairs() = default;
 
 Status SharedQueuePairs::open(std::uint32_t rail) {
-    Rail& of = *all_[rail];
     OfRail& here = rails_[rail];
-    Status status = of.create_srq(1, here.srq);
+    Status status = all_[rail]->create_srq(1, here.srq);
+    std::shared_ptr<QueuePair> first;
+    status = status.ok() ? make_target(rail, first) : status;
     if (!status.ok()) {
+        here.srq.reset();
         return status;
     }
+    here.targets.resize(options_.initiators);
+    here.targets[0] = std::move(first);
+    return kOk;
+}
+
+Status SharedQueuePairs::make_target(std::uint32_t rail, std::shared_ptr<QueuePair>& out) {
     QpInit init;
     init.type = QpType::dc_target;
     init.send_cq = init.receive_cq = cqs_[rail].get();
-    init.srq = here.srq.get();
-    status = of.create_qp(init, here.target);
-    status = status.ok() ? begin_target(rail) : status;
-    if (!status.ok()) {
-        here.target.reset();
-        here.srq.reset();
+    init.srq = rails_[rail].srq.get();
+    std::unique_ptr<QueuePair> target;
+    Status status = all_[rail]->create_qp(init, target);
+    status = status.ok() ? begin_target(rail, *target) : status;
+    if (status.ok()) {
+        out = std::move(target);
     }
     return status;
 }
 
 // From RESET to RTR.
-Status SharedQueuePairs::begin_target(std::uint32_t rail) {
+Status SharedQueuePairs::begin_target(std::uint32_t rail, QueuePair& target) {
     Rail& of = *all_[rail];
     QpAttributes attributes;
     attributes.state = QpState::init;
     attributes.access = kRemoteRead | kRemoteWrite | kRemoteAtomic;
     attributes.access_key = options_.access_key;
-    QueuePair& target = *rails_[rail].target;
     const Status status = target.modify(attributes, kQpState | kQpAccess | kQpKey);
     if (!status.ok()) {
         return status;
@@ -133,15 +166,30 @@ Status SharedQueuePairs::begin_target(std::uint32_t rail) {
     return target.modify(attributes, kQpState | kQpPath | kQpReceiveLimits);
 }
 
+// Where there is no room for another one, of those that are there.
+std::shared_ptr<QueuePair> SharedQueuePairs::target_for(std::uint32_t rail, std::uint64_t peer) {
+    const std::span targets(rails_[rail].targets);
+    auto& chosen = *least_used(targets, first_for(peer), false);
+    if (chosen == nullptr && !make_target(rail, chosen).ok()) {
+        return *least_used(targets, first_for(peer), true);
+    }
+    return chosen;
+}
+
 bool SharedQueuePairs::renew_target(std::uint32_t rail, std::uint32_t number, Status& status) {
-    if (!is_open(rail) || target(rail) != number) {
+    if (!is_open(rail)) {
         return false;
     }
-    QpAttributes attributes;
-    attributes.state = QpState::reset;
-    status = rails_[rail].target->modify(attributes, kQpState);
-    status = status.ok() ? begin_target(rail) : status;
-    return true;
+    for (const auto& target : rails_[rail].targets) {
+        if (target != nullptr && target->number() == number) {
+            QpAttributes attributes;
+            attributes.state = QpState::reset;
+            status = target->modify(attributes, kQpState);
+            status = status.ok() ? begin_target(rail, *target) : status;
+            return true;
+        }
+    }
+    return false;
 }
 
 Status SharedQueuePairs::make_initiator(std::uint32_t rail, std::shared_ptr<SharedInitiator>& out) {
@@ -176,24 +224,21 @@ Status SharedQueuePairs::make(std::uint32_t rail, std::uint32_t path, std::uint6
     const std::size_t end = (std::size_t{path} + 1) * options_.initiators;
     all.resize(std::max(all.size(), end));
     const auto initiators = std::span(all).subspan(end - options_.initiators, options_.initiators);
-    std::shared_ptr<SharedInitiator>* chosen = &initiators[index_of(peer)];
-    if (*chosen == nullptr || (*chosen)->failed()) {
+    std::shared_ptr<SharedInitiator>* chosen = least_used(initiators, first_for(peer), false);
+    if (!is_there(*chosen)) {
         std::shared_ptr<SharedInitiator> made;
         const Status status = make_initiator(rail, made);
         if (status.ok()) {
             replaced_ += *chosen != nullptr ? 1 : 0;
             *chosen = std::move(made); // the old one goes with its last view
         } else {
-            const auto other =
-                std::find_if(initiators.begin(), initiators.end(),
-                             [](const auto& each) { return each != nullptr && !each->failed(); });
-            if (status.reason() != Reason::no_memory || other == initiators.end()) {
+            chosen = least_used(initiators, first_for(peer), true);
+            if (status.reason() != Reason::no_memory || chosen == nullptr) {
                 return status;
             }
-            chosen = &*other;
         }
     }
-    out = std::make_unique<SharedQueuePair>(*chosen, quiet);
+    out = std::make_unique<SharedQueuePair>(*chosen, target_for(rail, peer), quiet);
     return kOk;
 }
 

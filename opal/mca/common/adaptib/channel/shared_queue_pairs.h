@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Queue pairs that many peers share: a few dynamically connected initiators, and one target, of each rail.
+// Queue pairs that many peers share: a few dynamically connected initiators, and as many targets, of each rail.
 //
 // Purpose: a ring in a peer's memory, and transfers to it, without a queue pair for it. An initiator sends to
 // whatever target a request names; SharedQueuePair is what a peer sees of one: a queue pair that leads to this peer
 // alone, so that rings, transfers and handshakes need not know the difference.
-// Peer j of process i takes initiator (i + j) mod n, so that requests to one target come from different ones. Further
-// paths from a port (paths_per_port) have n each, so that a peer knows by a queue pair's number which path it is.
+// A peer takes the initiator that fewest others have, and is given the target that fewest others have: an initiator is
+// connected to one of its peers at a time, and a target that serves one initiator may refuse others meanwhile. Where
+// that leaves a choice, processes begin at different ones. Further paths from a port (paths_per_port) have n initiators
+// each, so that a peer knows by a queue pair's number which path it is.
 //
 // What goes wrong with an initiator concerns all who share it. It is given up then: whoever still has a view of it
 // finds that nothing can be posted any more, and the next view is of a new one, with a new number. Whose
@@ -65,11 +67,13 @@ private:
     std::vector<Posted> posted_; // as many as can be outstanding, in turn
 };
 
-// A view: one peer's way over an initiator.
+// A view: one peer's way over an initiator, and which target its requests come to.
 class SharedQueuePair final : public QueuePair {
 public:
-    SharedQueuePair(std::shared_ptr<SharedInitiator> initiator, WorkTarget& quiet)
-        : QueuePair(QpType::dc_initiator), initiator_(std::move(initiator)), quiet_(quiet) {
+    SharedQueuePair(std::shared_ptr<SharedInitiator> initiator, std::shared_ptr<QueuePair> own,
+                    WorkTarget& quiet)
+        : QueuePair(QpType::dc_initiator), initiator_(std::move(initiator)),
+          own_target_(std::move(own)), quiet_(quiet) {
         number_ = initiator_->number();
     }
     // What may still be under way reads memory that goes next: it has to end, for all.
@@ -90,6 +94,8 @@ public:
         aim(std::move(other.handle_), other.target_, other.key_);
     }
     SharedInitiator& initiator() { return *initiator_; }
+    // This process's, for the peer's requests.
+    std::uint32_t own_target() const { return own_target_->number(); }
     std::uint64_t posts() const { return posts_; }
     // The first so many are known to be complete.
     void settle(std::uint64_t posts) { settled_ = std::max(settled_, posts); }
@@ -105,6 +111,7 @@ private:
     bool usable_impl() const override { return initiator_->usable(); }
 
     std::shared_ptr<SharedInitiator> initiator_;
+    std::shared_ptr<QueuePair> own_target_;
     WorkTarget& quiet_;
     std::unique_ptr<AddressHandle> handle_;
     std::uint32_t target_ = 0;
@@ -116,35 +123,33 @@ private:
 class SharedQueuePairs {
 public:
     struct Options {
-        std::uint32_t initiators = 8; // of each rail
+        std::uint32_t initiators = 8; // of each rail; and targets
         std::uint64_t self = 0;
         std::uint64_t access_key = 0; // of this process's targets; random, never 0
         std::uint8_t answer_timeout = 18;
         std::uint8_t answer_retries = 6;
-        std::uint32_t send_depth = 256; // at most
-        Bytes inline_bytes = 0;         // at most
+        std::uint32_t send_depth = 1024; // at most; the requests of several peers
+        Bytes inline_bytes = 0;          // at most
     };
 
     SharedQueuePairs(const Options& options, std::span<Rail* const> rails,
                      std::span<const std::unique_ptr<CompletionQueue>> cqs);
     ~SharedQueuePairs();
 
-    // Makes the rail's target. REQUIRES: Capability::dc. Errors: of the rail.
+    // Makes the rail's first target. REQUIRES: Capability::dc. Errors: of the rail.
     Status open(std::uint32_t rail);
-    bool is_open(std::uint32_t rail) const { return rail < rails_.size() && rails_[rail].target; }
-    std::uint32_t target(std::uint32_t rail) const { return rails_[rail].target->number(); }
+    bool is_open(std::uint32_t rail) const {
+        return rail < rails_.size() && !rails_[rail].targets.empty();
+    }
     std::uint64_t access_key() const { return options_.access_key; }
 
-    // Of the initiator for that peer and path, which is made if it is not there; if there is no room for another one,
-    // of one that is. Errors: of the rail, if there is none. REQUIRES: is_open(rail).
+    // For that peer and path. Initiator and target are made until there are so many; if there is no room for another
+    // one, it is one that is there. Errors: of the rail, if there is no initiator. REQUIRES: is_open(rail).
     Status make(std::uint32_t rail, std::uint32_t path, std::uint64_t peer, WorkTarget& quiet,
                 std::unique_ptr<QueuePair>& out);
-    std::size_t index_of(std::uint64_t peer) const {
-        return (options_.self + peer) % options_.initiators;
-    }
     // Null: none that is in use has that number.
     SharedInitiator* find(std::uint32_t rail, std::uint32_t number) const;
-    // False: it is not the rail's target. Else it is in the error state, and is moved back; it may get another number,
+    // False: it is no target of the rail's. Else it is in the error state, and is moved back; it may get another number,
     // which others learn when they have their connections made anew.
     bool renew_target(std::uint32_t rail, std::uint32_t number, Status& status);
 
@@ -153,12 +158,17 @@ public:
 
 private:
     struct OfRail {
-        std::unique_ptr<SharedReceiveQueue> srq; // of the target, which wants one
-        std::unique_ptr<QueuePair> target;
+        std::unique_ptr<SharedReceiveQueue> srq;         // of the targets, which want one
+        std::vector<std::shared_ptr<QueuePair>> targets; // null: not made; the first always is
         std::vector<std::shared_ptr<SharedInitiator>> initiators; // path by path
     };
 
-    Status begin_target(std::uint32_t rail);
+    std::size_t first_for(std::uint64_t peer) const {
+        return (options_.self + peer) % options_.initiators;
+    }
+    Status make_target(std::uint32_t rail, std::shared_ptr<QueuePair>& out);
+    std::shared_ptr<QueuePair> target_for(std::uint32_t rail, std::uint64_t peer);
+    Status begin_target(std::uint32_t rail, QueuePair& target);
     Status make_initiator(std::uint32_t rail, std::shared_ptr<SharedInitiator>& out);
 
     Options options_;

@@ -276,7 +276,7 @@ ConnectBody ConnectionManager::describe(const Peer& peer) const {
             ConnectSubchannel& out = body.subchannels[body.subchannel_count++];
             out.rail = static_cast<std::uint16_t>(subchannel.local_rail);
             out.path = static_cast<std::uint16_t>(subchannel.path);
-            out.qp = peer.shared ? options_.shared->target(subchannel.local_rail)
+            out.qp = peer.shared ? peer.shared_queue_pair(subchannel)->own_target()
                                  : subchannel.qp->number();
             out.psn = first_packet(peer.connection, out.qp);
             out.memory_key = peer.ring_registration.remote_key(subchannel.local_rail);

@@ -58,6 +58,7 @@ struct MachineModel {
     std::uint32_t max_send_depth = 0;
 
     // Dynamically connected transport (fabric/README.md).
+    Nanoseconds dc_message{0};      // more per message than RC: half at each end, one after another
     Nanoseconds dc_connect{0};      // before the first message to another target, at both ends
     Nanoseconds dc_disconnect{0};   // after the last acknowledgement of the target before, the same
     Nanoseconds dc_nack_backoff{0}; // a refused initiator tries again after this time

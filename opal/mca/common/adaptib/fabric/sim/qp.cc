@@ -403,7 +403,9 @@ SimQueuePair::Passage SimQueuePair::send_packet(Path& path, Bytes bytes, Nanosec
     const Nanoseconds time = wire_time(bytes, rate);
     Wire& out = world_.wire_out(path.from);
     Wire& in = world_.wire_in(path.to);
-    const Nanoseconds work = machine_.work_request + world_.adapter_of(rail_.port()).use(number_);
+    const Nanoseconds more = dc_work();
+    const Nanoseconds work =
+        machine_.work_request + more + world_.adapter_of(rail_.port()).use(number_);
     Nanoseconds start{0};
     if (type() == QpType::dc_initiator) {
         const Nanoseconds begin = std::max({ready, engine_.inside_until, simulator_.now()});
@@ -417,7 +419,7 @@ SimQueuePair::Passage SimQueuePair::send_packet(Path& path, Bytes bytes, Nanosec
         out.free_at = engine_.free_at = start + time;
     }
     in.free_at = std::max(start + path.latency, in.free_at) + time;
-    in.handled_at = std::max(in.free_at, in.handled_at) + machine_.receive_work +
+    in.handled_at = std::max(in.free_at, in.handled_at) + machine_.receive_work + more +
                     world_.adapter_of(path.to).use(target);
     return {start + time, in.handled_at};
 }

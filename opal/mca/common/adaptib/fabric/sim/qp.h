@@ -87,6 +87,11 @@ protected:
     }
     // What a request shows to be wrong with its gather list; sets its length.
     Status check_list(const SendWork& work, Bytes& length) const;
+    // What each end has to do more for a message of this queue pair's transport.
+    Nanoseconds dc_work() const {
+        const bool dc = type() == QpType::dc_initiator || type() == QpType::dc_target;
+        return dc ? machine_.dc_message / 2 : Nanoseconds{0};
+    }
     // A packet through the engine and both wires: when it has left, and when it is taken at the other end, by the
     // queue pair of that number there, whose context may have to be fetched.
     struct Passage {

@@ -69,7 +69,7 @@ private:
         RcQueuePair& qp_;
         void (RcQueuePair::*through_)();
     };
-    enum class Pause : std::uint8_t { none, no_answer, no_receive, target_busy };
+    enum class Pause : std::uint8_t { none, no_answer, no_receive, target_busy, doorbell };
 
     // rc.cc
     Status connect(const QpAttributes& attributes) override;
@@ -135,6 +135,7 @@ private:
     void tell_migrated();
 
     // rc_dc.cc
+    bool is_heard(const Request& request);
     bool retarget(Request& request);
     Nanoseconds occupy(const Path& path, Nanoseconds begin, Nanoseconds cost);
     bool is_remembered() const;

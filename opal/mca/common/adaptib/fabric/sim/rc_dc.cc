@@ -6,6 +6,16 @@
 
 namespace adaptib::sim {
 
+// False: its doorbell is still on its way. What an initiator does with the engine it asks for only then, so that
+// nobody waits for it before.
+bool RcQueuePair::is_heard(const Request& request) {
+    if (request.ready <= simulator_.now()) {
+        return true;
+    }
+    wait(Pause::doorbell, request.ready);
+    return false;
+}
+
 // False: the request has to wait, for the last answer of the target before or for the connection. Connecting and
 // disconnecting are packets: engine and target do nothing else meanwhile.
 bool RcQueuePair::retarget(Request& request) {
@@ -17,7 +27,7 @@ bool RcQueuePair::retarget(Request& request) {
     if (sent_ > 0) {
         return false; // settling goes on with the next
     }
-    Nanoseconds begin = std::max({simulator_.now(), request.ready, engine_.inside_until});
+    Nanoseconds begin = std::max(simulator_.now(), engine_.inside_until);
     if (dc_remote_ != 0) {
         begin = occupy(*path_, begin, machine_.dc_disconnect);
     }

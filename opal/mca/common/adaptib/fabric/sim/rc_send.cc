@@ -21,7 +21,7 @@ void RcQueuePair::pump() {
     while (state_ == QpState::ready_to_send && !process().dead() && !halted_ && !leaving_ &&
            pause_ == Pause::none && sent_ < requests_.size()) {
         Request& request = requests_[sent_];
-        if (!may_leave(request) || (is_initiator() && !retarget(request))) {
+        if (!may_leave(request) || (is_initiator() && (!is_heard(request) || !retarget(request)))) {
             return;
         }
         if (!local_access(request)) {
@@ -54,7 +54,8 @@ void RcQueuePair::launch(Request& request) {
         return;
     }
     const Nanoseconds start = std::max({request.ready, engine_.free_at, simulator_.now()}) +
-                              machine_.work_request + world_.adapter_of(rail_.port()).use(number_);
+                              machine_.work_request + dc_work() +
+                              world_.adapter_of(rail_.port()).use(number_);
     engine_.free_at = start;
     leaving_ = true;
     simulator_.schedule(flow_begins_, start);
@@ -73,7 +74,7 @@ void RcQueuePair::flow_through() {
     leaving_ = false;
     Wire& in = world_.wire_in(path_->to);
     in.handled_at = std::max(simulator_.now() + path_->latency, in.handled_at) +
-                    machine_.receive_work + world_.adapter_of(path_->to).use(remote());
+                    machine_.receive_work + dc_work() + world_.adapter_of(path_->to).use(remote());
     add_to_wire(requests_[sent_], in.handled_at);
     pump();
 }
