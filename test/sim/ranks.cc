@@ -110,7 +110,12 @@ void Ranks::wake(std::size_t rank, Nanoseconds when) {
 void Ranks::kill(std::size_t rank) { world_.kill(process(rank)); }
 
 std::size_t Ranks::pass(Rank& rank) {
+    const auto rings = static_cast<std::int64_t>(rank.core->rings_polled());
+    rank.process->charge(options_.ring_poll * rings / 2);
     const std::size_t events = rank.core->progress();
+    if (events > 0) { // else it waits
+        rank.process->charge(options_.ring_poll * rings / 2);
+    }
     CompletedList& completed = rank.core->protocol().completed();
     while (!completed.empty()) {
         UserRequest* user = completed.pop();

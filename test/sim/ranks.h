@@ -33,6 +33,9 @@ struct RanksOptions {
     std::function<void(std::size_t rank, Parameters&)> parameters_of;
     bool maps_sources = false; // Core::Environment
     std::uint64_t seed = 1;
+    // What looking at a ring costs in each pass of progress, whether there is something or not. What is found is so on
+    // average in the middle of a pass.
+    Nanoseconds ring_poll{0};
     // What each rank's fabric is wrapped in; empty: nothing.
     std::function<std::unique_ptr<Fabric>(std::size_t rank, std::unique_ptr<Fabric>)> wrap;
     // The rank's program: called in each of its turns, after progress; completed requests have been

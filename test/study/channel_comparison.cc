@@ -2,88 +2,174 @@
 // The studies of AQPS's programs (study/channel_comparison.h).
 #include "study/channel_comparison.h"
 
+#include <algorithm>
+#include <memory>
 #include <string>
+
+#include "study/patterns.h"
+#include "study/simulated_ranks.h"
+#include "study/study.h"
 
 namespace adaptib::study {
 
 namespace {
 
 constexpr int kRepeats = 5; // of both programs (4.3)
+constexpr std::uint32_t kMostRanks = 64;
+char kDcOnDemand[] = "dc_on_demand";
+char kRcOnDemand[] = "rc_on_demand";
+char kAqps[] = "aqps";
 
-ChannelOptions options_for(const Study& study, Method method, std::uint32_t ranks) {
-    ChannelOptions options;
-    options.machine = *sim::machine("connect-ib");
-    options.ranks = ranks;
-    options.method = method;
-    options.seed = study.seed();
-    // 4.1: for data, for credits and for control messages; here one pool.
-    options.dc_pool = (method == Method::dc_on_demand ? 28 : 4) + 2 + 2;
-    return options;
-}
+struct Method {
+    const char* name; // the paper's
+    char* policy;
+    int initiators;
+    int connections; // 0: for all
+};
+constexpr Method kDc{"DC-RDMA-OD", kDcOnDemand, 28, 0};
+constexpr Method kRc{"RC-RDMA-OD", kRcOnDemand, 8, 0};
+constexpr Method kSelected{"AQPS", kAqps, 8, 26};
 
 struct Result {
     double microseconds = 0; // per message
-    ChannelRanks::Totals totals;
+    std::string text;        // what carried them
 };
 
-// The first selection comes after a period. That hardly counts in the paper's runs of many periods, and would in
-// ours of a hundred: a program of one pattern runs twice, and the second time is measured; `repeat` from its start.
-Result run(const Study& study, Program program, const ChannelOptions& options,
-           std::uint64_t messages) {
-    ChannelRanks all(study, options);
-    const std::uint32_t ranks = options.ranks;
-    std::uint32_t notices = 0;
-    if (program == Program::one_to_all) {
-        all.run(one_to_all(ranks, messages, notices));
-    } else if (program == Program::all_to_one) {
-        all.run(all_to_one(ranks, messages, notices));
+std::string text_of(SimulatedRanks& ranks) {
+    Counters all;
+    std::uint64_t most = 0;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        const Counters& one = ranks.below().counters(rank);
+        all.ring_received += one.ring_received;
+        all.datagram_received += one.datagram_received;
+        all.credit_returns += one.credit_returns;
+        all.selections += one.selections;
+        all.connections_shared += one.connections_shared;
+        most = std::max(most, one.connections_open - one.connections_shared);
     }
-    Nanoseconds time{0};
-    std::uint64_t sent = 0;
-    for (int i = 0; i < (program == Program::repeat ? kRepeats : 1); ++i) {
-        if (program != Program::all_to_one) {
-            time += all.run(one_to_all(ranks, messages, notices));
-            sent += messages;
-        }
-        if (program != Program::one_to_all) {
-            time += all.run(all_to_one(ranks, messages, notices));
-            sent += messages;
-        }
-    }
-    return {1e-3 * static_cast<double>(time.count()) / static_cast<double>(sent), all.totals()};
+    return number_text(100 * static_cast<double>(all.ring_received) /
+                       static_cast<double>(all.ring_received + all.datagram_received)) +
+           " % of all messages by rings, " + std::to_string(all.connections_shared / 2) +
+           " shared connections in all, at most " + std::to_string(most) +
+           " queue pairs of a rank's own, " + std::to_string(all.credit_returns) + " credits, " +
+           std::to_string(all.selections) + " selections";
 }
 
-// What the model assumes of DC, halved and doubled: AQPS against DC on demand, percent.
-double varied(const Study& study, Program program, double backoff, double connect) {
-    constexpr std::uint64_t kMessages = 100'000;
-    double microseconds[2] = {};
-    for (const Method method : {Method::dc_on_demand, Method::aqps}) {
-        ChannelOptions options = options_for(study, method, 64);
-        const auto times = [](Nanoseconds& cost, double factor) {
-            cost =
-                Nanoseconds{static_cast<std::int64_t>(static_cast<double>(cost.count()) * factor)};
-        };
-        times(options.machine.dc_nack_backoff, backoff);
-        times(options.machine.dc_connect, connect);
-        times(options.machine.dc_disconnect, connect);
-        microseconds[method == Method::aqps ? 1 : 0] =
-            run(study, program, options, kMessages).microseconds;
+class Comparison {
+public:
+    Comparison(const Study& study, Program program, std::uint64_t messages)
+        : study_(study), program_(program), messages_(messages) {}
+
+    Result run(const Method& method, std::uint32_t ranks, const sim::MachineModel& machine,
+               Nanoseconds ring_poll = Nanoseconds{0}) const {
+        const auto all = world_of(method, ranks, machine, ring_poll);
+        const auto rounds = static_cast<std::uint32_t>(messages_ / (ranks - 1));
+        const Pattern out = onetoall(ranks, 1, rounds);
+        const Pattern in = alltoone(ranks, 1, rounds);
+        Nanoseconds time{0};
+        int parts = 1;
+        if (program_ == Program::repeat) {
+            for (int i = 0; i < kRepeats; ++i) {
+                time += time_of(out, *all);
+                time += time_of(in, *all);
+            }
+            parts = 2 * kRepeats;
+        } else {
+            const Pattern& pattern = program_ == Program::one_to_all ? out : in;
+            time_of(pattern, *all);
+            time = time_of(pattern, *all);
+        }
+        const double sent = static_cast<double>(rounds) * (ranks - 1) * parts;
+        return {1e-3 * static_cast<double>(time.count()) / sent, text_of(*all)};
     }
-    return 100 * (microseconds[1] / microseconds[0] - 1);
+
+private:
+    std::unique_ptr<SimulatedRanks> world_of(const Method& method, std::uint32_t ranks,
+                                             const sim::MachineModel& machine,
+                                             Nanoseconds ring_poll) const {
+        sim::RanksOptions options;
+        options.ring_poll = ring_poll;
+        options.ranks = ranks;
+        options.seed = options.world.seed = study_.seed();
+        options.world.machine = machine;
+        options.world.topology = sim::crossbar(ranks, {}, sim::links_of(machine));
+        options.parameters.channel_policy = method.policy;
+        options.parameters.dc_initiators = method.initiators;
+        options.parameters.connect_max = method.connections;
+        options.parameters.channel_period = 1;
+        std::string text;
+        auto all = routed_ranks(std::move(options), text);
+        if (all == nullptr) {
+            study_.fail(text);
+        }
+        return all;
+    }
+
+    Nanoseconds time_of(const Pattern& pattern, SimulatedRanks& ranks) const {
+        Timing timing;
+        std::string text;
+        if (!replay(pattern, ranks, timing, text)) {
+            study_.fail(text + "\n" + ranks.complaints());
+        }
+        return timing.total;
+    }
+
+    const Study& study_;
+    Program program_;
+    std::uint64_t messages_; // of each part, without those of barriers
+};
+
+sim::MachineModel without_dc_costs(sim::MachineModel machine) {
+    machine.dc_message = machine.dc_connect = machine.dc_disconnect = Nanoseconds{0};
+    return machine;
 }
 
-std::string text_of(const ChannelRanks::Totals& totals) {
-    const auto share = [&](std::size_t kind) {
-        const double all =
-            static_cast<double>(totals.messages[0] + totals.messages[1] + totals.messages[2]);
-        return number_text(100 * static_cast<double>(totals.messages[kind]) / all) + " %";
+// What is left of each method's time without what is its own.
+void add_breakdown(Study& study, const Comparison& comparison) {
+    const sim::MachineModel& usual = *sim::machine("connect-ib");
+    const auto row = [&](const char* what, const Method& method, const sim::MachineModel& machine) {
+        study.row(std::string("  ") + method.name + ", " + what, "us",
+                  comparison.run(method, kMostRanks, machine).microseconds);
     };
-    return share(0) + " by DC-sendrecv, " + share(1) + " by DC-RDMA, " + share(2) +
-           " by RC-RDMA, at most " + std::to_string(totals.connected_most) +
-           " connections of a rank, " +
-           std::to_string(totals.switches[0] + totals.switches[1] + totals.switches[2]) +
-           " switches, " + std::to_string(totals.credits) + " credits, " +
-           std::to_string(totals.selections) + " selections";
+    sim::MachineModel machine = usual;
+    machine.qp_miss = Nanoseconds{0};
+    row("qp_miss 0", kRc, machine);
+    for (const Method& method : {kDc, kSelected}) {
+        machine = without_dc_costs(usual);
+        row("dc_message, dc_connect and dc_disconnect 0", method, machine);
+        machine.dc_responders = kMostRanks;
+        row("and targets that serve all", method, machine);
+    }
+}
+
+// What the model assumes of DC, made otherwise: AQPS against DC on demand, percent.
+void add_varied(Study& study, const Comparison& comparison) {
+    const sim::MachineModel& usual = *sim::machine("connect-ib");
+    const auto row = [&](const char* what, const sim::MachineModel& machine, int initiators,
+                         Nanoseconds ring_poll = Nanoseconds{0}) {
+        Method selected = kSelected;
+        selected.initiators = initiators;
+        const double dc = comparison.run(kDc, kMostRanks, machine, ring_poll).microseconds;
+        const double aqps = comparison.run(selected, kMostRanks, machine, ring_poll).microseconds;
+        study.row(std::string("  the same against DC, ") + what, "%", 100 * (aqps / dc - 1));
+    };
+    sim::MachineModel machine = usual;
+    machine.dc_nack_backoff = usual.dc_nack_backoff / 2;
+    row("dc_nack_backoff halved", machine, kSelected.initiators);
+    machine.dc_nack_backoff = usual.dc_nack_backoff * 2;
+    row("dc_nack_backoff doubled", machine, kSelected.initiators);
+    machine = usual;
+    machine.dc_connect = usual.dc_connect / 2;
+    machine.dc_disconnect = usual.dc_disconnect / 2;
+    row("dc_connect and dc_disconnect halved", machine, kSelected.initiators);
+    machine.dc_connect = usual.dc_connect * 2;
+    machine.dc_disconnect = usual.dc_disconnect * 2;
+    row("dc_connect and dc_disconnect doubled", machine, kSelected.initiators);
+    machine = usual;
+    machine.dc_message = Nanoseconds{0};
+    row("dc_message 0", machine, kSelected.initiators);
+    row("4 initiators", usual, 4);
+    row("with p for each look at a ring", usual, kSelected.initiators, usual.poll_empty);
 }
 
 } // namespace
@@ -92,28 +178,23 @@ int channel_study(const char* name, const char* title, Program program, const Pu
                   int argc, char** argv) {
     Study study(name, title, "machine model connect-ib");
     study.parse(argc, argv);
-    const std::uint64_t messages = study.quick() ? 200'000 : 640'000;
-    constexpr struct {
-        const char* name;
-        Method method;
-    } kMethods[] = {{"DC-RDMA-OD", Method::dc_on_demand},
-                    {"RC-RDMA-OD", Method::rc_on_demand},
-                    {"AQPS", Method::aqps}};
+    const bool brief = study.quick() || program == Program::repeat; // which has ten parts
+    const Comparison comparison(study, program, brief ? 100'000 : 300'000);
     Panel panel;
     panel.title = title;
     panel.unit = "us a message";
     panel.bytes = false;
     panel.log = false;
     double last[3] = {};
-    for (std::uint32_t ranks = 2; ranks <= 64; ranks *= 2) {
-        for (std::size_t i = 0; i < 3; ++i) {
-            const Result result =
-                run(study, program, options_for(study, kMethods[i].method, ranks), messages);
-            last[i] = result.microseconds;
-            panel[kMethods[i].name].points.emplace_back(ranks, result.microseconds);
-            if (ranks == 64) {
-                study.row(std::string("64 ranks, ") + kMethods[i].name, "us", result.microseconds);
-                study.note(std::string(kMethods[i].name) + ": " + text_of(result.totals));
+    for (std::uint32_t ranks = 2; ranks <= kMostRanks; ranks *= study.quick() ? 32 : 2) {
+        std::size_t i = 0;
+        for (const Method& method : {kDc, kRc, kSelected}) {
+            const Result result = comparison.run(method, ranks, *sim::machine("connect-ib"));
+            last[i++] = result.microseconds;
+            panel[method.name].points.emplace_back(ranks, result.microseconds);
+            if (ranks == kMostRanks) {
+                study.row(std::string("64 ranks, ") + method.name, "us", result.microseconds);
+                study.note(std::string(method.name) + ": " + result.text);
             }
         }
     }
@@ -121,13 +202,14 @@ int channel_study(const char* name, const char* title, Program program, const Pu
     const double against_dc = 100 * (last[2] / last[0] - 1);
     const double against_rc = 100 * (last[2] / last[1] - 1);
     study.row("AQPS against DC-RDMA-OD", "%", against_dc, published.against_dc,
-              Bound{-100, published.least_against_dc});
+              Bound{-100, published.against_dc});
     study.row("AQPS against RC-RDMA-OD", "%", against_rc, published.against_rc,
               Bound{-100, published.against_rc});
-    study.row("  the same against DC, dc_nack_backoff halved", "%", varied(study, program, 0.5, 1));
-    study.row("  doubled", "%", varied(study, program, 2, 1));
-    study.row("  dc_connect and dc_disconnect halved", "%", varied(study, program, 1, 0.5));
-    study.row("  doubled", "%", varied(study, program, 1, 2));
+    if (!study.quick()) {
+        const Comparison shorter(study, program, 100'000);
+        add_breakdown(study, shorter);
+        add_varied(study, shorter);
+    }
     return study.finish(std::string(name) + ": " + number_text(against_dc) + " % (paper " +
                         number_text(published.against_dc) + ") against DC on demand, " +
                         number_text(against_rc) + " % (paper " + number_text(published.against_rc) +
