@@ -63,6 +63,14 @@ TEST(PathsPerPort, AreAsManyAsThePortsHaveAndTheParameterAllows) {
     EXPECT_EQ(paths_between(*make(tree({4, 16, {.ports = 3}}))), 16u) << "as there is room for";
 }
 
+// LIDs are there because somebody wants them to be used.
+TEST(PathsPerPort, AreThePortsLidsByDefault) {
+    const int unset = default_parameters().paths_per_port;
+    EXPECT_EQ(paths_between(*make(tree({0, unset, {}}))), 1u);
+    EXPECT_EQ(paths_between(*make(tree({2, unset, {}}))), 4u);
+    EXPECT_EQ(paths_between(*make(tree({4, unset, {}}))), 8u);
+}
+
 TEST(PathsPerPort, WhoWantsFewerIsGivenFewer) {
     RanksOptions options = tree({});
     options.parameters_of = [](std::size_t rank, Parameters& parameters) {

@@ -91,10 +91,11 @@ constexpr std::array kTable{
         "bss_batch", kInt, &g_parameters.bss_batch, "0", "paths", "0..256", 6,
         "Paths that carry one message (bss): those of bss_paths that proved fastest; 0: half of them."},
     opal_common_adaptib_parameter_t{
-        "paths_per_port", kInt, &g_parameters.paths_per_port, "1", "paths", "1..16", 4,
+        "paths_per_port", kInt, &g_parameters.paths_per_port, "0", "paths", "0..16", 4,
         "Paths that are used between two ports, where there are several: the LIDs of a port on InfiniBand "
         "(2^LMC), flow labels on RoCE. A further path is a queue pair more for each connection, and pays "
-        "where routes of one path collide. To one peer there are at most 16 over all ports."},
+        "where routes of one path collide; the default policy uses it only then. To one peer there are at "
+        "most 16 over all ports. 0: the LIDs that there are, but no more than 8; one label."},
     opal_common_adaptib_parameter_t{
         "connect", kString, &g_parameters.connect, "on_demand", "", "on_demand|partial|static", 4,
         "Which processes are connected at the start of the job: none (on_demand), those whose ranks "

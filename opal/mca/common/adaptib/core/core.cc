@@ -71,7 +71,7 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
         }
         room = kMaxRails - rails_.size();
     }
-    paths_per_port_ = static_cast<std::uint8_t>(parameters.paths_per_port);
+    paths_per_port_ = static_cast<std::uint32_t>(parameters.paths_per_port);
     open_migration(parameters);
     std::uint32_t depth = kCompletionDepth;
     for (const Rail* rail : rails_) {
@@ -244,7 +244,7 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
                 const bool datagrams = port < attached.datagrams->ports();
                 address.rails.push_back({at.size, at.bytes,
                                          datagrams ? attached.datagrams->qp_number(port) : 0,
-                                         paths_per_port_, first_of_adapter(i), rail_flags(i),
+                                         paths_of(i), first_of_adapter(i), rail_flags(i),
                                          published_rate(i), rails_[i]->info().name});
             }
         }
@@ -279,6 +279,17 @@ void Core::open_paths(const Parameters& parameters) {
     probes_ = std::make_unique<PathProbes>(probes, *paths_, counters_, sender);
     silence_ = std::make_unique<SilenceWatch>(
         SilenceWatch::Options{failure_timeout_, environment_.clock}, *paths_);
+}
+
+// LIDs are what somebody has set up for this; labels are always there, and whether they lead anywhere else is not known.
+std::uint8_t Core::paths_of(std::uint32_t rail) const {
+    constexpr std::uint32_t kWorthwhile = 8; // test/study: more gain little, four leave some of it
+    const RailInfo& info = rails_[rail]->info();
+    if (paths_per_port_ > 0) {
+        return static_cast<std::uint8_t>(paths_per_port_);
+    }
+    const bool labels = info.link_layer == LinkLayer::ethernet;
+    return static_cast<std::uint8_t>(labels ? 1 : std::min(info.paths, kWorthwhile));
 }
 
 // The fewest queue pairs of a device bound them all.

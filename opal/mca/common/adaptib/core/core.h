@@ -189,6 +189,7 @@ private:
     Status get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric, Peer*& out);
     std::uint32_t last_fabric() const { return static_cast<std::uint32_t>(fabrics_.size() - 1); }
     std::uint32_t published_rate(std::uint32_t rail) const; // MB/s
+    std::uint8_t paths_of(std::uint32_t rail) const;
     Peer* find_peer(std::uint64_t name, std::uint32_t fabric) const;
     template <typename F> void for_each_peer(F&& f) const {
         peers_.for_each(f);
@@ -300,7 +301,7 @@ private:
     std::unique_ptr<ConnectionManager> connections_;
     std::unique_ptr<Protocol> protocol_;
     std::vector<std::byte> address_;
-    std::uint8_t paths_per_port_ = 1;
+    std::uint32_t paths_per_port_ = 0;
     // A ring that had traffic lately. What an idle pass looks at is here and in the ring alone.
     struct HotRing {
         explicit HotRing(Peer& of) : peer(&of) {}

@@ -192,7 +192,7 @@ bool Core::route_over(std::uint32_t fabric, const ProcessAddress& address, PeerR
         });
     add_paths(out, [&](std::uint32_t own, std::uint32_t other) {
         const AddressRail& rail = address.rails[other];
-        return std::min({std::uint32_t{paths_per_port_}, std::uint32_t{rail.paths},
+        return std::min({std::uint32_t{paths_of(own)}, std::uint32_t{rail.paths},
                          rails_[own]->paths_to({rail.size, rail.bytes})});
     });
     return remote.count > 0;
