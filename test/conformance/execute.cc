@@ -27,7 +27,7 @@ protected:
     }
     // Within the call, or else posted; true if it was within the call.
     bool execute(End& e, const SendWork& work) {
-        const Status status = e.qp->execute(work);
+        const Status status = e.qp->execute(piece_of(work));
         if (status.ok()) {
             return true;
         }
@@ -60,7 +60,7 @@ TEST_P(Execute, MovesEveryByteAndNoOther) {
             fill(local.data() + 3, length, ++seed);
             const SendWork write =
                 rdma_work(1, Opcode::write, gather, target.remote(at), target.key());
-            const Status status = p.a.qp->execute(write);
+            const Status status = p.a.qp->execute(piece_of(write));
             if (!status.ok()) {
                 EXPECT_EQ(status, kNotNow);
                 EXPECT_FALSE(world().executes(own) && length > 0 && length <= 64 * kKiB) << length;
@@ -81,40 +81,6 @@ TEST_P(Execute, MovesEveryByteAndNoOther) {
         }
     }
     EXPECT_TRUE(stays_empty({p.a.send, p.b.receive}));
-}
-
-TEST_P(Execute, GathersAndScattersLists) {
-    const std::uint32_t most = std::min(info().max_gather, 8u);
-    EndOptions options;
-    options.max_gather = most;
-    Pair p = rc_pair(0, 1, options);
-    Buffer& local = memory(0, 4096);
-    for (const bool own : {false, true}) {
-        Buffer& target = target_of(own, 4096);
-        for (std::uint32_t count = 1; count <= most; ++count) {
-            std::vector<Gather> gather;
-            std::vector<std::byte> wanted;
-            fill(local.data(), 4096, count);
-            for (std::uint32_t i = 0; i < count; ++i) {
-                gather.push_back(local.gather(i * 500, i == 2 ? 0 : 100 + i));
-                wanted.insert(wanted.end(), local.data() + i * 500,
-                              local.data() + i * 500 + gather.back().length);
-            }
-            EXPECT_EQ(
-                execute(p.a, rdma_work(1, Opcode::write, gather, target.remote(9), target.key())),
-                world().executes(own));
-            EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), target.data() + 9)) << count;
-            std::fill(local.data(), local.data() + 4096, std::byte{0x33});
-            execute(p.a, rdma_work(2, Opcode::read, gather, target.remote(9), target.key()));
-            Bytes at = 0;
-            for (const Gather& part : gather) {
-                const auto* from = static_cast<const std::byte*>(part.address);
-                EXPECT_TRUE(std::equal(from, from + part.length, wanted.data() + at));
-                EXPECT_EQ(from[part.length], std::byte{0x33}) << "a byte too many";
-                at += part.length;
-            }
-        }
-    }
 }
 
 TEST_P(Execute, AtomicsAreThoseOfPostSend) {
@@ -173,7 +139,7 @@ TEST_P(Execute, AddsByAllWaysLoseNothing) {
                 SendWork add =
                     rdma_work(i, Opcode::fetch_add, gather, target.remote(), target.key());
                 add.compare_add = 1;
-                if ((i + node) % 3 == 0 || !pairs[node].a.qp->execute(add).ok()) {
+                if ((i + node) % 3 == 0 || !pairs[node].a.qp->execute(piece_of(add)).ok()) {
                     ASSERT_EQ(post(pairs[node].a, add), kOk); // signalled, and not waited for
                     ++posted;
                 }
@@ -213,7 +179,7 @@ TEST_P(Execute, NoCompletionFollowsAndNoSlotIsUsed) {
         fill(local.data(), 64, i);
         const SendWork work = rdma_work(i, i % 3 == 2 ? Opcode::read : Opcode::write, gather,
                                         target.remote(), target.key());
-        executed += p.a.qp->execute(work).ok();
+        executed += p.a.qp->execute(piece_of(work)).ok();
     }
     EXPECT_EQ(executed, world().executes(true) ? 300u : executed);
     EXPECT_TRUE(stays_empty({p.a.send, p.b.receive}));
@@ -237,24 +203,25 @@ TEST_P(Execute, NothingOvertakesWhatIsPosted) {
         ASSERT_EQ(p.a.qp->post_send(message), kOk);
         for (const Opcode opcode : {Opcode::write, Opcode::read}) {
             fill(local.data(), 64, 3);
-            EXPECT_EQ(p.a.qp->execute(rdma_work(2, opcode, gather, target.remote(), target.key())),
+            EXPECT_EQ(p.a.qp->execute(
+                          piece_of(rdma_work(2, opcode, gather, target.remote(), target.key()))),
                       kNotNow);
             EXPECT_TRUE(holds(local.data(), 64, 3));
         }
         EXPECT_TRUE(all_equal(target.data(), 64, std::byte{7}));
         if (has(Capability::atomic64)) {
             const std::vector<Gather> old{local.gather(0, 8)};
-            EXPECT_EQ(p.a.qp->execute(
-                          rdma_work(2, Opcode::fetch_add, old, target.remote(), target.key())),
+            EXPECT_EQ(p.a.qp->execute(piece_of(
+                          rdma_work(2, Opcode::fetch_add, old, target.remote(), target.key()))),
                       kNotNow);
         }
         // Posted ones keep the order, and what is executed once they are over works again.
         ASSERT_EQ(
             p.a.qp->post_send(rdma_work(3, Opcode::write, gather, target.remote(), target.key())),
             kOk);
-        EXPECT_EQ(
-            p.a.qp->execute(rdma_work(4, Opcode::write, gather, target.remote(), target.key())),
-            kNotNow);
+        EXPECT_EQ(p.a.qp->execute(
+                      piece_of(rdma_work(4, Opcode::write, gather, target.remote(), target.key()))),
+                  kNotNow);
         ASSERT_EQ(post_receive(p.b, 9, {}), kOk);
         ASSERT_TRUE(wait_for(*p.a.send, 1));
         EXPECT_EQ(p.a.send->got[0].wr_id, 3u);
@@ -294,55 +261,6 @@ TEST_P(Execute, LaterOnesWin) {
     }
 }
 
-TEST_P(Execute, PublishedWordComesLast) {
-    Pair p = rc_pair();
-    constexpr Bytes kSlot = 2048;
-    for (const bool own : {false, true}) {
-        Buffer& local = memory(0, kSlot);
-        Buffer& ring = target_of(own, kSlot);
-        for (std::uint64_t round = 1; round <= 200; ++round) {
-            const Bytes length = 8 * (1 + round % (kSlot / 8));
-            fill(local.data(), length - 8, round);
-            std::memcpy(local.data() + length - 8, &round, 8);
-            const std::vector<Gather> gather{local.gather(0, length)};
-            SendWork work = rdma_work(round, Opcode::write, gather, ring.remote(), ring.key());
-            work.flags = kPublish;
-            execute(p.a, work);
-            const std::atomic_ref<std::uint64_t> last(
-                *reinterpret_cast<std::uint64_t*>(ring.data() + length - 8));
-            ASSERT_EQ(last.load(std::memory_order_acquire), round);
-            ASSERT_TRUE(holds(ring.data(), length - 8, round)) << "round " << round;
-        }
-    }
-}
-
-TEST_P(Execute, InlineNeedsNoLocalKey) {
-    if (info().inline_bytes == 0) {
-        GTEST_SKIP() << "the rail lacks inline sends";
-    }
-    const Bytes most = info().inline_bytes;
-    EndOptions options;
-    options.inline_bytes = most;
-    Pair p = rc_pair(0, 1, options);
-    std::vector<std::byte> plain(most + 1);
-    for (const bool own : {false, true}) {
-        Buffer& target = target_of(own, most + 8);
-        fill(plain.data(), most + 1, own);
-        const std::vector<Gather> gather{{plain.data(), most, 0}};
-        SendWork work = rdma_work(1, Opcode::write, gather, target.remote(), target.key());
-        work.flags |= kInline;
-        EXPECT_EQ(execute(p.a, work), world().executes(own));
-        EXPECT_TRUE(holds(target.data(), most, own));
-        EXPECT_TRUE(all_equal(target.data() + most, 8, std::byte{0}));
-        const std::vector<Gather> more{{plain.data(), most + 1, 0}};
-        work = rdma_work(2, Opcode::write, more, target.remote(), target.key());
-        work.flags |= kInline;
-        EXPECT_EQ(p.a.qp->execute(work), kNotNow);
-        EXPECT_TRUE(all_equal(target.data() + most, 8, std::byte{0}));
-        EXPECT_EQ(p.a.qp->post_send(work), Status::error(Reason::bad_argument));
-    }
-}
-
 // ---------------------------------------------------------------------------------------------------
 // What is left to post_send, which says what is wrong
 
@@ -368,7 +286,7 @@ protected:
     // Over a new connection: nothing happens but what post_send says then.
     void refuse(const SendWork& work, WorkStatus wanted, const RcOptions& rc = {}) {
         Pair p = rc_pair(0, 1, {}, rc);
-        EXPECT_EQ(p.a.qp->execute(work), kNotNow);
+        EXPECT_EQ(p.a.qp->execute(piece_of(work)), kNotNow);
         expect_untouched();
         EXPECT_TRUE(p.a.send->got.empty());
         EXPECT_EQ(p.a.qp->query().state, QpState::ready_to_send);
@@ -443,9 +361,9 @@ TEST_P(ExecuteRefused, Rights) {
             RcOptions rc;
             rc.access = others & ~static_cast<std::uint32_t>(kLocalWrite);
             Pair p = rc_pair(0, 1, {}, rc); // post_send: QueuePairRightsAreKept
-            EXPECT_EQ(
-                p.a.qp->execute(rdma_work(1, c.opcode, word, target->remote(), target->key())),
-                kNotNow)
+            EXPECT_EQ(p.a.qp->execute(
+                          piece_of(rdma_work(1, c.opcode, word, target->remote(), target->key()))),
+                      kNotNow)
                 << "the queue pair gives no such right";
             expect_untouched();
         }
@@ -489,27 +407,20 @@ TEST_P(ExecuteRefused, LocalKeysRangesAndRights) {
 
 TEST_P(ExecuteRefused, AtomicsThatAreNone) {
     ADAPTIB_NEEDS(atomic64);
-    EndOptions options;
-    options.max_gather = std::min(info().max_gather, 2u);
     for (Buffer* target : {target_, own_}) {
         for (const Opcode opcode : {Opcode::fetch_add, Opcode::compare_swap}) {
             const std::vector<Gather> word{local_->gather(0, 8)};
-            Pair p = rc_pair(0, 1, options);
+            Pair p = rc_pair();
             for (Bytes offset = 1; offset < 8; ++offset) {
                 SendWork work = rdma_work(1, opcode, word, target->remote(offset), target->key());
                 work.compare_add = 1;
-                EXPECT_EQ(p.a.qp->execute(work), kNotNow) << offset;
+                EXPECT_EQ(p.a.qp->execute(piece_of(work)), kNotNow) << offset;
             }
             for (const Bytes length : {Bytes{0}, Bytes{4}, Bytes{7}, Bytes{9}, Bytes{16}}) {
                 const std::vector<Gather> odd{local_->gather(0, length)};
                 SendWork work = rdma_work(1, opcode, odd, target->remote(), target->key());
                 work.compare_add = 1;
-                EXPECT_EQ(p.a.qp->execute(work), kNotNow) << length;
-            }
-            if (options.max_gather == 2) {
-                const std::vector<Gather> halves{local_->gather(0, 4), local_->gather(4, 4)};
-                SendWork work = rdma_work(1, opcode, halves, target->remote(), target->key());
-                EXPECT_EQ(p.a.qp->execute(work), kNotNow);
+                EXPECT_EQ(p.a.qp->execute(piece_of(work)), kNotNow) << length;
             }
             expect_untouched();
             EXPECT_EQ(p.a.qp->query().state, QpState::ready_to_send);
@@ -519,20 +430,15 @@ TEST_P(ExecuteRefused, AtomicsThatAreNone) {
 
 TEST_P(ExecuteRefused, WhatMovesNoData) {
     const std::vector<Gather> gather{local_->gather(0, 8)};
-    const std::vector<Gather> two{local_->gather(0, 8), local_->gather(8, 8)};
     Pair p = rc_pair();
     for (const Opcode opcode :
          {Opcode::send, Opcode::send_imm, Opcode::write_imm, static_cast<Opcode>(7),
           static_cast<Opcode>(200), static_cast<Opcode>(255)}) {
-        EXPECT_EQ(p.a.qp->execute(rdma_work(1, opcode, gather, own_->remote(), own_->key())),
-                  kNotNow)
+        EXPECT_EQ(
+            p.a.qp->execute(piece_of(rdma_work(1, opcode, gather, own_->remote(), own_->key()))),
+            kNotNow)
             << static_cast<int>(opcode);
     }
-    EXPECT_EQ(p.a.qp->execute(write_to(own_->remote(), own_->key(), two)), kNotNow)
-        << "more than max_gather";
-    SendWork inlined = rdma_work(1, Opcode::read, gather, own_->remote(), own_->key());
-    inlined.flags |= kInline;
-    EXPECT_EQ(p.a.qp->execute(inlined), kNotNow);
     EXPECT_TRUE(stays_empty({p.a.send, p.b.receive}));
     expect_untouched();
     ASSERT_EQ(post_receive(p.b, 1, {}), kOk);
@@ -543,30 +449,30 @@ TEST_P(ExecuteRefused, OnlyAnRcQueuePairThatIsReady) {
     const std::vector<Gather> gather{local_->gather(0, 8)};
     const SendWork work = rdma_work(1, Opcode::write, gather, own_->remote(), own_->key());
     Pair p{rc_end(0), rc_end(1)};
-    EXPECT_EQ(p.a.qp->execute(work), kNotNow) << "reset";
+    EXPECT_EQ(p.a.qp->execute(piece_of(work)), kNotNow) << "reset";
     ASSERT_EQ(p.a.qp->modify(rc_attributes(p.a, p.b, QpState::init), kRcInit), kOk);
-    EXPECT_EQ(p.a.qp->execute(work), kNotNow) << "init";
+    EXPECT_EQ(p.a.qp->execute(piece_of(work)), kNotNow) << "init";
     ASSERT_EQ(p.a.qp->modify(rc_attributes(p.a, p.b, QpState::ready_to_receive), kRcReceive), kOk);
-    EXPECT_EQ(p.a.qp->execute(work), kNotNow) << "ready to receive";
+    EXPECT_EQ(p.a.qp->execute(piece_of(work)), kNotNow) << "ready to receive";
     ASSERT_EQ(p.a.qp->modify(rc_attributes(p.a, p.b, QpState::ready_to_send), kRcSend), kOk);
-    EXPECT_EQ(p.a.qp->execute(work), kNotNow) << "the other end is not";
+    EXPECT_EQ(p.a.qp->execute(piece_of(work)), kNotNow) << "the other end is not";
     expect_untouched();
     Pair good = rc_pair();
     QpAttributes a;
     a.state = QpState::error;
     ASSERT_EQ(good.b.qp->modify(a, kQpState), kOk);
-    EXPECT_EQ(good.a.qp->execute(work), kNotNow) << "the other end is in error";
+    EXPECT_EQ(good.a.qp->execute(piece_of(work)), kNotNow) << "the other end is in error";
     ASSERT_EQ(good.a.qp->modify(a, kQpState), kOk);
-    EXPECT_EQ(good.a.qp->execute(work), kNotNow) << "error";
+    EXPECT_EQ(good.a.qp->execute(piece_of(work)), kNotNow) << "error";
     Pair alone = rc_pair();
     destroy(alone.b);
-    EXPECT_EQ(alone.a.qp->execute(work), kNotNow) << "the other end is gone";
+    EXPECT_EQ(alone.a.qp->execute(piece_of(work)), kNotNow) << "the other end is gone";
     if (has(Capability::ud)) {
         EndOptions options;
         options.type = QpType::ud;
         End& ud = end(0, options);
         start_ud(ud);
-        EXPECT_EQ(ud.qp->execute(work), kNotNow) << "datagrams";
+        EXPECT_EQ(ud.qp->execute(piece_of(work)), kNotNow) << "datagrams";
     }
     expect_untouched();
 }
@@ -583,14 +489,63 @@ TEST_P(ExecuteRefused, KeysEndWithTheRegion) {
         execute(p.a, write_to(target->remote(), key, gather)); // the key is known from now on
         region.reset();
         std::fill(local_->data(), local_->data() + 8, std::byte{9});
-        EXPECT_EQ(p.a.qp->execute(write_to(target->remote(), key, gather)), kNotNow);
+        EXPECT_EQ(p.a.qp->execute(piece_of(write_to(target->remote(), key, gather))), kNotNow);
         ASSERT_EQ(rail(1).register_memory(target->data(), 64, kAllAccess, region), kOk);
-        EXPECT_EQ(p.a.qp->execute(write_to(target->remote(), key, gather)), kNotNow);
+        EXPECT_EQ(p.a.qp->execute(piece_of(write_to(target->remote(), key, gather))), kNotNow);
         EXPECT_TRUE(holds(target->data(), 64, 1));
         execute(p.a, write_to(target->remote(), region->remote_key(), gather));
         EXPECT_TRUE(all_equal(target->data(), 8, std::byte{9}));
         fill(target->data(), 64, 1);
         fill(local_->data(), 64, 1);
+    }
+}
+
+// What the last one with the same keys was allowed, the next one may not be.
+TEST_P(ExecuteRefused, NothingIsTakenForGranted) {
+    for (const Opcode opcode : {Opcode::write, Opcode::read}) {
+        for (Buffer* target : {target_, own_}) {
+            for (int change = 0; change < 6; ++change) {
+                SCOPED_TRACE(change);
+                for (Buffer* b : {local_, target}) {
+                    fill(b->data(), 64, 1);
+                }
+                std::unique_ptr<MemoryRegion> here;
+                std::unique_ptr<MemoryRegion> there;
+                ASSERT_EQ(rail(0).register_memory(local_->data(), 32, kLocalWrite, here), kOk);
+                ASSERT_EQ(rail(1).register_memory(target->data(), 32, kAllAccess, there), kOk);
+                Pair p = rc_pair();
+                ExecuteWork work{.opcode = opcode,
+                                 .local_key = here->local_key(),
+                                 .local = local_->data() + 8,
+                                 .length = 8,
+                                 .remote_address = target->remote(8),
+                                 .remote_key = there->remote_key()};
+                for (int again = 0; again < 2; ++again) {
+                    EXPECT_EQ(p.a.qp->execute(work).ok(), world().executes(target == own_));
+                }
+                QpAttributes a;
+                switch (change) {
+                case 0: work.local = local_->data() + 25; break;
+                case 1: work.remote_address = target->remote(25); break;
+                case 2: here.reset(); break;
+                case 3: there.reset(); break;
+                case 4:
+                    a.state = QpState::ready_to_send;
+                    a.access = kLocalWrite;
+                    ASSERT_EQ(p.b.qp->modify(a, kQpState | kQpAccess), kOk);
+                    break;
+                default:
+                    a.state = QpState::error;
+                    ASSERT_EQ(p.b.qp->modify(a, kQpState), kOk);
+                    break;
+                }
+                std::fill(local_->data(), local_->data() + 64, std::byte{5});
+                fill(target->data(), 64, 1);
+                EXPECT_EQ(p.a.qp->execute(work), kNotNow);
+                EXPECT_TRUE(all_equal(local_->data(), 64, std::byte{5}));
+                EXPECT_TRUE(holds(target->data(), 64, 1));
+            }
+        }
     }
 }
 
@@ -606,15 +561,15 @@ TEST_P(ExecuteRefused, ARailThatIsDownOrSlowed) {
         for (const std::size_t node : {std::size_t{0}, std::size_t{1}}) {
             fill(local_->data(), 64, 1);
             ASSERT_TRUE(world().switch_rail(node, 0, false));
-            EXPECT_EQ(p.a.qp->execute(write), kNotNow);
-            EXPECT_EQ(p.a.qp->execute(read), kNotNow);
+            EXPECT_EQ(p.a.qp->execute(piece_of(write)), kNotNow);
+            EXPECT_EQ(p.a.qp->execute(piece_of(read)), kNotNow);
             expect_untouched();
             ASSERT_TRUE(world().switch_rail(node, 0, true));
             EXPECT_EQ(execute(p.a, write), world().executes(target == own_));
             ASSERT_TRUE(world().slow_rail(node, 0, 100));
             std::fill(local_->data(), local_->data() + 8, std::byte{9});
-            EXPECT_EQ(p.a.qp->execute(write), kNotNow);
-            EXPECT_EQ(p.a.qp->execute(read), kNotNow);
+            EXPECT_EQ(p.a.qp->execute(piece_of(write)), kNotNow);
+            EXPECT_EQ(p.a.qp->execute(piece_of(read)), kNotNow);
             EXPECT_TRUE(holds(target->data(), 64, 1));
             EXPECT_EQ(run(p.a, write), WorkStatus::success) << "slowly";
             ASSERT_TRUE(world().slow_rail(node, 0, 1));
@@ -637,10 +592,10 @@ TEST_P(ExecuteRefused, ATargetThatHasEnded) {
     execute(p.a, to_memory);
     std::fill(local_->data(), local_->data() + 8, std::byte{9});
     destroy_node_objects(1);
-    EXPECT_EQ(p.a.qp->execute(to_memory), kNotNow);
+    EXPECT_EQ(p.a.qp->execute(piece_of(to_memory)), kNotNow);
     ASSERT_TRUE(world().end_node(1));
-    EXPECT_EQ(p.a.qp->execute(to_own), kNotNow);
-    EXPECT_EQ(p.a.qp->execute(to_memory), kNotNow);
+    EXPECT_EQ(p.a.qp->execute(piece_of(to_own)), kNotNow);
+    EXPECT_EQ(p.a.qp->execute(piece_of(to_memory)), kNotNow);
     EXPECT_NE(std::memcmp(target_->words.data(), local_->data(), 8), 0);
 }
 

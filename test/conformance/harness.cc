@@ -365,6 +365,17 @@ SendWork rdma_work(std::uint64_t wr_id, Opcode opcode, const std::vector<Gather>
     return work;
 }
 
+ExecuteWork piece_of(const SendWork& work) {
+    return {.opcode = work.opcode,
+            .local_key = work.gather[0].local_key,
+            .local = work.gather[0].address,
+            .length = work.gather[0].length,
+            .remote_address = work.remote_address,
+            .remote_key = work.remote_key,
+            .compare_add = work.compare_add,
+            .swap = work.swap};
+}
+
 std::byte pattern(std::uint64_t seed, Bytes position) {
     std::uint64_t z = (seed + 1) * 0x9e3779b97f4a7c15u + (position >> 3) * 0xd1342543de82ef95u;
     z = (z ^ (z >> 31)) * 0xbf58476d1ce4e5b9u;

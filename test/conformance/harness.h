@@ -182,6 +182,8 @@ private:
 SendWork send_work(std::uint64_t wr_id, const std::vector<Gather>& gather);
 SendWork rdma_work(std::uint64_t wr_id, Opcode opcode, const std::vector<Gather>& gather,
                    std::uint64_t remote_address, std::uint32_t remote_key);
+// The same within the call. REQUIRES: one entry.
+ExecuteWork piece_of(const SendWork& work);
 
 // Bytes that depend on seed and position, and differ from their neighbours' patterns.
 std::byte pattern(std::uint64_t seed, Bytes position);

@@ -530,7 +530,14 @@ TEST_F(Processes, AtomicsOfSeveralProcessesAreAtomic) {
                                shared ? card.shared_key : card.own_key);
                 add.compare_add = 1;
                 const bool posts = who == 0 || (who == 3 && i % 3 == 0);
-                if (!posts && qp->execute(add).ok()) {
+                const ExecuteWork at_once{.opcode = add.opcode,
+                                          .local_key = gather.local_key,
+                                          .local = gather.address,
+                                          .length = gather.length,
+                                          .remote_address = add.remote_address,
+                                          .remote_key = add.remote_key,
+                                          .compare_add = 1};
+                if (!posts && qp->execute(at_once).ok()) {
                     ++within;
                 } else if (mine.run(*qp, add) != WorkStatus::success) {
                     return false;

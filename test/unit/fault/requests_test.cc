@@ -103,10 +103,11 @@ TEST_F(Requests, AfterResetAllIsWellAgain) {
 TEST_F(Requests, NothingIsExecutedPastAPlannedFailure) {
     std::byte* target = nodes_.memory(1);
     const Gather gather = nodes_.gather(0, 0, 8);
-    SendWork work;
+    ExecuteWork work;
     work.opcode = Opcode::write;
-    work.gather = &gather;
-    work.gather_count = 1;
+    work.local_key = gather.local_key;
+    work.local = gather.address;
+    work.length = gather.length;
     work.remote_address = reinterpret_cast<std::uintptr_t>(target);
     work.remote_key = nodes_.regions[1][0]->remote_key();
     nodes_.plan_fault({.fault = Fault::request_fails, .nth = 1});

@@ -32,6 +32,34 @@ TEST(AskChoice, TakesTheFasterWay) {
     EXPECT_LE(tried, 30);
 }
 
+// Whoever asks goes_on() first makes the same choices at the same operations.
+TEST(AskChoice, TheShortWayChangesNothing) {
+    for (const Nanoseconds asked : {Nanoseconds{2000}, Nanoseconds{600}, Nanoseconds{1000}}) {
+        AskChoice whole;
+        AskChoice brief;
+        int went_on = 0;
+        for (int i = 0; i < 20'000; ++i) {
+            const Nanoseconds direct{i < 10'000 ? 1000 : 700};
+            const bool goes_on = brief.goes_on();
+            went_on += goes_on ? 1 : 0;
+            const Way way = whole.choose();
+            ASSERT_EQ(goes_on ? Way::direct : brief.choose(), way) << i;
+            ASSERT_EQ(!goes_on && brief.timed(), whole.timed()) << i;
+            if (whole.timed()) {
+                const Nanoseconds took = way == Way::asked ? asked : direct;
+                whole.note(way, took);
+                brief.note(way, took);
+            }
+            ASSERT_EQ(brief.patience(), whole.patience()) << i;
+        }
+        if (asked < Nanoseconds{700}) {
+            EXPECT_EQ(went_on, 0) << "it only ever goes the direct way";
+        } else {
+            EXPECT_GT(went_on, 19'000);
+        }
+    }
+}
+
 TEST(AskChoice, BeginsWithTheWayThatIsNeverLate) {
     AskChoice choice;
     for (int i = 0; i < 5; ++i) {

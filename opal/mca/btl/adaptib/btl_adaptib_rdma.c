@@ -18,15 +18,6 @@ enum {
     CALLS_PER_PASS = 8
 };
 
-/* What the verbs have in common. */
-typedef struct {
-    mca_btl_base_endpoint_t *endpoint;
-    mca_btl_base_registration_handle_t *local_handle;
-    mca_btl_base_rdma_completion_fn_t done;
-    void *context;
-    void *data;
-} whom_t;
-
 /* The operation goes back first: the function called may start the next one. Once finalize has begun
  * nobody is left to be called. */
 static void operation_complete(opal_common_adaptib_request_t *request)
@@ -52,36 +43,27 @@ static void operation_complete(opal_common_adaptib_request_t *request)
     }
 }
 
-static inline int start(const whom_t *whom, const opal_common_adaptib_one_sided_t *what)
+static __opal_attribute_noinline__ int start(mca_btl_base_endpoint_t *endpoint,
+                                             const opal_common_adaptib_one_sided_t *what,
+                                             mca_btl_base_registration_handle_t *local_handle,
+                                             mca_btl_base_rdma_completion_fn_t done, void *context,
+                                             void *data)
 {
     mca_btl_adaptib_operation_t *operation;
     int rc;
 
-    if (OPAL_UNLIKELY(!whom->endpoint->used)) {
-        mca_btl_adaptib_used(whom->endpoint);
-    }
-    if (OPAL_LIKELY(
-            OPAL_COMMON_ADAPTIB_COMPLETE
-            == opal_common_adaptib_start_now(mca_btl_adaptib.core, whom->endpoint->peer, what))) {
-        if (NULL != whom->done) {
-            whom->done(&mca_btl_adaptib.super, whom->endpoint, what->local, whom->local_handle,
-                       whom->context, whom->data, OPAL_SUCCESS);
-        }
-        return OPAL_SUCCESS;
-    }
     operation = (mca_btl_adaptib_operation_t *) opal_free_list_get(&mca_btl_adaptib.operations);
     if (OPAL_UNLIKELY(NULL == operation)) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    operation->endpoint = whom->endpoint;
-    operation->done = whom->done;
-    operation->context = whom->context;
-    operation->data = whom->data;
+    operation->endpoint = endpoint;
+    operation->done = done;
+    operation->context = context;
+    operation->data = data;
     operation->local_address = what->local;
-    operation->local_handle = whom->local_handle;
+    operation->local_handle = local_handle;
     operation->core.complete = operation_complete;
-    rc = opal_common_adaptib_start(mca_btl_adaptib.core, whom->endpoint->peer, what,
-                                   &operation->core);
+    rc = opal_common_adaptib_start(mca_btl_adaptib.core, endpoint->peer, what, &operation->core);
     if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {
         return OPAL_SUCCESS;
     }
@@ -90,24 +72,36 @@ static inline int start(const whom_t *whom, const opal_common_adaptib_one_sided_
         return OPAL_SUCCESS;
     }
     opal_free_list_return(&mca_btl_adaptib.operations, &operation->super);
-    return mca_btl_adaptib_failed(whom->endpoint, rc);
+    return mca_btl_adaptib_failed(endpoint, rc);
 }
 
-/* `what` has the operation and its operands. osc/rdma hands over a null endpoint or handle (4.1, compare-and-swap
- * on a window of one node) together with an address of this process. */
-static int transfer(opal_common_adaptib_one_sided_t what, const whom_t *whom, void *local_address,
-                    uint64_t remote_address,
-                    const mca_btl_base_registration_handle_t *remote_handle, size_t size)
+/* `what` lacks region and remote. Within the call, if it can be: then without a function more than it takes, which
+ * puts and gets of few bytes notice. osc/rdma hands over a null endpoint or handle (4.1, compare-and-swap on a
+ * window of one node) together with an address of this process. */
+static inline __opal_attribute_always_inline__ int
+transfer(mca_btl_base_endpoint_t *endpoint, opal_common_adaptib_one_sided_t *what,
+         mca_btl_base_registration_handle_t *local_handle,
+         const mca_btl_base_registration_handle_t *remote_handle,
+         mca_btl_base_rdma_completion_fn_t done, void *context, void *data)
 {
-    if (OPAL_UNLIKELY(NULL == whom->endpoint || NULL == remote_handle)) {
+    if (OPAL_UNLIKELY(NULL == endpoint || NULL == remote_handle)) {
         return OPAL_ERR_NOT_SUPPORTED;
     }
-    what.local = local_address;
-    what.region = mca_btl_adaptib_region_of(whom->local_handle);
-    what.remote_address = remote_address;
-    what.remote = &remote_handle->remote;
-    what.bytes = size;
-    return start(whom, &what);
+    what->region = mca_btl_adaptib_region_of(local_handle);
+    what->remote = &remote_handle->remote;
+    if (OPAL_UNLIKELY(!endpoint->used)) {
+        mca_btl_adaptib_used(endpoint);
+    }
+    if (OPAL_UNLIKELY(
+            OPAL_COMMON_ADAPTIB_COMPLETE
+            != opal_common_adaptib_start_now(mca_btl_adaptib.core, endpoint->peer, what))) {
+        return start(endpoint, what, local_handle, done, context, data);
+    }
+    if (NULL != done) {
+        done(&mca_btl_adaptib.super, endpoint, what->local, local_handle, context, data,
+             OPAL_SUCCESS);
+    }
+    return OPAL_SUCCESS;
 }
 
 int mca_btl_adaptib_put(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
@@ -117,13 +111,15 @@ int mca_btl_adaptib_put(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *end
                         int order, mca_btl_base_rdma_completion_fn_t cbfunc, void *cbcontext,
                         void *cbdata)
 {
-    const whom_t whom = {endpoint, local_handle, cbfunc, cbcontext, cbdata};
-    const opal_common_adaptib_one_sided_t what = {.operation = OPAL_COMMON_ADAPTIB_PUT};
+    opal_common_adaptib_one_sided_t what = {.operation = OPAL_COMMON_ADAPTIB_PUT,
+                                            .local = local_address,
+                                            .remote_address = remote_address,
+                                            .bytes = size};
 
     (void) btl;
     (void) flags;
     (void) order;
-    return transfer(what, &whom, local_address, remote_address, remote_handle, size);
+    return transfer(endpoint, &what, local_handle, remote_handle, cbfunc, cbcontext, cbdata);
 }
 
 int mca_btl_adaptib_get(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
@@ -133,13 +129,15 @@ int mca_btl_adaptib_get(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *end
                         int order, mca_btl_base_rdma_completion_fn_t cbfunc, void *cbcontext,
                         void *cbdata)
 {
-    const whom_t whom = {endpoint, local_handle, cbfunc, cbcontext, cbdata};
-    const opal_common_adaptib_one_sided_t what = {.operation = OPAL_COMMON_ADAPTIB_GET};
+    opal_common_adaptib_one_sided_t what = {.operation = OPAL_COMMON_ADAPTIB_GET,
+                                            .local = local_address,
+                                            .remote_address = remote_address,
+                                            .bytes = size};
 
     (void) btl;
     (void) flags;
     (void) order;
-    return transfer(what, &whom, local_address, remote_address, remote_handle, size);
+    return transfer(endpoint, &what, local_handle, remote_handle, cbfunc, cbcontext, cbdata);
 }
 
 /* osc/rdma does without an atomic operation that is "not supported", by a lock. */
@@ -157,16 +155,18 @@ int mca_btl_adaptib_atomic_fop(mca_btl_base_module_t *btl, mca_btl_base_endpoint
                                mca_btl_base_rdma_completion_fn_t cbfunc, void *cbcontext,
                                void *cbdata)
 {
-    const whom_t whom = {endpoint, local_handle, cbfunc, cbcontext, cbdata};
-    const opal_common_adaptib_one_sided_t what = {.operation = OPAL_COMMON_ADAPTIB_FETCH_ADD,
-                                                  .operand = operand};
+    opal_common_adaptib_one_sided_t what = {.operation = OPAL_COMMON_ADAPTIB_FETCH_ADD,
+                                            .local = local_address,
+                                            .remote_address = remote_address,
+                                            .bytes = WORD_BYTES,
+                                            .operand = operand};
 
     (void) btl;
     (void) order;
     if (OPAL_UNLIKELY(MCA_BTL_ATOMIC_ADD != op || !atomic_possible(remote_address, flags))) {
         return OPAL_ERR_NOT_SUPPORTED;
     }
-    return transfer(what, &whom, local_address, remote_address, remote_handle, WORD_BYTES);
+    return transfer(endpoint, &what, local_handle, remote_handle, cbfunc, cbcontext, cbdata);
 }
 
 int mca_btl_adaptib_atomic_cswap(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
@@ -177,31 +177,25 @@ int mca_btl_adaptib_atomic_cswap(mca_btl_base_module_t *btl, mca_btl_base_endpoi
                                  mca_btl_base_rdma_completion_fn_t cbfunc, void *cbcontext,
                                  void *cbdata)
 {
-    const whom_t whom = {endpoint, local_handle, cbfunc, cbcontext, cbdata};
-    const opal_common_adaptib_one_sided_t what = {
-        .operation = OPAL_COMMON_ADAPTIB_COMPARE_SWAP, .operand = value, .compare = compare};
+    opal_common_adaptib_one_sided_t what = {.operation = OPAL_COMMON_ADAPTIB_COMPARE_SWAP,
+                                            .local = local_address,
+                                            .remote_address = remote_address,
+                                            .bytes = WORD_BYTES,
+                                            .operand = value,
+                                            .compare = compare};
 
     (void) btl;
     (void) order;
     if (OPAL_UNLIKELY(!atomic_possible(remote_address, flags))) {
         return OPAL_ERR_NOT_SUPPORTED;
     }
-    return transfer(what, &whom, local_address, remote_address, remote_handle, WORD_BYTES);
+    return transfer(endpoint, &what, local_handle, remote_handle, cbfunc, cbcontext, cbdata);
 }
 
-/* Ends, since an operation whose peer is lost completes with an error. With nothing under way progress is made
- * in some calls only: osc/rdma calls again and again until its callbacks have run. */
-int mca_btl_adaptib_flush(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint)
+static __opal_attribute_noinline__ void wait_for(opal_common_adaptib_peer_t *peer)
 {
-    opal_common_adaptib_peer_t *peer = NULL != endpoint ? endpoint->peer : NULL;
-    static unsigned calls;
     unsigned idle = 0;
 
-    (void) btl;
-    if (0 == opal_common_adaptib_outstanding(mca_btl_adaptib.core, peer)
-        && 0 != __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) % CALLS_PER_PASS) {
-        return OPAL_SUCCESS;
-    }
     do {
         if (opal_common_adaptib_progress(mca_btl_adaptib.core) > 0) {
             idle = 0;
@@ -210,5 +204,22 @@ int mca_btl_adaptib_flush(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *e
             idle = 0;
         }
     } while (opal_common_adaptib_outstanding(mca_btl_adaptib.core, peer) > 0);
+}
+
+/* Ends, since an operation whose peer is lost completes with an error. With nothing under way progress is made
+ * in some calls only: osc/rdma calls again and again until its callbacks have run. Which ones need not be exact:
+ * threads may count one for two. */
+int mca_btl_adaptib_flush(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint)
+{
+    opal_common_adaptib_peer_t *peer = NULL != endpoint ? endpoint->peer : NULL;
+    static unsigned calls;
+    const unsigned call = __atomic_load_n(&calls, __ATOMIC_RELAXED) + 1;
+
+    (void) btl;
+    __atomic_store_n(&calls, call, __ATOMIC_RELAXED);
+    if (0 == call % CALLS_PER_PASS
+        || 0 != opal_common_adaptib_outstanding(mca_btl_adaptib.core, peer)) {
+        wait_for(peer);
+    }
     return OPAL_SUCCESS;
 }

@@ -54,7 +54,10 @@ struct opal_common_adaptib_core {
         : environment(from), threads(from.threads), bootstrap(from) {}
 
     opal_common_adaptib_environment_t environment;
-    bool threads;
+    // What short one-sided operations look at: one cache line.
+    alignas(kCacheLine) bool threads;
+    bool twins = false;           // peers may have some: there are several fabrics
+    Protocol* protocol = nullptr; // core's
     int references = 1;
     bool inside = false; // somebody is in progress
     opal_common_adaptib_active_t active = nullptr;
@@ -244,7 +247,10 @@ int open_core(opal_common_adaptib_core& core) {
         };
         status = Core::create(parameters, environment, std::move(fabrics), core.core, text);
     }
-    if (!status.ok()) {
+    if (status.ok()) {
+        core.protocol = &core.core->protocol();
+        core.twins = core.core->fabrics() > 1;
+    } else {
         tell(core.environment, OPAL_COMMON_ADAPTIB_FAILURE, text);
     }
     return code_of(status);
@@ -645,17 +651,38 @@ Status target_of(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* p
 
 } // namespace
 
+namespace {
+
+[[gnu::always_inline]] inline int start_inside(opal_common_adaptib_core_t* core,
+                                               opal_common_adaptib_peer_t* peer,
+                                               const opal_common_adaptib_one_sided_t& operation) {
+    Protocol& protocol = *core->protocol;
+    const Registration* const memory = memory_of(operation);
+    Peer* to = peer_of(core, peer);
+    bool done = false;
+    if (to != nullptr && Protocol::is_plain(operation)) [[likely]] {
+        done = protocol.move_at_once(*to, operation, memory);
+    } else {
+        done = target_of(core, peer, operation, to).ok() &&
+               protocol.one_sided_at_once(*to, operation, memory);
+    }
+    return done ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
+}
+
+[[gnu::noinline]] int start_locked(opal_common_adaptib_core_t* core,
+                                   opal_common_adaptib_peer_t* peer,
+                                   const opal_common_adaptib_one_sided_t& operation) {
+    const Guard guard(core);
+    return start_inside(core, peer, operation);
+}
+
+} // namespace
+
 int opal_common_adaptib_start_now(opal_common_adaptib_core_t* core,
                                   opal_common_adaptib_peer_t* peer,
                                   const opal_common_adaptib_one_sided_t* operation) noexcept {
-    const Guard guard(core);
-    Peer* to = nullptr;
-    if (!target_of(core, peer, *operation, to).ok()) {
-        return OPAL_COMMON_ADAPTIB_AGAIN;
-    }
-    const bool done =
-        core->core->protocol().one_sided_at_once(*to, *operation, memory_of(*operation));
-    return done ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
+    return core->threads ? start_locked(core, peer, *operation)
+                         : start_inside(core, peer, *operation);
 }
 
 int opal_common_adaptib_start(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
@@ -672,13 +699,27 @@ int opal_common_adaptib_start(opal_common_adaptib_core_t* core, opal_common_adap
     return code_of(status, complete);
 }
 
-size_t opal_common_adaptib_outstanding(opal_common_adaptib_core_t* core,
-                                       opal_common_adaptib_peer_t* peer) noexcept {
-    const Guard guard(core);
+namespace {
+
+[[gnu::always_inline]] inline std::size_t outstanding_inside(opal_common_adaptib_core_t* core,
+                                                             opal_common_adaptib_peer_t* peer) {
     const Peer* to = peer == nullptr ? nullptr : peer_of(core, peer);
     if (to == nullptr) {
-        return core->core->protocol().one_sided_outstanding();
+        return core->protocol->one_sided_outstanding();
     }
-    const Peer* twin = core->core->twin_of(*to);
+    const Peer* twin = core->twins ? core->core->twin_of(*to) : nullptr;
     return to->one_sided + (twin == nullptr ? 0 : twin->one_sided);
+}
+
+[[gnu::noinline]] std::size_t outstanding_locked(opal_common_adaptib_core_t* core,
+                                                 opal_common_adaptib_peer_t* peer) {
+    const Guard guard(core);
+    return outstanding_inside(core, peer);
+}
+
+} // namespace
+
+size_t opal_common_adaptib_outstanding(opal_common_adaptib_core_t* core,
+                                       opal_common_adaptib_peer_t* peer) noexcept {
+    return core->threads ? outstanding_locked(core, peer) : outstanding_inside(core, peer);
 }

@@ -148,6 +148,18 @@ struct SendWork {
     std::uint64_t remote_access_key = 0;           // UD: Q_Key, DC: access key
 };
 
+// What QueuePair::execute() is asked for: one piece of memory here, one there.
+struct ExecuteWork {
+    Opcode opcode = Opcode::write; // write, read, compare_swap, fetch_add
+    std::uint32_t local_key = 0;
+    void* local = nullptr;
+    Bytes length = 0;
+    std::uint64_t remote_address = 0;
+    std::uint32_t remote_key = 0;
+    std::uint64_t compare_add = 0;
+    std::uint64_t swap = 0;
+};
+
 struct ReceiveWork {
     std::uint64_t wr_id = 0;
     const Gather* scatter = nullptr;
@@ -383,7 +395,7 @@ public:
     Status post_receive(const ReceiveWork& work) { return post_receive_impl(work); }
     // A write, read or atomic within the call, where the processor moves the data. ok: done, and no
     // completion follows. again: it cannot be done now, or in this way, or at all: post it.
-    Status execute(const SendWork& work) { return execute_impl(work); }
+    Status execute(const ExecuteWork& work) { return execute_impl(work); }
     // As the target of a write, read or atomic: does what the peer's queue pair would do to this process's
     // memory, by the same rules. gather[0], the only entry, is memory of the core's own: what is written,
     // or where what is read or the old value goes. Not ok: nothing was done.
@@ -416,7 +428,7 @@ private:
     }
     virtual Status post_send_impl(const SendWork& work) = 0;
     virtual Status post_receive_impl(const ReceiveWork& work) = 0;
-    virtual Status execute_impl(const SendWork&) { return Status::again(Reason::none); }
+    virtual Status execute_impl(const ExecuteWork&) { return Status::again(Reason::none); }
     virtual Status serve_impl(const SendWork&) { return Status::error(Reason::not_supported); }
     virtual bool target_lives_impl() const { return true; }
     virtual void* map_impl(std::uint64_t, Bytes, std::uint32_t) { return nullptr; }

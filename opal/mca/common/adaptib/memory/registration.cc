@@ -17,6 +17,7 @@ Status Registration::make(RailList rails, RailRange with, void* address, Bytes l
             reset();
             return status;
         }
+        local_keys_[i] = regions_[i]->local_key();
     }
     end_ = end;
     return kOk;

@@ -31,11 +31,12 @@ public:
     // Keys are numbered as rails are; those before the range are 0.
     // REQUIRES: make() succeeded; of local_key and remote_key: the rail is in the range.
     std::uint32_t key_count() const { return end_; }
-    std::uint32_t local_key(std::uint32_t rail) const { return regions_[rail]->local_key(); }
+    std::uint32_t local_key(std::uint32_t rail) const { return local_keys_[rail]; }
     std::uint32_t remote_key(std::uint32_t rail) const { return regions_[rail]->remote_key(); }
     void copy_remote_keys(std::uint32_t (&keys)[kMaxRails]) const;
 
 private:
+    std::array<std::uint32_t, kMaxRails> local_keys_{}; // of regions_
     std::array<std::unique_ptr<MemoryRegion>, kMaxRails> regions_;
     std::uint32_t end_ = 0; // of the range
 };

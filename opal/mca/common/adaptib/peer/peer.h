@@ -410,12 +410,18 @@ public:
     std::uint32_t credits_posted = 0;
     std::vector<std::byte> parts; // what has come of an active message in parts
 
-    std::size_t stripes = 0;   // posted and not complete
-    std::size_t one_sided = 0; // operations started and not complete
-    std::size_t users = 0;     // transfers and operations that need the connection, or will
+    std::size_t stripes = 0; // posted and not complete
+    std::size_t users = 0;   // transfers and operations that need the connection, or will
+
+    // What short one-sided operations look at, beside the state.
+    alignas(kCacheLine) std::size_t one_sided = 0; // operations started and not complete
+    std::vector<Subchannel> subchannels;
+    const Registration* whole = nullptr; // of all our memory, once the protocol has looked for it
+    // Null: the peer is asked for no operation. Atomics cost other than puts and gets.
+    std::unique_ptr<std::array<AskChoice, 2>> ask_choices;
 
     // Cold.
-    DatagramTarget datagram;
+    alignas(kCacheLine) DatagramTarget datagram;
     std::uint64_t name;
     const PeerRoute route;
     ProcessAddress address;
@@ -424,7 +430,6 @@ public:
     QuietWork quiet_work;                // if so
     std::uint32_t connection = 0;        // our attempt's number
     std::uint32_t remote_connection = 0; // the attempt of the peer's that we answered
-    std::vector<Subchannel> subchannels;
     std::unique_ptr<Scheduler> scheduler;
     std::uint32_t home = kNoHome; // the subchannel of ring and credit, once it was chosen
     std::unique_ptr<Interleaving> interleaving; // null: puts and gets go out as asked for
@@ -435,9 +440,7 @@ public:
         std::uint32_t heard = 0;
         std::uint32_t sent = 0;
     } burst;
-    bool streaming = false; // many
-    // Null: the peer is asked for no operation. Atomics cost other than puts and gets.
-    std::unique_ptr<std::array<AskChoice, 2>> ask_choices;
+    bool streaming = false;        // many
     std::uint64_t offers = 0;      // made to the peer
     AnswerSlot* answers = nullptr; // of the peer, for its own; valid while ring_out's queue pair is
     Bytes ring_bytes = 0;          // of the ring that is offered

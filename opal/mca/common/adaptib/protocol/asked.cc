@@ -35,17 +35,16 @@ AnswerState state_of(std::uint64_t word) { return static_cast<AnswerState>(word 
 // ---------------------------------------------------------------------------------------------------
 // Initiator
 
-bool Protocol::start_by_choice(Peer& peer, SendWork& work, const Registration& region, void* local,
-                               Bytes length, std::span<const std::uint32_t> remote_keys) {
+bool Protocol::start_by_choice(Peer& peer, const ExecuteWork& work, const Registration& region,
+                               std::span<const std::uint32_t> remote_keys) {
     AskChoice& choice = (*peer.ask_choices)[work.opcode > Opcode::read ? 1 : 0];
     const AskChoice::Way way = choice.choose();
     const bool timed = choice.timed();
     const Nanoseconds start = timed ? options_.clock->now() : Nanoseconds{0};
-    bool done = way == AskChoice::Way::asked &&
-                ask(peer, work, local, length, remote_keys, choice.patience());
+    bool done = way == AskChoice::Way::asked && ask(peer, work, remote_keys, choice.patience());
     const bool missed = way == AskChoice::Way::asked && !done;
     if (!done) {
-        done = execute(peer, work, region, local, length, remote_keys);
+        done = execute(peer, work, region, remote_keys);
     }
     if (done && timed) {
         choice.note(way, options_.clock->now() - start);
@@ -56,10 +55,10 @@ bool Protocol::start_by_choice(Peer& peer, SendWork& work, const Registration& r
 }
 
 // False: nothing was done.
-bool Protocol::ask(Peer& peer, const SendWork& work, void* local, Bytes length,
-                   std::span<const std::uint32_t> remote_keys, Nanoseconds patience) {
+bool Protocol::ask(Peer& peer, const ExecuteWork& work, std::span<const std::uint32_t> remote_keys,
+                   Nanoseconds patience) {
     const bool write = work.opcode == Opcode::write;
-    const Bytes bytes = sizeof(OperateBody) + (write ? length : 0);
+    const Bytes bytes = sizeof(OperateBody) + (write ? work.length : 0);
     const Subchannel* const only = peer.only_subchannel();
     if (only == nullptr || only->remote_rail >= remote_keys.size() || !peer.flows(bytes) ||
         !peer.ring_out->direct()) {
@@ -78,11 +77,11 @@ bool Protocol::ask(Peer& peer, const SendWork& work, void* local, Bytes length,
     body.compare_add = work.compare_add;
     body.swap = work.swap;
     body.remote_key = remote_keys[only->remote_rail];
-    body.length = static_cast<std::uint16_t>(length);
+    body.length = static_cast<std::uint16_t>(work.length);
     body.opcode = static_cast<std::uint8_t>(work.opcode);
     std::memcpy(to, &body, sizeof body);
     if (write) {
-        std::memcpy(to + sizeof body, local, length);
+        std::memcpy(to + sizeof body, work.local, work.length);
     }
     MessageHeader header;
     header.type = MessageType::operate;
@@ -96,9 +95,9 @@ bool Protocol::ask(Peer& peer, const SendWork& work, void* local, Bytes length,
         return false;
     }
     if (!write) {
-        std::memcpy(local, slot.data, length);
+        std::memcpy(work.local, slot.data, work.length);
     }
-    count_move(work.opcode, length);
+    count_move(work.opcode, work.length);
     return true;
 }
 

@@ -172,20 +172,6 @@ void Protocol::post_stripes(Mover& mover) {
     }
 }
 
-void Protocol::count_move(Opcode opcode, Bytes length) {
-    switch (opcode) {
-    case Opcode::read:
-        ++counters_.rdma_read;
-        counters_.rdma_read_bytes += length;
-        break;
-    case Opcode::write:
-        ++counters_.rdma_write;
-        counters_.rdma_write_bytes += length;
-        break;
-    default: ++counters_.rdma_atomic; break;
-    }
-}
-
 Status Protocol::post_stripe(Mover& mover, const Stripe& stripe) {
     const Move& move = mover.move;
     Subchannel& subchannel = mover.peer.subchannels[stripe.subchannel];
@@ -211,26 +197,6 @@ Status Protocol::post_stripe(Mover& mover, const Stripe& stripe) {
         subchannel.reads += move.direction() == Direction::read ? 1 : 0;
     }
     return status;
-}
-
-// Within the call, over the only path that there is, where the fabric can; `work` lacks the local memory
-// and the key.
-bool Protocol::execute(Peer& peer, SendWork& work, const Registration& region, void* local,
-                       Bytes length, std::span<const std::uint32_t> remote_keys) {
-    const Subchannel* const only = peer.only_subchannel();
-    if (only == nullptr || only->remote_rail >= remote_keys.size()) {
-        return false;
-    }
-    const Subchannel& subchannel = *only;
-    const Gather gather{local, length, region.local_key(subchannel.local_rail)};
-    work.gather = &gather;
-    work.gather_count = 1;
-    work.remote_key = remote_keys[subchannel.remote_rail];
-    if (!subchannel.qp->execute(work).ok()) {
-        return false;
-    }
-    count_move(work.opcode, length);
-    return true;
 }
 
 void Mover::on_work_done(std::uint32_t rail, const WorkCompletion& completion) {

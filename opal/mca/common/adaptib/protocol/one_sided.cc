@@ -26,22 +26,6 @@ std::uint32_t right_for(opal_common_adaptib_operation_t operation) {
     }
 }
 
-Status check(const opal_common_adaptib_one_sided_t& operation) {
-    const opal_common_adaptib_remote_t& remote = *operation.remote;
-    const bool inside = operation.remote_address >= remote.base &&
-                        operation.bytes <= remote.bytes &&
-                        operation.remote_address - remote.base <= remote.bytes - operation.bytes;
-    if (!inside || remote.base + remote.bytes < remote.base || remote.key_count == 0 ||
-        remote.key_count > kMaxRails || (remote.access & right_for(operation.operation)) == 0) {
-        return Status::error(Reason::bad_key);
-    }
-    if (is_atomic(operation.operation) &&
-        (operation.bytes != 8 || operation.remote_address % 8 != 0)) {
-        return Status::error(Reason::bad_argument);
-    }
-    return kOk;
-}
-
 Opcode opcode_of(opal_common_adaptib_operation_t operation) {
     switch (operation) {
     case OPAL_COMMON_ADAPTIB_PUT: return Opcode::write;
@@ -53,6 +37,17 @@ Opcode opcode_of(opal_common_adaptib_operation_t operation) {
 }
 
 } // namespace
+
+Status Protocol::check(const opal_common_adaptib_one_sided_t& operation) {
+    if (!allows(operation, right_for(operation.operation))) {
+        return Status::error(Reason::bad_key);
+    }
+    if (is_atomic(operation.operation) &&
+        (operation.bytes != 8 || operation.remote_address % 8 != 0)) {
+        return Status::error(Reason::bad_argument);
+    }
+    return kOk;
+}
 
 Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                                  const Registration* region, UserRequest& user,
@@ -105,27 +100,30 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
 
 bool Protocol::one_sided_at_once(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                                  const Registration* region) {
-    if (is_atomic(operation.operation) && is_asked(operation)) [[unlikely]] {
+    if (is_plain(operation)) {
+        return move_at_once(peer, operation, region);
+    }
+    const Opcode opcode = opcode_of(operation.operation);
+    if (is_asked(operation)) [[unlikely]] {
         return peer.name == options_.self && check(operation).ok() &&
-               atomic_here(operation, opcode_of(operation.operation));
+               atomic_here(operation, opcode);
     }
     if (region == nullptr) {
-        region = reach(peer).all();
+        region = whole_[peer.route.fabric];
     }
     if (region == nullptr || !check(operation).ok()) {
         return false;
     }
-    SendWork work;
-    work.opcode = opcode_of(operation.operation);
+    ExecuteWork work;
+    work.opcode = opcode;
+    work.local = operation.local;
+    work.length = operation.bytes;
     work.remote_address = operation.remote_address;
     work.compare_add = compare_add_of(operation);
     work.swap = operation.operand;
-    const opal_common_adaptib_remote_t& remote = *operation.remote;
-    const std::span<const std::uint32_t> keys{remote.keys, remote.key_count};
-    if (peer.ask_choices != nullptr && operation.bytes <= kMostAsked && operation.bytes > 0) {
-        return start_by_choice(peer, work, *region, operation.local, operation.bytes, keys);
-    }
-    return execute(peer, work, *region, operation.local, operation.bytes, keys);
+    const std::span<const std::uint32_t> keys{operation.remote->keys, operation.remote->key_count};
+    return may_be_asked(peer, operation.bytes) ? start_by_choice(peer, work, *region, keys)
+                                               : execute(peer, work, *region, keys);
 }
 
 void OneSided::on_move_done() { protocol.on_one_sided_done(*this); }

@@ -29,7 +29,7 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
     : options_(options), rails_(rails), connections_(connections), counters_(counters),
       listener_(listener), active_max_(options.active_max), active_eager_(options.active_eager) {
     for (const RailRange& of : fabrics) {
-        reaches_.emplace_back(rails, of, options, counters);
+        whole_.push_back(reaches_.emplace_back(rails, of, options, counters).all());
     }
     if (fabrics.size() > 1) {
         const RailRange all{0, static_cast<std::uint32_t>(rails.size())};

@@ -181,6 +181,42 @@ public:
     // False: not done, start_one_sided() is to be called, and says what is wrong if anything is.
     bool one_sided_at_once(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                            const Registration* region);
+    // The same for what is_plain(), a put or get, all of it where it is called: half of what such a short
+    // operation costs is the way to the one call of the system that it is.
+    static bool is_plain(const opal_common_adaptib_one_sided_t& operation) {
+        return operation.operation == OPAL_COMMON_ADAPTIB_PUT ||
+               operation.operation == OPAL_COMMON_ADAPTIB_GET;
+    }
+    [[gnu::always_inline]] bool move_at_once(Peer& peer,
+                                             const opal_common_adaptib_one_sided_t& operation,
+                                             const Registration* region) {
+        const bool put = operation.operation == OPAL_COMMON_ADAPTIB_PUT;
+        if (region == nullptr && peer.whole == nullptr) [[unlikely]] {
+            peer.whole = whole_[peer.route.fabric];
+        }
+        const Registration* const memory = region != nullptr ? region : peer.whole;
+        if (memory == nullptr || !allows(operation, put ? OPAL_COMMON_ADAPTIB_REMOTE_WRITE
+                                                        : OPAL_COMMON_ADAPTIB_REMOTE_READ))
+            [[unlikely]] {
+            return false;
+        }
+        const auto work = [&] {
+            return ExecuteWork{.opcode = put ? Opcode::write : Opcode::read,
+                               .local_key = 0,
+                               .local = operation.local,
+                               .length = operation.bytes,
+                               .remote_address = operation.remote_address,
+                               .remote_key = 0,
+                               .compare_add = 0,
+                               .swap = 0};
+        };
+        const std::span<const std::uint32_t> keys{operation.remote->keys,
+                                                  operation.remote->key_count};
+        if (may_be_asked(peer, operation.bytes) && !(*peer.ask_choices)[0].goes_on()) [[unlikely]] {
+            return start_by_choice(peer, work(), *memory, keys);
+        }
+        return execute(peer, work(), *memory, keys);
+    }
     std::size_t one_sided_outstanding() const {
         return one_sided_.size() + copied_.size() + asked_.size();
     }
@@ -387,19 +423,64 @@ private:
     void plan_move(Mover& mover);
     bool plan_more(Mover& mover);
     Status post_stripe(Mover& mover, const Stripe& stripe);
-    bool execute(Peer& peer, SendWork& work, const Registration& region, void* local, Bytes length,
-                 std::span<const std::uint32_t> remote_keys);
-    bool start_by_choice(Peer& peer, SendWork& work, const Registration& region, void* local,
-                         Bytes length, std::span<const std::uint32_t> remote_keys);
-    bool ask(Peer& peer, const SendWork& work, void* local, Bytes length,
-             std::span<const std::uint32_t> remote_keys, Nanoseconds patience);
+    static Status check(const opal_common_adaptib_one_sided_t& operation);
+    // Inside of the remote memory, which gives that right.
+    static bool allows(const opal_common_adaptib_one_sided_t& operation, std::uint32_t right) {
+        const opal_common_adaptib_remote_t& remote = *operation.remote;
+        const bool inside =
+            operation.remote_address >= remote.base && operation.bytes <= remote.bytes &&
+            operation.remote_address - remote.base <= remote.bytes - operation.bytes;
+        return inside && remote.base + remote.bytes >= remote.base && remote.key_count != 0 &&
+               remote.key_count <= kMaxRails && (remote.access & right) != 0;
+    }
+    static bool may_be_asked(const Peer& peer, Bytes length) {
+        return peer.ask_choices != nullptr && length <= kMostAsked && length > 0;
+    }
+    // Within the call, over the only path that there is, where the fabric can; `what` lacks the keys.
+    [[gnu::always_inline]] bool execute(Peer& peer, const ExecuteWork& what,
+                                        const Registration& region,
+                                        std::span<const std::uint32_t> remote_keys) {
+        const Subchannel* const only = peer.only_subchannel();
+        if (only == nullptr || only->remote_rail >= remote_keys.size()) [[unlikely]] {
+            return false;
+        }
+        const ExecuteWork work{.opcode = what.opcode,
+                               .local_key = region.local_key(only->local_rail),
+                               .local = what.local,
+                               .length = what.length,
+                               .remote_address = what.remote_address,
+                               .remote_key = remote_keys[only->remote_rail],
+                               .compare_add = what.compare_add,
+                               .swap = what.swap};
+        if (!only->qp->execute(work).ok()) [[unlikely]] {
+            return false;
+        }
+        count_move(what.opcode, what.length);
+        return true;
+    }
+    bool start_by_choice(Peer& peer, const ExecuteWork& work, const Registration& region,
+                         std::span<const std::uint32_t> remote_keys);
+    bool ask(Peer& peer, const ExecuteWork& work, std::span<const std::uint32_t> remote_keys,
+             Nanoseconds patience);
     bool answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number,
                   Nanoseconds patience) const;
     void on_operate(Peer& peer, const MessageHeader& header, const std::byte* from);
     std::size_t stripe_of(const Mover& mover, std::uint32_t rail, std::uint32_t qp_number) const;
     void take_time(Mover& mover, std::size_t stripe, WorkStatus status);
     void learn_from(Mover& mover, std::size_t stripe);
-    void count_move(Opcode opcode, Bytes length);
+    void count_move(Opcode opcode, Bytes length) {
+        switch (opcode) {
+        case Opcode::read:
+            ++counters_.rdma_read;
+            counters_.rdma_read_bytes += length;
+            break;
+        case Opcode::write:
+            ++counters_.rdma_write;
+            counters_.rdma_write_bytes += length;
+            break;
+        default: ++counters_.rdma_atomic; break;
+        }
+    }
     void on_stripe_done(Mover& mover, std::uint32_t rail, const WorkCompletion& completion);
     void abandon(Mover& mover);
 
@@ -475,6 +556,7 @@ private:
     Matcher matcher_;
     BlockPool pool_;
     std::deque<Reach> reaches_;                  // one a fabric
+    std::vector<const Registration*> whole_;     // Reach::all() of each
     std::optional<RegistrationCache> all_rails_; // where there are several
     CompletedList completed_;
     UserRequest* starting_ = nullptr; // the request whose start is under way

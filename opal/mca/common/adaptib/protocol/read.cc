@@ -7,14 +7,16 @@
 namespace adaptib {
 
 bool Protocol::read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted) {
-    const Registration* all = reach(peer).all();
+    const Registration* all = whole_[peer.route.fabric];
     if (all == nullptr || source.kind != SourceKind::direct || to == nullptr || options_.put) {
         return false;
     }
-    SendWork work;
+    ExecuteWork work;
     work.opcode = Opcode::read;
+    work.local = to;
+    work.length = wanted;
     work.remote_address = source.address;
-    return execute(peer, work, *all, to, wanted, {source.keys, source.key_count});
+    return execute(peer, work, *all, {source.keys, source.key_count});
 }
 
 void Protocol::start_read(ReceiveTransfer& transfer) {

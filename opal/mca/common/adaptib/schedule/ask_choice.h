@@ -29,6 +29,16 @@ public:
     // Counts the operation. The way it is to go first; it is to be timed if timed() then.
     Way choose();
     bool timed() const { return timed_; }
+    // The same as choose() where it has nothing to find out: the operation is counted, goes the direct way and is
+    // not timed. False: not counted, choose().
+    bool goes_on() {
+        if (better_ != Way::direct || until_timed_ == 0 || until_tried_ <= 1) {
+            return false;
+        }
+        --until_timed_;
+        --until_tried_;
+        return true;
+    }
     // How long to wait for the target.
     Nanoseconds patience() const { return patience_; }
     // It took so long from choose() on, both ways if the first one failed.
@@ -49,13 +59,13 @@ private:
     Times& of(Way way) { return times_[static_cast<std::size_t>(way)]; }
     const Times& of(Way way) const { return times_[static_cast<std::size_t>(way)]; }
 
-    std::array<Times, 2> times_;
-    Way better_ = Way::direct;
-    Nanoseconds patience_ = kLeastPatience;
+    Way better_ = Way::direct; // first what goes_on() looks at
     bool timed_ = false;
     std::uint32_t until_timed_ = 0;
     std::uint32_t until_tried_ = kTryFirst;
     std::uint32_t pause_ = kTryFirst;
+    Nanoseconds patience_ = kLeastPatience;
+    std::array<Times, 2> times_;
 };
 
 } // namespace adaptib

@@ -123,7 +123,7 @@ Status FaultQp::post_receive_impl(const ReceiveWork& work) {
     return status;
 }
 
-Status FaultQp::execute_impl(const SendWork& work) {
+Status FaultQp::execute_impl(const ExecuteWork& work) {
     if (!usable_impl() || node_.planned(Site::request) || node_.planned(Site::send) ||
         node_.planned(Site::node)) {
         return Status::again(Reason::none);

@@ -63,6 +63,9 @@ public:
     std::uint64_t rail_word(std::uint32_t rail) const {
         return own_rails_[rail].word.load(std::memory_order_acquire);
     }
+    const std::atomic<std::uint64_t>& rail_word_of(std::uint32_t rail) const {
+        return own_rails_[rail].word;
+    }
     // Zero while all rails, ours and the peers' that are mapped, are active and not slowed, as of the last poll; the
     // peers', of the last round or look for events.
     const std::atomic<std::uint64_t>& trouble() const { return watch_.trouble; }

@@ -190,6 +190,12 @@ constexpr std::uint32_t region_rail(std::uint64_t tag) {
 constexpr std::uint32_t region_access(std::uint64_t tag) {
     return static_cast<std::uint32_t>(tag >> 8) & 0xffu;
 }
+// Of a region with that key, of that rail, that gives those rights at least.
+constexpr bool region_is(std::uint64_t tag, std::uint32_t key, std::uint32_t rail,
+                         std::uint32_t access) {
+    const std::uint64_t wanted = region_tag(key, rail, access);
+    return (tag & (~region_tag(0, 0, ~0u) | wanted)) == wanted;
+}
 
 // ---------------------------------------------------------------------------------------------------
 // Offsets

@@ -6,6 +6,8 @@
 // May touch: base/, fabric/fabric.h (Gather), the system.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <cstdint>
 #include <span>
 
@@ -37,6 +39,17 @@ enum class Direction : std::uint8_t { from_peer, to_peer };
 // process_vm_readv or process_vm_writev.
 CopyResult copy_memory(Direction direction, std::uint32_t pid, std::uint64_t remote,
                        std::span<const Gather> gather, Bytes offset, Bytes length);
+
+// One piece, with nothing between the caller and the call of the system. Returns how much was copied.
+[[gnu::always_inline]] inline Bytes copy_piece(Direction direction, std::uint32_t pid,
+                                               std::uint64_t remote, void* local, Bytes length) {
+    const iovec here{local, length};
+    const iovec far{reinterpret_cast<void*>(remote), length};
+    const ssize_t n = direction == Direction::from_peer
+                          ? process_vm_readv(static_cast<pid_t>(pid), &here, 1, &far, 1, 0)
+                          : process_vm_writev(static_cast<pid_t>(pid), &here, 1, &far, 1, 0);
+    return n < 0 ? 0 : static_cast<Bytes>(n);
+}
 
 // Copies [offset, offset + length) of a gather list to or from plain memory.
 void gather_out(std::span<const Gather> gather, Bytes offset, std::byte* to, Bytes length);

@@ -8,8 +8,8 @@
 namespace adaptib::shm {
 
 RcQueuePair::RcQueuePair(Context& context, std::uint32_t rail, const QpInit& init)
-    : LocalQueuePair(context, rail, init), own_cookie_(context.segment().cookie()),
-      ops_(init.send_depth) {
+    : LocalQueuePair(context, rail, init), own_rail_word_(context.rail_word_of(rail)),
+      own_cookie_(context.segment().cookie()), ops_(init.send_depth) {
     pieces_.reserve(kBounceSlotsPerQp);
 }
 
@@ -37,10 +37,13 @@ Status RcQueuePair::connect(const QpAttributes& attributes) {
     }
     peer_ = std::move(peer);
     peer_rail_ = rail;
+    peer_pid_ = peer_->pid();
     peer_rail_word_ = &peer_->header()->rail[rail].word;
     remote_number_ = attributes.remote_qp;
     peer_entry_ = queue_pairs_of(peer_->base()) + qp_index(remote_number_);
+    peer_regions_ = regions_of(peer_->base());
     region_ = {};
+    known_ = {};
     messages_ = 0;
     entry_->remote_cookie.store(peer_->cookie(), std::memory_order_relaxed);
     return kOk;
@@ -53,9 +56,11 @@ void RcQueuePair::ready_to_send() {
 void RcQueuePair::disconnect() {
     peer_entry_ = nullptr;
     peer_rail_word_ = nullptr;
+    peer_regions_ = nullptr;
     peer_.reset();
     remote_number_ = 0;
     region_ = {};
+    known_ = {};
     entry_->remote_cookie.store(0, std::memory_order_relaxed);
 }
 
@@ -146,6 +151,7 @@ Status RcQueuePair::post_send_impl(const SendWork& work) {
 }
 
 void RcQueuePair::enqueue(const SendWork& work, Bytes length, const Attempt& attempt, Step step) {
+    known_ = {};
     Op& op = ops_.push();
     op.work = work;
     op.length = length;

@@ -60,6 +60,15 @@ private:
         Nanoseconds ready_at{0}; // slowed rail; 0: not computed
         std::vector<std::byte> inline_data;
     };
+    // What execute() found out at its last write, or read, of private memory, with no request waiting.
+    struct alignas(kCacheLine) Known {
+        std::uint32_t local_key = 0;
+        std::uint32_t remote_key = 0;
+        std::uint64_t word = 0; // of the target's entry, the right included
+        RegionRange local;      // length 0: nothing is known
+        RegionRange remote;
+    };
+    static_assert(sizeof(Known) == kCacheLine);
     struct Piece { // of the op at next_, in the copy pipeline
         std::uint32_t slot;
         Bytes offset;
@@ -68,7 +77,7 @@ private:
 
     // QueuePair
     Status post_send_impl(const SendWork& work) override;
-    Status execute_impl(const SendWork& work) override;
+    Status execute_impl(const ExecuteWork& work) override;
     Status serve_impl(const SendWork& work) override;
     bool target_lives_impl() const override;
     void* map_impl(std::uint64_t address, Bytes length, std::uint32_t key) override;
@@ -106,7 +115,11 @@ private:
     // rc_memory.cc: what touches the target's memory
     Step move_data(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
     Step do_atomic(const SendWork& work, Attempt& a, WorkStatus& status);
-    bool executable(const SendWork& work, Bytes& length) const;
+    template <Opcode kOpcode> bool execute_known(const ExecuteWork& work);
+    bool execute_any(const ExecuteWork& work);
+    bool execute_shared(const ExecuteWork& work);
+    bool execute_private(const ExecuteWork& work);
+    Known& known_of(Opcode opcode) { return known_[opcode == Opcode::read ? 1 : 0]; }
     std::uint64_t atomic_shared(const SendWork& work);
     CopyResult atomic_private(const SendWork& work, std::uint64_t& old);
     CopyResult copy_private(const SendWork& work, Bytes offset, Bytes length);
@@ -131,7 +144,8 @@ private:
     BounceAnswer execute_atomic(const BounceRequest& request, bool shared, std::uint64_t& old);
 
     std::uint64_t rails_word() const {
-        return context_.rail_word(rail_) | peer_rail_word_->load(std::memory_order_acquire);
+        return own_rail_word_.load(std::memory_order_acquire) |
+               peer_rail_word_->load(std::memory_order_acquire);
     }
     // The target's entry is as this connection expects it.
     bool connected() const {
@@ -147,13 +161,17 @@ private:
 
     // Constant while connected; for usable() two cache lines, this one and the first.
     alignas(kCacheLine) QueuePairEntry* peer_entry_ = nullptr;
+    const std::atomic<std::uint64_t>& own_rail_word_;
     std::atomic<std::uint64_t>* peer_rail_word_ = nullptr;
+    const RegionEntry* peer_regions_ = nullptr;
     std::uint64_t expected_word_ = 0; // of the target's entry, from RTS on
     std::uint64_t own_cookie_;
-    std::shared_ptr<PeerSegment> peer_;
+    std::uint32_t peer_pid_ = 0;
     std::uint32_t peer_rail_ = 0;
     std::uint32_t remote_number_ = 0;
+    std::shared_ptr<PeerSegment> peer_;
 
+    std::array<Known, 2> known_; // writes, reads; of this connection
     RegionView region_;          // the remote region used last
     std::uint64_t messages_ = 0; // sent on this connection
     GrowingRing<Op> ops_;

@@ -26,23 +26,36 @@ constexpr Bytes tail_of(const SendWork& work, Bytes length) {
     return (work.flags & kPublish) != 0 && whole && work.opcode != Opcode::read ? 8 : 0;
 }
 
+constexpr Direction direction_of(Opcode opcode) {
+    return opcode == Opcode::read ? Direction::from_peer : Direction::to_peer;
+}
+
+SendWork request_of(const ExecuteWork& work, const Gather& gather) {
+    SendWork request;
+    request.opcode = work.opcode;
+    request.gather = &gather;
+    request.gather_count = 1;
+    request.remote_address = work.remote_address;
+    request.compare_add = work.compare_add;
+    request.swap = work.swap;
+    return request;
+}
+
 } // namespace
 
 // Looks the key up, and whether it, its rail and the target queue pair allow the access; region_ is
 // the region then. REQUIRES: begin_touching.
 bool RcQueuePair::find_remote(std::uint64_t address, Bytes length, std::uint32_t key,
                               std::uint32_t access) {
-    const RegionEntry* table = regions_of(peer_->base());
-    const bool known = region_.tag != 0 && region_key(region_.tag) == key &&
-                       table[region_index(key)].tag.load(std::memory_order_seq_cst) == region_.tag;
-    if (!known && !read_region(table, key, region_)) {
+    const std::uint64_t tag = peer_regions_[region_index(key)].tag.load(std::memory_order_seq_cst);
+    if (tag != region_.tag && !read_region(peer_regions_, key, region_)) {
         region_.tag = 0;
         return false;
     }
     const std::uint32_t qp_access =
         qp_word_access(peer_entry_->word.load(std::memory_order_acquire));
-    if (!region_.allows(access) || (qp_access & access) != access ||
-        region_rail(region_.tag) != peer_rail_ || !region_.covers(address, length)) {
+    if ((qp_access & access) != access || !region_is(region_.tag, key, peer_rail_, access) ||
+        !region_.covers(address, length)) {
         return false;
     }
     return region_.offset == kPrivate ||
@@ -98,9 +111,8 @@ void RcQueuePair::copy_shared(const SendWork& work, std::byte* remote, Bytes off
 }
 
 CopyResult RcQueuePair::copy_private(const SendWork& work, Bytes offset, Bytes length) {
-    return copy_memory(work.opcode == Opcode::read ? Direction::from_peer : Direction::to_peer,
-                       peer_->pid(), work.remote_address + offset, {work.gather, work.gather_count},
-                       offset, length);
+    return copy_memory(direction_of(work.opcode), peer_->pid(), work.remote_address + offset,
+                       {work.gather, work.gather_count}, offset, length);
 }
 
 RcQueuePair::Step RcQueuePair::move_data(const SendWork& work, Bytes length, Attempt& a,
@@ -266,57 +278,106 @@ void RcQueuePair::unlock_atomics() {
 // ---------------------------------------------------------------------------------------------------
 // Within the call: what nothing stands in the way of. The rest, errors included, is for post_send.
 
-bool RcQueuePair::executable(const SendWork& work, Bytes& length) const {
-    const bool scatters = work.opcode >= Opcode::read && work.opcode <= Opcode::fetch_add;
-    if ((work.opcode != Opcode::write && !scatters) || state_ != QpState::ready_to_send ||
-        !ops_.empty() || rails_word() != 0 ||
-        (scatters && peer_entry_->target_reads.load(std::memory_order_acquire) == 0)) {
-        return false;
+// A write or read of private memory with the keys of the last one: of all that was found out then, tags and words
+// tell whether it still holds. Everything else is execute_any's, what does not hold any more included.
+template <Opcode kOpcode>
+[[gnu::always_inline]] inline bool RcQueuePair::execute_known(const ExecuteWork& work) {
+    Known& known = known_of(kOpcode);
+    if (state_ != QpState::ready_to_send || work.length - 1 >= kCopyPiece ||
+        work.local_key != known.local_key || work.remote_key != known.remote_key ||
+        !known.local.covers(reinterpret_cast<std::uintptr_t>(work.local), work.length) ||
+        !known.remote.covers(work.remote_address, work.length) ||
+        context_.regions().tag(work.local_key) != known.local.tag) [[unlikely]] {
+        return execute_any(work);
     }
-    const std::uint32_t access = scatters ? +kLocalWrite : 0u;
-    if (work.gather_count == 1 && (work.flags & kInline) == 0) [[likely]] {
-        length = work.gather[0].length;
-        return (length == 8 || work.opcode <= Opcode::read) && length > 0 && length <= kCopyPiece &&
-               context_.regions().allows(work.gather[0], rail_, access);
+    begin_touching();
+    const QueuePairEntry& target = *peer_entry_;
+    if (rails_word() != 0 || target.word.load(std::memory_order_seq_cst) != known.word ||
+        target.remote_cookie.load(std::memory_order_acquire) != own_cookie_ ||
+        peer_regions_[region_index(known.remote_key)].tag.load(std::memory_order_seq_cst) !=
+            known.remote.tag ||
+        (kOpcode == Opcode::read && target.target_reads.load(std::memory_order_acquire) == 0))
+        [[unlikely]] {
+        end_touching();
+        return execute_any(work);
     }
-    return check(work, length).ok() && length > 0 && length <= kCopyPiece &&
-           ((work.flags & kInline) != 0 ||
-            context_.regions().allows({work.gather, work.gather_count}, rail_, access));
+    const bool done = copy_piece(direction_of(kOpcode), peer_pid_, work.remote_address, work.local,
+                                 work.length) == work.length;
+    end_touching();
+    if (!done) [[unlikely]] {
+        known = {};
+    }
+    return done;
 }
 
-Status RcQueuePair::execute_impl(const SendWork& work) {
-    Bytes length = 0;
-    if (!executable(work, length)) {
-        return Status::again(Reason::none);
-    }
+Status RcQueuePair::execute_impl(const ExecuteWork& work) {
+    const bool done = work.opcode == Opcode::write  ? execute_known<Opcode::write>(work)
+                      : work.opcode == Opcode::read ? execute_known<Opcode::read>(work)
+                                                    : execute_any(work);
+    return done ? kOk : Status::again(Reason::none);
+}
+
+bool RcQueuePair::execute_any(const ExecuteWork& work) {
     const bool atomic = work.opcode == Opcode::compare_swap || work.opcode == Opcode::fetch_add;
-    CopyResult result = CopyResult::failed;
-    begin_touching();
-    if (reachable() && (!atomic || work.remote_address % 8 == 0) &&
-        find_remote(work.remote_address, length, work.remote_key, needed_access(work.opcode))) {
-        std::uint64_t old = 0;
-        if (region_.offset != kPrivate) {
-            if (atomic) {
-                old = atomic_shared(work);
-            } else {
-                const Bytes tail = tail_of(work, length);
-                copy_shared(work, in_segment(work.remote_address), 0, length - tail, tail);
-            }
-            result = CopyResult::ok;
-        } else if (context_.single_copy() && peer_->single_copy && tail_of(work, length) == 0) {
-            if (!atomic) {
-                result = copy_private(work, 0, length);
-            } else if (try_lock_atomics()) {
-                result = atomic_private(work, old);
-                unlock_atomics();
-            }
-        }
-        if (atomic && result == CopyResult::ok) {
-            std::memcpy(work.gather[0].address, &old, 8);
-        }
+    const bool write = work.opcode == Opcode::write;
+    const bool possible = atomic ? work.length == 8 && work.remote_address % 8 == 0
+                                 : write || work.opcode == Opcode::read;
+    if (state_ != QpState::ready_to_send || !ops_.empty() || !possible || work.length == 0 ||
+        work.length > kCopyPiece ||
+        !context_.regions().allows({work.local, work.length, work.local_key}, rail_,
+                                   write ? 0u : +kLocalWrite)) {
+        return false;
     }
+    begin_touching();
+    const bool done = rails_word() == 0 && connected() &&
+                      (write || peer_entry_->target_reads.load(std::memory_order_acquire) != 0) &&
+                      find_remote(work.remote_address, work.length, work.remote_key,
+                                  needed_access(work.opcode)) &&
+                      (region_.offset != kPrivate ? execute_shared(work) : execute_private(work));
     end_touching();
-    return result == CopyResult::ok ? kOk : Status::again(Reason::none);
+    return done;
+}
+
+// REQUIRES: find_remote, of memory in the target's segment.
+bool RcQueuePair::execute_shared(const ExecuteWork& work) {
+    const Gather gather{work.local, work.length, work.local_key};
+    const SendWork request = request_of(work, gather);
+    if (work.opcode == Opcode::write || work.opcode == Opcode::read) {
+        copy_shared(request, in_segment(work.remote_address), 0, work.length, 0);
+    } else {
+        const std::uint64_t old = atomic_shared(request);
+        std::memcpy(work.local, &old, sizeof old);
+    }
+    return true;
+}
+
+// REQUIRES: find_remote, of memory outside.
+bool RcQueuePair::execute_private(const ExecuteWork& work) {
+    if (!context_.single_copy() || !peer_->single_copy) {
+        return false;
+    }
+    if (work.opcode == Opcode::write || work.opcode == Opcode::read) {
+        const bool done = copy_piece(direction_of(work.opcode), peer_->pid(), work.remote_address,
+                                     work.local, work.length) == work.length;
+        const std::uint64_t word = peer_entry_->word.load(std::memory_order_acquire);
+        if (done && (word & ~kQpAccessMask) == expected_word_ &&
+            (qp_word_access(word) & needed_access(work.opcode)) != 0) {
+            known_of(work.opcode) = {work.local_key, work.remote_key, word,
+                                     *context_.regions().find(work.local_key), region_};
+        }
+        return done;
+    }
+    if (!try_lock_atomics()) {
+        return false;
+    }
+    const Gather gather{work.local, work.length, work.local_key};
+    std::uint64_t old = 0;
+    const CopyResult result = atomic_private(request_of(work, gather), old);
+    unlock_atomics();
+    if (result == CopyResult::ok) {
+        std::memcpy(work.local, &old, sizeof old);
+    }
+    return result == CopyResult::ok;
 }
 
 // ---------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ Status RegionTable::add(std::uint64_t base, Bytes length, std::uint32_t rail, st
     }
     key = static_cast<std::uint32_t>(generation_[index]) << 16 | index;
     const std::uint64_t tag = region_tag(key, rail, access);
-    local_[index] = {tag, base, length, offset};
+    local_[index] = {{tag, base, length}, offset};
     RegionEntry& entry = table_[index];
     entry.base.store(base, std::memory_order_relaxed);
     entry.length.store(length, std::memory_order_relaxed);

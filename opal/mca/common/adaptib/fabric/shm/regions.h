@@ -20,16 +20,19 @@
 
 namespace adaptib::shm {
 
-struct RegionView {
+struct RegionRange {
     std::uint64_t tag = 0;
     std::uint64_t base = 0;
     Bytes length = 0;
-    std::uint64_t offset = kPrivate;
 
     bool covers(std::uint64_t address, Bytes bytes) const {
         return address >= base && bytes <= length && address - base <= length - bytes;
     }
     bool allows(std::uint32_t access) const { return (region_access(tag) & access) == access; }
+};
+
+struct RegionView : RegionRange {
+    std::uint64_t offset = kPrivate;
 };
 
 constexpr std::uint32_t region_index(std::uint32_t key) { return key & (kMaxRegions - 1); }
@@ -58,10 +61,13 @@ public:
         return &local_[index];
     }
     bool allows(const Gather& entry, std::uint32_t rail, std::uint32_t access) const {
-        const RegionView* region = find(entry.local_key);
-        return region != nullptr && region_rail(region->tag) == rail && region->allows(access) &&
-               region->covers(reinterpret_cast<std::uintptr_t>(entry.address), entry.length);
+        const std::uint32_t index = region_index(entry.local_key);
+        return index < local_.size() &&
+               region_is(local_[index].tag, entry.local_key, rail, access) &&
+               local_[index].covers(reinterpret_cast<std::uintptr_t>(entry.address), entry.length);
     }
+    // REQUIRES: there was a region with that key.
+    std::uint64_t tag(std::uint32_t key) const { return local_[region_index(key)].tag; }
     // Whether each entry lies in its region, which is of that rail and gives that right.
     bool allows(std::span<const Gather> gather, std::uint32_t rail, std::uint32_t access) const;
 
