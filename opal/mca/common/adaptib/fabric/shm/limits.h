@@ -16,7 +16,7 @@ inline constexpr Bytes kMaxMessage = 2 * kGiB;
 inline constexpr Bytes kMaxInline = kKiB;
 
 // Cross-memory attach copies that much between two looks at whether it still may.
-inline constexpr Bytes kCopyPiece = kMiB;
+inline constexpr Bytes kCopyPiece = 4 * kMiB;
 
 // The copy pipeline: bounce slots of a process, and of them those that one queue pair may fill.
 inline constexpr Bytes kBounceBytes = 64 * kKiB;
