@@ -90,6 +90,7 @@ Peer* Ranks::peer(std::size_t from, std::size_t to) {
 void Ranks::Rank::happen() { ranks.turn(*this); }
 
 void Ranks::Rank::on_activity() {
+    vain = 0;
     if (in_turn) {
         again = true;
     } else if (!scheduled() || when() > process->now()) {
@@ -127,6 +128,11 @@ std::size_t Ranks::pass(Rank& rank) {
     return events;
 }
 
+// Until each idle ring has been looked at, in turn, since the last thing that happened.
+bool Ranks::goes_on(const Rank& rank) {
+    return rank.vain <= rank.core->cold_rings() || rank.again || rank.process->unseen() > 0;
+}
+
 void Ranks::turn(Rank& rank) {
     if (rank.process->dead()) {
         return;
@@ -144,9 +150,10 @@ void Ranks::turn(Rank& rank) {
     do {
         rank.again = false;
         events = pass(rank);
-    } while ((events > 0 || rank.again || rank.process->unseen() > 0) && ++passes < kPasses);
+        rank.vain = events > 0 ? 0 : rank.vain + 1;
+    } while (goes_on(rank) && ++passes < kPasses);
     rank.in_turn = false;
-    if (events > 0 || rank.again || rank.process->unseen() > 0) {
+    if (goes_on(rank)) {
         wake(rank.number);
     }
     if (const Nanoseconds due = rank.core->deadline(); due != Nanoseconds::max()) {

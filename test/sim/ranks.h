@@ -88,11 +88,13 @@ private:
         Process* process = nullptr;
         bool in_turn = false;
         bool again = false;
+        std::size_t vain = 0; // passes since there was something
     };
     explicit Ranks(RanksOptions options);
     bool start(std::string& text);
     void turn(Rank& rank);
     std::size_t pass(Rank& rank);
+    static bool goes_on(const Rank& rank);
     bool stir();
 
     RanksOptions options_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "unit/core/test_request.h"
+#include "unit/sim/traffic.h"
 
 namespace adaptib::sim {
 namespace {
@@ -115,6 +116,34 @@ std::string trace_of(std::uint64_t seed) {
         },
         std::chrono::seconds{1}));
     return trace;
+}
+
+// A ring that was idle for long is looked at in turn with others. Its reader, which sleeps, wakes and looks at all.
+TEST(Ranks, AMessageIntoAnIdleRingIsSeenAtOnce) {
+    constexpr std::size_t kRanks = 9;
+    constexpr int kLong = 25'000; // passes
+    RanksOptions options;
+    options.ranks = kRanks;
+    options.world.machine = *machine("connect-ib");
+    options.world.topology = crossbar(kRanks, {}, links_of(options.world.machine));
+    char policy[] = "fixed:rc_ring";
+    options.parameters.channel_policy = policy;
+    std::string text;
+    ASSERT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
+    const auto ranks = make(std::move(options));
+    for (std::size_t from = 1; from < kRanks; ++from) {
+        carry(*ranks, from, 0, 8);
+        carry(*ranks, from, 0, 8);
+    }
+    for (int i = 0; i < kLong; ++i) {
+        ranks->core(0).progress();
+    }
+    ASSERT_GT(ranks->core(0).cold_rings(), 2u);
+    for (std::size_t from = 1; from < kRanks; ++from) {
+        const Nanoseconds before = std::max(ranks->now(0), ranks->now(from));
+        carry(*ranks, from, 0, 8);
+        EXPECT_LT(ranks->now(0) - before, Nanoseconds{100'000}) << from;
+    }
 }
 
 TEST(Ranks, TheSameSeedGivesTheSameTrace) {

@@ -113,8 +113,10 @@ public:
     // For who does not call progress() all the time: something is due at deadline() (max: nothing), and
     // run_timers() does it then. progress() looks after it now and then.
     Nanoseconds deadline() const;
-    // Rings that each progress() looks at. For simulations, which charge for it.
+    // Rings that each progress() looks at, and of how many one in turn. For simulations, which charge for it, and
+    // whose ranks sleep while there is nothing.
     std::size_t rings_polled() const { return hot_.size() + (cold_.empty() ? 0 : 1); }
+    std::size_t cold_rings() const { return cold_.size(); }
     void run_timers();
     // This process is number `rank` of a job of `count`, whose names follow from its own: connects those
     // that the parameter `connect` wants connected, as progress is made. Not to be called before their

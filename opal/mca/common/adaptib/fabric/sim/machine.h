@@ -30,6 +30,8 @@ struct MachineModel {
     BytesPerSecond copy_rate{};  // of its bytes
     Nanoseconds registration{0}; // per memory region
     Nanoseconds registration_page{0}; // per page of 4 KiB of it
+    // Per queue pair made. In no model, since nothing else of connecting could be seen beside it; studies set it.
+    Nanoseconds queue_pair{0};
 
     // The adapter. Times of `doorbell` and `ack` pass beside each other for several work requests;
     // those of `work_request` and `receive_work` follow one another.

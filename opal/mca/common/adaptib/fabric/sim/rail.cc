@@ -213,6 +213,7 @@ Status SimRail::create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& o
     }
     const Status status = qp->enter();
     if (status.ok()) {
+        process_.charge(world_.machine().queue_pair);
         out = std::move(qp);
     }
     return status;
