@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <string>
 #include <utility>
@@ -83,6 +84,7 @@ public:
 
     bool mappable = true;
     bool up = true;
+    bool gated = false;   // with a gate that is open
     bool inlined = false; // the last write
     Status post_result = kOk;
 
@@ -122,9 +124,18 @@ private:
         return mappable ? reinterpret_cast<void*>(address) : nullptr;
     }
     bool usable_impl() const override { return up; }
+    Gate gate_impl() const override {
+        Gate gate;
+        if (gated) {
+            gate.trouble = &zero_;
+            gate.target = &zero_;
+        }
+        return gate;
+    }
 
     std::deque<Write> writes_;
     std::size_t completions_ = 0;
+    std::atomic<std::uint64_t> zero_{0};
 };
 
 struct Ring {
@@ -142,25 +153,44 @@ struct Ring {
         for (std::size_t left = qp.completions(); left > 0; --left) {
             writer->on_completion();
         }
+        const auto fill = [&](std::byte* to) { std::copy(payload.begin(), payload.end(), to); };
+        MessageHeader header;
+        header.type = MessageType::eager;
+        header.length = static_cast<std::uint32_t>(payload.size());
+        header.sequence = sequence;
+        if (short_way && payload.size() < kLeftFrom && writer->store_short(header, fill)) {
+            ++sequence;
+            ++stored_short;
+            return true;
+        }
         std::byte* to = writer->reserve(payload.size());
         if (to == nullptr) {
             return false;
         }
-        std::copy(payload.begin(), payload.end(), to);
-        MessageHeader header;
-        header.type = MessageType::eager;
-        header.length = static_cast<std::uint32_t>(payload.size());
-        header.sequence = sequence++;
+        fill(to);
+        ++sequence;
         return writer->commit(header).ok();
     }
 
     RingReader::Found take(std::vector<std::byte>& payload, std::uint32_t& number) {
-        const MessageHeader* header = nullptr;
+        MessageHeader header;
         const std::byte* body = nullptr;
-        const RingReader::Found found = reader.poll(&header, &body);
+        const std::uint64_t head = reader.head();
+        const std::uint64_t eager =
+            std::uint64_t{kHeaderMagic} << 16 | static_cast<std::uint64_t>(MessageType::eager);
+        RingReader::Found found = RingReader::Found::message;
+        if (short_way && (head & 0xffffffff) == eager && reader.fits(head)) {
+            const std::byte* at = reader.take_short(head);
+            std::memcpy(&header.sequence, at + offsetof(MessageHeader, sequence), 4);
+            header.length = static_cast<std::uint32_t>(head >> 32);
+            body = at + sizeof header;
+            ++taken_short;
+        } else {
+            found = reader.poll(header, body);
+        }
         if (found == RingReader::Found::message) {
-            payload.assign(body, body + header->length);
-            number = header->sequence;
+            payload.assign(body, body + header.length);
+            number = header.sequence;
             reader.consume();
             if (reader.credit_due()) {
                 credit = reader.consumed();
@@ -177,6 +207,9 @@ struct Ring {
     RingReader reader;
     std::unique_ptr<RingWriter> writer;
     std::uint32_t sequence = 0;
+    bool short_way = false; // for what takes it
+    std::uint32_t stored_short = 0;
+    std::uint32_t taken_short = 0;
 };
 
 std::vector<std::byte> payload_of(std::uint32_t number, std::size_t size) {
@@ -223,6 +256,68 @@ TEST_P(RingModes, RandomTrafficComesOutAsItWentIn) {
         }
         EXPECT_GT(received, 100u);
     }
+}
+
+// Both ways to write and to read a message may follow each other, whatever comes between: long messages that
+// are left where they are, the ring's end, a full ring.
+TEST(Ring, TheShortWayGivesTheSame) {
+    Random random(11);
+    for (const std::uint64_t units : {64u, 128u, 1024u}) {
+        Ring ring(units, true);
+        ring.qp.gated = true;
+        const Bytes longest = units * kRingUnit / 2 - 256;
+        std::deque<std::size_t> sizes;
+        std::uint32_t received = 0;
+        bool full = false;
+        for (int step = 0; step < 20000; ++step) {
+            ring.short_way = random.below(3) != 0;
+            const Bytes most = random.below(1000) == 0 ? longest
+                               : random.below(8) == 0  ? std::min<Bytes>(longest, kLeftFrom)
+                                                       : 64;
+            const std::size_t size = random.below(most);
+            if (random.below(2) == 0) {
+                const bool sent = ring.send(payload_of(ring.sequence, size));
+                full = full || !sent;
+                if (sent) {
+                    sizes.push_back(size);
+                }
+            }
+            ring.short_way = random.below(3) != 0;
+            std::vector<std::byte> payload;
+            std::uint32_t number = 0;
+            if (random.below(200) == 0) {
+                while (!sizes.empty()) {
+                    ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+                    ASSERT_EQ(number, received);
+                    ASSERT_EQ(payload, payload_of(received++, sizes.front()));
+                    sizes.pop_front();
+                }
+                ASSERT_EQ(ring.take(payload, number), RingReader::Found::nothing);
+            }
+        }
+        EXPECT_TRUE(full);
+        EXPECT_GT(ring.stored_short, 500u);
+        EXPECT_GT(ring.taken_short, 500u);
+    }
+}
+
+// What does not lie in the ring as a whole is never taken the short way.
+TEST(Ring, TheShortWayKeepsToTheRing) {
+    Ring ring(64, true);
+    ring.short_way = true;
+    std::vector<std::byte> payload;
+    std::uint32_t number = 0;
+    for (int i = 0; i < 63; ++i) {
+        ASSERT_TRUE(ring.send(payload_of(ring.sequence, 8)));
+        ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+    }
+    const auto word = [](std::uint64_t length) {
+        return length << 32 | std::uint64_t{kHeaderMagic} << 16 | 2;
+    };
+    EXPECT_TRUE(ring.reader.fits(word(8)));
+    EXPECT_FALSE(ring.reader.fits(word(9)));
+    EXPECT_FALSE(ring.reader.fits(word(kLeftFrom)));
+    EXPECT_FALSE(ring.reader.fits(word(0xffffffff)));
 }
 
 // What was posted may be under way still when the queue pair can be stored through again.

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -77,6 +78,36 @@ TEST(BlockPool, TheLastBlockReleasedIsTheNextOne) {
             pool.release(block, size);
         }
     }
+}
+
+// Whether at hand or not.
+TEST(BlockPool, QuickBlocksAreBlocks) {
+    BlockPool pool;
+    std::vector<void*> blocks;
+    for (int round = 0; round < 3; ++round) {
+        for (int i = 0; i < 200; ++i) {
+            blocks.push_back(pool.allocate_quick());
+            ASSERT_NE(blocks.back(), nullptr);
+            std::memset(blocks.back(), i, BlockPool::kQuickBlock);
+        }
+        EXPECT_EQ(pool.in_use(), 200 * BlockPool::kQuickBlock);
+        for (int i = 0; i < 200; ++i) {
+            const auto* bytes = static_cast<unsigned char*>(blocks[static_cast<std::size_t>(i)]);
+            ASSERT_EQ(bytes[0], i);
+            ASSERT_EQ(bytes[BlockPool::kQuickBlock - 1], i);
+        }
+        for (void* block : blocks) {
+            pool.release_quick(block);
+        }
+        EXPECT_EQ(pool.in_use(), 0u);
+        void* last = pool.allocate_quick();
+        EXPECT_NE(std::find(blocks.begin(), blocks.end(), last), blocks.end());
+        pool.release_quick(last);
+        blocks.clear();
+    }
+    EXPECT_EQ(pool.peak_in_use(), 200 * BlockPool::kQuickBlock);
+    pool.trim();
+    EXPECT_EQ(pool.held(), 0u);
 }
 
 TEST(BlockPool, ARepeatedWorkingSetNeedsNoSystem) {

@@ -92,14 +92,24 @@ static inline int ompi_mtl_adaptib_source(struct ompi_communicator_t *comm, int 
 
 /* What a receive or a probe asks for. Open MPI's own traffic has negative tags other than
  * MPI_ANY_TAG, and the core lets ANY_TAG match no negative one. */
+static inline int32_t ompi_mtl_adaptib_wanted_source(int src)
+{
+    return MPI_ANY_SOURCE == src ? OPAL_COMMON_ADAPTIB_ANY_SOURCE : src;
+}
+
+static inline int32_t ompi_mtl_adaptib_wanted_tag(int tag)
+{
+    return MPI_ANY_TAG == tag ? OPAL_COMMON_ADAPTIB_ANY_TAG : tag;
+}
+
 static inline opal_common_adaptib_envelope_t
 ompi_mtl_adaptib_wanted(struct ompi_communicator_t *comm, int src, int tag)
 {
     opal_common_adaptib_envelope_t envelope;
 
     envelope.context = OPAL_COMMON_ADAPTIB_COMM_CID(comm);
-    envelope.source = MPI_ANY_SOURCE == src ? OPAL_COMMON_ADAPTIB_ANY_SOURCE : src;
-    envelope.tag = MPI_ANY_TAG == tag ? OPAL_COMMON_ADAPTIB_ANY_TAG : tag;
+    envelope.source = ompi_mtl_adaptib_wanted_source(src);
+    envelope.tag = ompi_mtl_adaptib_wanted_tag(tag);
     return envelope;
 }
 

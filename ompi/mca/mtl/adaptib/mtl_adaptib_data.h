@@ -40,6 +40,12 @@ static inline void ompi_mtl_adaptib_contiguous(opal_common_adaptib_data_t *data,
     data->context = NULL;
 }
 
+/* Of a prepared one: its data is contiguous, and the processor reaches it. */
+static inline bool ompi_mtl_adaptib_is_contiguous(const opal_convertor_t *convertor)
+{
+    return !opal_convertor_need_buffers(convertor) && !opal_common_adaptib_on_device(convertor);
+}
+
 static inline void ompi_mtl_adaptib_prepared(opal_common_adaptib_data_t *data,
                                              opal_convertor_t *convertor,
                                              mtl_adaptib_stream_t *stream)
@@ -47,8 +53,7 @@ static inline void ompi_mtl_adaptib_prepared(opal_common_adaptib_data_t *data,
     size_t bytes;
 
     opal_convertor_get_packed_size(convertor, &bytes);
-    if (0 == bytes
-        || (!opal_convertor_need_buffers(convertor) && !opal_common_adaptib_on_device(convertor))) {
+    if (0 == bytes || ompi_mtl_adaptib_is_contiguous(convertor)) {
         ompi_mtl_adaptib_contiguous(data, convertor->pBaseBuf + convertor->pDesc->true_lb, bytes);
         return;
     }
@@ -60,11 +65,17 @@ static inline void ompi_mtl_adaptib_prepared(opal_common_adaptib_data_t *data,
     data->context = stream;
 }
 
+/* The short one: contiguous data to be sent, at pBaseBuf. */
+static inline bool ompi_mtl_adaptib_is_short(const opal_convertor_t *convertor)
+{
+    return 0 == (convertor->flags & CONVERTOR_SEND);
+}
+
 static inline void ompi_mtl_adaptib_send_data(opal_common_adaptib_data_t *data,
                                               opal_convertor_t *convertor,
                                               mtl_adaptib_stream_t *stream)
 {
-    if (OPAL_LIKELY(0 == (convertor->flags & CONVERTOR_SEND))) {
+    if (OPAL_LIKELY(ompi_mtl_adaptib_is_short(convertor))) {
         ompi_mtl_adaptib_contiguous(data, convertor->pBaseBuf, convertor->local_size);
     } else {
         ompi_mtl_adaptib_prepared(data, convertor, stream);

@@ -26,9 +26,10 @@ int ompi_mtl_adaptib_irecv(struct mca_mtl_base_module_t *mtl, struct ompi_commun
                            struct mca_mtl_request_t *mtl_request)
 {
     mca_mtl_adaptib_request_t *request = (mca_mtl_adaptib_request_t *) mtl_request;
-    const opal_common_adaptib_envelope_t envelope = ompi_mtl_adaptib_wanted(comm, src, tag);
+    opal_common_adaptib_envelope_t envelope;
     opal_common_adaptib_peer_t *peer;
     opal_common_adaptib_data_t data;
+    size_t bytes;
     int rc;
 
     (void) mtl;
@@ -37,6 +38,16 @@ int ompi_mtl_adaptib_irecv(struct mca_mtl_base_module_t *mtl, struct ompi_commun
         return rc;
     }
     request->core.complete = receive_complete;
+    opal_convertor_get_packed_size(convertor, &bytes);
+    if (OPAL_LIKELY(bytes > 0 && ompi_mtl_adaptib_is_contiguous(convertor))) {
+        request->stream.layout = NULL;
+        rc = opal_common_adaptib_receive_at(
+            ompi_mtl_adaptib.core, peer, OPAL_COMMON_ADAPTIB_COMM_CID(comm),
+            ompi_mtl_adaptib_wanted_source(src), ompi_mtl_adaptib_wanted_tag(tag),
+            convertor->pBaseBuf + convertor->pDesc->true_lb, bytes, &request->core);
+        return ompi_mtl_adaptib_started(rc, request);
+    }
+    envelope = ompi_mtl_adaptib_wanted(comm, src, tag);
     ompi_mtl_adaptib_receive_data(&data, convertor, &request->stream);
     rc = opal_common_adaptib_receive(ompi_mtl_adaptib.core, peer, &envelope, &data, &request->core);
     return ompi_mtl_adaptib_started(rc, request);

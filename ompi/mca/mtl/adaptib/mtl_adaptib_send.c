@@ -70,6 +70,22 @@ static inline int start(struct ompi_communicator_t *comm, int dest, int tag,
                                     marker_of(tag, blocking), request);
 }
 
+/* What is sent most: contiguous, and there is room for it. */
+static inline bool sent_now(struct ompi_communicator_t *comm, int dest, int tag,
+                            const struct opal_convertor_t *convertor, mca_pml_base_send_mode_t mode)
+{
+    opal_common_adaptib_peer_t *peer;
+
+    if (OPAL_UNLIKELY(!ompi_mtl_adaptib_is_short(convertor) || MCA_PML_BASE_SEND_SYNCHRONOUS == mode
+                      || OMPI_SUCCESS != ompi_mtl_adaptib_peer(comm, dest, &peer))) {
+        return false;
+    }
+    return OPAL_COMMON_ADAPTIB_COMPLETE
+           == opal_common_adaptib_send_now(ompi_mtl_adaptib.core, peer,
+                                           OPAL_COMMON_ADAPTIB_COMM_CID(comm), comm->c_my_rank, tag,
+                                           convertor->pBaseBuf, convertor->local_size);
+}
+
 int ompi_mtl_adaptib_send(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm,
                           int dest, int tag, struct opal_convertor_t *convertor,
                           mca_pml_base_send_mode_t mode)
@@ -78,6 +94,9 @@ int ompi_mtl_adaptib_send(struct mca_mtl_base_module_t *mtl, struct ompi_communi
     int rc;
 
     (void) mtl;
+    if (OPAL_LIKELY(sent_now(comm, dest, tag, convertor, mode))) {
+        return MPI_SUCCESS;
+    }
     send.core.complete = blocking_complete;
     send.done = false;
     send.stream.layout = NULL;
@@ -103,6 +122,11 @@ int ompi_mtl_adaptib_isend(struct mca_mtl_base_module_t *mtl, struct ompi_commun
     int rc;
 
     (void) mtl;
+    if (OPAL_LIKELY(sent_now(comm, dest, tag, convertor, mode))) {
+        request->super.ompi_req->req_status.MPI_ERROR = MPI_SUCCESS;
+        request->super.completion_callback(&request->super);
+        return OMPI_SUCCESS;
+    }
     request->core.complete = isend_complete;
     request->stream.layout = NULL;
     rc = start(comm, dest, tag, convertor, mode, blocking, &request->stream, &request->core);

@@ -51,22 +51,23 @@ private:
 
 struct opal_common_adaptib_core {
     explicit opal_common_adaptib_core(const opal_common_adaptib_environment_t& from)
-        : environment(from), threads(from.threads), bootstrap(from) {}
+        : threads(from.threads), environment(from), bootstrap(from) {}
+
+    // What every call looks at: one cache line.
+    alignas(kCacheLine) Protocol* protocol = nullptr; // core's
+    bool threads;
+    bool twins = false;  // peers may have some: there are several fabrics
+    bool inside = false; // somebody is in progress
+    std::unique_ptr<Core> core;
 
     opal_common_adaptib_environment_t environment;
-    // What short one-sided operations look at: one cache line.
-    alignas(kCacheLine) bool threads;
-    bool twins = false;           // peers may have some: there are several fabrics
-    Protocol* protocol = nullptr; // core's
     int references = 1;
-    bool inside = false; // somebody is in progress
     opal_common_adaptib_active_t active = nullptr;
     void* active_context = nullptr;
     std::mutex mutex;
     MonotonicClock clock;
     Random random{0};
     CallbackBootstrap bootstrap;
-    std::unique_ptr<Core> core;
     std::string source_map; // the file that it goes to; empty: none
 };
 
@@ -399,6 +400,21 @@ std::size_t opal_common_adaptib_peer_migrate(opal_common_adaptib_core_t* core,
 
 namespace {
 
+// kCall(core, arguments...), which is inlined twice: without the lock, and behind a call with it, so that who has
+// no threads does nothing for it.
+template <auto kCall, typename... Arguments>
+[[gnu::noinline]] int locked(opal_common_adaptib_core* core, Arguments... arguments) {
+    const Guard guard(core);
+    return kCall(core, arguments...);
+}
+template <auto kCall, typename... Arguments>
+[[gnu::always_inline]] inline int guarded(opal_common_adaptib_core* core, Arguments... arguments) {
+    if (core->threads) [[unlikely]] {
+        return locked<kCall>(core, arguments...);
+    }
+    return kCall(core, arguments...);
+}
+
 // A send that needed no request.
 void end_at_once(UserRequest& user, Bytes bytes) {
     user.kind = static_cast<std::uint32_t>(RequestKind::send);
@@ -419,7 +435,7 @@ int opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adapt
     const Envelope from = envelope_of(*envelope);
     const bool synchronous = mode == OPAL_COMMON_ADAPTIB_MODE_SYNC;
     if (to != nullptr && !synchronous &&
-        (protocol.send_at_once(*to, from, *data) || protocol.send_timed(*to, from, *data)))
+        (Protocol::send_at_once(*to, from, *data) || protocol.send_timed(*to, from, *data)))
         [[likely]] {
         end_at_once(*request, data->bytes);
         return OPAL_COMMON_ADAPTIB_COMPLETE;
@@ -430,16 +446,61 @@ int opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adapt
     return code_of(status, complete);
 }
 
+namespace {
+
+[[gnu::always_inline]] inline int send_now(opal_common_adaptib_core_t* core,
+                                           opal_common_adaptib_peer_t* peer, std::uint32_t context,
+                                           std::int32_t source, std::int32_t tag, const void* base,
+                                           std::size_t bytes) {
+    Peer* to = peer_of(core, peer);
+    const bool sent =
+        to != nullptr && Protocol::send_at_once(*to, {context, source, tag}, base, bytes);
+    return sent ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
+}
+
+[[gnu::always_inline]] inline int start_receive(opal_common_adaptib_core_t* core,
+                                                opal_common_adaptib_peer_t* peer,
+                                                const Envelope& pattern, const Data& data,
+                                                UserRequest& request) {
+    bool complete = false;
+    const Status status = core->protocol->receive(pattern, data, request, complete,
+                                                  peer == nullptr ? nullptr : peer_of(core, peer));
+    if (status.ok()) [[likely]] {
+        return complete ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_SUCCESS;
+    }
+    return code_of(status);
+}
+
+[[gnu::always_inline]] inline int receive_at(opal_common_adaptib_core_t* core,
+                                             opal_common_adaptib_peer_t* peer,
+                                             std::uint32_t context, std::int32_t source,
+                                             std::int32_t tag, void* base, std::size_t bytes,
+                                             opal_common_adaptib_request_t* request) {
+    const Data data{base, bytes, nullptr, nullptr, nullptr};
+    return start_receive(core, peer, {context, source, tag}, data, *request);
+}
+
+} // namespace
+
+int opal_common_adaptib_send_now(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
+                                 uint32_t context, int32_t source, int32_t tag, const void* base,
+                                 size_t bytes) noexcept {
+    return guarded<send_now>(core, peer, context, source, tag, base, bytes);
+}
+
 int opal_common_adaptib_receive(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
                                 const opal_common_adaptib_envelope_t* envelope,
                                 const opal_common_adaptib_data_t* data,
                                 opal_common_adaptib_request_t* request) noexcept {
     const Guard guard(core);
-    bool complete = false;
-    const Status status =
-        core->core->protocol().receive(envelope_of(*envelope), *data, *request, complete,
-                                       peer == nullptr ? nullptr : peer_of(core, peer));
-    return code_of(status, complete);
+    return start_receive(core, peer, envelope_of(*envelope), *data, *request);
+}
+
+int opal_common_adaptib_receive_at(opal_common_adaptib_core_t* core,
+                                   opal_common_adaptib_peer_t* peer, uint32_t context,
+                                   int32_t source, int32_t tag, void* base, size_t bytes,
+                                   opal_common_adaptib_request_t* request) noexcept {
+    return guarded<receive_at>(core, peer, context, source, tag, base, bytes, request);
 }
 
 namespace {
@@ -545,18 +606,28 @@ void opal_common_adaptib_active_not(opal_common_adaptib_core_t* core,
     }
 }
 
+namespace {
+
+[[gnu::always_inline]] inline int active_send_now(opal_common_adaptib_core_t* core,
+                                                  opal_common_adaptib_peer_t* peer,
+                                                  std::uint8_t tag, const void* first,
+                                                  std::size_t first_bytes, const void* second,
+                                                  std::size_t second_bytes) {
+    Peer* to = peer_of(core, peer);
+    const bool sent =
+        to != nullptr &&
+        (Protocol::send_active_at_once(*to, tag, first, first_bytes, second, second_bytes) ||
+         core->protocol->send_active_timed(*to, tag, first, first_bytes, second, second_bytes));
+    return sent ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
+}
+
+} // namespace
+
 int opal_common_adaptib_active_send_now(opal_common_adaptib_core_t* core,
                                         opal_common_adaptib_peer_t* peer, uint8_t tag,
                                         const void* first, size_t first_bytes, const void* second,
                                         size_t second_bytes) noexcept {
-    const Guard guard(core);
-    Peer* to = peer_of(core, peer);
-    Protocol& protocol = core->core->protocol();
-    const bool sent =
-        to != nullptr &&
-        (protocol.send_active_at_once(*to, tag, first, first_bytes, second, second_bytes) ||
-         protocol.send_active_timed(*to, tag, first, first_bytes, second, second_bytes));
-    return sent ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
+    return guarded<active_send_now>(core, peer, tag, first, first_bytes, second, second_bytes);
 }
 
 int opal_common_adaptib_active_send(opal_common_adaptib_core_t* core,

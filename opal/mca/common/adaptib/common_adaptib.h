@@ -244,6 +244,14 @@ opal_common_adaptib_send(opal_common_adaptib_core_t *core, opal_common_adaptib_p
                          opal_common_adaptib_marker_t marker,
                          opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
+/* The short way, without a request: a contiguous message in standard mode for which there is room now.
+ * @retval COMPLETE  done
+ * @retval AGAIN     not sent; opal_common_adaptib_send is to be called */
+OPAL_COMMON_ADAPTIB_EXPORT int
+opal_common_adaptib_send_now(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
+                             uint32_t context, int32_t source, int32_t tag, const void *base,
+                             size_t bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
 /* As send; COMPLETE if the message was there already. `peer` is who will send, NULL if that is anybody: the
  * request ends with UNREACHABLE when that peer is lost.
  * @retval UNREACHABLE  the peer is lost, and no message of its is there */
@@ -252,6 +260,13 @@ opal_common_adaptib_receive(opal_common_adaptib_core_t *core, opal_common_adapti
                             const opal_common_adaptib_envelope_t *envelope,
                             const opal_common_adaptib_data_t *data,
                             opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
+/* The same with contiguous data. */
+OPAL_COMMON_ADAPTIB_EXPORT int
+opal_common_adaptib_receive_at(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
+                               uint32_t context, int32_t source, int32_t tag, void *base,
+                               size_t bytes,
+                               opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 typedef struct opal_common_adaptib_message opal_common_adaptib_message_t;
 

@@ -55,8 +55,8 @@ inline Status gather_all(const Data& data, std::size_t offset, std::byte* to, st
 // Puts `length` bytes at `offset`. REQUIRES: offset + length <= data.bytes.
 inline Status scatter(const Data& data, std::size_t offset, const std::byte* from,
                       std::size_t length) {
-    if (data.base != nullptr) {
-        std::memcpy(static_cast<std::byte*>(data.base) + offset, from, length);
+    if (data.base != nullptr) [[likely]] {
+        copy_few(static_cast<std::byte*>(data.base) + offset, from, length);
         return kOk;
     }
     std::size_t done = 0;

@@ -9,6 +9,9 @@
 // May touch: nothing.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 namespace adaptib {
@@ -20,6 +23,21 @@ template <class T> [[gnu::always_inline]] constexpr T load_piece(const T& from) 
         asm("" : "+r"(value));
     }
     return value;
+}
+
+// Like memcpy, for what is a few bytes most of the time: these without a call.
+[[gnu::always_inline]] inline void copy_few(void* to, const void* from, std::size_t bytes) {
+    if (bytes - sizeof(std::uint64_t) <= sizeof(std::uint64_t)) [[likely]] { // 8 to 16
+        std::uint64_t first = 0;
+        std::uint64_t last = 0;
+        const std::size_t at = bytes - sizeof last;
+        std::memcpy(&first, from, sizeof first);
+        std::memcpy(&last, static_cast<const std::byte*>(from) + at, sizeof last);
+        std::memcpy(to, &first, sizeof first);
+        std::memcpy(static_cast<std::byte*>(to) + at, &last, sizeof last);
+    } else if (bytes > 0) {
+        std::memcpy(to, from, bytes);
+    }
 }
 
 } // namespace adaptib

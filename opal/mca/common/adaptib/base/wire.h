@@ -277,8 +277,11 @@ constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 56;
 bool check_header(const MessageHeader& header, Bytes available);
 
 // What a message with an envelope has in it when it is not to be taken for a pattern.
+constexpr bool is_envelope(std::int32_t source, std::int32_t tag) {
+    return source >= 0 && tag != INT32_MIN;
+}
 constexpr bool is_envelope(const MessageHeader& header) {
-    return header.source >= 0 && header.tag != INT32_MIN;
+    return is_envelope(header.source, header.tag);
 }
 
 // Bytes of the fixed body of a type; of a rendezvous without its keys.

@@ -20,8 +20,8 @@ bool RingReader::begins(std::uint64_t head) {
 }
 
 // The rest of a posted message is whole when its tail is there: only then it is copied.
-bool RingReader::whole(std::byte* at, std::uint64_t head, RingWay way) {
-    std::byte* tail = at + ring_posted_bytes(header_.length, way) - sizeof(std::uint64_t);
+bool RingReader::whole(std::byte* at, std::uint64_t head, Bytes length, RingWay way) {
+    std::byte* tail = at + ring_posted_bytes(length, way) - sizeof(std::uint64_t);
     const std::uint64_t found = load_ring_word(tail);
     std::uint32_t sequence = 0;
     std::memcpy(&sequence, at + offsetof(MessageHeader, sequence), sizeof sequence);
@@ -35,33 +35,31 @@ bool RingReader::whole(std::byte* at, std::uint64_t head, RingWay way) {
     return true;
 }
 
-RingReader::Found RingReader::read(std::uint64_t head, const MessageHeader** header,
-                                   const std::byte** body) {
+RingReader::Found RingReader::read(std::uint64_t head, MessageHeader& header,
+                                   const std::byte*& body) {
     do {
         std::byte* at = place();
         // A copy: what was checked must not change while it is used.
-        std::memcpy(reinterpret_cast<std::byte*>(&header_), &head, sizeof head);
-        const RingWay way = ring_way_of(header_.magic);
-        const std::uint64_t units = ring_units_for(header_.length, way);
-        left_ = header_.magic == kLeftMagic;
-        if ((way == RingWay::stored && header_.magic != kHeaderMagic && !left_) ||
+        copy_head(header, head);
+        const auto magic = static_cast<std::uint16_t>(head >> 16);
+        const RingWay way = ring_way_of(magic);
+        const std::uint64_t units = ring_units_for(header.length, way);
+        left_ = magic == kLeftMagic;
+        if ((way == RingWay::stored && magic != kHeaderMagic && !left_) ||
             units > units_ - position_) [[unlikely]] {
             return begins(head) ? Found::nothing : Found::garbage;
         }
         posted_ = way != RingWay::stored;
         if (posted_) [[unlikely]] {
-            if (!whole(at, head, way)) {
+            if (!whole(at, head, header.length, way)) {
                 return Found::nothing;
             }
             begun_ = 0;
         }
-        header_.magic = kHeaderMagic;
-        std::memcpy(reinterpret_cast<std::byte*>(&header_) + sizeof head, at + sizeof head,
-                    sizeof header_ - sizeof head);
-        if (header_.type != MessageType::skip) [[likely]] {
-            current_ = units;
-            *header = &header_;
-            *body = at + ring_body_at(header_.length, way);
+        copy_rest(header, at);
+        if (header.type != MessageType::skip) [[likely]] {
+            current_ = static_cast<std::uint32_t>(units);
+            body = at + ring_body_at(header.length, way);
             return Found::message;
         }
         store_ring_word(at, 0, std::memory_order_relaxed);

@@ -127,22 +127,42 @@ public:
     enum class Found : std::uint8_t { nothing, message, garbage };
 
     // REQUIRES: memory is zero, `units` x 32 bytes, 64-byte aligned.
-    RingReader(std::byte* memory, std::uint64_t units) : memory_(memory), units_(units) {}
+    RingReader(std::byte* memory, std::uint64_t units)
+        : memory_(memory), units_(static_cast<std::uint32_t>(units)) {}
 
-    // message: *header is a copy, *body points into the ring until consume(). garbage: what lies there is not
+    // message: `header` is a copy, `body` points into the ring until consume(). garbage: what lies there is not
     // a message; the ring cannot be used any more. A message is found once.
-    Found poll(const MessageHeader** header, const std::byte** body) {
-        const std::uint64_t head = load_ring_word(place());
-        return head == 0 ? Found::nothing : read(head, header, body);
+    Found poll(MessageHeader& header, const std::byte*& body) {
+        const std::uint64_t word = head();
+        return word == 0 ? Found::nothing : read(word, header, body);
+    }
+
+    // The same for what comes most, a message that was stored and is short: from its first word, not zero,
+    // through fits(word), to take_short(word), which finds it, and returns its header as it lies there; the
+    // body follows.
+    std::uint64_t head() const { return load_ring_word(place()); }
+    // REQUIRES: the word has the magic number of a stored message, and is no skip's.
+    bool fits(std::uint64_t word) const {
+        return (word >> 32) < kLeftFrom && units_of(word) <= units_ - position_;
+    }
+    // REQUIRES: fits(word).
+    const std::byte* take_short(std::uint64_t word) {
+        left_ = false;
+        posted_ = false;
+        current_ = units_of(word);
+        return place();
     }
     void consume() {
         std::byte* at = place();
-        const std::uint64_t zeroed = left_ ? 1 : current_;
-        for (std::uint64_t i = 0; i < zeroed; ++i) {
-            store_ring_word(at + i * kRingUnit, 0, std::memory_order_relaxed);
+        const std::uint32_t units = current_;
+        store_ring_word(at, 0, std::memory_order_relaxed);
+        if (!left_) {
+            for (std::uint32_t i = 1; i < units; ++i) {
+                store_ring_word(at + i * kRingUnit, 0, std::memory_order_relaxed);
+            }
         }
-        consumed_ += current_;
-        position_ = position_ + current_ == units_ ? 0 : position_ + current_;
+        consumed_ += units;
+        position_ = position_ + units == units_ ? 0 : position_ + units;
     }
 
     // Where the next message will begin: while the word there is zero, poll() finds nothing.
@@ -166,20 +186,37 @@ public:
     std::uint64_t count() const { return count_; }
 
 private:
-    std::byte* place() const { return memory_ + position_ * kRingUnit; }
-    Found read(std::uint64_t head, const MessageHeader** header, const std::byte** body);
+    std::byte* place() const { return memory_ + std::size_t{position_} * kRingUnit; }
+    static std::uint32_t units_of(std::uint64_t word) {
+        const auto length = static_cast<std::uint32_t>(word >> 32);
+        return (length + static_cast<std::uint32_t>(sizeof(MessageHeader) + kRingUnit - 1)) /
+               static_cast<std::uint32_t>(kRingUnit);
+    }
+    // By what is in registers, and field by field (base/pieces.h).
+    static void copy_head(MessageHeader& header, std::uint64_t head) {
+        header.type = static_cast<MessageType>(static_cast<std::uint8_t>(head));
+        header.flags = static_cast<std::uint8_t>(head >> 8);
+        header.length = static_cast<std::uint32_t>(head >> 32);
+    }
+    static void copy_rest(MessageHeader& header, const std::byte* at) {
+        std::memcpy(&header.sequence, at + offsetof(MessageHeader, sequence), 4);
+        std::memcpy(&header.context, at + offsetof(MessageHeader, context), 4);
+        std::memcpy(&header.source, at + offsetof(MessageHeader, source), 4);
+        std::memcpy(&header.tag, at + offsetof(MessageHeader, tag), 4);
+    }
+    Found read(std::uint64_t head, MessageHeader& header, const std::byte*& body);
     bool begins(std::uint64_t head);
-    bool whole(std::byte* at, std::uint64_t head, RingWay way);
+    bool whole(std::byte* at, std::uint64_t head, Bytes length, RingWay way);
 
+    // All that a short message needs: one cache line.
     alignas(kCacheLine) std::byte* memory_;
-    std::uint64_t units_;
-    std::uint64_t position_ = 0; // unit of the next message
-    std::uint64_t current_ = 0;  // units of the message that poll found
     std::uint64_t consumed_ = 0; // units, ever
+    std::uint64_t told_ = 0;
+    std::uint32_t units_;
+    std::uint32_t position_ = 0; // unit of the next message
+    std::uint32_t current_ = 0;  // units of the message that poll found
     bool left_ = false;          // that message stays there
     bool posted_ = false;
-    MessageHeader header_; // of that message
-    std::uint64_t told_ = 0;
     std::uint64_t count_ = 0;
     std::uint32_t begun_ = 0; // polls that found a first word begun
 };
@@ -226,6 +263,31 @@ public:
             claim_ahead(kClaimed);
         }
         return kOk;
+    }
+
+    // The same at once for what is sent most, a short message that is stored: fill(to) puts header.length
+    // bytes of body and payload there. False: nothing is done, reserve() knows what there is to do.
+    template <typename Fill>
+    [[gnu::always_inline]] bool store_short(const MessageHeader& header, Fill&& fill) {
+        const std::uint64_t units = ring_units_for(header.length, RingWay::stored);
+        const std::uint64_t produced = produced_;
+        const std::uint64_t behind = position_ + units;
+        if (!direct() || produced < zero_until_ || behind > units_ ||
+            produced + units >= units_ + consumed_ || !gate_.open()) [[unlikely]] {
+            return false;
+        }
+        std::byte* const base = base_;
+        std::byte* const at = base + std::size_t{position_} * kRingUnit;
+        const std::uint64_t next = behind == units_ ? 0 : behind;
+        produced_ = produced + units;
+        position_ = static_cast<std::uint32_t>(next);
+        if (next + kClaimed < units_) {
+            claim_line(base + (next + kClaimed) * kRingUnit);
+        }
+        fill(at + sizeof(MessageHeader));
+        write_fields(at, header);
+        store_ring_word(at, header.head_word(), std::memory_order_release);
+        return true;
     }
 
     // Whether the reader has all that was posted (what was stored, it has): as far as completions were

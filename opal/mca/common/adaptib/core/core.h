@@ -235,8 +235,11 @@ private:
 
     // progress.cc
     std::size_t poll_hot_rings();
+    void cool_rings();
     std::size_t poll_cold_ring();
     std::size_t poll_ring(Peer& peer);
+    bool poll_with_care(Peer& peer, RingReader& ring);
+    void on_garbage(Peer& peer);
 
     bool quiet() const;
     std::size_t poll_datagrams();
@@ -306,10 +309,10 @@ private:
     std::uint32_t paths_per_port_ = 0;
     // A ring that had traffic lately. What an idle pass looks at is here and in the ring alone.
     struct HotRing {
-        explicit HotRing(Peer& of) : peer(&of) {}
+        HotRing(Peer& of, std::uint64_t tick) : peer(&of), busy_at(tick) {}
         const std::byte* next = nullptr; // where its next message begins; null: look closely
         Peer* peer;
-        std::uint32_t idle = 0; // passes without a message
+        std::uint64_t busy_at; // tick_ of the last pass that found a message
     };
     std::vector<HotRing> hot_;
     std::vector<Peer*> cold_;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How the core moves forward (core/core.h gives the order).
 #include <algorithm>
+#include <cstring>
 
+#include "base/pieces.h"
 #include "core/core.h"
 
 namespace adaptib {
@@ -11,7 +13,7 @@ namespace {
 constexpr std::size_t kRingBudget = 16; // messages of one ring per pass
 constexpr std::size_t kDatagramBudget = 16;
 constexpr std::size_t kCompletionBudget = 64;
-constexpr std::uint32_t kIdlePolls = 20000; // then a ring is polled in turn with other idle ones
+constexpr std::uint64_t kIdlePolls = 20000; // then a ring is polled in turn with other idle ones
 constexpr std::size_t kAlwaysHot = 4;       // so many rings are polled each time anyway
 constexpr std::uint64_t kDatagramEvery = 8; // passes, while rings are busy
 constexpr std::uint64_t kCompletionsEvery = 16; // passes, while none is awaited: errors, signals
@@ -22,6 +24,21 @@ constexpr std::uint64_t kTimersEvery = 64;
 constexpr std::uint64_t kHousekeepingEvery = 1024;
 constexpr std::uint64_t kTimedEvery = 4 * kHousekeepingEvery;
 constexpr std::uint64_t kKeepAliveEvery = 64 * kHousekeepingEvery;
+
+// Type and magic number in the first word of a stored message.
+constexpr std::uint64_t kKindBits = 0xffff00ff;
+constexpr std::uint64_t kind_of(MessageType type) {
+    return std::uint64_t{kHeaderMagic} << 16 | static_cast<std::uint64_t>(type);
+}
+constexpr std::uint64_t kEagerKind = kind_of(MessageType::eager);
+constexpr std::uint64_t kActiveKind = kind_of(MessageType::active);
+
+// Of a header as it lies in a ring.
+template <typename T> T load_member(const std::byte* header, std::size_t offset) {
+    T value{};
+    std::memcpy(&value, header + offset, sizeof value);
+    return load_piece(value);
+}
 
 // What a ring's reader has found; it fits the ring.
 bool acceptable(const MessageHeader& header, const std::byte* body) {
@@ -70,6 +87,7 @@ std::size_t Core::progress() {
     }
     if (tick_ % kTimersEvery == 0) [[unlikely]] {
         run_timers();
+        cool_rings();
         if (tick_ % kHousekeepingEvery == 0) {
             housekeeping();
         }
@@ -113,26 +131,41 @@ std::size_t Core::poll_completions() {
 
 std::size_t Core::poll_hot_rings() {
     std::size_t events = 0;
-    for (std::size_t i = 0; i < hot_.size(); ++i) {
-        HotRing& ring = hot_[i];
-        if (ring.next != nullptr && load_ring_word(ring.next) == 0) [[likely]] {
-            if (++ring.idle > kIdlePolls && hot_.size() > kAlwaysHot) [[unlikely]] {
-                cold_.push_back(ring.peer);
-                hot_[i] = hot_.back();
-                hot_.pop_back();
-                --i;
-            }
+    HotRing* end = hot_.data() + hot_.size();
+    if (hot_.size() > 1) { // so that the lines that others have written come at the same time
+        for (const HotRing* ring = hot_.data(); ring < end; ++ring) {
+            __builtin_prefetch(ring->next);
+        }
+    }
+    for (HotRing* ring = hot_.data(); ring < end; ++ring) {
+        if (ring->next != nullptr && load_ring_word(ring->next) == 0) [[likely]] {
             continue;
         }
-        Peer& peer = *ring.peer;
+        Peer& peer = *ring->peer;
+        const std::ptrdiff_t place = ring - hot_.data();
         const std::size_t taken = poll_ring(peer);
         events += taken;
-        if (i < hot_.size() && hot_[i].peer == &peer) { // a message may bring or end rings
-            hot_[i].next = peer.ring_in->credit_due() ? nullptr : peer.ring_in->next();
-            hot_[i].idle = taken > 0 ? 0 : hot_[i].idle;
+        ring = hot_.data() + place; // a message may bring or end rings
+        end = hot_.data() + hot_.size();
+        if (ring < end && ring->peer == &peer) {
+            ring->next = peer.ring_in->credit_due() ? nullptr : peer.ring_in->next();
+            ring->busy_at = taken > 0 ? tick_ : ring->busy_at;
         }
     }
     return events;
+}
+
+// Rings in which nothing came for long are polled in turn from now on.
+void Core::cool_rings() {
+    for (std::size_t i = 0; i < hot_.size() && hot_.size() > kAlwaysHot;) {
+        if (tick_ - hot_[i].busy_at <= kIdlePolls) {
+            ++i;
+            continue;
+        }
+        cold_.push_back(hot_[i].peer);
+        hot_[i] = hot_.back();
+        hot_.pop_back();
+    }
 }
 
 std::size_t Core::poll_cold_ring() {
@@ -140,40 +173,94 @@ std::size_t Core::poll_cold_ring() {
     Peer& peer = *cold_[next_cold_];
     const std::size_t taken = poll_ring(peer);
     if (taken > 0 && std::erase(cold_, &peer) > 0) {
-        hot_.emplace_back(peer);
+        hot_.emplace_back(peer, tick_);
     }
     return taken;
 }
 
+// What comes most is taken here, from registers: an eager or active message that has its turn.
 std::size_t Core::poll_ring(Peer& peer) {
     RingReader& ring = *peer.ring_in;
-    const MessageHeader* header = nullptr;
-    const std::byte* body = nullptr;
+    Protocol& protocol = *protocol_;
+    bool looked = false; // after the credit, since the last message
     std::size_t taken = 0;
     for (; taken < kRingBudget; ++taken) {
-        const RingReader::Found found = ring.poll(&header, &body);
-        if (ring.credit_due() && takes_credit(peer)) [[unlikely]] {
-            return_credit(peer);
-        }
-        if (found == RingReader::Found::nothing) {
+        const std::uint64_t head = ring.head();
+        if (head == 0) {
             break;
         }
-        if (found == RingReader::Found::garbage || !acceptable(*header, body)) [[unlikely]] {
-            // Nothing behind it can be trusted, or has its turn.
-            if (peer.state != ConnectState::failed) {
-                ++counters_.bad_packets;
-                protocol_->on_peer_failed(peer, "its ring holds a malformed message");
+        const std::uint64_t kind = head & kKindBits;
+        if ((kind != kEagerKind && kind != kActiveKind) || !ring.fits(head)) [[unlikely]] {
+            looked = !poll_with_care(peer, ring);
+            if (looked) {
+                break;
             }
-            break;
+            continue;
+        }
+        const std::byte* at = ring.take_short(head);
+        const auto sequence = load_member<std::uint32_t>(at, offsetof(MessageHeader, sequence));
+        if (!Protocol::has_its_turn(peer, sequence)) [[unlikely]] {
+            looked = !poll_with_care(peer, ring);
+            if (looked) {
+                break;
+            }
+            continue;
+        }
+        const auto length = static_cast<std::uint32_t>(head >> 32);
+        const std::byte* body = at + sizeof(MessageHeader);
+        if (kind == kActiveKind) {
+            protocol.on_active_in_turn(peer, static_cast<std::uint8_t>(head >> 8), body, length);
+        } else {
+            const Envelope envelope{
+                load_member<std::uint32_t>(at, offsetof(MessageHeader, context)),
+                load_member<std::int32_t>(at, offsetof(MessageHeader, source)),
+                load_member<std::int32_t>(at, offsetof(MessageHeader, tag))};
+            if (!is_envelope(envelope.source, envelope.tag)) [[unlikely]] {
+                on_garbage(peer);
+                looked = true;
+                break;
+            }
+            protocol.on_eager_in_turn(peer, envelope, body, length);
         }
         ++counters_.ring_received;
-        protocol_->on_message(peer, *header, body);
         ring.consume();
+    }
+    if (!looked && ring.credit_due() && takes_credit(peer)) [[unlikely]] {
+        return_credit(peer);
     }
     if (taken > 0 && ring.posted() && peer.ring_out != nullptr) [[unlikely]] {
         counters_.credit_carried += exchange_credit(ring, *peer.ring_out) ? 1 : 0;
     }
     return taken;
+}
+
+// Any other message. False: there is none.
+bool Core::poll_with_care(Peer& peer, RingReader& ring) {
+    MessageHeader header;
+    const std::byte* body = nullptr;
+    const RingReader::Found found = ring.poll(header, body);
+    if (ring.credit_due() && takes_credit(peer)) [[unlikely]] {
+        return_credit(peer);
+    }
+    if (found == RingReader::Found::nothing) {
+        return false;
+    }
+    if (found == RingReader::Found::garbage || !acceptable(header, body)) [[unlikely]] {
+        on_garbage(peer);
+        return false;
+    }
+    ++counters_.ring_received;
+    protocol_->on_message(peer, header, body);
+    ring.consume();
+    return true;
+}
+
+// Nothing behind it can be trusted, or has its turn.
+void Core::on_garbage(Peer& peer) {
+    if (peer.state != ConnectState::failed) {
+        ++counters_.bad_packets;
+        protocol_->on_peer_failed(peer, "its ring holds a malformed message");
+    }
 }
 
 // All that it ever will hold is there.

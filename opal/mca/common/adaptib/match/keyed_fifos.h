@@ -30,10 +30,11 @@
 namespace adaptib {
 
 template <class Element> struct FifoLink {
-    Element* next = nullptr;
     Element* prev = nullptr;
-    Element* chain = nullptr; // next key of the bucket; meaningful in the first of a FIFO
-    std::uint32_t hash = 0;   // of the key
+    // Meaningful while linked.
+    Element* next;
+    Element* chain;     // next key of the bucket; in the first of a FIFO
+    std::uint32_t hash; // of the key
 
     bool linked() const { return prev != nullptr; }
 };

@@ -4,12 +4,17 @@
 
 namespace adaptib {
 
-PostedReceive* Matcher::arrive_among_wildcards(const Envelope& message) {
+PostedReceive* Matcher::arrive_among_wildcards(std::uint32_t context, std::int32_t source,
+                                               std::int32_t tag) {
+    const Envelope message{context, source, tag};
     PostedReceive** best = nullptr;
     for (const PatternClass wild : {PatternClass::exact, PatternClass::any_tag,
                                     PatternClass::any_source, PatternClass::any}) {
         const bool any_tag = (static_cast<unsigned>(wild) & 1u) != 0;
-        if (posted_by_class_[static_cast<std::size_t>(wild)] == 0 || (any_tag && message.tag < 0)) {
+        const bool none = wild == PatternClass::exact
+                              ? posted_ == wildcards_
+                              : wildcards_by_class_[static_cast<std::size_t>(wild)] == 0;
+        if (none || (any_tag && message.tag < 0)) {
             continue;
         }
         PostedReceive** const place = receives_.find(generalised(message, wild));
@@ -25,7 +30,7 @@ bool Matcher::cancel(PostedReceive& receive) {
         return false;
     }
     receives_.remove(receive);
-    --posted_by_class_[class_index(receive.envelope)];
+    count_wildcard(receive, kOneLess);
     --posted_;
     return true;
 }
@@ -71,6 +76,7 @@ UnexpectedMessage* Matcher::search(Index<kClass>& index, const Envelope& pattern
     index.unused = 0; // first, for add_to() drops an index that was not used
     if (!index.active) {
         index.active = true;
+        ++indexes_;
         for_each_unexpected([&](UnexpectedMessage& message) { add_to(index, message); });
         index.unused = 0;
     }
@@ -85,6 +91,7 @@ void Matcher::add_to(Index<kClass>& index, UnexpectedMessage& message) {
     }
     if (++index.unused > kIndexPatience + messages_.size()) {
         index.active = false;
+        --indexes_;
         index.table.drain([](UnexpectedMessage&) {});
     } else if (!kAnyTag || message.envelope.tag >= 0) {
         index.table.push_back(message);

@@ -48,7 +48,7 @@ private:
     friend struct PatternKey;
 
     FifoLink<PostedReceive> link_;
-    std::uint64_t number_ = 0; // order of posting
+    std::uint64_t number_; // order of posting; meaningful while queued
 };
 static_assert(sizeof(PostedReceive) <= kCacheLine);
 
@@ -104,14 +104,14 @@ public:
 
     // Queues `receive`, unless an unexpected message fits: then the earliest such is removed and
     // returned, and `receive` is not queued. REQUIRES: `receive` is not queued.
-    UnexpectedMessage* post(PostedReceive& receive) {
+    [[gnu::always_inline]] UnexpectedMessage* post(PostedReceive& receive) {
         if (!messages_.empty()) {
             if (UnexpectedMessage* const message = take(receive.envelope); message != nullptr) {
                 return message;
             }
         }
         receive.number_ = next_number_++;
-        ++posted_by_class_[class_index(receive.envelope)];
+        count_wildcard(receive, 1);
         receives_.push_back(receive);
         ++posted_;
         peak_posted_ = posted_ > peak_posted_ ? posted_ : peak_posted_;
@@ -120,16 +120,20 @@ public:
 
     // The first posted receive, in order of posting, that the message fits, removed; or null.
     // REQUIRES: `message` has no wildcards.
-    PostedReceive* arrive(const Envelope& message) {
+    [[gnu::always_inline]] PostedReceive* arrive(const Envelope& message) {
         assert(pattern_class(message) == PatternClass::exact);
         if (posted_ == 0) {
             return nullptr;
         }
-        if (posted_ != posted_by_class_[0]) {
-            return arrive_among_wildcards(message);
+        if (wildcards_ != 0) [[unlikely]] {
+            return arrive_among_wildcards(message.context, message.source, message.tag);
         }
         PostedReceive** const place = receives_.find(message);
-        return *place == nullptr ? nullptr : &take_receive(place);
+        if (*place == nullptr) {
+            return nullptr;
+        }
+        --posted_;
+        return &receives_.take_first(place);
     }
 
     // Queues a message for which arrive() has just returned null. REQUIRES: it is not queued and
@@ -204,7 +208,8 @@ public:
     // shutdown; `visit` must not call the matcher.
     template <class Visit> void drain_posted(Visit&& visit) {
         posted_ = 0;
-        for (std::size_t& count : posted_by_class_) {
+        wildcards_ = 0;
+        for (std::size_t& count : wildcards_by_class_) {
             count = 0;
         }
         receives_.drain(visit);
@@ -227,16 +232,22 @@ private:
     // between them is dropped: rebuilding it costs less than what was added, so the cost per
     // message stays constant however searches are spread.
     static constexpr std::size_t kIndexPatience = 4096;
+    static constexpr std::size_t kOneLess = ~std::size_t{0};
 
-    static std::size_t class_index(const Envelope& pattern) {
-        return static_cast<std::size_t>(pattern_class(pattern));
+    // A receive came or went.
+    void count_wildcard(const PostedReceive& receive, std::size_t by) {
+        const PatternClass wild = pattern_class(receive.envelope);
+        if (wild != PatternClass::exact) [[unlikely]] {
+            wildcards_ += by;
+            wildcards_by_class_[static_cast<std::size_t>(wild)] += by;
+        }
     }
 
-    bool indexed() const { return by_source_.active || by_tag_.active || by_context_.active; }
+    bool indexed() const { return indexes_ > 0; }
 
     PostedReceive& take_receive(PostedReceive** place) {
         PostedReceive& receive = receives_.take_first(place);
-        --posted_by_class_[class_index(receive.envelope)];
+        count_wildcard(receive, kOneLess);
         --posted_;
         return receive;
     }
@@ -249,7 +260,8 @@ private:
         }
     }
 
-    PostedReceive* arrive_among_wildcards(const Envelope& message);
+    PostedReceive* arrive_among_wildcards(std::uint32_t context, std::int32_t source,
+                                          std::int32_t tag);
     UnexpectedMessage* find_by_wildcard(const Envelope& pattern);
     void add_to_indexes(UnexpectedMessage& message);
     void remove_from_indexes(UnexpectedMessage& message);
@@ -260,13 +272,15 @@ private:
 
     KeyedFifos<PostedReceive, PatternKey> receives_;
     std::size_t posted_ = 0;
-    std::size_t posted_by_class_[4] = {};
+    std::size_t wildcards_ = 0;              // of them, with a wildcard
+    std::size_t wildcards_by_class_[4] = {}; // the same by PatternClass
     std::uint64_t next_number_ = 0;
     std::size_t peak_posted_ = 0;
     std::size_t peak_unexpected_ = 0;
 
     KeyedFifos<UnexpectedMessage, MessageKey<PatternClass::exact>> by_envelope_;
     IntrusiveList<UnexpectedMessage, &UnexpectedMessage::by_arrival_> messages_;
+    unsigned indexes_ = 0; // active ones of the following
     Index<PatternClass::any_tag> by_source_;
     Index<PatternClass::any_source> by_tag_;
     Index<PatternClass::any> by_context_;

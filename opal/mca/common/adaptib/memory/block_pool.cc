@@ -5,31 +5,25 @@
 #include <cassert>
 #include <cstdlib>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define ADAPTIB_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ADAPTIB_ASAN 1
-#endif
-#endif
 #ifdef ADAPTIB_ASAN
 #include <sanitizer/asan_interface.h>
 #endif
 
 namespace adaptib {
 
+#ifdef ADAPTIB_ASAN
+void BlockPool::mark_free(void* memory, Bytes size) { __asan_poison_memory_region(memory, size); }
+void BlockPool::mark_used(void* memory, Bytes size) { __asan_unpoison_memory_region(memory, size); }
+#endif
+
 namespace {
 
+// Under AddressSanitizer a block that is released must be readable: if it is free already, this is reported.
 #ifdef ADAPTIB_ASAN
-void mark_free(void* memory, Bytes size) { __asan_poison_memory_region(memory, size); }
-void mark_used(void* memory, Bytes size) { __asan_unpoison_memory_region(memory, size); }
-// A block that is released must be readable: if it is free already, this is reported here.
 void check_used(const void* memory) {
     static_cast<void>(*static_cast<const volatile char*>(memory));
 }
 #else
-void mark_free(void*, Bytes) {}
-void mark_used(void*, Bytes) {}
 void check_used(const void*) {}
 #endif
 
@@ -193,6 +187,13 @@ void BlockPool::drop_empty_slab() {
 }
 
 void BlockPool::trim() {
+    while (quick_ != nullptr) {
+        FreeBlock* const block = quick_;
+        mark_used(block, sizeof *block);
+        quick_ = block->next;
+        --quick_count_;
+        release_in_slab(block, kQuickBlock);
+    }
     for (std::size_t i = 0; i < kSingleClasses; ++i) {
         while (singles_[i] != nullptr) {
             drop_single(i);

@@ -33,6 +33,14 @@
 #include "base/intrusive_list.h"
 #include "base/units.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#define ADAPTIB_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ADAPTIB_ASAN 1
+#endif
+#endif
+
 namespace adaptib {
 
 class BlockPool {
@@ -54,6 +62,32 @@ public:
 
     // REQUIRES: `block` is from allocate(size) of this pool with the same size, or null.
     void release(void* block, Bytes size);
+
+    // allocate(kQuickBlock) and its release, for what comes and goes by the message: the last few blocks are at
+    // hand. They count as free, and keep their slabs until trim().
+    static constexpr Bytes kQuickBlock = 256;
+    [[nodiscard]] void* allocate_quick() {
+        if (quick_ == nullptr) {
+            return allocate(kQuickBlock);
+        }
+        void* const block = quick_;
+        mark_used(block, kQuickBlock);
+        quick_ = quick_->next;
+        --quick_count_;
+        in_use_ += kQuickBlock;
+        peak_ = in_use_ > peak_ ? in_use_ : peak_;
+        return block;
+    }
+    void release_quick(void* block) {
+        if (quick_count_ == kQuickCount) [[unlikely]] {
+            release(block, kQuickBlock);
+            return;
+        }
+        quick_ = new (block) FreeBlock{quick_};
+        mark_free(block, kQuickBlock);
+        ++quick_count_;
+        in_use_ -= kQuickBlock;
+    }
 
     // An object in a block; nullptr as above. destroy() takes it back, null is fine.
     template <class T, class... Arguments> [[nodiscard]] T* create(Arguments&&... arguments) {
@@ -102,10 +136,19 @@ private:
     static_assert(sizeof(Slab) <= kAlignment);
     using SlabList = IntrusiveList<Slab, &Slab::link>;
 
+    static constexpr std::uint32_t kQuickCount = 32;
     static constexpr Bytes kSmallestSingle = 2 * kLargestInSlab;
     static_assert(kSmallestBlock << (kSlabClasses - 1) == kLargestInSlab);
     static_assert(kLargestInSlab << kSingleClasses == kLargestBlock);
 
+    // For AddressSanitizer.
+#if defined(ADAPTIB_ASAN)
+    static void mark_free(void* memory, Bytes size);
+    static void mark_used(void* memory, Bytes size);
+#else
+    static void mark_free(void*, Bytes) {}
+    static void mark_used(void*, Bytes) {}
+#endif
     void* allocate_in_slab(Bytes block);
     void* allocate_single(Bytes block);
     void release_in_slab(void* memory, Bytes block);
@@ -121,6 +164,8 @@ private:
     }
 
     const Bytes keep_limit_;
+    FreeBlock* quick_ = nullptr;
+    std::uint32_t quick_count_ = 0;
     Bytes in_use_ = 0;
     Bytes peak_ = 0;
     Bytes held_ = 0;

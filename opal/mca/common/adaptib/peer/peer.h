@@ -313,6 +313,18 @@ public:
         }
         return ring_says(status);
     }
+    // Both at once for what is sent most (RingWriter::store_short).
+    template <typename Fill>
+    [[gnu::always_inline]] bool store_in_ring(MessageHeader& header, Fill&& fill) {
+        header.sequence = next_send;
+        if (!ring_out->store_short(header, fill)) [[unlikely]] {
+            return false;
+        }
+        ++next_send;
+        ++counters.ring_sent;
+        counters.ring_sent_bytes += header.length;
+        return true;
+    }
     // The same for a message that has its number already.
     Status commit_again(const MessageHeader& header) {
         return by_ring(header.length) ? ring_says(ring_out->commit(header))

@@ -75,18 +75,15 @@ void Protocol::on_active_part(Peer& peer, const MessageHeader& header, const std
     peer.parts.insert(peer.parts.end(), body, body + header.length);
 }
 
-void Protocol::on_active(Peer& peer, const MessageHeader& header, const std::byte* body) {
+// The last part of a message, or a message that nobody listens for.
+void Protocol::on_active_end(Peer& peer, std::uint8_t tag, const std::byte* body, Bytes length) {
     if (active_handler_ == nullptr) {
         ++counters_.bad_packets;
         return;
     }
-    if (peer.parts.empty()) [[likely]] {
-        active_handler_(active_context_, peer, header.flags, body, header.length);
-        return;
-    }
     std::vector<std::byte> whole = std::exchange(peer.parts, {});
-    whole.insert(whole.end(), body, body + header.length);
-    active_handler_(active_context_, peer, header.flags, whole.data(), whole.size());
+    whole.insert(whole.end(), body, body + length);
+    active_handler_(active_context_, peer, tag, whole.data(), whole.size());
 }
 
 } // namespace adaptib

@@ -16,7 +16,9 @@ void Protocol::on_unordered(Peer& peer, const MessageHeader& header, const std::
 void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte* body) {
     switch (header.type) {
     case MessageType::eager:
-    case MessageType::eager_sync: on_eager(peer, header, body); break;
+        on_eager(peer, {header.context, header.source, header.tag}, body, header.length);
+        break;
+    case MessageType::eager_sync: on_eager_sync(peer, header, body); break;
     case MessageType::sync_ack: on_sync_ack(peer, read_body<IdBody>(body)); break;
     case MessageType::rendezvous: on_rendezvous(peer, header, read_rendezvous(header, body)); break;
     case MessageType::clear_to_send:
@@ -27,7 +29,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::finish: on_finish(peer, read_body<IdBody>(body)); break;
     case MessageType::written: on_written(peer, read_body<WrittenBody>(body)); break;
     case MessageType::goodbye: on_goodbye(peer, header.flags, read_body<IdBody>(body)); break;
-    case MessageType::active: on_active(peer, header, body); break;
+    case MessageType::active: on_active(peer, header.flags, body, header.length); break;
     case MessageType::active_part: on_active_part(peer, header, body); break;
     case MessageType::fragment: on_fragment(peer, header, body); break;
     case MessageType::operate: on_operate(peer, header, body); break;

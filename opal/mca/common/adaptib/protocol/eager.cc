@@ -6,34 +6,40 @@
 
 namespace adaptib {
 
-void Protocol::on_eager(Peer& peer, const MessageHeader& header, const std::byte* body) {
-    const Bytes fixed = header.type == MessageType::eager ? 0 : sizeof(SyncBody);
-    const std::byte* payload = body + fixed;
-    const Bytes length = header.length - fixed;
+void Protocol::on_eager_sync(Peer& peer, const MessageHeader& header, const std::byte* body) {
+    const std::byte* payload = body + sizeof(SyncBody);
+    const Bytes length = header.length - sizeof(SyncBody);
     const Envelope envelope{header.context, header.source, header.tag};
     if (PostedReceive* posted = matcher_.arrive(envelope); posted != nullptr) {
         deliver_eager(*static_cast<ReceiveRequest*>(posted), envelope, payload, length);
-        if (fixed != 0) {
-            send_control(peer, MessageType::sync_ack, body, sizeof(IdBody));
-        }
+        send_control(peer, MessageType::sync_ack, body, sizeof(IdBody));
         return;
     }
-    InboundMessage* message = store(envelope, length, length);
-    if (message == nullptr) {
-        on_peer_failed(peer, "out of memory for an unexpected message");
-        return;
+    InboundMessage* message =
+        keep(peer, header.context, header.source, header.tag, payload, length);
+    if (message != nullptr) {
+        message->type = header.type;
+        message->send_id = read_body<SyncBody>(body).send_id;
     }
-    message->peer = &peer;
-    message->type = header.type;
-    message->send_id = fixed != 0 ? read_body<SyncBody>(body).send_id : 0;
-    if (length > 0) {
-        std::memcpy(message->payload(), payload, length);
-    }
-    matcher_.add_unexpected(*message);
 }
 
-void Protocol::deliver_eager(ReceiveRequest& request, const Envelope& envelope,
-                             const std::byte* payload, Bytes length) {
+// Until its receive is posted. Null: the peer has failed.
+InboundMessage* Protocol::keep(Peer& peer, std::uint32_t context, std::int32_t source,
+                               std::int32_t tag, const std::byte* payload, Bytes length) {
+    InboundMessage* message = store({context, source, tag}, length, length);
+    if (message == nullptr) {
+        on_peer_failed(peer, "out of memory for an unexpected message");
+        return nullptr;
+    }
+    message->peer = &peer;
+    copy_few(message->payload(), payload, length);
+    matcher_.add_unexpected(*message);
+    return message;
+}
+
+// What is not contiguous, or more than the receive takes.
+void Protocol::deliver_part(ReceiveRequest& request, const Envelope& envelope,
+                            const std::byte* payload, Bytes length) {
     const Bytes taken = std::min<Bytes>(length, request.data.bytes);
     const bool failed = taken > 0 && !scatter(request.data, 0, payload, taken).ok();
     complete_receive(request, envelope, length, taken,

@@ -54,16 +54,6 @@ Protocol::~Protocol() {
     asked_.for_each([this](AskedAtomic* asked) { pool_.destroy(asked); });
 }
 
-void Protocol::complete(UserRequest& user, int status, Bytes bytes) {
-    user.status = status;
-    user.bytes = bytes;
-    if (&user == starting_) {
-        started_complete_ = true;
-    } else {
-        completed_.push(user);
-    }
-}
-
 void Protocol::complete_receive(ReceiveRequest& request, const Envelope& envelope,
                                 Bytes message_bytes, Bytes received, int failure) {
     UserRequest& user = *request.user;

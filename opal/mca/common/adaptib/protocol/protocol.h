@@ -96,15 +96,29 @@ public:
                 Marker marker, UserRequest& user, bool& complete);
     // The short way for what is sent most: a contiguous eager message for which there is room in the
     // peer's ring now. False: not sent, send() is to be called.
-    bool send_at_once(Peer& peer, const Envelope& envelope, const Data& data) {
-        return data.base != nullptr && data.bytes <= peer.eager_at_once &&
-               put_in_ring(peer, envelope, data);
+    [[gnu::always_inline]] static bool send_at_once(Peer& peer, const Envelope& envelope,
+                                                    const void* base, Bytes bytes) {
+        return bytes <= peer.eager_at_once &&
+               (store_in_ring(peer, envelope, base, bytes) ||
+                put_in_ring(peer, envelope.context, envelope.source, envelope.tag, base, bytes));
+    }
+    static bool send_at_once(Peer& peer, const Envelope& envelope, const Data& data) {
+        return data.base != nullptr && send_at_once(peer, envelope, data.base, data.bytes);
     }
     // The same for a longer one, which may be timed.
     bool send_timed(Peer& peer, const Envelope& envelope, const Data& data);
     // `from` is who will send, if known: the receive ends when that peer is lost.
-    Status receive(const Envelope& pattern, const Data& data, UserRequest& user, bool& complete,
-                   Peer* from = nullptr);
+    [[gnu::always_inline]] Status receive(const Envelope& pattern, const Data& data,
+                                          UserRequest& user, bool& complete, Peer* from = nullptr) {
+        ReceiveRequest& request = make_receive(user, pattern, data, from);
+        complete = false;
+        if (UnexpectedMessage* found = matcher_.post(request); found != nullptr) {
+            complete = consume_now(*static_cast<InboundMessage*>(found), request);
+        } else if (from != nullptr && from->state == ConnectState::failed) [[unlikely]] {
+            return refuse_receive(*from, request);
+        }
+        return kOk;
+    }
     // Nothing will come from this peer any more; the first time it is asked for, a message is given.
     bool is_lost(Peer& peer);
     InboundMessage* find(const Envelope& pattern);
@@ -116,10 +130,13 @@ public:
     Status send_active(Peer& peer, std::uint8_t tag, const Data& data, UserRequest& user,
                        bool& complete);
     // As send_at_once: a message in two pieces, of which the second may be empty.
-    bool send_active_at_once(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
-                             const void* second, Bytes second_bytes) {
-        return first_bytes + second_bytes <= peer.active_at_once &&
-               put_active_in_ring(peer, tag, first, first_bytes, second, second_bytes);
+    [[gnu::always_inline]] static bool send_active_at_once(Peer& peer, std::uint8_t tag,
+                                                           const void* first, Bytes first_bytes,
+                                                           const void* second, Bytes second_bytes) {
+        const Bytes bytes = first_bytes + second_bytes;
+        return bytes <= peer.active_at_once &&
+               (store_active_in_ring(peer, tag, first, first_bytes, second, second_bytes) ||
+                put_active_in_ring(peer, tag, first, first_bytes, second, second_bytes));
     }
     // The same for a longer one, which may be timed.
     bool send_active_timed(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
@@ -228,16 +245,32 @@ public:
     // --- told by the core --------------------------------------------------------------------------
     // A sequenced message; it has passed check_message and stays valid during the call.
     void on_message(Peer& peer, const MessageHeader& header, const std::byte* body) {
-        if (header.sequence != peer.next_receive || peer.finishing) [[unlikely]] {
+        if (!has_its_turn(peer, header.sequence)) [[unlikely]] {
             on_unordered(peer, header, body);
             return;
         }
         ++peer.next_receive;
-        if (header.type == MessageType::eager) [[likely]] {
-            on_eager(peer, header, body);
-        } else {
-            dispatch(peer, header, body);
+        dispatch(peer, header, body);
+        if (peer.early != nullptr) [[unlikely]] {
+            run_early(peer);
         }
+    }
+    static bool has_its_turn(const Peer& peer, std::uint32_t sequence) {
+        return sequence == peer.next_receive && !peer.finishing;
+    }
+    // The same for the two types that come most. REQUIRES: it has its turn.
+    [[gnu::always_inline]] void on_eager_in_turn(Peer& peer, const Envelope& envelope,
+                                                 const std::byte* body, Bytes length) {
+        ++peer.next_receive;
+        on_eager(peer, envelope, body, length);
+        if (peer.early != nullptr) [[unlikely]] {
+            run_early(peer);
+        }
+    }
+    [[gnu::always_inline]] void on_active_in_turn(Peer& peer, std::uint8_t tag,
+                                                  const std::byte* body, Bytes length) {
+        ++peer.next_receive;
+        on_active(peer, tag, body, length);
         if (peer.early != nullptr) [[unlikely]] {
             run_early(peer);
         }
@@ -307,38 +340,51 @@ private:
     friend struct OneSided;
     friend struct CopiedOneSided;
 
-    // False: nothing was sent, there is no room now, or something is to go first.
-    static bool put_in_ring(Peer& peer, const Envelope& envelope, const Data& data) {
-        std::byte* to = peer.flows(data.bytes) ? peer.reserve_in_ring(data.bytes) : nullptr;
-        if (to == nullptr) [[unlikely]] {
-            return false;
-        }
-        std::memcpy(to, data.base, data.bytes);
+    static MessageHeader eager_header(const Envelope& envelope, Bytes bytes) {
         MessageHeader header;
         header.type = MessageType::eager;
-        header.length = static_cast<std::uint32_t>(data.bytes);
+        header.length = static_cast<std::uint32_t>(bytes);
         header.context = envelope.context;
         header.source = envelope.source;
         header.tag = envelope.tag;
-        return peer.commit_in_ring(header).ok();
+        return header;
     }
-    static bool put_active_in_ring(Peer& peer, std::uint8_t tag, const void* first,
-                                   Bytes first_bytes, const void* second, Bytes second_bytes) {
-        const Bytes length = first_bytes + second_bytes;
-        std::byte* to = peer.flows(length) ? peer.reserve_in_ring(length) : nullptr;
-        if (to == nullptr) [[unlikely]] {
-            return false;
-        }
-        std::memcpy(to, first, first_bytes);
-        if (second_bytes > 0) {
-            std::memcpy(to + first_bytes, second, second_bytes);
-        }
+    static MessageHeader active_header(std::uint8_t tag, Bytes bytes) {
         MessageHeader header;
         header.type = MessageType::active;
         header.flags = tag;
-        header.length = static_cast<std::uint32_t>(length);
-        return peer.commit_in_ring(header).ok();
+        header.length = static_cast<std::uint32_t>(bytes);
+        return header;
     }
+    // False: nothing was sent, there is no room now, or something is to go first; the short way may have
+    // more reasons.
+    [[gnu::always_inline]] static bool store_in_ring(Peer& peer, const Envelope& envelope,
+                                                     const void* base, Bytes bytes) {
+        if (bytes >= kLeftFrom || !peer.flows(bytes)) [[unlikely]] {
+            return false;
+        }
+        MessageHeader header = eager_header(envelope, bytes);
+        return peer.store_in_ring(header, [&](std::byte* to) { copy_few(to, base, bytes); });
+    }
+    // The envelope in pieces, that it need not be put together in memory by who takes the short way.
+    static bool put_in_ring(Peer& peer, std::uint32_t context, std::int32_t source,
+                            std::int32_t tag, const void* base, Bytes bytes);
+    [[gnu::always_inline]] static bool store_active_in_ring(Peer& peer, std::uint8_t tag,
+                                                            const void* first, Bytes first_bytes,
+                                                            const void* second,
+                                                            Bytes second_bytes) {
+        const Bytes bytes = first_bytes + second_bytes;
+        if (bytes >= kLeftFrom || !peer.flows(bytes)) [[unlikely]] {
+            return false;
+        }
+        MessageHeader header = active_header(tag, bytes);
+        return peer.store_in_ring(header, [&](std::byte* to) {
+            copy_few(to, first, first_bytes);
+            copy_few(to + first_bytes, second, second_bytes);
+        });
+    }
+    static bool put_active_in_ring(Peer& peer, std::uint8_t tag, const void* first,
+                                   Bytes first_bytes, const void* second, Bytes second_bytes);
 
     // timed.cc
     template <typename F> bool put_timed(Peer& peer, Bytes bytes, F&& put);
@@ -360,7 +406,15 @@ private:
     void note_sent(Peer& peer);
 
     // completion of requests
-    void complete(UserRequest& user, int status, Bytes bytes);
+    void complete(UserRequest& user, int status, Bytes bytes) {
+        user.status = status;
+        user.bytes = bytes;
+        if (&user == starting_) {
+            started_complete_ = true;
+        } else {
+            completed_.push(user);
+        }
+    }
     // `failure`: SUCCESS, or the status of a receive that did not get its data.
     void complete_receive(ReceiveRequest& request, const Envelope& envelope, Bytes message_bytes,
                           Bytes received, int failure);
@@ -372,12 +426,36 @@ private:
     void run_early(Peer& peer);
 
     // eager.cc
-    void on_eager(Peer& peer, const MessageHeader& header, const std::byte* body);
-    void deliver_eager(ReceiveRequest& request, const Envelope& envelope, const std::byte* payload,
-                       Bytes length);
+    [[gnu::always_inline]] void on_eager(Peer& peer, const Envelope& envelope,
+                                         const std::byte* payload, Bytes length) {
+        if (PostedReceive* posted = matcher_.arrive(envelope); posted != nullptr) {
+            deliver_eager(*static_cast<ReceiveRequest*>(posted), envelope, payload, length);
+        } else {
+            keep(peer, envelope.context, envelope.source, envelope.tag, payload, length);
+        }
+    }
+    void on_eager_sync(Peer& peer, const MessageHeader& header, const std::byte* body);
+    [[gnu::always_inline]] void deliver_eager(ReceiveRequest& request, const Envelope& envelope,
+                                              const std::byte* payload, Bytes length) {
+        if (request.data.base == nullptr || length > request.data.bytes) [[unlikely]] {
+            deliver_part(request, envelope, payload, length);
+            return;
+        }
+        copy_few(request.data.base, payload, length);
+        UserRequest& user = *request.user;
+        user.source = envelope.source;
+        user.tag = envelope.tag;
+        complete(user, OPAL_COMMON_ADAPTIB_SUCCESS, length);
+    }
+    void deliver_part(ReceiveRequest& request, const Envelope& envelope, const std::byte* payload,
+                      Bytes length);
+    InboundMessage* keep(Peer& peer, std::uint32_t context, std::int32_t source, std::int32_t tag,
+                         const std::byte* payload, Bytes length);
     void on_sync_ack(Peer& peer, const IdBody& body);
 
     // receive.cc
+    bool consume_now(InboundMessage& message, ReceiveRequest& request);
+    Status refuse_receive(Peer& peer, ReceiveRequest& request);
     void consume(InboundMessage& message, ReceiveRequest& request);
     InboundMessage* store(const Envelope& envelope, Bytes length, Bytes stored);
     void discard(InboundMessage& message);
@@ -503,7 +581,14 @@ private:
     // active.cc
     bool transmit_parts(SendRequest& request);
     void on_active_part(Peer& peer, const MessageHeader& header, const std::byte* body);
-    void on_active(Peer& peer, const MessageHeader& header, const std::byte* body);
+    void on_active(Peer& peer, std::uint8_t tag, const std::byte* body, Bytes length) {
+        if (active_handler_ != nullptr && peer.parts.empty()) [[likely]] {
+            active_handler_(active_context_, peer, tag, body, length);
+        } else {
+            on_active_end(peer, tag, body, length);
+        }
+    }
+    void on_active_end(Peer& peer, std::uint8_t tag, const std::byte* body, Bytes length);
 
     // one_sided.cc
     void on_one_sided_done(OneSided& operation);

@@ -4,24 +4,27 @@
 
 namespace adaptib {
 
-Status Protocol::receive(const Envelope& pattern, const Data& data, UserRequest& user,
-                         bool& complete_now, Peer* from) {
-    ReceiveRequest& request = make_receive(user);
-    request.from = from;
-    assign(request.data, data);
-    request.envelope = pattern;
-    starting_ = &user;
+namespace {
+
+// What fits a block that is at hand.
+constexpr Bytes kShortStored = BlockPool::kQuickBlock - sizeof(InboundMessage);
+
+} // namespace
+
+// A receive that has just been asked for gets a message. True: it is complete.
+bool Protocol::consume_now(InboundMessage& message, ReceiveRequest& request) {
+    starting_ = request.user;
     started_complete_ = false;
-    if (UnexpectedMessage* found = matcher_.post(request); found != nullptr) {
-        consume(*static_cast<InboundMessage*>(found), request);
-    } else if (from != nullptr && is_lost(*from)) [[unlikely]] {
-        matcher_.cancel(request);
-        starting_ = nullptr;
-        return Status::error(Reason::unreachable);
-    }
+    consume(message, request);
     starting_ = nullptr;
-    complete_now = started_complete_;
-    return kOk;
+    return started_complete_;
+}
+
+// Nothing will come for it.
+Status Protocol::refuse_receive(Peer& peer, ReceiveRequest& request) {
+    matcher_.cancel(request);
+    tell_failure(peer);
+    return Status::error(Reason::unreachable);
 }
 
 bool Protocol::is_lost(Peer& peer) {
@@ -42,14 +45,7 @@ InboundMessage* Protocol::take(const Envelope& pattern) {
 
 Status Protocol::receive_taken(InboundMessage& message, const Data& data, UserRequest& user,
                                bool& complete_now) {
-    ReceiveRequest& request = make_receive(user);
-    assign(request.data, data);
-    request.envelope = message.envelope;
-    starting_ = &user;
-    started_complete_ = false;
-    consume(message, request);
-    starting_ = nullptr;
-    complete_now = started_complete_;
+    complete_now = consume_now(message, make_receive(user, message.envelope, data, nullptr));
     return kOk;
 }
 
@@ -58,7 +54,7 @@ void Protocol::consume(InboundMessage& message, ReceiveRequest& request) {
     if (message.own != nullptr) {
         copy_from_self(*message.own, request);
     } else if (message.type == MessageType::rendezvous) {
-        accept(*message.peer, message.envelope, message.announced, request);
+        accept(*message.peer, message.envelope, message.announced(), request);
     } else {
         deliver_eager(request, message.envelope, message.payload(), message.length);
         if (message.type == MessageType::eager_sync) {
@@ -70,7 +66,9 @@ void Protocol::consume(InboundMessage& message, ReceiveRequest& request) {
 }
 
 InboundMessage* Protocol::store(const Envelope& envelope, Bytes length, Bytes stored) {
-    void* memory = pool_.allocate(sizeof(InboundMessage) + stored);
+    const bool is_short = stored <= kShortStored;
+    void* memory =
+        is_short ? pool_.allocate_quick() : pool_.allocate(sizeof(InboundMessage) + stored);
     if (memory == nullptr) {
         return nullptr;
     }
@@ -82,8 +80,13 @@ InboundMessage* Protocol::store(const Envelope& envelope, Bytes length, Bytes st
 
 void Protocol::discard(InboundMessage& message) {
     const Bytes size = message.size();
+    const bool is_short = message.stored <= kShortStored;
     message.~InboundMessage();
-    pool_.release(&message, size);
+    if (is_short) {
+        pool_.release_quick(&message);
+    } else {
+        pool_.release(&message, size);
+    }
 }
 
 void Protocol::update_levels() {

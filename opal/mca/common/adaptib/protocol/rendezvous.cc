@@ -12,14 +12,14 @@ void Protocol::on_rendezvous(Peer& peer, const MessageHeader& header, const Rend
         accept(peer, envelope, body, *static_cast<ReceiveRequest*>(posted));
         return;
     }
-    InboundMessage* message = store(envelope, body.bytes, 0);
+    InboundMessage* message = store(envelope, body.bytes, sizeof body);
     if (message == nullptr) {
         on_peer_failed(peer, "out of memory for an announced message");
         return;
     }
     message->peer = &peer;
     message->type = MessageType::rendezvous;
-    message->announced = body;
+    new (message->payload()) RendezvousBody(body);
     matcher_.add_unexpected(*message);
 }
 

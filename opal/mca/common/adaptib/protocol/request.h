@@ -39,24 +39,33 @@ struct SendRequest : PendingSend {
 };
 
 struct ReceiveRequest : PostedReceive {
-    UserRequest* user = nullptr;
-    Peer* from = nullptr; // null: anybody, or not known
-    Data data{};
+    ReceiveRequest(const Envelope& pattern, const Data& to, Peer* sender, UserRequest& of)
+        : PostedReceive(pattern), user(&of), from(sender) {
+        assign(data, to);
+    }
+    UserRequest* user;
+    Peer* from; // null: anybody, or not known
+    Data data;
 };
 
-// An unexpected message: an eager one with its payload behind the record, or an announcement.
+// An unexpected message: an eager one with its payload behind the record, or an announcement, which is there,
+// too.
 struct InboundMessage : UnexpectedMessage {
     InboundMessage(const Envelope& sent, Bytes size) : UnexpectedMessage(sent, size) {}
-    Peer* peer = nullptr; // null: from ourselves
-    MessageType type = MessageType::eager;
-    Bytes stored = 0;           // payload bytes behind this record
-    std::uint64_t send_id = 0;  // eager_sync
-    RendezvousBody announced{}; // rendezvous
+    Peer* peer = nullptr;       // null: from ourselves
     SendRequest* own = nullptr; // from ourselves, not copied: the send that waits
+    Bytes stored = 0;           // bytes behind this record
+    std::uint64_t send_id = 0;  // eager_sync
+    MessageType type = MessageType::eager;
 
     std::byte* payload() { return reinterpret_cast<std::byte*>(this + 1); }
+    // REQUIRES: type is rendezvous, and so many bytes are stored.
+    RendezvousBody& announced() {
+        return *std::launder(reinterpret_cast<RendezvousBody*>(payload()));
+    }
     Bytes size() const { return sizeof *this + stored; }
 };
+static_assert(sizeof(InboundMessage) % alignof(RendezvousBody) == 0);
 
 static_assert(sizeof(SendRequest) <= sizeof(UserRequest::core));
 static_assert(sizeof(ReceiveRequest) <= sizeof(UserRequest::core));
@@ -70,11 +79,10 @@ inline SendRequest& make_send(UserRequest& user) {
     return *request;
 }
 
-inline ReceiveRequest& make_receive(UserRequest& user) {
+[[gnu::always_inline]] inline ReceiveRequest&
+make_receive(UserRequest& user, const Envelope& pattern, const Data& data, Peer* from) {
     user.kind = static_cast<std::uint32_t>(RequestKind::receive);
-    auto* request = new (user.core) ReceiveRequest;
-    request->user = &user;
-    return *request;
+    return *new (user.core) ReceiveRequest(pattern, data, from, user);
 }
 
 // A completed request that has not been reported yet is linked through its first core word.

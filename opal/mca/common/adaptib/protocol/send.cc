@@ -190,6 +190,32 @@ void Protocol::note_sent(Peer& peer) {
     }
 }
 
+bool Protocol::put_in_ring(Peer& peer, std::uint32_t context, std::int32_t source, std::int32_t tag,
+                           const void* base, Bytes bytes) {
+    std::byte* to = peer.flows(bytes) ? peer.reserve_in_ring(bytes) : nullptr;
+    if (to == nullptr) [[unlikely]] {
+        return false;
+    }
+    copy_few(to, base, bytes);
+    MessageHeader header = eager_header({context, source, tag}, bytes);
+    return peer.commit_in_ring(header).ok();
+}
+
+bool Protocol::put_active_in_ring(Peer& peer, std::uint8_t tag, const void* first,
+                                  Bytes first_bytes, const void* second, Bytes second_bytes) {
+    const Bytes bytes = first_bytes + second_bytes;
+    std::byte* to = peer.flows(bytes) ? peer.reserve_in_ring(bytes) : nullptr;
+    if (to == nullptr) [[unlikely]] {
+        return false;
+    }
+    std::memcpy(to, first, first_bytes);
+    if (second_bytes > 0) {
+        std::memcpy(to + first_bytes, second, second_bytes);
+    }
+    MessageHeader header = active_header(tag, bytes);
+    return peer.commit_in_ring(header).ok();
+}
+
 // ---------------------------------------------------------------------------------------------------
 // Control messages
 

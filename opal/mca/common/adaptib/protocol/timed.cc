@@ -56,7 +56,10 @@ bool Protocol::send_timed(Peer& peer, const Envelope& envelope, const Data& data
         data.bytes > choice->most()) {
         return false;
     }
-    const auto put = [&] { return put_in_ring(peer, envelope, data); };
+    const auto put = [&] {
+        return put_in_ring(peer, envelope.context, envelope.source, envelope.tag, data.base,
+                           data.bytes);
+    };
     const bool streams = in_stream(peer);
     if (data.bytes > choice->limit()) {
         return choice->explore() ? put_timed(peer, data.bytes, put) : streams && put();
