@@ -266,6 +266,7 @@ private:
     static bool is_needed(const Peer& peer);
     void wait_for_room(Peer& peer, Nanoseconds not_before);
     void look(Peer& peer, Nanoseconds now);
+    static bool may_ask(const Peer& peer, Nanoseconds now);
     bool still_wanted(const Peer& peer, Nanoseconds now) const;
     void serve_waiting(Nanoseconds now, bool first);
     void make_room(Nanoseconds now);

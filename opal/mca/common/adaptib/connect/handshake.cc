@@ -233,14 +233,19 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
         request(peer);
         return;
     }
-    constexpr Nanoseconds kFirstPause{100'000};
-    constexpr std::uint32_t kDoublings =
-        13; // to about a second: whoever refused asks, too, when there is room
-    const Nanoseconds pause = kFirstPause * (1u << std::min(peer.usage.refusals, kDoublings));
-    const auto more = static_cast<std::int64_t>(
-        options_.random->below(static_cast<std::uint64_t>(pause.count())));
+    // To about a second: each request is a queue pair for nothing, and whoever refused asks, too, when there is room,
+    // though not if that takes long. One-sided operations have no other way.
+    constexpr double kFirstPause = 100'000; // ns
+    constexpr std::uint32_t kDoublings = 13;
+    constexpr std::uint32_t kUrgentDoublings = 6;
+    const double more = options_.random->unit();
+    const auto later = [&](std::uint32_t doublings) {
+        const double pauses = (1 + more) * (1u << std::min(peer.usage.refusals, doublings));
+        return options_.clock->now() + Nanoseconds{static_cast<std::int64_t>(pauses * kFirstPause)};
+    };
     if (is_needed(peer) && !peer.wanted_link.linked()) {
-        wait_for_room(peer, options_.clock->now() + pause + Nanoseconds{more});
+        wait_for_room(peer, later(kDoublings));
+        peer.usage.urgent_at = later(kUrgentDoublings);
     }
     listener_.on_unconnected(peer);
 }

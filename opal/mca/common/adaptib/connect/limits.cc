@@ -86,7 +86,7 @@ bool ConnectionManager::is_needed(const Peer& peer) {
 
 void ConnectionManager::wait_for_room(Peer& peer, Nanoseconds not_before) {
     const Nanoseconds now = options_.clock->now();
-    peer.usage.ask_at = not_before;
+    peer.usage.ask_at = peer.usage.urgent_at = not_before;
     peer.usage.messages = peer.messages();
     peer.usage.active = now;
     if (wanted_.empty()) {
@@ -138,6 +138,10 @@ bool ConnectionManager::still_wanted(const Peer& peer, Nanoseconds now) const {
     return peer.users > 0 || now - peer.usage.active < kPatience || peer.usage.active >= last_look_;
 }
 
+bool ConnectionManager::may_ask(const Peer& peer, Nanoseconds now) {
+    return now >= (peer.one_sided > 0 ? peer.usage.urgent_at : peer.usage.ask_at);
+}
+
 // Those that are chosen, or cannot do without, or the others.
 void ConnectionManager::serve_waiting(Nanoseconds now, bool first) {
     for (std::size_t left = wanted_.size(); left > 0 && !wanted_.empty(); --left) {
@@ -154,7 +158,7 @@ void ConnectionManager::serve_waiting(Nanoseconds now, bool first) {
             }
         } else if (peer.state != ConnectState::idle || !still_wanted(peer, now)) {
             peer.messages_sent = 0;
-        } else if (now < peer.usage.ask_at || !has_room() || !ask(peer)) {
+        } else if (!may_ask(peer, now) || !has_room() || !ask(peer)) {
             wanted_.push_back(peer);
         }
     }
@@ -174,7 +178,7 @@ bool ConnectionManager::may_be_closed(const Peer& peer, Nanoseconds now, Waiting
 ConnectionManager::Waiting ConnectionManager::who_waits(Nanoseconds now) const {
     Waiting who;
     for (Peer* peer = wanted_.front(); peer != nullptr; peer = wanted_.next(*peer)) {
-        if (now >= peer->usage.ask_at) {
+        if (may_ask(*peer, now)) {
             who.chosen = who.chosen || peer->usage.chosen;
             who.needs = who.needs || peer->one_sided > 0;
         }

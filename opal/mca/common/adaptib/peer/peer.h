@@ -252,7 +252,8 @@ struct Usage {
     std::uint32_t messages = 0; // both ways, when it was last looked at
     Nanoseconds active{0};      // when they were last seen to have grown
     Nanoseconds asked{0};       // for the connection
-    Nanoseconds ask_at{0};      // not to be asked again before
+    Nanoseconds ask_at{0};      // not to be asked again before; for a one-sided operation ...
+    Nanoseconds urgent_at{0};   // ... not before this
     std::uint32_t refusals = 0; // in a row
     std::uint32_t counted = 0;  // messages both ways, when channels were last selected
     std::uint32_t mapped = 0;   // received, when the map of sources was last added to
