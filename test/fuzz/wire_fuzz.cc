@@ -98,16 +98,16 @@ void read_ring(Input& input) {
         fill_with_messages(input, memory.get());
     }
     RingReader reader(memory.get(), kUnits);
-    const MessageHeader* header = nullptr;
+    MessageHeader header;
     const std::byte* body = nullptr;
     std::uint64_t messages = 0;
     unsigned sum = 0;
-    while (reader.poll(&header, &body) == RingReader::Found::message) {
+    while (reader.poll(header, body) == RingReader::Found::message) {
         require(++messages <= kUnits, "no more messages than lines");
-        for (std::uint32_t i = 0; i < header->length; ++i) {
+        for (std::uint32_t i = 0; i < header.length; ++i) {
             sum += static_cast<unsigned>(body[i]); // all of it is within the ring
         }
-        static_cast<void>(check_message(*header, body, header->length));
+        static_cast<void>(check_message(header, body, header.length));
         const std::uint64_t before = reader.consumed();
         reader.consume();
         require(reader.consumed() > before, "a message that is consumed gives back its lines");
