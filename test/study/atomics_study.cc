@@ -40,11 +40,7 @@ public:
                           sim::links_of(options.world.machine));
         options.parameters.atomics = const_cast<char*>(atomics);
         options.program = [this](std::size_t rank) { go_on(rank); };
-        std::string text;
-        ranks_ = routed_ranks(std::move(options), text);
-        if (ranks_ == nullptr) {
-            study.fail(text);
-        }
+        ranks_ = routed_ranks(study, std::move(options));
         Protocol& protocol = ranks_->below().core(0).protocol();
         if (!protocol.open_window(window_, &word_, sizeof word_, kLocalWrite | kRemoteAtomic)
                  .ok()) {

@@ -97,12 +97,7 @@ private:
         options.parameters.dc_initiators = method.initiators;
         options.parameters.connect_max = method.connections;
         options.parameters.channel_period = 1;
-        std::string text;
-        auto all = routed_ranks(std::move(options), text);
-        if (all == nullptr) {
-            study_.fail(text);
-        }
-        return all;
+        return routed_ranks(study_, std::move(options));
     }
 
     Nanoseconds time_of(const Pattern& pattern, SimulatedRanks& ranks) const {

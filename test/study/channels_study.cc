@@ -84,12 +84,7 @@ std::unique_ptr<SimulatedRanks> world_of(const Study& study, const Options& chos
     options.parameters.dc_initiators = kInitiators;
     options.parameters.connect_pool = chosen.pool;
     options.parameters.channel_period = 1;
-    std::string text;
-    auto ranks = routed_ranks(std::move(options), text);
-    if (ranks == nullptr) {
-        study.fail(text);
-    }
-    return ranks;
+    return routed_ranks(study, std::move(options));
 }
 
 // Microseconds of a round, of those that begin when it has gone on for `before`, in `time`.

@@ -198,12 +198,7 @@ std::unique_ptr<SimulatedRanks> ranks_of(const Study& study, std::uint32_t count
     options.world.topology =
         sim::fat_tree(leaves, leaves, 32, {}, sim::links_of(options.world.machine));
     options.parameters.connect = const_cast<char*>(mode);
-    std::string text;
-    auto ranks = routed_ranks(std::move(options), text);
-    if (ranks == nullptr) {
-        study.fail(text);
-    }
-    return ranks;
+    return routed_ranks(study, std::move(options));
 }
 
 template <typename F> double mean(SimulatedRanks& ranks, F&& of) {

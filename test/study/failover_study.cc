@@ -171,11 +171,7 @@ Outcome play(const Study& study, std::size_t failing, Nanoseconds end, std::uint
             ranks->below().wake(rank, ranks->below().now(rank) + kPass);
         }
     };
-    std::string text;
-    ranks = routed_ranks(std::move(options), text);
-    if (ranks == nullptr) {
-        study.fail(text);
-    }
+    ranks = routed_ranks(study, std::move(options));
     Stream stream(*ranks);
     running = &stream;
     stream.start();

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "study/study.h"
+
 namespace adaptib::study {
 
 namespace {
@@ -29,6 +31,15 @@ std::unique_ptr<SimulatedRanks> routed_ranks(sim::RanksOptions options, std::str
         return nullptr;
     }
     return SimulatedRanks::create(std::move(options), text);
+}
+
+std::unique_ptr<SimulatedRanks> routed_ranks(const Study& study, sim::RanksOptions options) {
+    std::string text;
+    auto ranks = routed_ranks(std::move(options), text);
+    if (ranks == nullptr) {
+        study.fail(text);
+    }
+    return ranks;
 }
 
 SimulatedRanks::Operation& SimulatedRanks::take(Waiter& waiter) {

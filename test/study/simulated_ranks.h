@@ -16,6 +16,8 @@
 
 namespace adaptib::study {
 
+class Study;
+
 class SimulatedRanks final : public Ranks {
 public:
     // Null with `text` set if a core cannot come up.
@@ -52,5 +54,7 @@ private:
 // Routes for `options.world.topology` by OpenSM's usual rules, then create(). Ends up with no ranks
 // and `text` if the topology does not connect all.
 std::unique_ptr<SimulatedRanks> routed_ranks(sim::RanksOptions options, std::string& text);
+// The same; what is wrong ends the study.
+std::unique_ptr<SimulatedRanks> routed_ranks(const Study& study, sim::RanksOptions options);
 
 } // namespace adaptib::study

@@ -58,11 +58,7 @@ public:
             sim::crossbar(2, {.adapters = setting.rails, .ports = 1}, sim::links_of(machine));
         options.parameters.multiplexing_policy = const_cast<char*>(setting.multiplexing);
         options.parameters.striping_policy = const_cast<char*>(setting.striping);
-        std::string text;
-        ranks_ = routed_ranks(std::move(options), text);
-        if (ranks_ == nullptr) {
-            study.fail(text);
-        }
+        ranks_ = routed_ranks(study, std::move(options));
         seconds(ping_pong(8, 40)); // until the two are connected
         seconds(ping_pong(65536, 2));
     }

@@ -119,11 +119,7 @@ Small small_messages(const Study& study, std::uint64_t ratio) {
     if (ratio > 0) {
         set_rate(options.world.topology, 0, kFast / ratio);
     }
-    std::string text;
-    const auto ranks = routed_ranks(std::move(options), text);
-    if (ranks == nullptr) {
-        study.fail(text);
-    }
+    const auto ranks = routed_ranks(study, std::move(options));
     const auto microseconds = [&](const Pattern& pattern) {
         Timing timing;
         if (!replay(pattern, *ranks, timing, text)) {

@@ -403,12 +403,12 @@ namespace {
 // kCall(core, arguments...), which is inlined twice: without the lock, and behind a call with it, so that who has
 // no threads does nothing for it.
 template <auto kCall, typename... Arguments>
-[[gnu::noinline]] int locked(opal_common_adaptib_core* core, Arguments... arguments) {
+[[gnu::noinline]] auto locked(opal_common_adaptib_core* core, Arguments... arguments) {
     const Guard guard(core);
     return kCall(core, arguments...);
 }
 template <auto kCall, typename... Arguments>
-[[gnu::always_inline]] inline int guarded(opal_common_adaptib_core* core, Arguments... arguments) {
+[[gnu::always_inline]] inline auto guarded(opal_common_adaptib_core* core, Arguments... arguments) {
     if (core->threads) [[unlikely]] {
         return locked<kCall>(core, arguments...);
     }
@@ -465,10 +465,7 @@ namespace {
     bool complete = false;
     const Status status = core->protocol->receive(pattern, data, request, complete,
                                                   peer == nullptr ? nullptr : peer_of(core, peer));
-    if (status.ok()) [[likely]] {
-        return complete ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_SUCCESS;
-    }
-    return code_of(status);
+    return code_of(status, complete);
 }
 
 [[gnu::always_inline]] inline int receive_at(opal_common_adaptib_core_t* core,
@@ -720,31 +717,30 @@ Status target_of(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* p
     return to == nullptr ? in.get_loopback_for_atomics(out) : in.get_for_atomics(*to, out);
 }
 
-} // namespace
-
-namespace {
-
-[[gnu::always_inline]] inline int start_inside(opal_common_adaptib_core_t* core,
-                                               opal_common_adaptib_peer_t* peer,
-                                               const opal_common_adaptib_one_sided_t& operation) {
+[[gnu::always_inline]] inline int start_now(opal_common_adaptib_core_t* core,
+                                            opal_common_adaptib_peer_t* peer,
+                                            const opal_common_adaptib_one_sided_t* operation) {
     Protocol& protocol = *core->protocol;
-    const Registration* const memory = memory_of(operation);
+    const Registration* const memory = memory_of(*operation);
     Peer* to = peer_of(core, peer);
     bool done = false;
-    if (to != nullptr && Protocol::is_plain(operation)) [[likely]] {
-        done = protocol.move_at_once(*to, operation, memory);
+    if (to != nullptr && Protocol::is_plain(*operation)) [[likely]] {
+        done = protocol.move_at_once(*to, *operation, memory);
     } else {
-        done = target_of(core, peer, operation, to).ok() &&
-               protocol.one_sided_at_once(*to, operation, memory);
+        done = target_of(core, peer, *operation, to).ok() &&
+               protocol.one_sided_at_once(*to, *operation, memory);
     }
     return done ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
 }
 
-[[gnu::noinline]] int start_locked(opal_common_adaptib_core_t* core,
-                                   opal_common_adaptib_peer_t* peer,
-                                   const opal_common_adaptib_one_sided_t& operation) {
-    const Guard guard(core);
-    return start_inside(core, peer, operation);
+[[gnu::always_inline]] inline std::size_t outstanding(opal_common_adaptib_core_t* core,
+                                                      opal_common_adaptib_peer_t* peer) {
+    const Peer* to = peer == nullptr ? nullptr : peer_of(core, peer);
+    if (to == nullptr) {
+        return core->protocol->one_sided_outstanding();
+    }
+    const Peer* twin = core->twins ? core->core->twin_of(*to) : nullptr;
+    return to->one_sided + (twin == nullptr ? 0 : twin->one_sided);
 }
 
 } // namespace
@@ -752,8 +748,7 @@ namespace {
 int opal_common_adaptib_start_now(opal_common_adaptib_core_t* core,
                                   opal_common_adaptib_peer_t* peer,
                                   const opal_common_adaptib_one_sided_t* operation) noexcept {
-    return core->threads ? start_locked(core, peer, *operation)
-                         : start_inside(core, peer, *operation);
+    return guarded<start_now>(core, peer, operation);
 }
 
 int opal_common_adaptib_start(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
@@ -770,27 +765,7 @@ int opal_common_adaptib_start(opal_common_adaptib_core_t* core, opal_common_adap
     return code_of(status, complete);
 }
 
-namespace {
-
-[[gnu::always_inline]] inline std::size_t outstanding_inside(opal_common_adaptib_core_t* core,
-                                                             opal_common_adaptib_peer_t* peer) {
-    const Peer* to = peer == nullptr ? nullptr : peer_of(core, peer);
-    if (to == nullptr) {
-        return core->protocol->one_sided_outstanding();
-    }
-    const Peer* twin = core->twins ? core->core->twin_of(*to) : nullptr;
-    return to->one_sided + (twin == nullptr ? 0 : twin->one_sided);
-}
-
-[[gnu::noinline]] std::size_t outstanding_locked(opal_common_adaptib_core_t* core,
-                                                 opal_common_adaptib_peer_t* peer) {
-    const Guard guard(core);
-    return outstanding_inside(core, peer);
-}
-
-} // namespace
-
 size_t opal_common_adaptib_outstanding(opal_common_adaptib_core_t* core,
                                        opal_common_adaptib_peer_t* peer) noexcept {
-    return core->threads ? outstanding_locked(core, peer) : outstanding_inside(core, peer);
+    return guarded<outstanding>(core, peer);
 }

@@ -188,9 +188,7 @@ public:
 private:
     std::byte* place() const { return memory_ + std::size_t{position_} * kRingUnit; }
     static std::uint32_t units_of(std::uint64_t word) {
-        const auto length = static_cast<std::uint32_t>(word >> 32);
-        return (length + static_cast<std::uint32_t>(sizeof(MessageHeader) + kRingUnit - 1)) /
-               static_cast<std::uint32_t>(kRingUnit);
+        return static_cast<std::uint32_t>(ring_units_for(word >> 32, RingWay::stored));
     }
     // By what is in registers, and field by field (base/pieces.h).
     static void copy_head(MessageHeader& header, std::uint64_t head) {
@@ -242,8 +240,7 @@ public:
     // behind. REQUIRES: it takes no more than half the units.
     [[gnu::always_inline]] std::byte* reserve(Bytes length) {
         const std::uint64_t units = ring_units_for(length, RingWay::stored);
-        if (direct() && position_ + units <= units_ && produced_ + units < units_ + consumed_ &&
-            gate_.open()) [[likely]] {
+        if (has_place(units)) [[likely]] {
             return unit_address(position_) + ring_body_at(length, RingWay::stored);
         }
         return reserve_with_care(length);
@@ -270,20 +267,12 @@ public:
     template <typename Fill>
     [[gnu::always_inline]] bool store_short(const MessageHeader& header, Fill&& fill) {
         const std::uint64_t units = ring_units_for(header.length, RingWay::stored);
-        const std::uint64_t produced = produced_;
-        const std::uint64_t behind = position_ + units;
-        if (!direct() || produced < zero_until_ || behind > units_ ||
-            produced + units >= units_ + consumed_ || !gate_.open()) [[unlikely]] {
+        if (must_zero() || !has_place(units)) [[unlikely]] {
             return false;
         }
-        std::byte* const base = base_;
-        std::byte* const at = base + std::size_t{position_} * kRingUnit;
-        const std::uint64_t next = behind == units_ ? 0 : behind;
-        produced_ = produced + units;
-        position_ = static_cast<std::uint32_t>(next);
-        if (next + kClaimed < units_) {
-            claim_line(base + (next + kClaimed) * kRingUnit);
-        }
+        std::byte* const at = unit_address(position_);
+        advance(units);
+        claim_ahead(kClaimed);
         fill(at + sizeof(MessageHeader));
         write_fields(at, header);
         store_ring_word(at, header.head_word(), std::memory_order_release);
@@ -347,6 +336,11 @@ public:
 
 private:
     std::byte* unit_address(std::uint64_t unit) { return base_ + unit * kRingUnit; }
+    // So many units are free, behind the last message, and can be stored into.
+    bool has_place(std::uint64_t units) const {
+        return direct() && position_ + units <= units_ && produced_ + units < units_ + consumed_ &&
+               gate_.open();
+    }
     // Within a lap of a message that is left where it is.
     bool must_zero() const { return produced_ < zero_until_; }
     void advance(std::uint64_t units) {

@@ -608,12 +608,13 @@ std::string Core::weights_report() const {
             const char* separator = " weight ";
             for (const Mix mix : kMixes) {
                 const auto at = static_cast<std::size_t>(mix);
-                if (all[at] > 0) {
-                    char weight[32];
-                    std::snprintf(weight, sizeof weight, "%.3f", scheduler->weight(mix, i));
-                    text += separator + std::string(weight) + kOf[at];
-                    separator = ", ";
+                if (all[at] == 0) {
+                    continue;
                 }
+                char weight[32];
+                std::snprintf(weight, sizeof weight, "%.3f", scheduler->weight(mix, i));
+                text += separator + std::string(weight) + kOf[at];
+                separator = ", ";
             }
             text += "\n";
         }

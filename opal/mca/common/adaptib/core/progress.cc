@@ -190,16 +190,12 @@ std::size_t Core::poll_ring(Peer& peer) {
             break;
         }
         const std::uint64_t kind = head & kKindBits;
-        if ((kind != kEagerKind && kind != kActiveKind) || !ring.fits(head)) [[unlikely]] {
-            looked = !poll_with_care(peer, ring);
-            if (looked) {
-                break;
-            }
-            continue;
-        }
-        const std::byte* at = ring.take_short(head);
-        const auto sequence = load_member<std::uint32_t>(at, offsetof(MessageHeader, sequence));
-        if (!Protocol::has_its_turn(peer, sequence)) [[unlikely]] {
+        const bool is_short = (kind == kEagerKind || kind == kActiveKind) && ring.fits(head);
+        const std::byte* at = is_short ? ring.take_short(head) : nullptr;
+        if (at == nullptr ||
+            !Protocol::has_its_turn(
+                peer, load_member<std::uint32_t>(at, offsetof(MessageHeader, sequence))))
+            [[unlikely]] {
             looked = !poll_with_care(peer, ring);
             if (looked) {
                 break;
