@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Threads: several in the process's core through the C interface, and two cores with a thread each.
+// Threads: several in the process's core through the C interface, two cores with a thread each, two simulated worlds.
 // For ThreadSanitizer first of all; what is checked without it is that nothing is lost, doubled or mixed.
 //
 // What ThreadSanitizer cannot see here: a core maps its peer's segment at an address of its own, so the
@@ -12,6 +12,7 @@
 
 #include "common_adaptib.h"
 #include "cores.h"
+#include "unit/sim/traffic.h"
 
 namespace adaptib::test {
 namespace {
@@ -498,6 +499,34 @@ TEST_P(TwoCores, EagerAndRendezvousBothWays) {
         const bool rings = options.parameters.ring_max > 0;
         EXPECT_EQ(world.counters(node).ring_sent > kWindows, rings);
     }
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Two simulated worlds, a thread each: what they share may be constants only
+
+std::string trace_of(std::size_t number) {
+    sim::RanksOptions options;
+    options.ranks = 4;
+    options.world.machine = *sim::machine("connect-ib");
+    options.world.topology = sim::crossbar(2, {}, sim::links_of(options.world.machine));
+    std::string trace;
+    EXPECT_TRUE(sim::Routes::compute(options.world.topology, options.world.routes, trace)) << trace;
+    const auto ranks = sim::make(std::move(options));
+    ranks->world().trace = [&](const std::string& line) { trace += line + "\n"; };
+    for (std::size_t i = 0; i < 60; ++i) {
+        sim::carry(*ranks, i % 4, (i + 1 + i % 3) % 4, i * number);
+    }
+    return trace;
+}
+
+TEST(TwoWorlds, DoNotDisturbEachOther) {
+    const std::string alone = trace_of(900);
+    std::string beside;
+    std::thread other([&] { beside = trace_of(900); });
+    EXPECT_TRUE(alone != trace_of(500));
+    other.join();
+    EXPECT_GT(alone.size(), 10'000u);
+    EXPECT_TRUE(alone == beside);
 }
 
 } // namespace
