@@ -10,7 +10,7 @@ namespace {
 char kConnectIb[] = "connect-ib";
 
 // Messages by the shared queue and, from the 17th on, by the ring, looked for in many passes.
-void talk(Cores& world) {
+void talk(Cores& world, int passes = 10'000) {
     std::vector<std::byte> from(8);
     std::vector<std::byte> to(8);
     for (int i = 0; i < 40; ++i) {
@@ -19,7 +19,7 @@ void talk(Cores& world) {
         ASSERT_TRUE(world.receive(1, 0, 1, contiguous(to), receive).ok());
         ASSERT_TRUE(world.send(0, 1, 1, contiguous(from), send).ok());
         ASSERT_TRUE(world.run({&send, &receive}));
-        for (int pass = 0; pass < 10000; ++pass) {
+        for (int pass = 0; pass < passes; ++pass) {
             world.progress();
         }
     }
@@ -34,6 +34,25 @@ TEST(Costs, AreMeasuredFromTraffic) {
     EXPECT_GT(world.counters(1).cost_samples, 31u);
     EXPECT_EQ(world.counters(1).cost_poll, 0u) << "this clock stands still";
     EXPECT_EQ(world.counters(1).cost_ring_saves, 150'000u) << "too few messages in timed passes";
+}
+
+// Passes are timed often to begin with, and then seldom, even if no message came in those.
+TEST(Costs, AreKnownSoon) {
+    Options options;
+    options.timed = true;
+    Cores world(2, options);
+    const auto passes = [&](int count) {
+        const std::uint64_t before = world.counters(1).cost_samples;
+        for (int pass = 0; pass < count; ++pass) {
+            world.progress();
+        }
+        return world.counters(1).cost_samples - before;
+    };
+    EXPECT_EQ(passes(10'000), 0u) << "no ring to look at";
+    talk(world, 0);
+    EXPECT_GE(passes(2 * 4096), 500u);
+    EXPECT_EQ(world.counters(1).cost_poll, 0u);
+    EXPECT_LE(passes(40 * 4096), 60u);
 }
 
 TEST(Costs, AreTheModelsWithoutAClockOrOnDemand) {

@@ -84,9 +84,30 @@ TEST(CostMeter, CostsAreNeverNegativeNorWithoutBounds) {
     const ChannelCosts costs = meter.costs({}, 0.5);
     EXPECT_EQ(costs.poll, 0);
     EXPECT_EQ(costs.credit, 0);
-    EXPECT_EQ(costs.connected_ring, 0);
-    EXPECT_EQ(costs.shared_ring, 0);
+    EXPECT_DOUBLE_EQ(costs.connected_ring, 15); // a tenth of the model's
+    EXPECT_DOUBLE_EQ(costs.shared_ring, 10);
     EXPECT_EQ(costs.ring_messages, 16);
+}
+
+// Looks are wanted until there were enough of both kinds in a period, or many in vain.
+TEST(CostMeter, WantsSomeOfEachPeriod) {
+    CostMeter meter;
+    for (int period = 0; period < 2; ++period) {
+        for (std::size_t i = 0; i < kSamples; ++i) {
+            EXPECT_TRUE(meter.wants_looks());
+            EXPECT_TRUE(meter.wants_credits());
+            feed(meter, 1);
+        }
+        EXPECT_FALSE(meter.wants_looks());
+        EXPECT_FALSE(meter.wants_credits());
+        meter.begin_period();
+        for (std::size_t i = 0; i < CostMeter::kMostLooks; ++i) {
+            EXPECT_TRUE(meter.wants_looks());
+            meter.add_rings(60ns, 20ns, 8, i % 2);
+        }
+        EXPECT_FALSE(meter.wants_looks()) << "nothing came from the queue";
+        meter.begin_period();
+    }
 }
 
 } // namespace

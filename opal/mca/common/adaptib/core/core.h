@@ -208,7 +208,8 @@ private:
     // selection.cc
     bool select_due(Nanoseconds now) const;
     void select_channels(Nanoseconds now);
-    void time_channels();
+    std::size_t time_channels();
+    std::size_t look_into_rings();
     void note_costs();
     void note_sources(Nanoseconds now);
 
@@ -246,12 +247,15 @@ private:
     std::size_t poll_completions();
     void return_credit(Peer& peer);
     Peer* sender_of(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key);
+    void hand_over(Peer& peer, const MessageHeader& header, const std::byte* body);
     void on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key,
                      const MessageHeader& header, const std::byte* body);
     void poll_events();
     void poll_events(Attached& attached);
     void fail_peers_on(std::uint32_t rail);
     bool renew_target(std::uint32_t rail, std::uint32_t qp_number);
+    std::size_t pass();
+    std::size_t pass_with_timers();
     void housekeeping();
     void keep_alive();
 
@@ -317,8 +321,10 @@ private:
     std::vector<HotRing> hot_;
     std::vector<Peer*> cold_;
     std::size_t next_cold_ = 0;
-    Nanoseconds listen_at_{0}; // to events, again
+    Nanoseconds listen_at_{0};                        // to events, again
+    static constexpr std::uint64_t kTimersEvery = 64; // passes
     std::uint64_t tick_ = 0;
+    std::uint64_t timers_at_ = kTimersEvery; // tick_ of the next pass that runs them
     enum class StartMode : std::uint8_t { on_demand, partial, all };
     struct Start {
         StartMode mode = StartMode::on_demand;
@@ -333,7 +339,12 @@ private:
     std::unique_ptr<Selector> selector_; // null: channels are not selected
     ChannelPlan channels_;
     std::unique_ptr<SourceMap> source_map_; // null: nobody wants it
-    std::unique_ptr<CostMeter> meter_;      // null: costs are the model's
+    struct Stopwatch {
+        Nanoseconds clock;
+        Nanoseconds aside; // what is not the channel's
+    };
+    Stopwatch* stopwatch_ = nullptr;   // null: nothing is timed
+    std::unique_ptr<CostMeter> meter_; // null: costs are the model's
     Nanoseconds select_at_{0};
     std::vector<Peer*> finished_; // to be taken down at the end of this progress
 };

@@ -19,9 +19,10 @@ constexpr std::uint64_t kDatagramEvery = 8; // passes, while rings are busy
 constexpr std::uint64_t kCompletionsEvery = 16; // passes, while none is awaited: errors, signals
 constexpr std::uint64_t kUnusedEvery =
     64; // passes: queues of a fabric, not the first, without peers
-constexpr std::uint64_t kTimedCredits = 16; // one of so many
-constexpr std::uint64_t kTimersEvery = 64;
+constexpr std::uint64_t kTimedCredits = 16; // one of so many, once some of a period were timed
 constexpr std::uint64_t kHousekeepingEvery = 1024;
+// Passes: until enough of a period were timed, and then.
+constexpr std::uint64_t kTimedEagerly = 8;
 constexpr std::uint64_t kTimedEvery = 4 * kHousekeepingEvery;
 constexpr std::uint64_t kKeepAliveEvery = 64 * kHousekeepingEvery;
 
@@ -62,6 +63,10 @@ bool takes_credit(const Peer& peer) {
 
 std::size_t Core::progress() {
     ++tick_;
+    return tick_ == timers_at_ ? pass_with_timers() : pass();
+}
+
+[[gnu::always_inline]] inline std::size_t Core::pass() {
     std::size_t events = poll_hot_rings();
     if (!cold_.empty()) {
         events += poll_cold_ring();
@@ -85,12 +90,23 @@ std::size_t Core::progress() {
     if (!finished_.empty()) [[unlikely]] {
         finish_peers();
     }
-    if (tick_ % kTimersEvery == 0) [[unlikely]] {
-        run_timers();
-        cool_rings();
-        if (tick_ % kHousekeepingEvery == 0) {
-            housekeeping();
-        }
+    return events;
+}
+
+// Channels are timed when they have not been looked at for longest, and timers run when all that came is known.
+[[gnu::cold]] std::size_t Core::pass_with_timers() {
+    std::size_t events = 0;
+    timers_at_ += kTimersEvery;
+    if (meter_ != nullptr) {
+        const std::uint64_t every = meter_->wants_looks() ? kTimedEagerly : kTimersEvery;
+        timers_at_ = tick_ - tick_ % every + every;
+        events = every == kTimedEagerly || tick_ % kTimedEvery == 0 ? time_channels() : 0;
+    }
+    events += pass();
+    run_timers();
+    cool_rings();
+    if (tick_ % kHousekeepingEvery == 0) {
+        housekeeping();
     }
     return events;
 }
@@ -246,9 +262,20 @@ bool Core::poll_with_care(Peer& peer, RingReader& ring) {
         return false;
     }
     ++counters_.ring_received;
-    protocol_->on_message(peer, header, body);
+    hand_over(peer, header, body);
     ring.consume();
     return true;
+}
+
+// What a message takes is the same, whichever channel it came by.
+void Core::hand_over(Peer& peer, const MessageHeader& header, const std::byte* body) {
+    if (stopwatch_ == nullptr) [[likely]] {
+        protocol_->on_message(peer, header, body);
+        return;
+    }
+    const Nanoseconds start = environment_.clock->now();
+    protocol_->on_message(peer, header, body);
+    stopwatch_->aside += environment_.clock->now() - start + stopwatch_->clock;
 }
 
 // Nothing behind it can be trusted, or has its turn.
@@ -293,7 +320,8 @@ void Core::return_credit(Peer& peer) {
     work.gather_count = 1;
     work.remote_address = peer.credit_address;
     work.remote_key = subchannel.remote_memory_key;
-    const bool timed = meter_ != nullptr && counters_.credit_returns % kTimedCredits == 0;
+    const bool timed = meter_ != nullptr &&
+                       (meter_->wants_credits() || counters_.credit_returns % kTimedCredits == 0);
     const Nanoseconds start = timed ? environment_.clock->now() : Nanoseconds{0};
     if (subchannel.qp->post_send(work).ok()) {
         peer.ring_in->credit_told();
@@ -336,7 +364,7 @@ void Core::on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t f
         return;
     }
     if (is_sequenced(header.type)) {
-        protocol_->on_message(*peer, header, body);
+        hand_over(*peer, header, body);
     } else {
         connections_->on_handshake(*peer, header, body);
     }
@@ -345,7 +373,7 @@ void Core::on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t f
 void Core::housekeeping() {
     protocol_->update_levels();
     if (meter_ != nullptr && tick_ % kTimedEvery == 0) {
-        time_channels();
+        note_costs();
     }
     connections_->note_usage();
     poll_events();

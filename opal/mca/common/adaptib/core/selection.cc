@@ -32,6 +32,10 @@ void Core::select_channels(Nanoseconds now) {
             talking.push_back(peer.name);
         }
     });
+    if (meter_ != nullptr) {
+        note_costs();
+        meter_->begin_period();
+    }
     const auto room = static_cast<std::size_t>(connections_->room());
     const Mapping before = selector_->mapping();
     const bool shares = channels_.sharing == Sharing::spare;
@@ -61,19 +65,40 @@ void Core::select_channels(Nanoseconds now) {
     }
 }
 
-// One more pass over rings and queue, with a look at the clock: seldom, and what it finds is what any pass finds.
-void Core::time_channels() {
+// Looks at rings and queue, and at the clock.
+std::size_t Core::time_channels() {
     const Clock& clock = *environment_.clock;
     const std::size_t rings = hot_.size();
     const Nanoseconds before = clock.now();
     const Nanoseconds start = clock.now();
-    const std::size_t from_rings = poll_hot_rings();
+    Stopwatch stopwatch{start - before, Nanoseconds{0}};
+    stopwatch_ = &stopwatch;
+    const std::size_t from_rings = look_into_rings();
     const Nanoseconds middle = clock.now();
+    const Nanoseconds of_rings = stopwatch.aside;
     const std::size_t from_queue = poll_datagrams();
     const Nanoseconds end = clock.now();
-    meter_->add_rings(middle - start, start - before, rings, from_rings);
-    meter_->add_queue(end - middle, start - before, from_queue);
-    note_costs();
+    stopwatch_ = nullptr;
+    meter_->add_rings(middle - start - of_rings, stopwatch.clock, rings, from_rings);
+    meter_->add_queue(end - middle - (stopwatch.aside - of_rings), stopwatch.clock, from_queue);
+    return from_rings + from_queue;
+}
+
+// One message of each that has any.
+std::size_t Core::look_into_rings() {
+    std::size_t events = 0;
+    for (std::size_t i = 0; i < hot_.size(); ++i) { // a message may bring or end rings
+        const HotRing& ring = hot_[i];
+        if (ring.next != nullptr && load_ring_word(ring.next) == 0) {
+            continue;
+        }
+        Peer& peer = *ring.peer;
+        events += poll_with_care(peer, *peer.ring_in) ? 1 : 0;
+        if (i < hot_.size() && hot_[i].peer == &peer) {
+            hot_[i].next = nullptr;
+        }
+    }
+    return events;
 }
 
 // What the selection goes by, for the report and the counters.

@@ -8,6 +8,9 @@ namespace adaptib {
 
 namespace {
 
+// Of the model's. Less, or nothing, is where the senders run (whose lines come from afar), not what the channels are.
+constexpr double kLeastSaved = 0.1;
+
 double time_of(Nanoseconds took, Nanoseconds clock) {
     return static_cast<double>(std::max<Nanoseconds::rep>((took - clock).count(), 0));
 }
@@ -25,6 +28,8 @@ void CostMeter::add_rings(Nanoseconds took, Nanoseconds clock, std::size_t rings
     if (rings == 0) {
         return;
     }
+    ++looks_;
+    ring_looks_ += messages > 0 ? 1 : 0;
     const double time = time_of(took, clock);
     if (messages == 0) {
         add(poll_, time / static_cast<double>(rings));
@@ -36,11 +41,13 @@ void CostMeter::add_rings(Nanoseconds took, Nanoseconds clock, std::size_t rings
 
 void CostMeter::add_queue(Nanoseconds took, Nanoseconds clock, std::size_t messages) {
     if (messages > 0) {
+        ++queue_looks_;
         add(queue_, time_of(took, clock) / static_cast<double>(messages));
     }
 }
 
 void CostMeter::add_credit(Nanoseconds took, Nanoseconds clock) {
+    ++credits_;
     add(credit_, time_of(took, clock));
 }
 
@@ -48,7 +55,8 @@ void CostMeter::add_credit(Nanoseconds took, Nanoseconds clock) {
 ChannelCosts CostMeter::costs(const ChannelCosts& model, double messages_per_credit) const {
     ChannelCosts costs = model;
     if (ring_.known() && queue_.known()) {
-        costs.connected_ring = std::max(queue_.median() - ring_.median(), 0.0);
+        costs.connected_ring =
+            std::max(queue_.median() - ring_.median(), kLeastSaved * model.connected_ring);
         costs.shared_ring = model.connected_ring > 0
                                 ? costs.connected_ring * model.shared_ring / model.connected_ring
                                 : 0;
