@@ -98,9 +98,10 @@ std::size_t Core::progress() {
     std::size_t events = 0;
     timers_at_ += kTimersEvery;
     if (meter_ != nullptr) {
-        const std::uint64_t every = meter_->wants_looks() ? kTimedEagerly : kTimersEvery;
+        const bool eager = !hot_.empty() && meter_->wants_looks();
+        const std::uint64_t every = eager ? kTimedEagerly : kTimersEvery;
         timers_at_ = tick_ - tick_ % every + every;
-        events = every == kTimedEagerly || tick_ % kTimedEvery == 0 ? time_channels() : 0;
+        events = eager || tick_ % kTimedEvery == 0 ? time_channels() : 0;
     }
     events += pass();
     run_timers();
