@@ -52,14 +52,11 @@ Path* Network::path(PortIndex from, Lid to) {
     for (const LinkIndex index : path->links) {
         const Link& link = topology_.links[index];
         path->latency += link.latency;
-        if (path->rate.value == 0 || link.rate < path->rate) {
-            path->rate = link.rate;
-        }
         if (topology_.nodes[link.from].kind == Node::Kind::within_switch) {
             path->latency += topology_.nodes[link.from].latency;
         }
     }
-    path->looked = changes_ + 1;
+    look(*path);
     return paths_.emplace(key, std::move(path)).first->second.get();
 }
 
@@ -77,6 +74,11 @@ void Network::look(Path& path) {
         return topology_.nodes[topology_.ports[port].adapter].host;
     };
     path.up = path.up && group_[host(path.from)] == group_[host(path.to)];
+    path.rate = BytesPerSecond{0};
+    for (const LinkIndex link : path.links) {
+        const BytesPerSecond rate{topology_.links[link].rate.value / slowed_[link]};
+        path.rate = path.rate.value == 0 ? rate : std::min(path.rate, rate);
+    }
 }
 
 void Network::set_rate(LinkIndex link) {
@@ -108,6 +110,7 @@ void Network::slow_port(PortIndex port, std::uint32_t factor) {
         slowed_[link] = std::max(factor, 1u);
         set_rate(link);
     }
+    ++changes_;
 }
 
 void Network::set_group(std::uint32_t host, std::uint32_t group) {

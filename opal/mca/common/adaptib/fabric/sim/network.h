@@ -28,9 +28,9 @@ struct Path {
     PortIndex to = kNoIndex;
     std::vector<LinkIndex> links;
     Nanoseconds latency{0}; // cables and switches
-    BytesPerSecond rate{};  // of the slowest link
     std::uint64_t looked = 0;
-    bool up = true; // as of `looked`
+    BytesPerSecond rate{}; // of the slowest link, as of `looked`
+    bool up = true;        // the same
 };
 
 class Network {
