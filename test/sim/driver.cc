@@ -40,10 +40,15 @@ void Driver::switch_channel(std::uint32_t rank, std::uint32_t to, bool connected
     if (known == peers_.end() || known->second == nullptr) {
         return;
     }
+    Peer& other = *known->second;
     if (connected) {
-        core(rank).promote(*known->second);
+        core(rank).promote(other);
     } else {
-        core(rank).demote(*known->second);
+        core(rank).demote(other);
+    }
+    if (!other.subchannels.empty()) { // of a connection that stays, the home moves
+        const auto next = static_cast<std::uint32_t>((other.home + 1) % other.subchannels.size());
+        core(rank).connections().move_home(other, next);
     }
 }
 

@@ -36,6 +36,7 @@ std::unique_ptr<Ranks> Ranks::create(RanksOptions options, std::string& text) {
 
 bool Ranks::start(std::string& text) {
     const auto host_count = static_cast<std::uint32_t>(world_.topology().hosts.size());
+    std::vector<std::uint32_t> on_host(host_count);
     for (std::size_t i = 0; i < options_.ranks; ++i) {
         ranks_.push_back(std::make_unique<Rank>(*this, i, options_.seed * 1'000'003 + i));
         Rank& rank = *ranks_.back();
@@ -48,7 +49,8 @@ bool Ranks::start(std::string& text) {
         }
         Core::Environment environment;
         environment.self = name(i);
-        environment.local_rank = static_cast<std::uint32_t>(i);
+        environment.local_rank =
+            options_.counts_by_host ? on_host[host]++ : static_cast<std::uint32_t>(i);
         environment.host = world_.topology().hosts[host].name;
         environment.bootstrap = &table_;
         environment.clock = rank.process;

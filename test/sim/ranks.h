@@ -28,6 +28,8 @@ struct RanksOptions {
     std::size_t ranks = 2;
     WorldOptions world;
     std::vector<std::uint32_t> hosts; // of each rank; empty: rank i on host i modulo their number
+    bool counts_by_host =
+        false; // local ranks are those of a host, as in a job; else the ranks' own
     Parameters parameters = default_parameters();
     // What differs at a rank; empty: nothing.
     std::function<void(std::size_t rank, Parameters&)> parameters_of;

@@ -260,6 +260,104 @@ TEST_P(RingModes, RandomTrafficComesOutAsItWentIn) {
 
 // Both ways to write and to read a message may follow each other, whatever comes between: long messages that
 // are left where they are, the ring's end, a full ring.
+// The home moves: nothing is posted from hold() on, and all that was is there before it goes on elsewhere.
+TEST_P(RingModes, GoesOnOverAnotherQueuePairInOrder) {
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+        SCOPED_TRACE(seed);
+        Random random(seed);
+        const std::uint64_t units = 2 * (4 + random.below(90));
+        Ring ring(units, GetParam());
+        MemoryQp other;
+        other.mappable = GetParam();
+        MemoryRail rails[2];
+        std::size_t at = 0;
+        MemoryQp* qps[2] = {&ring.qp, &other};
+        const std::size_t longest = units / 2 * kRingUnit - kRingOverhead;
+        std::uint32_t received = 0;
+        std::deque<std::size_t> sizes;
+        int moves = 0;
+        bool held = false;
+        for (int step = 0; step < 4000; ++step) {
+            const std::size_t size = random.below(longest + 1);
+            const bool sent = random.below(2) == 0 && ring.send(payload_of(ring.sequence, size));
+            if (sent) {
+                sizes.push_back(size);
+                ASSERT_TRUE(!held || ring.writer->direct());
+            }
+            ASSERT_EQ(qps[1 - at]->hidden(), 0u);
+            qps[at]->show(random.below(800));
+            for (std::size_t left = qps[at]->completions(); left > 0; --left) {
+                ring.writer->on_completion();
+            }
+            if (held && qps[at]->hidden() == 0 && ring.writer->settled()) {
+                at = 1 - at;
+                ring.writer->move_to(rails[at], *qps[at], 0, 0);
+                EXPECT_TRUE(ring.writer->posts_to(*qps[at]));
+                EXPECT_FALSE(ring.writer->posts_to(*qps[1 - at]));
+                held = false;
+                ++moves;
+            } else if (held && random.below(50) == 0) {
+                ring.writer->release();
+                held = false;
+            } else if (!held && random.below(20) == 0) {
+                ASSERT_TRUE(ring.writer->hold(rails[1 - at]).ok());
+                held = true;
+            }
+            if (random.below(50) == 0) {
+                qps[random.below(2)]->up = random.below(2) == 0;
+            }
+            std::vector<std::byte> payload;
+            std::uint32_t number = 0;
+            const RingReader::Found found = ring.take(payload, number);
+            ASSERT_NE(found, RingReader::Found::garbage);
+            if (found == RingReader::Found::message) {
+                ASSERT_EQ(number, received);
+                ASSERT_EQ(payload, payload_of(received, sizes.front()));
+                sizes.pop_front();
+                ++received;
+            }
+        }
+        EXPECT_GT(received, 100u);
+        EXPECT_GT(moves, 20);
+    }
+}
+
+// What was posted over the old queue pair and is not known to be consumed can be sent again after a move.
+TEST(Ring, WhatIsInDoubtIsKeptAcrossAMove) {
+    Ring ring(64, false);
+    ASSERT_TRUE(ring.send(payload_of(0, 100)));
+    ASSERT_TRUE(ring.send(payload_of(1, 100)));
+    MemoryRail rail;
+    MemoryQp other;
+    other.mappable = false;
+    ASSERT_TRUE(ring.writer->hold(rail).ok());
+    EXPECT_FALSE(ring.send(payload_of(2, 100)));
+    ring.qp.show(ring.qp.hidden());
+    ASSERT_TRUE(ring.writer->settled());
+    ring.writer->move_to(rail, other, 0, kRingInline);
+    EXPECT_TRUE(ring.send(payload_of(2, 20)));
+    EXPECT_TRUE(other.inlined);
+    EXPECT_EQ(ring.qp.hidden(), 0u);
+    EXPECT_GT(other.hidden(), 0u);
+    std::vector<std::uint32_t> numbers;
+    EXPECT_TRUE(ring.writer->for_each_in_doubt([&](const MessageHeader& header, const std::byte*) {
+        numbers.push_back(header.sequence);
+    }));
+    EXPECT_EQ(numbers, (std::vector<std::uint32_t>{0, 1, 2}));
+}
+
+TEST(Ring, AMoveThatTheNextRailHasNoRoomForIsRefused) {
+    class FullRail final : public test::NullRail {
+        Status register_impl(void*, Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) override {
+            return Status::error(Reason::no_memory);
+        }
+    } full;
+    Ring ring(64, false);
+    ASSERT_TRUE(ring.send(payload_of(0, 100)));
+    EXPECT_FALSE(ring.writer->hold(full).ok());
+    EXPECT_TRUE(ring.send(payload_of(1, 100))) << "it goes on as before";
+}
+
 TEST(Ring, TheShortWayGivesTheSame) {
     Random random(11);
     for (const std::uint64_t units : {64u, 128u, 1024u}) {

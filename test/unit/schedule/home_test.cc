@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "schedule/scheduler.h"
@@ -164,7 +165,42 @@ TEST_F(Moving, OnceARailWasSlowForSomeDozenTransfers) {
     EXPECT_EQ(home(), 1u);
     EXPECT_GE(transfers, 24);
     EXPECT_LE(transfers, 48);
-    EXPECT_EQ(scheduler_->home(scene_.up), 1u);
+    EXPECT_EQ(scheduler_->home(), 1u);
+}
+
+TEST_F(Moving, AtOnceForAConnectionThatBegins) {
+    EXPECT_EQ(scheduler_->choose_home(scene_.up), 0u);
+    for (int i = 0; i < 8; ++i) {
+        learn(4);
+    }
+    EXPECT_EQ(home(), 0u);
+    EXPECT_EQ(scheduler_->home(), 0u);
+    EXPECT_EQ(scheduler_->choose_home(scene_.up), 1u);
+    EXPECT_EQ(home(), 1u);
+    EXPECT_EQ(scheduler_->home(), 1u);
+}
+
+// Its number in the route, not its place among those that are up.
+TEST_F(Moving, TheHomeIsToldByItsNumber) {
+    scene_.up.erase(scene_.up.begin());
+    EXPECT_EQ(home(), 1u);
+    EXPECT_EQ(scheduler_->home(), 1u);
+    EXPECT_EQ(scheduler_->choose_home(scene_.up), 1u);
+}
+
+TEST_F(Moving, NotBackAndForthForEver) {
+    std::uint32_t last = home();
+    int moves = 0;
+    for (int i = 0; i < 4000; ++i) {
+        learn(i / 100 % 2 == 0 ? 4 : 0.25);
+        moves += std::exchange(last, home()) != last ? 1 : 0;
+    }
+    EXPECT_GE(moves, 1);
+    EXPECT_LE(moves, 4) << "of 40";
+    for (int i = 0; i < 4000; ++i) {
+        learn(last == 0 ? 4 : 0.25);
+    }
+    EXPECT_NE(home(), last) << "but where one is slow for good";
 }
 
 TEST_F(Moving, NotForNoiseOrAShortSlowness) {

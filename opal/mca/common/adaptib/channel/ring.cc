@@ -75,13 +75,18 @@ RingReader::Found RingReader::read(std::uint64_t head, MessageHeader& header,
 
 RingWriter::RingWriter(Rail& rail, QueuePair& qp, const Target& target, const std::uint64_t* credit,
                        std::uint64_t wr_id)
-    : units_(static_cast<std::uint32_t>(target.units)), credit_(credit), qp_(qp), target_(target),
-      rail_(rail), wr_id_(wr_id) {
-    mapped_ = static_cast<std::byte*>(qp.map(target.address, target.units * kRingUnit, target.key));
+    : units_(static_cast<std::uint32_t>(target.units)), credit_(credit), wr_id_(wr_id), qp_(&qp),
+      target_(target), rail_(&rail) {
+    map();
     base_ = mapped_;
     if (mapped_ == nullptr) {
         post_from_now();
     }
+}
+
+void RingWriter::map() {
+    mapped_ =
+        static_cast<std::byte*>(qp_->map(target_.address, target_.units * kRingUnit, target_.key));
 }
 
 bool RingWriter::has_room(std::uint64_t units) {
@@ -95,27 +100,72 @@ bool RingWriter::has_room(std::uint64_t units) {
 
 // Chooses between storing directly and posting, message by message: a rail may go down or be slowed.
 bool RingWriter::choose_way() {
-    if (mapped_ != nullptr && qp_.usable()) [[likely]] {
+    if (mapped_ != nullptr && qp_->usable()) [[likely]] {
         if (!direct() && !flushed()) {
             return false;
         }
         base_ = mapped_;
-        gate_ = qp_.gate();
+        gate_ = qp_->gate();
         return true;
     }
-    if (mirror_ == nullptr) {
-        const Bytes bytes = units_ * kRingUnit;
-        mirror_memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kCacheLine, bytes)));
-        if (mirror_memory_ == nullptr ||
-            !rail_.register_memory(mirror_memory_.get(), bytes, kLocalWrite, mirror_).ok()) {
-            return false;
-        }
-        std::memset(mirror_memory_.get(), 0, bytes);
+    if (!posts_ && !begin_to_post()) {
+        return false;
     }
     posted_from_ = direct() ? produced_ : posted_from_;
     base_ = static_cast<std::byte*>(mirror_->address());
     post_from_now();
     return true;
+}
+
+bool RingWriter::begin_to_post() {
+    if (held_) {
+        return false;
+    }
+    if (mirror_ == nullptr) {
+        const Bytes bytes = units_ * kRingUnit;
+        mirror_memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kCacheLine, bytes)));
+        if (mirror_memory_ == nullptr ||
+            !rail_->register_memory(mirror_memory_.get(), bytes, kLocalWrite, mirror_).ok()) {
+            return false;
+        }
+        std::memset(mirror_memory_.get(), 0, bytes);
+    }
+    posts_ = true;
+    return true;
+}
+
+Status RingWriter::hold(Rail& next) {
+    if (mirror_ != nullptr) {
+        if (const Status status = next.register_memory(mirror_memory_.get(), mirror_->length(),
+                                                       kLocalWrite, next_mirror_);
+            !status.ok()) {
+            return status;
+        }
+    }
+    held_ = true;
+    posts_ = false;
+    return kOk;
+}
+
+// What is stored from now on may be so through another mapping.
+void RingWriter::move_to(Rail& next, QueuePair& qp, std::uint32_t key, Bytes inline_bytes) {
+    rail_ = &next;
+    qp_ = &qp;
+    target_.key = key;
+    target_.inline_bytes = inline_bytes;
+    unsignaled_ = 0;
+    if (mirror_ != nullptr) {
+        mirror_ = std::move(next_mirror_);
+    }
+    held_ = false;
+    map();
+    if (direct() && mapped_ != nullptr) {
+        base_ = mapped_;
+        gate_ = qp_->gate();
+    } else if (direct()) {
+        posted_from_ = produced_;
+        post_from_now();
+    }
 }
 
 // The rest of the ring goes unused; the skip message itself needs one unit of it.
@@ -244,7 +294,7 @@ Status RingWriter::post_write(const Gather& gather, std::uint64_t unit, bool sig
     work.gather_count = 1;
     work.remote_address = target_.address + unit * kRingUnit;
     work.remote_key = target_.key;
-    const Status status = qp_.post_send(work);
+    const Status status = qp_->post_send(work);
     if (!status.ok()) {
         --unsignaled_;
     } else if ((work.flags & kSignaled) != 0) {
@@ -262,7 +312,7 @@ bool RingWriter::flushed() {
         work.flags = kSignaled;
         work.remote_address = target_.address;
         work.remote_key = target_.key;
-        const Status status = qp_.post_send(work);
+        const Status status = qp_->post_send(work);
         if (status.is_error()) {
             return true;
         }

@@ -289,7 +289,20 @@ public:
     bool lapped() const { return direct() && produced_ >= units_; }
     // A completion with our wr_id was taken.
     void on_completion() { awaited_ -= awaited_ > 0 ? 1 : 0; }
-    bool posts_to(const QueuePair& qp) const { return &qp_ == &qp; }
+    bool posts_to(const QueuePair& qp) const { return qp_ == &qp; }
+
+    // To go on over another queue pair of that rail, which leads to the same memory. Nothing orders what is written over
+    // two of them: so from now on nothing is posted; what is stored directly goes on. Errors: of the rail; nothing has
+    // changed.
+    Status hold(Rail& next);
+    // Goes on as before.
+    void release() {
+        held_ = false;
+        next_mirror_.reset();
+    }
+    // Goes on over the other one. REQUIRES: hold(next); an empty write behind all that was posted before is
+    // complete; settled().
+    void move_to(Rail& next, QueuePair& qp, std::uint32_t key, Bytes inline_bytes);
 
     // Credit by messages: the reader's count, as one of its messages said; the count of the ring in the other
     // direction, which the next posted message takes along (0: none); the last one that was taken along.
@@ -364,6 +377,8 @@ private:
     }
     bool has_room(std::uint64_t units);
     bool choose_way();
+    bool begin_to_post();
+    void map();
     void post_from_now() { gate_.trouble = nullptr; }
     bool skip_rest();
     Status post(const MessageHeader& header);
@@ -410,11 +425,13 @@ private:
     std::uint64_t clean_until_ = 0;
     const std::uint64_t* credit_;
     bool counted_ = false; // the message that room was reserved for takes to_carry_ along
-    // Constant after construction.
-    QueuePair& qp_;
+    bool posts_ = false;   // there is a mirror, and held_ is false
+    bool held_ = false;
+    std::uint64_t wr_id_; // constant
+    // Constant but for move_to().
+    QueuePair* qp_;
     Target target_;
-    Rail& rail_;
-    std::uint64_t wr_id_;
+    Rail* rail_;
     std::byte* mapped_ = nullptr;
     // Only for a ring that cannot be mapped, or cannot be reached directly any more.
     struct Free {
@@ -422,6 +439,7 @@ private:
     };
     std::unique_ptr<std::byte, Free> mirror_memory_;
     std::unique_ptr<MemoryRegion> mirror_;
+    std::unique_ptr<MemoryRegion> next_mirror_; // the same memory, with the rail that is next
     std::uint64_t to_carry_ = 0;
     std::uint64_t carried_ = 0;
     std::uint32_t unsignaled_ = 0;  // posted since the last one that is signaled

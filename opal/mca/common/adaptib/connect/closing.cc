@@ -16,7 +16,7 @@ namespace adaptib {
 // Two that part take the connection down by themselves.
 bool ConnectionManager::is_unused(const Peer& peer) {
     const bool parting = peer.said_goodbye && peer.heard_goodbye;
-    return peer.users == 0 && !peer.has_pending() && !parting;
+    return peer.users == 0 && !peer.has_pending() && !parting && !peer.home_move.active;
 }
 
 // REQUIRES: the peer is open.
@@ -32,32 +32,36 @@ void ConnectionManager::start_closing(Peer& peer) {
     closing_.push_back(peer);
 }
 
-// Everything that this side posts besides transfers, of which there are none, is on that queue pair.
-bool ConnectionManager::post_flush(Peer& peer) {
+// Everything that this side posts besides transfers is on that queue pair. Errors: of the queue pair; again.
+Status ConnectionManager::post_flush(Peer& peer, FlushWork& by) {
     Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
+    Flush& flush = by.flush();
     SendWork work;
-    work.wr_id = wr_id_of(&peer.flush_work);
+    work.wr_id = wr_id_of(&by);
     work.opcode = Opcode::write;
     work.flags = kSignaled;
     work.remote_address = peer.credit_address;
     work.remote_key = subchannel.remote_memory_key;
-    peer.closing.flush_qp = subchannel.qp->number();
-    peer.closing.flush_rail = subchannel.local_rail;
-    const bool posted = subchannel.qp->post_send(work).ok();
+    flush.qp = subchannel.qp->number();
+    flush.rail = subchannel.local_rail;
+    flush.done = false;
+    const Status status = subchannel.qp->post_send(work);
+    flush.posted = status.ok();
     if (const SharedQueuePair* shared = peer.shared_queue_pair(subchannel); shared != nullptr) {
-        peer.closing.flush_posts = shared->posts();
+        flush.posts = shared->posts();
     }
-    return posted;
+    ++flushes_;
+    return status;
 }
 
 void ConnectionManager::move_closing() {
     for (std::size_t left = closing_.size(); left > 0 && !closing_.empty(); --left) {
         Peer& peer = *closing_.pop_front();
         closing_.push_back(peer);
-        if (!peer.closing.flush_posted) {
-            peer.closing.flush_posted = post_flush(peer);
+        if (!peer.closing.flush.posted) {
+            static_cast<void>(post_flush(peer, peer.closing_flush));
         }
-        if (peer.closing.flushed && !peer.closing.told && drained(peer)) {
+        if (peer.closing.flush.done && !peer.closing.told && drained(peer)) {
             peer.closing.told = send(peer, MessageType::connect_close);
         }
         if (peer.closing.told && peer.closing.agreed && peer.state == ConnectState::closing) {

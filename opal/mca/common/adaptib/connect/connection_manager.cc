@@ -79,13 +79,13 @@ std::unique_ptr<QueuePair> ConnectionManager::take_queue_pair(Peer& peer, Subcha
     return qp;
 }
 
-// It stays until the connection is made anew, whatever is learnt: what was posted there has to be over before
-// anything goes another way.
+// Once chosen it is changed by move_home() alone: what was posted there has to be over before anything goes another
+// way.
 std::size_t ConnectionManager::chosen_subchannel(Peer& peer) {
     const std::vector<Subchannel>& all = peer.subchannels;
     if (peer.home >= all.size() || all[peer.home].qp == nullptr) {
         view_subchannels(peer, rails_, views_);
-        peer.home = views_.empty() ? 0 : views_[peer.scheduler->home(views_)].index;
+        peer.home = views_.empty() ? 0 : peer.scheduler->choose_home(views_);
     }
     return peer.home;
 }
@@ -364,6 +364,9 @@ void ConnectionManager::retry() {
         }
     }
     move_closing();
+    if (!moving_.empty()) [[unlikely]] {
+        move_homes();
+    }
     if (!repairing_.empty()) [[unlikely]] {
         move_repairs();
     }
@@ -393,6 +396,7 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
     if (peer.wanted_link.linked()) {
         wanted_.remove(peer);
     }
+    stop_moving(peer);
     leave_repairs(peer);
     leave_meeting(peer);
     const std::uint32_t expected = peer.repair.expected;

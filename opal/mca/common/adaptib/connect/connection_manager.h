@@ -150,8 +150,15 @@ public:
     void retry();
     // Index of the subchannel that carries the peer's ring and credit: its home (schedule/home.h).
     std::size_t chosen_subchannel(Peer& peer);
+    // They go over to that one, as soon as what is under way allows. Nothing happens if it cannot carry them now, or
+    // they are on their way to another one.
+    void move_home(Peer& peer, std::uint32_t to);
+    // Changes with what is posted for the connections themselves.
+    std::uint64_t flushes() const { return flushes_; }
     bool retry_due() const { return !owing_.empty(); }
-    bool closing() const { return !closing_.empty() || !repairing_.empty() || meeting(); }
+    bool closing() const {
+        return !closing_.empty() || !moving_.empty() || !repairing_.empty() || meeting();
+    }
     // Peers that have queue pairs. `f` may break them off.
     template <typename F> void for_each_connected(F&& f) {
         for (Peer* peer = slots_.front(); peer != nullptr;) {
@@ -234,11 +241,18 @@ private:
     static bool is_unused(const Peer& peer);
     void start_closing(Peer& peer);
     void move_closing();
-    bool post_flush(Peer& peer);
+    Status post_flush(Peer& peer, FlushWork& by);
     void finish_closing(Peer& peer);
     void leave_closing(Peer& peer);
     void on_close(Peer& peer, const ConnectNote& note);
     void on_keep(Peer& peer, const ConnectNote& note);
+
+    // homes.cc
+    bool can_carry(const Peer& peer, std::uint32_t index);
+    bool hold_home(Peer& peer);
+    void move_homes();
+    void end_move(Peer& peer);
+    void stop_moving(Peer& peer);
 
     // repair.cc
     void want_repair(Peer& peer);
@@ -303,6 +317,8 @@ private:
     void free_ring(Peer& peer);
     void begin_ring(Peer& peer);
     void open_ring(Peer& peer);
+    void aim_ring(Peer& peer, Subchannel& subchannel);
+    static void map_answers(Peer& peer, Subchannel& subchannel);
     void withdraw_ring(Peer& peer);
     void drop_queue_pairs(Peer& peer);
     void count_queue_pairs();
@@ -328,6 +344,7 @@ private:
     Options options_;
     RailList rails_;
     std::vector<SubchannelView> views_; // scratch of chosen_subchannel
+    std::uint64_t flushes_ = 0;
     std::span<const std::unique_ptr<CompletionQueue>> cqs_;
     Counters& counters_;
     ConnectionListener& listener_;
@@ -336,6 +353,7 @@ private:
     std::size_t shared_slots_ = 0; // of them, those of connections over shared queue pairs
     IntrusiveList<Peer, &Peer::wanted_link> wanted_;
     IntrusiveList<Peer, &Peer::closing_link> closing_;
+    IntrusiveList<Peer, &Peer::home_link> moving_;
     IntrusiveList<Peer, &Peer::repair_link> repairing_;
     IntrusiveList<Peer, &Peer::meeting_link> meeting_;
     IntrusiveList<Peer, &Peer::pool_link> pool_; // closed longest ago first

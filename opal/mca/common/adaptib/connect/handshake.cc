@@ -415,8 +415,7 @@ void ConnectionManager::use_remote_ring(Peer& peer, const ConnectBody& body) {
 // Where there is no memory to write into the peer's ring from, the shared queue does without.
 void ConnectionManager::open_ring(Peer& peer) {
     Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
-    peer.remote_ring.key = subchannel.remote_memory_key;
-    peer.remote_ring.inline_bytes = inline_bytes(subchannel.local_rail);
+    aim_ring(peer, subchannel);
     const auto* credit =
         reinterpret_cast<const std::uint64_t*>(RingMemory(*peer.ring_memory).credit());
     auto ring = std::make_unique<RingWriter>(*rails_[subchannel.local_rail], *subchannel.qp,
@@ -427,6 +426,15 @@ void ConnectionManager::open_ring(Peer& peer) {
     }
     peer.ring_out = std::move(ring);
     peer.ring_capacity = peer.remote_ring.units / 2 * kRingUnit - kRingOverhead;
+    map_answers(peer, subchannel);
+}
+
+void ConnectionManager::aim_ring(Peer& peer, Subchannel& subchannel) {
+    peer.remote_ring.key = subchannel.remote_memory_key;
+    peer.remote_ring.inline_bytes = inline_bytes(subchannel.local_rail);
+}
+
+void ConnectionManager::map_answers(Peer& peer, Subchannel& subchannel) {
     peer.answers = static_cast<AnswerSlot*>(
         subchannel.qp->map(RingMemory::answer_behind(peer.credit_address), sizeof(AnswerSlot),
                            subchannel.remote_memory_key));

@@ -79,6 +79,7 @@ void ConnectionManager::begin_repair(Peer& peer) {
         closing_.remove(peer);
         peer.ring_out = std::move(peer.ring_paused);
     }
+    stop_moving(peer);
     --counters_.connections_open;
     ++counters_.repairs;
     peer.state = ConnectState::repairing;

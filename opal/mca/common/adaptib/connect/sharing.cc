@@ -185,13 +185,8 @@ bool ConnectionManager::drained(Peer& peer) {
     if (is_quiet(peer)) {
         return true;
     }
-    Closing& closing = peer.closing;
-    const Subchannel& subchannel = peer.subchannels[chosen];
-    const bool under_way = closing.flush_posted && !closing.flushed &&
-                           subchannel.has(closing.flush_rail, closing.flush_qp);
-    if (!under_way) {
-        closing.flushed = false;
-        closing.flush_posted = post_flush(peer);
+    if (!peer.closing.flush.awaits(peer.subchannels[chosen])) {
+        static_cast<void>(post_flush(peer, peer.closing_flush));
     }
     return false;
 }

@@ -532,7 +532,7 @@ Nanoseconds Core::deadline() const {
     for (const Attached& attached : fabrics_) {
         next = std::min(next, attached.datagrams->deadline());
     }
-    return std::min(next, silence_->deadline(counters_.ring_sent, protocol_->work_outstanding()));
+    return std::min(next, silence_->deadline(unsignaled_posts(), protocol_->work_outstanding()));
 }
 
 void Core::run_timers() {
@@ -558,7 +558,7 @@ void Core::run_timers() {
             }
         });
     }
-    if (silence_->due(counters_.ring_sent, protocol_->work_outstanding())) {
+    if (silence_->due(unsignaled_posts(), protocol_->work_outstanding())) {
         watch_silence();
     }
     probes_->run_timers();
@@ -602,6 +602,7 @@ std::string Core::weights_report() const {
         if (all[0] + all[1] + all[2] == 0 || ++peers > kMostPeers) {
             return;
         }
+        const bool connected = peer.state == ConnectState::open;
         for (std::uint32_t i = 0; i < peer.route.count; ++i) {
             text += "  path " + paths_->path_text(peer, i) + " of process " +
                     std::to_string(peer.name & 0xffffffffu) + ":";
@@ -616,7 +617,7 @@ std::string Core::weights_report() const {
                 text += separator + std::string(weight) + kOf[at];
                 separator = ", ";
             }
-            text += "\n";
+            text += connected && i == peer.home ? "; carries the ring\n" : "\n";
         }
     });
     if (peers > kMostPeers) {

@@ -230,6 +230,8 @@ private:
     Status move_datagrams(Peer& peer, std::size_t pair);
     void leave_path(Peer& peer);
     void watch_silence();
+    // Changes with what is posted that nobody waits for.
+    std::uint64_t unsignaled_posts() const { return counters_.ring_sent + connections_->flushes(); }
     void on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
                   std::uint8_t rail, const MessageHeader& header, const std::byte* body);
     void on_trouble(Peer& peer, DatagramChannel::Trouble trouble, WorkStatus status);

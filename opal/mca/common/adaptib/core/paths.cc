@@ -205,7 +205,7 @@ void Core::on_trouble(Peer& peer, DatagramChannel::Trouble trouble, WorkStatus s
 }
 
 void Core::watch_silence() {
-    silence_->begin_look(counters_.ring_sent);
+    silence_->begin_look(unsignaled_posts());
     connections_->for_each_connected([this](Peer& peer) {
         if (tells_paths(peer)) {
             silence_->look_at(peer);

@@ -298,9 +298,9 @@ void Core::on_ring_final(Peer& peer) {
 // from beside our own credit, maybe late: then it sends a later count, which is as true.
 void Core::return_credit(Peer& peer) {
     Subchannel& subchannel = peer.subchannels[connections_->chosen_subchannel(peer)];
-    if (subchannel.qp == nullptr || peer.state == ConnectState::repairing ||
+    if (subchannel.qp == nullptr || peer.home_move.held || peer.state == ConnectState::repairing ||
         peer.state == ConnectState::requested) {
-        return; // a new ring begins with new counts
+        return; // it goes over another queue pair soon; a new ring begins with new counts
     }
     std::uint64_t consumed = peer.ring_in->consumed();
     Gather gather{&consumed, sizeof consumed, 0};

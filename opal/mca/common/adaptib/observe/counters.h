@@ -93,6 +93,8 @@ namespace adaptib {
     X(spread_kept, "trials", COUNTER, 4, "Trials after which messages stayed on several paths")    \
     X(spread_fallbacks, "trials", COUNTER, 4,                                                      \
       "Times that messages went back to the first path: spreading did not help, or no more")       \
+    X(homes_moved, "connections", COUNTER, 4,                                                      \
+      "Rings and their credit moved to another path, since theirs was found to be slow")           \
     ADAPTIB_PATH_WEIGHT(X, 0)                                                                      \
     ADAPTIB_PATH_WEIGHT(X, 1)                                                                      \
     ADAPTIB_PATH_WEIGHT(X, 2)                                                                      \

@@ -183,14 +183,28 @@ private:
     Peer& peer_;
 };
 
-// The last work of a connection that is taken down: everything before it is with the peer.
+// An empty write behind all that this side has posted besides transfers.
+struct Flush {
+    bool posted = false;
+    bool done = false;       // nothing of that is under way any more
+    std::uint32_t qp = 0;    // the queue pair that it is posted on ...
+    std::uint32_t rail = 0;  // ... of that rail
+    std::uint64_t posts = 0; // so many were posted by then, if that is shared
+
+    bool awaits(const Subchannel& subchannel) const {
+        return posted && !done && subchannel.has(rail, qp);
+    }
+};
+
 class FlushWork final : public WorkTarget {
 public:
-    explicit FlushWork(Peer& peer) : peer_(peer) {}
+    FlushWork(Peer& peer, Flush& flush) : peer_(peer), flush_(flush) {}
     void on_work_done(std::uint32_t rail, const WorkCompletion& completion) override;
+    Flush& flush() { return flush_; }
 
 private:
     Peer& peer_;
+    Flush& flush_;
 };
 
 // What the peer's requests over a shared queue pair are known by; its own completions say nothing.
@@ -199,15 +213,20 @@ public:
     void on_work_done(std::uint32_t, const WorkCompletion&) override {}
 };
 
+// A connection's ring and credit go over to another subchannel (connect/homes.cc).
+struct HomeMove {
+    bool active = false;
+    bool held = false; // nothing but transfers is posted
+    std::uint32_t to = 0;
+    Nanoseconds hold_by{0};
+    Flush flush;
+};
+
 // How far closing has come (connect/closing.cc).
 struct Closing {
-    bool flush_posted = false;
-    std::uint32_t flush_qp = 0;    // the queue pair that it is posted on ...
-    std::uint32_t flush_rail = 0;  // ... of that rail
-    std::uint64_t flush_posts = 0; // so many were posted by then, if that is shared
-    bool flushed = false;          // nothing of ours is under way any more
-    bool told = false;             // the peer knows it
-    bool agreed = false;           // the peer has told us the same
+    Flush flush;
+    bool told = false;   // the peer knows that nothing of ours is under way
+    bool agreed = false; // the peer has told us the same
     std::uint32_t number =
         0; // of our last proposal or agreement; grows as long as the connection lives
     std::uint32_t heard = 0; // of the peer's last
@@ -462,8 +481,11 @@ public:
     Registration ring_registration;            // of ring_memory, with the route's rails
     RingWork ring_work{*this};                 // of ring_out
     std::unique_ptr<RingWriter> ring_paused;   // ring_out, while closing
-    FlushWork flush_work{*this};
     Closing closing;
+    FlushWork closing_flush{*this, closing.flush};
+    HomeMove home_move;
+    FlushWork home_flush{*this, home_move.flush};
+    ListLink<Peer> home_link; // home_move is active
     Repair repair;
     PendingSend barrier{PendingSend::Kind::barrier};
     PendingQueue in_doubt; // RepeatedMessages, until the repair is over
@@ -514,14 +536,13 @@ inline void RingWork::on_work_done(std::uint32_t rail, const WorkCompletion& com
 }
 
 inline void FlushWork::on_work_done(std::uint32_t rail, const WorkCompletion& completion) {
-    const Closing& closing = peer_.closing;
-    if (closing.flush_rail != rail || closing.flush_qp != completion.qp_number) {
+    if (flush_.rail != rail || flush_.qp != completion.qp_number) {
         return;
     }
-    peer_.closing.flushed = completion.status == WorkStatus::success;
+    flush_.done = completion.status == WorkStatus::success;
     const Subchannel* const subchannel = peer_.find(rail, completion.qp_number);
-    if (peer_.shared && peer_.closing.flushed && subchannel != nullptr) {
-        peer_.shared_queue_pair(*subchannel)->settle(closing.flush_posts);
+    if (peer_.shared && flush_.done && subchannel != nullptr) {
+        peer_.shared_queue_pair(*subchannel)->settle(flush_.posts);
     }
 }
 

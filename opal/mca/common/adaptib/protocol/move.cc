@@ -286,6 +286,9 @@ void Protocol::learn_from(Mover& mover, std::size_t stripe) {
         Scheduler& scheduler = *mover.peer.scheduler;
         const Spreading before = scheduler.spreading(mix);
         scheduler.learn(mix, times_);
+        if (scheduler.home() != mover.peer.home) [[unlikely]] {
+            connections_.move_home(mover.peer, scheduler.home());
+        }
         const Spreading after = scheduler.spreading(mix);
         counters_.spread_trials += after.trials - before.trials;
         counters_.spread_kept += after.spreads - before.spreads;

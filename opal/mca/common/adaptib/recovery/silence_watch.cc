@@ -20,8 +20,10 @@ bool SilenceWatch::awaits(const Peer& peer, const Subchannel& subchannel) {
         return true;
     }
     if (peer.state == ConnectState::closing) {
-        return peer.closing.flush_posted && !peer.closing.flushed &&
-               subchannel.has(peer.closing.flush_rail, peer.closing.flush_qp);
+        return peer.closing.flush.awaits(subchannel);
+    }
+    if (peer.home_move.flush.awaits(subchannel)) {
+        return true;
     }
     return peer.ring_out != nullptr && !peer.ring_out->direct() &&
            peer.ring_out->posts_to(*subchannel.qp) && !peer.ring_out->flushed();

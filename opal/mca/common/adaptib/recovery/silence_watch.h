@@ -40,8 +40,8 @@ public:
     SilenceWatch(const Options& options, PathRepository& paths)
         : options_(options), paths_(paths) {}
 
-    // A look at all peers is due; `posted` changes with what is written into rings, `awaited`: stripes are
-    // under way.
+    // A look at all peers is due; `posted` changes with what is written into rings or behind it, `awaited`: stripes
+    // are under way.
     bool due(std::uint64_t posted, bool awaited) const {
         return options_.clock->now() >= deadline(posted, awaited);
     }

@@ -87,7 +87,7 @@ Mix Scheduler::mix_of(const TransferView& transfer, std::span<const SubchannelVi
     return transfer.direction == Direction::read ? Mix::reads : Mix::writes;
 }
 
-std::size_t Scheduler::home(std::span<const SubchannelView> up) const {
+std::size_t Scheduler::best_home(std::span<const SubchannelView> up) const {
     Mix known = Mix::reads;
     for (const Mix mix : {Mix::both, Mix::writes}) {
         known =
@@ -99,15 +99,28 @@ std::size_t Scheduler::home(std::span<const SubchannelView> up) const {
     return home_of(up, position_, learnt);
 }
 
-// Not at the first doubt: whoever depends on the home may have to be moved.
+void Scheduler::set_home(std::span<const SubchannelView> up, std::size_t home) {
+    home_ = home;
+    home_path_ = up[home].index;
+    doubts_ = 0;
+}
+
+std::uint32_t Scheduler::choose_home(std::span<const SubchannelView> up) {
+    set_home(up, best_home(up));
+    return home_path_;
+}
+
+// Not at the first doubt, since rings and credit are moved as well, and later each time: rails whose rates are at the
+// limit are no reason to move for ever.
 void Scheduler::doubt_home(std::span<const SubchannelView> up) {
     constexpr std::uint32_t kDoubts = 4;
+    constexpr std::uint32_t kDoublings = 6;
     news_ = 0;
-    const std::size_t better = home(up);
+    const std::size_t better = best_home(up);
     doubts_ = better == home_ ? 0 : doubts_ + 1;
-    if (doubts_ == kDoubts) {
-        home_ = better;
-        doubts_ = 0;
+    if (doubts_ >= kDoubts << std::min(changes_, kDoublings)) {
+        ++changes_;
+        set_home(up, better);
     }
 }
 
@@ -124,8 +137,7 @@ void Scheduler::look_for_returned(std::span<const SubchannelView> up) {
         }
     }
     if (now != up_ || home_ >= up.size()) [[unlikely]] {
-        home_ = home(up);
-        doubts_ = 0;
+        set_home(up, best_home(up));
     }
     up_ = now;
 }

@@ -72,10 +72,12 @@ public:
     // max_stripe, none empty. REQUIRES: up is not empty, length > 0.
     void plan(const TransferView& transfer, std::span<const SubchannelView> up,
               std::vector<Stripe>& out);
-    // Index into `up` of the subchannel that carries what is not cut (home.h), by what is known now of writes; if none
-    // was striped, of both or of reads. That of plan() follows only when it was so for some dozen transfers.
-    // REQUIRES: up is not empty.
-    std::size_t home(std::span<const SubchannelView> up) const;
+    // The subchannel that carries what is not cut (home.h), by what is known now of writes; if none was striped, of both
+    // or of reads. For a connection that begins; plan() changes it when another one was better for some dozen
+    // transfers. REQUIRES: up is not empty.
+    std::uint32_t choose_home(std::span<const SubchannelView> up);
+    // That, since it was chosen last.
+    std::uint32_t home() const { return home_path_; }
     // How much of the transfer to plan now, at least; the rest when no more than that is under way. Not more
     // than `most` where that can still be cut, or there is nothing to choose.
     Bytes round(const TransferView& transfer, std::span<const SubchannelView> up,
@@ -115,6 +117,8 @@ private:
     Policy* striping(Mix mix) const { return striping_[static_cast<std::size_t>(mix)].get(); }
     static Mix mix_of(const TransferView& transfer, std::span<const SubchannelView> up);
     void look_for_returned(std::span<const SubchannelView> up);
+    std::size_t best_home(std::span<const SubchannelView> up) const;
+    void set_home(std::span<const SubchannelView> up, std::size_t home);
     void doubt_home(std::span<const SubchannelView> up);
 
     std::uint32_t position_;
@@ -125,8 +129,10 @@ private:
     bool wants_whole_ = false;                        // of that
     std::uint64_t up_ = 0;                            // subchannels that it had
     std::size_t home_ = ~std::size_t{0};              // of these; an index into them
+    std::uint32_t home_path_ = 0;                     // that subchannel
     std::uint32_t news_ = 0;                          // since home_ was looked at again
     std::uint32_t doubts_ = 0;
+    std::uint32_t changes_ = 0; // of mind, by doubts
 };
 
 // Their names, as the parameters take them.

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Homes (schedule/home.h) that move while the job runs (connect/homes.cc), of complete cores over a simulated network:
+// a rail that is slower than it says is left once that is known; whatever happens at the same moment, messages arrive
+// once, in order and whole.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fabric/fault/fault.h"
+#include "unit/sim/traffic.h"
+
+namespace adaptib::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+char kOff[] = "off";
+char kPut[] = "put";
+char kSharedRing[] = "fixed:shared_ring";
+
+RanksOptions two_ports(std::size_t ranks = 2) {
+    RanksOptions options;
+    options.ranks = ranks;
+    options.world.machine = *machine("connect-ib");
+    options.world.topology = crossbar(2, {.adapters = 2}, links_of(options.world.machine));
+    std::string text;
+    EXPECT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
+    return options;
+}
+
+std::uint32_t home(Ranks& ranks, std::size_t from, std::size_t to) {
+    return ranks.peer(from, to)->home;
+}
+
+void move(Ranks& ranks, std::size_t from, std::size_t to, std::uint32_t home) {
+    ranks.core(from).connections().move_home(*ranks.peer(from, to), home);
+    ranks.wake(from);
+}
+
+// Between ranks 0 and 1, there and back.
+Nanoseconds ping_pong(Ranks& ranks, std::size_t bytes, int rounds) {
+    const Nanoseconds began = ranks.world().simulator().now();
+    for (int i = 0; i < rounds; ++i) {
+        carry(ranks, 0, 1, bytes);
+        carry(ranks, 1, 0, bytes);
+    }
+    return ranks.world().simulator().now() - began;
+}
+
+// Rank 1 has the other rail as its home than rank 0; it is four times slower than it says.
+class ASlowRail : public testing::TestWithParam<char*> {
+protected:
+    ASlowRail() {
+        RanksOptions options = two_ports();
+        if (GetParam() != nullptr) {
+            options.parameters.channel_policy = GetParam();
+            options.parameters.rendezvous = kPut;
+        }
+        options.program = [this](std::size_t rank) { // who waits looks all the time
+            if (ranks != nullptr) {
+                ranks->wake(rank, ranks->now(rank) + 1us);
+            }
+        };
+        ranks = make(std::move(options));
+        for (const Host& host : ranks->world().topology().hosts) {
+            ranks->world().slow_port(host.ports[1], 4);
+        }
+        ping_pong(*ranks, 100'000, 1);
+    }
+    void learn(int messages) {
+        for (int i = 0; i < messages; ++i) {
+            carry(*ranks, 0, 1, 1'000'000);
+            carry(*ranks, 1, 0, 1'000'000);
+        }
+    }
+    std::unique_ptr<Ranks> ranks;
+};
+INSTANTIATE_TEST_SUITE_P(QueuePairs, ASlowRail, testing::Values(nullptr, kSharedRing));
+
+TEST_P(ASlowRail, IsLeftOnceItIsKnown) {
+    ASSERT_EQ(home(*ranks, 0, 1), 0u);
+    ASSERT_EQ(home(*ranks, 1, 0), 1u);
+    const Nanoseconds before = ping_pong(*ranks, 4000, 20);
+    EXPECT_EQ(ranks->counters(1).homes_moved, 0u) << "short ones teach nothing";
+    learn(40);
+    EXPECT_EQ(home(*ranks, 0, 1), 0u);
+    EXPECT_EQ(home(*ranks, 1, 0), 0u);
+    EXPECT_EQ(ranks->counters(0).homes_moved, 0u);
+    EXPECT_EQ(ranks->counters(1).homes_moved, 1u);
+    EXPECT_LT(ping_pong(*ranks, 4000, 20), before * 4 / 5);
+    const std::string report = ranks->core(1).report();
+    const std::size_t at = report.find("; carries the ring\n");
+    ASSERT_NE(at, std::string::npos) << report;
+    EXPECT_EQ(report.find("; carries the ring\n", at + 1), std::string::npos) << report;
+    EXPECT_LT(at, report.rfind("of process 0: weight")) << "the first of two: " << report;
+    learn(40);
+    EXPECT_EQ(ranks->counters(1).homes_moved, 1u) << "and it stays";
+    nothing_bad(*ranks);
+}
+
+TEST_P(ASlowRail, MayBeAnotherOneLater) {
+    learn(40);
+    ASSERT_EQ(home(*ranks, 1, 0), 0u);
+    for (const Host& host : ranks->world().topology().hosts) {
+        ranks->world().slow_port(host.ports[1], 1);
+        ranks->world().slow_port(host.ports[0], 4);
+    }
+    learn(80);
+    EXPECT_EQ(home(*ranks, 0, 1), 1u);
+    EXPECT_EQ(home(*ranks, 1, 0), 1u);
+    EXPECT_EQ(ranks->counters(1).homes_moved, 2u);
+    nothing_bad(*ranks);
+}
+
+// Messages both ways, far more than a ring holds, while both homes move all the time.
+TEST_P(ASlowRail, MessagesAndCreditKeepTheirOrderWhileHomesMove) {
+    Random random(7);
+    Messages messages;
+    for (int i = 0; i < 3000; ++i) {
+        const std::size_t from = random.below(2);
+        constexpr std::size_t kSizes[] = {0, 8, 100, 1000, 4000};
+        messages.push_back(
+            std::make_unique<Message>(from, 1 - from, kSizes[random.below(5)], messages.size()));
+        messages.back()->start(*ranks);
+        if (i % 10 == 0) { // while these are under way
+            const std::size_t rank = random.below(2);
+            move(*ranks, rank, 1 - rank, 1 - home(*ranks, rank, 1 - rank));
+            rest(*ranks, Nanoseconds{static_cast<std::int64_t>(100'000 + random.below(100'000))});
+        }
+    }
+    ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 10s));
+    expect_arrived(messages);
+    for (const std::size_t rank : {0, 1}) {
+        EXPECT_GT(ranks->counters(rank).homes_moved, 50u);
+        EXPECT_GT(ranks->counters(rank).ring_sent, 1000u);
+        EXPECT_EQ(ranks->counters(rank).repairs, 0u);
+    }
+    nothing_bad(*ranks);
+}
+
+TEST_P(ASlowRail, AConnectionIsNotClosedMeanwhile) {
+    for (const std::size_t closes : {0, 1}) {
+        Peer& moving = *ranks->peer(0, 1);
+        ASSERT_EQ(moving.state, ConnectState::open);
+        const std::uint32_t from = home(*ranks, 0, 1);
+        move(*ranks, 0, 1, 1 - from);
+        ASSERT_TRUE(moving.home_move.active);
+        ranks->core(closes).demote(*ranks->peer(closes, 1 - closes));
+        EXPECT_EQ(moving.state, ConnectState::open);
+        ranks->wake(closes);
+        rest(*ranks, 1ms);
+        if (moving.state == ConnectState::open) { // else: closed when it was over
+            EXPECT_EQ(moving.home, 1 - from);
+        }
+        EXPECT_FALSE(moving.home_move.active);
+        ping_pong(*ranks, 100'000, 1); // connects again
+    }
+    EXPECT_GE(ranks->counters(0).homes_moved, 2u); // and back, once something is learnt
+    nothing_bad(*ranks);
+}
+
+TEST_P(ASlowRail, OnlyToASubchannelThatCanCarryIt) {
+    Peer& peer = *ranks->peer(0, 1);
+    move(*ranks, 0, 1, 0);
+    EXPECT_FALSE(peer.home_move.active) << "it is there";
+    move(*ranks, 0, 1, 2);
+    EXPECT_FALSE(peer.home_move.active) << "there is none";
+    set_port(*ranks, 0, 1, false);
+    move(*ranks, 0, 1, 1);
+    EXPECT_FALSE(peer.home_move.active) << "its port is down";
+}
+
+class Trouble : public testing::TestWithParam<std::uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(Seeds, Trouble, testing::Range<std::uint64_t>(1, 9));
+
+// Ports fail and come back, connections are closed and made anew, while homes move.
+TEST_P(Trouble, AtTheSameMomentLosesNothing) {
+    Random random(GetParam());
+    RanksOptions options = two_ports(4);
+    options.seed = options.world.seed = GetParam();
+    options.parameters.apm = kOff;
+    if (GetParam() % 2 == 0) {
+        options.parameters.rendezvous = kPut;
+    }
+    if (GetParam() % 4 == 3) {
+        options.parameters.channel_policy = kSharedRing;
+    }
+    const auto ranks = make(std::move(options));
+    for (std::size_t from = 0; from < 4; ++from) {
+        carry(*ranks, from, (from + 1) % 4, 100'000);
+    }
+    Messages messages;
+    std::uint64_t begun = 0;
+    for (int i = 0; i < 400; ++i) {
+        const std::size_t from = random.below(4);
+        const std::size_t to = (from + 1 + random.below(3)) % 4;
+        constexpr std::size_t kSizes[] = {0, 8, 100, 4000, 8000, 12'000, 1'000'000};
+        for (std::uint64_t count = random.below(8); count > 0; --count) {
+            messages.push_back(
+                std::make_unique<Message>(from, to, kSizes[random.below(7)], messages.size()));
+            messages.back()->start(*ranks);
+        }
+        Peer& peer = *ranks->peer(from, to);
+        move(*ranks, from, to, static_cast<std::uint32_t>(random.below(2)));
+        begun += peer.home_move.active ? 1 : 0;
+        switch (random.below(12)) {
+        case 0: set_port(*ranks, from % 2, random.below(2), random.below(3) > 0); break;
+        case 1: ranks->core(from).demote(peer); break;
+        case 2: ranks->core(to).demote(*ranks->peer(to, from)); break;
+        case 3: ranks->core(from).promote(peer); break;
+        default: break;
+        }
+        rest(*ranks, Nanoseconds{static_cast<std::int64_t>(random.below(20'000))});
+        if (random.below(40) == 0) { // found out and repaired
+            rest(*ranks, 100ms);
+        }
+    }
+    for (const std::size_t host : {0, 1}) {
+        set_port(*ranks, host, 0, true);
+        set_port(*ranks, host, 1, true);
+    }
+    ranks->run_until([&] { return all_done(messages); }, 100s);
+    expect_arrived(messages);
+    std::uint64_t moved = 0;
+    std::uint64_t repairs = 0;
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+        moved += ranks->counters(rank).homes_moved;
+        repairs += ranks->counters(rank).repairs;
+        expect_unbroken(*ranks, rank);
+    }
+    EXPECT_GT(moved, 3u);
+    EXPECT_LT(moved, begun) << "some are interrupted";
+    EXPECT_GT(repairs, 0u);
+}
+
+// The device of the old home says nothing any more: not even that what was under way is there.
+TEST(HomeMoves, ASilentDeviceIsFoundOut) {
+    RanksOptions options = two_ports();
+    options.world.machine.reliable_ud = false;
+    options.parameters.apm = kOff;
+    fault::FaultPlan plans[2];
+    fault::FaultLog logs[2];
+    std::unique_ptr<Ranks> ranks;
+    class SimClock final : public Clock {
+    public:
+        explicit SimClock(std::unique_ptr<Ranks>& of) : ranks_(of) {}
+        Nanoseconds now() const override {
+            return ranks_ == nullptr ? Nanoseconds{0} : ranks_->world().simulator().now();
+        }
+
+    private:
+        std::unique_ptr<Ranks>& ranks_;
+    } clock(ranks);
+    options.wrap = [&](std::size_t rank, std::unique_ptr<Fabric> below) {
+        return fault::with_faults(std::move(below), plans[rank], clock, logs[rank],
+                                  [&ranks, rank](Nanoseconds when) {
+                                      if (ranks != nullptr) {
+                                          ranks->wake(rank, when);
+                                      }
+                                  });
+    };
+    ranks = make(std::move(options));
+    ping_pong(*ranks, 100'000, 1);
+    rest(*ranks, 3s); // nothing is looked after any more
+    ASSERT_EQ(home(*ranks, 0, 1), 0u);
+    plans[0].faults.push_back({.fault = fault::Fault::rail_silent, .rail = 0});
+    ranks->wake(0);
+    move(*ranks, 0, 1, 1);
+    ASSERT_TRUE(ranks->peer(0, 1)->home_move.active);
+    ASSERT_TRUE(ranks->run_until([&] { return ranks->peer(0, 1)->home_move.held; }, 1s));
+    Messages messages;
+    for (std::size_t i = 0; i < 3; ++i) {
+        messages.push_back(std::make_unique<Message>(0, 1, 100 + i));
+        messages.back()->start(*ranks);
+    }
+    EXPECT_TRUE(ranks->run_until([&] { return all_done(messages); }, 1300ms));
+    expect_arrived(messages);
+    EXPECT_EQ(home(*ranks, 0, 1), 1u);
+    EXPECT_FALSE(ranks->peer(0, 1)->home_move.active);
+    expect_unbroken(*ranks, 0);
+}
+
+// Without fault tolerance a rail that goes down is the end only of those whose home it is.
+TEST(HomeMoves, TheOldHomeIsKeptIfTheNewOneGoesDown) {
+    RanksOptions options = two_ports();
+    options.parameters.fault_tolerance = kOff;
+    const auto ranks = make(std::move(options));
+    ping_pong(*ranks, 100'000, 1);
+    move(*ranks, 0, 1, 1);
+    ASSERT_TRUE(ranks->peer(0, 1)->home_move.active);
+    set_port(*ranks, 0, 1, false);
+    EXPECT_TRUE(ranks->run_until([&] { return !ranks->peer(0, 1)->home_move.active; }, 1s));
+    carry(*ranks, 0, 1, 100);
+    EXPECT_EQ(home(*ranks, 0, 1), 0u);
+    EXPECT_EQ(ranks->counters(0).homes_moved, 0u);
+    EXPECT_EQ(ranks->counters(0).connections_failed, 0u);
+}
+
+} // namespace
+} // namespace adaptib::sim
