@@ -8,11 +8,14 @@
 // "Small messages", from 8 B to 64 KiB and so below and above eager_limit and striping_threshold: complete cores, all
 // parameters as they are, rails of 1:1, 2:1, 4:1 and 10:1, of which the first is the slow one; half a ping-pong, and
 // the time of a stream of 64 messages, over both against the fast one alone.
+// "Two processes a host" in the same way, of the second ones: the slow rail is their home, since nobody tells that it
+// is slow. Before and after all have sent 1 MiB there and back 40 times.
 // Bounds (--check), of the sum of both rails:
 //   auto, the default: streams at least 0.97, told or not, over 2 and over 16 paths
 //   even: streams at most 0.45, which is why it is not the default
 //   auto, told: no message takes more than 1.02 times what it takes over the fast rail alone
 //   small messages, at every size and ratio, alone and in a stream: the same
+//   of two processes a host, not told: the same, once large ones were sent
 #include <algorithm>
 #include <map>
 #include <string>
@@ -107,27 +110,76 @@ struct Small {
     Curve stream; // us, a message
 };
 
-// Complete cores; `ratio` 0: the fast rail alone.
-Small small_messages(const Study& study, std::uint64_t ratio) {
+// The same between processes of the first host and their partners on the second, for as many; those before `first` do
+// nothing.
+Pattern of_processes(const Pattern& pattern, std::uint32_t processes, std::uint32_t first) {
+    Pattern all;
+    all.name = pattern.name;
+    for (const std::uint32_t host : {0u, 1u}) {
+        for (std::uint32_t i = 0; i < processes; ++i) {
+            std::vector<Step> steps = pattern.ranks[host];
+            if (i < first) {
+                steps.assign(steps.size(), {});
+            }
+            for (Step& step : steps) {
+                for (std::vector<Transfer>* transfers : {&step.sends, &step.receives}) {
+                    for (Transfer& transfer : *transfers) {
+                        transfer.peer = transfer.peer * processes + i;
+                    }
+                }
+            }
+            all.ranks.push_back(std::move(steps));
+        }
+    }
+    return all;
+}
+
+struct Hosts {
+    std::uint64_t ratio = 0; // of the rates; 0: the fast rail alone
+    bool told = true;        // the first rail is the slow one; else the second
+    std::uint32_t processes = 1;
+    int learning = 0; // messages of 1 MiB there and back, of all
+};
+
+// Complete cores.
+Small small_messages(const Study& study, const Hosts& hosts) {
+    const std::uint64_t ratio = hosts.ratio;
+    const bool slow_first = ratio > 0 && hosts.told;
     sim::RanksOptions options;
+    options.ranks = std::size_t{2} * hosts.processes;
+    options.counts_by_host = hosts.processes > 1;
+    for (std::size_t i = 0; i < options.ranks; ++i) {
+        options.hosts.push_back(i < hosts.processes ? 0 : 1);
+    }
     options.seed = options.world.seed = study.seed();
     options.world.machine = *sim::machine("infinihost-iii");
     options.world.machine.registration = options.world.machine.registration_page = Nanoseconds{0};
     options.world.topology =
         sim::crossbar(2, {.adapters = ratio == 0 ? 1u : 2u}, sim::links_of(options.world.machine));
-    set_rate(options.world.topology, ratio == 0 ? 0 : 1, kFast);
-    if (ratio > 0) {
-        set_rate(options.world.topology, 0, kFast / ratio);
+    for (std::size_t port = 0; port < (ratio == 0 ? 1u : 2u); ++port) {
+        set_rate(options.world.topology, port, slow_first && port == 0 ? kFast / ratio : kFast);
     }
     const auto ranks = routed_ranks(study, std::move(options));
+    if (ratio > 0 && !hosts.told) {
+        sim::World& world = ranks->below().world();
+        for (const sim::Host& host : world.topology().hosts) {
+            world.slow_port(host.ports[1], static_cast<std::uint32_t>(ratio));
+        }
+    }
+    std::string text;
+    std::uint32_t first = 0;
     const auto microseconds = [&](const Pattern& pattern) {
         Timing timing;
-        if (!replay(pattern, *ranks, timing, text)) {
+        if (!replay(of_processes(pattern, hosts.processes, first), *ranks, timing, text)) {
             study.fail(text + "\n" + ranks->complaints());
         }
         return 1e-3 * static_cast<double>(timing.total.count());
     };
-    microseconds(ping_pong(64 * kKiB, 10)); // until the two are connected
+    microseconds(ping_pong(64 * kKiB, 10)); // until all are connected
+    if (hosts.learning > 0) {
+        microseconds(ping_pong(kMiB, static_cast<std::uint32_t>(hosts.learning)));
+    }
+    first = hosts.processes - 1; // the others are silent
     Small small;
     for (Bytes bytes = 8; bytes <= 64 * kKiB; bytes *= 2) {
         for (const Bytes exact : {bytes, bytes + bytes / 2}) {
@@ -139,44 +191,77 @@ Small small_messages(const Study& study, std::uint64_t ratio) {
     return small;
 }
 
-void add_small_messages(Study& study) {
+struct Panels {
     Panel alone;
-    alone.title = "Small messages, one way";
-    alone.unit = "us";
     Panel streams;
-    streams.title = "Small messages in a stream";
-    streams.unit = "us";
-    const auto draw = [](Panel& panel, const std::string& name, const Curve& curve) {
-        for (const auto& [bytes, value] : curve) {
-            panel[name].points.emplace_back(static_cast<double>(bytes), value);
-        }
-    };
-    const Small one = small_messages(study, 0);
-    draw(alone, "the fast rail alone", one.alone);
-    draw(streams, "the fast rail alone", one.stream);
-    for (const std::uint64_t ratio : {1u, 2u, 4u, 10u}) {
-        const Small both = small_messages(study, ratio);
-        const std::string name = std::to_string(ratio) + ":1";
-        draw(alone, name, both.alone);
-        draw(streams, name, both.stream);
-        const auto add = [&](const char* what, const Curve& ours, const Curve& base) {
-            double worst = 0;
-            Bytes at = 0;
-            for (const auto& [bytes, value] : base) {
-                if (ours.at(bytes) / value > worst) {
-                    worst = ours.at(bytes) / value;
-                    at = bytes;
-                }
+
+    void draw(const std::string& name, const Small& small) {
+        for (const auto& [panel, curve] :
+             {std::pair{&alone, &small.alone}, std::pair{&streams, &small.stream}}) {
+            for (const auto& [bytes, value] : *curve) {
+                (*panel)[name].points.emplace_back(static_cast<double>(bytes), value);
             }
-            study.row("small messages, " + name + ", " + what + ", worst size (" +
-                          std::to_string(at) + " B)",
-                      "of the fast rail's", worst, {}, Bound{0, 1.02});
-        };
-        add("alone", both.alone, one.alone);
-        add("in a stream", both.stream, one.stream);
+        }
     }
-    study.panel(alone);
-    study.panel(streams);
+};
+
+Panels panels_of(const std::string& who) {
+    Panels panels;
+    panels.alone.title = "Small messages" + who + ", one way";
+    panels.streams.title = "Small messages" + who + " in a stream";
+    panels.alone.unit = panels.streams.unit = "us";
+    return panels;
+}
+
+// The worst size of each, against the fast rail alone.
+void compare(Study& study, const std::string& name, const Small& ours, const Small& base,
+             std::optional<Bound> bound) {
+    const auto add = [&](const char* what, const Curve& both, const Curve& one) {
+        double worst = 0;
+        Bytes at = 0;
+        for (const auto& [bytes, value] : one) {
+            if (both.at(bytes) / value > worst) {
+                worst = both.at(bytes) / value;
+                at = bytes;
+            }
+        }
+        study.row("small messages, " + name + ", " + what + ", worst size (" + std::to_string(at) +
+                      " B)",
+                  "of the fast rail's", worst, {}, bound);
+    };
+    add("alone", ours.alone, base.alone);
+    add("in a stream", ours.stream, base.stream);
+}
+
+void add_small_messages(Study& study) {
+    Panels panels = panels_of("");
+    const Small one = small_messages(study, {});
+    panels.draw("the fast rail alone", one);
+    for (const std::uint64_t ratio : {1u, 2u, 4u, 10u}) {
+        const Small both = small_messages(study, {.ratio = ratio});
+        const std::string name = std::to_string(ratio) + ":1";
+        panels.draw(name, both);
+        compare(study, name, both, one, Bound{0, 1.02});
+    }
+    study.panel(panels.alone);
+    study.panel(panels.streams);
+}
+
+void add_processes(Study& study) {
+    Panels panels = panels_of(" of the second of two processes");
+    const Small one = small_messages(study, {.processes = 2});
+    panels.draw("the fast rail alone", one);
+    for (const int learning : {0, 40}) {
+        const Small both = small_messages(
+            study, {.ratio = 4, .told = false, .processes = 2, .learning = learning});
+        const std::string name =
+            "4:1 not told, " + std::string(learning > 0 ? "after large ones" : "nothing large yet");
+        panels.draw(name, both);
+        compare(study, "two processes a host, " + name, both, one,
+                learning > 0 ? std::optional(Bound{0, 1.02}) : std::nullopt);
+    }
+    study.panel(panels.alone);
+    study.panel(panels.streams);
 }
 
 } // namespace
@@ -234,6 +319,7 @@ int main(int argc, char** argv) {
     study.row("latency of 4 MiB: even", "of the fast rail's",
               equal.at(4 * kMiB) / alone.at(4 * kMiB));
     add_small_messages(study);
+    add_processes(study);
     return study.finish("rails of 4:1: auto carries " + number_text(least) +
                         " of their sum at least, even " + number_text(even) + " at most");
 }
