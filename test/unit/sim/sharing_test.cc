@@ -281,7 +281,7 @@ TEST(SharedRing, TheBusiestGetQueuePairsTheOthersShare) {
         std::size_t rings = 0;
         for (std::size_t from = 1; from < kRanks; ++from) {
             const Peer& peer = *ranks->peer(0, from);
-            rings += peer.state == ConnectState::open && peer.ring_in != nullptr ? 1 : 0;
+            rings += peer.state == ConnectState::open && peer.ring_in.has_value() ? 1 : 0;
             EXPECT_EQ(peer.state == ConnectState::open && !peer.shared,
                       from >= busy && from < busy + 3)
                 << from << " while from " << busy << " on they are busy";

@@ -206,8 +206,8 @@ private:
     bool begins(std::uint64_t head);
     bool whole(std::byte* at, std::uint64_t head, Bytes length, RingWay way);
 
-    // All that a short message needs: one cache line.
-    alignas(kCacheLine) std::byte* memory_;
+    // All that a short message needs, up to posted_.
+    std::byte* memory_;
     std::uint64_t consumed_ = 0; // units, ever
     std::uint64_t told_ = 0;
     std::uint32_t units_;

@@ -255,7 +255,7 @@ void ConnectionManager::free_ring(Peer& peer) {
 // REQUIRES: the ring's memory is zero.
 void ConnectionManager::begin_ring(Peer& peer) {
     const RingMemory memory(*peer.ring_memory);
-    peer.ring_in = std::make_unique<RingReader>(memory.lines(), memory.lines_bytes() / kRingUnit);
+    peer.ring_in.emplace(memory.lines(), memory.lines_bytes() / kRingUnit);
     listener_.on_ring_offered(peer);
 }
 
@@ -267,7 +267,7 @@ ConnectBody ConnectionManager::describe(const Peer& peer) const {
     body.expected = peer.next_receive;
     const RingMemory memory(*peer.ring_memory);
     body.ring_bytes =
-        peer.ring_in != nullptr ? static_cast<std::uint32_t>(memory.lines_bytes()) : 0;
+        peer.ring_in.has_value() ? static_cast<std::uint32_t>(memory.lines_bytes()) : 0;
     body.ring_address = reinterpret_cast<std::uintptr_t>(memory.lines());
     body.credit_address = reinterpret_cast<std::uintptr_t>(memory.credit());
     body.access_key = peer.shared ? options_.shared->access_key() : 0;
@@ -433,7 +433,7 @@ void ConnectionManager::close(Peer& peer, ConnectState state) {
 }
 
 void ConnectionManager::withdraw_ring(Peer& peer) {
-    if (peer.ring_in != nullptr) {
+    if (peer.ring_in.has_value()) {
         listener_.on_ring_withdrawn(peer);
         peer.ring_in.reset();
         --counters_.rings_open;

@@ -23,7 +23,7 @@ void ConnectionManager::keep(Peer& peer) {
         close(peer, ConnectState::idle);
         return;
     }
-    const std::uint64_t used = peer.ring_in != nullptr ? peer.ring_in->consumed() : 0;
+    const std::uint64_t used = peer.ring_in.has_value() ? peer.ring_in->consumed() : 0;
     leave(peer, ConnectState::idle);
     withdraw_ring(peer);
     clean_ring(peer, used * kRingUnit);

@@ -629,7 +629,7 @@ std::string Core::weights_report() const {
 // ---------------------------------------------------------------------------------------------------
 // What the parts tell
 
-void Core::on_ring_offered(Peer& peer) { hot_.emplace_back(peer, tick_); }
+void Core::on_ring_offered(Peer& peer) { heat_ring(peer); }
 
 void Core::on_ring_withdrawn(Peer& peer) {
     std::erase_if(hot_, [&](const HotRing& ring) { return ring.peer == &peer; });

@@ -238,6 +238,7 @@ private:
 
     // progress.cc
     std::size_t poll_hot_rings();
+    void heat_ring(Peer& peer);
     void cool_rings();
     std::size_t poll_cold_ring();
     std::size_t poll_ring(Peer& peer);
@@ -315,10 +316,9 @@ private:
     std::uint32_t paths_per_port_ = 0;
     // A ring that had traffic lately. What an idle pass looks at is here and in the ring alone.
     struct HotRing {
-        HotRing(Peer& of, std::uint64_t tick) : peer(&of), busy_at(tick) {}
+        explicit HotRing(Peer& of) : peer(&of) {}
         const std::byte* next = nullptr; // where its next message begins; null: look closely
         Peer* peer;
-        std::uint64_t busy_at; // tick_ of the last pass that found a message
     };
     std::vector<HotRing> hot_;
     std::vector<Peer*> cold_;

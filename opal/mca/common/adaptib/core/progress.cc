@@ -166,16 +166,21 @@ std::size_t Core::poll_hot_rings() {
         end = hot_.data() + hot_.size();
         if (ring < end && ring->peer == &peer) {
             ring->next = peer.ring_in->credit_due() ? nullptr : peer.ring_in->next();
-            ring->busy_at = taken > 0 ? tick_ : ring->busy_at;
+            peer.busy_at = taken > 0 ? tick_ : peer.busy_at;
         }
     }
     return events;
 }
 
+void Core::heat_ring(Peer& peer) {
+    peer.busy_at = tick_;
+    hot_.emplace_back(peer);
+}
+
 // Rings in which nothing came for long are polled in turn from now on.
 void Core::cool_rings() {
     for (std::size_t i = 0; i < hot_.size() && hot_.size() > kAlwaysHot;) {
-        if (tick_ - hot_[i].busy_at <= kIdlePolls) {
+        if (tick_ - hot_[i].peer->busy_at <= kIdlePolls) {
             ++i;
             continue;
         }
@@ -190,7 +195,7 @@ std::size_t Core::poll_cold_ring() {
     Peer& peer = *cold_[next_cold_];
     const std::size_t taken = poll_ring(peer);
     if (taken > 0 && std::erase(cold_, &peer) > 0) {
-        hot_.emplace_back(peer, tick_);
+        heat_ring(peer);
     }
     return taken;
 }
@@ -289,7 +294,7 @@ void Core::on_garbage(Peer& peer) {
 
 // All that it ever will hold is there.
 void Core::on_ring_final(Peer& peer) {
-    while (peer.ring_in != nullptr && peer.state != ConnectState::failed && poll_ring(peer) > 0) {
+    while (peer.ring_in.has_value() && peer.state != ConnectState::failed && poll_ring(peer) > 0) {
     }
 }
 
@@ -388,7 +393,7 @@ void Core::housekeeping() {
 void Core::keep_alive() {
     for_each_peer([this](Peer& peer) {
         const bool waited_for = peer.has_pending() || peer.users > 0 || peer.one_sided > 0;
-        if (peer.state == ConnectState::open && waited_for && peer.ring_in != nullptr &&
+        if (peer.state == ConnectState::open && waited_for && peer.ring_in.has_value() &&
             !peer.heard_goodbye) {
             return_credit(peer);
         }

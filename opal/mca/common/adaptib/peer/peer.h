@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/address.h"
@@ -413,21 +414,24 @@ public:
     Bytes ring_capacity = 0;
     Bytes eager_at_once; // of messages for Protocol::send_at_once: the others may have to be timed
     Bytes active_at_once = 0; // the same of active messages
-    PendingQueue pending;     // what waits for room
+    Counters& counters;
+    PendingQueue pending; // what waits for room
     std::uint32_t next_send = 0;
     ConnectState state = ConnectState::idle;
     bool said_goodbye = false; // nothing but the answer to its goodbye follows from us
 
-    // Hot.
-    alignas(kCacheLine) std::unique_ptr<RingReader> ring_in;
-    EarlyMessage* early = nullptr; // by sequence
+    // What every short message that is received looks at: one cache line.
+    alignas(kCacheLine) EarlyMessage* early = nullptr; // by sequence
+    std::uint64_t busy_at = 0;                         // the core's last pass that found a message
     std::uint32_t next_receive = 0;
+    bool finishing = false;            // parted; the connection is about to be taken down
+    std::optional<RingReader> ring_in; // the line ends with what such messages need of it
+
+    // Hot.
     std::uint32_t messages_sent = 0; // towards connect_threshold; meaningful until connected
-    Counters& counters;
-    Bytes eager_limit; // of two-sided messages
+    Bytes eager_limit;               // of two-sided messages
     DatagramChannel& datagrams;
     bool released = false;      // the user of the core has let go of it
-    bool finishing = false;     // parted; the connection is about to be taken down
     bool work_failed = false;   // a transfer or a write into the ring has ended with an error
     bool repairable = false;    // the connection is repaired when it breaks
     bool ring_broken = false;   // and has to be, since ring_out says so
