@@ -28,6 +28,33 @@ TEST(Life, ProbeSeesAMessageAndMatchedProbeTakesIt) {
     EXPECT_EQ(got, sent);
 }
 
+// It gets the message without becoming one that is posted: what is left of an earlier one in its memory, which
+// could have been cancelled, does not count.
+TEST(Life, AReceiveOfWhatIsThereIsOverAtOnce) {
+    Cores world(2);
+    std::vector<std::byte> got(8);
+    TestRequest receive;
+    ASSERT_TRUE(world.receive(1, 0, 4, contiguous(got), receive).ok());
+    const UserRequest posted = receive.user;
+    ASSERT_TRUE(world.core(1).protocol().cancel(receive.user));
+    std::vector<std::byte> sent = pattern(8, 1);
+    TestRequest send;
+    ASSERT_TRUE(world.send(0, 1, 4, contiguous(sent), send).ok());
+    ASSERT_TRUE(world.run([&] { return world.core(1).protocol().find({0, 0, 4}) != nullptr; }));
+    receive.user = posted;
+    bool complete = false;
+    ASSERT_TRUE(
+        world.core(1).protocol().receive({0, 0, 4}, contiguous(got), receive.user, complete).ok());
+    EXPECT_TRUE(complete);
+    EXPECT_EQ(got, sent);
+    EXPECT_EQ(receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(receive.user.bytes, 8u);
+    EXPECT_EQ(receive.user.source, 0);
+    EXPECT_EQ(receive.user.tag, 4);
+    EXPECT_FALSE(world.core(1).protocol().cancel(receive.user));
+    EXPECT_EQ(receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+}
+
 TEST(Life, OnlyAnUnmatchedReceiveCanBeCancelled) {
     Cores world(2);
     std::vector<std::byte> got(8);

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,35 @@ PostedReceive* deliver(Matcher& matcher, UnexpectedMessage& message) {
         matcher.add_unexpected(message);
     }
     return receive;
+}
+
+// Records lie in memory that was something else before, and no index sets links of messages that it has not seen.
+TEST(MatcherTake, NothingIsReadOfLinksThatNoIndexHasSet) {
+    struct alignas(UnexpectedMessage) Record {
+        explicit Record(const Envelope& envelope) {
+            std::memset(bytes, 0xa5, sizeof bytes);
+            message = new (bytes) UnexpectedMessage(envelope, 8);
+        }
+        unsigned char bytes[sizeof(UnexpectedMessage)];
+        UnexpectedMessage* message;
+    };
+    Matcher matcher;
+    Record before{{1, 0, 5}};
+    Record negative{{1, 0, -5}};
+    Record other{{1, 1, 5}};
+    for (Record* record : {&before, &negative, &other}) {
+        matcher.add_unexpected(*record->message);
+    }
+    EXPECT_EQ(matcher.take({1, 1, 5}), other.message); // no index
+    EXPECT_EQ(matcher.find({1, 0, kAnyTag}), before.message);
+    Record after{{1, 0, 6}}; // one index of three
+    matcher.add_unexpected(*after.message);
+    EXPECT_EQ(matcher.take({1, 0, -5}), negative.message);
+    EXPECT_EQ(matcher.take({1, 0, kAnyTag}), before.message);
+    EXPECT_EQ(matcher.find({1, kAnySource, 6}), after.message); // two
+    EXPECT_EQ(matcher.take({1, kAnySource, kAnyTag}), after.message);
+    EXPECT_EQ(matcher.unexpected(), 0u);
+    EXPECT_EQ(matcher.find({1, kAnySource, kAnyTag}), nullptr);
 }
 
 // Which of several posted receives gets a message.

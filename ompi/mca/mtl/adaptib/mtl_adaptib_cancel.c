@@ -11,7 +11,6 @@ int ompi_mtl_adaptib_cancel(struct mca_mtl_base_module_t *mtl, mca_mtl_request_t
                             int flag)
 {
     mca_mtl_adaptib_request_t *request = (mca_mtl_adaptib_request_t *) mtl_request;
-    ompi_status_public_t *status = &mtl_request->ompi_req->req_status;
     int rc;
 
     (void) mtl;
@@ -22,11 +21,8 @@ int ompi_mtl_adaptib_cancel(struct mca_mtl_base_module_t *mtl, mca_mtl_request_t
     }
     rc = opal_common_adaptib_cancel(ompi_mtl_adaptib.core, &request->core);
     if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {
-        ompi_mtl_adaptib_stream_end(&request->stream);
-        status->MPI_ERROR = MPI_SUCCESS;
-        status->_ucount = 0;
-        status->_cancelled = true;
-        mtl_request->completion_callback(mtl_request);
+        mtl_request->ompi_req->req_status._cancelled = true;
+        request->core.complete(&request->core);
         return OMPI_SUCCESS;
     }
     return OPAL_COMMON_ADAPTIB_NOT_FOUND == rc ? OMPI_SUCCESS : opal_common_adaptib_mca_error(rc);

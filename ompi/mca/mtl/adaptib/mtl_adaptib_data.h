@@ -30,10 +30,15 @@ int ompi_mtl_adaptib_unpack(void *context, size_t offset, const void *from, size
 /* Where the bytes of an empty message are: a place that exists and is not looked at. */
 extern char ompi_mtl_adaptib_nothing[1];
 
+static inline void *ompi_mtl_adaptib_base(void *base, size_t bytes)
+{
+    return OPAL_LIKELY(bytes > 0) ? base : ompi_mtl_adaptib_nothing;
+}
+
 static inline void ompi_mtl_adaptib_contiguous(opal_common_adaptib_data_t *data, void *base,
                                                size_t bytes)
 {
-    data->base = OPAL_LIKELY(bytes > 0) ? base : ompi_mtl_adaptib_nothing;
+    data->base = ompi_mtl_adaptib_base(base, bytes);
     data->bytes = bytes;
     data->pack = NULL;
     data->unpack = NULL;

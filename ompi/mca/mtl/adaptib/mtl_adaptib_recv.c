@@ -17,8 +17,13 @@ static void receive_complete(opal_common_adaptib_request_t *request)
     status->MPI_TAG = request->tag;
     status->MPI_ERROR = ompi_mtl_adaptib_mpi_error(request->status);
     status->_ucount = request->bytes;
-    ompi_mtl_adaptib_stream_end(&receive->stream);
     receive->super.completion_callback(&receive->super);
+}
+
+static void stream_receive_complete(opal_common_adaptib_request_t *request)
+{
+    ompi_mtl_adaptib_stream_end(&ompi_mtl_adaptib_request_of(request)->stream);
+    receive_complete(request);
 }
 
 int ompi_mtl_adaptib_irecv(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm,
@@ -37,20 +42,21 @@ int ompi_mtl_adaptib_irecv(struct mca_mtl_base_module_t *mtl, struct ompi_commun
     if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
         return rc;
     }
-    request->core.complete = receive_complete;
     opal_convertor_get_packed_size(convertor, &bytes);
-    if (OPAL_LIKELY(bytes > 0 && ompi_mtl_adaptib_is_contiguous(convertor))) {
-        request->stream.layout = NULL;
+    if (OPAL_LIKELY(0 == bytes || ompi_mtl_adaptib_is_contiguous(convertor))) {
+        request->core.complete = receive_complete;
         rc = opal_common_adaptib_receive_at(
             ompi_mtl_adaptib.core, peer, OPAL_COMMON_ADAPTIB_COMM_CID(comm),
             ompi_mtl_adaptib_wanted_source(src), ompi_mtl_adaptib_wanted_tag(tag),
-            convertor->pBaseBuf + convertor->pDesc->true_lb, bytes, &request->core);
+            ompi_mtl_adaptib_base(convertor->pBaseBuf + convertor->pDesc->true_lb, bytes), bytes,
+            &request->core);
         return ompi_mtl_adaptib_started(rc, request);
     }
+    request->core.complete = stream_receive_complete;
     envelope = ompi_mtl_adaptib_wanted(comm, src, tag);
     ompi_mtl_adaptib_receive_data(&data, convertor, &request->stream);
     rc = opal_common_adaptib_receive(ompi_mtl_adaptib.core, peer, &envelope, &data, &request->core);
-    return ompi_mtl_adaptib_started(rc, request);
+    return ompi_mtl_adaptib_stream_started(rc, request);
 }
 
 int ompi_mtl_adaptib_imrecv(struct mca_mtl_base_module_t *mtl, struct opal_convertor_t *convertor,
@@ -62,12 +68,12 @@ int ompi_mtl_adaptib_imrecv(struct mca_mtl_base_module_t *mtl, struct opal_conve
     int rc;
 
     (void) mtl;
-    request->core.complete = receive_complete;
+    request->core.complete = stream_receive_complete;
     ompi_mtl_adaptib_receive_data(&data, convertor, &request->stream);
     rc = opal_common_adaptib_matched_receive(ompi_mtl_adaptib.core, taken, &data, &request->core);
     if (OPAL_LIKELY(rc >= 0)) {
         ompi_message_return(*message);
         *message = MPI_MESSAGE_NULL;
     }
-    return ompi_mtl_adaptib_started(rc, request);
+    return ompi_mtl_adaptib_stream_started(rc, request);
 }

@@ -19,8 +19,8 @@ BEGIN_C_DECLS
 
 typedef struct {
     struct mca_mtl_request_t super;
-    mtl_adaptib_stream_t stream;
     opal_common_adaptib_request_t core;
+    mtl_adaptib_stream_t stream; /* not of contiguous receives, which do not touch so much memory */
 } mca_mtl_adaptib_request_t;
 
 static inline mca_mtl_adaptib_request_t *
@@ -59,8 +59,16 @@ static inline int ompi_mtl_adaptib_started(int rc, mca_mtl_adaptib_request_t *re
         request->core.complete(&request->core);
         return OMPI_SUCCESS;
     }
-    ompi_mtl_adaptib_stream_end(&request->stream);
     return opal_common_adaptib_mca_error(rc);
+}
+
+/* The same for a request with a stream, whose completion function ends it. */
+static inline int ompi_mtl_adaptib_stream_started(int rc, mca_mtl_adaptib_request_t *request)
+{
+    if (OPAL_UNLIKELY(rc < 0)) {
+        ompi_mtl_adaptib_stream_end(&request->stream);
+    }
+    return ompi_mtl_adaptib_started(rc, request);
 }
 
 END_C_DECLS

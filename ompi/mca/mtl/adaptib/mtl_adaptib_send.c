@@ -130,5 +130,5 @@ int ompi_mtl_adaptib_isend(struct mca_mtl_base_module_t *mtl, struct ompi_commun
     request->core.complete = isend_complete;
     request->stream.layout = NULL;
     rc = start(comm, dest, tag, convertor, mode, blocking, &request->stream, &request->core);
-    return ompi_mtl_adaptib_started(rc, request);
+    return ompi_mtl_adaptib_stream_started(rc, request);
 }

@@ -226,10 +226,10 @@ typedef struct opal_common_adaptib_request {
     /* Set by the caller before the request is started. */
     void (*complete)(struct opal_common_adaptib_request *request);
     /* Set by the core before complete is called, or the starting call returns COMPLETE. */
+    size_t bytes;   /* received into the buffer, or sent */
     int status;     /* SUCCESS, TRUNCATED, CANCELLED, UNREACHABLE, ERROR */
     int32_t source; /* receives */
     int32_t tag;    /* receives */
-    size_t bytes;   /* received into the buffer, or sent */
     uint32_t kind;  /* the core's own, as the words that follow */
     uint64_t core[OPAL_COMMON_ADAPTIB_REQUEST_WORDS];
 } opal_common_adaptib_request_t;

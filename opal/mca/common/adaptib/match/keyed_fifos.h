@@ -33,8 +33,7 @@ template <class Element> struct FifoLink {
     Element* prev = nullptr;
     // Meaningful while linked.
     Element* next;
-    Element* chain;     // next key of the bucket; in the first of a FIFO
-    std::uint32_t hash; // of the key
+    Element* chain; // next key of the bucket; in the first of a FIFO
 
     bool linked() const { return prev != nullptr; }
 };
@@ -54,7 +53,11 @@ public:
     // Where the first element with this key hangs; `*find(…)` is null if there is none. The place
     // is valid until the table is changed.
     Element** find(const Envelope& envelope) {
-        return find_hashed(envelope, envelope_hash(Key::key(envelope)));
+        Element** place = bucket(envelope);
+        while (*place != nullptr && !Key::same((*place)->envelope, envelope)) {
+            place = &Key::link(**place).chain;
+        }
+        return place;
     }
     Element* front(const Envelope& envelope) const {
         return *const_cast<KeyedFifos*>(this)->find(envelope);
@@ -62,11 +65,9 @@ public:
 
     // REQUIRES: `element` is not in a table through this link.
     void push_back(Element& element) {
-        const std::uint32_t hash = envelope_hash(Key::key(element.envelope));
-        Element** const place = find_hashed(element.envelope, hash);
+        Element** const place = find(element.envelope);
         FifoLink<Element>& own = Key::link(element);
         assert(!own.linked());
-        own.hash = hash;
         own.next = nullptr;
         if (Element* const first = *place; first != nullptr) {
             FifoLink<Element>& head = Key::link(*first);
@@ -109,7 +110,7 @@ public:
         FifoLink<Element>& own = Key::link(element);
         assert(own.linked());
         if (Key::link(*own.prev).next == nullptr) {
-            Element** place = bucket(own.hash);
+            Element** place = bucket(element.envelope);
             while (*place != &element) {
                 place = &Key::link(**place).chain;
             }
@@ -120,7 +121,7 @@ public:
         if (own.next != nullptr) {
             Key::link(*own.next).prev = own.prev;
         } else {
-            Key::link(**find_hashed(element.envelope, own.hash)).prev = own.prev;
+            Key::link(**find(element.envelope)).prev = own.prev;
         }
         own.prev = nullptr;
     }
@@ -163,14 +164,8 @@ public:
     std::size_t buckets() const { return mask_ + 1; }
 
 private:
-    Element** bucket(std::uint32_t hash) { return &buckets_[hash & mask_]; }
-
-    Element** find_hashed(const Envelope& envelope, std::uint32_t hash) {
-        Element** place = bucket(hash);
-        while (*place != nullptr && !Key::same((*place)->envelope, envelope)) {
-            place = &Key::link(**place).chain;
-        }
-        return place;
+    Element** bucket(const Envelope& envelope) {
+        return &buckets_[envelope_hash(Key::key(envelope)) & mask_];
     }
 
     // Changes the number of buckets, a power of two; without memory for them things stay as they
@@ -191,7 +186,7 @@ private:
         for (std::size_t i = 0; i < old_count; ++i) {
             for (Element* first = old[i]; first != nullptr;) {
                 FifoLink<Element>& link = Key::link(*first);
-                Element** const place = bucket(link.hash);
+                Element** const place = bucket(first->envelope);
                 Element* const rest = link.chain;
                 link.chain = *place;
                 *place = first;

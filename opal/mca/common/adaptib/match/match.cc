@@ -2,6 +2,8 @@
 // The paths of matching on which wildcards or cancellations are involved.
 #include "match/match.h"
 
+#include <new>
+
 namespace adaptib {
 
 PostedReceive* Matcher::arrive_among_wildcards(std::uint32_t context, std::int32_t source,
@@ -62,7 +64,7 @@ void Matcher::add_to_indexes(UnexpectedMessage& message) {
 
 void Matcher::remove_from_indexes(UnexpectedMessage& message) {
     const auto remove_from = [&message]<PatternClass kClass>(Index<kClass>& index) {
-        if (MessageKey<kClass>::link(message).linked()) {
+        if (index.active && MessageKey<kClass>::link(message).linked()) {
             index.table.remove(message);
         }
     };
@@ -93,7 +95,10 @@ void Matcher::add_to(Index<kClass>& index, UnexpectedMessage& message) {
         index.active = false;
         --indexes_;
         index.table.drain([](UnexpectedMessage&) {});
-    } else if (!kAnyTag || message.envelope.tag >= 0) {
+        return;
+    }
+    new (&MessageKey<kClass>::link(message)) FifoLink<UnexpectedMessage>;
+    if (!kAnyTag || message.envelope.tag >= 0) {
         index.table.push_back(message);
     }
 }

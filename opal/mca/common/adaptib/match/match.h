@@ -58,19 +58,31 @@ struct UnexpectedMessage {
     UnexpectedMessage(const UnexpectedMessage&) = delete;
     UnexpectedMessage& operator=(const UnexpectedMessage&) = delete;
 
+private:
+    friend class Matcher;
+    template <PatternClass> friend struct MessageKey;
+
+    // Set when a wildcard index takes the message, or passes it over: without one nothing of them is touched.
+    union ClassLinks {
+        ClassLinks() {}
+        FifoLink<UnexpectedMessage> of[3];
+    };
+    ClassLinks by_class_;
+
+public:
+    // What every message needs follows; it is as long as a cache line.
+    static constexpr Bytes kInFront = sizeof(ClassLinks);
+
     Envelope envelope; // no wildcards
     Bytes length = 0;  // of the whole message
 
     bool queued() const { return by_envelope_.linked(); }
 
 private:
-    friend class Matcher;
-    template <PatternClass> friend struct MessageKey;
-
     FifoLink<UnexpectedMessage> by_envelope_;
     ListLink<UnexpectedMessage> by_arrival_;
-    FifoLink<UnexpectedMessage> by_class_[3]; // touched only while a wildcard index is in use
 };
+static_assert(sizeof(UnexpectedMessage) == UnexpectedMessage::kInFront + kCacheLine);
 
 // How posted receives hang in their table: under the pattern itself.
 struct PatternKey {
@@ -85,7 +97,7 @@ template <PatternClass kClass> struct MessageKey {
         if constexpr (kClass == PatternClass::exact) {
             return message.by_envelope_;
         } else {
-            return message.by_class_[static_cast<std::size_t>(kClass) - 1];
+            return message.by_class_.of[static_cast<std::size_t>(kClass) - 1];
         }
     }
     static Envelope key(const Envelope& envelope) { return generalised(envelope, kClass); }
@@ -104,18 +116,20 @@ public:
 
     // Queues `receive`, unless an unexpected message fits: then the earliest such is removed and
     // returned, and `receive` is not queued. REQUIRES: `receive` is not queued.
-    [[gnu::always_inline]] UnexpectedMessage* post(PostedReceive& receive) {
-        if (!messages_.empty()) {
-            if (UnexpectedMessage* const message = take(receive.envelope); message != nullptr) {
-                return message;
-            }
+    UnexpectedMessage* post(PostedReceive& receive) {
+        UnexpectedMessage* const message = take(receive.envelope);
+        if (message == nullptr) {
+            queue(receive);
         }
+        return message;
+    }
+    // The second half of it. REQUIRES: take(receive.envelope) has just returned null.
+    [[gnu::always_inline]] void queue(PostedReceive& receive) {
         receive.number_ = next_number_++;
         count_wildcard(receive, 1);
         receives_.push_back(receive);
         ++posted_;
         peak_posted_ = posted_ > peak_posted_ ? posted_ : peak_posted_;
-        return nullptr;
     }
 
     // The first posted receive, in order of posting, that the message fits, removed; or null.
@@ -161,21 +175,9 @@ public:
     }
 
     // Matched probe: the same, removed.
-    UnexpectedMessage* take(const Envelope& pattern) {
-        if (pattern_class(pattern) == PatternClass::exact) {
-            UnexpectedMessage** const place = by_envelope_.find(pattern);
-            if (*place == nullptr) {
-                return nullptr;
-            }
-            UnexpectedMessage& message = by_envelope_.take_first(place);
-            forget(message);
-            return &message;
-        }
-        UnexpectedMessage* const message = find(pattern);
-        if (message != nullptr) {
-            remove(*message);
-        }
-        return message;
+    [[gnu::always_inline]] UnexpectedMessage* take(const Envelope& pattern) {
+        return messages_.empty() ? nullptr
+                                 : take_queued(pattern.context, pattern.source, pattern.tag);
     }
 
     // Takes a receive out of the queue; false if it was not in it (matched before, or never
@@ -250,6 +252,25 @@ private:
         count_wildcard(receive, kOneLess);
         --posted_;
         return receive;
+    }
+
+    // The envelope in pieces, that it stays in registers.
+    UnexpectedMessage* take_queued(std::uint32_t context, std::int32_t source, std::int32_t tag) {
+        const Envelope pattern{context, source, tag};
+        if (pattern_class(pattern) == PatternClass::exact) {
+            UnexpectedMessage** const place = by_envelope_.find(pattern);
+            if (*place == nullptr) {
+                return nullptr;
+            }
+            UnexpectedMessage& message = by_envelope_.take_first(place);
+            forget(message);
+            return &message;
+        }
+        UnexpectedMessage* const message = find(pattern);
+        if (message != nullptr) {
+            remove(*message);
+        }
+        return message;
     }
 
     // The rest of removing a message that has left by_envelope_.

@@ -187,12 +187,8 @@ void BlockPool::drop_empty_slab() {
 }
 
 void BlockPool::trim() {
-    while (quick_ != nullptr) {
-        FreeBlock* const block = quick_;
-        mark_used(block, sizeof *block);
-        quick_ = block->next;
-        --quick_count_;
-        release_in_slab(block, kQuickBlock);
+    while (quick_count_ > 0) {
+        release_in_slab(quick_[--quick_count_], kQuickBlock);
     }
     for (std::size_t i = 0; i < kSingleClasses; ++i) {
         while (singles_[i] != nullptr) {

@@ -64,16 +64,15 @@ public:
     void release(void* block, Bytes size);
 
     // allocate(kQuickBlock) and its release, for what comes and goes by the message: the last few blocks are at
-    // hand. They count as free, and keep their slabs until trim().
+    // hand. They count as free, keep their slabs until trim(), and are not touched: who uses a part of one alone has
+    // no other lines of it in his cache.
     static constexpr Bytes kQuickBlock = 256;
     [[nodiscard]] void* allocate_quick() {
-        if (quick_ == nullptr) {
+        if (quick_count_ == 0) {
             return allocate(kQuickBlock);
         }
-        void* const block = quick_;
+        void* const block = quick_[--quick_count_];
         mark_used(block, kQuickBlock);
-        quick_ = quick_->next;
-        --quick_count_;
         in_use_ += kQuickBlock;
         peak_ = in_use_ > peak_ ? in_use_ : peak_;
         return block;
@@ -83,9 +82,8 @@ public:
             release(block, kQuickBlock);
             return;
         }
-        quick_ = new (block) FreeBlock{quick_};
         mark_free(block, kQuickBlock);
-        ++quick_count_;
+        quick_[quick_count_++] = block;
         in_use_ -= kQuickBlock;
     }
 
@@ -164,7 +162,6 @@ private:
     }
 
     const Bytes keep_limit_;
-    FreeBlock* quick_ = nullptr;
     std::uint32_t quick_count_ = 0;
     Bytes in_use_ = 0;
     Bytes peak_ = 0;
@@ -174,6 +171,7 @@ private:
     SlabList slabs_[kSlabClasses];
     SlabList empty_slabs_;
     FreeBlock* singles_[kSingleClasses] = {};
+    void* quick_[kQuickCount]; // the last one came last
 };
 
 } // namespace adaptib

@@ -101,7 +101,7 @@ void Protocol::fail_receives(Peer& peer) {
     });
     for (ReceiveRequest* request : lost) {
         matcher_.cancel(*request);
-        complete(*request->user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
+        complete(request->user(), OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
     }
 }
 

@@ -56,7 +56,7 @@ Protocol::~Protocol() {
 
 void Protocol::complete_receive(ReceiveRequest& request, const Envelope& envelope,
                                 Bytes message_bytes, Bytes received, int failure) {
-    UserRequest& user = *request.user;
+    UserRequest& user = request.user();
     user.source = envelope.source;
     user.tag = envelope.tag;
     int status = failure;

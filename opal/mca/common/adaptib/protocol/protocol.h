@@ -110,11 +110,13 @@ public:
     // `from` is who will send, if known: the receive ends when that peer is lost.
     [[gnu::always_inline]] Status receive(const Envelope& pattern, const Data& data,
                                           UserRequest& user, bool& complete, Peer* from = nullptr) {
-        ReceiveRequest& request = make_receive(user, pattern, data, from);
+        if (UnexpectedMessage* found = matcher_.take(pattern); found != nullptr) {
+            return receive_taken(*static_cast<InboundMessage*>(found), data, user, complete);
+        }
         complete = false;
-        if (UnexpectedMessage* found = matcher_.post(request); found != nullptr) {
-            complete = consume_now(*static_cast<InboundMessage*>(found), request);
-        } else if (from != nullptr && from->state == ConnectState::failed) [[unlikely]] {
+        ReceiveRequest& request = make_receive(user, pattern, data, from);
+        matcher_.queue(request);
+        if (from != nullptr && from->state == ConnectState::failed) [[unlikely]] {
             return refuse_receive(*from, request);
         }
         return kOk;
@@ -123,8 +125,15 @@ public:
     bool is_lost(Peer& peer);
     InboundMessage* find(const Envelope& pattern);
     InboundMessage* take(const Envelope& pattern);
-    Status receive_taken(InboundMessage& message, const Data& data, UserRequest& user,
-                         bool& complete);
+    [[gnu::always_inline]] Status receive_taken(InboundMessage& message, const Data& data,
+                                                UserRequest& user, bool& complete) {
+        complete = deliver_now(message, data.base, data.bytes, user);
+        if (!complete) [[unlikely]] {
+            complete =
+                consume_now(message, Data(data), user); // a copy: else it is not in registers
+        }
+        return kOk;
+    }
     bool cancel(UserRequest& user);
     // Errors: bad_argument if longer than active_max().
     Status send_active(Peer& peer, std::uint8_t tag, const Data& data, UserRequest& user,
@@ -441,11 +450,15 @@ private:
             deliver_part(request, envelope, payload, length);
             return;
         }
-        copy_few(request.data.base, payload, length);
-        UserRequest& user = *request.user;
+        UserRequest& user = request.user();
+        fill(user, request.data.base, envelope, payload, length);
+        complete(user, OPAL_COMMON_ADAPTIB_SUCCESS, length);
+    }
+    [[gnu::always_inline]] static void fill(UserRequest& user, void* base, const Envelope& envelope,
+                                            const std::byte* payload, Bytes length) {
+        copy_few(base, payload, length);
         user.source = envelope.source;
         user.tag = envelope.tag;
-        complete(user, OPAL_COMMON_ADAPTIB_SUCCESS, length);
     }
     void deliver_part(ReceiveRequest& request, const Envelope& envelope, const std::byte* payload,
                       Bytes length);
@@ -454,7 +467,8 @@ private:
     void on_sync_ack(Peer& peer, const IdBody& body);
 
     // receive.cc
-    bool consume_now(InboundMessage& message, ReceiveRequest& request);
+    bool deliver_now(InboundMessage& message, void* base, Bytes room, UserRequest& user);
+    bool consume_now(InboundMessage& message, const Data& data, UserRequest& user);
     Status refuse_receive(Peer& peer, ReceiveRequest& request);
     void consume(InboundMessage& message, ReceiveRequest& request);
     InboundMessage* store(const Envelope& envelope, Bytes length, Bytes stored);

@@ -11,11 +11,26 @@ constexpr Bytes kShortStored = BlockPool::kQuickBlock - sizeof(InboundMessage);
 
 } // namespace
 
-// A receive that has just been asked for gets a message. True: it is complete.
-bool Protocol::consume_now(InboundMessage& message, ReceiveRequest& request) {
-    starting_ = request.user;
+// A receive that has just been asked for gets an eager message that fits, without becoming a request. False:
+// consume_now() is to be called.
+bool Protocol::deliver_now(InboundMessage& message, void* base, Bytes room, UserRequest& user) {
+    if (message.type != MessageType::eager || base == nullptr || message.length > room)
+        [[unlikely]] {
+        return false;
+    }
+    fill(user, base, message.envelope, message.payload(), message.length);
+    user.status = OPAL_COMMON_ADAPTIB_SUCCESS;
+    user.bytes = message.length;
+    user.kind = static_cast<std::uint32_t>(RequestKind::over);
+    discard(message);
+    return true;
+}
+
+// The same with any message. True: the receive is complete.
+bool Protocol::consume_now(InboundMessage& message, const Data& data, UserRequest& user) {
+    starting_ = &user;
     started_complete_ = false;
-    consume(message, request);
+    consume(message, make_receive(user, message.envelope, data, nullptr));
     starting_ = nullptr;
     return started_complete_;
 }
@@ -43,15 +58,9 @@ InboundMessage* Protocol::take(const Envelope& pattern) {
     return static_cast<InboundMessage*>(matcher_.take(pattern));
 }
 
-Status Protocol::receive_taken(InboundMessage& message, const Data& data, UserRequest& user,
-                               bool& complete_now) {
-    complete_now = consume_now(message, make_receive(user, message.envelope, data, nullptr));
-    return kOk;
-}
-
 // The receive gets the message, which ends as a record.
 void Protocol::consume(InboundMessage& message, ReceiveRequest& request) {
-    if (message.own != nullptr) {
+    if (message.type == MessageType::none) {
         copy_from_self(*message.own, request);
     } else if (message.type == MessageType::rendezvous) {
         accept(*message.peer, message.envelope, message.announced(), request);
@@ -108,6 +117,8 @@ bool Protocol::cancel(UserRequest& user) {
     if (!matcher_.cancel(*request)) {
         return false;
     }
+    user.source = request->envelope.source;
+    user.tag = request->envelope.tag;
     user.status = OPAL_COMMON_ADAPTIB_CANCELLED;
     user.bytes = 0;
     return true;

@@ -39,23 +39,40 @@ struct SendRequest : PendingSend {
 };
 
 struct ReceiveRequest : PostedReceive {
-    ReceiveRequest(const Envelope& pattern, const Data& to, Peer* sender, UserRequest& of)
-        : PostedReceive(pattern), user(&of), from(sender) {
-        assign(data, to);
+    ReceiveRequest(const Envelope& pattern, const Data& to, Peer* sender)
+        : PostedReceive(pattern), from(sender) {
+        data.base = load_piece(to.base);
+        data.bytes = load_piece(to.bytes);
+        if (data.base == nullptr) [[unlikely]] {
+            assign(data, to);
+        }
     }
-    UserRequest* user;
+    UserRequest& user() { // its words are where this is
+        return *reinterpret_cast<UserRequest*>(reinterpret_cast<std::byte*>(this) -
+                                               offsetof(UserRequest, core));
+    }
     Peer* from; // null: anybody, or not known
-    Data data;
+    Data data;  // contiguous: base and bytes alone are set
+};
+// With the request's own words and 24 bytes of who has it, contiguous ones take two cache lines.
+static_assert(24 + offsetof(UserRequest, core) + sizeof(ReceiveRequest) -
+                  (sizeof(Data) - offsetof(Data, pack)) <=
+              2 * kCacheLine);
+
+// What few messages need.
+struct InboundRare {
+    SendRequest* own;      // from ourselves, not copied: the send that waits
+    std::uint64_t send_id; // eager_sync
+    std::byte unused[2 * kCacheLine - 2 * sizeof(void*) - UnexpectedMessage::kInFront];
 };
 
 // An unexpected message: an eager one with its payload behind the record, or an announcement, which is there,
-// too.
-struct InboundMessage : UnexpectedMessage {
+// too. What all messages need lies together, and that of few before it: a short eager message takes two lines.
+struct InboundMessage : InboundRare, UnexpectedMessage {
     InboundMessage(const Envelope& sent, Bytes size) : UnexpectedMessage(sent, size) {}
-    Peer* peer = nullptr;       // null: from ourselves
-    SendRequest* own = nullptr; // from ourselves, not copied: the send that waits
-    Bytes stored = 0;           // bytes behind this record
-    std::uint64_t send_id = 0;  // eager_sync
+    Peer* peer = nullptr; // null: from ourselves
+    Bytes stored = 0;     // bytes behind this record
+    // From ourselves: eager, the payload is here, or none, it is with the send.
     MessageType type = MessageType::eager;
 
     std::byte* payload() { return reinterpret_cast<std::byte*>(this + 1); }
@@ -66,11 +83,13 @@ struct InboundMessage : UnexpectedMessage {
     Bytes size() const { return sizeof *this + stored; }
 };
 static_assert(sizeof(InboundMessage) % alignof(RendezvousBody) == 0);
+static_assert(sizeof(InboundMessage) ==
+              3 * kCacheLine + 24); // three words and the payload in one line
 
 static_assert(sizeof(SendRequest) <= sizeof(UserRequest::core));
 static_assert(sizeof(ReceiveRequest) <= sizeof(UserRequest::core));
 
-enum class RequestKind : std::uint32_t { send = 1, receive };
+enum class RequestKind : std::uint32_t { send = 1, receive, over };
 
 inline SendRequest& make_send(UserRequest& user) {
     user.kind = static_cast<std::uint32_t>(RequestKind::send);
@@ -82,7 +101,7 @@ inline SendRequest& make_send(UserRequest& user) {
 [[gnu::always_inline]] inline ReceiveRequest&
 make_receive(UserRequest& user, const Envelope& pattern, const Data& data, Peer* from) {
     user.kind = static_cast<std::uint32_t>(RequestKind::receive);
-    return *new (user.core) ReceiveRequest(pattern, data, from, user);
+    return *new (user.core) ReceiveRequest(pattern, data, from);
 }
 
 // A completed request that has not been reported yet is linked through its first core word.

@@ -23,6 +23,7 @@ void Protocol::send_to_self(SendRequest& request) {
         return;
     }
     if (!copied) {
+        message->type = MessageType::none;
         message->own = &request;
     } else if (!gather_all(request.data, 0, message->payload(), request.data.bytes).ok()) {
         discard(*message);
