@@ -53,11 +53,12 @@ typedef struct {
 } mca_btl_adaptib_module_t;
 
 struct mca_btl_base_endpoint_t {
+    /* What each message looks at: in one cache line, as malloc aligns. */
     opal_common_adaptib_peer_t *peer;
-    opal_proc_t *proc;
     bool self;
     bool used;   /* carried traffic: the core's messages are for the user */
     bool failed; /* Open MPI was told that it cannot be reached */
+    opal_proc_t *proc;
 };
 
 extern mca_btl_adaptib_module_t mca_btl_adaptib;
