@@ -13,13 +13,15 @@ namespace {
 
 using Counts = std::vector<SourceCount>;
 
-// Figure 6 as it is printed, but that m is at most l. `sorted`: descending.
+// Figure 6 as it is printed, but that m is at most l, and that a ring beyond one for each initiator changes targets.
+// `sorted`: descending.
 double published_sum(const Counts& sorted, const ChannelCosts& costs, std::size_t l,
                      std::size_t m) {
     double x = 0;
     for (std::size_t i = 0; i < l; ++i) {
         x += sorted[i].count * (i < m ? costs.connected_ring : costs.shared_ring);
         x -= sorted[i].count * costs.credit / costs.ring_messages;
+        x -= i >= m + costs.initiators ? sorted[i].count * costs.change : 0;
     }
     x -= sorted.empty() ? 0 : sorted[0].count * static_cast<double>(l) / 2 * costs.poll;
     x -= static_cast<double>(m) * costs.establish;
@@ -109,8 +111,41 @@ TEST(Mapping, PollingBoundsTheRingsOfManyEqualSources) {
     EXPECT_EQ(find_mapping(counts, costs, {}).mapping.rings(), 200u);
 }
 
+// What changing targets costs more than a ring saves: 81.25 ns.
+TEST(Mapping, WhereChangingTargetsCostsMuchAsManyShareAsThereAreInitiators) {
+    ChannelCosts costs;
+    costs.initiators = 4;
+    for (const double change : {0.0, 60.0, 81.5, 254.0}) {
+        SCOPED_TRACE(change);
+        costs.change = change;
+        const bool all = change < 81.25;
+        EXPECT_EQ(shared_most(costs), all ? ~std::size_t{0} : 4);
+        Counts counts;
+        for (std::uint64_t i = 0; i < 30; ++i) {
+            counts.push_back({i, 10'000});
+        }
+        const Counts by_source = counts;
+        const Choice choice = find_mapping(counts, costs, {256, 8, true});
+        EXPECT_EQ(choice.mapping.connected.size(), 8u);
+        EXPECT_EQ(choice.mapping.shared.size(), all ? 22u : 4u);
+        EXPECT_NEAR(gain_of(choice.mapping, by_source, costs) - establishing(choice.mapping, costs),
+                    choice.gain, 1e-3);
+    }
+}
+
+// Who talks most has an initiator for itself, the others pay.
+TEST(Mapping, TheLeastBusyPayForChanges) {
+    ChannelCosts costs;
+    costs.initiators = 1;
+    costs.change = 50;
+    const Mapping mapping{{}, {1, 2, 3}};
+    const Counts counts{{1, 100}, {2, 4000}, {3, 200}};
+    const double polls = 3 * 4000.0 / 2 * 10;
+    EXPECT_DOUBLE_EQ(gain_of(mapping, counts, costs), 4300 * 81.25 - 300 * 50 - polls);
+}
+
 // Costs drawn wide enough that each term decides now and then; a connection may save less than a shared ring.
-TEST(Mapping, EqualsTheDoubleLoop) {
+void compare_with_the_double_loop(bool changes) {
     int with_both = 0;
     int with_fewer = 0;
     for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
@@ -126,6 +161,10 @@ TEST(Mapping, EqualsTheDoubleLoop) {
         costs.credit = up_to(600);
         costs.establish_shared = up_to(50'000);
         costs.establish = up_to(50'000);
+        if (changes) {
+            costs.change = up_to(300);
+            costs.initiators = random.below(10);
+        }
         const ChannelLimits limits{random.below(40), random.below(20), random.below(4) != 0};
         Counts counts;
         const std::uint64_t sources = random.below(50);
@@ -152,6 +191,9 @@ TEST(Mapping, EqualsTheDoubleLoop) {
     EXPECT_GT(with_both, 100); // the inputs reach what is to be tested
     EXPECT_GT(with_fewer, 100);
 }
+
+TEST(Mapping, EqualsTheDoubleLoop) { compare_with_the_double_loop(false); }
+TEST(Mapping, EqualsTheDoubleLoopWhereChangesCostSomething) { compare_with_the_double_loop(true); }
 
 TEST(Mapping, GainCountsPollingForTheBusiestOfAllSources) {
     const Counts counts{{1, 100}, {2, 4000}};

@@ -76,6 +76,46 @@ TEST(Selector, WhatGainsLittleIsNotChanged) { // T4: gamma
     }
 }
 
+// Who came first has it: to move it to somebody who is no busier would gain nothing.
+TEST(Selector, WhatIsInUseStaysAmongEquals) {
+    const ChannelLimits one{1, 1, false};
+    Selector selector({});
+    for (int t = 0; t < 20; ++t) {
+        selector.now_in_use({{3}, {}});
+        EXPECT_EQ(selector.tick({{1, 10'000}, {2, 10'000}, {3, 10'000}}, one),
+                  t == 0 ? Step::first : Step::none);
+        EXPECT_EQ(selector.mapping().connected, (Sources{3}));
+    }
+    selector.now_in_use({{3}, {}});
+    EXPECT_NE(selector.tick({{1, 10'000}, {2, 100'000}, {3, 100}}, one), Step::none);
+    EXPECT_EQ(selector.mapping().connected, (Sources{2}));
+}
+
+TEST(Selector, TheFirstPeriodDecidesAgainstWhatIsInUse) {
+    const ChannelLimits one{1, 1, false};
+    Selector selector({});
+    selector.now_in_use({{3}, {}});
+    EXPECT_EQ(selector.tick({{1, 10'000}, {3, 500}}, one), Step::first);
+    EXPECT_EQ(selector.mapping().connected, (Sources{1}));
+}
+
+// Source 3 has got its connection while another phase fills the window by which 1 had been chosen.
+TEST(Selector, ThePastDoesNotComeBack) {
+    const ChannelLimits one{1, 1, false};
+    Selector selector({});
+    for (int t = 0; t < 9; ++t) {
+        selector.tick({{1, 20'000}}, one);
+    }
+    EXPECT_EQ(selector.begin(), 0u);
+    selector.now_in_use({{3}, {}});
+    EXPECT_EQ(selector.tick({{3, 5000}}, one), Step::none);
+    EXPECT_GT(selector.gains().extended, Selector::kThreshold) << "the long window wants 1 back";
+    EXPECT_EQ(selector.mapping().connected, (Sources{3}));
+    EXPECT_EQ(selector.begin(), 9u) << "from here on the past counts again";
+    EXPECT_EQ(selector.tick({{3, 5000}}, one), Step::none);
+    EXPECT_LE(selector.gains().extended, 0);
+}
+
 TEST(Selector, SilenceChangesNothing) {
     Selector selector({});
     selector.tick({{1, 10'000}}, kTwo);

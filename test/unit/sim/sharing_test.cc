@@ -22,6 +22,7 @@ using namespace std::chrono_literals;
 char kSharedRing[] = "fixed:shared_ring";
 char kDcOnDemand[] = "dc_on_demand";
 char kRcOnDemand[] = "rc_on_demand";
+char kPublished[] = "connect-ib";
 char kPut[] = "put";
 char kOff[] = "off";
 
@@ -258,6 +259,7 @@ TEST(SharedRing, TheBusiestGetQueuePairsTheOthersShare) {
     constexpr std::size_t kRanks = 12;
     char aqps[] = "aqps";
     RanksOptions options = world_of(kRanks, aqps);
+    options.parameters.channel_costs = kPublished; // by which changes of targets cost nothing
     options.parameters.connect_max = 3;
     options.parameters.channel_period = 5;
     options.parameters.connect_threshold = 2;
@@ -289,6 +291,80 @@ TEST(SharedRing, TheBusiestGetQueuePairsTheOthersShare) {
         EXPECT_EQ(rings, kRanks - 1);
     }
     EXPECT_LE(ranks->counters(0).queue_pairs_most, 3u);
+    nothing_bad(*ranks);
+}
+
+// What a change of targets costs is more than a ring saves: who would make the others' initiator or target change stays
+// with the shared queue, until something large is to go.
+TEST(SharedRing, AsManyShareAsThereAreInitiators) {
+    constexpr std::size_t kRanks = 6;
+    char aqps[] = "aqps";
+    RanksOptions options = world_of(kRanks, aqps);
+    options.parameters.connect_max = 1;
+    options.parameters.dc_initiators = 2;
+    options.parameters.channel_period = 5;
+    options.parameters.connect_threshold = 2;
+    const auto ranks = make(std::move(options));
+    const auto in_state = [&](ConnectState state, bool shared) {
+        std::vector<std::size_t> all;
+        for (std::size_t from = 1; from < kRanks; ++from) {
+            const Peer& peer = *ranks->peer(0, from);
+            if (peer.state == state && (state == ConnectState::idle || peer.shared == shared)) {
+                all.push_back(from);
+            }
+        }
+        return all;
+    };
+    const auto periods = [&](std::uint64_t count) {
+        const std::uint64_t enough = ranks->counters(0).selections + count;
+        while (ranks->counters(0).selections < enough) {
+            Messages messages;
+            for (std::size_t from = 1; from < kRanks; ++from) {
+                for (std::size_t i = 0; i < 60; ++i) {
+                    messages.push_back(std::make_unique<Message>(from, 0, 8, messages.size()));
+                }
+            }
+            carry(*ranks, messages);
+            rest(*ranks, 200us);
+        }
+    };
+    periods(20);
+    const std::vector<std::size_t> without = in_state(ConnectState::idle, false);
+    EXPECT_EQ(in_state(ConnectState::open, false).size(), 1u);
+    EXPECT_EQ(in_state(ConnectState::open, true).size(), 2u);
+    ASSERT_EQ(without.size(), 2u);
+    const std::uint64_t closed = ranks->counters(0).connections_closed;
+    periods(20); // all are alike: nothing is passed around
+    EXPECT_EQ(ranks->counters(0).connections_closed, closed);
+    EXPECT_EQ(in_state(ConnectState::idle, false), without);
+    for (const std::size_t from : without) {
+        carry(*ranks, from, 0, 1'000'000);
+        carry(*ranks, from, 0, 1'000'000);
+        EXPECT_TRUE(is_shared(*ranks, 0, from)) << from;
+    }
+    nothing_bad(*ranks);
+}
+
+// While there is no room it shares, afterwards it has queue pairs of its own.
+TEST(SharedRing, WhereThereIsRoomAgainNobodyShares) {
+    char aqps[] = "aqps";
+    RanksOptions options = world_of(3, aqps);
+    options.parameters.connect_max = 1;
+    options.parameters.channel_period = 1;
+    const auto ranks = make(std::move(options));
+    carry(*ranks, 0, 1, 100'000);
+    carry(*ranks, 0, 2, 100'000);
+    EXPECT_TRUE(is_shared(*ranks, 0, 2));
+    ranks->core(0).demote(*ranks->peer(0, 1)); // shares
+    const std::uint64_t enough = ranks->counters(0).selections + 3;
+    for (int i = 0; i < 10'000 && ranks->counters(0).selections < enough; ++i) {
+        carry(*ranks, 0, 2, 8);
+        rest(*ranks, 100us);
+    }
+    const Peer& peer = *ranks->peer(0, 2);
+    EXPECT_GE(ranks->counters(0).selections, enough);
+    EXPECT_EQ(peer.state, ConnectState::open);
+    EXPECT_FALSE(peer.shared);
     nothing_bad(*ranks);
 }
 

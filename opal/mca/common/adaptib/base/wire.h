@@ -25,7 +25,7 @@
 namespace adaptib {
 
 // Raised with every change of anything in this file or in base/address.h.
-constexpr std::uint16_t kWireVersion = 16;
+constexpr std::uint16_t kWireVersion = 17;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels =
@@ -46,7 +46,7 @@ enum class MessageType : std::uint8_t {
     block_done,    // BlockDoneBody
     finish,        // IdBody: the receiver has read all
     written,       // WrittenBody: the sender has written all
-    connect_request, // ConnectBody; not sequenced; flags: kConnectNeeded
+    connect_request, // ConnectBody; not sequenced; flags: kConnectNeeded, kConnectAwaited
     connect_reply,   // ConnectBody; not sequenced
     connect_confirm, // ConnectBody; not sequenced
     goodbye,         // IdBody, the goodbye's number; flags: said, answered or revoked
@@ -218,6 +218,8 @@ struct AtomicDoneBody {
 
 // Flag of connect_request: there is traffic for it; else it is one of those that the job begins with.
 constexpr std::uint8_t kConnectNeeded = 1;
+// And something large or one-sided waits for it.
+constexpr std::uint8_t kConnectAwaited = 2;
 
 struct ConnectSubchannel {
     std::uint16_t rail; // the sender's rail

@@ -79,7 +79,7 @@ void ConnectionManager::finish_closing(Peer& peer) {
     ++counters_.connections_closed;
     peer.messages_sent = 0;
     if (const auto early = std::move(peer.early_request); early != nullptr) {
-        on_request(peer, *early, true);
+        on_request(peer, *early, kNeeded);
     }
     grant_wish(peer);
     listener_.on_unconnected(peer);

@@ -324,7 +324,7 @@ bool ConnectionManager::send_body(Peer& peer, MessageType type, const void* body
         header.type = type;
         header.length = length;
         if (type == MessageType::connect_request && is_needed(peer)) {
-            header.flags = kConnectNeeded;
+            header.flags = kConnectNeeded | (peer.users > 0 ? kConnectAwaited : 0);
         }
         status = peer.datagrams.commit(peer.datagram, header);
     }

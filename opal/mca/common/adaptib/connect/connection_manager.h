@@ -94,6 +94,10 @@ public:
         MigrationAgent* migration = nullptr; // null: none
         Sharing sharing = Sharing::never;
         SharedQueuePairs* shared = nullptr; // null: none
+        // A chosen connection is not closed for one that is not chosen before it was idle for so long.
+        Nanoseconds chosen_idle{100'000'000};
+        // Who was refused queue pairs of its own is not chosen for them again before; doubled for each time in a row.
+        Nanoseconds own_pause{1'000'000'000};
     };
 
     // `cqs`: the completion queue of each rail's queue pairs.
@@ -104,7 +108,8 @@ public:
 
     // Starts connecting if the peer is idle; where there is no room, once there is.
     void request(Peer& peer) {
-        if (peer.state == ConnectState::idle && !peer.wanted_link.linked()) {
+        if (peer.state == ConnectState::idle &&
+            (!peer.wanted_link.linked() || need_not_wait(peer))) {
             ask_or_wait(peer);
         }
     }
@@ -122,6 +127,9 @@ public:
     }
     // Whether the peer can be connected over queue pairs that are shared (sharing.cc).
     bool may_share(const Peer& peer) const;
+    // With Sharing::spare: so many peers at most share for the sake of small messages (select/mapping.h, shared_most).
+    void limit_shared(std::size_t most) { shared_most_ = most; }
+    bool has_shared_room() const { return shared_slots_ < shared_most_; }
     // The peer gets such a connection; one that is open over others is closed for it, if nothing needs it, or once
     // there is room. REQUIRES: Wish::shared: may_share().
     void take(Peer& peer, Wish wish);
@@ -138,7 +146,7 @@ public:
     // A handshake message arrived; it has passed check_message.
     void on_handshake(Peer& peer, const MessageHeader& header, const std::byte* body);
     // One that had to wait for the end of the connection before.
-    void on_early_request(Peer& peer, const ConnectBody& body) { on_request(peer, body, true); }
+    void on_early_request(Peer& peer, const ConnectBody& body) { on_request(peer, body, kNeeded); }
     // Connects the peer that is this process itself: each queue pair with itself, without rings.
     Status open_loopback(Peer& self);
     // Takes the peer's queue pairs and rings down; its state becomes `state`.
@@ -176,6 +184,11 @@ public:
     bool crowded() const { return !has_room(); }
     // How many there can be.
     std::uint64_t room() const;
+    // How many more.
+    std::uint64_t free_room() const {
+        return room() - std::min<std::uint64_t>(room(), own_slots());
+    }
+    bool any_shared() const { return shared_slots_ > 0; }
 
     // Looks for room for those who wait. deadline(): when that is next; max: nobody waits.
     void run_timers();
@@ -188,14 +201,21 @@ public:
     void note_usage();
 
 private:
+    // What the other side wants a connection for.
+    struct Need {
+        bool any = false;     // there is traffic
+        bool awaited = false; // something large or one-sided
+    };
+    static constexpr Need kNeeded{true, false};
+
     // handshake.cc
-    void on_request(Peer& peer, const ConnectBody& body, bool needed);
+    void on_request(Peer& peer, const ConnectBody& body, Need need);
     void keep_for_later(Peer& peer, const ConnectBody& request);
     void on_reply(Peer& peer, const ConnectBody& body);
     void on_confirm(Peer& peer, const ConnectBody& body);
     void on_refuse(Peer& peer, const ConnectNote& note);
-    void accept(Peer& peer, const ConnectBody& body, bool needed);
-    void refuse(Peer& peer, const ConnectBody& body, bool needed);
+    void accept(Peer& peer, const ConnectBody& body, Need need);
+    void refuse(Peer& peer, const ConnectBody& body, Need need);
     void say_refused(Peer& peer, const ConnectBody& body, RefusalReason reason);
     void say_refused(Peer& peer, RefusalReason reason);
     Status connect_subchannels(Peer& peer, const ConnectBody& body);
@@ -224,6 +244,9 @@ private:
 
     // sharing.cc
     bool chooses_shared(const Peer& peer) const;
+    bool shares_at_once(const Peer& peer) const;
+    bool may_share_now(const Peer& peer, bool awaited) const;
+    bool need_not_wait(const Peer& peer) const;
     void set_kind(Peer& peer, bool shared);
     void enter_slot(Peer& peer);
     void leave_slot(Peer& peer);
@@ -350,6 +373,7 @@ private:
     ConnectionListener& listener_;
     IntrusiveList<Peer, &Peer::waiting_link> owing_;
     IntrusiveList<Peer, &Peer::slot_link> slots_;
+    std::size_t shared_most_ = ~std::size_t{0};
     std::size_t shared_slots_ = 0; // of them, those of connections over shared queue pairs
     IntrusiveList<Peer, &Peer::wanted_link> wanted_;
     IntrusiveList<Peer, &Peer::closing_link> closing_;

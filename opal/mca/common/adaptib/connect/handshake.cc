@@ -9,9 +9,6 @@ namespace adaptib {
 
 namespace {
 
-// Who was refused a connection with queue pairs of its own, and shares instead, asks for one again then.
-constexpr Nanoseconds kNoOwnFor{10'000'000'000};
-
 // The other side has fenced the connection that this side has.
 bool replaces(const Peer& peer, const ConnectBody& request) {
     return request.replaces != 0 && request.replaces == peer.remote_connection;
@@ -21,11 +18,9 @@ bool replaces(const Peer& peer, const ConnectBody& request) {
 
 void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
                                      const std::byte* body) {
-    const bool needed = (header.flags & kConnectNeeded) != 0;
+    const Need need{(header.flags & kConnectNeeded) != 0, (header.flags & kConnectAwaited) != 0};
     switch (header.type) {
-    case MessageType::connect_request:
-        on_request(peer, read_body<ConnectBody>(body), needed);
-        break;
+    case MessageType::connect_request: on_request(peer, read_body<ConnectBody>(body), need); break;
     case MessageType::connect_reply: on_reply(peer, read_body<ConnectBody>(body)); break;
     case MessageType::connect_confirm: on_confirm(peer, read_body<ConnectBody>(body)); break;
     case MessageType::connect_refuse: on_refuse(peer, read_body<ConnectNote>(body)); break;
@@ -44,7 +39,7 @@ void ConnectionManager::keep_for_later(Peer& peer, const ConnectBody& request) {
     }
 }
 
-void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, bool needed) {
+void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need need) {
     const bool same = body.connection == peer.remote_connection;
     if (peer.remote_connection != 0 && sequence_before(body.connection, peer.remote_connection)) {
         return; // of a connection that is over
@@ -58,7 +53,7 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, bool nee
             return;
         }
         if (!same) {
-            accept(peer, body, needed);
+            accept(peer, body, need);
         }
         return;
     case ConnectState::idle:
@@ -75,24 +70,24 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, bool nee
             return;
         }
         ++peer.connection;
-        accept(peer, body, needed);
+        accept(peer, body, need);
         return;
     case ConnectState::answered:
         if (!same && replaces(peer, body)) {
             open(peer); // the confirmation is late
-            on_request(peer, body, needed);
+            on_request(peer, body, need);
             return;
         }
         if (!same && body.replaces != 0) { // our answer came to nothing
             drop_queue_pairs_of(peer);
             ++peer.connection;
-            accept(peer, body, needed);
+            accept(peer, body, need);
             return;
         }
         if (!same &&
             !peer.repair.active) { // it has refused ours since, and with that given up its own
             close(peer, ConnectState::idle);
-            on_request(peer, body, needed);
+            on_request(peer, body, need);
             return;
         }
         [[fallthrough]];
@@ -128,11 +123,12 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, bool nee
     }
 }
 
-void ConnectionManager::accept(Peer& peer, const ConnectBody& body, bool needed) {
+void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
     const bool shared = body.access_key != 0;
-    const bool able = shared ? may_share(peer) : !peer.subchannels.empty() || has_room();
+    const bool able = shared ? may_share(peer) && may_share_now(peer, need.awaited)
+                             : !peer.subchannels.empty() || has_room();
     if (!able) {
-        refuse(peer, body, needed);
+        refuse(peer, body, need);
         return;
     }
     set_kind(peer, shared);
@@ -141,7 +137,7 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, bool needed)
     }
     Status status = peer.repair.active ? make_queue_pairs(peer) : prepare(peer);
     if (no_room_says(status)) {
-        refuse(peer, body, needed);
+        refuse(peer, body, need);
         return;
     }
     if (status.ok()) {
@@ -153,7 +149,7 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, bool needed)
         return;
     }
     if (peer.live_subchannels() == 0) {
-        refuse(peer, body, needed);
+        refuse(peer, body, need);
         return;
     }
     if (peer.wanted_link.linked()) {
@@ -179,7 +175,7 @@ void ConnectionManager::say_refused(Peer& peer, RefusalReason reason) {
 
 // It will ask again if it needs the connection; meanwhile this side looks for room, and asks itself when
 // there is some. One that is being repaired has room, and waits for a path.
-void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, bool needed) {
+void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, Need need) {
     if (peer.repair.active) {
         say_refused(peer, body, RefusalReason::no_path);
         if (peer.state != ConnectState::failed) {
@@ -191,8 +187,9 @@ void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, bool needed)
         close(peer, ConnectState::idle);
     }
     ++counters_.connections_refused;
-    const bool comes_again = options_.sharing == Sharing::spare && may_share(peer); // to share
-    if (needed && !comes_again && !peer.wanted_link.linked()) {
+    const bool comes_again = options_.sharing == Sharing::spare && body.access_key == 0 &&
+                             may_share(peer) && (shared_most_ == ~std::size_t{0} || need.awaited);
+    if (need.any && !comes_again && !peer.wanted_link.linked()) {
         wait_for_room(peer, Nanoseconds{0});
     }
     say_refused(peer, body, RefusalReason::no_room);
@@ -222,17 +219,25 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
     keep(peer);
     ++peer.usage.refusals;
     if (const auto early = std::move(peer.early_request); early != nullptr) {
-        on_request(peer, *early, true);
+        on_request(peer, *early, kNeeded);
         if (peer.state != ConnectState::idle) {
             return;
         }
     }
-    if (options_.sharing == Sharing::spare && !peer.shared && may_share(peer) && is_needed(peer)) {
-        peer.usage.own_after = options_.clock->now() + kNoOwnFor;
+    constexpr std::uint32_t kOwnDoublings = 6;
+    const bool shares = options_.sharing == Sharing::spare && !peer.shared && may_share(peer) &&
+                        is_needed(peer) && shares_at_once(peer);
+    if (!peer.shared) { // who can share meanwhile has less to gain
+        const std::uint32_t doublings =
+            shares ? kOwnDoublings : std::min(peer.usage.refusals, kOwnDoublings);
+        peer.usage.own_after = options_.clock->now() + options_.own_pause * (1u << doublings);
+    }
+    if (shares) {
         peer.usage.wish = Wish::shared;
         request(peer);
         return;
     }
+    peer.usage.wish = Wish::any;
     // To about a second: each request is a queue pair for nothing, and whoever refused asks, too, when there is room,
     // though not if that takes long. One-sided operations have no other way.
     constexpr double kFirstPause = 100'000; // ns
@@ -449,7 +454,10 @@ void ConnectionManager::open(Peer& peer) {
     peer.early_request.reset();
     peer.closing = {};
     peer.usage.wish = Wish::any;
-    peer.usage.refusals = 0;
+    if (!peer.shared) { // else what was refused are queue pairs of its own, still
+        peer.usage.refusals = 0;
+        peer.usage.own_after = Nanoseconds{0};
+    }
     peer.usage.active = options_.clock->now();
     if (peer.remote_ring.units > 0) {
         open_ring(peer);

@@ -5,7 +5,7 @@
 // somebody waits, the connections are looked at every millisecond; the one that was idle longest is closed
 // (closing.cc), if it was idle for a millisecond at least: else connections would only be passed around.
 // Peers that are chosen as the busiest (core/selection.cc) are served first, and for them one that is not
-// chosen is closed though it is not idle; theirs are idle after 100 ms only, unless a one-sided operation waits,
+// chosen is closed though it is not idle; theirs are idle after 100 ms (or a period) only, unless a one-sided operation waits,
 // which cannot do without a connection.
 // Who has not sent or received anything meanwhile does not wait any more.
 #include <algorithm>
@@ -18,10 +18,9 @@ namespace adaptib {
 namespace {
 
 constexpr Nanoseconds kLookEvery{1'000'000};
-constexpr Nanoseconds kIdleTime{1'000'000};         // at least, of a connection that is closed
-constexpr Nanoseconds kChosenIdleTime{100'000'000}; // the same of one that was chosen
-constexpr Nanoseconds kPatience{10'000'000};        // with who waits and does nothing; with closing
-constexpr Nanoseconds kDeviceFull{100'000'000};     // then it is asked again
+constexpr Nanoseconds kIdleTime{1'000'000};     // at least, of a connection that is closed
+constexpr Nanoseconds kPatience{10'000'000};    // with who waits and does nothing; with closing
+constexpr Nanoseconds kDeviceFull{100'000'000}; // then it is asked again
 
 } // namespace
 
@@ -60,6 +59,9 @@ bool ConnectionManager::ask(Peer& peer) {
     if (no_room_says(status)) {
         return false;
     }
+    if (peer.wanted_link.linked()) {
+        wanted_.remove(peer);
+    }
     ++peer.connection;
     if (!status.ok()) {
         fail(peer, status, "a connection's queue pairs could not be made");
@@ -74,7 +76,7 @@ bool ConnectionManager::ask(Peer& peer) {
 }
 
 void ConnectionManager::ask_or_wait(Peer& peer) {
-    if (!ask(peer)) {
+    if (!ask(peer) && !peer.wanted_link.linked()) {
         wait_for_room(peer, Nanoseconds{0});
     }
 }
@@ -170,7 +172,7 @@ bool ConnectionManager::may_be_closed(const Peer& peer, Nanoseconds now, Waiting
     }
     const Nanoseconds idle = now - peer.usage.active;
     if (peer.usage.chosen) {
-        return idle >= (who.needs ? kIdleTime : kChosenIdleTime);
+        return idle >= (who.needs ? kIdleTime : options_.chosen_idle);
     }
     return who.chosen || idle >= kIdleTime;
 }

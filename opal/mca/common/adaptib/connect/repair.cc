@@ -185,7 +185,7 @@ void ConnectionManager::drop_ring_writer(Peer& peer) {
 void ConnectionManager::connect_again(Peer& peer) {
     if (const auto early = std::move(peer.early_request); early != nullptr) {
         ++peer.connection;
-        accept(peer, *early, true);
+        accept(peer, *early, kNeeded);
         return;
     }
     const Status status = make_queue_pairs(peer);

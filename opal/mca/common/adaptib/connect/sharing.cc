@@ -42,7 +42,26 @@ bool ConnectionManager::chooses_shared(const Peer& peer) const {
     if (peer.usage.wish != Wish::any) {
         return peer.usage.wish == Wish::shared;
     }
-    return options_.sharing == Sharing::all || (!has_room() && !peer.usage.chosen);
+    return options_.sharing == Sharing::all ||
+           (!has_room() && !peer.usage.chosen && shares_at_once(peer));
+}
+
+// Else the selection says who does.
+bool ConnectionManager::shares_at_once(const Peer& peer) const {
+    return shared_most_ == ~std::size_t{0} || peer.users > 0;
+}
+
+// What is large or one-sided hardly goes without, and pays for a change of target hardly anything.
+bool ConnectionManager::may_share_now(const Peer& peer, bool awaited) const {
+    const bool has_it = peer.shared && peer.slot_link.linked();
+    return options_.sharing != Sharing::spare || awaited || peer.users > 0 || has_it ||
+           has_shared_room();
+}
+
+// It waits for queue pairs of its own, and by now there is something large for it.
+bool ConnectionManager::need_not_wait(const Peer& peer) const {
+    return options_.sharing == Sharing::spare && peer.users > 0 && chooses_shared(peer) &&
+           may_ask(peer, options_.clock->now());
 }
 
 void ConnectionManager::take(Peer& peer, Wish wish) {
@@ -52,6 +71,9 @@ void ConnectionManager::take(Peer& peer, Wish wish) {
     }
     peer.usage.wish = wish;
     if (peer.state == ConnectState::idle) {
+        if (wish == Wish::shared && peer.wanted_link.linked()) {
+            wanted_.remove(peer); // for what it gets without waiting
+        }
         request(peer);
     } else if (peer.state == ConnectState::open) {
         if (wish == Wish::shared || has_room()) {

@@ -168,6 +168,7 @@ private:
     Status open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text);
     void plan(const Parameters& parameters);
     void open_sharing(const Parameters& parameters);
+    void know_changes(const Parameters& parameters);
     void open_target(std::uint32_t rail);
     void open_connections(const Parameters& parameters, std::uint64_t key);
     void open_migration(const Parameters& parameters);
@@ -338,6 +339,7 @@ private:
         std::vector<Peer*> asked; // no answer yet
     };
     Start start_;
+    ChannelCosts model_costs_;           // for what is not measured
     std::unique_ptr<Selector> selector_; // null: channels are not selected
     ChannelPlan channels_;
     std::unique_ptr<SourceMap> source_map_; // null: nobody wants it

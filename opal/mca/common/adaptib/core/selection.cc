@@ -16,20 +16,31 @@
 namespace adaptib {
 
 bool Core::select_due(Nanoseconds now) const {
-    return selector_ != nullptr && now >= select_at_ && connections_->crowded();
+    return selector_ != nullptr && now >= select_at_ &&
+           (connections_->crowded() || connections_->any_shared());
 }
 
 void Core::select_channels(Nanoseconds now) {
     select_at_ = now + channels_.period;
     std::vector<SourceCount> counts;
     std::vector<std::uint64_t> talking;
+    Mapping in_use;
+    std::vector<std::uint64_t> others; // have connections, for which they were not chosen
     peers_.for_each([&](Peer& peer) {
         const std::uint32_t messages = peer.messages();
         const std::uint32_t news = messages - peer.usage.counted;
         peer.usage.counted = messages;
         if (news > 0) {
-            counts.push_back({peer.name, static_cast<double>(news)});
+            if (peer.state == ConnectState::open || now >= peer.usage.own_after) {
+                counts.push_back({peer.name, static_cast<double>(news)});
+            }
             talking.push_back(peer.name);
+        }
+        const bool open = peer.state == ConnectState::open;
+        if (peer.usage.chosen && (open || now >= peer.usage.own_after)) { // else it was refused
+            in_use.connected.push_back(peer.name);
+        } else if (open && news > 0) {
+            (peer.shared ? in_use.shared : others).push_back(peer.name);
         }
     });
     if (meter_ != nullptr) {
@@ -37,32 +48,56 @@ void Core::select_channels(Nanoseconds now) {
         meter_->begin_period();
     }
     const auto room = static_cast<std::size_t>(connections_->room());
-    const Mapping before = selector_->mapping();
+    others.resize(std::min(others.size(), room - std::min(room, in_use.connected.size())));
+    in_use.connected.insert(in_use.connected.end(), others.begin(), others.end());
+    std::sort(in_use.connected.begin(), in_use.connected.end());
+    std::sort(in_use.shared.begin(), in_use.shared.end());
+    selector_->now_in_use(in_use);
     const bool shares = channels_.sharing == Sharing::spare;
     const std::size_t rings =
         shares ? channels_.rings : std::min<std::size_t>(room, channels_.rings);
     selector_->tick(std::move(counts), {rings, room, shares});
     ++counters_.selections;
-    counters_.selections_changed += selector_->mapping() == before ? 0 : 1;
+    const bool changed = selector_->mapping() != in_use;
+    counters_.selections_changed += changed ? 1 : 0;
     counters_.selection_bytes = selector_->memory_bytes();
     const std::vector<std::uint64_t>& chosen = selector_->mapping().connected;
     peers_.for_each([&](Peer& peer) {
-        peer.usage.chosen = std::binary_search(chosen.begin(), chosen.end(), peer.name);
+        const bool among = std::binary_search(chosen.begin(), chosen.end(), peer.name);
+        peer.usage.chosen = among && (changed || peer.usage.chosen);
     });
     const std::vector<std::uint64_t>& sharing = selector_->mapping().shared;
+    const auto shall_share = [&](const Peer& peer) {
+        return std::binary_search(sharing.begin(), sharing.end(), peer.name);
+    };
+    std::uint64_t free = connections_->free_room();
+    std::size_t waiting = 0;                   // are to share, and have no room
     for (const std::uint64_t name : talking) { // who is silent has no use for one, chosen or not
         Peer* peer = peers_.find(name);        // may end others, so not from within for_each
         if (peer == nullptr || peer->datagram.handle == nullptr || peer->released) {
             continue;
         }
-        if (peer->usage.chosen && now >= peer->usage.own_after) {
+        const bool may_have = now >= peer->usage.own_after;
+        const bool upgrade = peer->state == ConnectState::open && peer->shared && free > 0;
+        if (may_have && (peer->usage.chosen || upgrade)) {
+            free -= upgrade ? 1 : 0;
             connections_->take(*peer, Wish::own);
-        } else if (peer->state == ConnectState::idle &&
-                   std::binary_search(sharing.begin(), sharing.end(), name) &&
+        } else if (peer->state == ConnectState::idle && shall_share(*peer) &&
                    connections_->may_share(*peer)) {
-            connections_->take(*peer, Wish::shared);
+            if (connections_->has_shared_room()) {
+                connections_->take(*peer, Wish::shared);
+            } else {
+                ++waiting;
+            }
         }
     }
+    connections_->for_each_connected([&](Peer& peer) { // theirs in the next period
+        if (waiting > 0 && peer.shared && peer.state == ConnectState::open && !peer.usage.chosen &&
+            !shall_share(peer)) {
+            --waiting;
+            connections_->give_up(peer);
+        }
+    });
 }
 
 // Looks at rings and queue, and at the clock.
@@ -105,7 +140,7 @@ std::size_t Core::look_into_rings() {
 void Core::note_costs() {
     constexpr double kPicoseconds = 1000;
     constexpr std::uint64_t kCreditsLeast = 16; // before their number says anything
-    ChannelCosts costs;
+    ChannelCosts costs = model_costs_;
     if (meter_ != nullptr) {
         const std::uint64_t credits = counters_.credit_returns;
         const double each = credits < kCreditsLeast ? 0
@@ -115,6 +150,7 @@ void Core::note_costs() {
         counters_.cost_samples = meter_->samples();
     }
     selector_->use(costs);
+    connections_->limit_shared(shared_most(costs));
     const auto ps = [](double ns) { return static_cast<std::uint64_t>(ns * kPicoseconds); };
     counters_.cost_ring_saves = ps(costs.connected_ring);
     counters_.cost_shared_ring_saves = ps(costs.shared_ring);

@@ -79,6 +79,8 @@ struct RailInfo {
     std::uint32_t max_cq_depth = 0;
     std::uint32_t max_queue_pairs = 0; // of one process; 0: not known
     std::uint32_t max_reads = 0;       // outstanding RDMA reads and atomics of one queue pair
+    // Capability::dc: what an initiator takes to go from one target to another; 0: not known.
+    Nanoseconds target_change{0};
 
     bool has(Capability c) const { return (capabilities & static_cast<std::uint32_t>(c)) != 0; }
 };

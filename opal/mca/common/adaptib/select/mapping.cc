@@ -3,6 +3,9 @@
 #include "select/mapping.h"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
 
 namespace adaptib {
 
@@ -28,7 +31,10 @@ public:
            const ChannelLimits& limits)
         : sorted_(sorted), costs_(costs), limits_(limits) {}
 
-    Best run() {
+    Best run() { return costs_.change > 0 && limits_.shared_rings ? run_changing() : run_plain(); }
+
+private:
+    Best run_plain() {
         const double polls = sorted_.empty() ? 0 : sorted_[0].count / 2 * costs_.poll;
         Best best;
         for (std::size_t l = 1; l <= sorted_.size(); ++l) {
@@ -44,7 +50,34 @@ public:
         return best;
     }
 
-private:
+    // The published double loop, over sums. Few of its pairs are possible where a change costs more than a ring saves.
+    Best run_changing() {
+        const std::size_t all = sorted_.size();
+        std::vector<double> sums(all + 1, 0);
+        for (std::size_t i = 0; i < all; ++i) {
+            sums[i + 1] = sums[i] + sorted_[i].count;
+        }
+        const double polls = all == 0 ? 0 : sorted_[0].count / 2 * costs_.poll;
+        const double credit = costs_.credit / costs_.ring_messages;
+        const std::size_t most = shared_most(costs_);
+        Best best;
+        for (std::size_t l = 1; l <= all; ++l) {
+            for (std::size_t m = l - std::min(l, most); m <= std::min(l, limits_.connections);
+                 ++m) {
+                const std::size_t steady = std::min(l - m, costs_.initiators);
+                const double gain = sums[m] * costs_.connected_ring +
+                                    (sums[l] - sums[m]) * costs_.shared_ring -
+                                    (sums[l] - sums[m + steady]) * costs_.change -
+                                    sums[l] * credit - static_cast<double>(m) * costs_.establish -
+                                    static_cast<double>(l - m) * costs_.establish_shared -
+                                    polls * static_cast<double>(l);
+                if (gain > best.gain) {
+                    best = {l, m, gain};
+                }
+            }
+        }
+        return best;
+    }
     // What the ring of one more source saves; the sources before it keep their kind, or all change it.
     void add(double count) {
         const double shared = of(count, costs_.shared_ring, costs_.establish_shared);
@@ -90,6 +123,12 @@ double count_of(std::span<const SourceCount> counts, std::uint64_t source) {
 
 } // namespace
 
+std::size_t shared_most(const ChannelCosts& costs) {
+    const double saved = costs.shared_ring - costs.credit / costs.ring_messages;
+    return costs.change > 0 && costs.change >= saved ? costs.initiators
+                                                     : std::numeric_limits<std::size_t>::max();
+}
+
 Choice find_mapping(std::vector<SourceCount>& counts, const ChannelCosts& costs,
                     const ChannelLimits& limits) {
     const auto end = std::partition(counts.begin(), counts.end(),
@@ -124,8 +163,16 @@ double gain_of(const Mapping& mapping, std::span<const SourceCount> counts,
     for (const std::uint64_t source : mapping.connected) {
         gain += count_of(counts, source) * (costs.connected_ring - credit);
     }
+    std::vector<double> shared;
+    shared.reserve(mapping.shared.size());
     for (const std::uint64_t source : mapping.shared) {
-        gain += count_of(counts, source) * (costs.shared_ring - credit);
+        shared.push_back(count_of(counts, source));
+        gain += shared.back() * (costs.shared_ring - credit);
+    }
+    if (costs.change > 0 && shared.size() > costs.initiators) { // the busiest have one each
+        const auto changing = shared.begin() + static_cast<std::ptrdiff_t>(costs.initiators);
+        std::nth_element(shared.begin(), changing, shared.end(), std::greater<>());
+        gain -= std::accumulate(changing, shared.end(), 0.0) * costs.change;
     }
     return gain;
 }

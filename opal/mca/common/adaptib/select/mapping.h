@@ -33,7 +33,15 @@ struct ChannelCosts {
     double ring_messages = 16;      // s: messages of a ring, and of one credit message
     double establish_shared = 10e3; // delta: a ring over a shared queue pair
     double establish = 10e3;        // rho: a connection and its ring
+    // What a shared queue pair takes to go from one peer to another, which a message pays that is not to the same peer
+    // as the one before. 0, as published: as if that cost nothing.
+    double change = 0;
+    std::size_t initiators = 0; // shared queue pairs: so many peers share them without any change
 };
+
+// How many sources are worth a shared ring, at most. Beyond `initiators` each further one makes a shared queue pair change
+// for each of its messages: none if that costs more than a ring saves, else any number.
+std::size_t shared_most(const ChannelCosts& costs);
 
 struct ChannelLimits {
     std::size_t rings = 256;      // tau

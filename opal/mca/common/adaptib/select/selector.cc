@@ -25,12 +25,20 @@ void Selector::move_to(Mapping& mapping, std::uint64_t from) {
     end_ = history_.now();
 }
 
+// REQUIRES: window_ is the short one.
+bool Selector::is_outdated(const Mapping& extended) {
+    return window_.messages > 0 &&
+           gain_of(extended, window_.counts, costs_) < gain_of(mapping_, window_.counts, costs_);
+}
+
 Selector::Step Selector::tick(std::vector<SourceCount> counts, const ChannelLimits& limits) {
     history_.add(std::move(counts));
     if (end_ == 0) { // T1
         Mapping best;
-        compare(0, limits, best);
-        move_to(best, 0);
+        if (compare(0, limits, best) > (mapping_.rings() > 0 ? threshold_ : 0)) {
+            mapping_ = std::move(best);
+        }
+        end_ = history_.now();
         return Step::first;
     }
     const std::uint64_t half = std::max<std::uint64_t>(1, (end_ - begin_) / 2);
@@ -42,9 +50,15 @@ Selector::Step Selector::tick(std::vector<SourceCount> counts, const ChannelLimi
     if (std::max(gains_.extended, gains_.shrunk) <= threshold_) {
         return Step::none; // T4
     }
-    if (gains_.shrunk > gains_.extended) {
+    const bool outdated = gains_.extended > threshold_ && is_outdated(extended);
+    if (gains_.shrunk > threshold_ && (outdated || gains_.shrunk > gains_.extended)) {
         move_to(shrunk, late);
         return Step::shrunk;
+    }
+    if (outdated) {
+        begin_ = late;
+        end_ = history_.now();
+        return Step::none;
     }
     move_to(extended, begin_);
     return Step::extended;

@@ -4,13 +4,15 @@
 // Purpose: once per period, given the messages of the period, compares the mapping in use with the best one for
 // the window that it was chosen by, extended to now, and with the best one for a window half as long that ends
 // now. The one that saves most per message is taken, if that is more than a threshold: a pattern that stays
-// makes the window grow and the decision firm, one that changes is noticed by the short window.
+// makes the window grow and the decision firm, one that changes is noticed by the short window. What the long window
+// says is not done if in the short one it would have cost time: then what is longer ago is over.
 // Threads: one at a time. Not for the critical path: some microseconds per period.
 // Source: Takagi et al., section 3.4 (steps T1 to T4).
 // May touch: base/.
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "select/history.h"
@@ -34,6 +36,8 @@ public:
 
     // What is known of costs by now; the next tick goes by it.
     void use(const ChannelCosts& costs) { costs_ = costs; }
+    // The mapping in use, where it is not the last one: channels were not to be had, or others are there.
+    void now_in_use(Mapping mapping) { mapping_ = std::move(mapping); }
     // One more period has passed. none: mapping() stays.
     Step tick(std::vector<SourceCount> counts, const ChannelLimits& limits);
 
@@ -45,6 +49,7 @@ public:
     std::size_t memory_bytes() const { return history_.memory_bytes(); }
 
 private:
+    bool is_outdated(const Mapping& extended);
     // The best mapping for [from, now), and what it saves more than the one in use, per message.
     double compare(std::uint64_t from, const ChannelLimits& limits, Mapping& best);
     void move_to(Mapping& mapping, std::uint64_t from);

@@ -109,6 +109,7 @@ SimRail::SimRail(World& world, SimFabric& fabric, Process& process, PortIndex po
     info_.datagram_bytes = m.mtu;
     info_.max_message_bytes = kMaxMessage;
     info_.inline_bytes = m.inline_bytes;
+    info_.target_change = m.dc_connect + m.dc_disconnect;
     info_.max_gather = std::min(m.max_gather, kMaxGather); // what a queue here keeps
     info_.max_send_depth = m.max_send_depth;
     info_.max_cq_depth = kMaxCqDepth;
