@@ -215,6 +215,7 @@ TEST(Parameters, HelpTextsContradictNothing) {
         {"ring_bytes", {"64", "256"}}, // of the pair checks
         {"verbs_ring_bytes", {"64"}},
         {"small_one_sided", {"256"}},   // kMostAsked
+        {"long_copies", {"64", "4"}},   // kLeastShared, kMostShared
         {"gid_index", {"4"}},           // IPv4
         {"if_include", {"1"}},          // a port
         {"paths_per_port", {"2", "8"}}, // 2^LMC; kWorthwhile

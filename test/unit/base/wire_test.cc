@@ -18,7 +18,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // ---------------------------------------------------------------------------------------------------
 // Layout. Whoever has to change a number here raises kWireVersion.
 
-static_assert(kWireVersion == 16);
+static_assert(kWireVersion == 18);
 static_assert(kMaxRails == 8 && kMaxSubchannels == 16);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
@@ -48,10 +48,11 @@ static_assert(static_cast<int>(MessageType::active_part) == 20);
 static_assert(static_cast<int>(MessageType::operate) == 21);
 static_assert(static_cast<int>(MessageType::atomic) == 22);
 static_assert(static_cast<int>(MessageType::atomic_done) == 23);
-static_assert(static_cast<int>(MessageType::probe) == 24);
-static_assert(static_cast<int>(MessageType::probe_answer) == 25);
-static_assert(static_cast<int>(MessageType::probe_thanks) == 26);
-static_assert(static_cast<int>(MessageType::count_) == 27);
+static_assert(static_cast<int>(MessageType::share) == 24);
+static_assert(static_cast<int>(MessageType::probe) == 25);
+static_assert(static_cast<int>(MessageType::probe_answer) == 26);
+static_assert(static_cast<int>(MessageType::probe_thanks) == 27);
+static_assert(static_cast<int>(MessageType::count_) == 28);
 
 static_assert(sizeof(MessageHeader) == 24);
 static_assert(offsetof(MessageHeader, type) == 0);
@@ -139,6 +140,14 @@ static_assert(offsetof(OperateBody, remote_key) == 32);
 static_assert(offsetof(OperateBody, length) == 36);
 static_assert(offsetof(OperateBody, opcode) == 38);
 
+static_assert(sizeof(ShareBody) == 40);
+static_assert(offsetof(ShareBody, number) == 0);
+static_assert(offsetof(ShareBody, from) == 8);
+static_assert(offsetof(ShareBody, to) == 16);
+static_assert(offsetof(ShareBody, length) == 24);
+static_assert(offsetof(ShareBody, from_key) == 32);
+static_assert(offsetof(ShareBody, to_key) == 36);
+
 static_assert(sizeof(ConnectBody) == 304);
 static_assert(offsetof(ConnectBody, connection) == 0);
 static_assert(offsetof(ConnectBody, answers) == 4);
@@ -187,6 +196,7 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::operate, 40, true, true},
     {MessageType::atomic, 40, false, true},
     {MessageType::atomic_done, 24, false, true},
+    {MessageType::share, 40, false, true},
     {MessageType::connect_refuse, 16, false, false},
     {MessageType::connect_close, 16, false, false},
     {MessageType::connect_keep, 16, false, false},

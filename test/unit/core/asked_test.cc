@@ -9,6 +9,7 @@
 #include <cstring>
 #include <thread>
 
+#include "attentive.h"
 #include "cores.h"
 #include "window.h"
 
@@ -57,25 +58,6 @@ private:
         std::chrono::steady_clock::now() + std::chrono::seconds(120);
 };
 
-// Makes progress on the target until it goes out of scope.
-class Attentive {
-public:
-    explicit Attentive(Cores& world)
-        : thread_([this, &world] {
-              while (!over_.load(std::memory_order_relaxed)) {
-                  world.progress(kTarget);
-              }
-          }) {}
-    ~Attentive() {
-        over_ = true;
-        thread_.join();
-    }
-
-private:
-    std::atomic<bool> over_{false};
-    std::thread thread_;
-};
-
 TEST(Asked, TheTargetDoesWhatItIsAskedFor) {
     Cores world(2);
     std::vector<std::uint64_t> memory(128, 7);
@@ -86,7 +68,7 @@ TEST(Asked, TheTargetDoesWhatItIsAskedFor) {
     std::size_t started = 0;
     std::size_t done = 0;
     {
-        const Attentive target(world);
+        const Attentive target(world, kTarget);
         const Enough enough(world);
         Random random(1);
         for (; started % 4 != 0 || !enough(); ++started) {
@@ -169,7 +151,7 @@ TEST(Asked, AWindowThatIsGoneIsNotReached) {
     prefer(*world.peer(0, kTarget), Way::asked);
     window.open.reset();
     {
-        const Attentive target(world);
+        const Attentive target(world, kTarget);
         for (int i = 0; i < 20; ++i) {
             std::uint64_t value = 9;
             EXPECT_FALSE(at_once(
@@ -200,7 +182,7 @@ TEST(Asked, AtomicsOfBothWaysAddUp) {
         got.push_back(found);
     };
     {
-        const Attentive target(world);
+        const Attentive target(world, kTarget);
         std::atomic<bool> over{false};
         std::vector<std::uint64_t> others;
         std::thread second([&] {

@@ -23,6 +23,7 @@ struct Parameters {
     std::size_t verbs_eager_limit;
     char* rendezvous;
     char* small_one_sided;
+    char* long_copies;
     char* atomics;
     char* multiplexing_policy;
     char* striping_policy;

@@ -19,6 +19,7 @@ Bytes body_bytes(MessageType type) {
     case MessageType::operate: return sizeof(OperateBody);
     case MessageType::atomic: return sizeof(AtomicBody);
     case MessageType::atomic_done: return sizeof(AtomicDoneBody);
+    case MessageType::share: return sizeof(ShareBody);
     case MessageType::probe:
     case MessageType::probe_answer:
     case MessageType::probe_thanks: return sizeof(ProbeBody);

@@ -25,7 +25,7 @@
 namespace adaptib {
 
 // Raised with every change of anything in this file or in base/address.h.
-constexpr std::uint16_t kWireVersion = 17;
+constexpr std::uint16_t kWireVersion = 18;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels =
@@ -59,6 +59,7 @@ enum class MessageType : std::uint8_t {
     operate,       // OperateBody, of a write the payload: do it for the sender
     atomic,        // AtomicBody: carry it out for the sender, and answer
     atomic_done,   // AtomicDoneBody
+    share,         // ShareBody: copy a part of it
     probe,         // ProbeBody; neither sequenced nor numbered: does this path work?
     probe_answer,  // ProbeBody; likewise: it does, this way; over the same path
     probe_thanks,  // ProbeBody; likewise: and the other way
@@ -196,6 +197,17 @@ struct OperateBody {
     std::uint16_t length; // 1..kMostAsked
     std::uint8_t opcode;  // Opcode
     std::uint8_t pad;
+};
+
+// A message of the receiver of this, all of which its sender copies together with it (protocol/together.cc): from
+// the memory of the one to that of the other. Nothing happens if the offer is over.
+struct ShareBody {
+    std::uint64_t number; // of the sender's offers to this peer, SharedWork::kNumbers
+    std::uint64_t from;
+    std::uint64_t to;
+    std::uint64_t length;
+    std::uint32_t from_key; // of the receiver's own
+    std::uint32_t to_key;   // of the sender's
 };
 
 // An atomic on a word of a window, which the target carries out (protocol/atomic.cc).

@@ -26,8 +26,35 @@ constexpr std::uint64_t answer_word(std::uint64_t number, AnswerState state) {
     return number << 8 | static_cast<std::uint64_t>(state);
 }
 
+// The other word of the slot: a message that both ends copy (protocol/together.cc), in units from its front and from
+// its back. Who changes a count has that part of it; `done` is what the sender has copied of the back.
+struct SharedWork {
+    static constexpr std::uint32_t kMostUnits = 256;
+    static constexpr std::uint64_t kNumbers = (1u << 26) - 1; // ShareBody::number is one of these
+
+    std::uint64_t number = 0;
+    std::uint32_t front = 0;
+    std::uint32_t back = 0;
+    std::uint32_t done = 0;
+    bool closed = false;  // nothing can be taken any more
+    bool refused = false; // the sender could not copy a part that it had taken
+
+    constexpr std::uint64_t word() const {
+        return number << 38 | std::uint64_t{refused} << 37 | std::uint64_t{closed} << 36 |
+               std::uint64_t{done} << 24 | std::uint64_t{back} << 12 | front;
+    }
+    static constexpr SharedWork of(std::uint64_t word) {
+        const auto count = [&](int shift) {
+            return static_cast<std::uint32_t>(word >> shift & 0xfff);
+        };
+        return {word >> 38,           count(0), count(12), count(24), (word >> 36 & 1) != 0,
+                (word >> 37 & 1) != 0};
+    }
+};
+
 struct alignas(kCacheLine) AnswerSlot {
     std::uint64_t word;
+    std::uint64_t shared;       // SharedWork
     std::byte data[kMostAsked]; // what was read, or the old value
 };
 

@@ -159,8 +159,9 @@ Status Core::attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric
             most_eager = std::min(parameters.ring_bytes / kRingShare, kMostLearnt);
         }
     }
-    const bool asks = rails[0]->info().has(Capability::direct) &&
-                      std::string_view(parameters.small_one_sided) == "auto";
+    const bool direct = rails[0]->info().has(Capability::direct);
+    const bool asks = direct && std::string_view(parameters.small_one_sided) == "auto";
+    const bool shares_copies = direct && std::string_view(parameters.long_copies) == "auto";
     Attached attached;
     attached.fabric = std::move(fabric);
     attached.bell = attached.fabric->bell();
@@ -168,6 +169,7 @@ Status Core::attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric
     attached.eager_limit = eager_limit;
     attached.device = device;
     attached.most_eager = most_eager;
+    attached.shares_copies = shares_copies;
     attached.ring_bytes = device ? parameters.verbs_ring_bytes : parameters.ring_bytes;
     attached.asks = asks;
     fabrics_.push_back(std::move(attached));

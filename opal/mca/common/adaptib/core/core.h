@@ -151,7 +151,8 @@ private:
         Bytes most_eager =
             0; // more than eager_limit: up to here it is to be found by timing copies
         Bytes ring_bytes = 0;
-        bool asks = false; // peers for small one-sided operations
+        bool asks = false;          // peers for small one-sided operations
+        bool shares_copies = false; // of long data, with peers
         std::unique_ptr<DatagramChannel> datagrams;
         std::vector<CompletionFilter> filters; // one a rail
         DatagramChannel::Receiver receiver;

@@ -228,6 +228,9 @@ std::unique_ptr<Peer> Core::new_peer(const ProcessAddress& address, const PeerRo
     if (attached.asks) {
         peer->ask_choices = std::make_unique<std::array<AskChoice, 2>>();
     }
+    if (attached.shares_copies) {
+        peer->share_choices = std::make_unique<std::array<AskChoice, 7>>();
+    }
     return peer;
 }
 

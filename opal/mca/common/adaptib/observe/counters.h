@@ -49,6 +49,9 @@ namespace adaptib {
     X(operations_taken_back, "operations", COUNTER, 5,                                             \
       "Those done here after all, since the target did not do them soon")                          \
     X(operations_served, "operations", COUNTER, 5, "Operations done for peers that asked")         \
+    X(copies_offered, "messages", COUNTER, 5,                                                      \
+      "Long messages that their sender was asked to copy together")                                \
+    X(copies_shared, "messages", COUNTER, 5, "Those of which it copied a part")                    \
     X(blocks_packed, "blocks", COUNTER, 5, "Pipeline blocks packed or unpacked")                   \
     X(registrations_made, "buffers", COUNTER, 5, "Buffers registered with the rails")              \
     X(registrations_found, "buffers", COUNTER, 5,                                                  \

@@ -455,6 +455,8 @@ public:
     const Registration* whole = nullptr; // of all our memory, once the protocol has looked for it
     // Null: the peer is asked for no operation. Atomics cost other than puts and gets.
     std::unique_ptr<std::array<AskChoice, 2>> ask_choices;
+    // Of long data, whether both ends copy it: by size, from 64 KiB on, each twice the last.
+    std::unique_ptr<std::array<AskChoice, 7>> share_choices;
 
     // Cold.
     alignas(kCacheLine) DatagramTarget datagram;

@@ -35,6 +35,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::operate: on_operate(peer, header, body); break;
     case MessageType::atomic: on_atomic(peer, read_body<AtomicBody>(body)); break;
     case MessageType::atomic_done: on_atomic_done(peer, read_body<AtomicDoneBody>(body)); break;
+    case MessageType::share: on_share(peer, read_body<ShareBody>(body)); break;
     case MessageType::none:
     case MessageType::skip:
     case MessageType::connect_request:

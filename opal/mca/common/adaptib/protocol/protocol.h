@@ -43,6 +43,7 @@
 #include "base/clock.h"
 #include "base/id_table.h"
 #include "base/parameters.h"
+#include "channel/ring_memory.h"
 #include "connect/connection_manager.h"
 #include "match/match.h"
 #include "memory/block_pool.h"
@@ -240,6 +241,9 @@ public:
                                                   operation.remote->key_count};
         if (may_be_asked(peer, operation.bytes) && !(*peer.ask_choices)[0].goes_on()) [[unlikely]] {
             return start_by_choice(peer, work(), *memory, keys);
+        }
+        if (!put && operation.bytes >= kLeastShared) [[unlikely]] {
+            return read_long(peer, work(), *memory, keys);
         }
         return execute(peer, work(), *memory, keys);
     }
@@ -557,6 +561,15 @@ private:
     bool answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number,
                   Nanoseconds patience) const;
     void on_operate(Peer& peer, const MessageHeader& header, const std::byte* from);
+    static constexpr Bytes kLeastShared = 64 * kKiB; // below, the other end is hardly there in time
+    bool read_long(Peer& peer, const ExecuteWork& work, const Registration& region,
+                   std::span<const std::uint32_t> remote_keys);
+    bool read_together(Peer& peer, const ExecuteWork& work, const Registration& region,
+                       std::span<const std::uint32_t> remote_keys);
+    bool execute_part(Peer& peer, ExecuteWork work, Bytes offset, Bytes length,
+                      const Registration& region, std::span<const std::uint32_t> remote_keys);
+    SharedWork close_share(const Peer& peer, AnswerSlot& slot) const;
+    void on_share(Peer& peer, const ShareBody& body);
     std::size_t stripe_of(const Mover& mover, std::uint32_t rail, std::uint32_t qp_number) const;
     void take_time(Mover& mover, std::size_t stripe, WorkStatus status);
     void learn_from(Mover& mover, std::size_t stripe);

@@ -16,7 +16,9 @@ bool Protocol::read_at_once(Peer& peer, const RendezvousBody& source, void* to, 
     work.local = to;
     work.length = wanted;
     work.remote_address = source.address;
-    return execute(peer, work, *all, {source.keys, source.key_count});
+    const std::span<const std::uint32_t> keys{source.keys, source.key_count};
+    return wanted >= kLeastShared ? read_long(peer, work, *all, keys)
+                                  : execute(peer, work, *all, keys);
 }
 
 void Protocol::start_read(ReceiveTransfer& transfer) {

@@ -9,6 +9,8 @@
 // twice that. The last times of both ways are kept, of an offer that was taken back the whole time until the
 // operation was done; the way with the lower median is taken, and the other one tried again now and then,
 // the more seldom the longer it loses.
+// The same for long data, which the initiator copies alone or together with the other end (protocol/together.cc), who
+// offers it and does not wait for long in any case.
 // Threads: one at a time. Neither clock nor I/O: who does it tells.
 // May touch: base/, last_few.h.
 #pragma once

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Long data within a host is copied by both of its ends at the same time: rendezvous, and gets.
+//
+// Who wants it (the receiver, which has matched the announcement) would copy all of it within the call, by the kernel,
+// while who has it, more often than not, waits for that. So it offers the other end a part: the data is so many
+// units, one end takes them from the front and the other from the back, each a quarter of what is left at a
+// time, by compare-and-swap on a word of the answer slot. Who finds nothing left is done; who wants the data then waits for
+// what the other end has taken and not yet copied. One that computes instead does not look at the offer, and costs
+// a message and a few calls of the system more. Which way is faster is learnt for each peer and size, as that of
+// small operations is (schedule/ask_choice.h): short data lies in the caches of who copies it.
+//
+// Everything is over when the call returns, so one word for each peer is enough; an offer that is looked at later
+// is none any more.
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <thread>
+
+#include "channel/ring_memory.h"
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+namespace {
+
+constexpr Bytes kUnit = 16 * kKiB;
+constexpr Bytes kMostShared = SharedWork::kMostUnits * kUnit;
+constexpr std::uint32_t kLooksPerYield = 1024; // its processor was taken away
+constexpr std::uint32_t kLooksPerPulse = 1u << 18;
+
+std::atomic_ref<std::uint64_t> word_of(AnswerSlot& slot) {
+    return std::atomic_ref<std::uint64_t>(slot.shared);
+}
+
+std::uint32_t units_of(Bytes length) {
+    return static_cast<std::uint32_t>((length + kUnit - 1) / kUnit);
+}
+
+struct Part {
+    Bytes offset = 0;
+    Bytes length = 0; // 0: nothing is left
+    std::uint32_t units = 0;
+};
+
+enum class End : std::uint8_t { front, back };
+
+// What the next part is, if the offer still stands.
+Part take_part(AnswerSlot& slot, std::uint64_t number, Bytes length, End end) {
+    const std::uint32_t all = units_of(length);
+    std::uint64_t word = word_of(slot).load(std::memory_order_acquire);
+    for (;;) {
+        SharedWork work = SharedWork::of(word);
+        if (work.number != number || work.closed || work.front + work.back >= all) {
+            return {};
+        }
+        const std::uint32_t left = all - work.front - work.back;
+        const std::uint32_t mine = std::max(left / 4, 1u);
+        const std::uint32_t first = end == End::front ? work.front : all - work.back - mine;
+        (end == End::front ? work.front : work.back) += mine;
+        if (word_of(slot).compare_exchange_weak(word, work.word(), std::memory_order_acq_rel,
+                                                std::memory_order_acquire)) {
+            const Bytes offset = first * kUnit;
+            return {offset, std::min(mine * kUnit, length - offset), mine};
+        }
+    }
+}
+
+} // namespace
+
+// ---------------------------------------------------------------------------------------------------
+// Who wants the data
+
+// False: not all of it was read.
+bool Protocol::read_long(Peer& peer, const ExecuteWork& work, const Registration& region,
+                         std::span<const std::uint32_t> remote_keys) {
+    if (peer.share_choices == nullptr || work.length > kMostShared) {
+        return execute(peer, work, region, remote_keys);
+    }
+    const auto size = static_cast<std::size_t>(std::bit_width(work.length / kLeastShared)) - 1;
+    AskChoice& choice = (*peer.share_choices)[size];
+    const AskChoice::Way way = choice.choose();
+    const bool timed = choice.timed();
+    const Nanoseconds start = timed ? options_.clock->now() : Nanoseconds{0};
+    const bool done = way == AskChoice::Way::asked ? read_together(peer, work, region, remote_keys)
+                                                   : execute(peer, work, region, remote_keys);
+    if (done && timed) {
+        const auto units = static_cast<std::int64_t>(units_of(work.length));
+        choice.note(way, (options_.clock->now() - start) / units);
+    }
+    return done;
+}
+
+bool Protocol::read_together(Peer& peer, const ExecuteWork& work, const Registration& region,
+                             std::span<const std::uint32_t> remote_keys) {
+    const Subchannel* const only = peer.only_subchannel();
+    const Registration* const all = whole_[peer.route.fabric];
+    std::byte* const to = only != nullptr && all != nullptr &&
+                                  only->remote_rail < remote_keys.size() &&
+                                  peer.flows(sizeof(ShareBody)) && peer.ring_out->direct()
+                              ? peer.reserve_in_ring(sizeof(ShareBody))
+                              : nullptr;
+    if (to == nullptr) {
+        return execute(peer, work, region, remote_keys);
+    }
+    AnswerSlot& slot = RingMemory(*peer.ring_memory).answer();
+    const std::uint64_t number = ++peer.offers & SharedWork::kNumbers;
+    word_of(slot).store(SharedWork{.number = number}.word(), std::memory_order_relaxed);
+    ShareBody body{};
+    body.number = number;
+    body.from = work.remote_address;
+    body.to = reinterpret_cast<std::uintptr_t>(work.local);
+    body.length = work.length;
+    body.from_key = remote_keys[only->remote_rail];
+    body.to_key = all->remote_key(only->local_rail);
+    std::memcpy(to, &body, sizeof body);
+    MessageHeader header;
+    header.type = MessageType::share;
+    header.length = sizeof body;
+    if (!peer.commit_in_ring(header).ok()) {
+        return execute(peer, work, region, remote_keys);
+    }
+    ++counters_.copies_offered;
+    bool good = true;
+    for (Part part = take_part(slot, number, work.length, End::front); part.length > 0 && good;
+         part = take_part(slot, number, work.length, End::front)) {
+        good = execute_part(peer, work, part.offset, part.length, region, remote_keys);
+    }
+    const SharedWork end = close_share(peer, slot);
+    counters_.copies_shared += end.back > 0 ? 1 : 0;
+    if (!good || end.back == end.done) {
+        return good;
+    }
+    // The other end could not copy what it took.
+    const Bytes offset = (units_of(work.length) - end.back) * kUnit;
+    return execute_part(peer, work, offset, work.length - offset, region, remote_keys);
+}
+
+// Ends the offer, and waits for what the other end has taken.
+SharedWork Protocol::close_share(const Peer& peer, AnswerSlot& slot) const {
+    std::uint64_t word = word_of(slot).load(std::memory_order_acquire);
+    SharedWork work = SharedWork::of(word);
+    do {
+        work = SharedWork::of(word);
+        work.closed = true;
+    } while (!word_of(slot).compare_exchange_weak(word, work.word(), std::memory_order_acq_rel,
+                                                  std::memory_order_acquire));
+    for (std::uint32_t look = 1; work.done != work.back && !work.refused; ++look) {
+        if (look % kLooksPerYield == 0) {
+            std::this_thread::yield();
+            if (look % kLooksPerPulse == 0 && !peer.subchannels.front().qp->target_lives()) {
+                break; // who does it again finds nobody
+            }
+        }
+        work = SharedWork::of(word_of(slot).load(std::memory_order_acquire));
+    }
+    return work;
+}
+
+bool Protocol::execute_part(Peer& peer, ExecuteWork work, Bytes offset, Bytes length,
+                            const Registration& region,
+                            std::span<const std::uint32_t> remote_keys) {
+    work.local = static_cast<std::byte*>(work.local) + offset;
+    work.remote_address += offset;
+    work.length = length;
+    return execute(peer, work, region, remote_keys);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Who has it
+
+void Protocol::on_share(Peer& peer, const ShareBody& body) {
+    if (peer.answers == nullptr) {
+        return; // the connection is not open here yet: the other end does without
+    }
+    if (peer.subchannels.size() != 1 || body.length < kLeastShared || body.length > kMostShared) {
+        ++counters_.bad_packets;
+        return;
+    }
+    QueuePair* qp = peer.subchannels.front().qp.get();
+    if (qp == nullptr || !qp->usable()) {
+        return;
+    }
+    AnswerSlot& slot = *peer.answers;
+    for (Part part = take_part(slot, body.number, body.length, End::back); part.length > 0;
+         part = take_part(slot, body.number, body.length, End::back)) {
+        const ExecuteWork work{.opcode = Opcode::write,
+                               .local_key = body.from_key,
+                               .local = reinterpret_cast<std::byte*>(body.from) + part.offset,
+                               .length = part.length,
+                               .remote_address = body.to + part.offset,
+                               .remote_key = body.to_key,
+                               .compare_add = 0,
+                               .swap = 0};
+        const bool good = qp->execute(work).ok();
+        word_of(slot).fetch_add(good ? SharedWork{.done = part.units}.word()
+                                     : SharedWork{.refused = true}.word(),
+                                std::memory_order_acq_rel);
+        if (!good) {
+            return;
+        }
+        count_move(Opcode::write, part.length);
+    }
+}
+
+} // namespace adaptib

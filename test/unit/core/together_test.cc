@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Long data that both of its ends copy: right whether the other end comes or not, and over when the call is.
+//
+// ThreadSanitizer does not see that the words which two cores share are the same ones: what the other end's
+// thread touches is looked at when it has ended.
+#include <algorithm>
+#include <chrono>
+
+#include "attentive.h"
+#include "cores.h"
+#include "window.h"
+
+namespace adaptib::test {
+namespace {
+
+using namespace std::chrono_literals;
+using Way = AskChoice::Way;
+
+constexpr std::size_t kWants = 0;
+constexpr std::size_t kHas = 1;
+constexpr std::size_t kSizes[] = {65'535,   65'536,    65'537,   200'000,
+                                  1u << 20, 3'000'001, 4u << 20, (4u << 20) + 1};
+constexpr std::chrono::seconds kPatience{120};
+
+static_assert(SharedWork::of(SharedWork{.number = SharedWork::kNumbers,
+                                        .front = 1,
+                                        .back = 256,
+                                        .done = 2,
+                                        .closed = true,
+                                        .refused = false}
+                                 .word())
+                  .back == 256);
+static_assert(SharedWork::of(SharedWork{.number = 77, .done = 5}.word() +
+                             SharedWork{.done = 3}.word())
+                  .done == 8);
+static_assert(SharedWork::of(SharedWork{.number = 77, .closed = true}.word() +
+                             SharedWork{.refused = true}.word())
+                  .refused);
+
+// From now on the other end is asked first, or never.
+void prefer(Peer& peer, Way way) {
+    for (AskChoice& choice : *peer.share_choices) {
+        for (int i = 0; i < 5; ++i) {
+            choice.note(Way::direct, way == Way::asked ? Nanoseconds{1s} : Nanoseconds{1});
+            choice.note(Way::asked, Nanoseconds{1000});
+        }
+    }
+}
+
+// Messages of all sizes, announced already, are received; data is compared. `there`: their sender looks at what comes.
+void carry(Cores& world, bool there, std::size_t round) {
+    std::vector<std::vector<std::byte>> in;
+    std::vector<std::vector<std::byte>> out;
+    std::vector<TestRequest> requests(2 * std::size(kSizes));
+    for (std::size_t i = 0; i < std::size(kSizes); ++i) {
+        out.push_back(pattern(kSizes[i], 100 * round + i));
+        in.emplace_back(kSizes[i]);
+        ASSERT_TRUE(world.send(kHas, kWants, int(i), contiguous(out.back()), requests[2 * i]).ok());
+    }
+    const auto receive = [&] {
+        for (std::size_t i = 0; i < std::size(kSizes); ++i) {
+            ASSERT_TRUE(
+                world.receive(kWants, kHas, int(i), contiguous(in[i]), requests[2 * i + 1]).ok());
+            for (int pass = 0; pass < 100; ++pass) {
+                world.progress(kWants);
+            }
+        }
+    };
+    if (there) {
+        const Attentive other(world, kHas);
+        receive();
+    } else {
+        receive();
+    }
+    std::vector<TestRequest*> all;
+    for (TestRequest& request : requests) {
+        all.push_back(&request);
+    }
+    ASSERT_TRUE(world.run(all));
+    for (std::size_t i = 0; i < std::size(kSizes); ++i) {
+        ASSERT_TRUE(in[i] == out[i]) << kSizes[i];
+    }
+}
+
+TEST(Together, BothEndsCopyAMessage) {
+    Cores world(2);
+    exchange(world, 100, 3);
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    const Counters& counters = world.counters(kWants);
+    for (std::size_t round = 0;
+         counters.copies_shared < 50 && std::chrono::steady_clock::now() < end; ++round) {
+        carry(world, true, round);
+        if (round % 10 == 0 && world.peer(kWants, kHas)->share_choices != nullptr) {
+            prefer(*world.peer(kWants, kHas), Way::asked);
+        }
+    }
+    EXPECT_GE(counters.copies_shared, 50u);
+    EXPECT_GE(counters.copies_offered, counters.copies_shared);
+    EXPECT_GT(world.counters(kHas).rdma_write_bytes, 0u) << "what the sender copied";
+    for (const std::size_t node : {kWants, kHas}) {
+        EXPECT_EQ(world.counters(node).bad_packets, 0u);
+        EXPECT_TRUE(world.messages(node).empty());
+    }
+}
+
+// An offer that nobody took up in time is none: what lies there by then stays as it is.
+TEST(Together, AnOfferThatIsOverIsNotTakenUp) {
+    Cores world(2);
+    exchange(world, 100, 3);
+    carry(world, false, 0);
+    prefer(*world.peer(kWants, kHas), Way::asked);
+    std::vector<std::byte> out = pattern(1u << 20, 1);
+    std::vector<std::byte> in(out.size());
+    TestRequest send;
+    TestRequest receive;
+    ASSERT_TRUE(world.send(kHas, kWants, 1, contiguous(out), send).ok());
+    const std::uint64_t offered = world.counters(kWants).copies_offered;
+    ASSERT_TRUE(world.receive(kWants, kHas, 1, contiguous(in), receive).ok());
+    for (int pass = 0; pass < 100; ++pass) {
+        world.progress(kWants);
+    }
+    ASSERT_TRUE(receive.done);
+    ASSERT_TRUE(in == out);
+    EXPECT_EQ(world.counters(kWants).copies_offered, offered + 1);
+    EXPECT_EQ(world.counters(kWants).copies_shared, 0u);
+    in = pattern(in.size(), 2);
+    ASSERT_TRUE(world.run({&send})); // sees the offer
+    exchange(world, 100, 4);
+    EXPECT_TRUE(in == pattern(in.size(), 2));
+    EXPECT_EQ(world.counters(kHas).rdma_write, 0u);
+    EXPECT_EQ(world.counters(kHas).bad_packets, 0u);
+}
+
+TEST(Together, TheTargetOfAGetCopiesAPart) {
+    Cores world(2);
+    std::vector<std::byte> memory = pattern(2u << 20, 5);
+    const Window window(world, kHas, memory.data(), memory.size());
+    std::vector<std::byte> got(memory.size());
+    TestRequest first;
+    ASSERT_TRUE(start(world, kWants, kHas,
+                      operation(OPAL_COMMON_ADAPTIB_GET, got.data(), window, 0, 8), first)
+                    .ok());
+    ASSERT_TRUE(world.run({&first}));
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    const auto get = [&](std::size_t bytes) {
+        return world.core(kWants).protocol().one_sided_at_once(
+            *world.peer(kWants, kHas),
+            operation(OPAL_COMMON_ADAPTIB_GET, got.data(), window, 0, bytes), nullptr);
+    };
+    {
+        const Attentive target(world, kHas);
+        while (world.counters(kWants).copies_shared < 50 &&
+               std::chrono::steady_clock::now() < end) {
+            prefer(*world.peer(kWants, kHas), Way::asked);
+            for (const std::size_t bytes : {memory.size(), memory.size() / 2 + 1}) {
+                std::fill(got.begin(), got.end(), std::byte{0});
+                ASSERT_TRUE(get(bytes));
+                ASSERT_TRUE(
+                    std::equal(got.begin(), got.begin() + std::ptrdiff_t(bytes), memory.begin()));
+            }
+        }
+        got.resize(got.size() + 1);
+        EXPECT_FALSE(get(got.size())) << "beyond the window";
+    }
+    EXPECT_GE(world.counters(kWants).copies_shared, 50u);
+    exchange(world, 100, 4);
+}
+
+TEST(Together, NobodyIsAskedWhereItIsSwitchedOff) {
+    Options options;
+    options.parameters.long_copies = const_cast<char*>("alone");
+    Cores world(2, options);
+    exchange(world, 100, 3);
+    for (std::size_t round = 0; round < 15; ++round) {
+        carry(world, false, round);
+    }
+    EXPECT_EQ(world.counters(kWants).copies_offered, 0u);
+}
+
+} // namespace
+} // namespace adaptib::test
