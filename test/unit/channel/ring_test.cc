@@ -225,6 +225,20 @@ std::vector<std::byte> payload_of(std::uint32_t number, std::size_t size) {
 class RingModes : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Mapped, RingModes, testing::Bool());
 
+// The next message, if there is one, is the one that it should be.
+void take_next(Ring& ring, std::deque<std::size_t>& sizes, std::uint32_t& received) {
+    std::vector<std::byte> payload;
+    std::uint32_t number = 0;
+    const RingReader::Found found = ring.take(payload, number);
+    ASSERT_NE(found, RingReader::Found::garbage);
+    if (found == RingReader::Found::message) {
+        ASSERT_EQ(number, received);
+        ASSERT_EQ(payload, payload_of(received, sizes.front()));
+        sizes.pop_front();
+        ++received;
+    }
+}
+
 TEST_P(RingModes, RandomTrafficComesOutAsItWentIn) {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
         SCOPED_TRACE(seed);
@@ -243,23 +257,12 @@ TEST_P(RingModes, RandomTrafficComesOutAsItWentIn) {
             if (random.below(50) == 0) {
                 ring.qp.up = random.below(2) == 0 && ring.qp.hidden() == 0;
             }
-            std::vector<std::byte> payload;
-            std::uint32_t number = 0;
-            const RingReader::Found found = ring.take(payload, number);
-            ASSERT_NE(found, RingReader::Found::garbage);
-            if (found == RingReader::Found::message) {
-                ASSERT_EQ(number, received);
-                ASSERT_EQ(payload, payload_of(received, sizes.front()));
-                sizes.pop_front();
-                ++received;
-            }
+            ASSERT_NO_FATAL_FAILURE(take_next(ring, sizes, received));
         }
         EXPECT_GT(received, 100u);
     }
 }
 
-// Both ways to write and to read a message may follow each other, whatever comes between: long messages that
-// are left where they are, the ring's end, a full ring.
 // The home moves: nothing is posted from hold() on, and all that was is there before it goes on elsewhere.
 TEST_P(RingModes, GoesOnOverAnotherQueuePairInOrder) {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
@@ -306,16 +309,7 @@ TEST_P(RingModes, GoesOnOverAnotherQueuePairInOrder) {
             if (random.below(50) == 0) {
                 qps[random.below(2)]->up = random.below(2) == 0;
             }
-            std::vector<std::byte> payload;
-            std::uint32_t number = 0;
-            const RingReader::Found found = ring.take(payload, number);
-            ASSERT_NE(found, RingReader::Found::garbage);
-            if (found == RingReader::Found::message) {
-                ASSERT_EQ(number, received);
-                ASSERT_EQ(payload, payload_of(received, sizes.front()));
-                sizes.pop_front();
-                ++received;
-            }
+            ASSERT_NO_FATAL_FAILURE(take_next(ring, sizes, received));
         }
         EXPECT_GT(received, 100u);
         EXPECT_GT(moves, 20);
@@ -358,6 +352,8 @@ TEST(Ring, AMoveThatTheNextRailHasNoRoomForIsRefused) {
     EXPECT_TRUE(ring.send(payload_of(1, 100))) << "it goes on as before";
 }
 
+// Both ways to write and to read a message may follow each other, whatever comes between: long messages that
+// are left where they are, the ring's end, a full ring.
 TEST(Ring, TheShortWayGivesTheSame) {
     Random random(11);
     for (const std::uint64_t units : {64u, 128u, 1024u}) {

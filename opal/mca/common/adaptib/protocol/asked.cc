@@ -129,21 +129,27 @@ bool Protocol::answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number
 // ---------------------------------------------------------------------------------------------------
 // Target
 
+// By which the peer's offers are served. Null: not at all, who made it does without.
+QueuePair* Protocol::asked_over(const Peer& peer, bool sensible) {
+    if (peer.answers == nullptr) {
+        return nullptr; // the connection is not open here yet
+    }
+    if (peer.subchannels.size() != 1 || !sensible) {
+        ++counters_.bad_packets;
+        return nullptr;
+    }
+    QueuePair* const qp = peer.subchannels.front().qp.get();
+    return qp != nullptr && qp->usable() ? qp : nullptr;
+}
+
 void Protocol::on_operate(Peer& peer, const MessageHeader& header, const std::byte* from) {
     const auto body = read_body<OperateBody>(from);
     const auto opcode = static_cast<Opcode>(body.opcode);
     const Bytes payload = header.length - sizeof body;
     const Bytes expected = opcode == Opcode::write ? body.length : 0;
-    if (peer.answers == nullptr) {
-        return; // the connection is not open here yet: who asked takes the offer back
-    }
-    if (peer.subchannels.size() != 1 || payload != expected || body.length == 0 ||
-        body.length > kMostAsked) {
-        ++counters_.bad_packets;
-        return;
-    }
-    QueuePair* qp = peer.subchannels.front().qp.get();
-    if (qp == nullptr || !qp->usable()) {
+    QueuePair* const qp =
+        asked_over(peer, payload == expected && body.length > 0 && body.length <= kMostAsked);
+    if (qp == nullptr) {
         return;
     }
     AnswerSlot& slot = *peer.answers;

@@ -170,15 +170,9 @@ bool Protocol::execute_part(Peer& peer, ExecuteWork work, Bytes offset, Bytes le
 // Who has it
 
 void Protocol::on_share(Peer& peer, const ShareBody& body) {
-    if (peer.answers == nullptr) {
-        return; // the connection is not open here yet: the other end does without
-    }
-    if (peer.subchannels.size() != 1 || body.length < kLeastShared || body.length > kMostShared) {
-        ++counters_.bad_packets;
-        return;
-    }
-    QueuePair* qp = peer.subchannels.front().qp.get();
-    if (qp == nullptr || !qp->usable()) {
+    QueuePair* const qp =
+        asked_over(peer, body.length >= kLeastShared && body.length <= kMostShared);
+    if (qp == nullptr) {
         return;
     }
     AnswerSlot& slot = *peer.answers;
