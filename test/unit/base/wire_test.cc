@@ -18,7 +18,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // ---------------------------------------------------------------------------------------------------
 // Layout. Whoever has to change a number here raises kWireVersion.
 
-static_assert(kWireVersion == 18);
+static_assert(kWireVersion == 19);
 static_assert(kMaxRails == 8 && kMaxSubchannels == 16);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
@@ -142,11 +142,12 @@ static_assert(offsetof(OperateBody, opcode) == 38);
 
 static_assert(sizeof(ShareBody) == 40);
 static_assert(offsetof(ShareBody, number) == 0);
-static_assert(offsetof(ShareBody, from) == 8);
-static_assert(offsetof(ShareBody, to) == 16);
+static_assert(offsetof(ShareBody, theirs) == 8);
+static_assert(offsetof(ShareBody, ours) == 16);
 static_assert(offsetof(ShareBody, length) == 24);
-static_assert(offsetof(ShareBody, from_key) == 32);
-static_assert(offsetof(ShareBody, to_key) == 36);
+static_assert(offsetof(ShareBody, their_key) == 28);
+static_assert(offsetof(ShareBody, our_key) == 32);
+static_assert(offsetof(ShareBody, opcode) == 36);
 
 static_assert(sizeof(ConnectBody) == 304);
 static_assert(offsetof(ConnectBody, connection) == 0);

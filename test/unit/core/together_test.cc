@@ -131,40 +131,56 @@ TEST(Together, AnOfferThatIsOverIsNotTakenUp) {
     EXPECT_EQ(world.counters(kHas).bad_packets, 0u);
 }
 
-TEST(Together, TheTargetOfAGetCopiesAPart) {
+// Of a put or get. The window is the first half of the memory.
+class OneSidedTogether : public testing::TestWithParam<opal_common_adaptib_operation_t> {};
+
+TEST_P(OneSidedTogether, TheTargetCopiesAPart) {
+    const bool put = GetParam() == OPAL_COMMON_ADAPTIB_PUT;
+    constexpr std::size_t kWindow = 2u << 20;
     Cores world(2);
-    std::vector<std::byte> memory = pattern(2u << 20, 5);
-    const Window window(world, kHas, memory.data(), memory.size());
-    std::vector<std::byte> got(memory.size());
-    TestRequest first;
-    ASSERT_TRUE(start(world, kWants, kHas,
-                      operation(OPAL_COMMON_ADAPTIB_GET, got.data(), window, 0, 8), first)
-                    .ok());
-    ASSERT_TRUE(world.run({&first}));
-    const auto end = std::chrono::steady_clock::now() + kPatience;
-    const auto get = [&](std::size_t bytes) {
+    std::vector<std::byte> memory = pattern(2 * kWindow, 5);
+    const std::vector<std::byte> untouched(memory.begin() + kWindow, memory.end());
+    const Window window(world, kHas, memory.data(), kWindow);
+    std::vector<std::byte> own(kWindow + 1);
+    const auto move = [&](std::size_t bytes) {
         return world.core(kWants).protocol().one_sided_at_once(
-            *world.peer(kWants, kHas),
-            operation(OPAL_COMMON_ADAPTIB_GET, got.data(), window, 0, bytes), nullptr);
+            *world.peer(kWants, kHas), operation(GetParam(), own.data(), window, 0, bytes),
+            nullptr);
     };
+    TestRequest first;
+    ASSERT_TRUE(
+        start(world, kWants, kHas, operation(GetParam(), own.data(), window, 0, 8), first).ok());
+    ASSERT_TRUE(world.run({&first}));
+    const Counters& counters = world.counters(kWants);
+    const auto end = std::chrono::steady_clock::now() + kPatience;
     {
         const Attentive target(world, kHas);
-        while (world.counters(kWants).copies_shared < 50 &&
-               std::chrono::steady_clock::now() < end) {
+        for (std::size_t i = 0;
+             counters.copies_shared < 50 && std::chrono::steady_clock::now() < end; ++i) {
             prefer(*world.peer(kWants, kHas), Way::asked);
-            for (const std::size_t bytes : {memory.size(), memory.size() / 2 + 1}) {
-                std::fill(got.begin(), got.end(), std::byte{0});
-                ASSERT_TRUE(get(bytes));
+            for (const std::size_t bytes : {kWindow, kWindow / 2 + 1}) {
+                own = pattern(own.size(), i);
+                ASSERT_TRUE(move(bytes));
                 ASSERT_TRUE(
-                    std::equal(got.begin(), got.begin() + std::ptrdiff_t(bytes), memory.begin()));
+                    std::equal(own.begin(), own.begin() + std::ptrdiff_t(bytes), memory.begin()));
+                ASSERT_EQ(own[bytes], pattern(own.size(), i)[bytes]);
             }
         }
-        got.resize(got.size() + 1);
-        EXPECT_FALSE(get(got.size())) << "beyond the window";
+        prefer(*world.peer(kWants, kHas), Way::asked);
+        EXPECT_FALSE(move(own.size())) << "beyond the window";
     }
-    EXPECT_GE(world.counters(kWants).copies_shared, 50u);
+    EXPECT_GE(counters.copies_shared, 50u);
+    EXPECT_TRUE(std::equal(untouched.begin(), untouched.end(), memory.begin() + kWindow));
+    EXPECT_GT(put ? world.counters(kHas).rdma_read_bytes : world.counters(kHas).rdma_write_bytes,
+              0u);
     exchange(world, 100, 4);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, OneSidedTogether,
+                         testing::Values(OPAL_COMMON_ADAPTIB_PUT, OPAL_COMMON_ADAPTIB_GET),
+                         [](const auto& info) {
+                             return info.param == OPAL_COMMON_ADAPTIB_PUT ? "put" : "get";
+                         });
 
 TEST(Together, NobodyIsAskedWhereItIsSwitchedOff) {
     Options options;

@@ -25,7 +25,7 @@
 namespace adaptib {
 
 // Raised with every change of anything in this file or in base/address.h.
-constexpr std::uint16_t kWireVersion = 18;
+constexpr std::uint16_t kWireVersion = 19;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels =
@@ -199,15 +199,17 @@ struct OperateBody {
     std::uint8_t pad;
 };
 
-// A message of the receiver of this, all of which its sender copies together with it (protocol/together.cc): from
-// the memory of the one to that of the other. Nothing happens if the offer is over.
+// Data that the sender of this reads from the memory of its receiver, or writes there, and that both are to copy
+// (protocol/together.cc). Nothing happens if the offer is over; the access is checked as if it came over the fabric.
 struct ShareBody {
     std::uint64_t number; // of the sender's offers to this peer, SharedWork::kNumbers
-    std::uint64_t from;
-    std::uint64_t to;
-    std::uint64_t length;
-    std::uint32_t from_key; // of the receiver's own
-    std::uint32_t to_key;   // of the sender's
+    std::uint64_t theirs; // the receiver's memory
+    std::uint64_t ours;
+    std::uint32_t length;
+    std::uint32_t their_key;
+    std::uint32_t our_key;
+    std::uint8_t opcode; // what the receiver does: Opcode::write or read
+    std::uint8_t pad[3];
 };
 
 // An atomic on a word of a window, which the target carries out (protocol/atomic.cc).

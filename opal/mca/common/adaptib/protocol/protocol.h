@@ -242,8 +242,8 @@ public:
         if (may_be_asked(peer, operation.bytes) && !(*peer.ask_choices)[0].goes_on()) [[unlikely]] {
             return start_by_choice(peer, work(), *memory, keys);
         }
-        if (!put && operation.bytes >= kLeastShared) [[unlikely]] {
-            return read_long(peer, work(), *memory, keys);
+        if (operation.bytes >= kLeastShared) [[unlikely]] {
+            return move_long(peer, work(), *memory, keys);
         }
         return execute(peer, work(), *memory, keys);
     }
@@ -563,9 +563,9 @@ private:
     QueuePair* asked_over(const Peer& peer, bool sensible);
     void on_operate(Peer& peer, const MessageHeader& header, const std::byte* from);
     static constexpr Bytes kLeastShared = 64 * kKiB; // below, the other end is hardly there in time
-    bool read_long(Peer& peer, const ExecuteWork& work, const Registration& region,
+    bool move_long(Peer& peer, const ExecuteWork& work, const Registration& region,
                    std::span<const std::uint32_t> remote_keys);
-    bool read_together(Peer& peer, const ExecuteWork& work, const Registration& region,
+    bool move_together(Peer& peer, const ExecuteWork& work, const Registration& region,
                        std::span<const std::uint32_t> remote_keys);
     bool execute_part(Peer& peer, ExecuteWork work, Bytes offset, Bytes length,
                       const Registration& region, std::span<const std::uint32_t> remote_keys);

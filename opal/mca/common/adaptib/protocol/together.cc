@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Long data within a host is copied by both of its ends at the same time: rendezvous, and gets.
+// Long data within a host is copied by both of its ends at the same time: rendezvous, gets and puts.
 //
-// Who wants it (the receiver, which has matched the announcement) would copy all of it within the call, by the kernel,
-// while who has it, more often than not, waits for that. So it offers the other end a part: the data is so many
-// units, one end takes them from the front and the other from the back, each a quarter of what is left at a
-// time, by compare-and-swap on a word of the answer slot. Who finds nothing left is done; who wants the data then waits for
-// what the other end has taken and not yet copied. One that computes instead does not look at the offer, and costs
-// a message and a few calls of the system more. Which way is faster is learnt for each peer and size, as that of
-// small operations is (schedule/ask_choice.h): short data lies in the caches of who copies it.
+// Who begins (the receiver, which has matched the announcement; the origin of a put or get) would copy all of it within the
+// call, by the kernel, while the other end, more often than not, waits for that. So it offers it a part: the data is so
+// many units, one end takes them from the front and the other from the back, each a quarter of what is left at a
+// time, by compare-and-swap on a word of the answer slot. Who finds nothing left is done; who began then waits for what
+// the other end has taken and not yet copied. One that computes instead does not look at the offer, and costs a
+// message and a few calls of the system more. Which way is faster is learnt for each peer and size, as that of small
+// operations is (schedule/ask_choice.h): short data lies in the caches of who copies it.
 //
 // Everything is over when the call returns, so one word for each peer is enough; an offer that is looked at later
-// is none any more.
+// is none any more. Each part is checked by itself: a put that reaches beyond its window fails, and may have
+// written what lies within.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -69,10 +70,10 @@ Part take_part(AnswerSlot& slot, std::uint64_t number, Bytes length, End end) {
 } // namespace
 
 // ---------------------------------------------------------------------------------------------------
-// Who wants the data
+// Who begins
 
-// False: not all of it was read.
-bool Protocol::read_long(Peer& peer, const ExecuteWork& work, const Registration& region,
+// False: not all of it was moved.
+bool Protocol::move_long(Peer& peer, const ExecuteWork& work, const Registration& region,
                          std::span<const std::uint32_t> remote_keys) {
     if (peer.share_choices == nullptr || work.length > kMostShared) {
         return execute(peer, work, region, remote_keys);
@@ -82,7 +83,7 @@ bool Protocol::read_long(Peer& peer, const ExecuteWork& work, const Registration
     const AskChoice::Way way = choice.choose();
     const bool timed = choice.timed();
     const Nanoseconds start = timed ? options_.clock->now() : Nanoseconds{0};
-    const bool done = way == AskChoice::Way::asked ? read_together(peer, work, region, remote_keys)
+    const bool done = way == AskChoice::Way::asked ? move_together(peer, work, region, remote_keys)
                                                    : execute(peer, work, region, remote_keys);
     if (done && timed) {
         const auto units = static_cast<std::int64_t>(units_of(work.length));
@@ -91,7 +92,7 @@ bool Protocol::read_long(Peer& peer, const ExecuteWork& work, const Registration
     return done;
 }
 
-bool Protocol::read_together(Peer& peer, const ExecuteWork& work, const Registration& region,
+bool Protocol::move_together(Peer& peer, const ExecuteWork& work, const Registration& region,
                              std::span<const std::uint32_t> remote_keys) {
     const Subchannel* const only = peer.only_subchannel();
     const Registration* const all = whole_[peer.route.fabric];
@@ -108,11 +109,13 @@ bool Protocol::read_together(Peer& peer, const ExecuteWork& work, const Registra
     word_of(slot).store(SharedWork{.number = number}.word(), std::memory_order_relaxed);
     ShareBody body{};
     body.number = number;
-    body.from = work.remote_address;
-    body.to = reinterpret_cast<std::uintptr_t>(work.local);
-    body.length = work.length;
-    body.from_key = remote_keys[only->remote_rail];
-    body.to_key = all->remote_key(only->local_rail);
+    body.theirs = work.remote_address;
+    body.ours = reinterpret_cast<std::uintptr_t>(work.local);
+    body.length = static_cast<std::uint32_t>(work.length);
+    body.their_key = remote_keys[only->remote_rail];
+    body.our_key = all->remote_key(only->local_rail);
+    body.opcode =
+        static_cast<std::uint8_t>(work.opcode == Opcode::read ? Opcode::write : Opcode::read);
     std::memcpy(to, &body, sizeof body);
     MessageHeader header;
     header.type = MessageType::share;
@@ -167,23 +170,25 @@ bool Protocol::execute_part(Peer& peer, ExecuteWork work, Bytes offset, Bytes le
 }
 
 // ---------------------------------------------------------------------------------------------------
-// Who has it
+// The other end
 
 void Protocol::on_share(Peer& peer, const ShareBody& body) {
+    const auto opcode = static_cast<Opcode>(body.opcode);
     QueuePair* const qp =
-        asked_over(peer, body.length >= kLeastShared && body.length <= kMostShared);
+        asked_over(peer, body.length >= kLeastShared && body.length <= kMostShared &&
+                             (opcode == Opcode::write || opcode == Opcode::read));
     if (qp == nullptr) {
         return;
     }
     AnswerSlot& slot = *peer.answers;
     for (Part part = take_part(slot, body.number, body.length, End::back); part.length > 0;
          part = take_part(slot, body.number, body.length, End::back)) {
-        const ExecuteWork work{.opcode = Opcode::write,
-                               .local_key = body.from_key,
-                               .local = reinterpret_cast<std::byte*>(body.from) + part.offset,
+        const ExecuteWork work{.opcode = opcode,
+                               .local_key = body.their_key,
+                               .local = reinterpret_cast<std::byte*>(body.theirs) + part.offset,
                                .length = part.length,
-                               .remote_address = body.to + part.offset,
-                               .remote_key = body.to_key,
+                               .remote_address = body.ours + part.offset,
+                               .remote_key = body.our_key,
                                .compare_add = 0,
                                .swap = 0};
         const bool good = qp->execute(work).ok();
@@ -193,7 +198,7 @@ void Protocol::on_share(Peer& peer, const ShareBody& body) {
         if (!good) {
             return;
         }
-        count_move(Opcode::write, part.length);
+        count_move(opcode, part.length);
     }
 }
 
