@@ -94,7 +94,7 @@ std::size_t Core::progress() {
 }
 
 // Channels are timed when they have not been looked at for longest, and timers run when all that came is known.
-[[gnu::cold]] std::size_t Core::pass_with_timers() {
+[[gnu::noinline]] std::size_t Core::pass_with_timers() {
     std::size_t events = 0;
     timers_at_ += kTimersEvery;
     if (meter_ != nullptr) {
