@@ -242,7 +242,7 @@ public:
         if (may_be_asked(peer, operation.bytes) && !(*peer.ask_choices)[0].goes_on()) [[unlikely]] {
             return start_by_choice(peer, work(), *memory, keys);
         }
-        if (operation.bytes >= kLeastShared) [[unlikely]] {
+        if (operation.bytes >= kLeastSharedMove) [[unlikely]] {
             return move_long(peer, work(), *memory, keys);
         }
         return execute(peer, work(), *memory, keys);
@@ -563,6 +563,8 @@ private:
     QueuePair* asked_over(const Peer& peer, bool sensible);
     void on_operate(Peer& peer, const MessageHeader& header, const std::byte* from);
     static constexpr Bytes kLeastShared = 64 * kKiB; // below, the other end is hardly there in time
+    // The same for puts and gets: the same short data again and again stays in the origin's caches, unless it is shared.
+    static constexpr Bytes kLeastSharedMove = 512 * kKiB;
     bool move_long(Peer& peer, const ExecuteWork& work, const Registration& region,
                    std::span<const std::uint32_t> remote_keys);
     bool move_together(Peer& peer, const ExecuteWork& work, const Registration& region,
