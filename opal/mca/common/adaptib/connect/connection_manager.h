@@ -373,7 +373,8 @@ private:
     ConnectionListener& listener_;
     IntrusiveList<Peer, &Peer::waiting_link> owing_;
     IntrusiveList<Peer, &Peer::slot_link> slots_;
-    std::size_t shared_most_ = ~std::size_t{0};
+    static constexpr std::size_t kAnyNumber = ~std::size_t{0};
+    std::size_t shared_most_ = kAnyNumber;
     std::size_t shared_slots_ = 0; // of them, those of connections over shared queue pairs
     IntrusiveList<Peer, &Peer::wanted_link> wanted_;
     IntrusiveList<Peer, &Peer::closing_link> closing_;

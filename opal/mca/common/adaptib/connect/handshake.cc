@@ -188,7 +188,7 @@ void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, Need need) {
     }
     ++counters_.connections_refused;
     const bool comes_again = options_.sharing == Sharing::spare && body.access_key == 0 &&
-                             may_share(peer) && (shared_most_ == ~std::size_t{0} || need.awaited);
+                             may_share(peer) && (shared_most_ == kAnyNumber || need.awaited);
     if (need.any && !comes_again && !peer.wanted_link.linked()) {
         wait_for_room(peer, Nanoseconds{0});
     }

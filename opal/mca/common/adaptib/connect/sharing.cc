@@ -48,7 +48,7 @@ bool ConnectionManager::chooses_shared(const Peer& peer) const {
 
 // Else the selection says who does.
 bool ConnectionManager::shares_at_once(const Peer& peer) const {
-    return shared_most_ == ~std::size_t{0} || peer.users > 0;
+    return shared_most_ == kAnyNumber || peer.users > 0;
 }
 
 // What is large or one-sided hardly goes without, and pays for a change of target hardly anything.

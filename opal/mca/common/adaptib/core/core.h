@@ -210,6 +210,7 @@ private:
     // selection.cc
     bool select_due(Nanoseconds now) const;
     void select_channels(Nanoseconds now);
+    void connect_selected(const std::vector<std::uint64_t>& talking, Nanoseconds now);
     std::size_t time_channels();
     std::size_t look_into_rings();
     void note_costs();
@@ -319,6 +320,7 @@ private:
     // A ring that had traffic lately. What an idle pass looks at is here and in the ring alone.
     struct HotRing {
         explicit HotRing(Peer& of) : peer(&of) {}
+        bool has_nothing() const { return next != nullptr && load_ring_word(next) == 0; }
         const std::byte* next = nullptr; // where its next message begins; null: look closely
         Peer* peer;
     };

@@ -229,7 +229,7 @@ std::unique_ptr<Peer> Core::new_peer(const ProcessAddress& address, const PeerRo
         peer->ask_choices = std::make_unique<std::array<AskChoice, 2>>();
     }
     if (attached.shares_copies) {
-        peer->share_choices = std::make_unique<std::array<AskChoice, 7>>();
+        peer->share_choices = std::make_unique<ShareChoices>();
     }
     return peer;
 }

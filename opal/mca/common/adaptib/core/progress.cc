@@ -155,7 +155,7 @@ std::size_t Core::poll_hot_rings() {
         }
     }
     for (HotRing* ring = hot_.data(); ring < end; ++ring) {
-        if (ring->next != nullptr && load_ring_word(ring->next) == 0) [[likely]] {
+        if (ring->has_nothing()) [[likely]] {
             continue;
         }
         Peer& peer = *ring->peer;

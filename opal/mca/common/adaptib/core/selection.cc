@@ -30,14 +30,15 @@ void Core::select_channels(Nanoseconds now) {
         const std::uint32_t messages = peer.messages();
         const std::uint32_t news = messages - peer.usage.counted;
         peer.usage.counted = messages;
+        const bool open = peer.state == ConnectState::open;
+        const bool may_be = open || now >= peer.usage.own_after; // else it was refused
         if (news > 0) {
-            if (peer.state == ConnectState::open || now >= peer.usage.own_after) {
+            if (may_be) {
                 counts.push_back({peer.name, static_cast<double>(news)});
             }
             talking.push_back(peer.name);
         }
-        const bool open = peer.state == ConnectState::open;
-        if (peer.usage.chosen && (open || now >= peer.usage.own_after)) { // else it was refused
+        if (peer.usage.chosen && may_be) {
             in_use.connected.push_back(peer.name);
         } else if (open && news > 0) {
             (peer.shared ? in_use.shared : others).push_back(peer.name);
@@ -66,6 +67,11 @@ void Core::select_channels(Nanoseconds now) {
         const bool among = std::binary_search(chosen.begin(), chosen.end(), peer.name);
         peer.usage.chosen = among && (changed || peer.usage.chosen);
     });
+    connect_selected(talking, now);
+}
+
+// Asks for the connections of those that were selected.
+void Core::connect_selected(const std::vector<std::uint64_t>& talking, Nanoseconds now) {
     const std::vector<std::uint64_t>& sharing = selector_->mapping().shared;
     const auto shall_share = [&](const Peer& peer) {
         return std::binary_search(sharing.begin(), sharing.end(), peer.name);
@@ -124,7 +130,7 @@ std::size_t Core::look_into_rings() {
     std::size_t events = 0;
     for (std::size_t i = 0; i < hot_.size(); ++i) { // a message may bring or end rings
         const HotRing& ring = hot_[i];
-        if (ring.next != nullptr && load_ring_word(ring.next) == 0) {
+        if (ring.has_nothing()) {
             continue;
         }
         Peer& peer = *ring.peer;

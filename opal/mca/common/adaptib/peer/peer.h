@@ -258,6 +258,9 @@ struct PeerMeeting {
     std::array<std::byte, sizeof(Meeting::token)> token{};
 };
 
+// Of long data, whether both ends copy it: by size, from 64 KiB to 4 MiB, each twice the last.
+using ShareChoices = std::array<AskChoice, 7>;
+
 constexpr std::uint32_t kNoHome = ~0u;
 
 // What somebody wants a connection to be over who does not leave that to the policy.
@@ -455,8 +458,7 @@ public:
     const Registration* whole = nullptr; // of all our memory, once the protocol has looked for it
     // Null: the peer is asked for no operation. Atomics cost other than puts and gets.
     std::unique_ptr<std::array<AskChoice, 2>> ask_choices;
-    // Of long data, whether both ends copy it: by size, from 64 KiB on, each twice the last.
-    std::unique_ptr<std::array<AskChoice, 7>> share_choices;
+    std::unique_ptr<ShareChoices> share_choices; // null: one end alone copies
 
     // Cold.
     alignas(kCacheLine) DatagramTarget datagram;

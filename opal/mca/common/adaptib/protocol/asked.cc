@@ -20,8 +20,7 @@ namespace {
 
 constexpr std::uint32_t kLooksPerTime = 32;    // at the slot, between two looks at the clock
 constexpr std::uint32_t kMostLooks = 1u << 14; // where the clock stands still
-constexpr std::uint32_t kLooksPerYield =
-    1024; // taken up, but not done: its processor was taken away
+constexpr std::uint32_t kLooksPerYield = 1024; // taken up, not done: its processor was taken away
 constexpr std::uint32_t kLooksPerPulse = 1u << 18;
 
 std::atomic_ref<std::uint64_t> word_of(AnswerSlot& slot) {
@@ -101,6 +100,14 @@ bool Protocol::ask(Peer& peer, const ExecuteWork& work, std::span<const std::uin
     return true;
 }
 
+// Between two looks at what the peer has taken up and not done yet. False: it never will, it is dead.
+bool Protocol::worth_waiting(const Peer& peer, std::uint32_t looks) {
+    if (looks % kLooksPerYield == 0) {
+        std::this_thread::yield();
+    }
+    return looks % kLooksPerPulse != 0 || peer.subchannels.front().qp->target_lives();
+}
+
 // Waits for the target. False: it has not done the operation, and will not.
 bool Protocol::answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number,
                         Nanoseconds patience) const {
@@ -117,11 +124,8 @@ bool Protocol::answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number
             word_of(slot).compare_exchange_strong(word, answer_word(number, AnswerState::none))) {
             return false;
         }
-        if (word == taken && look % kLooksPerYield == 0) {
-            std::this_thread::yield();
-            if (look % kLooksPerPulse == 0 && !peer.subchannels.front().qp->target_lives()) {
-                return false; // who does it again finds nobody
-            }
+        if (word == taken && !worth_waiting(peer, look)) {
+            return false; // who does it again finds nobody
         }
     }
 }

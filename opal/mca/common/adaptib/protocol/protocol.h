@@ -560,6 +560,7 @@ private:
              Nanoseconds patience);
     bool answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number,
                   Nanoseconds patience) const;
+    static bool worth_waiting(const Peer& peer, std::uint32_t looks);
     QueuePair* asked_over(const Peer& peer, bool sensible);
     void on_operate(Peer& peer, const MessageHeader& header, const std::byte* from);
     static constexpr Bytes kLeastShared = 64 * kKiB; // below, the other end is hardly there in time

@@ -16,7 +16,6 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
-#include <thread>
 
 #include "channel/ring_memory.h"
 #include "protocol/protocol.h"
@@ -30,8 +29,6 @@ constexpr Bytes kMostShared = SharedWork::kMostUnits * kUnit;
 // Of the time, charged to the way that takes two processors. It has to be clearly faster, since it lies about the other: a
 // part of the data is in the other end's caches then, whence a copy by one end alone takes longer than if it always was.
 constexpr std::int64_t kPrice = 6;
-constexpr std::uint32_t kLooksPerYield = 1024; // its processor was taken away
-constexpr std::uint32_t kLooksPerPulse = 1u << 18;
 
 std::atomic_ref<std::uint64_t> word_of(AnswerSlot& slot) {
     return std::atomic_ref<std::uint64_t>(slot.shared);
@@ -81,6 +78,7 @@ bool Protocol::move_long(Peer& peer, const ExecuteWork& work, const Registration
     if (peer.share_choices == nullptr || work.length > kMostShared) {
         return execute(peer, work, region, remote_keys);
     }
+    static_assert(std::bit_width(kMostShared / kLeastShared) == std::tuple_size_v<ShareChoices>);
     const auto size = static_cast<std::size_t>(std::bit_width(work.length / kLeastShared)) - 1;
     AskChoice& choice = (*peer.share_choices)[size];
     const AskChoice::Way way = choice.choose();
@@ -153,11 +151,8 @@ SharedWork Protocol::close_share(const Peer& peer, AnswerSlot& slot) const {
     } while (!word_of(slot).compare_exchange_weak(word, work.word(), std::memory_order_acq_rel,
                                                   std::memory_order_acquire));
     for (std::uint32_t look = 1; work.done != work.back && !work.refused; ++look) {
-        if (look % kLooksPerYield == 0) {
-            std::this_thread::yield();
-            if (look % kLooksPerPulse == 0 && !peer.subchannels.front().qp->target_lives()) {
-                break; // who does it again finds nobody
-            }
+        if (!worth_waiting(peer, look)) {
+            break; // who does it again finds nobody
         }
         work = SharedWork::of(word_of(slot).load(std::memory_order_acquire));
     }

@@ -78,6 +78,7 @@ private:
         }
         return best;
     }
+
     // What the ring of one more source saves; the sources before it keep their kind, or all change it.
     void add(double count) {
         const double shared = of(count, costs_.shared_ring, costs_.establish_shared);
