@@ -4,6 +4,8 @@
 // nanosecond. Two hosts at one switch are 10 + 100 + 10 = 120 ns apart (cable, switch, cable).
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -344,16 +346,23 @@ protected:
     }
     // An empty write.
     void write(QueuePair& qp, std::size_t from, std::size_t to, const QueuePair& at) {
+        post_to(qp, from, Opcode::write, to, at, 0);
+    }
+    void post_to(QueuePair& qp, std::size_t from, Opcode opcode, std::size_t to,
+                 const QueuePair& at, Bytes length) {
         Node& node = *nodes[from];
+        const MemoryRegion& memory = *nodes[to]->memory[0];
         PathSpec path;
         path.remote = nodes[to]->rail().address();
         ASSERT_TRUE(node.rail().create_ah(path, node.handles.emplace_back()).ok());
-        const Gather none = gather(from, 0);
+        const Gather whole = gather(from, length);
         SendWork work;
-        work.opcode = Opcode::write;
+        work.opcode = opcode;
         work.flags = kSignaled;
-        work.gather = &none;
+        work.gather = &whole;
         work.gather_count = 1;
+        work.remote_address = reinterpret_cast<std::uintptr_t>(memory.address());
+        work.remote_key = memory.remote_key();
         work.address_handle = node.handles.back().get();
         work.remote_qp = at.number();
         work.remote_access_key = kKey;
@@ -450,6 +459,84 @@ TEST_F(DcTiming, AWrongKeyIsNotAnswered) {
     write(initiator(0), 0, 1, at);
     EXPECT_GT(next_completion(0, WorkStatus::retry_exceeded), 0);
 }
+
+// A long answer to a read shares the links that lead to who asked, and is as slow as they are: over DC as over RC.
+class AnswerTiming : public DcTiming, public testing::WithParamInterface<bool> {
+protected:
+    static constexpr std::int64_t kBytes = 1'000'000;
+    static constexpr std::int64_t kAround =
+        350 + 150 + 120 + 30; // the request there, the last byte back
+
+    void prepare(const MachineModel& machine) {
+        build(machine, one_switch(3), 3);
+        if (GetParam()) {
+            QueuePair& at = target(1);
+            for (const std::size_t node : {0, 2}) {
+                QueuePair& from = initiator(node);
+                reads_[node] = [this, &from, &at, node] {
+                    post_to(from, node, Opcode::read, 1, at, kBytes);
+                };
+                write(from, node, 1, at); // the first is connected behind
+                next_completion(node);
+            }
+        } else {
+            for (const std::size_t node : {0, 2}) {
+                QueuePair& from = connect(node, 1).a;
+                reads_[node] = [this, &from, node] { post(from, node, Opcode::read, 1, kBytes); };
+            }
+        }
+    }
+    std::int64_t read_from(std::size_t node) {
+        const std::int64_t start = nodes[node]->at.process->now().count();
+        reads_[node]();
+        return next_completion(node) - start;
+    }
+    PortIndex port_of(std::size_t host) { return world->topology().hosts[host].ports[0]; }
+
+    std::function<void()> reads_[3];
+};
+
+TEST_P(AnswerTiming, IsAsSlowAsThePortThatItLeavesFromOrReaches) {
+    MachineModel machine = round_machine();
+    machine.dc_responders = 2;
+    prepare(machine);
+    read_from(2); // over DC it connects
+    EXPECT_EQ(read_from(2), kAround + kBytes);
+    world->slow_port(port_of(1), 4);
+    EXPECT_EQ(read_from(2), kAround + 4 * kBytes);
+    world->slow_port(port_of(1), 1);
+    world->slow_port(port_of(2), 5);
+    EXPECT_EQ(read_from(2), kAround + 5 * kBytes);
+    world->slow_port(port_of(2), 1);
+    EXPECT_EQ(read_from(2), kAround + kBytes);
+}
+
+TEST_P(AnswerTiming, SharesThePortThatItLeavesFrom) {
+    MachineModel machine = round_machine();
+    machine.dc_responders = 2;
+    prepare(machine);
+    const Nanoseconds start = world->simulator().now();
+    reads_[0]();
+    reads_[2]();
+    const std::int64_t first = next_completion(0) - start.count();
+    const std::int64_t second = next_completion(2) - start.count();
+    EXPECT_GE(std::min(first, second), 2 * kBytes - 20'000);
+    EXPECT_GE(std::max(first, second), 2 * kBytes);
+    EXPECT_LE(std::max(first, second), 2 * kBytes + 20'000);
+}
+
+TEST_P(AnswerTiming, IsNoFasterThanItsEngine) {
+    MachineModel machine = round_machine();
+    machine.dc_responders = 2;
+    machine.engines = 1;
+    machine.engine_rate = {500'000'000};
+    prepare(machine);
+    read_from(2);
+    EXPECT_EQ(read_from(2), kAround + 2 * kBytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Transport, AnswerTiming, testing::Bool(),
+                         [](const auto& info) { return info.param ? "dc" : "rc"; });
 
 // Armed once both have loaded a path (9000); asked to migrate, the request under way goes out again 7000 ns
 // later over the other path.

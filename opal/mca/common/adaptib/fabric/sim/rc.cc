@@ -29,11 +29,15 @@ Status RcQueuePair::connect(const QpAttributes& attributes) {
 
 void RcQueuePair::use_path(Path& path) {
     path_ = &path;
-    links_.clear();
-    if (engine_.link != kNoIndex) {
-        links_.push_back(engine_.link);
+    list_links(engine_, path, links_);
+}
+
+void RcQueuePair::list_links(const Engine& engine, const Path& path, std::vector<LinkIndex>& out) {
+    out.clear();
+    if (engine.link != kNoIndex) {
+        out.push_back(engine.link);
     }
-    links_.insert(links_.end(), path.links.begin(), path.links.end());
+    out.insert(out.end(), path.links.begin(), path.links.end());
 }
 
 Status RcQueuePair::check(const SendWork& work, Bytes& length) const {

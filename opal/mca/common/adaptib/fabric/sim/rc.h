@@ -92,6 +92,7 @@ private:
     bool may_leave(const Request& request) const;
     bool local_access(const Request& request);
     void use_path(Path& path);
+    static void list_links(const Engine& engine, const Path& path, std::vector<LinkIndex>& out);
     void launch(Request& request);
     void begin_flow();
     void flow_through();
@@ -119,6 +120,7 @@ private:
     PortIndex port() const { return path_ == nullptr ? rail_.port() : path_->from; }
     void let_requester_go();
     Path* way_back(const RcQueuePair& at) const;
+    std::span<const LinkIndex> links_back(const RcQueuePair& at);
     Outcome carry_out(RcQueuePair& at, Request& request, WorkStatus& refusal);
     Outcome carry_out_send(RcQueuePair& at, Request& request, WorkStatus& refusal);
     Outcome carry_out_write(RcQueuePair& at, Request& request, WorkStatus& refusal);
@@ -157,7 +159,8 @@ private:
     std::uint32_t rnr_tries_ = 0;
     Nanoseconds rnr_until_{0};
     Path* path_ = nullptr;
-    std::vector<LinkIndex> links_; // of a flow: the engine's, then the path's
+    std::vector<LinkIndex> links_;      // of a flow: the engine's, then the path's
+    std::vector<LinkIndex> links_back_; // an initiator's, of the answers
 
     MemberEvent<RcQueuePair, &RcQueuePair::begin_flow> flow_begins_{*this};
     MemberEvent<RcQueuePair, &RcQueuePair::arrivals> arrives_{*this};

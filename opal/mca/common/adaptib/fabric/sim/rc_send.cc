@@ -185,8 +185,9 @@ void RcQueuePair::respond() {
             return;
         }
         responding_ = i;
-        world_.network().flows().start(response_, at->links_, request.length,
-                                       at->links_.empty() ? machine_.port_rate : BytesPerSecond{});
+        const std::span<const LinkIndex> links = links_back(*at);
+        world_.network().flows().start(response_, links, request.length,
+                                       links.empty() ? machine_.port_rate : BytesPerSecond{});
         return;
     }
 }

@@ -51,6 +51,15 @@ Path* RcQueuePair::way_back(const RcQueuePair& at) const {
                : at.path_;
 }
 
+// A DC target has no path of its own: its answers go where the request came from.
+std::span<const LinkIndex> RcQueuePair::links_back(const RcQueuePair& at) {
+    if (!is_initiator()) {
+        return at.links_;
+    }
+    list_links(at.engine_, *way_back(at), links_back_);
+    return links_back_;
+}
+
 void RcQueuePair::on_receive_posted() { let_requester_go(); }
 
 RcQueuePair::Outcome RcQueuePair::carry_out(RcQueuePair& at, Request& request,
