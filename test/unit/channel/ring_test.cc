@@ -64,6 +64,8 @@ public:
             complete_first();
         }
     }
+    // What is not visible yet never will be.
+    void lose() { writes_.clear(); }
     // Completions of signaled writes since it was asked last.
     std::size_t completions() { return std::exchange(completions_, 0); }
     std::size_t hidden() const {
@@ -463,6 +465,89 @@ TEST(Ring, WhatIsInDoubtIsWhatTheReaderHasNotTold) {
     EXPECT_GT(taken, 100u);
     ring.credit = 1u << 20; // more than was ever sent
     EXPECT_FALSE(ring.writer->for_each_in_doubt([](const MessageHeader&, const std::byte*) {}));
+}
+
+// A connection breaks after its messages were posted for a while, and stored again: what is in doubt, and nothing else,
+// is known.
+TEST(Ring, NothingIsLostAndNothingInventedWhereMessagesAreStoredAgain) {
+    std::size_t stored_last = 0;
+    std::size_t repeated = 0;
+    for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+        SCOPED_TRACE(seed);
+        Random random(seed);
+        const std::uint64_t units = 2 * (4 + random.below(40));
+        Ring ring(units, true);
+        const std::size_t longest = units / 2 * kRingUnit - kRingOverhead;
+        std::vector<std::size_t> sizes;
+        std::uint32_t received = 0;
+        std::vector<std::byte> payload;
+        std::uint32_t number = 0;
+        const auto take = [&] {
+            const RingReader::Found found = ring.take(payload, number);
+            ASSERT_NE(found, RingReader::Found::garbage);
+            if (found == RingReader::Found::message) {
+                ASSERT_EQ(number, received);
+                ASSERT_EQ(payload, payload_of(received, sizes[received]));
+                ++received;
+            }
+        };
+        bool posted = false;
+        for (auto steps = 50 + random.below(400); steps > 0; --steps) {
+            const std::size_t size = random.below(longest + 1);
+            if (random.below(2) == 0 && ring.send(payload_of(ring.sequence, size))) {
+                sizes.push_back(size);
+            }
+            posted = posted || !ring.writer->direct();
+            ring.qp.show(random.below(800));
+            if (random.below(20) == 0) {
+                ring.qp.up = random.below(3) != 0;
+            }
+            ASSERT_NO_FATAL_FAILURE(take());
+        }
+        std::vector<std::uint32_t> doubted;
+        ASSERT_TRUE(
+            ring.writer->for_each_in_doubt([&](const MessageHeader& header, const std::byte* body) {
+                ASSERT_EQ(header.type, MessageType::eager);
+                ASSERT_LT(header.sequence, ring.sequence);
+                const std::size_t size = sizes[header.sequence];
+                ASSERT_EQ(header.length, size);
+                const std::vector<std::byte> sent = payload_of(header.sequence, size);
+                ASSERT_TRUE(std::equal(sent.begin(), sent.end(), body));
+                doubted.push_back(header.sequence);
+            }));
+        for (std::size_t i = 0; i < doubted.size(); ++i) {
+            ASSERT_EQ(doubted[i], ring.sequence - doubted.size() + i) << "the last ones, in order";
+        }
+        const bool stored = ring.writer->direct();
+        ASSERT_TRUE(!stored || doubted.empty());
+        stored_last += posted && stored ? 1 : 0;
+        repeated += doubted.size();
+        ring.qp.lose();
+        for (std::uint32_t before = received + 1; before != received;) {
+            before = received;
+            ASSERT_NO_FATAL_FAILURE(take());
+        }
+        ASSERT_GE(received + doubted.size(), ring.sequence) << "some are lost";
+    }
+    EXPECT_GT(stored_last, 100u);
+    EXPECT_GT(repeated, 100u);
+}
+
+// Whether what was posted has arrived cannot be asked: then it is not taken for granted.
+TEST(Ring, AnErrorIsNoArrival) {
+    Ring ring(64, true);
+    ring.qp.up = false;
+    ASSERT_TRUE(ring.send(payload_of(0, 100)));
+    ring.qp.up = true;
+    ring.qp.post_result = Status::error(Reason::bad_state);
+    EXPECT_FALSE(ring.send(payload_of(1, 100)));
+    EXPECT_FALSE(ring.writer->direct());
+    std::size_t doubted = 0;
+    EXPECT_TRUE(ring.writer->for_each_in_doubt([&](const MessageHeader& header, const std::byte*) {
+        EXPECT_EQ(header.sequence, 0u);
+        ++doubted;
+    }));
+    EXPECT_EQ(doubted, 1u);
 }
 
 TEST_P(RingModes, AFullRingTakesNothingUntilCreditComes) {

@@ -101,12 +101,16 @@ bool RingWriter::has_room(std::uint64_t units) {
 // Chooses between storing directly and posting, message by message: a rail may go down or be slowed.
 bool RingWriter::choose_way() {
     if (mapped_ != nullptr && qp_->usable()) [[likely]] {
-        if (!direct() && !flushed()) {
+        const Status arrived = direct() ? kOk : flush();
+        if (arrived.is_again()) {
             return false;
         }
-        base_ = mapped_;
-        gate_ = qp_->gate();
-        return true;
+        if (arrived.ok()) {
+            base_ = mapped_;
+            gate_ = qp_->gate();
+            return true;
+        }
+        // What is posted next fails, too, and its sender says so.
     }
     if (!posts_ && !begin_to_post()) {
         return false;
@@ -304,7 +308,10 @@ Status RingWriter::post_write(const Gather& gather, std::uint64_t unit, bool sig
     return status;
 }
 
-bool RingWriter::flushed() {
+bool RingWriter::flushed() { return !flush().is_again(); }
+
+// ok: the reader has all that was posted. again: not yet.
+Status RingWriter::flush() {
     if (unsignaled_ > 0) { // an empty write behind them
         SendWork work;
         work.wr_id = wr_id_;
@@ -312,16 +319,13 @@ bool RingWriter::flushed() {
         work.flags = kSignaled;
         work.remote_address = target_.address;
         work.remote_key = target_.key;
-        const Status status = qp_->post_send(work);
-        if (status.is_error()) {
-            return true;
+        if (const Status status = qp_->post_send(work); !status.ok()) {
+            return status;
         }
-        if (status.ok()) {
-            unsignaled_ = 0;
-            ++awaited_;
-        }
+        unsignaled_ = 0;
+        ++awaited_;
     }
-    return unsignaled_ == 0 && settled();
+    return settled() ? kOk : Status::again(Reason::none);
 }
 
 } // namespace adaptib

@@ -315,10 +315,10 @@ public:
     std::uint64_t carried() const { return carried_; }
 
     // Calls f(header, body) for each message, in order, that was posted and that the reader's count does not
-    // cover; what was stored, the reader has. REQUIRES: the count does not change meanwhile. False: the
-    // count cannot be.
+    // cover; what was stored, the reader has, and all that was posted before it (invariant 4). REQUIRES: the
+    // count does not change meanwhile. False: the count cannot be.
     template <typename F> bool for_each_in_doubt(F&& f) const {
-        if (mirror_ == nullptr) {
+        if (mirror_ == nullptr || direct()) {
             return true;
         }
         const std::uint64_t consumed = std::max(consumed_, told());
@@ -380,6 +380,7 @@ private:
     bool begin_to_post();
     void map();
     void post_from_now() { gate_.trouble = nullptr; }
+    Status flush();
     bool skip_rest();
     Status post(const MessageHeader& header);
     Status post_message(const MessageHeader& header, RingWay way, std::uint64_t taken);
