@@ -262,6 +262,62 @@ TEST_P(Execute, LaterOnesWin) {
 }
 
 // ---------------------------------------------------------------------------------------------------
+// As the target
+
+// What the peer could not do by a request of its own, or this end by one of its own, is not done for it.
+TEST_P(Execute, ACopyIsServedWithTheRightsOfBothEnds) {
+    constexpr Bytes kSize = 4096;
+    constexpr Bytes kPart = kSize - 16;
+    const std::uint32_t rights[] = {0, kRemoteRead, kRemoteWrite, kRemoteRead | kRemoteWrite};
+    Pair p = rc_pair();
+    for (const std::uint32_t here : rights) {
+        Buffer& ours = memory(1, kSize, kLocalWrite | here);
+        for (const std::uint32_t there : rights) {
+            Buffer& theirs = memory(0, kSize, kLocalWrite | there);
+            for (const Opcode opcode : {Opcode::write, Opcode::read}) {
+                fill(ours.data(), kSize, 1);
+                fill(theirs.data(), kSize, 2);
+                const auto serve = [&](Bytes at, Bytes length, Buffer& peers) {
+                    return p.b.qp
+                        ->serve_copy({.opcode = opcode,
+                                      .local_key = ours.key(),
+                                      .local = ours.data() + at,
+                                      .length = length,
+                                      .remote_address = peers.remote(at),
+                                      .remote_key = peers.key(),
+                                      .compare_add = 0,
+                                      .swap = 0})
+                        .ok();
+                };
+                EXPECT_FALSE(serve(8, kSize - 7, theirs)) << "it leaves the regions";
+                EXPECT_FALSE(serve(8, 0, theirs));
+                Buffer& allocated_there = allocated(0, kSize);
+                EXPECT_FALSE(serve(8, kPart, allocated_there));
+                EXPECT_TRUE(all_equal(allocated_there.data(), kSize, std::byte{0}));
+                destroy(allocated_there);
+                EXPECT_TRUE(holds(ours.data(), kSize, 1));
+                EXPECT_TRUE(holds(theirs.data(), kSize, 2));
+                const bool writes = opcode == Opcode::write;
+                const bool allowed = (here & (writes ? kRemoteRead : kRemoteWrite)) != 0 &&
+                                     (there & (writes ? kRemoteWrite : kRemoteRead)) != 0;
+                const bool served = serve(8, kPart, theirs);
+                EXPECT_EQ(served, allowed && world().executes(false));
+                const Buffer& from = writes ? ours : theirs;
+                const Buffer& to = writes ? theirs : ours;
+                EXPECT_TRUE(holds(from.data(), kSize, writes ? 1 : 2));
+                EXPECT_TRUE(holds(to.data(), 8, writes ? 2 : 1));
+                EXPECT_EQ(std::equal(from.data() + 8, from.data() + 8 + kPart, to.data() + 8),
+                          served);
+                EXPECT_TRUE(served || holds(to.data(), kSize, writes ? 2 : 1));
+            }
+            destroy(theirs);
+        }
+        destroy(ours);
+    }
+    EXPECT_TRUE(stays_empty({p.a.send, p.b.send}));
+}
+
+// ---------------------------------------------------------------------------------------------------
 // What is left to post_send, which says what is wrong
 
 class ExecuteRefused : public Execute {

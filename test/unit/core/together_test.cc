@@ -8,13 +8,13 @@
 
 #include "attentive.h"
 #include "cores.h"
+#include "together.h"
 #include "window.h"
 
 namespace adaptib::test {
 namespace {
 
 using namespace std::chrono_literals;
-using Way = AskChoice::Way;
 
 constexpr std::size_t kWants = 0;
 constexpr std::size_t kHas = 1;
@@ -36,16 +36,6 @@ static_assert(SharedWork::of(SharedWork{.number = 77, .done = 5}.word() +
 static_assert(SharedWork::of(SharedWork{.number = 77, .closed = true}.word() +
                              SharedWork{.refused = true}.word())
                   .refused);
-
-// From now on the other end is asked first, or never.
-void prefer(Peer& peer, Way way) {
-    for (AskChoice& choice : *peer.share_choices) {
-        for (int i = 0; i < 5; ++i) {
-            choice.note(Way::direct, way == Way::asked ? Nanoseconds{1s} : Nanoseconds{1});
-            choice.note(Way::asked, Nanoseconds{1000});
-        }
-    }
-}
 
 // Messages of all sizes, announced already, are received; data is compared. `there`: their sender looks at what comes.
 void carry(Cores& world, bool there, std::size_t round) {
@@ -91,7 +81,7 @@ TEST(Together, BothEndsCopyAMessage) {
          counters.copies_shared < 20 && std::chrono::steady_clock::now() < end; ++round) {
         carry(world, true, round);
         if (round % 10 == 0 && world.peer(kWants, kHas)->share_choices != nullptr) {
-            prefer(*world.peer(kWants, kHas), Way::asked);
+            ask_first(*world.peer(kWants, kHas));
         }
     }
     EXPECT_GE(counters.copies_shared, 20u);
@@ -108,7 +98,7 @@ TEST(Together, AnOfferThatIsOverIsNotTakenUp) {
     Cores world(2);
     exchange(world, 100, 3);
     carry(world, false, 0);
-    prefer(*world.peer(kWants, kHas), Way::asked);
+    ask_first(*world.peer(kWants, kHas));
     std::vector<std::byte> out = pattern(1u << 20, 1);
     std::vector<std::byte> in(out.size());
     TestRequest send;
@@ -154,7 +144,7 @@ TEST_P(OneSidedTogether, TheTargetCopiesAPart) {
     const Counters& counters = world.counters(kWants);
     const auto end = std::chrono::steady_clock::now() + kPatience;
     const auto moved = [&](std::size_t bytes) {
-        prefer(*world.peer(kWants, kHas), Way::asked);
+        ask_first(*world.peer(kWants, kHas));
         const Attentive target(world, kHas);
         return move(bytes);
     };

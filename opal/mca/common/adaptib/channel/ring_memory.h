@@ -27,17 +27,20 @@ constexpr std::uint64_t answer_word(std::uint64_t number, AnswerState state) {
 }
 
 // The other word of the slot: a message that both ends copy (protocol/together.cc), in units from its front and from
-// its back. Who changes a count has that part of it; `done` is what the sender has copied of the back.
+// its back. Who changes a count has that part of it; `done` is what the other end has copied of the back, in that order.
 struct SharedWork {
     static constexpr std::uint32_t kMostUnits = 256;
-    static constexpr std::uint64_t kNumbers = (1u << 26) - 1; // ShareBody::number is one of these
+    // ShareBody::number is 1 to that; 0 is of no offer. A message that is late by as many offers would be taken for a new
+    // one; a ring has room for far fewer.
+    static constexpr std::uint64_t kNumbers = (1u << 26) - 1;
 
     std::uint64_t number = 0;
     std::uint32_t front = 0;
     std::uint32_t back = 0;
     std::uint32_t done = 0;
-    bool closed = false;  // nothing can be taken any more
-    bool refused = false; // the sender could not copy a part that it had taken
+    bool closed = false; // nothing can be taken any more
+    bool refused =
+        false; // the other end could not copy a part that it had taken, and copies nothing more
 
     constexpr std::uint64_t word() const {
         return number << 38 | std::uint64_t{refused} << 37 | std::uint64_t{closed} << 36 |

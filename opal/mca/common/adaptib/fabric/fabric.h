@@ -402,6 +402,10 @@ public:
     // memory, by the same rules. gather[0], the only entry, is memory of the core's own: what is written,
     // or where what is read or the old value goes. Not ok: nothing was done.
     Status serve(const SendWork& work) { return serve_impl(work); }
+    // The same without memory of the core's: a part of a peer's write or read (the work is a read or write here),
+    // between this process's memory, known by the key that the peer has of it, and the peer's. Both are outside of
+    // what rails have allocated. Not ok: what the request names may be changed as far as it goes.
+    Status serve_copy(const ExecuteWork& work) { return serve_copy_impl(work); }
     // False once the process at the other end is known to have ended. May ask the system.
     bool target_lives() const { return target_lives_impl(); }
 
@@ -432,6 +436,9 @@ private:
     virtual Status post_receive_impl(const ReceiveWork& work) = 0;
     virtual Status execute_impl(const ExecuteWork&) { return Status::again(Reason::none); }
     virtual Status serve_impl(const SendWork&) { return Status::error(Reason::not_supported); }
+    virtual Status serve_copy_impl(const ExecuteWork&) {
+        return Status::error(Reason::not_supported);
+    }
     virtual bool target_lives_impl() const { return true; }
     virtual void* map_impl(std::uint64_t, Bytes, std::uint32_t) { return nullptr; }
     virtual bool usable_impl() const { return true; }

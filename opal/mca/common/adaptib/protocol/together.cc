@@ -10,8 +10,8 @@
 // operations is (schedule/ask_choice.h): short data lies in the caches of who copies it.
 //
 // Everything is over when the call returns, so one word for each peer is enough; an offer that is looked at later
-// is none any more. Each part is checked by itself: a put that reaches beyond its window fails, and may have
-// written what lies within.
+// is none any more. Each part is checked by itself, and at both ends: what reaches beyond memory that is there fails,
+// and may have been written up to there, as by one copy of the kernel's.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -107,7 +107,7 @@ bool Protocol::move_together(Peer& peer, const ExecuteWork& work, const Registra
         return execute(peer, work, region, remote_keys);
     }
     AnswerSlot& slot = RingMemory(*peer.ring_memory).answer();
-    const std::uint64_t number = ++peer.offers & SharedWork::kNumbers;
+    const std::uint64_t number = 1 + ++peer.offers % SharedWork::kNumbers;
     word_of(slot).store(SharedWork{.number = number}.word(), std::memory_order_relaxed);
     ShareBody body{};
     body.number = number;
@@ -127,18 +127,29 @@ bool Protocol::move_together(Peer& peer, const ExecuteWork& work, const Registra
     }
     ++counters_.copies_offered;
     bool good = true;
+    std::uint32_t front = 0;
     for (Part part = take_part(slot, number, work.length, End::front); part.length > 0 && good;
          part = take_part(slot, number, work.length, End::front)) {
         good = execute_part(peer, work, part.offset, part.length, region, remote_keys);
+        front += part.units;
     }
     const SharedWork end = close_share(peer, slot);
-    counters_.copies_shared += end.back > 0 ? 1 : 0;
-    if (!good || end.back == end.done) {
-        return good;
+    if (!good) {
+        return false;
     }
-    // The other end could not copy what it took.
-    const Bytes offset = (units_of(work.length) - end.back) * kUnit;
-    return execute_part(peer, work, offset, work.length - offset, region, remote_keys);
+    const std::uint32_t units = units_of(work.length);
+    if (end.number != number || end.front != front || end.front + end.back != units ||
+        end.done > end.back) {
+        ++counters_.bad_packets; // the slot lies where the peer writes
+        return false;
+    }
+    counters_.copies_shared += end.back > 0 ? 1 : 0;
+    if (end.back == end.done) {
+        return true;
+    }
+    // The other end could not copy what it took last, and does not try again.
+    const Bytes behind = std::min((units - end.done) * kUnit, work.length);
+    return execute_part(peer, work, front * kUnit, behind - front * kUnit, region, remote_keys);
 }
 
 // Ends the offer, and waits for what the other end has taken.
@@ -150,7 +161,7 @@ SharedWork Protocol::close_share(const Peer& peer, AnswerSlot& slot) const {
         work.closed = true;
     } while (!word_of(slot).compare_exchange_weak(word, work.word(), std::memory_order_acq_rel,
                                                   std::memory_order_acquire));
-    for (std::uint32_t look = 1; work.done != work.back && !work.refused; ++look) {
+    for (std::uint32_t look = 1; work.done < work.back && !work.refused; ++look) {
         if (!worth_waiting(peer, look)) {
             break; // who does it again finds nobody
         }
@@ -174,7 +185,8 @@ bool Protocol::execute_part(Peer& peer, ExecuteWork work, Bytes offset, Bytes le
 void Protocol::on_share(Peer& peer, const ShareBody& body) {
     const auto opcode = static_cast<Opcode>(body.opcode);
     QueuePair* const qp =
-        asked_over(peer, body.length >= kLeastShared && body.length <= kMostShared &&
+        asked_over(peer, body.number - 1 < SharedWork::kNumbers && body.length >= kLeastShared &&
+                             body.length <= kMostShared &&
                              (opcode == Opcode::write || opcode == Opcode::read));
     if (qp == nullptr) {
         return;
@@ -190,14 +202,12 @@ void Protocol::on_share(Peer& peer, const ShareBody& body) {
                                .remote_key = body.our_key,
                                .compare_add = 0,
                                .swap = 0};
-        const bool good = qp->execute(work).ok();
-        word_of(slot).fetch_add(good ? SharedWork{.done = part.units}.word()
-                                     : SharedWork{.refused = true}.word(),
-                                std::memory_order_acq_rel);
-        if (!good) {
+        if (!qp->serve_copy(work).ok()) {
+            word_of(slot).fetch_or(SharedWork{.refused = true}.word(), std::memory_order_acq_rel);
             return;
         }
         count_move(opcode, part.length);
+        word_of(slot).fetch_add(SharedWork{.done = part.units}.word(), std::memory_order_acq_rel);
     }
 }
 

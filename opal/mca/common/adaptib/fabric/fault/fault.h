@@ -100,6 +100,8 @@ struct FaultPlan {
     // The rails have Capability::meets, whatever is below: who is asked is ready at once, who asks when it is
     // told. To be the same for all nodes; read at the beginning.
     bool meets = false;
+    // Called by each QueuePair::execute, before it looks at anything: what a test does at that moment.
+    std::function<void()> at_execute;
     // Of memory that is registered at any time, as under "ulimit -l"; beyond, register_memory says
     // no_memory (and Fault::register_fails is logged). What a rail allocates does not count.
     Bytes locked_limit = ~Bytes{0};

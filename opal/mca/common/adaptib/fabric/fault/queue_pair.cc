@@ -123,12 +123,21 @@ Status FaultQp::post_receive_impl(const ReceiveWork& work) {
     return status;
 }
 
+// What is done within a call cannot fail as a request does.
+bool FaultQp::executes() {
+    return usable_impl() && !node_.planned(Site::request) && !node_.planned(Site::send) &&
+           !node_.planned(Site::node);
+}
+
 Status FaultQp::execute_impl(const ExecuteWork& work) {
-    if (!usable_impl() || node_.planned(Site::request) || node_.planned(Site::send) ||
-        node_.planned(Site::node)) {
-        return Status::again(Reason::none);
+    if (node_.plan().at_execute) {
+        node_.plan().at_execute();
     }
-    return below_->execute(work);
+    return executes() ? below_->execute(work) : Status::again(Reason::none);
+}
+
+Status FaultQp::serve_copy_impl(const ExecuteWork& work) {
+    return executes() ? below_->serve_copy(work) : Status::again(Reason::none);
 }
 
 void* FaultQp::map_impl(std::uint64_t address, Bytes length, std::uint32_t key) {

@@ -71,6 +71,8 @@ private:
     Status post_send_impl(const SendWork& work) override;
     Status post_receive_impl(const ReceiveWork& work) override;
     Status execute_impl(const ExecuteWork& work) override;
+    Status serve_copy_impl(const ExecuteWork& work) override;
+    bool executes();
     Status serve_impl(const SendWork& work) override { return below_->serve(work); }
     bool target_lives_impl() const override { return below_->target_lives(); }
     void* map_impl(std::uint64_t address, Bytes length, std::uint32_t key) override;

@@ -162,6 +162,16 @@ Status RcQueuePair::serve_impl(const SendWork& work) {
     return kOk;
 }
 
+// A region of this process that the peer may access so; null: there is none.
+const RegionView* RcQueuePair::find_served(std::uint32_t key, std::uint64_t address, Bytes length,
+                                           std::uint32_t access) const {
+    const RegionView* region = context_.regions().find(key);
+    const bool allowed = region != nullptr && region_rail(region->tag) == rail_ &&
+                         region->allows(access) && (attributes_.access & access) == access &&
+                         region->covers(address, length);
+    return allowed ? region : nullptr;
+}
+
 BounceAnswer RcQueuePair::execute(const BounceRequest& request, std::byte* data,
                                   std::uint64_t& old) {
     const auto opcode = static_cast<Opcode>(request.opcode);
@@ -174,11 +184,12 @@ BounceAnswer RcQueuePair::execute(const BounceRequest& request, std::byte* data,
         (atomic && (request.length != 8 || request.remote_address % 8 != 0))) {
         return BounceAnswer::invalid_request;
     }
-    const std::uint32_t access = atomic ? kRemoteAtomic : write ? kRemoteWrite : kRemoteRead;
-    const RegionView* region = context_.regions().find(request.remote_key);
-    if (region == nullptr || region_rail(region->tag) != rail_ || !region->allows(access) ||
-        (attributes_.access & access) != access ||
-        !region->covers(request.remote_address, request.length)) {
+    const RegionView* region =
+        find_served(request.remote_key, request.remote_address, request.length,
+                    atomic  ? kRemoteAtomic
+                    : write ? kRemoteWrite
+                            : kRemoteRead);
+    if (region == nullptr) {
         return BounceAnswer::access_error;
     }
     auto* memory = reinterpret_cast<std::byte*>(request.remote_address);

@@ -79,6 +79,7 @@ private:
     Status post_send_impl(const SendWork& work) override;
     Status execute_impl(const ExecuteWork& work) override;
     Status serve_impl(const SendWork& work) override;
+    Status serve_copy_impl(const ExecuteWork& work) override;
     bool target_lives_impl() const override;
     void* map_impl(std::uint64_t address, Bytes length, std::uint32_t key) override;
     bool usable_impl() const override;
@@ -117,6 +118,8 @@ private:
     Step do_atomic(const SendWork& work, Attempt& a, WorkStatus& status);
     template <Opcode kOpcode> bool execute_known(const ExecuteWork& work);
     bool execute_any(const ExecuteWork& work);
+    bool may_execute(const ExecuteWork& work) const;
+    bool finds_target_of(const ExecuteWork& work);
     bool execute_shared(const ExecuteWork& work);
     bool execute_private(const ExecuteWork& work);
     Known& known_of(Opcode opcode) { return known_[opcode == Opcode::read ? 1 : 0]; }
@@ -141,6 +144,8 @@ private:
     void abandon_pieces();
     BounceAnswer execute(const BounceRequest& request, std::byte* data, std::uint64_t& old);
     BounceAnswer copy_checked(const BounceRequest& request, std::byte* data) const;
+    const RegionView* find_served(std::uint32_t key, std::uint64_t address, Bytes length,
+                                  std::uint32_t access) const;
     BounceAnswer execute_atomic(const BounceRequest& request, bool shared, std::uint64_t& old);
 
     std::uint64_t rails_word() const {

@@ -317,25 +317,51 @@ Status RcQueuePair::execute_impl(const ExecuteWork& work) {
     return done ? kOk : Status::again(Reason::none);
 }
 
+// As far as this process knows.
+inline bool RcQueuePair::may_execute(const ExecuteWork& work) const {
+    return state_ == QpState::ready_to_send && ops_.empty() && work.opcode >= Opcode::write &&
+           work.opcode != Opcode::write_imm && work.opcode <= Opcode::fetch_add &&
+           work.length > 0 && work.length <= kCopyPiece &&
+           context_.regions().allows({work.local, work.length, work.local_key}, rail_,
+                                     work.opcode == Opcode::write ? 0u : +kLocalWrite);
+}
+
+// REQUIRES: begin_touching.
+inline bool RcQueuePair::finds_target_of(const ExecuteWork& work) {
+    return rails_word() == 0 && connected() &&
+           (work.opcode == Opcode::write ||
+            peer_entry_->target_reads.load(std::memory_order_acquire) != 0) &&
+           find_remote(work.remote_address, work.length, work.remote_key,
+                       needed_access(work.opcode));
+}
+
 bool RcQueuePair::execute_any(const ExecuteWork& work) {
     const bool atomic = work.opcode == Opcode::compare_swap || work.opcode == Opcode::fetch_add;
-    const bool write = work.opcode == Opcode::write;
-    const bool possible = atomic ? work.length == 8 && work.remote_address % 8 == 0
-                                 : write || work.opcode == Opcode::read;
-    if (state_ != QpState::ready_to_send || !ops_.empty() || !possible || work.length == 0 ||
-        work.length > kCopyPiece ||
-        !context_.regions().allows({work.local, work.length, work.local_key}, rail_,
-                                   write ? 0u : +kLocalWrite)) {
+    if ((atomic && (work.length != 8 || work.remote_address % 8 != 0)) || !may_execute(work)) {
         return false;
     }
     begin_touching();
-    const bool done = rails_word() == 0 && connected() &&
-                      (write || peer_entry_->target_reads.load(std::memory_order_acquire) != 0) &&
-                      find_remote(work.remote_address, work.length, work.remote_key,
-                                  needed_access(work.opcode)) &&
+    const bool done = finds_target_of(work) &&
                       (region_.offset != kPrivate ? execute_shared(work) : execute_private(work));
     end_touching();
     return done;
+}
+
+// What the peer sees as a read is a write here. Memory of a segment would be copied by the processor, for which what
+// the peer names need not be mapped.
+Status RcQueuePair::serve_copy_impl(const ExecuteWork& work) {
+    const bool peer_reads = work.opcode == Opcode::write;
+    const auto address = reinterpret_cast<std::uintptr_t>(work.local);
+    if ((!peer_reads && work.opcode != Opcode::read) || !may_execute(work) ||
+        (peer_reads && attributes_.max_target_reads == 0) ||
+        find_served(work.local_key, address, work.length,
+                    peer_reads ? kRemoteRead : kRemoteWrite) == nullptr) {
+        return Status::again(Reason::none);
+    }
+    begin_touching();
+    const bool done = finds_target_of(work) && region_.offset == kPrivate && execute_private(work);
+    end_touching();
+    return done ? kOk : Status::again(Reason::none);
 }
 
 // REQUIRES: find_remote, of memory in the target's segment.
