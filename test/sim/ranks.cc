@@ -56,6 +56,7 @@ bool Ranks::start(std::string& text) {
         environment.clock = rank.process;
         environment.random = &rank.random;
         environment.maps_sources = options_.maps_sources;
+        environment.measure = options_.measure;
         environment.counters = &rank.counters;
         environment.message = [&rank](Severity, const std::string& message) {
             rank.messages.push_back(message);

@@ -34,6 +34,7 @@ struct RanksOptions {
     // What differs at a rank; empty: nothing.
     std::function<void(std::size_t rank, Parameters&)> parameters_of;
     bool maps_sources = false; // Core::Environment
+    MeasureOptions measure;    //
     std::uint64_t seed = 1;
     // What looking at a ring costs in each pass of progress, whether there is something or not. What is found is so on
     // average in the middle of a pass.

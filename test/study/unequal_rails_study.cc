@@ -9,13 +9,14 @@
 // parameters as they are, rails of 1:1, 2:1, 4:1 and 10:1, of which the first is the slow one; half a ping-pong, and
 // the time of a stream of 64 messages, over both against the fast one alone.
 // "Two processes a host" in the same way, of the second ones: the slow rail is their home, since nobody tells that it
-// is slow. Before and after all have sent 1 MiB there and back 40 times.
+// is slow. Before and after all have sent 1 MiB there and back 40 times; and after short messages alone, 1 KiB there and
+// back for some 0.2 s: their ports are measured then (connect/measure.cc).
 // Bounds (--check), of the sum of both rails:
 //   auto, the default: streams at least 0.97, told or not, over 2 and over 16 paths
 //   even: streams at most 0.45, which is why it is not the default
 //   auto, told: no message takes more than 1.02 times what it takes over the fast rail alone
 //   small messages, at every size and ratio, alone and in a stream: the same
-//   of two processes a host, not told: the same, once large ones were sent
+//   of two processes a host, not told: the same, once large ones were sent, or short ones alone for long enough
 #include <algorithm>
 #include <map>
 #include <string>
@@ -138,7 +139,8 @@ struct Hosts {
     std::uint64_t ratio = 0; // of the rates; 0: the fast rail alone
     bool told = true;        // the first rail is the slow one; else the second
     std::uint32_t processes = 1;
-    int learning = 0; // messages of 1 MiB there and back, of all
+    int learning = 0; // messages there and back, of all, ...
+    Bytes of = kMiB;  // ... so long
 };
 
 // Complete cores.
@@ -177,7 +179,7 @@ Small small_messages(const Study& study, const Hosts& hosts) {
     };
     microseconds(ping_pong(64 * kKiB, 10)); // until all are connected
     if (hosts.learning > 0) {
-        microseconds(ping_pong(kMiB, static_cast<std::uint32_t>(hosts.learning)));
+        microseconds(ping_pong(hosts.of, static_cast<std::uint32_t>(hosts.learning)));
     }
     first = hosts.processes - 1; // the others are silent
     Small small;
@@ -251,14 +253,21 @@ void add_processes(Study& study) {
     Panels panels = panels_of(" of the second of two processes");
     const Small one = small_messages(study, {.processes = 2});
     panels.draw("the fast rail alone", one);
-    for (const int learning : {0, 40}) {
+    struct Row {
+        const char* name;
+        int learning;
+        Bytes of;
+    };
+    for (const Row& row :
+         {Row{"nothing sent yet", 0, 0}, Row{"after short ones alone", 10000, kKiB},
+          Row{"after large ones", 40, kMiB}}) {
         const Small both = small_messages(
-            study, {.ratio = 4, .told = false, .processes = 2, .learning = learning});
-        const std::string name =
-            "4:1 not told, " + std::string(learning > 0 ? "after large ones" : "nothing large yet");
+            study,
+            {.ratio = 4, .told = false, .processes = 2, .learning = row.learning, .of = row.of});
+        const std::string name = std::string("4:1 not told, ") + row.name;
         panels.draw(name, both);
         compare(study, "two processes a host, " + name, both, one,
-                learning > 0 ? std::optional(Bound{0, 1.02}) : std::nullopt);
+                row.learning > 0 ? std::optional(Bound{0, 1.02}) : std::nullopt);
     }
     study.panel(panels.alone);
     study.panel(panels.streams);

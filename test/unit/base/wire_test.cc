@@ -149,7 +149,7 @@ static_assert(offsetof(ShareBody, their_key) == 28);
 static_assert(offsetof(ShareBody, our_key) == 32);
 static_assert(offsetof(ShareBody, opcode) == 36);
 
-static_assert(sizeof(ConnectBody) == 304);
+static_assert(sizeof(ConnectBody) == 312);
 static_assert(offsetof(ConnectBody, connection) == 0);
 static_assert(offsetof(ConnectBody, answers) == 4);
 static_assert(offsetof(ConnectBody, subchannel_count) == 8);
@@ -159,7 +159,8 @@ static_assert(offsetof(ConnectBody, expected) == 20);
 static_assert(offsetof(ConnectBody, ring_address) == 24);
 static_assert(offsetof(ConnectBody, credit_address) == 32);
 static_assert(offsetof(ConnectBody, access_key) == 40);
-static_assert(offsetof(ConnectBody, subchannels) == 48);
+static_assert(offsetof(ConnectBody, measure_address) == 48);
+static_assert(offsetof(ConnectBody, subchannels) == 56);
 
 static_assert(sizeof(ProbeBody) == 72);
 static_assert(offsetof(ProbeBody, nonce) == 0);
@@ -452,6 +453,11 @@ TEST(Wire, RingsAndCreditsMustBeAligned) {
     for (const std::uint32_t off : {1u, 8u, 63u}) {
         body = connect_body();
         body.credit_address += off;
+        EXPECT_FALSE(check_body(body)) << off;
+        body = connect_body();
+        body.measure_address = 64;
+        EXPECT_TRUE(check_body(body)) << off;
+        body.measure_address += off;
         EXPECT_FALSE(check_body(body)) << off;
     }
 }

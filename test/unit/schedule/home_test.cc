@@ -214,6 +214,56 @@ TEST_F(Moving, NotForNoiseOrAShortSlowness) {
     }
 }
 
+TEST_F(Moving, OnceItWasMeasuredAFewTimes) {
+    using Verdict = Scheduler::Verdict;
+    const PortRate slow[] = {{0, 9, 11}, {1, 35, 45}};
+    const PortRate equal[] = {{0, 40, 40}, {1, 41, 41}};
+    EXPECT_EQ(home(), 0u);
+    EXPECT_EQ(scheduler_->judge_home(scene_.up, equal), Verdict::stays);
+    EXPECT_EQ(scheduler_->measured(1), 41.0);
+    EXPECT_EQ(scheduler_->measured(2), 0.0);
+    for (const int times : {3, 4}) {
+        for (int i = 0; i < 3; ++i) {
+            EXPECT_EQ(scheduler_->judge_home(scene_.up, slow), Verdict::doubted) << i;
+        }
+        EXPECT_EQ(home(), 0u);
+        EXPECT_EQ(scheduler_->judge_home(scene_.up, times == 3 ? equal : slow),
+                  times == 3 ? Verdict::stays : Verdict::changed);
+    }
+    EXPECT_EQ(home(), 1u);
+    EXPECT_EQ(scheduler_->home(), 1u);
+    EXPECT_EQ(scheduler_->judge_home(scene_.up, slow), Verdict::stays);
+    EXPECT_EQ(scheduler_->choose_home(scene_.up), 1u);
+}
+
+TEST_F(Moving, StripesTellMoreThanMeasurementsBeforeThem) {
+    const PortRate slow[] = {{0, 10, 10}, {1, 40, 40}};
+    for (int i = 0; i < 4; ++i) {
+        EXPECT_EQ(home(), 0u);
+        scheduler_->judge_home(scene_.up, slow);
+    }
+    EXPECT_EQ(home(), 1u);
+    int transfers = 0;
+    while (home() == 1 && transfers < 100) {
+        learn(0.25);
+        ++transfers;
+    }
+    EXPECT_EQ(home(), 0u);
+    EXPECT_GE(transfers, 24);
+    EXPECT_EQ(scheduler_->measured(0), 0.0);
+    EXPECT_EQ(scheduler_->lessons(), static_cast<std::uint64_t>(transfers));
+}
+
+TEST_F(Moving, WhatIsNotKnownWellOfAllPortsMovesNothing) {
+    const PortRate one[] = {{1, 40, 40}};
+    const PortRate unsure[] = {{0, 10, 36}, {1, 35, 70}};
+    for (int i = 0; i < 20; ++i) {
+        EXPECT_EQ(scheduler_->judge_home(scene_.up, one), Scheduler::Verdict::stays);
+        EXPECT_EQ(scheduler_->judge_home(scene_.up, unsure), Scheduler::Verdict::stays);
+    }
+    EXPECT_EQ(home(), 0u);
+}
+
 TEST_F(Moving, WhenTheRailIsGone) {
     const std::vector<SubchannelView> both = scene_.up;
     EXPECT_EQ(home(), 0u);

@@ -83,7 +83,7 @@ TEST_P(ASlowRail, IsLeftOnceItIsKnown) {
     ASSERT_EQ(home(*ranks, 0, 1), 0u);
     ASSERT_EQ(home(*ranks, 1, 0), 1u);
     const Nanoseconds before = ping_pong(*ranks, 4000, 20);
-    EXPECT_EQ(ranks->counters(1).homes_moved, 0u) << "short ones teach nothing";
+    EXPECT_EQ(ranks->counters(1).homes_moved, 0u) << "a few short ones teach nothing";
     learn(40);
     EXPECT_EQ(home(*ranks, 0, 1), 0u);
     EXPECT_EQ(home(*ranks, 1, 0), 0u);
@@ -172,6 +172,212 @@ TEST_P(ASlowRail, OnlyToASubchannelThatCanCarryIt) {
     EXPECT_FALSE(peer.home_move.active) << "its port is down";
 }
 
+// Short messages alone. Who waits looks all the time, or computes for so long in between; times are short.
+class ShortMessages : public testing::Test {
+protected:
+    explicit ShortMessages(Nanoseconds computes = 0us) {
+        RanksOptions options = two_ports();
+        options.measure = {.messages = 64, .every = 1ms, .again = 50us};
+        options.program = [this, computes](std::size_t rank) {
+            if (ranks != nullptr) {
+                ranks->process(rank).charge(computes);
+                ranks->wake(rank, ranks->now(rank) + 1us);
+            }
+        };
+        ranks = make(std::move(options));
+        ping_pong(*ranks, 100, 20); // connects
+    }
+    void slow(std::size_t port, std::uint32_t factor) {
+        for (const Host& host : ranks->world().topology().hosts) {
+            ranks->world().slow_port(host.ports[port], factor);
+        }
+    }
+    // Until the home of `from` at the other one is there, and whether that came about.
+    bool comes_home(std::size_t from, std::uint32_t to, std::size_t bytes) {
+        for (int i = 0; i < 100 && home(*ranks, from, 1 - from) != to; ++i) {
+            ping_pong(*ranks, bytes, 20);
+        }
+        return home(*ranks, from, 1 - from) == to;
+    }
+    void stream(std::size_t from, std::size_t bytes, int messages) {
+        Messages all;
+        for (int i = 0; i < messages; ++i) {
+            all.push_back(std::make_unique<Message>(from, 1 - from, bytes, all.size()));
+        }
+        carry(*ranks, all);
+    }
+    std::unique_ptr<Ranks> ranks;
+};
+
+TEST_F(ShortMessages, LeaveASlowRailThatClaimsToBeFast) {
+    ASSERT_EQ(ranks->peer(1, 0)->state, ConnectState::open);
+    ASSERT_EQ(home(*ranks, 1, 0), 1u);
+    slow(1, 4);
+    const Nanoseconds before = ping_pong(*ranks, 4000, 20);
+    EXPECT_TRUE(comes_home(1, 0, 4000));
+    EXPECT_EQ(home(*ranks, 0, 1), 0u);
+    EXPECT_LT(ping_pong(*ranks, 4000, 20), before * 4 / 5);
+    EXPECT_EQ(ranks->counters(1).homes_moved, 1u);
+    EXPECT_EQ(ranks->counters(1).spread_trials, 0u);
+    const std::string report = ranks->core(1).report();
+    EXPECT_NE(report.find(" MB/s; carries the ring\n"), std::string::npos) << report;
+    EXPECT_NE(report.find("of process 0: measured "), std::string::npos) << report;
+    ping_pong(*ranks, 100, 2000);
+    EXPECT_EQ(home(*ranks, 1, 0), 0u) << "and it stays";
+    EXPECT_EQ(ranks->counters(0).homes_moved, 0u);
+    EXPECT_EQ(ranks->counters(1).homes_moved, 1u);
+    nothing_bad(*ranks);
+}
+
+TEST_F(ShortMessages, LeaveItInAStream) {
+    slow(1, 4);
+    for (int i = 0; i < 100 && home(*ranks, 1, 0) == 1; ++i) {
+        stream(1, 4000, 64);
+    }
+    EXPECT_EQ(home(*ranks, 1, 0), 0u);
+    for (int i = 0; i < 50; ++i) {
+        stream(1, 4000, 64);
+    }
+    EXPECT_EQ(ranks->counters(1).homes_moved, 1u);
+    nothing_bad(*ranks);
+}
+
+TEST_F(ShortMessages, StayOnRailsThatAreAlike) {
+    const Nanoseconds began = ranks->now(0);
+    for (const std::size_t bytes : {8, 1000, 8000}) {
+        ping_pong(*ranks, bytes, 500);
+        for (int i = 0; i < 20; ++i) {
+            stream(0, bytes, 64);
+            stream(1, bytes, 64);
+        }
+    }
+    for (const std::size_t rank : {0, 1}) {
+        const Counters& counters = ranks->counters(rank);
+        EXPECT_EQ(counters.homes_moved, 0u);
+        EXPECT_GE(counters.ports_measured, 4u);
+        EXPECT_LE(counters.ports_measured,
+                  static_cast<std::uint64_t>(2 * (2 + (ranks->now(0) - began) / 1ms)));
+        EXPECT_EQ(home(*ranks, rank, 1 - rank), rank);
+    }
+    nothing_bad(*ranks);
+}
+
+TEST_F(ShortMessages, FollowRailsThatChange) {
+    ping_pong(*ranks, 1000, 500);
+    for (const std::uint32_t slow_one : {1u, 0u, 1u}) {
+        slow(slow_one, 4);
+        slow(1 - slow_one, 1);
+        EXPECT_TRUE(comes_home(0, 1 - slow_one, 4000)) << slow_one;
+        EXPECT_TRUE(comes_home(1, 1 - slow_one, 4000)) << slow_one;
+    }
+    nothing_bad(*ranks);
+}
+
+// Whichever rail it is, the other one looks better.
+TEST_F(ShortMessages, DoNotFollowPromisesForEver) {
+    constexpr int kPhases = 400;
+    std::uint64_t soon = 0;
+    for (int i = 0; i < kPhases; ++i) {
+        const std::uint32_t at = home(*ranks, 1, 0);
+        slow(at, 4);
+        slow(1 - at, 1);
+        ping_pong(*ranks, 1000, 50);
+        soon = i == kPhases / 8 ? ranks->counters(1).homes_moved : soon;
+    }
+    const std::uint64_t moved = ranks->counters(1).homes_moved;
+    EXPECT_GE(soon, 2u);
+    EXPECT_LE(moved, soon + 8) << "of the first eighth: " << soon;
+    nothing_bad(*ranks);
+}
+
+TEST_F(ShortMessages, WhoIsSilentMeasuresNothing) {
+    ping_pong(*ranks, 100, 300);
+    rest(*ranks, 2ms);
+    const std::uint64_t measured = ranks->counters(0).ports_measured;
+    EXPECT_GT(measured, 0u);
+    rest(*ranks, 50ms);
+    EXPECT_LE(ranks->counters(0).ports_measured, measured + 2) << "what was sent before";
+    ping_pong(*ranks, 100, 300);
+    EXPECT_GT(ranks->counters(0).ports_measured, measured);
+}
+
+TEST_F(ShortMessages, NothingIsMeasuredThatStripesTell) {
+    const std::uint64_t measured = ranks->counters(0).ports_measured;
+    for (int i = 0; i < 200; ++i) {
+        carry(*ranks, 1, 0, 200'000); // read by 0
+        ping_pong(*ranks, 100, 4);
+    }
+    EXPECT_LE(ranks->counters(0).ports_measured, measured + 2);
+}
+
+class LateLooks : public ShortMessages {
+protected:
+    LateLooks() : ShortMessages(500us) {}
+};
+
+// Both ends are found at once: that says nothing.
+TEST_F(LateLooks, TeachNothing) {
+    slow(1, 4);
+    for (int i = 0; i < 40; ++i) {
+        Messages all;
+        for (int k = 0; k < 40; ++k) {
+            all.push_back(std::make_unique<Message>(1, 0, 100, all.size()));
+            all.back()->start(*ranks);
+        }
+        ASSERT_TRUE(ranks->run_until([&] { return all_done(all); }, 1s));
+        rest(*ranks, 5ms);
+    }
+    EXPECT_EQ(home(*ranks, 1, 0), 1u);
+    EXPECT_GE(ranks->counters(1).ports_measured, 4u);
+    EXPECT_EQ(ranks->counters(1).homes_moved, 0u);
+    nothing_bad(*ranks);
+}
+
+TEST_F(ShortMessages, AConnectionIsNotClosedMeanwhile) {
+    slow(1, 1000);
+    Peer& peer = *ranks->peer(1, 0);
+    for (int i = 0; i < 500 && !peer.measuring.active; ++i) {
+        ping_pong(*ranks, 100, 1);
+    }
+    ASSERT_TRUE(
+        ranks->run_until([&] { return peer.measuring.active && peer.measuring.path == 1; }, 10ms));
+    for (const std::size_t closes : {0, 1}) {
+        ranks->core(closes).demote(*ranks->peer(closes, 1 - closes));
+        ranks->wake(closes);
+        rest(*ranks, 100us);
+        EXPECT_EQ(peer.state, ConnectState::open);
+        EXPECT_TRUE(peer.measuring.active);
+    }
+    rest(*ranks, 20ms);
+    EXPECT_FALSE(peer.measuring.active);
+    ping_pong(*ranks, 100, 100);
+    nothing_bad(*ranks);
+}
+
+TEST_F(ShortMessages, APortThatFailsMeanwhileIsDoneWithout) {
+    slow(1, 1000);
+    Peer& peer = *ranks->peer(0, 1);
+    for (int i = 0; i < 500 && !peer.measuring.active; ++i) {
+        ping_pong(*ranks, 100, 1);
+    }
+    ASSERT_TRUE(
+        ranks->run_until([&] { return peer.measuring.active && peer.measuring.path == 1; }, 10ms));
+    set_port(*ranks, 1, 1, false);
+    ping_pong(*ranks, 100, 10);
+    ASSERT_TRUE(ranks->run_until([&] { return !peer.measuring.active; }, 10s));
+    ping_pong(*ranks, 100, 100);
+    EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), 1u);
+    EXPECT_GE(ranks->counters(0).repairs, 1u);
+    slow(1, 1);
+    set_port(*ranks, 1, 1, true);
+    ASSERT_TRUE(ranks->run_until([&] { return ranks->peer(0, 1)->live_subchannels() == 2; }, 10s));
+    const std::uint64_t measured = ranks->counters(0).ports_measured;
+    ping_pong(*ranks, 100, 1000);
+    EXPECT_GT(ranks->counters(0).ports_measured, measured);
+    expect_unbroken(*ranks, 0);
+    expect_unbroken(*ranks, 1);
+}
+
 class Trouble : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, Trouble, testing::Range<std::uint64_t>(1, 9));
 
@@ -179,6 +385,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, Trouble, testing::Range<std::uint64_t>(1, 9));
 TEST_P(Trouble, AtTheSameMomentLosesNothing) {
     Random random(GetParam());
     RanksOptions options = two_ports(4);
+    options.measure = {.messages = 8, .every = 50us, .again = 5us};
     options.seed = options.world.seed = GetParam();
     options.parameters.apm = kOff;
     if (GetParam() % 2 == 0) {

@@ -94,7 +94,8 @@ bool check_body(const ConnectBody& body) {
     }
     const bool ring = body.ring_bytes >= kMinRingBytes && body.ring_bytes <= kMaxRingBytes;
     return (body.ring_bytes == 0 || ring) && body.ring_bytes % kCacheLine == 0 &&
-           body.ring_address % kCacheLine == 0 && body.credit_address % kCacheLine == 0;
+           body.ring_address % kCacheLine == 0 && body.credit_address % kCacheLine == 0 &&
+           body.measure_address % kCacheLine == 0;
 }
 
 bool check_body(const ProbeBody& body) {

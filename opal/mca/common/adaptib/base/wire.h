@@ -25,7 +25,7 @@
 namespace adaptib {
 
 // Raised with every change of anything in this file or in base/address.h.
-constexpr std::uint16_t kWireVersion = 19;
+constexpr std::uint16_t kWireVersion = 20;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels =
@@ -235,6 +235,8 @@ constexpr std::uint8_t kConnectNeeded = 1;
 // And something large or one-sided waits for it.
 constexpr std::uint8_t kConnectAwaited = 2;
 
+constexpr Bytes kMeasureBytes = 4 * kKiB;
+
 struct ConnectSubchannel {
     std::uint16_t rail; // the sender's rail
     std::uint16_t path; // of those between the two rails
@@ -256,6 +258,9 @@ struct ConnectBody {
     std::uint64_t credit_address; // where the other side writes what it has consumed of ours
     std::uint64_t access_key; // of the sender's targets, if the connection is over queue pairs that
         // are shared (dynamically connected); 0: it has queue pairs of its own
+    std::uint64_t
+        measure_address; // kMeasureBytes that the other side may write over at any time, with
+                         // the ring's key (connect/measure.cc); 0: none
     ConnectSubchannel subchannels[kMaxSubchannels];
 };
 

@@ -4,6 +4,7 @@
 //     lines        of the ring that the peer writes its messages into (channel/ring.h); maybe none
 //     credit line  what the peer has consumed of ours; in its second half what we told last, if not inline
 //     answer slot  where the peer answers operations that it is asked for (protocol/asked.cc)
+//     measuring    nothing: the peer writes over it to time paths, where there are several (connect/measure.cc)
 //
 // The peer finds the slot behind the credit, whose address is in the handshake.
 // Ownership: refers to a region. Threads: any. May touch: base/, fabric/fabric.h.
@@ -63,18 +64,22 @@ struct alignas(kCacheLine) AnswerSlot {
 
 class RingMemory {
 public:
-    static constexpr Bytes kBehindLines = kCacheLine + sizeof(AnswerSlot);
+    // `measuring`: there is room for that.
+    static constexpr Bytes behind_lines(bool measuring) {
+        return kCacheLine + sizeof(AnswerSlot) + (measuring ? kMeasureBytes : 0);
+    }
 
-    explicit RingMemory(const MemoryRegion& region)
+    RingMemory(const MemoryRegion& region, bool measuring)
         : base_(static_cast<std::byte*>(region.address())),
-          lines_bytes_(region.length() - kBehindLines) {}
+          lines_bytes_(region.length() - behind_lines(measuring)) {}
 
     std::byte* lines() const { return base_; }
     Bytes lines_bytes() const { return lines_bytes_; }
     std::byte* credit() const { return base_ + lines_bytes_; }
     std::byte* told() const { return credit() + kCacheLine / 2; }
     AnswerSlot& answer() const { return *reinterpret_cast<AnswerSlot*>(credit() + kCacheLine); }
-    // The same in the peer's memory.
+    std::byte* measuring() const { return base_ + lines_bytes_ + behind_lines(false); }
+    // The answer slot in the peer's memory.
     static std::uint64_t answer_behind(std::uint64_t credit_address) {
         return credit_address + kCacheLine;
     }

@@ -16,7 +16,8 @@ namespace adaptib {
 // Two that part take the connection down by themselves.
 bool ConnectionManager::is_unused(const Peer& peer) {
     const bool parting = peer.said_goodbye && peer.heard_goodbye;
-    return peer.users == 0 && !peer.has_pending() && !parting && !peer.home_move.active;
+    return peer.users == 0 && !peer.has_pending() && !parting && !peer.home_move.active &&
+           !peer.measuring.active;
 }
 
 // REQUIRES: the peer is open.

@@ -191,14 +191,14 @@ Status ConnectionManager::open_loopback(Peer& self) {
 Status ConnectionManager::offer_ring(Peer& peer) {
     const bool lines = counters_.rings_open < options_.ring_max;
     const bool kept =
-        peer.ring_memory != nullptr && (RingMemory(*peer.ring_memory).lines_bytes() > 0) == lines;
+        peer.ring_memory != nullptr && (peer.ring_layout().lines_bytes() > 0) == lines;
     if (!kept) {
         free_ring(peer);
         if (const Status status = make_ring(peer, lines); !status.ok()) {
             return status;
         }
     }
-    if (RingMemory(*peer.ring_memory).lines_bytes() > 0) {
+    if (peer.ring_layout().lines_bytes() > 0) {
         ++counters_.rings_open;
         begin_ring(peer);
     }
@@ -227,7 +227,9 @@ Status ConnectionManager::make_ring(Peer& peer, bool lines) {
 Status ConnectionManager::allocate_ring(Peer& peer, Bytes lines_bytes) {
     constexpr std::uint32_t kAccess = kLocalWrite | kRemoteWrite;
     Rail& first = *rails_[peer.route.local.first];
-    const Bytes bytes = lines_bytes + RingMemory::kBehindLines;
+    peer.ring_measuring =
+        lines_bytes > 0 && peer.route.count > 1 && !first.info().has(Capability::direct);
+    const Bytes bytes = lines_bytes + RingMemory::behind_lines(peer.ring_measuring);
     Status status = kOk;
     do {
         peer.ring_memory.reset();
@@ -254,7 +256,7 @@ void ConnectionManager::free_ring(Peer& peer) {
 
 // REQUIRES: the ring's memory is zero.
 void ConnectionManager::begin_ring(Peer& peer) {
-    const RingMemory memory(*peer.ring_memory);
+    const RingMemory memory = peer.ring_layout();
     peer.ring_in.emplace(memory.lines(), memory.lines_bytes() / kRingUnit);
     listener_.on_ring_offered(peer);
 }
@@ -265,12 +267,14 @@ ConnectBody ConnectionManager::describe(const Peer& peer) const {
     body.answers = peer.remote_connection;
     body.replaces = peer.repair.active ? peer.repair.replaces : 0;
     body.expected = peer.next_receive;
-    const RingMemory memory(*peer.ring_memory);
+    const RingMemory memory = peer.ring_layout();
     body.ring_bytes =
         peer.ring_in.has_value() ? static_cast<std::uint32_t>(memory.lines_bytes()) : 0;
     body.ring_address = reinterpret_cast<std::uintptr_t>(memory.lines());
     body.credit_address = reinterpret_cast<std::uintptr_t>(memory.credit());
     body.access_key = peer.shared ? options_.shared->access_key() : 0;
+    body.measure_address =
+        peer.ring_measuring ? reinterpret_cast<std::uintptr_t>(memory.measuring()) : 0;
     for (const Subchannel& subchannel : peer.subchannels) {
         if (subchannel.qp != nullptr) {
             ConnectSubchannel& out = body.subchannels[body.subchannel_count++];
@@ -397,6 +401,7 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
         wanted_.remove(peer);
     }
     stop_moving(peer);
+    stop_measuring(peer);
     leave_repairs(peer);
     leave_meeting(peer);
     const std::uint32_t expected = peer.repair.expected;

@@ -75,6 +75,13 @@ protected:
     ~ConnectionListener() = default;
 };
 
+// When paths of a peer are measured (measure.cc).
+struct MeasureOptions {
+    std::uint32_t messages = 256;     // sent to it since the last time
+    Nanoseconds every{1'000'000'000}; // at most; less often while nothing is found
+    Nanoseconds again{10'000'000};    // while the home is in doubt
+};
+
 class ConnectionManager {
 public:
     struct Options {
@@ -96,6 +103,7 @@ public:
         SharedQueuePairs* shared = nullptr; // null: none
         // A chosen connection is not closed for one that is not chosen before it was idle for so long.
         Nanoseconds chosen_idle{100'000'000};
+        MeasureOptions measure;
         // Who was refused queue pairs of its own is not chosen for them again before; doubled for each time in a row.
         Nanoseconds own_pause{1'000'000'000};
     };
@@ -161,6 +169,19 @@ public:
     // They go over to that one, as soon as what is under way allows. Nothing happens if it cannot carry them now, or
     // they are on their way to another one.
     void move_home(Peer& peer, std::uint32_t to);
+    // Paths of a peer are measured if some are due.
+    void measure_some() {
+        if (!measured_.empty() && options_.clock->now() >= measure_at_) [[unlikely]] {
+            begin_measuring();
+        }
+    }
+    // Completions are awaited that have to be looked for often.
+    bool measuring() const { return measurement_.peer != nullptr; }
+    void on_polled() {
+        if (measuring()) [[unlikely]] {
+            measurement_.polled = options_.clock->now();
+        }
+    }
     // Changes with what is posted for the connections themselves.
     std::uint64_t flushes() const { return flushes_; }
     bool retry_due() const { return !owing_.empty(); }
@@ -277,6 +298,42 @@ private:
     void end_move(Peer& peer);
     void stop_moving(Peer& peer);
 
+    // measure.cc
+    // One path after the other of a peer.
+    struct Measurement {
+        Peer* peer = nullptr; // null: nothing is measured
+        std::vector<SubchannelView> up;
+        std::size_t at = 0;        // of them, the one that has its turn
+        std::uint32_t parts = 0;   // writes with bytes
+        std::uint32_t awaited = 0; // completions
+        bool vain = false;         // nothing follows from it
+        bool begun = false;        // the empty write is there
+        Nanoseconds posted{0};
+        Nanoseconds polled{0};       // when completions were last looked for
+        Nanoseconds begun_after{0};  // the empty write was not there yet ...
+        Nanoseconds begun_by{0};     // ... and was
+        std::vector<PortRate> rates; // found; bytes a second
+    };
+    class MeasureWork final : public WorkTarget {
+    public:
+        explicit MeasureWork(ConnectionManager& owner) : owner_(owner) {}
+        void on_work_done(std::uint32_t rail, const WorkCompletion& completion) override {
+            owner_.on_measured(rail, completion);
+        }
+
+    private:
+        ConnectionManager& owner_;
+    };
+    void want_measuring(Peer& peer);
+    bool measuring_due(Peer& peer, Nanoseconds now) const;
+    void begin_measuring();
+    void measure_next();
+    bool post_measuring(Peer& peer, std::uint32_t index);
+    void on_measured(std::uint32_t rail, const WorkCompletion& completion);
+    void note_rate(Nanoseconds least, Nanoseconds most);
+    void end_measurement();
+    void stop_measuring(Peer& peer);
+
     // repair.cc
     void want_repair(Peer& peer);
     void fail_queue_pairs(Peer& peer);
@@ -379,6 +436,10 @@ private:
     IntrusiveList<Peer, &Peer::wanted_link> wanted_;
     IntrusiveList<Peer, &Peer::closing_link> closing_;
     IntrusiveList<Peer, &Peer::home_link> moving_;
+    IntrusiveList<Peer, &Peer::measure_link> measured_;
+    Measurement measurement_;
+    MeasureWork measure_work_{*this};
+    Nanoseconds measure_at_{0};
     IntrusiveList<Peer, &Peer::repair_link> repairing_;
     IntrusiveList<Peer, &Peer::meeting_link> meeting_;
     IntrusiveList<Peer, &Peer::pool_link> pool_; // closed longest ago first

@@ -414,6 +414,7 @@ Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
 // open() puts it to use: before that the other side may not be ready, and a path may still drop out.
 void ConnectionManager::use_remote_ring(Peer& peer, const ConnectBody& body) {
     peer.credit_address = body.credit_address;
+    peer.measure_address = body.measure_address;
     peer.remote_ring = {body.ring_address, 0, body.ring_bytes / kRingUnit, 0};
 }
 
@@ -421,8 +422,7 @@ void ConnectionManager::use_remote_ring(Peer& peer, const ConnectBody& body) {
 void ConnectionManager::open_ring(Peer& peer) {
     Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
     aim_ring(peer, subchannel);
-    const auto* credit =
-        reinterpret_cast<const std::uint64_t*>(RingMemory(*peer.ring_memory).credit());
+    const auto* credit = reinterpret_cast<const std::uint64_t*>(peer.ring_layout().credit());
     auto ring = std::make_unique<RingWriter>(*rails_[subchannel.local_rail], *subchannel.qp,
                                              peer.remote_ring, credit, wr_id_of(&peer.ring_work));
     if (!ring->usable()) {
@@ -471,6 +471,7 @@ void ConnectionManager::open(Peer& peer) {
     if (peer.repair.active) {
         end_repair(peer);
     }
+    want_measuring(peer);
     listener_.on_connected(peer);
     if (std::exchange(peer.repair.improve, false)) {
         improve(peer);

@@ -48,9 +48,9 @@ void ConnectionManager::keep(Peer& peer) {
 
 // For a new ring. Behind what was used it is as it was at first, maybe without pages.
 void ConnectionManager::clean_ring(Peer& peer, Bytes used) {
-    const RingMemory memory(*peer.ring_memory);
+    const RingMemory memory = peer.ring_layout();
     std::memset(memory.lines(), 0, std::min(used, memory.lines_bytes()));
-    std::memset(memory.credit(), 0, RingMemory::kBehindLines);
+    std::memset(memory.credit(), 0, RingMemory::behind_lines(false));
     peer.credits_posted = 0;
 }
 

@@ -80,6 +80,7 @@ void ConnectionManager::begin_repair(Peer& peer) {
         peer.ring_out = std::move(peer.ring_paused);
     }
     stop_moving(peer);
+    stop_measuring(peer);
     --counters_.connections_open;
     ++counters_.repairs;
     peer.state = ConnectState::repairing;

@@ -386,6 +386,7 @@ void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
     connect.migration = migration_.get();
     connect.chosen_idle = std::min(connect.chosen_idle, channels_.period);
     connect.own_pause = channels_.period;
+    connect.measure = environment_.measure;
     connect.sharing = channels_.sharing;
     connect.shared = shared_.get();
     ConnectionListener& connection_events = *this;
@@ -589,6 +590,7 @@ void Core::run_timers() {
     probes_->run_timers();
     paths_->run_timers();
     connections_->run_timers();
+    connections_->measure_some();
     if (migration_ != nullptr && migration_->due()) [[unlikely]] {
         migration_->run();
     }
@@ -619,12 +621,14 @@ std::string Core::weights_report() const {
             return;
         }
         std::array<double, 3> all{}; // by Mix
+        double measured = 0;
         for (std::uint32_t i = 0; i < peer.route.count; ++i) {
             for (const Mix mix : kMixes) {
                 all[static_cast<std::size_t>(mix)] += scheduler->weight(mix, i);
             }
+            measured += scheduler->measured(peer.route.pairs[i].local);
         }
-        if (all[0] + all[1] + all[2] == 0 || ++peers > kMostPeers) {
+        if (all[0] + all[1] + all[2] + measured == 0 || ++peers > kMostPeers) {
             return;
         }
         const bool connected = peer.state == ConnectState::open;
@@ -641,6 +645,12 @@ std::string Core::weights_report() const {
                 std::snprintf(weight, sizeof weight, "%.3f", scheduler->weight(mix, i));
                 text += separator + std::string(weight) + kOf[at];
                 separator = ", ";
+            }
+            if (const double rate = scheduler->measured(peer.route.pairs[i].local); rate > 0) {
+                char megabytes[32];
+                std::snprintf(megabytes, sizeof megabytes, "%.1f MB/s", 1e-6 * rate);
+                text +=
+                    (separator[0] == ',' ? ", measured " : " measured ") + std::string(megabytes);
             }
             text += connected && i == peer.home ? "; carries the ring\n" : "\n";
         }

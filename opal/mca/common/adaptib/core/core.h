@@ -77,6 +77,7 @@ public:
         // Whether Protocol::forget_memory() will be called for memory that is unmapped; asked for where
         // registrations would be kept. Empty: no.
         std::function<bool()> watch_memory;
+        MeasureOptions measure;
     };
 
     // `fabrics`: at least one, nearest first. Errors: not_supported if the rails of one cannot carry the

@@ -74,9 +74,11 @@ std::size_t Core::progress() {
     if (tick_ % kDatagramEvery == 0 || (events == 0 && !quiet())) {
         events += poll_datagrams();
     }
-    if (protocol_->work_outstanding() || tick_ % kCompletionsEvery == 0) {
+    if (protocol_->work_outstanding() || tick_ % kCompletionsEvery == 0 ||
+        connections_->measuring()) {
         events += poll_completions();
         protocol_->on_polled();
+        connections_->on_polled();
     }
     if (protocol_->retry_due()) [[unlikely]] {
         events += protocol_->retry();
@@ -313,7 +315,7 @@ void Core::return_credit(Peer& peer) {
     work.opcode = Opcode::write;
     work.flags = kInline | kPublish;
     if (rails_[subchannel.local_rail]->info().inline_bytes < sizeof consumed) {
-        std::byte* kept = RingMemory(*peer.ring_memory).told();
+        std::byte* kept = peer.ring_layout().told();
         store_ring_word(kept, consumed, std::memory_order_release);
         gather.address = kept;
         gather.local_key = peer.ring_registration.local_key(subchannel.local_rail);

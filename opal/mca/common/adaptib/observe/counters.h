@@ -98,6 +98,8 @@ namespace adaptib {
       "Times that messages went back to the first path: spreading did not help, or no more")       \
     X(homes_moved, "connections", COUNTER, 4,                                                      \
       "Rings and their credit moved to another path, since theirs was found to be slow")           \
+    X(ports_measured, "ports", COUNTER, 5,                                                         \
+      "Times that what a port carries to a peer was measured, since no stripes told it")           \
     ADAPTIB_PATH_WEIGHT(X, 0)                                                                      \
     ADAPTIB_PATH_WEIGHT(X, 1)                                                                      \
     ADAPTIB_PATH_WEIGHT(X, 2)                                                                      \

@@ -223,6 +223,21 @@ struct HomeMove {
     Flush flush;
 };
 
+// What is known of when to measure the peer's paths again (connect/measure.cc).
+struct Measuring {
+    bool active = false;          // it is being done
+    bool close = false;           // the home is in doubt, or new
+    std::uint32_t path = 0;       // active: the subchannel that has its turn
+    std::uint32_t sent = 0;       // messages, when it was done last
+    std::uint64_t lessons = 0;    // of the scheduler, then
+    Nanoseconds at{0};            // not before
+    std::uint32_t more = 0;       // so often twice as many bytes as usual
+    std::uint32_t calm = 0;       // times in a row that the home was right
+    std::uint32_t vain = 0;       // times in a row that nothing could be said
+    std::uint32_t proof = 0;      // measurements left that a new home has to stand
+    std::uint32_t taken_back = 0; // homes that did not stand them
+};
+
 // How far closing has come (connect/closing.cc).
 struct Closing {
     Flush flush;
@@ -372,6 +387,9 @@ public:
                                    : datagrams.capacity();
     }
 
+    // REQUIRES: there is ring_memory.
+    RingMemory ring_layout() const { return {*ring_memory, ring_measuring}; }
+
     bool has_pending() const { return !pending.empty(); }
     // The same, but for the barrier.
     bool has_waiting() const {
@@ -486,6 +504,7 @@ public:
     Bytes ring_bytes = 0;          // of the ring that is offered
     std::unique_ptr<MemoryRegion> ring_memory; // channel/ring_memory.h
     RingWriter::Target remote_ring;            // what ring_out writes into, 0 units: none offered
+    bool ring_measuring = false;               // it has a part for measuring
     Registration ring_registration;            // of ring_memory, with the route's rails
     RingWork ring_work{*this};                 // of ring_out
     std::unique_ptr<RingWriter> ring_paused;   // ring_out, while closing
@@ -494,6 +513,9 @@ public:
     HomeMove home_move;
     FlushWork home_flush{*this, home_move.flush};
     ListLink<Peer> home_link; // home_move is active
+    Measuring measuring;
+    std::uint64_t measure_address = 0; // of the peer; 0: none
+    ListLink<Peer> measure_link;       // its paths may be measured
     Repair repair;
     PendingSend barrier{PendingSend::Kind::barrier};
     PendingQueue in_doubt; // RepeatedMessages, until the repair is over

@@ -67,7 +67,7 @@ bool Protocol::ask(Peer& peer, const ExecuteWork& work, std::span<const std::uin
     if (to == nullptr) {
         return false;
     }
-    AnswerSlot& slot = RingMemory(*peer.ring_memory).answer();
+    AnswerSlot& slot = peer.ring_layout().answer();
     const std::uint64_t number = ++peer.offers;
     word_of(slot).store(answer_word(number, AnswerState::offered), std::memory_order_relaxed);
     OperateBody body{};

@@ -106,7 +106,7 @@ bool Protocol::move_together(Peer& peer, const ExecuteWork& work, const Registra
     if (to == nullptr) {
         return execute(peer, work, region, remote_keys);
     }
-    AnswerSlot& slot = RingMemory(*peer.ring_memory).answer();
+    AnswerSlot& slot = peer.ring_layout().answer();
     const std::uint64_t number = 1 + ++peer.offers % SharedWork::kNumbers;
     word_of(slot).store(SharedWork{.number = number}.word(), std::memory_order_relaxed);
     ShareBody body{};

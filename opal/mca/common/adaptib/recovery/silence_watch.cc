@@ -19,6 +19,9 @@ bool SilenceWatch::awaits(const Peer& peer, const Subchannel& subchannel) {
     if (subchannel.outstanding[0] + subchannel.outstanding[1] > 0) {
         return true;
     }
+    if (peer.measuring.active && &peer.subchannels[peer.measuring.path] == &subchannel) {
+        return true;
+    }
     if (peer.state == ConnectState::closing) {
         return peer.closing.flush.awaits(subchannel);
     }

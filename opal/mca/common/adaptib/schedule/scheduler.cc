@@ -62,7 +62,9 @@ void Scheduler::plan(const TransferView& transfer, std::span<const SubchannelVie
     wants_whole_ = false;
     look_for_returned(up);
     if (news_ >= kNews) [[unlikely]] {
-        doubt_home(up);
+        constexpr std::uint32_t kDoublings = 6;
+        measured_.clear();
+        doubt_home(up, best_home(up), kDoubts << std::min(changes_, kDoublings));
     }
     mix_ = mix_of(transfer, up);
     Policy* const policy = striping(mix_);
@@ -88,6 +90,10 @@ Mix Scheduler::mix_of(const TransferView& transfer, std::span<const SubchannelVi
 }
 
 std::size_t Scheduler::best_home(std::span<const SubchannelView> up) const {
+    if (!measured_.empty()) {
+        return home_of(up, position_,
+                       [this](const SubchannelView& path) { return measured(path.port); });
+    }
     Mix known = Mix::reads;
     for (const Mix mix : {Mix::both, Mix::writes}) {
         known =
@@ -112,16 +118,39 @@ std::uint32_t Scheduler::choose_home(std::span<const SubchannelView> up) {
 
 // Not at the first doubt, since rings and credit are moved as well, and later each time: rails whose rates are at the
 // limit are no reason to move for ever.
-void Scheduler::doubt_home(std::span<const SubchannelView> up) {
-    constexpr std::uint32_t kDoubts = 4;
-    constexpr std::uint32_t kDoublings = 6;
+void Scheduler::doubt_home(std::span<const SubchannelView> up, std::size_t better,
+                           std::uint32_t most) {
     news_ = 0;
-    const std::size_t better = best_home(up);
     doubts_ = better == home_ ? 0 : doubts_ + 1;
-    if (doubts_ >= kDoubts << std::min(changes_, kDoublings)) {
+    if (doubts_ >= most) {
         ++changes_;
         set_home(up, better);
     }
+}
+
+const PortRate* Scheduler::rate_of(std::uint32_t port) const {
+    const auto found = std::find_if(measured_.begin(), measured_.end(),
+                                    [port](const PortRate& each) { return each.port == port; });
+    return found == measured_.end() ? nullptr : &*found;
+}
+
+double Scheduler::measured(std::uint32_t port) const {
+    const PortRate* const rate = rate_of(port);
+    return rate == nullptr ? 0 : (rate->least + rate->most) / 2;
+}
+
+// Who measures says how soon it does so again.
+Scheduler::Verdict Scheduler::judge_home(std::span<const SubchannelView> up,
+                                         std::span<const PortRate> measured) {
+    look_for_returned(up);
+    measured_.assign(measured.begin(), measured.end());
+    const std::size_t before = home_;
+    const std::size_t better = best_home(up);
+    const PortRate* const there = rate_of(up[better].port);
+    const PortRate* const here = rate_of(up[home_].port);
+    const bool faster = there != nullptr && here != nullptr && there->least > here->most;
+    doubt_home(up, faster ? better : home_, kDoubts);
+    return home_ != before ? Verdict::changed : doubts_ > 0 ? Verdict::doubted : Verdict::stays;
 }
 
 // A path that has failed and is back is tried with little first.

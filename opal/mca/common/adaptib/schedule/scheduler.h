@@ -62,8 +62,16 @@ public:
     virtual Spreading spreading() const { return {}; }
 };
 
+// What a port was found to carry to the peer, in any unit: between the two.
+struct PortRate {
+    std::uint32_t port = 0;
+    double least = 0;
+    double most = 0;
+};
+
 class Scheduler {
 public:
+    static constexpr std::uint32_t kNews = 8; // so many lessons are worth a look at the home
     // `striping`: for each Mix one; or none.
     Scheduler(const SchedulerOptions& options, std::unique_ptr<Policy> multiplexing,
               std::array<std::unique_ptr<Policy>, 3> striping);
@@ -78,6 +86,14 @@ public:
     std::uint32_t choose_home(std::span<const SubchannelView> up);
     // That, since it was chosen last.
     std::uint32_t home() const { return home_path_; }
+    // All ports were measured: that counts until enough is learnt of stripes. The home changes when another one was
+    // better, and faster for sure, several times in a row.
+    enum class Verdict : std::uint8_t { stays, doubted, changed };
+    Verdict judge_home(std::span<const SubchannelView> up, std::span<const PortRate> measured);
+    // In the unit of judge_home(); 0: it was not measured, or does not count any more.
+    double measured(std::uint32_t port) const;
+    // How often something was learnt of stripes.
+    std::uint64_t lessons() const { return lessons_; }
     // How much of the transfer to plan now, at least; the rest when no more than that is under way. Not more
     // than `most` where that can still be cut, or there is nothing to choose.
     Bytes round(const TransferView& transfer, std::span<const SubchannelView> up,
@@ -100,6 +116,7 @@ public:
         if (striping(mix) != nullptr) {
             striping(mix)->learn(times);
             ++news_;
+            ++lessons_;
         }
     }
     // Whether learn() is to hear of the transfer that was just planned with so many stripes.
@@ -112,14 +129,15 @@ public:
     }
 
 private:
-    static constexpr std::uint32_t kNews = 8; // transfers that something was learnt from
+    static constexpr std::uint32_t kDoubts = 4;
 
     Policy* striping(Mix mix) const { return striping_[static_cast<std::size_t>(mix)].get(); }
     static Mix mix_of(const TransferView& transfer, std::span<const SubchannelView> up);
     void look_for_returned(std::span<const SubchannelView> up);
     std::size_t best_home(std::span<const SubchannelView> up) const;
     void set_home(std::span<const SubchannelView> up, std::size_t home);
-    void doubt_home(std::span<const SubchannelView> up);
+    void doubt_home(std::span<const SubchannelView> up, std::size_t better, std::uint32_t most);
+    const PortRate* rate_of(std::uint32_t port) const;
 
     std::uint32_t position_;
     Bytes threshold_;
@@ -133,6 +151,8 @@ private:
     std::uint32_t news_ = 0;                          // since home_ was looked at again
     std::uint32_t doubts_ = 0;
     std::uint32_t changes_ = 0; // of mind, by doubts
+    std::uint64_t lessons_ = 0;
+    std::vector<PortRate> measured_; // empty: what stripes have taught is newer
 };
 
 // Their names, as the parameters take them.

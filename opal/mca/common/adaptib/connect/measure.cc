@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the ports to a peer carry is measured now and then, for who stripes nothing: short messages go over one of them,
+// the home, and teach nothing of the others (schedule/home.h).
+//
+// A peer with several ports is due when so many messages went to it (MeasureOptions) and no stripe has told of its
+// paths meanwhile. Then each port has its turn, one after the other: an empty write, and some of kMeasureBytes right
+// behind it, into memory that the peer has for this. From the end of the first to the end of the last is what the bytes
+// take, whatever was posted before. These ends are seen when completions are looked for: the time lies between two
+// limits. Where they are far apart nothing follows, and the next time there are more bytes: for who looks seldom.
+//
+// A home that is in doubt is measured again soon, and goes after a few times. An idle port may promise more than it keeps
+// (a shaper's credit, links that others use now and then): so the new home is looked at closely for a while, and may be
+// taken back; after each time that it was, the next try comes later.
+//
+// One peer of a process is measured at a time. A connection that is being measured is not closed. Whoever is silent, has
+// one port, stores into rings (shared memory) or shares queue pairs (DC) is left alone.
+// Errors: a path that fails is found out as by any other work; the measurement is given up.
+// May touch: as connection_manager.h.
+#include <algorithm>
+#include <utility>
+
+#include "connect/connection_manager.h"
+#include "peer/views.h"
+
+namespace adaptib {
+
+namespace {
+
+constexpr std::uint32_t kParts = 4;     // writes of kMeasureBytes ...
+constexpr std::uint32_t kMoreParts = 3; // ... or so often twice as many
+constexpr std::int64_t kPrecision = 2; // a time is known when it is at most so many times the least
+constexpr std::size_t kLooks = 16;     // peers at a time
+constexpr std::uint32_t kProof = 16;   // measurements that a new home has to stand
+constexpr std::uint32_t kCalmDoublings =
+    4;                                  // of the time between measurements, while nothing is found
+constexpr std::uint32_t kDoublings = 6; // after homes that were taken back, or nothing can be said
+
+} // namespace
+
+// REQUIRES: the peer is open.
+void ConnectionManager::want_measuring(Peer& peer) {
+    const bool able = peer.measure_address != 0 && peer.ring_measuring && !peer.shared &&
+                      peer.ring_out != nullptr && !peer.ring_out->direct();
+    if (!able) {
+        return;
+    }
+    view_subchannels(peer, rails_, views_);
+    const bool several = std::any_of(views_.begin(), views_.end(), [this](const auto& path) {
+        return path.port != views_.front().port;
+    });
+    if (several) {
+        Measuring& state = peer.measuring;
+        state = {.sent = peer.next_send, .more = state.more, .taken_back = state.taken_back};
+        state.lessons = peer.scheduler->lessons();
+        measured_.push_back(peer);
+    }
+}
+
+bool ConnectionManager::measuring_due(Peer& peer, Nanoseconds now) const {
+    Measuring& state = peer.measuring;
+    const std::uint32_t sent = peer.next_send - state.sent;
+    if (now < state.at || sent < (state.close ? 1 : options_.measure.messages)) {
+        return false;
+    }
+    if (peer.scheduler->lessons() - state.lessons >= Scheduler::kNews) { // stripes tell more
+        state = {.sent = peer.next_send,
+                 .lessons = peer.scheduler->lessons(),
+                 .at = now + options_.measure.every,
+                 .more = state.more,
+                 .taken_back = state.taken_back};
+        return false;
+    }
+    return peer.state == ConnectState::open && !peer.repair.wanted && !peer.home_move.active &&
+           !peer.said_goodbye && !peer.heard_goodbye;
+}
+
+void ConnectionManager::begin_measuring() {
+    const Nanoseconds now = options_.clock->now();
+    measure_at_ = now + options_.measure.again;
+    for (std::size_t left = std::min(measured_.size(), kLooks); left > 0 && !measuring(); --left) {
+        Peer& peer = *measured_.pop_front();
+        measured_.push_back(peer);
+        if (measuring_due(peer, now)) {
+            measurement_ = {};
+            measurement_.peer = &peer;
+            view_subchannels(peer, rails_, measurement_.up);
+            peer.measuring.active = true;
+            measure_next();
+        }
+    }
+}
+
+// The next port; if there is none, or something is in the way, that is all.
+void ConnectionManager::measure_next() {
+    Measurement& all = measurement_;
+    Peer& peer = *all.peer;
+    const auto known = [&all](const SubchannelView& path) {
+        return std::any_of(all.rates.begin(), all.rates.end(),
+                           [&](const PortRate& rate) { return rate.port == path.port; });
+    };
+    while (!all.vain && all.at < all.up.size() && known(all.up[all.at])) {
+        ++all.at;
+    }
+    if (all.vain || all.at == all.up.size()) {
+        end_measurement();
+        return;
+    }
+    const std::uint32_t index = all.up[all.at].index;
+    all.vain = !can_carry(peer, index) || !post_measuring(peer, index);
+    if (all.awaited == 0) {
+        end_measurement();
+    }
+}
+
+// False: not all of it.
+bool ConnectionManager::post_measuring(Peer& peer, std::uint32_t index) {
+    Subchannel& subchannel = peer.subchannels[index];
+    const Gather gather{peer.ring_layout().measuring(), kMeasureBytes,
+                        peer.ring_registration.local_key(subchannel.local_rail)};
+    SendWork work;
+    work.wr_id = wr_id_of(&measure_work_);
+    work.opcode = Opcode::write;
+    work.flags = kSignaled;
+    work.remote_address = peer.measure_address;
+    work.remote_key = subchannel.remote_memory_key;
+    measurement_.posted = options_.clock->now();
+    measurement_.begun = false;
+    peer.measuring.path = index;
+    ++flushes_;
+    measurement_.parts = kParts << peer.measuring.more;
+    for (std::uint32_t part = 0; part <= measurement_.parts; ++part) {
+        if (!subchannel.qp->post_send(work).ok()) {
+            return false;
+        }
+        ++measurement_.awaited;
+        work.gather = &gather;
+        work.gather_count = 1;
+    }
+    return true;
+}
+
+void ConnectionManager::on_measured(std::uint32_t rail, const WorkCompletion& completion) {
+    Measurement& all = measurement_;
+    if (!measuring() || all.awaited == 0) {
+        return; // of a connection that is over
+    }
+    Subchannel& subchannel = all.peer->subchannels[all.peer->measuring.path];
+    if (!subchannel.has(rail, completion.qp_number)) {
+        return;
+    }
+    const bool success = completion.status == WorkStatus::success;
+    all.vain = all.vain || !success;
+    subchannel.completions += success ? 1 : 0;
+    --all.awaited;
+    const Nanoseconds now = options_.clock->now();
+    const Nanoseconds not_before = std::max(all.polled, all.posted);
+    if (!all.begun) {
+        all.begun = true;
+        all.begun_by = now;
+        all.begun_after = not_before;
+    }
+    if (all.awaited == 0) {
+        if (!all.vain) {
+            note_rate(not_before - all.begun_by, now - all.begun_after);
+        }
+        measure_next();
+    }
+}
+
+// The bytes took so long, at least and at most.
+void ConnectionManager::note_rate(Nanoseconds least, Nanoseconds most) {
+    ++counters_.ports_measured;
+    if (least.count() <= 0 || most > kPrecision * least) {
+        std::uint32_t& more = measurement_.peer->measuring.more;
+        more = std::min(more + 1, kMoreParts);
+        measurement_.vain = true;
+        return;
+    }
+    const auto rate =
+        [bytes = static_cast<double>(measurement_.parts * kMeasureBytes)](Nanoseconds taken) {
+            return bytes / std::chrono::duration<double>(taken).count();
+        };
+    measurement_.rates.push_back({measurement_.up[measurement_.at].port, rate(most), rate(least)});
+}
+
+void ConnectionManager::end_measurement() {
+    Peer& peer = *std::exchange(measurement_.peer, nullptr);
+    Measuring& state = peer.measuring;
+    const MeasureOptions& times = options_.measure;
+    const Nanoseconds now = options_.clock->now();
+    state.active = false;
+    state.sent = peer.next_send;
+    state.lessons = peer.scheduler->lessons();
+    if (measurement_.vain) {
+        state.at = now + times.again * (1u << std::min(state.vain, kDoublings));
+        ++state.vain;
+        return;
+    }
+    state.vain = 0;
+    view_subchannels(peer, rails_, views_);
+    const Scheduler::Verdict verdict = peer.scheduler->judge_home(views_, measurement_.rates);
+    const bool taken_back = verdict == Scheduler::Verdict::changed && state.proof > 0;
+    if (taken_back) {
+        state.proof = 0;
+        ++state.taken_back;
+    } else if (verdict == Scheduler::Verdict::changed) {
+        state.proof = kProof;
+    } else if (verdict == Scheduler::Verdict::stays && state.proof > 0) {
+        --state.proof;
+    }
+    state.close = verdict == Scheduler::Verdict::doubted || state.proof > 0;
+    state.calm = state.close || taken_back ? 0 : std::min(state.calm + 1, kCalmDoublings + 1);
+    const std::uint32_t doublings =
+        std::max(std::max(state.calm, 1u) - 1, std::min(state.taken_back, kDoublings));
+    state.at = now + (state.close ? times.again : times.every * (1u << doublings));
+    if (peer.scheduler->home() != peer.home) {
+        move_home(peer, peer.scheduler->home());
+    }
+}
+
+// Its queue pairs are not used any more.
+void ConnectionManager::stop_measuring(Peer& peer) {
+    if (measurement_.peer == &peer) {
+        measurement_.peer = nullptr;
+    }
+    peer.measuring.active = false;
+    if (peer.measure_link.linked()) {
+        measured_.remove(peer);
+    }
+}
+
+} // namespace adaptib
