@@ -6,7 +6,7 @@
 // paths meanwhile. Then each port has its turn, one after the other: an empty write, and some of kMeasureBytes right
 // behind it, into memory that the peer has for this. From the end of the first to the end of the last is what the bytes
 // take, whatever was posted before. These ends are seen when completions are looked for: the time lies between two
-// limits. Where they are far apart nothing follows, and the next time there are more bytes: for who looks seldom.
+// limits. Where these are far apart nothing follows, and the next time there are more bytes: for who looks seldom.
 //
 // A home that is in doubt is measured again soon, and goes after a few times. An idle port may promise more than it keeps
 // (a shaper's credit, links that others use now and then): so the new home is looked at closely for a while, and may be
