@@ -43,7 +43,7 @@ protected:
     Counters& counters() { return world->counters(kWants); }
     // Where the node that wants data offers it to the other one.
     std::atomic_ref<std::uint64_t> word() {
-        return std::atomic_ref<std::uint64_t>(RingMemory(*peer().ring_memory).answer().shared);
+        return std::atomic_ref<std::uint64_t>(peer().ring_layout().answer().shared);
     }
     SharedWork work() { return SharedWork::of(word().load()); }
     // Takes so many units from the back: the first of them.
