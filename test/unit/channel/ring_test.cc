@@ -397,6 +397,98 @@ TEST(Ring, TheShortWayGivesTheSame) {
     }
 }
 
+// Who waits for answers uses the beginning of the ring again and again; who does not uses all of it.
+TEST(Ring, ShortLapsWhereTheReaderKeepsUp) {
+    constexpr std::uint64_t kUnits = 4096;
+    Ring ring(kUnits, true);
+    const std::byte* const begin = ring.reader.next();
+    Random random(1);
+    std::vector<std::byte> payload;
+    std::uint32_t number = 0;
+    for (std::uint32_t i = 0; i < 20'000; ++i) {
+        ring.short_way = random.below(2) == 0;
+        const std::size_t size = random.below(random.below(8) == 0 ? 3 * kLeftFrom : 200);
+        ASSERT_TRUE(ring.send(payload_of(i, size)));
+        ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+        ASSERT_EQ(payload, payload_of(i, size));
+        ASSERT_LE(ring.reader.next() - begin, static_cast<std::ptrdiff_t>(kShortLap * kRingUnit));
+        ASSERT_EQ(ring.take(payload, number), RingReader::Found::nothing);
+    }
+    EXPECT_TRUE(ring.writer->lapped());
+    std::uint32_t burst = 0;
+    bool all_used = true;
+    while (ring.send(payload_of(ring.sequence, 100))) { // four units each
+        ++burst;
+        all_used = all_used && ring.writer->lapped();
+    }
+    EXPECT_FALSE(all_used);
+    EXPECT_LT(burst, kUnits / 4);
+    for (std::uint32_t round = 0; round < 2; ++round) { // from where it is, and with all room
+        for (std::uint32_t left = burst; left > 0; --left) {
+            ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+            ASSERT_EQ(payload, payload_of(number, 100));
+        }
+        ASSERT_EQ(ring.take(payload, number), RingReader::Found::nothing);
+        for (burst = 0; ring.send(payload_of(ring.sequence, 100));) {
+            ++burst;
+        }
+    }
+    EXPECT_GT(burst, kUnits / 4 * 3 / 4);
+}
+
+// Readers that keep up for a while and then do not, messages that are left in the ring and short ones, stores and posts.
+TEST(Ring, NothingIsLostBetweenShortLapsAndLongOnes) {
+    for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+        SCOPED_TRACE(seed);
+        Random random(seed);
+        const std::uint64_t units = std::uint64_t{256} << random.below(5);
+        Ring ring(units, true);
+        const Bytes longest = units * kRingUnit / 2 - 3 * kRingUnit;
+        const bool posts = seed % 3 == 0;
+        std::deque<std::size_t> sizes;
+        std::uint32_t received = 0;
+        std::vector<std::byte> payload;
+        std::uint32_t number = 0;
+        const auto take = [&] {
+            ring.qp.show(ring.qp.hidden());
+            const RingReader::Found found = ring.take(payload, number);
+            if (found == RingReader::Found::message) {
+                ASSERT_FALSE(sizes.empty());
+                ASSERT_EQ(number, received);
+                ASSERT_EQ(payload, payload_of(received++, sizes.front()));
+                sizes.pop_front();
+                return;
+            }
+            ASSERT_EQ(found, RingReader::Found::nothing);
+            ASSERT_TRUE(sizes.empty());
+        };
+        for (int phase = 0; phase < 40; ++phase) {
+            const std::size_t behind = random.below(3) == 0 ? random.below(400) : random.below(3);
+            const Bytes most = random.below(3) == 0 ? std::min<Bytes>(longest, 6000) : 300;
+            ring.short_way = random.below(3) != 0;
+            ring.qp.up = !posts || random.below(4) != 0;
+            for (int step = 0; step < 300; ++step) {
+                const std::size_t size = random.below(most);
+                if (ring.send(payload_of(ring.sequence, size))) {
+                    sizes.push_back(size);
+                }
+                while (!HasFatalFailure() && sizes.size() > behind) {
+                    take();
+                }
+                if (sizes.empty()) {
+                    take();
+                }
+                ASSERT_FALSE(HasFatalFailure());
+                ring.writer->flushed();
+                for (std::size_t left = ring.qp.completions(); left > 0; --left) {
+                    ring.writer->on_completion();
+                }
+            }
+        }
+        EXPECT_GT(received, 3000u);
+    }
+}
+
 // What does not lie in the ring as a whole is never taken the short way.
 TEST(Ring, TheShortWayKeepsToTheRing) {
     Ring ring(64, true);

@@ -77,6 +77,7 @@ RingWriter::RingWriter(Rail& rail, QueuePair& qp, const Target& target, const st
                        std::uint64_t wr_id)
     : units_(static_cast<std::uint32_t>(target.units)), credit_(credit), wr_id_(wr_id), qp_(&qp),
       target_(target), rail_(&rail) {
+    lap_ = std::min(kShortLap, units_);
     map();
     base_ = mapped_;
     if (mapped_ == nullptr) {
@@ -172,6 +173,56 @@ void RingWriter::move_to(Rail& next, QueuePair& qp, std::uint32_t key, Bytes inl
     }
 }
 
+// The reader has consumed all messages: the last one's first word is zero again.
+bool RingWriter::caught_up() const {
+    return direct() && load_ring_word(base_ + std::size_t{last_} * kRingUnit) == 0;
+}
+
+// What does not fit into the lap begins the next one, or makes this one longer. False: there is no room yet.
+bool RingWriter::go_on(std::uint64_t units) {
+    if (position_ + units > units_) {
+        if (!skip_rest()) {
+            return false;
+        }
+        begin_lap(units_);
+        lap_ = std::max(lap_, static_cast<std::uint32_t>(units));
+        return true;
+    }
+    if (lap_ <= kShortLap && units <= position_ && units <= kShortLap / 2 && caught_up()) {
+        return turn_back();
+    }
+    if (left_behind_) {
+        left_behind_ = false;
+        zero_until_ = std::max(zero_until_, produced_ + (units_ - position_));
+    }
+    const std::uint64_t longer =
+        std::max<std::uint64_t>(2 * std::uint64_t{lap_}, position_ + units);
+    lap_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(longer, units_));
+    return true;
+}
+
+// Begins the next short lap. REQUIRES: caught_up().
+bool RingWriter::turn_back() {
+    consumed_ = produced_;
+    const bool dirty = must_zero();
+    if (dirty) { // the next lap may end later than this one, and what is behind it has to be zero
+        for (std::uint32_t unit = position_ + 1; unit <= kShortLap; ++unit) {
+            store_ring_word(unit_address(unit), 0, std::memory_order_relaxed);
+        }
+    }
+    const bool left = left_in_lap_;
+    const std::uint32_t end = position_;
+    if (!skip_rest()) {
+        return false;
+    }
+    begin_lap(end);
+    if (dirty) {
+        left_behind_ = true;
+        zero_until_ = left ? produced_ + kShortLap : produced_;
+    }
+    return true;
+}
+
 // The rest of the ring goes unused; the skip message itself needs one unit of it.
 bool RingWriter::skip_rest() {
     const std::uint64_t rest = units_ - position_;
@@ -199,7 +250,7 @@ std::byte* RingWriter::reserve_with_care(Bytes length) {
     }
     counted_ = to_carry_ != 0;
     const std::uint64_t units = ring_units_for(length, way_now());
-    if ((position_ + units > units_ && !skip_rest()) || !has_room(units)) {
+    if ((position_ + units > lap_ && !go_on(units)) || !has_room(units)) {
         return nullptr;
     }
     return unit_address(position_) + ring_body_at(length, way_now());
@@ -221,6 +272,7 @@ std::uint64_t RingWriter::store_behind(std::uint64_t head, Bytes length, std::ui
     if (length < kLeftFrom) {
         return head;
     }
+    left_in_lap_ = true;
     zero_until_ = produced_ + units + units_;
     return head + (std::uint64_t{kLeftMagic - kHeaderMagic} << 16);
 }

@@ -11,7 +11,9 @@
 // Only posted messages have a tail, and only some of these a count: how much of the ring in the other direction
 // their sender has consumed. Nothing behind the tail is written.
 //
-// A message that does not fit before the last unit is preceded by a `skip` message and starts at unit 0.
+// A message that does not fit before the last unit is preceded by a `skip` message and starts at unit 0. So does one
+// that would be behind the first kShortLap units, if the reader has consumed everything before it: who waits for answers
+// uses a few KiB again and again, which stay in the caches next to both processors; who sends a lot uses the whole ring.
 //
 // Invariants
 //   1. When a message becomes visible, the first 8 bytes of the unit behind it are zero. So a non-zero word
@@ -69,6 +71,7 @@ constexpr std::uint16_t kTailedMagic = kHeaderMagic + 1; // in a ring: a posted 
 constexpr std::uint16_t kLeftMagic = kHeaderMagic + 2; // in a ring: a stored one that is left there
 constexpr std::uint16_t kCountedMagic = kHeaderMagic + 3; // in a ring: a posted one with a count
 constexpr Bytes kLeftFrom = 1024;                         // bytes of body and payload
+constexpr std::uint32_t kShortLap = 256;                  // units: 8 KiB
 // So often a message's first word may be found begun and no more, before it is taken for garbage: seconds.
 constexpr std::uint32_t kBegunPolls = 1u << 24;
 constexpr std::uint32_t kRingOverhead = sizeof(MessageHeader) + 2 * sizeof(std::uint64_t);
@@ -155,12 +158,12 @@ public:
     void consume() {
         std::byte* at = place();
         const std::uint32_t units = current_;
-        store_ring_word(at, 0, std::memory_order_relaxed);
         if (!left_) {
             for (std::uint32_t i = 1; i < units; ++i) {
                 store_ring_word(at + i * kRingUnit, 0, std::memory_order_relaxed);
             }
         }
+        store_ring_word(at, 0, std::memory_order_release); // last: the writer may look (caught_up)
         consumed_ += units;
         position_ = position_ + units == units_ ? 0 : position_ + units;
     }
@@ -285,8 +288,8 @@ public:
     bool flushed();
     // Messages are stored into the reader's memory.
     bool direct() const { return gate_.trouble != nullptr; }
-    // All of the ring has been stored into: it is in the memory of both sides.
-    bool lapped() const { return direct() && produced_ >= units_; }
+    // The last message lies where others have lain: that part of the ring is in the memory of both sides.
+    bool lapped() const { return direct() && position_ <= used_; }
     // A completion with our wr_id was taken.
     void on_completion() { awaited_ -= awaited_ > 0 ? 1 : 0; }
     bool posts_to(const QueuePair& qp) const { return qp_ == &qp; }
@@ -351,22 +354,32 @@ private:
     std::byte* unit_address(std::uint64_t unit) { return base_ + unit * kRingUnit; }
     // So many units are free, behind the last message, and can be stored into.
     bool has_place(std::uint64_t units) const {
-        return direct() && position_ + units <= units_ && produced_ + units < units_ + consumed_ &&
+        return direct() && position_ + units <= lap_ && produced_ + units < units_ + consumed_ &&
                gate_.open();
     }
     // Within a lap of a message that is left where it is.
     bool must_zero() const { return produced_ < zero_until_; }
     void advance(std::uint64_t units) {
+        last_ = position_;
         produced_ += units;
-        position_ = unit_behind(units);
+        position_ += static_cast<std::uint32_t>(units);
+        if (position_ == units_) [[unlikely]] {
+            begin_lap(units_);
+        }
+    }
+    // The last one has reached `end`.
+    void begin_lap(std::uint32_t end) {
+        used_ = std::max(used_, end);
+        left_in_lap_ = false;
+        position_ = 0;
+        lap_ = std::min(kShortLap, units_);
     }
     // The reader's processor owns the lines it has emptied. Those of the next messages are asked back
     // early, so that storing into them does not wait.
     static constexpr std::uint64_t kClaimed = 8; // units ahead
     void claim_ahead(std::uint64_t units) const {
-        if (position_ + units < units_) {
-            claim_line(base_ + (position_ + units) * kRingUnit);
-        }
+        const std::uint64_t unit = position_ + units;
+        claim_line(base_ + (unit < lap_ ? unit : unit - lap_) * kRingUnit);
     }
     std::byte* reserve_with_care(Bytes length);
     RingWay way_now() const {
@@ -381,7 +394,10 @@ private:
     void map();
     void post_from_now() { gate_.trouble = nullptr; }
     Status flush();
+    bool caught_up() const;
+    bool go_on(std::uint64_t units);
     bool skip_rest();
+    bool turn_back();
     Status post(const MessageHeader& header);
     Status post_message(const MessageHeader& header, RingWay way, std::uint64_t taken);
     Status post_zero(std::uint64_t unit);
@@ -421,9 +437,14 @@ private:
     std::uint64_t zero_until_ = 0; // produced: until then words may have to be zeroed
     Gate gate_;                    // of qp_; without `trouble`: messages are posted
     std::uint32_t position_ = 0;
-    std::uint32_t units_; // of the ring
+    std::uint32_t lap_ = 0;  // up to this unit messages are stored; never beyond units_
+    std::uint32_t last_ = 0; // where the last message is
+    std::uint32_t units_;    // of the ring
     // Units produced, up to which the first words of those to come are zero
     std::uint64_t clean_until_ = 0;
+    std::uint32_t used_ = 0;   // up to this unit there have been messages, in earlier laps
+    bool left_in_lap_ = false; // a message of this lap is left where it is
+    bool left_behind_ = false; // one may be, behind the short lap
     const std::uint64_t* credit_;
     bool counted_ = false; // the message that room was reserved for takes to_carry_ along
     bool posts_ = false;   // there is a mirror, and held_ is false
