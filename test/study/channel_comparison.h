@@ -6,6 +6,8 @@
 // default: dc_initiators is 28 with dc_on_demand, as the paper's DC-RDMA-OD has for data; with aqps it is 8, the
 // default, which are all of the paper's AQPS (4 for data, 2 for credits, 2 for control messages: here all share one
 // pool), connect_max is 26 (its h), and channel_period 1 ms, since the programs run for a fraction of a second.
+// Twice with aqps: by the costs of the model, changes of a DC initiator's target included (channel_costs = measured), and by the
+// published ones, which leave these out (connect-ib). Both are held to the paper's figures.
 // A program of one pattern runs twice, and the second time is measured: the first selection comes after a period, which
 // hardly counts in the paper's runs of many periods. `repeat` is measured from its start.
 // Source: Takagi et al., 4.3, figures 10 to 12.

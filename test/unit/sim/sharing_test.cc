@@ -368,6 +368,46 @@ TEST(SharedRing, WhereThereIsRoomAgainNobodyShares) {
     nothing_bad(*ranks);
 }
 
+// Whoever began: one process has room for queue pairs of its own, and asks for them once; the other has none, and asks
+// when that changes. Nothing else is closed to ask in vain.
+TEST(SharedRing, OfTwoWhoShareTheOneWithoutRoomAsks) {
+    for (const bool full_one_begins : {true, false}) {
+        SCOPED_TRACE(full_one_begins);
+        char aqps[] = "aqps";
+        RanksOptions options = world_of(3, aqps);
+        options.parameters.channel_costs = kPublished;
+        options.parameters.connect_max = 1;
+        options.parameters.channel_period = 1;
+        options.parameters.connect_threshold = 2;
+        const auto ranks = make(std::move(options));
+        const auto periods = [&](std::uint64_t count) {
+            const std::uint64_t enough = ranks->counters(0).selections + count;
+            for (int i = 0; i < 100'000 && ranks->counters(0).selections < enough; ++i) {
+                for (int j = 0; j < 4; ++j) {
+                    carry(*ranks, 0, 1, 8);
+                }
+                full_one_begins ? carry(*ranks, 0, 2, 8) : carry(*ranks, 2, 0, 8);
+                rest(*ranks, 100us);
+            }
+            EXPECT_GE(ranks->counters(0).selections, enough);
+        };
+        carry(*ranks, 0, 1, 100'000);
+        periods(5);
+        EXPECT_TRUE(is_shared(*ranks, 0, 2));
+        const std::uint64_t closed = ranks->counters(0).connections_closed;
+        const std::uint64_t refused = ranks->counters(0).connections_refused;
+        periods(150); // more than the longest pause after a refusal
+        EXPECT_EQ(ranks->counters(0).connections_closed, closed);
+        EXPECT_EQ(ranks->counters(0).connections_refused, refused);
+        EXPECT_LE(refused, 1u);
+        ranks->core(0).demote(*ranks->peer(0, 1)); // room for one of the two
+        periods(10);
+        EXPECT_NE(is_shared(*ranks, 0, 1), is_shared(*ranks, 0, 2));
+        EXPECT_EQ(ranks->counters(0).queue_pairs, 1u);
+        nothing_bad(*ranks);
+    }
+}
+
 TEST(SharedRing, ThePolicyOfConnectionsOfTheirOwnSharesNothing) {
     const auto ranks = make(world_of(3, kRcOnDemand));
     carry(*ranks, 0, 1, 100'000);

@@ -78,6 +78,7 @@ void ConnectionManager::finish_closing(Peer& peer) {
     }
     keep(peer);
     ++counters_.connections_closed;
+    peer.usage.asks_itself = false;
     peer.messages_sent = 0;
     if (const auto early = std::move(peer.early_request); early != nullptr) {
         on_request(peer, *early, kNeeded);

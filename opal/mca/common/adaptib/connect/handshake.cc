@@ -187,6 +187,9 @@ void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, Need need) {
         close(peer, ConnectState::idle);
     }
     ++counters_.connections_refused;
+    if (body.access_key == 0) {
+        peer.usage.asks_itself = false; // it would be in vain
+    }
     const bool comes_again = options_.sharing == Sharing::spare && body.access_key == 0 &&
                              may_share(peer) && (shared_most_ == kAnyNumber || need.awaited);
     if (need.any && !comes_again && !peer.wanted_link.linked()) {
@@ -224,18 +227,18 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
             return;
         }
     }
-    constexpr std::uint32_t kOwnDoublings = 6;
     const bool shares = options_.sharing == Sharing::spare && !peer.shared && may_share(peer) &&
                         is_needed(peer) && shares_at_once(peer);
-    if (!peer.shared) { // who can share meanwhile has less to gain
-        const std::uint32_t doublings =
-            shares ? kOwnDoublings : std::min(peer.usage.refusals, kOwnDoublings);
-        peer.usage.own_after = options_.clock->now() + options_.own_pause * (1u << doublings);
-    }
     if (shares) {
+        peer.usage.asks_itself = true;
         peer.usage.wish = Wish::shared;
         request(peer);
         return;
+    }
+    if (!peer.shared) {
+        constexpr std::uint32_t kOwnDoublings = 6;
+        const std::uint32_t doublings = std::min(peer.usage.refusals, kOwnDoublings);
+        peer.usage.own_after = options_.clock->now() + options_.own_pause * (1u << doublings);
     }
     peer.usage.wish = Wish::any;
     // To about a second: each request is a queue pair for nothing, and whoever refused asks, too, when there is room,
@@ -457,6 +460,7 @@ void ConnectionManager::open(Peer& peer) {
     if (!peer.shared) { // else what was refused are queue pairs of its own, still
         peer.usage.refusals = 0;
         peer.usage.own_after = Nanoseconds{0};
+        peer.usage.asks_itself = false;
     }
     peer.usage.active = options_.clock->now();
     if (peer.remote_ring.units > 0) {

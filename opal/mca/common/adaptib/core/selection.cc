@@ -83,8 +83,9 @@ void Core::connect_selected(const std::vector<std::uint64_t>& talking, Nanosecon
         if (peer == nullptr || peer->datagram.handle == nullptr || peer->released) {
             continue;
         }
-        const bool may_have = now >= peer->usage.own_after;
-        const bool upgrade = peer->state == ConnectState::open && peer->shared && free > 0;
+        const bool shares = peer->state == ConnectState::open && peer->shared;
+        const bool may_have = now >= peer->usage.own_after && !(shares && peer->usage.asks_itself);
+        const bool upgrade = shares && free > 0;
         if (may_have && (peer->usage.chosen || upgrade)) {
             free -= upgrade ? 1 : 0;
             connections_->take(*peer, Wish::own);

@@ -298,6 +298,7 @@ struct Usage {
     bool chosen = false;        // by the selection of channels: others are closed for it
     Wish wish = Wish::any;      // what the next connection is to be over
     Nanoseconds own_after{0};   // not to be asked for queue pairs of its own again before
+    bool asks_itself = false;   // for these: it had no room, and shares until it has some
 };
 
 class Peer {
