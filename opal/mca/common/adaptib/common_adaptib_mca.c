@@ -35,6 +35,7 @@
 
 enum {
     TEXT_SIZE = 1024,
+    MOST_KEPT = 16, /* messages */
     OLDEST_MAJOR = 4,
     OLDEST_MINOR = 1
 };
@@ -486,12 +487,42 @@ static struct {
     bool wanted;   /* the user named adaptib */
     bool selected; /* adaptib carries the job's traffic */
     int stream;
+    struct {
+        opal_common_adaptib_severity_t severity;
+        char *text;
+    } kept[MOST_KEPT]; /* for when one of the two turns out to be so */
+    int kept_count;
 } listener;
+
+/* Open MPI starts BTLs beside an MTL, and before it: what the core had to say then is said now. */
+static void listener_cares(bool *how)
+{
+    *how = true;
+    for (int i = 0; i < listener.kept_count; ++i) {
+        opal_common_adaptib_mca_say(listener.kept[i].severity, listener.kept[i].text);
+        free(listener.kept[i].text);
+    }
+    listener.kept_count = 0;
+}
+
+static void listener_reset(void)
+{
+    for (int i = 0; i < listener.kept_count; ++i) {
+        free(listener.kept[i].text);
+    }
+    memset(&listener, 0, sizeof(listener));
+}
 
 static void core_message(void *context, opal_common_adaptib_severity_t severity, const char *text)
 {
     (void) context;
     if (!listener.wanted && !listener.selected) {
+        char *copy = listener.kept_count < MOST_KEPT ? strdup(text) : NULL;
+
+        if (NULL != copy) {
+            listener.kept[listener.kept_count].severity = severity;
+            listener.kept[listener.kept_count++].text = copy;
+        }
         opal_output_verbose(1, listener.stream, "adaptib: %s", text);
         return;
     }
@@ -607,9 +638,11 @@ int opal_common_adaptib_mca_acquire(bool threads, bool wanted, int stream,
         return OPAL_ERR_BAD_PARAM;
     }
     if (0 == common.references) {
-        listener.wanted = wanted;
+        listener_reset();
         listener.stream = stream;
-        listener.selected = false;
+    }
+    if (wanted) {
+        listener_cares(&listener.wanted);
     }
     rc = opal_common_adaptib_core_acquire(&environment, &acquired);
     if (OPAL_COMMON_ADAPTIB_SUCCESS != rc) {
@@ -631,7 +664,7 @@ int opal_common_adaptib_mca_acquire(bool threads, bool wanted, int stream,
 
 void opal_common_adaptib_mca_selected(void)
 {
-    listener.selected = true;
+    listener_cares(&listener.selected);
 }
 
 void opal_common_adaptib_mca_release(opal_common_adaptib_core_t *core)
@@ -642,4 +675,7 @@ void opal_common_adaptib_mca_release(opal_common_adaptib_core_t *core)
     opal_common_adaptib_core_release(core);
     common.references--;
     common.started = common.started && common.references > 0;
+    if (0 == common.references) {
+        listener_reset();
+    }
 }

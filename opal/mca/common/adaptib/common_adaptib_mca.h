@@ -33,8 +33,8 @@ OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_mca_version_check(void);
 
 /* Checks the parameters, makes (or shares) the core and publishes its address.
  * wanted: the user named adaptib. If not, the core's messages go to the verbose output `stream`
- * until adaptib is selected, since another component may do the work; refused parameters are always
- *         told.
+ * until adaptib is selected or named by the other component, since another one may do the work; then
+ * they are told. Refused parameters are always told.
  * @retval OPAL_ERR_*  a message was given; *core is not set. */
 OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_mca_acquire(bool threads, bool wanted,
                                                                int stream,
