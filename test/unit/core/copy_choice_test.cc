@@ -189,6 +189,90 @@ TEST(CopyChoiceOfCores, AStreamWaitsForRoom) {
     EXPECT_EQ(got, sent);
 }
 
+constexpr std::uint64_t kMessages = 12; // of a stream, of which two go as if they were alone
+
+// Streams, with an answer to each, in a world where messages that go through the ring take one time, and those that are
+// fetched another. Returns how many of the last one went through the ring.
+std::uint64_t stream(Cores& world, std::size_t bytes, int streams, Nanoseconds through_ring,
+                     Nanoseconds fetched) {
+    std::uint64_t last = 0;
+    for (int i = 0; i < streams; ++i) {
+        last = 0;
+        for (std::uint64_t message = 0; message < kMessages; ++message) {
+            const std::uint64_t through = eager_of(world, bytes, 1, Answers::none);
+            world.clock.advance(through > 0 ? through_ring : fetched);
+            last += through;
+        }
+        send_short(world, 1, 8, 1, Answers::none);
+    }
+    return last;
+}
+
+constexpr std::uint64_t kStreamed = kMessages - 2;
+constexpr std::uint64_t kTried = 1; // which explores for the latency
+
+TEST(CopyChoiceOfCores, StreamsGoTheWayThatIsFaster) {
+    Options options;
+    options.copy_costs = system_calls_of(Nanoseconds{-1});
+    const Nanoseconds three{3000};
+    const Nanoseconds four{4000};
+    for (const std::size_t bytes : {std::size_t{6000}, kLong, std::size_t{32768}}) {
+        Cores world(2, options);
+        exchange(world, 100, 40); // connects
+        EXPECT_EQ(stream(world, bytes, 20, three, four), kStreamed);
+        EXPECT_GE(world.counters(0).streams_timed, 10u);
+        Cores other(2, options);
+        exchange(other, 100, 40);
+        EXPECT_LE(stream(other, bytes, 20, four, three), kTried);
+        EXPECT_EQ(other.counters(0).eager_limit_bytes, 4096u) << "latency is another matter";
+    }
+}
+
+TEST(CopyChoiceOfCores, StreamsFollowAChange) {
+    Options options;
+    options.copy_costs = system_calls_of(Nanoseconds{-1});
+    const Nanoseconds three{3000};
+    const Nanoseconds four{4000};
+    Cores world(2, options);
+    exchange(world, 100, 40); // connects
+    EXPECT_EQ(stream(world, 6000, 20, three, four), kStreamed);
+    EXPECT_LE(stream(world, 6000, 600, four, three), kTried);
+    EXPECT_EQ(stream(world, 6000, 1200, three, four), kStreamed);
+}
+
+TEST(CopyChoiceOfCores, FetchingAStreamHasToPay) {
+    Options options;
+    options.copy_costs = system_calls_of(Nanoseconds{-1});
+    Cores world(2, options);
+    exchange(world, 100, 40); // connects
+    EXPECT_EQ(stream(world, kLong, 40, Nanoseconds{1100}, Nanoseconds{1000}), kStreamed)
+        << "a tenth is not enough: the sender is free then";
+}
+
+TEST(CopyChoiceOfCores, StreamsOfSizesAreLearntApart) {
+    Options options;
+    options.copy_costs = system_calls_of(Nanoseconds{-1});
+    Cores world(2, options);
+    exchange(world, 100, 40); // connects
+    EXPECT_LE(stream(world, 32768, 20, Nanoseconds{4000}, Nanoseconds{3000}), kTried);
+    EXPECT_EQ(stream(world, 6000, 20, Nanoseconds{1000}, Nanoseconds{2000}), kStreamed);
+    EXPECT_LE(stream(world, 32768, 1, Nanoseconds{4000}, Nanoseconds{3000}), kTried);
+}
+
+// A program that never has more than a few messages under way teaches nothing, and goes on as it did.
+TEST(CopyChoiceOfCores, ShortStreamsAreNotTimed) {
+    Options options;
+    options.copy_costs = system_calls_of(Nanoseconds{-1});
+    Cores world(2, options);
+    exchange(world, 100, 40); // connects
+    for (int i = 0; i < 100; ++i) {
+        EXPECT_EQ(eager_of(world, kLong, 8, Answers::none), 6u);
+        world.clock.advance(Nanoseconds{1000});
+        send_short(world, 1, 8, 1, Answers::none);
+    }
+    EXPECT_EQ(world.counters(0).streams_timed, 0u);
+}
+
 TEST(CopyChoiceOfCores, ActiveStreamsMoveTheirLimit) {
     Options options;
     options.copy_costs = system_calls_of(Nanoseconds{-1});
@@ -212,6 +296,45 @@ TEST(CopyChoiceOfCores, ActiveStreamsMoveTheirLimit) {
     exchange(world, 8, 1);
     EXPECT_TRUE(protocol.send_active_timed(peer, 1, data.data(), kLong, nullptr, 0));
     EXPECT_EQ(protocol.active_eager(), 4096u) << "the stream is over";
+}
+
+// As the BTL's user does: what is above the limit when it is sent goes another way, whose end is an active message.
+int active_stream(Cores& world, Nanoseconds through_ring, Nanoseconds fetched) {
+    Protocol& protocol = world.core(0).protocol();
+    Peer& peer = *world.peer(0, 1);
+    const std::vector<std::byte> data = pattern(kLong, 1);
+    int through = 0;
+    for (std::uint64_t message = 0; message < kMessages; ++message) {
+        const bool active = kLong <= protocol.active_eager();
+        if (active) {
+            EXPECT_TRUE(protocol.send_active_timed(peer, 1, data.data(), kLong, nullptr, 0));
+        } else {
+            protocol.on_not_active(peer, kLong);
+        }
+        world.progress();
+        world.clock.advance(active ? through_ring : fetched);
+        through += active ? 1 : 0;
+    }
+    exchange(world, 8, 1);
+    return through;
+}
+
+TEST(CopyChoiceOfCores, ActiveStreamsGoTheWayThatIsFaster) {
+    Options options;
+    options.copy_costs = system_calls_of(Nanoseconds{-1});
+    for (const bool ring : {true, false}) {
+        Cores world(2, options);
+        exchange(world, 100, 40); // connects
+        world.core(1).protocol().listen([](void*, Peer&, std::uint8_t, const std::byte*, Bytes) {},
+                                        nullptr);
+        int last = 0;
+        for (int i = 0; i < 20; ++i) {
+            last = active_stream(world, Nanoseconds{ring ? 3000 : 4000},
+                                 Nanoseconds{ring ? 4000 : 3000});
+        }
+        EXPECT_GE(last, ring ? static_cast<int>(kMessages) - 3 : 0);
+        EXPECT_LE(last, ring ? static_cast<int>(kMessages) : 1);
+    }
 }
 
 } // namespace

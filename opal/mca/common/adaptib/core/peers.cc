@@ -222,6 +222,7 @@ std::unique_ptr<Peer> Core::new_peer(const ProcessAddress& address, const PeerRo
     if (attached.most_eager > attached.eager_limit) {
         peer->copy_choice = std::make_unique<CopyChoice>(*attached.fabric->copy_costs(),
                                                          attached.eager_limit, attached.most_eager);
+        peer->stream_choices = std::make_unique<StreamChoices>();
         peer->eager_at_once = CopyChoice::kTimedFrom - 1;
         peer->active_at_once = CopyChoice::kTimedFrom - 1;
     }

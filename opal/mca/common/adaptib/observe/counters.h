@@ -163,6 +163,8 @@ namespace adaptib {
     X(eager_limit_bytes, "bytes", LEVEL, 4,                                                        \
       "Messages up to this size go through the ring of the local peer that was timed last")        \
     X(copies_timed, "messages", COUNTER, 6, "Messages whose copy into a ring was timed")           \
+    X(streams_timed, "streams", COUNTER, 6,                                                        \
+      "Streams of messages to local peers that were timed, for the way that the next ones go")     \
     X(repairs, "connections", COUNTER, 3,                                                          \
       "Connections made anew since a path had failed or come back")                                \
     X(repair_nanoseconds, "ns", COUNTER, 5,                                                        \

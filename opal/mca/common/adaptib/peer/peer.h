@@ -276,6 +276,23 @@ struct PeerMeeting {
 // Of long data, whether both ends copy it: by size, from 64 KiB to 4 MiB, each twice the last.
 using ShareChoices = std::array<AskChoice, 7>;
 
+// Of streams to a local peer, whether their messages above the eager limit go through the ring, copied by both sides,
+// or are announced and copied by the receiver alone: by size, each twice the last.
+using StreamChoices = std::array<AskChoice, 3>;
+constexpr Bytes kStreamSizesFrom = 4096;
+constexpr AskChoice::Way kThroughRing = AskChoice::Way::direct;
+
+// Messages that are long enough for copy_choice and have gone since anything but finishes came (protocol/timed.cc).
+struct Stream {
+    std::uint32_t heard = 0;
+    std::uint32_t sent = 0;
+    AskChoice::Way way = kThroughRing;
+    bool chosen = false;        // it is long: the way stays
+    AskChoice* timed = nullptr; // which is to be told how long it took
+    Nanoseconds start{0};
+    Bytes bytes = 0; // of those that could go either way
+};
+
 constexpr std::uint32_t kNoHome = ~0u;
 
 // What somebody wants a connection to be over who does not leave that to the policy.
@@ -491,15 +508,12 @@ public:
     std::uint32_t remote_connection = 0; // the attempt of the peer's that we answered
     std::unique_ptr<Scheduler> scheduler;
     std::uint32_t home = kNoHome; // the subchannel of ring and credit, once it was chosen
-    std::unique_ptr<Interleaving> interleaving; // null: puts and gets go out as asked for
-    std::unique_ptr<CopyChoice> copy_choice;    // null: eager_limit stays as it is
-    std::uint32_t finishes = 0;                 // received
-    // Messages that are long enough for copy_choice: how many have gone since anything but finishes came.
-    struct {
-        std::uint32_t heard = 0;
-        std::uint32_t sent = 0;
-    } burst;
-    bool streaming = false;        // many
+    std::unique_ptr<Interleaving> interleaving;    // null: puts and gets go out as asked for
+    std::unique_ptr<CopyChoice> copy_choice;       // null: eager_limit stays as it is
+    std::uint32_t finishes = 0;                    // received
+    std::unique_ptr<StreamChoices> stream_choices; // if there is a copy_choice
+    Stream stream;
+    bool streaming = false;        // the next message may go through the ring, whatever the limit
     std::uint64_t offers = 0;      // made to the peer
     AnswerSlot* answers = nullptr; // of the peer, for its own; valid while ring_out's queue pair is
     Bytes ring_bytes = 0;          // of the ring that is offered

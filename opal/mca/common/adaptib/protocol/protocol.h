@@ -401,7 +401,8 @@ private:
 
     // timed.cc
     template <typename F> bool put_timed(Peer& peer, Bytes bytes, F&& put);
-    static bool in_stream(Peer& peer);
+    void end_stream(Peer& peer);
+    bool streams_through_ring(Peer& peer, Bytes bytes);
     void choose_active_eager(const Peer& peer);
 
     // send.cc

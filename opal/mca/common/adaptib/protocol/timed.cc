@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Messages that are long enough for two ways: through the ring, or from buffer to buffer. Some of their copies
 // into the ring are timed, and what follows from it becomes the peer's eager limit (schedule/copy_choice.h).
+//
+// The limit that is learnt is that of the latency. In a stream the receiver would have to fetch everything, one
+// message after the other, while the sender has nothing to do: there both copy, and most processors move more together
+// even where each message takes longer. Some do not: where a store into a line that another processor had last is much
+// dearer than a load, copying once is up to three times as fast (test/bench/TUNING.md). So long streams are timed
+// now and then, one way and the other, from one of their messages until the first that follows once something has come
+// from the peer: what the program sees.
 #include <algorithm>
 #include <atomic>
+#include <bit>
 
 #include "protocol/protocol.h"
 
@@ -10,19 +18,55 @@ namespace adaptib {
 
 namespace {
 
-constexpr std::uint32_t kStream = 2; // messages in one direction; with more it is a stream
+constexpr std::uint32_t kStream = 2;     // messages in one direction; with more it is a stream
+constexpr std::uint32_t kLongStream = 8; // with more it is timed
+constexpr Bytes kTold = 4096;            // bytes that the times of streams are for
+constexpr int kPrice = 8;                // copying once has to be faster by that part
+
+AskChoice& choice_for(StreamChoices& choices, Bytes bytes) {
+    const auto size = static_cast<std::size_t>(std::bit_width((bytes - 1) / kStreamSizesFrom));
+    return choices[std::clamp<std::size_t>(size, 1, choices.size()) - 1];
+}
 
 } // namespace
 
-// The limit that is learnt is that of the latency. In a stream the receiver would have to fetch everything, one
-// message after the other, while the sender has nothing to do: there both copy, and move more together even where
-// each message takes longer.
-bool Protocol::in_stream(Peer& peer) {
-    const std::uint32_t heard = peer.next_receive - peer.finishes;
-    if (heard != peer.burst.heard) {
-        peer.burst = {heard, 0};
+// Something has come from the peer.
+void Protocol::end_stream(Peer& peer) {
+    Stream& stream = peer.stream;
+    if (stream.timed != nullptr) {
+        const Nanoseconds all = options_.clock->now() - stream.start;
+        const Nanoseconds took = all / static_cast<std::int64_t>(stream.bytes / kTold + 1);
+        stream.timed->note(stream.way, stream.way == kThroughRing ? took : took + took / kPrice);
+        ++counters_.streams_timed;
     }
-    peer.streaming = ++peer.burst.sent > kStream;
+    stream = {.heard = peer.next_receive - peer.finishes};
+}
+
+// Whether a message that could go either way goes through the ring, since it is part of a stream.
+bool Protocol::streams_through_ring(Peer& peer, Bytes bytes) {
+    Stream& stream = peer.stream;
+    if (peer.next_receive - peer.finishes != stream.heard) {
+        end_stream(peer);
+    }
+    ++stream.sent;
+    if (stream.sent <= kStream || bytes <= peer.copy_choice->limit()) {
+        peer.streaming = stream.sent > kStream && stream.way == kThroughRing;
+        return peer.streaming;
+    }
+    AskChoice& choice = choice_for(*peer.stream_choices, bytes);
+    if (stream.sent <= kLongStream) {
+        stream.way = choice.better();
+    } else if (!stream.chosen) {
+        stream.chosen = true;
+        stream.bytes = 0;
+        stream.way = choice.choose();
+        if (choice.timed()) {
+            stream.timed = &choice;
+            stream.start = options_.clock->now();
+        }
+    }
+    stream.bytes += bytes;
+    peer.streaming = stream.way == kThroughRing;
     return peer.streaming;
 }
 
@@ -60,7 +104,7 @@ bool Protocol::send_timed(Peer& peer, const Envelope& envelope, const Data& data
         return put_in_ring(peer, envelope.context, envelope.source, envelope.tag, data.base,
                            data.bytes);
     };
-    const bool streams = in_stream(peer);
+    const bool streams = streams_through_ring(peer, data.bytes);
     if (data.bytes > choice->limit()) {
         return choice->explore() ? put_timed(peer, data.bytes, put) : streams && put();
     }
@@ -80,7 +124,7 @@ bool Protocol::send_active_timed(Peer& peer, std::uint8_t tag, const void* first
     const bool streamed = peer.streaming;
     const bool trial =
         !streamed && active_eager_ > std::max(options_.active_eager, peer.eager_limit);
-    if (in_stream(peer) != streamed) {
+    if (streams_through_ring(peer, bytes) != streamed) {
         choose_active_eager(peer);
     }
     const bool timed =
@@ -94,7 +138,7 @@ void Protocol::on_not_active(Peer& peer, Bytes bytes) {
     if (choice == nullptr || bytes <= choice->limit() || bytes > choice->most()) {
         return;
     }
-    if (in_stream(peer) || choice->explore()) {
+    if (streams_through_ring(peer, bytes) || choice->explore()) {
         active_eager_ = choice->most();
     }
 }

@@ -10,7 +10,8 @@
 // operation was done; the way with the lower median is taken, and the other one tried again now and then,
 // the more seldom the longer it loses.
 // The same for long data, which the initiator copies alone or together with the other end (protocol/together.cc), who
-// offers it and does not wait for long in any case.
+// offers it and does not wait for long in any case; and for streams of messages, which go through the ring or are
+// fetched by the receiver (protocol/timed.cc).
 // Threads: one at a time. Neither clock nor I/O: who does it tells.
 // May touch: base/, last_few.h.
 #pragma once
@@ -31,6 +32,8 @@ public:
     // Counts the operation. The way it is to go first; it is to be timed if timed() then.
     Way choose();
     bool timed() const { return timed_; }
+    // Which way it is that was faster last; nothing is counted.
+    Way better() const { return better_; }
     // The same as choose() where it has nothing to find out: the operation is counted, goes the direct way and is
     // not timed. False: not counted, choose().
     bool goes_on() {
