@@ -108,6 +108,18 @@ TEST(ChannelPolicy, WithoutRingsNobodyIsSelectedOrConnectedForThem) { // tau = 0
     const std::string notice = plan("fixed:rc_ring", {}, 0).notices.at(0);
     EXPECT_TRUE(has(notice, "fixed:rc_ring, but opal_common_adaptib_ring_max is 0")) << notice;
     EXPECT_TRUE(plan("ud", {}, 0).notices.empty()) << "it is what was asked for";
+    EXPECT_TRUE(plan("ud", {}, 0, 2).notices.empty());
+    for (const char* policy : {"aqps", "rc_on_demand"}) { // h without tau
+        const ChannelPlan few = plan(policy, {}, 0, 2);
+        EXPECT_EQ(few.connections, 2u) << "large messages have them";
+        ASSERT_EQ(few.notices.size(), 1u) << policy;
+        EXPECT_TRUE(has(few.notices[0], "opal_common_adaptib_connect_max is 2, but "
+                                        "opal_common_adaptib_ring_max is 0"))
+            << few.notices[0];
+        EXPECT_TRUE(has(few.notices[0], "large messages")) << few.notices[0];
+        EXPECT_TRUE(plan(policy, {}, 1, 2).notices.empty());
+    }
+    EXPECT_EQ(plan("fixed:rc_ring", {}, 0, 2).notices.size(), 1u) << "one is enough";
 }
 
 TEST(ChannelPolicy, TheDeviceBoundsConnections) { // h

@@ -234,6 +234,47 @@ TEST(Connections, TheBusiestHasTheConnection) {
     }
 }
 
+// Rank 2 is busy with 0, which has no room, and needs its one connection for long messages to 3. It closes that for 0
+// once; then not for two periods, then not for four, and so on.
+TEST(Connections, WhoWasRefusedIsNotChosenForTwoPeriodsThenFour) {
+    RanksOptions options = world_of(4);
+    options.parameters.connect_max = 1;
+    options.parameters.channel_period = 20;
+    constexpr Nanoseconds kPeriod = 20ms;
+    const auto ranks = make(std::move(options));
+    carry(*ranks, 1, 0, 10'000);
+    ranks->peer(0, 1)->users = 1; // something that does not end
+    carry(*ranks, 2, 3, 100'000);
+    const Peer& refused = *ranks->peer(2, 0);
+    const auto next_refusal = [&](Nanoseconds patience) {
+        const std::uint32_t before = refused.usage.refusals;
+        const Nanoseconds start = ranks->now(2);
+        while (refused.usage.refusals == before && ranks->now(2) < start + patience) {
+            for (int i = 0; i < 10; ++i) {
+                carry(*ranks, 2, 0, 8);
+            }
+            carry(*ranks, 2, 3, 100'000);
+            rest(*ranks, 200us);
+        }
+        return ranks->now(2);
+    };
+    Nanoseconds last = next_refusal(10 * kPeriod);
+    ASSERT_EQ(refused.usage.refusals, 1u);
+    for (int periods = 2; periods <= 8; periods *= 2) {
+        SCOPED_TRACE(periods);
+        EXPECT_NEAR(static_cast<double>((refused.usage.own_after - last).count()),
+                    static_cast<double>((periods * kPeriod).count()), 1e6);
+        EXPECT_FALSE(refused.usage.chosen);
+        const std::uint64_t closed = ranks->counters(2).connections_closed;
+        const Nanoseconds next = next_refusal(20 * kPeriod);
+        EXPECT_GE(next - last, periods * kPeriod - 1ms);
+        EXPECT_LE(next - last, (periods + 2) * kPeriod) << "asked with the next selection";
+        EXPECT_EQ(ranks->counters(2).connections_closed, closed + 1) << "once, for that";
+        last = next;
+    }
+    nothing_bad(*ranks);
+}
+
 TEST(Connections, WhereThereIsRoomNobodySelects) {
     const auto ranks = make(world_of(3));
     carry(*ranks, 1, 0, 10'000);

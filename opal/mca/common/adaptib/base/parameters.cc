@@ -124,8 +124,8 @@ constexpr std::array kTable{
     opal_common_adaptib_parameter_t{
         "connect_pool", kInt, &g_parameters.connect_pool, "128", "connections", "0..65536", 5,
         "Queue pairs and rings of so many closed connections are kept, and used when the same peer is "
-        "connected again, instead of making new ones; 0: of none. What there is no room for is "
-        "given up, the longest closed first."},
+        "connected again, instead of making new ones; 0: of none, and where connect_max moves connections from "
+        "peer to peer each is made anew. What there is no room for is given up, the longest closed first."},
     opal_common_adaptib_parameter_t{
         "dc_initiators", kInt, &g_parameters.dc_initiators, "8", "initiators", "1..64", 5,
         "So many dynamically connected queue pairs of each port carry what goes to all peers that have no "

@@ -239,6 +239,7 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
         constexpr std::uint32_t kOwnDoublings = 6;
         const std::uint32_t doublings = std::min(peer.usage.refusals, kOwnDoublings);
         peer.usage.own_after = options_.clock->now() + options_.own_pause * (1u << doublings);
+        peer.usage.chosen = false; // no other's is closed for it meanwhile
     }
     peer.usage.wish = Wish::any;
     // To about a second: each request is a queue pair for nothing, and whoever refused asks, too, when there is room,
