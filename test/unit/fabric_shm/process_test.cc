@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -56,6 +57,31 @@ TEST(Process, WithoutAFileDescriptorNobodyIsDeclaredDead) {
         close(fd);
     }
     EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+TEST(Process, WhoMayRunOnOneProcessorOnlyIsKnown) {
+    const pid_t child = fork();
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    const auto pid = static_cast<std::uint32_t>(child);
+    cpu_set_t before;
+    ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+    EXPECT_EQ(only_processor(pid) < 0, CPU_COUNT(&before) > 1);
+    int last = -1;
+    for (int i = 0; i < CPU_SETSIZE; ++i) {
+        last = CPU_ISSET(i, &before) ? i : last;
+    }
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(last, &one);
+    ASSERT_EQ(sched_setaffinity(child, sizeof one, &one), 0);
+    EXPECT_EQ(only_processor(pid), last);
+    EXPECT_EQ(only_processor(0) < 0, CPU_COUNT(&before) > 1) << "only its own counts";
+    ASSERT_EQ(kill(child, SIGKILL), 0);
+    ASSERT_EQ(waitpid(child, nullptr, 0), child);
+    EXPECT_EQ(only_processor(pid), -1) << "it has ended";
 }
 
 } // namespace

@@ -76,6 +76,26 @@ TEST(Selector, WhatGainsLittleIsNotChanged) { // T4: gamma
     }
 }
 
+// A machine on which everything takes a tenth, or three times, as long decides as the published one.
+TEST(Selector, WhatLittleIsFollowsFromTheCosts) {
+    const ChannelLimits one{1, 1, false};
+    for (const double scale : {0.1, 1.0, 3.0}) {
+        ChannelCosts costs;
+        for (double ChannelCosts::*cost :
+             {&ChannelCosts::connected_ring, &ChannelCosts::shared_ring, &ChannelCosts::poll,
+              &ChannelCosts::credit, &ChannelCosts::establish}) {
+            costs.*cost *= scale;
+        }
+        for (const double more : {1.0, 1.4}) {
+            SCOPED_TRACE(scale);
+            Selector selector(costs);
+            selector.tick({{1, 10'000}, {2, 9000}}, one);
+            const Step step = selector.tick({{1, 10'000}, {2, 10'000 * more * more}}, one);
+            EXPECT_EQ(step == Step::none, more == 1.0) << more;
+        }
+    }
+}
+
 // Who came first has it: to move it to somebody who is no busier would gain nothing.
 TEST(Selector, WhatIsInUseStaysAmongEquals) {
     const ChannelLimits one{1, 1, false};
@@ -89,6 +109,35 @@ TEST(Selector, WhatIsInUseStaysAmongEquals) {
     selector.now_in_use({{3}, {}});
     EXPECT_NE(selector.tick({{1, 10'000}, {2, 100'000}, {3, 100}}, one), Step::none);
     EXPECT_EQ(selector.mapping().connected, (Sources{2}));
+}
+
+// What both ends of a message save is time of one processor, or of two.
+TEST(Selector, WhoTakesTurnsWithUsCountsTwice) {
+    const ChannelLimits three{3, 3, false};
+    const auto period = [](double of_each) {
+        Counts counts;
+        for (std::uint64_t source = 1; source <= 7; ++source) {
+            counts.push_back({source, of_each});
+        }
+        return counts;
+    };
+    Selector selector({});
+    for (int t = 0; t < 3; ++t) {
+        selector.now_in_use({{1, 2, 3}, {}});
+        EXPECT_EQ(selector.tick(period(10'000), three), t == 0 ? Step::first : Step::none);
+        EXPECT_EQ(selector.mapping().connected, (Sources{1, 2, 3}));
+    }
+    selector.now_beside({2, 4, 6});
+    EXPECT_NE(selector.tick(period(10'000), three), Step::none);
+    EXPECT_EQ(selector.mapping().connected, (Sources{2, 4, 6}));
+    // [3, 4): 70,000 messages; of two peers another 131.25 each, less what three take to be established
+    EXPECT_DOUBLE_EQ(selector.gains().shrunk, (2 * 10'000 * 131.25 - 30'000) / 70'000);
+    selector.now_beside({});
+    EXPECT_EQ(selector.tick(period(10'000), three), Step::none) << "all are alike again";
+    selector.now_beside({2});
+    EXPECT_NE(selector.tick({{1, 50'000}, {2, 10'000}, {3, 50'000}, {4, 50'000}}, three),
+              Step::none);
+    EXPECT_EQ(selector.mapping().connected, (Sources{1, 3, 4})) << "messages count, too";
 }
 
 TEST(Selector, TheFirstPeriodDecidesAgainstWhatIsInUse) {

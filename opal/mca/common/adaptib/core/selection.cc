@@ -24,6 +24,7 @@ void Core::select_channels(Nanoseconds now) {
     select_at_ = now + channels_.period;
     std::vector<SourceCount> counts;
     std::vector<std::uint64_t> talking;
+    std::vector<std::uint64_t> beside;
     Mapping in_use;
     std::vector<std::uint64_t> others; // have connections, for which they were not chosen
     peers_.for_each([&](Peer& peer) {
@@ -37,6 +38,9 @@ void Core::select_channels(Nanoseconds now) {
                 counts.push_back({peer.name, static_cast<double>(news)});
             }
             talking.push_back(peer.name);
+            if (peer.datagram.handle != nullptr && peer.datagram.handle->shares_processor()) {
+                beside.push_back(peer.name);
+            }
         }
         if (peer.usage.chosen && may_be) {
             in_use.connected.push_back(peer.name);
@@ -53,7 +57,9 @@ void Core::select_channels(Nanoseconds now) {
     in_use.connected.insert(in_use.connected.end(), others.begin(), others.end());
     std::sort(in_use.connected.begin(), in_use.connected.end());
     std::sort(in_use.shared.begin(), in_use.shared.end());
+    std::sort(beside.begin(), beside.end());
     selector_->now_in_use(in_use);
+    selector_->now_beside(std::move(beside));
     const bool shares = channels_.sharing == Sharing::spare;
     const std::size_t rings =
         shares ? channels_.rings : std::min<std::size_t>(room, channels_.rings);

@@ -284,6 +284,12 @@ private:
 class AddressHandle {
 public:
     virtual ~AddressHandle() = default;
+    // The peer is known to run on the one processor that this process may run on: they take turns, and what either does
+    // is time of both. As it is now; some microseconds.
+    bool shares_processor() const { return shares_processor_impl(); }
+
+private:
+    virtual bool shares_processor_impl() const { return false; }
 };
 
 // ---------------------------------------------------------------------------------------------------

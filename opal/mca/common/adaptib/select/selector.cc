@@ -12,6 +12,9 @@ double Selector::compare(std::uint64_t from, const ChannelLimits& limits, Mappin
     if (window_.messages <= 0) {
         return 0;
     }
+    for (SourceCount& count : window_.counts) {
+        count.count *= std::binary_search(beside_.begin(), beside_.end(), count.source) ? 2 : 1;
+    }
     const double current = gain_of(mapping_, window_.counts, costs_);
     sorted_ = window_.counts;
     Choice choice = find_mapping(sorted_, costs_, limits);
@@ -32,10 +35,11 @@ bool Selector::is_outdated(const Mapping& extended) {
 }
 
 Selector::Step Selector::tick(std::vector<SourceCount> counts, const ChannelLimits& limits) {
+    const double threshold = threshold_ * costs_.connected_ring / ChannelCosts{}.connected_ring;
     history_.add(std::move(counts));
     if (end_ == 0) { // T1
         Mapping best;
-        if (compare(0, limits, best) > (mapping_.rings() > 0 ? threshold_ : 0)) {
+        if (compare(0, limits, best) > (mapping_.rings() > 0 ? threshold : 0)) {
             mapping_ = std::move(best);
         }
         end_ = history_.now();
@@ -47,11 +51,11 @@ Selector::Step Selector::tick(std::vector<SourceCount> counts, const ChannelLimi
     Mapping shrunk;
     gains_.extended = compare(begin_, limits, extended); // T2
     gains_.shrunk = compare(late, limits, shrunk);       // T3
-    if (std::max(gains_.extended, gains_.shrunk) <= threshold_) {
+    if (std::max(gains_.extended, gains_.shrunk) <= threshold) {
         return Step::none; // T4
     }
-    const bool outdated = gains_.extended > threshold_ && is_outdated(extended);
-    if (gains_.shrunk > threshold_ && (outdated || gains_.shrunk > gains_.extended)) {
+    const bool outdated = gains_.extended > threshold && is_outdated(extended);
+    if (gains_.shrunk > threshold && (outdated || gains_.shrunk > gains_.extended)) {
         move_to(shrunk, late);
         return Step::shrunk;
     }

@@ -22,7 +22,7 @@ namespace adaptib {
 
 class Selector {
 public:
-    // Table 2: gamma, nanoseconds per message.
+    // Table 2: gamma, nanoseconds per message, where r is the 150 ns of that table; else in proportion to r.
     static constexpr double kThreshold = 25;
 
     enum class Step : std::uint8_t { none, first, extended, shrunk };
@@ -38,6 +38,9 @@ public:
     void use(const ChannelCosts& costs) { costs_ = costs; }
     // The mapping in use, where it is not the last one: channels were not to be had, or others are there.
     void now_in_use(Mapping mapping) { mapping_ = std::move(mapping); }
+    // Sources that take turns with us on one processor, sorted: what either end of a message saves is time of both, so
+    // theirs count twice. Of the other sources only our end's is ours.
+    void now_beside(std::vector<std::uint64_t> sources) { beside_ = std::move(sources); }
     // One more period has passed. none: mapping() stays.
     Step tick(std::vector<SourceCount> counts, const ChannelLimits& limits);
 
@@ -58,6 +61,7 @@ private:
     double threshold_;
     History history_;
     Mapping mapping_;
+    std::vector<std::uint64_t> beside_;
     Gains gains_;
     std::uint64_t begin_ = 0;
     std::uint64_t end_ = 0;

@@ -3,6 +3,7 @@
 #include "fabric/shm/process.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -138,6 +139,18 @@ std::uint64_t read_host_identity() {
 } // namespace
 
 // Read once: later there may be no file descriptor left to read it with.
+int only_processor(std::uint32_t pid) {
+    cpu_set_t set;
+    if (sched_getaffinity(static_cast<pid_t>(pid), sizeof set, &set) != 0 || CPU_COUNT(&set) != 1) {
+        return -1; // more processors than a set has: not known
+    }
+    int processor = 0;
+    while (!CPU_ISSET(processor, &set)) {
+        ++processor;
+    }
+    return processor;
+}
+
 std::uint64_t host_identity() {
     static const std::uint64_t identity = read_host_identity();
     return identity;

@@ -22,6 +22,9 @@ std::uint64_t process_start_time(std::uint32_t pid);
 // False once the process that started at `start_time` has ended. A few microseconds.
 bool process_alive(std::uint32_t pid, std::uint64_t start_time);
 
+// The one processor that the process (0: this one) is bound to; -1: it may run on several, or that is not known.
+int only_processor(std::uint32_t pid);
+
 // The same for all processes that see each other's /proc: boot id and process-number namespace.
 std::uint64_t host_identity();
 

@@ -15,6 +15,11 @@ constexpr std::uint32_t kFullsPerLook =
 
 } // namespace
 
+bool ShmAddressHandle::shares_processor_impl() const {
+    const int own = only_processor(0);
+    return own >= 0 && own == only_processor(peer->pid());
+}
+
 UdQueuePair::~UdQueuePair() { state_ = QpState::reset; }
 
 bool UdQueuePair::usable_impl() const {

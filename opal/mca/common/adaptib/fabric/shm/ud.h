@@ -26,6 +26,9 @@ public:
     const std::shared_ptr<PeerSegment> peer;
     const std::uint32_t peer_rail;
     const std::uint32_t rail;
+
+private:
+    bool shares_processor_impl() const override;
 };
 
 class UdQueuePair final : public LocalQueuePair {
