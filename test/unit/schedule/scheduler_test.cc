@@ -467,6 +467,104 @@ private:
 
 constexpr Bytes kLong = 1'000'000;
 
+// Messages one by one to and fro over paths that claim the same rate, save up credit while they are idle, and take a fixed
+// time for each part besides: as rails behind a shaper do.
+class Shaped {
+public:
+    struct Wire {
+        double rate = 0; // bytes per second
+        double credit = 0;
+        double saved = 0;
+        double at = 0; // when it had so much
+    };
+    explicit Shaped(const std::vector<double>& rates)
+        : up_(views(static_cast<std::uint32_t>(rates.size()), kGiB)),
+          scheduler_(make_scheduler(options("binding", "auto", 0, 1024))) {
+        for (const double rate : rates) {
+            wires_.push_back({rate, kCredit, kCredit, 0});
+        }
+        up_.resize(rates.size());
+    }
+    // Seconds that it takes one way, in the mean.
+    double messages(int count, Bytes length) {
+        double sum = 0;
+        for (int i = 0; i < count; ++i) {
+            const double taken = message(length);
+            sum += taken;
+            now_ += 2 * taken; // there and back
+        }
+        return sum / count;
+    }
+
+private:
+    static constexpr double kCredit = 8192;
+    static constexpr double kFixed = 150e-6;
+
+    double message(Bytes length) {
+        std::vector<StripeTime> times;
+        double longest = 0;
+        for (const Stripe& stripe : plan_of(*scheduler_, length, up_)) {
+            Wire& wire = wires_[stripe.subchannel];
+            const auto bytes = static_cast<double>(stripe.length);
+            const double saved =
+                std::min(wire.credit, wire.saved + (now_ - wire.at) * wire.rate);
+            const double sent = std::max(0.0, bytes - saved) / wire.rate;
+            wire.saved = std::max(0.0, saved - bytes);
+            wire.at = now_ + sent;
+            times.push_back({stripe.subchannel, stripe.length, kFixed + sent});
+            longest = std::max(longest, kFixed + sent);
+        }
+        if (times.size() > 1) {
+            scheduler_->learn(Mix::reads, times);
+        }
+        return longest;
+    }
+
+    std::vector<Wire> wires_;
+    std::vector<SubchannelView> up_;
+    std::unique_ptr<Scheduler> scheduler_;
+    double now_ = 0;
+};
+
+constexpr double kFast = 12.5e6;
+constexpr double kSlow = kFast / 4;
+
+// What is short goes for nothing while credit lasts, and takes long once it is used up.
+TEST(Adaptive, SharesDoNotSwingWhereRailsSaveSomethingUp) {
+    for (const Bytes length : {16 * kKiB, 32 * kKiB, 64 * kKiB, 256 * kKiB}) {
+        Shaped both({kFast, kSlow});
+        Shaped one({kFast});
+        both.messages(100, length);
+        const double alone = one.messages(100, length);
+        EXPECT_LT(both.messages(200, length), 0.87 * alone) << length;
+    }
+}
+
+// Each length has shares of its own.
+TEST(Adaptive, LengthsThatTakeTurnsDoNotSpoilEachOther) {
+    Shaped mixed({kFast, kSlow});
+    Shaped only({kFast, kSlow});
+    only.messages(50, 256 * kKiB);
+    const double best = only.messages(50, 256 * kKiB);
+    double sum = 0;
+    for (int turn = 0; turn < 20; ++turn) {
+        mixed.messages(35, 16 * kKiB);
+        mixed.messages(8, 64 * kKiB);
+        const double taken = mixed.messages(1, 256 * kKiB);
+        sum += turn >= 10 ? taken / 10 : 0;
+    }
+    EXPECT_LT(sum, 1.03 * best);
+}
+
+// What was learnt last is where another length begins.
+TEST(Adaptive, WhatIsKnownOfOneLengthIsAtFirstTakenForTheOthersToo) {
+    Learning paths("adaptive", {4e9, 1e9});
+    paths.after(60, kLong);
+    for (const Bytes length : {20 * kKiB, 100 * kKiB}) {
+        EXPECT_NEAR(static_cast<double>(paths.part_of(1, length)) / static_cast<double>(length), 0.2, 0.03) << length;
+    }
+}
+
 TEST(Adaptive, FindsTheRatesThatNobodySaid) {
     for (const char* policy : {"adaptive", "epc"}) {
         Learning paths(policy, {4e9, 1e9});
@@ -646,6 +744,17 @@ TEST(Adaptive, LearnsAsTheEquationSays) {
     scheduler->learn(Mix::reads, times);
     EXPECT_DOUBLE_EQ(scheduler->weight(Mix::reads, 0), 0.5 * 0.5 + 0.5 * 0.75);
     EXPECT_DOUBLE_EQ(scheduler->weight(Mix::reads, 1), 0.5 * 0.5 + 0.5 * 0.25);
+}
+
+// All that is planned before anything of it is over is planned with the same weights: it teaches as much as one transfer.
+TEST(Adaptive, WhatWasPostedBehindOthersCountsLess) {
+    const auto up = views(2, kGiB);
+    const auto scheduler = make_scheduler(options("binding", "adaptive", 0, 64));
+    plan_of(*scheduler, 2048, up);
+    const std::vector<StripeTime> times{{0, 1024, 1e-6, 3 * 1024}, {1, 1024, 3e-6, 3 * 1024}};
+    scheduler->learn(Mix::reads, times);
+    EXPECT_DOUBLE_EQ(scheduler->weight(Mix::reads, 0), 0.875 * 0.5 + 0.125 * 0.75);
+    EXPECT_DOUBLE_EQ(scheduler->weight(Mix::reads, 1), 0.875 * 0.5 + 0.125 * 0.25);
 }
 
 TEST(Adaptive, FindsTheRatesWithinOneLongTransfer) {

@@ -53,6 +53,7 @@ struct StripeTime {
     std::uint32_t subchannel = 0;
     Bytes length = 0;
     double seconds = 0;
+    Bytes ahead = 0; // that its path had under way when it was posted
 };
 
 } // namespace adaptib

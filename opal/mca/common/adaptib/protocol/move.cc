@@ -132,6 +132,7 @@ void Protocol::post_stripes(Mover& mover) {
             plan_move(mover);
         }
     }
+    Nanoseconds begun{0}; // of all that is posted here: who posts late, since others' posts take time, ends late
     while (!move.failed && (move.posted < move.plan.size() || plan_more(mover))) {
         if (outstanding_ >= options_.max_outstanding) {
             wait_to_post(mover);
@@ -139,6 +140,9 @@ void Protocol::post_stripes(Mover& mover) {
         }
         if (mover.peer.interleaving != nullptr && hold_if_full(mover)) {
             return;
+        }
+        if (begun.count() == 0 && !move.progress.empty()) {
+            begun = options_.clock->now();
         }
         const Status status = post_stripe(mover, move.plan[move.posted]);
         if (status.is_again()) {
@@ -155,7 +159,12 @@ void Protocol::post_stripes(Mover& mover) {
             break;
         }
         if (!move.progress.empty()) {
-            move.progress[move.posted].posted = options_.clock->now();
+            const Stripe& stripe = move.plan[move.posted];
+            const Subchannel& on = mover.peer.subchannels[stripe.subchannel];
+            StripeProgress& progress = move.progress[move.posted];
+            progress.posted = begun;
+            progress.ahead =
+                on.outstanding[static_cast<std::size_t>(move.direction())] - stripe.length;
             ++striped_;
         }
         if (mover.peer.interleaving != nullptr) {
@@ -278,8 +287,9 @@ void Protocol::learn_from(Mover& mover, std::size_t stripe) {
         const Stripe& each = move.plan[i];
         const double cost = per_byte(i);
         if (cost > 0 || (cost < 0 && -cost < slowest)) {
-            times_.push_back(
-                {each.subchannel, each.length, std::abs(cost) * static_cast<double>(each.length)});
+            times_.push_back({each.subchannel, each.length,
+                              std::abs(cost) * static_cast<double>(each.length),
+                              move.progress[i].ahead});
         }
     }
     if (mover.peer.scheduler != nullptr && !times_.empty()) {

@@ -35,6 +35,7 @@ inline std::uint64_t compare_add_of(const opal_common_adaptib_one_sided_t& opera
 struct StripeProgress {
     Nanoseconds posted{};
     Nanoseconds taken{};     // 0: not known; negative: at most so long
+    Bytes ahead = 0;         // as StripeTime's
     std::uint32_t round = 0; // the transfer is planned in rounds, if it is long ...
     Mix mix = Mix::reads;    // ... for this; when it ended there may have been more
     bool done = false;       // its completion was taken

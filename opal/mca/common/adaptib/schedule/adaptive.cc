@@ -19,9 +19,10 @@ public:
     void plan(const TransferView& transfer, std::span<const SubchannelView> up,
               std::vector<Stripe>& out) override {
         shares_.clear();
-        weights_.grow();
+        PathWeights& weights = weights_.of(transfer.length);
+        weights.grow();
         for (const SubchannelView& path : up) {
-            shares_.push_back({&path, level_ ? weights_.of(path, up) : nominal_rate(path, up)});
+            shares_.push_back({&path, level_ ? weights.of(path, up) : nominal_rate(path, up)});
         }
         if (level_) {
             level(transfer, shares_);
@@ -38,14 +39,14 @@ public:
     }
     Bytes round(const TransferView&) const override { return level_ ? kRound : 0; }
     double weight(std::uint32_t subchannel) const override {
-        return weights_.known(subchannel) / std::max(1.0, weights_.sum());
+        return weights_.last().known(subchannel) / std::max(1.0, weights_.last().sum());
     }
-    double learnt(std::uint32_t subchannel) const override { return weights_.known(subchannel); }
+    double learnt(std::uint32_t subchannel) const override { return weights_.last().known(subchannel); }
 
 private:
     Bytes min_stripe_;
     bool level_;
-    PathWeights weights_;
+    WeightsByLength weights_;
     std::vector<Share> shares_; // scratch of plan
 };
 

@@ -47,7 +47,7 @@ public:
             return;
         }
         gather(transfer, up);
-        port_weights_.grow();
+        port_weights_.of(transfer.length).grow();
         path_weights_.grow();
         const double parts = level_ports(transfer, up);
         shares_.clear();
@@ -116,7 +116,7 @@ public:
             return 0;
         }
         const std::uint32_t number = port_of_[subchannel];
-        const double share = port_weights_.known(number) / std::max(1.0, port_weights_.sum());
+        const double share = port_weights_.last().known(number) / std::max(1.0, port_weights_.last().sum());
         const Port& port = ports_[number];
         if (!port.spread) {
             return subchannel == port.first_index ? share : 0;
@@ -131,7 +131,7 @@ public:
         if (!several_paths_) {
             return of_single_paths_->learnt(subchannel);
         }
-        return subchannel < port_of_.size() ? port_weights_.known(port_of_[subchannel]) : 0;
+        return subchannel < port_of_.size() ? port_weights_.last().known(port_of_[subchannel]) : 0;
     }
     Spreading spreading() const override { return spreading_; }
 
@@ -212,13 +212,14 @@ private:
     // The ports that have a part of it, as port_shares_; the sum of their weights.
     double level_ports(const TransferView& transfer, std::span<const SubchannelView> up) {
         port_shares_.clear();
+        PathWeights& weights = port_weights_.of(transfer.length);
         for (const Port& port : ports_) {
             if (port.first != nullptr) {
-                const double known = port_weights_.known(port.whole->port);
+                const double known = weights.known(port.whole->port);
                 port_shares_.push_back(
-                    {port.whole, known > 0 ? known
-                                           : port_weights_.of(port.whole->port,
-                                                              first_weight(*port.first, up))});
+                    {port.whole,
+                     known > 0 ? known
+                               : weights.of(port.whole->port, first_weight(*port.first, up))});
             }
         }
         if (port_shares_.size() > 1) {
@@ -260,12 +261,13 @@ private:
     void learn_of_port(std::uint32_t number, std::span<const StripeTime> times) {
         Port& port = ports_[number];
         path_times_.clear();
-        StripeTime all{number, 0, 0};
+        StripeTime all{number, 0, 0, 0};
         for (const StripeTime& time : times) {
             if (time.subchannel < port_of_.size() && port_of_[time.subchannel] == number &&
                 time.seconds > 0) {
                 path_times_.push_back(time);
                 all.length += time.length;
+                all.ahead += time.ahead;
                 all.seconds = std::max(all.seconds, time.seconds);
             }
         }
@@ -338,7 +340,7 @@ private:
     }
 
     Bytes min_stripe_;
-    PathWeights port_weights_;
+    WeightsByLength port_weights_;
     PathWeights path_weights_;
     std::vector<Port> ports_;            // by number
     std::vector<std::uint32_t> port_of_; // by subchannel

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -58,11 +59,15 @@ void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, std::vector
 // be busy for longer anyway are left out (Vishnu, 5.2.2).
 void level(const TransferView& transfer, std::vector<Share>& shares);
 
-// Weights of paths, learnt from stripe times (Vishnu, equations 7.4 and 8.1).
+// Weights of paths, learnt from stripe times (Vishnu, equations 7.4 and 8.1). What was posted behind other stripes counts
+// the less the more these were: all that was planned with the same weights teaches as much as one transfer.
 class PathWeights {
 public:
-    // `ageing`: how far, per transfer, paths without a part in it go back to what they began with.
-    PathWeights(double alpha, double ageing) : alpha_(alpha), ageing_(ageing) {}
+    // `ageing`: how far, per transfer, paths without a part in it go back to what they began with. `careful`: steps become
+    // shorter while each lesson takes back what the one before said, and longer again once they keep their direction. So
+    // they do where a path's time does not grow in proportion to its part, as it saves something up or begins late.
+    PathWeights(double alpha, double ageing, bool careful = false)
+        : alpha_(alpha), ageing_(ageing), careful_(careful) {}
 
     // The path's weight; what it begins with if it is new.
     double of(const SubchannelView& path, std::span<const SubchannelView> up) {
@@ -92,6 +97,7 @@ private:
         double first = 0; // 0: not met yet
         double weight = 0;
         double goal = 0;   // 0: it does not grow by itself
+        double step = 0;   // which the last lesson wanted; 0: it had no part
         bool used = false; // scratch of learn
         double speed = 0;
     };
@@ -100,8 +106,40 @@ private:
 
     double alpha_;
     double ageing_;
+    bool careful_;
+    double stride_ = 1;       // of alpha_
     std::size_t growing_ = 0; // paths with a goal
     std::vector<Path> paths_; // by subchannel
+};
+
+// The same, careful, of short, longer and long transfers apart. What a stripe takes whatever its length, and what a path saves up
+// while it is idle, counts the more the shorter it is: weights with which the parts of 16 KiB end at the same time are far off
+// for 256 KiB. Of lengths of which nothing was learnt those count that were learnt last.
+class WeightsByLength {
+public:
+    WeightsByLength(double alpha, double ageing)
+        : classes_{PathWeights{alpha, ageing, true}, PathWeights{alpha, ageing, true},
+                   PathWeights{alpha, ageing, true}} {}
+
+    // For planning a transfer, or a round of it, of that length.
+    PathWeights& of(Bytes length) {
+        const std::size_t at = class_of(length);
+        return classes_[learnt_[at] ? at : last_];
+    }
+    // Those that were learnt last.
+    const PathWeights& last() const { return classes_[last_]; }
+    void come_back(std::uint64_t returned, std::uint64_t stayed);
+    // As PathWeights; `times` are of most of one transfer or round.
+    void learn(std::span<const StripeTime> times);
+
+private:
+    static constexpr std::size_t kClasses = 3; // below 64 KiB, below 256 KiB, the rest
+    static std::size_t class_of(Bytes length) {
+        return length < 64 * kKiB ? 0 : length < 256 * kKiB ? 1 : 2;
+    }
+    std::array<PathWeights, kClasses> classes_;
+    std::array<bool, kClasses> learnt_{};
+    std::size_t last_ = 0;
 };
 
 std::unique_ptr<Policy> make_round_robin(const SchedulerOptions& options);

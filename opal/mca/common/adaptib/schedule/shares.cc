@@ -13,6 +13,8 @@ constexpr double kStripeSeconds = 1e-6;
 constexpr double kRounding = 1 + 1e-9; // weights that are equal may differ in their last digits
 constexpr double kReturned = 1.0 / 8;  // of its share a path that is back has at first ...
 constexpr double kGrowth = 1.25;       // ... and how much more with each transfer that is planned
+constexpr double kLeastStride = 1.0 / 8; // of alpha, where lessons contradict each other ...
+constexpr double kLonger = 1.5;          // ... and how much more with each that does not
 constexpr double kLeastPart =
     1.0 / 1024; // of all weight: no path loses more, so that it can recover
 
@@ -133,6 +135,7 @@ double PathWeights::sum() const {
 }
 
 void PathWeights::come_back(std::uint64_t returned, std::uint64_t stayed) {
+    stride_ = 1;
     double weight = 0;
     double first = 0;
     for (std::size_t i = 0; i < paths_.size() && i < 64; ++i) {
@@ -172,6 +175,8 @@ void PathWeights::learn(std::span<const StripeTime> times) {
     double used_weight = 0;
     double speeds = 0;
     double first = 0;
+    double lengths = 0;
+    double ahead = 0;
     for (Path& path : paths_) {
         path.used = false;
         first += path.first;
@@ -187,19 +192,52 @@ void PathWeights::learn(std::span<const StripeTime> times) {
         path.speed = static_cast<double>(time.length) / time.seconds;
         used_weight += path.weight;
         speeds += path.speed;
+        lengths += static_cast<double>(time.length);
+        ahead += static_cast<double>(time.ahead);
     }
     if (speeds == 0) {
         return;
     }
+    double turn = 0; // < 0: back to where the last lesson came from
+    for (Path& path : paths_) {
+        const double step =
+            path.used ? used_weight * (path.speed / speeds) - path.weight : 0;
+        turn += step * path.step;
+        path.step = step;
+    }
+    if (careful_) {
+        stride_ = turn < 0 ? std::max(stride_ / 2, kLeastStride) : std::min(stride_ * kLonger, 1.0);
+    }
+    const double stride = alpha_ * stride_ * lengths / (lengths + ahead);
     const double all = sum();
     for (Path& path : paths_) {
         if (path.used) {
-            path.weight = (1 - alpha_) * path.weight + alpha_ * used_weight * (path.speed / speeds);
+            path.weight += stride * path.step;
         } else if (path.first > 0) {
             path.weight += ageing_ * (all * (path.first / first) - path.weight);
         }
         path.weight = std::max(path.weight, path.first == 0 ? 0 : all * kLeastPart);
     }
+}
+
+void WeightsByLength::come_back(std::uint64_t returned, std::uint64_t stayed) {
+    for (PathWeights& weights : classes_) {
+        weights.come_back(returned, stayed);
+    }
+}
+
+void WeightsByLength::learn(std::span<const StripeTime> times) {
+    Bytes length = 0;
+    for (const StripeTime& time : times) {
+        length += time.length;
+    }
+    const std::size_t at = class_of(length);
+    if (!learnt_[at]) {
+        learnt_[at] = true;
+        classes_[at] = classes_[last_];
+    }
+    last_ = at;
+    classes_[at].learn(times);
 }
 
 } // namespace adaptib
