@@ -506,8 +506,7 @@ private:
         for (const Stripe& stripe : plan_of(*scheduler_, length, up_)) {
             Wire& wire = wires_[stripe.subchannel];
             const auto bytes = static_cast<double>(stripe.length);
-            const double saved =
-                std::min(wire.credit, wire.saved + (now_ - wire.at) * wire.rate);
+            const double saved = std::min(wire.credit, wire.saved + (now_ - wire.at) * wire.rate);
             const double sent = std::max(0.0, bytes - saved) / wire.rate;
             wire.saved = std::max(0.0, saved - bytes);
             wire.at = now_ + sent;
@@ -561,7 +560,9 @@ TEST(Adaptive, WhatIsKnownOfOneLengthIsAtFirstTakenForTheOthersToo) {
     Learning paths("adaptive", {4e9, 1e9});
     paths.after(60, kLong);
     for (const Bytes length : {20 * kKiB, 100 * kKiB}) {
-        EXPECT_NEAR(static_cast<double>(paths.part_of(1, length)) / static_cast<double>(length), 0.2, 0.03) << length;
+        EXPECT_NEAR(static_cast<double>(paths.part_of(1, length)) / static_cast<double>(length),
+                    0.2, 0.03)
+            << length;
     }
 }
 

@@ -132,7 +132,8 @@ void Protocol::post_stripes(Mover& mover) {
             plan_move(mover);
         }
     }
-    Nanoseconds begun{0}; // of all that is posted here: who posts late, since others' posts take time, ends late
+    Nanoseconds begun{
+        0}; // of all that is posted here: who posts late, since others' posts take time, ends late
     while (!move.failed && (move.posted < move.plan.size() || plan_more(mover))) {
         if (outstanding_ >= options_.max_outstanding) {
             wait_to_post(mover);

@@ -41,7 +41,9 @@ public:
     double weight(std::uint32_t subchannel) const override {
         return weights_.last().known(subchannel) / std::max(1.0, weights_.last().sum());
     }
-    double learnt(std::uint32_t subchannel) const override { return weights_.last().known(subchannel); }
+    double learnt(std::uint32_t subchannel) const override {
+        return weights_.last().known(subchannel);
+    }
 
 private:
     Bytes min_stripe_;

@@ -10,9 +10,9 @@ namespace {
 
 // What posting a further stripe, its acknowledgement and its completion take of both sides.
 constexpr double kStripeSeconds = 1e-6;
-constexpr double kRounding = 1 + 1e-9; // weights that are equal may differ in their last digits
-constexpr double kReturned = 1.0 / 8;  // of its share a path that is back has at first ...
-constexpr double kGrowth = 1.25;       // ... and how much more with each transfer that is planned
+constexpr double kRounding = 1 + 1e-9;   // weights that are equal may differ in their last digits
+constexpr double kReturned = 1.0 / 8;    // of its share a path that is back has at first ...
+constexpr double kGrowth = 1.25;         // ... and how much more with each transfer that is planned
 constexpr double kLeastStride = 1.0 / 8; // of alpha, where lessons contradict each other ...
 constexpr double kLonger = 1.5;          // ... and how much more with each that does not
 constexpr double kLeastPart =
@@ -200,8 +200,7 @@ void PathWeights::learn(std::span<const StripeTime> times) {
     }
     double turn = 0; // < 0: back to where the last lesson came from
     for (Path& path : paths_) {
-        const double step =
-            path.used ? used_weight * (path.speed / speeds) - path.weight : 0;
+        const double step = path.used ? used_weight * (path.speed / speeds) - path.weight : 0;
         turn += step * path.step;
         path.step = step;
     }
