@@ -25,13 +25,14 @@ public:
             shares_.push_back({&path, level_ ? weights.of(path, up) : nominal_rate(path, up)});
         }
         if (level_) {
+            several_paths_ = share_ports(up);
             level(transfer, shares_);
         }
         divide(transfer.length, min_stripe_, shares_, out);
     }
     void learn(std::span<const StripeTime> times) override {
         if (times.size() > 1) { // one alone says nothing of how it compares
-            weights_.learn(times);
+            weights_.learn(times, !several_paths_);
         }
     }
     void on_return(std::uint64_t returned, std::uint64_t stayed) override {
@@ -49,7 +50,8 @@ private:
     Bytes min_stripe_;
     bool level_;
     WeightsByLength weights_;
-    std::vector<Share> shares_; // scratch of plan
+    bool several_paths_ = false; // of a port, in the last plan
+    std::vector<Share> shares_;  // scratch of plan
 };
 
 } // namespace

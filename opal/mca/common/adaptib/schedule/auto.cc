@@ -85,7 +85,7 @@ public:
             learn_of_port(number, times);
         }
         if (port_times_.size() > 1) {
-            port_weights_.learn(port_times_);
+            port_weights_.learn(port_times_, true);
         }
     }
 
@@ -155,18 +155,6 @@ private:
         std::uint32_t next_pause = kFirstPause;
         std::uint32_t look = kLook;
     };
-
-    static bool share_ports(std::span<const SubchannelView> up) {
-        std::uint64_t seen = 0; // of a process's few rails; of others it is taken to be so
-        for (const SubchannelView& path : up) {
-            const std::uint64_t bit = path.port < 64 ? std::uint64_t{1} << path.port : seen;
-            if ((seen & bit) != 0) {
-                return true;
-            }
-            seen |= bit;
-        }
-        return false;
-    }
 
     // Which paths each port has now, and what they have under way.
     void gather(const TransferView& transfer, std::span<const SubchannelView> up) {
@@ -277,7 +265,7 @@ private:
         }
         port_times_.push_back(all);
         if (path_times_.size() > 1) {
-            path_weights_.learn(path_times_);
+            path_weights_.learn(path_times_, false);
         }
         const double least = static_cast<double>(all.length) / port.rate;
         const bool whole =

@@ -58,7 +58,7 @@ public:
     }
     void learn(std::span<const StripeTime> times) override {
         if (times.size() > 1) {
-            weights_.learn(times);
+            weights_.learn(times, false);
         }
     }
     void on_return(std::uint64_t returned, std::uint64_t stayed) override {

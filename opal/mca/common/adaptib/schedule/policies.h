@@ -54,6 +54,9 @@ double first_weight(const SubchannelView& path, std::span<const SubchannelView> 
 // lightest get nothing where that would be less than their least stripe. Sorts `shares`.
 void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, std::vector<Stripe>& out);
 
+// Whether a port has several of the paths.
+bool share_ports(std::span<const SubchannelView> up);
+
 // Makes shares of which the weights are rates, in any unit, such that all paths end at the same time, with
 // what they have under way in that direction: the least loaded are filled up first, those that would
 // be busy for longer anyway are left out (Vishnu, 5.2.2).
@@ -63,11 +66,8 @@ void level(const TransferView& transfer, std::vector<Share>& shares);
 // the less the more these were: all that was planned with the same weights teaches as much as one transfer.
 class PathWeights {
 public:
-    // `ageing`: how far, per transfer, paths without a part in it go back to what they began with. `careful`: steps become
-    // shorter while each lesson takes back what the one before said, and longer again once they keep their direction. So
-    // they do where a path's time does not grow in proportion to its part, as it saves something up or begins late.
-    PathWeights(double alpha, double ageing, bool careful = false)
-        : alpha_(alpha), ageing_(ageing), careful_(careful) {}
+    // `ageing`: how far, per transfer, paths without a part in it go back to what they began with.
+    PathWeights(double alpha, double ageing) : alpha_(alpha), ageing_(ageing) {}
 
     // The path's weight; what it begins with if it is new.
     double of(const SubchannelView& path, std::span<const SubchannelView> up) {
@@ -89,8 +89,10 @@ public:
         }
     }
     // What these paths weigh together is dealt out anew among them, in proportion to what they carried
-    // per second.
-    void learn(std::span<const StripeTime> times);
+    // per second. `careful`: steps become shorter while each lesson takes back what the one before said, and longer again
+    // once they keep their direction. For ports, whose times do not grow in proportion to their parts where they save
+    // something up or begin late; paths of one port contradict each other for other reasons.
+    void learn(std::span<const StripeTime> times, bool careful);
 
 private:
     struct Path {
@@ -106,20 +108,19 @@ private:
 
     double alpha_;
     double ageing_;
-    bool careful_;
-    double stride_ = 1;       // of alpha_
+    double stride_ = 1;       // of alpha_, of careful steps
     std::size_t growing_ = 0; // paths with a goal
     std::vector<Path> paths_; // by subchannel
 };
 
-// The same, careful, of short, longer and long transfers apart. What a stripe takes whatever its length, and what a path saves up
+// The same of short, longer and long transfers apart. What a stripe takes whatever its length, and what a path saves up
 // while it is idle, counts the more the shorter it is: weights with which the parts of 16 KiB end at the same time are far off
 // for 256 KiB. Of lengths of which nothing was learnt those count that were learnt last.
 class WeightsByLength {
 public:
     WeightsByLength(double alpha, double ageing)
-        : classes_{PathWeights{alpha, ageing, true}, PathWeights{alpha, ageing, true},
-                   PathWeights{alpha, ageing, true}} {}
+        : classes_{PathWeights{alpha, ageing}, PathWeights{alpha, ageing},
+                   PathWeights{alpha, ageing}} {}
 
     // For planning a transfer, or a round of it, of that length.
     PathWeights& of(Bytes length) {
@@ -130,7 +131,7 @@ public:
     const PathWeights& last() const { return classes_[last_]; }
     void come_back(std::uint64_t returned, std::uint64_t stayed);
     // As PathWeights; `times` are of most of one transfer or round.
-    void learn(std::span<const StripeTime> times);
+    void learn(std::span<const StripeTime> times, bool careful);
 
 private:
     static constexpr std::size_t kClasses = 3; // below 64 KiB, below 256 KiB, the rest

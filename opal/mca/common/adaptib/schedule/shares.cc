@@ -78,6 +78,18 @@ void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, std::vector
     }
 }
 
+bool share_ports(std::span<const SubchannelView> up) {
+    std::uint64_t seen = 0; // of a process's few rails; of others it is taken to be so
+    for (const SubchannelView& path : up) {
+        const std::uint64_t bit = path.port < 64 ? std::uint64_t{1} << path.port : seen;
+        if ((seen & bit) != 0) {
+            return true;
+        }
+        seen |= bit;
+    }
+    return false;
+}
+
 void level(const TransferView& transfer, std::vector<Share>& shares) {
     const auto load = [&transfer](const Share& share) {
         const auto direction = static_cast<std::size_t>(transfer.direction);
@@ -171,7 +183,7 @@ void PathWeights::end_growth(Path& path) {
     path.goal = 0;
 }
 
-void PathWeights::learn(std::span<const StripeTime> times) {
+void PathWeights::learn(std::span<const StripeTime> times, bool careful) {
     double used_weight = 0;
     double speeds = 0;
     double first = 0;
@@ -204,10 +216,10 @@ void PathWeights::learn(std::span<const StripeTime> times) {
         turn += step * path.step;
         path.step = step;
     }
-    if (careful_) {
+    if (careful) {
         stride_ = turn < 0 ? std::max(stride_ / 2, kLeastStride) : std::min(stride_ * kLonger, 1.0);
     }
-    const double stride = alpha_ * stride_ * lengths / (lengths + ahead);
+    const double stride = alpha_ * (careful ? stride_ : 1.0) * lengths / (lengths + ahead);
     const double all = sum();
     for (Path& path : paths_) {
         if (path.used) {
@@ -225,7 +237,7 @@ void WeightsByLength::come_back(std::uint64_t returned, std::uint64_t stayed) {
     }
 }
 
-void WeightsByLength::learn(std::span<const StripeTime> times) {
+void WeightsByLength::learn(std::span<const StripeTime> times, bool careful) {
     Bytes length = 0;
     for (const StripeTime& time : times) {
         length += time.length;
@@ -236,7 +248,7 @@ void WeightsByLength::learn(std::span<const StripeTime> times) {
         classes_[at] = classes_[last_];
     }
     last_ = at;
-    classes_[at].learn(times);
+    classes_[at].learn(times, careful);
 }
 
 } // namespace adaptib
