@@ -407,12 +407,27 @@ TEST(Ring, ShortLapsWhereTheReaderKeepsUp) {
     std::uint32_t number = 0;
     for (std::uint32_t i = 0; i < 20'000; ++i) {
         ring.short_way = random.below(2) == 0;
-        const std::size_t size = random.below(random.below(8) == 0 ? 3 * kLeftFrom : 200);
+        const bool large = i / 1000 % 2 != 0;
+        const std::size_t size = random.below(large ? 3 * kLeftFrom : 200);
         ASSERT_TRUE(ring.send(payload_of(i, size)));
+        if (!large && i % 1000 > 600 && random.below(40) == 0) { // once it is late
+            ++i;
+            ASSERT_TRUE(ring.send(payload_of(i, size)));
+            ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+        }
         ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
         ASSERT_EQ(payload, payload_of(i, size));
-        ASSERT_LE(ring.reader.next() - begin, static_cast<std::ptrdiff_t>(kShortLap * kRingUnit));
+        if (large || i % 1000 > 600) { // short again
+            constexpr std::uint64_t kLargest = 3 * kLeftFrom / kRingUnit + 1;
+            const std::uint64_t most =
+                large ? 2 * kShortLapMessages * kLargest : std::uint64_t{2} * kShortLap;
+            ASSERT_LE(ring.reader.next() - begin, static_cast<std::ptrdiff_t>(most * kRingUnit));
+        }
         ASSERT_EQ(ring.take(payload, number), RingReader::Found::nothing);
+    }
+    while (ring.reader.next() - begin > static_cast<std::ptrdiff_t>(kShortLap * kRingUnit)) {
+        ASSERT_TRUE(ring.send(payload_of(ring.sequence, 100)));
+        ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
     }
     EXPECT_TRUE(ring.writer->lapped());
     std::uint32_t burst = 0;
@@ -422,7 +437,7 @@ TEST(Ring, ShortLapsWhereTheReaderKeepsUp) {
         all_used = all_used && ring.writer->lapped();
     }
     EXPECT_FALSE(all_used);
-    EXPECT_LT(burst, kUnits / 4);
+    EXPECT_LE(burst, kUnits / 4);
     for (std::uint32_t round = 0; round < 2; ++round) { // from where it is, and with all room
         for (std::uint32_t left = burst; left > 0; --left) {
             ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);

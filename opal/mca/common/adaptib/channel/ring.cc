@@ -178,7 +178,8 @@ bool RingWriter::caught_up() const {
     return direct() && load_ring_word(base_ + std::size_t{last_} * kRingUnit) == 0;
 }
 
-// What does not fit into the lap begins the next one, or makes this one longer. False: there is no room yet.
+// What does not fit into the lap begins the next one, or makes this one longer: by a little first, since whoever waits
+// for answers as a rule may have been early once. False: there is no room yet.
 bool RingWriter::go_on(std::uint64_t units) {
     if (position_ + units > units_) {
         if (!skip_rest()) {
@@ -188,15 +189,15 @@ bool RingWriter::go_on(std::uint64_t units) {
         lap_ = std::max(lap_, static_cast<std::uint32_t>(units));
         return true;
     }
-    if (lap_ <= kShortLap && units <= position_ && units <= kShortLap / 2 && caught_up()) {
+    if (kShortLapMessages * units <= position_ && units <= kShortLap / 2 && caught_up()) {
         return turn_back();
     }
     if (left_behind_) {
         left_behind_ = false;
         zero_until_ = std::max(zero_until_, produced_ + (units_ - position_));
     }
-    const std::uint64_t longer =
-        std::max<std::uint64_t>(2 * std::uint64_t{lap_}, position_ + units);
+    const std::uint64_t more = std::max(kLongerBy, lap_ - std::min(lap_, kShortLap));
+    const std::uint64_t longer = std::max<std::uint64_t>(lap_ + more, position_ + units);
     lap_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(longer, units_));
     return true;
 }

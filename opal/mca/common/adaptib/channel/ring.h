@@ -12,8 +12,9 @@
 // their sender has consumed. Nothing behind the tail is written.
 //
 // A message that does not fit before the last unit is preceded by a `skip` message and starts at unit 0. So does one
-// that would be behind the first kShortLap units, if the reader has consumed everything before it: who waits for answers
-// uses a few KiB again and again, which stay in the caches next to both processors; who sends a lot uses the whole ring.
+// behind the first kShortLap units, if the reader is found to have consumed everything before it; that is looked at
+// after kLongerBy units more, twice as many, and so on. Who waits for answers uses a few KiB again and again, which stay
+// in the caches next to both processors; who sends a lot uses the whole ring.
 //
 // Invariants
 //   1. When a message becomes visible, the first 8 bytes of the unit behind it are zero. So a non-zero word
@@ -72,6 +73,8 @@ constexpr std::uint16_t kLeftMagic = kHeaderMagic + 2; // in a ring: a stored on
 constexpr std::uint16_t kCountedMagic = kHeaderMagic + 3; // in a ring: a posted one with a count
 constexpr Bytes kLeftFrom = 1024;                         // bytes of body and payload
 constexpr std::uint32_t kShortLap = 256;                  // units: 8 KiB
+constexpr std::uint32_t kLongerBy = 32;                   // units
+constexpr std::uint64_t kShortLapMessages = 16; // at least: a skip costs two or three lines
 // So often a message's first word may be found begun and no more, before it is taken for garbage: seconds.
 constexpr std::uint32_t kBegunPolls = 1u << 24;
 constexpr std::uint32_t kRingOverhead = sizeof(MessageHeader) + 2 * sizeof(std::uint64_t);
