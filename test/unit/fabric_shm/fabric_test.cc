@@ -5,6 +5,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -497,6 +498,43 @@ TEST_F(Processes, AKilledTargetEndsWhatIsOutstanding) {
     finish(child);
     std::unique_ptr<AddressHandle> again;
     EXPECT_EQ(node.rail().create_ah({card.address}, again), Status::error(Reason::peer_gone));
+}
+
+// Bound where the peer is, or not; as it is when it is asked for.
+TEST_F(Processes, WhoTakesTurnsOnOneProcessorIsKnown) {
+    Child child = start_target();
+    Card card;
+    Node node;
+    ASSERT_TRUE(meet(node, child, card));
+    ASSERT_TRUE(node.rail().create_ah({card.address}, node.ah).ok());
+    cpu_set_t before;
+    ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+    if (CPU_COUNT(&before) > 1) {
+        EXPECT_FALSE(node.ah->shares_processor());
+        int first = 0;
+        while (!CPU_ISSET(first, &before)) {
+            ++first;
+        }
+        const auto bind = [&](pid_t pid, bool to_first) {
+            cpu_set_t set = before;
+            CPU_CLR(first, &set); // of two, the other is left
+            if (to_first) {
+                CPU_ZERO(&set);
+                CPU_SET(first, &set);
+            }
+            EXPECT_EQ(sched_setaffinity(pid, sizeof set, &set), 0);
+        };
+        bind(0, true);
+        EXPECT_FALSE(node.ah->shares_processor()) << "the peer may run elsewhere";
+        bind(child.pid, true);
+        EXPECT_TRUE(node.ah->shares_processor());
+        bind(child.pid, false);
+        EXPECT_FALSE(node.ah->shares_processor());
+        ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+    } else {
+        EXPECT_TRUE(node.ah->shares_processor());
+    }
+    EXPECT_EQ(finish(child), 0);
 }
 
 TEST_F(Processes, AtomicsOfSeveralProcessesAreAtomic) {
