@@ -48,7 +48,7 @@ def command_of(options, policy):
         guest = os.path.join(os.path.dirname(os.path.abspath(__file__)), "compare_guest")
         command += [guest, "rank", policy]
     settle, seconds = ("2.2", "0.5") if options.guest else ("0.35", "0.3")
-    return command + [options.program, settle, seconds, ",".join(PATTERNS)]
+    return command + [options.program, settle, seconds, ",".join(options.patterns)]
 
 
 def run(options, policy):
@@ -58,8 +58,8 @@ def run(options, policy):
     environment.pop("OMPI_MCA_hwloc_base_binding_policy", None)
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     values = {line.split()[0]: float(line.split()[1]) for line in done.stdout.splitlines()
-              if line.split()[:1] and line.split()[0] in PATTERNS}
-    if done.returncode != 0 or set(values) != set(PATTERNS):
+              if line.split()[:1] and line.split()[0] in options.patterns}
+    if done.returncode != 0 or set(values) != set(options.patterns):
         sys.exit(f"channels: {' '.join(command)}\nended with status {done.returncode}:\n"
                  f"{done.stdout}{done.stderr}")
     return values
@@ -92,14 +92,18 @@ def main():
     parser.add_argument("--check", action="store_true",
                         help="exit status 1 if a bound does not hold")
     parser.add_argument("--rounds", type=int, help="default: 9, quick and --vm 2")
+    parser.add_argument("--patterns", type=lambda text: text.split(","), default=PATTERNS,
+                        help="PATTERN,...: only these")
     options = parser.parse_args()
+    if not set(options.patterns) <= set(PATTERNS):
+        parser.error(f"the patterns are {', '.join(PATTERNS)}")
     options.rounds = options.rounds or (2 if options.quick or options.guest else 9)
     samples = measure(options)
     print(f"{'a round of all ranks, us':26}" + "".join(f"{name:>11}" for name in POLICIES)
           + "   aqps to the best and the worst")
     broken = []
     worst = (0, "")
-    for pattern in PATTERNS:
+    for pattern in options.patterns:
         medians = {name: statistics.median(samples[pattern, name]) for name in POLICIES}
         best = min(FIXED, key=medians.get)
         last = max(FIXED, key=medians.get)

@@ -55,6 +55,26 @@ TEST(Costs, AreKnownSoon) {
     EXPECT_LE(passes(40 * 4096), 60u);
 }
 
+// However often passes are timed: with timers acknowledgements go that messages would have taken along.
+TEST(Costs, TimersDoNotRunMoreOftenForThem) {
+    Options options;
+    options.timed = true;
+    options.parameters.connect_max = 1;
+    options.parameters.channel_period = 1;
+    Cores world(2, options);
+    talk(world, 0);
+    ASSERT_EQ(world.counters(1).connections_open, 1u);
+    const std::uint64_t looks = world.counters(1).cost_samples;
+    const std::uint64_t before = world.counters(1).selections;
+    for (int pass = 0; pass < 64 * 100; ++pass) {
+        world.clock.advance(
+            std::chrono::milliseconds(1)); // timers find that channels are to be selected
+        world.progress(1);
+    }
+    EXPECT_EQ(world.counters(1).selections - before, 100u);
+    EXPECT_GE(world.counters(1).cost_samples - looks, 500u) << "passes were timed meanwhile";
+}
+
 TEST(Costs, AreTheModelsWithoutAClockOrOnDemand) {
     for (const bool timed : {false, true}) {
         Options options;
