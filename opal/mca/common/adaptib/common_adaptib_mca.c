@@ -495,21 +495,26 @@ static struct {
 } listener;
 
 /* Open MPI starts BTLs beside an MTL, and before it: what the core had to say then is said now. */
-static void listener_cares(bool *how)
+static void listener_forgets(bool says)
 {
-    *how = true;
     for (int i = 0; i < listener.kept_count; ++i) {
-        opal_common_adaptib_mca_say(listener.kept[i].severity, listener.kept[i].text);
+        if (says) {
+            opal_common_adaptib_mca_say(listener.kept[i].severity, listener.kept[i].text);
+        }
         free(listener.kept[i].text);
     }
     listener.kept_count = 0;
 }
 
+static void listener_cares(bool *how)
+{
+    *how = true;
+    listener_forgets(true);
+}
+
 static void listener_reset(void)
 {
-    for (int i = 0; i < listener.kept_count; ++i) {
-        free(listener.kept[i].text);
-    }
+    listener_forgets(false);
     memset(&listener, 0, sizeof(listener));
 }
 

@@ -361,18 +361,11 @@ Status RingWriter::post_write(const Gather& gather, std::uint64_t unit, bool sig
     return status;
 }
 
-bool RingWriter::flushed() { return !flush().is_again(); }
-
 // ok: the reader has all that was posted. again: not yet.
 Status RingWriter::flush() {
-    if (unsignaled_ > 0) { // an empty write behind them
-        SendWork work;
-        work.wr_id = wr_id_;
-        work.opcode = Opcode::write;
-        work.flags = kSignaled;
-        work.remote_address = target_.address;
-        work.remote_key = target_.key;
-        if (const Status status = qp_->post_send(work); !status.ok()) {
+    if (unsignaled_ > 0) {
+        const Status status = qp_->post_send(empty_write(wr_id_, target_.address, target_.key));
+        if (!status.ok()) {
             return status;
         }
         unsignaled_ = 0;

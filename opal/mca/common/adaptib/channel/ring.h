@@ -288,7 +288,7 @@ public:
     // Whether the reader has all that was posted (what was stored, it has): as far as completions were
     // asked for, or all of it; the latter asks, call again.
     bool settled() const { return awaited_ == 0; }
-    bool flushed();
+    bool flushed() { return !flush().is_again(); }
     // Messages are stored into the reader's memory.
     bool direct() const { return gate_.trouble != nullptr; }
     // The last message lies where others have lain: that part of the ring is in the memory of both sides.

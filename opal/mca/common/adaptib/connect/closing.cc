@@ -37,12 +37,8 @@ void ConnectionManager::start_closing(Peer& peer) {
 Status ConnectionManager::post_flush(Peer& peer, FlushWork& by) {
     Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
     Flush& flush = by.flush();
-    SendWork work;
-    work.wr_id = wr_id_of(&by);
-    work.opcode = Opcode::write;
-    work.flags = kSignaled;
-    work.remote_address = peer.credit_address;
-    work.remote_key = subchannel.remote_memory_key;
+    const SendWork work =
+        empty_write(wr_id_of(&by), peer.credit_address, subchannel.remote_memory_key);
     flush.qp = subchannel.qp->number();
     flush.rail = subchannel.local_rail;
     flush.done = false;

@@ -117,12 +117,8 @@ bool ConnectionManager::post_measuring(Peer& peer, std::uint32_t index) {
     Subchannel& subchannel = peer.subchannels[index];
     const Gather gather{peer.ring_layout().measuring(), kMeasureBytes,
                         peer.ring_registration.local_key(subchannel.local_rail)};
-    SendWork work;
-    work.wr_id = wr_id_of(&measure_work_);
-    work.opcode = Opcode::write;
-    work.flags = kSignaled;
-    work.remote_address = peer.measure_address;
-    work.remote_key = subchannel.remote_memory_key;
+    SendWork work =
+        empty_write(wr_id_of(&measure_work_), peer.measure_address, subchannel.remote_memory_key);
     measurement_.posted = options_.clock->now();
     measurement_.begun = false;
     peer.measuring.path = index;

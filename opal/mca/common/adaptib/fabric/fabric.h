@@ -150,6 +150,17 @@ struct SendWork {
     std::uint64_t remote_access_key = 0;           // UD: Q_Key, DC: access key
 };
 
+// Writes nothing: its completion says that all has arrived that was posted before.
+constexpr SendWork empty_write(std::uint64_t wr_id, std::uint64_t address, std::uint32_t key) {
+    SendWork work;
+    work.wr_id = wr_id;
+    work.opcode = Opcode::write;
+    work.flags = kSignaled;
+    work.remote_address = address;
+    work.remote_key = key;
+    return work;
+}
+
 // What QueuePair::execute() is asked for: one piece of memory here, one there.
 struct ExecuteWork {
     Opcode opcode = Opcode::write; // write, read, compare_swap, fetch_add
