@@ -138,7 +138,6 @@ std::uint64_t read_host_identity() {
 
 } // namespace
 
-// Read once: later there may be no file descriptor left to read it with.
 int only_processor(std::uint32_t pid) {
     cpu_set_t set;
     if (sched_getaffinity(static_cast<pid_t>(pid), sizeof set, &set) != 0 || CPU_COUNT(&set) != 1) {
@@ -151,6 +150,7 @@ int only_processor(std::uint32_t pid) {
     return processor;
 }
 
+// Read once: later there may be no file descriptor left to read it with.
 std::uint64_t host_identity() {
     static const std::uint64_t identity = read_host_identity();
     return identity;
