@@ -210,17 +210,19 @@ void PathWeights::learn(std::span<const StripeTime> times, bool careful) {
     if (speeds == 0) {
         return;
     }
+    const double unit = used_weight / speeds;
+    double all = 0;
     double turn = 0; // < 0: back to where the last lesson came from
     for (Path& path : paths_) {
-        const double step = path.used ? used_weight * (path.speed / speeds) - path.weight : 0;
+        const double step = path.used ? unit * path.speed - path.weight : 0;
         turn += step * path.step;
         path.step = step;
+        all += path.weight;
     }
     if (careful) {
         stride_ = turn < 0 ? std::max(stride_ / 2, kLeastStride) : std::min(stride_ * kLonger, 1.0);
     }
     const double stride = alpha_ * (careful ? stride_ : 1.0) * lengths / (lengths + ahead);
-    const double all = sum();
     for (Path& path : paths_) {
         if (path.used) {
             path.weight += stride * path.step;
