@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What channel_policy = aqps comes to beside fixed choices (test/bench/channels calls it).
 
-Real jobs, in rounds in which the policies take turns; lower quartiles of the rounds, since a processor that is
-used from outside is slower for seconds. Patterns of messages of 64 B
+Real jobs, in rounds in which the policies take turns; medians of the rounds. Patterns of messages of 64 B
 (onetoall, alltoone, neighbours, and neighbours that change: channels_mpi.c), with connections for fewer
 peers than a rank has (connect_max: 3 of 7 over shared memory, 1 of 3 in the machine of --vm), so that it
 matters who gets one. Measured after a period of selection (channel_period = 100 ms; in the machine 1 s of
@@ -17,11 +16,12 @@ its time), over rings of a connection or the shared queue: the fixed choices are
 Bounds (--check), for each pattern:
     aqps at most 1.03 times the best fixed choice
     aqps at most the worst fixed choice
-A bound is broken if the ratio of the quartiles is beyond it, and those of three quarters of the rounds.
+A bound is broken if the ratio of the medians is beyond it, and those of three quarters of the rounds.
 """
 
 import argparse
 import os
+import statistics
 import subprocess
 import sys
 
@@ -77,12 +77,8 @@ def measure(options):
     return samples
 
 
-def quartile(values):
-    return sorted(values)[(len(values) - 1) // 4]
-
-
 def beyond(ours, theirs, bound):
-    if quartile(ours) <= bound * quartile(theirs):
+    if statistics.median(ours) <= bound * statistics.median(theirs):
         return False
     return sum(a > bound * b for a, b in zip(ours, theirs)) >= 0.75 * len(ours)
 
@@ -108,16 +104,16 @@ def main():
     broken = []
     worst = (0, "")
     for pattern in options.patterns:
-        values = {name: quartile(samples[pattern, name]) for name in POLICIES}
-        best = min(FIXED, key=values.get)
-        last = max(FIXED, key=values.get)
-        ratio = values["aqps"] / values[best]
+        medians = {name: statistics.median(samples[pattern, name]) for name in POLICIES}
+        best = min(FIXED, key=medians.get)
+        last = max(FIXED, key=medians.get)
+        ratio = medians["aqps"] / medians[best]
         worst = max(worst, (ratio, pattern))
-        print(f"{pattern:26}" + "".join(f"{values[name]:11.4g}" for name in POLICIES)
-              + f"   {ratio:.3f} ({best})  {values['aqps'] / values[last]:.3f} ({last})")
+        print(f"{pattern:26}" + "".join(f"{medians[name]:11.4g}" for name in POLICIES)
+              + f"   {ratio:.3f} ({best})  {medians['aqps'] / medians[last]:.3f} ({last})")
         for bound, other in ((CLOSE, best), (1, last)):
             if beyond(samples[pattern, "aqps"], samples[pattern, other], bound):
-                broken.append(f"{pattern}: {values['aqps'] / values[other]:.3f} times {other}, "
+                broken.append(f"{pattern}: {medians['aqps'] / medians[other]:.3f} times {other}, "
                               f"bound {bound}")
     for problem in broken:
         print(f"BROKEN: {problem}")
