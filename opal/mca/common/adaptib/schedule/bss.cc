@@ -34,8 +34,7 @@ public:
             }
             shares_.push_back({&path, weights_.of(path, up)});
         }
-        std::stable_sort(shares_.begin(), shares_.end(),
-                         [](const Share& a, const Share& b) { return a.weight > b.weight; });
+        heaviest_first(shares_);
         if (batch < paths && transfers_ % kProbeEvery == 0) {
             const auto longest =
                 std::min_element(shares_.begin() + static_cast<std::ptrdiff_t>(batch),

@@ -50,6 +50,9 @@ double nominal_rate(const SubchannelView& path, std::span<const SubchannelView> 
 // others of that rate has as much less (hwloc's distances, as the firmware tells them). > 0
 double first_weight(const SubchannelView& path, std::span<const SubchannelView> up);
 
+// Equal ones keep their order.
+void heaviest_first(std::span<Share> shares);
+
 // Cuts [0, length) into parts in proportion to the weights, in whole cache lines, heaviest first; the
 // lightest get nothing where that would be less than their least stripe. Sorts `shares`.
 void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, std::vector<Stripe>& out);

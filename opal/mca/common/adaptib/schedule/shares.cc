@@ -18,6 +18,19 @@ constexpr double kLonger = 1.5;          // ... and how much more with each that
 constexpr double kLeastPart =
     1.0 / 1024; // of all weight: no path loses more, so that it can recover
 
+// By insertion: equal ones keep their order, and nothing is allocated, as std::stable_sort does.
+template <typename Key> void sort_by(std::span<Share> shares, Key&& key) {
+    for (std::size_t i = 1; i < shares.size(); ++i) {
+        const Share share = shares[i];
+        const double own = key(share);
+        std::size_t at = i;
+        for (; at > 0 && own < key(shares[at - 1]); --at) {
+            shares[at] = shares[at - 1];
+        }
+        shares[at] = share;
+    }
+}
+
 } // namespace
 
 Bytes least_stripe(const SubchannelView& path, Bytes min_stripe) {
@@ -49,9 +62,12 @@ double first_weight(const SubchannelView& path, std::span<const SubchannelView> 
                    std::max(1.0, static_cast<double>(path.distance)));
 }
 
+void heaviest_first(std::span<Share> shares) {
+    sort_by(shares, [](const Share& share) { return -share.weight; });
+}
+
 void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, std::vector<Stripe>& out) {
-    std::stable_sort(shares.begin(), shares.end(),
-                     [](const Share& a, const Share& b) { return a.weight > b.weight; });
+    heaviest_first(shares);
     double all = 0;
     for (const Share& share : shares) {
         all += share.weight;
@@ -96,8 +112,7 @@ void level(const TransferView& transfer, std::vector<Share>& shares) {
         return static_cast<double>(share.path->outstanding[direction]);
     };
     const auto end = [&load](const Share& share) { return load(share) / share.weight; };
-    std::stable_sort(shares.begin(), shares.end(),
-                     [&end](const Share& a, const Share& b) { return end(a) < end(b); });
+    sort_by(shares, end);
     // Until the next one is busy for longer than the filled ones would be with the transfer.
     double bytes = static_cast<double>(transfer.length);
     double rates = 0;
