@@ -494,7 +494,6 @@ static struct {
     int kept_count;
 } listener;
 
-/* Open MPI starts BTLs beside an MTL, and before it: what the core had to say then is said now. */
 static void listener_forgets(bool says)
 {
     for (int i = 0; i < listener.kept_count; ++i) {
@@ -506,6 +505,7 @@ static void listener_forgets(bool says)
     listener.kept_count = 0;
 }
 
+/* Open MPI starts BTLs beside an MTL, and before it: what the core had to say then is said now. */
 static void listener_cares(bool *how)
 {
     *how = true;

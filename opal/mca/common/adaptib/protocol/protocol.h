@@ -403,6 +403,7 @@ private:
     template <typename F> bool put_timed(Peer& peer, Bytes bytes, F&& put);
     void end_stream(Peer& peer);
     bool streams_through_ring(Peer& peer, Bytes bytes);
+    void choose_stream_way(Peer& peer, Bytes bytes);
     void choose_active_eager(const Peer& peer);
 
     // send.cc

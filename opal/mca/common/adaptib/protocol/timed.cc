@@ -49,10 +49,16 @@ bool Protocol::streams_through_ring(Peer& peer, Bytes bytes) {
         end_stream(peer);
     }
     ++stream.sent;
-    if (stream.sent <= kStream || bytes <= peer.copy_choice->limit()) {
-        peer.streaming = stream.sent > kStream && stream.way == kThroughRing;
-        return peer.streaming;
+    if (stream.sent > kStream && bytes > peer.copy_choice->limit()) {
+        choose_stream_way(peer, bytes);
     }
+    peer.streaming = stream.sent > kStream && stream.way == kThroughRing;
+    return peer.streaming;
+}
+
+// For a message of a stream that could go either way.
+void Protocol::choose_stream_way(Peer& peer, Bytes bytes) {
+    Stream& stream = peer.stream;
     AskChoice& choice = choice_for(*peer.stream_choices, bytes);
     if (stream.sent <= kLongStream) {
         stream.way = choice.better();
@@ -66,8 +72,6 @@ bool Protocol::streams_through_ring(Peer& peer, Bytes bytes) {
         }
     }
     stream.bytes += bytes;
-    peer.streaming = stream.way == kThroughRing;
-    return peer.streaming;
 }
 
 void Protocol::choose_active_eager(const Peer& peer) {
