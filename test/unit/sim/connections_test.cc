@@ -275,6 +275,30 @@ TEST(Connections, WhoWasRefusedIsNotChosenForTwoPeriodsThenFour) {
     nothing_bad(*ranks);
 }
 
+// Who asks for a connection as the other end leaves gets no answer; it is not to wait for one when it leaves itself.
+TEST(Connections, WhoEndsDoesNotWaitForAConnection) {
+    for (const bool message : {false, true}) {
+        SCOPED_TRACE(message);
+        RanksOptions options = world_of(2);
+        options.world.machine.reliable_ud = false;
+        const auto ranks = make(std::move(options));
+        carry(*ranks, 0, 1, 8);
+        rest(*ranks, 1ms);
+        ranks->kill(1);
+        ranks->core(0).promote(*ranks->peer(0, 1));
+        EXPECT_EQ(ranks->peer(0, 1)->state, ConnectState::requested);
+        Message last(0, 1, 8);
+        if (message) {
+            last.start(*ranks);
+        }
+        const Nanoseconds before = ranks->now(0);
+        ranks->core(0).drain(40ms);
+        const Nanoseconds lasted = ranks->now(0) - before;
+        EXPECT_GE(lasted, message ? 40ms : 10ms);
+        EXPECT_LT(lasted, message ? 45ms : 30ms);
+    }
+}
+
 TEST(Connections, WhereThereIsRoomNobodySelects) {
     const auto ranks = make(world_of(3));
     carry(*ranks, 1, 0, 10'000);

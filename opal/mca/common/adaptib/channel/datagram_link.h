@@ -107,6 +107,16 @@ public:
         backoff_ = first ? 1 : backoff_;
         due_ = now + std::min(timeout_ * backoff_, kMostTimeout);
     }
+    // Whether `is(slot)` says so of one that is not acknowledged.
+    template <class Is> bool keeps(Is&& is) const {
+        for (std::uint32_t i = 0; i < count_; ++i) {
+            const Sent& sent = sent_[(first_ + i) % kWindow];
+            if (!sent.over && is(sent.slot)) {
+                return true;
+            }
+        }
+        return false;
+    }
     // Calls `visit(slot)` for each datagram that is not acknowledged, and will be sent once more.
     template <class Visit> void resend(Visit&& visit) {
         for (std::uint32_t i = 0; i < count_; ++i) {

@@ -121,6 +121,14 @@ Status DatagramChannel::send_again(DatagramTarget& target, std::uint32_t slot, N
     return status;
 }
 
+bool DatagramChannel::owes(const DatagramTarget& target) const {
+    return target.link != nullptr && target.link->keeps([this](std::uint32_t slot) {
+        MessageHeader header;
+        std::memcpy(&header, slot_at(slot) + sizeof(DatagramHeader), sizeof header);
+        return is_sequenced(header.type);
+    });
+}
+
 void DatagramChannel::doubt(DatagramTarget& target, Trouble trouble, WorkStatus status) {
     target.doubted = true;
     mover_(target, trouble, status);

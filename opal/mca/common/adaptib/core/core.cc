@@ -526,7 +526,8 @@ void Core::drain(Nanoseconds limit) {
     }
 }
 
-// Who has said goodbye may be gone, and answers nothing then.
+// Who has said goodbye may be gone, and answers nothing then. Nor is anybody waited for who was asked for a connection that
+// nobody needs any more: it may be gone as well.
 Core::Left Core::left() {
     bool owed = protocol_->retry_due() || connections_->retry_due();
     bool last_words = !finished_.empty();
@@ -535,7 +536,9 @@ Core::Left Core::left() {
         const bool ring_flushed = peer.state != ConnectState::open || peer.ring_out == nullptr ||
                                   peer.ring_out->flushed();
         if (!ring_flushed || (link != nullptr && link->unacknowledged())) {
-            (peer.heard_goodbye ? last_words : owed) = true;
+            const bool waited_for =
+                !peer.heard_goodbye && (!ring_flushed || peer.datagrams.owes(peer.datagram));
+            (waited_for ? owed : last_words) = true;
         }
     });
     return owed ? Left::owed : last_words ? Left::last_words : Left::nothing;
