@@ -47,8 +47,8 @@ struct TransferView {
     Direction direction = Direction::read;
 };
 
-// How long a stripe took, from posting to completion; if its path had earlier ones to carry first, from when it
-// was through with them.
+// How long a stripe took, from posting to completion; if its path had earlier ones to carry first, its part, by
+// bytes, of the time of all.
 struct StripeTime {
     std::uint32_t subchannel = 0;
     Bytes length = 0;

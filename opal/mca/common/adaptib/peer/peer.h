@@ -75,6 +75,14 @@ struct Silence {
     Nanoseconds until = Nanoseconds::max(); // patience ends, whatever the path says
 };
 
+// Stripes under way whose times are taken, and since when the path carries these: since it was through with the one before,
+// or since the first was posted.
+struct TimedStripes {
+    Bytes bytes = 0;
+    Nanoseconds since{};
+    Nanoseconds late{}; // it may have been so much earlier
+};
+
 // One connection to the peer over one path.
 struct Subchannel {
     std::uint32_t local_rail = 0;
@@ -85,11 +93,10 @@ struct Subchannel {
     std::unique_ptr<QueuePair> qp;       // null: the connection does without this path
     SubchannelMigration migration;
     SubchannelMeeting meeting;
-    std::array<Bytes, 2> outstanding{}; // by Direction: of stripes posted and not complete
-    std::uint32_t reads = 0;            // of these stripes: reads and atomics
-    Nanoseconds stripe_done{};          // when the last one of several was found to be complete ...
-    Nanoseconds stripe_late{};          // ... and how long it may have been so
-    std::uint32_t completions = 0;      // with success, of what the silence watch looks after
+    std::array<Bytes, 2> outstanding{};  // by Direction: of stripes posted and not complete
+    std::uint32_t reads = 0;             // of these stripes: reads and atomics
+    std::array<TimedStripes, 2> timed{}; // by Direction
+    std::uint32_t completions = 0;       // with success, of what the silence watch looks after
     Silence silence;
 
     // Queue pairs of different rails may have the same number.

@@ -161,11 +161,17 @@ void Protocol::post_stripes(Mover& mover) {
         }
         if (!move.progress.empty()) {
             const Stripe& stripe = move.plan[move.posted];
-            const Subchannel& on = mover.peer.subchannels[stripe.subchannel];
+            const auto direction = static_cast<std::size_t>(move.direction());
+            Subchannel& on = mover.peer.subchannels[stripe.subchannel];
             StripeProgress& progress = move.progress[move.posted];
+            if (on.timed[direction].bytes == 0) {
+                on.timed[direction].since = begun;
+                on.timed[direction].late = Nanoseconds{0};
+            }
             progress.posted = begun;
-            progress.ahead =
-                on.outstanding[static_cast<std::size_t>(move.direction())] - stripe.length;
+            progress.before = on.timed[direction];
+            progress.ahead = on.outstanding[direction] - stripe.length;
+            on.timed[direction].bytes += stripe.length;
             ++striped_;
         }
         if (mover.peer.interleaving != nullptr) {
@@ -234,9 +240,12 @@ std::size_t Protocol::stripe_of(const Mover& mover, std::uint32_t rail,
 }
 
 // A time is known well if completions were looked for shortly before: it may have been over since then
-// (Vishnu, 7.1.2, cases 2 and 3).
+// (Vishnu, 7.1.2, cases 2 and 3). With what its path had before it, it is the better known the more that was; and the times
+// of all paths are of the same while, and not of one when another one was idle already.
 void Protocol::take_time(Mover& mover, std::size_t stripe, WorkStatus status) {
     constexpr int kPrecision = 8;
+    const Bytes length = mover.move.plan[stripe].length;
+    const auto direction = static_cast<std::size_t>(mover.move.direction());
     StripeProgress& progress = mover.move.progress[stripe];
     Subchannel& subchannel = mover.peer.subchannels[mover.move.plan[stripe].subchannel];
     progress.done = true;
@@ -244,16 +253,22 @@ void Protocol::take_time(Mover& mover, std::size_t stripe, WorkStatus status) {
         ++mover.move.oldest;
     }
     const Nanoseconds now = options_.clock->now();
-    const bool queued = subchannel.stripe_done > progress.posted;
-    const Nanoseconds taken = now - (queued ? subchannel.stripe_done : progress.posted);
+    const TimedStripes& before = progress.before;
+    const Nanoseconds busy = now - before.since;
     const Nanoseconds late = now - std::max(polled_, progress.posted);
-    const Nanoseconds earlier = queued ? subchannel.stripe_late : Nanoseconds{0};
     if (status == WorkStatus::success) {
-        const bool well = late + earlier <= taken / kPrecision;
-        progress.taken = well ? taken : -(taken + earlier);
+        const double part =
+            static_cast<double>(length) / static_cast<double>(before.bytes + length);
+        const auto of_it = [part](Nanoseconds time) {
+            return std::chrono::duration_cast<Nanoseconds>(part * time);
+        };
+        const bool well = late + before.late <= busy / kPrecision;
+        progress.taken = well ? of_it(busy) : -of_it(busy + before.late);
     }
-    subchannel.stripe_done = now;
-    subchannel.stripe_late = late;
+    TimedStripes& timed = subchannel.timed[direction];
+    timed.bytes -= length;
+    timed.since = now;
+    timed.late = late;
     const auto opposite = static_cast<std::size_t>(other(mover.move.direction()));
     if (subchannel.outstanding[opposite] > 0) {
         progress.mix = Mix::both; // whatever it was planned for

@@ -34,6 +34,7 @@ inline std::uint64_t compare_add_of(const opal_common_adaptib_one_sided_t& opera
 // How far a stripe of several is.
 struct StripeProgress {
     Nanoseconds posted{};
+    TimedStripes before{};   // it, on its path
     Nanoseconds taken{};     // 0: not known; negative: at most so long
     Bytes ahead = 0;         // as StripeTime's
     std::uint32_t round = 0; // the transfer is planned in rounds, if it is long ...
