@@ -299,6 +299,42 @@ TEST(Connections, WhoEndsDoesNotWaitForAConnection) {
     }
 }
 
+// The other end leaves as soon as it has the answer to its goodbye, which it has to acknowledge; if that is lost, nobody
+// waits for it.
+TEST(Connections, WhoEndsDoesNotWaitForWhoHasLeft) {
+    for (const bool lost : {false, true}) {
+        SCOPED_TRACE(lost);
+        RanksOptions options = world_of(2);
+        options.world.machine.reliable_ud = false;
+        const auto ranks = make(std::move(options));
+        carry(*ranks, 0, 1, 8);
+        rest(*ranks, 1ms);
+        Peer* const peers[] = {ranks->peer(0, 1), ranks->peer(1, 0)};
+        const auto part = [&](std::size_t rank) {
+            ranks->core(rank).protocol().release_peer(*peers[rank]);
+            ranks->wake(rank);
+        };
+        const Peer& other = *peers[0];
+        const DatagramLink& link = *other.datagram.link;
+        part(1);
+        ASSERT_TRUE(ranks->run_until([&] { return other.heard_goodbye; }, 1s));
+        part(0);
+        ASSERT_TRUE(ranks->run_until([&] { return !other.said_goodbye; }, 1s));
+        ASSERT_FALSE(link.unacknowledged());
+        ASSERT_TRUE(link.owes_acknowledgement());
+        if (!lost) {
+            ranks->core(0).drain(40ms);
+            EXPECT_FALSE(link.owes_acknowledgement());
+            rest(*ranks, 1ms); // it arrives
+        }
+        ranks->kill(0);
+        EXPECT_EQ(peers[1]->datagram.link->unacknowledged(), lost);
+        const Nanoseconds before = ranks->now(1);
+        ranks->core(1).drain(40ms);
+        EXPECT_LT(ranks->now(1) - before, lost ? Nanoseconds{25ms} : Nanoseconds{1ms});
+    }
+}
+
 TEST(Connections, WhereThereIsRoomNobodySelects) {
     const auto ranks = make(world_of(3));
     carry(*ranks, 1, 0, 10'000);

@@ -126,6 +126,11 @@ struct IdBody {
     std::uint64_t id;
 };
 
+// Flags of goodbye.
+constexpr std::uint8_t kGoodbye = 0;
+constexpr std::uint8_t kGoodbyeAnswer = 1;
+constexpr std::uint8_t kGoodbyeRevoked = 2;
+
 enum class SourceKind : std::uint8_t {
     direct = 1, // all bytes lie at `address`
     packed = 2, // the sender packs blocks on demand; address and keys are zero

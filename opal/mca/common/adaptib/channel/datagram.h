@@ -144,7 +144,7 @@ public:
     // Acknowledges and sends again what is due. deadline(): when that is next; max: never.
     void run_timers();
     Nanoseconds deadline() const;
-    // Something of a user's is not acknowledged; not only what connects, and parts.
+    // Something is not acknowledged whose receiver cannot have left; not only what connects, and a goodbye's answer.
     bool owes(const DatagramTarget& target) const;
     // The target ends: what it has not acknowledged is dropped.
     void forget(DatagramTarget& target);

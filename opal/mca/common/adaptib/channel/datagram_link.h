@@ -185,6 +185,8 @@ public:
     std::uint32_t bits() const { return bits_; }
     // An acknowledgement is on its way.
     void told() { owed_ = 0; }
+    // One is to be sent, soon.
+    bool owes_acknowledgement() const { return owed_ > 0; }
     bool ack_due(Nanoseconds now) const {
         return owed_ >= kAckEvery || (owed_ > 0 && now >= ack_due_);
     }

@@ -125,7 +125,8 @@ bool DatagramChannel::owes(const DatagramTarget& target) const {
     return target.link != nullptr && target.link->keeps([this](std::uint32_t slot) {
         MessageHeader header;
         std::memcpy(&header, slot_at(slot) + sizeof(DatagramHeader), sizeof header);
-        return is_sequenced(header.type);
+        return is_sequenced(header.type) &&
+               (header.type != MessageType::goodbye || header.flags != kGoodbyeAnswer);
     });
 }
 

@@ -526,8 +526,8 @@ void Core::drain(Nanoseconds limit) {
     }
 }
 
-// Who has said goodbye may be gone, and answers nothing then. Nor is anybody waited for who was asked for a connection that
-// nobody needs any more: it may be gone as well.
+// Who has said goodbye may be gone, and answers nothing then; so may who has had the answer to its own, or was asked for a
+// connection that nobody needs any more. Who goes acknowledges what it has, lest others wait for it.
 Core::Left Core::left() {
     bool owed = protocol_->retry_due() || connections_->retry_due();
     bool last_words = !finished_.empty();
@@ -540,6 +540,7 @@ Core::Left Core::left() {
                 !peer.heard_goodbye && (!ring_flushed || peer.datagrams.owes(peer.datagram));
             (waited_for ? owed : last_words) = true;
         }
+        last_words = last_words || (link != nullptr && link->owes_acknowledgement());
     });
     return owed ? Left::owed : last_words ? Left::last_words : Left::nothing;
 }

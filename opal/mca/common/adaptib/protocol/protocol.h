@@ -341,11 +341,6 @@ private:
                    : nullptr;
     }
 
-    // Flags of a goodbye message.
-    static constexpr std::uint8_t kGoodbye = 0;
-    static constexpr std::uint8_t kGoodbyeAnswer = 1;
-    static constexpr std::uint8_t kGoodbyeRevoked = 2;
-
     friend class Mover;
     friend struct SendTransfer;
     friend struct ReceiveTransfer;
