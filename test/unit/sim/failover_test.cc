@@ -71,6 +71,21 @@ TEST(Failover, APortThatFailsAndComesBackCostsNoMessage) {
 class Storms : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, Storms, testing::Range<std::uint64_t>(1, 9));
 
+// What was under way over a path that failed is not counted any more.
+void expect_nothing_under_way(Ranks& ranks, std::size_t rank) {
+    for (std::size_t to = 0; to < ranks.size(); ++to) {
+        if (to == rank) {
+            continue;
+        }
+        for (const Subchannel& subchannel : ranks.peer(rank, to)->subchannels) {
+            for (const std::size_t direction : {0, 1}) {
+                EXPECT_EQ(subchannel.outstanding[direction], 0u);
+                EXPECT_EQ(subchannel.timed[direction].bytes, 0u);
+            }
+        }
+    }
+}
+
 TEST_P(Storms, LoseNothing) {
     std::uint64_t repairs = 0;
     const std::uint64_t seed = GetParam();
@@ -81,6 +96,7 @@ TEST_P(Storms, LoseNothing) {
     expect_arrived(messages);
     for (std::size_t rank = 0; rank < kRanks; ++rank) {
         expect_unbroken(*ranks, rank);
+        expect_nothing_under_way(*ranks, rank);
         repairs += ranks->counters(rank).repairs;
     }
     EXPECT_GT(repairs, 0u);

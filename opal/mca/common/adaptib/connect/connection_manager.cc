@@ -71,6 +71,7 @@ std::unique_ptr<QueuePair> ConnectionManager::take_queue_pair(Peer& peer, Subcha
     std::unique_ptr<QueuePair> qp = std::move(subchannel.qp);
     subchannel.meeting = {};
     subchannel.outstanding = {};
+    subchannel.timed = {};
     subchannel.reads = 0;
     subchannel.silence = {};
     subchannel.completions = 0;

@@ -40,7 +40,7 @@ public:
     }
     Bytes round(const TransferView&) const override { return level_ ? kRound : 0; }
     double weight(std::uint32_t subchannel) const override {
-        return weights_.last().known(subchannel) / std::max(1.0, weights_.last().sum());
+        return weights_.last().part(subchannel);
     }
     double learnt(std::uint32_t subchannel) const override {
         return weights_.last().known(subchannel);

@@ -116,8 +116,7 @@ public:
             return 0;
         }
         const std::uint32_t number = port_of_[subchannel];
-        const double share =
-            port_weights_.last().known(number) / std::max(1.0, port_weights_.last().sum());
+        const double share = port_weights_.last().part(number);
         const Port& port = ports_[number];
         if (!port.spread) {
             return subchannel == port.first_index ? share : 0;

@@ -81,6 +81,7 @@ public:
     // Of a path that is known; else 0.
     double known(std::uint32_t subchannel) const;
     double sum() const;
+    double part(std::uint32_t subchannel) const { return known(subchannel) / std::max(1.0, sum()); }
     // It weighs again what it began with.
     void forget(std::uint32_t subchannel);
     // These paths (bits) are back, and those have carried all without them: they begin with little, and earn their
