@@ -22,14 +22,6 @@ build_options() {
     esac
 }
 
-# make's arguments for what tests themselves consist of: under sanitizers half of a build is to optimize them, which
-# makes nothing faster that takes long.
-test_options() {
-    case $1 in
-        asan | tsan) printf '%s\n' CXXFLAGS="-g1 -O0" ;;
-    esac
-}
-
 # build_adaptib VARIANT [TARGET...]: autogen, configure where they are due; then make, install (release),
 # and the targets in test/. Says one line; on failure the end of the log, and fails.
 build_adaptib() {
@@ -47,7 +39,7 @@ build_adaptib() {
 }
 
 build_steps() {
-    local variant=$1 dir=$build_root/$1 target options libraries
+    local variant=$1 dir=$build_root/$1 target options
     shift
     # make repeats autogen's and configure's work by itself when their sources have changed.
     if [ ! -f "$top/configure" ] || [ ! -f "$top/test/Makefile.in" ]; then
@@ -63,12 +55,9 @@ build_steps() {
     if [ "$variant" = release ]; then
         make -j "$jobs" && make install || return 1
     else
-        libraries=(libadaptib_core.la)
-        [ "$variant" = fuzz ] || libraries+=(libadaptib_sim.la)
-        make -j "$jobs" -C opal/mca/common/adaptib "${libraries[@]}" || return 1
+        make -j "$jobs" -C opal/mca/common/adaptib libadaptib_core.la || return 1
     fi
-    mapfile -t options < <(test_options "$variant")
     for target in "$@"; do
-        make -j "$jobs" -C test "${options[@]}" "$target" || return 1
+        make -j "$jobs" -C test "$target" || return 1
     done
 }
