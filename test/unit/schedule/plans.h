@@ -21,6 +21,7 @@ inline bool operator==(const Stripe& a, const Stripe& b) {
 inline std::ostream& operator<<(std::ostream& out, const Stripe& s) {
     return out << s.subchannel << ": " << s.offset << "+" << s.length;
 }
+
 using Plan = std::vector<Stripe>;
 
 inline constexpr Bytes kMaxLength = Bytes{1} << 56;
@@ -54,6 +55,7 @@ inline SchedulerOptions options(const char* multiplexing, const char* striping =
     options.striping_threshold = threshold;
     return options;
 }
+
 // Bytes of the plan that each subchannel carries.
 inline std::vector<Bytes> loads(const Plan& plan, std::size_t count) {
     std::vector<Bytes> loads(count);

@@ -110,8 +110,7 @@ public:
     // Whether `is(slot)` says so of one that is not acknowledged.
     template <class Is> bool keeps(Is&& is) const {
         for (std::uint32_t i = 0; i < count_; ++i) {
-            const Sent& sent = sent_[(first_ + i) % kWindow];
-            if (!sent.over && is(sent.slot)) {
+            if (!at(i).over && is(at(i).slot)) {
                 return true;
             }
         }
@@ -185,13 +184,13 @@ public:
     std::uint32_t bits() const { return bits_; }
     // An acknowledgement is on its way.
     void told() { owed_ = 0; }
-    // One is to be sent, soon.
-    bool owes_acknowledgement() const { return owed_ > 0; }
     bool ack_due(Nanoseconds now) const {
         return owed_ >= kAckEvery || (owed_ > 0 && now >= ack_due_);
     }
 
-    // When something is to be done next, unless something arrives before.
+    // Something is to be acknowledged, by either end.
+    bool busy() const { return count_ > 0 || owed_ > 0; }
+    // When something is to be done next, unless something arrives before; max: it is not busy.
     Nanoseconds deadline() const {
         Nanoseconds next = Nanoseconds::max();
         if (count_ > 0) {
@@ -215,6 +214,7 @@ private:
         bool over = false; // acknowledged before an earlier one
     };
     Sent& at(std::uint32_t i) { return sent_[(first_ + i) % kWindow]; }
+    const Sent& at(std::uint32_t i) const { return sent_[(first_ + i) % kWindow]; }
 
     template <class Release> void finish(Sent& sent, Nanoseconds now, Release&& release) {
         if (!sent.over) {

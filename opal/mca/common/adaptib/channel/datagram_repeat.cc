@@ -18,10 +18,9 @@ constexpr std::int64_t kDoubtPart = 8; // ... in this part of the time that a fa
 
 void DatagramChannel::mind(DatagramLink& link) {
     const bool minded = link.timer_link.linked();
-    const bool busy = link.deadline() != Nanoseconds::max();
-    if (busy && !minded) {
+    if (link.busy() && !minded) {
         minded_.push_back(link);
-    } else if (!busy && minded) {
+    } else if (!link.busy() && minded) {
         minded_.remove(link);
     }
 }

@@ -535,12 +535,9 @@ Core::Left Core::left() {
         const DatagramLink* link = peer.datagram.link.get();
         const bool ring_flushed = peer.state != ConnectState::open || peer.ring_out == nullptr ||
                                   peer.ring_out->flushed();
-        if (!ring_flushed || (link != nullptr && link->unacknowledged())) {
-            const bool waited_for =
-                !peer.heard_goodbye && (!ring_flushed || peer.datagrams.owes(peer.datagram));
-            (waited_for ? owed : last_words) = true;
-        }
-        last_words = last_words || (link != nullptr && link->owes_acknowledgement());
+        const bool owes = !ring_flushed || peer.datagrams.owes(peer.datagram);
+        owed = owed || (owes && !peer.heard_goodbye);
+        last_words = last_words || owes || (link != nullptr && link->busy());
     });
     return owed ? Left::owed : last_words ? Left::last_words : Left::nothing;
 }

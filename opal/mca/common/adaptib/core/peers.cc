@@ -308,7 +308,7 @@ void Core::finish_peers() {
         const std::unique_ptr<ConnectBody> early = std::move(peer->early_request);
         const DatagramLink* link = peer->datagram.link.get();
         if (peer->released && early == nullptr && peer->early == nullptr &&
-            (link == nullptr || link->deadline() == Nanoseconds::max())) {
+            (link == nullptr || !link->busy())) {
             peer->datagram.handle.reset();
         }
         protocol_->on_parted(*peer);
