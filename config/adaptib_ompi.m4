@@ -6,6 +6,8 @@
 #   adaptib_mpi_CPPFLAGS    mpi.h alone, for MPI programs
 #   adaptib_mpi_LIBS        libmpi, libopen-pal
 #   adaptib_ompi_CFLAGS     what its inline functions need of the compiler
+# Packages of Open MPI 5 may lack internal headers that others of theirs include (Debian 13's does): these are then
+# taken from a source tree of the same version (--with-ompi-source).
 
 # _ADAPTIB_OMPI_PATH(variable, key): what ompi_info says of the directory `key`
 AC_DEFUN([_ADAPTIB_OMPI_PATH], [
@@ -17,6 +19,10 @@ AC_DEFUN([ADAPTIB_OMPI], [
         [AS_HELP_STRING([--with-ompi=DIR],
             [the Open MPI installed below DIR (default: the one whose ompi_info is on PATH)])],
         [], [with_ompi=yes])
+    AC_ARG_WITH([ompi-source],
+        [AS_HELP_STRING([--with-ompi-source=DIR],
+            [internal headers that the installed Open MPI lacks are in its unpacked sources DIR])],
+        [], [with_ompi_source=no])
     AS_CASE([$with_ompi],
         [no], [AC_MSG_ERROR([adaptib cannot be built without Open MPI])],
         [yes], [AC_PATH_PROG([adaptib_ompi_info], [ompi_info])
@@ -66,10 +72,32 @@ newer. Install a newer one, or name it by --with-ompi=DIR.])])
     _ADAPTIB_OMPI_PATH([adaptib_ompi_pkglibdir], [pkglibdir])
     AC_MSG_CHECKING([for Open MPI's component directory])
     AC_MSG_RESULT([$adaptib_ompi_pkglibdir])
+    AS_CASE([$with_ompi_source], [no], [], [_ADAPTIB_OMPI_SOURCE])
+])
+
+# REQUIRES: of the version that is installed, since structures differ.
+AC_DEFUN([_ADAPTIB_OMPI_SOURCE], [
+    AC_MSG_CHECKING([for the version of Open MPI's sources])
+    adaptib_source_version=`(. "$with_ompi_source/VERSION" && echo "$major.$minor.$release$greek") 2>/dev/null`
+    AC_MSG_RESULT([${adaptib_source_version:-none}])
+    AS_IF([test "$adaptib_source_version" != "$adaptib_ompi_version"],
+          [AC_MSG_ERROR([--with-ompi-source=$with_ompi_source has to name the unpacked sources of Open MPI
+$adaptib_ompi_version, the one that is installed])])
+])
+
+# Headers of Open MPI 5 include PMIx's as <pmix.h>.
+AC_DEFUN([_ADAPTIB_OMPI_PMIX], [
+    for adaptib_flag in `"$PKG_CONFIG" --cflags-only-I pmix 2>/dev/null`; do
+        adaptib_ompi_CPPFLAGS="$adaptib_ompi_CPPFLAGS -isystem ${adaptib_flag#-I}"
+    done
 ])
 
 AC_DEFUN([_ADAPTIB_OMPI_HEADERS], [
     adaptib_ompi_CPPFLAGS="-isystem $adaptib_ompi_pkgincludedir -isystem $adaptib_ompi_incdir"
+    AS_CASE([$with_ompi_source], [no], [],
+        [adaptib_ompi_CPPFLAGS="$adaptib_ompi_CPPFLAGS -isystem $with_ompi_source"])
+    AS_VERSION_COMPARE([$adaptib_ompi_version], [5.0.0], [],
+        [_ADAPTIB_OMPI_PMIX], [_ADAPTIB_OMPI_PMIX])
     adaptib_mpi_LDFLAGS=
     for adaptib_dir in `"$adaptib_mpicc" --showme:libdirs 2>/dev/null`; do
         adaptib_mpi_LDFLAGS="$adaptib_mpi_LDFLAGS -L$adaptib_dir"
@@ -88,7 +116,9 @@ AC_DEFUN([_ADAPTIB_OMPI_HEADERS], [
           [ADAPTIB_MISSING([Open MPI's internal headers below $adaptib_ompi_pkgincludedir (an Open MPI of your own
     has them if it is configured with --with-devel-headers)], [libopenmpi-dev])],
           [AC_CHECK_HEADER([ompi/mca/mtl/mtl.h], [],
-               [ADAPTIB_MISSING([a usable ompi/mca/mtl/mtl.h below $adaptib_ompi_pkgincludedir], [libopenmpi-dev])],
+               [ADAPTIB_MISSING([a usable ompi/mca/mtl/mtl.h below $adaptib_ompi_pkgincludedir (config.log says what is
+    wrong with it; headers that are missing there can be taken from Open MPI's sources: --with-ompi-source=DIR)],
+                    [libopenmpi-dev])],
                [#include "ompi_config.h"])
            AC_CHECK_HEADER([opal/mca/btl/btl.h], [],
                [ADAPTIB_MISSING([a usable opal/mca/btl/btl.h below $adaptib_ompi_pkgincludedir], [libopenmpi-dev])],

@@ -19,7 +19,20 @@ mpi_environment() {
     # More ranks than processors: let waiting ranks yield, bind nobody.
     export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
     export OMPI_MCA_hwloc_base_binding_policy=none
+    [ "$(ompi_major)" -lt 5 ] || mpi_environment_of_5
 }
+
+ompi_major() { ompi_info --version | sed -n 's/^Open MPI v\([0-9]*\).*/\1/p'; }
+
+# mpirun hands the component path to PMIx, too, which says of each file there that it is none of its components.
+mpi_environment_of_5() {
+    local libdir
+    libdir=$(pkg-config --variable=libdir pmix) || die "pkg-config does not find PMIx, which Open MPI 5 uses"
+    export PMIX_MCA_mca_base_component_path=$libdir/pmix
+}
+
+# ompi_has FRAMEWORK COMPONENT
+ompi_has() { ompi_info --parsable | grep -q "^mca:$1:$2:version:"; }
 
 # Two hosts between which the ranks alternate; here if it is empty.
 mpi_hosts=

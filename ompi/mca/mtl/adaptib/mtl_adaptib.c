@@ -6,6 +6,7 @@
 
 #include <limits.h>
 
+#include "ompi/mca/bml/base/base.h"
 #include "opal/runtime/opal_progress.h"
 
 #include "mtl_adaptib.h"
@@ -98,6 +99,10 @@ int ompi_mtl_adaptib_progress(void)
 int ompi_mtl_adaptib_finalize(struct mca_mtl_base_module_t *mtl)
 {
     (void) mtl;
+    if (ompi_mtl_adaptib.prepared_btls) {
+        ompi_mtl_adaptib.prepared_btls = false;
+        (void) mca_bml.bml_finalize();
+    }
     if (NULL != ompi_mtl_adaptib.core) {
         opal_progress_unregister(ompi_mtl_adaptib_progress);
         opal_common_adaptib_mca_release(ompi_mtl_adaptib.core);

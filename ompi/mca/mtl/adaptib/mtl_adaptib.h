@@ -35,6 +35,7 @@ BEGIN_C_DECLS
 typedef struct {
     mca_mtl_base_module_t super;
     opal_common_adaptib_core_t *core;
+    bool prepared_btls;
 } mca_mtl_adaptib_module_t;
 
 extern mca_mtl_adaptib_module_t ompi_mtl_adaptib;

@@ -6,7 +6,9 @@
 
 #include <string.h>
 
+#include "ompi/mca/bml/base/base.h"
 #include "opal/mca/base/mca_base_var.h"
+#include "opal/mca/btl/base/base.h"
 #include "opal/runtime/opal_progress.h"
 #include "opal/util/output.h"
 
@@ -106,11 +108,21 @@ static bool user_wants_us(void)
            && NULL != pml && selection_names(*pml, "cm");
 }
 
+/* The BTLs of this job, if it names ours: for osc/rdma. Failing is for it to tell. */
+static void prepare_btls(bool enable_progress_threads, bool enable_mpi_threads)
+{
+    if (OPAL_COMMON_ADAPTIB_MTL_PREPARES_BTLS && !mca_bml_base_inited()
+        && selection_names(opal_btl_base_framework.framework_selection, "adaptib")) {
+        ompi_mtl_adaptib.prepared_btls =
+            OMPI_SUCCESS == mca_bml_base_init(enable_progress_threads, enable_mpi_threads);
+    }
+}
+
 static mca_mtl_base_module_t *component_init(OPAL_COMMON_ADAPTIB_MTL_INIT_ARGS)
 {
     int rc;
 
-    OPAL_COMMON_ADAPTIB_MTL_INIT_IGNORE;
+    OPAL_COMMON_ADAPTIB_MTL_INIT_NO_DEVICES;
     rc = opal_common_adaptib_mca_acquire(enable_mpi_threads, user_wants_us(),
                                          ompi_mtl_base_framework.framework_output,
                                          &ompi_mtl_adaptib.core);
@@ -124,5 +136,6 @@ static mca_mtl_base_module_t *component_init(OPAL_COMMON_ADAPTIB_MTL_INIT_ARGS)
         opal_output(0, "adaptib: Open MPI does not take the progress function (%d)", rc);
         return NULL;
     }
+    prepare_btls(enable_progress_threads, enable_mpi_threads);
     return &ompi_mtl_adaptib.super;
 }

@@ -26,14 +26,10 @@
 #define OPAL_COMMON_ADAPTIB_JOB_SIZE PMIX_JOB_SIZE
 #define OPAL_COMMON_ADAPTIB_UINT32 PMIX_UINT32
 
-/* The arguments of an MTL's init function; accelerator_support starts as false. */
+/* The arguments of an MTL's init function, and what it says of memory of devices. */
 #define OPAL_COMMON_ADAPTIB_MTL_INIT_ARGS                                                          \
     bool enable_progress_threads, bool enable_mpi_threads, bool *accelerator_support
-#define OPAL_COMMON_ADAPTIB_MTL_INIT_IGNORE                                                        \
-    do {                                                                                           \
-        (void) enable_progress_threads;                                                            \
-        *accelerator_support = false;                                                              \
-    } while (0)
+#define OPAL_COMMON_ADAPTIB_MTL_INIT_NO_DEVICES *accelerator_support = false
 
 /* Calls `registered` (mca_btl_active_message_callback_t) with what has arrived. */
 #define OPAL_COMMON_ADAPTIB_BTL_DELIVER(registered, module, am_tag, segments, count)               \
@@ -50,6 +46,9 @@
 
 /* A put is complete when the data is at the other side. */
 #define OPAL_COMMON_ADAPTIB_BTL_REMOTE_COMPLETION MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION
+
+/* Nobody but pml/ob1 prepares the BTLs, which osc/rdma needs under pml/cm, too (Open MPI's pull request 13312). */
+#define OPAL_COMMON_ADAPTIB_MTL_PREPARES_BTLS true
 
 /* The number that both sides of a communicator know it by. Without extended numbers announced, Open
  * MPI keeps it the same in every process. */
@@ -71,10 +70,7 @@ static inline bool opal_common_adaptib_on_device(const opal_convertor_t *convert
 #define OPAL_COMMON_ADAPTIB_UINT32 OPAL_UINT32
 
 #define OPAL_COMMON_ADAPTIB_MTL_INIT_ARGS bool enable_progress_threads, bool enable_mpi_threads
-#define OPAL_COMMON_ADAPTIB_MTL_INIT_IGNORE                                                        \
-    do {                                                                                           \
-        (void) enable_progress_threads;                                                            \
-    } while (0)
+#define OPAL_COMMON_ADAPTIB_MTL_INIT_NO_DEVICES (void) 0
 
 #define OPAL_COMMON_ADAPTIB_BTL_DELIVER(registered, module, am_tag, segments, count)               \
     do {                                                                                           \
@@ -90,6 +86,9 @@ static inline bool opal_common_adaptib_on_device(const opal_convertor_t *convert
     } while (0)
 
 #define OPAL_COMMON_ADAPTIB_BTL_REMOTE_COMPLETION 0
+
+/* osc/rdma does. */
+#define OPAL_COMMON_ADAPTIB_MTL_PREPARES_BTLS false
 
 #define OPAL_COMMON_ADAPTIB_COMM_CID(comm) ompi_comm_get_cid(comm)
 
