@@ -78,6 +78,13 @@ compile() {
         >"$work/compile.log" 2>&1 || { cat "$work/compile.log" >&2; fail "$1.c does not compile"; }
 }
 
+# other_hosts: whatever host mpirun is given is a namespace of this one (test/mpi/hosts.sh). PRTE_ is Open MPI 5's.
+other_hosts() {
+    export OMPI_MCA_plm_rsh_agent=$programs/hosts.sh OMPI_MCA_oob_tcp_if_include=lo
+    export PRTE_MCA_plm_ssh_agent=$programs/hosts.sh
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+}
+
 # limited SECONDS COMMAND...: output to $work/out; sets status and fails if the time was not enough
 limited() {
     local seconds=$1
@@ -85,6 +92,7 @@ limited() {
     [ -z "${ADAPTIB_BRIEF:-}" ] || seconds=$((3 * seconds))
     timeout -k 5 "$seconds" "$@" >"$work/out" 2>&1 </dev/null
     status=$?
+    sed -i 's/\x00//g' "$work/out" # Open MPI 5 says zeros
     if [ "$status" = 124 ] || [ "$status" = 137 ]; then
         tail -n 30 "$work/out" >&2
         fail "not ended within $seconds s: $*"

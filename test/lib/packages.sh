@@ -13,6 +13,7 @@ g++                 all
 pkg-config          all
 libopenmpi-dev      all
 openmpi-bin         all
+libpmix-dev         all
 libhwloc-dev        all
 libibverbs-dev      all
 librdmacm-dev       all
@@ -21,8 +22,8 @@ xz-utils            unit asan tsan routes vm
 python3-minimal     check mpi clients
 python3             bench study
 clang-format        check
-clang               fuzz
-libclang-rt-14-dev  fuzz
+clang               asan fuzz
+libclang-rt-14-dev  asan fuzz
 lammps              example clients verbs vm
 lammps-examples     example clients verbs vm
 netpipe-openmpi     clients verbs vm

@@ -205,7 +205,7 @@ TEST_P(OneSidedTraffic, APeerThatEndsInTheMiddleOfPuts) {
 TEST_P(OneSidedTraffic, AtOnceAndStartedAddUp) {
     for (const int rails : {1, 2}) {
         Options options = this->options();
-        options.parameters.shm_rails = static_cast<std::size_t>(rails);
+        options.parameters.shm_rails = rails;
         Cores world(3, options);
         alignas(8) std::uint64_t words[2] = {1000, 0};
         const Window window(world, 0, words, sizeof words);

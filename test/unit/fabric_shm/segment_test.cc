@@ -237,7 +237,7 @@ TEST(Regions, KeysOfDifferentGenerationsDiffer) {
 }
 
 TEST(Regions, RangesDoNotWrap) {
-    const RegionView view{1, 1000, 100, kPrivate};
+    const RegionView view{{1, 1000, 100}, kPrivate};
     EXPECT_TRUE(view.covers(1000, 100));
     EXPECT_TRUE(view.covers(1100, 0));
     EXPECT_FALSE(view.covers(999, 1));

@@ -196,7 +196,7 @@ void Protocol::on_share(Peer& peer, const ShareBody& body) {
          part = take_part(slot, body.number, body.length, End::back)) {
         const ExecuteWork work{.opcode = opcode,
                                .local_key = body.their_key,
-                               .local = reinterpret_cast<std::byte*>(body.theirs) + part.offset,
+                               .local = reinterpret_cast<std::byte*>(body.theirs + part.offset),
                                .length = part.length,
                                .remote_address = body.ours + part.offset,
                                .remote_key = body.our_key,

@@ -16,9 +16,7 @@ constexpr std::uint8_t kHopLimit = 64;
 constexpr std::uint32_t kFlowStep = 0x1e3b;
 constexpr std::uint32_t kFlowMask = 0x3fff;
 
-std::string mtu_text(std::uint8_t mtu) {
-    return std::to_string(mtu_bytes(static_cast<ibv_mtu>(mtu))) + " bytes";
-}
+std::string mtu_text(std::uint8_t mtu) { return std::to_string(mtu_bytes(mtu)) + " bytes"; }
 
 // InfiniBand: ports of one subnet reach each other by LID.
 const char* check_infiniband(const Port& port, const WireAddress& remote) {
@@ -68,8 +66,7 @@ bool decode_address(const RailAddress& address, WireAddress& out) {
         return false;
     }
     std::memcpy(&out, address.bytes.data(), sizeof out);
-    return out.magic == kAddressMagic && mtu_bytes(static_cast<ibv_mtu>(out.mtu)) != 0 &&
-           out.lmc <= 7;
+    return out.magic == kAddressMagic && mtu_bytes(out.mtu) != 0 && out.lmc <= 7;
 }
 
 bool decode_meeting_point(const RailAddress& address, WireMeetingPoint& out) {

@@ -152,7 +152,7 @@ Status read_port(const Device& device, std::uint8_t number, const VerbsOptions& 
     return kOk;
 }
 
-Bytes mtu_bytes(ibv_mtu mtu) {
+Bytes mtu_bytes(std::uint32_t mtu) {
     return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? Bytes{128} << mtu : 0;
 }
 

@@ -39,7 +39,7 @@ bool is_ipv4(const std::uint8_t* gid);           // 16 bytes: ::ffff:a.b.c.d
 Status read_port(const Device& device, std::uint8_t number, const VerbsOptions& options, Port& out,
                  std::string& why);
 
-Bytes mtu_bytes(ibv_mtu mtu);
+Bytes mtu_bytes(std::uint32_t mtu);                        // of an ibv_mtu; 0: it is none
 BytesPerSecond port_rate(const ibv_port_attr& attributes); // of data; 0 = unknown
 
 // What a RailAddress of this fabric holds. Byte order: the host's; another one fails at the magic.
