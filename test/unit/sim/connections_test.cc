@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fabric/fault/fault.h"
-#include "unit/sim/traffic.h"
+#include "unit/sim/worlds.h"
 
 namespace adaptib::sim {
 namespace {
@@ -24,17 +24,6 @@ char kStatic[] = "static";
 char kPut[] = "put";
 char kRcOnDemand[] = "rc_on_demand";
 char kUd[] = "ud";
-
-RanksOptions world_of(std::size_t ranks) {
-    RanksOptions options;
-    options.ranks = ranks;
-    options.world.machine = *machine("connect-ib");
-    options.world.machine.dc = false; // sharing_test.cc has what becomes of it with these
-    options.world.topology = crossbar(4, {}, links_of(options.world.machine));
-    std::string text;
-    EXPECT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
-    return options;
-}
 
 // ---------------------------------------------------------------------------------------------------
 // The start
@@ -275,68 +264,6 @@ TEST(Connections, WhoWasRefusedIsNotChosenForTwoPeriodsThenFour) {
     nothing_bad(*ranks);
 }
 
-// By datagrams, which may get lost; all is acknowledged.
-std::unique_ptr<Ranks> two_that_talked() {
-    RanksOptions options = world_of(2);
-    options.world.machine.reliable_ud = false;
-    auto ranks = make(std::move(options));
-    carry(*ranks, 0, 1, 8);
-    rest(*ranks, 1ms);
-    return ranks;
-}
-
-// Who asks for a connection as the other end leaves gets no answer; it is not to wait for one when it leaves itself.
-TEST(Connections, WhoEndsDoesNotWaitForAConnection) {
-    for (const bool message : {false, true}) {
-        SCOPED_TRACE(message);
-        const auto ranks = two_that_talked();
-        ranks->kill(1);
-        ranks->core(0).promote(*ranks->peer(0, 1));
-        EXPECT_EQ(ranks->peer(0, 1)->state, ConnectState::requested);
-        Message last(0, 1, 8);
-        if (message) {
-            last.start(*ranks);
-        }
-        const Nanoseconds before = ranks->now(0);
-        ranks->core(0).drain(40ms);
-        const Nanoseconds lasted = ranks->now(0) - before;
-        EXPECT_GE(lasted, message ? 40ms : 10ms);
-        EXPECT_LT(lasted, message ? 45ms : 30ms);
-    }
-}
-
-// The other end leaves as soon as it has the answer to its goodbye, which it has to acknowledge; if that is lost, nobody
-// waits for it.
-TEST(Connections, WhoEndsDoesNotWaitForWhoHasLeft) {
-    for (const bool lost : {false, true}) {
-        SCOPED_TRACE(lost);
-        const auto ranks = two_that_talked();
-        Peer* const peers[] = {ranks->peer(0, 1), ranks->peer(1, 0)};
-        const auto part = [&](std::size_t rank) {
-            ranks->core(rank).protocol().release_peer(*peers[rank]);
-            ranks->wake(rank);
-        };
-        const Peer& other = *peers[0];
-        const DatagramLink& link = *other.datagram.link;
-        part(1);
-        ASSERT_TRUE(ranks->run_until([&] { return other.heard_goodbye; }, 1s));
-        part(0);
-        ASSERT_TRUE(ranks->run_until([&] { return !other.said_goodbye; }, 1s));
-        ASSERT_FALSE(link.unacknowledged());
-        ASSERT_TRUE(link.busy()) << "it is to acknowledge the answer";
-        if (!lost) {
-            ranks->core(0).drain(40ms);
-            EXPECT_FALSE(link.busy());
-            rest(*ranks, 1ms); // it arrives
-        }
-        ranks->kill(0);
-        EXPECT_EQ(peers[1]->datagram.link->unacknowledged(), lost);
-        const Nanoseconds before = ranks->now(1);
-        ranks->core(1).drain(40ms);
-        EXPECT_LT(ranks->now(1) - before, lost ? Nanoseconds{25ms} : Nanoseconds{1ms});
-    }
-}
-
 TEST(Connections, WhereThereIsRoomNobodySelects) {
     const auto ranks = make(world_of(3));
     carry(*ranks, 1, 0, 10'000);
@@ -538,157 +465,6 @@ TEST(Connections, OneSidedOperationsTakeTurns) {
             ASSERT_EQ(windows[to][at] == std::byte{7}, at / 1000 != to) << to << " " << at;
         }
     }
-    nothing_bad(*ranks);
-}
-
-// ---------------------------------------------------------------------------------------------------
-// What is kept of closed connections
-
-// Rank 0 has room for one connection, and uses it for each of these in turn.
-void take_turns(Ranks& ranks, const std::vector<std::size_t>& others) {
-    for (const std::size_t other : others) {
-        Messages messages;
-        for (std::size_t i = 0; i < 200; ++i) { // more than a ring holds
-            messages.push_back(std::make_unique<Message>(0, other, 2000 + i, i));
-            messages.push_back(std::make_unique<Message>(other, 0, 3000 + i, i));
-        }
-        for (int tries = 0; ranks.peer(0, other)->state != ConnectState::open; ++tries) {
-            ASSERT_LT(tries, 200) << other;
-            carry(ranks, 0, other, 10'000); // asks for it
-            rest(ranks, 1ms);
-        }
-        carry(ranks, messages);
-        rest(ranks, 5ms);
-    }
-}
-
-constexpr std::uint64_t kOtherBuffers = 2; // of the datagram channel
-
-std::uint32_t queue_pair_of(Ranks& ranks, std::size_t from, std::size_t to) {
-    const std::vector<Subchannel>& all = ranks.peer(from, to)->subchannels;
-    return all.empty() ? 0 : all.front().qp->number();
-}
-
-RanksOptions one_connection(std::size_t ranks, int pool) {
-    RanksOptions options = world_of(ranks);
-    options.parameters.ring_bytes = options.parameters.verbs_ring_bytes = 65536;
-    options.parameters_of = [=](std::size_t rank, Parameters& parameters) {
-        parameters.connect_max = rank == 0 ? 1 : 0;
-        parameters.connect_pool = pool;
-    };
-    return options;
-}
-
-TEST(Pool, AClosedConnectionIsMadeOfTheSameQueuePairAndRing) {
-    const auto ranks = make(one_connection(3, 128));
-    take_turns(*ranks, {1});
-    const std::uint32_t here = queue_pair_of(*ranks, 0, 1);
-    const std::uint32_t there = queue_pair_of(*ranks, 1, 0);
-    const void* ring = ranks->peer(0, 1)->ring_memory->address();
-    take_turns(*ranks, {2});
-    EXPECT_EQ(ranks->counters(0).connections_kept, 1u);
-    EXPECT_EQ(ranks->counters(0).queue_pairs, 1u);
-    EXPECT_EQ(ranks->counters(0).buffers, kOtherBuffers + 2)
-        << "the ring that is kept is memory, too";
-    EXPECT_EQ(ranks->counters(0).connections_reused, 0u);
-    for (int round = 0; round < 5; ++round) {
-        take_turns(*ranks, {1});
-        EXPECT_EQ(queue_pair_of(*ranks, 0, 1), here);
-        EXPECT_EQ(queue_pair_of(*ranks, 1, 0), there);
-        EXPECT_EQ(ranks->peer(0, 1)->ring_memory->address(), ring);
-        take_turns(*ranks, {2});
-    }
-    EXPECT_EQ(ranks->counters(0).connections_reused, 10u);
-    EXPECT_EQ(ranks->counters(1).connections_reused, 5u);
-    EXPECT_EQ(ranks->counters(0).connections_most, 1u);
-    EXPECT_GT(ranks->counters(0).ring_sent, 1000u);
-    EXPECT_NE(ranks->core(0).report().find("kept of closed ones 1, used again 10"),
-              std::string::npos)
-        << ranks->core(0).report();
-    nothing_bad(*ranks);
-}
-
-TEST(Pool, NothingIsKeptWithoutAPool) {
-    const auto ranks = make(one_connection(3, 0));
-    take_turns(*ranks, {1, 2, 1, 2});
-    for (std::size_t rank = 0; rank < 3; ++rank) {
-        EXPECT_EQ(ranks->counters(rank).connections_kept, 0u);
-        EXPECT_EQ(ranks->counters(rank).connections_reused, 0u);
-        EXPECT_EQ(ranks->counters(rank).buffers,
-                  kOtherBuffers + ranks->counters(rank).connections_open);
-    }
-    EXPECT_EQ(ranks->counters(0).connections_closed, 3u);
-    nothing_bad(*ranks);
-}
-
-TEST(Pool, WhoWasClosedLongestAgoIsGivenUpFirst) {
-    const auto ranks = make(one_connection(5, 2));
-    take_turns(*ranks, {1, 2, 3, 4}); // 1 is given up, 2 and 3 are kept
-    EXPECT_EQ(ranks->counters(0).connections_kept, 2u);
-    EXPECT_EQ(ranks->counters(0).buffers, kOtherBuffers + 3);
-    EXPECT_EQ(ranks->peer(0, 1)->ring_memory, nullptr);
-    take_turns(*ranks, {1});
-    EXPECT_EQ(ranks->counters(0).connections_reused, 0u);
-    EXPECT_EQ(ranks->counters(1).connections_reused, 1u) << "the other side has kept its own";
-    take_turns(*ranks, {3}); // which waits for it while 1 is closed, so 4 is given up
-    EXPECT_EQ(ranks->counters(0).connections_reused, 1u);
-    nothing_bad(*ranks);
-}
-
-TEST(Pool, OneSideKeepsTheOtherDoesNot) {
-    RanksOptions options = one_connection(3, 128);
-    options.parameters_of = [](std::size_t rank, Parameters& parameters) {
-        parameters.connect_max = rank == 0 ? 1 : 0;
-        parameters.connect_pool = rank == 1 ? 0 : 128;
-    };
-    const auto ranks = make(std::move(options));
-    take_turns(*ranks, {1, 2, 1, 2, 1});
-    EXPECT_EQ(ranks->counters(0).connections_reused, 3u);
-    EXPECT_EQ(ranks->counters(1).connections_reused, 0u);
-    EXPECT_GE(ranks->counters(2).connections_reused, 1u); // or what was made in vain at first
-    nothing_bad(*ranks);
-}
-
-// What is kept is in nobody's way: a device that has no room for a further queue pair, or no memory for a ring,
-// gets back what nobody uses.
-TEST(Pool, GivesWayToConnectionsThatThereIsNoRoomForOtherwise) {
-    for (const fault::Fault what : {fault::Fault::create_qp_fails, fault::Fault::allocate_fails}) {
-        SCOPED_TRACE(static_cast<int>(what));
-        RanksOptions options = one_connection(4, 128);
-        fault::FaultPlan plan;
-        fault::FaultLog log;
-        ManualClock clock;
-        options.wrap = [&](std::size_t rank, std::unique_ptr<Fabric> below) {
-            return rank == 0 ? fault::with_faults(std::move(below), plan, clock, log)
-                             : std::move(below);
-        };
-        const auto ranks = make(std::move(options));
-        take_turns(*ranks, {1, 2});
-        ASSERT_EQ(ranks->counters(0).connections_kept, 1u);
-        plan.faults.emplace_back().fault = what; // the next time
-        take_turns(*ranks, {3});                 // 2 is closed for it, 1 is given up
-        EXPECT_EQ(log.count(what), 1u);
-        EXPECT_EQ(ranks->counters(0).connections_kept, 1u);
-        EXPECT_EQ(ranks->peer(0, 1)->ring_memory, nullptr);
-        EXPECT_NE(ranks->peer(0, 2)->ring_memory, nullptr);
-        EXPECT_EQ(ranks->counters(0).connections_open, 1u);
-        EXPECT_TRUE(ranks->messages(0).empty()) << ranks->messages(0).front();
-        take_turns(*ranks, {1, 2});
-    }
-}
-
-TEST(Pool, WhoPartsLeavesNothingBehind) {
-    const auto ranks = make(one_connection(3, 128));
-    take_turns(*ranks, {1, 2});
-    ASSERT_EQ(ranks->counters(1).connections_kept, 1u);
-    ranks->core(0).protocol().release_peer(*ranks->peer(0, 1));
-    ranks->core(1).protocol().release_peer(*ranks->peer(1, 0));
-    rest(*ranks, 10ms);
-    EXPECT_EQ(ranks->counters(1).connections_kept, 0u);
-    EXPECT_EQ(ranks->counters(1).buffers, kOtherBuffers);
-    EXPECT_EQ(ranks->counters(0).connections_kept, 0u);
-    EXPECT_EQ(ranks->counters(0).buffers, kOtherBuffers + 1);
-    take_turns(*ranks, {2});
     nothing_bad(*ranks);
 }
 

@@ -76,5 +76,67 @@ TEST_P(Ending, BothGoWhenBothAreThrough) {
 INSTANTIATE_TEST_SUITE_P(Over, Ending, testing::Values(true, false),
                          [](const auto& each) { return each.param ? "connection" : "datagrams"; });
 
+// By datagrams, which may get lost; all is acknowledged.
+std::unique_ptr<Ranks> two_that_talked() {
+    RanksOptions options = two(false);
+    options.world.machine.dc = false;
+    auto ranks = make(std::move(options));
+    carry(*ranks, 0, 1, 8);
+    rest(*ranks, 1ms);
+    return ranks;
+}
+
+// Who asks for a connection as the other end leaves gets no answer; it is not to wait for one when it leaves itself.
+TEST(Leaving, WhoEndsDoesNotWaitForAConnection) {
+    for (const bool message : {false, true}) {
+        SCOPED_TRACE(message);
+        const auto ranks = two_that_talked();
+        ranks->kill(1);
+        ranks->core(0).promote(*ranks->peer(0, 1));
+        EXPECT_EQ(ranks->peer(0, 1)->state, ConnectState::requested);
+        Message last(0, 1, 8);
+        if (message) {
+            last.start(*ranks);
+        }
+        const Nanoseconds before = ranks->now(0);
+        ranks->core(0).drain(40ms);
+        const Nanoseconds lasted = ranks->now(0) - before;
+        EXPECT_GE(lasted, message ? 40ms : 10ms);
+        EXPECT_LT(lasted, message ? 45ms : 30ms);
+    }
+}
+
+// The other end leaves as soon as it has the answer to its goodbye, which it has to acknowledge; if that is lost, nobody
+// waits for it.
+TEST(Leaving, WhoEndsDoesNotWaitForWhoHasLeft) {
+    for (const bool lost : {false, true}) {
+        SCOPED_TRACE(lost);
+        const auto ranks = two_that_talked();
+        Peer* const peers[] = {ranks->peer(0, 1), ranks->peer(1, 0)};
+        const auto part = [&](std::size_t rank) {
+            ranks->core(rank).protocol().release_peer(*peers[rank]);
+            ranks->wake(rank);
+        };
+        const Peer& other = *peers[0];
+        const DatagramLink& link = *other.datagram.link;
+        part(1);
+        ASSERT_TRUE(ranks->run_until([&] { return other.heard_goodbye; }, 1s));
+        part(0);
+        ASSERT_TRUE(ranks->run_until([&] { return !other.said_goodbye; }, 1s));
+        ASSERT_FALSE(link.unacknowledged());
+        ASSERT_TRUE(link.busy()) << "it is to acknowledge the answer";
+        if (!lost) {
+            ranks->core(0).drain(40ms);
+            EXPECT_FALSE(link.busy());
+            rest(*ranks, 1ms); // it arrives
+        }
+        ranks->kill(0);
+        EXPECT_EQ(peers[1]->datagram.link->unacknowledged(), lost);
+        const Nanoseconds before = ranks->now(1);
+        ranks->core(1).drain(40ms);
+        EXPECT_LT(ranks->now(1) - before, lost ? Nanoseconds{25ms} : Nanoseconds{1ms});
+    }
+}
+
 } // namespace
 } // namespace adaptib::sim
