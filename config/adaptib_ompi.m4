@@ -83,6 +83,7 @@ AC_DEFUN([_ADAPTIB_OMPI_SOURCE], [
     AS_IF([test "$adaptib_source_version" != "$adaptib_ompi_version"],
           [AC_MSG_ERROR([--with-ompi-source=$with_ompi_source has to name the unpacked sources of Open MPI
 $adaptib_ompi_version, the one that is installed])])
+    with_ompi_source=`cd "$with_ompi_source" && pwd`
 ])
 
 # Headers of Open MPI 5 include PMIx's as <pmix.h>.

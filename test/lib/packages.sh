@@ -44,6 +44,7 @@ ibverbs-utils       vm
 rdmacm-utils        vm
 perftest            vm
 iproute2            vm
+debootstrap         chroot
 '
 
 package_installed() {
