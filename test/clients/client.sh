@@ -85,17 +85,23 @@ other_hosts() {
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 }
 
-# limited SECONDS COMMAND...: output to $work/out; sets status and fails if the time was not enough
-limited() {
-    local seconds=$1
+# within SECONDS COMMAND...: output to $work/out; sets seconds, the time that it had, and status, which is 124 or 137 if
+# that was not enough
+within() {
+    seconds=$1
     shift
     [ -z "${ADAPTIB_BRIEF:-}" ] || seconds=$((3 * seconds))
     timeout -k 5 "$seconds" "$@" >"$work/out" 2>&1 </dev/null
     status=$?
     sed -i 's/\x00//g' "$work/out" # Open MPI 5 says zeros
+}
+
+# limited SECONDS COMMAND...: the same, and fails if the time was not enough
+limited() {
+    within "$@"
     if [ "$status" = 124 ] || [ "$status" = 137 ]; then
         tail -n 30 "$work/out" >&2
-        fail "not ended within $seconds s: $*"
+        fail "not ended within $seconds s: ${*:2}"
     fi
 }
 

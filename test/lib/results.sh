@@ -61,6 +61,25 @@ results_take() {
     . "$1.results" && rm "$1.results" || result FAILED "(results)" "${1##*/}" 0 "$1"
 }
 
+# in_shares BASE COMMAND ITEM...: the items in as many processes at a time as there are processors. Each calls
+# COMMAND BASE.N.log ITEM... with its share.
+in_shares() {
+    local base=$1 command=$2 items share i
+    shift 2
+    items=("$@")
+    for ((share = 0; share < jobs && share < ${#items[@]}; ++share)); do
+        local mine=()
+        for ((i = share; i < ${#items[@]}; i += jobs)); do
+            mine+=("${items[i]}")
+        done
+        results_aside "$base.$share.log" "$command" "$base.$share.log" "${mine[@]}" &
+    done
+    wait
+    for ((share = 0; share < jobs && share < ${#items[@]}; ++share)); do
+        results_take "$base.$share.log"
+    done
+}
+
 # elapsed START: seconds since $EPOCHREALTIME was START, with one digit
 elapsed() {
     local microseconds=$((${EPOCHREALTIME/./} - ${1/./}))

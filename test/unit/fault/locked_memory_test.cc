@@ -2,8 +2,8 @@
 // Too little locked memory: what cannot be registered is copied, with one message, and arrives whole.
 #include <algorithm>
 
-#include "cores.h"
 #include "fabric/fault/fault.h"
+#include "unit/core/cores.h"
 
 namespace adaptib::test {
 namespace {
