@@ -159,6 +159,10 @@ private:
         DatagramChannel::Receiver receiver;
     };
 
+    // Of a rail's queue, where it can be so deep.
+    static constexpr std::uint32_t kCompletionDepth = 4096;
+
+    // open.cc
     explicit Core(const Environment& environment);
     Status open(const Parameters& parameters, std::vector<std::unique_ptr<Fabric>> fabrics,
                 std::string& text);
@@ -167,6 +171,7 @@ private:
     bool migrates(std::uint32_t rail) const;
     std::uint8_t rail_flags(std::uint32_t rail) const;
     std::uint8_t first_of_adapter(std::uint32_t rail) const;
+    std::uint8_t paths_of(std::uint32_t rail) const;
     Status open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text);
     void plan(const Parameters& parameters);
     void open_sharing(const Parameters& parameters);
@@ -174,17 +179,16 @@ private:
     void open_target(std::uint32_t rail);
     void open_connections(const Parameters& parameters, std::uint64_t key);
     void open_migration(const Parameters& parameters);
-    bool rides_out(const Peer& peer, std::size_t index, std::uint32_t rail) const {
-        return migration_ != nullptr && migration_->rides_out(peer, index, rail);
-    }
     void open_paths(const Parameters& parameters);
     void open_protocol(const Parameters& parameters, std::uint32_t depth);
     void listen(std::uint32_t fabric);
-    std::string weights_report() const;
     void check_threshold(const Parameters& parameters);
     SchedulerOptions scheduler_options(const Parameters& parameters) const;
     bool serves_atomics(const Parameters& parameters) const;
     Bytes registration_cache_bytes(const Parameters& parameters) const;
+
+    // core.cc
+    std::string weights_report() const;
 
     // peers.cc
     enum class Why : std::uint8_t { user, datagram };
@@ -194,7 +198,6 @@ private:
     Status get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric, Peer*& out);
     std::uint32_t last_fabric() const { return static_cast<std::uint32_t>(fabrics_.size() - 1); }
     std::uint32_t published_rate(std::uint32_t rail) const; // MB/s
-    std::uint8_t paths_of(std::uint32_t rail) const;
     Peer* find_peer(std::uint64_t name, std::uint32_t fabric) const;
     template <typename F> void for_each_peer(F&& f) const {
         peers_.for_each(f);
@@ -223,6 +226,9 @@ private:
 
     // paths.cc
     void tolerate_faults(std::uint32_t fabric);
+    bool rides_out(const Peer& peer, std::size_t index, std::uint32_t rail) const {
+        return migration_ != nullptr && migration_->rides_out(peer, index, rail);
+    }
     bool moves_datagrams(const Peer& peer) const { return paths_->on() && peer.datagrams.linked(); }
     // Within a host what fails is a process.
     bool tells_paths(const Peer& peer) const {
@@ -266,7 +272,7 @@ private:
     void housekeeping();
     void keep_alive();
 
-    // ConnectionListener
+    // told.cc, and where what is told belongs to: ConnectionListener
     void on_ring_offered(Peer& peer) override;
     void on_connected(Peer& peer) override;
     void on_unconnected(Peer& peer) override;

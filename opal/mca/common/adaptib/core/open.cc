@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How a core is made: rails and their queues, plans and parts, in the order in which they need each other.
+//
+// May touch: what core/core.h may.
+#include <algorithm>
+
+#include "core/core.h"
+
+namespace adaptib {
+
+namespace {
+
+// Queue pairs that are dynamically connected do not meet.
+bool connects_dynamically(const RailInfo& rail) {
+    return rail.has(Capability::dc) && !rail.has(Capability::meets);
+}
+
+// Active messages may be as long at least. Where there is no ring, those that a datagram cannot hold go in parts.
+constexpr Bytes kActiveMax = CopyCosts::kSizes.back() + 256; // with the headers of who sends
+// So much of a ring a message may take whose size we chose: others are under way at the same time.
+constexpr Bytes kRingShare = 4;
+constexpr std::size_t kMostLearnt = 32768; // of eager limits
+
+// As verbs have it: 4.096 us x 2^code, at least so long.
+std::uint8_t answer_code(Nanoseconds time) {
+    constexpr std::uint8_t kMost = 31;
+    std::uint8_t code = 1;
+    while (code < kMost && Nanoseconds{std::int64_t{4096} << code} < time) {
+        ++code;
+    }
+    return code;
+}
+
+} // namespace
+
+Core::Core(const Environment& environment)
+    : environment_(environment), counters_(*environment.counters) {}
+
+Status Core::create(const Parameters& parameters, const Environment& environment,
+                    std::vector<std::unique_ptr<Fabric>> fabrics, std::unique_ptr<Core>& out,
+                    std::string& text) {
+    std::unique_ptr<Core> core(new Core(environment));
+    if (Status status = core->open(parameters, std::move(fabrics), text); !status.ok()) {
+        return status;
+    }
+    out = std::move(core);
+    return kOk;
+}
+
+Status Core::create(const Parameters& parameters, const Environment& environment,
+                    std::unique_ptr<Fabric> fabric, std::unique_ptr<Core>& out, std::string& text) {
+    std::vector<std::unique_ptr<Fabric>> fabrics;
+    fabrics.push_back(std::move(fabric));
+    return create(parameters, environment, std::move(fabrics), out, text);
+}
+
+Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabric>> fabrics,
+                  std::string& text) {
+    fabrics_.reserve(fabrics.size()); // an Attached stays where it is
+    std::size_t room = kMaxRails;
+    for (std::unique_ptr<Fabric>& fabric : fabrics) {
+        const std::size_t others = fabrics.size() - fabrics_.size() - 1; // each gets one at least
+        if (Status status = attach(parameters, std::move(fabric), room - others, text);
+            !status.ok()) {
+            return status;
+        }
+        room = kMaxRails - rails_.size();
+    }
+    paths_per_port_ = static_cast<std::uint32_t>(parameters.paths_per_port);
+    open_migration(parameters);
+    std::uint32_t depth = kCompletionDepth;
+    for (const Rail* rail : rails_) {
+        depth = std::min(depth, rail->info().max_cq_depth);
+    }
+    ProcessAddress address;
+    address.version = environment_.wire_version;
+    address.name = environment_.self;
+    address.key = environment_.random->next();
+    address.host = environment_.host;
+    open_paths(parameters);
+    plan(parameters);
+    cqs_.resize(rails_.size());
+    open_sharing(parameters);
+    if (Status status = open_rails(depth, address, text); !status.ok()) {
+        return status;
+    }
+    address_ = encode(address);
+    open_connections(parameters, address.key);
+    open_protocol(parameters, depth);
+    for (std::uint32_t i = 0; i < fabrics_.size(); ++i) {
+        listen(i);
+        const Attached& attached = fabrics_[i];
+        for (const std::string& notice : attached.fabric->notices()) {
+            environment_.message(Severity::notice, notice);
+        }
+    }
+    check_threshold(parameters);
+    return kOk;
+}
+
+// What somebody has set and has no effect on messages, since those below the eager limit are never cut: that
+// is told once in a job, by its first process.
+void Core::check_threshold(const Parameters& parameters) {
+    const Bytes threshold = parameters.striping_threshold;
+    if (threshold == default_parameters().striping_threshold ||
+        std::string_view(parameters.striping_policy) == "none" ||
+        (environment_.self & 0xffffffffu) != 0) {
+        return;
+    }
+    for (const Attached& attached : fabrics_) {
+        const bool fixed = attached.device || parameters.eager_limit >= 0;
+        if (fixed && threshold < attached.eager_limit) {
+            environment_.message(
+                Severity::notice,
+                "opal_common_adaptib_striping_threshold (" + std::to_string(threshold) +
+                    ") is below opal_common_adaptib_" + (attached.device ? "verbs_" : "") +
+                    "eager_limit (" + std::to_string(attached.eager_limit) +
+                    "): messages up to that limit go whole, through a ring or the shared queue; only puts "
+                    "and gets are cut from the threshold on. Lower that limit to have such messages cut, "
+                    "too.");
+        }
+    }
+}
+
+// Takes the first rails of the fabric, as many as there is room for.
+Status Core::attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric, std::size_t room,
+                    std::string& text) {
+    const auto rails = fabric->rails();
+    if (rails.empty()) {
+        text = "The fabric has no rail that is up.";
+        return Status::error(Reason::no_device);
+    }
+    RailRange range;
+    range.first = static_cast<std::uint32_t>(rails_.size());
+    range.count = static_cast<std::uint32_t>(std::min(rails.size(), room));
+    for (std::size_t i = 0; i < range.count; ++i) {
+        rails_.push_back(rails[i].get());
+    }
+    if (rails.size() > range.count) {
+        environment_.message(Severity::notice,
+                             "Of " + std::to_string(rails.size()) + " rails from " +
+                                 rails[0]->info().name + " on, the first " +
+                                 std::to_string(range.count) + " are used: there is room for " +
+                                 std::to_string(kMaxRails) + " rails of all kinds.");
+    }
+    const LinkLayer link = rails[0]->info().link_layer;
+    const bool device = link == LinkLayer::infiniband || link == LinkLayer::ethernet;
+    Bytes eager_limit = parameters.verbs_eager_limit;
+    Bytes most_eager = 0;
+    if (!device) {
+        eager_limit = first_eager_limit(parameters);
+        counters_.eager_limit_bytes = eager_limit;
+        if (parameters.eager_limit < 0 && fabric->copy_costs()) {
+            most_eager = std::min(parameters.ring_bytes / kRingShare, kMostLearnt);
+        }
+    }
+    const bool direct = rails[0]->info().has(Capability::direct);
+    const bool asks = direct && std::string_view(parameters.small_one_sided) == "auto";
+    const bool shares_copies = direct && std::string_view(parameters.long_copies) == "auto";
+    Attached attached;
+    attached.fabric = std::move(fabric);
+    attached.bell = attached.fabric->bell();
+    attached.rails = range;
+    attached.eager_limit = eager_limit;
+    attached.device = device;
+    attached.most_eager = most_eager;
+    attached.shares_copies = shares_copies;
+    attached.ring_bytes = device ? parameters.verbs_ring_bytes : parameters.ring_bytes;
+    attached.asks = asks;
+    fabrics_.push_back(std::move(attached));
+    return kOk;
+}
+
+bool Core::migrates(std::uint32_t rail) const {
+    return migration_ != nullptr && rails_[rail]->info().has(Capability::migration);
+}
+
+std::uint8_t Core::rail_flags(std::uint32_t rail) const {
+    const bool shares = shared_ != nullptr && shared_->is_open(rail);
+    return static_cast<std::uint8_t>((migrates(rail) ? kRailMigrates : 0) |
+                                     (shares ? kRailShares : 0));
+}
+
+void Core::open_migration(const Parameters& parameters) {
+    const std::string_view apm = parameters.apm;
+    const bool able = std::any_of(rails_.begin(), rails_.end(), [](const Rail* rail) {
+        return rail->info().has(Capability::migration);
+    });
+    if (apm == "off" || !able) {
+        if (apm == "on") {
+            environment_.message(Severity::notice,
+                                 "opal_common_adaptib_apm is on, but no rail of host " +
+                                     environment_.host + " has automatic path migration.");
+        }
+        return;
+    }
+    std::vector<std::uint8_t> adapters;
+    for (std::uint32_t rail = 0; rail < rails_.size(); ++rail) {
+        adapters.push_back(first_of_adapter(rail));
+    }
+    migration_ = std::make_unique<MigrationAgent>(rails_, std::move(adapters), counters_);
+}
+
+// Of the rails that are ports of the same adapter as this one.
+std::uint8_t Core::first_of_adapter(std::uint32_t rail) const {
+    const std::string& adapter = rails_[rail]->info().adapter;
+    std::uint32_t first = 0;
+    while (first < rail && (adapter.empty() || rails_[first]->info().adapter != adapter)) {
+        ++first;
+    }
+    return static_cast<std::uint8_t>(first);
+}
+
+// The queues of each rail, and where it is reached.
+Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text) {
+    PathListener& paths = *this;
+    for (Attached& attached : fabrics_) {
+        Rail& first = *rails_[attached.rails.first];
+        const RailList all = RailList(rails_).subspan(attached.rails.first, attached.rails.count);
+        // The first alone where no path is ever changed.
+        const bool several =
+            paths_->on() && std::all_of(all.begin(), all.end(), [](const Rail* rail) {
+                return rail->info().has(Capability::ud);
+            });
+        Status status = DatagramChannel::create(several ? all : all.first(1), attached.rails.first,
+                                                {address.name, address.key}, *environment_.clock,
+                                                counters_, attached.datagrams);
+        Rail* failed = &first;
+        for (std::uint32_t i = attached.rails.first; i < attached.rails.end() && status.ok(); ++i) {
+            failed = rails_[i];
+            status = rails_[i]->create_cq(depth, cqs_[i]);
+            if (status.ok()) {
+                attached.filters.emplace_back(i, *cqs_[i], paths);
+                open_target(i);
+                const RailAddress at = rails_[i]->address();
+                const std::uint32_t port = i - attached.rails.first;
+                const bool datagrams = port < attached.datagrams->ports();
+                address.rails.push_back({at.size, at.bytes,
+                                         datagrams ? attached.datagrams->qp_number(port) : 0,
+                                         paths_of(i), first_of_adapter(i), rail_flags(i),
+                                         published_rate(i), rails_[i]->info().name});
+            }
+        }
+        if (!status.ok()) {
+            const std::string why = failed->trouble();
+            text = "The rail " + failed->info().name +
+                   " cannot be used: " + reason_text(status.reason()) + "." +
+                   (why.empty() ? "" : " " + why + ".");
+            return status;
+        }
+    }
+    return kOk;
+}
+
+void Core::open_paths(const Parameters& parameters) {
+    if (parameters.partition_timeout > 0) {
+        patience_ = std::chrono::seconds(parameters.partition_timeout);
+    }
+    PathRepository::Options options;
+    options.on = std::string_view(parameters.fault_tolerance) == "on";
+    options.host = environment_.host;
+    options.clock = environment_.clock;
+    PathObserver& observer = *this;
+    paths_ = std::make_unique<PathRepository>(options, rails_, counters_, observer);
+    failure_timeout_ = std::chrono::milliseconds(parameters.failure_timeout);
+    PathProbes::Options probes;
+    probes.timeout = failure_timeout_;
+    probes.patience = patience_;
+    probes.clock = environment_.clock;
+    probes.random = environment_.random;
+    ProbeSender& sender = *this;
+    probes_ = std::make_unique<PathProbes>(probes, *paths_, counters_, sender);
+    silence_ = std::make_unique<SilenceWatch>(
+        SilenceWatch::Options{failure_timeout_, environment_.clock}, *paths_);
+}
+
+// LIDs are what somebody has set up for this; labels are always there, and whether they lead anywhere else is not known.
+std::uint8_t Core::paths_of(std::uint32_t rail) const {
+    constexpr std::uint32_t kWorthwhile = 8; // test/study: more gain little, four leave some of it
+    const RailInfo& info = rails_[rail]->info();
+    if (paths_per_port_ > 0) {
+        return static_cast<std::uint8_t>(paths_per_port_);
+    }
+    const bool labels = info.link_layer == LinkLayer::ethernet;
+    return static_cast<std::uint8_t>(labels ? 1 : std::min(info.paths, kWorthwhile));
+}
+
+// The fewest queue pairs of a device bound them all.
+void Core::plan(const Parameters& parameters) {
+    ChannelBounds bounds;
+    for (const Rail* rail : rails_) {
+        bounds.dynamically_connected =
+            bounds.dynamically_connected || connects_dynamically(rail->info());
+        const std::uint64_t most = rail->info().max_queue_pairs;
+        if (most != 0 && (bounds.queue_pairs == 0 || most < bounds.queue_pairs)) {
+            bounds.queue_pairs = most;
+        }
+    }
+    channels_ = plan_channels(parameters, bounds);
+    if (environment_.maps_sources) {
+        source_map_ = std::make_unique<SourceMap>(environment_.clock->now());
+    }
+    for (const std::string& notice : channels_.notices) {
+        environment_.message(Severity::notice, notice);
+    }
+}
+
+void Core::open_sharing(const Parameters& parameters) {
+    if (channels_.sharing == Sharing::never) {
+        return;
+    }
+    SharedQueuePairs::Options options;
+    options.initiators = static_cast<std::uint32_t>(parameters.dc_initiators);
+    options.self = environment_.self & 0xffffffffu;
+    options.access_key = environment_.random->next() | 1;
+    options.answer_timeout = answer_code(std::chrono::milliseconds(parameters.answer_timeout));
+    options.answer_retries = static_cast<std::uint8_t>(parameters.answer_retries);
+    options.inline_bytes = kRingInline;
+    shared_ = std::make_unique<SharedQueuePairs>(options, rails_, cqs_);
+}
+
+// A rail that has no room for a target is used as one that has no dynamically connected queue pairs.
+void Core::open_target(std::uint32_t rail) {
+    const RailInfo& info = rails_[rail]->info();
+    if (shared_ == nullptr || !connects_dynamically(info)) {
+        return;
+    }
+    if (const Status status = shared_->open(rail); !status.ok()) {
+        environment_.message(
+            Severity::notice,
+            "Rail " + info.name + " of host " + environment_.host +
+                " has no dynamically connected target (" + reason_text(status.reason()) +
+                "): its peers get queue pairs of their own, as far as there is room.");
+    }
+}
+
+// What changing targets costs, which the published costs leave out. Rails that do not tell: as Connect-IB adapters, of which
+// fabric/sim/machine.cc says where the number comes from.
+void Core::know_changes(const Parameters& parameters) {
+    constexpr Nanoseconds kConnectIb{254};
+    Nanoseconds most{0};
+    for (const Rail* rail : rails_) {
+        const RailInfo& info = rail->info();
+        if (connects_dynamically(info)) {
+            most = std::max(most, info.target_change.count() > 0 ? info.target_change : kConnectIb);
+        }
+    }
+    model_costs_.change = static_cast<double>(most.count());
+    model_costs_.initiators = static_cast<std::size_t>(parameters.dc_initiators);
+}
+
+void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
+    ConnectionManager::Options connect;
+    connect.self = environment_.self;
+    connect.key = key;
+    connect.ring_max = channels_.rings;
+    if (channels_.selects) {
+        const bool measured = std::string_view(parameters.channel_costs) == "measured";
+        if (measured && shared_ != nullptr) {
+            know_changes(parameters);
+        }
+        selector_ = std::make_unique<Selector>(model_costs_);
+        if (environment_.timed && measured) {
+            meter_ = std::make_unique<CostMeter>();
+        }
+    }
+    connect.scheduler = scheduler_options(parameters);
+    connect.fault_tolerance = paths_->on();
+    connect.failure_timeout = failure_timeout_;
+    connect.answer_timeout = answer_code(std::chrono::milliseconds(parameters.answer_timeout));
+    connect.answer_retries = static_cast<std::uint8_t>(parameters.answer_retries);
+    connect.patience = patience_;
+    connect.connect_max = channels_.connections;
+    connect.connect_pool = channels_.kept;
+    connect.clock = environment_.clock;
+    connect.random = environment_.random;
+    connect.migration = migration_.get();
+    connect.chosen_idle = std::min(connect.chosen_idle, channels_.period);
+    connect.own_pause = channels_.period;
+    connect.measure = environment_.measure;
+    connect.sharing = channels_.sharing;
+    connect.shared = shared_.get();
+    ConnectionListener& connection_events = *this;
+    connections_ =
+        std::make_unique<ConnectionManager>(connect, rails_, cqs_, counters_, connection_events);
+    if (selector_ != nullptr) {
+        note_costs();
+    }
+    const std::string_view mode = parameters.connect;
+    start_.mode = mode == "partial"  ? StartMode::partial
+                  : mode == "static" ? StartMode::all
+                                     : StartMode::on_demand;
+}
+
+void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
+    Protocol::Options protocol;
+    protocol.eager_limit = first_eager_limit(parameters);
+    // One limit for all peers: what is best for those of other hosts costs those of this one little.
+    protocol.active_eager =
+        std::max_element(fabrics_.begin(), fabrics_.end(), [](auto& a, auto& b) {
+            return a.eager_limit < b.eager_limit;
+        })->eager_limit;
+    protocol.active_max = fabrics_[0].datagrams->capacity();
+    std::vector<RailRange> ranges;
+    for (const Attached& attached : fabrics_) {
+        protocol.active_max = std::min(protocol.active_max, attached.datagrams->capacity());
+        ranges.push_back(attached.rails);
+    }
+    protocol.active_max = std::max(protocol.active_max, kActiveMax);
+    protocol.put = std::string_view(parameters.rendezvous) == "put";
+    protocol.connect_threshold = channels_.connect_threshold;
+    protocol.block_bytes = parameters.block_bytes;
+    protocol.block_depth = static_cast<std::size_t>(parameters.block_depth);
+    protocol.clock = environment_.clock;
+    protocol.interleave = std::chrono::microseconds{parameters.interleave};
+    protocol.registration_cache = registration_cache_bytes(parameters);
+    protocol.self = environment_.self;
+    protocol.serves_atomics = serves_atomics(parameters);
+    protocol.max_outstanding = depth / 2; // the rest is for signaled ring writes and flushes
+    ProtocolListener& protocol_events = *this;
+    protocol_ = std::make_unique<Protocol>(protocol, rails_, ranges, *connections_, counters_,
+                                           protocol_events);
+}
+
+// Of an adapter's that is interrupted by a failure nobody knows whether it was carried out.
+bool Core::serves_atomics(const Parameters& parameters) const {
+    const std::string_view atomics = parameters.atomics;
+    if (atomics != "auto") {
+        return atomics == "target";
+    }
+    return std::any_of(fabrics_.begin(), fabrics_.end(), [this](const Attached& attached) {
+        const auto last = rails_.begin() + attached.rails.end();
+        const bool able = std::all_of(rails_.begin() + attached.rails.first, last, [](auto* rail) {
+            return rail->info().has(Capability::atomic64);
+        });
+        return !able || (paths_->on() && attached.rails.count > 1);
+    });
+}
+
+void Core::listen(std::uint32_t fabric) {
+    DatagramChannel& datagrams = *fabrics_[fabric].datagrams;
+    datagrams.give_up_after(patience_);
+    datagrams.on_failure([this, fabric](std::uint64_t to, WorkStatus why) {
+        if (Peer* peer = find_peer(to, fabric); peer != nullptr) {
+            protocol_->on_peer_failed(*peer,
+                                      std::string(work_status_text(why)) + " on rail " +
+                                          peer->datagrams.rail(peer->datagram.port).info().name);
+        }
+    });
+    if (paths_->on()) {
+        tolerate_faults(fabric);
+    }
+    datagrams.resolve_by([this, fabric](std::uint64_t from, std::uint64_t key) {
+        Peer* peer = sender_of(fabric, from, key);
+        return peer == nullptr ? nullptr : &peer->datagram;
+    });
+    fabrics_[fabric].receiver = [this, fabric](std::uint64_t from, std::uint64_t key,
+                                               const MessageHeader& header, const std::byte* body) {
+        on_datagram(fabric, from, key, header, body);
+    };
+}
+
+SchedulerOptions Core::scheduler_options(const Parameters& parameters) const {
+    SchedulerOptions options;
+    options.multiplexing = parameters.multiplexing_policy;
+    options.striping = parameters.striping_policy;
+    options.position = environment_.local_rank;
+    options.striping_threshold = parameters.striping_threshold;
+    options.min_stripe = parameters.min_stripe;
+    options.window = static_cast<std::uint32_t>(parameters.window);
+    options.alpha = parameters.adaptive_alpha;
+    options.bss_paths = static_cast<std::uint32_t>(parameters.bss_paths);
+    options.bss_batch = static_cast<std::uint32_t>(parameters.bss_batch);
+    return options;
+}
+
+// Rails that reach all memory need no registrations.
+Bytes Core::registration_cache_bytes(const Parameters& parameters) const {
+    const bool all = std::all_of(rails_.begin(), rails_.end(), [](const Rail* rail) {
+        return rail->info().has(Capability::whole_memory);
+    });
+    const bool kept = !all && parameters.registration_cache > 0 && environment_.watch_memory;
+    return kept && environment_.watch_memory() ? parameters.registration_cache : 0;
+}
+
+} // namespace adaptib

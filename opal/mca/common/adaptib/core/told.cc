@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What connections, paths and transfers tell the core, and what it does about it.
+//
+// May touch: what core/core.h may.
+#include <algorithm>
+
+#include "core/core.h"
+
+namespace adaptib {
+
+namespace {
+
+constexpr Nanoseconds kTellRepairs{1'000'000'000};         // one notice at most
+constexpr Nanoseconds kForgiveUnconnected{30'000'000'000}; // paths that could not be connected
+
+} // namespace
+
+void Core::on_ring_offered(Peer& peer) { heat_ring(peer); }
+
+void Core::on_ring_withdrawn(Peer& peer) {
+    std::erase_if(hot_, [&](const HotRing& ring) { return ring.peer == &peer; });
+    std::erase(cold_, &peer);
+}
+
+void Core::on_connected(Peer& peer) { protocol_->on_connected(peer); }
+
+void Core::on_unconnected(Peer& peer) { protocol_->on_unconnected(peer); }
+
+// The first rail that has more to say says it.
+void Core::on_connect_failed(Peer& peer, Status status, const std::string& what) {
+    std::string why;
+    for (std::uint32_t i = peer.route.local.first; i < peer.route.local.end() && why.empty(); ++i) {
+        why = rails_[i]->trouble();
+        why = why.empty() || what.find(why) != std::string::npos
+                  ? ""
+                  : "; rail " + rails_[i]->info().name + ": " + why;
+    }
+    protocol_->on_peer_failed(peer, what + " (" + reason_text(status.reason()) + ")" + why);
+}
+
+void Core::on_notice(const std::string& text) { environment_.message(Severity::notice, text); }
+
+bool Core::is_usable(const Peer& peer, std::size_t pair) {
+    const auto good = [&](std::size_t i) {
+        return paths_->usable(peer, i) && (peer.unconnected_paths & (1u << i)) == 0;
+    };
+    bool any = false; // else those that have failed are tried again
+    for (std::size_t i = 0; i < peer.route.count && !any; ++i) {
+        any = good(i);
+    }
+    return any ? good(pair) : !paths_->rail_down(peer.route.pairs[pair].local);
+}
+
+// It is not used for a while, where there is another one: to try again interrupts the connection.
+void Core::on_path_unconnected(Peer& peer, std::size_t pair, const std::string& why) {
+    peer.unconnected_paths |= 1u << pair;
+    forgive_unconnected_at_ =
+        std::min(forgive_unconnected_at_, environment_.clock->now() + kForgiveUnconnected);
+    paths_->report_suspect(peer, pair, why);
+}
+
+void Core::on_interrupted(Peer& peer) { protocol_->on_interrupted(peer); }
+
+// Queues hold no more completions than they are deep.
+void Core::on_abandoned(Peer& peer) {
+    peer.abandoned = true;
+    for (std::size_t left = kCompletionDepth * rails_.size(); left > 0;) {
+        const std::size_t taken = poll_completions();
+        left = taken == 0 ? 0 : left - std::min(left, taken);
+    }
+    peer.abandoned = false;
+    protocol_->abandon(peer);
+}
+
+void Core::on_fenced(Peer& peer) { protocol_->on_fenced(peer); }
+
+// Path by path the repository says what failed; this is for whoever looks closely.
+void Core::on_repaired(Peer& peer, Nanoseconds took) {
+    for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
+        if (peer.subchannels[i].qp != nullptr) {
+            paths_->report_success(peer, i, tells_paths(peer));
+        }
+    }
+    const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(took).count();
+    const Nanoseconds now = environment_.clock->now();
+    if (now - repair_told_ < kTellRepairs && repair_told_.count() > 0) {
+        return;
+    }
+    repair_told_ = now;
+    environment_.message(Severity::notice,
+                         "The connection to " + peer_text(peer.name, peer.address.host) +
+                             " was made anew over " + std::to_string(peer.live_subchannels()) +
+                             " of " + std::to_string(peer.subchannels.size()) + " paths; it took " +
+                             std::to_string(microseconds) + " us.");
+}
+
+// A queue pair in the error state, by a completion or an event. One that is shared fails for all, but the request
+// is that of one; the others' connections are made anew.
+void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status,
+                          std::uint64_t wr_id) {
+    const WorkTarget* owner = nullptr;
+    if (shared_ != nullptr) {
+        if (SharedInitiator* initiator = shared_->find(rail, qp_number); initiator != nullptr) {
+            owner = initiator->owner_of(wr_id);
+            initiator->fail();
+        }
+    }
+    const auto look = [&](Peer& peer) {
+        for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
+            if (!peer.subchannels[i].has(rail, qp_number)) {
+                continue;
+            }
+            if (connections_->renew_shared(peer, peer.subchannels[i])) {
+                return;
+            }
+            const bool own = !peer.shared || owner == &peer.quiet_work;
+            if (peer.repairable && (is_path_failure(status) || !own)) {
+                if (status != WorkStatus::flushed && own) {
+                    paths_->report_failure(peer, i, work_status_text(status), tells_paths(peer));
+                }
+                connections_->repair(peer);
+            } else if (!peer.finishing) {
+                // One that was answered and takes its end down has no use for the connection any more.
+                protocol_->on_peer_failed(peer, std::string(work_status_text(status)) +
+                                                    " on rail " + rails_[rail]->info().name);
+            }
+            return;
+        }
+    };
+    for_each_peer(look);
+    for (const auto* loopback : {&loopback_, &atomic_loopback_}) {
+        if (*loopback != nullptr) {
+            look(**loopback);
+        }
+    }
+}
+
+void Core::on_failure(const std::string& text) { environment_.message(Severity::failure, text); }
+
+void Core::on_peer_finished(Peer& peer) { finished_.push_back(&peer); }
+
+} // namespace adaptib
