@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The shm fabric's rails, switched and slowed from outside, under a clock that only the test moves.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fabric/shm/layout.h"
+#include "fabric/shm/segment.h"
+#include "unit/fabric_shm/node.h"
+
+namespace adaptib::test {
+namespace {
+
+// The state word of a node's rail, as tools/adaptib_rails changes it.
+class RailWord {
+public:
+    RailWord(Node& node, std::uint32_t rail) {
+        shm::WireAddress wire{};
+        EXPECT_TRUE(shm::PeerSegment::decode(node.rail().address(), wire));
+        at_ = mmap(nullptr, shm::kPage, PROT_READ | PROT_WRITE, MAP_SHARED,
+                   static_cast<int>(wire.fd), 0);
+        EXPECT_NE(at_, MAP_FAILED);
+        word_ = &static_cast<shm::Header*>(at_)->rail[rail].word;
+    }
+    ~RailWord() { munmap(at_, shm::kPage); }
+    void set(std::uint64_t value) { word_->store(value); }
+
+private:
+    void* at_;
+    std::atomic<std::uint64_t>* word_;
+};
+
+// Two nodes in this process under a clock that only the test moves.
+class Rails : public testing::Test {
+protected:
+    void SetUp() override {
+        ASSERT_TRUE(a.ok && b.ok);
+        add_pair();
+    }
+    void add_pair() {
+        QueuePair* from = a.add_qp(QpType::rc);
+        QueuePair* to = b.add_qp(QpType::rc);
+        ASSERT_TRUE(Node::connect(*from, b.rail().address(), to->number()));
+        ASSERT_TRUE(Node::connect(*to, a.rail().address(), from->number()));
+    }
+    // Posts a signaled write of `length` bytes of value 0xab to b's shared buffer.
+    Status post(Bytes length) {
+        std::memset(a.words.data(), 0xab, length);
+        const Gather gather{a.words.data(), length, a.own->local_key()};
+        SendWork work =
+            Node::rdma(Opcode::write, gather, reinterpret_cast<std::uintptr_t>(b.shared->address()),
+                       b.shared->remote_key());
+        work.flags = kSignaled;
+        return a.qps[0]->post_send(work);
+    }
+    std::size_t poll() { return a.cq->poll({&done, 1}); }
+    unsigned first_byte() const { return *static_cast<unsigned char*>(b.shared->address()); }
+
+    ManualClock clock;
+    Node a{ShmOptions::SingleCopy::automatic, &clock, 2};
+    Node b{ShmOptions::SingleCopy::automatic, &clock, 2};
+    WorkCompletion done;
+};
+
+TEST_F(Rails, DownEndsWorkAfterTheRetriesAndNotBefore) {
+    for (const bool own : {true, false}) {
+        RailWord word(own ? a : b, 0);
+        word.set(shm::kRailDown);
+        EXPECT_FALSE(a.qps[0]->usable());
+        ASSERT_TRUE(post(64).ok());
+        const Nanoseconds all{2 * (4096ll << 10)}; // one try and one retry
+        clock.advance(all - Nanoseconds{1000});
+        EXPECT_EQ(poll(), 0u);
+        word.set(0); // back in time
+        EXPECT_EQ(poll(), 1u);
+        EXPECT_EQ(done.status, WorkStatus::success);
+        EXPECT_EQ(first_byte(), 0xabu);
+        EXPECT_TRUE(a.qps[0]->usable());
+    }
+    RailWord word(b, 0);
+    word.set(shm::kRailDown);
+    ASSERT_TRUE(post(64).ok());
+    ASSERT_TRUE(post(64).ok());
+    EXPECT_EQ(poll(), 0u);
+    clock.advance(Nanoseconds{2 * (4096ll << 10)});
+    ASSERT_EQ(poll(), 1u);
+    EXPECT_EQ(done.status, WorkStatus::retry_exceeded);
+    ASSERT_EQ(poll(), 1u);
+    EXPECT_EQ(done.status, WorkStatus::flushed);
+    EXPECT_EQ(a.qps[0]->query().state, QpState::error);
+}
+
+TEST_F(Rails, EventsComeOncePerChangeAndNameTheRail) {
+    Event event;
+    EXPECT_FALSE(a.fabric->poll_event(event));
+    RailWord word(a, 1);
+    word.set(shm::kRailDown);
+    ASSERT_TRUE(a.fabric->poll_event(event));
+    EXPECT_EQ(event.kind, EventKind::port_error);
+    EXPECT_EQ(event.rail, 1u);
+    EXPECT_EQ(a.rail(1).state(), PortState::down);
+    EXPECT_EQ(a.rail(0).state(), PortState::active);
+    EXPECT_FALSE(a.fabric->poll_event(event));
+    word.set(0);
+    ASSERT_TRUE(a.fabric->poll_event(event));
+    EXPECT_EQ(event.kind, EventKind::port_active);
+    EXPECT_FALSE(a.fabric->poll_event(event));
+    EXPECT_FALSE(b.fabric->poll_event(event));
+    EXPECT_TRUE(a.qps[0]->usable()) << "it is on the other rail";
+}
+
+TEST_F(Rails, AGateShutsWithinAPollForOurRailAndWithALookForEventsForAPeers) {
+    Event event;
+    for (const bool own : {true, false}) {
+        for (const std::uint64_t trouble : {shm::kRailDown, std::uint64_t{1'000'000}}) {
+            const Gate gate = a.qps[0]->gate();
+            ASSERT_TRUE(gate.open());
+            RailWord word(own ? a : b, 0);
+            word.set(trouble);
+            if (own) {
+                poll();
+            } else {
+                a.fabric->poll_event(event);
+            }
+            EXPECT_FALSE(gate.open());
+            EXPECT_FALSE(a.qps[0]->gate().open()) << "nor is a new one";
+            word.set(0);
+            while (a.fabric->poll_event(event)) {
+            }
+            EXPECT_TRUE(gate.open());
+        }
+    }
+}
+
+TEST_F(Rails, AGateShutsWithEitherQueuePair) {
+    add_pair();
+    const Gate gate = a.qps[0]->gate();
+    const Gate other = a.qps[1]->gate();
+    QpAttributes attributes;
+    attributes.state = QpState::error;
+    ASSERT_TRUE(b.qps[0]->modify(attributes, kQpState).ok());
+    EXPECT_FALSE(gate.open()) << "the target's says so itself";
+    EXPECT_FALSE(a.qps[0]->gate().open());
+    EXPECT_FALSE(b.qps[0]->gate().open()) << "it is in error";
+    ASSERT_TRUE(other.open());
+    // While one of ours is broken none is believed.
+    const auto fail_and = [&](QueuePair& qp, auto&& end) {
+        attributes.state = QpState::error;
+        ASSERT_TRUE(qp.modify(attributes, kQpState).ok());
+        EXPECT_FALSE(other.open());
+        poll();
+        EXPECT_FALSE(other.open());
+        EXPECT_TRUE(a.qps[1]->usable());
+        end();
+        poll();
+        EXPECT_TRUE(other.open());
+    };
+    fail_and(*a.qps[0], [&] {
+        attributes.state = QpState::reset;
+        ASSERT_TRUE(a.qps[0]->modify(attributes, kQpState).ok());
+    });
+    add_pair();
+    fail_and(*a.qps[2], [&] { a.qps.pop_back(); });
+}
+
+TEST_F(Rails, TheBellRingsForWhatHasComeAndForWhatIsLeft) {
+    const Bell* bell = a.fabric->bell();
+    ASSERT_NE(bell, nullptr);
+    EXPECT_EQ(poll(), 0u);
+    EXPECT_TRUE(bell->quiet());
+    // What has come: a message.
+    ASSERT_TRUE(a.qps[0]->post_receive({}).ok());
+    SendWork send;
+    send.opcode = Opcode::send;
+    ASSERT_TRUE(b.qps[0]->post_send(send).ok());
+    EXPECT_FALSE(bell->quiet());
+    EXPECT_EQ(poll(), 1u);
+    poll();
+    EXPECT_TRUE(bell->quiet());
+    // What is left to take: two completions, taken one by one.
+    ASSERT_TRUE(post(64).ok());
+    ASSERT_TRUE(post(64).ok());
+    EXPECT_FALSE(bell->quiet());
+    EXPECT_EQ(poll(), 1u);
+    EXPECT_FALSE(bell->quiet());
+    EXPECT_EQ(poll(), 1u);
+    poll();
+    EXPECT_TRUE(bell->quiet());
+    // What waits: a request over a slowed rail.
+    RailWord word(b, 0);
+    word.set(1'000'000);
+    ASSERT_TRUE(post(1000).ok());
+    EXPECT_EQ(poll(), 0u);
+    EXPECT_FALSE(bell->quiet());
+    word.set(0);
+    EXPECT_EQ(poll(), 1u);
+}
+
+TEST_F(Rails, SlowedWorkIsNeitherDoneNorVisibleEarly) {
+    RailWord word(b, 0);
+    word.set(1'000'000); // bytes per second
+    EXPECT_FALSE(a.qps[0]->usable());
+    ASSERT_TRUE(post(100'000).ok()); // 100 ms each
+    ASSERT_TRUE(post(100'000).ok());
+    clock.advance(Nanoseconds{99'999'000});
+    EXPECT_EQ(poll(), 0u);
+    EXPECT_EQ(first_byte(), 0u);
+    clock.advance(Nanoseconds{1'000});
+    EXPECT_EQ(poll(), 1u);
+    EXPECT_EQ(first_byte(), 0xabu);
+    clock.advance(Nanoseconds{99'999'000});
+    EXPECT_EQ(poll(), 0u) << "one after the other";
+    word.set(0);
+    EXPECT_EQ(poll(), 1u) << "no longer slowed";
+    EXPECT_EQ(done.status, WorkStatus::success);
+}
+
+TEST_F(Rails, DatagramsVanishOnARailThatIsDown) {
+    QueuePair* from = a.add_qp(QpType::ud);
+    QueuePair* to = b.add_qp(QpType::ud);
+    QpAttributes attributes;
+    attributes.access_key = 4;
+    for (QueuePair* qp : {from, to}) {
+        attributes.state = QpState::init;
+        ASSERT_TRUE(qp->modify(attributes, kQpState | kQpKey).ok());
+        attributes.state = QpState::ready_to_receive;
+        ASSERT_TRUE(qp->modify(attributes, kQpState).ok());
+        attributes.state = QpState::ready_to_send;
+        ASSERT_TRUE(qp->modify(attributes, kQpState | kQpSendPsn).ok());
+    }
+    ASSERT_TRUE(a.rail().create_ah({b.rail().address()}, a.ah).ok());
+    const Gather room{b.words.data(), 100, b.own->local_key()};
+    ASSERT_TRUE(to->post_receive({1, &room, 1}).ok());
+    const Gather gather{a.words.data(), 8, a.own->local_key()};
+    const auto send = [&](std::uint32_t number) {
+        SendWork work = Node::rdma(Opcode::send_imm, gather, 0, 0);
+        work.flags = kSignaled;
+        work.immediate = number;
+        work.address_handle = a.ah.get();
+        work.remote_qp = to->number();
+        work.remote_access_key = 4;
+        return from->post_send(work).ok() && poll() == 1 && done.status == WorkStatus::success;
+    };
+    RailWord word(b, 0);
+    word.set(shm::kRailDown);
+    EXPECT_TRUE(send(1));
+    word.set(0);
+    EXPECT_TRUE(send(2));
+    ASSERT_EQ(b.cq->poll({&done, 1}), 1u);
+    EXPECT_EQ(done.immediate, 2u);
+    EXPECT_EQ(b.cq->poll({&done, 1}), 0u);
+}
+
+} // namespace
+} // namespace adaptib::test
