@@ -21,6 +21,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "unit/fabric_shm/node.h"
@@ -71,6 +72,21 @@ protected:
         return read(pipe_end, &value, sizeof value) == static_cast<ssize_t>(sizeof value);
     }
 
+    // What a child does until the pipe is closed.
+    static void serve(Node& node, int in) {
+        std::atomic<bool> end{false};
+        std::thread listener([&] {
+            char byte = 0;
+            static_cast<void>(!read(in, &byte, 1));
+            end = true;
+        });
+        WorkCompletion done;
+        while (!end) {
+            node.cq->poll({&done, 1});
+        }
+        listener.join();
+    }
+
     // A child with one RC queue pair that polls until the pipe is closed. Its private buffer is in
     // memory that only it has.
     static Child start_target(ShmOptions::SingleCopy copy = ShmOptions::SingleCopy::automatic) {
@@ -82,17 +98,7 @@ protected:
                 !Node::connect(*qp, peer.address, peer.qp[0]) || !tell(out, true)) {
                 return false;
             }
-            std::atomic<bool> end{false};
-            std::thread listener([&] {
-                char byte = 0;
-                static_cast<void>(!read(in, &byte, 1));
-                end = true;
-            });
-            WorkCompletion done;
-            while (!end) {
-                node.cq->poll({&done, 1});
-            }
-            listener.join();
+            serve(node, in);
             return true;
         });
     }
@@ -301,17 +307,7 @@ TEST_F(Processes, AWholeProcessIsReachedWhereItsMemoryIs) {
             if (!good || !tell(out, true)) {
                 return false;
             }
-            std::atomic<bool> end{false};
-            std::thread listener([&] {
-                char byte = 0;
-                static_cast<void>(!read(in, &byte, 1));
-                end = true;
-            });
-            WorkCompletion done;
-            while (!end) {
-                node.cq->poll({&done, 1});
-            }
-            listener.join();
+            serve(node, in);
             return std::all_of(page, page + 4096, [](std::byte b) { return b == std::byte{0x77}; });
         });
         Node node(copy);
