@@ -55,10 +55,13 @@ struct Free {
 // Messages as a writer stores or posts them, one after the other, each of which the input may spoil.
 void fill_with_messages(Input& input, std::byte* memory) {
     std::uint64_t unit = 0;
+    std::uint32_t number = kBeforeFirst + 1;
     while (!input.empty() && unit < kUnits) {
-        constexpr RingWay kWays[] = {RingWay::stored, RingWay::posted, RingWay::counted};
-        constexpr std::uint16_t kMagics[] = {kHeaderMagic, kTailedMagic, kCountedMagic};
-        const std::uint32_t kind = input.below(3);
+        constexpr RingWay kWays[] = {RingWay::stored, RingWay::posted, RingWay::counted,
+                                     RingWay::brief};
+        constexpr std::uint16_t kMagics[] = {kHeaderMagic, kTailedMagic, kCountedMagic,
+                                             kBriefMagic};
+        const std::uint32_t kind = input.below(4);
         const RingWay way = kWays[kind];
         MessageHeader header;
         header.type = static_cast<MessageType>(
@@ -72,6 +75,15 @@ void fill_with_messages(Input& input, std::byte* memory) {
         }
         std::byte* at = memory + unit * kRingUnit;
         std::memset(at, static_cast<int>(header.sequence), units * kRingUnit);
+        if (way == RingWay::brief) {
+            header.sequence = number + input.below(2);
+            const std::uint64_t word = ring_brief_word(header);
+            std::memcpy(at, &word, sizeof word);
+            number = header.sequence + 1;
+            unit += units;
+            continue;
+        }
+        number = header.sequence + 1;
         std::memcpy(at, &header, sizeof header);
         std::uint64_t tail = ring_tail_word(header.head_word(), header.sequence);
         const auto spoil = input.take<std::uint8_t>();
@@ -109,7 +121,7 @@ void read_ring(Input& input) {
         }
         static_cast<void>(check_message(header, body, header.length));
         const std::uint64_t before = reader.consumed();
-        reader.consume();
+        reader.consume(header.sequence);
         require(reader.consumed() > before, "a message that is consumed gives back its lines");
         if (reader.credit_due()) {
             reader.credit_told();

@@ -157,7 +157,8 @@ struct Ring {
         }
         const auto fill = [&](std::byte* to) { std::copy(payload.begin(), payload.end(), to); };
         MessageHeader header;
-        header.type = MessageType::eager;
+        header.type = type;
+        header.flags = static_cast<std::uint8_t>(payload.size());
         header.length = static_cast<std::uint32_t>(payload.size());
         header.sequence = sequence;
         if (short_way && payload.size() < kLeftFrom && writer->store_short(header, fill)) {
@@ -178,14 +179,16 @@ struct Ring {
         MessageHeader header;
         const std::byte* body = nullptr;
         const std::uint64_t head = reader.head();
-        const std::uint64_t eager =
-            std::uint64_t{kHeaderMagic} << 16 | static_cast<std::uint64_t>(MessageType::eager);
+        const bool brief = static_cast<std::uint16_t>(head >> 16) == kBriefMagic;
         RingReader::Found found = RingReader::Found::message;
-        if (short_way && (head & 0xffffffff) == eager && reader.fits(head)) {
-            const std::byte* at = reader.take_short(head);
-            std::memcpy(&header.sequence, at + offsetof(MessageHeader, sequence), 4);
-            header.length = static_cast<std::uint32_t>(head >> 32);
-            body = at + sizeof header;
+        const RingReader::Short quick =
+            short_way && head != 0 ? reader.take_short(head) : RingReader::Short{};
+        if (quick.body != nullptr) {
+            header.type = quick.type;
+            header.flags = quick.flags;
+            header.sequence = quick.sequence;
+            header.length = quick.length;
+            body = quick.body;
             ++taken_short;
         } else {
             found = reader.poll(header, body);
@@ -193,7 +196,10 @@ struct Ring {
         if (found == RingReader::Found::message) {
             payload.assign(body, body + header.length);
             number = header.sequence;
-            reader.consume();
+            taken_type = header.type;
+            EXPECT_EQ(header.flags, static_cast<std::uint8_t>(header.length));
+            taken_brief += brief ? 1 : 0;
+            reader.consume(header.sequence);
             if (reader.credit_due()) {
                 credit = reader.consumed();
                 reader.credit_told();
@@ -209,8 +215,11 @@ struct Ring {
     RingReader reader;
     std::unique_ptr<RingWriter> writer;
     std::uint32_t sequence = 0;
+    MessageType type = MessageType::eager; // of the next message
+    MessageType taken_type = MessageType::none;
     bool short_way = false; // for what takes it
     std::uint32_t stored_short = 0;
+    std::uint32_t taken_brief = 0;
     std::uint32_t taken_short = 0;
 };
 
@@ -354,6 +363,12 @@ TEST(Ring, AMoveThatTheNextRailHasNoRoomForIsRefused) {
     EXPECT_TRUE(ring.send(payload_of(1, 100))) << "it goes on as before";
 }
 
+struct Sent {
+    std::uint32_t number;
+    std::size_t size;
+    MessageType type;
+};
+
 // Both ways to write and to read a message may follow each other, whatever comes between: long messages that
 // are left where they are, the ring's end, a full ring.
 TEST(Ring, TheShortWayGivesTheSame) {
@@ -362,31 +377,36 @@ TEST(Ring, TheShortWayGivesTheSame) {
         Ring ring(units, true);
         ring.qp.gated = true;
         const Bytes longest = units * kRingUnit / 2 - 256;
-        std::deque<std::size_t> sizes;
-        std::uint32_t received = 0;
+        std::deque<Sent> sent;
         bool full = false;
         for (int step = 0; step < 20000; ++step) {
             ring.short_way = random.below(3) != 0;
+            ring.type = random.below(2) == 0 ? MessageType::active : MessageType::eager;
+            if (random.below(16) == 0) {
+                ring.sequence += static_cast<std::uint32_t>(random.below(3)) << 16;
+            }
             const Bytes most = random.below(1000) == 0 ? longest
                                : random.below(8) == 0  ? std::min<Bytes>(longest, kLeftFrom)
                                                        : 64;
             const std::size_t size = random.below(most);
             if (random.below(2) == 0) {
-                const bool sent = ring.send(payload_of(ring.sequence, size));
-                full = full || !sent;
-                if (sent) {
-                    sizes.push_back(size);
+                const Sent next{ring.sequence, size, ring.type};
+                if (ring.send(payload_of(next.number, size))) {
+                    sent.push_back(next);
+                } else {
+                    full = true;
                 }
             }
             ring.short_way = random.below(3) != 0;
             std::vector<std::byte> payload;
             std::uint32_t number = 0;
             if (random.below(200) == 0) {
-                while (!sizes.empty()) {
+                while (!sent.empty()) {
                     ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
-                    ASSERT_EQ(number, received);
-                    ASSERT_EQ(payload, payload_of(received++, sizes.front()));
-                    sizes.pop_front();
+                    ASSERT_EQ(number, sent.front().number);
+                    ASSERT_EQ(ring.taken_type, sent.front().type);
+                    ASSERT_EQ(payload, payload_of(number, sent.front().size));
+                    sent.pop_front();
                 }
                 ASSERT_EQ(ring.take(payload, number), RingReader::Found::nothing);
             }
@@ -394,7 +414,36 @@ TEST(Ring, TheShortWayGivesTheSame) {
         EXPECT_TRUE(full);
         EXPECT_GT(ring.stored_short, 500u);
         EXPECT_GT(ring.taken_short, 500u);
+        EXPECT_GT(ring.taken_brief, 300u);
     }
+}
+
+// Of 22 bytes: ob1's header and 8 of data.
+TEST(Ring, TwoBriefMessagesShareALine) {
+    Ring ring(64, true);
+    ring.qp.gated = true;
+    ring.short_way = true;
+    ring.type = MessageType::active;
+    std::vector<std::byte> payload;
+    std::uint32_t number = 0;
+    const auto units_of_next = [&] {
+        const std::uint64_t before = ring.reader.consumed();
+        EXPECT_TRUE(ring.send(payload_of(ring.sequence, 22)));
+        EXPECT_EQ(ring.take(payload, number), RingReader::Found::message);
+        EXPECT_EQ(number + 1, ring.sequence);
+        EXPECT_EQ(payload, payload_of(number, 22));
+        return ring.reader.consumed() - before;
+    };
+    EXPECT_EQ(units_of_next(), 2u); // the first one asks the queue pair whether it can be stored
+    EXPECT_EQ(units_of_next(), 1u);
+    EXPECT_EQ(units_of_next(), 1u);
+    ring.sequence += 0x10000; // the low bits of its number are the same: it has all of it
+    EXPECT_EQ(units_of_next(), 2u);
+    EXPECT_EQ(units_of_next(), 1u);
+    ring.type = MessageType::eager;
+    EXPECT_EQ(units_of_next(), 2u);
+    ring.type = MessageType::active;
+    EXPECT_EQ(units_of_next(), 1u);
 }
 
 // Who waits for answers uses the beginning of the ring again and again; who does not uses all of it.
@@ -516,13 +565,30 @@ TEST(Ring, TheShortWayKeepsToTheRing) {
         ASSERT_TRUE(ring.send(payload_of(ring.sequence, 8)));
         ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
     }
-    const auto word = [](std::uint64_t length) {
-        return length << 32 | std::uint64_t{kHeaderMagic} << 16 | 2;
+    MessageHeader header; // one unit is left
+    const auto is_taken = [&](MessageType type, std::uint64_t length) {
+        header.type = type;
+        header.length = static_cast<std::uint32_t>(length);
+        return ring.reader.take_short(header.head_word()).body != nullptr;
     };
-    EXPECT_TRUE(ring.reader.fits(word(8)));
-    EXPECT_FALSE(ring.reader.fits(word(9)));
-    EXPECT_FALSE(ring.reader.fits(word(kLeftFrom)));
-    EXPECT_FALSE(ring.reader.fits(word(0xffffffff)));
+    for (const MessageType type : {MessageType::eager, MessageType::active}) {
+        EXPECT_TRUE(is_taken(type, 8));
+        EXPECT_FALSE(is_taken(type, 9));
+        EXPECT_FALSE(is_taken(type, kLeftFrom));
+        EXPECT_FALSE(is_taken(type, 0xffffffff));
+    }
+    EXPECT_FALSE(is_taken(MessageType::skip, 0));
+    const auto brief_is_taken = [&](Bytes length, std::uint32_t sequence) {
+        header.type = MessageType::active;
+        header.length = static_cast<std::uint32_t>(length);
+        header.sequence = sequence;
+        return ring.reader.take_short(ring_brief_word(header)).body != nullptr;
+    };
+    EXPECT_TRUE(brief_is_taken(24, ring.sequence));
+    EXPECT_FALSE(brief_is_taken(25, ring.sequence));
+    EXPECT_FALSE(brief_is_taken(kLeftFrom, ring.sequence));
+    EXPECT_FALSE(brief_is_taken(0xffff, ring.sequence));
+    EXPECT_FALSE(brief_is_taken(24, ring.sequence + 1));
 }
 
 // What was posted may be under way still when the queue pair can be stored through again.
@@ -784,7 +850,10 @@ TEST(Ring, ABeginningThatStaysOneIsGarbageInTheEnd) {
 }
 
 TEST(Ring, WhatNoMessageBeginsWithIsGarbageAtOnce) {
-    const std::uint64_t words[] = {0x1b0002, 0xad0002, 0x100000002, 0xffff0002, 0x1001c0002};
+    // The last ones: brief, but no active message, of another number, too long for a short one, and for the ring.
+    const std::uint64_t words[] = {0x1b0002,        0xad0002,      0x100000002,
+                                   0xffff0002,      0x1001c0002,   0x8ad1f0002,
+                                   0x10008ad1f000f, 0x300ad1f000f, 0xffffad1f000f};
     for (const std::uint64_t word : words) {
         Ring ring(16, false);
         *static_cast<std::uint64_t*>(ring.memory.address()) = word;

@@ -4,6 +4,7 @@
 // A message is a MessageHeader, a body that its type defines, and for eager messages the payload.
 //
 //     ring record      | header 24 | body+payload, `length` bytes | pad | (tail 8) |   whole 32-byte units
+//                      | first word 8 | payload |   a brief one (channel/ring.h)
 //     datagram         | DatagramHeader 40 | header 24 | body+payload, `length` bytes |
 //
 // Byte order is the host's (both ends are checked to agree: the address's magic). Nothing that arrives
@@ -25,7 +26,7 @@
 namespace adaptib {
 
 // Raised with every change of anything in this file or in base/address.h.
-constexpr std::uint16_t kWireVersion = 20;
+constexpr std::uint16_t kWireVersion = 21;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels =

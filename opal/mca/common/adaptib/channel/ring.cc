@@ -35,6 +35,27 @@ bool RingReader::whole(std::byte* at, std::uint64_t head, Bytes length, RingWay 
     return true;
 }
 
+// Whole, or not there at all: it was stored.
+RingReader::Found RingReader::read_brief(std::uint64_t head, MessageHeader& header,
+                                         const std::byte*& body) {
+    copy_head(header, head);
+    header.length = ring_brief_length(head);
+    header.sequence = sequence_ + 1;
+    header.context = 0;
+    header.source = 0;
+    header.tag = 0;
+    const std::uint64_t units = ring_units_for(header.length, RingWay::brief);
+    if (header.type != MessageType::active || header.length >= kLeftFrom ||
+        units > units_ - position_ || !ring_brief_is(head, header.sequence)) {
+        return Found::garbage;
+    }
+    left_ = false;
+    posted_ = false;
+    current_ = static_cast<std::uint32_t>(units);
+    body = place() + ring_body_at(0, RingWay::brief);
+    return Found::message;
+}
+
 RingReader::Found RingReader::read(std::uint64_t head, MessageHeader& header,
                                    const std::byte*& body) {
     do {
@@ -43,6 +64,9 @@ RingReader::Found RingReader::read(std::uint64_t head, MessageHeader& header,
         copy_head(header, head);
         const auto magic = static_cast<std::uint16_t>(head >> 16);
         const RingWay way = ring_way_of(magic);
+        if (way == RingWay::brief) {
+            return read_brief(head, header, body);
+        }
         const std::uint64_t units = ring_units_for(header.length, way);
         left_ = magic == kLeftMagic;
         if ((way == RingWay::stored && magic != kHeaderMagic && !left_) ||
@@ -64,6 +88,7 @@ RingReader::Found RingReader::read(std::uint64_t head, MessageHeader& header,
         }
         store_ring_word(at, 0, std::memory_order_relaxed);
         consumed_ += units_ - position_;
+        untold_ += units_ - position_;
         position_ = 0;
         head = load_ring_word(place());
     } while (head != 0);
@@ -279,13 +304,13 @@ std::uint64_t RingWriter::store_behind(std::uint64_t head, Bytes length, std::ui
 }
 
 // After a short message, for the next ones: before they are visible nobody waits for these stores.
-void RingWriter::zero_ahead(Bytes length) {
+void RingWriter::zero_ahead(Bytes length, std::uint64_t units) {
     constexpr std::uint64_t kAhead = 8; // units
     if (length >= kLeftFrom) {
-        claim_ahead(kClaimed);
+        claim_ahead(kClaimed, units);
         return;
     }
-    claim_ahead(kAhead + kClaimed);
+    claim_ahead(kAhead + kClaimed, units);
     const std::uint64_t end = std::min(produced_ + kAhead, consumed_ + units_);
     for (clean_until_ = std::max(clean_until_, produced_); clean_until_ < end; ++clean_until_) {
         const std::uint64_t unit = position_ + (clean_until_ - produced_);
@@ -299,6 +324,7 @@ Status RingWriter::post(const MessageHeader& header) {
     const Status status = post_message(header, way_now(), units);
     if (status.ok()) {
         advance(units);
+        sequence_ = header.sequence;
         if (counted_) {
             carried_ = to_carry_;
             to_carry_ = 0;

@@ -11,6 +11,12 @@
 // Only posted messages have a tail, and only some of these a count: how much of the ring in the other direction
 // their sender has consumed. Nothing behind the tail is written.
 //
+// An active message that is stored and short has no more of the header than its first word, which is `brief`: two of 8
+// bytes for ob1, with its own header of 14 bytes, share a cache line then. The number of such a message is the one
+// behind that of the message before it in the ring (if it is not, it has a whole header); its low 16 bits are in the word:
+//
+//     type 8 | flags 8 | magic 16 | length 16 | number 16
+//
 // A message that does not fit before the last unit is preceded by a `skip` message and starts at unit 0. So does one
 // behind the first kShortLap units, if the reader is found to have consumed everything before it; that is looked at
 // after kLongerBy units more, twice as many, and so on. Who waits for answers uses a few KiB again and again, which stay
@@ -71,7 +77,8 @@ constexpr Bytes kRingUnit = 32;
 constexpr std::uint16_t kTailedMagic = kHeaderMagic + 1; // in a ring: a posted message
 constexpr std::uint16_t kLeftMagic = kHeaderMagic + 2; // in a ring: a stored one that is left there
 constexpr std::uint16_t kCountedMagic = kHeaderMagic + 3; // in a ring: a posted one with a count
-constexpr Bytes kLeftFrom = 1024;                         // bytes of body and payload
+constexpr std::uint16_t kBriefMagic = kHeaderMagic + 4;   // in a ring: one with a word of header
+constexpr Bytes kLeftFrom = 768;                          // bytes of body and payload
 constexpr std::uint32_t kShortLap = 256;                  // units: 8 KiB
 constexpr std::uint32_t kLongerBy = 32;                   // units
 constexpr std::uint64_t kShortLapMessages = 16; // at least: a skip costs two or three lines
@@ -79,10 +86,21 @@ constexpr std::uint64_t kShortLapMessages = 16; // at least: a skip costs two or
 constexpr std::uint32_t kBegunPolls = 1u << 24;
 constexpr std::uint32_t kRingOverhead = sizeof(MessageHeader) + 2 * sizeof(std::uint64_t);
 
-enum class RingWay : std::uint8_t { stored, posted, counted }; // counted: posted with a count
+enum class RingWay : std::uint8_t {
+    stored,
+    posted,
+    counted, // posted with a count
+    brief,   // stored with one word of header
+};
+
+// The number of "the message before" the first one of a ring.
+constexpr std::uint32_t kBeforeFirst = 0xffffffff;
 
 // Where the body begins.
 constexpr Bytes ring_body_at(Bytes length, RingWay way) {
+    if (way == RingWay::brief) {
+        return sizeof(std::uint64_t);
+    }
     return way == RingWay::stored && length >= kLeftFrom ? kRingUnit : sizeof(MessageHeader);
 }
 
@@ -94,20 +112,44 @@ constexpr Bytes ring_posted_bytes(Bytes length, RingWay way) {
 }
 
 constexpr std::uint64_t ring_units_for(Bytes length, RingWay way) {
-    const Bytes bytes = way == RingWay::stored ? length + ring_body_at(length, way)
-                                               : ring_posted_bytes(length, way);
+    const bool posted = way == RingWay::posted || way == RingWay::counted;
+    const Bytes bytes =
+        posted ? ring_posted_bytes(length, way) : length + ring_body_at(length, way);
     return (bytes + kRingUnit - 1) / kRingUnit;
 }
 
 constexpr RingWay ring_way_of(std::uint16_t magic) {
     return magic == kCountedMagic  ? RingWay::counted
            : magic == kTailedMagic ? RingWay::posted
+           : magic == kBriefMagic  ? RingWay::brief
                                    : RingWay::stored;
+}
+
+// The first word of a brief message, and what it says.
+constexpr std::uint64_t ring_brief_word(const MessageHeader& header) {
+    return static_cast<std::uint64_t>(header.type) | (std::uint64_t{header.flags} << 8) |
+           (std::uint64_t{kBriefMagic} << 16) | (std::uint64_t{header.length} << 32) |
+           (std::uint64_t{header.sequence} << 48);
+}
+constexpr std::uint32_t ring_brief_length(std::uint64_t word) {
+    return static_cast<std::uint16_t>(word >> 32);
+}
+constexpr bool ring_brief_is(std::uint64_t word, std::uint32_t sequence) {
+    return word >> 48 == static_cast<std::uint16_t>(sequence);
 }
 
 constexpr std::uint64_t ring_tail_word(std::uint64_t head, std::uint32_t sequence) {
     return ~head ^ (static_cast<std::uint64_t>(sequence) * 0x9e3779b97f4a7c15u);
 }
+
+// Type and magic number in the first word of a stored message.
+constexpr std::uint64_t kRingKindBits = 0xffff00ff;
+constexpr std::uint64_t ring_kind_of(MessageType type, std::uint16_t magic) {
+    return std::uint64_t{magic} << 16 | static_cast<std::uint64_t>(type);
+}
+constexpr std::uint64_t kRingEager = ring_kind_of(MessageType::eager, kHeaderMagic);
+constexpr std::uint64_t kRingActive = ring_kind_of(MessageType::active, kHeaderMagic);
+constexpr std::uint64_t kRingBrief = ring_kind_of(MessageType::active, kBriefMagic);
 
 // Words of a ring that the other side reads or writes at any time.
 inline std::uint64_t load_ring_word(const std::byte* at) {
@@ -143,22 +185,47 @@ public:
         return word == 0 ? Found::nothing : read(word, header, body);
     }
 
-    // The same for what comes most, a message that was stored and is short: from its first word, not zero,
-    // through fits(word), to take_short(word), which finds it, and returns its header as it lies there; the
-    // body follows.
+    // What comes most: an eager or active message that was stored and is short. Any other is null.
+    struct Short {
+        const std::byte* body = nullptr; // of an eager one, its header lies before it
+        std::uint32_t length = 0;
+        std::uint32_t sequence = 0;
+        MessageType type = MessageType::none;
+        std::uint8_t flags = 0;
+    };
+    // The first word of what lies there; 0: nothing does.
     std::uint64_t head() const { return load_ring_word(place()); }
-    // REQUIRES: the word has the magic number of a stored message, and is no skip's.
-    bool fits(std::uint64_t word) const {
-        return (word >> 32) < kLeftFrom && units_of(word) <= units_ - position_;
-    }
-    // REQUIRES: fits(word).
-    const std::byte* take_short(std::uint64_t word) {
+    // The same as poll() for a short message, without a copy of its header. REQUIRES: the word is head(), and not zero.
+    [[gnu::always_inline]] Short take_short(std::uint64_t word) {
+        const std::uint64_t kind = word & kRingKindBits;
+        const bool brief = kind == kRingBrief;
+        if (!brief && kind != kRingActive && kind != kRingEager) [[unlikely]] {
+            return {};
+        }
+        const std::byte* at = place();
+        Short found;
+        found.type = kind == kRingEager ? MessageType::eager : MessageType::active;
+        found.flags = static_cast<std::uint8_t>(word >> 8);
+        found.sequence = sequence_ + 1;
+        found.length = ring_brief_length(word);
+        if (!brief) {
+            found.length = static_cast<std::uint32_t>(word >> 32);
+            std::memcpy(&found.sequence, at + offsetof(MessageHeader, sequence), 4);
+        }
+        const RingWay way = brief ? RingWay::brief : RingWay::stored;
+        const auto units = static_cast<std::uint32_t>(ring_units_for(found.length, way));
+        if (found.length >= kLeftFrom || units > units_ - position_ ||
+            (brief && !ring_brief_is(word, found.sequence))) [[unlikely]] {
+            return {};
+        }
         left_ = false;
         posted_ = false;
-        current_ = units_of(word);
-        return place();
+        current_ = units;
+        found.body = at + ring_body_at(0, way);
+        return found;
     }
-    void consume() {
+    // The message that was found, whose number is `sequence`.
+    void consume(std::uint32_t sequence) {
         std::byte* at = place();
         const std::uint32_t units = current_;
         if (!left_) {
@@ -168,6 +235,8 @@ public:
         }
         store_ring_word(at, 0, std::memory_order_release); // last: the writer may look (caught_up)
         consumed_ += units;
+        untold_ += units;
+        sequence_ = sequence;
         position_ = position_ + units == units_ ? 0 : position_ + units;
     }
 
@@ -176,13 +245,14 @@ public:
 
     std::uint64_t consumed() const { return consumed_; }
     // The writer should be told of consumed() now; or with the next message to it.
-    bool credit_due() const { return consumed_ - told_ >= units_ / 2; }
-    bool credit_soon_due() const { return consumed_ - told_ >= units_ / 4; }
-    void credit_told() { told_ = consumed_; }
+    bool credit_due() const { return untold_ >= units_ / 2; }
+    bool credit_soon_due() const { return untold_ >= units_ / 4; }
+    void credit_told() { untold_ = 0; }
     // It was told of `consumed`, by a message. False: of more already.
     bool credit_told(std::uint64_t consumed) {
-        const bool news = consumed > told_;
-        told_ = news ? consumed : told_;
+        const std::uint64_t untold = consumed_ - consumed;
+        const bool news = untold < untold_;
+        untold_ = news ? static_cast<std::uint32_t>(untold) : untold_;
         return news;
     }
 
@@ -193,9 +263,6 @@ public:
 
 private:
     std::byte* place() const { return memory_ + std::size_t{position_} * kRingUnit; }
-    static std::uint32_t units_of(std::uint64_t word) {
-        return static_cast<std::uint32_t>(ring_units_for(word >> 32, RingWay::stored));
-    }
     // By what is in registers, and field by field (base/pieces.h).
     static void copy_head(MessageHeader& header, std::uint64_t head) {
         header.type = static_cast<MessageType>(static_cast<std::uint8_t>(head));
@@ -209,17 +276,19 @@ private:
         std::memcpy(&header.tag, at + offsetof(MessageHeader, tag), 4);
     }
     Found read(std::uint64_t head, MessageHeader& header, const std::byte*& body);
+    Found read_brief(std::uint64_t head, MessageHeader& header, const std::byte*& body);
     bool begins(std::uint64_t head);
     bool whole(std::byte* at, std::uint64_t head, Bytes length, RingWay way);
 
     // All that a short message needs, up to posted_.
     std::byte* memory_;
     std::uint64_t consumed_ = 0; // units, ever
-    std::uint64_t told_ = 0;
     std::uint32_t units_;
-    std::uint32_t position_ = 0; // unit of the next message
-    std::uint32_t current_ = 0;  // units of the message that poll found
-    bool left_ = false;          // that message stays there
+    std::uint32_t untold_ = 0;              // of those consumed
+    std::uint32_t position_ = 0;            // unit of the next message
+    std::uint32_t current_ = 0;             // units of the message that poll found
+    std::uint32_t sequence_ = kBeforeFirst; // of the last one consumed
+    bool left_ = false;                     // that message stays there
     bool posted_ = false;
     std::uint64_t count_ = 0;
     std::uint32_t begun_ = 0; // polls that found a first word begun
@@ -260,10 +329,11 @@ public:
         const std::uint64_t units = ring_units_for(header.length, RingWay::stored);
         store(header, units);
         advance(units);
+        sequence_ = header.sequence;
         if (must_zero()) [[unlikely]] {
-            zero_ahead(header.length);
+            zero_ahead(header.length, units);
         } else {
-            claim_ahead(kClaimed);
+            claim_ahead(kClaimed, units);
         }
         return kOk;
     }
@@ -272,13 +342,21 @@ public:
     // bytes of body and payload there. False: nothing is done, reserve() knows what there is to do.
     template <typename Fill>
     [[gnu::always_inline]] bool store_short(const MessageHeader& header, Fill&& fill) {
-        const std::uint64_t units = ring_units_for(header.length, RingWay::stored);
+        const bool brief = header.type == MessageType::active && header.sequence == sequence_ + 1;
+        const std::uint64_t units =
+            ring_units_for(header.length, brief ? RingWay::brief : RingWay::stored);
         if (must_zero() || !has_place(units)) [[unlikely]] {
             return false;
         }
         std::byte* const at = unit_address(position_);
         advance(units);
-        claim_ahead(kClaimed);
+        sequence_ = header.sequence;
+        claim_ahead(kClaimed, units);
+        if (brief) [[likely]] {
+            fill(at + ring_body_at(0, RingWay::brief));
+            store_ring_word(at, ring_brief_word(header), std::memory_order_release);
+            return true;
+        }
         fill(at + sizeof(MessageHeader));
         write_fields(at, header);
         store_ring_word(at, header.head_word(), std::memory_order_release);
@@ -378,11 +456,16 @@ private:
         lap_ = std::min(kShortLap, units_);
     }
     // The reader's processor owns the lines it has emptied. Those of the next messages are asked back
-    // early, so that storing into them does not wait.
+    // early, so that storing into them does not wait: as many as the last message took.
     static constexpr std::uint64_t kClaimed = 8; // units ahead
-    void claim_ahead(std::uint64_t units) const {
-        const std::uint64_t unit = position_ + units;
-        claim_line(base_ + (unit < lap_ ? unit : unit - lap_) * kRingUnit);
+    static constexpr std::uint64_t kMostClaimed =
+        (4096 + 256) / kRingUnit; // a page and its headers
+    void claim_ahead(std::uint64_t first, std::uint64_t units) const {
+        std::uint64_t unit = position_ + first;
+        const std::uint64_t end = unit + std::min(units, kMostClaimed);
+        for (; unit < end; unit += kCacheLine / kRingUnit) {
+            claim_line(base_ + (unit < lap_ ? unit : unit - lap_) * kRingUnit);
+        }
     }
     std::byte* reserve_with_care(Bytes length);
     RingWay way_now() const {
@@ -422,7 +505,7 @@ private:
         write_fields(at, header);
         store_ring_word(at, head, std::memory_order_release);
     }
-    void zero_ahead(Bytes length);
+    void zero_ahead(Bytes length, std::uint64_t units);
     // The unit behind is not known to be zero.
     bool unclean(std::uint64_t units) const {
         return must_zero() && produced_ + units >= clean_until_;
@@ -443,6 +526,7 @@ private:
     std::uint32_t lap_ = 0;  // up to this unit messages are stored; never beyond units_
     std::uint32_t last_ = 0; // where the last message is
     std::uint32_t units_;    // of the ring
+    std::uint32_t sequence_ = kBeforeFirst; // of the last message
     // Units produced, up to which the first words of those to come are zero
     std::uint64_t clean_until_ = 0;
     std::uint32_t used_ = 0;   // up to this unit there have been messages, in earlier laps

@@ -26,14 +26,6 @@ constexpr std::uint64_t kTimedEagerly = 8;
 constexpr std::uint64_t kTimedEvery = 4 * kHousekeepingEvery;
 constexpr std::uint64_t kKeepAliveEvery = 64 * kHousekeepingEvery;
 
-// Type and magic number in the first word of a stored message.
-constexpr std::uint64_t kKindBits = 0xffff00ff;
-constexpr std::uint64_t kind_of(MessageType type) {
-    return std::uint64_t{kHeaderMagic} << 16 | static_cast<std::uint64_t>(type);
-}
-constexpr std::uint64_t kEagerKind = kind_of(MessageType::eager);
-constexpr std::uint64_t kActiveKind = kind_of(MessageType::active);
-
 // Of a header as it lies in a ring.
 template <typename T> T load_member(const std::byte* header, std::size_t offset) {
     T value{};
@@ -217,24 +209,18 @@ std::size_t Core::poll_ring(Peer& peer) {
         if (head == 0) {
             break;
         }
-        const std::uint64_t kind = head & kKindBits;
-        const bool is_short = (kind == kEagerKind || kind == kActiveKind) && ring.fits(head);
-        const std::byte* at = is_short ? ring.take_short(head) : nullptr;
-        if (at == nullptr ||
-            !Protocol::has_its_turn(
-                peer, load_member<std::uint32_t>(at, offsetof(MessageHeader, sequence))))
-            [[unlikely]] {
+        const RingReader::Short found = ring.take_short(head);
+        if (found.body == nullptr || !Protocol::has_its_turn(peer, found.sequence)) [[unlikely]] {
             looked = !poll_with_care(peer, ring);
             if (looked) {
                 break;
             }
             continue;
         }
-        const auto length = static_cast<std::uint32_t>(head >> 32);
-        const std::byte* body = at + sizeof(MessageHeader);
-        if (kind == kActiveKind) {
-            protocol.on_active_in_turn(peer, static_cast<std::uint8_t>(head >> 8), body, length);
+        if (found.type == MessageType::active) {
+            protocol.on_active_in_turn(peer, found.flags, found.body, found.length);
         } else {
+            const std::byte* at = found.body - sizeof(MessageHeader);
             const Envelope envelope{
                 load_member<std::uint32_t>(at, offsetof(MessageHeader, context)),
                 load_member<std::int32_t>(at, offsetof(MessageHeader, source)),
@@ -244,10 +230,10 @@ std::size_t Core::poll_ring(Peer& peer) {
                 looked = true;
                 break;
             }
-            protocol.on_eager_in_turn(peer, envelope, body, length);
+            protocol.on_eager_in_turn(peer, envelope, found.body, found.length);
         }
         ++counters_.ring_received;
-        ring.consume();
+        ring.consume(found.sequence);
     }
     if (!looked && ring.credit_due() && takes_credit(peer)) [[unlikely]] {
         return_credit(peer);
@@ -275,7 +261,7 @@ bool Core::poll_with_care(Peer& peer, RingReader& ring) {
     }
     ++counters_.ring_received;
     hand_over(peer, header, body);
-    ring.consume();
+    ring.consume(header.sequence);
     return true;
 }
 
