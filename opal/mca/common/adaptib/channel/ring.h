@@ -456,13 +456,12 @@ private:
         lap_ = std::min(kShortLap, units_);
     }
     // The reader's processor owns the lines it has emptied. Those of the next messages are asked back
-    // early, so that storing into them does not wait: as many as the last message took.
+    // early, so that storing into them does not wait: as many as the last message took, if that is not more than
+    // most_claimed_.
     static constexpr std::uint64_t kClaimed = 8; // units ahead
-    static constexpr std::uint64_t kMostClaimed =
-        (4096 + 256) / kRingUnit; // a page and its headers
     void claim_ahead(std::uint64_t first, std::uint64_t units) const {
         std::uint64_t unit = position_ + first;
-        const std::uint64_t end = unit + std::min(units, kMostClaimed);
+        const std::uint64_t end = unit + std::min<std::uint64_t>(units, most_claimed_);
         for (; unit < end; unit += kCacheLine / kRingUnit) {
             claim_line(base_ + (unit < lap_ ? unit : unit - lap_) * kRingUnit);
         }
@@ -527,6 +526,7 @@ private:
     std::uint32_t last_ = 0; // where the last message is
     std::uint32_t units_;    // of the ring
     std::uint32_t sequence_ = kBeforeFirst; // of the last message
+    const std::uint32_t most_claimed_;      // units
     // Units produced, up to which the first words of those to come are zero
     std::uint64_t clean_until_ = 0;
     std::uint32_t used_ = 0;   // up to this unit there have been messages, in earlier laps
