@@ -198,31 +198,13 @@ public:
     // The same as poll() for a short message, without a copy of its header. REQUIRES: the word is head(), and not zero.
     [[gnu::always_inline]] Short take_short(std::uint64_t word) {
         const std::uint64_t kind = word & kRingKindBits;
-        const bool brief = kind == kRingBrief;
-        if (!brief && kind != kRingActive && kind != kRingEager) [[unlikely]] {
-            return {};
+        if (kind == kRingBrief) {
+            return take_as<RingWay::brief>(MessageType::active, word);
         }
-        const std::byte* at = place();
-        Short found;
-        found.type = kind == kRingEager ? MessageType::eager : MessageType::active;
-        found.flags = static_cast<std::uint8_t>(word >> 8);
-        found.sequence = sequence_ + 1;
-        found.length = ring_brief_length(word);
-        if (!brief) {
-            found.length = static_cast<std::uint32_t>(word >> 32);
-            std::memcpy(&found.sequence, at + offsetof(MessageHeader, sequence), 4);
+        if (kind == kRingEager) {
+            return take_as<RingWay::stored>(MessageType::eager, word);
         }
-        const RingWay way = brief ? RingWay::brief : RingWay::stored;
-        const auto units = static_cast<std::uint32_t>(ring_units_for(found.length, way));
-        if (found.length >= kLeftFrom || units > units_ - position_ ||
-            (brief && !ring_brief_is(word, found.sequence))) [[unlikely]] {
-            return {};
-        }
-        left_ = false;
-        posted_ = false;
-        current_ = units;
-        found.body = at + ring_body_at(0, way);
-        return found;
+        return kind == kRingActive ? take_as<RingWay::stored>(MessageType::active, word) : Short{};
     }
     // The message that was found, whose number is `sequence`.
     void consume(std::uint32_t sequence) {
@@ -274,6 +256,33 @@ private:
         std::memcpy(&header.context, at + offsetof(MessageHeader, context), 4);
         std::memcpy(&header.source, at + offsetof(MessageHeader, source), 4);
         std::memcpy(&header.tag, at + offsetof(MessageHeader, tag), 4);
+    }
+    // Once for each kind: where a body is must not be reckoned from the word, but be known while it is on its way, so
+    // that the next lines are, too.
+    template <RingWay way>
+    [[gnu::always_inline]] Short take_as(MessageType type, std::uint64_t word) {
+        constexpr bool kBrief = way == RingWay::brief;
+        const std::byte* at = place();
+        Short found;
+        found.type = type;
+        found.flags = static_cast<std::uint8_t>(word >> 8);
+        if constexpr (kBrief) {
+            found.length = ring_brief_length(word);
+            found.sequence = sequence_ + 1;
+        } else {
+            found.length = static_cast<std::uint32_t>(word >> 32);
+            std::memcpy(&found.sequence, at + offsetof(MessageHeader, sequence), 4);
+        }
+        const auto units = static_cast<std::uint32_t>(ring_units_for(found.length, way));
+        if (found.length >= kLeftFrom || units > units_ - position_ ||
+            (kBrief && !ring_brief_is(word, found.sequence))) [[unlikely]] {
+            return {};
+        }
+        left_ = false;
+        posted_ = false;
+        current_ = units;
+        found.body = at + ring_body_at(0, way);
+        return found;
     }
     Found read(std::uint64_t head, MessageHeader& header, const std::byte*& body);
     Found read_brief(std::uint64_t head, MessageHeader& header, const std::byte*& body);
