@@ -67,11 +67,11 @@ TEST(CopyChoiceOfCores, CheapCopiesRaiseTheLimit) {
     EXPECT_EQ(world.counters(0).eager_limit_bytes, 4096u);
     send_short(world, 0, kLong, 2 * kLap);
     EXPECT_GE(world.counters(0).copies_timed, 7u);
-    EXPECT_EQ(world.counters(0).eager_limit_bytes, 32768u);
-    EXPECT_EQ(world.core(0).protocol().active_eager(), 32768u);
+    EXPECT_EQ(world.counters(0).eager_limit_bytes, 65536u);
+    EXPECT_EQ(world.core(0).protocol().active_eager(), 65536u);
     EXPECT_EQ(eager_of(world, kLong, 20), 20u);
-    EXPECT_EQ(eager_of(world, 32768, 20), 20u);
-    EXPECT_EQ(eager_of(world, 32769, 20), 0u);
+    EXPECT_EQ(eager_of(world, 65536, 20), 20u);
+    EXPECT_EQ(eager_of(world, 65537, 20), 0u);
     EXPECT_EQ(world.counters(1).eager_limit_bytes, 4096u)
         << "it has sent nothing, and knows nothing";
 }
@@ -134,7 +134,7 @@ TEST(CopyChoiceOfCores, ActiveMessagesCount) {
         ASSERT_TRUE(protocol.send_active_timed(peer, 1, data.data(), 100, data.data(), 3900));
         ASSERT_TRUE(world.run([&] { return heard == i + 1; }));
     }
-    EXPECT_EQ(protocol.active_eager(), 32768u);
+    EXPECT_EQ(protocol.active_eager(), 65536u);
     EXPECT_GE(world.counters(0).copies_timed, 7u);
 
     Options dear;
@@ -148,7 +148,7 @@ TEST(CopyChoiceOfCores, ActiveMessagesCount) {
         slow.on_not_active(*other.peer(0, 1), kLong);
         exchange(other, 8, 1);
     }
-    EXPECT_EQ(slow.active_eager(), 32768u) << "to be tried";
+    EXPECT_EQ(slow.active_eager(), 65536u) << "to be tried";
 }
 
 TEST(CopyChoiceOfCores, StreamsAreCopiedByBothSides) {
@@ -158,7 +158,7 @@ TEST(CopyChoiceOfCores, StreamsAreCopiedByBothSides) {
     exchange(world, 100, 40); // connects
     EXPECT_EQ(eager_of(world, kLong, 5), 0u);
     EXPECT_EQ(eager_of(world, kLong, 20, Answers::none), 18u) << "a third one is a stream";
-    EXPECT_EQ(eager_of(world, 32769, 20, Answers::none), 0u);
+    EXPECT_EQ(eager_of(world, 65537, 20, Answers::none), 0u);
     send_short(world, 1, 8, 1, Answers::none);
     EXPECT_EQ(eager_of(world, kLong, 5), 0u) << "it is over";
     EXPECT_EQ(world.counters(0).eager_limit_bytes, 4096u);
@@ -216,7 +216,7 @@ TEST(CopyChoiceOfCores, StreamsGoTheWayThatIsFaster) {
     options.copy_costs = system_calls_of(Nanoseconds{-1});
     const Nanoseconds three{3000};
     const Nanoseconds four{4000};
-    for (const std::size_t bytes : {std::size_t{6000}, kLong, std::size_t{32768}}) {
+    for (const std::size_t bytes : {std::size_t{6000}, kLong, std::size_t{65536}}) {
         Cores world(2, options);
         exchange(world, 100, 40); // connects
         EXPECT_EQ(stream(world, bytes, 20, three, four), kStreamed);
@@ -254,9 +254,9 @@ TEST(CopyChoiceOfCores, StreamsOfSizesAreLearntApart) {
     options.copy_costs = system_calls_of(Nanoseconds{-1});
     Cores world(2, options);
     exchange(world, 100, 40); // connects
-    EXPECT_LE(stream(world, 32768, 20, Nanoseconds{4000}, Nanoseconds{3000}), kTried);
+    EXPECT_LE(stream(world, 65536, 20, Nanoseconds{4000}, Nanoseconds{3000}), kTried);
     EXPECT_EQ(stream(world, 6000, 20, Nanoseconds{1000}, Nanoseconds{2000}), kStreamed);
-    EXPECT_LE(stream(world, 32768, 1, Nanoseconds{4000}, Nanoseconds{3000}), kTried);
+    EXPECT_LE(stream(world, 65536, 1, Nanoseconds{4000}, Nanoseconds{3000}), kTried);
 }
 
 // A program that never has more than a few messages under way teaches nothing, and goes on as it did.
@@ -287,10 +287,10 @@ TEST(CopyChoiceOfCores, ActiveStreamsMoveTheirLimit) {
         EXPECT_EQ(protocol.active_eager(), 4096u);
         protocol.on_not_active(peer, kLong);
     }
-    EXPECT_EQ(protocol.active_eager(), 32768u);
+    EXPECT_EQ(protocol.active_eager(), 65536u);
     for (int i = 0; i < 6; ++i) {
         EXPECT_TRUE(protocol.send_active_timed(peer, 1, data.data(), kLong, nullptr, 0));
-        EXPECT_EQ(protocol.active_eager(), 32768u);
+        EXPECT_EQ(protocol.active_eager(), 65536u);
     }
     EXPECT_EQ(world.counters(0).copies_timed, 0u);
     exchange(world, 8, 1);

@@ -25,8 +25,8 @@ mca_btl_adaptib_module_t mca_btl_adaptib = {
             .btl_eager_limit =
                 4224, /* a page and the headers of a PML; follows the core if not set */
             .btl_rndv_eager_limit = 4224,
-            .btl_max_send_size = 33024, /* at most the core's active_max, as the other two */
-            .btl_rdma_pipeline_send_length = 32768,
+            .btl_max_send_size = 65792, /* at most the core's active_max, as the other two */
+            .btl_rdma_pipeline_send_length = 65536,
             .btl_rdma_pipeline_frag_size = 4194304,
             .btl_min_rdma_pipeline_size = 262144,
             /* Behind vader and self, which have the highest; before tcp. */

@@ -29,7 +29,7 @@ constexpr std::array kTable{
         "eager_limit", kInt, &g_parameters.eager_limit, "-1", "bytes", "-1..1048576", 3,
         "Messages up to this size are pushed without a handshake; larger ones are moved straight "
         "between the user's buffers once the receive is posted. Negative: 4096 to begin with, and as soon as copies "
-        "were timed what is fastest here, from 4096 to 32768, but no more than a quarter of ring_bytes."},
+        "were timed what is fastest here, from 4096 to 65536, but no more than a quarter of ring_bytes."},
     opal_common_adaptib_parameter_t{
         "verbs_eager_limit", kSize, &g_parameters.verbs_eager_limit, "8192", "bytes", "0..1048576",
         3,

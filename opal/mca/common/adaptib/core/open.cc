@@ -19,7 +19,7 @@ bool connects_dynamically(const RailInfo& rail) {
 constexpr Bytes kActiveMax = CopyCosts::kSizes.back() + 256; // with the headers of who sends
 // So much of a ring a message may take whose size we chose: others are under way at the same time.
 constexpr Bytes kRingShare = 4;
-constexpr std::size_t kMostLearnt = 32768; // of eager limits
+constexpr std::size_t kMostLearnt = CopyCosts::kSizes.back(); // of eager limits
 
 // As verbs have it: 4.096 us x 2^code, at least so long.
 std::uint8_t answer_code(Nanoseconds time) {

@@ -15,7 +15,7 @@ namespace adaptib::shm {
 namespace {
 
 constexpr int kTimes = 5; // each size is copied
-constexpr Nanoseconds kLimit = std::chrono::microseconds{500};
+constexpr Nanoseconds kLimit = std::chrono::milliseconds{1};
 
 template <typename F> void keep_least(const Clock& clock, Nanoseconds& least, F&& copy) {
     const Nanoseconds start = clock.now();
