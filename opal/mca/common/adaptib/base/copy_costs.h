@@ -15,7 +15,7 @@ namespace adaptib {
 struct CopyCosts {
     // The limits between copying twice and once that there is a choice of.
     static constexpr std::array<Bytes, 9> kSizes{4096,  6144,  8192,  12288, 16384,
-                                                  24576, 32768, 49152, 65536};
+                                                 24576, 32768, 49152, 65536};
     using Times = std::array<Nanoseconds, kSizes.size()>;
 
     Times single{}; // by a system call, from process to process
