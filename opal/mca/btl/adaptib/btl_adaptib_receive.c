@@ -8,18 +8,27 @@
 
 #include "btl_adaptib.h"
 
-void mca_btl_adaptib_deliver(mca_btl_base_tag_t tag, mca_btl_base_segment_t *segments, size_t count)
+static void drop(mca_btl_base_tag_t tag)
+{
+    opal_output_verbose(
+        1, opal_btl_base_framework.framework_output,
+        "adaptib: a fragment with tag %d, for which nobody is registered, is dropped", (int) tag);
+}
+
+static inline void deliver(mca_btl_base_tag_t tag, mca_btl_base_segment_t *segments, size_t count)
 {
     const mca_btl_active_message_callback_t *registered = &mca_btl_base_active_message_trigger[tag];
 
     if (OPAL_UNLIKELY(tag >= MCA_BTL_TAG_MAX || NULL == registered->cbfunc)) {
-        opal_output_verbose(1, opal_btl_base_framework.framework_output,
-                            "adaptib: a fragment with tag %d, for which nobody is registered, is "
-                            "dropped",
-                            (int) tag);
+        drop(tag);
         return;
     }
     OPAL_COMMON_ADAPTIB_BTL_DELIVER(registered, &mca_btl_adaptib.super, tag, segments, count);
+}
+
+void mca_btl_adaptib_deliver(mca_btl_base_tag_t tag, mca_btl_base_segment_t *segments, size_t count)
+{
+    deliver(tag, segments, count);
 }
 
 void mca_btl_adaptib_receive(void *context, opal_common_adaptib_peer_t *peer, uint8_t tag,
@@ -31,5 +40,5 @@ void mca_btl_adaptib_receive(void *context, opal_common_adaptib_peer_t *peer, ui
     (void) peer;
     segment.seg_addr.pval = (void *) (uintptr_t) data;
     segment.seg_len = bytes;
-    mca_btl_adaptib_deliver(tag, &segment, 1);
+    deliver(tag, &segment, 1);
 }

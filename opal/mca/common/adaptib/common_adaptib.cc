@@ -349,7 +349,9 @@ int opal_common_adaptib_progress(opal_common_adaptib_core_t* core) noexcept {
         }
         core->inside = true;
         events = static_cast<int>(core->core->progress());
-        std::swap(completed, core->core->protocol().completed());
+        if (!core->protocol->completed().empty()) {
+            completed = std::exchange(core->protocol->completed(), {});
+        }
         core->inside = false;
     }
     return events + report_completed(completed);
@@ -564,16 +566,22 @@ int opal_common_adaptib_cancel(opal_common_adaptib_core_t* core,
 
 namespace {
 
+[[gnu::noinline]] void hand_over_unlocked(opal_common_adaptib_core* core, Peer& peer,
+                                          std::uint8_t tag, const std::byte* payload,
+                                          Bytes length) {
+    core->mutex.unlock();
+    core->active(core->active_context, handle_of(core, &peer), tag, payload, length);
+    core->mutex.lock();
+}
+
 void hand_over(void* context, Peer& peer, std::uint8_t tag, const std::byte* payload,
                Bytes length) {
     auto* core = static_cast<opal_common_adaptib_core*>(context);
-    if (core->threads) {
-        core->mutex.unlock();
+    if (core->threads) [[unlikely]] {
+        hand_over_unlocked(core, peer, tag, payload, length);
+        return;
     }
     core->active(core->active_context, handle_of(core, &peer), tag, payload, length);
-    if (core->threads) {
-        core->mutex.lock();
-    }
 }
 
 } // namespace

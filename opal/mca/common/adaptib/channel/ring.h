@@ -79,12 +79,20 @@ constexpr std::uint16_t kLeftMagic = kHeaderMagic + 2; // in a ring: a stored on
 constexpr std::uint16_t kCountedMagic = kHeaderMagic + 3; // in a ring: a posted one with a count
 constexpr std::uint16_t kBriefMagic = kHeaderMagic + 4;   // in a ring: one with a word of header
 constexpr Bytes kLeftFrom = 768;                          // bytes of body and payload
-constexpr std::uint32_t kShortLap = 256;                  // units: 8 KiB
-constexpr std::uint32_t kLongerBy = 32;                   // units
-constexpr std::uint64_t kShortLapMessages = 16; // at least: a skip costs two or three lines
+constexpr Bytes kShortLeft = 4096 + 256; // below, those are short, too: a page and headers
+constexpr std::uint32_t kShortLap = 256; // units: 8 KiB
+constexpr std::uint32_t kLongerBy = 32;  // units
 // So often a message's first word may be found begun and no more, before it is taken for garbage: seconds.
 constexpr std::uint32_t kBegunPolls = 1u << 24;
 constexpr std::uint32_t kRingOverhead = sizeof(MessageHeader) + 2 * sizeof(std::uint64_t);
+
+// How two processors of this host pass lines between them best (TUNING.md of test/bench has the figures).
+struct RingHabits {
+    std::uint32_t most_claimed; // units that a writer asks for ahead
+    std::uint32_t lap_messages; // in a short lap, at least: a skip costs two or three lines
+    bool dirties;               // the reader stores into each line of what it leaves where it is
+};
+const RingHabits& ring_habits();
 
 enum class RingWay : std::uint8_t {
     stored,
@@ -148,8 +156,22 @@ constexpr std::uint64_t ring_kind_of(MessageType type, std::uint16_t magic) {
     return std::uint64_t{magic} << 16 | static_cast<std::uint64_t>(type);
 }
 constexpr std::uint64_t kRingEager = ring_kind_of(MessageType::eager, kHeaderMagic);
-constexpr std::uint64_t kRingActive = ring_kind_of(MessageType::active, kHeaderMagic);
+constexpr std::uint64_t kRingLeftEager = ring_kind_of(MessageType::eager, kLeftMagic);
+constexpr std::uint64_t kRingLeftActive = ring_kind_of(MessageType::active, kLeftMagic);
 constexpr std::uint64_t kRingBrief = ring_kind_of(MessageType::active, kBriefMagic);
+constexpr bool ring_kind_is_left(std::uint64_t kind) {
+    return kind == kRingLeftEager || kind == kRingLeftActive;
+}
+
+// f.operator()<kind>() if the first word is that of a message which may be taken the short way; else false.
+template <typename F> [[gnu::always_inline]] inline bool with_ring_kind(std::uint64_t head, F&& f) {
+    const std::uint64_t kind = head & kRingKindBits;
+    return kind == kRingBrief        ? f.template operator()<kRingBrief>()
+           : kind == kRingEager      ? f.template operator()<kRingEager>()
+           : kind == kRingLeftEager  ? f.template operator()<kRingLeftEager>()
+           : kind == kRingLeftActive ? f.template operator()<kRingLeftActive>()
+                                     : false;
+}
 
 // Words of a ring that the other side reads or writes at any time.
 inline std::uint64_t load_ring_word(const std::byte* at) {
@@ -175,8 +197,9 @@ public:
     enum class Found : std::uint8_t { nothing, message, garbage };
 
     // REQUIRES: memory is zero, `units` x 32 bytes, 64-byte aligned.
-    RingReader(std::byte* memory, std::uint64_t units)
-        : memory_(memory), units_(static_cast<std::uint32_t>(units)) {}
+    RingReader(std::byte* memory, std::uint64_t units, const RingHabits& habits = ring_habits())
+        : memory_(memory), units_(static_cast<std::uint32_t>(units)),
+          left_step_(habits.dirties ? kCacheLine / kRingUnit : units_) {}
 
     // message: `header` is a copy, `body` points into the ring until consume(). garbage: what lies there is not
     // a message; the ring cannot be used any more. A message is found once.
@@ -185,42 +208,49 @@ public:
         return word == 0 ? Found::nothing : read(word, header, body);
     }
 
-    // What comes most: an eager or active message that was stored and is short. Any other is null.
-    struct Short {
-        const std::byte* body = nullptr; // of an eager one, its header lies before it
-        std::uint32_t length = 0;
-        std::uint32_t sequence = 0;
-        MessageType type = MessageType::none;
-        std::uint8_t flags = 0;
-    };
     // The first word of what lies there; 0: nothing does.
     std::uint64_t head() const { return load_ring_word(place()); }
-    // The same as poll() for a short message, without a copy of its header. REQUIRES: the word is head(), and not zero.
-    [[gnu::always_inline]] Short take_short(std::uint64_t word) {
-        const std::uint64_t kind = word & kRingKindBits;
-        if (kind == kRingBrief) {
-            return take_as<RingWay::brief>(MessageType::active, word);
+
+    // What comes most, without a copy of its header, which is at next(): an eager or active message that was stored and
+    // is short.
+    struct Short {
+        const std::byte* body = nullptr;
+        std::uint32_t length = 0;
+        std::uint32_t sequence = 0;
+        std::uint32_t units = 0;
+        std::uint8_t flags = 0;
+    };
+    // The same as poll() for one of that kind; in place of consume(), consume_short() follows. False: it is not what its
+    // kind says, poll() knows. Once for each kind: where a body is must not be reckoned from the word, but be known while
+    // it is on its way, so that the next lines are, too.
+    // REQUIRES: the word is head(), and of that kind.
+    template <std::uint64_t kKind>
+    [[gnu::always_inline]] bool take_short(std::uint64_t word, Short& found) {
+        constexpr bool kBrief = kKind == kRingBrief;
+        constexpr bool kLeft = ring_kind_is_left(kKind);
+        constexpr RingWay kWay = kBrief ? RingWay::brief : RingWay::stored;
+        const std::byte* at = place();
+        found.flags = static_cast<std::uint8_t>(word >> 8);
+        if constexpr (kBrief) {
+            found.length = ring_brief_length(word);
+            found.sequence = sequence_ + 1;
+        } else {
+            found.length = static_cast<std::uint32_t>(word >> 32);
+            std::memcpy(&found.sequence, at + offsetof(MessageHeader, sequence), 4);
         }
-        if (kind == kRingEager) {
-            return take_as<RingWay::stored>(MessageType::eager, word);
-        }
-        return kind == kRingActive ? take_as<RingWay::stored>(MessageType::active, word) : Short{};
+        found.units = static_cast<std::uint32_t>(ring_units_for(found.length, kWay));
+        found.body = at + ring_body_at(kLeft ? kLeftFrom : 0, kWay);
+        const bool fits = kLeft ? found.length >= kLeftFrom && found.length < kShortLeft
+                                : found.length < kLeftFrom;
+        return fits && found.units <= units_ - position_ &&
+               (!kBrief || ring_brief_is(word, found.sequence));
+    }
+    template <std::uint64_t kKind> [[gnu::always_inline]] void consume_short(const Short& found) {
+        posted_ = false;
+        release(found.units, ring_kind_is_left(kKind) ? left_step_ : 1, found.sequence);
     }
     // The message that was found, whose number is `sequence`.
-    void consume(std::uint32_t sequence) {
-        std::byte* at = place();
-        const std::uint32_t units = current_;
-        if (!left_) {
-            for (std::uint32_t i = 1; i < units; ++i) {
-                store_ring_word(at + i * kRingUnit, 0, std::memory_order_relaxed);
-            }
-        }
-        store_ring_word(at, 0, std::memory_order_release); // last: the writer may look (caught_up)
-        consumed_ += units;
-        untold_ += units;
-        sequence_ = sequence;
-        position_ = position_ + units == units_ ? 0 : position_ + units;
-    }
+    void consume(std::uint32_t sequence) { release(current_, left_ ? left_step_ : 1, sequence); }
 
     // Where the next message will begin: while the word there is zero, poll() finds nothing.
     const std::byte* next() const { return place(); }
@@ -257,32 +287,18 @@ private:
         std::memcpy(&header.source, at + offsetof(MessageHeader, source), 4);
         std::memcpy(&header.tag, at + offsetof(MessageHeader, tag), 4);
     }
-    // Once for each kind: where a body is must not be reckoned from the word, but be known while it is on its way, so
-    // that the next lines are, too.
-    template <RingWay way>
-    [[gnu::always_inline]] Short take_as(MessageType type, std::uint64_t word) {
-        constexpr bool kBrief = way == RingWay::brief;
-        const std::byte* at = place();
-        Short found;
-        found.type = type;
-        found.flags = static_cast<std::uint8_t>(word >> 8);
-        if constexpr (kBrief) {
-            found.length = ring_brief_length(word);
-            found.sequence = sequence_ + 1;
-        } else {
-            found.length = static_cast<std::uint32_t>(word >> 32);
-            std::memcpy(&found.sequence, at + offsetof(MessageHeader, sequence), 4);
+    // The message there, whose first word, and one in so many units, becomes zero.
+    [[gnu::always_inline]] void release(std::uint32_t units, std::uint32_t step,
+                                        std::uint32_t sequence) {
+        std::byte* at = place();
+        for (std::uint32_t i = step; i < units; i += step) {
+            store_ring_word(at + i * kRingUnit, 0, std::memory_order_relaxed);
         }
-        const auto units = static_cast<std::uint32_t>(ring_units_for(found.length, way));
-        if (found.length >= kLeftFrom || units > units_ - position_ ||
-            (kBrief && !ring_brief_is(word, found.sequence))) [[unlikely]] {
-            return {};
-        }
-        left_ = false;
-        posted_ = false;
-        current_ = units;
-        found.body = at + ring_body_at(0, way);
-        return found;
+        store_ring_word(at, 0, std::memory_order_release); // last: the writer may look (caught_up)
+        consumed_ += units;
+        untold_ += units;
+        sequence_ = sequence;
+        position_ = position_ + units == units_ ? 0 : position_ + units;
     }
     Found read(std::uint64_t head, MessageHeader& header, const std::byte*& body);
     Found read_brief(std::uint64_t head, MessageHeader& header, const std::byte*& body);
@@ -297,7 +313,8 @@ private:
     std::uint32_t position_ = 0;            // unit of the next message
     std::uint32_t current_ = 0;             // units of the message that poll found
     std::uint32_t sequence_ = kBeforeFirst; // of the last one consumed
-    bool left_ = false;                     // that message stays there
+    std::uint32_t left_step_; // units between those that are zeroed of one that stays there
+    bool left_ = false;       // that message stays there
     bool posted_ = false;
     std::uint64_t count_ = 0;
     std::uint32_t begun_ = 0; // polls that found a first word begun
@@ -314,7 +331,7 @@ public:
 
     // `credit`: the 64-bit count that the reader writes. Work that fails comes back with `wr_id`.
     RingWriter(Rail& rail, QueuePair& qp, const Target& target, const std::uint64_t* credit,
-               std::uint64_t wr_id);
+               std::uint64_t wr_id, const RingHabits& habits = ring_habits());
 
     // False: it has to be posted to, and there is no memory for the mirror. Before the first reserve().
     bool usable() { return choose_way(); }
@@ -465,12 +482,11 @@ private:
         lap_ = std::min(kShortLap, units_);
     }
     // The reader's processor owns the lines it has emptied. Those of the next messages are asked back
-    // early, so that storing into them does not wait: as many as the last message took, if that is not more than
-    // most_claimed_.
+    // early, so that storing into them does not wait: as many as the last message took, up to most_claimed.
     static constexpr std::uint64_t kClaimed = 8; // units ahead
     void claim_ahead(std::uint64_t first, std::uint64_t units) const {
         std::uint64_t unit = position_ + first;
-        const std::uint64_t end = unit + std::min<std::uint64_t>(units, most_claimed_);
+        const std::uint64_t end = unit + std::min<std::uint64_t>(units, habits_.most_claimed);
         for (; unit < end; unit += kCacheLine / kRingUnit) {
             claim_line(base_ + (unit < lap_ ? unit : unit - lap_) * kRingUnit);
         }
@@ -535,7 +551,7 @@ private:
     std::uint32_t last_ = 0; // where the last message is
     std::uint32_t units_;    // of the ring
     std::uint32_t sequence_ = kBeforeFirst; // of the last message
-    const std::uint32_t most_claimed_;      // units
+    const RingHabits habits_;
     // Units produced, up to which the first words of those to come are zero
     std::uint64_t clean_until_ = 0;
     std::uint32_t used_ = 0;   // up to this unit there have been messages, in earlier laps

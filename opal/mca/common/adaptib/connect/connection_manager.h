@@ -188,6 +188,8 @@ public:
     bool closing() const {
         return !closing_.empty() || !moving_.empty() || !repairing_.empty() || meeting();
     }
+    // A pass of progress has to look at more than what comes.
+    bool has_work() const { return measuring() || retry_due() || closing(); }
     // Peers that have queue pairs. `f` may break them off.
     template <typename F> void for_each_connected(F&& f) {
         for (Peer* peer = slots_.front(); peer != nullptr;) {
@@ -428,20 +430,21 @@ private:
     std::span<const std::unique_ptr<CompletionQueue>> cqs_;
     Counters& counters_;
     ConnectionListener& listener_;
-    IntrusiveList<Peer, &Peer::waiting_link> owing_;
     IntrusiveList<Peer, &Peer::slot_link> slots_;
     static constexpr std::size_t kAnyNumber = ~std::size_t{0};
     std::size_t shared_most_ = kAnyNumber;
     std::size_t shared_slots_ = 0; // of them, those of connections over shared queue pairs
     IntrusiveList<Peer, &Peer::wanted_link> wanted_;
+    // What has_work() asks for in each pass: next to each other.
+    IntrusiveList<Peer, &Peer::waiting_link> owing_;
     IntrusiveList<Peer, &Peer::closing_link> closing_;
     IntrusiveList<Peer, &Peer::home_link> moving_;
-    IntrusiveList<Peer, &Peer::measure_link> measured_;
+    IntrusiveList<Peer, &Peer::repair_link> repairing_;
+    IntrusiveList<Peer, &Peer::meeting_link> meeting_;
     Measurement measurement_;
     MeasureWork measure_work_{*this};
     Nanoseconds measure_at_{0};
-    IntrusiveList<Peer, &Peer::repair_link> repairing_;
-    IntrusiveList<Peer, &Peer::meeting_link> meeting_;
+    IntrusiveList<Peer, &Peer::measure_link> measured_;
     IntrusiveList<Peer, &Peer::pool_link> pool_; // closed longest ago first
     bool told_meeting_late_ = false;
     Nanoseconds look_at_{0};

@@ -252,10 +252,15 @@ private:
     void cool_rings();
     std::size_t poll_cold_ring();
     std::size_t poll_ring(Peer& peer);
+    template <std::uint64_t kKind>
+    bool take_short(Peer& peer, RingReader& ring, std::uint64_t head);
     bool poll_with_care(Peer& peer, RingReader& ring);
     void on_garbage(Peer& peer);
 
     bool quiet() const;
+    bool others_quiet() const;
+    bool nothing_else() const;
+    std::size_t look_after_others(bool idle);
     std::size_t poll_datagrams();
     std::size_t poll_completions();
     void return_credit(Peer& peer);

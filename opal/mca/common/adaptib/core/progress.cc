@@ -17,6 +17,7 @@ constexpr std::uint64_t kIdlePolls = 20000; // then a ring is polled in turn wit
 constexpr std::size_t kAlwaysHot = 4;       // so many rings are polled each time anyway
 constexpr std::uint64_t kDatagramEvery = 8; // passes, while rings are busy
 constexpr std::uint64_t kCompletionsEvery = 16; // passes, while none is awaited: errors, signals
+constexpr std::uint64_t kRareEvery = 32;        // the same while nothing comes at all
 constexpr std::uint64_t kUnusedEvery =
     64; // passes: queues of a fabric, not the first, without peers
 constexpr std::uint64_t kTimedCredits = 16; // one of so many, once some of a period were timed
@@ -58,12 +59,26 @@ std::size_t Core::progress() {
     return tick_ == timers_at_ ? pass_with_timers() : pass();
 }
 
+// Most passes find nothing, or messages and no more: these look at one line of each ring, and at what nothing_else() asks.
 [[gnu::always_inline]] inline std::size_t Core::pass() {
-    std::size_t events = poll_hot_rings();
-    if (!cold_.empty()) {
-        events += poll_cold_ring();
+    const std::size_t events = poll_hot_rings();
+    const bool idle = events == 0;
+    if (tick_ % (idle ? kRareEvery : kDatagramEvery) != 0 && (!idle || quiet()) && nothing_else())
+        [[likely]] {
+        return events;
     }
-    if (tick_ % kDatagramEvery == 0 || (events == 0 && !quiet())) {
+    return events + look_after_others(idle);
+}
+
+inline bool Core::nothing_else() const {
+    return cold_.empty() && finished_.empty() && !protocol_->has_work() &&
+           !connections_->has_work();
+}
+
+// All but the rings that are busy.
+[[gnu::noinline]] std::size_t Core::look_after_others(bool idle) {
+    std::size_t events = cold_.empty() ? 0 : poll_cold_ring();
+    if (tick_ % kDatagramEvery == 0 || (idle && events == 0 && !quiet())) {
         events += poll_datagrams();
     }
     if (protocol_->work_outstanding() || tick_ % kCompletionsEvery == 0 ||
@@ -111,14 +126,15 @@ std::size_t Core::progress() {
 }
 
 // No fabric in use has anything to poll for.
-bool Core::quiet() const {
-    for (std::size_t i = 0; i < fabrics_.size(); ++i) {
-        const Bell* bell = fabrics_[i].bell;
-        if ((i == 0 || fabrics_[i].used) && (bell == nullptr || !bell->quiet())) {
-            return false;
-        }
-    }
-    return true;
+inline bool Core::quiet() const {
+    const Bell* const bell = fabrics_.front().bell;
+    return bell != nullptr && bell->quiet() && (fabrics_.size() == 1 || others_quiet());
+}
+
+bool Core::others_quiet() const {
+    return std::none_of(fabrics_.begin() + 1, fabrics_.end(), [](const Attached& attached) {
+        return attached.used && (attached.bell == nullptr || !attached.bell->quiet());
+    });
 }
 
 // A fabric without peers waits for their first messages only; the first fabric is the cheapest to ask.
@@ -201,7 +217,6 @@ std::size_t Core::poll_cold_ring() {
 // What comes most is taken here, from registers: an eager or active message that has its turn.
 std::size_t Core::poll_ring(Peer& peer) {
     RingReader& ring = *peer.ring_in;
-    Protocol& protocol = *protocol_;
     bool looked = false; // after the credit, since the last message
     std::size_t taken = 0;
     for (; taken < kRingBudget; ++taken) {
@@ -209,31 +224,14 @@ std::size_t Core::poll_ring(Peer& peer) {
         if (head == 0) {
             break;
         }
-        const RingReader::Short found = ring.take_short(head);
-        if (found.body == nullptr || !Protocol::has_its_turn(peer, found.sequence)) [[unlikely]] {
+        if (!with_ring_kind(head, [&]<std::uint64_t kKind>() [[gnu::always_inline]] {
+                return take_short<kKind>(peer, ring, head);
+            })) [[unlikely]] {
             looked = !poll_with_care(peer, ring);
             if (looked) {
                 break;
             }
-            continue;
         }
-        if (found.type == MessageType::active) {
-            protocol.on_active_in_turn(peer, found.flags, found.body, found.length);
-        } else {
-            const std::byte* at = found.body - sizeof(MessageHeader);
-            const Envelope envelope{
-                load_member<std::uint32_t>(at, offsetof(MessageHeader, context)),
-                load_member<std::int32_t>(at, offsetof(MessageHeader, source)),
-                load_member<std::int32_t>(at, offsetof(MessageHeader, tag))};
-            if (!is_envelope(envelope.source, envelope.tag)) [[unlikely]] {
-                on_garbage(peer);
-                looked = true;
-                break;
-            }
-            protocol.on_eager_in_turn(peer, envelope, found.body, found.length);
-        }
-        ++counters_.ring_received;
-        ring.consume(found.sequence);
     }
     if (!looked && ring.credit_due() && takes_credit(peer)) [[unlikely]] {
         return_credit(peer);
@@ -242,6 +240,32 @@ std::size_t Core::poll_ring(Peer& peer) {
         counters_.credit_carried += exchange_credit(ring, *peer.ring_out) ? 1 : 0;
     }
     return taken;
+}
+
+// False: nothing has been done with it.
+template <std::uint64_t kKind>
+[[gnu::always_inline]] inline bool Core::take_short(Peer& peer, RingReader& ring,
+                                                    std::uint64_t head) {
+    RingReader::Short found;
+    if (!ring.take_short<kKind>(head, found) || !Protocol::has_its_turn(peer, found.sequence))
+        [[unlikely]] {
+        return false;
+    }
+    if constexpr (kKind == kRingBrief || kKind == kRingLeftActive) {
+        protocol_->on_active_in_turn(peer, found.flags, found.body, found.length);
+    } else {
+        const std::byte* at = ring.next();
+        const Envelope envelope{load_member<std::uint32_t>(at, offsetof(MessageHeader, context)),
+                                load_member<std::int32_t>(at, offsetof(MessageHeader, source)),
+                                load_member<std::int32_t>(at, offsetof(MessageHeader, tag))};
+        if (!is_envelope(envelope.source, envelope.tag)) [[unlikely]] {
+            return false;
+        }
+        protocol_->on_eager_in_turn(peer, envelope, found.body, found.length);
+    }
+    ++counters_.ring_received;
+    ring.consume_short<kKind>(found);
+    return true;
 }
 
 // Any other message. False: there is none.

@@ -306,6 +306,8 @@ public:
         }
     }
     bool retry_due() const { return !stalled_.empty() || !waiting_moves_.empty(); }
+    // A pass of progress has to look at more than what comes.
+    bool has_work() const { return work_outstanding() || retry_due(); }
     void forget(Peer& peer); // at the end: gives back what the peer holds of the pool
     void update_levels();
 

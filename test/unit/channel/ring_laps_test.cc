@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rings that are stored into: the short ways to write and to read, laps, and what is left where it lies, with the habits of
+// each kind of processor.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <deque>
+#include <vector>
+
+#include "unit/channel/ring_pair.h"
+
+namespace adaptib {
+namespace {
+
+using test::payload_of;
+using test::Ring;
+
+// Intel's, those of Zen 3 and 4, and what no processor has together.
+constexpr std::array kHabits{
+    RingHabits{.most_claimed = 136, .lap_messages = 16, .dirties = false},
+    RingHabits{.most_claimed = 0, .lap_messages = 4, .dirties = true},
+    RingHabits{.most_claimed = 1, .lap_messages = 1, .dirties = true},
+};
+class RingsOf : public testing::TestWithParam<RingHabits> {
+protected:
+    Ring make(std::uint64_t units) const { return {units, true, 0, GetParam()}; }
+};
+INSTANTIATE_TEST_SUITE_P(Habits, RingsOf, testing::ValuesIn(kHabits), [](const auto& info) {
+    return "Claims" + std::to_string(info.param.most_claimed);
+});
+
+struct Sent {
+    std::uint32_t number;
+    std::size_t size;
+    MessageType type;
+};
+
+// Both ways to write and to read a message may follow each other, whatever comes between: long messages that
+// are left where they are, the ring's end, a full ring.
+TEST_P(RingsOf, TheShortWayGivesTheSame) {
+    Random random(11);
+    for (const std::uint64_t units : {64u, 128u, 1024u}) {
+        Ring ring = make(units);
+        ring.qp.gated = true;
+        const Bytes longest = units * kRingUnit / 2 - 256;
+        std::deque<Sent> sent;
+        bool full = false;
+        for (int step = 0; step < 20000; ++step) {
+            ring.short_way = random.below(3) != 0;
+            ring.type = random.below(2) == 0 ? MessageType::active : MessageType::eager;
+            if (random.below(16) == 0) {
+                ring.sequence += static_cast<std::uint32_t>(random.below(3)) << 16;
+            }
+            const Bytes most = random.below(1000) == 0 ? longest
+                               : random.below(8) == 0  ? std::min<Bytes>(longest, kLeftFrom)
+                                                       : 64;
+            const std::size_t size = random.below(most);
+            if (random.below(2) == 0) {
+                const Sent next{ring.sequence, size, ring.type};
+                if (ring.send(payload_of(next.number, size))) {
+                    sent.push_back(next);
+                } else {
+                    full = true;
+                }
+            }
+            ring.short_way = random.below(3) != 0;
+            std::vector<std::byte> payload;
+            std::uint32_t number = 0;
+            if (random.below(200) == 0) {
+                while (!sent.empty()) {
+                    ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+                    ASSERT_EQ(number, sent.front().number);
+                    ASSERT_EQ(ring.taken_type, sent.front().type);
+                    ASSERT_EQ(payload, payload_of(number, sent.front().size));
+                    sent.pop_front();
+                }
+                ASSERT_EQ(ring.take(payload, number), RingReader::Found::nothing);
+            }
+        }
+        EXPECT_TRUE(full);
+        EXPECT_GT(ring.stored_short, 500u);
+        EXPECT_GT(ring.taken_short, 500u);
+        EXPECT_GT(ring.taken_brief, 300u);
+    }
+}
+
+// Of 22 bytes: ob1's header and 8 of data.
+TEST(Ring, TwoBriefMessagesShareALine) {
+    Ring ring(64, true);
+    ring.qp.gated = true;
+    ring.short_way = true;
+    ring.type = MessageType::active;
+    std::vector<std::byte> payload;
+    std::uint32_t number = 0;
+    const auto units_of_next = [&] {
+        const std::uint64_t before = ring.reader.consumed();
+        EXPECT_TRUE(ring.send(payload_of(ring.sequence, 22)));
+        EXPECT_EQ(ring.take(payload, number), RingReader::Found::message);
+        EXPECT_EQ(number + 1, ring.sequence);
+        EXPECT_EQ(payload, payload_of(number, 22));
+        return ring.reader.consumed() - before;
+    };
+    EXPECT_EQ(units_of_next(), 2u); // the first one asks the queue pair whether it can be stored
+    EXPECT_EQ(units_of_next(), 1u);
+    EXPECT_EQ(units_of_next(), 1u);
+    ring.sequence += 0x10000; // the low bits of its number are the same: it has all of it
+    EXPECT_EQ(units_of_next(), 2u);
+    EXPECT_EQ(units_of_next(), 1u);
+    ring.type = MessageType::eager;
+    EXPECT_EQ(units_of_next(), 2u);
+    ring.type = MessageType::active;
+    EXPECT_EQ(units_of_next(), 1u);
+}
+
+// Who waits for answers uses the beginning of the ring again and again; who does not uses all of it.
+TEST_P(RingsOf, ShortLapsWhereTheReaderKeepsUp) {
+    constexpr std::uint64_t kUnits = 4096;
+    Ring ring = make(kUnits);
+    const std::byte* const begin = ring.reader.next();
+    Random random(1);
+    std::vector<std::byte> payload;
+    std::uint32_t number = 0;
+    for (std::uint32_t i = 0; i < 20'000; ++i) {
+        ring.short_way = random.below(2) == 0;
+        const bool large = i / 1000 % 2 != 0;
+        const std::size_t size = random.below(large ? 3 * kLeftFrom : 200);
+        ASSERT_TRUE(ring.send(payload_of(i, size)));
+        if (!large && i % 1000 > 600 && random.below(40) == 0) { // once it is late
+            ++i;
+            ASSERT_TRUE(ring.send(payload_of(i, size)));
+            ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+        }
+        ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+        ASSERT_EQ(payload, payload_of(i, size));
+        if (large || i <= 600 || i % 1000 > 600) { // before that it becomes short again
+            constexpr std::uint64_t kLargest = 3 * kLeftFrom / kRingUnit + 1;
+            const std::uint64_t most =
+                large
+                    ? std::max<std::uint64_t>(2 * GetParam().lap_messages * kLargest, 2 * kShortLap)
+                : i <= 600 ? kShortLap
+                           : 2 * kShortLap;
+            ASSERT_LE(ring.reader.next() - begin, static_cast<std::ptrdiff_t>(most * kRingUnit));
+        }
+        ASSERT_EQ(ring.take(payload, number), RingReader::Found::nothing);
+    }
+    constexpr std::uint64_t kMessage = 4; // units of one with 100 bytes
+    do {                                  // until a lap has just begun
+        ASSERT_TRUE(ring.send(payload_of(ring.sequence, 100)));
+        ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+    } while (ring.reader.next() != begin + kMessage * kRingUnit);
+    EXPECT_TRUE(ring.writer->lapped());
+    std::uint32_t burst = 0;
+    bool all_used = true;
+    while (ring.send(payload_of(ring.sequence, 100))) {
+        ++burst;
+        all_used = all_used && ring.writer->lapped();
+    }
+    EXPECT_FALSE(all_used);
+    EXPECT_EQ(burst, kUnits / kMessage);
+    for (std::uint32_t round = 0; round < 2; ++round) { // from where it is, and with all room
+        for (std::uint32_t left = burst; left > 0; --left) {
+            ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+            ASSERT_EQ(payload, payload_of(number, 100));
+        }
+        ASSERT_EQ(ring.take(payload, number), RingReader::Found::nothing);
+        for (burst = 0; ring.send(payload_of(ring.sequence, 100));) {
+            ++burst;
+        }
+    }
+    EXPECT_EQ(burst, kUnits / kMessage);
+}
+
+// Readers that keep up for a while and then do not, messages that are left in the ring and short ones, stores and posts.
+TEST_P(RingsOf, NothingIsLostBetweenShortLapsAndLongOnes) {
+    for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+        SCOPED_TRACE(seed);
+        Random random(seed);
+        const std::uint64_t units = std::uint64_t{256} << random.below(5);
+        Ring ring = make(units);
+        const Bytes longest = units * kRingUnit / 2 - 3 * kRingUnit;
+        const bool posts = seed % 3 == 0;
+        std::deque<std::size_t> sizes;
+        std::uint32_t received = 0;
+        std::vector<std::byte> payload;
+        std::uint32_t number = 0;
+        const auto take = [&] {
+            ring.qp.show(ring.qp.hidden());
+            const RingReader::Found found = ring.take(payload, number);
+            if (found == RingReader::Found::message) {
+                ASSERT_FALSE(sizes.empty());
+                ASSERT_EQ(number, received);
+                ASSERT_EQ(payload, payload_of(received++, sizes.front()));
+                sizes.pop_front();
+                return;
+            }
+            ASSERT_EQ(found, RingReader::Found::nothing);
+            ASSERT_TRUE(sizes.empty());
+        };
+        for (int phase = 0; phase < 40; ++phase) {
+            const std::size_t behind = random.below(3) == 0 ? random.below(400) : random.below(3);
+            const Bytes most = random.below(3) == 0 ? std::min<Bytes>(longest, 6000) : 300;
+            ring.short_way = random.below(3) != 0;
+            ring.qp.up = !posts || random.below(4) != 0;
+            for (int step = 0; step < 300; ++step) {
+                const std::size_t size = random.below(most);
+                if (ring.send(payload_of(ring.sequence, size))) {
+                    sizes.push_back(size);
+                }
+                while (!HasFatalFailure() && sizes.size() > behind) {
+                    take();
+                }
+                if (sizes.empty()) {
+                    take();
+                }
+                ASSERT_FALSE(HasFatalFailure());
+                ring.writer->flushed();
+                for (std::size_t left = ring.qp.completions(); left > 0; --left) {
+                    ring.writer->on_completion();
+                }
+            }
+        }
+        EXPECT_GT(received, 3000u);
+    }
+}
+
+// What does not lie in the ring as a whole is never taken the short way.
+TEST(Ring, TheShortWayKeepsToTheRing) {
+    Ring ring(64, true);
+    ring.short_way = true;
+    std::vector<std::byte> payload;
+    std::uint32_t number = 0;
+    for (int i = 0; i < 63; ++i) {
+        ASSERT_TRUE(ring.send(payload_of(ring.sequence, 8)));
+        ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+    }
+    MessageHeader header; // one unit is left
+    const auto is_taken_as = [&](std::uint64_t word) {
+        return with_ring_kind(word, [&]<std::uint64_t kKind>() {
+            RingReader::Short what;
+            return ring.reader.take_short<kKind>(word, what);
+        });
+    };
+    const auto is_taken = [&](MessageType type, std::uint64_t length) {
+        header.type = type;
+        header.length = static_cast<std::uint32_t>(length);
+        return is_taken_as(header.head_word());
+    };
+    EXPECT_TRUE(is_taken(MessageType::eager, 8));
+    EXPECT_FALSE(is_taken(MessageType::eager, 9));
+    EXPECT_FALSE(is_taken(MessageType::eager, kLeftFrom));
+    EXPECT_FALSE(is_taken(MessageType::eager, 0xffffffff));
+    EXPECT_FALSE(is_taken(MessageType::active, 8)); // with a whole header: seldom
+    EXPECT_FALSE(is_taken(MessageType::skip, 0));
+    const auto brief_is_taken = [&](Bytes length, std::uint32_t sequence) {
+        header.type = MessageType::active;
+        header.length = static_cast<std::uint32_t>(length);
+        header.sequence = sequence;
+        return is_taken_as(ring_brief_word(header));
+    };
+    EXPECT_TRUE(brief_is_taken(24, ring.sequence));
+    EXPECT_FALSE(brief_is_taken(25, ring.sequence));
+    EXPECT_FALSE(brief_is_taken(kLeftFrom, ring.sequence));
+    EXPECT_FALSE(brief_is_taken(0xffff, ring.sequence));
+    EXPECT_FALSE(brief_is_taken(24, ring.sequence + 1));
+}
+
+// The word of a message that is left in the ring, and what lies behind it.
+std::uint64_t left_word(MessageType type, Bytes length) {
+    return ring_kind_of(type, kLeftMagic) | std::uint64_t{length} << 32;
+}
+
+TEST(Ring, TheShortWayKeepsToWhatIsLeftInTheRing) {
+    Ring ring(256, true);
+    const auto is_taken = [&](MessageType type, Bytes length) {
+        const std::uint64_t word = left_word(type, length);
+        return with_ring_kind(word, [&]<std::uint64_t kKind>() {
+            RingReader::Short what;
+            return ring.reader.take_short<kKind>(word, what) && what.length == length &&
+                   what.body == ring.reader.next() + kRingUnit;
+        });
+    };
+    for (const MessageType type : {MessageType::eager, MessageType::active}) {
+        EXPECT_TRUE(is_taken(type, kLeftFrom));
+        EXPECT_TRUE(is_taken(type, kShortLeft - 1));
+        EXPECT_FALSE(is_taken(type, kShortLeft));
+        EXPECT_FALSE(is_taken(type, kLeftFrom - 1));
+        EXPECT_FALSE(is_taken(type, 0xffffffff));
+    }
+    EXPECT_FALSE(is_taken(MessageType::rendezvous, kLeftFrom));
+    std::vector<std::byte> payload;
+    std::uint32_t number = 0;
+    while (ring.reader.next() < static_cast<std::byte*>(ring.memory.address()) + 240 * kRingUnit) {
+        ASSERT_TRUE(ring.send(payload_of(ring.sequence, 200)));
+        ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+    }
+    EXPECT_FALSE(is_taken(MessageType::eager, kLeftFrom)); // the ring ends before
+}
+
+// Where that helps, each line of a message that is left there has been stored into when it is consumed.
+TEST_P(RingsOf, LinesThatAreLeftAreDirtiedWhereThatHelps) {
+    for (const bool short_way : {false, true}) {
+        Ring ring = make(1024);
+        ring.short_way = short_way;
+        const std::vector<std::byte> ones(2000, std::byte{0xff});
+        const auto* const begin = reinterpret_cast<const std::uint64_t*>(ring.memory.address());
+        ASSERT_TRUE(ring.send(ones));
+        std::vector<std::byte> payload;
+        std::uint32_t number = 0;
+        ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+        ASSERT_EQ(payload, ones);
+        EXPECT_EQ(ring.taken_short, short_way ? 1u : 0u);
+        constexpr std::size_t kWordsOfLine = kCacheLine / sizeof(std::uint64_t);
+        EXPECT_EQ(begin[0], 0u);
+        for (std::size_t line = 1; line < ones.size() / kCacheLine; ++line) {
+            const std::size_t zeros = static_cast<std::size_t>(
+                std::count(begin + line * kWordsOfLine, begin + (line + 1) * kWordsOfLine, 0u));
+            EXPECT_EQ(zeros, GetParam().dirties ? 1u : 0u) << line;
+        }
+    }
+}
+
+} // namespace
+} // namespace adaptib
