@@ -35,7 +35,8 @@ round, so that above 1 is always worse than the peer:
 Each run of a transport measures in short batches and gives the best one (the median one for barrier
 and alltoall, where waiting is what is measured): on a machine that does other things as well, most
 batches are disturbed. The runs of the transports take turns in rounds, since some transports are
-faster in some jobs than in others; what is shown is the median of the rounds. --median takes the
+faster in some jobs than in others; what is shown is the median of the rounds. Of barrier and alltoall a round is four
+short jobs, and their median, since each is in one of several states for as long as it lasts. --median takes the
 median of the batches, too: the better choice on a machine that is quiet.
 
 A bound is broken if the ratio of the medians is beyond it and so are the ratios of three quarters of
@@ -108,6 +109,11 @@ METRICS = {
 }
 
 
+# Each job of more ranks than cores is in one of several states for as long as it lasts, so many short ones say more than
+# few long ones (TUNING.md, "A barrier").
+CROWD_JOBS = 4
+
+
 class Failure(Exception):
     """A run that gave no result."""
 
@@ -158,11 +164,19 @@ def run(command, seconds):
 
 
 def measure(options, part_name, transport, metrics):
-    """(metric, size) -> value of one run"""
+    """(metric, size) -> value of a round: the median of its jobs"""
+    jobs = CROWD_JOBS if part_name == "crowd" and not options.quick else 1
+    runs = [measure_job(options, part_name, transport, metrics) for _ in range(jobs)]
+    return {key: statistics.median(values[key] for values in runs if key in values)
+            for key in runs[0]}
+
+
+def measure_job(options, part_name, transport, metrics):
+    """(metric, size) -> value"""
     part = PARTS[part_name]
     batches = 15 if options.quick else 40
     if part_name == "crowd":
-        batches = 3 if options.quick else 9
+        batches = 3
     command = [options.program, part_name, str(part.batch or 1000), str(batches),
                ",".join(metrics), options.sizes if part_name in ("two", "one") else ""]
     if part.mpirun:

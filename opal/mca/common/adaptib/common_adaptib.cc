@@ -17,6 +17,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/core.h"
@@ -335,26 +336,46 @@ void opal_common_adaptib_memory_released(opal_common_adaptib_core_t* core, const
     core->core->protocol().forget_memory(base, bytes);
 }
 
+namespace {
+
 // One thread at a time is in progress; it leaves the lock while an active message's handler runs.
-int opal_common_adaptib_progress(opal_common_adaptib_core_t* core) noexcept {
+[[gnu::always_inline]] inline int progress_once(opal_common_adaptib_core_t* core) {
+    core->inside = true;
+    const auto events = static_cast<int>(core->core->progress());
+    core->inside = false;
+    return events;
+}
+
+[[gnu::noinline]] int progress_locked(opal_common_adaptib_core_t* core) {
     CompletedList completed;
     int events = 0;
     {
-        std::unique_lock lock(core->mutex, std::defer_lock);
-        if (core->threads && !lock.try_lock()) {
+        const std::unique_lock lock(core->mutex, std::try_to_lock);
+        if (!lock.owns_lock() || core->inside) {
             return 0;
         }
-        if (core->inside) {
-            return 0;
-        }
-        core->inside = true;
-        events = static_cast<int>(core->core->progress());
-        if (!core->protocol->completed().empty()) {
-            completed = std::exchange(core->protocol->completed(), {});
-        }
-        core->inside = false;
+        events = progress_once(core);
+        completed = std::exchange(core->protocol->completed(), {});
     }
     return events + report_completed(completed);
+}
+
+[[gnu::noinline]] int report_all(opal_common_adaptib_core_t* core) {
+    CompletedList completed = std::exchange(core->protocol->completed(), {});
+    return report_completed(completed);
+}
+
+} // namespace
+
+int opal_common_adaptib_progress(opal_common_adaptib_core_t* core) noexcept {
+    if (core->threads) [[unlikely]] {
+        return progress_locked(core);
+    }
+    if (core->inside) [[unlikely]] {
+        return 0;
+    }
+    const int events = progress_once(core);
+    return core->protocol->completed().empty() ? events : events + report_all(core);
 }
 
 void opal_common_adaptib_connect_start(opal_common_adaptib_core_t* core, uint32_t rank,

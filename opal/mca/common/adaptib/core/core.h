@@ -247,6 +247,7 @@ private:
     void on_trouble(Peer& peer, DatagramChannel::Trouble trouble, WorkStatus status);
 
     // progress.cc
+    bool hot_rings_are_silent() const;
     std::size_t poll_hot_rings();
     void heat_ring(Peer& peer);
     void cool_rings();

@@ -61,7 +61,7 @@ std::size_t Core::progress() {
 
 // Most passes find nothing, or messages and no more: these look at one line of each ring, and at what nothing_else() asks.
 [[gnu::always_inline]] inline std::size_t Core::pass() {
-    const std::size_t events = poll_hot_rings();
+    const std::size_t events = hot_rings_are_silent() ? 0 : poll_hot_rings();
     const bool idle = events == 0;
     if (tick_ % (idle ? kRareEvery : kDatagramEvery) != 0 && (!idle || quiet()) && nothing_else())
         [[likely]] {
@@ -160,14 +160,18 @@ std::size_t Core::poll_completions() {
     return events;
 }
 
+// The lines that others have written come at the same time.
+inline bool Core::hot_rings_are_silent() const {
+    bool silent = true;
+    for (const HotRing& ring : hot_) {
+        silent &= ring.has_nothing();
+    }
+    return silent;
+}
+
 std::size_t Core::poll_hot_rings() {
     std::size_t events = 0;
     HotRing* end = hot_.data() + hot_.size();
-    if (hot_.size() > 1) { // so that the lines that others have written come at the same time
-        for (const HotRing* ring = hot_.data(); ring < end; ++ring) {
-            __builtin_prefetch(ring->next);
-        }
-    }
     for (HotRing* ring = hot_.data(); ring < end; ++ring) {
         if (ring->has_nothing()) [[likely]] {
             continue;
