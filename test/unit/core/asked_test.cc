@@ -22,12 +22,16 @@ constexpr std::size_t kTarget = 1;
 
 // From now on the peer is asked first, or never.
 void prefer(Peer& peer, Way way) {
-    for (AskChoice& choice : *peer.ask_choices) {
+    const auto teach = [way](AskChoice& choice) {
         for (int i = 0; i < 5; ++i) {
             choice.note(Way::direct, Nanoseconds{way == Way::asked ? 1'000'000'000 : 1});
             choice.note(Way::asked, Nanoseconds{1000});
         }
+    };
+    for (AskChoice& choice : peer.ask_choices->moves) {
+        teach(choice);
     }
+    teach(peer.ask_choices->atomics);
 }
 
 void connect(Cores& world, std::size_t from, const Window& window) {
@@ -60,7 +64,8 @@ private:
 
 TEST(Asked, TheTargetDoesWhatItIsAskedFor) {
     Cores world(2);
-    std::vector<std::uint64_t> memory(128, 7);
+    constexpr std::size_t kMostWords = kMostAsked / 8;
+    std::vector<std::uint64_t> memory(64 + kMostWords, 7);
     std::vector<std::uint64_t> expected = memory;
     const Window window(world, kTarget, memory.data(), memory.size() * 8);
     connect(world, 0, window);
@@ -77,7 +82,7 @@ TEST(Asked, TheTargetDoesWhatItIsAskedFor) {
                 prefer(*world.peer(0, kTarget), Way::asked);
             }
             const std::size_t word = random.below(64);
-            const std::size_t bytes = 8 * (1 + random.below(32));
+            const std::size_t bytes = 8 * (1 + random.below(i % 16 < 4 ? kMostWords : 32));
             std::uint64_t old = 0;
             if (i % 4 == 0) {
                 auto add = operation(OPAL_COMMON_ADAPTIB_FETCH_ADD, &old, window, word * 8, 8);
@@ -116,6 +121,30 @@ TEST(Asked, TheTargetDoesWhatItIsAskedFor) {
     EXPECT_GE(world.counters(kTarget).operations_served, 300u);
     EXPECT_EQ(world.counters(kTarget).bad_packets, 0u);
     exchange(world, 100, 3);
+}
+
+// Each size has a choice of its own, and no other operation is asked for.
+TEST(Asked, SizesAreLearntApart) {
+    AskChoices choices;
+    EXPECT_EQ(&choices.of_move(1), &choices.moves[0]);
+    for (std::size_t i = 0; i < AskChoices::kSizes; ++i) {
+        const Bytes most = Bytes{256} << (2 * i);
+        EXPECT_EQ(&choices.of_move(most), &choices.moves[i]);
+        if (i + 1 < AskChoices::kSizes) {
+            EXPECT_EQ(&choices.of_move(most + 1), &choices.moves[i + 1]);
+        }
+    }
+    Cores world(2);
+    std::vector<std::byte> memory(kMostAsked + 8);
+    const Window window(world, kTarget, memory.data(), memory.size());
+    connect(world, 0, window);
+    prefer(*world.peer(0, kTarget), Way::asked);
+    std::vector<std::byte> got(memory.size());
+    for (const Bytes bytes : {Bytes{kMostAsked} + 1, Bytes{kMostAsked}}) {
+        EXPECT_TRUE(
+            at_once(world, 0, operation(OPAL_COMMON_ADAPTIB_GET, got.data(), window, 0, bytes)));
+        EXPECT_EQ(world.counters(0).operations_asked, bytes == kMostAsked ? 1u : 0u);
+    }
 }
 
 TEST(Asked, WhatWasTakenBackIsNotDoneAgain) {

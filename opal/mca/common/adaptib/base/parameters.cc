@@ -40,7 +40,7 @@ constexpr std::array kTable{
         "How a large message moves: the receiver reads it (get) or the sender writes it (put)."},
     opal_common_adaptib_parameter_t{
         "small_one_sided", kString, &g_parameters.small_one_sided, "auto", "", "auto|direct", 5,
-        "How puts, gets and atomics of up to 256 bytes are done in a local peer's private memory: by this process, "
+        "How atomics, and puts and gets of up to 64 KiB, are done in a local peer's private memory: by this process, "
         "which takes calls of the system (direct), or by the peer, which is asked by a message, as long as "
         "that is faster; if it does not take the message up soon, it is done here after all (auto)."},
     opal_common_adaptib_parameter_t{

@@ -192,6 +192,15 @@ inline void claim_line(const std::byte* at) {
 #endif
 }
 
+// Of data that another processor has stored and this one has copied out, and that is to be stored again.
+inline void dirty_lines(std::byte* data, Bytes length) {
+    if (length >= kLeftFrom && ring_habits().dirties) {
+        for (Bytes at = 0; at + sizeof(std::uint64_t) <= length; at += kCacheLine) {
+            store_ring_word(data + at, 0, std::memory_order_relaxed);
+        }
+    }
+}
+
 class RingReader {
 public:
     enum class Found : std::uint8_t { nothing, message, garbage };

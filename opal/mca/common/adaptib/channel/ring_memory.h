@@ -3,15 +3,17 @@
 //
 //     lines        of the ring that the peer writes its messages into (channel/ring.h); maybe none
 //     credit line  what the peer has consumed of ours; in its second half what we told last, if not inline
-//     answer slot  where the peer answers operations that it is asked for (protocol/asked.cc)
+//     answer slot  where the peer answers operations that it is asked for (protocol/asked.cc), where it can store there
 //     measuring    nothing: the peer writes over it to time paths, where there are several (connect/measure.cc)
 //
 // The peer finds the slot behind the credit, whose address is in the handshake.
 // Ownership: refers to a region. Threads: any. May touch: base/, fabric/fabric.h.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "base/units.h"
 #include "base/wire.h"
@@ -59,26 +61,43 @@ struct SharedWork {
 struct alignas(kCacheLine) AnswerSlot {
     std::uint64_t word;
     std::uint64_t shared;       // SharedWork
-    std::byte data[kMostAsked]; // what was read, or the old value
+    std::byte data[kMostAsked]; // what was read, or the old value; without pages until it is used
+};
+
+// What there is behind the lines and the credit.
+struct RingParts {
+    bool answers = false;   // the slot
+    bool measuring = false; // something to write over
 };
 
 class RingMemory {
 public:
-    // `measuring`: there is room for that.
-    static constexpr Bytes behind_lines(bool measuring) {
-        return kCacheLine + sizeof(AnswerSlot) + (measuring ? kMeasureBytes : 0);
+    static constexpr Bytes behind_lines(RingParts parts) {
+        return kCacheLine + (parts.answers ? sizeof(AnswerSlot) : 0) +
+               (parts.measuring ? kMeasureBytes : 0);
     }
 
-    RingMemory(const MemoryRegion& region, bool measuring)
-        : base_(static_cast<std::byte*>(region.address())),
-          lines_bytes_(region.length() - behind_lines(measuring)) {}
+    RingMemory(const MemoryRegion& region, RingParts parts)
+        : base_(static_cast<std::byte*>(region.address())), parts_(parts),
+          lines_bytes_(region.length() - behind_lines(parts)) {}
 
     std::byte* lines() const { return base_; }
     Bytes lines_bytes() const { return lines_bytes_; }
     std::byte* credit() const { return base_ + lines_bytes_; }
     std::byte* told() const { return credit() + kCacheLine / 2; }
+    // REQUIRES: there is such a part.
     AnswerSlot& answer() const { return *reinterpret_cast<AnswerSlot*>(credit() + kCacheLine); }
-    std::byte* measuring() const { return base_ + lines_bytes_ + behind_lines(false); }
+    std::byte* measuring() const {
+        return base_ + lines_bytes_ + behind_lines({.answers = parts_.answers});
+    }
+    // For a new ring, of which so much has been used. Behind that it is as it was at first, maybe without pages.
+    void clean(Bytes used) const {
+        std::memset(lines(), 0, std::min(used, lines_bytes_));
+        std::memset(credit(), 0, kCacheLine);
+        if (parts_.answers) {
+            answer().word = answer().shared = 0;
+        }
+    }
     // The answer slot in the peer's memory.
     static std::uint64_t answer_behind(std::uint64_t credit_address) {
         return credit_address + kCacheLine;
@@ -86,6 +105,7 @@ public:
 
 private:
     std::byte* base_;
+    RingParts parts_;
     Bytes lines_bytes_;
 };
 

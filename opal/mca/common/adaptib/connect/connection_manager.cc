@@ -228,9 +228,10 @@ Status ConnectionManager::make_ring(Peer& peer, bool lines) {
 Status ConnectionManager::allocate_ring(Peer& peer, Bytes lines_bytes) {
     constexpr std::uint32_t kAccess = kLocalWrite | kRemoteWrite;
     Rail& first = *rails_[peer.route.local.first];
-    peer.ring_measuring =
-        lines_bytes > 0 && peer.route.count > 1 && !first.info().has(Capability::direct);
-    const Bytes bytes = lines_bytes + RingMemory::behind_lines(peer.ring_measuring);
+    const bool direct = first.info().has(Capability::direct);
+    peer.ring_parts = {.answers = direct,
+                       .measuring = lines_bytes > 0 && peer.route.count > 1 && !direct};
+    const Bytes bytes = lines_bytes + RingMemory::behind_lines(peer.ring_parts);
     Status status = kOk;
     do {
         peer.ring_memory.reset();
@@ -275,7 +276,7 @@ ConnectBody ConnectionManager::describe(const Peer& peer) const {
     body.credit_address = reinterpret_cast<std::uintptr_t>(memory.credit());
     body.access_key = peer.shared ? options_.shared->access_key() : 0;
     body.measure_address =
-        peer.ring_measuring ? reinterpret_cast<std::uintptr_t>(memory.measuring()) : 0;
+        peer.ring_parts.measuring ? reinterpret_cast<std::uintptr_t>(memory.measuring()) : 0;
     for (const Subchannel& subchannel : peer.subchannels) {
         if (subchannel.qp != nullptr) {
             ConnectSubchannel& out = body.subchannels[body.subchannel_count++];

@@ -39,7 +39,7 @@ constexpr std::uint32_t kDoublings = 6; // after homes that were taken back, or 
 
 // REQUIRES: the peer is open.
 void ConnectionManager::want_measuring(Peer& peer) {
-    const bool able = peer.measure_address != 0 && peer.ring_measuring && !peer.shared &&
+    const bool able = peer.measure_address != 0 && peer.ring_parts.measuring && !peer.shared &&
                       peer.ring_out != nullptr && !peer.ring_out->direct();
     if (!able) {
         return;

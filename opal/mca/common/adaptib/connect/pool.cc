@@ -46,11 +46,8 @@ void ConnectionManager::keep(Peer& peer) {
     counters_.connections_kept = pool_.size();
 }
 
-// For a new ring. Behind what was used it is as it was at first, maybe without pages.
 void ConnectionManager::clean_ring(Peer& peer, Bytes used) {
-    const RingMemory memory = peer.ring_layout();
-    std::memset(memory.lines(), 0, std::min(used, memory.lines_bytes()));
-    std::memset(memory.credit(), 0, RingMemory::behind_lines(false));
+    peer.ring_layout().clean(used);
     peer.credits_posted = 0;
 }
 

@@ -227,7 +227,7 @@ std::unique_ptr<Peer> Core::new_peer(const ProcessAddress& address, const PeerRo
         peer->active_at_once = CopyChoice::kTimedFrom - 1;
     }
     if (attached.asks) {
-        peer->ask_choices = std::make_unique<std::array<AskChoice, 2>>();
+        peer->ask_choices = std::make_unique<AskChoices>();
     }
     if (attached.shares_copies) {
         peer->share_choices = std::make_unique<ShareChoices>();

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -280,6 +281,22 @@ struct PeerMeeting {
     std::array<std::byte, sizeof(Meeting::token)> token{};
 };
 
+// Of operations that the peer can be asked for.
+struct AskChoices {
+    static constexpr std::size_t kSizes =
+        5; // of puts and gets: up to 256 B, and each four times the last
+    std::array<AskChoice, kSizes> moves;
+    AskChoice atomics;
+
+    // REQUIRES: 1..kMostAsked
+    AskChoice& of_move(Bytes length) {
+        return length <= 256
+                   ? moves[0]
+                   : moves[(static_cast<std::size_t>(std::bit_width(length - 1)) - 7) / 2];
+    }
+    static_assert((std::bit_width(kMostAsked - 1) - 7) / 2 == kSizes - 1);
+};
+
 // Of long data, whether both ends copy it: by size, from 64 KiB to 4 MiB, each twice the last.
 using ShareChoices = std::array<AskChoice, 7>;
 
@@ -413,7 +430,7 @@ public:
     }
 
     // REQUIRES: there is ring_memory.
-    RingMemory ring_layout() const { return {*ring_memory, ring_measuring}; }
+    RingMemory ring_layout() const { return {*ring_memory, ring_parts}; }
 
     bool has_pending() const { return !pending.empty(); }
     // The same, but for the barrier.
@@ -499,8 +516,7 @@ public:
     alignas(kCacheLine) std::size_t one_sided = 0; // operations started and not complete
     std::vector<Subchannel> subchannels;
     const Registration* whole = nullptr; // of all our memory, once the protocol has looked for it
-    // Null: the peer is asked for no operation. Atomics cost other than puts and gets.
-    std::unique_ptr<std::array<AskChoice, 2>> ask_choices;
+    std::unique_ptr<AskChoices> ask_choices;     // null: the peer is asked for no operation
     std::unique_ptr<ShareChoices> share_choices; // null: one end alone copies
 
     // Cold.
@@ -526,7 +542,7 @@ public:
     Bytes ring_bytes = 0;          // of the ring that is offered
     std::unique_ptr<MemoryRegion> ring_memory; // channel/ring_memory.h
     RingWriter::Target remote_ring;            // what ring_out writes into, 0 units: none offered
-    bool ring_measuring = false;               // it has a part for measuring
+    RingParts ring_parts;                      // of it
     Registration ring_registration;            // of ring_memory, with the route's rails
     RingWork ring_work{*this};                 // of ring_out
     std::unique_ptr<RingWriter> ring_paused;   // ring_out, while closing

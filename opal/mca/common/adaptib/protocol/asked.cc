@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Small one-sided operations that the target is asked for, by a message in its ring, where that is faster
+// One-sided operations of up to kMostAsked bytes that the target is asked for, by a message in its ring, where that is faster
 // than doing them by calls of the system (schedule/ask_choice.h).
 //
 // Once: the initiator offers the operation in its answer slot and says so in the message. Target and
@@ -36,7 +36,8 @@ AnswerState state_of(std::uint64_t word) { return static_cast<AnswerState>(word 
 
 bool Protocol::start_by_choice(Peer& peer, const ExecuteWork& work, const Registration& region,
                                std::span<const std::uint32_t> remote_keys) {
-    AskChoice& choice = (*peer.ask_choices)[work.opcode > Opcode::read ? 1 : 0];
+    AskChoice& choice = work.opcode > Opcode::read ? peer.ask_choices->atomics
+                                                   : peer.ask_choices->of_move(work.length);
     const AskChoice::Way way = choice.choose();
     const bool timed = choice.timed();
     const Nanoseconds start = timed ? options_.clock->now() : Nanoseconds{0};
@@ -76,14 +77,14 @@ bool Protocol::ask(Peer& peer, const ExecuteWork& work, std::span<const std::uin
     body.compare_add = work.compare_add;
     body.swap = work.swap;
     body.remote_key = remote_keys[only->remote_rail];
-    body.length = static_cast<std::uint16_t>(work.length);
-    body.opcode = static_cast<std::uint8_t>(work.opcode);
+    body.length = static_cast<std::uint32_t>(work.length);
     std::memcpy(to, &body, sizeof body);
     if (write) {
         std::memcpy(to + sizeof body, work.local, work.length);
     }
     MessageHeader header;
     header.type = MessageType::operate;
+    header.flags = static_cast<std::uint8_t>(work.opcode);
     header.length = static_cast<std::uint32_t>(bytes);
     if (!peer.commit_in_ring(header).ok()) {
         return false; // nobody hears of the offer
@@ -95,6 +96,7 @@ bool Protocol::ask(Peer& peer, const ExecuteWork& work, std::span<const std::uin
     }
     if (!write) {
         std::memcpy(work.local, slot.data, work.length);
+        dirty_lines(slot.data, work.length);
     }
     count_move(work.opcode, work.length);
     return true;
@@ -113,15 +115,18 @@ bool Protocol::answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number
                         Nanoseconds patience) const {
     const std::uint64_t offered = answer_word(number, AnswerState::offered);
     const std::uint64_t taken = answer_word(number, AnswerState::taken);
-    const Nanoseconds give_up = options_.clock->now() + patience;
+    Nanoseconds give_up{0}; // known later: a look at the clock takes as long as some answers
     for (std::uint32_t look = 1;; ++look) {
         std::uint64_t word = word_of(slot).load(std::memory_order_acquire);
         if (word != offered && word != taken) {
             return state_of(word) == AnswerState::done;
         }
-        if (word == offered && look % kLooksPerTime == 0 &&
-            (look >= kMostLooks || options_.clock->now() >= give_up) &&
-            word_of(slot).compare_exchange_strong(word, answer_word(number, AnswerState::none))) {
+        if (look == kLooksPerTime) {
+            give_up = options_.clock->now() + patience;
+        } else if (word == offered && look % kLooksPerTime == 0 &&
+                   (look >= kMostLooks || options_.clock->now() >= give_up) &&
+                   word_of(slot).compare_exchange_strong(word,
+                                                         answer_word(number, AnswerState::none))) {
             return false;
         }
         if (word == taken && !worth_waiting(peer, look)) {
@@ -148,7 +153,7 @@ QueuePair* Protocol::asked_over(const Peer& peer, bool sensible) {
 
 void Protocol::on_operate(Peer& peer, const MessageHeader& header, const std::byte* from) {
     const auto body = read_body<OperateBody>(from);
-    const auto opcode = static_cast<Opcode>(body.opcode);
+    const auto opcode = static_cast<Opcode>(header.flags);
     const Bytes payload = header.length - sizeof body;
     const Bytes expected = opcode == Opcode::write ? body.length : 0;
     QueuePair* const qp =

@@ -239,7 +239,8 @@ public:
         };
         const std::span<const std::uint32_t> keys{operation.remote->keys,
                                                   operation.remote->key_count};
-        if (may_be_asked(peer, operation.bytes) && !(*peer.ask_choices)[0].goes_on()) [[unlikely]] {
+        if (may_be_asked(peer, operation.bytes) &&
+            !peer.ask_choices->of_move(operation.bytes).goes_on()) [[unlikely]] {
             return start_by_choice(peer, work(), *memory, keys);
         }
         if (operation.bytes >= kLeastSharedMove) [[unlikely]] {
