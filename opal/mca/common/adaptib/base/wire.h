@@ -30,9 +30,8 @@ constexpr std::uint16_t kWireVersion = 22;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels =
-    16; // of a connection: one for each path between two rails
-constexpr std::uint32_t kMostAsked =
-    64 * 1024; // bytes of an operation that the target is asked for
+    16;                                     // of a connection: one for each path between two rails
+constexpr std::uint32_t kMostAsked = 65536; // bytes of an operation that the target is asked for
 constexpr std::uint32_t kMinRingBytes = 4096;
 constexpr std::uint32_t kMaxRingBytes = 16 * 1024 * 1024;
 
@@ -58,13 +57,13 @@ enum class MessageType : std::uint8_t {
     connect_close, // ConnectNote; not sequenced: the connection is not needed, nothing is under way
     connect_keep,  // ConnectNote; not sequenced: it is needed
     active_part,   // payload; the rest follows in further parts and, at last, an active message
-    operate,      // OperateBody, of a write the payload: do it for the sender; flags are the Opcode
-    atomic,       // AtomicBody: carry it out for the sender, and answer
-    atomic_done,  // AtomicDoneBody
-    share,        // ShareBody: copy a part of it
-    probe,        // ProbeBody; neither sequenced nor numbered: does this path work?
-    probe_answer, // ProbeBody; likewise: it does, this way; over the same path
-    probe_thanks, // ProbeBody; likewise: and the other way
+    operate,       // OperateBody, flags the Opcode, of a write the payload: do it for the sender
+    atomic,        // AtomicBody: carry it out for the sender, and answer
+    atomic_done,   // AtomicDoneBody
+    share,         // ShareBody: copy a part of it
+    probe,         // ProbeBody; neither sequenced nor numbered: does this path work?
+    probe_answer,  // ProbeBody; likewise: it does, this way; over the same path
+    probe_thanks,  // ProbeBody; likewise: and the other way
     count_,
 };
 
