@@ -35,7 +35,7 @@ round, so that above 1 is always worse than the peer:
 Each run of a transport measures in short batches and gives the best one (the median one for barrier
 and alltoall, where waiting is what is measured): on a machine that does other things as well, most
 batches are disturbed. The runs of the transports take turns in rounds, since some transports are
-faster in some jobs than in others; what is shown is the median of the rounds. Of barrier and alltoall a round is four
+faster in some jobs than in others; what is shown is the median of the rounds. Of barrier and alltoall a round is three
 short jobs, and their median, since each is in one of several states for as long as it lasts. --median takes the
 median of the batches, too: the better choice on a machine that is quiet.
 
@@ -111,7 +111,7 @@ METRICS = {
 
 # Each job of more ranks than cores is in one of several states for as long as it lasts, so many short ones say more than
 # few long ones (TUNING.md, "A barrier").
-CROWD_JOBS = 4
+CROWD_JOBS = 3
 
 
 class Failure(Exception):
@@ -176,7 +176,7 @@ def measure_job(options, part_name, transport, metrics):
     part = PARTS[part_name]
     batches = 15 if options.quick else 40
     if part_name == "crowd":
-        batches = 3
+        batches = 3 if options.quick else 5
     command = [options.program, part_name, str(part.batch or 1000), str(batches),
                ",".join(metrics), options.sizes if part_name in ("two", "one") else ""]
     if part.mpirun:

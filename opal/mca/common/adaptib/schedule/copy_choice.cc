@@ -21,11 +21,11 @@ CopyChoice::CopyChoice(const CopyCosts& costs, Bytes start, Bytes most)
 }
 
 bool CopyChoice::explore() {
-    const std::uint32_t every = costs_.known() ? kExploreEvery : kExploreFirst;
-    if (++since_explored_ < every) {
+    if (++since_explored_ < (costs_.known() ? kExploreEvery : explore_soon_)) {
         return false;
     }
     since_explored_ = 0;
+    explore_soon_ = kExploreSoon;
     return true;
 }
 

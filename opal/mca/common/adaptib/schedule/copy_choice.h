@@ -11,7 +11,8 @@
 // So a message of n bytes is copied twice as long as w n + p <= s.
 // w is the median of the last few times, so that a turn of another process in the middle of one says nothing;
 // a limit that is left is left only when it is wrong by some percent.
-// To notice that copying twice has become cheap, one in many of the longer messages is copied twice (explore()).
+// To notice that copying twice has become cheap, one in many of the longer messages is copied twice (explore()); at first one
+// in two: who sends a few hundred in all is to have something of it, and none counts whose memory the kernel still has to give.
 // Threads: one at a time. Neither clock nor I/O: who copies tells.
 // May touch: base/, last_few.h.
 #pragma once
@@ -46,8 +47,9 @@ public:
 private:
     static constexpr std::size_t kKept = 7;
     static constexpr std::uint32_t kTimeEvery = 16;
-    static constexpr std::uint32_t kExploreFirst = 8; // messages, as long as little is known
-    static constexpr std::uint32_t kExploreEvery = 256;
+    static constexpr std::uint32_t kExploreAfter = 8;   // messages, for the first time,
+    static constexpr std::uint32_t kExploreSoon = 2;    // then, as long as little is known,
+    static constexpr std::uint32_t kExploreEvery = 256; // and later
 
     void choose();
 
@@ -59,6 +61,7 @@ private:
     Bytes limit_;
     std::uint32_t since_timed_ = 0;
     std::uint32_t since_explored_ = 0;
+    std::uint32_t explore_soon_ = kExploreAfter;
 };
 
 } // namespace adaptib
