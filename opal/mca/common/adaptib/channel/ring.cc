@@ -252,7 +252,8 @@ bool RingWriter::go_on(std::uint64_t units) {
         zero_until_ = std::max(zero_until_, produced_ + (units_ - position_));
     }
     const std::uint64_t more = std::max(kLongerBy, lap_ - kShortLap);
-    const std::uint64_t longer = std::max<std::uint64_t>(lap_ + more, position_ + units);
+    const std::uint64_t most = std::max<std::uint64_t>(kShortLap, kCaughtUpEvery * units);
+    const std::uint64_t longer = std::max(lap_ + std::min(more, most), position_ + units);
     lap_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(longer, units_));
     return true;
 }

@@ -19,7 +19,7 @@
 //
 // A message that does not fit before the last unit is preceded by a `skip` message and starts at unit 0. So does one
 // behind the first kShortLap units, if the reader is found to have consumed everything before it; that is looked at
-// after kLongerBy units more, twice as many, and so on. Who waits for answers uses a few KiB again and again, which stay
+// after kLongerBy units more, twice as many, and so on up to kCaughtUpEvery messages. Who waits for answers uses a few KiB again and again, which stay
 // in the caches next to both processors; who sends a lot uses the whole ring.
 //
 // Invariants
@@ -82,6 +82,8 @@ constexpr Bytes kLeftFrom = 768;                          // bytes of body and p
 constexpr Bytes kShortLeft = 4096 + 256; // below, those are short, too: a page and headers
 constexpr std::uint32_t kShortLap = 256; // units: 8 KiB
 constexpr std::uint32_t kLongerBy = 32;  // units
+// Messages, at most; to look whether the reader has caught up costs a line or two.
+constexpr std::uint32_t kCaughtUpEvery = 64;
 // So often a message's first word may be found begun and no more, before it is taken for garbage: seconds.
 constexpr std::uint32_t kBegunPolls = 1u << 24;
 constexpr std::uint32_t kRingOverhead = sizeof(MessageHeader) + 2 * sizeof(std::uint64_t);
