@@ -228,7 +228,7 @@ std::size_t Core::poll_ring(Peer& peer) {
         if (head == 0) {
             break;
         }
-        if (!with_ring_kind(head, [&]<std::uint64_t kKind>() [[gnu::always_inline]] {
+        if (!with_ring_kind(head, [&]<std::uint64_t kKind>() {
                 return take_short<kKind>(peer, ring, head);
             })) [[unlikely]] {
             looked = !poll_with_care(peer, ring);
