@@ -17,9 +17,9 @@ using test::Ring;
 
 // Intel's, those of Zen 3 and 4, and what no processor has together.
 constexpr std::array kHabits{
-    RingHabits{.most_claimed = 136, .lap_messages = 16, .dirties = false},
-    RingHabits{.most_claimed = 0, .lap_messages = 4, .dirties = true},
-    RingHabits{.most_claimed = 1, .lap_messages = 1, .dirties = true},
+    RingHabits{.most_claimed = 136, .lap_messages = 16, .lap_longest = 128, .dirties = false},
+    RingHabits{.most_claimed = 0, .lap_messages = 4, .lap_longest = 264, .dirties = true},
+    RingHabits{.most_claimed = 1, .lap_messages = 1, .lap_longest = 1000, .dirties = true},
 };
 class RingsOf : public testing::TestWithParam<RingHabits> {
 protected:

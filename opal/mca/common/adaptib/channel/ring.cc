@@ -106,7 +106,11 @@ namespace {
 // back one that it has only read, if both rings are in the cache next to the processor.
 RingHabits habits_of_processor() {
     constexpr std::uint32_t kOneLine = 1;
-    RingHabits habits{.most_claimed = kOneLine, .lap_messages = 16, .dirties = false};
+    constexpr std::uint32_t kTwoPagesAndHeaders = (8192 + 256) / kRingUnit;
+    RingHabits habits{.most_claimed = kOneLine,
+                      .lap_messages = 16,
+                      .lap_longest = kShortLap / 2,
+                      .dirties = false};
 #if defined(__x86_64__)
     constexpr std::uint32_t kPageAndHeaders = (4096 + 256) / kRingUnit;
     __builtin_cpu_init();
@@ -115,6 +119,7 @@ RingHabits habits_of_processor() {
     } else if (__builtin_cpu_is("amdfam19h") != 0) {
         habits.most_claimed = 0;
         habits.lap_messages = 4;
+        habits.lap_longest = kTwoPagesAndHeaders;
         habits.dirties = true;
     }
 #endif
@@ -244,7 +249,7 @@ bool RingWriter::go_on(std::uint64_t units) {
         lap_ = std::max(lap_, static_cast<std::uint32_t>(units));
         return true;
     }
-    if (habits_.lap_messages * units <= position_ && units <= kShortLap / 2 && caught_up()) {
+    if (habits_.lap_messages * units <= position_ && units <= habits_.lap_longest && caught_up()) {
         return turn_back();
     }
     if (left_behind_) {

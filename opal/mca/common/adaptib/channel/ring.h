@@ -92,6 +92,7 @@ constexpr std::uint32_t kRingOverhead = sizeof(MessageHeader) + 2 * sizeof(std::
 struct RingHabits {
     std::uint32_t most_claimed; // units that a writer asks for ahead
     std::uint32_t lap_messages; // in a short lap, at least: a skip costs two or three lines
+    std::uint32_t lap_longest;  // units of a message that begins one
     bool dirties;               // the reader stores into each line of what it leaves where it is
 };
 const RingHabits& ring_habits();
