@@ -3,8 +3,10 @@
 // each kind of processor.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <deque>
+#include <string>
 #include <vector>
 
 #include "unit/channel/ring_pair.h"
@@ -223,6 +225,12 @@ TEST_P(RingsOf, NothingIsLostBetweenShortLapsAndLongOnes) {
     }
 }
 
+// Whether a message with that first word would be taken the short way, and what of it is known then.
+bool is_taken_as(Ring& ring, std::uint64_t word, RingReader::Short& what) {
+    return with_ring_kind(
+        word, [&]<std::uint64_t kKind>() { return ring.reader.take_short<kKind>(word, what); });
+}
+
 // What does not lie in the ring as a whole is never taken the short way.
 TEST(Ring, TheShortWayKeepsToTheRing) {
     Ring ring(64, true);
@@ -234,16 +242,11 @@ TEST(Ring, TheShortWayKeepsToTheRing) {
         ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
     }
     MessageHeader header; // one unit is left
-    const auto is_taken_as = [&](std::uint64_t word) {
-        return with_ring_kind(word, [&]<std::uint64_t kKind>() {
-            RingReader::Short what;
-            return ring.reader.take_short<kKind>(word, what);
-        });
-    };
+    RingReader::Short what;
     const auto is_taken = [&](MessageType type, std::uint64_t length) {
         header.type = type;
         header.length = static_cast<std::uint32_t>(length);
-        return is_taken_as(header.head_word());
+        return is_taken_as(ring, header.head_word(), what);
     };
     EXPECT_TRUE(is_taken(MessageType::eager, 8));
     EXPECT_FALSE(is_taken(MessageType::eager, 9));
@@ -255,7 +258,7 @@ TEST(Ring, TheShortWayKeepsToTheRing) {
         header.type = MessageType::active;
         header.length = static_cast<std::uint32_t>(length);
         header.sequence = sequence;
-        return is_taken_as(ring_brief_word(header));
+        return is_taken_as(ring, ring_brief_word(header), what);
     };
     EXPECT_TRUE(brief_is_taken(24, ring.sequence));
     EXPECT_FALSE(brief_is_taken(25, ring.sequence));
@@ -264,20 +267,12 @@ TEST(Ring, TheShortWayKeepsToTheRing) {
     EXPECT_FALSE(brief_is_taken(24, ring.sequence + 1));
 }
 
-// The word of a message that is left in the ring, and what lies behind it.
-std::uint64_t left_word(MessageType type, Bytes length) {
-    return ring_kind_of(type, kLeftMagic) | std::uint64_t{length} << 32;
-}
-
 TEST(Ring, TheShortWayKeepsToWhatIsLeftInTheRing) {
     Ring ring(256, true);
     const auto is_taken = [&](MessageType type, Bytes length) {
-        const std::uint64_t word = left_word(type, length);
-        return with_ring_kind(word, [&]<std::uint64_t kKind>() {
-            RingReader::Short what;
-            return ring.reader.take_short<kKind>(word, what) && what.length == length &&
-                   what.body == ring.reader.next() + kRingUnit;
-        });
+        RingReader::Short what;
+        return is_taken_as(ring, ring_kind_of(type, kLeftMagic) | length << 32, what) &&
+               what.length == length && what.body == ring.reader.next() + kRingUnit;
     };
     for (const MessageType type : {MessageType::eager, MessageType::active}) {
         EXPECT_TRUE(is_taken(type, kLeftFrom));

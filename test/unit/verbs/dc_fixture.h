@@ -117,6 +117,15 @@ protected:
         out.remote_access_key = kKey;
         return out;
     }
+    // The library says that something broke, and what is heard of it is that the target did.
+    void is_told_as_error_of(QueuePair& at, const ibv_async_event& broken) {
+        lib_.raise(0, broken);
+        Event event;
+        ASSERT_TRUE(fabric_->poll_event(event));
+        EXPECT_EQ(event.kind, EventKind::qp_fatal);
+        EXPECT_EQ(event.qp_number, at.number());
+        EXPECT_EQ(at.query().state, QpState::error);
+    }
     bool has_dc() { return rail().info().has(Capability::dc); }
     // What a rail without DC says when it is asked for it.
     std::string refused() {

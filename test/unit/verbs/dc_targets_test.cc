@@ -244,12 +244,7 @@ TEST_F(DcTest, TheEndOfTheSharedQueueIsTold) {
     ibv_async_event broken{};
     broken.event_type = IBV_EVENT_SRQ_ERR;
     broken.element.srq = lib_.srqs.back().get();
-    lib_.raise(0, broken);
-    Event event;
-    ASSERT_TRUE(fabric_->poll_event(event));
-    EXPECT_EQ(event.kind, EventKind::qp_fatal);
-    EXPECT_EQ(event.qp_number, at.number());
-    EXPECT_EQ(at.query().state, QpState::error);
+    is_told_as_error_of(at, broken);
 }
 
 // They are not in the adapter.
@@ -279,12 +274,7 @@ TEST_F(DcTest, TheEndOfTheCompletionQueueIsTold) {
     ibv_async_event broken{};
     broken.event_type = IBV_EVENT_CQ_ERR;
     broken.element.cq = lib_.cqs.back().get();
-    lib_.raise(0, broken);
-    Event event;
-    ASSERT_TRUE(fabric_->poll_event(event));
-    EXPECT_EQ(event.kind, EventKind::qp_fatal);
-    EXPECT_EQ(event.qp_number, at.number());
-    EXPECT_EQ(at.query().state, QpState::error);
+    is_told_as_error_of(at, broken);
 }
 
 } // namespace

@@ -8,8 +8,6 @@
 // that the device or memory has no room for otherwise.
 // The other side need not keep its own, nor know: the handshake tells what there is, as always.
 // Source: Takagi et al., 3.4 (the pool of queue pairs).
-#include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "connect/connection_manager.h"
