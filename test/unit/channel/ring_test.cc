@@ -407,10 +407,11 @@ TEST(Ring, ABeginningThatStaysOneIsGarbageInTheEnd) {
 }
 
 TEST(Ring, WhatNoMessageBeginsWithIsGarbageAtOnce) {
-    // The last ones: brief, but no active message, of another number, too long for a short one, and for the ring.
-    const std::uint64_t words[] = {0x1b0002,        0xad0002,      0x100000002,
-                                   0xffff0002,      0x1001c0002,   0x8ad1f0002,
-                                   0x10008ad1f000f, 0x300ad1f000f, 0xffffad1f000f};
+    // Brief, but no active message, of another number, too long for a short one, and for the ring; posted as the last
+    // one of a lap, without and with a count.
+    const std::uint64_t words[] = {0x1b0002,       0xad0002,    0x100000002,     0xffff0002,
+                                   0x1001c0002,    0x8ad1f0002, 0x10008ad1f000f, 0x300ad1f000f,
+                                   0xffffad1f000f, 0x8bd1c0002, 0x8bd1e0002};
     for (const std::uint64_t word : words) {
         Ring ring(16, false);
         *static_cast<std::uint64_t*>(ring.memory.address()) = word;

@@ -56,6 +56,7 @@ Cores::Cores(std::size_t nodes, Options options) {
         environment.bootstrap = &table_;
         environment.clock = &clock;
         environment.timed = options.timed;
+        environment.yields = options.yields;
         environment.random = &node.random;
         environment.watch_memory = [] { return true; };
         environment.counters = &node.counters;

@@ -234,6 +234,7 @@ int open_core(opal_common_adaptib_core& core) {
         environment.clock = &core.clock;
         environment.maps_sources = !core.source_map.empty();
         environment.timed = true;
+        environment.yields = core.environment.yields;
         environment.random = &core.random;
         environment.counters = &process_counters();
         if (core.environment.watch_memory != nullptr) {
@@ -339,9 +340,9 @@ void opal_common_adaptib_memory_released(opal_common_adaptib_core_t* core, const
 namespace {
 
 // One thread at a time is in progress; it leaves the lock while an active message's handler runs.
-[[gnu::always_inline]] inline int progress_once(opal_common_adaptib_core_t* core) {
+[[gnu::always_inline]] inline int progress_once(opal_common_adaptib_core_t* core, bool again) {
     core->inside = true;
-    const auto events = static_cast<int>(core->core->progress());
+    const auto events = static_cast<int>(core->core->progress(again));
     core->inside = false;
     return events;
 }
@@ -354,7 +355,7 @@ namespace {
         if (!lock.owns_lock() || core->inside) {
             return 0;
         }
-        events = progress_once(core);
+        events = progress_once(core, false); // others may wait for the lock
         completed = std::exchange(core->protocol->completed(), {});
     }
     return events + report_completed(completed);
@@ -374,7 +375,7 @@ int opal_common_adaptib_progress(opal_common_adaptib_core_t* core) noexcept {
     if (core->inside) [[unlikely]] {
         return 0;
     }
-    const int events = progress_once(core);
+    const int events = progress_once(core, true);
     return core->protocol->completed().empty() ? events : events + report_all(core);
 }
 

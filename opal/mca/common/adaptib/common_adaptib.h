@@ -124,6 +124,8 @@ typedef struct {
     const char *host_name;
     bool threads;  /* several threads may call at the same time */
     bool one_host; /* all processes of the job run on this host */
+    /* Whether this process gives its processor up when progress found nothing; read at any time. NULL: no. */
+    const bool *yields;
     /* Looks up what `name` published with the core's address; *address stays valid until release.
      * Called on first contact only, from inside any call. */
     int (*lookup)(void *context, uint64_t name, void **address, size_t *size);

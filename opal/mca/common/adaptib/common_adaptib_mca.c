@@ -21,6 +21,7 @@
 #include "opal/mca/base/mca_base_vari.h"
 #include "opal/mca/installdirs/installdirs.h"
 #include "opal/runtime/opal.h"
+#include "opal/runtime/opal_progress.h"
 #include "opal/util/error.h"
 #include "opal/util/output.h"
 #include "opal/util/show_help.h"
@@ -630,6 +631,7 @@ int opal_common_adaptib_mca_acquire(bool threads, bool wanted, int stream,
         .local_rank = (uint32_t) opal_process_info.my_local_rank,
         .host_name = host_name(),
         .threads = threads || opal_using_threads(),
+        .yields = &opal_progress_yield_when_idle,
         .one_host = job_on_one_host(),
         .lookup = core_lookup,
         .lookup_release = core_lookup_release,

@@ -33,7 +33,7 @@ inline bool is_contiguous(const Data& data) { return data.base != nullptr || dat
 inline std::size_t gather_some(const Data& data, std::size_t offset, std::byte* to,
                                std::size_t length) {
     if (data.base != nullptr) {
-        std::memcpy(to, static_cast<const std::byte*>(data.base) + offset, length);
+        copy_few(to, static_cast<const std::byte*>(data.base) + offset, length);
         return length;
     }
     std::size_t done = 0;

@@ -164,6 +164,11 @@ constexpr std::array kTable{
         "At most this many peers write into rings of their own; further peers share the queue, "
         "which costs no memory per peer. 0: all do, as with channel_policy ud."},
     opal_common_adaptib_parameter_t{
+        "idle_looks", kInt, &g_parameters.idle_looks, "128", "looks", "0..100000", 5,
+        "A call for progress that finds nothing looks into the rings so often again before it returns, all of them "
+        "together, since a message that comes meanwhile is there sooner. 0: not again, as in a process that gives its "
+        "processor up then (mpi_yield_when_idle) or whose threads call MPI at the same time."},
+    opal_common_adaptib_parameter_t{
         "block_bytes", kSize, &g_parameters.block_bytes, "65536", "bytes", "1024..16777216", 5,
         "Non-contiguous data is packed and unpacked in a pipeline of blocks of this size."},
     opal_common_adaptib_parameter_t{

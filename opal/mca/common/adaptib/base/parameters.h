@@ -47,6 +47,7 @@ struct Parameters {
     std::size_t ring_bytes;
     std::size_t verbs_ring_bytes;
     int ring_max;
+    int idle_looks;
     std::size_t block_bytes;
     int block_depth;
     std::size_t registration_cache;

@@ -44,14 +44,15 @@ RingReader::Found RingReader::read_brief(std::uint64_t head, MessageHeader& head
     header.context = 0;
     header.source = 0;
     header.tag = 0;
-    const std::uint64_t units = ring_units_for(header.length, RingWay::brief);
+    const auto units = static_cast<std::uint32_t>(ring_units_for(header.length, RingWay::brief));
     if (header.type != MessageType::active || header.length >= kLeftFrom ||
         units > units_ - position_ || !ring_brief_is(head, header.sequence)) {
         return Found::garbage;
     }
     left_ = false;
     posted_ = false;
-    current_ = static_cast<std::uint32_t>(units);
+    current_ = units;
+    taken_ = taken_by(head, units);
     body = place() + ring_body_at(0, RingWay::brief);
     return Found::message;
 }
@@ -62,15 +63,16 @@ RingReader::Found RingReader::read(std::uint64_t head, MessageHeader& header,
         std::byte* at = place();
         // A copy: what was checked must not change while it is used.
         copy_head(header, head);
-        const auto magic = static_cast<std::uint16_t>(head >> 16);
+        const std::uint16_t magic = ring_magic_of(head);
         const RingWay way = ring_way_of(magic);
         if (way == RingWay::brief) {
             return read_brief(head, header, body);
         }
         const std::uint64_t units = ring_units_for(header.length, way);
         left_ = magic == kLeftMagic;
-        if ((way == RingWay::stored && magic != kHeaderMagic && !left_) ||
-            units > units_ - position_) [[unlikely]] {
+        const bool known =
+            way == RingWay::stored ? magic == kHeaderMagic || left_ : (head & kRingLast) == 0;
+        if (!known || units > units_ - position_) [[unlikely]] {
             return begins(head) ? Found::nothing : Found::garbage;
         }
         posted_ = way != RingWay::stored;
@@ -83,6 +85,7 @@ RingReader::Found RingReader::read(std::uint64_t head, MessageHeader& header,
         copy_rest(header, at);
         if (header.type != MessageType::skip) [[likely]] {
             current_ = static_cast<std::uint32_t>(units);
+            taken_ = taken_by(head, current_);
             body = at + ring_body_at(header.length, way);
             return Found::message;
         }
@@ -99,6 +102,8 @@ RingReader::Found RingReader::read(std::uint64_t head, MessageHeader& header,
 // Writer
 
 namespace {
+
+constexpr std::uint64_t kLeftMark = std::uint64_t{kLeftMagic - kHeaderMagic} << 16;
 
 // Intel's processors store into one line of another's after the other; several at once come only if they were asked
 // for, and laps are cheap. AMD's do better alone, and lines that are asked for early come in the way of what the reader
@@ -241,6 +246,7 @@ bool RingWriter::caught_up() const {
 // What does not fit into the lap begins the next one, or makes this one longer: by a little first, since whoever waits
 // for answers as a rule may have been early once. False: there is no room yet.
 bool RingWriter::go_on(std::uint64_t units) {
+    ends_lap_ = false;
     if (position_ + units > units_) {
         if (!skip_rest()) {
             return false;
@@ -250,39 +256,47 @@ bool RingWriter::go_on(std::uint64_t units) {
         return true;
     }
     if (habits_.lap_messages * units <= position_ && units <= habits_.lap_longest && caught_up()) {
-        return turn_back();
+        consumed_ = produced_;
+        lap_ = position_; // whatever comes before this message asks again
+        ends_lap_ = true;
+        return true;
     }
     if (left_behind_) {
         left_behind_ = false;
         zero_until_ = std::max(zero_until_, produced_ + (units_ - position_));
     }
-    const std::uint64_t more = std::max(kLongerBy, lap_ - kShortLap);
+    const std::uint64_t more = std::max(kLongerBy, std::max(lap_, kShortLap) - kShortLap);
     const std::uint64_t most = std::max<std::uint64_t>(kShortLap, kCaughtUpEvery * units);
     const std::uint64_t longer = std::max(lap_ + std::min(more, most), position_ + units);
     lap_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(longer, units_));
     return true;
 }
 
-// Begins the next short lap. REQUIRES: caught_up().
-bool RingWriter::turn_back() {
-    consumed_ = produced_;
-    const bool dirty = must_zero();
-    if (dirty) { // the next lap may end later than this one, and what is behind it has to be zero
-        for (std::uint32_t unit = position_ + 1; unit <= kShortLap; ++unit) {
-            store_ring_word(unit_address(unit), 0, std::memory_order_relaxed);
-        }
+// The reader has taken everything before this message, and goes on at the beginning behind it. REQUIRES: ends_lap_.
+void RingWriter::commit_last(const MessageHeader& header) {
+    ends_lap_ = false;
+    const auto units = static_cast<std::uint32_t>(ring_units_for(header.length, RingWay::stored));
+    const bool left = header.length >= kLeftFrom || left_in_lap_;
+    const bool dirty = left || must_zero();
+    const std::uint32_t end = position_ + units;
+    std::byte* const at = unit_address(position_);
+    std::uint64_t head = header.head_word() | kRingLast;
+    head += header.length >= kLeftFrom ? kLeftMark : 0;
+    write_fields(at, header);
+    store_ring_word(at, head, std::memory_order_release);
+    // The next lap may end later than this one, and what is behind it has to be zero.
+    for (std::uint32_t unit = end; dirty && !left && unit <= kShortLap && unit < units_; ++unit) {
+        store_ring_word(unit_address(unit), 0, std::memory_order_relaxed);
     }
-    const bool left = left_in_lap_;
-    const std::uint32_t end = position_;
-    if (!skip_rest()) {
-        return false;
-    }
+    last_ = position_;
+    sequence_ = header.sequence;
+    produced_ += units_ - position_;
     begin_lap(end);
     if (dirty) {
         left_behind_ = true;
         zero_until_ = left ? produced_ + kShortLap : produced_;
     }
-    return true;
+    claim_ahead(0, units);
 }
 
 // The rest of the ring goes unused; the skip message itself needs one unit of it.
@@ -336,7 +350,7 @@ std::uint64_t RingWriter::store_behind(std::uint64_t head, Bytes length, std::ui
     }
     left_in_lap_ = true;
     zero_until_ = produced_ + units + units_;
-    return head + (std::uint64_t{kLeftMagic - kHeaderMagic} << 16);
+    return head + kLeftMark;
 }
 
 // After a short message, for the next ones: before they are visible nobody waits for these stores.

@@ -17,10 +17,11 @@
 //
 //     type 8 | flags 8 | magic 16 | length 16 | number 16
 //
-// A message that does not fit before the last unit is preceded by a `skip` message and starts at unit 0. So does one
-// behind the first kShortLap units, if the reader is found to have consumed everything before it; that is looked at
-// after kLongerBy units more, twice as many, and so on up to kCaughtUpEvery messages. Who waits for answers uses a few KiB again and again, which stay
-// in the caches next to both processors; who sends a lot uses the whole ring.
+// A message that does not fit before the last unit is preceded by a `skip` message and starts at unit 0. One that goes
+// beyond the first kShortLap units, while the reader is found to have consumed everything before it, is marked as the last
+// one of its lap (kRingLast): the next one starts at unit 0. If the reader has not, that is looked at after kLongerBy units
+// more, twice as many, and so on up to kCaughtUpEvery messages. Who waits for answers uses a few KiB again and again, which
+// stay in the caches next to both processors; who sends a lot uses the whole ring.
 //
 // Invariants
 //   1. When a message becomes visible, the first 8 bytes of the unit behind it are zero. So a non-zero word
@@ -38,10 +39,10 @@
 //      length, before its own. Of a number less than all bytes may be new (the reader's count, too): with
 //      the low ones first it is no more than the whole.
 //   3. produced - consumed <= units. The reader tells the writer what it has consumed by writing a
-//      64-bit count into memory of the writer's, at the latest after half the ring; a `skip` counts, so
-//      that a message of half the ring finds room once the reader has taken all there is. After a quarter
-//      the count goes along with a message, if one is posted the other way: a write less. It is known by a
-//      magic number of its own.
+//      64-bit count into memory of the writer's, at the latest after half the ring; what a `skip` or the
+//      last message of a lap leaves unused counts, so that a message of half the ring finds room once the
+//      reader has taken all there is. After a quarter the count goes along with a message, if one is posted
+//      the other way: a write less. It is known by a magic number of its own.
 //   4. With a posting writer, units not yet consumed are kept in the writer's mirror of the ring, and
 //      are reused only after the reader's count has passed them. So what a broken connection may have
 //      lost can be sent again. A writer that has posted stores again only when all that it has posted is
@@ -92,7 +93,7 @@ constexpr std::uint32_t kRingOverhead = sizeof(MessageHeader) + 2 * sizeof(std::
 // How two processors of this host pass lines between them best (TUNING.md of test/bench has the figures).
 struct RingHabits {
     std::uint32_t most_claimed; // units that a writer asks for ahead
-    std::uint32_t lap_messages; // in a short lap, at least: a skip costs two or three lines
+    std::uint32_t lap_messages; // in a short lap, at least
     std::uint32_t lap_longest;  // units of a message that begins one
     bool dirties;               // the reader stores into each line of what it leaves where it is
 };
@@ -154,8 +155,17 @@ constexpr std::uint64_t ring_tail_word(std::uint64_t head, std::uint32_t sequenc
     return ~head ^ (static_cast<std::uint64_t>(sequence) * 0x9e3779b97f4a7c15u);
 }
 
+// Of the magic number of a stored message: the next one is at the ring's beginning.
+constexpr std::uint64_t kRingLast = std::uint64_t{1} << 28;
+static_assert((std::uint64_t{kHeaderMagic | kTailedMagic | kLeftMagic | kCountedMagic | kBriefMagic}
+                   << 16 &
+               kRingLast) == 0);
+constexpr std::uint16_t ring_magic_of(std::uint64_t head) {
+    return static_cast<std::uint16_t>((head & ~kRingLast) >> 16);
+}
+
 // Type and magic number in the first word of a stored message.
-constexpr std::uint64_t kRingKindBits = 0xffff00ff;
+constexpr std::uint64_t kRingKindBits = 0xffff00ff & ~kRingLast;
 constexpr std::uint64_t ring_kind_of(MessageType type, std::uint16_t magic) {
     return std::uint64_t{magic} << 16 | static_cast<std::uint64_t>(type);
 }
@@ -231,6 +241,7 @@ public:
         std::uint32_t length = 0;
         std::uint32_t sequence = 0;
         std::uint32_t units = 0;
+        std::uint32_t taken = 0; // units up to the next one
         std::uint8_t flags = 0;
     };
     // The same as poll() for one of that kind; in place of consume(), consume_short() follows. False: it is not what its
@@ -255,15 +266,19 @@ public:
         found.body = at + ring_body_at(kLeft ? kLeftFrom : 0, kWay);
         const bool fits = kLeft ? found.length >= kLeftFrom && found.length < kShortLeft
                                 : found.length < kLeftFrom;
+        found.taken = taken_by(word, found.units);
         return fits && found.units <= units_ - position_ &&
                (!kBrief || ring_brief_is(word, found.sequence));
     }
     template <std::uint64_t kKind> [[gnu::always_inline]] void consume_short(const Short& found) {
         posted_ = false;
-        release(found.units, ring_kind_is_left(kKind) ? left_step_ : 1, found.sequence);
+        release(found.units, found.taken, ring_kind_is_left(kKind) ? left_step_ : 1,
+                found.sequence);
     }
     // The message that was found, whose number is `sequence`.
-    void consume(std::uint32_t sequence) { release(current_, left_ ? left_step_ : 1, sequence); }
+    void consume(std::uint32_t sequence) {
+        release(current_, taken_, left_ ? left_step_ : 1, sequence);
+    }
 
     // Where the next message will begin: while the word there is zero, poll() finds nothing.
     const std::byte* next() const { return place(); }
@@ -301,17 +316,21 @@ private:
         std::memcpy(&header.tag, at + offsetof(MessageHeader, tag), 4);
     }
     // The message there, whose first word, and one in so many units, becomes zero.
-    [[gnu::always_inline]] void release(std::uint32_t units, std::uint32_t step,
-                                        std::uint32_t sequence) {
+    [[gnu::always_inline]] void release(std::uint32_t units, std::uint32_t taken,
+                                        std::uint32_t step, std::uint32_t sequence) {
         std::byte* at = place();
         for (std::uint32_t i = step; i < units; i += step) {
             store_ring_word(at + i * kRingUnit, 0, std::memory_order_relaxed);
         }
         store_ring_word(at, 0, std::memory_order_release); // last: the writer may look (caught_up)
-        consumed_ += units;
-        untold_ += units;
+        consumed_ += taken;
+        untold_ += taken;
         sequence_ = sequence;
-        position_ = position_ + units == units_ ? 0 : position_ + units;
+        position_ = position_ + taken == units_ ? 0 : position_ + taken;
+    }
+    // Units from this message of so many to the next one.
+    std::uint32_t taken_by(std::uint64_t head, std::uint32_t units) const {
+        return (head & kRingLast) == 0 ? units : units_ - position_;
     }
     Found read(std::uint64_t head, MessageHeader& header, const std::byte*& body);
     Found read_brief(std::uint64_t head, MessageHeader& header, const std::byte*& body);
@@ -324,7 +343,8 @@ private:
     std::uint32_t units_;
     std::uint32_t untold_ = 0;              // of those consumed
     std::uint32_t position_ = 0;            // unit of the next message
-    std::uint32_t current_ = 0;             // units of the message that poll found
+    std::uint32_t current_ = 0;             // units of the message that poll found ...
+    std::uint32_t taken_ = 0;               // ... and up to the next one
     std::uint32_t sequence_ = kBeforeFirst; // of the last one consumed
     std::uint32_t left_step_; // units between those that are zeroed of one that stays there
     bool left_ = false;       // that message stays there
@@ -364,6 +384,10 @@ public:
     [[gnu::always_inline]] Status commit(const MessageHeader& header) {
         if (!direct()) [[unlikely]] {
             return post(header);
+        }
+        if (ends_lap_) [[unlikely]] {
+            commit_last(header);
+            return kOk;
         }
         const std::uint64_t units = ring_units_for(header.length, RingWay::stored);
         store(header, units);
@@ -408,6 +432,8 @@ public:
     bool flushed() { return !flush().is_again(); }
     // Messages are stored into the reader's memory.
     bool direct() const { return gate_.trouble != nullptr; }
+    // What is stored into memory of the reader's arrives, now.
+    bool stores() const { return direct() && gate_.open(); }
     // The last message lies where others have lain: that part of the ring is in the memory of both sides.
     bool lapped() const { return direct() && position_ <= used_; }
     // A completion with our wr_id was taken.
@@ -505,6 +531,7 @@ private:
         }
     }
     std::byte* reserve_with_care(Bytes length);
+    void commit_last(const MessageHeader& header);
     RingWay way_now() const {
         return direct() ? RingWay::stored : counted_ ? RingWay::counted : RingWay::posted;
     }
@@ -520,7 +547,6 @@ private:
     bool caught_up() const;
     bool go_on(std::uint64_t units);
     bool skip_rest();
-    bool turn_back();
     Status post(const MessageHeader& header);
     Status post_message(const MessageHeader& header, RingWay way, std::uint64_t taken);
     Status post_zero(std::uint64_t unit);
@@ -568,6 +594,7 @@ private:
     // Units produced, up to which the first words of those to come are zero
     std::uint64_t clean_until_ = 0;
     std::uint32_t used_ = 0;   // up to this unit there have been messages, in earlier laps
+    bool ends_lap_ = false;    // the message that room was reserved for is the last one of the lap
     bool left_in_lap_ = false; // a message of this lap is left where it is
     bool left_behind_ = false; // one may be, behind the short lap
     const std::uint64_t* credit_;

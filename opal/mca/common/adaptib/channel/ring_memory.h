@@ -99,6 +99,9 @@ public:
         }
     }
     // The answer slot in the peer's memory.
+    static std::byte* credit_before(AnswerSlot& answers) {
+        return reinterpret_cast<std::byte*>(&answers) - kCacheLine;
+    }
     static std::uint64_t answer_behind(std::uint64_t credit_address) {
         return credit_address + kCacheLine;
     }

@@ -73,6 +73,8 @@ public:
         Counters* counters = nullptr;
         std::function<void(Severity, const std::string&)> message;
         bool maps_sources = false; // who sends how much when is noted, for source_map()
+        const bool* yields =
+            nullptr; // the process gives its turn up when progress() found nothing; null: it does not
         bool timed = false; // the clock is that of the machine: what things cost can be measured
         // Whether Protocol::forget_memory() will be called for memory that is unmapped; asked for where
         // registrations would be kept. Empty: no.
@@ -110,7 +112,9 @@ public:
     ConnectionManager& connections() { return *connections_; }
     RailList rails() const { return rails_; }
     std::size_t fabrics() const { return fabrics_.size(); }
-    std::size_t progress();
+    // `again`: nobody minds if it takes longer when there is nothing, and looks into busy rings some times more
+    // (Parameters::idle_looks).
+    std::size_t progress(bool again = false);
     // For who does not call progress() all the time: something is due at deadline() (max: nothing), and
     // run_timers() does it then. progress() looks after it now and then.
     Nanoseconds deadline() const;
@@ -273,8 +277,9 @@ private:
     void poll_events(Attached& attached);
     void fail_peers_on(std::uint32_t rail);
     bool renew_target(std::uint32_t rail, std::uint32_t qp_number);
-    std::size_t pass();
-    std::size_t pass_with_timers();
+    std::size_t pass(bool again);
+    std::size_t pass_with_timers(bool again);
+    std::size_t look_again();
     void housekeeping();
     void keep_alive();
 
@@ -338,6 +343,8 @@ private:
         Peer* peer;
     };
     std::vector<HotRing> hot_;
+    std::uint32_t idle_looks_ = 0;  // Parameters::idle_looks
+    std::uint32_t looks_again_ = 0; // at all of hot_, in a pass that finds nothing
     std::vector<Peer*> cold_;
     std::size_t next_cold_ = 0;
     Nanoseconds listen_at_{0};                        // to events, again

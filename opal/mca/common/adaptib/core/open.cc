@@ -297,6 +297,7 @@ void Core::plan(const Parameters& parameters) {
         }
     }
     channels_ = plan_channels(parameters, bounds);
+    idle_looks_ = static_cast<std::uint32_t>(parameters.idle_looks);
     if (environment_.maps_sources) {
         source_map_ = std::make_unique<SourceMap>(environment_.clock->now());
     }

@@ -72,6 +72,8 @@ namespace adaptib {
       "Messages that waited for credit, room or a connection")                                     \
     X(credit_returns, "messages", COUNTER, 6, "Credits returned to writers of our rings")          \
     X(credit_carried, "messages", COUNTER, 6, "Credits that went along with messages")             \
+    X(found_idle, "times", COUNTER, 6,                                                             \
+      "Times that something came while an idle pass looked into the rings again (idle_looks)")     \
     X(bad_packets, "packets", COUNTER, 3, "Malformed, foreign or stale packets dropped")           \
     X(connections_requested, "connections", COUNTER, 4, "Connections that this process asked for") \
     X(connections_accepted, "connections", COUNTER, 4, "Connections that peers asked for")         \

@@ -80,7 +80,7 @@ bool Protocol::ask(Peer& peer, const ExecuteWork& work, std::span<const std::uin
     body.length = static_cast<std::uint32_t>(work.length);
     std::memcpy(to, &body, sizeof body);
     if (write) {
-        std::memcpy(to + sizeof body, work.local, work.length);
+        copy_few(to + sizeof body, work.local, work.length);
     }
     MessageHeader header;
     header.type = MessageType::operate;
@@ -95,7 +95,7 @@ bool Protocol::ask(Peer& peer, const ExecuteWork& work, std::span<const std::uin
         return false;
     }
     if (!write) {
-        std::memcpy(work.local, slot.data, work.length);
+        copy_few(work.local, slot.data, work.length);
         dirty_lines(slot.data, work.length);
     }
     count_move(work.opcode, work.length);

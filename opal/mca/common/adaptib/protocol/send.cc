@@ -208,10 +208,8 @@ bool Protocol::put_active_in_ring(Peer& peer, std::uint8_t tag, const void* firs
     if (to == nullptr) [[unlikely]] {
         return false;
     }
-    std::memcpy(to, first, first_bytes);
-    if (second_bytes > 0) {
-        std::memcpy(to + first_bytes, second, second_bytes);
-    }
+    copy_few(to, first, first_bytes);
+    copy_few(to + first_bytes, second, second_bytes);
     MessageHeader header = active_header(tag, bytes);
     return peer.commit_in_ring(header).ok();
 }
