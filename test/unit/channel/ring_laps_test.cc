@@ -201,7 +201,7 @@ TEST_P(RingsOf, TheLastMessageOfALapEndsIt) {
                 ASSERT_LE(ring.reader.next() - begin,
                           static_cast<std::ptrdiff_t>(longest * kRingUnit));
             }
-            EXPECT_GE(laps, 2000 * std::max<std::size_t>(size, kRingUnit) / (longest * kRingUnit));
+            EXPECT_GE(laps, 2000 * size / (2 * longest * kRingUnit)); // a lap is hardly longer
         }
     }
 }

@@ -108,7 +108,8 @@ protected:
 };
 
 TEST_F(TogetherRefused, TheOtherEndComesAsAnyPartBegins) {
-    for (int nth = 1; nth <= 12; ++nth) {
+    constexpr int kParts = 7; // by one end alone; as the last one begins nothing is left
+    for (int nth = 1; nth < kParts; ++nth) {
         ASSERT_NO_FATAL_FAILURE(announce(std::size_t(nth)));
         at_part(nth, [&] { world->progress(kHas); });
         const std::uint64_t read = counters().rdma_read_bytes;
@@ -121,7 +122,7 @@ TEST_F(TogetherRefused, TheOtherEndComesAsAnyPartBegins) {
                   kBytes);
         ASSERT_NO_FATAL_FAILURE(finish());
     }
-    EXPECT_EQ(counters().copies_shared, 12u);
+    EXPECT_EQ(counters().copies_shared, kParts - 1u);
     EXPECT_EQ(counters().bad_packets, 0u);
     expect_unharmed();
 }

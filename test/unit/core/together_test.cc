@@ -121,6 +121,38 @@ TEST(Together, AnOfferThatIsOverIsNotTakenUp) {
     EXPECT_EQ(world.counters(kHas).bad_packets, 0u);
 }
 
+// Who has something to copy itself does not wait for this. Its mark is set here by hand.
+TEST(Together, WhoCopiesInTheOtherDirectionIsNotAsked) {
+    Cores world(2);
+    exchange(world, 100, 3);
+    carry(world, false, 0);
+    const Counters& counters = world.counters(kWants);
+    const auto offers = [&] {
+        ask_first(*world.peer(kWants, kHas));
+        const std::uint64_t before = counters.copies_offered;
+        carry(world, false, 1);
+        return counters.copies_offered - before;
+    };
+    EXPECT_GT(offers(), 0u);
+    EXPECT_EQ(counters.copies_crossed, 0u);
+    std::uint64_t& mark = world.peer(kHas, kWants)->ring_layout().answer().shared;
+    mark = SharedWork{.front = 1}.word();
+    EXPECT_EQ(offers(), 0u);
+    EXPECT_GT(counters.copies_crossed, 0u);
+    mark = SharedWork{.closed = true}.word();
+    EXPECT_GT(offers(), 0u);
+}
+
+// A copy by one end alone is marked while it lasts, and no longer.
+TEST(Together, WhoCopiesAloneIsNotMarkedAnyMoreBehindIt) {
+    Cores world(2);
+    exchange(world, 100, 3);
+    carry(world, false, 0);
+    const std::uint64_t word = world.peer(kWants, kHas)->ring_layout().answer().shared;
+    EXPECT_NE(word, 0u);
+    EXPECT_TRUE(SharedWork::of(word).closed);
+}
+
 // Of a put or get. The window is the first half of the memory.
 class OneSidedTogether : public testing::TestWithParam<opal_common_adaptib_operation_t> {};
 

@@ -45,7 +45,7 @@ constexpr std::array kTable{
         "that is faster; if it does not take the message up soon, it is done here after all (auto)."},
     opal_common_adaptib_parameter_t{
         "long_copies", kString, &g_parameters.long_copies, "auto", "", "auto|alone", 5,
-        "Who copies long data between this process and a local peer, messages from 64 KiB, puts and gets from 512 KiB, "
+        "Who copies long data between this process and a local peer, messages from 64 KiB, puts and gets from 128 KiB, "
         "up to 4 MiB: one of them (alone), or both at the same time, a part each, where that was faster for that "
         "size; if the peer is not in a call of MPI this process copies all of it (auto)."},
     opal_common_adaptib_parameter_t{

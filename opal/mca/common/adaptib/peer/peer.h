@@ -298,7 +298,11 @@ struct AskChoices {
 };
 
 // Of long data, whether both ends copy it: by size, from 64 KiB to 4 MiB, each twice the last.
-using ShareChoices = std::array<AskChoice, 7>;
+struct ShareChoices {
+    static constexpr std::size_t kSizes = 7;
+    std::array<AskChoice, kSizes> sizes;
+    std::uint32_t calm = ~0u; // messages since the other end was last found copying itself
+};
 
 // Of streams to a local peer, whether their messages above the eager limit go through the ring, copied by both sides,
 // or are announced and copied by the receiver alone: by size, each twice the last.

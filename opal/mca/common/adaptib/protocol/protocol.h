@@ -565,9 +565,11 @@ private:
     void on_operate(Peer& peer, const MessageHeader& header, const std::byte* from);
     static constexpr Bytes kLeastShared = 64 * kKiB; // below, the other end is hardly there in time
     // The same for puts and gets: the same short data again and again stays in the origin's caches, unless it is shared.
-    static constexpr Bytes kLeastSharedMove = 512 * kKiB;
+    static constexpr Bytes kLeastSharedMove = 128 * kKiB;
     bool move_long(Peer& peer, const ExecuteWork& work, const Registration& region,
                    std::span<const std::uint32_t> remote_keys);
+    bool move_alone(Peer& peer, const ExecuteWork& work, const Registration& region,
+                    std::span<const std::uint32_t> remote_keys);
     bool move_together(Peer& peer, const ExecuteWork& work, const Registration& region,
                        std::span<const std::uint32_t> remote_keys);
     bool execute_part(Peer& peer, ExecuteWork work, Bytes offset, Bytes length,

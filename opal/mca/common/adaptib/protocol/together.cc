@@ -4,10 +4,13 @@
 // Who begins (the receiver, which has matched the announcement; the origin of a put or get) would copy all of it within the
 // call, by the kernel, while the other end, more often than not, waits for that. So it offers it a part: the data is so
 // many units, one end takes them from the front and the other from the back, each a quarter of what is left at a
-// time, by compare-and-swap on a word of the answer slot. Who finds nothing left is done; who began then waits for what
-// the other end has taken and not yet copied. One that computes instead does not look at the offer, and costs a
-// message and a few calls of the system more. Which way is faster is learnt for each peer and size, as that of small
-// operations is (schedule/ask_choice.h): short data lies in the caches of who copies it.
+// time, but no less than half or 128 KiB, by compare-and-swap on a word of the answer slot. Who finds nothing left is done;
+// who began then waits for what the other end has taken and not yet copied. One that computes instead does not look at the
+// offer, and costs a message and a call of the system more. Which way is faster is learnt for each peer and size, as that of
+// small operations is (schedule/ask_choice.h): short data lies in the caches of who copies it.
+//
+// Where both have something to copy neither waits. So who copies marks its slot, also where it does so alone, and who finds
+// the other one's marked copies alone: what is learnt is learnt where only one direction is in use.
 //
 // Everything is over when the call returns, so one word for each peer is enough; an offer that is looked at later
 // is none any more. Each part is checked by itself, and at both ends: what reaches beyond memory that is there fails,
@@ -25,6 +28,8 @@ namespace adaptib {
 namespace {
 
 constexpr Bytes kUnit = 16 * kKiB;
+constexpr std::uint32_t kLeastPart = 8; // units: a call of the system for less is dear
+constexpr std::uint32_t kCalm = 2;      // looks that have to find that the other end does not copy
 constexpr Bytes kMostShared = SharedWork::kMostUnits * kUnit;
 // Of the time, charged to the way that takes two processors. It has to be clearly faster, since it lies about the other: a
 // part of the data is in the other end's caches then, whence a copy by one end alone takes longer than if it always was.
@@ -46,6 +51,23 @@ struct Part {
 
 enum class End : std::uint8_t { front, back };
 
+// Of one end's own slot: whether it copies now.
+bool is_copying(AnswerSlot& slot) {
+    const std::uint64_t word = word_of(slot).load(std::memory_order_relaxed);
+    return word != 0 && !SharedWork::of(word).closed;
+}
+
+// Whether it does, or did not long ago.
+bool is_crossed(const Peer& peer) {
+    std::uint32_t& calm = peer.share_choices->calm;
+    if (peer.answers != nullptr && is_copying(*peer.answers)) {
+        calm = 0;
+    } else if (calm < kCalm) {
+        ++calm;
+    }
+    return calm < kCalm;
+}
+
 // What the next part is, if the offer still stands.
 Part take_part(AnswerSlot& slot, std::uint64_t number, Bytes length, End end) {
     const std::uint32_t all = units_of(length);
@@ -56,7 +78,8 @@ Part take_part(AnswerSlot& slot, std::uint64_t number, Bytes length, End end) {
             return {};
         }
         const std::uint32_t left = all - work.front - work.back;
-        const std::uint32_t mine = std::max(left / 4, 1u);
+        const std::uint32_t least = std::min(std::max(all / 2, 1u), kLeastPart);
+        const std::uint32_t mine = std::max(left / 4, std::min(left, least));
         const std::uint32_t first = end == End::front ? work.front : all - work.back - mine;
         (end == End::front ? work.front : work.back) += mine;
         if (word_of(slot).compare_exchange_weak(word, work.word(), std::memory_order_acq_rel,
@@ -78,19 +101,37 @@ bool Protocol::move_long(Peer& peer, const ExecuteWork& work, const Registration
     if (peer.share_choices == nullptr || work.length > kMostShared) {
         return execute(peer, work, region, remote_keys);
     }
-    static_assert(std::bit_width(kMostShared / kLeastShared) == std::tuple_size_v<ShareChoices>);
+    if (is_crossed(peer)) {
+        ++counters_.copies_crossed;
+        return move_alone(peer, work, region, remote_keys);
+    }
+    static_assert(std::bit_width(kMostShared / kLeastShared) == ShareChoices::kSizes);
     const auto size = static_cast<std::size_t>(std::bit_width(work.length / kLeastShared)) - 1;
-    AskChoice& choice = (*peer.share_choices)[size];
+    AskChoice& choice = peer.share_choices->sizes[size];
     const AskChoice::Way way = choice.choose();
     const bool timed = choice.timed();
     const Nanoseconds start = timed ? options_.clock->now() : Nanoseconds{0};
     const bool done = way == AskChoice::Way::asked ? move_together(peer, work, region, remote_keys)
-                                                   : execute(peer, work, region, remote_keys);
-    if (done && timed) {
-        const auto units = static_cast<std::int64_t>(units_of(work.length));
-        const Nanoseconds took = (options_.clock->now() - start) / units;
+                                                   : move_alone(peer, work, region, remote_keys);
+    const Nanoseconds end = timed ? options_.clock->now() : Nanoseconds{0};
+    if (timed && !is_crossed(peer) && done) {
+        const Nanoseconds took = (end - start) / static_cast<std::int64_t>(units_of(work.length));
         choice.note(way, way == AskChoice::Way::asked ? took + took / kPrice : took);
     }
+    return done;
+}
+
+bool Protocol::move_alone(Peer& peer, const ExecuteWork& work, const Registration& region,
+                          std::span<const std::uint32_t> remote_keys) {
+    if (peer.ring_memory == nullptr || !peer.ring_parts.answers) {
+        return execute(peer, work, region, remote_keys);
+    }
+    const auto mark = [&](SharedWork state) {
+        word_of(peer.ring_layout().answer()).store(state.word(), std::memory_order_relaxed);
+    };
+    mark({.front = 1});
+    const bool done = execute(peer, work, region, remote_keys);
+    mark({.closed = true});
     return done;
 }
 
