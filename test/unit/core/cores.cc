@@ -57,6 +57,7 @@ Cores::Cores(std::size_t nodes, Options options) {
         environment.clock = &clock;
         environment.timed = options.timed;
         environment.yields = options.yields;
+        environment.tight_ticks = options.tight_ticks;
         environment.random = &node.random;
         environment.watch_memory = [] { return true; };
         environment.counters = &node.counters;

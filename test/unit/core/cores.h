@@ -73,8 +73,9 @@ struct Options {
     // the nodes of its own host, and shm of another kind for all, or, without `far`, the first alone.
     std::vector<std::uint64_t> hosts;
     bool far = true;
-    bool timed = false;                  // what things cost is measured, by the clock below
-    const bool* yields = nullptr;        // Core::Environment
+    bool timed = false;           // what things cost is measured, by the clock below
+    const bool* yields = nullptr; // Core::Environment, as the next
+    std::uint64_t tight_ticks = 0;
     std::optional<CopyCosts> copy_costs; // what the nodes believe that copies cost
     // What each node's fabric is wrapped in, its second if there are two; empty: nothing.
     std::function<std::unique_ptr<Fabric>(std::size_t node, std::unique_ptr<Fabric>, const Clock&)>

@@ -16,8 +16,10 @@ constexpr std::uint64_t kManyPasses = 200; // timers have run since the ring is 
 
 // Node 1 waits in a thread of its own, with calls that look `again`, and node 0 takes its time before each message.
 // Returns how often something came while a pass looked again.
-std::uint64_t found_idle(int looks, bool again, const bool* yields) {
+std::uint64_t found_idle(int looks, bool again, const bool* yields,
+                         std::uint64_t tight_ticks = ~std::uint64_t{0}) {
     Options options;
+    options.tight_ticks = tight_ticks;
     options.parameters.idle_looks = looks;
     options.yields = yields;
     Cores world(2, options);
@@ -65,6 +67,7 @@ TEST(IdleLooks, AreNotTakenWhereSomebodyMinds) {
     EXPECT_EQ(found_idle(0, true, nullptr), 0u);
     const bool yields = true;
     EXPECT_EQ(found_idle(100'000, true, &yields), 0u);
+    EXPECT_EQ(found_idle(100'000, true, nullptr, 0), 0u) << "who does something else meanwhile";
 }
 
 } // namespace

@@ -45,7 +45,7 @@ constexpr std::array kTable{
         "that is faster; if it does not take the message up soon, it is done here after all (auto)."},
     opal_common_adaptib_parameter_t{
         "long_copies", kString, &g_parameters.long_copies, "auto", "", "auto|alone", 5,
-        "Who copies long data between this process and a local peer, messages from 64 KiB, puts and gets from 128 KiB, "
+        "Who copies long data between this process and a local peer, messages, puts and gets from 64 KiB "
         "up to 4 MiB: one of them (alone), or both at the same time, a part each, where that was faster for that "
         "size; if the peer is not in a call of MPI this process copies all of it (auto)."},
     opal_common_adaptib_parameter_t{
@@ -164,7 +164,7 @@ constexpr std::array kTable{
         "At most this many peers write into rings of their own; further peers share the queue, "
         "which costs no memory per peer. 0: all do, as with channel_policy ud."},
     opal_common_adaptib_parameter_t{
-        "idle_looks", kInt, &g_parameters.idle_looks, "128", "looks", "0..100000", 5,
+        "idle_looks", kInt, &g_parameters.idle_looks, "32", "looks", "0..100000", 5,
         "A call for progress that finds nothing looks into the rings so often again before it returns, all of them "
         "together, since a message that comes meanwhile is there sooner. 0: not again, as in a process that gives its "
         "processor up then (mpi_yield_when_idle) or whose threads call MPI at the same time."},

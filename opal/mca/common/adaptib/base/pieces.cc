@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Copies of more than 2 KiB (base/pieces.h).
+// Copies of other than 8 to 16 bytes (base/pieces.h).
 #include "base/pieces.h"
 
 #include <cstdint>
@@ -19,9 +19,10 @@ bool has_slow_strings() {
 #endif
 }
 
+constexpr std::size_t kByVectors = 2048; // the most for which the library takes vectors
 constexpr std::size_t kVectorsFasterUpTo = 6144;
 
-bool is_close_behind(const void* to, const void* from) {
+bool is_close_behind(const std::byte* to, const std::byte* from) {
     constexpr std::uintptr_t kPage = 4096;
     constexpr std::uintptr_t kClose = 31;
     const auto behind =
@@ -29,20 +30,32 @@ bool is_close_behind(const void* to, const void* from) {
     return (behind - 1) % kPage < kClose;
 }
 
-} // namespace
-
-void copy_long(void* to, const void* from, std::size_t bytes) {
+void copy_long(std::byte* to, const std::byte* from, std::size_t bytes) {
     static const bool slow_strings = has_slow_strings();
-    auto* target = static_cast<std::byte*>(to);
-    const auto* source = static_cast<const std::byte*>(from);
     if (slow_strings && (bytes <= kVectorsFasterUpTo || is_close_behind(to, from))) {
-        for (; bytes > kCopiedAtOnce; bytes -= kCopiedAtOnce) {
-            std::memcpy(target, source, kCopiedAtOnce);
-            target += kCopiedAtOnce;
-            source += kCopiedAtOnce;
+        for (; bytes > kByVectors; bytes -= kByVectors) {
+            std::memcpy(to, from, kByVectors);
+            to += kByVectors;
+            from += kByVectors;
         }
     }
-    std::memcpy(target, source, bytes);
+    std::memcpy(to, from, bytes);
+}
+
+} // namespace
+
+void copy_others(void* to, const void* from, std::size_t bytes) {
+    if (bytes > kByVectors) {
+        copy_long(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+    } else if (bytes >= sizeof(std::uint64_t)) {
+        std::memcpy(to, from, bytes);
+    } else if (bytes >= sizeof(std::uint32_t)) {
+        copy_ends<std::uint32_t>(to, from, bytes);
+    } else if (bytes >= sizeof(std::uint16_t)) {
+        copy_ends<std::uint16_t>(to, from, bytes);
+    } else if (bytes > 0) {
+        *static_cast<std::byte*>(to) = *static_cast<const std::byte*>(from);
+    }
 }
 
 } // namespace adaptib

@@ -25,24 +25,27 @@ template <class T> [[gnu::always_inline]] constexpr T load_piece(const T& from) 
     return value;
 }
 
-// Like memcpy, for what may be more than a few bytes of which one side may be another process's.
-void copy_long(void* to, const void* from, std::size_t bytes);
-constexpr std::size_t kCopiedAtOnce = 2048; // bytes
+// One to two Ts: the first and the last bytes.
+template <typename T>
+[[gnu::always_inline]] inline void copy_ends(void* to, const void* from, std::size_t bytes) {
+    T first;
+    T last;
+    const std::size_t at = bytes - sizeof last;
+    std::memcpy(&first, from, sizeof first);
+    std::memcpy(&last, static_cast<const std::byte*>(from) + at, sizeof last);
+    std::memcpy(to, &first, sizeof first);
+    std::memcpy(static_cast<std::byte*>(to) + at, &last, sizeof last);
+}
+
+// What copy_few does not copy itself; the bytes may be none.
+void copy_others(void* to, const void* from, std::size_t bytes);
 
 // Like memcpy, for what is a few bytes most of the time: these without a call.
 [[gnu::always_inline]] inline void copy_few(void* to, const void* from, std::size_t bytes) {
     if (bytes - sizeof(std::uint64_t) <= sizeof(std::uint64_t)) [[likely]] { // 8 to 16
-        std::uint64_t first = 0;
-        std::uint64_t last = 0;
-        const std::size_t at = bytes - sizeof last;
-        std::memcpy(&first, from, sizeof first);
-        std::memcpy(&last, static_cast<const std::byte*>(from) + at, sizeof last);
-        std::memcpy(to, &first, sizeof first);
-        std::memcpy(static_cast<std::byte*>(to) + at, &last, sizeof last);
-    } else if (bytes > kCopiedAtOnce) {
-        copy_long(to, from, bytes);
-    } else if (bytes > 0) {
-        std::memcpy(to, from, bytes);
+        copy_ends<std::uint64_t>(to, from, bytes);
+    } else {
+        copy_others(to, from, bytes);
     }
 }
 

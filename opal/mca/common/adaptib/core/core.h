@@ -75,6 +75,8 @@ public:
         bool maps_sources = false; // who sends how much when is noted, for source_map()
         const bool* yields =
             nullptr; // the process gives its turn up when progress() found nothing; null: it does not
+        // Idle passes that follow each other so closely (base/spin.h) are those of who does nothing but wait.
+        std::uint64_t tight_ticks = 500;
         bool timed = false; // the clock is that of the machine: what things cost can be measured
         // Whether Protocol::forget_memory() will be called for memory that is unmapped; asked for where
         // registrations would be kept. Empty: no.
@@ -345,6 +347,7 @@ private:
     std::vector<HotRing> hot_;
     std::uint32_t idle_looks_ = 0;  // Parameters::idle_looks
     std::uint32_t looks_again_ = 0; // at all of hot_, in a pass that finds nothing
+    std::uint64_t idle_ended_ = 0;  // ticks: the end of the last such pass
     std::vector<Peer*> cold_;
     std::size_t next_cold_ = 0;
     Nanoseconds listen_at_{0};                        // to events, again

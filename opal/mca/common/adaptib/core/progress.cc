@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/pieces.h"
+#include "base/spin.h"
 #include "core/core.h"
 
 namespace adaptib {
@@ -76,14 +77,19 @@ std::size_t Core::progress(bool again) {
     return events + look_after_others(idle);
 }
 
-// From one pass to the next it is 30 ns, and a message that comes meanwhile is found that much later.
+// From one pass to the next it is 30 ns, and a message that comes meanwhile is found that much later. Who does something
+// else between two passes (MPI_Test, a flush) waits for nothing, and is not kept.
 inline std::size_t Core::look_again() {
-    for (std::uint32_t left = looks_again_; left > 0; --left) {
-        if (!hot_rings_are_silent()) {
-            ++counters_.found_idle;
-            return poll_hot_rings();
+    if (ticks() - idle_ended_ < environment_.tight_ticks) [[likely]] {
+        for (std::uint32_t left = looks_again_; left > 0; --left) {
+            look_once_more();
+            if (!hot_rings_are_silent()) {
+                ++counters_.found_idle;
+                return poll_hot_rings();
+            }
         }
     }
+    idle_ended_ = ticks();
     return 0;
 }
 

@@ -44,7 +44,8 @@ bool Protocol::start_by_choice(Peer& peer, const ExecuteWork& work, const Regist
     bool done = way == AskChoice::Way::asked && ask(peer, work, remote_keys, choice.patience());
     const bool missed = way == AskChoice::Way::asked && !done;
     if (!done) {
-        done = execute(peer, work, region, remote_keys);
+        done = work.length < kLeastShared ? execute(peer, work, region, remote_keys)
+                                          : move_long(peer, work, region, remote_keys);
     }
     if (done && timed) {
         choice.note(way, options_.clock->now() - start);

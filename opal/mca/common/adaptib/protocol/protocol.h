@@ -243,7 +243,7 @@ public:
             !peer.ask_choices->of_move(operation.bytes).goes_on()) [[unlikely]] {
             return start_by_choice(peer, work(), *memory, keys);
         }
-        if (operation.bytes >= kLeastSharedMove) [[unlikely]] {
+        if (operation.bytes >= kLeastShared) [[unlikely]] {
             return move_long(peer, work(), *memory, keys);
         }
         return execute(peer, work(), *memory, keys);
@@ -564,8 +564,6 @@ private:
     QueuePair* asked_over(const Peer& peer, bool sensible);
     void on_operate(Peer& peer, const MessageHeader& header, const std::byte* from);
     static constexpr Bytes kLeastShared = 64 * kKiB; // below, the other end is hardly there in time
-    // The same for puts and gets: the same short data again and again stays in the origin's caches, unless it is shared.
-    static constexpr Bytes kLeastSharedMove = 128 * kKiB;
     bool move_long(Peer& peer, const ExecuteWork& work, const Registration& region,
                    std::span<const std::uint32_t> remote_keys);
     bool move_alone(Peer& peer, const ExecuteWork& work, const Registration& region,

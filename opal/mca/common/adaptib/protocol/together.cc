@@ -20,6 +20,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/spin.h"
 #include "channel/ring_memory.h"
 #include "protocol/protocol.h"
 
@@ -206,6 +207,7 @@ SharedWork Protocol::close_share(const Peer& peer, AnswerSlot& slot) const {
         if (!worth_waiting(peer, look)) {
             break; // who does it again finds nobody
         }
+        look_once_more();
         work = SharedWork::of(word_of(slot).load(std::memory_order_acquire));
     }
     return work;
