@@ -72,9 +72,8 @@ public:
         Random* random = nullptr;
         Counters* counters = nullptr;
         std::function<void(Severity, const std::string&)> message;
-        bool maps_sources = false; // who sends how much when is noted, for source_map()
-        const bool* yields =
-            nullptr; // the process gives its turn up when progress() found nothing; null: it does not
+        bool maps_sources = false;    // who sends how much when is noted, for source_map()
+        const bool* yields = nullptr; // the process gives its turn up when nothing came; null: no
         // Idle passes that follow each other so closely (base/spin.h) are those of who does nothing but wait.
         std::uint64_t tight_ticks = 500;
         bool timed = false; // the clock is that of the machine: what things cost can be measured
@@ -271,6 +270,7 @@ private:
     std::size_t poll_datagrams();
     std::size_t poll_completions();
     void return_credit(Peer& peer);
+    bool post_credit(Peer& peer, Subchannel& subchannel);
     Peer* sender_of(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key);
     void hand_over(Peer& peer, const MessageHeader& header, const std::byte* body);
     void on_datagram(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key,

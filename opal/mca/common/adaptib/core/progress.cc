@@ -344,23 +344,34 @@ void Core::on_ring_final(Peer& peer) {
     }
 }
 
-// Unsignaled, but for one in kSignalEvery, which releases the others' places in the send queue. A count
-// that cannot be written now is written in the next pass. An adapter that takes nothing inline reads it
-// from beside our own credit, maybe late: then it sends a later count, which is as true.
+// A count that cannot be written now is written in the next pass.
 void Core::return_credit(Peer& peer) {
     Subchannel& subchannel = peer.subchannels[connections_->chosen_subchannel(peer)];
     if (subchannel.qp == nullptr || peer.home_move.held || peer.state == ConnectState::repairing ||
         peer.state == ConnectState::requested) {
         return; // it goes over another queue pair soon; a new ring begins with new counts
     }
-    std::uint64_t consumed = peer.ring_in->consumed();
+    const bool timed = meter_ != nullptr &&
+                       (meter_->wants_credits() || counters_.credit_returns % kTimedCredits == 0);
+    const Nanoseconds start = timed ? environment_.clock->now() : Nanoseconds{0};
     if (stores_credit(peer)) [[likely]] {
-        store_ring_word(RingMemory::credit_before(*peer.answers), consumed,
+        store_ring_word(RingMemory::credit_before(*peer.answers), peer.ring_in->consumed(),
                         std::memory_order_release);
-        peer.ring_in->credit_told();
-        ++counters_.credit_returns;
+    } else if (!post_credit(peer, subchannel)) {
         return;
     }
+    peer.ring_in->credit_told();
+    ++counters_.credit_returns;
+    if (timed) {
+        const Nanoseconds end = environment_.clock->now();
+        meter_->add_credit(end - start, environment_.clock->now() - end);
+    }
+}
+
+// Unsignaled, but for one in kSignalEvery, which releases the others' places in the send queue. An adapter that takes
+// nothing inline reads the count from beside our own credit, maybe late: then it sends a later one, which is as true.
+bool Core::post_credit(Peer& peer, Subchannel& subchannel) {
+    std::uint64_t consumed = peer.ring_in->consumed();
     Gather gather{&consumed, sizeof consumed, 0};
     SendWork work;
     work.opcode = Opcode::write;
@@ -379,17 +390,7 @@ void Core::return_credit(Peer& peer) {
     work.gather_count = 1;
     work.remote_address = peer.credit_address;
     work.remote_key = subchannel.remote_memory_key;
-    const bool timed = meter_ != nullptr &&
-                       (meter_->wants_credits() || counters_.credit_returns % kTimedCredits == 0);
-    const Nanoseconds start = timed ? environment_.clock->now() : Nanoseconds{0};
-    if (subchannel.qp->post_send(work).ok()) {
-        peer.ring_in->credit_told();
-        ++counters_.credit_returns;
-        if (timed) {
-            const Nanoseconds end = environment_.clock->now();
-            meter_->add_credit(end - start, environment_.clock->now() - end);
-        }
-    }
+    return subchannel.qp->post_send(work).ok();
 }
 
 // The sender, met for the first time maybe; null: it cannot be answered, or is not who it says.
