@@ -301,7 +301,7 @@ struct AskChoices {
 struct ShareChoices {
     static constexpr std::size_t kSizes = 7;
     std::array<AskChoice, kSizes> sizes;
-    std::uint32_t calm = ~0u; // messages since the other end was last found copying itself
+    bool crossed = false; // at the end of the last one the other end copied something itself
 };
 
 // Of streams to a local peer, whether their messages above the eager limit go through the ring, copied by both sides,

@@ -10,7 +10,8 @@
 // small operations is (schedule/ask_choice.h): short data lies in the caches of who copies it.
 //
 // Where both have something to copy neither waits. So who copies marks its slot, also where it does so alone, and who finds
-// the other one's marked copies alone: what is learnt is learnt where only one direction is in use.
+// the other one's marked, or found it so at the end of the last copy, copies alone: what is learnt is learnt where only one
+// direction is in use.
 //
 // Everything is over when the call returns, so one word for each peer is enough; an offer that is looked at later
 // is none any more. Each part is checked by itself, and at both ends: what reaches beyond memory that is there fails,
@@ -30,7 +31,6 @@ namespace {
 
 constexpr Bytes kUnit = 16 * kKiB;
 constexpr std::uint32_t kLeastPart = 8; // units: a call of the system for less is dear
-constexpr std::uint32_t kCalm = 2;      // looks that have to find that the other end does not copy
 constexpr Bytes kMostShared = SharedWork::kMostUnits * kUnit;
 // Of the time, charged to the way that takes two processors. It has to be clearly faster, since it lies about the other: a
 // part of the data is in the other end's caches then, whence a copy by one end alone takes longer than if it always was.
@@ -52,21 +52,11 @@ struct Part {
 
 enum class End : std::uint8_t { front, back };
 
-// Of one end's own slot: whether it copies now.
-bool is_copying(AnswerSlot& slot) {
-    const std::uint64_t word = word_of(slot).load(std::memory_order_relaxed);
-    return word != 0 && !SharedWork::of(word).closed;
-}
-
-// Whether it does, or did not long ago.
+// The other end copies something itself now.
 bool is_crossed(const Peer& peer) {
-    std::uint32_t& calm = peer.share_choices->calm;
-    if (peer.answers != nullptr && is_copying(*peer.answers)) {
-        calm = 0;
-    } else if (calm < kCalm) {
-        ++calm;
-    }
-    return calm < kCalm;
+    const std::uint64_t word =
+        peer.answers == nullptr ? 0 : word_of(*peer.answers).load(std::memory_order_relaxed);
+    return word != 0 && !SharedWork::of(word).closed;
 }
 
 // What the next part is, if the offer still stands.
@@ -102,20 +92,24 @@ bool Protocol::move_long(Peer& peer, const ExecuteWork& work, const Registration
     if (peer.share_choices == nullptr || work.length > kMostShared) {
         return execute(peer, work, region, remote_keys);
     }
-    if (is_crossed(peer)) {
+    ShareChoices& choices = *peer.share_choices;
+    if (choices.crossed || is_crossed(peer)) {
         ++counters_.copies_crossed;
-        return move_alone(peer, work, region, remote_keys);
+        const bool done = move_alone(peer, work, region, remote_keys);
+        choices.crossed = is_crossed(peer);
+        return done;
     }
     static_assert(std::bit_width(kMostShared / kLeastShared) == ShareChoices::kSizes);
     const auto size = static_cast<std::size_t>(std::bit_width(work.length / kLeastShared)) - 1;
-    AskChoice& choice = peer.share_choices->sizes[size];
+    AskChoice& choice = choices.sizes[size];
     const AskChoice::Way way = choice.choose();
     const bool timed = choice.timed();
     const Nanoseconds start = timed ? options_.clock->now() : Nanoseconds{0};
     const bool done = way == AskChoice::Way::asked ? move_together(peer, work, region, remote_keys)
                                                    : move_alone(peer, work, region, remote_keys);
     const Nanoseconds end = timed ? options_.clock->now() : Nanoseconds{0};
-    if (timed && !is_crossed(peer) && done) {
+    choices.crossed = is_crossed(peer);
+    if (timed && !choices.crossed && done) {
         const Nanoseconds took = (end - start) / static_cast<std::int64_t>(units_of(work.length));
         choice.note(way, way == AskChoice::Way::asked ? took + took / kPrice : took);
     }
