@@ -164,7 +164,7 @@ constexpr std::array kTable{
         "At most this many peers write into rings of their own; further peers share the queue, "
         "which costs no memory per peer. 0: all do, as with channel_policy ud."},
     opal_common_adaptib_parameter_t{
-        "idle_looks", kInt, &g_parameters.idle_looks, "32", "looks", "0..100000", 5,
+        "idle_looks", kInt, &g_parameters.idle_looks, "16", "looks", "0..100000", 5,
         "A call for progress that finds nothing looks into the rings so often again before it returns, all of them "
         "together, since a message that comes meanwhile is there sooner. 0: not again, as in a process that gives its "
         "processor up then (mpi_yield_when_idle) or whose threads call MPI at the same time."},

@@ -75,7 +75,7 @@ public:
         bool maps_sources = false;    // who sends how much when is noted, for source_map()
         const bool* yields = nullptr; // the process gives its turn up when nothing came; null: no
         // Idle passes that follow each other so closely (base/spin.h) are those of who does nothing but wait.
-        std::uint64_t tight_ticks = 500;
+        std::uint64_t tight_ticks = 250;
         bool timed = false; // the clock is that of the machine: what things cost can be measured
         // Whether Protocol::forget_memory() will be called for memory that is unmapped; asked for where
         // registrations would be kept. Empty: no.
