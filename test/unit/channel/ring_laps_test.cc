@@ -172,6 +172,41 @@ TEST_P(RingsOf, ShortLapsWhereTheReaderKeepsUp) {
     EXPECT_EQ(burst, kUnits / kMessage);
 }
 
+// Many messages, an answer, many messages, ...: wherever in the ring the first of them lie, it becomes short again. Without
+// the answers the ends of laps would fall between messages of the same bundle for all of the ring.
+TEST_P(RingsOf, AnAnswerLetsTheWriterLookAgain) {
+    constexpr std::uint32_t kUnits = 8192;
+    constexpr std::uint32_t kBundle = 64; // messages of a unit
+    for (const std::uint32_t before : {1u, 7u, 33u, 63u}) {
+        for (const bool answers : {false, true}) {
+            Ring ring = make(kUnits);
+            std::vector<std::byte> payload;
+            std::uint32_t number = 0;
+            const auto bundle = [&](std::uint32_t messages) {
+                for (std::uint32_t i = 0; i < messages; ++i) {
+                    ASSERT_TRUE(ring.send(payload_of(ring.sequence, 8)));
+                }
+                for (std::uint32_t i = 0; i < messages; ++i) {
+                    ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+                    ASSERT_EQ(payload, payload_of(number, 8));
+                }
+                if (answers) {
+                    ring.writer->answered();
+                }
+            };
+            const std::byte* const begin = ring.reader.next();
+            ASSERT_NO_FATAL_FAILURE(bundle(before));
+            std::ptrdiff_t furthest = 0;
+            for (std::uint32_t i = 0; i < kUnits / kBundle - 2; ++i) {
+                ASSERT_NO_FATAL_FAILURE(bundle(kBundle));
+                furthest = std::max(furthest, ring.reader.next() - begin);
+            }
+            EXPECT_EQ(furthest <= static_cast<std::ptrdiff_t>(2 * kShortLap * kRingUnit), answers)
+                << before << " " << furthest / kRingUnit;
+        }
+    }
+}
+
 // No message is spent on where a lap ends: the last one of it says so, stored in one way or the other, long or short.
 TEST_P(RingsOf, TheLastMessageOfALapEndsIt) {
     constexpr std::uint64_t kUnits = 4096;

@@ -247,6 +247,7 @@ bool RingWriter::caught_up() const {
 // for answers as a rule may have been early once. False: there is no room yet.
 bool RingWriter::go_on(std::uint64_t units) {
     ends_lap_ = false;
+    looked_at_ = position_;
     if (position_ + units > units_) {
         if (!skip_rest()) {
             return false;

@@ -20,7 +20,7 @@
 // A message that does not fit before the last unit is preceded by a `skip` message and starts at unit 0. One that goes
 // beyond the first kShortLap units, while the reader is found to have consumed everything before it, is marked as the last
 // one of its lap (kRingLast): the next one starts at unit 0. If the reader has not, that is looked at after kLongerBy units
-// more, twice as many, and so on up to kCaughtUpEvery messages. Who waits for answers uses a few KiB again and again, which
+// more, twice as many, and so on up to kCaughtUpEvery messages, and when something came from the reader. Who waits for answers uses a few KiB again and again, which
 // stay in the caches next to both processors; who sends a lot uses the whole ring.
 //
 // Invariants
@@ -434,6 +434,13 @@ public:
     bool direct() const { return gate_.trouble != nullptr; }
     // What is stored into memory of the reader's arrives, now.
     bool stores() const { return direct() && gate_.open(); }
+    // Something came from the reader, who may have caught up: who has used more than a short lap looks with the next
+    // message, but not all the time.
+    void answered() {
+        if (lap_ > kShortLap && position_ - looked_at_ >= kCaughtUpEvery) [[unlikely]] {
+            lap_ = position_;
+        }
+    }
     // The last message lies where others have lain: that part of the ring is in the memory of both sides.
     bool lapped() const { return direct() && position_ <= used_; }
     // A completion with our wr_id was taken.
@@ -518,6 +525,7 @@ private:
         used_ = std::max(used_, end);
         left_in_lap_ = false;
         position_ = 0;
+        looked_at_ = 0;
         lap_ = std::min(kShortLap, units_);
     }
     // The reader's processor owns the lines it has emptied. Those of the next messages are asked back
@@ -593,8 +601,10 @@ private:
     const RingHabits habits_;
     // Units produced, up to which the first words of those to come are zero
     std::uint64_t clean_until_ = 0;
-    std::uint32_t used_ = 0;   // up to this unit there have been messages, in earlier laps
-    bool ends_lap_ = false;    // the message that room was reserved for is the last one of the lap
+    std::uint32_t looked_at_ =
+        0;                   // where the last message was for which go_on() was asked, in this lap
+    std::uint32_t used_ = 0; // up to this unit there have been messages, in earlier laps
+    bool ends_lap_ = false;  // the message that room was reserved for is the last one of the lap
     bool left_in_lap_ = false; // a message of this lap is left where it is
     bool left_behind_ = false; // one may be, behind the short lap
     const std::uint64_t* credit_;

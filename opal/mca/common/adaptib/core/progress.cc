@@ -266,6 +266,9 @@ std::size_t Core::poll_ring(Peer& peer) {
     if (!looked && ring.credit_due() && takes_credit(peer)) [[unlikely]] {
         return_credit(peer);
     }
+    if (taken > 0 && peer.ring_out != nullptr) {
+        peer.ring_out->answered();
+    }
     if (taken > 0 && ring.posted() && peer.ring_out != nullptr) [[unlikely]] {
         counters_.credit_carried += exchange_credit(ring, *peer.ring_out) ? 1 : 0;
     }
