@@ -20,8 +20,9 @@
 // A message that does not fit before the last unit is preceded by a `skip` message and starts at unit 0. One that goes
 // beyond the first kShortLap units, while the reader is found to have consumed everything before it, is marked as the last
 // one of its lap (kRingLast): the next one starts at unit 0. If the reader has not, that is looked at after kLongerBy units
-// more, twice as many, and so on up to kCaughtUpEvery messages, and when something came from the reader. Who waits for answers uses a few KiB again and again, which
-// stay in the caches next to both processors; who sends a lot uses the whole ring.
+// more, twice as many, and so on up to kCaughtUpEvery messages, and when something came from the reader. Who waits for
+// answers uses a few KiB again and again, which stay in the caches next to both processors; who sends a lot uses the whole
+// ring.
 //
 // Invariants
 //   1. When a message becomes visible, the first 8 bytes of the unit behind it are zero. So a non-zero word
@@ -601,10 +602,9 @@ private:
     const RingHabits habits_;
     // Units produced, up to which the first words of those to come are zero
     std::uint64_t clean_until_ = 0;
-    std::uint32_t looked_at_ =
-        0;                   // where the last message was for which go_on() was asked, in this lap
-    std::uint32_t used_ = 0; // up to this unit there have been messages, in earlier laps
-    bool ends_lap_ = false;  // the message that room was reserved for is the last one of the lap
+    std::uint32_t looked_at_ = 0; // unit of this lap where go_on() was asked last
+    std::uint32_t used_ = 0;      // up to this unit there have been messages, in earlier laps
+    bool ends_lap_ = false;    // the message that room was reserved for is the last one of the lap
     bool left_in_lap_ = false; // a message of this lap is left where it is
     bool left_behind_ = false; // one may be, behind the short lap
     const std::uint64_t* credit_;

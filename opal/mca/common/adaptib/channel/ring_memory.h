@@ -98,10 +98,11 @@ public:
             answer().word = answer().shared = 0;
         }
     }
-    // The answer slot in the peer's memory.
+    // The credit in the peer's memory, where its answer slot is mapped.
     static std::byte* credit_before(AnswerSlot& answers) {
         return reinterpret_cast<std::byte*>(&answers) - kCacheLine;
     }
+    // The answer slot in the peer's memory.
     static std::uint64_t answer_behind(std::uint64_t credit_address) {
         return credit_address + kCacheLine;
     }
