@@ -114,8 +114,8 @@ Status Cores::receive(std::size_t at, std::int32_t source, std::int32_t tag, con
     return status;
 }
 
-void Cores::progress(std::size_t node) {
-    core(node).progress();
+void Cores::progress(std::size_t node, bool again) {
+    core(node).progress(again);
     CompletedList& completed = core(node).protocol().completed();
     while (!completed.empty()) {
         UserRequest* user = completed.pop();

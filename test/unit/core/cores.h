@@ -112,7 +112,7 @@ public:
     Status receive(std::size_t at, std::int32_t source, std::int32_t tag, const Data& data,
                    TestRequest& request, std::uint32_t context = 0);
 
-    void progress(std::size_t node);
+    void progress(std::size_t node, bool again = false);
     void progress();
     // Until `condition`; false if it does not come true in many passes.
     bool run(const std::function<bool()>& condition);

@@ -34,12 +34,7 @@ std::uint64_t found_idle(int looks, bool again, const bool* yields,
             TestRequest receive;
             EXPECT_TRUE(world.receive(1, 0, 5, contiguous(data), receive).ok());
             while (!receive.done) {
-                world.core(1).progress(again);
-                CompletedList& completed = world.core(1).protocol().completed();
-                while (!completed.empty()) {
-                    UserRequest* user = completed.pop();
-                    user->complete(user);
-                }
+                world.progress(1, again);
             }
             EXPECT_EQ(data, pattern(8, static_cast<std::uint64_t>(i)));
             got = i + 1;

@@ -93,17 +93,13 @@ bool Protocol::move_long(Peer& peer, const ExecuteWork& work, const Registration
         return execute(peer, work, region, remote_keys);
     }
     ShareChoices& choices = *peer.share_choices;
-    if (choices.crossed || is_crossed(peer)) {
-        ++counters_.copies_crossed;
-        const bool done = move_alone(peer, work, region, remote_keys);
-        choices.crossed = is_crossed(peer);
-        return done;
-    }
+    const bool crossed = choices.crossed || is_crossed(peer);
+    counters_.copies_crossed += crossed ? 1 : 0;
     static_assert(std::bit_width(kMostShared / kLeastShared) == ShareChoices::kSizes);
     const auto size = static_cast<std::size_t>(std::bit_width(work.length / kLeastShared)) - 1;
     AskChoice& choice = choices.sizes[size];
-    const AskChoice::Way way = choice.choose();
-    const bool timed = choice.timed();
+    const AskChoice::Way way = crossed ? AskChoice::Way::direct : choice.choose();
+    const bool timed = !crossed && choice.timed();
     const Nanoseconds start = timed ? options_.clock->now() : Nanoseconds{0};
     const bool done = way == AskChoice::Way::asked ? move_together(peer, work, region, remote_keys)
                                                    : move_alone(peer, work, region, remote_keys);
