@@ -85,6 +85,7 @@ constexpr Bytes kLeftFrom = 768;                          // bytes of body and p
 constexpr Bytes kShortLeft = 4096 + 256; // below, those are short, too: a page and headers
 constexpr std::uint32_t kShortLap = 256; // units: 8 KiB
 constexpr std::uint32_t kLongerBy = 32;  // units
+constexpr std::uint32_t kAskedFor = 32;  // units, of a message that has come
 // Messages, at most; to look whether the reader has caught up costs a line or two.
 constexpr std::uint32_t kCaughtUpEvery = 64;
 // So often a message's first word may be found begun and no more, before it is taken for garbage: seconds.
@@ -268,6 +269,7 @@ public:
         const bool fits = kLeft ? found.length >= kLeftFrom && found.length < kShortLeft
                                 : found.length < kLeftFrom;
         found.taken = taken_by(word, found.units);
+        ask_for_rest(at, found.units);
         return fits && found.units <= units_ - position_ &&
                (!kBrief || ring_brief_is(word, found.sequence));
     }
@@ -332,6 +334,15 @@ private:
     // Units from this message of so many to the next one.
     std::uint32_t taken_by(std::uint64_t head, std::uint32_t units) const {
         return (head & kRingLast) == 0 ? units : units_ - position_;
+    }
+    // The other lines of a message whose first one is there: they are on their way while it is handed to whoever waits
+    // for it. Of a long one the processor asks for the rest by itself.
+    [[gnu::always_inline]] static void ask_for_rest(const std::byte* at, std::uint32_t units) {
+        const auto within = reinterpret_cast<std::uintptr_t>(at) % kCacheLine;
+        const std::byte* const end = at + std::min(units, kAskedFor) * kRingUnit;
+        for (const std::byte* line = at - within + kCacheLine; line < end; line += kCacheLine) {
+            __builtin_prefetch(line);
+        }
     }
     Found read(std::uint64_t head, MessageHeader& header, const std::byte*& body);
     Found read_brief(std::uint64_t head, MessageHeader& header, const std::byte*& body);
