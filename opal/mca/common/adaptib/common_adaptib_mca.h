@@ -40,11 +40,6 @@ OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_mca_acquire(bool threads, boo
                                                                int stream,
                                                                opal_common_adaptib_core_t **core);
 
-/* The core's environment: asks Open MPI to tell of memory that is unmapped. False: it cannot. */
-bool opal_common_adaptib_mca_watch_memory(void *context);
-/* The core that is told of it; NULL before it is released, which also ends the asking. */
-void opal_common_adaptib_mca_memory_to(opal_common_adaptib_core_t *core);
-
 /* Traffic will come: the core's messages are for the user from now on. */
 OPAL_COMMON_ADAPTIB_EXPORT void opal_common_adaptib_mca_selected(void);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * Open MPI's memory hooks, which tell of memory that the program is about to unmap: registrations that
- * the core keeps are given up then (common_adaptib_mca.h).
+ * the core keeps are given up then (common_adaptib_mca_parts.h).
  *
  * Threads: the hook runs in whatever thread unmaps memory, inside of free() and munmap() too.
  */
@@ -15,7 +15,7 @@
 #include "opal/memoryhooks/memory.h"
 
 #include "common_adaptib_compat.h"
-#include "common_adaptib_mca.h"
+#include "common_adaptib_mca_parts.h"
 
 static _Atomic(opal_common_adaptib_core_t *) told; /* NULL: there is no core yet, or no more */
 static bool watching = false;

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * Messages to the user, by Open MPI's help texts, and once for each host.
+ */
+#include "opal_config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "opal/mca/installdirs/installdirs.h"
+#include "opal/runtime/opal.h"
+#include "opal/util/output.h"
+#include "opal/util/show_help.h"
+
+#include "common_adaptib_compat.h"
+#include "common_adaptib_mca.h"
+#include "common_adaptib_mca_parts.h"
+
+#define HELP_FILE "help-common-adaptib.txt"
+
+static bool session_seen; /* the job's session directory was there at the start */
+
+const char *opal_common_adaptib_mca_host_name(void)
+{
+    return NULL != opal_process_info.nodename ? opal_process_info.nodename : "localhost";
+}
+
+/* Open MPI prints an apology instead of the text when it does not find a help file. */
+static bool help_file_readable(const char *directory)
+{
+    char path[OPAL_PATH_MAX];
+
+    if (NULL == directory
+        || snprintf(path, sizeof(path), "%s/%s", directory, HELP_FILE) >= (int) sizeof(path)) {
+        return false;
+    }
+    return 0 == access(path, R_OK);
+}
+
+static bool help_file_found(void)
+{
+    static int found = -1;
+
+    if (found < 0) {
+        found = help_file_readable(opal_install_dirs.opaldatadir);
+#if defined(ADAPTIB_HELP_DIR)
+        if (!found && help_file_readable(ADAPTIB_HELP_DIR)) {
+            opal_show_help_add_dir(ADAPTIB_HELP_DIR);
+            found = true;
+        }
+#endif
+    }
+    return found;
+}
+
+/* One piece, so that the lines of several processes do not mix. */
+static void write_all(const char *text)
+{
+    size_t left = strlen(text);
+
+    while (left > 0) {
+        const ssize_t written = write(STDERR_FILENO, text, left);
+        if (written < 0 && EINTR != errno) {
+            return;
+        }
+        if (written > 0) {
+            text += written;
+            left -= (size_t) written;
+        }
+    }
+}
+
+void opal_common_adaptib_mca_see_session(void)
+{
+    session_seen = NULL != opal_process_info.job_session_dir
+                   && 0 == access(opal_process_info.job_session_dir, W_OK);
+}
+
+/* True for the first process of this job on this host that says `text`: it finds no mark in the
+ * job's session directory. That goes away with the job: if another process has ended the job by
+ * now, it has said why. */
+static bool first_to_say(const char *text)
+{
+    char path[OPAL_PATH_MAX];
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    int mark;
+
+    if (!session_seen) {
+        return true;
+    }
+    for (; '\0' != *text; text++) {
+        hash = (hash ^ (unsigned char) *text) * UINT64_C(0x100000001b3);
+    }
+    if (snprintf(path, sizeof(path), "%s/adaptib.said.%016" PRIx64,
+                 opal_process_info.job_session_dir, hash)
+        >= (int) sizeof(path)) {
+        return true;
+    }
+    mark = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (mark < 0) {
+        return EEXIST != errno && ENOENT != errno;
+    }
+    close(mark);
+    return true;
+}
+
+/* The help texts are Open MPI's way; its relay to mpirun, which would show the text once for all
+ * processes, loses it now and then (most often when the job ends at once, as it does here). So the
+ * text goes straight to stderr, once per host. */
+void opal_common_adaptib_mca_say_help(const char *topic, const char *detail)
+{
+    char *text = NULL;
+
+    if (!first_to_say(detail)) {
+        return;
+    }
+    if (help_file_found()) {
+        text = opal_show_help_string(HELP_FILE, topic, true, detail,
+                                     opal_common_adaptib_mca_host_name());
+    }
+    if (NULL == text) {
+        opal_output(0, "adaptib: %s: %s", topic, detail);
+        return;
+    }
+    write_all(text);
+    free(text);
+}
+
+void opal_common_adaptib_mca_say(opal_common_adaptib_severity_t severity, const char *text)
+{
+    switch (severity) {
+    case OPAL_COMMON_ADAPTIB_REPORT:
+        write_all(text);
+        break;
+    case OPAL_COMMON_ADAPTIB_NOTICE:
+        opal_common_adaptib_mca_say_help("notice", text);
+        break;
+    default:
+        opal_common_adaptib_mca_say_help("failure", text);
+        break;
+    }
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * The tables of parameters and counters, as Open MPI's variables. What Open MPI reads of a value in silence although it is
+ * none is found here.
+ */
+#include "opal_config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "opal/constants.h"
+#include "opal/mca/base/base.h"
+#include "opal/mca/base/mca_base_pvar.h"
+#include "opal/mca/base/mca_base_var.h"
+#include "opal/mca/base/mca_base_vari.h"
+
+#include "common_adaptib_compat.h"
+#include "common_adaptib_mca.h"
+#include "common_adaptib_mca_parts.h"
+
+/* The first value that did not parse; empty if all did. */
+static char refusal[OPAL_COMMON_ADAPTIB_MCA_TEXT];
+
+/* What the user typed, and where. */
+typedef struct {
+    const char *framework; /* the name's first part: opal_common, mtl or btl */
+    const char *text;      /* NULL: nobody set the parameter, or nobody knows how */
+    const char *place;
+} typed_t;
+
+static typed_t typed_value(const opal_common_adaptib_parameter_t *row, const char *framework,
+                           int index)
+{
+    const char *const frameworks[] = {"opal_common", framework};
+    const mca_base_var_t *var = NULL;
+    typed_t typed = {framework, NULL, "the environment or the command line"};
+
+    for (size_t i = 0; i < sizeof(frameworks) / sizeof(frameworks[0]); ++i) {
+        char name[128];
+        const char *text;
+
+        snprintf(name, sizeof(name), "OMPI_MCA_%s_adaptib_%s", frameworks[i], row->name);
+        text = getenv(name);
+        if (NULL != text) {
+            typed.framework = frameworks[i];
+            typed.text = text;
+        }
+    }
+    if (NULL == typed.text && OPAL_SUCCESS == mca_base_var_get(index, &var)
+        && NULL != var->mbv_file_value) {
+        const mca_base_var_file_value_t *value = var->mbv_file_value;
+        typed.text = value->mbvfv_value;
+        typed.place = value->mbvfv_file;
+    }
+    return typed;
+}
+
+/* A number as Open MPI takes it: 1024, 0x400, 1k, of 64 bits. */
+static bool integer_parses(const char *text)
+{
+    static const char suffixes[] = "kKmMgG";
+    char *end = NULL;
+    const char *suffix;
+    unsigned long long value;
+
+    errno = 0;
+    value = strtoull(text, &end, 0);
+    if (0 != errno || end == text) {
+        return false;
+    }
+    suffix = '\0' != *end ? strchr(suffixes, *end) : NULL;
+    if (NULL != suffix) {
+        const unsigned shift = 10 * (unsigned) (1 + (suffix - suffixes) / 2);
+        if (0 != value >> (64 - shift) && '-' != *text) {
+            return false;
+        }
+        end++;
+    }
+    return '\0' == *end;
+}
+
+/* Open MPI reads "12abc" as 12, "abc" as 0 and "-1" as 2^64-1, all in silence. */
+static bool text_parses(const opal_common_adaptib_parameter_t *row, const char *text)
+{
+    char *end = NULL;
+
+    while (isspace((unsigned char) *text)) {
+        text++;
+    }
+    switch (row->type) {
+    case OPAL_COMMON_ADAPTIB_TYPE_SIZE:
+        return '-' != *text && integer_parses(text);
+    case OPAL_COMMON_ADAPTIB_TYPE_INT:
+        return integer_parses(text);
+    case OPAL_COMMON_ADAPTIB_TYPE_DOUBLE:
+        (void) strtod(text, &end);
+        return end != text && '\0' == *end;
+    default: /* booleans are Open MPI's to check, strings are the core's */
+        return true;
+    }
+}
+
+/* Remembers the first value that cannot be read; acquire tells of it. */
+static void check_typed(const opal_common_adaptib_parameter_t *row, const char *framework,
+                        int index, bool refused_by_open_mpi)
+{
+    static const char *const kinds[] = {
+        [OPAL_COMMON_ADAPTIB_TYPE_BOOL] = "neither true nor false",
+        [OPAL_COMMON_ADAPTIB_TYPE_INT] = "not an integer that can be read",
+        [OPAL_COMMON_ADAPTIB_TYPE_SIZE] = "not a size (digits, perhaps with k, m or g)",
+        [OPAL_COMMON_ADAPTIB_TYPE_DOUBLE] = "not a number",
+        [OPAL_COMMON_ADAPTIB_TYPE_STRING] = "not a text that Open MPI takes",
+    };
+    const typed_t typed = typed_value(row, framework, index);
+
+    if ('\0' != refusal[0]
+        || (!refused_by_open_mpi && (NULL == typed.text || text_parses(row, typed.text)))) {
+        return;
+    }
+    snprintf(
+        refusal, sizeof(refusal),
+        "The parameter %s_adaptib_%s has the value \"%.64s\" (from %s), which is %s. Allowed is "
+        "%s%s%s, and %s is the default: set it to such a value or leave it out.",
+        typed.framework, row->name, NULL != typed.text ? typed.text : "?", typed.place,
+        kinds[row->type], row->range, '\0' != row->unit[0] ? " " : "", row->unit,
+        row->default_text);
+}
+
+static mca_base_var_type_t var_type(opal_common_adaptib_type_t type)
+{
+    switch (type) {
+    case OPAL_COMMON_ADAPTIB_TYPE_BOOL:
+        return MCA_BASE_VAR_TYPE_BOOL;
+    case OPAL_COMMON_ADAPTIB_TYPE_INT:
+        return MCA_BASE_VAR_TYPE_INT;
+    case OPAL_COMMON_ADAPTIB_TYPE_SIZE:
+        return MCA_BASE_VAR_TYPE_SIZE_T;
+    case OPAL_COMMON_ADAPTIB_TYPE_DOUBLE:
+        return MCA_BASE_VAR_TYPE_DOUBLE;
+    default:
+        return MCA_BASE_VAR_TYPE_STRING;
+    }
+}
+
+/* The memory that Open MPI keeps a row's value in. A string's pointer is freed by Open MPI after
+ * components are closed: it has a cell of its own, in this library, which is never unloaded, and the
+ * core gets a copy of the string. */
+static void *var_storage(const opal_common_adaptib_parameter_t *row)
+{
+    enum {
+        CELLS = 32
+    };
+    static char *cells[CELLS];
+    static int used = 0;
+
+    if (OPAL_COMMON_ADAPTIB_TYPE_STRING != row->type) {
+        return row->storage;
+    }
+    if (CELLS == used) {
+        return NULL;
+    }
+    cells[used] = (char *) row->default_text; /* Open MPI copies it */
+    return &cells[used++];
+}
+
+static int register_row(const opal_common_adaptib_parameter_t *row)
+{
+    char help[OPAL_COMMON_ADAPTIB_MCA_TEXT];
+    void *storage = var_storage(row);
+
+    if (NULL == storage) {
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    snprintf(help, sizeof(help), "%s%s%s (default: %s, range: %s)", row->help,
+             '\0' != row->unit[0] ? " Unit: " : "", row->unit, row->default_text, row->range);
+    return mca_base_var_register("opal", "opal_common", "adaptib", row->name, help,
+                                 var_type(row->type), NULL, 0, 0,
+                                 (mca_base_var_info_lvl_t) (OPAL_INFO_LVL_1 + row->level - 1),
+                                 MCA_BASE_VAR_SCOPE_READONLY, storage);
+}
+
+static int copy_string(const opal_common_adaptib_parameter_t *row, int index)
+{
+    char **cell = NULL;
+    char *copy = NULL;
+    int rc;
+
+    rc = mca_base_var_get_value(index, &cell, NULL, NULL);
+    if (OPAL_SUCCESS != rc) {
+        return rc;
+    }
+    copy = strdup(NULL != *cell ? *cell : "");
+    if (NULL == copy) {
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    free(*(char **) row->storage);
+    *(char **) row->storage = copy;
+    return OPAL_SUCCESS;
+}
+
+static int register_parameter(const opal_common_adaptib_parameter_t *row,
+                              const mca_base_component_t *component)
+{
+    int index = mca_base_var_find("opal", "opal_common", "adaptib", row->name);
+    bool refused = false;
+    int synonym;
+
+    /* Every BTL has an eager_limit of its own. */
+    const bool taken = mca_base_var_find(component->mca_project_name, component->mca_type_name,
+                                         component->mca_component_name, row->name)
+                       >= 0;
+
+    if (index < 0) {
+        index = register_row(row);
+    }
+    if (OPAL_ERR_VALUE_OUT_OF_BOUNDS == index) {
+        /* It is registered, with its default, since Open MPI did not take the value. */
+        refused = true;
+        index = mca_base_var_find("opal", "opal_common", "adaptib", row->name);
+    }
+    if (index < 0) {
+        return index;
+    }
+    synonym = taken ? index
+                    : mca_base_var_register_synonym(index, component->mca_project_name,
+                                                    component->mca_type_name,
+                                                    component->mca_component_name, row->name, 0);
+    if (synonym < 0 && OPAL_ERR_VALUE_OUT_OF_BOUNDS != synonym) {
+        return synonym;
+    }
+    check_typed(row, component->mca_type_name, index, refused || synonym < 0);
+    return OPAL_COMMON_ADAPTIB_TYPE_STRING == row->type ? copy_string(row, index) : OPAL_SUCCESS;
+}
+
+bool opal_common_adaptib_mca_parameters_good(void)
+{
+    char text[OPAL_COMMON_ADAPTIB_MCA_TEXT];
+
+    if ('\0' != refusal[0]) {
+        opal_common_adaptib_mca_say_help("parameter refused", refusal);
+        return false;
+    }
+    if (OPAL_COMMON_ADAPTIB_SUCCESS != opal_common_adaptib_parameters_check(text, sizeof(text))) {
+        opal_common_adaptib_mca_say_help("parameter refused", text);
+        return false;
+    }
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Counters */
+
+static int counter_get(const mca_base_pvar_t *pvar, void *value, void *object)
+{
+    const opal_common_adaptib_counter_t *row = pvar->ctx;
+
+    (void) object;
+    *(unsigned long long *) value = __atomic_load_n(row->value, __ATOMIC_RELAXED);
+    return OPAL_SUCCESS;
+}
+
+static int register_counter(const opal_common_adaptib_counter_t *row,
+                            const mca_base_component_t *component)
+{
+    char help[OPAL_COMMON_ADAPTIB_MCA_TEXT];
+    int rc;
+
+    snprintf(help, sizeof(help), "%s%s%s", row->help, '\0' != row->unit[0] ? " Unit: " : "",
+             row->unit);
+    rc = mca_base_component_pvar_register(
+        component, row->name, help, (mca_base_var_info_lvl_t) (OPAL_INFO_LVL_1 + row->level - 1),
+        OPAL_COMMON_ADAPTIB_LEVEL == row->kind ? MCA_BASE_PVAR_CLASS_LEVEL
+                                               : MCA_BASE_PVAR_CLASS_COUNTER,
+        MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL, MCA_BASE_VAR_BIND_NO_OBJECT,
+        MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, counter_get, NULL, NULL,
+        (void *) row);
+    return rc < 0 ? rc : OPAL_SUCCESS;
+}
+
+int opal_common_adaptib_mca_register(const mca_base_component_t *component)
+{
+    size_t count = 0;
+    const opal_common_adaptib_parameter_t *parameters = opal_common_adaptib_parameters(&count);
+    const opal_common_adaptib_counter_t *counters;
+    int rc;
+
+    opal_common_adaptib_mca_see_session();
+    for (size_t i = 0; i < count; ++i) {
+        rc = register_parameter(&parameters[i], component);
+        if (OPAL_SUCCESS != rc) {
+            return rc;
+        }
+    }
+    counters = opal_common_adaptib_counters(&count);
+    for (size_t i = 0; i < count; ++i) {
+        rc = register_counter(&counters[i], component);
+        if (OPAL_SUCCESS != rc) {
+            return rc;
+        }
+    }
+    return OPAL_SUCCESS;
+}
