@@ -31,6 +31,9 @@ round, so that above 1 is always worse than the peer:
                  unexpected messages. mtl at most 1.25 times its own latency with none; beside it
                  ob1's matching, which is that of the BTL, too, and ucx's
   barrier, alltoall   8 ranks                                 at most 1.10
+  turns_barrier, work_barrier, change_barrier, and of alltoall   no bound: what a barrier and an alltoall of 8 B
+                 are made of where 8 ranks share fewer processors, each of which gives its own up when it waits: turns
+                 of a rank, the time of one, and that between two ranks' turns. Only where asked for (--only turns)
 
 Each run of a transport measures in short batches and gives the best one (the median one for barrier
 and alltoall, where waiting is what is measured): on a machine that does other things as well, most
@@ -77,6 +80,7 @@ ONE_SIDED = {
     "ucx": TWO_SIDED["ucx"] + " --mca osc ucx",
 }
 PAIR = "-np 2 --bind-to core"
+CROWD = "-np 8 --oversubscribe --bind-to core:overload-allowed --map-by core"
 
 Part = collections.namedtuple("Part", "mpirun transports batch")
 PARTS = {
@@ -84,7 +88,8 @@ PARTS = {
     "two": Part(PAIR, TWO_SIDED, 300),
     "one": Part(PAIR, ONE_SIDED, 300),
     "depth": Part(PAIR, {name: TWO_SIDED[name] for name in ("mtl", "vader", "ucx")}, 300),
-    "crowd": Part("-np 8 --oversubscribe --bind-to core:overload-allowed --map-by core", TWO_SIDED, 5000),
+    "crowd": Part(CROWD, TWO_SIDED, 5000),
+    "turns": Part(CROWD, TWO_SIDED, 5000),
 }
 
 Metric = collections.namedtuple("Metric", "part title unit rate bound")
@@ -106,6 +111,12 @@ METRICS = {
         Metric("depth", "latency of 8 B beside unexpected messages", "us", False, 1.25),
     "barrier": Metric("crowd", "barrier of 8 ranks", "us", False, 1.1),
     "alltoall": Metric("crowd", "alltoall of 8 ranks", "us", False, 1.1),
+    "turns_barrier": Metric("turns", "barrier of 8 ranks: turns of each", "turns", False, None),
+    "work_barrier": Metric("turns", "a turn", "us", False, None),
+    "change_barrier": Metric("turns", "from one turn to the next", "us", False, None),
+    "turns_alltoall": Metric("turns", "alltoall of 8 B, 8 ranks: turns of each", "turns", False, None),
+    "work_alltoall": Metric("turns", "a turn", "us", False, None),
+    "change_alltoall": Metric("turns", "from one turn to the next", "us", False, None),
 }
 
 
@@ -165,7 +176,7 @@ def run(command, seconds):
 
 def measure(options, part_name, transport, metrics):
     """(metric, size) -> value of a round: the median of its jobs"""
-    jobs = CROWD_JOBS if part_name == "crowd" and not options.quick else 1
+    jobs = CROWD_JOBS if PARTS[part_name].mpirun == CROWD and not options.quick else 1
     runs = [measure_job(options, part_name, transport, metrics) for _ in range(jobs)]
     return {key: statistics.median(values[key] for values in runs if key in values)
             for key in runs[0]}
@@ -175,14 +186,14 @@ def measure_job(options, part_name, transport, metrics):
     """(metric, size) -> value"""
     part = PARTS[part_name]
     batches = 15 if options.quick else 40
-    if part_name == "crowd":
+    if part.mpirun == CROWD:
         batches = 3 if options.quick else 5
     command = [options.program, part_name, str(part.batch or 1000), str(batches),
                ",".join(metrics), options.sizes if part_name in ("two", "one") else ""]
     if part.mpirun:
         command = ["mpirun"] + part.mpirun.split() + part.transports[transport].split() + command
     text = run(command, 120)
-    best = not options.median and part_name != "crowd"
+    best = not options.median and part.mpirun != CROWD
     values = {}
     for match in re.finditer(r"^(\w+) (\d+) ([\d.e+-]+) ([\d.e+-]+)$", text, re.MULTILINE):
         values[match[1], int(match[2])] = float(match[4] if best else match[3])
@@ -392,7 +403,7 @@ def main():
     parser.add_argument("--program", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.rounds = options.rounds or (3 if options.quick else 7)
-    metrics = options.only or list(METRICS)
+    metrics = options.only or [name for name in METRICS if METRICS[name].part != "turns"]
     if len(os.sched_getaffinity(0)) < 2:
         print("compare: two processor cores are needed", file=sys.stderr)
         return 2

@@ -14,6 +14,8 @@
  *   depth     latency of 8 bytes while other receives are posted, or other messages unexpected, on
  *             both sides; the size is their number
  *   crowd     barrier and alltoall of all ranks, each block of the size given
+ *   turns     what such a barrier and such an alltoall are made of, where ranks take turns on processors: turns
+ *             of a rank (turns_*), time of one (work_*), and between two ranks' (change_*)
  *
  * Everything is done once with the payload checked before it is timed (large ones by their bytes,
  * counters by their sum). The batches of all metrics and sizes take turns, so that a disturbance of
@@ -26,6 +28,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -633,6 +636,75 @@ static void part_crowd(void)
     measure();
 }
 
+/* ------------------------------------------------------------------------------------------------
+ * Turns: Open MPI gives the processor up by this function, which is called here instead of the C library's */
+
+static bool turns_counted;
+static long turns;
+static double away; /* between a turn's end and the next one's beginning */
+
+__attribute__((visibility("default"))) int sched_yield(void)
+{
+    const double start = turns_counted ? now() : 0;
+    const int rc = (int) syscall(SYS_sched_yield);
+    if (turns_counted) {
+        ++turns;
+        away += now() - start;
+    }
+    return rc;
+}
+
+/* Averages of the ranks, of one batch: all processor time that is no rank's turn is between two of them. */
+static void sample_turns(const struct item *item, double *count, double *work, double *change)
+{
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    const double used = processors < check_ranks ? (double) processors : check_ranks;
+    MPI_Barrier(MPI_COMM_WORLD);
+    turns = 0;
+    away = 0;
+    turns_counted = true;
+    const double start = now();
+    item->run(item, item->repetitions);
+    const double seconds = now() - start;
+    turns_counted = false;
+    double sums[3] = {(double) turns, seconds - away, seconds};
+    MPI_Allreduce(MPI_IN_PLACE, sums, 3, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(sums[0] > 0, "no rank gave its processor up: there are not more of them than processors");
+    *count = sums[0] / check_ranks / (double) item->repetitions;
+    *work = sums[1] / sums[0];
+    *change = used * sums[2] / check_ranks / sums[0] - *work;
+}
+
+static void turns_of(const char *what, double (*run)(const struct item *, long repetitions))
+{
+    static const char *const values[] = {"turns", "work", "change"};
+    struct item *made[3], *item = add(what, 8, run, NULL, 1, false);
+    static char names[6][32];
+    static int named;
+    item->least = 50;
+    calibrate(item);
+    for (int i = 0; i < 3; ++i) {
+        char *name = names[named++];
+        snprintf(name, sizeof names[0], "%s_%s", values[i], what);
+        made[i] = add(name, 0, NULL, NULL, i == 0 ? 1e6 : 1, false); /* turns are no microseconds */
+    }
+    for (int batch = 0; batch < batches; ++batch) {
+        sample_turns(item, &made[0]->samples[batch], &made[1]->samples[batch],
+                     &made[2]->samples[batch]);
+    }
+    for (int i = 0; i < 3; ++i) {
+        if (check_rank == 0 && listed(chosen_metrics, made[i]->name)) {
+            print_samples(made[i], made[i]->samples, batches);
+        }
+    }
+}
+
+static void part_turns(void)
+{
+    turns_of("barrier", run_barrier);
+    turns_of("alltoall", run_alltoall);
+}
+
 /* ------------------------------------------------------------------------------------------------ */
 
 int main(int argc, char **argv)
@@ -664,6 +736,8 @@ int main(int argc, char **argv)
     in = pages(LARGEST);
     if (strcmp(part, "crowd") == 0) {
         part_crowd();
+    } else if (strcmp(part, "turns") == 0) {
+        part_turns();
     } else {
         CHECK(check_ranks == 2, "part \"%s\" is for two ranks", part);
         if (strcmp(part, "two") == 0) {

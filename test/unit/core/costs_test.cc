@@ -55,6 +55,24 @@ TEST(Costs, AreKnownSoon) {
     EXPECT_LE(passes(40 * 4096), 60u);
 }
 
+// A queue in which nothing is need not be timed: once rings are known passes are timed no more until something comes there.
+TEST(Costs, OfASilentQueueAreNotLookedFor) {
+    Options options;
+    options.timed = true;
+    Cores world(2, options);
+    talk(world, 0);
+    for (int i = 0; i < 2 * 4096;
+         ++i) { // one pass each: every eighth comes in a timed one, to begin with
+        std::vector<std::byte> data(8);
+        TestRequest receive;
+        ASSERT_TRUE(world.receive(1, 0, 1, contiguous(data), receive).ok());
+        ASSERT_TRUE(world.send_at_once(0, 1, 1, contiguous(data)));
+        ASSERT_TRUE(world.run({&receive}));
+    }
+    EXPECT_GE(world.counters(1).cost_samples, 31u);
+    EXPECT_LE(world.counters(1).cost_samples, 100u);
+}
+
 // However often passes are timed: with timers acknowledgements go that messages would have taken along.
 TEST(Costs, TimersDoNotRunMoreOftenForThem) {
     Options options;

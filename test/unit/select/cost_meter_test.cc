@@ -89,23 +89,32 @@ TEST(CostMeter, CostsAreNeverNegativeNorWithoutBounds) {
     EXPECT_EQ(costs.ring_messages, 16);
 }
 
-// Looks are wanted until there were enough of both kinds in a period, or many in vain.
+// Looks are wanted until there were enough of a kind in a period, or many in vain.
 TEST(CostMeter, WantsSomeOfEachPeriod) {
     CostMeter meter;
     for (int period = 0; period < 2; ++period) {
         for (std::size_t i = 0; i < kSamples; ++i) {
-            EXPECT_TRUE(meter.wants_looks());
+            EXPECT_TRUE(meter.wants_rings());
+            EXPECT_TRUE(meter.wants_queue());
             EXPECT_TRUE(meter.wants_credits());
             feed(meter, 1);
         }
-        EXPECT_FALSE(meter.wants_looks());
+        EXPECT_FALSE(meter.wants_rings());
+        EXPECT_FALSE(meter.wants_queue());
         EXPECT_FALSE(meter.wants_credits());
         meter.begin_period();
         for (std::size_t i = 0; i < CostMeter::kMostLooks; ++i) {
-            EXPECT_TRUE(meter.wants_looks());
+            EXPECT_EQ(meter.wants_rings(), i < 2 * kSamples) << i;
+            EXPECT_TRUE(meter.wants_queue());
             meter.add_rings(60ns, 20ns, 8, i % 2);
         }
-        EXPECT_FALSE(meter.wants_looks()) << "nothing came from the queue";
+        EXPECT_FALSE(meter.wants_queue()) << "nothing came from it";
+        meter.begin_period();
+        for (std::size_t i = 0; i < CostMeter::kMostLooks; ++i) {
+            EXPECT_TRUE(meter.wants_rings());
+            meter.add_rings(60ns, 20ns, 8, 0);
+        }
+        EXPECT_FALSE(meter.wants_rings()) << "all in vain";
         meter.begin_period();
     }
 }

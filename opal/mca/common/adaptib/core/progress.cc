@@ -131,10 +131,12 @@ inline bool Core::nothing_else() const {
     std::size_t events = 0;
     timers_at_ += kTimersEvery;
     if (meter_ != nullptr) {
-        const bool eager = !hot_.empty() && meter_->wants_looks();
-        const std::uint64_t every = eager ? kTimedEagerly : kTimersEvery;
+        const bool rings = meter_->wants_rings() && !hot_.empty();
+        const bool queue = meter_->wants_queue() && !hot_.empty();
+        const std::uint64_t every = rings || queue ? kTimedEagerly : kTimersEvery;
         timers_at_ = tick_ - tick_ % every + every;
-        events = eager || tick_ % kTimedEvery == 0 ? time_channels() : 0;
+        const bool timed = rings || (queue && !quiet()) || tick_ % kTimedEvery == 0;
+        events = timed ? time_channels() : 0;
     }
     events += pass(again);
     if (tick_ % kTimersEvery != 0) {

@@ -38,10 +38,9 @@ public:
     ChannelCosts costs(const ChannelCosts& model, double messages_per_credit) const;
     // What comes now is to be known, too: of a start, what comes later differs.
     void begin_period() { looks_ = ring_looks_ = queue_looks_ = credits_ = 0; }
-    // Since then there were few samples of what a pass can time, of credits.
-    bool wants_looks() const {
-        return looks_ < kMostLooks && (ring_looks_ < kSamples || queue_looks_ < kSamples);
-    }
+    // Since then there were few samples of what a pass can time: messages from rings, or from the queue; of credits.
+    bool wants_rings() const { return looks_ < kMostLooks && ring_looks_ < kSamples; }
+    bool wants_queue() const { return looks_ < kMostLooks && queue_looks_ < kSamples; }
     bool wants_credits() const { return credits_ < kSamples; }
     std::uint64_t samples() const { return samples_; }
 
