@@ -375,7 +375,7 @@ def write_chart(path, found, cells, rounds):
 def metrics_asked(text):
     """Names of METRICS, parts, or beginnings of names before an underscore (depth)."""
     if not text:
-        return list(METRICS)
+        return [name for name in METRICS if METRICS[name].part != "turns"]
     chosen = []
     for word in text.split(","):
         names = [m for m in METRICS
@@ -403,7 +403,7 @@ def main():
     parser.add_argument("--program", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.rounds = options.rounds or (3 if options.quick else 7)
-    metrics = options.only or [name for name in METRICS if METRICS[name].part != "turns"]
+    metrics = options.only
     if len(os.sched_getaffinity(0)) < 2:
         print("compare: two processor cores are needed", file=sys.stderr)
         return 2
