@@ -66,6 +66,7 @@ TEST_P(RingsOf, TheShortWayGivesTheSame) {
                 }
             }
             ring.short_way = random.below(3) != 0;
+            ring.holds = random.below(2) == 0;
             std::vector<std::byte> payload;
             std::uint32_t number = 0;
             if (random.below(200) == 0) {
@@ -83,6 +84,7 @@ TEST_P(RingsOf, TheShortWayGivesTheSame) {
         EXPECT_GT(ring.stored_short, 500u);
         EXPECT_GT(ring.taken_short, 500u);
         EXPECT_GT(ring.taken_brief, 300u);
+        EXPECT_TRUE(ring.held > 0 || units < 1024);
     }
 }
 
@@ -243,6 +245,7 @@ TEST_P(RingsOf, TheLastMessageOfALapEndsIt) {
 
 // Readers that keep up for a while and then do not, messages that are left in the ring and short ones, stores and posts.
 TEST_P(RingsOf, NothingIsLostBetweenShortLapsAndLongOnes) {
+    std::uint32_t held = 0;
     for (std::uint64_t seed = 1; seed <= 50; ++seed) {
         SCOPED_TRACE(seed);
         Random random(seed);
@@ -271,6 +274,7 @@ TEST_P(RingsOf, NothingIsLostBetweenShortLapsAndLongOnes) {
             const std::size_t behind = random.below(3) == 0 ? random.below(400) : random.below(3);
             const Bytes most = random.below(3) == 0 ? std::min<Bytes>(longest, 6000) : 300;
             ring.short_way = random.below(3) != 0;
+            ring.holds = random.below(2) == 0;
             ring.qp.up = !posts || random.below(4) != 0;
             for (int step = 0; step < 300; ++step) {
                 const std::size_t size = random.below(most);
@@ -291,7 +295,34 @@ TEST_P(RingsOf, NothingIsLostBetweenShortLapsAndLongOnes) {
             }
         }
         EXPECT_GT(received, 3000u);
+        held += ring.held;
     }
+    EXPECT_GT(held, 10'000u);
+}
+
+// What is held is not given back: the writer finds neither that the reader has caught up, nor room.
+TEST_P(RingsOf, WhatIsHeldIsTheReadersStill) {
+    constexpr std::uint64_t kUnits = 256;
+    Ring ring = make(kUnits);
+    ring.short_way = true;
+    ring.holds = true;
+    const std::vector<std::byte> sent = payload_of(0, 2000);
+    std::vector<std::byte> payload;
+    std::uint32_t number = 0;
+    ASSERT_TRUE(ring.send(sent));
+    const std::byte* const first = ring.reader.next();
+    ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
+    ASSERT_EQ(payload, sent);
+    ASSERT_TRUE(ring.reader.holds());
+    EXPECT_EQ(ring.reader.consumed(), 0u);
+    EXPECT_NE(load_ring_word(first), 0u);
+    EXPECT_EQ(std::memcmp(first + kRingUnit, sent.data(), sent.size()), 0);
+    ring.reader.let_go();
+    EXPECT_FALSE(ring.reader.holds());
+    EXPECT_EQ(load_ring_word(first), 0u);
+    EXPECT_EQ(ring.reader.consumed(), ring_units_for(2000, RingWay::stored));
+    EXPECT_EQ(ring.reader.next(), first + ring.reader.consumed() * kRingUnit);
+    ASSERT_EQ(ring.take(payload, number), RingReader::Found::nothing);
 }
 
 // Whether a message with that first word would be taken the short way, and what of it is known then.

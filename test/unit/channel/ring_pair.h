@@ -183,6 +183,10 @@ struct Ring {
     RingReader::Found take(std::vector<std::byte>& payload, std::uint32_t& number) {
         MessageHeader header;
         const std::byte* body = nullptr;
+        if (reader.holds()) {
+            reader.let_go();
+            tell_credit();
+        }
         const std::uint64_t head = reader.head();
         const bool brief = static_cast<std::uint16_t>(head >> 16) == kBriefMagic;
         const auto note = [&](std::uint8_t flags, std::uint32_t sent_as, std::uint32_t length) {
@@ -201,7 +205,12 @@ struct Ring {
                                taken_type =
                                    static_cast<MessageType>(static_cast<std::uint8_t>(kKind));
                                note(what.flags, what.sequence, what.length);
-                               reader.consume_short<kKind>(what);
+                               if (holds && ring_kind_is_left(kKind)) {
+                                   reader.hold_short<kKind>(what);
+                                   ++held;
+                               } else {
+                                   reader.consume_short<kKind>(what);
+                               }
                                ++taken_short;
                                return true;
                            });
@@ -213,11 +222,16 @@ struct Ring {
                 reader.consume(header.sequence);
             }
         }
-        if (found == RingReader::Found::message && reader.credit_due()) {
+        if (found == RingReader::Found::message) {
+            tell_credit();
+        }
+        return found;
+    }
+    void tell_credit() {
+        if (reader.credit_due()) {
             credit = reader.consumed();
             reader.credit_told();
         }
-        return found;
     }
 
     PlainRegion memory;
@@ -230,9 +244,11 @@ struct Ring {
     MessageType type = MessageType::eager; // of the next message
     MessageType taken_type = MessageType::none;
     bool short_way = false; // for what takes it
+    bool holds = false;     // what can be, until the next look
     std::uint32_t stored_short = 0;
     std::uint32_t taken_brief = 0;
     std::uint32_t taken_short = 0;
+    std::uint32_t held = 0;
 };
 
 inline std::vector<std::byte> payload_of(std::uint32_t number, std::size_t size) {

@@ -30,7 +30,8 @@
 //      these words are zero in all units that hold no part of a message not yet consumed: the reader zeroes
 //      them as it consumes. But a store into a line that was only read makes the processors talk once more,
 //      and so a long stored message has a third magic number, and is left where it is but for its first
-//      word, or one word in each of its lines (RingHabits::dirties). Until it is overwritten the writer
+//      word, or one word in each of its lines (RingHabits::dirties), which may be a little later (hold_short). Until
+//      it is overwritten the writer
 //      zeroes the words that must be, a few units ahead.
 //   2. A writer that stores directly stores the header's first word last, releasing: what is seen is
 //      complete. A message that is posted becomes visible in address order (an adapter, kPublish), byte
@@ -278,6 +279,24 @@ public:
         release(found.units, found.taken, ring_kind_is_left(kKind) ? left_step_ : 1,
                 found.sequence);
     }
+    // The same, but the message's place is given back by let_go(), which is to come soon, and before the next message is
+    // taken. For who has something more urgent to store.
+    template <std::uint64_t kKind> [[gnu::always_inline]] void hold_short(const Short& found) {
+        posted_ = false;
+        held_ = place();
+        held_units_ = found.units;
+        held_taken_ = found.taken;
+        sequence_ = found.sequence;
+        step_over(found.taken);
+    }
+    bool holds() const { return held_ != nullptr; }
+    // REQUIRES: holds(), of a message that is left where it is.
+    void let_go() {
+        give_back(held_, held_units_, held_taken_, left_step_);
+        held_ = nullptr;
+    }
+    // A message that is left where it is had better be held: all of its lines are stored into when it is given back.
+    bool gives_back_slowly() const { return left_step_ < units_; }
     // The message that was found, whose number is `sequence`.
     void consume(std::uint32_t sequence) {
         release(current_, taken_, left_ ? left_step_ : 1, sequence);
@@ -321,14 +340,20 @@ private:
     // The message there, whose first word, and one in so many units, becomes zero.
     [[gnu::always_inline]] void release(std::uint32_t units, std::uint32_t taken,
                                         std::uint32_t step, std::uint32_t sequence) {
-        std::byte* at = place();
+        give_back(place(), units, taken, step);
+        sequence_ = sequence;
+        step_over(taken);
+    }
+    [[gnu::always_inline]] void give_back(std::byte* at, std::uint32_t units, std::uint32_t taken,
+                                          std::uint32_t step) {
         for (std::uint32_t i = step; i < units; i += step) {
             store_ring_word(at + i * kRingUnit, 0, std::memory_order_relaxed);
         }
         store_ring_word(at, 0, std::memory_order_release); // last: the writer may look (caught_up)
         consumed_ += taken;
         untold_ += taken;
-        sequence_ = sequence;
+    }
+    void step_over(std::uint32_t taken) {
         position_ = position_ + taken == units_ ? 0 : position_ + taken;
     }
     // Units from this message of so many to the next one.
@@ -362,7 +387,10 @@ private:
     bool left_ = false;       // that message stays there
     bool posted_ = false;
     std::uint64_t count_ = 0;
-    std::uint32_t begun_ = 0; // polls that found a first word begun
+    std::uint32_t begun_ = 0;   // polls that found a first word begun
+    std::byte* held_ = nullptr; // the message before the next one, if it is to be given back
+    std::uint32_t held_units_ = 0;
+    std::uint32_t held_taken_ = 0;
 };
 
 class RingWriter {

@@ -261,6 +261,9 @@ private:
     template <std::uint64_t kKind>
     bool take_short(Peer& peer, RingReader& ring, std::uint64_t head);
     bool poll_with_care(Peer& peer, RingReader& ring);
+    template <std::uint64_t kKind>
+    void give_back(Peer& peer, RingReader& ring, const RingReader::Short& found);
+    void let_go();
     void on_garbage(Peer& peer);
 
     bool quiet() const;
@@ -348,6 +351,7 @@ private:
     std::uint32_t idle_looks_ = 0;  // Parameters::idle_looks
     std::uint32_t looks_again_ = 0; // at all of hot_, in a pass that finds nothing
     std::uint64_t idle_ended_ = 0;  // ticks: the end of the last such pass
+    Peer* holding_ = nullptr;       // its ring holds a message, until a pass finds nothing
     std::vector<Peer*> cold_;
     std::size_t next_cold_ = 0;
     Nanoseconds listen_at_{0};                        // to events, again

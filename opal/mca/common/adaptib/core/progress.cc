@@ -2,6 +2,7 @@
 // How the core moves forward (core/core.h gives the order).
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/pieces.h"
 #include "base/spin.h"
@@ -70,6 +71,9 @@ std::size_t Core::progress(bool again) {
 [[gnu::always_inline]] inline std::size_t Core::pass(bool again) {
     const std::size_t events = hot_rings_are_silent() ? 0 : poll_hot_rings();
     const bool idle = events == 0;
+    if (idle && holding_ != nullptr) [[unlikely]] {
+        let_go();
+    }
     if (tick_ % (idle ? kRareEvery : kDatagramEvery) != 0 && (!idle || quiet()) && nothing_else())
         [[likely]] {
         return idle && again ? look_again() : events;
@@ -256,6 +260,9 @@ std::size_t Core::poll_ring(Peer& peer) {
         if (head == 0) {
             break;
         }
+        if (ring.holds()) [[unlikely]] {
+            let_go();
+        }
         if (!with_ring_kind(head, [&]<std::uint64_t kKind>() {
                 return take_short<kKind>(peer, ring, head);
             })) [[unlikely]] {
@@ -299,12 +306,49 @@ template <std::uint64_t kKind>
         protocol_->on_eager_in_turn(peer, envelope, found.body, found.length);
     }
     ++counters_.ring_received;
-    ring.consume_short<kKind>(found);
+    give_back<kKind>(peer, ring, found);
     return true;
+}
+
+// To give a place back that is long takes a store into each of its lines. Whoever exchanges messages with the peer, one for
+// one, answers first: an answer would wait behind these stores.
+template <std::uint64_t kKind>
+[[gnu::always_inline]] inline void Core::give_back(Peer& peer, RingReader& ring,
+                                                   const RingReader::Short& found) {
+    if constexpr (ring_kind_is_left(kKind)) {
+        const bool exchanges = peer.next_send - peer.sent_by_then == 1;
+        peer.sent_by_then = peer.next_send;
+        if (exchanges && ring.gives_back_slowly()) {
+            if (holding_ != nullptr) [[unlikely]] {
+                let_go();
+            }
+            ring.hold_short<kKind>(found);
+            holding_ = &peer;
+            return;
+        }
+    }
+    ring.consume_short<kKind>(found);
+}
+
+void Core::let_go() {
+    Peer& peer = *std::exchange(holding_, nullptr);
+    RingReader& ring = *peer.ring_in;
+    ring.let_go();
+    if (ring.credit_due() && takes_credit(peer)) [[unlikely]] {
+        return_credit(peer);
+    }
+    if (ring.credit_due()) [[unlikely]] { // or it could not be written
+        for (HotRing& hot : hot_) {
+            hot.next = hot.peer == &peer ? nullptr : hot.next;
+        }
+    }
 }
 
 // Any other message. False: there is none.
 bool Core::poll_with_care(Peer& peer, RingReader& ring) {
+    if (ring.holds()) [[unlikely]] {
+        let_go();
+    }
     MessageHeader header;
     const std::byte* body = nullptr;
     const RingReader::Found found = ring.poll(header, body);

@@ -20,6 +20,7 @@ void Core::on_ring_offered(Peer& peer) { heat_ring(peer); }
 void Core::on_ring_withdrawn(Peer& peer) {
     std::erase_if(hot_, [&](const HotRing& ring) { return ring.peer == &peer; });
     std::erase(cold_, &peer);
+    holding_ = holding_ == &peer ? nullptr : holding_;
 }
 
 void Core::on_connected(Peer& peer) { protocol_->on_connected(peer); }

@@ -490,6 +490,8 @@ public:
     // What every short message that is received looks at: one cache line.
     alignas(kCacheLine) EarlyMessage* early = nullptr; // by sequence
     std::uint64_t busy_at = 0;                         // the core's last pass that found a message
+    std::uint32_t sent_by_then =
+        0; // next_send, when the last message came that could be held (Core::give_back)
     std::uint32_t next_receive = 0;
     bool finishing = false;            // parted; the connection is about to be taken down
     std::optional<RingReader> ring_in; // the line ends with what such messages need of it
