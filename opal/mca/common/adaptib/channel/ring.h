@@ -31,8 +31,7 @@
 //      them as it consumes. But a store into a line that was only read makes the processors talk once more,
 //      and so a long stored message has a third magic number, and is left where it is but for its first
 //      word, or one word in each of its lines (RingHabits::dirties), which may be a little later (hold_short). Until
-//      it is overwritten the writer
-//      zeroes the words that must be, a few units ahead.
+//      it is overwritten the writer zeroes the words that must be, a few units ahead.
 //   2. A writer that stores directly stores the header's first word last, releasing: what is seen is
 //      complete. A message that is posted becomes visible in address order (an adapter, kPublish), byte
 //      by byte maybe (soft-RoCE): it has another magic number and ends with a tail word that follows from
