@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The C interface over the core (common_adaptib.h): active messages.
+// May touch: every folder of the core; no header of Open MPI.
+#include "common_adaptib.h"
+
+#include "interface/handle.h"
+
+using namespace adaptib;
+
+namespace {
+
+[[gnu::noinline]] void hand_over_unlocked(opal_common_adaptib_core* core, Peer& peer,
+                                          std::uint8_t tag, const std::byte* payload,
+                                          Bytes length) {
+    core->mutex.unlock();
+    core->active(core->active_context, handle_of(core, &peer), tag, payload, length);
+    core->mutex.lock();
+}
+
+void hand_over(void* context, Peer& peer, std::uint8_t tag, const std::byte* payload,
+               Bytes length) {
+    auto* core = static_cast<opal_common_adaptib_core*>(context);
+    if (core->threads) [[unlikely]] {
+        hand_over_unlocked(core, peer, tag, payload, length);
+        return;
+    }
+    core->active(core->active_context, handle_of(core, &peer), tag, payload, length);
+}
+
+} // namespace
+
+void opal_common_adaptib_active_listen(opal_common_adaptib_core_t* core,
+                                       opal_common_adaptib_active_t handler,
+                                       void* context) noexcept {
+    const Guard guard(core);
+    core->active = handler;
+    core->active_context = context;
+    core->core->protocol().listen(handler == nullptr ? nullptr : hand_over, core);
+}
+
+size_t opal_common_adaptib_active_max(opal_common_adaptib_core_t* core) noexcept {
+    return core->core->protocol().active_max();
+}
+
+const size_t* opal_common_adaptib_active_eager(opal_common_adaptib_core_t* core) noexcept {
+    return &core->core->protocol().active_eager();
+}
+
+void opal_common_adaptib_active_not(opal_common_adaptib_core_t* core,
+                                    opal_common_adaptib_peer_t* peer, size_t bytes) noexcept {
+    const Guard guard(core);
+    if (Peer* to = peer_of(core, peer); to != nullptr) {
+        core->core->protocol().on_not_active(*to, bytes);
+    }
+}
+
+namespace {
+
+[[gnu::always_inline]] inline int active_send_now(opal_common_adaptib_core_t* core,
+                                                  opal_common_adaptib_peer_t* peer,
+                                                  std::uint8_t tag, const void* first,
+                                                  std::size_t first_bytes, const void* second,
+                                                  std::size_t second_bytes) {
+    Peer* to = peer_of(core, peer);
+    const bool sent =
+        to != nullptr &&
+        (Protocol::send_active_at_once(*to, tag, first, first_bytes, second, second_bytes) ||
+         core->protocol->send_active_timed(*to, tag, first, first_bytes, second, second_bytes));
+    return sent ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
+}
+
+} // namespace
+
+int opal_common_adaptib_active_send_now(opal_common_adaptib_core_t* core,
+                                        opal_common_adaptib_peer_t* peer, uint8_t tag,
+                                        const void* first, size_t first_bytes, const void* second,
+                                        size_t second_bytes) noexcept {
+    return guarded<active_send_now>(core, peer, tag, first, first_bytes, second, second_bytes);
+}
+
+int opal_common_adaptib_active_send(opal_common_adaptib_core_t* core,
+                                    opal_common_adaptib_peer_t* peer, uint8_t tag,
+                                    const opal_common_adaptib_data_t* data,
+                                    opal_common_adaptib_request_t* request) noexcept {
+    const Guard guard(core);
+    Peer* to = peer_of(core, peer);
+    if (to == nullptr) {
+        return OPAL_COMMON_ADAPTIB_BAD_PARAM;
+    }
+    bool complete = false;
+    const Status status = core->core->protocol().send_active(*to, tag, *data, *request, complete);
+    return code_of(status, complete);
+}

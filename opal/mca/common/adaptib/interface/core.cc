@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The C interface over the core (common_adaptib.h): parameters and counters, the core's life with what only a real process
+// has, its clock, its seed and its fabrics, progress, and peers.
+//
+// Every function is noexcept. What could throw runs out of memory only: making the core and first contact
+// with a peer answer with NO_MEMORY; in the middle of the protocol it ends the process.
+// May touch: every folder of the core; no header of Open MPI.
+#include "common_adaptib.h"
+
+#include <sys/random.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/open_fabrics.h"
+#include "interface/handle.h"
+
+using namespace adaptib;
+
+namespace {
+
+opal_common_adaptib_core* g_core = nullptr;
+
+// Reports what has completed, without the lock.
+int report_completed(CompletedList& list) {
+    int count = 0;
+    while (!list.empty()) {
+        UserRequest* user = list.pop();
+        user->complete(user);
+        ++count;
+    }
+    return count;
+}
+
+void tell(const opal_common_adaptib_environment_t& environment,
+          opal_common_adaptib_severity_t severity, const std::string& text) {
+    environment.message(environment.context, severity, text.c_str());
+}
+
+std::uint64_t system_seed() {
+    std::uint64_t seed = 0;
+    if (getrandom(&seed, sizeof seed, 0) != sizeof seed) {
+        seed = static_cast<std::uint64_t>(MonotonicClock().now().count());
+    }
+    return seed;
+}
+
+// The version that this process publishes; another one only to test that peers refuse it.
+std::uint16_t published_version() {
+    const char* text = std::getenv("ADAPTIB_TEST_WIRE_VERSION");
+    return text == nullptr ? kWireVersion : static_cast<std::uint16_t>(std::atoi(text));
+}
+
+// Processes that the job spawns, whose ranks begin with 0 again, have the number of their job before it.
+std::string source_map_path(const std::string& path, std::uint64_t self) {
+    constexpr std::uint64_t kFirstJob = 1;
+    const std::uint64_t job = self >> 32 & 0xffff;
+    return path + "." + (job > kFirstJob ? std::to_string(job) + "." : "") +
+           std::to_string(self & 0xffffffffu);
+}
+
+// False: nothing can be written there, which was told. What is there already is kept until the end.
+bool can_write(opal_common_adaptib_core& core, const std::string& path) {
+    std::FILE* file = std::fopen(path.c_str(), "a");
+    if (file == nullptr) {
+        tell(core.environment, OPAL_COMMON_ADAPTIB_FAILURE,
+             "The parameter opal_common_adaptib_source_map has the value \"" +
+                 std::string(process_parameters().source_map) + "\", but " + path +
+                 " cannot be written: " + std::strerror(errno) +
+                 ". Name a path in a directory that each host has, or none.");
+        return false;
+    }
+    std::fclose(file);
+    return true;
+}
+
+void write_source_map(opal_common_adaptib_core& core) {
+    const std::string text = core.core->source_map();
+    std::FILE* file = std::fopen(core.source_map.c_str(), "w");
+    bool written = file != nullptr;
+    written = written && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    written = (file == nullptr || std::fclose(file) == 0) && written;
+    if (!written) {
+        tell(core.environment, OPAL_COMMON_ADAPTIB_NOTICE,
+             core.source_map + " could not be written: " + std::strerror(errno));
+    }
+}
+
+int open_core(opal_common_adaptib_core& core) {
+    const Parameters& parameters = process_parameters();
+    std::string text;
+    if (!check_parameters(parameters, text)) {
+        tell(core.environment, OPAL_COMMON_ADAPTIB_FAILURE, text);
+        return OPAL_COMMON_ADAPTIB_BAD_PARAM;
+    }
+    if (std::string_view(parameters.source_map) != "none") {
+        core.source_map = source_map_path(parameters.source_map, core.environment.self);
+        if (!can_write(core, core.source_map)) {
+            return OPAL_COMMON_ADAPTIB_BAD_PARAM;
+        }
+    }
+    core.random = Random(system_seed());
+    std::vector<std::unique_ptr<Fabric>> fabrics;
+    std::string left_out;
+    const FabricsWanted wanted{parameters,
+                               core.environment.host_name,
+                               core.environment.self >> 32,
+                               core.environment.one_host,
+                               core.clock,
+                               core.random};
+    Status status = open_fabrics(wanted, fabrics, left_out, text);
+    if (status.ok()) {
+        Core::Environment environment;
+        environment.self = core.environment.self;
+        environment.local_rank = core.environment.local_rank;
+        environment.host = core.environment.host_name;
+        environment.left_out = left_out;
+        environment.wire_version = published_version();
+        environment.bootstrap = &core.bootstrap;
+        environment.clock = &core.clock;
+        environment.maps_sources = !core.source_map.empty();
+        environment.timed = true;
+        environment.yields = core.environment.yields;
+        environment.random = &core.random;
+        environment.counters = &process_counters();
+        if (core.environment.watch_memory != nullptr) {
+            environment.watch_memory = [&core] {
+                return core.environment.watch_memory(core.environment.context);
+            };
+        }
+        environment.message = [&core](Severity severity, const std::string& message) {
+            tell(core.environment,
+                 severity == Severity::notice ? OPAL_COMMON_ADAPTIB_NOTICE
+                                              : OPAL_COMMON_ADAPTIB_FAILURE,
+                 message);
+        };
+        status = Core::create(parameters, environment, std::move(fabrics), core.core, text);
+    }
+    if (status.ok()) {
+        core.protocol = &core.core->protocol();
+        core.twins = core.core->fabrics() > 1;
+    } else {
+        tell(core.environment, OPAL_COMMON_ADAPTIB_FAILURE, text);
+    }
+    return code_of(status);
+}
+
+} // namespace
+
+// ---------------------------------------------------------------------------------------------------
+// Parameters and counters
+
+const opal_common_adaptib_parameter_t* opal_common_adaptib_parameters(size_t* count) noexcept {
+    const auto table = parameter_table();
+    *count = table.size();
+    return table.data();
+}
+
+int opal_common_adaptib_parameters_check(char* text, size_t text_size) noexcept {
+    std::string why;
+    if (check_parameters(process_parameters(), why)) {
+        return OPAL_COMMON_ADAPTIB_SUCCESS;
+    }
+    std::snprintf(text, text_size, "%s", why.c_str());
+    return OPAL_COMMON_ADAPTIB_BAD_PARAM;
+}
+
+const opal_common_adaptib_counter_t* opal_common_adaptib_counters(size_t* count) noexcept {
+    const auto table = counter_table();
+    *count = table.size();
+    return table.data();
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Life
+
+int opal_common_adaptib_core_acquire(const opal_common_adaptib_environment_t* environment,
+                                     opal_common_adaptib_core_t** core) noexcept {
+    if (g_core != nullptr) {
+        ++g_core->references;
+        g_core->threads = g_core->threads || environment->threads;
+        *core = g_core;
+        return OPAL_COMMON_ADAPTIB_SUCCESS;
+    }
+    try {
+        auto made = std::make_unique<opal_common_adaptib_core>(*environment);
+        if (const int code = open_core(*made); code != OPAL_COMMON_ADAPTIB_SUCCESS) {
+            return code;
+        }
+        g_core = made.release();
+    } catch (const std::bad_alloc&) {
+        return OPAL_COMMON_ADAPTIB_NO_MEMORY;
+    }
+    *core = g_core;
+    return OPAL_COMMON_ADAPTIB_SUCCESS;
+}
+
+void opal_common_adaptib_core_release(opal_common_adaptib_core_t* core) noexcept {
+    if (--core->references > 0) {
+        return;
+    }
+    constexpr Nanoseconds kFlushLimit = std::chrono::seconds{1};
+    core->core->drain(kFlushLimit);
+    report_completed(core->core->protocol().completed());
+    if (process_parameters().report) {
+        tell(core->environment, OPAL_COMMON_ADAPTIB_REPORT, core->core->report());
+    }
+    if (!core->source_map.empty()) {
+        write_source_map(*core);
+    }
+    g_core = nullptr;
+    delete core;
+}
+
+const void* opal_common_adaptib_core_address(opal_common_adaptib_core_t* core,
+                                             size_t* size) noexcept {
+    *size = core->core->address().size();
+    return core->core->address().data();
+}
+
+void opal_common_adaptib_memory_released(opal_common_adaptib_core_t* core, const void* base,
+                                         size_t bytes) noexcept {
+    core->core->protocol().forget_memory(base, bytes);
+}
+
+namespace {
+
+// One thread at a time is in progress; it leaves the lock while an active message's handler runs.
+[[gnu::always_inline]] inline int progress_once(opal_common_adaptib_core_t* core, bool again) {
+    core->inside = true;
+    const auto events = static_cast<int>(core->core->progress(again));
+    core->inside = false;
+    return events;
+}
+
+[[gnu::noinline]] int progress_locked(opal_common_adaptib_core_t* core) {
+    CompletedList completed;
+    int events = 0;
+    {
+        const std::unique_lock lock(core->mutex, std::try_to_lock);
+        if (!lock.owns_lock() || core->inside) {
+            return 0;
+        }
+        events = progress_once(core, false); // others may wait for the lock
+        completed = std::exchange(core->protocol->completed(), {});
+    }
+    return events + report_completed(completed);
+}
+
+[[gnu::noinline]] int report_all(opal_common_adaptib_core_t* core) {
+    CompletedList completed = std::exchange(core->protocol->completed(), {});
+    return report_completed(completed);
+}
+
+} // namespace
+
+int opal_common_adaptib_progress(opal_common_adaptib_core_t* core) noexcept {
+    if (core->threads) [[unlikely]] {
+        return progress_locked(core);
+    }
+    if (core->inside) [[unlikely]] {
+        return 0;
+    }
+    const int events = progress_once(core, true);
+    return core->protocol->completed().empty() ? events : events + report_all(core);
+}
+
+void opal_common_adaptib_connect_start(opal_common_adaptib_core_t* core, uint32_t rank,
+                                       uint32_t count) noexcept {
+    const Guard guard(core);
+    core->core->start_connecting(rank, count);
+}
+
+int opal_common_adaptib_peer_get(opal_common_adaptib_core_t* core, uint64_t name,
+                                 opal_common_adaptib_peer_t** peer) noexcept {
+    try {
+        const Guard guard(core);
+        Peer* found = nullptr;
+        const Status status = core->core->get_peer(name, found);
+        if (status.ok()) {
+            *peer = handle_of(core, found);
+        }
+        return status.reason() == Reason::bad_wire ? OPAL_COMMON_ADAPTIB_UNREACHABLE
+                                                   : code_of(status);
+    } catch (const std::bad_alloc&) {
+        return OPAL_COMMON_ADAPTIB_NO_MEMORY;
+    }
+}
+
+void opal_common_adaptib_peer_release(opal_common_adaptib_core_t* core,
+                                      opal_common_adaptib_peer_t* peer) noexcept {
+    const Guard guard(core);
+    if (Peer* released = peer_of(core, peer); released != nullptr) {
+        core->core->protocol().release_peer(*released);
+        if (Peer* twin = core->core->twin_of(*released); twin != nullptr) {
+            core->core->protocol().release_peer(*twin);
+        }
+    }
+}
+
+std::size_t opal_common_adaptib_peer_migrate(opal_common_adaptib_core_t* core,
+                                             opal_common_adaptib_peer_t* peer) noexcept {
+    const Guard guard(core);
+    Peer* to = peer_of(core, peer);
+    return to == nullptr ? 0 : core->core->migrate_paths(*to);
+}

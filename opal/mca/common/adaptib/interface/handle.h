@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the files of the C interface (common_adaptib.h) share: the handle of a process's core, its lock, and what handles,
+// envelopes and statuses are on either side.
+//
+// Threads: Guard and guarded() take the lock if there are any.
+// May touch: every folder of the core; no header of Open MPI.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common_adaptib.h"
+#include "core/core.h"
+
+namespace adaptib {
+
+class CallbackBootstrap final : public Bootstrap {
+public:
+    explicit CallbackBootstrap(const opal_common_adaptib_environment_t& environment)
+        : environment_(environment) {}
+
+    Status lookup(std::uint64_t name, std::vector<std::byte>& blob) override {
+        void* address = nullptr;
+        std::size_t size = 0;
+        if (environment_.lookup(environment_.context, name, &address, &size) != 0) {
+            return Status::error(Reason::unreachable);
+        }
+        const auto* bytes = static_cast<const std::byte*>(address);
+        blob.assign(bytes, bytes + size);
+        environment_.lookup_release(environment_.context, address);
+        return kOk;
+    }
+
+private:
+    opal_common_adaptib_environment_t environment_;
+};
+
+} // namespace adaptib
+
+struct opal_common_adaptib_core {
+    explicit opal_common_adaptib_core(const opal_common_adaptib_environment_t& from)
+        : threads(from.threads), environment(from), bootstrap(from) {}
+
+    // What every call looks at: one cache line.
+    alignas(adaptib::kCacheLine) adaptib::Protocol* protocol = nullptr; // core's
+    bool threads;
+    bool twins = false;  // peers may have some: there are several fabrics
+    bool inside = false; // somebody is in progress
+    std::unique_ptr<adaptib::Core> core;
+
+    opal_common_adaptib_environment_t environment;
+    int references = 1;
+    opal_common_adaptib_active_t active = nullptr;
+    void* active_context = nullptr;
+    std::mutex mutex;
+    adaptib::MonotonicClock clock;
+    adaptib::Random random{0};
+    adaptib::CallbackBootstrap bootstrap;
+    std::string source_map; // the file that it goes to; empty: none
+};
+
+namespace adaptib {
+
+// Takes the lock if there are threads.
+class Guard {
+public:
+    explicit Guard(opal_common_adaptib_core* core) : core_(core->threads ? core : nullptr) {
+        if (core_ != nullptr) {
+            core_->mutex.lock();
+        }
+    }
+    ~Guard() {
+        if (core_ != nullptr) {
+            core_->mutex.unlock();
+        }
+    }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+private:
+    opal_common_adaptib_core* core_;
+};
+
+// kCall(core, arguments...), which is inlined twice: without the lock, and behind a call with it, so that who has
+// no threads does nothing for it.
+template <auto kCall, typename... Arguments>
+[[gnu::noinline]] auto locked(opal_common_adaptib_core* core, Arguments... arguments) {
+    const Guard guard(core);
+    return kCall(core, arguments...);
+}
+template <auto kCall, typename... Arguments>
+[[gnu::always_inline]] inline auto guarded(opal_common_adaptib_core* core, Arguments... arguments) {
+    if (core->threads) [[unlikely]] {
+        return locked<kCall>(core, arguments...);
+    }
+    return kCall(core, arguments...);
+}
+
+inline int code_of(Status status) {
+    if (status.ok()) {
+        return OPAL_COMMON_ADAPTIB_SUCCESS;
+    }
+    if (status.is_again()) {
+        return OPAL_COMMON_ADAPTIB_AGAIN;
+    }
+    switch (status.reason()) {
+    case Reason::no_memory: return OPAL_COMMON_ADAPTIB_NO_MEMORY;
+    case Reason::bad_key:
+    case Reason::bad_argument: return OPAL_COMMON_ADAPTIB_BAD_PARAM;
+    case Reason::unreachable:
+    case Reason::version:
+    case Reason::no_device:
+    case Reason::no_permission:
+    case Reason::peer_gone: return OPAL_COMMON_ADAPTIB_UNREACHABLE;
+    default: return OPAL_COMMON_ADAPTIB_ERROR;
+    }
+}
+
+inline int code_of(Status status, bool complete) {
+    return status.ok() && complete ? OPAL_COMMON_ADAPTIB_COMPLETE : code_of(status);
+}
+
+inline Envelope envelope_of(const opal_common_adaptib_envelope_t& from) {
+    return {load_piece(from.context), load_piece(from.source), load_piece(from.tag)};
+}
+
+// A process sends to itself through the core's own handle.
+inline Peer* peer_of(opal_common_adaptib_core* core, opal_common_adaptib_peer_t* peer) {
+    const bool self = static_cast<void*>(peer) == static_cast<void*>(core);
+    return self ? nullptr : reinterpret_cast<Peer*>(peer);
+}
+
+inline opal_common_adaptib_peer_t* handle_of(opal_common_adaptib_core* core, Peer* peer) {
+    return peer == nullptr ? reinterpret_cast<opal_common_adaptib_peer_t*>(core)
+                           : reinterpret_cast<opal_common_adaptib_peer_t*>(peer);
+}
+
+} // namespace adaptib

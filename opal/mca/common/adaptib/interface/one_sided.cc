@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The C interface over the core (common_adaptib.h): registration, puts, gets and atomics.
+// May touch: every folder of the core; no header of Open MPI.
+#include "common_adaptib.h"
+
+#include <memory>
+#include <new>
+
+#include "interface/handle.h"
+
+using namespace adaptib;
+
+// What may be a window's, which atomics reach, is registered for itself: nobody reaches it any more when
+// it is gone. Other memory is registered for transfers, and may be kept.
+struct opal_common_adaptib_region {
+    OpenWindow window;
+    RegistrationCache::Use transfer;
+
+    const Registration& memory() const {
+        const bool is_window = window.memory().key_count() > 0;
+        return is_window ? window.memory() : transfer.registration();
+    }
+};
+
+int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, size_t bytes,
+                                 uint32_t access, opal_common_adaptib_region_t** region,
+                                 opal_common_adaptib_remote_t* remote) noexcept {
+    const std::uint32_t rights =
+        kLocalWrite | ((access & OPAL_COMMON_ADAPTIB_REMOTE_READ) != 0 ? kRemoteRead : 0u) |
+        ((access & OPAL_COMMON_ADAPTIB_REMOTE_WRITE) != 0 ? kRemoteWrite : 0u) |
+        ((access & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 ? kRemoteAtomic : 0u);
+    const Guard guard(core);
+    Protocol& protocol = core->core->protocol();
+    std::unique_ptr<opal_common_adaptib_region> made;
+    const Registration* memory = protocol.exposed(base, bytes, rights);
+    if (memory == nullptr) {
+        made.reset(new (std::nothrow) opal_common_adaptib_region);
+        if (made == nullptr) {
+            return OPAL_COMMON_ADAPTIB_NO_MEMORY;
+        }
+        const Status status = (rights & kRemoteAtomic) != 0
+                                  ? protocol.open_window(made->window, base, bytes, rights)
+                                  : protocol.register_memory(made->transfer, base, bytes, rights);
+        if (!status.ok()) {
+            return status.reason() == Reason::bad_argument ? OPAL_COMMON_ADAPTIB_BAD_PARAM
+                                                           : OPAL_COMMON_ADAPTIB_NO_MEMORY;
+        }
+        memory = &made->memory();
+    }
+    remote->base = reinterpret_cast<std::uintptr_t>(base);
+    remote->bytes = bytes;
+    memory->copy_remote_keys(remote->keys);
+    remote->key_count = memory->key_count();
+    remote->access = protocol.told_access(access);
+    *region = made.release();
+    return OPAL_COMMON_ADAPTIB_SUCCESS;
+}
+
+void opal_common_adaptib_deregister(opal_common_adaptib_core_t* core,
+                                    opal_common_adaptib_region_t* region) noexcept {
+    const Guard guard(core);
+    delete region;
+}
+
+namespace {
+
+const Registration* memory_of(const opal_common_adaptib_one_sided_t& operation) {
+    return operation.region == nullptr ? nullptr : &operation.region->memory();
+}
+
+// The peer that the operation goes to.
+Status target_of(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
+                 const opal_common_adaptib_one_sided_t& operation, Peer*& out) {
+    Core& in = *core->core;
+    Peer* to = peer_of(core, peer);
+    const bool atomic = operation.operation == OPAL_COMMON_ADAPTIB_FETCH_ADD ||
+                        operation.operation == OPAL_COMMON_ADAPTIB_COMPARE_SWAP;
+    const bool asked = (operation.remote->access & OPAL_COMMON_ADAPTIB_ATOMICS_ASKED) != 0;
+    if (!atomic || asked || in.fabrics() == 1) [[likely]] {
+        out = to;
+        return to == nullptr ? in.get_loopback(out) : kOk;
+    }
+    return to == nullptr ? in.get_loopback_for_atomics(out) : in.get_for_atomics(*to, out);
+}
+
+[[gnu::always_inline]] inline int start_now(opal_common_adaptib_core_t* core,
+                                            opal_common_adaptib_peer_t* peer,
+                                            const opal_common_adaptib_one_sided_t* operation) {
+    Protocol& protocol = *core->protocol;
+    const Registration* const memory = memory_of(*operation);
+    Peer* to = peer_of(core, peer);
+    bool done = false;
+    if (to != nullptr && Protocol::is_plain(*operation)) [[likely]] {
+        done = protocol.move_at_once(*to, *operation, memory);
+    } else {
+        done = target_of(core, peer, *operation, to).ok() &&
+               protocol.one_sided_at_once(*to, *operation, memory);
+    }
+    return done ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
+}
+
+[[gnu::always_inline]] inline std::size_t outstanding(opal_common_adaptib_core_t* core,
+                                                      opal_common_adaptib_peer_t* peer) {
+    const Peer* to = peer == nullptr ? nullptr : peer_of(core, peer);
+    if (to == nullptr) {
+        return core->protocol->one_sided_outstanding();
+    }
+    const Peer* twin = core->twins ? core->core->twin_of(*to) : nullptr;
+    return to->one_sided + (twin == nullptr ? 0 : twin->one_sided);
+}
+
+} // namespace
+
+int opal_common_adaptib_start_now(opal_common_adaptib_core_t* core,
+                                  opal_common_adaptib_peer_t* peer,
+                                  const opal_common_adaptib_one_sided_t* operation) noexcept {
+    return guarded<start_now>(core, peer, operation);
+}
+
+int opal_common_adaptib_start(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
+                              const opal_common_adaptib_one_sided_t* operation,
+                              opal_common_adaptib_request_t* request) noexcept {
+    const Guard guard(core);
+    Peer* to = nullptr;
+    if (const Status status = target_of(core, peer, *operation, to); !status.ok()) {
+        return code_of(status);
+    }
+    bool complete = false;
+    const Status status = core->core->protocol().start_one_sided(
+        *to, *operation, memory_of(*operation), *request, complete);
+    return code_of(status, complete);
+}
+
+size_t opal_common_adaptib_outstanding(opal_common_adaptib_core_t* core,
+                                       opal_common_adaptib_peer_t* peer) noexcept {
+    return guarded<outstanding>(core, peer);
+}

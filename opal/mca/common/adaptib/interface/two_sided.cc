@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The C interface over the core (common_adaptib.h): tagged messages.
+// May touch: every folder of the core; no header of Open MPI.
+#include "common_adaptib.h"
+
+#include "interface/handle.h"
+
+using namespace adaptib;
+
+namespace {
+
+// A send that needed no request.
+void end_at_once(UserRequest& user, Bytes bytes) {
+    user.kind = static_cast<std::uint32_t>(RequestKind::send);
+    user.status = OPAL_COMMON_ADAPTIB_SUCCESS;
+    user.bytes = bytes;
+}
+
+} // namespace
+
+int opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
+                             const opal_common_adaptib_envelope_t* envelope,
+                             const opal_common_adaptib_data_t* data,
+                             opal_common_adaptib_mode_t mode, opal_common_adaptib_marker_t marker,
+                             opal_common_adaptib_request_t* request) noexcept {
+    const Guard guard(core);
+    Protocol& protocol = core->core->protocol();
+    Peer* to = peer_of(core, peer);
+    const Envelope from = envelope_of(*envelope);
+    const bool synchronous = mode == OPAL_COMMON_ADAPTIB_MODE_SYNC;
+    if (to != nullptr && !synchronous &&
+        (Protocol::send_at_once(*to, from, *data) || protocol.send_timed(*to, from, *data)))
+        [[likely]] {
+        end_at_once(*request, data->bytes);
+        return OPAL_COMMON_ADAPTIB_COMPLETE;
+    }
+    bool complete = false;
+    const Status status = protocol.send(to, from, *data, synchronous, static_cast<Marker>(marker),
+                                        *request, complete);
+    return code_of(status, complete);
+}
+
+namespace {
+
+[[gnu::always_inline]] inline int send_now(opal_common_adaptib_core_t* core,
+                                           opal_common_adaptib_peer_t* peer, std::uint32_t context,
+                                           std::int32_t source, std::int32_t tag, const void* base,
+                                           std::size_t bytes) {
+    Peer* to = peer_of(core, peer);
+    const bool sent =
+        to != nullptr && Protocol::send_at_once(*to, {context, source, tag}, base, bytes);
+    return sent ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
+}
+
+[[gnu::always_inline]] inline int start_receive(opal_common_adaptib_core_t* core,
+                                                opal_common_adaptib_peer_t* peer,
+                                                const Envelope& pattern, const Data& data,
+                                                UserRequest& request) {
+    bool complete = false;
+    const Status status = core->protocol->receive(pattern, data, request, complete,
+                                                  peer == nullptr ? nullptr : peer_of(core, peer));
+    return code_of(status, complete);
+}
+
+[[gnu::always_inline]] inline int receive_at(opal_common_adaptib_core_t* core,
+                                             opal_common_adaptib_peer_t* peer,
+                                             std::uint32_t context, std::int32_t source,
+                                             std::int32_t tag, void* base, std::size_t bytes,
+                                             opal_common_adaptib_request_t* request) {
+    const Data data{base, bytes, nullptr, nullptr, nullptr};
+    return start_receive(core, peer, {context, source, tag}, data, *request);
+}
+
+} // namespace
+
+int opal_common_adaptib_send_now(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
+                                 uint32_t context, int32_t source, int32_t tag, const void* base,
+                                 size_t bytes) noexcept {
+    return guarded<send_now>(core, peer, context, source, tag, base, bytes);
+}
+
+int opal_common_adaptib_receive(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
+                                const opal_common_adaptib_envelope_t* envelope,
+                                const opal_common_adaptib_data_t* data,
+                                opal_common_adaptib_request_t* request) noexcept {
+    const Guard guard(core);
+    return start_receive(core, peer, envelope_of(*envelope), *data, *request);
+}
+
+int opal_common_adaptib_receive_at(opal_common_adaptib_core_t* core,
+                                   opal_common_adaptib_peer_t* peer, uint32_t context,
+                                   int32_t source, int32_t tag, void* base, size_t bytes,
+                                   opal_common_adaptib_request_t* request) noexcept {
+    return guarded<receive_at>(core, peer, context, source, tag, base, bytes, request);
+}
+
+namespace {
+
+int nothing_found(opal_common_adaptib_core* core, opal_common_adaptib_peer_t* peer) {
+    Peer* from = peer == nullptr ? nullptr : peer_of(core, peer);
+    const bool lost = from != nullptr && core->core->protocol().is_lost(*from);
+    return lost ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_NOT_FOUND;
+}
+
+opal_common_adaptib_probe_t probe_of(const InboundMessage& message) {
+    return {message.envelope.source, message.envelope.tag, message.length};
+}
+
+} // namespace
+
+int opal_common_adaptib_probe(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
+                              const opal_common_adaptib_envelope_t* envelope,
+                              opal_common_adaptib_probe_t* found) noexcept {
+    const Guard guard(core);
+    const InboundMessage* message = core->core->protocol().find(envelope_of(*envelope));
+    if (message == nullptr) {
+        return nothing_found(core, peer);
+    }
+    *found = probe_of(*message);
+    return OPAL_COMMON_ADAPTIB_SUCCESS;
+}
+
+int opal_common_adaptib_matched_probe(opal_common_adaptib_core_t* core,
+                                      opal_common_adaptib_peer_t* peer,
+                                      const opal_common_adaptib_envelope_t* envelope,
+                                      opal_common_adaptib_probe_t* found,
+                                      opal_common_adaptib_message_t** message) noexcept {
+    const Guard guard(core);
+    InboundMessage* taken = core->core->protocol().take(envelope_of(*envelope));
+    if (taken == nullptr) {
+        return nothing_found(core, peer);
+    }
+    *found = probe_of(*taken);
+    *message = reinterpret_cast<opal_common_adaptib_message_t*>(taken);
+    return OPAL_COMMON_ADAPTIB_SUCCESS;
+}
+
+int opal_common_adaptib_matched_receive(opal_common_adaptib_core_t* core,
+                                        opal_common_adaptib_message_t* message,
+                                        const opal_common_adaptib_data_t* data,
+                                        opal_common_adaptib_request_t* request) noexcept {
+    const Guard guard(core);
+    bool complete = false;
+    const Status status = core->core->protocol().receive_taken(
+        *reinterpret_cast<InboundMessage*>(message), *data, *request, complete);
+    return code_of(status, complete);
+}
+
+int opal_common_adaptib_cancel(opal_common_adaptib_core_t* core,
+                               opal_common_adaptib_request_t* request) noexcept {
+    const Guard guard(core);
+    return core->core->protocol().cancel(*request) ? OPAL_COMMON_ADAPTIB_SUCCESS
+                                                   : OPAL_COMMON_ADAPTIB_NOT_FOUND;
+}
