@@ -353,6 +353,12 @@ TEST(Ring, ACountOfMoreThanWasSentIsNotBelieved) {
     EXPECT_TRUE(ring.send({}));
     ring.writer->heard(0); // an old one
     EXPECT_FALSE(ring.send({}));
+    for (const std::uint64_t count : {std::uint64_t{10}, ~std::uint64_t{0}}) { // of 9
+        ring.credit = count;
+        EXPECT_FALSE(ring.send({}));
+    }
+    ring.credit = 2;
+    EXPECT_TRUE(ring.send({}));
 }
 
 // Lap after lap over what the messages before have left, of the same length at the same places.

@@ -55,6 +55,35 @@ TEST(Breakage, APeerThatBreaksWhileBlocksAreAnnouncedEndsTheSendOnce) {
     EXPECT_NE(send.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
 }
 
+// One message is missing: those behind it must not take its place, in the same ring or by the queue.
+TEST(Breakage, WhatAFailedPeerHasSentIsNotTaken) {
+    for (const bool ring : {true, false}) {
+        Cores world(2);
+        if (ring) {
+            exchange(world, 100, 40); // connects
+        }
+        ASSERT_EQ(world.peer(0, 1)->ring_out != nullptr, ring);
+        std::vector<std::byte> sent = pattern(100, 1);
+        std::vector<std::byte> got(100);
+        TestRequest send;
+        TestRequest receive;
+        for (int i = 0; i < 3; ++i) {
+            ASSERT_TRUE(world.send(0, 1, 1, contiguous(sent), send).ok());
+        }
+        world.core(1).protocol().on_peer_failed(*world.peer(1, 0), "a test says so");
+        for (int i = 0; i < 200; ++i) {
+            world.progress(1);
+        }
+        EXPECT_EQ(world.counters(1).unexpected_now, 0u);
+        static_cast<void>(
+            world.receive(1, OPAL_COMMON_ADAPTIB_ANY_SOURCE, 1, contiguous(got), receive));
+        for (int i = 0; i < 200; ++i) {
+            world.progress(1);
+        }
+        EXPECT_FALSE(receive.done && receive.user.status == OPAL_COMMON_ADAPTIB_SUCCESS);
+    }
+}
+
 // The channel breaks when the writer says that it has written.
 TEST(Breakage, APeerThatBreaksAfterAPutEndsTheSendOnce) {
     Options options;

@@ -131,12 +131,16 @@ RingHabits habits_of_processor() {
     return habits;
 }
 
+const RingHabits* g_assumed = nullptr;
+
 } // namespace
 
 const RingHabits& ring_habits() {
     static const RingHabits habits = habits_of_processor();
-    return habits;
+    return g_assumed != nullptr ? *g_assumed : habits;
 }
+
+void assume_ring_habits(const RingHabits* habits) { g_assumed = habits; }
 
 RingWriter::RingWriter(Rail& rail, QueuePair& qp, const Target& target, const std::uint64_t* credit,
                        std::uint64_t wr_id, const RingHabits& habits)
@@ -160,7 +164,7 @@ bool RingWriter::has_room(std::uint64_t units) {
     if (produced_ + units - consumed_ <= units_) [[likely]] {
         return true;
     }
-    consumed_ = std::max(consumed_, told());
+    hear_told();
     return produced_ + units - consumed_ <= units_;
 }
 

@@ -100,6 +100,8 @@ struct RingHabits {
     bool dirties;               // the reader stores into each line of what it leaves where it is
 };
 const RingHabits& ring_habits();
+// Those of another processor, for tests; null: this one's. While there is no ring.
+void assume_ring_habits(const RingHabits* habits);
 
 enum class RingWay : std::uint8_t {
     stored,
@@ -294,8 +296,11 @@ public:
         give_back(held_, held_units_, held_taken_, left_step_);
         held_ = nullptr;
     }
-    // A message that is left where it is had better be held: all of its lines are stored into when it is given back.
-    bool gives_back_slowly() const { return left_step_ < units_; }
+    // That is worth it where all of a message's lines are stored into when it is given back, and may last: credit is not
+    // due with it, so a message of any length finds room beside it.
+    bool may_hold(const Short& found) const {
+        return left_step_ < units_ && untold_ + found.taken < units_ / 2;
+    }
     // The message that was found, whose number is `sequence`.
     void consume(std::uint32_t sequence) {
         release(current_, taken_, left_ ? left_step_ : 1, sequence);
@@ -585,6 +590,8 @@ private:
     std::uint64_t told() const {
         return load_ring_word(reinterpret_cast<const std::byte*>(credit_));
     }
+    // What was told, unless it cannot be.
+    void hear_told() { heard(told()); }
     bool has_room(std::uint64_t units);
     bool choose_way();
     bool begin_to_post();

@@ -51,7 +51,7 @@ bool acceptable(const MessageHeader& header, const std::byte* body) {
 // under way, whose messages may be more than its ring holds.
 bool takes_credit(const Peer& peer) {
     const bool needs = !peer.heard_goodbye || (peer.users > 0 && !peer.said_goodbye);
-    return needs && peer.state != ConnectState::closing;
+    return needs && peer.state != ConnectState::closing && peer.state != ConnectState::failed;
 }
 
 // It lies in memory that is mapped here, and nothing that was posted there can come later.
@@ -318,7 +318,7 @@ template <std::uint64_t kKind>
     if constexpr (ring_kind_is_left(kKind)) {
         const bool exchanges = peer.next_send - peer.sent_by_then == 1;
         peer.sent_by_then = peer.next_send;
-        if (exchanges && ring.gives_back_slowly()) {
+        if (exchanges && ring.may_hold(found)) {
             if (holding_ != nullptr) [[unlikely]] {
                 let_go();
             }
@@ -330,24 +330,15 @@ template <std::uint64_t kKind>
     ring.consume_short<kKind>(found);
 }
 
-void Core::let_go() {
-    Peer& peer = *std::exchange(holding_, nullptr);
-    RingReader& ring = *peer.ring_in;
-    ring.let_go();
-    if (ring.credit_due() && takes_credit(peer)) [[unlikely]] {
-        return_credit(peer);
-    }
-    if (ring.credit_due()) [[unlikely]] { // or it could not be written
-        for (HotRing& hot : hot_) {
-            hot.next = hot.peer == &peer ? nullptr : hot.next;
-        }
-    }
-}
+void Core::let_go() { std::exchange(holding_, nullptr)->ring_in->let_go(); }
 
 // Any other message. False: there is none.
 bool Core::poll_with_care(Peer& peer, RingReader& ring) {
     if (ring.holds()) [[unlikely]] {
         let_go();
+    }
+    if (peer.state == ConnectState::failed) [[unlikely]] {
+        return false; // what has its turn is missing
     }
     MessageHeader header;
     const std::byte* body = nullptr;
@@ -390,6 +381,9 @@ void Core::on_garbage(Peer& peer) {
 // All that it ever will hold is there.
 void Core::on_ring_final(Peer& peer) {
     while (peer.ring_in.has_value() && peer.state != ConnectState::failed && poll_ring(peer) > 0) {
+    }
+    if (holding_ == &peer) { // the ring may be kept, empty
+        let_go();
     }
 }
 

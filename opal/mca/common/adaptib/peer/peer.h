@@ -494,6 +494,7 @@ public:
         0; // next_send, when the last message came that could be held (Core::give_back)
     std::uint32_t next_receive = 0;
     bool finishing = false;            // parted; the connection is about to be taken down
+    bool unheard = false;              // it has failed: what comes may be behind what is missing
     std::optional<RingReader> ring_in; // the line ends with what such messages need of it
 
     // Hot.

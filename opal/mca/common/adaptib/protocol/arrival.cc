@@ -5,6 +5,9 @@
 namespace adaptib {
 
 void Protocol::on_unordered(Peer& peer, const MessageHeader& header, const std::byte* body) {
+    if (peer.unheard) {
+        return;
+    }
     // While the peer is finishing, a message belongs to what follows the goodbye.
     if (!peer.finishing && sequence_before(header.sequence, peer.next_receive)) {
         ++counters_.duplicates;

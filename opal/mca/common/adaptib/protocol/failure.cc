@@ -13,6 +13,7 @@ void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
     peer.failure = "The connection to process " + std::to_string(peer.name & 0xffffffffu) +
                    " on host " + peer.address.host + " is broken: " + what +
                    ". Its requests end with an error.";
+    peer.unheard = true;
     // Who has said goodbye may be gone before our answer arrives, or ours.
     const bool waits = peer.heard_goodbye ? holds_more_than_goodbyes(peer)
                                           : peer.has_waiting() || peer.work_failed;

@@ -270,7 +270,7 @@ public:
         }
     }
     static bool has_its_turn(const Peer& peer, std::uint32_t sequence) {
-        return sequence == peer.next_receive && !peer.finishing;
+        return sequence == peer.next_receive && !peer.finishing && !peer.unheard;
     }
     // The same for the two types that come most. REQUIRES: it has its turn.
     [[gnu::always_inline]] void on_eager_in_turn(Peer& peer, const Envelope& envelope,
