@@ -51,7 +51,8 @@ protected:
         environment.context = this;
         environment.self = 11;
         environment.host_name = "testhost";
-        environment.threads = true;
+        static const bool several = true;
+        environment.threads = &several;
         environment.lookup = [](void*, std::uint64_t, void**, std::size_t*) { return -1; };
         environment.lookup_release = [](void*, void*) {};
         environment.message = [](void* context, opal_common_adaptib_severity_t, const char* text) {

@@ -101,7 +101,9 @@ int ompi_mtl_adaptib_finalize(struct mca_mtl_base_module_t *mtl)
     (void) mtl;
     if (ompi_mtl_adaptib.prepared_btls) {
         ompi_mtl_adaptib.prepared_btls = false;
-        (void) mca_bml.bml_finalize();
+        if (NULL != mca_bml.bml_finalize) { /* there may be no BTL after all */
+            (void) mca_bml.bml_finalize();
+        }
     }
     if (NULL != ompi_mtl_adaptib.core) {
         opal_progress_unregister(ompi_mtl_adaptib_progress);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "opal/runtime/opal_progress.h"
+
 #include "btl_adaptib_fragment.h"
 
 static int add_procs(mca_btl_base_module_t *btl, size_t nprocs, opal_proc_t **procs,
@@ -89,12 +91,16 @@ static mca_btl_base_endpoint_t *endpoint_make(opal_proc_t *proc)
     endpoint->peer = peer;
     endpoint->proc = proc;
     endpoint->self = self;
+    opal_common_adaptib_peer_keep(mca_btl_adaptib.core, peer, endpoint);
     return endpoint;
 }
 
 static void endpoint_free(mca_btl_base_endpoint_t *endpoint)
 {
     if (NULL != endpoint) {
+        if (endpoint == opal_common_adaptib_peer_kept(mca_btl_adaptib.core, endpoint->peer)) {
+            opal_common_adaptib_peer_keep(mca_btl_adaptib.core, endpoint->peer, NULL);
+        }
         opal_common_adaptib_peer_release(mca_btl_adaptib.core, endpoint->peer);
         free(endpoint);
     }
@@ -178,6 +184,8 @@ static int finalize(mca_btl_base_module_t *btl)
 
     (void) btl;
     if (NULL != core) {
+        (void) opal_progress_unregister(
+            mca_btl_adaptib_progress); /* nobody may have, under an MTL */
         mca_btl_adaptib.core = NULL;
         mca_btl_adaptib.limit = NULL;
         opal_common_adaptib_active_listen(core, NULL, NULL);

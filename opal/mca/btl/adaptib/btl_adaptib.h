@@ -117,8 +117,8 @@ int mca_btl_adaptib_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *e
                           mca_btl_base_tag_t tag, mca_btl_base_descriptor_t **descriptor);
 
 /* Hands segments that have arrived to whoever registered for the tag. */
-void mca_btl_adaptib_deliver(mca_btl_base_tag_t tag, mca_btl_base_segment_t *segments,
-                             size_t count);
+void mca_btl_adaptib_deliver(mca_btl_base_endpoint_t *from, mca_btl_base_tag_t tag,
+                             mca_btl_base_segment_t *segments, size_t count);
 /* The core's listener. */
 void mca_btl_adaptib_receive(void *context, opal_common_adaptib_peer_t *peer, uint8_t tag,
                              const void *data, size_t bytes);

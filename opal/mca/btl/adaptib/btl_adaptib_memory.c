@@ -36,7 +36,8 @@ mca_btl_base_registration_handle_t *mca_btl_adaptib_register_mem(mca_btl_base_mo
         return NULL;
     }
     /* The PML announces data for a get, which the core may want to see sent. */
-    if (NULL != endpoint && MCA_BTL_REG_FLAG_REMOTE_READ == flags
+    if (NULL != endpoint && MCA_BTL_ENDPOINT_ANY != endpoint
+        && MCA_BTL_REG_FLAG_REMOTE_READ == flags
         && size <= mca_btl_adaptib.super.btl_max_send_size) {
         opal_common_adaptib_active_not(mca_btl_adaptib.core, endpoint->peer, size);
         mca_btl_adaptib_follow_limit();

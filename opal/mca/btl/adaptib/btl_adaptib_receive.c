@@ -15,7 +15,8 @@ static void drop(mca_btl_base_tag_t tag)
         "adaptib: a fragment with tag %d, for which nobody is registered, is dropped", (int) tag);
 }
 
-static inline void deliver(mca_btl_base_tag_t tag, mca_btl_base_segment_t *segments, size_t count)
+static inline void deliver(mca_btl_base_endpoint_t *from, mca_btl_base_tag_t tag,
+                           mca_btl_base_segment_t *segments, size_t count)
 {
     const mca_btl_active_message_callback_t *registered = &mca_btl_base_active_message_trigger[tag];
 
@@ -23,12 +24,14 @@ static inline void deliver(mca_btl_base_tag_t tag, mca_btl_base_segment_t *segme
         drop(tag);
         return;
     }
-    OPAL_COMMON_ADAPTIB_BTL_DELIVER(registered, &mca_btl_adaptib.super, tag, segments, count);
+    (void) from;
+    OPAL_COMMON_ADAPTIB_BTL_DELIVER(registered, &mca_btl_adaptib.super, from, tag, segments, count);
 }
 
-void mca_btl_adaptib_deliver(mca_btl_base_tag_t tag, mca_btl_base_segment_t *segments, size_t count)
+void mca_btl_adaptib_deliver(mca_btl_base_endpoint_t *from, mca_btl_base_tag_t tag,
+                             mca_btl_base_segment_t *segments, size_t count)
 {
-    deliver(tag, segments, count);
+    deliver(from, tag, segments, count);
 }
 
 void mca_btl_adaptib_receive(void *context, opal_common_adaptib_peer_t *peer, uint8_t tag,
@@ -37,8 +40,7 @@ void mca_btl_adaptib_receive(void *context, opal_common_adaptib_peer_t *peer, ui
     mca_btl_base_segment_t segment;
 
     (void) context;
-    (void) peer;
     segment.seg_addr.pval = (void *) (uintptr_t) data;
     segment.seg_len = bytes;
-    deliver(tag, &segment, 1);
+    deliver(OPAL_COMMON_ADAPTIB_BTL_SENDER(mca_btl_adaptib.core, peer), tag, &segment, 1);
 }

@@ -15,9 +15,13 @@ static inline mca_btl_adaptib_fragment_t *fragment_of(opal_common_adaptib_reques
                                            - offsetof(mca_btl_adaptib_fragment_t, core));
 }
 
+/* Open MPI 5's one-sided operations over active messages want to hear of some of their answers only. */
 static inline void call_back(mca_btl_adaptib_fragment_t *fragment, int status)
 {
-    fragment->base.des_cbfunc(&mca_btl_adaptib.super, fragment->endpoint, &fragment->base, status);
+    if (OPAL_LIKELY(NULL != fragment->base.des_cbfunc)) {
+        fragment->base.des_cbfunc(&mca_btl_adaptib.super, fragment->endpoint, &fragment->base,
+                                  status);
+    }
 }
 
 /* Once finalize has begun nobody is left to be called. */
@@ -100,7 +104,8 @@ static inline int start(mca_btl_base_endpoint_t *endpoint, mca_btl_adaptib_fragm
         mca_btl_adaptib_used(endpoint);
     }
     if (OPAL_UNLIKELY(endpoint->self)) {
-        mca_btl_adaptib_deliver(tag, fragment->segments, fragment->base.des_segment_count);
+        mca_btl_adaptib_deliver(endpoint, tag, fragment->segments,
+                                fragment->base.des_segment_count);
         return OPAL_COMMON_ADAPTIB_COMPLETE;
     }
     if (OPAL_LIKELY(sent_in_pieces(endpoint, fragment, tag))) {

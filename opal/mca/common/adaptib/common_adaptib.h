@@ -7,7 +7,7 @@
  * other processes, and releases the core when it is finalized. There is one core per process; it is
  * reference counted and ends with the last release.
  *
- * Threads. With environment.threads set, every function may be called from any thread, and the
+ * Threads. While *environment.threads is set, every function may be called from any thread, and the
  * functions take the core's lock; otherwise the caller sees to it that one thread at a time is inside.
  * Completion functions are called by opal_common_adaptib_progress (or by the call that made the
  * completion possible), never with the lock held; they may call any function of this interface
@@ -122,8 +122,9 @@ typedef struct {
     uint64_t self;       /* this process: (jobid << 32) | vpid */
     uint32_t local_rank; /* its number among the job's processes of this host */
     const char *host_name;
-    bool threads;  /* several threads may call at the same time */
     bool one_host; /* all processes of the job run on this host */
+    /* Whether several threads may call at the same time; read in each call. May become true while one alone calls. */
+    const bool *threads;
     /* Whether this process gives its processor up when progress found nothing; read at any time. NULL: no. */
     const bool *yields;
     /* Looks up what `name` published with the core's address; *address stays valid until release.
@@ -137,7 +138,7 @@ typedef struct {
 } opal_common_adaptib_environment_t;
 
 /* @retval BAD_PARAM, NO_MEMORY, UNREACHABLE (no fabric can be opened), ERROR: a message was given.
- * A second acquire returns the same core and ignores its environment, but for `threads`. */
+ * A second acquire returns the same core and ignores its environment, but for `threads` that is true. */
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_core_acquire(const opal_common_adaptib_environment_t *environment,
                                  opal_common_adaptib_core_t **core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
@@ -174,6 +175,13 @@ opal_common_adaptib_connect_start(opal_common_adaptib_core_t *core, uint32_t ran
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_peer_get(opal_common_adaptib_core_t *core, uint64_t name,
                              opal_common_adaptib_peer_t **peer) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+/* What the user keeps with a peer; NULL at first. */
+OPAL_COMMON_ADAPTIB_EXPORT void
+opal_common_adaptib_peer_keep(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
+                              void *what) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+OPAL_COMMON_ADAPTIB_EXPORT void *
+opal_common_adaptib_peer_kept(opal_common_adaptib_core_t *core,
+                              opal_common_adaptib_peer_t *peer) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* No new traffic will be started to this peer. The handle must not be used any more. */
 OPAL_COMMON_ADAPTIB_EXPORT void
 opal_common_adaptib_peer_release(opal_common_adaptib_core_t *core,

@@ -31,11 +31,12 @@
     bool enable_progress_threads, bool enable_mpi_threads, bool *accelerator_support
 #define OPAL_COMMON_ADAPTIB_MTL_INIT_NO_DEVICES *accelerator_support = false
 
-/* Calls `registered` (mca_btl_active_message_callback_t) with what has arrived. */
-#define OPAL_COMMON_ADAPTIB_BTL_DELIVER(registered, module, am_tag, segments, count)               \
+/* Calls `registered` (mca_btl_active_message_callback_t) with what has arrived; of whom, Open MPI's own one-sided operations
+ * over active messages ask. */
+#define OPAL_COMMON_ADAPTIB_BTL_DELIVER(registered, module, from, am_tag, segments, count)         \
     do {                                                                                           \
         const mca_btl_base_receive_descriptor_t arrived = {                                        \
-            .endpoint = NULL,                                                                      \
+            .endpoint = (from),                                                                    \
             .des_segments = (segments),                                                            \
             .des_segment_count = (count),                                                          \
             .tag = (am_tag),                                                                       \
@@ -43,6 +44,8 @@
         };                                                                                         \
         (registered)->cbfunc((module), &arrived);                                                  \
     } while (0)
+
+#define OPAL_COMMON_ADAPTIB_BTL_SENDER(core, peer) opal_common_adaptib_peer_kept((core), (peer))
 
 /* A put is complete when the data is at the other side. */
 #define OPAL_COMMON_ADAPTIB_BTL_REMOTE_COMPLETION MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION
@@ -72,7 +75,7 @@ static inline bool opal_common_adaptib_on_device(const opal_convertor_t *convert
 #define OPAL_COMMON_ADAPTIB_MTL_INIT_ARGS bool enable_progress_threads, bool enable_mpi_threads
 #define OPAL_COMMON_ADAPTIB_MTL_INIT_NO_DEVICES (void) 0
 
-#define OPAL_COMMON_ADAPTIB_BTL_DELIVER(registered, module, am_tag, segments, count)               \
+#define OPAL_COMMON_ADAPTIB_BTL_DELIVER(registered, module, from, am_tag, segments, count)         \
     do {                                                                                           \
         mca_btl_base_descriptor_t arrived;                                                         \
         arrived.des_segments = (segments);                                                         \
@@ -84,6 +87,9 @@ static inline bool opal_common_adaptib_on_device(const opal_convertor_t *convert
         arrived.order = MCA_BTL_NO_ORDER;                                                          \
         (registered)->cbfunc((module), (am_tag), &arrived, (registered)->cbdata);                  \
     } while (0)
+
+/* Nobody asks. */
+#define OPAL_COMMON_ADAPTIB_BTL_SENDER(core, peer) ((void) (peer), NULL)
 
 #define OPAL_COMMON_ADAPTIB_BTL_REMOTE_COMPLETION 0
 

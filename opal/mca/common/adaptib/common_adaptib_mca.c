@@ -4,6 +4,7 @@
  */
 #include "opal_config.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,7 +80,9 @@ int opal_common_adaptib_mca_version_check(void)
 /* ------------------------------------------------------------------------------------------------
  * The core's environment */
 
-/* Where the core's messages go; kept for the whole life of the core. */
+/* Where the core's messages go; kept for the whole life of the core. Messages come from whichever thread calls the core,
+ * and any may be the first that uses a peer. */
+static pthread_mutex_t listener_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     bool wanted;   /* the user named adaptib */
     bool selected; /* adaptib carries the job's traffic */
@@ -105,30 +108,42 @@ static void listener_forgets(bool says)
 /* Open MPI starts BTLs beside an MTL, and before it: what the core had to say then is said now. */
 static void listener_cares(bool *how)
 {
+    pthread_mutex_lock(&listener_lock);
     *how = true;
     listener_forgets(true);
+    pthread_mutex_unlock(&listener_lock);
 }
 
 static void listener_reset(void)
 {
+    pthread_mutex_lock(&listener_lock);
     listener_forgets(false);
     memset(&listener, 0, sizeof(listener));
+    pthread_mutex_unlock(&listener_lock);
+}
+
+/* Nobody wants to hear it now. REQUIRES: the lock. */
+static void listener_keeps(opal_common_adaptib_severity_t severity, const char *text)
+{
+    char *copy = listener.kept_count < MOST_KEPT ? strdup(text) : NULL;
+
+    if (NULL != copy) {
+        listener.kept[listener.kept_count].severity = severity;
+        listener.kept[listener.kept_count++].text = copy;
+    }
+    opal_output_verbose(1, listener.stream, "adaptib: %s", text);
 }
 
 static void core_message(void *context, opal_common_adaptib_severity_t severity, const char *text)
 {
     (void) context;
-    if (!listener.wanted && !listener.selected) {
-        char *copy = listener.kept_count < MOST_KEPT ? strdup(text) : NULL;
-
-        if (NULL != copy) {
-            listener.kept[listener.kept_count].severity = severity;
-            listener.kept[listener.kept_count++].text = copy;
-        }
-        opal_output_verbose(1, listener.stream, "adaptib: %s", text);
-        return;
+    pthread_mutex_lock(&listener_lock);
+    if (listener.wanted || listener.selected) {
+        opal_common_adaptib_mca_say(severity, text);
+    } else {
+        listener_keeps(severity, text);
     }
-    opal_common_adaptib_mca_say(severity, text);
+    pthread_mutex_unlock(&listener_lock);
 }
 
 static int core_lookup(void *context, uint64_t name, void **address, size_t *size)
@@ -207,11 +222,12 @@ void opal_common_adaptib_mca_connect_start(opal_common_adaptib_core_t *core)
 int opal_common_adaptib_mca_acquire(bool threads, bool wanted, int stream,
                                     opal_common_adaptib_core_t **core)
 {
+    static const bool always = true;
     const opal_common_adaptib_environment_t environment = {
         .self = opal_common_adaptib_mca_name(OPAL_PROC_MY_NAME),
         .local_rank = (uint32_t) opal_process_info.my_local_rank,
         .host_name = opal_common_adaptib_mca_host_name(),
-        .threads = threads || opal_using_threads(),
+        .threads = threads ? &always : &opal_uses_threads, /* a later session may raise the level */
         .yields = &opal_progress_yield_when_idle,
         .one_host = job_on_one_host(),
         .lookup = core_lookup,

@@ -147,23 +147,25 @@ static mca_base_var_type_t var_type(opal_common_adaptib_type_t type)
 
 /* The memory that Open MPI keeps a row's value in. A string's pointer is freed by Open MPI after
  * components are closed: it has a cell of its own, in this library, which is never unloaded, and the
- * core gets a copy of the string. */
+ * core gets a copy of the string. A row may be registered again, after MPI_T_finalize for example, and
+ * has the same cell then. */
 static void *var_storage(const opal_common_adaptib_parameter_t *row)
 {
     enum {
-        CELLS = 32
+        CELLS = 64
     };
     static char *cells[CELLS];
-    static int used = 0;
+    size_t count = 0;
+    const size_t number = (size_t) (row - opal_common_adaptib_parameters(&count));
 
     if (OPAL_COMMON_ADAPTIB_TYPE_STRING != row->type) {
         return row->storage;
     }
-    if (CELLS == used) {
+    if (number >= CELLS) {
         return NULL;
     }
-    cells[used] = (char *) row->default_text; /* Open MPI copies it */
-    return &cells[used++];
+    cells[number] = (char *) row->default_text; /* Open MPI copies it */
+    return &cells[number];
 }
 
 static int register_row(const opal_common_adaptib_parameter_t *row)

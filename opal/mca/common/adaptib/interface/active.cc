@@ -20,7 +20,7 @@ namespace {
 void hand_over(void* context, Peer& peer, std::uint8_t tag, const std::byte* payload,
                Bytes length) {
     auto* core = static_cast<opal_common_adaptib_core*>(context);
-    if (core->threads) [[unlikely]] {
+    if (*core->threads) [[unlikely]] {
         hand_over_unlocked(core, peer, tag, payload, length);
         return;
     }

@@ -186,7 +186,7 @@ int opal_common_adaptib_core_acquire(const opal_common_adaptib_environment_t* en
                                      opal_common_adaptib_core_t** core) noexcept {
     if (g_core != nullptr) {
         ++g_core->references;
-        g_core->threads = g_core->threads || environment->threads;
+        g_core->threads = *environment->threads ? environment->threads : g_core->threads;
         *core = g_core;
         return OPAL_COMMON_ADAPTIB_SUCCESS;
     }
@@ -263,7 +263,7 @@ namespace {
 } // namespace
 
 int opal_common_adaptib_progress(opal_common_adaptib_core_t* core) noexcept {
-    if (core->threads) [[unlikely]] {
+    if (*core->threads) [[unlikely]] {
         return progress_locked(core);
     }
     if (core->inside) [[unlikely]] {
@@ -293,6 +293,21 @@ int opal_common_adaptib_peer_get(opal_common_adaptib_core_t* core, uint64_t name
     } catch (const std::bad_alloc&) {
         return OPAL_COMMON_ADAPTIB_NO_MEMORY;
     }
+}
+
+void opal_common_adaptib_peer_keep(opal_common_adaptib_core_t* core,
+                                   opal_common_adaptib_peer_t* peer, void* what) noexcept {
+    const Guard guard(core);
+    if (Peer* of = peer_of(core, peer); of != nullptr) {
+        of->kept_by_user = what;
+    }
+}
+
+void* opal_common_adaptib_peer_kept(opal_common_adaptib_core_t* core,
+                                    opal_common_adaptib_peer_t* peer) noexcept {
+    const Guard guard(core);
+    const Peer* of = peer_of(core, peer);
+    return of == nullptr ? nullptr : of->kept_by_user;
 }
 
 void opal_common_adaptib_peer_release(opal_common_adaptib_core_t* core,

@@ -45,7 +45,7 @@ struct opal_common_adaptib_core {
 
     // What every call looks at: one cache line.
     alignas(adaptib::kCacheLine) adaptib::Protocol* protocol = nullptr; // core's
-    bool threads;
+    const bool* threads; // several may call at the same time
     bool twins = false;  // peers may have some: there are several fabrics
     bool inside = false; // somebody is in progress
     std::unique_ptr<adaptib::Core> core;
@@ -66,7 +66,7 @@ namespace adaptib {
 // Takes the lock if there are threads.
 class Guard {
 public:
-    explicit Guard(opal_common_adaptib_core* core) : core_(core->threads ? core : nullptr) {
+    explicit Guard(opal_common_adaptib_core* core) : core_(*core->threads ? core : nullptr) {
         if (core_ != nullptr) {
             core_->mutex.lock();
         }
@@ -92,7 +92,7 @@ template <auto kCall, typename... Arguments>
 }
 template <auto kCall, typename... Arguments>
 [[gnu::always_inline]] inline auto guarded(opal_common_adaptib_core* core, Arguments... arguments) {
-    if (core->threads) [[unlikely]] {
+    if (*core->threads) [[unlikely]] {
         return locked<kCall>(core, arguments...);
     }
     return kCall(core, arguments...);

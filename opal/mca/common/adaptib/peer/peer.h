@@ -529,6 +529,7 @@ public:
     // Cold.
     alignas(kCacheLine) DatagramTarget datagram;
     std::uint64_t name;
+    void* kept_by_user = nullptr; // opal_common_adaptib_peer_keep
     const PeerRoute route;
     ProcessAddress address;
     bool shared = false;                 // the subchannels' queue pairs are SharedQueuePairs
