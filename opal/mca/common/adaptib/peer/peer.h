@@ -490,8 +490,6 @@ public:
     // What every short message that is received looks at: one cache line.
     alignas(kCacheLine) EarlyMessage* early = nullptr; // by sequence
     std::uint64_t busy_at = 0;                         // the core's last pass that found a message
-    std::uint32_t sent_by_then =
-        0; // next_send, when the last message came that could be held (Core::give_back)
     std::uint32_t next_receive = 0;
     bool finishing = false;            // parted; the connection is about to be taken down
     bool unheard = false;              // it has failed: what comes may be behind what is missing
@@ -499,6 +497,7 @@ public:
 
     // Hot.
     std::uint32_t messages_sent = 0; // towards connect_threshold; meaningful until connected
+    std::uint32_t sent_by_then = 0;  // next_send, when the last long message came (Core::give_back)
     Bytes eager_limit;               // of two-sided messages
     DatagramChannel& datagrams;
     bool released = false;      // the user of the core has let go of it
