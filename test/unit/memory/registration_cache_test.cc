@@ -37,6 +37,7 @@ public:
     std::size_t regions = 0;
     std::uint32_t made = 0;
     Bytes limit = ~Bytes{0};
+    Reason refusal = Reason::no_memory; // beyond it
     // The right that is refused at read_only and above.
     std::uintptr_t read_only = UINTPTR_MAX;
 
@@ -44,7 +45,7 @@ private:
     Status register_impl(void* address, Bytes length, std::uint32_t access,
                          std::unique_ptr<MemoryRegion>& out) override {
         if (bytes + length > limit) {
-            return Status::error(Reason::no_memory);
+            return Status::error(refusal);
         }
         if ((access & kLocalWrite) != 0 &&
             reinterpret_cast<std::uintptr_t>(address) + length > read_only) {
@@ -202,17 +203,38 @@ TEST_F(Registrations, TheLeastRecentlyUsedGoFirst) {
     EXPECT_EQ(registrations_for(2 * kPage, kPage), 0u) << "nothing had to go for it";
 }
 
+// Whether memory is short, or what of it may be locked.
 TEST_F(Registrations, ARailWithoutRoomGetsSome) {
-    second_->limit = 2 * kPage;
+    for (const Reason refusal : {Reason::no_memory, Reason::locked_memory}) {
+        open(kPlenty);
+        second_->limit = 2 * kPage;
+        second_->refusal = refusal;
+        EXPECT_EQ(registrations_for(0, kPage), 1u);
+        EXPECT_EQ(registrations_for(2 * kPage, kPage), 1u);
+        RegistrationCache::Use use;
+        EXPECT_TRUE(acquire(4 * kPage, 2 * kPage, use).ok());
+        RegistrationCache::Use other;
+        EXPECT_EQ(acquire(0, kPage, other).reason(), refusal);
+        use.reset();
+        EXPECT_TRUE(acquire(0, kPage, other).ok());
+        EXPECT_EQ(first_->bytes, counters_.registered_bytes);
+    }
+}
+
+// Others ask for room, too: what nobody uses goes.
+TEST_F(Registrations, RoomIsMadeForStagingBlocks) {
+    second_->limit = 4 * kPage;
     EXPECT_EQ(registrations_for(0, kPage), 1u);
     EXPECT_EQ(registrations_for(2 * kPage, kPage), 1u);
-    RegistrationCache::Use use;
-    EXPECT_TRUE(acquire(4 * kPage, 2 * kPage, use).ok());
-    RegistrationCache::Use other;
-    EXPECT_EQ(acquire(0, kPage, other).reason(), Reason::no_memory);
-    use.reset();
-    EXPECT_TRUE(acquire(0, kPage, other).ok());
-    EXPECT_EQ(first_->bytes, counters_.registered_bytes);
+    RegistrationCache::Use used;
+    ASSERT_TRUE(acquire(2 * kPage, kPage, used).ok());
+    ASSERT_EQ(second_->regions, 2u);
+    cache_->make_room();
+    EXPECT_EQ(second_->regions, 1u) << "one is in use";
+    used.reset();
+    cache_->make_room();
+    EXPECT_EQ(second_->regions, 0u);
+    EXPECT_EQ(counters_.registered_bytes, 0u);
 }
 
 // Whatever is acquired covers what was asked for, and the kept ones never overlap or exceed the limit.

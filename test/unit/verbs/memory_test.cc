@@ -157,7 +157,7 @@ TEST_F(Memlock, TooLittleForWhatWillBeNeeded) {
     options_.locked_bytes = 48 * kKiB;
     EXPECT_EQ(with_limit(32 * kKiB,
                          [this] {
-                             return open() == refusal(Reason::no_permission) &&
+                             return open() == refusal(Reason::locked_memory) &&
                                             says(error_, {"48 KiB", "32 KiB", "limits.conf"})
                                         ? 0
                                         : 1;
@@ -181,8 +181,8 @@ TEST_F(Memlock, TooLittleWhenItIsRegistered) {
                        : 1;
         });
     };
-    EXPECT_EQ(attempt(32 * kKiB, ENOMEM, Reason::no_permission, true), 0);
-    EXPECT_EQ(attempt(32 * kKiB, EPERM, Reason::no_permission, true), 0);
+    EXPECT_EQ(attempt(32 * kKiB, ENOMEM, Reason::locked_memory, true), 0);
+    EXPECT_EQ(attempt(32 * kKiB, EPERM, Reason::locked_memory, true), 0);
     EXPECT_EQ(attempt(64 * kKiB, ENOMEM, Reason::no_memory, false), 0) << "that was not the limit";
     EXPECT_EQ(attempt(32 * kKiB, EFAULT, Reason::bad_argument, false), 0);
 }
@@ -192,7 +192,7 @@ TEST_F(Memlock, TooLittleForTheQueues) {
     lib_.fail("create_cq", 1, ENOMEM);
     EXPECT_EQ(with_limit(0,
                          [this] {
-                             return open() == refusal(Reason::no_permission) &&
+                             return open() == refusal(Reason::locked_memory) &&
                                             says(error_, {"rxe0:1", "KiB", "limits.conf"})
                                         ? 0
                                         : 1;

@@ -123,7 +123,8 @@ typedef struct {
     uint32_t local_rank; /* its number among the job's processes of this host */
     const char *host_name;
     bool one_host; /* all processes of the job run on this host */
-    /* Whether several threads may call at the same time; read in each call. May become true while one alone calls. */
+    /* Whether several threads may call at the same time; read in each call. May become true while one
+     * alone calls. NULL: no. */
     const bool *threads;
     /* Whether this process gives its processor up when progress found nothing; read at any time. NULL: no. */
     const bool *yields;

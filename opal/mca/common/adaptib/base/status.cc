@@ -13,6 +13,7 @@ const char* reason_text(Reason reason) {
     case Reason::bad_argument: return "bad argument";
     case Reason::no_memory: return "out of memory";
     case Reason::no_device: return "no such device";
+    case Reason::locked_memory: return "the limit of locked memory is reached";
     case Reason::no_permission: return "permission denied";
     case Reason::not_supported: return "not supported";
     case Reason::bad_state: return "wrong state";

@@ -27,7 +27,8 @@ enum class Reason : std::uint8_t {
     bad_argument,  // out of range, unknown, contradictory
     no_memory,     // the system has no memory of the kind asked for
     no_device,     // the device, rail or segment is not there
-    no_permission, // the system forbids it (ptrace, mode, memlock)
+    locked_memory, // the limit of locked memory is reached
+    no_permission, // the system forbids it (ptrace, mode)
     not_supported, // the rail lacks the capability
     bad_state,     // a queue pair or connection is in a state that does not allow it
     bad_key,       // memory key, range or access right
@@ -53,6 +54,11 @@ public:
     constexpr bool is_error() const { return category_ == Category::error; }
     constexpr Category category() const { return category_; }
     constexpr Reason reason() const { return reason_; }
+
+    // Something else may be given up to make room for it.
+    constexpr bool wants_room() const {
+        return reason_ == Reason::no_memory || reason_ == Reason::locked_memory;
+    }
 
     friend constexpr bool operator==(Status, Status) = default;
 

@@ -233,7 +233,7 @@ Status SharedQueuePairs::make(std::uint32_t rail, std::uint32_t path, std::uint6
             *chosen = std::move(made); // the old one goes with its last view
         } else {
             chosen = least_used(initiators, first_for(peer), true);
-            if (status.reason() != Reason::no_memory || chosen == nullptr) {
+            if (!status.wants_room() || chosen == nullptr) {
                 return status;
             }
         }

@@ -159,7 +159,7 @@ Status ConnectionManager::make_queue_pair(Peer& peer, Subchannel& subchannel) {
             qp.reset();
             status = create_queue_pair(subchannel.local_rail, qp);
             status = status.ok() ? begin_queue_pair(*qp) : status;
-        } while (status.reason() == Reason::no_memory && give_up_oldest());
+        } while (status.wants_room() && give_up_oldest());
         if (!status.ok()) {
             return status;
         }
@@ -240,7 +240,7 @@ Status ConnectionManager::allocate_ring(Peer& peer, Bytes lines_bytes) {
             status = peer.ring_registration.make(rails_, peer.route.local,
                                                  peer.ring_memory->address(), bytes, kAccess);
         }
-    } while (status.reason() == Reason::no_memory && give_up_oldest());
+    } while (status.wants_room() && give_up_oldest());
     if (!status.ok()) {
         peer.ring_memory.reset();
     }

@@ -33,7 +33,7 @@ bool ConnectionManager::has_room() const { return own_slots() < room(); }
 
 // Whether there is just no room for one more queue pair or ring: others may go and make some.
 bool ConnectionManager::no_room_says(Status status) {
-    if (status.reason() != Reason::no_memory) {
+    if (!status.wants_room()) {
         return false;
     }
     device_max_ = own_slots();

@@ -133,7 +133,7 @@ Status ConnectionManager::make_shared(Peer& peer, Subchannel& subchannel) {
     do {
         status = options_.shared->make(subchannel.local_rail, subchannel.path, peer.name,
                                        peer.quiet_work, subchannel.qp);
-    } while (status.reason() == Reason::no_memory && give_up_oldest());
+    } while (status.wants_room() && give_up_oldest());
     counters_.initiators = options_.shared->initiators();
     counters_.initiators_replaced = options_.shared->replaced();
     return status;

@@ -13,6 +13,7 @@ const char* advice(Reason reason) {
     case Reason::no_memory:
         return "Raise the limits of address space (ulimit -v) and of open files (ulimit -n), or lower "
                "opal_common_adaptib_shm_segment_max.";
+    case Reason::locked_memory: return "Raise the limit of locked memory (ulimit -l).";
     case Reason::no_permission:
         return "All processes of the job must belong to one user and be dumpable (no setuid program, "
                "no program file without read permission).";

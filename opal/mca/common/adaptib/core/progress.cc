@@ -544,16 +544,20 @@ void Core::poll_events(Attached& attached) {
         const std::string& rail = rails_[index]->info().name;
         switch (event.kind) {
         case EventKind::port_error:
+        case EventKind::device_fatal: {
+            const bool port = event.kind == EventKind::port_error;
             if (migration_ != nullptr) {
                 migration_->rail_failed(index);
             }
-            paths_->rail_failed(index, "the port went down");
+            paths_->rail_failed(index, port ? "the port went down" : "the device failed");
             if (!paths_->on()) {
-                environment_.message(Severity::notice, "Rail " + rail + " of host " +
-                                                           environment_.host + " went down.");
+                environment_.message(Severity::notice,
+                                     "Rail " + rail + " of host " + environment_.host +
+                                         (port ? " went down." : "'s device failed."));
             }
             fail_peers_on(index);
             break;
+        }
         case EventKind::port_active:
             paths_->rail_restored(index);
             if (migration_ != nullptr) {

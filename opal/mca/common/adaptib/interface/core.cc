@@ -186,7 +186,8 @@ int opal_common_adaptib_core_acquire(const opal_common_adaptib_environment_t* en
                                      opal_common_adaptib_core_t** core) noexcept {
     if (g_core != nullptr) {
         ++g_core->references;
-        g_core->threads = *environment->threads ? environment->threads : g_core->threads;
+        const bool several = environment->threads != nullptr && *environment->threads;
+        g_core->threads = several ? environment->threads : g_core->threads;
         *core = g_core;
         return OPAL_COMMON_ADAPTIB_SUCCESS;
     }

@@ -40,8 +40,11 @@ private:
 } // namespace adaptib
 
 struct opal_common_adaptib_core {
+    static constexpr bool kAlone = false;
+
     explicit opal_common_adaptib_core(const opal_common_adaptib_environment_t& from)
-        : threads(from.threads), environment(from), bootstrap(from) {}
+        : threads(from.threads != nullptr ? from.threads : &kAlone), environment(from),
+          bootstrap(from) {}
 
     // What every call looks at: one cache line.
     alignas(adaptib::kCacheLine) adaptib::Protocol* protocol = nullptr; // core's
@@ -106,6 +109,7 @@ inline int code_of(Status status) {
         return OPAL_COMMON_ADAPTIB_AGAIN;
     }
     switch (status.reason()) {
+    case Reason::locked_memory:
     case Reason::no_memory: return OPAL_COMMON_ADAPTIB_NO_MEMORY;
     case Reason::bad_key:
     case Reason::bad_argument: return OPAL_COMMON_ADAPTIB_BAD_PARAM;

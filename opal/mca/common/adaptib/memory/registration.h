@@ -4,7 +4,7 @@
 // Purpose: one object per buffer under transfer, with a key for each rail of the fabrics that may carry
 // it; the keys go to the peer.
 // Ownership: RAII; the memory must stay until the object is gone.
-// Errors: no_memory, no_permission (memlock) from any rail: nothing stays registered then.
+// Errors: no_memory, locked_memory from any rail: nothing stays registered then.
 // May touch: base/, fabric/.
 #pragma once
 

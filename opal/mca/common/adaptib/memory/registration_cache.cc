@@ -67,7 +67,7 @@ Status RegistrationCache::make(std::uintptr_t begin, std::uintptr_t end, std::ui
     entry->access = access;
     auto* address = reinterpret_cast<void*>(begin);
     Status status = entry->registration.make(rails_, with_, address, end - begin, access);
-    if (status.reason() == Reason::no_memory && !idle_.empty()) {
+    if (status.wants_room() && !idle_.empty()) {
         shrink_to(0);
         status = entry->registration.make(rails_, with_, address, end - begin, access);
     }

@@ -77,6 +77,8 @@ public:
 
     // The memory is about to be unmapped, or its pages to be replaced.
     void forget(const void* address, Bytes length) noexcept;
+    // Gives up what nobody uses, for others that have no room.
+    void make_room() { shrink_to(0); }
     // Gives up what was forgotten; acquire() does so by itself.
     void settle() {
         if (forgotten_any_.load(std::memory_order_acquire)) [[unlikely]] {

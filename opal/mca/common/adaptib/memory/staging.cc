@@ -12,17 +12,25 @@ Status StagingPool::take(std::unique_ptr<StagingBlock>& out) {
         free_.pop_back();
         return kOk;
     }
-    constexpr std::uint32_t kAccess = kLocalWrite | kRemoteRead | kRemoteWrite;
     auto block = std::make_unique<StagingBlock>();
-    Status status = rails_[with_.first]->allocate(block_bytes_, kAccess, block->memory);
-    if (status.ok()) {
-        status = block->registration.make(rails_, with_, block->memory->address(), block_bytes_,
-                                          kAccess);
+    Status status = make(*block);
+    if (status.wants_room()) {
+        registrations_.make_room();
+        block = std::make_unique<StagingBlock>();
+        status = make(*block);
     }
     if (status.ok()) {
         out = std::move(block);
     }
     return status;
+}
+
+Status StagingPool::make(StagingBlock& block) const {
+    constexpr std::uint32_t kAccess = kLocalWrite | kRemoteRead | kRemoteWrite;
+    const Status status = rails_[with_.first]->allocate(block_bytes_, kAccess, block.memory);
+    return status.ok() ? block.registration.make(rails_, with_, block.memory->address(),
+                                                 block_bytes_, kAccess)
+                       : status;
 }
 
 void StagingPool::give(std::unique_ptr<StagingBlock> block) {

@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "memory/registration.h"
+#include "memory/registration_cache.h"
 
 namespace adaptib {
 
@@ -26,18 +27,24 @@ struct StagingBlock {
 
 class StagingPool {
 public:
-    StagingPool(RailList rails, RailRange with, Bytes block_bytes, std::size_t kept)
-        : rails_(rails), with_(with), block_bytes_(block_bytes), kept_(kept) {}
+    // `registrations`: of the same rails, some of which may be given up for a block.
+    StagingPool(RailList rails, RailRange with, Bytes block_bytes, std::size_t kept,
+                RegistrationCache& registrations)
+        : rails_(rails), with_(with), block_bytes_(block_bytes), kept_(kept),
+          registrations_(registrations) {}
 
-    // Errors: no_memory when the rail has no room for another block.
+    // Errors: no_memory, locked_memory when the rail has no room for another block.
     Status take(std::unique_ptr<StagingBlock>& out);
     void give(std::unique_ptr<StagingBlock> block);
 
 private:
+    Status make(StagingBlock& block) const;
+
     RailList rails_;
     RailRange with_;
     Bytes block_bytes_;
     std::size_t kept_;
+    RegistrationCache& registrations_;
     std::vector<std::unique_ptr<StagingBlock>> free_;
 };
 

@@ -30,6 +30,21 @@ Status Protocol::registered_or_told(Status status, Bytes length) {
     return status;
 }
 
+// What is kept of registrations that nobody uses gives way to it.
+Status Protocol::open_window(OpenWindow& out, void* address, Bytes length, std::uint32_t access) {
+    Status status = windows_.open(out, rails_, address, length, access);
+    if (status.wants_room()) {
+        for (Reach& known : reaches_) {
+            known.registrations.make_room();
+        }
+        if (all_rails_) {
+            all_rails_->make_room();
+        }
+        status = windows_.open(out, rails_, address, length, access);
+    }
+    return registered_or_told(status, length);
+}
+
 // REQUIRES: the operation has been checked. Errors: no_memory while others have all staging blocks;
 // not_supported when there is none to wait for.
 Status Protocol::start_copied(Peer& peer, const opal_common_adaptib_one_sided_t& operation,

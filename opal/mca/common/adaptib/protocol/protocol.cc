@@ -15,7 +15,7 @@ constexpr std::size_t kStagingKept = 16;
 // All memory is registered once, where the rails can: then no buffer needs a registration of its own.
 Protocol::Reach::Reach(RailList list, RailRange of, const Options& options, Counters& counters)
     : registrations(list, of, options.registration_cache, counters),
-      staging(list, of, options.block_bytes, kStagingKept) {
+      staging(list, of, options.block_bytes, kStagingKept, registrations) {
     constexpr std::uint32_t kAccess = kLocalWrite | kRemoteRead | kRemoteWrite;
     const auto those = list.subspan(of.first, of.count);
     const bool possible = std::all_of(those.begin(), those.end(), [](const Rail* rail) {

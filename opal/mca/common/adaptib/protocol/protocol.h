@@ -181,9 +181,7 @@ public:
                                length, access);
     }
     // For good, and for atomics: whoever carries those out.
-    Status open_window(OpenWindow& out, void* address, Bytes length, std::uint32_t access) {
-        return registered_or_told(windows_.open(out, rails_, address, length, access), length);
-    }
+    Status open_window(OpenWindow& out, void* address, Bytes length, std::uint32_t access);
     // What is said of memory that is registered for such access: whether atomics are to be asked for, too.
     std::uint32_t told_access(std::uint32_t access) const {
         const bool asked =

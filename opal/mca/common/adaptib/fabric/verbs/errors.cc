@@ -83,7 +83,7 @@ Status memory_status(int error, Bytes needed, std::string& trouble) {
     trouble.clear();
     if ((error == ENOMEM || error == EPERM || error == EAGAIN) && beyond_memlock(needed)) {
         trouble = verbs_memlock_text(pinned_memory().bytes + needed);
-        return Status::error(Reason::no_permission);
+        return Status::error(Reason::locked_memory);
     }
     return status_of(error);
 }

@@ -20,7 +20,7 @@ Status status_of(int error);
 // Whether `needed` bytes more of locked memory are beyond the limit of this process.
 bool beyond_memlock(Bytes needed);
 
-// The same where memory was to be pinned: no_permission and a text if the limit is the cause.
+// The same where memory was to be pinned: locked_memory and a text if the limit is the cause.
 Status memory_status(int error, Bytes needed, std::string& trouble);
 
 } // namespace adaptib::verbs

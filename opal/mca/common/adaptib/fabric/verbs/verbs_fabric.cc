@@ -136,7 +136,7 @@ Status VerbsFabric::add_device(const DeviceList& list, ibv_device* device,
 Status VerbsFabric::set_up(std::string& error_text) {
     if (options_.locked_bytes > 0 && beyond_memlock(options_.locked_bytes)) {
         error_text = verbs_memlock_text(options_.locked_bytes);
-        return Status::error(Reason::no_permission);
+        return Status::error(Reason::locked_memory);
     }
     prepare_fork();
     DeviceList list(calls_);

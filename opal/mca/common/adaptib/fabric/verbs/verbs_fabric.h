@@ -45,7 +45,7 @@ struct VerbsOptions {
 };
 
 // ok; bad_argument (contradictory, an unknown device or port, no such GID or partition), no_device,
-// no_permission (also: too little locked memory), no_memory: error_text says for a person why.
+// no_permission, locked_memory, no_memory: error_text says for a person why.
 Status open_verbs_fabric(const VerbsOptions& options, std::unique_ptr<Fabric>& out,
                          std::string& error_text);
 
