@@ -222,7 +222,7 @@ TEST_F(Registrations, ARailWithoutRoomGetsSome) {
 }
 
 // Others ask for room, too: what nobody uses goes.
-TEST_F(Registrations, RoomIsMadeForStagingBlocks) {
+TEST_F(Registrations, RoomIsMadeForOthers) {
     second_->limit = 4 * kPage;
     EXPECT_EQ(registrations_for(0, kPage), 1u);
     EXPECT_EQ(registrations_for(2 * kPage, kPage), 1u);

@@ -24,7 +24,6 @@ static inline void deliver(mca_btl_base_endpoint_t *from, mca_btl_base_tag_t tag
         drop(tag);
         return;
     }
-    (void) from;
     OPAL_COMMON_ADAPTIB_BTL_DELIVER(registered, &mca_btl_adaptib.super, from, tag, segments, count);
 }
 

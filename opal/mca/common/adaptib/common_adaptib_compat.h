@@ -78,6 +78,7 @@ static inline bool opal_common_adaptib_on_device(const opal_convertor_t *convert
 #define OPAL_COMMON_ADAPTIB_BTL_DELIVER(registered, module, from, am_tag, segments, count)         \
     do {                                                                                           \
         mca_btl_base_descriptor_t arrived;                                                         \
+        (void) (from);                                                                             \
         arrived.des_segments = (segments);                                                         \
         arrived.des_segment_count = (count);                                                       \
         arrived.des_cbfunc = NULL;                                                                 \

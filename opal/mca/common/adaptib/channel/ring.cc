@@ -164,7 +164,7 @@ bool RingWriter::has_room(std::uint64_t units) {
     if (produced_ + units - consumed_ <= units_) [[likely]] {
         return true;
     }
-    hear_told();
+    heard(told());
     return produced_ + units - consumed_ <= units_;
 }
 

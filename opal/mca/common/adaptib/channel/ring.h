@@ -590,8 +590,6 @@ private:
     std::uint64_t told() const {
         return load_ring_word(reinterpret_cast<const std::byte*>(credit_));
     }
-    // What was told, unless it cannot be.
-    void hear_told() { heard(told()); }
     bool has_room(std::uint64_t units);
     bool choose_way();
     bool begin_to_post();
