@@ -26,7 +26,7 @@ const std::map<int, Reason> kReasons{
 // told to the caller.
 const std::vector<std::string> kSilent{
     "fork_init",   "query_gid_ex", "query_qp", "get_async_event", "destroy_qp",   "destroy_cq",
-    "destroy_srq", "destroy_ah",   "dereg_mr", "dealloc_pd",      "close_device",
+    "destroy_srq", "destroy_ah",   "dereg_mr", "dealloc_pd",      "close_device", "resize_cq",
 };
 
 class CallsFail : public VerbsTest {

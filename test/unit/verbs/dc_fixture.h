@@ -118,11 +118,14 @@ protected:
         return out;
     }
     // The library says that something broke, and what is heard of it is that the target did.
-    void is_told_as_error_of(QueuePair& at, const ibv_async_event& broken) {
+    void is_told_as_error_of(QueuePair& at, const ibv_async_event& broken,
+                             const std::vector<EventKind>& told = {EventKind::qp_fatal}) {
         lib_.raise(0, broken);
         Event event;
-        ASSERT_TRUE(fabric_->poll_event(event));
-        EXPECT_EQ(event.kind, EventKind::qp_fatal);
+        for (const EventKind kind : told) {
+            ASSERT_TRUE(fabric_->poll_event(event));
+            EXPECT_EQ(event.kind, kind);
+        }
         EXPECT_EQ(event.qp_number, at.number());
         EXPECT_EQ(at.query().state, QpState::error);
     }

@@ -139,6 +139,8 @@ TEST_F(DcTest, ALateTargetTakesNothingFromTheNext) {
     lib_.raise(0, broken);
     Event event;
     ASSERT_TRUE(fabric_->poll_event(event));
+    EXPECT_EQ(event.kind, EventKind::device_fatal);
+    ASSERT_TRUE(fabric_->poll_event(event));
     EXPECT_EQ(event.qp_number, second.number());
     EXPECT_EQ(second.query().state, QpState::error);
     EXPECT_FALSE(fabric_->poll_event(event));
@@ -274,7 +276,7 @@ TEST_F(DcTest, TheEndOfTheCompletionQueueIsTold) {
     ibv_async_event broken{};
     broken.event_type = IBV_EVENT_CQ_ERR;
     broken.element.cq = lib_.cqs.back().get();
-    is_told_as_error_of(at, broken);
+    is_told_as_error_of(at, broken, {EventKind::device_fatal, EventKind::qp_fatal});
 }
 
 } // namespace

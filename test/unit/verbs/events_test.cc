@@ -266,7 +266,11 @@ TEST_F(Events, BrokenQueuesFailTheirQueuePairs) {
     event.event_type = IBV_EVENT_CQ_ERR;
     event.element.cq = b.number() != 0 ? fake(b).send_cq : nullptr;
     lib_.raise(0, event);
-    one(EventKind::qp_fatal, 0, b.number()); // a's was told
+    const std::vector<Event> got = events();
+    ASSERT_EQ(got.size(), 2u) << "a's was told";
+    EXPECT_EQ(got[0].kind, EventKind::device_fatal);
+    EXPECT_EQ(got[1].kind, EventKind::qp_fatal);
+    EXPECT_EQ(got[1].qp_number, b.number());
     EXPECT_FALSE(b.usable());
     const int polls = lib_.count("poll_cq");
     EXPECT_TRUE(poll(queue).empty());
@@ -280,18 +284,28 @@ TEST_F(Events, PollingABrokenQueue) {
     start(pair);
     lib_.fail("poll_cq", 1, EIO);
     EXPECT_TRUE(poll(queue).empty());
-    one(EventKind::qp_fatal, 0, pair.number());
+    const std::vector<Event> got = events();
+    ASSERT_EQ(got.size(), 2u);
+    EXPECT_EQ(got[0].kind, EventKind::device_fatal);
+    EXPECT_EQ(got[1].kind, EventKind::qp_fatal);
+    EXPECT_EQ(got[1].qp_number, pair.number());
     EXPECT_FALSE(pair.usable());
 }
 
-TEST_F(Events, QueuesWithoutQueuePairsBreakUnnoticed) {
+// Nothing made on the rail would ever complete, however often its port comes up.
+TEST_F(Events, ABrokenQueueIsTheEndOfItsRail) {
     open_roce();
     cq();
     ibv_async_event event{};
     event.event_type = IBV_EVENT_CQ_ERR;
     event.element.cq = lib_.cqs.back().get();
     lib_.raise(0, event);
+    one(EventKind::device_fatal, 0, 0);
+    EXPECT_EQ(rail().state(), PortState::down);
+    lib_.raise(0, event);
+    lib_.raise_port(0, IBV_EVENT_PORT_ACTIVE, 1);
     none();
+    EXPECT_EQ(rail().state(), PortState::down);
 }
 
 TEST_F(Events, ADeviceDies) {
@@ -349,7 +363,7 @@ TEST_F(Events, FatalEventsOfQueuePairsThatEnded) {
     lib_.fail("poll_cq", 1, EIO);
     EXPECT_TRUE(poll(queue).empty());
     pair.reset();
-    none();
+    one(EventKind::device_fatal, 0); // the rail's; nothing of the queue pair
 }
 
 } // namespace

@@ -367,13 +367,20 @@ void StandIn::complete_send(std::uint32_t qp_number, ibv_wc completion) {
             break;
         }
     }
-    static_cast<FakeCq*>(fake.send_cq)->completions.push_back(completion);
+    add_completion(*static_cast<FakeCq*>(fake.send_cq), completion);
+}
+
+void StandIn::add_completion(FakeCq& queue, const ibv_wc& completion) {
+    if (queue.completions.size() >= static_cast<std::size_t>(queue.cqe)) {
+        complain("a completion queue overruns");
+    }
+    queue.completions.push_back(completion);
 }
 
 void StandIn::complete_receive(std::uint32_t qp_number, ibv_wc completion) {
     FakeQp& fake = qp(qp_number);
     completion.qp_num = qp_number;
-    static_cast<FakeCq*>(fake.recv_cq)->completions.push_back(completion);
+    add_completion(*static_cast<FakeCq*>(fake.recv_cq), completion);
 }
 
 void StandIn::raise(std::size_t context, ibv_async_event event) {

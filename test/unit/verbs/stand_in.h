@@ -36,6 +36,7 @@ struct FakeDevice {
     std::uint32_t inline_bytes = 512;
     bool rc = true;
     bool ud = true;
+    bool resizes = true; // completion queues
     // DC, as far as mlx5_stand_in.h is asked: libmlx5 drives it; it has both ends, one, or none.
     bool mlx5 = false;
     bool initiators = true;
@@ -169,6 +170,8 @@ public:
     FakeQp* dc_posting = nullptr;        // between ibv_wr_start and ibv_wr_complete
 
 private:
+    void add_completion(FakeCq& queue, const ibv_wc& completion);
+
     std::map<std::string, int> counts_;
     std::string fail_call_;
     int fail_nth_ = 0;

@@ -144,6 +144,22 @@ ibv_cq* create_cq(ibv_context* context, int depth, void* cq_context, ibv_comp_ch
     return cq.get();
 }
 
+int resize_cq(ibv_cq* cq, int depth) {
+    if (const int error = self().enter("resize_cq")) {
+        return error;
+    }
+    auto& fake = *static_cast<FakeCq*>(cq);
+    if (!fake.alive || depth > self().device_of(cq->context).limits.max_cqe ||
+        depth < static_cast<int>(fake.completions.size())) {
+        self().complain("resize_cq: arguments");
+    }
+    if (!self().device_of(cq->context).resizes) {
+        return EOPNOTSUPP;
+    }
+    cq->cqe = depth;
+    return 0;
+}
+
 int destroy_cq(ibv_cq* cq) {
     auto& fake = *static_cast<FakeCq*>(cq);
     check_acknowledged("destroy_cq", fake);
@@ -490,6 +506,7 @@ void add_object_calls(verbs::Calls& calls) {
     calls.create_ah = create_ah;
     calls.destroy_ah = destroy_ah;
     calls.create_cq = create_cq;
+    calls.resize_cq = resize_cq;
     calls.destroy_cq = destroy_cq;
     calls.poll_cq = poll_cq;
     calls.create_srq = create_srq;

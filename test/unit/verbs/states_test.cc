@@ -421,5 +421,82 @@ TEST_F(States, NoMigrationWithoutTheCapability) {
     EXPECT_EQ(pair.modify(a, kQpAlternatePath), refusal(Reason::not_supported));
 }
 
+// ---------------------------------------------------------------------------------------------------
+// Room for completions
+
+class Room : public VerbsTest {
+protected:
+    int entries() { return lib_.cqs.back()->cqe; }
+    // Sends and receives of one queue, of so many each.
+    Status add(CompletionQueue& queue, std::uint32_t depth, SharedReceiveQueue* shared = nullptr) {
+        QpInit what = init(QpType::rc, queue);
+        what.send_depth = depth;
+        what.receive_depth = depth;
+        what.srq = shared;
+        std::unique_ptr<QueuePair> made;
+        const Status status = rail().create_qp(what, made);
+        EXPECT_EQ(status.ok(), made != nullptr);
+        if (made != nullptr) {
+            qps_.push_back(std::move(made));
+        }
+        return status;
+    }
+};
+
+TEST_F(Room, AQueueGrowsWithItsQueuePairs) {
+    open_roce();
+    CompletionQueue& queue = cq(0, 64);
+    EXPECT_EQ(add(queue, 32), kOk);
+    EXPECT_EQ(entries(), 64);
+    EXPECT_EQ(add(queue, 1), kOk);
+    EXPECT_EQ(entries(), 128) << "ahead";
+    EXPECT_EQ(add(queue, 100), kOk);
+    EXPECT_EQ(entries(), 266);
+    qps_.clear();
+    EXPECT_EQ(add(queue, 133), kOk);
+    EXPECT_EQ(entries(), 266) << "what has gone makes room";
+}
+
+TEST_F(Room, ReceivesOfASharedQueueCountOnce) {
+    open_roce();
+    SharedReceiveQueue& shared = srq(16);
+    CompletionQueue& queue = cq(0, 64);
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(add(queue, 16, &shared), kOk);
+    }
+    EXPECT_EQ(entries(), 64);
+    EXPECT_EQ(add(queue, 1, &shared), kOk);
+    EXPECT_EQ(entries(), 128);
+}
+
+TEST_F(Room, NoQueuePairWithoutRoom) {
+    open_roce();
+    CompletionQueue& queue = cq(0, 64);
+    EXPECT_EQ(add(queue, 32), kOk);
+    const int resized = lib_.count("resize_cq");
+    lib_.fail("resize_cq", 1, ENOMEM);
+    EXPECT_EQ(add(queue, 1), kOk) << "no memory for more than is needed";
+    EXPECT_EQ(lib_.count("resize_cq"), resized + 2);
+    EXPECT_EQ(entries(), 66);
+    lib_.fail("resize_cq", 1, ENOMEM);
+    EXPECT_EQ(add(queue, 200), refusal(Reason::no_memory));
+    EXPECT_EQ(entries(), 66);
+    EXPECT_EQ(add(queue, 4000), kOk);
+    EXPECT_EQ(add(queue, 63), refusal(Reason::no_memory)) << "beyond what the device can have";
+    EXPECT_EQ(add(queue, 62), kOk);
+    EXPECT_EQ(entries(), 8191);
+}
+
+TEST_F(Room, WhereQueuesDoNotGrowTheyAreDeep) {
+    lib_.devices = {roce_device("rxe0")};
+    lib_.devices[0].resizes = false;
+    ASSERT_EQ(open(), kOk) << error_;
+    CompletionQueue& queue = cq(0, 64);
+    EXPECT_EQ(entries(), 8191);
+    EXPECT_EQ(add(queue, 4000), kOk);
+    EXPECT_EQ(add(queue, 96), refusal(Reason::no_memory));
+    EXPECT_EQ(add(queue, 95), kOk);
+}
+
 } // namespace
 } // namespace adaptib::test

@@ -164,7 +164,7 @@ private:
         DatagramChannel::Receiver receiver;
     };
 
-    // Of a rail's queue, where it can be so deep.
+    // Of a rail's queue to begin with, where it can be so deep.
     static constexpr std::uint32_t kCompletionDepth = 4096;
 
     // open.cc

@@ -62,10 +62,10 @@ void Core::on_path_unconnected(Peer& peer, std::size_t pair, const std::string& 
 
 void Core::on_interrupted(Peer& peer) { protocol_->on_interrupted(peer); }
 
-// Queues hold no more completions than they are deep.
+// What it leads to may complete, too: it ends after as many as queues can hold.
 void Core::on_abandoned(Peer& peer) {
     peer.abandoned = true;
-    for (std::size_t left = kCompletionDepth * rails_.size(); left > 0;) {
+    for (std::size_t left = kCompletionDepth * (rails_.size() + counters_.queue_pairs); left > 0;) {
         const std::size_t taken = poll_completions();
         left = taken == 0 ? 0 : left - std::min(left, taken);
     }

@@ -96,6 +96,9 @@ int DcTarget::to_init(const QpAttributes& wanted) {
 
 // Of the receive limits mlx5 takes one: reads wait as the adapter has room for them.
 int DcTarget::to_ready(const QpAttributes& wanted) {
+    if (const int error = receive_cq_.make_room(*this); error != 0) {
+        return error;
+    }
     ibv_qp_attr move{};
     move.qp_state = IBV_QPS_RTR;
     move.min_rnr_timer = wanted.rnr_timer;

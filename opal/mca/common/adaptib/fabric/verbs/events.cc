@@ -39,6 +39,9 @@ bool EventReader::next(const Rails& rails, const Devices& devices, Event& out) {
             auto& rail = static_cast<VerbsRail&>(*each);
             look_for_armed(rail);
             look_at_suspects(rail);
+            if (rail.take_broken()) {
+                waiting_.push_back({EventKind::device_fatal, rail.index(), 0, nullptr});
+            }
             for (const std::uint32_t number : rail.fatal()) {
                 waiting_.push_back({EventKind::qp_fatal, rail.index(), number, nullptr});
             }
@@ -146,6 +149,9 @@ void EventReader::take_of_port(VerbsRail& rail, ibv_event_type type) {
         break;
     case IBV_EVENT_PORT_ACTIVE:
         rail.read_again();
+        if (rail.broken()) {
+            break;
+        }
         waiting_.push_back({EventKind::port_active, rail.index(), 0, nullptr});
         break;
     default:

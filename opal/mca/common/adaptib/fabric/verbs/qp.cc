@@ -67,6 +67,11 @@ VerbsQueuePair::VerbsQueuePair(VerbsRail& rail, const QpInit& init)
       max_gather_(init.max_gather), inline_bytes_(init.inline_bytes) {}
 
 int VerbsQueuePair::create() {
+    for (VerbsCompletionQueue* cq : {&send_cq_, &receive_cq_}) {
+        if (const int error = cq->make_room(*this); error != 0) {
+            return error;
+        }
+    }
     ibv_qp_init_attr init{};
     init.qp_context = this;
     init.send_cq = send_cq_.cq();

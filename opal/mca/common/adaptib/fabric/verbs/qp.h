@@ -28,6 +28,11 @@ public:
     virtual int create(); // 0 or the error number
 
     VerbsRail& rail() { return rail_; }
+    const VerbsCompletionQueue& send_cq() const { return send_cq_; }
+    const VerbsCompletionQueue& receive_cq() const { return receive_cq_; }
+    const VerbsSharedReceiveQueue* srq() const { return srq_; } // null: it has receives of its own
+    std::uint32_t send_depth() const { return send_depth_; }
+    std::uint32_t receive_depth() const { return receive_depth_; }
     QpState last_state() const { return state_; }
     // It is in ERR, as this completion tells.
     virtual void failed(ibv_wc_status status);

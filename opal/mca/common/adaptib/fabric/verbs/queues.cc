@@ -16,6 +16,7 @@ namespace adaptib::verbs {
 namespace {
 
 constexpr std::size_t kBatch = 16;
+constexpr std::uint32_t kDepthOfFixed = 1u << 16; // where a queue stays as it was made
 
 WorkStatus work_status(ibv_wc_status status) {
     switch (status) {
@@ -82,6 +83,9 @@ VerbsCompletionQueue::~VerbsCompletionQueue() {
 }
 
 int VerbsCompletionQueue::create(std::uint32_t depth) {
+    if (!rail_.queues_grow()) {
+        depth = std::max(depth, std::min(kDepthOfFixed, rail_.info().max_cq_depth));
+    }
     errno = 0;
     cq_ = rail_.calls().create_cq(rail_.device().context(), static_cast<int>(depth), this, nullptr,
                                   0);
@@ -94,6 +98,50 @@ void VerbsCompletionQueue::attach(VerbsQueuePair& qp) {
         datagram_qps_ += qp.type() == QpType::ud ? 1 : 0;
         initiators_ += qp.type() == QpType::dc_initiator ? 1 : 0;
     }
+}
+
+// One shared receive queue's receives are so many, however many queue pairs it serves.
+std::uint64_t VerbsCompletionQueue::needed(const VerbsQueuePair& more) const {
+    std::uint64_t entries = 0;
+    std::vector<const VerbsSharedReceiveQueue*> shared;
+    const auto add = [&](const VerbsQueuePair& qp) {
+        entries += &qp.send_cq() == this ? qp.send_depth() : 0;
+        if (&qp.receive_cq() != this) {
+            return;
+        }
+        const VerbsSharedReceiveQueue* srq = qp.srq();
+        if (srq == nullptr) {
+            entries += qp.receive_depth();
+        } else if (std::find(shared.begin(), shared.end(), srq) == shared.end()) {
+            shared.push_back(srq);
+            entries += srq->depth();
+        }
+    };
+    for (const VerbsQueuePair* qp : qps_) {
+        if (qp != &more) {
+            add(*qp);
+        }
+    }
+    add(more);
+    return entries;
+}
+
+int VerbsCompletionQueue::make_room(const VerbsQueuePair& qp) {
+    const auto now = static_cast<std::uint64_t>(cq_->cqe);
+    const std::uint64_t most = rail_.info().max_cq_depth;
+    const std::uint64_t entries = needed(qp);
+    if (entries <= now) {
+        return 0;
+    }
+    if (!rail_.queues_grow() || entries > most) {
+        return ENOSPC;
+    }
+    const auto resize = [this](std::uint64_t depth) {
+        const int result = rail_.calls().resize_cq(cq_, static_cast<int>(depth));
+        return result == 0 ? 0 : error_number(result);
+    };
+    const std::uint64_t ahead = std::min(most, 2 * now);
+    return ahead > entries && resize(ahead) == 0 ? 0 : resize(entries);
 }
 
 void VerbsCompletionQueue::detach(VerbsQueuePair& qp) {
@@ -131,6 +179,7 @@ void VerbsCompletionQueue::fetch_but(const VerbsQueuePair* qp) {
 void VerbsCompletionQueue::fail() {
     if (!broken_) {
         broken_ = true;
+        rail_.break_down();
         for (VerbsQueuePair* qp : qps_) {
             if (qp->fatal()) {
                 rail_.add_fatal(qp->number());

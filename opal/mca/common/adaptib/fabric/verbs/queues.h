@@ -21,19 +21,23 @@ public:
 
     VerbsRail& rail() { return rail_; }
     ibv_cq* cq() { return cq_; }
+    // Room for all that its queue pairs, and this one, can leave in it; 0 or the error number.
+    int make_room(const VerbsQueuePair& qp);
+    // REQUIRES: there is room for it.
     void attach(VerbsQueuePair& qp);
     void detach(VerbsQueuePair& qp);
     // Takes the completions of a queue pair out; those of others stay, in order.
     void forget(const VerbsQueuePair& qp);
     // Reads all completions that there are; poll() gives them later.
     void fetch();
-    // No more completions will come: all its queue pairs fail.
+    // No more completions will come: all its queue pairs fail, and so does the rail.
     void fail();
 
 private:
     std::size_t poll_impl(std::span<WorkCompletion> out) override;
     VerbsQueuePair* find(std::uint32_t number) const; // null: not one of ours
     void fetch_but(const VerbsQueuePair* qp);
+    std::uint64_t needed(const VerbsQueuePair& more) const; // entries, if nobody polled
     void translate(const ibv_wc& from, WorkCompletion& to);
     int poll_library(std::span<ibv_wc> out);
 
@@ -54,6 +58,7 @@ public:
 
     VerbsRail& rail() { return rail_; }
     ibv_srq* srq() { return srq_; }
+    std::uint32_t depth() const { return depth_; }
     std::vector<VerbsQueuePair*>& qps() { return qps_; }
 
 private:

@@ -107,6 +107,7 @@ Status VerbsRail::probe(std::string& error_text) {
     if (cq == nullptr) {
         return fail("gives no completion queue", error_number(-1));
     }
+    queues_grow_ = calls().resize_cq(cq, 2 * kProbeDepth) == 0;
     int error = 0;
     info_.inline_bytes = kInlineSteps[0];
     const bool rc = try_inline(cq, IBV_QPT_RC, error);
@@ -220,7 +221,7 @@ void VerbsRail::read_again() {
     Port port;
     std::string why;
     if (read_port(device_, port_.number, options_, port, why).ok()) {
-        down_ = !port.active();
+        down_ = broken_ || !port.active();
         if (port.active()) {
             port_ = port;
         }

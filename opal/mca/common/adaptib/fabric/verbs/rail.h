@@ -10,6 +10,8 @@
 //     that stop half-way flush the rest;
 //   * qp_fatal for a queue pair that is found in ERR without a completion that tells why, since not every
 //     device raises an event;
+//   * a completion queue is made larger as queue pairs come, so that all can fail at once; where the device
+//     does not do that it is deep from the beginning, and the queue pair that has no room is refused;
 //   * RESET to ERR, which the adapter does not know, goes by INIT;
 //   * DC queue pairs are libmlx5's (dc.h).
 // Ownership: the fabric's.  Threads: one.
@@ -19,6 +21,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fabric/fabric.h"
@@ -60,9 +63,17 @@ public:
     const ibv_sge& grh() const { return grh_; }
     const DcLimits& dc_limits() const { return dc_limits_; }
 
+    // Whether a completion queue can be made larger.
+    bool queues_grow() const { return queues_grow_; }
+
     // Events: the port's state; its LID, GID or partition key may be another.
     void set_down() { down_ = true; }
     void read_again();
+    // A completion queue takes nothing any more: the rail is down for good.
+    void break_down() { broken_ = tell_broken_ = down_ = true; }
+    bool broken() const { return broken_; }
+    // Whether that is still to be told.
+    bool take_broken() { return std::exchange(tell_broken_, false); }
 
     // Queue pairs that wait for ARMED, which no event tells.
     std::vector<VerbsQueuePair*>& rearming() { return rearming_; }
@@ -105,6 +116,9 @@ private:
     std::uint32_t index_;
     std::uint64_t owner_;
     bool down_ = false;
+    bool broken_ = false;
+    bool tell_broken_ = false;
+    bool queues_grow_ = true;
     std::unique_ptr<MemoryRegion> grh_region_;
     ibv_sge grh_{};
     std::vector<VerbsQueuePair*> rearming_;

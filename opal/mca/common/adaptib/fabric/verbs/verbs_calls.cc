@@ -41,6 +41,7 @@ const Calls& library_calls() {
         .create_ah = ibv_create_ah,
         .destroy_ah = ibv_destroy_ah,
         .create_cq = ibv_create_cq,
+        .resize_cq = ibv_resize_cq,
         .destroy_cq = ibv_destroy_cq,
         .poll_cq = [](ibv_cq* cq, int count, ibv_wc* completions) -> int {
             return ibv_poll_cq(cq, count, completions);

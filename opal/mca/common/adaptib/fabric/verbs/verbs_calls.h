@@ -40,6 +40,7 @@ struct Calls {
 
     ibv_cq* (*create_cq)(ibv_context* context, int depth, void* cq_context,
                          ibv_comp_channel* channel, int vector);
+    int (*resize_cq)(ibv_cq* cq, int depth);
     int (*destroy_cq)(ibv_cq* cq);
     int (*poll_cq)(ibv_cq* cq, int count, ibv_wc* completions);
 
