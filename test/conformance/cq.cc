@@ -182,6 +182,58 @@ TEST_P(Cq, HoldsItsDepth) {
     }
 }
 
+TEST_P(Cq, GrowsWithItsQueuePairs) {
+    // It is made for 8; each queue pair can leave 64 at once, and nobody polls before all have failed.
+    constexpr std::size_t kPairs = 12;
+    Queue& shared = queue(0, 8);
+    EndOptions options;
+    options.send_queue = options.receive_queue = &shared;
+    Buffer& memory_of_a = memory(0, 64);
+    std::size_t posted = 0;
+    std::vector<End*> ends;
+    for (std::size_t i = 0; i < kPairs; ++i) {
+        End& a = end(0, options);
+        End& b = rc_end(1);
+        connect(a, b);
+        ends.push_back(&a);
+        // Unsignalled, and no receive is there: they are for the flush.
+        const std::vector<Gather> gather{memory_of_a.gather(0, 8)};
+        SendWork work = send_work(i, gather);
+        work.flags = 0;
+        for (std::size_t n = 0; n < 64 && a.qp->post_send(work).ok(); ++n) {
+            ++posted;
+        }
+        for (std::size_t n = 0; n < 64; ++n) {
+            ASSERT_EQ(post_receive(a, 1000 + i, {memory_of_a.gather(0, 64)}), kOk);
+            ++posted;
+        }
+        if (i % 2 == 0) { // those of the first are there while room is made for others
+            QpAttributes attributes;
+            attributes.state = QpState::error;
+            ASSERT_EQ(a.qp->modify(attributes, kQpState), kOk);
+        }
+    }
+    for (End* e : ends) {
+        QpAttributes attributes;
+        attributes.state = QpState::error;
+        ASSERT_EQ(e->qp->modify(attributes, kQpState), kOk);
+    }
+    ASSERT_TRUE(wait_for(shared, posted));
+    std::size_t of_last = 0;
+    for (const WorkCompletion& c : shared.got) {
+        EXPECT_NE(c.status, WorkStatus::success);
+        of_last += c.qp_number == ends.back()->qp->number() ? 1 : 0;
+    }
+    EXPECT_GT(of_last, 64u) << "its sends and its receives";
+    // And it works as before.
+    End& from = end(0, options);
+    End& to = rc_end(1);
+    connect(from, to);
+    shared.got.clear();
+    ASSERT_EQ(post_receive(to, 1, {}), kOk);
+    EXPECT_EQ(run(from, send_work(2, {})), WorkStatus::success);
+}
+
 TEST_P(Cq, CompletionsOfAnotherRailStayApart) {
     if (rail_count() < 2) {
         GTEST_SKIP() << "the world lacks a second rail";

@@ -24,6 +24,9 @@
 #include <thread>
 #include <vector>
 
+#include "fabric/shm/layout.h"
+#include "fabric/shm/limits.h"
+#include "fabric/shm/segment.h"
 #include "unit/fabric_shm/node.h"
 
 namespace adaptib::test {
@@ -371,6 +374,27 @@ TEST_F(Processes, AKilledTargetEndsWhatIsOutstanding) {
     finish(child);
     std::unique_ptr<AddressHandle> again;
     EXPECT_EQ(node.rail().create_ah({card.address}, again), Status::error(Reason::peer_gone));
+}
+
+// It touches nothing any more: whoever waits for it to be done does not wait to the end.
+TEST_F(Processes, APeerKilledInTheMiddleOfACopyIsNotWaitedForLong) {
+    Child child = start_target();
+    Card card;
+    Node node;
+    ASSERT_TRUE(meet(node, child, card));
+    std::shared_ptr<shm::PeerSegment> peer;
+    ASSERT_TRUE(shm::PeerSegment::open(card.address, 1, peer).ok());
+    shm::QueuePairEntry& entry = shm::queue_pairs_of(peer->base())[shm::qp_index(card.qp[0])];
+    entry.busy.store(1, std::memory_order_seq_cst);
+    kill(child.pid, SIGKILL);
+    siginfo_t info{};
+    ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child.pid), &info, WEXITED | WNOWAIT), 0);
+    QpAttributes attributes;
+    attributes.state = QpState::error;
+    const Nanoseconds before = node.clock.now();
+    ASSERT_TRUE(node.qps[0]->modify(attributes, kQpState).ok());
+    EXPECT_LT((node.clock.now() - before).count(), shm::kFenceLimit.count() / 2);
+    finish(child);
 }
 
 // Bound where the peer is, or not; as it is when it is asked for.

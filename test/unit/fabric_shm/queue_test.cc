@@ -2,6 +2,7 @@
 // The shm fabric's receive queue: many processes as producers, some of which are killed, and damaged memory.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -173,6 +174,48 @@ TEST_F(Queue, FourProcessesAreEachInOrderAndWhole) {
     }
     EXPECT_EQ(consumer_.holes(), 0u);
     EXPECT_EQ(consumer_.garbage(), 0u);
+}
+
+// To get memory for the ring takes a descriptor; the owner has one.
+TEST_F(Queue, AProducerWithoutADescriptorWaitsForTheOwnersMemory) {
+    SegmentOptions options;
+    options.segment_max = 16 * kMiB;
+    options.queue_bytes = 256 * kKiB;
+    options.job_key = kJob;
+    std::string error;
+    ASSERT_TRUE(OwnSegment::create(options, segment_, error).ok()) << error;
+    consumer_ = Consumer(segment_->base());
+    const auto peer = attach();
+    rlimit before{};
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    rlimit none = before;
+    none.rlim_cur = 0;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    RecordFields fields;
+    fields.target_qp = 1;
+    fields.length = 4096;
+    const auto push_all = [&] {
+        int pushed = 0;
+        Push last = Push::ok;
+        while ((last = peer->producer().push(fields, 4096, [](std::byte*) {})) == Push::ok) {
+            ++pushed;
+        }
+        EXPECT_EQ(last, Push::full);
+        return pushed;
+    };
+    const int first = push_all();
+    EXPECT_LT(first, 16) << "as much as has memory from the beginning";
+    int all = first;
+    for (int step = 0; step < 4; ++step) {
+        segment_->commit_ahead();
+        all += push_all();
+    }
+    setrlimit(RLIMIT_NOFILE, &before);
+    EXPECT_EQ(all, 256 * 1024 / (4096 + 64)) << "the whole ring";
+    RecordView record;
+    for (int i = 0; i < all; ++i, consumer_.pop()) {
+        ASSERT_TRUE(consumer_.front(record));
+    }
 }
 
 TEST_F(Queue, ADeadProducersReservationIsSkipped) {

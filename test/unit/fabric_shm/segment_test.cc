@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "fabric/shm/process.h"
 #include "fabric/shm/regions.h"
 #include "fabric/shm/segment.h"
 #include "fabric/shm/shm_fabric.h"
@@ -215,6 +216,29 @@ TEST(Segment, ProducerSlotsComeBack) {
         ASSERT_TRUE(map(segment->address(0)).ok());
     }
     EXPECT_EQ(segment->header()->producers_end.load(), 1u);
+}
+
+// Who is about to take a slot has not said yet when it started; it counts as there as long as its process is.
+TEST(Segment, ASlotThatIsBeingTakenIsLeftAlone) {
+    const auto segment = create();
+    std::shared_ptr<PeerSegment> first;
+    ASSERT_TRUE(PeerSegment::open(segment->address(0), 1, first).ok());
+    const auto pid = static_cast<std::uint32_t>(getpid());
+    ProducerSlot* slots = producers_of(segment->base());
+    for (std::uint32_t i = 1; i < kMaxProducers; ++i) {
+        slots[i].start_time.store(process_start_time(pid));
+        slots[i].owner.store(pid);
+    }
+    slots[7].start_time.store(0);
+    slots[7].owner.store(pid | kSlotClaiming);
+    EXPECT_EQ(map(segment->address(0)), Status::error(Reason::no_memory));
+    const pid_t child = fork();
+    if (child == 0) {
+        _exit(0);
+    }
+    ASSERT_EQ(waitpid(child, nullptr, 0), child);
+    slots[7].owner.store(static_cast<std::uint32_t>(child) | kSlotClaiming);
+    EXPECT_EQ(map(segment->address(0)), kOk) << "its process has ended";
 }
 
 TEST(Regions, KeysOfDifferentGenerationsDiffer) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// GrowingRing: a first-in-first-out queue that grows by doubling up to a limit and then stays: no
-// allocation once it has seen its load.
+// GrowingRing: a first-in-first-out queue that grows by doubling up to a limit, if it has one, and then stays:
+// no allocation once it has seen its load.
 // Threads: none of its own.
 // May touch: nothing.
 #pragma once
@@ -14,7 +14,7 @@ namespace adaptib {
 
 template <class T> class GrowingRing {
 public:
-    explicit GrowingRing(std::size_t limit) : limit_(limit) {}
+    explicit GrowingRing(std::size_t limit = ~std::size_t{0}) : limit_(limit) {}
 
     bool empty() const { return count_ == 0; }
     bool full() const { return count_ >= limit_; }

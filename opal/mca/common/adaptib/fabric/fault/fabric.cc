@@ -78,13 +78,11 @@ private:
     std::map<const SharedReceiveQueue*, SharedReceiveQueue*> srqs_; // looked up, not iterated over
 };
 
-// Below, every request leaves a completion: room for as many as there can be.
 Status FaultRail::create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) {
     Status status = node_.refuse(Site::create_cq, index_);
-    const bool valid = depth > 0 && depth <= info_.max_cq_depth;
     std::unique_ptr<CompletionQueue> below;
     if (status.ok()) {
-        status = below_.create_cq(valid ? info_.max_cq_depth : depth, below);
+        status = below_.create_cq(depth, below);
     }
     if (status.ok()) {
         out = std::make_unique<FaultCq>(node_, index_, std::move(below));

@@ -12,22 +12,18 @@ namespace adaptib::shm {
 // ---------------------------------------------------------------------------------------------------
 // Completion queue
 
-ShmCompletionQueue::ShmCompletionQueue(Context& context, std::uint32_t rail, std::uint32_t depth)
-    : context_(context), rail_(rail), entries_(depth) {}
+ShmCompletionQueue::ShmCompletionQueue(Context& context, std::uint32_t rail)
+    : context_(context), rail_(rail) {}
 
 ShmCompletionQueue::~ShmCompletionQueue() { context_.completions_taken(entries_.size()); }
 
-bool ShmCompletionQueue::push(const WorkCompletion& completion, LocalQueuePair* qp,
+void ShmCompletionQueue::push(const WorkCompletion& completion, LocalQueuePair* qp,
                               std::uint64_t release) {
-    if (entries_.full()) {
-        return false;
-    }
     Entry& entry = entries_.push();
     entry.completion = completion;
     entry.qp = qp;
     entry.release = release;
     context_.completion_queued();
-    return true;
 }
 
 void ShmCompletionQueue::forget(const LocalQueuePair* qp) {

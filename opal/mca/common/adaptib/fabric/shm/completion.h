@@ -25,13 +25,12 @@ class LocalQueuePair;
 
 class ShmCompletionQueue final : public CompletionQueue {
 public:
-    ShmCompletionQueue(Context& context, std::uint32_t rail, std::uint32_t depth);
+    ShmCompletionQueue(Context& context, std::uint32_t rail);
     ~ShmCompletionQueue() override;
 
     std::uint32_t rail() const { return rail_; }
-    // False when there is no room: the completion is lost and the queue pair must not go on.
     // `release` counts the send requests of the queue pair that this completion covers (0: none).
-    bool push(const WorkCompletion& completion, LocalQueuePair* qp, std::uint64_t release);
+    void push(const WorkCompletion& completion, LocalQueuePair* qp, std::uint64_t release);
     void forget(const LocalQueuePair* qp);
 
 private:

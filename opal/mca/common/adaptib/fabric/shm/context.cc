@@ -286,11 +286,12 @@ void Context::pay() {
     });
 }
 
-// What is rare: dead producers, dead peers.
+// What is rare: dead producers, memory for the queue, dead peers.
 void Context::look_after() {
     if (consumer_.stuck()) {
         consumer_.resolve_hole();
     }
+    segment_->commit_ahead();
     if (peers_.empty()) {
         return;
     }
@@ -331,10 +332,16 @@ void Context::forbid_single_copy(PeerSegment* peer, const std::string& why) {
 void Context::wait_for_initiators() {
     const MonotonicClock clock; // a bound on waiting for other processes, whatever our clock is
     const Nanoseconds limit = clock.now() + kFenceLimit;
+    Nanoseconds look = clock.now() + kFenceLook;
     for (const LocalQueuePair* qp : queue_pairs_) {
-        while (qp != nullptr && qp->peer_is_busy()) {
-            if (clock.now() > limit) {
+        while (PeerSegment* peer = qp == nullptr ? nullptr : qp->busy_peer()) {
+            const Nanoseconds time = clock.now();
+            if (time > limit) {
                 return;
+            }
+            if (time > look) { // one that was killed in the middle of it touches nothing more
+                look = time + kFenceLook;
+                peer->check_alive();
             }
             sched_yield();
         }

@@ -32,6 +32,8 @@ inline constexpr Nanoseconds kPeerLookInterval{10'000'000};
 inline constexpr Bytes kHeldBytes = kMiB;
 // The longest that a queue pair going to ERR, or a region that ends, waits for a peer that is copying.
 inline constexpr Nanoseconds kFenceLimit{1'000'000'000};
+// How often it looks meanwhile whether that peer is still there.
+inline constexpr Nanoseconds kFenceLook{1'000'000};
 // Tries to get the lock of a target's atomics before the request waits for the next poll.
 inline constexpr std::uint32_t kLockSpins = 1000;
 

@@ -97,7 +97,7 @@ void LocalQueuePair::publish() {
 
 // After the entry says that we do not receive: until the peer, should it be copying, is done.
 void LocalQueuePair::fence() {
-    if (peer_is_busy()) {
+    if (busy_peer() != nullptr) {
         context_.wait_for_initiators();
     }
 }
@@ -119,7 +119,6 @@ void LocalQueuePair::reset() {
     held_.clear();
     held_bytes_ = 0;
     assembling_ = false;
-    overrun_ = false;
     posted_ = released_ = 0;
     attributes_ = {};
     publish();
@@ -146,25 +145,11 @@ void LocalQueuePair::complete_send(std::uint64_t wr_id, Opcode opcode, WorkStatu
     completion.status = status;
     completion.kind = work_kind(opcode);
     completion.qp_number = number_;
-    if (!send_cq_->push(completion, this, release)) {
-        overrun();
-    }
+    send_cq_->push(completion, this, release);
 }
 
 void LocalQueuePair::complete_receive(const WorkCompletion& completion) {
-    if (!receive_cq_->push(completion, this, 0)) {
-        overrun();
-    }
-}
-
-// A completion was lost: the queue pair cannot go on, and an event says so.
-void LocalQueuePair::overrun() {
-    if (overrun_) {
-        return;
-    }
-    overrun_ = true;
-    context_.raise(EventKind::qp_fatal, rail_, number_);
-    enter_error();
+    receive_cq_->push(completion, this, 0);
 }
 
 bool LocalQueuePair::progress() {

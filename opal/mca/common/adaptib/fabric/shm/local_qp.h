@@ -42,8 +42,8 @@ public:
     }
     // As initiator of a connection that the target reported as broken.
     void enter_error();
-    // The target's side of fencing: whether the connected peer is touching our memory right now.
-    virtual bool peer_is_busy() const { return false; }
+    // The target's side of fencing: the connected peer, if it is touching our memory right now.
+    virtual PeerSegment* busy_peer() const { return nullptr; }
 
     std::uint32_t rail() const { return rail_; }
     bool active = false; // in the context's list
@@ -107,7 +107,6 @@ private:
     void flush_receives();
     void complete_receive(const WorkCompletion& completion);
     void acknowledge();
-    void overrun();
 
     ShmCompletionQueue* send_cq_;
     ShmCompletionQueue* receive_cq_;
@@ -116,7 +115,6 @@ private:
     std::uint32_t max_gather_;
     Bytes inline_bytes_;
     bool signal_all_;
-    bool overrun_ = false;
     ReceiveQueue receives_queue_;
     std::uint64_t receives_posted_ = 0;
     std::uint64_t acknowledged_ = 0;

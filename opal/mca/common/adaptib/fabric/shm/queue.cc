@@ -12,6 +12,9 @@ namespace adaptib::shm {
 namespace {
 
 constexpr std::uint64_t kCommitStep = 64 * kKiB / kGranule;
+// So much of the ring is to have memory that is not reserved yet: more than a record takes.
+constexpr std::uint64_t kCommitAhead = 16 * kKiB / kGranule;
+static_assert(kCommitAhead * kGranule > 2 * kDatagramBytes);
 // Looks at a hole that nobody admits to, before one granule of it is given up: reached only when
 // shared memory was damaged.
 constexpr std::uint32_t kUnexplainedLooks = 1000;
@@ -44,9 +47,11 @@ Push Producer::reserve(std::uint64_t granules, std::uint64_t& position) {
                 return Push::full;
             }
         }
-        if (!all_committed_ && !ensure_committed(end)) {
-            intent_->intent.store(0, std::memory_order_relaxed);
-            return Push::no_memory;
+        if (!all_committed_) {
+            if (const Push result = ensure_committed(end); result != Push::ok) {
+                intent_->intent.store(0, std::memory_order_relaxed);
+                return result;
+            }
         }
         intent_->intent.store(pack_intent(start, pad + granules), std::memory_order_relaxed);
         if (header_->reserve.compare_exchange_weak(start, end, std::memory_order_acq_rel,
@@ -63,24 +68,42 @@ Push Producer::reserve(std::uint64_t granules, std::uint64_t& position) {
     }
 }
 
-bool Producer::ensure_committed(std::uint64_t end) {
+Push Producer::ensure_committed(std::uint64_t end) {
     const std::uint64_t size = mask_ + 1;
-    std::uint64_t committed = header_->committed.load(std::memory_order_acquire);
+    const std::uint64_t committed = header_->committed.load(std::memory_order_acquire);
     if (committed >= size) {
         all_committed_ = true;
-        return true;
+        return Push::ok;
     }
     if (end <= committed) {
-        return true;
+        return Push::ok;
     }
     const std::uint64_t wanted = std::min(size, (end / kCommitStep + 1) * kCommitStep);
-    if (!commit_ || !commit_(wanted)) {
+    if (!commit_) {
+        return Push::no_memory;
+    }
+    const Push result = commit_(wanted);
+    if (result == Push::ok) {
+        note_committed(*header_, wanted);
+    }
+    return result;
+}
+
+bool wants_more(const Header& header, std::uint64_t& end) {
+    const std::uint64_t committed = header.committed.load(std::memory_order_relaxed);
+    const std::uint64_t reserved = header.reserve.load(std::memory_order_relaxed);
+    if (committed >= header.ring_granules || reserved + kCommitAhead <= committed) {
         return false;
     }
-    while (committed < wanted && !header_->committed.compare_exchange_weak(
-                                     committed, wanted, std::memory_order_acq_rel)) {
-    }
+    end = std::min(header.ring_granules, committed + kCommitStep);
     return true;
+}
+
+void note_committed(Header& header, std::uint64_t end) {
+    std::uint64_t committed = header.committed.load(std::memory_order_relaxed);
+    while (committed < end &&
+           !header.committed.compare_exchange_weak(committed, end, std::memory_order_acq_rel)) {
+    }
 }
 
 // ---------------------------------------------------------------------------------------------------

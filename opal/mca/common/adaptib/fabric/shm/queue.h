@@ -41,8 +41,9 @@ struct RecordFields {
 
 class Producer {
 public:
-    // Gets memory for granules [0, end) of the ring from the system; false when there is none.
-    using Commit = std::function<bool(std::uint64_t end)>;
+    // Gets memory for granules [0, end) of the ring from the system. no_memory: there is none; full: this process
+    // cannot ask for it now, its owner can.
+    using Commit = std::function<Push(std::uint64_t end)>;
 
     Producer() = default;
     // REQUIRES: slot belongs to the caller; base is the mapped segment of the target.
@@ -84,7 +85,7 @@ private:
     RecordHeader* at(std::uint64_t position) const {
         return reinterpret_cast<RecordHeader*>(ring_ + (position & mask_) * kGranule);
     }
-    bool ensure_committed(std::uint64_t end);
+    Push ensure_committed(std::uint64_t end);
 
     Header* header_ = nullptr;
     ProducerSlot* intent_ = nullptr;
@@ -104,6 +105,12 @@ struct RecordView {
     const std::byte* payload = nullptr;
     Bytes payload_bytes = 0;
 };
+
+// Whether the owner is to get more memory for its ring before producers come to the end of what it has: not all of
+// them may be able to. If so, up to which granule.
+bool wants_more(const Header& header, std::uint64_t& end);
+// Granules [0, end) of the ring have memory.
+void note_committed(Header& header, std::uint64_t end);
 
 class Consumer {
 public:

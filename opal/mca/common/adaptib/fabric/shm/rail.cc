@@ -113,7 +113,7 @@ Status ShmRail::create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQu
     if (depth == 0 || depth > kMaxCqDepth) {
         return Status::error(Reason::bad_argument);
     }
-    out = make<ShmCompletionQueue>(context_, index_, depth);
+    out = make<ShmCompletionQueue>(context_, index_);
     return kOk;
 }
 

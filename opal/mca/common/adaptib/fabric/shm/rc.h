@@ -30,9 +30,10 @@ public:
     RcQueuePair(Context& context, std::uint32_t rail, const QpInit& init);
     ~RcQueuePair() override;
 
-    bool peer_is_busy() const override {
-        return peer_entry_ != nullptr && !peer_->gone() &&
-               peer_entry_->busy.load(std::memory_order_seq_cst) != 0;
+    PeerSegment* busy_peer() const override {
+        const bool busy = peer_entry_ != nullptr && !peer_->gone() &&
+                          peer_entry_->busy.load(std::memory_order_seq_cst) != 0;
+        return busy ? peer_.get() : nullptr;
     }
 
 private:

@@ -53,6 +53,15 @@ std::string system_text(const char* what, int error) {
     return std::string(what) + ": " + std::strerror(error);
 }
 
+// Who is about to take a slot has not said there yet when it started.
+bool owner_alive(const ProducerSlot& slot, std::uint64_t owner) {
+    const auto pid = static_cast<std::uint32_t>(owner);
+    const std::uint64_t start = (owner & kSlotClaiming) != 0
+                                    ? process_start_time(pid)
+                                    : slot.start_time.load(std::memory_order_relaxed);
+    return process_alive(pid, start);
+}
+
 // The largest file that this process may have; growing one beyond raises a signal.
 Bytes file_limit() {
     rlimit limit{};
@@ -209,6 +218,13 @@ Status OwnSegment::commit(Bytes offset, Bytes length) {
         pages_[page] = true;
     }
     return kOk;
+}
+
+void OwnSegment::commit_ahead() {
+    std::uint64_t end = 0;
+    if (wants_more(*header(), end) && commit_file(fd_, kRingOffset, end * kGranule) == 0) {
+        note_committed(*header(), end);
+    }
 }
 
 Status OwnSegment::grow_heap(Bytes end) {
@@ -399,9 +415,7 @@ Status PeerSegment::claim_slot(int fd, std::uint64_t own_cookie) {
                 const std::uint64_t intent = slots[i].intent.load(std::memory_order_acquire);
                 const bool settled = (intent >> 16) + (intent & 0xffff) <=
                                      header()->consumed.load(std::memory_order_acquire);
-                if (!settled ||
-                    process_alive(static_cast<std::uint32_t>(owner),
-                                  slots[i].start_time.load(std::memory_order_relaxed))) {
+                if (!settled || owner_alive(slots[i], owner)) {
                     continue;
                 }
             } else if (owner != 0) {
@@ -430,14 +444,14 @@ Status PeerSegment::claim_slot(int fd, std::uint64_t own_cookie) {
         std::snprintf(path, sizeof path, "/proc/%u/fd/%u", pid_, fd_number_);
         const int file = ::open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
         if (file < 0) {
-            return false;
+            return errno == EMFILE || errno == ENFILE ? Push::full : Push::no_memory;
         }
         struct stat mine {};
         const bool same =
             fstat(file, &mine) == 0 && static_cast<Bytes>(mine.st_size) == size_ && !gone();
         const bool done = same && commit_file(file, kRingOffset, ring_end * kGranule) == 0;
         close(file);
-        return done;
+        return done ? Push::ok : Push::no_memory;
     };
     producer_ = Producer(base_, index, commit);
     return kOk;

@@ -76,6 +76,9 @@ public:
 
     // Makes sure that [offset, offset + length) of the fixed part has memory.
     Status commit(Bytes offset, Bytes length);
+    // More of the queue's ring, before producers come to the end of what has memory; one that cannot get it finds it
+    // done. Nothing if there is none: producers are told.
+    void commit_ahead();
 
     // Zeroed memory of the heap, aligned to a cache line.
     Status allocate(Bytes length, Bytes& offset);

@@ -40,17 +40,13 @@ void copy_gather(std::span<const Gather> from, std::span<const Gather> to) {
 // ---------------------------------------------------------------------------------------------------
 // Queues
 
-bool SimCompletionQueue::push(const WorkCompletion& completion, const SimQueuePair* qp,
+void SimCompletionQueue::push(const WorkCompletion& completion, const SimQueuePair* qp,
                               Bytes copied) {
-    if (entries_.full()) {
-        return false;
-    }
     Entry& entry = entries_.push();
     entry.completion = completion;
     entry.qp = qp;
     entry.copied = copied;
     rail_.process().add_unseen();
-    return true;
 }
 
 void SimCompletionQueue::forget(const SimQueuePair* qp) {
@@ -200,7 +196,6 @@ void SimQueuePair::reset() {
     if (srq_ != nullptr) {
         srq_->forget(this);
     }
-    overrun_ = false;
     attributes_ = {};
     state_ = QpState::reset;
 }
@@ -233,10 +228,7 @@ void SimQueuePair::push(SimCompletionQueue& cq, const WorkCompletion& completion
                     static_cast<unsigned long long>(completion.length),
                     work_status_text(completion.status));
     }
-    if (!cq.push(completion, this, copied) && !overrun_) {
-        overrun_ = true;
-        fatal();
-    }
+    cq.push(completion, this, copied);
 }
 
 void SimQueuePair::complete_send(std::uint64_t wr_id, Opcode opcode, WorkStatus status) {

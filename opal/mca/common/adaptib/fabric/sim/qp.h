@@ -128,7 +128,6 @@ private:
     std::uint32_t max_gather_;
     Bytes inline_bytes_;
     bool signal_all_;
-    bool overrun_ = false;
     ReceiveQueue receives_;
 };
 

@@ -19,11 +19,11 @@ class SimRail;
 
 class SimCompletionQueue final : public CompletionQueue {
 public:
-    SimCompletionQueue(SimRail& rail, std::uint32_t depth) : rail_(rail), entries_(depth) {}
+    explicit SimCompletionQueue(SimRail& rail) : rail_(rail) {}
 
     SimRail& rail() { return rail_; }
-    // False: there is no room, the completion is lost. `copied`: bytes that whoever takes it has to copy.
-    bool push(const WorkCompletion& completion, const SimQueuePair* qp, Bytes copied);
+    // `copied`: bytes that whoever takes it has to copy.
+    void push(const WorkCompletion& completion, const SimQueuePair* qp, Bytes copied);
     void forget(const SimQueuePair* qp);
     ~SimCompletionQueue() override;
 

@@ -174,7 +174,7 @@ Status SimRail::create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQu
     if (depth == 0 || depth > kMaxCqDepth) {
         return Status::error(Reason::bad_argument);
     }
-    out = std::make_unique<SimCompletionQueue>(*this, depth);
+    out = std::make_unique<SimCompletionQueue>(*this);
     return kOk;
 }
 
