@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * Ranks fork while they talk: a child that lives on must not change what its parent sends and receives (its
- * copies of pages may be the ones that an adapter still reads). The child touches only memory of its own.
+ * copies of pages may be the ones that an adapter still reads). The child touches, and unmaps, only memory of its own.
  */
 #include "check.h"
 
@@ -38,12 +38,21 @@ static void exchange(int round)
     }
 }
 
-/* Lives until its input ends. */
+/* Lives until its input ends. It unmaps memory, of which Open MPI's hooks tell whoever keeps registrations. */
 static void child(int input)
 {
     char byte;
 
     memset(private_memory, 0x5a, sizeof(private_memory));
+    for (int i = 0; i < 64; ++i) {
+        char *const block = malloc(1 << 20);
+
+        if (NULL == block) {
+            _exit(2);
+        }
+        memset(block, i, 1 << 20);
+        free(block);
+    }
     while (read(input, &byte, 1) > 0) {
     }
     for (size_t i = 0; i < sizeof(private_memory); ++i) {

@@ -213,7 +213,11 @@ TEST(Fabrics, TransfersEndWithAnyAmountOfLockedMemory) {
     }
 }
 
-TEST(Fabrics, OneFabricsRailGoesDownAndTheOthersPeersGoOn) {
+class OneFabricsRail : public testing::TestWithParam<fault::Fault> {};
+INSTANTIATE_TEST_SUITE_P(Fabrics, OneFabricsRail,
+                         testing::Values(fault::Fault::rail_down, fault::Fault::device_fails));
+
+TEST_P(OneFabricsRail, GoesDownAndTheOthersPeersGoOn) {
     TwoFabrics at("get", 1);
     at.options.parameters.fault_tolerance = const_cast<char*>("off");
     at.start();
@@ -223,14 +227,21 @@ TEST(Fabrics, OneFabricsRailGoesDownAndTheOthersPeersGoOn) {
         ASSERT_TRUE(at.world->send(0, to, 1, contiguous(message.sent), message.send).ok());
         ASSERT_TRUE(at.run({&message.send, &message.receive}));
     }
+    Message waits(1000000, 4); // for a receive that is not posted
+    ASSERT_TRUE(at.world->send(0, 2, 9, contiguous(waits.sent), waits.send).ok());
     fault::PlannedFault down;
-    down.fault = Fault::rail_down;
+    down.fault = GetParam();
     down.from = at.world->clock.now();
     at.plans[0].faults.push_back(down);
     ASSERT_TRUE(at.world->run([&] {
         at.world->clock.advance(Nanoseconds{1000});
         return at.world->peer(0, 2)->state == ConnectState::failed;
     }));
+    const std::string& told = at.world->messages(0).front();
+    EXPECT_NE(told.find(GetParam() == Fault::rail_down ? "went down" : "device failed"),
+              std::string::npos)
+        << told;
+    EXPECT_TRUE(at.run({&waits.send})) << "it does not wait for who cannot be reached";
     Message lost(100, 1);
     EXPECT_FALSE(at.world->send(0, 2, 1, contiguous(lost.sent), lost.send).ok());
     EXPECT_NE(at.world->peer(0, 1)->state, ConnectState::failed);

@@ -226,6 +226,31 @@ TEST(RailsThatComeAndGo, TrafficGoesOnAndTakesThemBack) {
     }
 }
 
+TEST(RailsThatComeAndGo, ADeviceThatFailsIsLeft) {
+    for (const Shape& shape : kShapes) {
+        for (std::uint64_t seed = 1; seed <= 3 && shape.rails > 1; ++seed) {
+            SCOPED_TRACE(testing::Message() << shape.name << " " << seed);
+            Traffic traffic(shape, seed);
+            traffic.post_some(20);
+            ASSERT_TRUE(traffic.run([&] { return traffic.open(); }));
+            traffic.plans[0].faults.push_back(
+                {.fault = Fault::device_fails,
+                 .from = traffic.world->clock.now() + Nanoseconds{2'000'000},
+                 .rail = 1});
+            for (int round = 0; round < 30; ++round) {
+                traffic.post_some(2);
+                for (int i = 0; i < 400; ++i) {
+                    traffic.turn();
+                }
+            }
+            traffic.expect_all_arrived();
+            EXPECT_GE(traffic.repairs(), 1u);
+            EXPECT_EQ(traffic.peer(0)->live_subchannels(),
+                      static_cast<std::size_t>(shape.rails) - 1);
+        }
+    }
+}
+
 // A process whose passes take milliseconds, since it copies a lot or shares its processor, hears of a port in time.
 TEST(RailsThatComeAndGo, FewPassesAreEnoughToHearOfIt) {
     for (const int before :

@@ -95,13 +95,26 @@ static mca_btl_base_endpoint_t *endpoint_make(opal_proc_t *proc)
     return endpoint;
 }
 
-static void endpoint_free(mca_btl_base_endpoint_t *endpoint)
+/* Nobody is to hear of its process any more, whatever becomes of what is under way. */
+static void endpoint_leave(mca_btl_base_endpoint_t *endpoint)
 {
-    if (NULL != endpoint) {
-        if (endpoint == opal_common_adaptib_peer_kept(mca_btl_adaptib.core, endpoint->peer)) {
-            opal_common_adaptib_peer_keep(mca_btl_adaptib.core, endpoint->peer, NULL);
-        }
-        opal_common_adaptib_peer_release(mca_btl_adaptib.core, endpoint->peer);
+    if (endpoint == opal_common_adaptib_peer_kept(mca_btl_adaptib.core, endpoint->peer)) {
+        opal_common_adaptib_peer_keep(mca_btl_adaptib.core, endpoint->peer, NULL);
+    }
+    opal_common_adaptib_peer_release(mca_btl_adaptib.core, endpoint->peer);
+    endpoint->peer = NULL;
+    endpoint->proc = NULL;
+    endpoint->failed = true;
+    endpoint->next = mca_btl_adaptib.left;
+    mca_btl_adaptib.left = endpoint;
+}
+
+static void endpoints_free(void)
+{
+    while (NULL != mca_btl_adaptib.left) {
+        mca_btl_base_endpoint_t *endpoint = mca_btl_adaptib.left;
+
+        mca_btl_adaptib.left = endpoint->next;
         free(endpoint);
     }
 }
@@ -116,7 +129,7 @@ static int add_procs(mca_btl_base_module_t *btl, size_t nprocs, opal_proc_t **pr
         endpoints[i] = endpoint_make(procs[i]);
         if (NULL != endpoints[i] && NULL != reachable
             && OPAL_SUCCESS != opal_bitmap_set_bit(reachable, (int) i)) {
-            endpoint_free(endpoints[i]);
+            endpoint_leave(endpoints[i]);
             endpoints[i] = NULL;
         }
     }
@@ -131,7 +144,9 @@ static int del_procs(mca_btl_base_module_t *btl, size_t nprocs, opal_proc_t **pr
     (void) btl;
     (void) procs;
     for (size_t i = 0; i < nprocs; ++i) {
-        endpoint_free(endpoints[i]);
+        if (NULL != endpoints[i]) {
+            endpoint_leave(endpoints[i]);
+        }
     }
     return OPAL_SUCCESS;
 }
@@ -191,6 +206,7 @@ static int finalize(mca_btl_base_module_t *btl)
         opal_common_adaptib_active_listen(core, NULL, NULL);
         opal_common_adaptib_mca_release(core);
         mca_btl_adaptib_lists_close();
+        endpoints_free();
     }
     return OPAL_SUCCESS;
 }

@@ -47,6 +47,8 @@ typedef struct {
     opal_free_list_t large;      /* fragments of btl_max_send_size bytes */
     opal_free_list_t operations; /* one-sided operations under way */
     opal_free_list_t memory;     /* registrations */
+    /* Processes that were left: what is still under way to one names its endpoint. */
+    struct mca_btl_base_endpoint_t *left;
     size_t eager_bytes;
     const size_t
         *limit; /* what btl_eager_limit follows, headers apart; NULL: the user has set it */
@@ -59,6 +61,7 @@ struct mca_btl_base_endpoint_t {
     bool used;   /* carried traffic: the core's messages are for the user */
     bool failed; /* Open MPI was told that it cannot be reached */
     opal_proc_t *proc;
+    struct mca_btl_base_endpoint_t *next; /* of those that were left */
 };
 
 extern mca_btl_adaptib_module_t mca_btl_adaptib;

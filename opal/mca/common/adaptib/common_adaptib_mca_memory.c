@@ -7,6 +7,7 @@
  */
 #include "opal_config.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "opal/constants.h"
@@ -31,8 +32,15 @@ static void memory_released(void *base, size_t bytes, void *context, bool from_a
     }
 }
 
+/* A child has another's core, and perhaps its locks, held by threads that it does not have. */
+static void forked(void)
+{
+    atomic_store(&told, NULL);
+}
+
 bool opal_common_adaptib_mca_watch_memory(void *context)
 {
+    static bool children = false;
     const int needed = OPAL_MEMORY_FREE_SUPPORT | OPAL_MEMORY_MUNMAP_SUPPORT;
 
     (void) context;
@@ -40,7 +48,9 @@ bool opal_common_adaptib_mca_watch_memory(void *context)
         return false;
     }
     watching = needed == (needed & opal_mem_hooks_support_level())
+               && (children || 0 == pthread_atfork(NULL, NULL, forked))
                && OPAL_SUCCESS == opal_mem_hooks_register_release(memory_released, NULL);
+    children = children || watching;
     if (!watching) {
         (void) mca_base_framework_close(&opal_memory_base_framework);
     }

@@ -86,6 +86,9 @@ constexpr Bytes kShortLeft = 4096 + 256; // below, those are short, too: a page 
 constexpr std::uint32_t kShortLap = 256; // units: 8 KiB
 constexpr std::uint32_t kLongerBy = 32;  // units
 constexpr std::uint32_t kAskedFor = 32;  // units, of a message that has come
+// Behind a message of so many units at most, the line in which the next one begins is asked for, too: the reader looks
+// there as soon as it has handed the message over, and what it does then cannot end before that line is there.
+constexpr std::uint32_t kNextAskedFor = 64;
 // Messages, at most; to look whether the reader has caught up costs a line or two.
 constexpr std::uint32_t kCaughtUpEvery = 64;
 // So often a message's first word may be found begun and no more, before it is taken for garbage: seconds.
@@ -272,6 +275,9 @@ public:
                                 : found.length < kLeftFrom;
         found.taken = taken_by(word, found.units);
         ask_for_rest(at, found.units);
+        if (!kLeft || found.units <= kNextAskedFor) {
+            __builtin_prefetch(at + found.taken * kRingUnit);
+        }
         return fits && found.units <= units_ - position_ &&
                (!kBrief || ring_brief_is(word, found.sequence));
     }

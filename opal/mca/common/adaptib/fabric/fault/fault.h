@@ -56,6 +56,8 @@ enum class Fault : std::uint8_t {
     // Anything is posted; at a given time these come by themselves.
     rail_down, // port_error; what is posted waits for the rail's return, and then for its timeout
     rail_up,   // port_active
+    // As rail_down, but told as device_fatal: the device of the rail has failed.
+    device_fails,
     // Nobody is told, and nothing that is on its queue pairs or posted there has an effect or completes, not even
     // as an error, until they are reset or destroyed; what comes in is lost as well. After rail_up, which is not
     // told either, other queue pairs work.
@@ -83,7 +85,7 @@ struct PlannedFault {
     double rate = 0;
     Nanoseconds from = Nanoseconds::min();
     Nanoseconds until = Nanoseconds::max();
-    std::uint32_t rail = kAnyRail; // index; rail_down and rail_up: any is all
+    std::uint32_t rail = kAnyRail; // index; rail_down, rail_up and device_fails: any is all
     WorkStatus status = WorkStatus::retry_exceeded;
     Reason reason = Reason::no_memory;
     Delay delay{};

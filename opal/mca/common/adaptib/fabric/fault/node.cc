@@ -28,6 +28,7 @@ Site site_of(Fault fault) {
     case Fault::meeting_fails: return Site::meeting;
     case Fault::rail_down:
     case Fault::rail_up:
+    case Fault::device_fails:
     case Fault::rail_silent:
     case Fault::death: return Site::node;
     }
@@ -139,20 +140,23 @@ void Node::strike(const PlannedFault& fault, std::uint32_t rail) {
             if (fault.fault == Fault::rail_silent || silent_[i]) {
                 silence_rail(i, fault.fault == Fault::rail_silent);
             } else {
-                switch_rail(i, fault.fault == Fault::rail_up);
+                switch_rail(i, fault.fault);
             }
         }
     }
 }
 
-void Node::switch_rail(std::uint32_t rail, bool up) {
+void Node::switch_rail(std::uint32_t rail, Fault how) {
+    const bool up = how == Fault::rail_up;
     if (down_[rail] == !up) {
         return;
     }
     down_[rail] = !up;
-    note(up ? Fault::rail_up : Fault::rail_down, rail);
+    note(how, rail);
     Event event;
-    event.kind = up ? EventKind::port_active : EventKind::port_error;
+    event.kind = up                           ? EventKind::port_active
+                 : how == Fault::device_fails ? EventKind::device_fatal
+                                              : EventKind::port_error;
     event.rail = rail;
     events_.push_back(event);
 }

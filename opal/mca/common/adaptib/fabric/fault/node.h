@@ -105,7 +105,7 @@ private:
     };
     bool takes(const PlannedFault& fault, Row& row, std::uint32_t rail);
     void strike(const PlannedFault& fault, std::uint32_t rail);
-    void switch_rail(std::uint32_t rail, bool up);
+    void switch_rail(std::uint32_t rail, Fault how);
     void silence_rail(std::uint32_t rail, bool silent);
 
     const FaultPlan& plan_;
