@@ -2,6 +2,7 @@
 // Faults of rails and of the node, what a driver is told, and when the rows of a plan come.
 #include <algorithm>
 
+#include "memory/window.h"
 #include "unit/fault/nodes.h"
 
 namespace adaptib::test {
@@ -357,6 +358,39 @@ TEST(FaultPlans, ARowHasItsRail) {
     }
     ASSERT_EQ(nodes.log.entries.size(), 1u);
     EXPECT_EQ(nodes.log.entries[0].rail, 1u);
+}
+
+// Memory is registered with all rails; one whose device has failed must not take it from the others.
+TEST(Registrations, ADeviceThatFailedIsLeftOut) {
+    constexpr std::uint32_t kAccess = kLocalWrite | kRemoteRead;
+    Nodes nodes({}, 2);
+    Rail* const rails[] = {&nodes.rail(0, 0), &nodes.rail(0, 1)};
+    std::uint64_t words[8] = {};
+    Registration registration;
+    ASSERT_TRUE(registration.make(rails, words, sizeof words, kAccess).ok());
+    EXPECT_NE(registration.remote_key(0), 0u);
+    nodes.plan_fault({.fault = Fault::device_fails, .from = Nanoseconds{0}, .rail = 0});
+    EXPECT_EQ(nodes.rail(0, 0).state(), PortState::down);
+    ASSERT_TRUE(registration.make(rails, words, sizeof words, kAccess).ok());
+    EXPECT_EQ(registration.key_count(), 2u);
+    EXPECT_EQ(registration.remote_key(0), 0u);
+    EXPECT_EQ(registration.local_key(0), 0u);
+    EXPECT_NE(registration.remote_key(1), 0u);
+    std::unique_ptr<MemoryRegion> memory;
+    EXPECT_TRUE(allocate_from(rails, {0, 2}, 4096, kAccess, memory).ok());
+    WindowTable windows;
+    OpenWindow window;
+    ASSERT_TRUE(windows.open(window, rails, words, sizeof words, kLocalWrite).ok());
+    EXPECT_TRUE(
+        windows.has_word(window.memory().remote_key(1), reinterpret_cast<std::uintptr_t>(words)));
+
+    nodes.plan_fault({.fault = Fault::device_fails, .from = Nanoseconds{0}, .rail = 1});
+    EXPECT_EQ(nodes.rail(0, 1).state(), PortState::down);
+    EXPECT_EQ(registration.make(rails, words, sizeof words, kAccess),
+              Status::error(Reason::no_device));
+    EXPECT_EQ(registration.key_count(), 0u);
+    EXPECT_EQ(allocate_from(rails, {0, 2}, 4096, kAccess, memory),
+              Status::error(Reason::no_device));
 }
 
 } // namespace

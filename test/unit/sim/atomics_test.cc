@@ -14,14 +14,14 @@ using namespace std::chrono_literals;
 constexpr std::size_t kRanks = 4;
 constexpr std::uint32_t kPorts = 2;
 
-RanksOptions networks(std::uint64_t seed, const char* atomics, std::uint32_t ports = kPorts) {
+RanksOptions networks(std::uint64_t seed, const char* atomics, const HostModel& rails) {
     RanksOptions options;
     options.ranks = kRanks;
     options.seed = options.world.seed = seed;
     options.world.machine = *machine("connect-ib");
     options.world.machine.reliable_ud = false;
     options.world.datagram_loss = seed % 2 == 0 ? 0 : 0.05;
-    options.world.topology = crossbar(kRanks, {.ports = ports}, links_of(options.world.machine));
+    options.world.topology = crossbar(kRanks, rails, links_of(options.world.machine));
     std::string text;
     EXPECT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
     options.parameters.atomics = const_cast<char*>(atomics);
@@ -31,12 +31,18 @@ RanksOptions networks(std::uint64_t seed, const char* atomics, std::uint32_t por
     return options;
 }
 
+RanksOptions tolerant(RanksOptions options, const char* tolerance) {
+    options.parameters.fault_tolerance = const_cast<char*>(tolerance);
+    return options;
+}
+
 // A counter of each rank, and additions to them.
 class Counting {
 public:
-    Counting(std::uint64_t seed, const char* atomics, std::uint32_t ports = kPorts)
-        : random(seed), ranks(make(networks(seed, atomics, ports))), words_(kRanks),
-          windows_(kRanks), remotes_(kRanks) {
+    Counting(std::uint64_t seed, const char* atomics, const HostModel& rails = {.ports = kPorts},
+             const char* tolerance = "on")
+        : random(seed), ranks(make(tolerant(networks(seed, atomics, rails), tolerance))),
+          words_(kRanks), windows_(kRanks), remotes_(kRanks) {
         for (std::size_t rank = 0; rank < kRanks; ++rank) {
             Protocol& protocol = ranks->core(rank).protocol();
             EXPECT_TRUE(protocol
@@ -181,8 +187,16 @@ TEST(Atomics, AnAdaptersInDoubtEndWithAnErrorAndAreNotRepeated) {
 TEST(Atomics, AreTheTargetsByDefaultWhereAPathCanFailOverToAnother) {
     Counting several(1, "auto");
     EXPECT_TRUE(several.asked(0));
-    Counting one(1, "auto", 1);
+    Counting one(1, "auto", {.ports = 1});
     EXPECT_FALSE(one.asked(0));
+}
+
+// One adapter's atomics are not atomic with another's, and who comes first which way is everybody's own choice.
+TEST(Atomics, AreTheTargetsByDefaultWhereItHasSeveralAdapters) {
+    Counting adapters(1, "auto", {.adapters = 2}, "off");
+    EXPECT_TRUE(adapters.asked(0));
+    Counting ports(1, "auto", {.ports = 2}, "off");
+    EXPECT_FALSE(ports.asked(0));
 }
 
 // Both ways on one word: the processor's own and those of peers are atomic with each other.

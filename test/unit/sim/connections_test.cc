@@ -517,6 +517,40 @@ TEST(Connections, ADeviceWithoutRoomIsToldOnceAndDoesNotStopTraffic) {
     EXPECT_EQ(ranks->counters(0).connections_failed, 0u);
 }
 
+// Who wants its loopback connection, for atomics or puts to itself, cannot do without: an idle one is closed for it.
+TEST(Connections, TheLoopbackGetsRoomFromIdleOnes) {
+    RanksOptions options = world_of(3);
+    fault::FaultPlan plan;
+    fault::FaultLog log;
+    ManualClock clock;
+    options.wrap = [&](std::size_t rank, std::unique_ptr<Fabric> below) {
+        return rank == 0 ? fault::with_faults(std::move(below), plan, clock, log)
+                         : std::move(below);
+    };
+    options.parameters.connect_threshold = 1;
+    const auto ranks = make(std::move(options));
+    carry(*ranks, 0, 1, 50'000);
+    carry(*ranks, 0, 2, 50'000);
+    ASSERT_EQ(ranks->counters(0).connections_open, 2u);
+    for (std::uint64_t nth = 1; nth <= 4; ++nth) {
+        plan.faults.push_back({.fault = fault::Fault::create_qp_fails, .nth = nth});
+    }
+    Peer* self = nullptr;
+    Status status = ranks->core(0).get_loopback(self);
+    EXPECT_EQ(status, Status::error(Reason::no_memory));
+    for (int tries = 0; tries < 20 && !status.ok(); ++tries) { // as osc/rdma tries again
+        for (int message = 0; message < 3000;
+             ++message) { // time goes by: the connection to 2 is idle
+            carry(*ranks, 0, 1, 100);
+        }
+        status = ranks->core(0).get_loopback(self);
+    }
+    ASSERT_TRUE(status.ok());
+    EXPECT_LE(ranks->counters(0).connections_open, 2u) << "one was closed, and this one is open";
+    carry(*ranks, 0, 1, 50'000);
+    carry(*ranks, 0, 2, 50'000);
+}
+
 // ---------------------------------------------------------------------------------------------------
 // Switching while messages fly
 

@@ -8,12 +8,36 @@
 #include <cerrno>
 #include <cstring>
 
+#include "memory/registration.h"
 #include "unit/verbs/verbs_fixture.h"
 
 namespace adaptib::test {
 namespace {
 
 class Memory : public VerbsTest {};
+
+// To some adapters it is an error to be asked for what they cannot do; windows are for atomics, too, which the
+// process carries out then.
+TEST_F(Memory, WhatTheAdapterCannotDoIsNotAskedOfIt) {
+    lib_.devices = {roce_device("rxe0"), roce_device("rxe1")};
+    lib_.devices[1].limits.atomic_cap = IBV_ATOMIC_NONE;
+    ASSERT_EQ(open(), kOk) << error_;
+    std::uint64_t words[8] = {};
+    Rail* const rails[] = {&rail(0), &rail(1)};
+    Registration registration;
+    ASSERT_EQ(registration.make(rails, words, sizeof words, kLocalWrite | kRemoteAtomic), kOk);
+    ASSERT_GE(lib_.mrs.size(), 2u);
+    EXPECT_EQ((*(lib_.mrs.end() - 2))->access, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+    EXPECT_EQ((*(lib_.mrs.end() - 1))->access, +IBV_ACCESS_LOCAL_WRITE);
+    EXPECT_NE(registration.remote_key(1), 0u);
+
+    QueuePair& pair = qp(init(QpType::rc, cq(1)), 1);
+    QpAttributes a = attributes(QpState::init, rail(1));
+    a.access = kRemoteWrite | kRemoteAtomic;
+    ASSERT_EQ(pair.modify(a, kRcInit), kOk);
+    EXPECT_EQ(lib_.modified.back().attributes.qp_access_flags,
+              static_cast<unsigned>(IBV_ACCESS_REMOTE_WRITE));
+}
 
 TEST_F(Memory, RightsAndKeys) {
     open_roce();

@@ -99,6 +99,7 @@ static inline int start(mca_btl_base_endpoint_t *endpoint, mca_btl_adaptib_fragm
                         mca_btl_base_tag_t tag)
 {
     opal_common_adaptib_data_t data;
+    int rc;
 
     if (OPAL_UNLIKELY(!endpoint->used)) {
         mca_btl_adaptib_used(endpoint);
@@ -124,8 +125,14 @@ static inline int start(mca_btl_base_endpoint_t *endpoint, mca_btl_adaptib_fragm
         data.pack = gather;
         data.context = fragment;
     }
-    return opal_common_adaptib_active_send(mca_btl_adaptib.core, endpoint->peer, tag, &data,
-                                           &fragment->core);
+    fragment->core.status = OPAL_COMMON_ADAPTIB_SUCCESS;
+    rc = opal_common_adaptib_active_send(mca_btl_adaptib.core, endpoint->peer, tag, &data,
+                                         &fragment->core);
+    /* It may be complete since it cannot be sent. */
+    return OPAL_COMMON_ADAPTIB_COMPLETE == rc
+                   && OPAL_COMMON_ADAPTIB_SUCCESS != fragment->core.status
+               ? fragment->core.status
+               : rc;
 }
 
 int mca_btl_adaptib_send(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,

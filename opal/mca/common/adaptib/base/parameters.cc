@@ -53,7 +53,8 @@ constexpr std::array kTable{
         "Who carries atomics on this process's memory out: the adapters, which need no help of its processor, but "
         "leave in doubt what a failing path has interrupted: it ends with an error (adapter); or the process, asked "
         "by messages, exactly once whatever fails, while it is in calls of MPI (target). The latter where "
-        "fault_tolerance is on and there are several rails of a kind, or adapters have no atomics (auto)."},
+        "fault_tolerance is on and there are several rails of a kind, where rails are of several adapters, whose "
+        "atomics are not atomic with each other's, or where adapters have none (auto)."},
     opal_common_adaptib_parameter_t{
         "multiplexing_policy", kString, &g_parameters.multiplexing_policy, "binding", "",
         "binding|round_robin|weighted_round_robin|window_round_robin", 4,

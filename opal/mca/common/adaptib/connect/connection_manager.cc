@@ -181,6 +181,9 @@ Status ConnectionManager::open_loopback(Peer& self) {
     }
     if (!status.ok()) {
         self.subchannels.clear();
+        if (no_room_says(status)) {
+            wait_with_self();
+        }
         return status;
     }
     self.state = ConnectState::open;
@@ -227,15 +230,14 @@ Status ConnectionManager::make_ring(Peer& peer, bool lines) {
 // Those of closed connections are given up for it if need be.
 Status ConnectionManager::allocate_ring(Peer& peer, Bytes lines_bytes) {
     constexpr std::uint32_t kAccess = kLocalWrite | kRemoteWrite;
-    Rail& first = *rails_[peer.route.local.first];
-    const bool direct = first.info().has(Capability::direct);
+    const bool direct = rails_[peer.route.local.first]->info().has(Capability::direct);
     peer.ring_parts = {.answers = direct,
                        .measuring = lines_bytes > 0 && peer.route.count > 1 && !direct};
     const Bytes bytes = lines_bytes + RingMemory::behind_lines(peer.ring_parts);
     Status status = kOk;
     do {
         peer.ring_memory.reset();
-        status = first.allocate(bytes, kAccess, peer.ring_memory);
+        status = allocate_from(rails_, peer.route.local, bytes, kAccess, peer.ring_memory);
         if (status.ok()) {
             status = peer.ring_registration.make(rails_, peer.route.local,
                                                  peer.ring_memory->address(), bytes, kAccess);

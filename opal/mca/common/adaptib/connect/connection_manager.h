@@ -216,7 +216,7 @@ public:
     // Looks for room for those who wait. deadline(): when that is next; max: nobody waits.
     void run_timers();
     Nanoseconds deadline() const {
-        Nanoseconds next = wanted_.empty() ? Nanoseconds::max() : look_at_;
+        Nanoseconds next = somebody_waits() ? look_at_ : Nanoseconds::max();
         next = meeting_.empty() ? next : std::min(next, meeting_deadline());
         return repairing_.empty() ? next : std::min(next, repair_deadline());
     }
@@ -361,6 +361,8 @@ private:
     void ask_or_wait(Peer& peer);
     static bool is_needed(const Peer& peer);
     void wait_for_room(Peer& peer, Nanoseconds not_before);
+    void wait_with_self();
+    bool somebody_waits() const { return !wanted_.empty() || self_waits_until_.count() > 0; }
     void look(Peer& peer, Nanoseconds now);
     static bool may_ask(const Peer& peer, Nanoseconds now);
     bool still_wanted(const Peer& peer, Nanoseconds now) const;
@@ -448,6 +450,7 @@ private:
     IntrusiveList<Peer, &Peer::pool_link> pool_; // closed longest ago first
     bool told_meeting_late_ = false;
     Nanoseconds look_at_{0};
+    Nanoseconds self_waits_until_{0}; // for its loopback, asking again and again; 0: it does not
     Nanoseconds last_look_{0};
     std::uint64_t device_max_ = ~std::uint64_t{0}; // so many it had when it took no more ...
     Nanoseconds device_full_until_{0};             // ... which is believed until then

@@ -7,7 +7,8 @@
 // Peers that are chosen as the busiest (core/selection.cc) are served first, and for them one that is not
 // chosen is closed though it is not idle; theirs are idle after 100 ms (or a period) only, unless a one-sided operation waits,
 // which cannot do without a connection.
-// Who has not sent or received anything meanwhile does not wait any more.
+// Who has not sent or received anything meanwhile does not wait any more. A process that wants its loopback connection
+// cannot do without, either.
 #include <algorithm>
 #include <string>
 
@@ -91,10 +92,19 @@ void ConnectionManager::wait_for_room(Peer& peer, Nanoseconds not_before) {
     peer.usage.ask_at = peer.usage.urgent_at = not_before;
     peer.usage.messages = peer.messages();
     peer.usage.active = now;
-    if (wanted_.empty()) {
+    if (!somebody_waits()) {
         look_at_ = now + kLookEvery;
     }
     wanted_.push_back(peer);
+}
+
+// For its loopback. It asks again, or does not wait any more.
+void ConnectionManager::wait_with_self() {
+    const Nanoseconds now = options_.clock->now();
+    if (!somebody_waits()) {
+        look_at_ = now + kLookEvery;
+    }
+    self_waits_until_ = now + kPatience;
 }
 
 void ConnectionManager::look(Peer& peer, Nanoseconds now) {
@@ -105,7 +115,7 @@ void ConnectionManager::look(Peer& peer, Nanoseconds now) {
 }
 
 void ConnectionManager::note_usage() {
-    if (options_.connect_max == 0 && wanted_.empty()) {
+    if (options_.connect_max == 0 && !somebody_waits()) {
         return;
     }
     const Nanoseconds now = options_.clock->now();
@@ -115,13 +125,14 @@ void ConnectionManager::note_usage() {
 }
 
 void ConnectionManager::run_timers() {
-    if (wanted_.empty()) {
+    if (!somebody_waits()) {
         return;
     }
     const Nanoseconds now = options_.clock->now();
     if (now < look_at_) {
         return;
     }
+    self_waits_until_ = now < self_waits_until_ ? self_waits_until_ : Nanoseconds{0};
     look_at_ = now + kLookEvery;
     if (now >= device_full_until_) {
         device_max_ = ~std::uint64_t{0};
@@ -129,7 +140,7 @@ void ConnectionManager::run_timers() {
     note_usage();
     serve_waiting(now, true);
     serve_waiting(now, false);
-    if (!wanted_.empty()) {
+    if (somebody_waits()) {
         make_room(now);
     }
     last_look_ = now;
@@ -179,6 +190,7 @@ bool ConnectionManager::may_be_closed(const Peer& peer, Nanoseconds now, Waiting
 
 ConnectionManager::Waiting ConnectionManager::who_waits(Nanoseconds now) const {
     Waiting who;
+    who.needs = self_waits_until_.count() > 0;
     for (Peer* peer = wanted_.front(); peer != nullptr; peer = wanted_.next(*peer)) {
         if (may_ask(*peer, now)) {
             who.chosen = who.chosen || peer->usage.chosen;
@@ -213,7 +225,8 @@ void ConnectionManager::make_room(Nanoseconds now) {
     for (Peer* peer = closing_.front(); peer != nullptr; peer = closing_.next(*peer)) {
         coming += now - peer->closing.began < kPatience ? 1 : 0;
     }
-    for (; coming < wanted_.size(); ++coming) {
+    const std::size_t waiting = wanted_.size() + (self_waits_until_.count() > 0 ? 1 : 0);
+    for (; coming < waiting; ++coming) {
         Peer* peer = to_be_closed(now);
         if (peer == nullptr) {
             return;

@@ -189,6 +189,7 @@ private:
     void listen(std::uint32_t fabric);
     void check_threshold(const Parameters& parameters);
     SchedulerOptions scheduler_options(const Parameters& parameters) const;
+    bool has_several_adapters(const Attached& attached) const;
     bool serves_atomics(const Parameters& parameters) const;
     Bytes registration_cache_bytes(const Parameters& parameters) const;
 

@@ -423,10 +423,32 @@ void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
                                            protocol_events);
 }
 
+// An adapter's atomics are atomic with each other alone, not with another adapter's, through which other peers may come.
+bool Core::has_several_adapters(const Attached& attached) const {
+    for (std::uint32_t i = attached.rails.first; i < attached.rails.end(); ++i) {
+        if (!rails_[i]->info().adapter.empty() && first_of_adapter(i) != attached.rails.first) {
+            return true;
+        }
+    }
+    return false;
+}
+
 // Of an adapter's that is interrupted by a failure nobody knows whether it was carried out.
 bool Core::serves_atomics(const Parameters& parameters) const {
     const std::string_view atomics = parameters.atomics;
+    const auto several = [this](const Attached& attached) {
+        return has_several_adapters(attached);
+    };
     if (atomics != "auto") {
+        const bool mixed =
+            atomics == "adapter" && std::any_of(fabrics_.begin(), fabrics_.end(), several);
+        if (mixed && (environment_.self & 0xffffffffu) == 0) {
+            environment_.message(
+                Severity::notice,
+                "opal_common_adaptib_atomics is \"adapter\", and there are rails of several adapters: "
+                "atomics on one word that come through different ones are not atomic with each other. "
+                "Use \"target\" or \"auto\", or the rails of one adapter.");
+        }
         return atomics == "target";
     }
     return std::any_of(fabrics_.begin(), fabrics_.end(), [this](const Attached& attached) {
@@ -434,7 +456,8 @@ bool Core::serves_atomics(const Parameters& parameters) const {
         const bool able = std::all_of(rails_.begin() + attached.rails.first, last, [](auto* rail) {
             return rail->info().has(Capability::atomic64);
         });
-        return !able || (paths_->on() && attached.rails.count > 1);
+        return !able || has_several_adapters(attached) ||
+               (paths_->on() && attached.rails.count > 1);
     });
 }
 

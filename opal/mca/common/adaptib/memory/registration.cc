@@ -10,16 +10,29 @@ Status Registration::make(RailList rails, RailRange with, void* address, Bytes l
                           std::uint32_t access) {
     reset();
     const std::uint32_t end = std::min(with.end(), kMaxRails);
+    Status failed = kOk;
+    bool any = false;
     for (std::uint32_t i = with.first; i < end; ++i) {
+        const bool atomics = rails[i]->info().has(Capability::atomic64);
         const Status status =
-            rails[i]->register_memory(address, std::max<Bytes>(length, 1), access, regions_[i]);
+            rails[i]->register_memory(address, std::max<Bytes>(length, 1),
+                                      atomics ? access : access & ~kRemoteAtomic, regions_[i]);
         if (!status.ok()) {
-            reset();
-            return status;
+            failed = status;
+            if (status.reason() != Reason::no_device) {
+                reset();
+                return status;
+            }
+            continue;
         }
         local_keys_[i] = regions_[i]->local_key();
+        any = true;
     }
     end_ = end;
+    if (!any) {
+        reset();
+        return failed;
+    }
     return kOk;
 }
 
@@ -27,13 +40,24 @@ void Registration::reset() {
     for (auto& region : regions_) {
         region.reset();
     }
+    local_keys_.fill(0);
     end_ = 0;
 }
 
 void Registration::copy_remote_keys(std::uint32_t (&keys)[kMaxRails]) const {
     for (std::uint32_t i = 0; i < kMaxRails; ++i) {
-        keys[i] = regions_[i] != nullptr ? remote_key(i) : 0;
+        keys[i] = remote_key(i);
     }
+}
+
+Status allocate_from(RailList rails, RailRange with, Bytes length, std::uint32_t access,
+                     std::unique_ptr<MemoryRegion>& out) {
+    Status status = Status::error(Reason::no_device);
+    for (std::uint32_t i = with.first; i < with.end() && status == Status::error(Reason::no_device);
+         ++i) {
+        status = rails[i]->allocate(length, access, out);
+    }
+    return status;
 }
 
 } // namespace adaptib

@@ -2,9 +2,10 @@
 // Registration: user memory made known to every rail that may carry it.
 //
 // Purpose: one object per buffer under transfer, with a key for each rail of the fabrics that may carry
-// it; the keys go to the peer.
+// it; the keys go to the peer. A rail whose device has failed has none, as long as another one has; to one without
+// atomics the memory is known for all else.
 // Ownership: RAII; the memory must stay until the object is gone.
-// Errors: no_memory, locked_memory from any rail: nothing stays registered then.
+// Errors: no_memory, locked_memory from any rail, no_device from all: nothing stays registered then.
 // May touch: base/, fabric/.
 #pragma once
 
@@ -28,11 +29,13 @@ public:
     }
     void reset();
 
-    // Keys are numbered as rails are; those before the range are 0.
+    // Keys are numbered as rails are; those before the range, and of failed devices, are 0.
     // REQUIRES: make() succeeded; of local_key and remote_key: the rail is in the range.
     std::uint32_t key_count() const { return end_; }
     std::uint32_t local_key(std::uint32_t rail) const { return local_keys_[rail]; }
-    std::uint32_t remote_key(std::uint32_t rail) const { return regions_[rail]->remote_key(); }
+    std::uint32_t remote_key(std::uint32_t rail) const {
+        return regions_[rail] != nullptr ? regions_[rail]->remote_key() : 0;
+    }
     void copy_remote_keys(std::uint32_t (&keys)[kMaxRails]) const;
 
 private:
@@ -40,5 +43,9 @@ private:
     std::array<std::unique_ptr<MemoryRegion>, kMaxRails> regions_;
     std::uint32_t end_ = 0; // of the range
 };
+
+// Memory of the first rail of the range whose device has not failed.
+Status allocate_from(RailList rails, RailRange with, Bytes length, std::uint32_t access,
+                     std::unique_ptr<MemoryRegion>& out);
 
 } // namespace adaptib

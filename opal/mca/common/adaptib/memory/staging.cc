@@ -27,7 +27,7 @@ Status StagingPool::take(std::unique_ptr<StagingBlock>& out) {
 
 Status StagingPool::make(StagingBlock& block) const {
     constexpr std::uint32_t kAccess = kLocalWrite | kRemoteRead | kRemoteWrite;
-    const Status status = rails_[with_.first]->allocate(block_bytes_, kAccess, block.memory);
+    const Status status = allocate_from(rails_, with_, block_bytes_, kAccess, block.memory);
     return status.ok() ? block.registration.make(rails_, with_, block.memory->address(),
                                                  block_bytes_, kAccess)
                        : status;

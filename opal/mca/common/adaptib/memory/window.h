@@ -41,16 +41,26 @@ public:
                 std::uint32_t access) {
         out.reset();
         const Status status = out.memory_.make(rails, address, length, access);
-        if (status.ok()) {
-            out.table_ = this;
-            ranges_[key_of(out)] = {reinterpret_cast<std::uintptr_t>(address), length};
+        if (!status.ok()) {
+            return status;
         }
-        return status;
+        const std::pair<std::uint64_t, Bytes> range{reinterpret_cast<std::uintptr_t>(address),
+                                                    length};
+        if (!ranges_.emplace(key_of(out), range).second) { // keys of two rails: one has failed
+            out.memory_.reset();
+            return Status::error(Reason::no_memory);
+        }
+        out.table_ = this;
+        return kOk;
     }
 
-    // Which of a window's keys names it.
+    // Which of a window's keys names it: the last one that there is.
     template <typename Keys> static std::uint32_t name_of(const Keys& keys, std::uint32_t count) {
-        return keys[count - 1];
+        std::uint32_t name = 0;
+        for (std::uint32_t i = 0; i < count; ++i) {
+            name = keys[i] != 0 ? keys[i] : name;
+        }
+        return name;
     }
 
     // Whether a window of that name has the aligned word.
@@ -68,7 +78,9 @@ private:
     friend class OpenWindow;
 
     static std::uint32_t key_of(const OpenWindow& window) {
-        return window.memory_.remote_key(window.memory_.key_count() - 1);
+        std::uint32_t keys[kMaxRails];
+        window.memory_.copy_remote_keys(keys);
+        return name_of(keys, window.memory_.key_count());
     }
     void close(const OpenWindow& window) { ranges_.erase(key_of(window)); }
 

@@ -56,7 +56,7 @@ enum class Fault : std::uint8_t {
     // Anything is posted; at a given time these come by themselves.
     rail_down, // port_error; what is posted waits for the rail's return, and then for its timeout
     rail_up,   // port_active
-    // As rail_down, but told as device_fatal: the device of the rail has failed.
+    // As rail_down, but told as device_fatal, and whatever is asked of the rail's device is no_device.
     device_fails,
     // Nobody is told, and nothing that is on its queue pairs or posted there has an effect or completes, not even
     // as an error, until they are reset or destroyed; what comes in is lost as well. After rail_up, which is not

@@ -75,7 +75,8 @@ const PlannedFault* Node::draw(Site site, std::uint32_t rail) {
 Status Node::refuse(Site site, std::uint32_t rail) {
     const PlannedFault* fault = draw(site, rail);
     if (fault == nullptr) {
-        return kOk;
+        const bool makes = site >= Site::create_cq && site <= Site::modify;
+        return makes && failed_[rail] ? Status::error(Reason::no_device) : kOk;
     }
     note(fault->fault, rail);
     return site == Site::send || site == Site::receive ? Status::again(Reason::queue_full)
@@ -152,6 +153,7 @@ void Node::switch_rail(std::uint32_t rail, Fault how) {
         return;
     }
     down_[rail] = !up;
+    failed_[rail] = how == Fault::device_fails;
     note(how, rail);
     Event event;
     event.kind = up                           ? EventKind::port_active

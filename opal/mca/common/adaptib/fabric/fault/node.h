@@ -46,7 +46,7 @@ class Node {
 public:
     Node(const FaultPlan& plan, const Clock& clock, FaultLog& log, std::size_t rails, Wake wake)
         : plan_(plan), clock_(clock), log_(log), wake_(std::move(wake)), random_(plan.seed),
-          down_(rails), silent_(rails) {}
+          down_(rails), failed_(rails), silent_(rails) {}
 
     const FaultPlan& plan() const { return plan_; }
     FaultLog& log() { return log_; }
@@ -115,6 +115,7 @@ private:
     Random random_;
     std::vector<Row> rows_; // of the plan's faults
     std::vector<bool> down_;
+    std::vector<bool> failed_; // down, and nothing can be made or moved there
     std::vector<bool> silent_;
     bool dead_ = false;
     std::uint64_t polls_ = 0;

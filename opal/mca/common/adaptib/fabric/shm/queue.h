@@ -41,8 +41,8 @@ struct RecordFields {
 
 class Producer {
 public:
-    // Gets memory for granules [0, end) of the ring from the system. no_memory: there is none; full: this process
-    // cannot ask for it now, its owner can.
+    // Gets memory for granules [0, end) of the ring from the system. no_memory: there is none, or no owner; full: this
+    // process cannot ask for it now (it has no descriptor, or may not open the owner's), the owner can.
     using Commit = std::function<Push(std::uint64_t end)>;
 
     Producer() = default;

@@ -48,7 +48,9 @@ SendWork request_of(const ExecuteWork& work, const Gather& gather) {
 bool RcQueuePair::find_remote(std::uint64_t address, Bytes length, std::uint32_t key,
                               std::uint32_t access) {
     const std::uint64_t tag = peer_regions_[region_index(key)].tag.load(std::memory_order_seq_cst);
-    if (tag != region_.tag && !read_region(peer_regions_, key, region_)) {
+    // Tags are used again after some ten thousand others: then the range is another one.
+    const bool known = tag == region_.tag && region_.covers(address, length);
+    if (!known && !read_region(peer_regions_, key, region_)) {
         region_.tag = 0;
         return false;
     }

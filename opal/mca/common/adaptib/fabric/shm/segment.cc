@@ -444,7 +444,7 @@ Status PeerSegment::claim_slot(int fd, std::uint64_t own_cookie) {
         std::snprintf(path, sizeof path, "/proc/%u/fd/%u", pid_, fd_number_);
         const int file = ::open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
         if (file < 0) {
-            return errno == EMFILE || errno == ENFILE ? Push::full : Push::no_memory;
+            return errno == ENOENT || errno == ESRCH ? Push::no_memory : Push::full;
         }
         struct stat mine {};
         const bool same =

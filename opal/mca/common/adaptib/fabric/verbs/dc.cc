@@ -87,8 +87,7 @@ private:
         QpAttributes a;
         a.state = QpState::init;
         a.max_target_reads = std::min(a.max_target_reads, rail_.info().max_reads);
-        a.access = kRemoteWrite | (rail_.info().has(Capability::rdma_read) ? kRemoteRead : 0u) |
-                   (rail_.info().has(Capability::atomic64) ? kRemoteAtomic : 0u);
+        a.access = kRemoteWrite | kRemoteRead | kRemoteAtomic;
         if (!done("DC target", qp->modify(a, kQpState | kQpAccess | kQpKey))) {
             return false;
         }

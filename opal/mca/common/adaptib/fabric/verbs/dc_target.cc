@@ -81,7 +81,7 @@ int DcTarget::to_init(const QpAttributes& wanted) {
     move.qp_state = IBV_QPS_INIT;
     move.pkey_index = rail_.port().pkey_index;
     move.port_num = rail_.port().number;
-    move.qp_access_flags = static_cast<unsigned>(verbs_access(wanted.access));
+    move.qp_access_flags = static_cast<unsigned>(verbs_access(rail_, wanted.access));
     const int result = rail_.calls().modify_qp(
         made, &move, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     if (result != 0) {

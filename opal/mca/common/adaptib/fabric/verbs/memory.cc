@@ -73,7 +73,8 @@ Status check(const VerbsRail& rail, Bytes length, std::uint32_t access) {
 Status enter(VerbsRail& rail, void* address, Bytes length, std::uint32_t access, Pages pages,
              std::unique_ptr<MemoryRegion>& out) {
     errno = 0;
-    ibv_mr* mr = rail.calls().reg_mr(rail.device().pd(), address, length, verbs_access(access));
+    ibv_mr* mr =
+        rail.calls().reg_mr(rail.device().pd(), address, length, verbs_access(rail, access));
     if (mr == nullptr) {
         return rail.refuse(error_number(-1), length);
     }
@@ -83,11 +84,13 @@ Status enter(VerbsRail& rail, void* address, Bytes length, std::uint32_t access,
 
 } // namespace
 
-int verbs_access(std::uint32_t access) {
+int verbs_access(const VerbsRail& rail, std::uint32_t access) {
+    const bool reads = rail.info().has(Capability::rdma_read);
+    const bool atomics = rail.info().has(Capability::atomic64);
     return ((access & kLocalWrite) != 0 ? +IBV_ACCESS_LOCAL_WRITE : 0) |
            ((access & kRemoteWrite) != 0 ? +IBV_ACCESS_REMOTE_WRITE : 0) |
-           ((access & kRemoteRead) != 0 ? +IBV_ACCESS_REMOTE_READ : 0) |
-           ((access & kRemoteAtomic) != 0 ? +IBV_ACCESS_REMOTE_ATOMIC : 0);
+           ((access & kRemoteRead) != 0 && reads ? +IBV_ACCESS_REMOTE_READ : 0) |
+           ((access & kRemoteAtomic) != 0 && atomics ? +IBV_ACCESS_REMOTE_ATOMIC : 0);
 }
 
 Status register_memory_of(VerbsRail& rail, void* address, Bytes length, std::uint32_t access,

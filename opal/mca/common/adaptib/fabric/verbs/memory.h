@@ -18,7 +18,8 @@ Status register_memory_of(VerbsRail& rail, void* address, Bytes length, std::uin
 Status allocate_memory(VerbsRail& rail, Bytes length, std::uint32_t access,
                        std::unique_ptr<MemoryRegion>& out);
 
-int verbs_access(std::uint32_t access); // Access -> ibv_access_flags
+// Access -> ibv_access_flags, without what the rail cannot do: to some adapters that is an error.
+int verbs_access(const VerbsRail& rail, std::uint32_t access);
 
 class VerbsAddressHandle final : public AddressHandle {
 public:

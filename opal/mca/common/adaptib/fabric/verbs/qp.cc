@@ -337,7 +337,7 @@ Status VerbsQueuePair::fill(const QpAttributes& a, std::uint32_t mask, QpState t
         out.pkey_index = rail_.port().pkey_index;
         out.port_num = rail_.port().number;
     }
-    out.qp_access_flags = static_cast<unsigned>(verbs_access(a.access));
+    out.qp_access_flags = static_cast<unsigned>(verbs_access(rail_, a.access));
     out.qkey = queue_key(a.access_key);
     out.dest_qp_num = a.remote_qp;
     out.rq_psn = a.receive_psn & kNumberMask;
