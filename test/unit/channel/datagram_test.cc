@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "fabric/shm/shm_fabric.h"
+#include "fabric/shm/ud.h"
 
 namespace adaptib {
 namespace {
@@ -217,6 +218,27 @@ TEST_F(Datagram, SlotsRunOutUntilTheirCompletionsAreTaken) {
     EXPECT_NE(a.channel->reserve(0), nullptr);
     b.poll();
     EXPECT_EQ(b.arrived.size(), 64u);
+}
+
+// Though the port always has something under way.
+TEST_F(Datagram, AddressHandlesOfProbesGoWhenTheyAreSent) {
+    const DatagramTarget target = a.target(b);
+    const auto& segment = static_cast<const shm::ShmAddressHandle&>(*target.handle).peer;
+    const ProbeBody body{};
+    MessageHeader header;
+    header.type = MessageType::probe;
+    header.length = sizeof body;
+    long most = 0;
+    for (int i = 0; i < 500; ++i) {
+        ASSERT_TRUE(a.channel->send_probe(target, 0, a.handle_of(b), target.qp, header, &body));
+        most = std::max(most, segment.use_count());
+        if (i > 0) {
+            a.poll(1);
+        }
+        b.poll();
+    }
+    EXPECT_LE(most, segment.use_count() + 4);
+    EXPECT_LE(segment.use_count(), 10);
 }
 
 TEST_F(Datagram, AReservationThatIsNotCommittedSendsNothing) {

@@ -252,7 +252,7 @@ Status DatagramChannel::post(const DatagramTarget& target, std::uint32_t slot) {
 
 Status DatagramChannel::post(std::uint32_t number, const AddressHandle& handle, std::uint32_t qp,
                              std::uint64_t key, std::uint32_t slot) {
-    const Port& port = ports_[number];
+    Port& port = ports_[number];
     const Gather gather{slot_at(slot), sends_[slot].bytes, blocks_[slot / kSendSlots].keys[number]};
     SendWork work;
     work.wr_id = life_tag(port.life) | kSendTag | slot;
@@ -266,6 +266,7 @@ Status DatagramChannel::post(std::uint32_t number, const AddressHandle& handle, 
     const Status status = port.qp->post_send(work);
     if (status.ok()) {
         sends_[slot].under_way |= bit_of(number);
+        ++port.posts;
     }
     return status;
 }
@@ -279,6 +280,7 @@ void DatagramChannel::release(std::uint32_t slot) {
 // The port is through with it.
 void DatagramChannel::over(std::uint32_t slot, std::uint32_t port) {
     sends_[slot].under_way &= static_cast<std::uint8_t>(~bit_of(port));
+    ++ports_[port].ended;
     release(slot);
 }
 

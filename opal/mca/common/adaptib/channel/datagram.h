@@ -165,13 +165,20 @@ private:
 
         bool under_way_over(std::uint32_t port) const { return (under_way & bit_of(port)) != 0; }
     };
+    // The first `posts` sends of its port may name it.
+    struct Retired {
+        std::unique_ptr<AddressHandle> handle;
+        std::uint64_t posts;
+    };
     // What the channel has of one rail.
     struct Port {
         Rail* rail = nullptr;
         std::unique_ptr<MemoryRegion> receive_memory;
         std::unique_ptr<CompletionQueue> cq;
         std::unique_ptr<QueuePair> qp;
-        std::vector<std::unique_ptr<AddressHandle>> retired; // work that is under way may name them
+        std::vector<Retired> retired;
+        std::uint64_t posts = 0; // sends
+        std::uint64_t ended = 0; // of them, which end in their order
         std::uint32_t receives = 0;
         Bytes receive_bytes = 0; // of each
         std::uint32_t life = 0;  // which of the queue pair's: completions of earlier ones are over

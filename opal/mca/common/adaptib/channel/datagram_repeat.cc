@@ -203,14 +203,11 @@ bool DatagramChannel::is_stuck(std::uint32_t port, Nanoseconds now) const {
     });
 }
 
-void DatagramChannel::retire(std::uint32_t port, std::unique_ptr<AddressHandle> handle) {
-    auto& retired = ports_[port].retired;
-    retired.push_back(std::move(handle));
-    const bool busy = std::any_of(sends_.begin(), sends_.end(),
-                                  [port](const Slot& slot) { return slot.under_way_over(port); });
-    if (!busy) {
-        retired.clear();
-    }
+void DatagramChannel::retire(std::uint32_t number, std::unique_ptr<AddressHandle> handle) {
+    Port& port = ports_[number];
+    port.retired.push_back({std::move(handle), port.posts});
+    std::erase_if(port.retired,
+                  [&port](const Retired& retired) { return retired.posts <= port.ended; });
 }
 
 void DatagramChannel::acknowledge(DatagramTarget& target) {
