@@ -187,6 +187,76 @@ TEST_P(Repairs, ManyFailures) {
     }
 }
 
+// For a while no queue pair can be made, or hardly any connected: traffic waits.
+TEST_P(Repairs, NoQueuePairForAWhile) {
+    std::size_t failed = 0;
+    for (const Fault fault : {Fault::create_qp_fails, Fault::modify_fails}) {
+        for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+            SCOPED_TRACE(testing::Message() << "fault " << static_cast<int>(fault) << " " << seed);
+            Traffic traffic(GetParam(), seed);
+            traffic.post_some(10);
+            traffic.expect_all_arrived();
+            const Nanoseconds now = traffic.world->clock.now();
+            for (std::size_t node = 0; node < 2; ++node) {
+                if (seed % 3 != node) {
+                    traffic.plans[node].faults.push_back(
+                        {.fault = fault,
+                         .rate = seed % 2 == 0 ? 1 : 0.6,
+                         .until = now + Nanoseconds{200'000'000},
+                         .reason = seed % 4 < 2 ? Reason::unreachable : Reason::no_memory});
+                }
+            }
+            kill_queue_pair(*traffic.peer(0), seed);
+            traffic.post_some(20);
+            traffic.expect_all_arrived();
+            EXPECT_GE(traffic.repairs(), 1u);
+            failed += traffic.logs[0].count(fault) + traffic.logs[1].count(fault);
+        }
+    }
+    EXPECT_GT(failed, 10u);
+}
+
+// At one end or the other, at the first connection or in a repair.
+TEST(PathsThatCannotBeMade, TheOthersAreUsed) {
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+        SCOPED_TRACE(seed);
+        Traffic traffic(kShapes[2], seed);
+        if (seed > 2) {
+            traffic.post_some(20);
+            traffic.expect_all_arrived();
+            ASSERT_TRUE(traffic.run([&] { return traffic.open(); }));
+        }
+        traffic.plans[seed % 2].faults.push_back(
+            {.fault = Fault::create_qp_fails, .rate = 1, .rail = 1, .reason = Reason::no_device});
+        if (seed > 2) {
+            kill_queue_pair(*traffic.peer(0), 0);
+        }
+        traffic.post_some(20);
+        traffic.expect_all_arrived();
+        EXPECT_TRUE(traffic.run([&] { return traffic.open(); }));
+        EXPECT_EQ(traffic.peer(0)->live_subchannels(), 1u);
+        EXPECT_EQ(traffic.peer(1)->live_subchannels(), 1u);
+    }
+}
+
+// Though datagrams get lost.
+TEST(PathsThatCannotBeMade, WithoutAnyTheAskerHearsOfIt) {
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+        SCOPED_TRACE(seed);
+        Traffic traffic(kShapes[0], seed);
+        traffic.plans[1].faults = {
+            {.fault = Fault::modify_fails, .rate = 1, .reason = Reason::unreachable},
+            {.fault = Fault::datagram_lost, .rate = 0.5}};
+        traffic.post(0, 200, false, false); // which the other side needs no connection for
+        EXPECT_TRUE(traffic.run(
+            [&] {
+                return traffic.peer(0)->state == ConnectState::failed &&
+                       traffic.peer(1)->state == ConnectState::failed;
+            },
+            40000));
+    }
+}
+
 // A rail goes down in the middle, for one end or for both, and comes back; the first one carries datagrams.
 TEST(RailsThatComeAndGo, TrafficGoesOnAndTakesThemBack) {
     for (const Shape& shape : kShapes) {

@@ -95,7 +95,8 @@ std::uint32_t ConnectionManager::send_depth(std::uint32_t rail) const {
     return std::min(kSendDepth, rails_[rail]->info().max_send_depth);
 }
 
-// For each path that can be used and has none. If no path can, a first connection tries all.
+// For each path that can be used and has none. If no path can, a first connection tries all. Errors: of the first that
+// could not be made, if there is none that could, or if others may be closed for it.
 Status ConnectionManager::make_queue_pairs(Peer& peer) {
     if (peer.subchannels.empty()) {
         for (std::uint32_t i = 0; i < peer.route.count; ++i) {
@@ -117,17 +118,23 @@ Status ConnectionManager::make_queue_pairs(Peer& peer) {
     for (std::uint32_t i = 0; i < peer.subchannels.size() && !any; ++i) {
         any = listener_.is_usable(peer, i);
     }
+    Status first = kOk;
     for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
         Subchannel& subchannel = peer.subchannels[i];
         if (subchannel.qp != nullptr || (any && !listener_.is_usable(peer, i))) {
             continue;
         }
-        if (const Status status = make_queue_pair(peer, subchannel); !status.ok()) {
+        const Status status = make_queue_pair(peer, subchannel);
+        if (status.wants_room() && !peer.repair.active) {
             drop_queue_pairs_of(peer);
             return status;
         }
+        if (!status.ok()) {
+            first = first.ok() ? status : first;
+            lose_path(peer, subchannel, status);
+        }
     }
-    return kOk;
+    return peer.live_subchannels() > 0 ? kOk : first;
 }
 
 Status ConnectionManager::create_queue_pair(std::uint32_t rail, std::unique_ptr<QueuePair>& out) {
@@ -174,6 +181,9 @@ Status ConnectionManager::open_loopback(Peer& self) {
     Status status = make_queue_pairs(self);
     for (std::size_t i = 0; i < self.subchannels.size() && status.ok(); ++i) {
         Subchannel& subchannel = self.subchannels[i];
+        if (subchannel.qp == nullptr) {
+            continue;
+        }
         const std::uint32_t number = subchannel.qp->number();
         status = connect_one(self, subchannel,
                              {static_cast<std::uint16_t>(subchannel.local_rail), 0, number,

@@ -241,6 +241,7 @@ private:
     void refuse(Peer& peer, const ConnectBody& body, Need need);
     void say_refused(Peer& peer, const ConnectBody& body, RefusalReason reason);
     void say_refused(Peer& peer, RefusalReason reason);
+    void lose(Peer& peer, const ConnectBody& body, Status status, const std::string& what);
     Status connect_subchannels(Peer& peer, const ConnectBody& body);
     Status connect_one(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote);
     void lose_path(Peer& peer, Subchannel& subchannel, const std::string& why);

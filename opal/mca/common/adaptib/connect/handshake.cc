@@ -9,6 +9,11 @@ namespace adaptib {
 
 namespace {
 
+// Another attempt may find a path.
+bool comes_again(const Peer& peer, Status status) {
+    return peer.repair.active && status.reason() != Reason::peer_gone;
+}
+
 // The other side has fenced the connection that this side has.
 bool replaces(const Peer& peer, const ConnectBody& request) {
     return request.replaces != 0 && request.replaces == peer.remote_connection;
@@ -144,12 +149,12 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
         prepare_meeting(peer, body, false);
         status = connect_subchannels(peer, body);
     }
-    if (!status.ok()) {
-        fail(peer, status, "a connection that was asked for could not be made");
+    if (status.ok() ? peer.live_subchannels() == 0 : comes_again(peer, status)) {
+        refuse(peer, body, need);
         return;
     }
-    if (peer.live_subchannels() == 0) {
-        refuse(peer, body, need);
+    if (!status.ok()) {
+        lose(peer, body, status, "a connection that was asked for could not be made");
         return;
     }
     if (peer.wanted_link.linked()) {
@@ -171,6 +176,13 @@ void ConnectionManager::say_refused(Peer& peer, const ConnectBody& body, Refusal
 void ConnectionManager::say_refused(Peer& peer, RefusalReason reason) {
     peer.refusal = static_cast<std::uint32_t>(reason);
     static_cast<void>(send(peer, MessageType::connect_refuse));
+}
+
+// The peer is lost, and told so: after that, since what is on its way to it is dropped then.
+void ConnectionManager::lose(Peer& peer, const ConnectBody& body, Status status,
+                             const std::string& what) {
+    fail(peer, status, what);
+    say_refused(peer, body, RefusalReason::broken);
 }
 
 // It will ask again if it needs the connection; meanwhile this side looks for room, and asks itself when
@@ -286,8 +298,11 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
     prepare_meeting(peer, body, true);
     if (const Status status = connect_subchannels(peer, body);
         !status.ok() || peer.live_subchannels() == 0) {
-        say_refused(peer, body, RefusalReason::broken);
-        fail(peer, status, "a connection could not be completed");
+        if (comes_again(peer, status)) {
+            wait_for_path(peer); // the next request says that this one came to nothing
+        } else {
+            lose(peer, body, status, "a connection could not be completed");
+        }
         return;
     }
     peer.remote_connection = body.connection;

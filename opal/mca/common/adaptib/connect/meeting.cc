@@ -241,11 +241,10 @@ void ConnectionManager::end_meeting(Peer& peer) {
     } else if (peer.repair.active) {
         wait_for_path(peer);
     } else {
-        // If it is lost the other side finds out by itself.
-        say_refused(peer, RefusalReason::broken);
         fail(peer, Status::error(Reason::unreachable),
              "for " + whole_seconds_text(options_.clock->now() - peer.meeting.began) +
                  " no connection could be made: " + why);
+        say_refused(peer, RefusalReason::broken); // after that: see lose()
     }
 }
 

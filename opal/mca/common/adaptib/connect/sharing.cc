@@ -156,9 +156,14 @@ bool ConnectionManager::renew_shared(Peer& peer, Subchannel& subchannel) {
         (peer.state != ConnectState::requested && peer.state != ConnectState::answered)) {
         return false;
     }
-    const std::unique_ptr<QueuePair> old = std::move(subchannel.qp);
+    std::unique_ptr<QueuePair> old = std::move(subchannel.qp);
     if (const Status status = make_shared(peer, subchannel); !status.ok()) {
-        fail(peer, status, "a connection's shared queue pair could not be made anew");
+        if (peer.repair.active) { // as ever, once both sides have agreed
+            subchannel.qp = std::move(old);
+            repair(peer);
+        } else {
+            fail(peer, status, "a connection's shared queue pair could not be made anew");
+        }
         return true;
     }
     peer.shared_queue_pair(subchannel)->aim_as(static_cast<SharedQueuePair&>(*old));
