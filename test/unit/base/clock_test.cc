@@ -41,5 +41,36 @@ TEST(ManualClock, MovesOnlyWhenTold) {
     EXPECT_EQ(seen.now(), Nanoseconds{3001});
 }
 
+TEST(AttendedClock, StandsStillWhileNobodyLooks) {
+    ManualClock below;
+    below.advance(Nanoseconds{500});
+    AttendedClock clock(below);
+    clock.at_most(Nanoseconds{100});
+    EXPECT_EQ(clock.now(), Nanoseconds{500});
+    below.advance(Nanoseconds{100});
+    EXPECT_EQ(clock.now(), Nanoseconds{600});
+    below.advance(Nanoseconds{1000});
+    EXPECT_EQ(clock.now(), Nanoseconds{700});
+    EXPECT_EQ(clock.now(), Nanoseconds{700});
+    below.advance(Nanoseconds{1});
+    EXPECT_EQ(clock.now(), Nanoseconds{701});
+}
+
+TEST(AttendedClock, WhoLooksWhenItSaysMissesNothing) {
+    ManualClock below;
+    AttendedClock clock(below);
+    clock.at_most(Nanoseconds{100});
+    below.advance(Nanoseconds{1000});
+    const Nanoseconds then = clock.now() + Nanoseconds{250};
+    for (const int step : {100, 100, 50}) {
+        const Nanoseconds at = clock.look_at(then);
+        EXPECT_EQ(at, below.now() + Nanoseconds{step});
+        below.advance(at - below.now());
+    }
+    EXPECT_EQ(clock.now(), then);
+    EXPECT_EQ(clock.look_at(Nanoseconds{0}), below.now() - then);
+    EXPECT_EQ(clock.look_at(Nanoseconds::max()), Nanoseconds::max());
+}
+
 } // namespace
 } // namespace adaptib

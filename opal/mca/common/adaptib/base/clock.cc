@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The process's monotonic clock.
+// The process's monotonic clock, and time in which it looks.
 #include "base/clock.h"
 
+#include <algorithm>
 #include <ctime>
 
 namespace adaptib {
@@ -10,6 +11,21 @@ Nanoseconds MonotonicClock::now() const {
     timespec ts{};
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return std::chrono::seconds{ts.tv_sec} + Nanoseconds{ts.tv_nsec};
+}
+
+Nanoseconds AttendedClock::now() const {
+    const Nanoseconds now = clock_.now();
+    absent_ += std::max(now - looked_ - most_, Nanoseconds{0});
+    looked_ = now;
+    return now - absent_;
+}
+
+Nanoseconds AttendedClock::look_at(Nanoseconds then) const {
+    if (then == Nanoseconds::max()) {
+        return then;
+    }
+    const Nanoseconds left = then - now();
+    return looked_ + std::min(left, most_);
 }
 
 } // namespace adaptib

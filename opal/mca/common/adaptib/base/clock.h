@@ -33,4 +33,24 @@ private:
     Nanoseconds now_{0};
 };
 
+// Time in which somebody looks: from one look to the next no more of it passes than `most`. What others owe an answer for
+// is not to be measured by time in which nobody would have taken the answer.
+// Threads: one at a time.
+class AttendedClock final : public Clock {
+public:
+    explicit AttendedClock(const Clock& clock) : clock_(clock), looked_(clock.now()) {}
+
+    void at_most(Nanoseconds most) { most_ = most; }
+    Nanoseconds now() const override;
+    // When to look again, by the clock below, to find it at `then`; before that if it would pass too slowly
+    // otherwise. max: never.
+    Nanoseconds look_at(Nanoseconds then) const;
+
+private:
+    const Clock& clock_;
+    Nanoseconds most_{100'000'000};
+    mutable Nanoseconds looked_;
+    mutable Nanoseconds absent_{0};
+};
+
 } // namespace adaptib

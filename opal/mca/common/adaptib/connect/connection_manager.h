@@ -97,6 +97,7 @@ public:
         Nanoseconds patience = Nanoseconds::max(); // with a repair
         SchedulerOptions scheduler;                // policies that exist
         const Clock* clock = nullptr;
+        const AttendedClock* attended = nullptr; // of repairs and meetings
         Random* random = nullptr;
         MigrationAgent* migration = nullptr; // null: none
         Sharing sharing = Sharing::never;

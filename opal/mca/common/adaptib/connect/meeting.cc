@@ -69,7 +69,7 @@ void ConnectionManager::prepare_meeting(Peer& peer, const ConnectBody& body, boo
     leave_meeting(peer);
     peer.meeting = {};
     peer.meeting.asks = asks;
-    peer.meeting.began = options_.clock->now();
+    peer.meeting.began = options_.attended->now();
     Token token{options_.key, peer.address.key, options_.self, peer.connection, body.connection};
     if (!asks) {
         token = {peer.address.key, options_.key, peer.name, body.connection, peer.connection};
@@ -82,7 +82,7 @@ Status ConnectionManager::meet(Peer& peer, Subchannel& subchannel, const QpAttri
     subchannel.meeting.step = MeetingStep::under_way;
     subchannel.meeting.remote_qp = attributes.remote_qp;
     subchannel.meeting.again_at =
-        options_.clock->now() +
+        options_.attended->now() +
         kFirstSilence * (1 << std::min(subchannel.meeting.failures, kMostSilenceDoublings));
     Meeting meeting;
     meeting.asks = peer.meeting.asks;
@@ -122,7 +122,7 @@ void ConnectionManager::on_met(std::uint32_t rail, std::uint32_t qp_number) {
     Subchannel* subchannel = nullptr;
     if (Peer* peer = find_meeting(rail, qp_number, subchannel); peer != nullptr) {
         subchannel->meeting.step = MeetingStep::met;
-        peer->meeting.first_met = std::min(peer->meeting.first_met, options_.clock->now());
+        peer->meeting.first_met = std::min(peer->meeting.first_met, options_.attended->now());
     }
 }
 
@@ -141,7 +141,7 @@ void ConnectionManager::on_not_met(std::uint32_t rail, std::uint32_t qp_number,
         options_.random->below(static_cast<std::uint64_t>(pause.count())));
     ++meeting.failures;
     meeting.step = MeetingStep::again;
-    meeting.again_at = options_.clock->now() + pause + Nanoseconds{more};
+    meeting.again_at = options_.attended->now() + pause + Nanoseconds{more};
     meeting.why = why;
 }
 
@@ -154,7 +154,7 @@ void ConnectionManager::move_meetings() {
 }
 
 void ConnectionManager::move_meeting(Peer& peer) {
-    const Nanoseconds now = options_.clock->now();
+    const Nanoseconds now = options_.attended->now();
     if (!peer.meeting.asks) {
         if (now >= meeting_ends(peer)) {
             fail(peer, Status::error(Reason::unreachable),
@@ -223,7 +223,7 @@ Nanoseconds ConnectionManager::meeting_deadline() const {
             }
         }
     }
-    return next;
+    return options_.attended->look_at(next);
 }
 
 // All have met, or those that have not are not waited for any longer.
@@ -242,7 +242,7 @@ void ConnectionManager::end_meeting(Peer& peer) {
         wait_for_path(peer);
     } else {
         fail(peer, Status::error(Reason::unreachable),
-             "for " + whole_seconds_text(options_.clock->now() - peer.meeting.began) +
+             "for " + whole_seconds_text(options_.attended->now() - peer.meeting.began) +
                  " no connection could be made: " + why);
         say_refused(peer, RefusalReason::broken); // after that: see lose()
     }

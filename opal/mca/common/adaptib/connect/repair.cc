@@ -91,7 +91,7 @@ void ConnectionManager::begin_repair(Peer& peer) {
     peer.repair.replaces = peer.connection;
     if (!peer.repair.active) {
         peer.repair.active = true;
-        peer.repair.began = options_.clock->now();
+        peer.repair.began = options_.attended->now();
     }
     listener_.on_interrupted(peer);
     if (!peer.repair.gentle) {
@@ -103,7 +103,7 @@ void ConnectionManager::move_repairs() {
     for (std::size_t left = repairing_.size(); left > 0 && !repairing_.empty(); --left) {
         Peer& peer = *repairing_.pop_front();
         repairing_.push_back(peer);
-        if (peer.repair.active && options_.clock->now() >= give_up_at(peer)) {
+        if (peer.repair.active && options_.attended->now() >= give_up_at(peer)) {
             listener_.on_partition(peer, options_.patience);
             continue;
         }
@@ -138,7 +138,8 @@ Nanoseconds ConnectionManager::repair_deadline() const {
                              peer->repair.quiet_at.count() > 0;
         next = lingers ? std::min(next, peer->repair.quiet_at) : next;
         next = std::min(next, abandon_at(*peer));
-        next = peer->repair.active ? std::min(next, give_up_at(*peer)) : next;
+        const Nanoseconds end = peer->repair.active ? give_up_at(*peer) : Nanoseconds::max();
+        next = std::min(next, options_.attended->look_at(end));
     }
     return next;
 }
@@ -250,7 +251,7 @@ bool ConnectionManager::uses_failed_path(const Peer& peer) const {
 void ConnectionManager::end_repair(Peer& peer) {
     leave_repairs(peer);
     peer.repair.active = false;
-    const auto took = options_.clock->now() - peer.repair.began;
+    const auto took = options_.attended->now() - peer.repair.began;
     counters_.repair_nanoseconds += static_cast<std::uint64_t>(took.count());
     listener_.on_repaired(peer, took);
 }

@@ -80,18 +80,20 @@ Nanoseconds Core::deadline() const {
     if (migration_ != nullptr && migration_->due()) {
         return Nanoseconds{0};
     }
-    Nanoseconds next =
-        std::min({connections_->deadline(), paths_->deadline(), forgive_unconnected_at_});
+    Nanoseconds answers = paths_->deadline();
     if (!paths_->all_up()) {
-        next = std::min(next, probes_->deadline());
+        answers = std::min(answers, probes_->deadline());
     }
     for (const Attached& attached : fabrics_) {
-        next = std::min(next, attached.datagrams->deadline());
+        answers = std::min(answers, attached.datagrams->deadline());
     }
+    const Nanoseconds next =
+        std::min({connections_->deadline(), attended_.look_at(answers), forgive_unconnected_at_});
     return std::min(next, silence_->deadline(unsignaled_posts(), protocol_->work_outstanding()));
 }
 
 void Core::run_timers() {
+    static_cast<void>(attended_.now()); // this process is here, whether anything waits or not
     for (Attached& attached : fabrics_) {
         attached.datagrams->run_timers();
     }

@@ -324,6 +324,7 @@ private:
     Nanoseconds repair_told_{0};
     Nanoseconds forgive_unconnected_at_ = Nanoseconds::max();
     Environment environment_;
+    AttendedClock attended_{*environment_.clock}; // what others owe an answer for
     Counters& counters_;
     std::vector<Attached> fabrics_;
     std::vector<Rail*> rails_;                          // of all fabrics

@@ -223,8 +223,8 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
                 return rail->info().has(Capability::ud);
             });
         Status status = DatagramChannel::create(several ? all : all.first(1), attached.rails.first,
-                                                {address.name, address.key}, *environment_.clock,
-                                                counters_, attached.datagrams);
+                                                {address.name, address.key}, attended_, counters_,
+                                                attached.datagrams);
         Rail* failed = &first;
         for (std::uint32_t i = attached.rails.first; i < attached.rails.end() && status.ok(); ++i) {
             failed = rails_[i];
@@ -259,14 +259,14 @@ void Core::open_paths(const Parameters& parameters) {
     PathRepository::Options options;
     options.on = std::string_view(parameters.fault_tolerance) == "on";
     options.host = environment_.host;
-    options.clock = environment_.clock;
+    options.clock = &attended_;
     PathObserver& observer = *this;
     paths_ = std::make_unique<PathRepository>(options, rails_, counters_, observer);
     failure_timeout_ = std::chrono::milliseconds(parameters.failure_timeout);
     PathProbes::Options probes;
     probes.timeout = failure_timeout_;
     probes.patience = patience_;
-    probes.clock = environment_.clock;
+    probes.clock = &attended_;
     probes.random = environment_.random;
     ProbeSender& sender = *this;
     probes_ = std::make_unique<PathProbes>(probes, *paths_, counters_, sender);
@@ -374,6 +374,7 @@ void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
     connect.connect_max = channels_.connections;
     connect.connect_pool = channels_.kept;
     connect.clock = environment_.clock;
+    connect.attended = &attended_;
     connect.random = environment_.random;
     connect.migration = migration_.get();
     connect.chosen_idle = std::min(connect.chosen_idle, channels_.period);

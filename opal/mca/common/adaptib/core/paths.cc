@@ -15,6 +15,7 @@ namespace adaptib {
 namespace {
 
 constexpr std::size_t kNoPair = ~std::size_t{0};
+constexpr std::int64_t kLooks = 8; // at least, before anything is taken for failed
 
 } // namespace
 
@@ -40,6 +41,7 @@ void Core::tolerate_faults(std::uint32_t fabric) {
             on_probe(fabric, from, key, port, rail, header, body);
         });
     if (fabrics_[fabric].datagrams->linked()) { // else what is lost is lost
+        attended_.at_most(failure_timeout_ / kLooks);
         fabrics_[fabric].datagrams->tolerate(failure_timeout_, find, move, answered);
     }
 }
