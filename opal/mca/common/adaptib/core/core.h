@@ -241,6 +241,7 @@ private:
         return rails_[peer.route.local.first]->info().link_layer != LinkLayer::memory;
     }
     bool has_datagrams(const Peer& peer, std::size_t pair) const;
+    static bool heard_over(const Peer& peer, std::size_t pair);
     std::size_t next_pair(const Peer& peer) const;
     Status handle_for(const Peer& peer, std::size_t pair, std::unique_ptr<AddressHandle>& out);
     Status move_datagrams(Peer& peer, std::size_t pair);

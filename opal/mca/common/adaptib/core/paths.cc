@@ -31,7 +31,9 @@ void Core::tolerate_faults(std::uint32_t fabric) {
         }
     };
     const auto answered = [this, fabric](DatagramTarget& target) {
-        if (Peer* peer = find_peer(target.name, fabric); peer != nullptr) {
+        Peer* peer = find_peer(target.name, fabric);
+        if (peer != nullptr &&
+            heard_over(*peer, target.pair)) { // else it speaks of an earlier path
             paths_->report_success(*peer, target.pair);
         }
     };
@@ -115,6 +117,13 @@ bool Core::has_datagrams(const Peer& peer, std::size_t pair) const {
            peer.address.rails[rails.remote].datagram_qp != 0;
 }
 
+// The last datagram came so.
+bool Core::heard_over(const Peer& peer, std::size_t pair) {
+    const PeerRoute::Pair& rails = peer.route.pairs[pair];
+    return peer.datagram.heard_rail == rails.remote &&
+           peer.datagram.heard_port == rails.local - peer.route.local.first;
+}
+
 // The pair to go to from the present one; kNoPair: there is no other.
 std::size_t Core::next_pair(const Peer& peer) const {
     const DatagramTarget& target = peer.datagram;
@@ -126,8 +135,7 @@ std::size_t Core::next_pair(const Peer& peer) const {
         if (!has_datagrams(peer, pair) || paths_->rail_down(rails.local)) {
             continue;
         }
-        const bool heard = target.heard.count() > 0 && target.heard_rail == rails.remote &&
-                           target.heard_port == rails.local - peer.route.local.first;
+        const bool heard = target.heard.count() > 0 && heard_over(peer, pair);
         int worth = 1;
         switch (paths_->state(peer, pair)) {
         case PathState::up: worth = heard ? 4 : 3; break;
