@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "fabric/shm/shm_fabric.h"
 #include "fabric/shm/ud.h"
+#include "unit/null_rail.h"
 
 namespace adaptib {
 namespace {
@@ -343,6 +344,52 @@ std::vector<std::byte> packet(const DatagramHeader& prefix, const MessageHeader&
     std::memcpy(bytes.data() + sizeof prefix, &header, sizeof header);
     bytes.insert(bytes.end(), body.begin(), body.end());
     return bytes;
+}
+
+// Its queue pairs can be reached.
+class OpenRail final : public test::NullRail {
+public:
+    explicit OpenRail(Rail& below) : below_(below) { info_ = below.info(); }
+    QueuePair* qp = nullptr; // the last one
+
+private:
+    RailAddress address_impl() const override { return below_.address(); }
+    Status create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) override {
+        return below_.create_cq(depth, out);
+    }
+    Status create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) override {
+        const Status status = below_.create_qp(init, out);
+        qp = out.get();
+        return status;
+    }
+    Status allocate_impl(Bytes length, std::uint32_t access,
+                         std::unique_ptr<MemoryRegion>& out) override {
+        return below_.allocate(length, access, out);
+    }
+
+    Rail& below_;
+};
+
+// It sends nothing, which would tell.
+TEST_F(Datagram, AQueuePairThatFailsIsBegunAnew) {
+    for (const bool told : {false, true}) { // by an event, or by the receives that it gives back
+        OpenRail rail(b.rail());
+        ASSERT_TRUE(DatagramChannel::create(rail, b.identity, clock, b.counters, b.channel).ok());
+        DatagramTarget target = a.target(b);
+        QpAttributes attributes;
+        attributes.state = told ? QpState::reset : QpState::error;
+        ASSERT_TRUE(rail.qp->modify(attributes, kQpState).ok());
+        EXPECT_FALSE(b.channel->on_fatal(1, rail.qp->number()));
+        EXPECT_FALSE(b.channel->on_fatal(0, rail.qp->number() + 1));
+        EXPECT_TRUE(!told || b.channel->on_fatal(0, rail.qp->number()));
+        b.poll(16);
+        ASSERT_TRUE(send(a, target, eager_header(9), pattern(9, 9)).ok());
+        b.poll(16);
+        EXPECT_EQ(b.arrived.size(), 1u);
+        EXPECT_EQ(b.counters.datagram_restarts, told ? 2u : 1u);
+        b.arrived.clear();
+        b.channel.reset();
+    }
 }
 
 class DatagramStrangers : public Datagram {

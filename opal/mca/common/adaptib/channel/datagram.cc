@@ -12,6 +12,7 @@ namespace {
 constexpr std::size_t kMostBlocks = 64; // of send slots: room for 256 targets that do not answer
 constexpr std::uint32_t kReceiveSlots = 64;
 constexpr std::uint32_t kLostReceiveSlots = 256; // where a datagram without a receive is lost
+constexpr Nanoseconds kMendEvery{10'000'000};
 constexpr std::uint64_t kSendTag = std::uint64_t{1} << 32; // wr_id: a send slot, not a receive slot
 
 // wr_id: which life of the port's queue pair it is of.
@@ -149,8 +150,9 @@ void DatagramChannel::restart(std::uint32_t number) {
     QpAttributes attributes;
     attributes.state = QpState::reset;
     port.broken = !port.qp->modify(attributes, kQpState).ok();
+    port.mend_at = clock_.now() + kMendEvery; // in case that the device is gone
     if (port.broken) {
-        return; // tried again when it is asked for again
+        return;
     }
     ++port.life;
     ++counters_.datagram_restarts;
@@ -160,6 +162,7 @@ void DatagramChannel::restart(std::uint32_t number) {
         }
     }
     port.broken = !start(port).ok();
+    port.mend_at = port.broken ? port.mend_at : Nanoseconds{0};
 }
 
 Status DatagramChannel::post_receive(Port& port, std::uint32_t index) {
@@ -376,6 +379,8 @@ std::size_t DatagramChannel::poll_port(std::uint32_t number, const Receiver& rec
             }
             if (completion.status == WorkStatus::success) {
                 handle_receive(number, completion, receiver);
+            } else {
+                port.broken = true;
             }
             if (completion.wr_id >> 33 != port.life) [[unlikely]] {
                 continue; // all receives are posted again
@@ -390,13 +395,21 @@ std::size_t DatagramChannel::poll_port(std::uint32_t number, const Receiver& rec
             break;
         }
     }
-    if (port.broken) [[unlikely]] {
+    if (port.broken && clock_.now() >= port.mend_at) [[unlikely]] {
         mend(number);
     }
     return taken;
 }
 
-// After a datagram has ended with an error: the whole batch has been taken.
+bool DatagramChannel::on_fatal(std::uint32_t port, std::uint32_t qp_number) {
+    if (port >= ports_.size() || ports_[port].qp->number() != qp_number) {
+        return false;
+    }
+    ports_[port].broken = true;
+    return true;
+}
+
+// After a datagram or a receive has ended with an error: the whole batch has been taken.
 void DatagramChannel::mend(std::uint32_t number) {
     ports_[number].broken = false;
     if (ports_[number].qp->query().state != QpState::ready_to_send) {

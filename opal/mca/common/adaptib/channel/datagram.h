@@ -146,6 +146,8 @@ public:
     Nanoseconds deadline() const;
     // Something is not acknowledged whose receiver cannot have left; not only what connects, and a goodbye's answer.
     bool owes(const DatagramTarget& target) const;
+    // A queue pair has failed. False: it is none of the channel's.
+    bool on_fatal(std::uint32_t port, std::uint32_t qp_number);
     // The target ends: what it has not acknowledged is dropped.
     void forget(DatagramTarget& target);
 
@@ -182,7 +184,8 @@ private:
         std::uint32_t receives = 0;
         Bytes receive_bytes = 0; // of each
         std::uint32_t life = 0;  // which of the queue pair's: completions of earlier ones are over
-        bool broken = false;     // to be begun anew
+        bool broken = false;     // to be begun anew ...
+        Nanoseconds mend_at{0};  // ... not before
     };
     // The first port's rail has allocated the memory; it is registered with the others.
     static constexpr std::uint32_t kSendSlots = 64;

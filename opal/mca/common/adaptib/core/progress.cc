@@ -569,7 +569,8 @@ void Core::poll_events(Attached& attached) {
             }
             break;
         case EventKind::qp_fatal:
-            if (renew_target(index, event.qp_number)) {
+            if (renew_target(index, event.qp_number) ||
+                attached.datagrams->on_fatal(event.rail, event.qp_number)) {
                 break;
             }
             if (paths_->on()) {
