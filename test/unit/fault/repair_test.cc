@@ -35,7 +35,8 @@ using Message = PatternMessage;
 // Two cores, both over a fabric with faults, and traffic between them.
 class Traffic {
 public:
-    explicit Traffic(const Shape& shape, std::uint64_t seed = 1) : random(seed) {
+    explicit Traffic(const Shape& shape, std::uint64_t seed = 1, int eager_limit = -1)
+        : random(seed) {
         for (std::size_t node = 0; node < 2; ++node) {
             plans[node].seed = seed * 2 + node;
             plans[node].lacks = static_cast<std::uint32_t>(Capability::whole_memory);
@@ -51,6 +52,7 @@ public:
         options.seed = seed;
         options.parameters.rendezvous = const_cast<char*>(shape.rendezvous);
         options.parameters.connect_threshold = 0;
+        options.parameters.eager_limit = eager_limit;
         options.parameters.block_bytes = 16384;
         options.parameters.shm_rails = shape.rails;
         options.parameters.striping_policy = const_cast<char*>("even");
@@ -214,6 +216,29 @@ TEST_P(Repairs, NoQueuePairForAWhile) {
         }
     }
     EXPECT_GT(failed, 10u);
+}
+
+// What a ring may have lost does not fit the shared queue: without memory for another ring the peer is lost.
+TEST(RingsThatCannotBeMade, NobodyWaits) {
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+        SCOPED_TRACE(seed);
+        Traffic traffic(kShapes[4], seed, 16384);
+        traffic.post_some(5);
+        traffic.expect_all_arrived();
+        ASSERT_TRUE(traffic.run([&] { return traffic.open(); }));
+        traffic.plans[0].faults.push_back({.fault = Fault::request_fails, .nth = 1});
+        traffic.plans[0].faults.push_back({.fault = Fault::register_fails,
+                                           .rate = 1,
+                                           .from = traffic.world->clock.now(),
+                                           .reason = Reason::locked_memory});
+        for (int i = 0; i < 8; ++i) {
+            traffic.post(0, 9000, false, false);
+        }
+        EXPECT_TRUE(
+            traffic.run([&] { return traffic.peer(0)->state == ConnectState::failed; }, 40000));
+        EXPECT_FALSE(traffic.peer(0)->has_pending());
+        EXPECT_EQ(traffic.repairs(), 2u);
+    }
 }
 
 // At one end or the other, at the first connection or in a repair.

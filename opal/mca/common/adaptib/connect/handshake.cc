@@ -437,16 +437,19 @@ void ConnectionManager::use_remote_ring(Peer& peer, const ConnectBody& body) {
     peer.remote_ring = {body.ring_address, 0, body.ring_bytes / kRingUnit, 0};
 }
 
-// Where there is no memory to write into the peer's ring from, the shared queue does without.
+// Where there is no memory to write into the peer's ring from, the shared queue does without. Closed connections are
+// given up for it if need be.
 void ConnectionManager::open_ring(Peer& peer) {
     Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
     aim_ring(peer, subchannel);
     const auto* credit = reinterpret_cast<const std::uint64_t*>(peer.ring_layout().credit());
     auto ring = std::make_unique<RingWriter>(*rails_[subchannel.local_rail], *subchannel.qp,
                                              peer.remote_ring, credit, wr_id_of(&peer.ring_work));
-    if (!ring->usable()) {
-        peer.remote_ring.units = 0;
-        return;
+    while (!ring->usable()) {
+        if (!give_up_oldest()) {
+            peer.remote_ring.units = 0;
+            return;
+        }
     }
     peer.ring_out = std::move(ring);
     peer.ring_capacity = peer.remote_ring.units / 2 * kRingUnit - kRingOverhead;

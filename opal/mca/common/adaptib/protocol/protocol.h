@@ -635,6 +635,7 @@ private:
 
     // repaired.cc
     void lift_barrier(Peer& peer);
+    static bool lacks_ring(const Peer& peer);
     void resume(Peer& peer);
     bool send_again(Peer& peer, RepeatedMessage& message);
     void drop(RepeatedMessage& message);
