@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "schedule/policies.h"
 #include "unit/schedule/plans.h"
 
 namespace adaptib {
@@ -341,6 +342,38 @@ TEST(Directions, AtOnceAreLearntOnTheirOwn) {
     EXPECT_NEAR(scheduler->weight(Mix::reads, 0), 0.75, 0.01);
     EXPECT_NEAR(scheduler->weight(Mix::both, 0), 0.25, 0.01);
     EXPECT_EQ(scheduler->weight(Mix::writes, 0), 0);
+}
+
+// What the path without a part regains is taken from the others: else the sum would grow without end.
+TEST(Adaptive, WeightsKeepTheirSum) {
+    const std::vector<SubchannelView> up = views(4, kGiB);
+    SchedulerOptions some = options("binding", "adaptive", 0, 64);
+    some.min_stripe = 16 * kKiB;
+    const auto policy = make_adaptive(some);
+    const auto plan = [&] {
+        Plan plan;
+        policy->plan({200 * kKiB, Marker::blocking, Direction::read}, up, plan);
+        return plan;
+    };
+    const auto sum = [&] {
+        double sum = 0;
+        for (std::uint32_t path = 0; path < 4; ++path) {
+            sum += policy->learnt(path);
+        }
+        return sum;
+    };
+    plan();
+    const double before = sum();
+    for (int i = 0; i < 300'000; ++i) {
+        std::vector<StripeTime> times;
+        for (const Stripe& stripe : plan()) {
+            const double speed = stripe.subchannel == 3 ? 1e9 / 6 : 1e9;
+            times.push_back(
+                {stripe.subchannel, stripe.length, static_cast<double>(stripe.length) / speed});
+        }
+        policy->learn(times);
+    }
+    EXPECT_NEAR(sum(), before, 1e-6 * before);
 }
 
 TEST(Adaptive, OneTimeAloneTeachesNothing) {

@@ -109,6 +109,7 @@ private:
     };
     void grow_all();
     void end_growth(Path& path);
+    void scale(double by); // all that is in the unit of weights
 
     double alpha_;
     double ageing_;

@@ -246,6 +246,15 @@ void PathWeights::learn(std::span<const StripeTime> times, bool careful) {
         }
         path.weight = std::max(path.weight, path.first == 0 ? 0 : all * kLeastPart);
     }
+    scale(all / sum()); // what has aged took nothing from the others
+}
+
+void PathWeights::scale(double by) {
+    for (Path& path : paths_) {
+        path.weight *= by;
+        path.goal *= by;
+        path.step *= by;
+    }
 }
 
 void WeightsByLength::come_back(std::uint64_t returned, std::uint64_t stayed) {
