@@ -376,6 +376,85 @@ TEST(Adaptive, WeightsKeepTheirSum) {
     EXPECT_NEAR(sum(), before, 1e-6 * before);
 }
 
+// One path that carries all teaches nothing: what it left out would stay so.
+TEST(LeftOut, ARailThatWasSlowIsUsedAgain) {
+    struct Scene {
+        const char* policy;
+        std::uint32_t paths; // of two rails
+    };
+    for (const Scene scene : {Scene{"adaptive", 2}, {"auto", 2}, {"auto", 4}, {"epc", 2}}) {
+        SCOPED_TRACE(std::string(scene.policy) + " " + std::to_string(scene.paths));
+        SchedulerOptions some = options("binding", scene.policy, 0, 64);
+        some.min_stripe = 64 * kKiB;
+        const auto scheduler = make_scheduler(some);
+        std::vector<SubchannelView> up = views(scene.paths, kGiB);
+        for (SubchannelView& view : up) {
+            view.port = view.index % 2;
+        }
+        // How many transfers it takes until the second rail has a part, or none.
+        const auto transfers_until = [&](bool has_part, double speed) {
+            for (int i = 1; i <= 200; ++i) {
+                std::vector<StripeTime> times;
+                bool second = false;
+                for (const Stripe& stripe : plan_of(*scheduler, 200 * kKiB, up)) {
+                    const bool of_second = up[stripe.subchannel].port == 1;
+                    second = second || of_second;
+                    times.push_back(
+                        {stripe.subchannel, stripe.length,
+                         static_cast<double>(stripe.length) / (of_second ? speed : 1e9)});
+                }
+                if (scheduler->wants_times(times.size())) {
+                    scheduler->learn(Mix::reads, times);
+                }
+                if (second == has_part) {
+                    return i;
+                }
+            }
+            return 201;
+        };
+        EXPECT_LE(transfers_until(false, 1e9 / 6), 8);
+        EXPECT_LE(transfers_until(true, 1e9), 64);
+        EXPECT_EQ(transfers_until(false, 1e9), 201) << "it is as fast now";
+    }
+}
+
+// Nor do transfers that are too short for two paths make others forget.
+TEST(LeftOut, WhatIsWorthNoStripeAnywayDoesNotAge) {
+    SchedulerOptions some = options("binding", "adaptive", 0, 64);
+    some.min_stripe = 8 * kKiB;
+    const auto scheduler = make_scheduler(some);
+    const auto up = views(2, kGiB);
+    for (int i = 0; i < 20; ++i) {
+        std::vector<StripeTime> times;
+        for (const Stripe& stripe : plan_of(*scheduler, 60 * kKiB, up)) {
+            times.push_back(
+                {stripe.subchannel, stripe.length,
+                 static_cast<double>(stripe.length) / (stripe.subchannel == 1 ? 1e9 : 4e9)});
+        }
+        scheduler->learn(Mix::reads, times);
+    }
+    const double before = scheduler->weight(Mix::reads, 1);
+    EXPECT_NEAR(before, 0.2, 0.01);
+    for (int i = 0; i < 100; ++i) {
+        EXPECT_EQ(plan_of(*scheduler, 12 * kKiB, up).size(), 1u);
+    }
+    EXPECT_EQ(scheduler->weight(Mix::reads, 1), before);
+}
+
+// What says nothing of how paths compare is no reason to measure them less.
+TEST(LeftOut, OneTimeIsNoLesson) {
+    for (const char* policy : {"adaptive", "auto", "epc", "bss"}) {
+        const auto scheduler = make_scheduler(options("binding", policy, 0, 64));
+        plan_of(*scheduler, kLong, views(2, kGiB));
+        const std::vector<StripeTime> one{{0, 1000, 5.0}};
+        scheduler->learn(Mix::reads, one);
+        EXPECT_EQ(scheduler->lessons(), 0u) << policy;
+        const std::vector<StripeTime> two{{0, 1000, 5.0}, {1, 1000, 5.0}};
+        scheduler->learn(Mix::reads, two);
+        EXPECT_EQ(scheduler->lessons(), 1u) << policy;
+    }
+}
+
 TEST(Adaptive, OneTimeAloneTeachesNothing) {
     Learning paths("adaptive", {1e9, 1e9});
     paths.transfer(kLong);

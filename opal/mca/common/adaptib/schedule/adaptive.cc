@@ -28,12 +28,14 @@ public:
             several_paths_ = share_ports(up);
             level(transfer, shares_);
         }
+        const std::size_t from = out.size();
         divide(transfer.length, min_stripe_, shares_, out);
-    }
-    void learn(std::span<const StripeTime> times) override {
-        if (times.size() > 1) { // one alone says nothing of how it compares
-            weights_.learn(times, !several_paths_);
+        if (level_ && out[from].subchannel == out.back().subchannel) {
+            age(transfer, up, out.back().subchannel);
         }
+    }
+    bool learn(std::span<const StripeTime> times) override {
+        return weights_.learn(times, !several_paths_);
     }
     void on_return(std::uint64_t returned, std::uint64_t stayed) override {
         weights_.come_back(returned, stayed);
@@ -47,6 +49,17 @@ public:
     }
 
 private:
+    // One path carries all of it.
+    void age(const TransferView& transfer, std::span<const SubchannelView> up,
+             std::uint32_t carrier) {
+        const auto direction = static_cast<std::size_t>(transfer.direction);
+        for (const SubchannelView& path : up) {
+            if (path.index != carrier && path.outstanding[direction] == 0) {
+                weights_.age(path.index, carrier, transfer.length, least_stripe(path, min_stripe_));
+            }
+        }
+    }
+
     Bytes min_stripe_;
     bool level_;
     WeightsByLength weights_;

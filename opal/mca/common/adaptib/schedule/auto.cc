@@ -61,7 +61,9 @@ public:
                 spread(transfer, up, port_share.path->port, part);
             }
         }
+        const std::size_t from = out.size();
         divide(transfer.length, min_stripe_, shares_, out);
+        age_ports(transfer, std::span<const Stripe>(out).subspan(from));
     }
 
     Bytes round(const TransferView&) const override {
@@ -75,18 +77,15 @@ public:
         return cut ? kRound : 0;
     }
 
-    void learn(std::span<const StripeTime> times) override {
+    bool learn(std::span<const StripeTime> times) override {
         if (!several_paths_) {
-            of_single_paths_->learn(times);
-            return;
+            return of_single_paths_->learn(times);
         }
         port_times_.clear();
         for (std::uint32_t number = 0; number < ports_.size(); ++number) {
             learn_of_port(number, times);
         }
-        if (port_times_.size() > 1) {
-            port_weights_.learn(port_times_, true);
-        }
+        return port_weights_.learn(port_times_, true);
     }
 
     void on_return(std::uint64_t returned, std::uint64_t stayed) override {
@@ -218,6 +217,26 @@ private:
             sum += share.weight;
         }
         return sum;
+    }
+
+    // Where one port carries all of it, nothing is learnt of the others.
+    void age_ports(const TransferView& transfer, std::span<const Stripe> plan) {
+        const std::uint32_t carrier = port_of_[plan.front().subchannel];
+        const auto elsewhere = [&](const Stripe& stripe) {
+            return port_of_[stripe.subchannel] != carrier;
+        };
+        if (std::any_of(plan.begin(), plan.end(), elsewhere)) {
+            return;
+        }
+        const auto direction = static_cast<std::size_t>(transfer.direction);
+        for (std::uint32_t number = 0; number < ports_.size(); ++number) {
+            const Port& port = ports_[number];
+            if (port.first != nullptr && number != carrier &&
+                port.whole->outstanding[direction] == 0) {
+                port_weights_.age(number, carrier, transfer.length,
+                                  least_stripe(*port.first, min_stripe_));
+            }
+        }
     }
 
     // The part of a port over all of its paths.

@@ -55,11 +55,7 @@ public:
             used_[out[i].subchannel] = transfers_;
         }
     }
-    void learn(std::span<const StripeTime> times) override {
-        if (times.size() > 1) {
-            weights_.learn(times, false);
-        }
-    }
+    bool learn(std::span<const StripeTime> times) override { return weights_.learn(times, false); }
     void on_return(std::uint64_t returned, std::uint64_t stayed) override {
         weights_.come_back(returned, stayed);
     }

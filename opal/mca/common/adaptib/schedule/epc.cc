@@ -18,7 +18,7 @@ public:
         const bool whole = transfer.marker == Marker::non_blocking;
         (whole ? whole_ : striped_)->plan(transfer, up, out);
     }
-    void learn(std::span<const StripeTime> times) override { striped_->learn(times); }
+    bool learn(std::span<const StripeTime> times) override { return striped_->learn(times); }
     void on_return(std::uint64_t returned, std::uint64_t stayed) override {
         striped_->on_return(returned, stayed);
     }

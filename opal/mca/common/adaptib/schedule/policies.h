@@ -92,11 +92,14 @@ public:
             grow_all();
         }
     }
+    // The path had no part in a transfer that teaches nothing, since another carries all of it: it goes back a little
+    // to what it began with, if it would have a part of `least` or more then.
+    void age(std::uint32_t subchannel, std::uint32_t carrier, Bytes length, Bytes least);
     // What these paths weigh together is dealt out anew among them, in proportion to what they carried
     // per second. `careful`: steps become shorter while each lesson takes back what the one before said, and longer again
     // once they keep their direction. For ports, whose times do not grow in proportion to their parts where they save
-    // something up or begin late; paths of one port contradict each other for other reasons.
-    void learn(std::span<const StripeTime> times, bool careful);
+    // something up or begin late; paths of one port contradict each other for other reasons. False: fewer than two were timed.
+    bool learn(std::span<const StripeTime> times, bool careful);
 
 private:
     struct Path {
@@ -136,13 +139,15 @@ public:
     const PathWeights& last() const { return classes_[last_]; }
     void come_back(std::uint64_t returned, std::uint64_t stayed);
     // As PathWeights; `times` are of most of one transfer or round.
-    void learn(std::span<const StripeTime> times, bool careful);
+    void age(std::uint32_t subchannel, std::uint32_t carrier, Bytes length, Bytes least);
+    bool learn(std::span<const StripeTime> times, bool careful);
 
 private:
     static constexpr std::size_t kClasses = 3; // below 64 KiB, below 256 KiB, the rest
     static std::size_t class_of(Bytes length) {
         return length < 64 * kKiB ? 0 : length < 256 * kKiB ? 1 : 2;
     }
+    PathWeights& own(std::size_t at); // which begin with those that were learnt last
     std::array<PathWeights, kClasses> classes_;
     std::array<bool, kClasses> learnt_{};
     std::size_t last_ = 0;

@@ -48,7 +48,8 @@ public:
     virtual ~Policy() = default;
     virtual void plan(const TransferView& transfer, std::span<const SubchannelView> up,
                       std::vector<Stripe>& out) = 0;
-    virtual void learn(std::span<const StripeTime>) {}
+    // Whether that told how the ports, or where each has one path the paths, compare.
+    virtual bool learn(std::span<const StripeTime>) { return false; }
     // Subchannels (bits, of the first 64) that the last transfer had to do without, and those that it had as well.
     virtual void on_return(std::uint64_t /* returned */, std::uint64_t /* stayed */) {}
     // How much of a transfer to plan at once: what follows profits from what was learnt meanwhile. 0: all
@@ -113,8 +114,7 @@ public:
     Mix mix() const { return mix_; }
     // Times of stripes of one transfer, or of one round of it, of those whose time is known well.
     void learn(Mix mix, std::span<const StripeTime> times) {
-        if (striping(mix) != nullptr) {
-            striping(mix)->learn(times);
+        if (striping(mix) != nullptr && striping(mix)->learn(times)) {
             ++news_;
             ++lessons_;
         }

@@ -193,12 +193,27 @@ void PathWeights::grow_all() {
     }
 }
 
+void PathWeights::age(std::uint32_t subchannel, std::uint32_t carrier, Bytes length, Bytes least) {
+    double first = 0;
+    for (const Path& path : paths_) {
+        first += path.first;
+    }
+    Path& path = paths_[subchannel];
+    const double all = sum();
+    const double part = path.first / (path.first + paths_[carrier].first);
+    if (path.goal == 0 && static_cast<double>(length) * part >= static_cast<double>(least)) {
+        path.weight += ageing_ * (all * (path.first / first) - path.weight);
+        scale(all / sum());
+    }
+}
+
 void PathWeights::end_growth(Path& path) {
     growing_ -= path.goal > 0 ? 1 : 0;
     path.goal = 0;
 }
 
-void PathWeights::learn(std::span<const StripeTime> times, bool careful) {
+bool PathWeights::learn(std::span<const StripeTime> times, bool careful) {
+    std::size_t compared = 0;
     double used_weight = 0;
     double speeds = 0;
     double first = 0;
@@ -215,6 +230,7 @@ void PathWeights::learn(std::span<const StripeTime> times, bool careful) {
         }
         Path& path = paths_[time.subchannel];
         path.used = true;
+        ++compared;
         end_growth(path);
         path.speed = static_cast<double>(time.length) / time.seconds;
         used_weight += path.weight;
@@ -222,8 +238,8 @@ void PathWeights::learn(std::span<const StripeTime> times, bool careful) {
         lengths += static_cast<double>(time.length);
         ahead += static_cast<double>(time.ahead);
     }
-    if (speeds == 0) {
-        return;
+    if (compared < 2) { // one alone says nothing of how it compares
+        return false;
     }
     const double unit = used_weight / speeds;
     double all = 0;
@@ -247,6 +263,7 @@ void PathWeights::learn(std::span<const StripeTime> times, bool careful) {
         path.weight = std::max(path.weight, path.first == 0 ? 0 : all * kLeastPart);
     }
     scale(all / sum()); // what has aged took nothing from the others
+    return true;
 }
 
 void PathWeights::scale(double by) {
@@ -263,18 +280,28 @@ void WeightsByLength::come_back(std::uint64_t returned, std::uint64_t stayed) {
     }
 }
 
-void WeightsByLength::learn(std::span<const StripeTime> times, bool careful) {
+PathWeights& WeightsByLength::own(std::size_t at) {
+    if (!learnt_[at]) {
+        learnt_[at] = true;
+        classes_[at] = classes_[last_];
+    }
+    return classes_[at];
+}
+
+void WeightsByLength::age(std::uint32_t subchannel, std::uint32_t carrier, Bytes length,
+                          Bytes least) {
+    own(class_of(length)).age(subchannel, carrier, length, least);
+}
+
+bool WeightsByLength::learn(std::span<const StripeTime> times, bool careful) {
     Bytes length = 0;
     for (const StripeTime& time : times) {
         length += time.length;
     }
     const std::size_t at = class_of(length);
-    if (!learnt_[at]) {
-        learnt_[at] = true;
-        classes_[at] = classes_[last_];
-    }
-    last_ = at;
-    classes_[at].learn(times, careful);
+    const bool learnt = own(at).learn(times, careful);
+    last_ = learnt ? at : last_;
+    return learnt;
 }
 
 } // namespace adaptib
