@@ -15,6 +15,7 @@ char kOn[] = "on";
 char kEven[] = "even";
 
 struct Net {
+    std::uint32_t adapters = 1;
     std::uint32_t ports = 2;
     std::uint32_t lmc = 0;
     std::size_t ranks = 2;
@@ -30,8 +31,8 @@ RanksOptions tree(const Net& net) {
         options.hosts[i] = i % 2 == 0 ? 0 : 2;
     }
     options.world.machine = *machine("infinihost"); // has path migration
-    options.world.topology =
-        fat_tree(2, 4, 2, {.ports = net.ports}, links_of(options.world.machine), net.lmc);
+    options.world.topology = fat_tree(2, 4, 2, {.adapters = net.adapters, .ports = net.ports},
+                                      links_of(options.world.machine), net.lmc);
     std::string text;
     EXPECT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
     options.parameters.striping_policy = kEven;
@@ -156,6 +157,37 @@ TEST(PathMigration, APortFailsUnderTrafficAndNothingIsLost) {
             all_armed(*ranks, 0, 1);
             carry(*ranks, 0, 1, 200'000);
         }
+    }
+}
+
+// The alternate path of an adapter with one port goes over the same port: it is armed, and no way out.
+TEST(PathMigration, WhereTheOnlyPortFailsSoftwareRepairs) {
+    for (const std::size_t loser : {std::size_t{0}, std::size_t{1}}) {
+        SCOPED_TRACE(loser);
+        Net net;
+        net.adapters = 2;
+        net.ports = 1;
+        net.lmc = 1;
+        const auto ranks = make(tree(net));
+        carry(*ranks, 0, 1, 100'000);
+        all_armed(*ranks, 0, 1);
+        Messages messages;
+        for (std::size_t i = 0; i < 20; ++i) {
+            messages.push_back(std::make_unique<Message>(i % 2, 1 - i % 2, 300'000 + i));
+            messages.back()->start(*ranks, static_cast<std::int32_t>(i));
+        }
+        rest(*ranks, 500us);
+        set_side_port(*ranks, loser, 1, false);
+        EXPECT_TRUE(ranks->run_until([&] { return all_done(messages); }, 500ms));
+        expect_arrived(messages);
+        for (const std::size_t rank : {0u, 1u}) {
+            EXPECT_EQ(ranks->counters(rank).repairs, 1u);
+            expect_unbroken(*ranks, rank);
+        }
+        set_side_port(*ranks, loser, 1, true);
+        rest(*ranks, 100ms);
+        all_armed(*ranks, 0, 1);
+        carry(*ranks, 0, 1, 200'000);
     }
 }
 

@@ -99,7 +99,9 @@ bool MigrationAgent::rides_out(const Peer& peer, std::size_t index, std::uint32_
     if (at.state == MigrationStep::none && at.way == 0) {
         return false;
     }
-    return at.state == MigrationStep::armed || ways(peer, index).list[at.way].local != rail;
+    const Ways all = ways(peer, index); // the next one may be another path of the same port
+    const bool leaves = at.state == MigrationStep::armed && all.after(at.way).local != rail;
+    return leaves || all.list[at.way].local != rail;
 }
 
 // The table has no order; a simulation repeats itself all the same.
