@@ -2,6 +2,7 @@
 // Connections that break or end in the middle of something, and malformed messages.
 #include "cores.h"
 #include "fabric/fault/fault.h"
+#include "window.h"
 
 namespace adaptib::test {
 namespace {
@@ -436,6 +437,43 @@ TEST(Breakage, AMessageThatIsLostWithNobodyWaitingIsTold) {
     ASSERT_EQ(world.messages(0).size(), 1u);
     EXPECT_NE(world.messages(0)[0].find(work_status_text(WorkStatus::response_timeout)),
               std::string::npos);
+}
+
+// The first of several that were held fails the peer, and with it the others.
+TEST(Breakage, OperationsThatWereHeldFailTogether) {
+    fault::FaultPlan plan;
+    plan.lacks = static_cast<std::uint32_t>(Capability::whole_memory);
+    fault::FaultLog log;
+    Options options;
+    options.parameters.connect_threshold = 1'000'000'000;
+    options.wrap = [&](std::size_t node, std::unique_ptr<Fabric> fabric, const Clock& clock) {
+        return node == 0 ? fault::with_faults(std::move(fabric), plan, clock, log)
+                         : std::move(fabric);
+    };
+    std::vector<std::byte> there(100'000);
+    std::vector<std::byte> here(100'000);
+    TestRequest puts[3];
+    Cores world(2, options);
+    exchange(world, 100, 1); // by the queue
+    Peer* peer = world.peer(0, 1);
+    ASSERT_EQ(peer->state, ConnectState::idle);
+    const Window window(world, 1, there.data(), there.size());
+    Protocol& protocol = world.core(0).protocol();
+    protocol.release_peer(*peer);
+    const auto put_all = operation(OPAL_COMMON_ADAPTIB_PUT, here.data(), window, 0, here.size());
+    for (TestRequest& put : puts) {
+        bool complete = false;
+        ASSERT_TRUE(protocol.start_one_sided(*peer, put_all, nullptr, put.user, complete).ok());
+        ASSERT_FALSE(complete);
+    }
+    plan.faults.push_back({.fault = fault::Fault::create_qp_fails, .reason = Reason::bad_argument});
+    protocol.keep_peer(*peer);
+    EXPECT_EQ(peer->state, ConnectState::failed);
+    world.progress(0);
+    for (const TestRequest& put : puts) {
+        EXPECT_TRUE(put.done);
+        EXPECT_EQ(put.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    }
 }
 
 } // namespace

@@ -177,7 +177,8 @@ void Protocol::keep_peer(Peer& peer) {
 }
 
 void Protocol::let_go_held(Peer& peer) {
-    for (std::size_t left = held_operations_.size(); left > 0; --left) {
+    for (std::size_t left = held_operations_.size(); left > 0 && !held_operations_.empty();
+         --left) {
         Mover& mover = *held_operations_.pop_front();
         if (&mover.peer == &peer) {
             start_operation(mover);
