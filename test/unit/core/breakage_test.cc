@@ -476,5 +476,39 @@ TEST(Breakage, OperationsThatWereHeldFailTogether) {
     }
 }
 
+// What is to be repeated was in a ring; there is no memory to write into it any more, and the queue takes nothing as long.
+TEST(Breakage, AMessageThatCannotBeRepeatedFailsThePeer) {
+    fault::FaultPlan plan;
+    plan.lacks = static_cast<std::uint32_t>(Capability::direct); // the ring is written by requests
+    fault::FaultLog log;
+    Options options;
+    options.parameters.connect_threshold = 0;
+    options.parameters.eager_limit = 60'000;
+    options.wrap = [&](std::size_t node, std::unique_ptr<Fabric> fabric, const Clock& clock) {
+        return node == 0 ? fault::with_faults(std::move(fabric), plan, clock, log)
+                         : std::move(fabric);
+    };
+    Cores world(2, options);
+    exchange(world, 8, 3); // connects
+    Peer* peer = world.peer(0, 1);
+    ASSERT_NE(peer->ring_out, nullptr);
+    ASSERT_TRUE(peer->repairable);
+    plan.faults.push_back(
+        {.fault = fault::Fault::request_fails, .status = WorkStatus::response_timeout});
+    std::vector<std::byte> sent = pattern(50'000, 1);
+    TestRequest send;
+    ASSERT_TRUE(world.send(0, 1, 1, contiguous(sent), send, true).ok());
+    ASSERT_EQ(peer->pending.front(), nullptr);
+    plan.faults.push_back({.fault = fault::Fault::register_fails, .rate = 1});
+    for (int pass = 0; pass < 20'000 && !send.done; ++pass) {
+        world.progress();
+        world.clock.advance(Nanoseconds{1000});
+    }
+    EXPECT_EQ(log.count(fault::Fault::request_fails), 1u);
+    ASSERT_TRUE(send.done);
+    EXPECT_EQ(send.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    EXPECT_EQ(peer->state, ConnectState::failed);
+}
+
 } // namespace
 } // namespace adaptib::test

@@ -638,6 +638,7 @@ private:
     static bool lacks_ring(const Peer& peer);
     void resume(Peer& peer);
     bool send_again(Peer& peer, RepeatedMessage& message);
+    bool wait_for_ring(Peer& peer, RepeatedMessage& message);
     void drop(RepeatedMessage& message);
 
     // copied.cc

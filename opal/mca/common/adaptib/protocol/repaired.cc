@@ -92,12 +92,24 @@ void Protocol::resume(Peer& peer) {
     }
 }
 
+// There is no ring any more. A new connection may bring one; who is open again without one gets none.
+bool Protocol::wait_for_ring(Peer& peer, RepeatedMessage& message) {
+    connections_.request(peer);
+    if (peer.state == ConnectState::open && !peer.repair.wanted) {
+        on_peer_failed(peer, "a message that has to be repeated needs a ring, and there is none");
+    }
+    if (peer.state != ConnectState::failed) {
+        return false;
+    }
+    drop(message);
+    return true;
+}
+
 // False: there is no room now.
 bool Protocol::send_again(Peer& peer, RepeatedMessage& message) {
     const Bytes length = message.header.length;
-    if (length > peer.message_capacity()) { // there is no ring any more
-        connections_.request(peer);
-        return peer.state == ConnectState::failed;
+    if (length > peer.message_capacity()) {
+        return wait_for_ring(peer, message);
     }
     std::byte* to = peer.reserve(length);
     if (to == nullptr) {
