@@ -439,6 +439,58 @@ TEST(Breakage, AMessageThatIsLostWithNobodyWaitingIsTold) {
               std::string::npos);
 }
 
+// Nothing that was sent waits for room; an answer is missing, or what the peer would send.
+TEST(Breakage, WhoWaitsForAnAnswerNoticesThatThePeerHasEnded) {
+    enum class Waits { receive, synchronous, announced };
+    for (const Waits waits : {Waits::receive, Waits::synchronous, Waits::announced}) {
+        for (const char* fault_tolerance : {"auto", "off"}) {
+            for (const bool stores : {true, false}) { // into the peer's ring, or requests
+                SCOPED_TRACE(std::to_string(static_cast<int>(waits)) + " " + fault_tolerance +
+                             (stores ? " stores" : " posts"));
+                fault::FaultPlan plan;
+                plan.lacks = static_cast<std::uint32_t>(stores ? Capability{} : Capability::direct);
+                fault::FaultLog log;
+                Options options;
+                options.parameters.fault_tolerance = const_cast<char*>(fault_tolerance);
+                options.wrap = [&](std::size_t, std::unique_ptr<Fabric> fabric,
+                                   const Clock& clock) {
+                    return fault::with_faults(std::move(fabric), plan, clock, log);
+                };
+                std::vector<std::byte> data(100'000);
+                TestRequest request;
+                Cores world(2, options);
+                exchange(world, 100, 20);
+                Peer* peer = world.peer(0, 1);
+                ASSERT_EQ(peer->state, ConnectState::open);
+                if (waits == Waits::receive) {
+                    bool complete = false;
+                    ASSERT_TRUE(
+                        world.core(0)
+                            .protocol()
+                            .receive({0, 1, 5}, contiguous(data), request.user, complete, peer)
+                            .ok());
+                } else {
+                    const bool synchronous = waits == Waits::synchronous;
+                    data.resize(synchronous ? 100 : data.size());
+                    ASSERT_TRUE(world.send(0, 1, 5, contiguous(data), request, synchronous).ok());
+                }
+                for (int pass = 0; pass < 1000; ++pass) {
+                    world.progress();
+                }
+                ASSERT_FALSE(request.done);
+                world.end(1);
+                for (int pass = 0; pass < 200'000 && !request.done; ++pass) {
+                    world.progress(0);
+                    world.clock.advance(Nanoseconds{1000});
+                }
+                ASSERT_TRUE(request.done);
+                EXPECT_EQ(request.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+                EXPECT_EQ(world.messages(0).size(), 1u);
+            }
+        }
+    }
+}
+
 // The first of several that were held fails the peer, and with it the others.
 TEST(Breakage, OperationsThatWereHeldFailTogether) {
     fault::FaultPlan plan;

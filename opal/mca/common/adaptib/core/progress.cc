@@ -2,6 +2,7 @@
 // How the core moves forward (core/core.h gives the order).
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 #include <utility>
 
 #include "base/pieces.h"
@@ -486,10 +487,13 @@ void Core::housekeeping() {
 }
 
 // A peer that has died gives no credit and no answer either, so who waits for one would not notice. Telling it
-// again what we have consumed does no harm and fails if it is gone.
+// again what we have consumed does no harm and fails if it is gone. All requests are looked at once.
 void Core::keep_alive() {
-    for_each_peer([this](Peer& peer) {
-        const bool waited_for = peer.has_pending() || peer.users > 0 || peer.one_sided > 0;
+    std::unordered_set<const Peer*> awaited;
+    protocol_->for_each_awaited([&](const Peer& peer) { awaited.insert(&peer); });
+    for_each_peer([&](Peer& peer) {
+        const bool waited_for =
+            peer.has_pending() || peer.users > 0 || peer.one_sided > 0 || awaited.contains(&peer);
         if (peer.state == ConnectState::open && waited_for && peer.ring_in.has_value() &&
             !peer.heard_goodbye) {
             return_credit(peer);

@@ -233,19 +233,24 @@ void Protocol::on_parted(Peer& peer) {
     go_on(peer);
 }
 
+void Protocol::for_each_awaited(const std::function<void(const Peer&)>& f) const {
+    matcher_.for_each_posted([&](PostedReceive& posted) {
+        if (const Peer* from = static_cast<ReceiveRequest&>(posted).from; from != nullptr) {
+            f(*from);
+        }
+    });
+    sends_.for_each([&](SendTransfer* transfer) { f(transfer->peer); });
+    receives_.for_each([&](ReceiveTransfer* transfer) { f(transfer->peer); });
+    waiting_acks_.for_each([&](SendRequest* request) { f(*request->peer); });
+    asked_.for_each([&](AskedAtomic* asked) { f(asked->peer); });
+}
+
 bool Protocol::has_business_with(const Peer& peer) const {
     bool found = false;
     matcher_.for_each_unexpected([&](UnexpectedMessage& message) {
         found = found || static_cast<InboundMessage&>(message).peer == &peer;
     });
-    matcher_.for_each_posted([&](PostedReceive& posted) {
-        found = found || static_cast<ReceiveRequest&>(posted).from == &peer;
-    });
-    sends_.for_each([&](SendTransfer* transfer) { found = found || &transfer->peer == &peer; });
-    receives_.for_each(
-        [&](ReceiveTransfer* transfer) { found = found || &transfer->peer == &peer; });
-    waiting_acks_.for_each([&](SendRequest* request) { found = found || request->peer == &peer; });
-    asked_.for_each([&](AskedAtomic* asked) { found = found || &asked->peer == &peer; });
+    for_each_awaited([&](const Peer& awaited) { found = found || &awaited == &peer; });
     return found;
 }
 

@@ -34,6 +34,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -294,6 +295,8 @@ public:
     void on_unconnected(Peer& peer); // no connection for now
     void on_parted(Peer& peer);
     void on_peer_failed(Peer& peer, const std::string& what);
+    // Whoever an answer, or a message that is known to be its, is waited for of; some more than once.
+    void for_each_awaited(const std::function<void(const Peer&)>& f) const;
     // Sends and posts what found no room before.
     std::size_t retry();
     // Work requests whose completion is awaited.
