@@ -389,9 +389,11 @@ private:
             return bytes;
         }
         case MessageType::clear_to_send: {
-            ClearBody body{id(), id(), length(), 0, 0, 0, {}};
+            ClearBody body{id(), id(), length(), 0, 0, 4, 1024, {}};
             body.address = input_.flag() ? address() : 0;
-            keys(body.key_count, body.keys);
+            std::uint32_t key_count = 0;
+            keys(key_count, body.keys);
+            body.key_count = static_cast<std::uint16_t>(key_count);
             return bytes_of(body);
         }
         case MessageType::block: {

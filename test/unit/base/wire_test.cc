@@ -18,7 +18,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // ---------------------------------------------------------------------------------------------------
 // Layout. Whoever has to change a number here raises kWireVersion.
 
-static_assert(kWireVersion == 23);
+static_assert(kWireVersion == 24);
 static_assert(kMaxRails == 8 && kMaxSubchannels == 16);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
@@ -94,6 +94,8 @@ static_assert(offsetof(ClearBody, receive_id) == 8);
 static_assert(offsetof(ClearBody, wanted) == 16);
 static_assert(offsetof(ClearBody, address) == 24);
 static_assert(offsetof(ClearBody, key_count) == 32);
+static_assert(offsetof(ClearBody, block_depth) == 34);
+static_assert(offsetof(ClearBody, block_bytes) == 36);
 static_assert(offsetof(ClearBody, keys) == 40);
 
 static_assert(sizeof(BlockBody) == 72);

@@ -562,5 +562,43 @@ TEST(Breakage, AMessageThatCannotBeRepeatedFailsThePeer) {
     EXPECT_EQ(peer->state, ConnectState::failed);
 }
 
+// The sender packs for a receiver that unpacks, each with parameters of its own.
+TEST(Breakage, BlocksThatOneSideHasNoRoomForAreNotSent) {
+    struct Side {
+        int depth;
+        std::size_t bytes;
+    };
+    constexpr Side kSmall{2, 1024};
+    for (const Side large : {Side{8, 1024}, Side{2, 5000}, Side{64, 65536}}) {
+        for (const std::size_t larger : {0u, 1u}) {
+            SCOPED_TRACE(std::to_string(large.depth) + " " + std::to_string(large.bytes) + " " +
+                         std::to_string(larger));
+            Options options;
+            options.parameters.connect_threshold = 0;
+            options.parameters_of = [&](std::size_t node, Parameters& parameters) {
+                const Side side = node == larger ? large : kSmall;
+                parameters.block_depth = side.depth;
+                parameters.block_bytes = side.bytes;
+            };
+            Strided sent(200'000, 8, 16);
+            Strided got(200'000, 8, 16);
+            for (std::size_t i = 0; i < 200'000; ++i) {
+                sent.at(i) = static_cast<std::byte>(i * 7);
+            }
+            TestRequest send;
+            TestRequest receive;
+            Cores world(2, options);
+            exchange(world, 10'000, 1); // connects
+            ASSERT_TRUE(world.receive(1, 0, 1, got.data(), receive).ok());
+            ASSERT_TRUE(world.send(0, 1, 1, sent.data(), send).ok());
+            ASSERT_TRUE(world.run({&send, &receive}));
+            EXPECT_EQ(receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+            EXPECT_TRUE(got.memory == sent.memory);
+            EXPECT_EQ(world.counters(0).bad_packets, 0u);
+            EXPECT_EQ(world.counters(1).bad_packets, 0u);
+        }
+    }
+}
+
 } // namespace
 } // namespace adaptib::test

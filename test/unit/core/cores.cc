@@ -67,9 +67,13 @@ Cores::Cores(std::size_t nodes, Options options) {
         environment.message = [&node](Severity, const std::string& message) {
             node.messages.push_back(message);
         };
+        Parameters parameters = options.parameters;
+        if (options.parameters_of) {
+            options.parameters_of(i, parameters);
+        }
         std::string text;
         const Status created =
-            Core::create(options.parameters, environment, std::move(fabrics), node.core, text);
+            Core::create(parameters, environment, std::move(fabrics), node.core, text);
         if (!created.ok()) {
             ADD_FAILURE() << text;
             std::abort();

@@ -67,6 +67,7 @@ struct PatternMessage {
 
 struct Options {
     Parameters parameters = default_parameters();
+    std::function<void(std::size_t node, Parameters&)> parameters_of; // where nodes have others
     std::uint64_t seed = 1;
     std::vector<std::uint16_t> wire_versions; // per node; empty: the real one
     // The host of each node; empty: all are on one, with one fabric. Else a node has two fabrics: shm for

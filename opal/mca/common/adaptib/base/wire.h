@@ -26,7 +26,7 @@
 namespace adaptib {
 
 // Raised with every change of anything in this file or in base/address.h.
-constexpr std::uint16_t kWireVersion = 23;
+constexpr std::uint16_t kWireVersion = 24;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels =
@@ -157,8 +157,9 @@ struct ClearBody {
     std::uint64_t receive_id;
     std::uint64_t wanted;  // bytes that the receiver takes
     std::uint64_t address; // put: where to; 0 for a packed source
-    std::uint32_t key_count;
-    std::uint32_t pad;
+    std::uint16_t key_count;
+    std::uint16_t block_depth; // so many blocks of a packed source it can take at a time ...
+    std::uint32_t block_bytes; // ... and none that is longer
     std::uint32_t keys[kMaxRails];
 };
 

@@ -9,9 +9,6 @@ namespace adaptib {
 // Fills and announces every block that is free, while there is something left. Announcing may find the
 // peer broken, which ends the transfer. Without memory for any block all goes in fragments.
 void Protocol::pack_blocks(SendTransfer& transfer) {
-    if (transfer.blocks.empty()) {
-        transfer.blocks.resize(options_.block_depth);
-    }
     const std::uint64_t id = transfer.id;
     const auto blocks = static_cast<std::uint32_t>(transfer.blocks.size());
     for (std::uint32_t i = 0; i < blocks && transfer.announced < transfer.wanted; ++i) {
@@ -49,7 +46,7 @@ bool Protocol::pack_block(SendTransfer& transfer, std::uint32_t index) {
     const Data& data = transfer.request->data;
     const Bytes packed =
         gather_some(data, transfer.packed, block.memory->data(),
-                    std::min<Bytes>(options_.block_bytes, data.bytes - transfer.packed));
+                    std::min<Bytes>(transfer.block_bytes, data.bytes - transfer.packed));
     if (packed == 0) {
         return false;
     }

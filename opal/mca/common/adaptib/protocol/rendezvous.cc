@@ -72,6 +72,8 @@ void Protocol::decide(ReceiveTransfer& transfer) {
     clear.send_id = source.send_id;
     clear.receive_id = transfer.id;
     clear.wanted = transfer.wanted;
+    clear.block_depth = static_cast<std::uint16_t>(options_.block_depth);
+    clear.block_bytes = static_cast<std::uint32_t>(options_.block_bytes);
     if (!take_blocks(transfer)) {
         ask_for_fragments(transfer);
         return;
@@ -89,7 +91,7 @@ void Protocol::decide(ReceiveTransfer& transfer) {
     } else {
         transfer.mode = ReceiveTransfer::Mode::written;
         clear.address = reinterpret_cast<std::uintptr_t>(transfer.request->data.base);
-        clear.key_count = transfer.memory->key_count();
+        clear.key_count = static_cast<std::uint16_t>(transfer.memory->key_count());
         transfer.memory->copy_remote_keys(clear.keys);
     }
     send_control(transfer.peer, MessageType::clear_to_send, &clear, sizeof clear);
@@ -129,9 +131,10 @@ void Protocol::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBody&
     SendTransfer* transfer = sends_.find(body.send_id);
     const bool put = body.address != 0;
     const bool push = flags == kClearPush;
+    const bool blocks = body.block_depth > 0 && body.block_bytes > 0;
     if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent || transfer->cleared ||
         body.wanted == 0 || body.wanted > transfer->request->data.bytes ||
-        put != (transfer->kind == SourceKind::direct && !push)) {
+        put != (transfer->kind == SourceKind::direct && !push) || !(put || push || blocks)) {
         ++counters_.bad_packets;
         return;
     }
@@ -147,6 +150,8 @@ void Protocol::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBody&
         std::copy(std::begin(body.keys), std::end(body.keys), transfer->move.remote_keys);
         start_write(*transfer);
     } else {
+        transfer->block_bytes = std::min<Bytes>(options_.block_bytes, body.block_bytes);
+        transfer->blocks.resize(std::min<std::size_t>(options_.block_depth, body.block_depth));
         pack_blocks(*transfer);
     }
 }

@@ -141,6 +141,7 @@ struct SendTransfer final : Mover {
     };
     Fragments fragments{*this};
     std::vector<Block> blocks; // packed
+    Bytes block_bytes = 0;     // what both sides have room for
     Bytes packed = 0;          // bytes of the stream packed so far
     Bytes announced = 0;       // of them, within `wanted`, in blocks or fragments that were sent
     Bytes delivered = 0;       // in blocks that came back
