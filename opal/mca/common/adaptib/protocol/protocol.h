@@ -638,7 +638,6 @@ private:
 
     // repaired.cc
     void lift_barrier(Peer& peer);
-    static bool lacks_ring(const Peer& peer);
     void resume(Peer& peer);
     bool send_again(Peer& peer, RepeatedMessage& message);
     bool wait_for_ring(Peer& peer, RepeatedMessage& message);

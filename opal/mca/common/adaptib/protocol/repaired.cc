@@ -66,27 +66,9 @@ void Protocol::lift_barrier(Peer& peer) {
     peer.pending.append(waiting);
 }
 
-// A message that has gone into a ring is too long for the shared queue, and the new connection has no ring.
-bool Protocol::lacks_ring(const Peer& peer) {
-    if (peer.state != ConnectState::open || peer.ring_out != nullptr) {
-        return false;
-    }
-    for (const PendingSend* each = peer.pending.front(); each != nullptr; each = each->next) {
-        if (each->kind == PendingSend::Kind::repeated &&
-            static_cast<const RepeatedMessage*>(each)->header.length > peer.message_capacity()) {
-            return true;
-        }
-    }
-    return false;
-}
-
 // What waited behind the barrier goes on.
 void Protocol::resume(Peer& peer) {
     lift_barrier(peer);
-    if (lacks_ring(peer)) {
-        on_peer_failed(peer, "messages have to be repeated, and there is no memory for a ring");
-        return;
-    }
     if (flush(peer) && peer.stalled_link.linked()) {
         stalled_.remove(peer);
     }
