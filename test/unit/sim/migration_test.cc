@@ -107,6 +107,17 @@ TEST(PathMigration, NotWhereItIsOffOrMissing) {
     carry(*ranks, 0, 1, 100'000);
 }
 
+// 20 messages between two ranks, which are under way then.
+Messages start_both_ways(Ranks& ranks) {
+    Messages messages;
+    for (std::size_t i = 0; i < 20; ++i) {
+        messages.push_back(std::make_unique<Message>(i % 2, 1 - i % 2, 300'000 + i));
+        messages.back()->start(ranks, static_cast<std::int32_t>(i));
+    }
+    rest(ranks, 500us);
+    return messages;
+}
+
 // The port of the first rail carries the datagrams; this is the other one.
 TEST(PathMigration, APortFailsUnderTrafficAndNothingIsLost) {
     for (const std::size_t loser : {std::size_t{0}, std::size_t{1}}) {
@@ -117,24 +128,10 @@ TEST(PathMigration, APortFailsUnderTrafficAndNothingIsLost) {
             const auto ranks = make(tree(net));
             carry(*ranks, 0, 1, 100'000);
             all_armed(*ranks, 0, 1);
-            Messages messages;
-            for (std::size_t i = 0; i < 20; ++i) {
-                messages.push_back(std::make_unique<Message>(i % 2, 1 - i % 2, 300'000 + i));
-                messages.back()->start(*ranks, static_cast<std::int32_t>(i));
-            }
-            rest(*ranks, 500us);
+            const Messages messages = start_both_ways(*ranks);
             set_side_port(*ranks, loser, 1, false);
-            ASSERT_TRUE(ranks->run_until(
-                [&] {
-                    return std::all_of(messages.begin(), messages.end(),
-                                       [](const auto& message) { return message->done(); });
-                },
-                10s));
-            for (const auto& message : messages) {
-                EXPECT_EQ(message->send.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
-                EXPECT_EQ(message->receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
-                ASSERT_EQ(message->got, message->sent);
-            }
+            ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 10s));
+            expect_arrived(messages);
             rest(*ranks, 10ms);
             for (const std::size_t rank : {0u, 1u}) {
                 EXPECT_EQ(ranks->counters(rank).path_migrations, 1u << lmc);
@@ -171,12 +168,7 @@ TEST(PathMigration, WhereTheOnlyPortFailsSoftwareRepairs) {
         const auto ranks = make(tree(net));
         carry(*ranks, 0, 1, 100'000);
         all_armed(*ranks, 0, 1);
-        Messages messages;
-        for (std::size_t i = 0; i < 20; ++i) {
-            messages.push_back(std::make_unique<Message>(i % 2, 1 - i % 2, 300'000 + i));
-            messages.back()->start(*ranks, static_cast<std::int32_t>(i));
-        }
-        rest(*ranks, 500us);
+        const Messages messages = start_both_ways(*ranks);
         set_side_port(*ranks, loser, 1, false);
         EXPECT_TRUE(ranks->run_until([&] { return all_done(messages); }, 500ms));
         expect_arrived(messages);
