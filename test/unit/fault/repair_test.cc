@@ -87,6 +87,13 @@ public:
         world->progress(random.below(2));
         world->clock.advance(Nanoseconds{50000}); // who gets no answer gives up in time
     }
+    // A few more messages, and time for them.
+    void go_on() {
+        post_some(2);
+        for (int i = 0; i < 400; ++i) {
+            turn();
+        }
+    }
     bool run(const std::function<bool()>& done, int passes = 400000) {
         for (int pass = 0; pass < passes && !done(); ++pass) {
             turn();
@@ -303,10 +310,7 @@ TEST(RailsThatComeAndGo, TrafficGoesOnAndTakesThemBack) {
                                                       .rail = rail});
             }
             for (int round = 0; round < 60; ++round) {
-                traffic.post_some(2);
-                for (int i = 0; i < 400; ++i) {
-                    traffic.turn();
-                }
+                traffic.go_on();
                 if (round == 20) {
                     EXPECT_EQ(traffic.peer(0)->live_subchannels(), rails - 1);
                 }
@@ -333,10 +337,7 @@ TEST(RailsThatComeAndGo, ADeviceThatFailsIsLeft) {
                  .from = traffic.world->clock.now() + Nanoseconds{2'000'000},
                  .rail = 1});
             for (int round = 0; round < 30; ++round) {
-                traffic.post_some(2);
-                for (int i = 0; i < 400; ++i) {
-                    traffic.turn();
-                }
+                traffic.go_on();
             }
             traffic.expect_all_arrived();
             EXPECT_GE(traffic.repairs(), 1u);

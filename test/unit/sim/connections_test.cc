@@ -473,23 +473,11 @@ TEST(Connections, OneSidedOperationsTakeTurns) {
 
 TEST(Connections, ADeviceWithoutRoomIsToldOnceAndDoesNotStopTraffic) {
     RanksOptions options = world_of(6);
-    std::vector<std::unique_ptr<fault::FaultPlan>> plans;
-    std::vector<std::unique_ptr<fault::FaultLog>> logs;
-    ManualClock clock;
+    FirstRanksFaults faults(options);
     // Rank 0 has its datagram queue pair and two connections; then nothing for 15 calls.
-    options.wrap = [&](std::size_t rank, std::unique_ptr<Fabric> below) {
-        if (rank != 0) {
-            return below;
-        }
-        plans.push_back(std::make_unique<fault::FaultPlan>());
-        logs.push_back(std::make_unique<fault::FaultLog>());
-        for (std::uint64_t nth = 4; nth < 19; ++nth) {
-            fault::PlannedFault& row = plans.back()->faults.emplace_back();
-            row.fault = fault::Fault::create_qp_fails;
-            row.nth = nth;
-        }
-        return fault::with_faults(std::move(below), *plans.back(), clock, *logs.back());
-    };
+    for (std::uint64_t nth = 4; nth < 19; ++nth) {
+        faults.plan.faults.push_back({.fault = fault::Fault::create_qp_fails, .nth = nth});
+    }
     options.parameters.connect_threshold = 1;
     const auto ranks = make(std::move(options));
     for (int round = 0; round < 3; ++round) {
@@ -520,27 +508,21 @@ TEST(Connections, ADeviceWithoutRoomIsToldOnceAndDoesNotStopTraffic) {
 // Who wants its loopback connection, for atomics or puts to itself, cannot do without: an idle one is closed for it.
 TEST(Connections, TheLoopbackGetsRoomFromIdleOnes) {
     RanksOptions options = world_of(3);
-    fault::FaultPlan plan;
-    fault::FaultLog log;
-    ManualClock clock;
-    options.wrap = [&](std::size_t rank, std::unique_ptr<Fabric> below) {
-        return rank == 0 ? fault::with_faults(std::move(below), plan, clock, log)
-                         : std::move(below);
-    };
+    FirstRanksFaults faults(options);
     options.parameters.connect_threshold = 1;
     const auto ranks = make(std::move(options));
     carry(*ranks, 0, 1, 50'000);
     carry(*ranks, 0, 2, 50'000);
     ASSERT_EQ(ranks->counters(0).connections_open, 2u);
     for (std::uint64_t nth = 1; nth <= 4; ++nth) {
-        plan.faults.push_back({.fault = fault::Fault::create_qp_fails, .nth = nth});
+        faults.plan.faults.push_back({.fault = fault::Fault::create_qp_fails, .nth = nth});
     }
     Peer* self = nullptr;
     Status status = ranks->core(0).get_loopback(self);
     EXPECT_EQ(status, Status::error(Reason::no_memory));
     for (int tries = 0; tries < 20 && !status.ok(); ++tries) { // as osc/rdma tries again
-        for (int message = 0; message < 3000;
-             ++message) { // time goes by: the connection to 2 is idle
+        // Time goes by, in which the connection to 2 is idle.
+        for (int message = 0; message < 3000; ++message) {
             carry(*ranks, 0, 1, 100);
         }
         status = ranks->core(0).get_loopback(self);

@@ -124,19 +124,13 @@ TEST(Pool, GivesWayToConnectionsThatThereIsNoRoomForOtherwise) {
     for (const fault::Fault what : {fault::Fault::create_qp_fails, fault::Fault::allocate_fails}) {
         SCOPED_TRACE(static_cast<int>(what));
         RanksOptions options = one_connection(4, 128);
-        fault::FaultPlan plan;
-        fault::FaultLog log;
-        ManualClock clock;
-        options.wrap = [&](std::size_t rank, std::unique_ptr<Fabric> below) {
-            return rank == 0 ? fault::with_faults(std::move(below), plan, clock, log)
-                             : std::move(below);
-        };
+        FirstRanksFaults faults(options);
         const auto ranks = make(std::move(options));
         take_turns(*ranks, {1, 2});
         ASSERT_EQ(ranks->counters(0).connections_kept, 1u);
-        plan.faults.emplace_back().fault = what; // the next time
-        take_turns(*ranks, {3});                 // 2 is closed for it, 1 is given up
-        EXPECT_EQ(log.count(what), 1u);
+        faults.plan.faults.emplace_back().fault = what; // the next time
+        take_turns(*ranks, {3});                        // 2 is closed for it, 1 is given up
+        EXPECT_EQ(faults.log.count(what), 1u);
         EXPECT_EQ(ranks->counters(0).connections_kept, 1u);
         EXPECT_EQ(ranks->peer(0, 1)->ring_memory, nullptr);
         EXPECT_NE(ranks->peer(0, 2)->ring_memory, nullptr);

@@ -15,7 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/random.h"
+#include "fabric/fault/fault.h"
 #include "sim/ranks.h"
 #include "unit/core/test_request.h"
 
@@ -94,6 +96,20 @@ inline void carry(Ranks& ranks, std::size_t from, std::size_t to, std::size_t by
 inline void rest(Ranks& ranks, Nanoseconds time) {
     ranks.run_until([] { return false; }, time);
 }
+
+// Faults of rank 0's fabric; to outlive the ranks.
+struct FirstRanksFaults {
+    explicit FirstRanksFaults(RanksOptions& options) {
+        options.wrap = [this](std::size_t rank, std::unique_ptr<Fabric> below) {
+            return rank == 0 ? fault::with_faults(std::move(below), plan, clock, log)
+                             : std::move(below);
+        };
+    }
+
+    fault::FaultPlan plan;
+    fault::FaultLog log;
+    ManualClock clock;
+};
 
 inline void nothing_bad(Ranks& ranks) {
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {

@@ -364,7 +364,9 @@ private:
     static bool is_needed(const Peer& peer);
     void wait_for_room(Peer& peer, Nanoseconds not_before);
     void wait_with_self();
-    bool somebody_waits() const { return !wanted_.empty() || self_waits_until_.count() > 0; }
+    bool self_waits() const { return self_waits_until_.count() > 0; }
+    bool somebody_waits() const { return !wanted_.empty() || self_waits(); }
+    void begin_to_look(Nanoseconds now);
     void look(Peer& peer, Nanoseconds now);
     static bool may_ask(const Peer& peer, Nanoseconds now);
     bool still_wanted(const Peer& peer, Nanoseconds now) const;

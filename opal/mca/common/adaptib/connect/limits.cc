@@ -87,23 +87,26 @@ bool ConnectionManager::is_needed(const Peer& peer) {
     return peer.users > 0 || peer.messages() > 0;
 }
 
+// Called before somebody waits.
+void ConnectionManager::begin_to_look(Nanoseconds now) {
+    if (!somebody_waits()) {
+        look_at_ = now + kLookEvery;
+    }
+}
+
 void ConnectionManager::wait_for_room(Peer& peer, Nanoseconds not_before) {
     const Nanoseconds now = options_.clock->now();
     peer.usage.ask_at = peer.usage.urgent_at = not_before;
     peer.usage.messages = peer.messages();
     peer.usage.active = now;
-    if (!somebody_waits()) {
-        look_at_ = now + kLookEvery;
-    }
+    begin_to_look(now);
     wanted_.push_back(peer);
 }
 
 // For its loopback. It asks again, or does not wait any more.
 void ConnectionManager::wait_with_self() {
     const Nanoseconds now = options_.clock->now();
-    if (!somebody_waits()) {
-        look_at_ = now + kLookEvery;
-    }
+    begin_to_look(now);
     self_waits_until_ = now + kPatience;
 }
 
@@ -132,7 +135,9 @@ void ConnectionManager::run_timers() {
     if (now < look_at_) {
         return;
     }
-    self_waits_until_ = now < self_waits_until_ ? self_waits_until_ : Nanoseconds{0};
+    if (now >= self_waits_until_) {
+        self_waits_until_ = Nanoseconds{0};
+    }
     look_at_ = now + kLookEvery;
     if (now >= device_full_until_) {
         device_max_ = ~std::uint64_t{0};
@@ -190,7 +195,7 @@ bool ConnectionManager::may_be_closed(const Peer& peer, Nanoseconds now, Waiting
 
 ConnectionManager::Waiting ConnectionManager::who_waits(Nanoseconds now) const {
     Waiting who;
-    who.needs = self_waits_until_.count() > 0;
+    who.needs = self_waits();
     for (Peer* peer = wanted_.front(); peer != nullptr; peer = wanted_.next(*peer)) {
         if (may_ask(*peer, now)) {
             who.chosen = who.chosen || peer->usage.chosen;
@@ -225,7 +230,7 @@ void ConnectionManager::make_room(Nanoseconds now) {
     for (Peer* peer = closing_.front(); peer != nullptr; peer = closing_.next(*peer)) {
         coming += now - peer->closing.began < kPatience ? 1 : 0;
     }
-    const std::size_t waiting = wanted_.size() + (self_waits_until_.count() > 0 ? 1 : 0);
+    const std::size_t waiting = wanted_.size() + (self_waits() ? 1 : 0);
     for (; coming < waiting; ++coming) {
         Peer* peer = to_be_closed(now);
         if (peer == nullptr) {

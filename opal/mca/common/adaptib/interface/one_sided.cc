@@ -29,12 +29,13 @@ int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, s
         kLocalWrite | ((access & OPAL_COMMON_ADAPTIB_REMOTE_READ) != 0 ? kRemoteRead : 0u) |
         ((access & OPAL_COMMON_ADAPTIB_REMOTE_WRITE) != 0 ? kRemoteWrite : 0u) |
         ((access & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 ? kRemoteAtomic : 0u);
-    if ((rights & kRemoteAtomic) !=
-        0) { // osc/rdma changes shorter elements by the word that they are in
+    // Whole words: osc/rdma changes shorter elements by the word that they are in.
+    if ((rights & kRemoteAtomic) != 0) {
         constexpr std::uintptr_t kWord = sizeof(std::uint64_t);
         const auto begin = reinterpret_cast<std::uintptr_t>(base);
-        base = reinterpret_cast<void*>(begin / kWord * kWord);
-        bytes = round_up(begin + bytes, kWord) - begin / kWord * kWord;
+        const std::uintptr_t first = begin / kWord * kWord;
+        base = reinterpret_cast<void*>(first);
+        bytes = round_up(begin + bytes, kWord) - first;
     }
     const Guard guard(core);
     Protocol& protocol = core->core->protocol();

@@ -28,12 +28,8 @@ Status Registration::make(RailList rails, RailRange with, void* address, Bytes l
         local_keys_[i] = regions_[i]->local_key();
         any = true;
     }
-    end_ = end;
-    if (!any) {
-        reset();
-        return failed;
-    }
-    return kOk;
+    end_ = any ? end : 0;
+    return any ? kOk : failed;
 }
 
 void Registration::reset() {

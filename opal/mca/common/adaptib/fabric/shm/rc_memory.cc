@@ -49,15 +49,18 @@ bool RcQueuePair::find_remote(std::uint64_t address, Bytes length, std::uint32_t
                               std::uint32_t access) {
     const std::uint64_t tag = peer_regions_[region_index(key)].tag.load(std::memory_order_seq_cst);
     // Tags are used again after some ten thousand others: then the range is another one.
-    const bool known = tag == region_.tag && region_.covers(address, length);
-    if (!known && !read_region(peer_regions_, key, region_)) {
-        region_.tag = 0;
-        return false;
+    bool covered = tag == region_.tag && region_.covers(address, length);
+    if (!covered) {
+        if (!read_region(peer_regions_, key, region_)) {
+            region_.tag = 0;
+            return false;
+        }
+        covered = region_.covers(address, length);
     }
     const std::uint32_t qp_access =
         qp_word_access(peer_entry_->word.load(std::memory_order_acquire));
     if ((qp_access & access) != access || !region_is(region_.tag, key, peer_rail_, access) ||
-        !region_.covers(address, length)) {
+        !covered) {
         return false;
     }
     return region_.offset == kPrivate ||

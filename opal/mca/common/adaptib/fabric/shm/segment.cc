@@ -398,8 +398,8 @@ Status PeerSegment::map(const WireAddress& wire) {
 Status PeerSegment::claim_slot(int fd, std::uint64_t own_cookie) {
     own_pid_ = static_cast<std::uint32_t>(getpid());
     const std::uint64_t start = process_start_time(own_pid_);
-    if (start ==
-        0) { // /proc cannot be read now, for want of a file descriptor, say: who has none counts as ended
+    // /proc cannot be read now, for want of a file descriptor, say. Who has no start time counts as ended.
+    if (start == 0) {
         return Status::error(Reason::no_memory);
     }
     const std::uint64_t claim = own_pid_ | kSlotClaiming;

@@ -67,10 +67,12 @@ VerbsQueuePair::VerbsQueuePair(VerbsRail& rail, const QpInit& init)
       max_gather_(init.max_gather), inline_bytes_(init.inline_bytes) {}
 
 int VerbsQueuePair::create() {
-    for (VerbsCompletionQueue* cq : {&send_cq_, &receive_cq_}) {
-        if (const int error = cq->make_room(*this); error != 0) {
-            return error;
-        }
+    int error = send_cq_.make_room(*this);
+    if (error == 0 && &receive_cq_ != &send_cq_) {
+        error = receive_cq_.make_room(*this);
+    }
+    if (error != 0) {
+        return error;
     }
     ibv_qp_init_attr init{};
     init.qp_context = this;
