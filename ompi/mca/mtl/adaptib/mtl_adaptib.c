@@ -11,6 +11,7 @@
 
 #include "mtl_adaptib.h"
 #include "mtl_adaptib_request.h"
+#include "mtl_adaptib_shortcut.h"
 
 mca_mtl_adaptib_module_t ompi_mtl_adaptib = {
     .super =
@@ -46,6 +47,7 @@ int ompi_mtl_adaptib_add_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
     (void) nprocs;
     (void) procs;
     opal_common_adaptib_mca_selected();
+    ompi_mtl_adaptib_shortcut_open();
     opal_common_adaptib_mca_connect_start(ompi_mtl_adaptib.core);
     return OMPI_SUCCESS;
 }
@@ -99,6 +101,7 @@ int ompi_mtl_adaptib_progress(void)
 int ompi_mtl_adaptib_finalize(struct mca_mtl_base_module_t *mtl)
 {
     (void) mtl;
+    ompi_mtl_adaptib_shortcut_close();
     if (ompi_mtl_adaptib.prepared_btls) {
         ompi_mtl_adaptib.prepared_btls = false;
         if (NULL != mca_bml.bml_finalize) { /* there may be no BTL after all */

@@ -7,7 +7,7 @@
  * is finalized and closed before MPI_Init returns. Peers are looked up at the first message to
  * them.
  *
- * A verb is a file: mtl_adaptib_{send,recv,probe,cancel}.c. mtl_adaptib_data.h makes the core's
+ * A verb is a file: mtl_adaptib_{send,recv,probe,cancel}.c; mtl_adaptib_shortcut.c is the way of most messages, past pml/cm. mtl_adaptib_data.h makes the core's
  * description of a buffer out of a convertor (with mtl_adaptib_layout.h), mtl_adaptib_request.h
  * makes requests complete.
  *
@@ -36,6 +36,7 @@ typedef struct {
     mca_mtl_base_module_t super;
     opal_common_adaptib_core_t *core;
     bool prepared_btls;
+    bool shortcut; /* the parameter: mtl_adaptib_shortcut.h */
 } mca_mtl_adaptib_module_t;
 
 extern mca_mtl_adaptib_module_t ompi_mtl_adaptib;

@@ -7,23 +7,30 @@
 
 #include "mtl_adaptib_request.h"
 
+int ompi_mtl_adaptib_cancel_request(struct ompi_request_t *request,
+                                    opal_common_adaptib_request_t *core)
+{
+    int rc;
+
+    /* The core has forgotten a request that is complete. */
+    if (REQUEST_COMPLETE(request)) {
+        return OMPI_SUCCESS;
+    }
+    rc = opal_common_adaptib_cancel(ompi_mtl_adaptib.core, core);
+    if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {
+        request->req_status._cancelled = true;
+        core->complete(core);
+        return OMPI_SUCCESS;
+    }
+    return OPAL_COMMON_ADAPTIB_NOT_FOUND == rc ? OMPI_SUCCESS : opal_common_adaptib_mca_error(rc);
+}
+
 int ompi_mtl_adaptib_cancel(struct mca_mtl_base_module_t *mtl, mca_mtl_request_t *mtl_request,
                             int flag)
 {
     mca_mtl_adaptib_request_t *request = (mca_mtl_adaptib_request_t *) mtl_request;
-    int rc;
 
     (void) mtl;
     (void) flag;
-    /* The core has forgotten a request that is complete. */
-    if (REQUEST_COMPLETE(mtl_request->ompi_req)) {
-        return OMPI_SUCCESS;
-    }
-    rc = opal_common_adaptib_cancel(ompi_mtl_adaptib.core, &request->core);
-    if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {
-        mtl_request->ompi_req->req_status._cancelled = true;
-        request->core.complete(&request->core);
-        return OMPI_SUCCESS;
-    }
-    return OPAL_COMMON_ADAPTIB_NOT_FOUND == rc ? OMPI_SUCCESS : opal_common_adaptib_mca_error(rc);
+    return ompi_mtl_adaptib_cancel_request(mtl_request->ompi_req, &request->core);
 }

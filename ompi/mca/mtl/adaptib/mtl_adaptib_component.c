@@ -49,7 +49,7 @@ static int component_priority = 10;
 
 static int component_register(void)
 {
-    const int rc = mca_base_component_var_register(
+    int rc = mca_base_component_var_register(
         &mca_mtl_adaptib_component.mtl_version, "priority",
         "Priority of the adaptib MTL; pml/cm takes it for its own. pml/ob1 has 20 and is taken "
         "unless cm is named (--mca pml cm --mca mtl adaptib) or this is higher. (default: 10, "
@@ -57,6 +57,15 @@ static int component_register(void)
         MCA_BASE_VAR_TYPE_INT, NULL, 0, 0, OPAL_INFO_LVL_3, MCA_BASE_VAR_SCOPE_READONLY,
         &component_priority);
 
+    if (rc >= 0) {
+        ompi_mtl_adaptib.shortcut = true;
+        rc = mca_base_component_var_register(
+            &mca_mtl_adaptib_component.mtl_version, "shortcut",
+            "Contiguous messages go from MPI's calls to adaptib without requests of pml/cm. "
+            "(default: true, range: true|false)",
+            MCA_BASE_VAR_TYPE_BOOL, NULL, 0, 0, OPAL_INFO_LVL_6, MCA_BASE_VAR_SCOPE_READONLY,
+            &ompi_mtl_adaptib.shortcut);
+    }
     return rc < 0 ? rc : opal_common_adaptib_mca_register(&mca_mtl_adaptib_component.mtl_version);
 }
 

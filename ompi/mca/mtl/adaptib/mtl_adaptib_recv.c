@@ -11,12 +11,8 @@
 static void receive_complete(opal_common_adaptib_request_t *request)
 {
     mca_mtl_adaptib_request_t *receive = ompi_mtl_adaptib_request_of(request);
-    ompi_status_public_t *status = &receive->super.ompi_req->req_status;
 
-    status->MPI_SOURCE = request->source;
-    status->MPI_TAG = request->tag;
-    status->MPI_ERROR = ompi_mtl_adaptib_mpi_error(request->status);
-    status->_ucount = request->bytes;
+    ompi_mtl_adaptib_received(&receive->super.ompi_req->req_status, request);
     receive->super.completion_callback(&receive->super);
 }
 
@@ -38,19 +34,18 @@ int ompi_mtl_adaptib_irecv(struct mca_mtl_base_module_t *mtl, struct ompi_commun
     int rc;
 
     (void) mtl;
-    rc = ompi_mtl_adaptib_source(comm, src, &peer);
-    if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
-        return rc;
-    }
     opal_convertor_get_packed_size(convertor, &bytes);
     if (OPAL_LIKELY(0 == bytes || ompi_mtl_adaptib_is_contiguous(convertor))) {
         request->core.complete = receive_complete;
-        rc = opal_common_adaptib_receive_at(
-            ompi_mtl_adaptib.core, peer, OPAL_COMMON_ADAPTIB_COMM_CID(comm),
-            ompi_mtl_adaptib_wanted_source(src), ompi_mtl_adaptib_wanted_tag(tag),
+        rc = ompi_mtl_adaptib_receive_at(
+            comm, src, tag,
             ompi_mtl_adaptib_base(convertor->pBaseBuf + convertor->pDesc->true_lb, bytes), bytes,
             &request->core);
         return ompi_mtl_adaptib_started(rc, request);
+    }
+    rc = ompi_mtl_adaptib_source(comm, src, &peer);
+    if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
+        return rc;
     }
     request->core.complete = stream_receive_complete;
     envelope = ompi_mtl_adaptib_wanted(comm, src, tag);

@@ -48,6 +48,51 @@ static inline int ompi_mtl_adaptib_mpi_error(int status)
     }
 }
 
+/* The status of a receive that has ended. */
+static inline void ompi_mtl_adaptib_received(ompi_status_public_t *status,
+                                             const opal_common_adaptib_request_t *request)
+{
+    status->MPI_SOURCE = request->source;
+    status->MPI_TAG = request->tag;
+    status->MPI_ERROR = ompi_mtl_adaptib_mpi_error(request->status);
+    status->_ucount = request->bytes;
+}
+
+/* What is sent most: contiguous, and there is room for it. */
+static inline bool ompi_mtl_adaptib_sent_now(struct ompi_communicator_t *comm, int dest, int tag,
+                                             const void *base, size_t bytes)
+{
+    opal_common_adaptib_peer_t *peer;
+
+    if (OPAL_UNLIKELY(OMPI_SUCCESS != ompi_mtl_adaptib_peer(comm, dest, &peer))) {
+        return false;
+    }
+    return OPAL_COMMON_ADAPTIB_COMPLETE
+           == opal_common_adaptib_send_now(ompi_mtl_adaptib.core, peer,
+                                           OPAL_COMMON_ADAPTIB_COMM_CID(comm), comm->c_my_rank, tag,
+                                           base, bytes);
+}
+
+/* Starts a receive of contiguous data. Returns what the core returned, or UNREACHABLE. */
+static inline int ompi_mtl_adaptib_receive_at(struct ompi_communicator_t *comm, int src, int tag,
+                                              void *base, size_t bytes,
+                                              opal_common_adaptib_request_t *request)
+{
+    opal_common_adaptib_peer_t *peer;
+
+    if (OPAL_UNLIKELY(OMPI_SUCCESS != ompi_mtl_adaptib_source(comm, src, &peer))) {
+        return OPAL_COMMON_ADAPTIB_UNREACHABLE;
+    }
+    return opal_common_adaptib_receive_at(ompi_mtl_adaptib.core, peer,
+                                          OPAL_COMMON_ADAPTIB_COMM_CID(comm),
+                                          ompi_mtl_adaptib_wanted_source(src),
+                                          ompi_mtl_adaptib_wanted_tag(tag), base, bytes, request);
+}
+
+/* Cancels a receive that nothing has matched; its completion function has run then. What is complete, or will be, stays as it is. */
+int ompi_mtl_adaptib_cancel_request(struct ompi_request_t *request,
+                                    opal_common_adaptib_request_t *core);
+
 /* What is left to do when a call of the core returned `rc`: a request that is done already
  * completes here, through the function that the core would have called. */
 static inline int ompi_mtl_adaptib_started(int rc, mca_mtl_adaptib_request_t *request)

@@ -70,20 +70,13 @@ static inline int start(struct ompi_communicator_t *comm, int dest, int tag,
                                     marker_of(tag, blocking), request);
 }
 
-/* What is sent most: contiguous, and there is room for it. */
 static inline bool sent_now(struct ompi_communicator_t *comm, int dest, int tag,
                             const struct opal_convertor_t *convertor, mca_pml_base_send_mode_t mode)
 {
-    opal_common_adaptib_peer_t *peer;
-
-    if (OPAL_UNLIKELY(!ompi_mtl_adaptib_is_short(convertor) || MCA_PML_BASE_SEND_SYNCHRONOUS == mode
-                      || OMPI_SUCCESS != ompi_mtl_adaptib_peer(comm, dest, &peer))) {
-        return false;
-    }
-    return OPAL_COMMON_ADAPTIB_COMPLETE
-           == opal_common_adaptib_send_now(ompi_mtl_adaptib.core, peer,
-                                           OPAL_COMMON_ADAPTIB_COMM_CID(comm), comm->c_my_rank, tag,
-                                           convertor->pBaseBuf, convertor->local_size);
+    return OPAL_LIKELY(ompi_mtl_adaptib_is_short(convertor)
+                       && MCA_PML_BASE_SEND_SYNCHRONOUS != mode)
+           && ompi_mtl_adaptib_sent_now(comm, dest, tag, convertor->pBaseBuf,
+                                        convertor->local_size);
 }
 
 int ompi_mtl_adaptib_send(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm,

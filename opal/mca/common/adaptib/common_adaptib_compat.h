@@ -19,6 +19,9 @@
 
 #if OPAL_MAJOR_VERSION >= 5
 
+#include <string.h>
+
+#include "opal/mca/accelerator/base/base.h"
 #include "opal/mca/pmix/pmix-internal.h"
 #include "opal/mca/threads/thread_usage.h"
 
@@ -61,6 +64,16 @@
 static inline bool opal_common_adaptib_on_device(const opal_convertor_t *convertor)
 {
     return 0 != opal_convertor_on_device(convertor);
+}
+
+/* True if no buffer of this process may lie in a device's memory, nor its bytes be in another order than a peer's. */
+static inline bool opal_common_adaptib_plain_memory(void)
+{
+    return !OPAL_ENABLE_HETEROGENEOUS_SUPPORT
+           && 0
+                  == strcmp(
+                      opal_accelerator_base_selected_component.base_version.mca_component_name,
+                      "null");
 }
 
 #else /* 4.1 */
@@ -107,6 +120,11 @@ static inline bool opal_common_adaptib_on_device(const opal_convertor_t *convert
     (void) convertor;
     return false;
 #endif
+}
+
+static inline bool opal_common_adaptib_plain_memory(void)
+{
+    return !OPAL_ENABLE_HETEROGENEOUS_SUPPORT && !OPAL_CUDA_SUPPORT;
 }
 
 #endif

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * The short way of contiguous messages past pml/cm's requests (mtl_adaptib_shortcut.h).
+ */
+#include "ompi_config.h"
+
+#include <string.h>
+
+#include "ompi/datatype/ompi_datatype.h"
+#include "ompi/mca/pml/base/base.h"
+#include "ompi/mca/pml/pml.h"
+#include "ompi/request/request.h"
+#include "opal/class/opal_free_list.h"
+
+#include "mtl_adaptib_request.h"
+#include "mtl_adaptib_shortcut.h"
+
+enum {
+    REQUESTS_AT_ONCE = 64
+};
+
+/* Who comes second of MPI_Request_free and the completion gives the request back. */
+typedef enum {
+    RECEIVE_ACTIVE,
+    RECEIVE_DONE,
+    RECEIVE_FREED
+} receive_state_t;
+
+typedef struct {
+    ompi_request_t super;
+    int32_t state; /* receive_state_t */
+    opal_common_adaptib_request_t core;
+} receive_t;
+
+static struct {
+    bool is_in;
+    mca_pml_base_module_t pml; /* the table as it was */
+    opal_free_list_t receives;
+} shortcut;
+
+static inline bool is_contiguous(const ompi_datatype_t *datatype, size_t count)
+{
+    const uint16_t flags = datatype->super.flags;
+
+    return OPAL_LIKELY(0 != (flags & OPAL_DATATYPE_FLAG_CONTIGUOUS)
+                       && (1 == count || 0 != (flags & OPAL_DATATYPE_FLAG_NO_GAPS)));
+}
+
+static inline void *place_of(const void *buf, const ompi_datatype_t *datatype, size_t bytes)
+{
+    return ompi_mtl_adaptib_base((char *) buf + datatype->super.true_lb, bytes);
+}
+
+static inline __opal_attribute_always_inline__ bool sent(const void *buf, size_t count,
+                                                         ompi_datatype_t *datatype, int dst,
+                                                         int tag, mca_pml_base_send_mode_t mode,
+                                                         ompi_communicator_t *comm)
+{
+    const size_t bytes = count * datatype->super.size;
+
+    if (OPAL_UNLIKELY(!is_contiguous(datatype, count) || MCA_PML_BASE_SEND_SYNCHRONOUS == mode
+                      || MCA_PML_BASE_SEND_BUFFERED == mode)) {
+        return false;
+    }
+    return ompi_mtl_adaptib_sent_now(comm, dst, tag, place_of(buf, datatype, bytes), bytes);
+}
+
+static int shortcut_isend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                          int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                          ompi_request_t **request)
+{
+    if (OPAL_LIKELY(sent(buf, count, datatype, dst, tag, mode, comm))) {
+        *request = &ompi_request_empty;
+        return OMPI_SUCCESS;
+    }
+    return shortcut.pml.pml_isend(buf, count, datatype, dst, tag, mode, comm, request);
+}
+
+static int shortcut_send(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+                         mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
+{
+    if (OPAL_LIKELY(sent(buf, count, datatype, dst, tag, mode, comm))) {
+        return OMPI_SUCCESS;
+    }
+    return shortcut.pml.pml_send(buf, count, datatype, dst, tag, mode, comm);
+}
+
+static inline receive_t *receive_of(opal_common_adaptib_request_t *request)
+{
+    return (receive_t *) ((char *) request - offsetof(receive_t, core));
+}
+
+static void give_back(receive_t *receive)
+{
+    OBJ_RELEASE(receive->super.req_mpi_object.comm);
+    OMPI_REQUEST_FINI(&receive->super);
+    opal_free_list_return(&shortcut.receives, &receive->super.super);
+}
+
+static inline receive_state_t change_state(receive_t *receive, receive_state_t to)
+{
+    if (OPAL_UNLIKELY(opal_using_threads())) {
+        return (receive_state_t) __atomic_exchange_n(&receive->state, to, __ATOMIC_ACQ_REL);
+    }
+    const receive_state_t before = (receive_state_t) receive->state;
+    receive->state = to;
+    return before;
+}
+
+static void receive_complete(opal_common_adaptib_request_t *request)
+{
+    receive_t *receive = receive_of(request);
+
+    ompi_mtl_adaptib_received(&receive->super.req_status, request);
+    if (OPAL_UNLIKELY(RECEIVE_FREED == change_state(receive, RECEIVE_DONE))) {
+        give_back(receive);
+        return;
+    }
+    ompi_request_complete(&receive->super, true);
+}
+
+/* MPI_Request_free, or the end of a wait. */
+static int receive_free(ompi_request_t **request)
+{
+    receive_t *receive = (receive_t *) *request;
+
+    *request = MPI_REQUEST_NULL;
+    if (OPAL_UNLIKELY(!REQUEST_COMPLETE(&receive->super))) {
+        if (RECEIVE_ACTIVE == change_state(receive, RECEIVE_FREED)) {
+            return OMPI_SUCCESS;
+        }
+        while (!REQUEST_COMPLETE(&receive->super)) { /* another thread is about to say so */
+            opal_atomic_rmb();
+        }
+    }
+    give_back(receive);
+    return OMPI_SUCCESS;
+}
+
+static int receive_cancel(ompi_request_t *request, int flag)
+{
+    (void) flag;
+    return ompi_mtl_adaptib_cancel_request(request, &((receive_t *) request)->core);
+}
+
+static void receive_construct(receive_t *receive)
+{
+    receive->super.req_type = OMPI_REQUEST_PML;
+    receive->super.req_free = receive_free;
+    receive->super.req_cancel = receive_cancel;
+    receive->core.complete = receive_complete;
+}
+
+static OBJ_CLASS_INSTANCE(receive_t, ompi_request_t, receive_construct, NULL);
+
+/* What is the same for all receives. */
+static inline void prepare(receive_t *receive, ompi_communicator_t *comm)
+{
+    OMPI_REQUEST_INIT(&receive->super, false);
+    receive->super.req_state = OMPI_REQUEST_ACTIVE;
+    receive->super.req_status._cancelled = 0;
+    receive->super.req_mpi_object.comm = comm;
+}
+
+static inline int start(receive_t *receive, void *buf, size_t count, ompi_datatype_t *datatype,
+                        int src, int tag, ompi_communicator_t *comm)
+{
+    const size_t bytes = count * datatype->super.size;
+
+    return ompi_mtl_adaptib_receive_at(comm, src, tag, place_of(buf, datatype, bytes), bytes,
+                                       &receive->core);
+}
+
+static int shortcut_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                          ompi_communicator_t *comm, ompi_request_t **request)
+{
+    receive_t *receive;
+    int rc;
+
+    if (OPAL_UNLIKELY(!is_contiguous(datatype, count))) {
+        return shortcut.pml.pml_irecv(buf, count, datatype, src, tag, comm, request);
+    }
+    receive = (receive_t *) opal_free_list_get(&shortcut.receives);
+    if (OPAL_UNLIKELY(NULL == receive)) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    prepare(receive, comm);
+    receive->state = RECEIVE_ACTIVE;
+    OBJ_RETAIN(comm);
+    rc = start(receive, buf, count, datatype, src, tag, comm);
+    if (OPAL_UNLIKELY(OPAL_COMMON_ADAPTIB_SUCCESS != rc)) {
+        if (OPAL_COMMON_ADAPTIB_COMPLETE != rc) {
+            give_back(receive);
+            return opal_common_adaptib_mca_error(rc);
+        }
+        ompi_mtl_adaptib_received(&receive->super.req_status, &receive->core);
+        receive->super.req_complete = REQUEST_COMPLETED;
+    }
+    *request = &receive->super;
+    return OMPI_SUCCESS;
+}
+
+/* A blocking receive's request is on its caller's stack. */
+static void blocking_complete(opal_common_adaptib_request_t *request)
+{
+    receive_t *receive = receive_of(request);
+
+    ompi_mtl_adaptib_received(&receive->super.req_status, request);
+    ompi_request_complete(&receive->super, true);
+}
+
+static int shortcut_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                         ompi_communicator_t *comm, ompi_status_public_t *status)
+{
+    receive_t receive;
+    int rc;
+
+    if (OPAL_UNLIKELY(!is_contiguous(datatype, count))) {
+        return shortcut.pml.pml_recv(buf, count, datatype, src, tag, comm, status);
+    }
+    prepare(&receive, comm);
+    receive.super.req_type = OMPI_REQUEST_PML;
+    receive.core.complete = blocking_complete;
+    rc = start(&receive, buf, count, datatype, src, tag, comm);
+    if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {
+        ompi_request_wait_completion(&receive.super);
+    } else if (OPAL_COMMON_ADAPTIB_COMPLETE == rc) {
+        ompi_mtl_adaptib_received(&receive.super.req_status, &receive.core);
+    } else {
+        return opal_common_adaptib_mca_error(rc);
+    }
+    if (MPI_STATUS_IGNORE != status) {
+        OMPI_COPY_STATUS(status, receive.super.req_status, false);
+    }
+    return receive.super.req_status.MPI_ERROR;
+}
+
+static bool is_wanted(void)
+{
+    return ompi_mtl_adaptib.shortcut && opal_common_adaptib_plain_memory()
+           && 0 == strcmp(mca_pml_base_selected_component.pmlm_version.mca_component_name, "cm");
+}
+
+void ompi_mtl_adaptib_shortcut_open(void)
+{
+    if (shortcut.is_in || !is_wanted()) {
+        return;
+    }
+    OBJ_CONSTRUCT(&shortcut.receives, opal_free_list_t);
+    if (OPAL_SUCCESS
+        != opal_free_list_init(&shortcut.receives, sizeof(receive_t), opal_cache_line_size,
+                               OBJ_CLASS(receive_t), 0, 0, REQUESTS_AT_ONCE, -1, REQUESTS_AT_ONCE,
+                               NULL, 0, NULL, NULL, NULL)) {
+        OBJ_DESTRUCT(&shortcut.receives);
+        return;
+    }
+    shortcut.pml = mca_pml;
+    mca_pml.pml_isend = shortcut_isend;
+    mca_pml.pml_send = shortcut_send;
+    mca_pml.pml_irecv = shortcut_irecv;
+    mca_pml.pml_recv = shortcut_recv;
+    shortcut.is_in = true;
+}
+
+void ompi_mtl_adaptib_shortcut_close(void)
+{
+    if (!shortcut.is_in) {
+        return;
+    }
+    shortcut.is_in = false;
+    mca_pml.pml_isend = shortcut.pml.pml_isend;
+    mca_pml.pml_send = shortcut.pml.pml_send;
+    mca_pml.pml_irecv = shortcut.pml.pml_irecv;
+    mca_pml.pml_recv = shortcut.pml.pml_recv;
+    OBJ_DESTRUCT(&shortcut.receives);
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * What may be done with a request besides waiting for it: it is given up while it is active, also by one thread while another
+ * makes it complete; it goes through a Fortran handle; its communicator is freed before it. And
+ * data that is contiguous but does not begin at the buffer, or only if there is one element of it. Arguments: threads|alone, and
+ * shortcut where sends that are done at once are to have no request of their own.
+ */
+#include "check.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+
+enum {
+    GIVEN_UP = 40,
+    RACES = 3000,
+    REPEATED = 100000,
+    SECONDS = 60
+};
+
+static int to, from;
+
+/* Until the byte is written by a receive whose request is gone. */
+static void await_byte(const unsigned char *byte, unsigned char value, const char *what)
+{
+    const double end = MPI_Wtime() + SECONDS;
+    while (*(const volatile unsigned char *) byte != value) {
+        CHECK(MPI_Wtime() < end, "%s: nothing received within %d s", what, SECONDS);
+        progress_for(1e-5, MPI_COMM_WORLD);
+    }
+}
+
+/* MPI_Request_free lets a receive go on. */
+static void given_up(void)
+{
+    unsigned char *in[GIVEN_UP], *out[GIVEN_UP];
+    MPI_Request requests[GIVEN_UP];
+    for (int i = 0; i < GIVEN_UP; ++i) {
+        const size_t bytes = mixed_size((uint64_t) i);
+        const uint64_t key = key_of(check_rank, i, bytes, 0);
+        in[i] = guarded_new(bytes, 0);
+        out[i] = malloc(bytes + 1);
+        fill(out[i], bytes, key);
+        MPI_Request request;
+        MPI_Irecv(in[i], (int) bytes, MPI_BYTE, from, i, MPI_COMM_WORLD, &request);
+        MPI_Request_free(&request);
+        CHECK(request == MPI_REQUEST_NULL, "request %d is there after it was freed", i);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < GIVEN_UP; ++i) {
+        MPI_Isend(out[i], (int) mixed_size((uint64_t) i), MPI_BYTE, to, i, MPI_COMM_WORLD,
+                  &requests[i]);
+    }
+    for (int i = 0; i < GIVEN_UP; ++i) {
+        const size_t bytes = mixed_size((uint64_t) i);
+        const uint64_t key = key_of(from, i, bytes, 0);
+        /* Bytes come in any order: each is waited for. */
+        for (size_t at = 0; at < bytes; ++at) {
+            if (in[i][at] != byte_of(key, at)) {
+                await_byte(&in[i][at], byte_of(key, at), "given up");
+            }
+        }
+    }
+    MPI_Waitall(GIVEN_UP, requests, MPI_STATUSES_IGNORE);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < GIVEN_UP; ++i) {
+        CHECK_GUARD(in[i], mixed_size((uint64_t) i), "given up");
+        guarded_free(in[i], 0);
+        free(out[i]);
+    }
+}
+
+/* The memory of requests that are given up comes back. */
+static void given_up_often(void)
+{
+    struct rusage before, after;
+    unsigned char in = 0, out = 1;
+    for (int i = 0; i < REPEATED; ++i) {
+        MPI_Request request;
+        if (i == REPEATED / 10) {
+            getrusage(RUSAGE_SELF, &before);
+        }
+        in = 0;
+        MPI_Irecv(&in, 1, MPI_BYTE, MPI_PROC_NULL, 1, MPI_COMM_SELF, &request);
+        MPI_Request_free(&request);
+        MPI_Irecv(&in, 1, MPI_BYTE, 0, 1, MPI_COMM_SELF, &request);
+        MPI_Request_free(&request);
+        MPI_Send(&out, 1, MPI_BYTE, 0, 1, MPI_COMM_SELF);
+        progress_for(1e-7, MPI_COMM_WORLD);
+        await_byte(&in, 1, "given up often");
+    }
+    getrusage(RUSAGE_SELF, &after);
+    CHECK(after.ru_maxrss - before.ru_maxrss < 4096, "%d requests given up took %ld KiB", REPEATED,
+          after.ru_maxrss - before.ru_maxrss);
+}
+
+/* One thread gives a receive up while another makes progress, by which it is complete at about that time. */
+static atomic_bool race_over;
+
+static void *makes_progress(void *unused)
+{
+    (void) unused;
+    while (!atomic_load(&race_over)) {
+        progress_for(1e-6, MPI_COMM_WORLD);
+    }
+    return NULL;
+}
+
+static void given_up_in_a_race(void)
+{
+    static unsigned char in[RACES], out[RACES];
+    pthread_t thread;
+    atomic_store(&race_over, false);
+    CHECK(pthread_create(&thread, NULL, makes_progress, NULL) == 0, "no thread");
+    memset(in, 0, sizeof in);
+    for (int i = 0; i < RACES; ++i) {
+        MPI_Request request, sent;
+        out[i] = (unsigned char) (1 + i % 255);
+        MPI_Irecv(&in[i], 1, MPI_BYTE, from, 2, MPI_COMM_WORLD, &request);
+        MPI_Isend(&out[i], 1, MPI_BYTE, to, 2, MPI_COMM_WORLD, &sent);
+        for (volatile int spin = 0; spin < i % 500; ++spin) {
+        }
+        MPI_Request_free(&request);
+        MPI_Wait(&sent, MPI_STATUS_IGNORE);
+        await_byte(&in[i], (unsigned char) (1 + i % 255), "given up in a race");
+    }
+    atomic_store(&race_over, true);
+    pthread_join(thread, NULL);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void fortran_handles(void)
+{
+    int value = -1, number = check_rank + 7;
+    MPI_Request requests[2];
+    MPI_Status status;
+    MPI_Fint handles[2];
+    MPI_Irecv(&value, 1, MPI_INT, from, 3, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(&number, 1, MPI_INT, to, 3, MPI_COMM_WORLD, &requests[1]);
+    for (int i = 0; i < 2; ++i) {
+        handles[i] = MPI_Request_c2f(requests[i]);
+        CHECK(MPI_Request_f2c(handles[i]) == requests[i], "handle %d of request %d is another's",
+              (int) handles[i], i);
+    }
+    CHECK(handles[0] != MPI_Request_c2f(MPI_REQUEST_NULL), "the handle of a null request");
+    MPI_Wait(&requests[0], &status);
+    MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+    CHECK_STATUS(&status, from, 3, sizeof(int), "with a handle");
+    CHECK(value == from + 7, "value %d, expected %d", value, from + 7);
+}
+
+/* The communicator's number must not be another's while a receive waits on it. */
+static void outlives_communicator(void)
+{
+    MPI_Comm first, second;
+    MPI_Request early, late;
+    int value = -1, other = -1;
+    int sent[2] = {check_rank + 1000, check_rank + 2000};
+    MPI_Comm_dup(MPI_COMM_WORLD, &first);
+    MPI_Irecv(&value, 1, MPI_INT, from, 4, first, &early);
+    MPI_Irecv(&other, 1, MPI_INT, from, 4, first, &late);
+    MPI_Cancel(&late);
+    MPI_Request_free(&late);
+    MPI_Isend(&sent[0], 1, MPI_INT, to, 4, first, &late);
+    MPI_Comm_free(&first);
+    MPI_Comm_dup(MPI_COMM_WORLD, &second);
+    MPI_Sendrecv(&sent[1], 1, MPI_INT, to, 4, &other, 1, MPI_INT, from, 4, second,
+                 MPI_STATUS_IGNORE);
+    CHECK(other == from + 2000, "on the new communicator %d, expected %d", other, from + 2000);
+    MPI_Wait(&early, MPI_STATUS_IGNORE);
+    CHECK(value == from + 1000, "on the freed communicator %d, expected %d", value, from + 1000);
+    MPI_Wait(&late, MPI_STATUS_IGNORE);
+    MPI_Comm_free(&second);
+}
+
+/* Sends `count` elements of `type` out of `out`, and receives them as they were sent. */
+static void exchange(MPI_Datatype type, int count, int *out, int *in, size_t bytes, bool blocking)
+{
+    MPI_Request request;
+    MPI_Status status;
+    if (blocking) {
+        MPI_Isend(out, count, type, to, 5, MPI_COMM_WORLD, &request);
+        MPI_Recv(in, count, type, from, 5, MPI_COMM_WORLD, &status);
+    } else {
+        MPI_Irecv(in, count, type, from, 5, MPI_COMM_WORLD, &request);
+        MPI_Send(out, count, type, to, 5, MPI_COMM_WORLD);
+        MPI_Wait(&request, &status);
+        CHECK_STATUS(&status, from, 5, bytes, "a type");
+        return;
+    }
+    CHECK_STATUS(&status, from, 5, bytes, "a type");
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+/* Three numbers from the fourth on, in an element as long as eight; or, with gaps, as three. */
+static void types(bool gaps, int count, bool blocking)
+{
+    int in[32], out[32], length = 3, place = 4 * (int) sizeof(int);
+    MPI_Datatype block, type;
+    MPI_Type_create_hindexed(1, &length, &(MPI_Aint){place}, MPI_INT, &block);
+    MPI_Type_create_resized(block, place, (gaps ? 8 : 3) * (MPI_Aint) sizeof(int), &type);
+    MPI_Type_commit(&type);
+    for (int i = 0; i < 32; ++i) {
+        in[i] = -1;
+        out[i] = 100 * check_rank + i;
+    }
+    exchange(type, count, out, in, (size_t) count * 3 * sizeof(int), blocking);
+    for (int i = 0; i < 32; ++i) {
+        const int element = i < 4 ? -1 : (i - 4) / (gaps ? 8 : 3);
+        const bool covered = i >= 4 && element < count && (i - 4) % (gaps ? 8 : 3) < 3;
+        const int expected = covered ? 100 * from + i : -1;
+        CHECK(in[i] == expected, "%d elements, %s: number %d is %d, expected %d", count,
+              gaps ? "with gaps" : "without gaps", i, in[i], expected);
+    }
+    MPI_Type_free(&block);
+    MPI_Type_free(&type);
+}
+
+static void no_request_of_its_own(void)
+{
+    MPI_Request requests[2];
+    int in[2], out[2] = {1, 2};
+    for (int i = 0; i < 2; ++i) {
+        MPI_Isend(&out[i], 1, MPI_INT, to, 6, MPI_COMM_WORLD, &requests[i]);
+    }
+    CHECK(requests[0] == requests[1], "sends that are done have requests of their own");
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < 2; ++i) {
+        MPI_Recv(&in[i], 1, MPI_INT, from, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        CHECK(in[i] == out[i], "message %d is %d", i, in[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const int threads = argc > 1 && strcmp(argv[1], "threads") == 0;
+    check_begin_threads(&argc, &argv, "requests", 2,
+                        threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
+    to = (check_rank + 1) % check_ranks;
+    from = (check_rank - 1 + check_ranks) % check_ranks;
+    for (int round = 0; round < 5; ++round) {
+        given_up();
+        fortran_handles();
+        outlives_communicator();
+        for (int kind = 0; kind < 16; ++kind) {
+            types(kind & 1, kind / 4, kind & 2);
+        }
+    }
+    given_up_often();
+    if (argc > 2 && strcmp(argv[2], "shortcut") == 0) {
+        no_request_of_its_own();
+    }
+    if (threads) {
+        given_up_in_a_race();
+    }
+    check_end();
+    return 0;
+}
