@@ -53,7 +53,7 @@ void copy_others(void* to, const void* from, std::size_t bytes) {
         copy_ends<std::uint32_t>(to, from, bytes);
     } else if (bytes >= sizeof(std::uint16_t)) {
         copy_ends<std::uint16_t>(to, from, bytes);
-    } else if (bytes > 0) {
+    } else {
         *static_cast<std::byte*>(to) = *static_cast<const std::byte*>(from);
     }
 }

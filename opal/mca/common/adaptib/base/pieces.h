@@ -37,14 +37,14 @@ template <typename T>
     std::memcpy(static_cast<std::byte*>(to) + at, &last, sizeof last);
 }
 
-// What copy_few does not copy itself; the bytes may be none.
+// What copy_few does not copy itself. REQUIRES: bytes > 0
 void copy_others(void* to, const void* from, std::size_t bytes);
 
 // Like memcpy, for what is a few bytes most of the time: these without a call.
 [[gnu::always_inline]] inline void copy_few(void* to, const void* from, std::size_t bytes) {
     if (bytes - sizeof(std::uint64_t) <= sizeof(std::uint64_t)) [[likely]] { // 8 to 16
         copy_ends<std::uint64_t>(to, from, bytes);
-    } else {
+    } else if (bytes > 0) {
         copy_others(to, from, bytes);
     }
 }
