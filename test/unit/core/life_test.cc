@@ -74,6 +74,63 @@ TEST(Life, OnlyAnUnmatchedReceiveCanBeCancelled) {
     EXPECT_EQ(got, sent);
 }
 
+// A component that sends and receives messages goes, another one goes on with the core: nothing may be left that points to the
+// requests of the first (the address sanitizer sees it).
+TEST(Life, MessagesEndBeforeTheCore) {
+    static char none[] = "none";
+    Options options;
+    options.parameters.shm_single_copy = none; // the sender takes part in each block
+    Cores world(2, options);
+    constexpr std::size_t kLong = 1 << 20;
+    std::vector<std::byte> sent = pattern(kLong, 1);
+    auto unmatched = std::make_unique<TestRequest>();
+    auto matched = std::make_unique<TestRequest>();
+    auto posted = std::make_unique<TestRequest>();
+    auto own = std::make_unique<TestRequest>();
+    auto from_nobody = std::make_unique<TestRequest>();
+    std::vector<std::byte> got(kLong);
+    ASSERT_TRUE(world.send(0, 1, 4, contiguous(sent), *unmatched).ok());
+    ASSERT_TRUE(world.send(1, 1, 6, contiguous(sent), *own).ok());
+    ASSERT_TRUE(world.run([&] { return world.core(1).protocol().find({0, 0, 4}) != nullptr; }));
+    ASSERT_TRUE(world.receive(1, 0, 4, contiguous(got), *matched).ok());
+    ASSERT_TRUE(world.receive(1, 0, 5, contiguous(got), *posted).ok());
+    ASSERT_TRUE(world.receive(1, Envelope::kAnySource, 9, contiguous(got), *from_nobody).ok());
+    world.progress(1);
+    ASSERT_FALSE(matched->done);
+    world.core(1).end_messages(Nanoseconds{0});
+    world.progress(1);
+    EXPECT_TRUE(matched->done);
+    EXPECT_EQ(matched->user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    EXPECT_FALSE(posted->done || from_nobody->done || own->done);
+    matched.reset();
+    posted.reset();
+    from_nobody.reset();
+    own.reset();
+    world.progress(1);
+    world.core(0).end_messages(Nanoseconds{0});
+    world.progress(0);
+    EXPECT_TRUE(unmatched->done);
+    unmatched.reset();
+    for (int pass = 0; pass < 1000; ++pass) {
+        world.progress();
+    }
+}
+
+TEST(Life, MessagesThatCanEndAreNotCutOff) {
+    Cores world(2);
+    std::vector<std::byte> sent = pattern(100, 1);
+    std::vector<std::byte> got(100);
+    TestRequest send;
+    TestRequest receive;
+    ASSERT_TRUE(world.send(0, 1, 4, contiguous(sent), send).ok());
+    world.core(0).end_messages(std::chrono::seconds{10});
+    ASSERT_TRUE(world.receive(1, 0, 4, contiguous(got), receive).ok());
+    ASSERT_TRUE(world.run({&send, &receive}));
+    EXPECT_EQ(receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(got, sent);
+    EXPECT_TRUE(world.messages(0).empty() && world.messages(1).empty());
+}
+
 // A host with more processes than processors may be silent for a tenth of a second, and more.
 TEST(Life, AConnectionWaitsForSecondsBeforeItIsBroken) {
     Options options;

@@ -87,7 +87,7 @@ protected:
                 break;
             }
         }
-        EXPECT_EQ(opal_common_adaptib_outstanding(core_, nullptr), 0u);
+        EXPECT_EQ(opal_common_adaptib_flush_mark(core_), 0u);
         return code == OPAL_COMMON_ADAPTIB_SUCCESS ? request.user.status : code;
     }
     int put(std::uint64_t offset, std::size_t bytes) {

@@ -381,7 +381,7 @@ TEST_F(CoreThreads, OneSidedOperationsNowAndStarted) {
     EXPECT_EQ(window[1], 0u);
     EXPECT_EQ(guarded, kThreads * kRounds / 10);
     EXPECT_GT(at_once.load(), kRounds);
-    EXPECT_EQ(opal_common_adaptib_outstanding(core_, nullptr), 0u);
+    EXPECT_EQ(opal_common_adaptib_flush_mark(core_), 0u);
     opal_common_adaptib_deregister(core_, region);
 }
 

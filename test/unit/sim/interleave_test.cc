@@ -98,10 +98,14 @@ public:
                   bytes);
         }
     }
-    bool over() const {
-        return std::all_of(operations_.begin(), operations_.end(),
+    bool over() const { return over(operations_.size()); }
+    // Those that were started first.
+    bool over(std::size_t count) const {
+        return std::all_of(operations_.begin(),
+                           operations_.begin() + static_cast<std::ptrdiff_t>(count),
                            [](const Operation& each) { return each.request.done; });
     }
+    std::size_t started() const { return operations_.size(); }
     // Until all are, with success and every byte.
     void wait(Nanoseconds limit = 10s) {
         ASSERT_TRUE(ranks->run_until([this] { return over(); }, limit));
@@ -132,6 +136,7 @@ public:
     }
 
     Peer* peer() { return ranks->peer(0, 1); }
+    FlushEpochs& epochs() { return ranks->core(0).protocol().flush_epochs(); }
     std::size_t outstanding() { return ranks->core(0).protocol().one_sided_outstanding(); }
     std::uint64_t held() { return ranks->counters(0).moves_held; }
     std::size_t failed() const {
@@ -222,6 +227,24 @@ TEST(Interleaving, WhatIsHeldIsOutstanding) {
     EXPECT_EQ(traffic.peer()->one_sided, kMost);
     traffic.wait();
     EXPECT_EQ(traffic.peer()->one_sided, 0u);
+}
+
+// Somebody else goes on with gets: there are always some under way.
+TEST(Interleaving, AFlushWaitsForWhatIsHeldAndNoMore) {
+    MixedTraffic traffic;
+    traffic.learn();
+    traffic.hold();
+    const std::uint64_t mark = traffic.epochs().mark();
+    while (!traffic.epochs().passed(mark)) {
+        ASSERT_LT(traffic.started(), 20 * kMost);
+        traffic.start(OPAL_COMMON_ADAPTIB_GET, 100'000);
+        const std::size_t some = traffic.outstanding();
+        ASSERT_TRUE(traffic.ranks->run_until([&] { return traffic.outstanding() < some; }, 1s));
+    }
+    EXPECT_TRUE(traffic.over(kMost));
+    EXPECT_FALSE(traffic.over());
+    EXPECT_GT(traffic.started(), kMost);
+    traffic.wait();
 }
 
 TEST(Interleaving, AtomicsAreNotHeld) {

@@ -101,6 +101,9 @@ int ompi_mtl_adaptib_progress(void)
 int ompi_mtl_adaptib_finalize(struct mca_mtl_base_module_t *mtl)
 {
     (void) mtl;
+    if (NULL != ompi_mtl_adaptib.core) {
+        opal_common_adaptib_messages_end(ompi_mtl_adaptib.core);
+    }
     ompi_mtl_adaptib_shortcut_close();
     if (ompi_mtl_adaptib.prepared_btls) {
         ompi_mtl_adaptib.prepared_btls = false;

@@ -34,18 +34,18 @@ int ompi_mtl_adaptib_irecv(struct mca_mtl_base_module_t *mtl, struct ompi_commun
     int rc;
 
     (void) mtl;
+    rc = ompi_mtl_adaptib_source(comm, src, &peer);
+    if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
+        return rc;
+    }
     opal_convertor_get_packed_size(convertor, &bytes);
     if (OPAL_LIKELY(0 == bytes || ompi_mtl_adaptib_is_contiguous(convertor))) {
         request->core.complete = receive_complete;
         rc = ompi_mtl_adaptib_receive_at(
-            comm, src, tag,
+            comm, src, tag, peer,
             ompi_mtl_adaptib_base(convertor->pBaseBuf + convertor->pDesc->true_lb, bytes), bytes,
             &request->core);
         return ompi_mtl_adaptib_started(rc, request);
-    }
-    rc = ompi_mtl_adaptib_source(comm, src, &peer);
-    if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
-        return rc;
     }
     request->core.complete = stream_receive_complete;
     envelope = ompi_mtl_adaptib_wanted(comm, src, tag);

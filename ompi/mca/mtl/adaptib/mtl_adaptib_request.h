@@ -73,16 +73,11 @@ static inline bool ompi_mtl_adaptib_sent_now(struct ompi_communicator_t *comm, i
                                            base, bytes);
 }
 
-/* Starts a receive of contiguous data. Returns what the core returned, or UNREACHABLE. */
+/* Starts a receive of contiguous data from `peer` (ompi_mtl_adaptib_source); returns what the core returned. */
 static inline int ompi_mtl_adaptib_receive_at(struct ompi_communicator_t *comm, int src, int tag,
-                                              void *base, size_t bytes,
-                                              opal_common_adaptib_request_t *request)
+                                              opal_common_adaptib_peer_t *peer, void *base,
+                                              size_t bytes, opal_common_adaptib_request_t *request)
 {
-    opal_common_adaptib_peer_t *peer;
-
-    if (OPAL_UNLIKELY(OMPI_SUCCESS != ompi_mtl_adaptib_source(comm, src, &peer))) {
-        return OPAL_COMMON_ADAPTIB_UNREACHABLE;
-    }
     return opal_common_adaptib_receive_at(ompi_mtl_adaptib.core, peer,
                                           OPAL_COMMON_ADAPTIB_COMM_CID(comm),
                                           ompi_mtl_adaptib_wanted_source(src),

@@ -10,6 +10,7 @@
 #include "ompi/mca/pml/base/base.h"
 #include "ompi/mca/pml/pml.h"
 #include "ompi/request/request.h"
+#include "ompi/runtime/params.h"
 #include "opal/class/opal_free_list.h"
 
 #include "mtl_adaptib_request.h"
@@ -85,6 +86,9 @@ static int shortcut_send(const void *buf, size_t count, ompi_datatype_t *datatyp
     return shortcut.pml.pml_send(buf, count, datatype, dst, tag, mode, comm);
 }
 
+/* With threads: the receive that this one makes complete. A function that Open MPI has called at that may free it. */
+static __thread receive_t *completing;
+
 static inline receive_t *receive_of(opal_common_adaptib_request_t *request)
 {
     return (receive_t *) ((char *) request - offsetof(receive_t, core));
@@ -114,12 +118,18 @@ static void receive_complete(opal_common_adaptib_request_t *request)
     ompi_mtl_adaptib_received(&receive->super.req_status, request);
     if (OPAL_UNLIKELY(RECEIVE_FREED == change_state(receive, RECEIVE_DONE))) {
         give_back(receive);
-        return;
+    } else if (OPAL_LIKELY(!opal_using_threads())) {
+        ompi_request_complete(&receive->super, true);
+    } else {
+        receive_t *outer = completing;
+        completing = receive;
+        opal_atomic_wmb();
+        ompi_request_complete(&receive->super, true);
+        completing = outer;
     }
-    ompi_request_complete(&receive->super, true);
 }
 
-/* MPI_Request_free, or the end of a wait. */
+/* MPI_Request_free, the end of a wait, or a function that is called at the completion. */
 static int receive_free(ompi_request_t **request)
 {
     receive_t *receive = (receive_t *) *request;
@@ -129,8 +139,9 @@ static int receive_free(ompi_request_t **request)
         if (RECEIVE_ACTIVE == change_state(receive, RECEIVE_FREED)) {
             return OMPI_SUCCESS;
         }
-        while (!REQUEST_COMPLETE(&receive->super)) { /* another thread is about to say so */
-            opal_atomic_rmb();
+        while (opal_using_threads() && receive != completing
+               && !REQUEST_COMPLETE(&receive->super)) {
+            opal_atomic_rmb(); /* another thread is about to say so */
         }
     }
     give_back(receive);
@@ -153,32 +164,40 @@ static void receive_construct(receive_t *receive)
 
 static OBJ_CLASS_INSTANCE(receive_t, ompi_request_t, receive_construct, NULL);
 
-/* What is the same for all receives. */
+/* What is the same for all receives. An error is one as soon as it is there: Open MPI frees requests that have one. */
 static inline void prepare(receive_t *receive, ompi_communicator_t *comm)
 {
     OMPI_REQUEST_INIT(&receive->super, false);
     receive->super.req_state = OMPI_REQUEST_ACTIVE;
+    receive->super.req_status.MPI_TAG = MPI_ANY_TAG;
+    receive->super.req_status.MPI_ERROR = MPI_SUCCESS;
     receive->super.req_status._cancelled = 0;
     receive->super.req_mpi_object.comm = comm;
 }
 
 static inline int start(receive_t *receive, void *buf, size_t count, ompi_datatype_t *datatype,
-                        int src, int tag, ompi_communicator_t *comm)
+                        int src, int tag, ompi_communicator_t *comm,
+                        opal_common_adaptib_peer_t *peer)
 {
     const size_t bytes = count * datatype->super.size;
 
-    return ompi_mtl_adaptib_receive_at(comm, src, tag, place_of(buf, datatype, bytes), bytes,
+    return ompi_mtl_adaptib_receive_at(comm, src, tag, peer, place_of(buf, datatype, bytes), bytes,
                                        &receive->core);
 }
 
 static int shortcut_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
                           ompi_communicator_t *comm, ompi_request_t **request)
 {
+    opal_common_adaptib_peer_t *peer;
     receive_t *receive;
     int rc;
 
     if (OPAL_UNLIKELY(!is_contiguous(datatype, count))) {
         return shortcut.pml.pml_irecv(buf, count, datatype, src, tag, comm, request);
+    }
+    rc = ompi_mtl_adaptib_source(comm, src, &peer);
+    if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
+        return rc;
     }
     receive = (receive_t *) opal_free_list_get(&shortcut.receives);
     if (OPAL_UNLIKELY(NULL == receive)) {
@@ -187,7 +206,7 @@ static int shortcut_irecv(void *buf, size_t count, ompi_datatype_t *datatype, in
     prepare(receive, comm);
     receive->state = RECEIVE_ACTIVE;
     OBJ_RETAIN(comm);
-    rc = start(receive, buf, count, datatype, src, tag, comm);
+    rc = start(receive, buf, count, datatype, src, tag, comm, peer);
     if (OPAL_UNLIKELY(OPAL_COMMON_ADAPTIB_SUCCESS != rc)) {
         if (OPAL_COMMON_ADAPTIB_COMPLETE != rc) {
             give_back(receive);
@@ -206,22 +225,28 @@ static void blocking_complete(opal_common_adaptib_request_t *request)
     receive_t *receive = receive_of(request);
 
     ompi_mtl_adaptib_received(&receive->super.req_status, request);
+    opal_atomic_wmb();
     ompi_request_complete(&receive->super, true);
 }
 
 static int shortcut_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
                          ompi_communicator_t *comm, ompi_status_public_t *status)
 {
+    opal_common_adaptib_peer_t *peer;
     receive_t receive;
     int rc;
 
     if (OPAL_UNLIKELY(!is_contiguous(datatype, count))) {
         return shortcut.pml.pml_recv(buf, count, datatype, src, tag, comm, status);
     }
+    rc = ompi_mtl_adaptib_source(comm, src, &peer);
+    if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
+        return rc;
+    }
     prepare(&receive, comm);
     receive.super.req_type = OMPI_REQUEST_PML;
     receive.core.complete = blocking_complete;
-    rc = start(&receive, buf, count, datatype, src, tag, comm);
+    rc = start(&receive, buf, count, datatype, src, tag, comm, peer);
     if (OPAL_COMMON_ADAPTIB_SUCCESS == rc) {
         ompi_request_wait_completion(&receive.super);
     } else if (OPAL_COMMON_ADAPTIB_COMPLETE == rc) {
@@ -235,9 +260,19 @@ static int shortcut_recv(void *buf, size_t count, ompi_datatype_t *datatype, int
     return receive.super.req_status.MPI_ERROR;
 }
 
+/* Where it is to survive that processes fail, Open MPI takes requests for those of mca_pml_base_request_t. */
+static bool survives_failures(void)
+{
+#if OPAL_ENABLE_FT_MPI
+    return ompi_ftmpi_enabled;
+#else
+    return false;
+#endif
+}
+
 static bool is_wanted(void)
 {
-    return ompi_mtl_adaptib.shortcut && opal_common_adaptib_plain_memory()
+    return ompi_mtl_adaptib.shortcut && opal_common_adaptib_plain_memory() && !survives_failures()
            && 0 == strcmp(mca_pml_base_selected_component.pmlm_version.mca_component_name, "cm");
 }
 

@@ -192,7 +192,7 @@ int mca_btl_adaptib_atomic_cswap(mca_btl_base_module_t *btl, mca_btl_base_endpoi
     return transfer(endpoint, &what, local_handle, remote_handle, cbfunc, cbcontext, cbdata);
 }
 
-static __opal_attribute_noinline__ void wait_for(opal_common_adaptib_peer_t *peer)
+static __opal_attribute_noinline__ void wait_for(uint64_t mark)
 {
     unsigned idle = 0;
 
@@ -203,23 +203,23 @@ static __opal_attribute_noinline__ void wait_for(opal_common_adaptib_peer_t *pee
             opal_progress(); /* the others', and it lets go of the processor if it is told to */
             idle = 0;
         }
-    } while (opal_common_adaptib_outstanding(mca_btl_adaptib.core, peer) > 0);
+    } while (0 != mark && !opal_common_adaptib_flush_passed(mca_btl_adaptib.core, mark));
 }
 
-/* Ends, since an operation whose peer is lost completes with an error. With nothing under way progress is made
- * in some calls only: osc/rdma calls again and again until its callbacks have run. Which ones need not be exact:
- * threads may count one for two. */
+/* Of all endpoints: nobody asks for one. Ends, since an operation whose peer is lost completes with an error. With nothing
+ * under way progress is made in some calls only: osc/rdma calls again and again until its callbacks have run. Which ones need
+ * not be exact: threads may count one for two. */
 int mca_btl_adaptib_flush(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint)
 {
-    opal_common_adaptib_peer_t *peer = NULL != endpoint ? endpoint->peer : NULL;
     static unsigned calls;
     const unsigned call = __atomic_load_n(&calls, __ATOMIC_RELAXED) + 1;
+    const uint64_t mark = opal_common_adaptib_flush_mark(mca_btl_adaptib.core);
 
     (void) btl;
+    (void) endpoint;
     __atomic_store_n(&calls, call, __ATOMIC_RELAXED);
-    if (0 == call % CALLS_PER_PASS
-        || 0 != opal_common_adaptib_outstanding(mca_btl_adaptib.core, peer)) {
-        wait_for(peer);
+    if (0 == call % CALLS_PER_PASS || 0 != mark) {
+        wait_for(mark);
     }
     return OPAL_SUCCESS;
 }

@@ -143,6 +143,11 @@ typedef struct {
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_core_acquire(const opal_common_adaptib_environment_t *environment,
                                  opal_common_adaptib_core_t **core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+/* Before a component that has sent or received messages releases the core: its completion functions and the memory of its requests
+ * may go afterwards, though another component may hold the core. What is under way has a second to complete, and then ends with
+ * its peer; posted receives are forgotten, and nothing is called for them. REQUIRES: nobody starts anything with messages any more. */
+OPAL_COMMON_ADAPTIB_EXPORT void
+opal_common_adaptib_messages_end(opal_common_adaptib_core_t *core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* The last release flushes what is still queued (for at most a second), writes the report if it is
  * asked for, and frees everything. */
 OPAL_COMMON_ADAPTIB_EXPORT void
@@ -424,10 +429,13 @@ opal_common_adaptib_start(opal_common_adaptib_core_t *core, opal_common_adaptib_
                           const opal_common_adaptib_one_sided_t *operation,
                           opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
-/* One-sided operations started and not complete, to `peer`, or to all if it is NULL. */
-OPAL_COMMON_ADAPTIB_EXPORT size_t opal_common_adaptib_outstanding(opal_common_adaptib_core_t *core,
-                                                                  opal_common_adaptib_peer_t *peer)
+/* A flush waits for the one-sided operations that are started and not complete, however many others follow: it takes a mark
+ * (0: there are none), and makes progress until the mark is passed. */
+OPAL_COMMON_ADAPTIB_EXPORT uint64_t opal_common_adaptib_flush_mark(opal_common_adaptib_core_t *core)
     OPAL_COMMON_ADAPTIB_NOEXCEPT;
+OPAL_COMMON_ADAPTIB_EXPORT bool
+opal_common_adaptib_flush_passed(opal_common_adaptib_core_t *core,
+                                 uint64_t mark) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 #ifdef __cplusplus
 }

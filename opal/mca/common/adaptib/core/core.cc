@@ -41,6 +41,34 @@ std::size_t Core::migrate_paths(Peer& peer) {
     return migration_ == nullptr ? 0 : migration_->migrate(peer);
 }
 
+void Core::end_messages(Nanoseconds limit) {
+    const Nanoseconds start = environment_.clock->now();
+    const auto any = [this] {
+        bool found = false;
+        for_each_peer([&](Peer& peer) { found = found || protocol_->has_messages_of(peer); });
+        return found;
+    };
+    const auto wait = [&](Nanoseconds until) {
+        while (any() && environment_.clock->now() - start < until) {
+            if (progress() == 0) {
+                std::this_thread::yield();
+            }
+        }
+    };
+    protocol_->drop_receives();
+    wait(limit);
+    std::vector<Peer*> left;
+    for_each_peer([&](Peer& peer) {
+        if (protocol_->has_messages_of(peer)) {
+            left.push_back(&peer);
+        }
+    });
+    for (Peer* peer : left) {
+        protocol_->on_peer_failed(*peer, "this process ends, and messages are under way");
+    }
+    wait(2 * limit);
+}
+
 void Core::drain(Nanoseconds limit) {
     constexpr Nanoseconds kLastWords = std::chrono::milliseconds{20};
     const Nanoseconds start = environment_.clock->now();

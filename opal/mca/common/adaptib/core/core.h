@@ -135,6 +135,9 @@ public:
     // connection: what the selection of channels does, for who wants to decide it otherwise.
     void promote(Peer& peer);
     void demote(Peer& peer);
+    // The memory of the requests of messages is about to go, while others go on with one-sided operations. Those under way
+    // have up to `limit` to complete; who they are with is let go then. Posted receives are forgotten.
+    void end_messages(Nanoseconds limit);
     // Progress until all that was sent has arrived, as far as can be known, for at most `limit`; for what only
     // goes to peers that have said goodbye, 20 ms.
     void drain(Nanoseconds limit);

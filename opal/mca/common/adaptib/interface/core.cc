@@ -204,11 +204,28 @@ int opal_common_adaptib_core_acquire(const opal_common_adaptib_environment_t* en
     return OPAL_COMMON_ADAPTIB_SUCCESS;
 }
 
+namespace {
+
+constexpr Nanoseconds kFlushLimit = std::chrono::seconds{1};
+
+} // namespace
+
+void opal_common_adaptib_messages_end(opal_common_adaptib_core_t* core) noexcept {
+    CompletedList completed;
+    {
+        const Guard guard(core);
+        core->inside = true;
+        core->core->end_messages(kFlushLimit);
+        core->inside = false;
+        completed = std::exchange(core->protocol->completed(), {});
+    }
+    report_completed(completed);
+}
+
 void opal_common_adaptib_core_release(opal_common_adaptib_core_t* core) noexcept {
     if (--core->references > 0) {
         return;
     }
-    constexpr Nanoseconds kFlushLimit = std::chrono::seconds{1};
     core->core->drain(kFlushLimit);
     report_completed(core->core->protocol().completed());
     if (process_parameters().report) {

@@ -107,14 +107,9 @@ Status target_of(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* p
     return done ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
 }
 
-[[gnu::always_inline]] inline std::size_t outstanding(opal_common_adaptib_core_t* core,
-                                                      opal_common_adaptib_peer_t* peer) {
-    const Peer* to = peer == nullptr ? nullptr : peer_of(core, peer);
-    if (to == nullptr) {
-        return core->protocol->one_sided_outstanding();
-    }
-    const Peer* twin = core->twins ? core->core->twin_of(*to) : nullptr;
-    return to->one_sided + (twin == nullptr ? 0 : twin->one_sided);
+[[gnu::always_inline]] inline std::uint64_t flush_mark(opal_common_adaptib_core_t* core) {
+    FlushEpochs& epochs = core->protocol->flush_epochs();
+    return epochs.under_way() > 0 ? epochs.mark() : 0;
 }
 
 } // namespace
@@ -139,7 +134,11 @@ int opal_common_adaptib_start(opal_common_adaptib_core_t* core, opal_common_adap
     return code_of(status, complete);
 }
 
-size_t opal_common_adaptib_outstanding(opal_common_adaptib_core_t* core,
-                                       opal_common_adaptib_peer_t* peer) noexcept {
-    return guarded<outstanding>(core, peer);
+uint64_t opal_common_adaptib_flush_mark(opal_common_adaptib_core_t* core) noexcept {
+    return guarded<flush_mark>(core);
+}
+
+bool opal_common_adaptib_flush_passed(opal_common_adaptib_core_t* core, uint64_t mark) noexcept {
+    const Guard guard(core);
+    return core->protocol->flush_epochs().passed(mark);
 }

@@ -68,6 +68,7 @@ Status Protocol::start_atomic(Peer& peer, const opal_common_adaptib_one_sided_t&
     asked->local = operation.local;
     AtomicBody& body = asked->body;
     body.id = asked_.add(asked);
+    asked->epoch = flush_epochs_.enter();
     body.remote_address = operation.remote_address;
     body.compare_add = compare_add_of(operation);
     body.swap = operation.operand;
@@ -119,6 +120,7 @@ void Protocol::end_atomic(AskedAtomic& asked, int status) {
     UserRequest& user = *asked.user;
     --asked.peer.one_sided;
     asked_.remove(asked.body.id);
+    flush_epochs_.leave(asked.epoch);
     pool_.destroy(&asked);
     complete(user, status, status == OPAL_COMMON_ADAPTIB_SUCCESS ? sizeof(std::uint64_t) : 0);
 }

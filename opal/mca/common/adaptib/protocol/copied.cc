@@ -63,6 +63,7 @@ Status Protocol::start_copied(Peer& peer, const opal_common_adaptib_one_sided_t&
     CopiedOneSided& copied = *started.release();
     copied.user = &user;
     copied.id = copied_.add(&copied);
+    copied.epoch = flush_epochs_.enter();
     copied.local = static_cast<std::byte*>(operation.local);
     copied.remote = operation.remote_address;
     copied.length = operation.bytes;
@@ -111,6 +112,7 @@ void Protocol::on_copied_block(CopiedOneSided& operation) {
     --operation.peer.one_sided;
     --operation.peer.users;
     copied_.remove(operation.id);
+    flush_epochs_.leave(operation.epoch);
     staging(operation.peer).give(std::move(operation.block));
     delete &operation;
     complete(user, failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,

@@ -233,6 +233,30 @@ void Protocol::on_parted(Peer& peer) {
     go_on(peer);
 }
 
+void Protocol::drop_receives() {
+    std::vector<PostedReceive*> posted;
+    matcher_.for_each_posted([&](PostedReceive& receive) { posted.push_back(&receive); });
+    for (PostedReceive* receive : posted) {
+        matcher_.cancel(*receive);
+    }
+}
+
+bool Protocol::has_messages_of(const Peer& peer) const {
+    const auto has_requests = [](const PendingQueue& queue) {
+        const PendingSend* each = queue.front();
+        while (each != nullptr && each->kind != PendingSend::Kind::request) {
+            each = each->next;
+        }
+        return each != nullptr;
+    };
+    bool found =
+        has_requests(peer.pending) || has_requests(peer.in_doubt) || has_requests(peer.held);
+    sends_.for_each([&](SendTransfer* each) { found = found || &each->peer == &peer; });
+    receives_.for_each([&](ReceiveTransfer* each) { found = found || &each->peer == &peer; });
+    waiting_acks_.for_each([&](SendRequest* each) { found = found || each->peer == &peer; });
+    return found;
+}
+
 void Protocol::for_each_awaited(const std::function<void(const Peer&)>& f) const {
     matcher_.for_each_posted([&](PostedReceive& posted) {
         if (const Peer* from = static_cast<ReceiveRequest&>(posted).from; from != nullptr) {

@@ -85,6 +85,7 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
     }
     started->user = &user;
     started->id = one_sided_.add(started);
+    started->epoch = flush_epochs_.enter();
     ++peer.one_sided;
     ++peer.users;
     move.describe(operation, opcode_of(operation.operation));
@@ -135,6 +136,7 @@ void Protocol::on_one_sided_done(OneSided& operation) {
     --operation.peer.one_sided;
     --operation.peer.users;
     one_sided_.remove(operation.id);
+    flush_epochs_.leave(operation.epoch);
     pool_.destroy(&operation);
     complete(user, failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
              failed ? 0 : bytes);

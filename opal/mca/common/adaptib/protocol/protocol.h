@@ -52,6 +52,7 @@
 #include "memory/staging.h"
 #include "memory/window.h"
 #include "observe/counters.h"
+#include "protocol/flush.h"
 #include "protocol/request.h"
 #include "protocol/transfer.h"
 
@@ -247,9 +248,9 @@ public:
         }
         return execute(peer, work(), *memory, keys);
     }
-    std::size_t one_sided_outstanding() const {
-        return one_sided_.size() + copied_.size() + asked_.size();
-    }
+    // Of one-sided operations that are under way.
+    FlushEpochs& flush_epochs() { return flush_epochs_; }
+    std::size_t one_sided_outstanding() const { return flush_epochs_.under_way(); }
     void release_peer(Peer& peer);
     void keep_peer(Peer& peer); // it was released, and is wanted again
 
@@ -295,6 +296,10 @@ public:
     void on_unconnected(Peer& peer); // no connection for now
     void on_parted(Peer& peer);
     void on_peer_failed(Peer& peer, const std::string& what);
+    // Posted receives are forgotten; their completion functions are not called.
+    void drop_receives();
+    // Requests of messages to or from the peer are under way: matched, or sent and not complete.
+    bool has_messages_of(const Peer& peer) const;
     // Whoever an answer, or a message that is known to be its, is waited for of; some more than once.
     void for_each_awaited(const std::function<void(const Peer&)>& f) const;
     // Sends and posts what found no room before.
@@ -683,6 +688,7 @@ private:
     IdTable<SendTransfer> sends_;
     IdTable<ReceiveTransfer> receives_;
     IdTable<OneSided> one_sided_;
+    FlushEpochs flush_epochs_;
     IdTable<CopiedOneSided> copied_;
     IdTable<AskedAtomic> asked_;
     WindowTable windows_;

@@ -198,6 +198,7 @@ struct OneSided final : Mover {
 
     UserRequest* user = nullptr;
     std::uint64_t id = 0;
+    std::uint64_t epoch = 0;    // FlushEpochs
     RegistrationCache::Use own; // of the local memory, if the user has not registered it
 };
 
@@ -208,6 +209,7 @@ struct CopiedOneSided final : Mover {
 
     UserRequest* user = nullptr;
     std::uint64_t id = 0;
+    std::uint64_t epoch = 0; // FlushEpochs
     std::unique_ptr<StagingBlock> block;
     std::byte* local = nullptr;
     std::uint64_t remote = 0;
@@ -223,7 +225,8 @@ struct AskedAtomic {
     UserRequest* user = nullptr;
     void* local = nullptr;
     AtomicBody body{};
-    bool held = false; // until the peer's goodbye is over
+    std::uint64_t epoch = 0; // FlushEpochs
+    bool held = false;       // until the peer's goodbye is over
 };
 
 } // namespace adaptib
