@@ -84,6 +84,19 @@ static inline int ompi_mtl_adaptib_peer(struct ompi_communicator_t *comm, int ra
     return OPAL_LIKELY(NULL != *peer) ? OMPI_SUCCESS : ompi_mtl_adaptib_peer_first(proc, peer);
 }
 
+/* The same for a process that was looked up before; false: it was not. */
+static inline bool ompi_mtl_adaptib_known_peer(struct ompi_communicator_t *comm, int rank,
+                                               opal_common_adaptib_peer_t **peer)
+{
+    struct ompi_proc_t *proc = ompi_group_peer_lookup_existing(comm->c_remote_group, rank);
+
+    if (OPAL_UNLIKELY(NULL == proc)) {
+        return false;
+    }
+    *peer = __atomic_load_n(&proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL], __ATOMIC_ACQUIRE);
+    return NULL != *peer;
+}
+
 /* Who will send what a receive or a probe asks for; NULL if that is anybody. */
 static inline int ompi_mtl_adaptib_source(struct ompi_communicator_t *comm, int src,
                                           opal_common_adaptib_peer_t **peer)

@@ -58,19 +58,17 @@ static inline void ompi_mtl_adaptib_received(ompi_status_public_t *status,
     status->_ucount = request->bytes;
 }
 
-/* What is sent most: contiguous, and there is room for it. */
+/* What is sent most: contiguous, to a process that was looked up, and there is room for it. */
 static inline bool ompi_mtl_adaptib_sent_now(struct ompi_communicator_t *comm, int dest, int tag,
                                              const void *base, size_t bytes)
 {
     opal_common_adaptib_peer_t *peer;
 
-    if (OPAL_UNLIKELY(OMPI_SUCCESS != ompi_mtl_adaptib_peer(comm, dest, &peer))) {
-        return false;
-    }
-    return OPAL_COMMON_ADAPTIB_COMPLETE
-           == opal_common_adaptib_send_now(ompi_mtl_adaptib.core, peer,
-                                           OPAL_COMMON_ADAPTIB_COMM_CID(comm), comm->c_my_rank, tag,
-                                           base, bytes);
+    return OPAL_LIKELY(ompi_mtl_adaptib_known_peer(comm, dest, &peer))
+           && OPAL_COMMON_ADAPTIB_COMPLETE
+                  == opal_common_adaptib_send_now(ompi_mtl_adaptib.core, peer,
+                                                  OPAL_COMMON_ADAPTIB_COMM_CID(comm),
+                                                  comm->c_my_rank, tag, base, bytes);
 }
 
 /* Starts a receive of contiguous data from `peer` (ompi_mtl_adaptib_source); returns what the core returned. */

@@ -86,47 +86,85 @@ static int shortcut_send(const void *buf, size_t count, ompi_datatype_t *datatyp
     return shortcut.pml.pml_send(buf, count, datatype, dst, tag, mode, comm);
 }
 
-/* With threads: the receive that this one makes complete. A function that Open MPI has called at that may free it. */
-static __thread receive_t *completing;
-
 static inline receive_t *receive_of(opal_common_adaptib_request_t *request)
 {
     return (receive_t *) ((char *) request - offsetof(receive_t, core));
 }
 
-static void give_back(receive_t *receive)
+/* Each step of a receive is written twice: for what nearly always is, in few instructions, and, "with care", for all. */
+
+static __opal_attribute_noinline__ void give_back_with_care(receive_t *receive)
 {
     OBJ_RELEASE(receive->super.req_mpi_object.comm);
     OMPI_REQUEST_FINI(&receive->super);
     opal_free_list_return(&shortcut.receives, &receive->super.super);
 }
 
+static inline void give_back(receive_t *receive)
+{
+    opal_object_t *comm = (opal_object_t *) receive->super.req_mpi_object.comm;
+
+    if (OPAL_UNLIKELY(opal_using_threads() || 1 == comm->obj_reference_count
+                      || MPI_UNDEFINED != receive->super.req_f_to_c_index)) {
+        give_back_with_care(receive);
+        return;
+    }
+    (void) opal_obj_update(comm, -1);
+    receive->super.req_state = OMPI_REQUEST_INVALID;
+    (void) opal_lifo_push_st(&shortcut.receives.super, &receive->super.super.super);
+}
+
 static inline receive_state_t change_state(receive_t *receive, receive_state_t to)
 {
-    if (OPAL_UNLIKELY(opal_using_threads())) {
-        return (receive_state_t) __atomic_exchange_n(&receive->state, to, __ATOMIC_ACQ_REL);
+    return (receive_state_t) __atomic_exchange_n(&receive->state, to, __ATOMIC_ACQ_REL);
+}
+
+/* With threads: the receive that this one makes complete. A function that Open MPI has called at that may free it. */
+static __thread receive_t *completing;
+
+static __opal_attribute_noinline__ void complete_with_care(receive_t *receive)
+{
+    receive_t *outer;
+
+    if (RECEIVE_FREED == change_state(receive, RECEIVE_DONE)) {
+        give_back_with_care(receive);
+        return;
     }
-    const receive_state_t before = (receive_state_t) receive->state;
-    receive->state = to;
-    return before;
+    outer = completing;
+    completing = receive;
+    opal_atomic_wmb();
+    ompi_request_complete(&receive->super, true);
+    completing = outer;
 }
 
 static void receive_complete(opal_common_adaptib_request_t *request)
 {
     receive_t *receive = receive_of(request);
+    ompi_wait_sync_t *waits;
 
     ompi_mtl_adaptib_received(&receive->super.req_status, request);
-    if (OPAL_UNLIKELY(RECEIVE_FREED == change_state(receive, RECEIVE_DONE))) {
-        give_back(receive);
-    } else if (OPAL_LIKELY(!opal_using_threads())) {
-        ompi_request_complete(&receive->super, true);
-    } else {
-        receive_t *outer = completing;
-        completing = receive;
-        opal_atomic_wmb();
-        ompi_request_complete(&receive->super, true);
-        completing = outer;
+    if (OPAL_UNLIKELY(opal_using_threads() || RECEIVE_FREED == receive->state
+                      || NULL != receive->super.req_complete_cb)) {
+        complete_with_care(receive);
+        return;
     }
+    waits = (ompi_wait_sync_t *) receive->super.req_complete;
+    receive->super.req_complete = REQUEST_COMPLETED;
+    if (REQUEST_PENDING != waits) {
+        wait_sync_update(waits, 1, receive->super.req_status.MPI_ERROR);
+    }
+}
+
+/* It is active, or this thread or another one is about to complete it. */
+static __opal_attribute_noinline__ void free_with_care(receive_t *receive)
+{
+    if (RECEIVE_ACTIVE == change_state(receive, RECEIVE_FREED)) {
+        return;
+    }
+    while (receive != completing && !REQUEST_COMPLETE(&receive->super)) {
+        opal_atomic_rmb();
+    }
+    give_back_with_care(receive);
 }
 
 /* MPI_Request_free, the end of a wait, or a function that is called at the completion. */
@@ -135,16 +173,11 @@ static int receive_free(ompi_request_t **request)
     receive_t *receive = (receive_t *) *request;
 
     *request = MPI_REQUEST_NULL;
-    if (OPAL_UNLIKELY(!REQUEST_COMPLETE(&receive->super))) {
-        if (RECEIVE_ACTIVE == change_state(receive, RECEIVE_FREED)) {
-            return OMPI_SUCCESS;
-        }
-        while (opal_using_threads() && receive != completing
-               && !REQUEST_COMPLETE(&receive->super)) {
-            opal_atomic_rmb(); /* another thread is about to say so */
-        }
+    if (OPAL_LIKELY(REQUEST_COMPLETE(&receive->super))) {
+        give_back(receive);
+    } else {
+        free_with_care(receive);
     }
-    give_back(receive);
     return OMPI_SUCCESS;
 }
 
@@ -167,12 +200,16 @@ static OBJ_CLASS_INSTANCE(receive_t, ompi_request_t, receive_construct, NULL);
 /* What is the same for all receives. An error is one as soon as it is there: Open MPI frees requests that have one. */
 static inline void prepare(receive_t *receive, ompi_communicator_t *comm)
 {
-    OMPI_REQUEST_INIT(&receive->super, false);
+    receive->super.req_complete = REQUEST_PENDING;
     receive->super.req_state = OMPI_REQUEST_ACTIVE;
+    receive->super.req_persistent = false;
+    receive->super.req_complete_cb = NULL;
+    receive->super.req_complete_cb_data = NULL;
     receive->super.req_status.MPI_TAG = MPI_ANY_TAG;
     receive->super.req_status.MPI_ERROR = MPI_SUCCESS;
     receive->super.req_status._cancelled = 0;
     receive->super.req_mpi_object.comm = comm;
+    receive->state = RECEIVE_ACTIVE;
 }
 
 static inline int start(receive_t *receive, void *buf, size_t count, ompi_datatype_t *datatype,
@@ -185,38 +222,72 @@ static inline int start(receive_t *receive, void *buf, size_t count, ompi_dataty
                                        &receive->core);
 }
 
-static int shortcut_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
-                          ompi_communicator_t *comm, ompi_request_t **request)
+/* The receive did not just start: its message was there, or it failed. */
+static __opal_attribute_noinline__ int not_just_started(int rc, receive_t *receive,
+                                                        ompi_request_t **request)
+{
+    if (OPAL_COMMON_ADAPTIB_COMPLETE != rc) {
+        give_back_with_care(receive);
+        return opal_common_adaptib_mca_error(rc);
+    }
+    ompi_mtl_adaptib_received(&receive->super.req_status, &receive->core);
+    receive->super.req_complete = REQUEST_COMPLETED;
+    *request = &receive->super;
+    return OMPI_SUCCESS;
+}
+
+static inline __opal_attribute_always_inline__ int
+start_receive(receive_t *receive, void *buf, size_t count, ompi_datatype_t *datatype, int src,
+              int tag, ompi_communicator_t *comm, opal_common_adaptib_peer_t *peer,
+              ompi_request_t **request)
+{
+    int rc;
+
+    prepare(receive, comm);
+    OBJ_RETAIN(comm);
+    rc = start(receive, buf, count, datatype, src, tag, comm, peer);
+    if (OPAL_UNLIKELY(OPAL_COMMON_ADAPTIB_SUCCESS != rc)) {
+        return not_just_started(rc, receive, request);
+    }
+    *request = &receive->super;
+    return OMPI_SUCCESS;
+}
+
+static __opal_attribute_noinline__ int irecv_with_care(void *buf, size_t count,
+                                                       ompi_datatype_t *datatype, int src, int tag,
+                                                       ompi_communicator_t *comm,
+                                                       ompi_request_t **request)
 {
     opal_common_adaptib_peer_t *peer;
     receive_t *receive;
     int rc;
 
-    if (OPAL_UNLIKELY(!is_contiguous(datatype, count))) {
+    if (!is_contiguous(datatype, count)) {
         return shortcut.pml.pml_irecv(buf, count, datatype, src, tag, comm, request);
     }
     rc = ompi_mtl_adaptib_source(comm, src, &peer);
-    if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
+    if (OMPI_SUCCESS != rc) {
         return rc;
     }
     receive = (receive_t *) opal_free_list_get(&shortcut.receives);
-    if (OPAL_UNLIKELY(NULL == receive)) {
+    if (NULL == receive) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    prepare(receive, comm);
-    receive->state = RECEIVE_ACTIVE;
-    OBJ_RETAIN(comm);
-    rc = start(receive, buf, count, datatype, src, tag, comm, peer);
-    if (OPAL_UNLIKELY(OPAL_COMMON_ADAPTIB_SUCCESS != rc)) {
-        if (OPAL_COMMON_ADAPTIB_COMPLETE != rc) {
-            give_back(receive);
-            return opal_common_adaptib_mca_error(rc);
-        }
-        ompi_mtl_adaptib_received(&receive->super.req_status, &receive->core);
-        receive->super.req_complete = REQUEST_COMPLETED;
+    return start_receive(receive, buf, count, datatype, src, tag, comm, peer, request);
+}
+
+static int shortcut_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                          ompi_communicator_t *comm, ompi_request_t **request)
+{
+    opal_common_adaptib_peer_t *peer = NULL;
+
+    if (OPAL_LIKELY(is_contiguous(datatype, count) && !opal_using_threads()
+                    && !opal_lifo_is_empty(&shortcut.receives.super)
+                    && (MPI_ANY_SOURCE == src || ompi_mtl_adaptib_known_peer(comm, src, &peer)))) {
+        receive_t *receive = (receive_t *) opal_lifo_pop_st(&shortcut.receives.super);
+        return start_receive(receive, buf, count, datatype, src, tag, comm, peer, request);
     }
-    *request = &receive->super;
-    return OMPI_SUCCESS;
+    return irecv_with_care(buf, count, datatype, src, tag, comm, request);
 }
 
 /* A blocking receive's request is on its caller's stack. */
