@@ -34,17 +34,19 @@ static int end_with_receives(void)
     const int to = (check_rank + 1) % check_ranks;
     const int from = (check_rank - 1 + check_ranks) % check_ranks;
     const int last = check_ranks - 1, rank = check_rank;
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     for (int i = 0; i < 2 * COUNT; ++i) {
         MPI_Request request;
-        MPI_Irecv(in[i], (int) sizeof in[i], MPI_BYTE, from, i, MPI_COMM_WORLD, &request);
+        MPI_Irecv(in[i], (int) sizeof in[i], MPI_BYTE, from, i, comm, &request);
         MPI_Request_free(&request);
     }
     for (int i = 0; i < COUNT; ++i) {
         MPI_Request request;
-        MPI_Isend(out[i], (int) mixed_size((uint64_t) i), MPI_BYTE, to, i, MPI_COMM_WORLD,
-                  &request);
+        MPI_Isend(out[i], (int) mixed_size((uint64_t) i), MPI_BYTE, to, i, comm, &request);
         MPI_Request_free(&request);
     }
+    MPI_Comm_free(&comm); /* it ends with the last of its requests */
     MPI_Finalize();
     if (rank == last) {
         printf("finalize: ok\n");

@@ -46,6 +46,7 @@ int ompi_mtl_adaptib_add_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
     (void) mtl;
     (void) nprocs;
     (void) procs;
+    ompi_mtl_adaptib.ending = false; /* a session may follow another one */
     opal_common_adaptib_mca_selected();
     ompi_mtl_adaptib_shortcut_open();
     opal_common_adaptib_mca_connect_start(ompi_mtl_adaptib.core);
@@ -64,10 +65,13 @@ int ompi_mtl_adaptib_peer_first(struct ompi_proc_t *proc, opal_common_adaptib_pe
     return opal_common_adaptib_mca_error(rc);
 }
 
+/* Once at the end: Open MPI calls it from MPI_Finalize alone, when communicators are gone, and before the component's end. */
 int ompi_mtl_adaptib_del_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
                                struct ompi_proc_t **procs)
 {
     (void) mtl;
+    ompi_mtl_adaptib.ending = true;
+    opal_common_adaptib_messages_end(ompi_mtl_adaptib.core);
     for (size_t i = 0; i < nprocs; ++i) {
         void **endpoint = &procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL];
         opal_common_adaptib_peer_t *peer = __atomic_exchange_n(endpoint, NULL, __ATOMIC_ACQ_REL);
@@ -101,9 +105,6 @@ int ompi_mtl_adaptib_progress(void)
 int ompi_mtl_adaptib_finalize(struct mca_mtl_base_module_t *mtl)
 {
     (void) mtl;
-    if (NULL != ompi_mtl_adaptib.core) {
-        opal_common_adaptib_messages_end(ompi_mtl_adaptib.core);
-    }
     ompi_mtl_adaptib_shortcut_close();
     if (ompi_mtl_adaptib.prepared_btls) {
         ompi_mtl_adaptib.prepared_btls = false;

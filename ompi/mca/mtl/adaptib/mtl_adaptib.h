@@ -37,6 +37,8 @@ typedef struct {
     opal_common_adaptib_core_t *core;
     bool prepared_btls;
     bool shortcut; /* the parameter: mtl_adaptib_shortcut.h */
+    /* MPI_Finalize: what completes now was given up by its user. Communicators are gone, and requests stay where they are. */
+    bool ending;
 } mca_mtl_adaptib_module_t;
 
 extern mca_mtl_adaptib_module_t ompi_mtl_adaptib;

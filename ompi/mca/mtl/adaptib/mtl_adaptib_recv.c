@@ -13,7 +13,9 @@ static void receive_complete(opal_common_adaptib_request_t *request)
     mca_mtl_adaptib_request_t *receive = ompi_mtl_adaptib_request_of(request);
 
     ompi_mtl_adaptib_received(&receive->super.ompi_req->req_status, request);
-    receive->super.completion_callback(&receive->super);
+    if (OPAL_LIKELY(!ompi_mtl_adaptib.ending)) {
+        receive->super.completion_callback(&receive->super);
+    }
 }
 
 static void stream_receive_complete(opal_common_adaptib_request_t *request)

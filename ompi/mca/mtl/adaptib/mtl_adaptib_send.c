@@ -32,7 +32,9 @@ static void isend_complete(opal_common_adaptib_request_t *request)
 
     send->super.ompi_req->req_status.MPI_ERROR = ompi_mtl_adaptib_mpi_error(request->status);
     ompi_mtl_adaptib_stream_end(&send->stream);
-    send->super.completion_callback(&send->super);
+    if (OPAL_LIKELY(!ompi_mtl_adaptib.ending)) {
+        send->super.completion_callback(&send->super);
+    }
 }
 
 /* Blocking collectives use plain sends with negative tags, so the tag goes before the verb. */

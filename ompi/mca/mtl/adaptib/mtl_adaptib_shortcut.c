@@ -29,7 +29,8 @@ typedef enum {
 
 typedef struct {
     ompi_request_t super;
-    int32_t state; /* receive_state_t */
+    int32_t state;         /* receive_state_t */
+    const char *completer; /* RECEIVE_DONE: the thread's, that makes it complete */
     opal_common_adaptib_request_t core;
 } receive_t;
 
@@ -119,22 +120,18 @@ static inline receive_state_t change_state(receive_t *receive, receive_state_t t
     return (receive_state_t) __atomic_exchange_n(&receive->state, to, __ATOMIC_ACQ_REL);
 }
 
-/* With threads: the receive that this one makes complete. A function that Open MPI has called at that may free it. */
-static __thread receive_t *completing;
+/* Its address stands for the thread. A function that Open MPI calls when it makes a receive complete may free it. */
+static __thread char this_thread;
 
 static __opal_attribute_noinline__ void complete_with_care(receive_t *receive)
 {
-    receive_t *outer;
-
-    if (RECEIVE_FREED == change_state(receive, RECEIVE_DONE)) {
+    receive->completer = &this_thread;
+    if (RECEIVE_FREED != change_state(receive, RECEIVE_DONE)) {
+        opal_atomic_wmb();
+        ompi_request_complete(&receive->super, true);
+    } else if (!ompi_mtl_adaptib.ending) {
         give_back_with_care(receive);
-        return;
     }
-    outer = completing;
-    completing = receive;
-    opal_atomic_wmb();
-    ompi_request_complete(&receive->super, true);
-    completing = outer;
 }
 
 static void receive_complete(opal_common_adaptib_request_t *request)
@@ -161,7 +158,7 @@ static __opal_attribute_noinline__ void free_with_care(receive_t *receive)
     if (RECEIVE_ACTIVE == change_state(receive, RECEIVE_FREED)) {
         return;
     }
-    while (receive != completing && !REQUEST_COMPLETE(&receive->super)) {
+    while (receive->completer != &this_thread && !REQUEST_COMPLETE(&receive->super)) {
         opal_atomic_rmb();
     }
     give_back_with_care(receive);

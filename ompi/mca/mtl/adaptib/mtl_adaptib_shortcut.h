@@ -29,7 +29,7 @@ BEGIN_C_DECLS
  * the processor does not reach. Called when the PML has been selected. */
 void ompi_mtl_adaptib_shortcut_open(void);
 
-/* Takes it out again, if it is in. REQUIRES: the core knows no request of messages (opal_common_adaptib_messages_end). */
+/* Takes it out again, if it is in. REQUIRES: the core knows no request of a message (opal_common_adaptib_messages_end). */
 void ompi_mtl_adaptib_shortcut_close(void);
 
 END_C_DECLS

@@ -143,9 +143,10 @@ typedef struct {
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_core_acquire(const opal_common_adaptib_environment_t *environment,
                                  opal_common_adaptib_core_t **core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-/* Before a component that has sent or received messages releases the core: its completion functions and the memory of its requests
+/* Before a component that has sent or received messages releases its peers: its completion functions and the memory of its requests
  * may go afterwards, though another component may hold the core. What is under way has a second to complete, and then ends with
- * its peer; posted receives are forgotten, and nothing is called for them. REQUIRES: nobody starts anything with messages any more. */
+ * its peer; posted receives that nothing has come for are forgotten, and nothing is called for them. REQUIRES: nobody starts
+ * anything with messages any more. */
 OPAL_COMMON_ADAPTIB_EXPORT void
 opal_common_adaptib_messages_end(opal_common_adaptib_core_t *core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* The last release flushes what is still queued (for at most a second), writes the report if it is

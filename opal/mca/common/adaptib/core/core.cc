@@ -42,12 +42,19 @@ std::size_t Core::migrate_paths(Peer& peer) {
 }
 
 void Core::end_messages(Nanoseconds limit) {
+    constexpr std::size_t kSettled = 128; // passes that find nothing, shared queue and all
     const Nanoseconds start = environment_.clock->now();
     const auto any = [this] {
         bool found = false;
         for_each_peer([&](Peer& peer) { found = found || protocol_->has_messages_of(peer); });
         return found;
     };
+    if (!protocol_->has_posted_receives() && !any()) {
+        return;
+    }
+    for (std::size_t idle = 0; idle < kSettled && environment_.clock->now() - start < limit;) {
+        idle = progress() == 0 ? idle + 1 : 0;
+    }
     const auto wait = [&](Nanoseconds until) {
         while (any() && environment_.clock->now() - start < until) {
             if (progress() == 0) {
@@ -59,7 +66,7 @@ void Core::end_messages(Nanoseconds limit) {
     wait(limit);
     std::vector<Peer*> left;
     for_each_peer([&](Peer& peer) {
-        if (protocol_->has_messages_of(peer)) {
+        if (protocol_->has_messages_of(peer) && peer.one_sided == 0) {
             left.push_back(&peer);
         }
     });

@@ -136,7 +136,9 @@ public:
     void promote(Peer& peer);
     void demote(Peer& peer);
     // The memory of the requests of messages is about to go, while others go on with one-sided operations. Those under way
-    // have up to `limit` to complete; who they are with is let go then. Posted receives are forgotten.
+    // have up to `limit` to complete; who they are with is let go then, unless there are one-sided operations, too. Posted
+    // receives that nothing has come for are forgotten. To be called before peers are released: who has said goodbye takes part in
+    // no transfer.
     void end_messages(Nanoseconds limit);
     // Progress until all that was sent has arrived, as far as can be known, for at most `limit`; for what only
     // goes to peers that have said goodbye, 20 ms.

@@ -244,7 +244,9 @@ void Protocol::drop_receives() {
 bool Protocol::has_messages_of(const Peer& peer) const {
     const auto has_requests = [](const PendingQueue& queue) {
         const PendingSend* each = queue.front();
-        while (each != nullptr && each->kind != PendingSend::Kind::request) {
+        while (each != nullptr &&
+               (each->kind != PendingSend::Kind::request ||
+                static_cast<const SendRequest*>(each)->type == MessageType::active)) {
             each = each->next;
         }
         return each != nullptr;

@@ -298,7 +298,8 @@ public:
     void on_peer_failed(Peer& peer, const std::string& what);
     // Posted receives are forgotten; their completion functions are not called.
     void drop_receives();
-    // Requests of messages to or from the peer are under way: matched, or sent and not complete.
+    bool has_posted_receives() const { return matcher_.posted() > 0; }
+    // Requests of tagged messages to or from the peer are under way: matched, or sent and not complete.
     bool has_messages_of(const Peer& peer) const;
     // Whoever an answer, or a message that is known to be its, is waited for of; some more than once.
     void for_each_awaited(const std::function<void(const Peer&)>& f) const;
