@@ -7,9 +7,9 @@
  * is finalized and closed before MPI_Init returns. Peers are looked up at the first message to
  * them.
  *
- * A verb is a file: mtl_adaptib_{send,recv,probe,cancel}.c; mtl_adaptib_shortcut.c is the way of most messages, past pml/cm. mtl_adaptib_data.h makes the core's
- * description of a buffer out of a convertor (with mtl_adaptib_layout.h), mtl_adaptib_request.h
- * makes requests complete.
+ * A verb is a file: mtl_adaptib_{send,recv,probe,cancel}.c; mtl_adaptib_shortcut.c is the way of most
+ * messages, past pml/cm. mtl_adaptib_data.h makes the core's description of a buffer out of a convertor
+ * (with mtl_adaptib_layout.h), mtl_adaptib_request.h makes requests complete.
  *
  * Threads. The module is constant between init and finalize; the core locks for itself.
  *

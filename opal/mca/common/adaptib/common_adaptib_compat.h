@@ -69,11 +69,10 @@ static inline bool opal_common_adaptib_on_device(const opal_convertor_t *convert
 /* True if no buffer of this process may lie in a device's memory, nor its bytes be in another order than a peer's. */
 static inline bool opal_common_adaptib_plain_memory(void)
 {
-    return !OPAL_ENABLE_HETEROGENEOUS_SUPPORT
-           && 0
-                  == strcmp(
-                      opal_accelerator_base_selected_component.base_version.mca_component_name,
-                      "null");
+    const char *accelerator =
+        opal_accelerator_base_selected_component.base_version.mca_component_name;
+
+    return !OPAL_ENABLE_HETEROGENEOUS_SUPPORT && 0 == strcmp(accelerator, "null");
 }
 
 #else /* 4.1 */
