@@ -11,7 +11,7 @@
  * messages, past pml/cm. mtl_adaptib_data.h makes the core's description of a buffer out of a convertor
  * (with mtl_adaptib_layout.h), mtl_adaptib_request.h makes requests complete.
  *
- * Threads. The module is constant between init and finalize; the core locks for itself.
+ * Threads. The module is constant between init and finalize, but for `ending`; the core locks for itself.
  *
  * May touch: Open MPI's headers and the common glue.
  */
