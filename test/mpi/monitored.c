@@ -28,8 +28,8 @@ static void ask_for_counts(void)
     char prefix[ROOM];
     CHECK(mkdtemp(directory) != NULL, "no directory %s", directory);
     snprintf(prefix, sizeof prefix, "%s/counts", directory);
-    setenv("OMPI_MCA_pml_monitoring_enable", "2",
-           1); /* the users' messages apart from Open MPI's own */
+    /* The users' messages apart from Open MPI's own. */
+    setenv("OMPI_MCA_pml_monitoring_enable", "2", 1);
     setenv("OMPI_MCA_pml_monitoring_enable_output", "3", 1);
     setenv("OMPI_MCA_pml_monitoring_filename", prefix, 1);
 }

@@ -77,16 +77,7 @@ int ompi_mtl_adaptib_cancel(struct mca_mtl_base_module_t *mtl, mca_mtl_request_t
  * both the same answer. */
 int ompi_mtl_adaptib_peer_first(struct ompi_proc_t *proc, opal_common_adaptib_peer_t **peer);
 
-static inline int ompi_mtl_adaptib_peer(struct ompi_communicator_t *comm, int rank,
-                                        opal_common_adaptib_peer_t **peer)
-{
-    struct ompi_proc_t *proc = ompi_comm_peer_lookup(comm, rank);
-
-    *peer = __atomic_load_n(&proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL], __ATOMIC_ACQUIRE);
-    return OPAL_LIKELY(NULL != *peer) ? OMPI_SUCCESS : ompi_mtl_adaptib_peer_first(proc, peer);
-}
-
-/* The same for a process that was looked up before; false: it was not. */
+/* False: the process was not looked up before. */
 static inline bool ompi_mtl_adaptib_known_peer(struct ompi_communicator_t *comm, int rank,
                                                opal_common_adaptib_peer_t **peer)
 {
@@ -97,6 +88,14 @@ static inline bool ompi_mtl_adaptib_known_peer(struct ompi_communicator_t *comm,
     }
     *peer = __atomic_load_n(&proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL], __ATOMIC_ACQUIRE);
     return NULL != *peer;
+}
+
+static inline int ompi_mtl_adaptib_peer(struct ompi_communicator_t *comm, int rank,
+                                        opal_common_adaptib_peer_t **peer)
+{
+    return OPAL_LIKELY(ompi_mtl_adaptib_known_peer(comm, rank, peer))
+               ? OMPI_SUCCESS
+               : ompi_mtl_adaptib_peer_first(ompi_comm_peer_lookup(comm, rank), peer);
 }
 
 /* Who will send what a receive or a probe asks for; NULL if that is anybody. */

@@ -199,9 +199,7 @@ static inline void prepare(receive_t *receive, ompi_communicator_t *comm)
 {
     receive->super.req_complete = REQUEST_PENDING;
     receive->super.req_state = OMPI_REQUEST_ACTIVE;
-    receive->super.req_persistent = false;
     receive->super.req_complete_cb = NULL;
-    receive->super.req_complete_cb_data = NULL;
     receive->super.req_status.MPI_TAG = MPI_ANY_TAG;
     receive->super.req_status.MPI_ERROR = MPI_SUCCESS;
     receive->super.req_status._cancelled = 0;

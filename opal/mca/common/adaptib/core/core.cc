@@ -44,19 +44,23 @@ std::size_t Core::migrate_paths(Peer& peer) {
 void Core::end_messages(Nanoseconds limit) {
     constexpr std::size_t kSettled = 128; // passes that find nothing, shared queue and all
     const Nanoseconds start = environment_.clock->now();
-    const auto any = [this] {
-        bool found = false;
-        for_each_peer([&](Peer& peer) { found = found || protocol_->has_messages_of(peer); });
+    const auto left = [this] {
+        std::vector<Peer*> found;
+        for_each_peer([&](Peer& peer) {
+            if (protocol_->has_messages_of(peer)) {
+                found.push_back(&peer);
+            }
+        });
         return found;
     };
-    if (!protocol_->has_posted_receives() && !any()) {
+    if (!protocol_->has_posted_receives() && left().empty()) {
         return;
     }
     for (std::size_t idle = 0; idle < kSettled && environment_.clock->now() - start < limit;) {
         idle = progress() == 0 ? idle + 1 : 0;
     }
     const auto wait = [&](Nanoseconds until) {
-        while (any() && environment_.clock->now() - start < until) {
+        while (!left().empty() && environment_.clock->now() - start < until) {
             if (progress() == 0) {
                 std::this_thread::yield();
             }
@@ -64,14 +68,10 @@ void Core::end_messages(Nanoseconds limit) {
     };
     protocol_->drop_receives();
     wait(limit);
-    std::vector<Peer*> left;
-    for_each_peer([&](Peer& peer) {
-        if (protocol_->has_messages_of(peer) && peer.one_sided == 0) {
-            left.push_back(&peer);
+    for (Peer* peer : left()) {
+        if (peer->one_sided == 0) {
+            protocol_->on_peer_failed(*peer, "this process ends, and messages are under way");
         }
-    });
-    for (Peer* peer : left) {
-        protocol_->on_peer_failed(*peer, "this process ends, and messages are under way");
     }
     wait(2 * limit);
 }

@@ -146,7 +146,6 @@ int open_core(opal_common_adaptib_core& core) {
     }
     if (status.ok()) {
         core.protocol = &core.core->protocol();
-        core.twins = core.core->fabrics() > 1;
     } else {
         tell(core.environment, OPAL_COMMON_ADAPTIB_FAILURE, text);
     }

@@ -49,7 +49,6 @@ struct opal_common_adaptib_core {
     // What every call looks at: one cache line.
     alignas(adaptib::kCacheLine) adaptib::Protocol* protocol = nullptr; // core's
     const bool* threads; // several may call at the same time
-    bool twins = false;  // peers may have some: there are several fabrics
     bool inside = false; // somebody is in progress
     std::unique_ptr<adaptib::Core> core;
 
