@@ -92,6 +92,7 @@ TEST_P(OneSidedTraffic, AtomicsOfSeveralOriginsAddUp) {
 
 TEST_P(OneSidedTraffic, WhatIsOutsideOrForbiddenIsRefusedAtOnce) {
     Cores world(2, options());
+    exchange(world, 100, 20); // what a target has is known once there is a connection
     alignas(8) std::uint64_t words[4] = {};
     const Window all(world, 1, words, sizeof words);
     const Window readable(world, 1, words, sizeof words, OPAL_COMMON_ADAPTIB_REMOTE_READ);
@@ -143,13 +144,13 @@ TEST_P(OneSidedTraffic, ADescriptionOfAnotherWindowOfTheTargetWillDo) {
         }
         opal_common_adaptib_remote_t torn = other.remote;
         torn.base = mine.remote.base;
-        for (const auto* remote : {&other.remote, &torn}) {
+        for (const auto& remote : {other.remote, torn}) {
             for (const auto kind :
                  {OPAL_COMMON_ADAPTIB_PUT, OPAL_COMMON_ADAPTIB_GET, OPAL_COMMON_ADAPTIB_FETCH_ADD,
                   OPAL_COMMON_ADAPTIB_COMPARE_SWAP}) {
                 std::uint64_t local = 7;
                 auto what = operation(kind, &local, mine, 8, 8);
-                what.remote = remote;
+                what.remote = &remote;
                 what.operand = 2;
                 TestRequest request;
                 ASSERT_TRUE(start(world, 0, 1, what, request).ok());
@@ -210,7 +211,8 @@ void interrupt(Cores& world, Window& window, std::vector<std::byte>& memory, boo
     EXPECT_LT(failed, kPuts);
     EXPECT_LE(refused, kPuts / 2);
     EXPECT_EQ(memory, std::vector<std::byte>(size, std::byte{0x22})) << "written afterwards";
-    EXPECT_EQ(world.messages(0).size(), 1u) << "one clear message";
+    // One clear message, unless all were refused at their start.
+    EXPECT_EQ(world.messages(0).size(), !ends && refused == failed ? 0u : 1u);
 }
 
 TEST_P(OneSidedTraffic, AWindowThatGoesInTheMiddleOfPuts) {
@@ -219,16 +221,19 @@ TEST_P(OneSidedTraffic, AWindowThatGoesInTheMiddleOfPuts) {
     Window window(world, 1, memory.data(), memory.size());
     exchange(world, 100, 20);
     interrupt(world, window, memory, false);
-    // The target goes on: another process still puts to it, and talks to it.
+    // The target goes on: this process and another still put to it.
     const Window other(world, 1, memory.data(), memory.size());
-    std::vector<std::byte> sent = pattern(memory.size(), 6);
-    TestRequest put;
-    ASSERT_TRUE(start(world, 2, 1,
-                      operation(OPAL_COMMON_ADAPTIB_PUT, sent.data(), other, 0, sent.size()), put)
-                    .ok());
-    ASSERT_TRUE(world.run({&put}));
-    EXPECT_EQ(put.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
-    EXPECT_EQ(memory, sent);
+    for (const std::size_t from : {std::size_t{0}, std::size_t{2}}) {
+        std::vector<std::byte> sent = pattern(memory.size(), from);
+        TestRequest put;
+        ASSERT_TRUE(start(world, from, 1,
+                          operation(OPAL_COMMON_ADAPTIB_PUT, sent.data(), other, 0, sent.size()),
+                          put)
+                        .ok());
+        ASSERT_TRUE(world.run({&put}));
+        EXPECT_EQ(put.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+        EXPECT_EQ(memory, sent);
+    }
 }
 
 TEST_P(OneSidedTraffic, APeerThatEndsInTheMiddleOfPuts) {

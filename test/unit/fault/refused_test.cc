@@ -4,6 +4,7 @@
 //
 // The initiator does not see the target's regions here, as over an adapter: so it is the target's queue
 // pair that refuses, and fails.
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <string_view>
@@ -44,6 +45,14 @@ protected:
         ASSERT_TRUE(start(*world_, 0, 1, what, request).ok());
     }
 
+    std::size_t refusals_told() {
+        const auto& messages = world_->messages(0);
+        return static_cast<std::size_t>(
+            std::count_if(messages.begin(), messages.end(), [](const std::string& each) {
+                return each.find("is refused") != std::string::npos;
+            }));
+    }
+
     char adapter_[8] = "adapter";
     std::array<fault::FaultPlan, 2> plans_;
     std::array<fault::FaultLog, 2> logs_;
@@ -59,14 +68,11 @@ TEST_P(Refused, EndsAloneWithAnError) {
         const bool atomic =
             kind == OPAL_COMMON_ADAPTIB_FETCH_ADD || kind == OPAL_COMMON_ADAPTIB_COMPARE_SWAP;
         std::vector<std::byte> local(atomic ? 8 : kBytes);
-        const std::size_t told = world_->messages(0).size();
         TestRequest wrong;
         start_wrong(kind, wrong, local);
         ASSERT_TRUE(world_->run({&wrong}));
         EXPECT_EQ(wrong.user.status, OPAL_COMMON_ADAPTIB_BAD_PARAM);
-        ASSERT_GT(world_->messages(0).size(), told);
-        EXPECT_NE(world_->messages(0)[told].find("is refused"), std::string::npos)
-            << world_->messages(0)[told];
+        EXPECT_EQ(refusals_told(), 1u) << "the first is told";
         exchange(*world_, 100, 3);
         exchange(*world_, 100000, 3);
     }

@@ -509,6 +509,7 @@ public:
     bool abandoned = false;     // what completes of its stripes does not count any more
     bool heard_goodbye = false; // and we have answered
     bool failure_told = false;
+    bool refusal_told = false;     // a one-sided operation that it refused
     bool goodbye_answered = false; // it has taken all we sent
     std::uint64_t goodbye_number = 0;
 

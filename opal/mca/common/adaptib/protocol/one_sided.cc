@@ -63,6 +63,9 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
         return status;
     }
     if (operation.bytes == 0) {
+        if (!covers(remote, operation)) {
+            return Status::error(Reason::bad_key);
+        }
         complete_now = true;
         user.status = OPAL_COMMON_ADAPTIB_SUCCESS;
         user.bytes = 0;

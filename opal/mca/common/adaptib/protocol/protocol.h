@@ -552,7 +552,7 @@ private:
     Status find_keys(const Peer& peer, const RemoteRange& range, std::span<std::uint32_t> keys);
     bool sees_regions(const Peer& peer) const;
     void refuse(Mover& mover);
-    void tell_refused(const Peer& peer, Opcode opcode, Bytes bytes);
+    void tell_refused(Peer& peer, Opcode opcode, Bytes bytes);
     static int status_of(const Move& move);
 
     static bool may_be_asked(const Peer& peer, Bytes length) {

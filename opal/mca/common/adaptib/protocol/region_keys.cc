@@ -18,6 +18,8 @@
 // What passes and is refused all the same (the memory was deregistered meanwhile) has failed a queue
 // pair. Only that operation ends with an error; the connection is made anew as after a failed path
 // (Core::on_path_failed). With fault_tolerance off, the peer fails.
+#include <utility>
+
 #include "protocol/protocol.h"
 
 namespace adaptib {
@@ -58,7 +60,8 @@ Status Protocol::find_keys(const Peer& peer, const RemoteRange& range,
 // For an operation that begins. Errors: bad_key.
 Status Protocol::find_keys(const Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                            opal_common_adaptib_remote_t& remote) {
-    if (!sees_regions(peer)) {
+    // A region of nothing has a key, of one byte (memory/registration.h).
+    if (!sees_regions(peer) || remote.bytes == 0) {
         return covers(remote, operation) ? kOk : Status::error(Reason::bad_key);
     }
     if (peer.state != ConnectState::open) {
@@ -88,7 +91,11 @@ void Protocol::refuse(Mover& mover) {
     tell_refused(mover.peer, mover.move.opcode, mover.move.length);
 }
 
-void Protocol::tell_refused(const Peer& peer, Opcode opcode, Bytes bytes) {
+// Once for each peer: a program that goes on all the same has more of them.
+void Protocol::tell_refused(Peer& peer, Opcode opcode, Bytes bytes) {
+    if (std::exchange(peer.refusal_told, true)) {
+        return;
+    }
     const bool atomic = opcode != Opcode::read && opcode != Opcode::write;
     listener_.on_failure(std::string(atomic ? "An " : "A ") + name_of(opcode) + " of " +
                          std::to_string(bytes) + " bytes on memory of process " +
