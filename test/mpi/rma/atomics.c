@@ -115,11 +115,13 @@ static action random_action(const atomics *a, int actor, rng *random)
     return x;
 }
 
-/* MPI_Compare_and_swap by the process whose window it is: see main.c, --with. */
 static bool is_left_out(const atomics *a, const action *x, int actor)
 {
-    return x->region == CLAIMED && x->target == rank_of(actor)
-           && a->win.flavor == MPI_WIN_FLAVOR_CREATE && !(options.with & WITH_OWN_COMPARE_AND_SWAP);
+    bool own = x->target == rank_of(actor);
+    size_t size = a->type[CLAIMED]->size;
+    return x->region == CLAIMED
+           && (!swap_works(&a->win, rank_of(actor), x->target, size)
+               || (own && size == 8 && !long_swap_works(&a->win)));
 }
 
 static void follow(atomics *a, const action *x, int actor)
@@ -315,7 +317,7 @@ static void check_sum(const atomics *a, const action *x, int word, const unsigne
 {
     const basic_type *type = a->type[SUMS];
     uint64_t got = number_at(type, at), most = model_of(a, x->target, SUMS, word)->sum;
-    if (a->sum->op == MPI_BXOR || (a->sum->sums && type->size < 4)) {
+    if (a->sum->op == MPI_BXOR) {
         return;
     }
     bool bad = a->sum->sums ? got < own || got > most
@@ -472,8 +474,9 @@ static void make(atomics *a, rng *random)
     a->actions = between(random, 10, 60);
     do {
         a->sum = random_operation(random, basic_of_size(8, false));
-    } while (!a->sum->commutes || a->sum->op == MPI_PROD);
-    a->type[SUMS] = basic_of_size((size_t) 1 << between(random, 0, 3), !a->sum->sums);
+    } while (!a->sum->commutes || a->sum->op == MPI_PROD || a->sum->op == MPI_REPLACE);
+    a->type[SUMS] =
+        basic_of_size((size_t) 1 << between(random, a->sum->sums ? 2 : 0, 3), !a->sum->sums);
     a->type[SWAPPED] = basic_of_size((size_t) 1 << between(random, 1, 3), true);
     a->type[CLAIMED] = basic_of_size((size_t) 1 << between(random, 0, 3), true);
     size_t bytes = region_at(a, REGIONS) + FIRST;

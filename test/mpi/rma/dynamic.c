@@ -216,8 +216,6 @@ void dynamic_round(uint64_t key)
         program_run(&p);
         program_check(&p);
         program_release(&p);
-        memset(d.stays, 0, sizeof d.stays);
-        choose_places(&d, places, &random);
         renew(&d, &random);
     }
     end(&d);

@@ -124,7 +124,8 @@ static void release(const locks *l)
         step("spin lock, release", l->home, 0);
         uint64_t old = atomic_at(l, l->home, WORD_LOCK, MPI_REPLACE, 0);
         if (old != (uint64_t) this_actor() + 1) {
-            FAIL("the lock was %lu's, but actor %d had it", (unsigned long) old, this_actor());
+            FAIL("the lock (%s, %s) was %lu's, but actor %d had it", flavor_name(l->locks.flavor),
+                 l->type->name, (unsigned long) old, this_actor());
         }
     } else {
         step("ticket lock, release", l->home, 0);
@@ -198,9 +199,11 @@ static void make(locks *l, rng *random)
     l->data_home = between(random, 0, stress_ranks - 1);
     l->times = between(random, 2, 20);
     l->words = sizes[random_below(random, sizeof sizes / sizeof sizes[0])];
-    l->type = basic_of_size(one_in(random, 2) ? 4 : 8, false);
     window_make(&l->locks, random_flavor(random), 24 * (WORD_NODES + THREADS_MAX * NODE_WORDS + 1),
                 0, 0, random);
+    bool swaps = l->kind != TICKET;
+    l->type =
+        basic_of_size(one_in(random, 2) || (swaps && !long_swap_works(&l->locks)) ? 4 : 8, false);
     window_make(&l->data, random_flavor(random), 24 * (1500 / 3 + 2), 1, 0, random);
     l->lock_session = (session){.win = &l->locks, .sync = SYNC_LOCK_ALL, .thread = -1};
     l->data_session = (session){.win = &l->data, .sync = SYNC_LOCK_ALL, .thread = -1};

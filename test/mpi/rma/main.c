@@ -13,8 +13,9 @@
  *     --skip K,K       all kinds but these
  *     --flavors F,F    of windows: create, allocate, dynamic; shared only if it is named
  *     --threads T      so many threads of each rank issue operations at the same time (1)
- *     --with W,W       programs that meet Open MPI's own faults: derived_get_accumulate,
- *                      own_compare_and_swap
+ *     --with W,W       programs with long_swap, derived_get_accumulate, too, where Open MPI 4.1.4 fails over every
+ *                      BTL (stress.h)
+ *     --without W,W    programs without logical, unsigned_order, local_swap, where it fails over vader
  *     --hang S         a round that takes longer than S seconds is a hang (60)
  *
  * Kinds:
@@ -53,6 +54,7 @@ stress_options options = {.first_seed = 1,
                           .flavors = {0, 1, 3},
                           .flavor_count = 3,
                           .threads = 1,
+                          .with = WITH_LOGICAL | WITH_UNSIGNED_ORDER | WITH_LOCAL_SWAP,
                           .hang = 60};
 int stress_rank, stress_ranks;
 bool stress_one_host;
@@ -157,9 +159,10 @@ static unsigned kinds_of(const char *list)
 
 static unsigned with_of(const char *list)
 {
-    static const char *const names[] = {"derived_get_accumulate", "own_compare_and_swap"};
-    unsigned words[2], mask = 0;
-    int count = words_of(list, names, 2, words, 2);
+    static const char *const names[] = {"logical", "unsigned_order", "local_swap", "long_swap",
+                                        "derived_get_accumulate"};
+    unsigned words[5], mask = 0;
+    int count = words_of(list, names, 5, words, 5);
     for (int i = 0; i < count; ++i) {
         mask |= 1u << words[i];
     }
@@ -211,7 +214,9 @@ static void read_option(const char *name, const char *value)
     } else if (strcmp(name, "--threads") == 0) {
         options.threads = (int) number_of(value, 1, THREADS_MAX);
     } else if (strcmp(name, "--with") == 0) {
-        options.with = with_of(value);
+        options.with |= with_of(value);
+    } else if (strcmp(name, "--without") == 0) {
+        options.with &= ~with_of(value);
     } else if (strcmp(name, "--hang") == 0) {
         options.hang = (unsigned) number_of(value, 1, 100000);
     } else {

@@ -13,6 +13,24 @@ int random_flavor(rng *random)
     return flavors[options.flavors[random_below(random, (uint64_t) options.flavor_count)]];
 }
 
+/* Whether osc/rdma maps the memory of other ranks; osc/sm does in any case, and has no such faults. */
+static bool is_mapped(const window *w)
+{
+    return w->flavor == MPI_WIN_FLAVOR_ALLOCATE && stress_one_host;
+}
+
+bool swap_works(const window *w, int origin, int target, size_t size)
+{
+    bool local = is_mapped(w) || origin == target;
+    return size != 8 || w->flavor == MPI_WIN_FLAVOR_SHARED || !local || with(WITH_LOCAL_SWAP);
+}
+
+bool long_swap_works(const window *w)
+{
+    return w->flavor == MPI_WIN_FLAVOR_SHARED || (is_mapped(w) && with(WITH_LOCAL_SWAP))
+           || with(WITH_LONG_SWAP);
+}
+
 const char *flavor_name(int flavor)
 {
     for (int i = 0; i < 4; ++i) {
