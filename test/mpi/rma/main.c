@@ -6,16 +6,17 @@
  *
  *     --seed N         the programs of seed N (1)
  *     --seeds A..B     those of all these
- *     --seconds S      seeds from the first on until so much time has passed
+ *     --seconds S      seeds from the first on until so much time has passed, or those of A..B have
  *     --rounds K       rounds of each kind for a seed (2)
  *     --round R        only that round
  *     --only K,K       only these kinds
  *     --skip K,K       all kinds but these
  *     --flavors F,F    of windows: create, allocate, dynamic; shared only if it is named
  *     --threads T      so many threads of each rank issue operations at the same time (1)
- *     --with W,W       programs with long_swap, derived_get_accumulate, too, where Open MPI 4.1.4 fails over every
- *                      BTL (stress.h)
+ *     --with W,W       programs with long_swap, derived_get_accumulate, lock_flush_all, too, where Open MPI 4.1.4
+ *                      fails over every BTL (stress.h)
  *     --without W,W    programs without logical, unsigned_order, local_swap, where it fails over vader
+ *     --trace 1        each rank tells each step
  *     --hang S         a round that takes longer than S seconds is a hang (60)
  *
  * Kinds:
@@ -159,10 +160,10 @@ static unsigned kinds_of(const char *list)
 
 static unsigned with_of(const char *list)
 {
-    static const char *const names[] = {"logical", "unsigned_order", "local_swap", "long_swap",
-                                        "derived_get_accumulate"};
-    unsigned words[5], mask = 0;
-    int count = words_of(list, names, 5, words, 5);
+    static const char *const names[] = {"logical",   "unsigned_order",         "local_swap",
+                                        "long_swap", "derived_get_accumulate", "lock_flush_all"};
+    unsigned words[6], mask = 0;
+    int count = words_of(list, names, 6, words, 6);
     for (int i = 0; i < count; ++i) {
         mask |= 1u << words[i];
     }
@@ -199,7 +200,6 @@ static void read_option(const char *name, const char *value)
         read_seeds(value);
     } else if (strcmp(name, "--seconds") == 0) {
         options.seconds = (double) number_of(value, 1, 1000000);
-        options.last_seed = UINT64_MAX;
     } else if (strcmp(name, "--rounds") == 0) {
         options.rounds = (int) number_of(value, 1, 1000000);
     } else if (strcmp(name, "--round") == 0) {
@@ -217,6 +217,8 @@ static void read_option(const char *name, const char *value)
         options.with |= with_of(value);
     } else if (strcmp(name, "--without") == 0) {
         options.with &= ~with_of(value);
+    } else if (strcmp(name, "--trace") == 0) {
+        options.trace = number_of(value, 0, 1) == 1;
     } else if (strcmp(name, "--hang") == 0) {
         options.hang = (unsigned) number_of(value, 1, 100000);
     } else {
@@ -231,6 +233,9 @@ static void read_options(int argc, char **argv)
             usage(argv[i]);
         }
         read_option(argv[i], argv[i + 1]);
+    }
+    if (options.seconds > 0 && options.last_seed == options.first_seed) {
+        options.last_seed = UINT64_MAX;
     }
 }
 

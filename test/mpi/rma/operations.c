@@ -220,6 +220,9 @@ static void start(const plan *o, pending *p)
     const window *win = o->at->win;
     MPI_Aint disp = o->at->base + (MPI_Aint) o->start / win->unit[o->at->target];
     step(kind_names[o->kind], o->at->target, (long) (o->there.elements * o->basic->size));
+    if (options.trace) {
+        step("    at, span", (long) o->start, (long) o->there.span);
+    }
     switch (o->kind) {
     case PUT:
     case GET:

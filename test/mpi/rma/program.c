@@ -184,9 +184,13 @@ static void rewind_parts(walker *w, const window *win, int target)
     }
 }
 
-static void flush(walker *w, const window *win, int target)
+static void flush(walker *w, const session *s, int target)
 {
+    const window *win = s->win;
     int which = between(&w->random, 0, 5) % 4;
+    if (s->sync == SYNC_LOCK && !with(WITH_LOCK_FLUSH_ALL)) {
+        which &= 2;
+    }
     bool all = which == 1 || which == 3;
     bool locally = which == 2 || which == 3;
     if (w->execute) {
@@ -260,7 +264,7 @@ static void burst(walker *w, int place_number)
             flush_for_room(w, at->win, at->target);
         }
         if (passive && one_in(&w->random, 3)) {
-            flush(w, at->win, at->target);
+            flush(w, s, at->target);
         }
     }
     if (s->sync == SYNC_LOCK) {

@@ -33,13 +33,16 @@ enum {
  * LONG_SWAP: MPI_Compare_and_swap of 8 bytes in memory that others reach over a BTL does not take the lock that
  * all other accumulates hold, unless it is the process's own memory, where it holds that and is not atomic else.
  * DERIVED_GET_ACCUMULATE: MPI_Get_accumulate with derived datatypes, or of more than 4 KiB, takes results from the
- * wrong place wherever a piece is so short that atomics of the BTL are used. */
+ * wrong place wherever a piece is so short that atomics of the BTL are used.
+ * LOCK_FLUSH_ALL: MPI_Win_flush_all and MPI_Win_flush_local_all wait for nothing where single targets are locked
+ * (up to 5.0.7: they look into a hash table, but locks are in an array unless there are very many ranks). */
 typedef enum {
     WITH_LOGICAL = 1,
     WITH_UNSIGNED_ORDER = 2,
     WITH_LOCAL_SWAP = 4,
     WITH_LONG_SWAP = 8,
-    WITH_DERIVED_GET_ACCUMULATE = 16
+    WITH_DERIVED_GET_ACCUMULATE = 16,
+    WITH_LOCK_FLUSH_ALL = 32
 } stress_with;
 
 typedef struct {
@@ -52,6 +55,7 @@ typedef struct {
     int threads;
     unsigned with; /* of stress_with */
     unsigned hang; /* seconds that a round may take */
+    bool trace;    /* every step is told */
 } stress_options;
 
 extern stress_options options;

@@ -31,18 +31,24 @@ static MPI_Errhandler win_errors;
 static struct sigaction before[NSIG];
 extern char **environ;
 
+static void say(const char *text)
+{
+    ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
+    (void) ignored;
+}
+
 void step(const char *what, long first, long second)
 {
     place_in_program *here = &places[stress_thread];
     here->what = what;
     here->first = first;
     here->second = second;
-}
-
-static void say(const char *text)
-{
-    ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
-    (void) ignored;
+    if (options.trace) {
+        char line[256];
+        snprintf(line, sizeof line, "[%d.%d] %s (%ld, %ld)\n", stress_rank, stress_thread, what,
+                 first, second);
+        say(line);
+    }
 }
 
 static void say_where(const char *why)
