@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * contents: one to three windows of any flavor at once, several phases of random operations in them (program.c)
- * under random synchronization, and stores of the windows' own processes in between. Everything that anybody
- * reads, and all that windows hold, is known.
+ * contents: one to three windows of any flavor at once, several phases of random operations in them
+ * (program.c) under random synchronization, and stores of the windows' own processes in between.
+ * Everything that anybody reads, and all that windows hold, is known.
  */
 #include "mpi/rma/stress.h"
 

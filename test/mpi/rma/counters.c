@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * counters: every actor counts at counters of all ranks; each number must have been returned exactly once.
+ * counters: every actor increments counters of all ranks. Each number must come back exactly once.
  */
 #include "mpi/rma/stress.h"
 
@@ -75,7 +75,8 @@ static void count(void *argument)
     }
 }
 
-/* How often each number came back, over all actors; `seen` has actors() * each places for each counter. */
+/* How often each number came back, over all actors; `seen` has actors() * each places for each
+ * counter. */
 static void check_returned(const counters *c)
 {
     size_t total = (size_t) (actors() * c->each), all = (size_t) (stress_ranks * COUNTERS) * total;

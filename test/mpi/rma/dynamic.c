@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * dynamic: a dynamic window with several pieces of memory of each process. In each phase some stay, and all ranks
- * do random operations there (program.c), while their owners detach, free, allocate and attach the others again
- * and again. These come into use in the next phase, often at the addresses that others had before.
+ * dynamic: a dynamic window with several pieces of memory of each process. In each phase some stay,
+ * and all ranks do random operations there (program.c), while their owners detach, free, allocate
+ * and attach the others again and again. These come into use in the next phase, often at the
+ * addresses that others had before.
  */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "mpi/rma/stress.h"

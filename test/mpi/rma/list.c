@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * list: all ranks append elements to one linked list in a dynamic window at the same time. An element is attached
- * just before it is appended, so that the memory of each process changes while others follow the list through
- * it. The tail's next rank is set by compare and swap, and the next displacement behind it; an actor that comes too
- * late reads that until it is set, and goes on there. Each operation has a lock epoch of its own. Then every rank
- * walks the list: each element is there once.
+ * list: all ranks append elements to one linked list in a dynamic window at the same time. An
+ * element is attached just before it is appended, so that the memory of each process changes while
+ * others follow the list through it. The tail's next rank is set by compare and swap, and the next
+ * displacement after that; a rank that loses the swap reads the displacement until it is set, and
+ * goes on there. Each operation has a lock epoch of its own. Then every rank walks the list: each
+ * element is there once.
  */
 #include "mpi/rma/stress.h"
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * locks: three locks built of atomics in one window (compare and swap; tickets; the queue of Mellor-Crummey and
- * Scott). Under the lock an actor reads an array of another window by MPI_Get, adds 1 to each word, and writes it
- * by MPI_Put: a second one there at the same time, or an update that comes late, is seen.
+ * locks: three locks built of atomics in one window (compare and swap; tickets; the queue of
+ * Mellor-Crummey and Scott). Under the lock an actor reads an array of another window by MPI_Get,
+ * adds 1 to each word, and writes it by MPI_Put: a second one there at the same time, or an update
+ * that comes late, is seen.
  */
 #include "mpi/rma/stress.h"
 

@@ -1,33 +1,35 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Random programs of one-sided operations on real processes, checked by a model of what MPI 3.1 allows.
+ * Random programs of one-sided operations on real processes, checked by a model of what MPI 3.1
+ * allows.
  *
  *   rma_stress [option...]
  *
  *     --seed N         the programs of seed N (1)
- *     --seeds A..B     those of all these
- *     --seconds S      seeds from the first on until so much time has passed, or those of A..B have
+ *     --seeds A..B     the programs of seeds A to B
+ *     --seconds S      seeds from the first on (at most to B) until S seconds have passed
  *     --rounds K       rounds of each kind for a seed (2)
  *     --round R        only that round
  *     --only K,K       only these kinds
  *     --skip K,K       all kinds but these
  *     --flavors F,F    of windows: create, allocate, dynamic; shared only if it is named
- *     --threads T      so many threads of each rank issue operations at the same time (1)
- *     --with W,W       programs with long_swap, derived_get_accumulate, lock_flush_all, too, where Open MPI 4.1.4
- *                      fails over every BTL (stress.h)
- *     --without W,W    programs without logical, unsigned_order, local_swap, where it fails over vader
+ *     --threads T      T threads of each rank issue operations at the same time (1)
+ *     --with W,W       also long_swap, derived_get_accumulate, lock_flush_all: Open MPI 4.1.4
+ *                      fails there over every BTL (stress.h)
+ *     --without W,W    neither logical, unsigned_order nor local_swap: it fails there over vader
  *     --trace 1        each rank tells each step
  *     --hang S         a round that takes longer than S seconds is a hang (60)
  *
  * Kinds:
  *   contents  windows of all flavors, all operations, all synchronization; the contents are known
  *   dynamic   the same in a dynamic window, of which memory is attached and detached meanwhile
- *   atomics   accumulates of all ranks on the same words: sums, words replaced whole, compare and swap
+ *   atomics   all ranks accumulate on the same words: sums, replaced words, compare and swap
  *   counters  fetch and add: every number once
  *   locks     locks built of atomics around reading and writing
  *   list      a linked list in a dynamic window, appended to by all at once
  *
- * A round follows from seed, kind and number alone. What fails says so, with the command to repeat it.
+ * A round follows from seed, kind and number alone. What fails says so, with the command to repeat
+ * it.
  */
 #include "mpi/rma/stress.h"
 
@@ -61,7 +63,7 @@ int stress_rank, stress_ranks;
 bool stress_one_host;
 _Thread_local int stress_thread;
 
-/* ------------------------------------------------------------------------------------------------ */
+/* ---------------------------------------------------------------------------------------------- */
 
 typedef struct {
     void (*function)(void *argument);
@@ -274,7 +276,7 @@ static void begin(int argc, char **argv)
     stress_one_host = least == stress_ranks;
 }
 
-/* ------------------------------------------------------------------------------------------------ */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* What rank 0's clock says, in all ranks. */
 static bool time_is_over(double begin)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * One random operation of an actor, in the part of a place that is its own, beside what the actor has under way:
- * started, and done to the model at once. Results are compared when they must be there.
+ * One random operation of an actor, in its own part of a place, clear of the operations that it has
+ * under way. The operation is started, and applied to the model at once. Its result is compared
+ * when MPI says that it is there.
  */
 #include "mpi/rma/stress.h"
 
@@ -81,16 +82,15 @@ static void compare_result(const pending *p)
     for (size_t i = first; i < whole; ++i) {
         wrong += got[i] != want[i];
     }
-    FAIL(
-        "%s of %zu %s (%s, %s to %s) at byte %zu of window %d (%s) of rank %d: byte %ld of %zu of the "
-        "result is 0x%02x, expected 0x%02x (%zu bytes differ)",
-        kind_names[p->kind], p->elements, p->basic, p->op, p->derived_there ? "derived" : "flat",
-        p->derived_here ? "derived" : "flat", p->start, p->win->number, flavor_name(p->win->flavor),
-        p->target, (long) first - CHECK_GUARD_BYTES, p->result_bytes, got[first], want[first],
-        wrong);
+    FAIL("%s of %zu %s (%s, %s to %s) at byte %zu of window %d (%s) of rank %d: byte %ld of "
+         "the result's %zu is 0x%02x, expected 0x%02x (%zu bytes differ)",
+         kind_names[p->kind], p->elements, p->basic, p->op, p->derived_there ? "derived" : "flat",
+         p->derived_here ? "derived" : "flat", p->start, p->win->number,
+         flavor_name(p->win->flavor), p->target, (long) first - CHECK_GUARD_BYTES, p->result_bytes,
+         got[first], want[first], wrong);
 }
 
-/* The program may use the operation's buffers again: whoever still read them would see other bytes. */
+/* The program may use the operation's buffers again. A late reader would see other bytes. */
 static void release(pending *p)
 {
     if (p->result != NULL) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * A phase of a program: every actor has a part of each place for itself, and does bursts of operations there.
- * Windows are open by fence, post and start, or lock_all during the phase, or locked for each burst. Operations
- * between two flushes do not overlap.
+ * A phase of a program: every actor has a part of each place for itself, and does bursts of
+ * operations there. Windows are open by fence, post and start, or lock_all during the phase, or
+ * locked for each burst. Operations between two flushes do not overlap.
  */
 #include "mpi/rma/stress.h"
 
@@ -360,7 +360,7 @@ void program_run(program *p)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ */
+/* ---------------------------------------------------------------------------------------------- */
 
 static void fail_at(const program *p, int place_number, size_t first)
 {
@@ -376,10 +376,10 @@ static void fail_at(const program *p, int place_number, size_t first)
             actor = i;
         }
     }
-    FAIL(
-        "window %d (%s): byte %zu of %zu, of actor %d's part, is 0x%02x, expected 0x%02x (%zu bytes differ)",
-        at->win->number, flavor_name(at->win->flavor), first, at->bytes, actor, at->memory[first],
-        at->model[first], wrong);
+    FAIL("window %d (%s): byte %zu of %zu, of actor %d's part, is 0x%02x, expected 0x%02x (%zu "
+         "bytes differ)",
+         at->win->number, flavor_name(at->win->flavor), first, at->bytes, actor, at->memory[first],
+         at->model[first], wrong);
 }
 
 void program_check(const program *p)

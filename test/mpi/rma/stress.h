@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * What the files of rma_stress share.
+ * Declarations that the files of rma_stress share.
  *
- * A program follows from its seed, and a round of one kind from seed, kind and round alone: all ranks
- * generate all of it, each executes its own part and computes what the others do, so that nobody has to
- * tell anybody what to expect. main.c has the options, watch.c says where a rank is when something fails
- * or hangs, types.c makes datatypes and computes operations, window.c makes windows, operations.c and
- * program.c are random operations that a model follows; each other file is one kind of program.
+ * A round of a program follows from seed, kind and round number alone. Every rank generates the
+ * whole round, executes its own part and computes what the other ranks do; so no rank has to be
+ * told what to expect.
  *
- * Threads: an actor is a thread of a rank. Only its own thread executes an actor's part; the main thread does
- * all else. May touch: mpi.h, the C library, POSIX.
+ *   main.c        options; the loop over seeds, kinds and rounds; threads
+ *   watch.c       where each rank is, told when something fails or hangs
+ *   types.c       datatypes; what MPI's operations compute
+ *   window.c      windows of all flavors, with guards
+ *   operations.c  one random operation, executed or only followed by the model
+ *   program.c     a phase of random operations under random synchronization
+ *   other files   one kind of program each
+ *
+ * Threads: an actor is one thread of one rank. Each thread executes its own actor's part; the main
+ * thread does everything else. May touch: mpi.h, the C library, POSIX.
  */
 #ifndef ADAPTIB_TEST_MPI_RMA_STRESS_H
 #define ADAPTIB_TEST_MPI_RMA_STRESS_H
@@ -23,19 +29,24 @@ enum {
     PAGE = 4096
 };
 
-/* What programs may contain where an Open MPI is at fault itself (4.1.4, read and tried). Over adaptib the first
- * three work, vader fails; the others fail over every BTL.
+/*
+ * Parts of programs in which Open MPI itself is at fault (4.1.4: read and tried). Over adaptib the
+ * first three work and vader fails; the others fail over every BTL.
  *
- * LOGICAL, UNSIGNED_ORDER: osc/rdma hands MPI_LAND, MPI_LOR and MPI_LXOR, MPI_MIN and MPI_MAX of unsigned numbers to a
- * BTL that has other atomics than add; vader leaves the word as it is and returns 0, or compares signed numbers.
- * LOCAL_SWAP: MPI_Compare_and_swap of 8 bytes in memory that osc/rdma has mapped, the process's own included, goes
- * to the BTL without an endpoint: vader crashes.
- * LONG_SWAP: MPI_Compare_and_swap of 8 bytes in memory that others reach over a BTL does not take the lock that
- * all other accumulates hold, unless it is the process's own memory, where it holds that and is not atomic else.
- * DERIVED_GET_ACCUMULATE: MPI_Get_accumulate with derived datatypes, or of more than 4 KiB, takes results from the
- * wrong place wherever a piece is so short that atomics of the BTL are used.
- * LOCK_FLUSH_ALL: MPI_Win_flush_all and MPI_Win_flush_local_all wait for nothing where single targets are locked
- * (up to 5.0.7: they look into a hash table, but locks are in an array unless there are very many ranks). */
+ * LOGICAL: osc/rdma hands MPI_LAND, MPI_LOR and MPI_LXOR to a BTL that has other atomics than add;
+ *     vader leaves the word as it is and returns 0.
+ * UNSIGNED_ORDER: the same for MPI_MIN and MPI_MAX; vader compares unsigned numbers as signed ones.
+ * LOCAL_SWAP: MPI_Compare_and_swap of 8 bytes in memory that osc/rdma has mapped (the process's own
+ *     included) goes to the BTL without an endpoint; vader crashes.
+ * LONG_SWAP: MPI_Compare_and_swap of 8 bytes in memory that is reached over a BTL does not take the
+ *     lock under which osc/rdma does all other accumulates. In the process's own memory it takes
+ *     that lock, but is not atomic with the swaps of other processes.
+ * DERIVED_GET_ACCUMULATE: MPI_Get_accumulate with derived datatypes, or of more than 4 KiB, takes
+ *     results from the wrong place where a piece is so short that atomics of the BTL are used.
+ * LOCK_FLUSH_ALL: MPI_Win_flush_all and MPI_Win_flush_local_all wait for nothing if single targets
+ *     are locked: they look into a hash table, but locks are in an array unless there are very many
+ *     ranks. 5.0.7 has the same code.
+ */
 typedef enum {
     WITH_LOGICAL = 1,
     WITH_UNSIGNED_ORDER = 2,
@@ -201,14 +212,14 @@ typedef struct {
     size_t block_bytes;
 } window;
 
-/* Collective. All bytes of the memory have the guard's value. `unit`: of displacements; 0: random ones, which
- * divide 24. */
+/* Collective. All bytes of the memory have the guard's value. `unit`: of displacements; 0: random
+ * ones, which divide 24. */
 void window_make(window *w, int flavor, size_t bytes, int number, int unit, rng *random);
 void window_free(window *w);
 void window_check_guards(const window *w);
 int random_flavor(rng *random);
-/* Whether compare and swap may be tried there (WITH_LOCAL_SWAP), and together with other accumulates of all ranks
- * (WITH_LONG_SWAP). */
+/* Whether compare and swap may be tried there (WITH_LOCAL_SWAP), and together with other
+ * accumulates of all ranks (WITH_LONG_SWAP). */
 bool swap_works(const window *w, int origin, int target, size_t size);
 bool long_swap_works(const window *w);
 const char *flavor_name(int flavor);
@@ -217,7 +228,8 @@ void window_own_begin(window *w);
 void window_own_end(window *w);
 
 /* ------------------------------------------------------------------------------------------------
- * operations.c, program.c: actors do random operations in parts of memory that are their own for a phase */
+ * operations.c, program.c: actors do random operations in parts of memory that are their own for a
+ * phase */
 
 /* Memory of one rank that a program may use. */
 typedef struct {
@@ -264,7 +276,7 @@ typedef struct {
     void *argument;
 } program;
 
-/* A program over these places, which has taken the arrays over. All sessions are to be chosen yet. */
+/* A program over these places. The arrays stay the caller's; its sessions are to be chosen yet. */
 void program_begin(program *p, place *places, int place_count, session *sessions,
                    int session_count);
 /* Chooses whose is which part. `large`: one actor has nearly all of each place. */
@@ -293,7 +305,7 @@ typedef struct {
 bool operation_random(walker *w, int place_number, bool requests);
 /* Waits for the requests among the operations at that target of the window. */
 void operations_wait(walker *w, const window *win, int target);
-/* The operations that were started are complete, locally at least: at one target, or at all (-1). */
+/* The operations at one target (all: -1) are complete, locally at least. */
 void operations_complete(walker *w, const window *win, int target);
 
 /* ------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Basic types of 1 to 8 bytes, what MPI's operations make of them, and layouts: where the elements of a
- * transfer are, as an MPI datatype and as a list of blocks.
+ * Basic types of 1 to 8 bytes, what MPI's operations make of them, and layouts: where the elements
+ * of a transfer are, as an MPI datatype and as a list of blocks.
  */
 #include "mpi/rma/stress.h"
 
@@ -74,7 +74,8 @@ const basic_type *basic_of_size(size_t size, bool is_signed)
     FAIL("no type of %zu bytes", size);
 }
 
-/* What overflows is for unsigned numbers of 4 and 8 bytes: Open MPI's op/avx adds shorter ones with saturation. */
+/* What overflows is for unsigned numbers of 4 and 8 bytes: Open MPI's op/avx adds shorter ones with
+ * saturation. */
 static bool may_have(const operation *op, const basic_type *type)
 {
     int number = (int) (op - operation_table);

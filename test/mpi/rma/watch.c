@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Failures and hangs end with words: which program, with which command it is repeated, and where each rank was.
+ * Failures and hangs end with words: which program, with which command it is repeated, and where
+ * each rank was.
  *
- * Every thread notes what it does in a place of its own (step). A round that takes longer than options.hang ends
- * by a signal in each rank: each says where its threads are, waits until the others have said so, too, and
- * aborts. Signals of crashes say the same before the process ends. The handlers format with snprintf, which is
- * not promised to work in a handler, but the process ends there in any case.
+ * Every thread notes what it does in a place of its own (step). A round that takes longer than
+ * options.hang ends by a signal in each rank: each says where its threads are, waits until the
+ * others have said so, too, and aborts. Signals of crashes say the same before the process ends.
+ * The handlers format with snprintf, which is not promised to work in a handler, but the process
+ * ends there in any case.
  */
 #include "mpi/rma/stress.h"
 
@@ -156,7 +158,8 @@ static void append(const char *format, const char *a, const char *b)
     snprintf(command + length, sizeof command - length, format, a, b);
 }
 
-/* Whether mpirun was told so, as far as it matters here; it hands parameters on in the environment. */
+/* Whether mpirun was told so, as far as it matters here; it hands parameters on in the environment.
+ */
 static bool parameter_matters(const char *name)
 {
     static const char *const begins[] = {

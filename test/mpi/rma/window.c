@@ -13,7 +13,8 @@ int random_flavor(rng *random)
     return flavors[options.flavors[random_below(random, (uint64_t) options.flavor_count)]];
 }
 
-/* Whether osc/rdma maps the memory of other ranks; osc/sm does in any case, and has no such faults. */
+/* Whether osc/rdma maps the memory of other ranks; osc/sm does in any case, and has no such faults.
+ */
 static bool is_mapped(const window *w)
 {
     return w->flavor == MPI_WIN_FLAVOR_ALLOCATE && stress_one_host;
@@ -53,8 +54,8 @@ static void make_block(window *w, size_t shift)
     w->memory = w->block + CHECK_GUARD_BYTES + shift;
 }
 
-/* Between hosts Open MPI 4.1.4's osc/rdma takes the wrong unit for a rank that is alone on its host, if units
- * differ, so there they are the same. */
+/* Between hosts Open MPI 4.1.4's osc/rdma takes the wrong unit for a rank that is alone on its
+ * host, if units differ, so there they are the same. */
 static void choose_units(window *w, int unit, rng *random)
 {
     static const int units[] = {1, 8, 4, 2, 24, 1};
