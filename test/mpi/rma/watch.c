@@ -72,8 +72,8 @@ static void say_command(void)
     char line[ARGUMENTS + 512];
     snprintf(
         line, sizeof line,
-        "    to repeat: %s --seed %lu\n    that round alone: --seed %lu --only %s --round %d\n",
-        command, (unsigned long) now_seed, (unsigned long) now_seed, now_kind, now_round);
+        "    to repeat: %s --seed %lu\n    that round alone: the same with --only %s --round %d\n",
+        command, (unsigned long) now_seed, now_kind, now_round);
     say(line);
 }
 
@@ -140,10 +140,10 @@ static void on_comm_error(MPI_Comm *comm, int *code, ...)
     fail_of(*code);
 }
 
-/* Words of the command line that make another choice of seeds and kinds are left out. */
+/* Words of the command line that choose seeds or a round are left out. */
 static bool chooses(const char *word)
 {
-    static const char *const words[] = {"--seed", "--seeds", "--seconds", "--round", "--only"};
+    static const char *const words[] = {"--seed", "--seeds", "--seconds", "--round"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; ++i) {
         if (strcmp(word, words[i]) == 0) {
             return true;
