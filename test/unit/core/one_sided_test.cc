@@ -123,9 +123,47 @@ TEST_P(OneSidedTraffic, AWindowThatIsGoneEndsTheOperationWithAnError) {
     what.remote = &stale;
     ASSERT_TRUE(start(world, 0, 1, what, put).ok());
     ASSERT_TRUE(world.run({&put}));
-    EXPECT_NE(put.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
-    EXPECT_FALSE(world.messages(0).empty());
+    EXPECT_EQ(put.user.status, OPAL_COMMON_ADAPTIB_BAD_PARAM);
+    EXPECT_EQ(world.messages(0).size(), 1u);
     EXPECT_EQ(world.core(0).protocol().one_sided_outstanding(), 0u);
+    // With the connection there it is refused at once. Neither hurts anything else.
+    EXPECT_EQ(start(world, 0, 1, what, put).reason(), Reason::bad_key);
+    exchange(world, 100, 3);
+}
+
+// The description is that of a neighbour, or a half of each: osc/rdma may pass such ones on.
+TEST_P(OneSidedTraffic, ADescriptionOfAnotherWindowOfTheTargetWillDo) {
+    for (const bool connected : {false, true}) {
+        Cores world(2, options());
+        std::vector<std::uint64_t> memory(64, 5);
+        const Window mine(world, 1, memory.data(), 256);
+        const Window other(world, 1, memory.data() + 32, 256);
+        if (connected) {
+            exchange(world, 100, 20);
+        }
+        opal_common_adaptib_remote_t torn = other.remote;
+        torn.base = mine.remote.base;
+        for (const auto* remote : {&other.remote, &torn}) {
+            for (const auto kind :
+                 {OPAL_COMMON_ADAPTIB_PUT, OPAL_COMMON_ADAPTIB_GET, OPAL_COMMON_ADAPTIB_FETCH_ADD,
+                  OPAL_COMMON_ADAPTIB_COMPARE_SWAP}) {
+                std::uint64_t local = 7;
+                auto what = operation(kind, &local, mine, 8, 8);
+                what.remote = remote;
+                what.operand = 2;
+                TestRequest request;
+                ASSERT_TRUE(start(world, 0, 1, what, request).ok());
+                ASSERT_TRUE(world.run({&request}));
+                EXPECT_EQ(request.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+            }
+        }
+        EXPECT_EQ(memory[1], 9u) << "a put of 7, and 2 added";
+        EXPECT_EQ(memory[32 + 1], 5u) << "the neighbour's";
+        EXPECT_TRUE(world.messages(0).empty());
+        const bool asked = std::string_view(std::get<1>(GetParam())) == "target";
+        EXPECT_GE(world.counters(0).keys_replaced, asked ? 4u : 8u);
+        exchange(world, 100, 3);
+    }
 }
 
 // Many puts from node 0 to node 1; in the middle of them the window goes, or all of node 1 does.

@@ -164,6 +164,22 @@ void mca_btl_adaptib_used(mca_btl_base_endpoint_t *endpoint)
     opal_common_adaptib_mca_selected();
 }
 
+/* Tells the PML, which ends the job. Without one over this BTL the process ends here: osc/rdma takes an
+ * operation whose callback reports an error for one that is done. */
+static void give_up(mca_btl_base_endpoint_t *endpoint, const char *what)
+{
+    char text[128];
+
+    snprintf(text, sizeof(text), "adaptib: process %s %s",
+             OPAL_NAME_PRINT(endpoint->proc->proc_name), what);
+    if (NULL == mca_btl_adaptib.error) {
+        opal_output(0, "%s, and one-sided operations on it cannot be undone: this process ends",
+                    text);
+        _exit(EXIT_FAILURE);
+    }
+    mca_btl_adaptib.error(&mca_btl_adaptib.super, MCA_BTL_ERROR_FLAGS_FATAL, endpoint->proc, text);
+}
+
 int mca_btl_adaptib_failed(mca_btl_base_endpoint_t *endpoint, int status)
 {
     if (OPAL_COMMON_ADAPTIB_AGAIN == status) {
@@ -171,20 +187,15 @@ int mca_btl_adaptib_failed(mca_btl_base_endpoint_t *endpoint, int status)
     }
     if (OPAL_COMMON_ADAPTIB_UNREACHABLE == status
         && !__atomic_exchange_n(&endpoint->failed, true, __ATOMIC_ACQ_REL)) {
-        char text[128];
-
-        snprintf(text, sizeof(text), "adaptib: process %s cannot be reached any more",
-                 OPAL_NAME_PRINT(endpoint->proc->proc_name));
-        if (NULL == mca_btl_adaptib.error) {
-            /* No PML is over this BTL. osc/rdma takes an operation that failed for one that is done. */
-            opal_output(0, "%s, and one-sided operations on it cannot be undone: this process ends",
-                        text);
-            _exit(EXIT_FAILURE);
-        }
-        mca_btl_adaptib.error(&mca_btl_adaptib.super, MCA_BTL_ERROR_FLAGS_FATAL, endpoint->proc,
-                              text);
+        give_up(endpoint, "cannot be reached any more");
     }
     return opal_common_adaptib_mca_error(status);
+}
+
+int mca_btl_adaptib_refused(mca_btl_base_endpoint_t *endpoint)
+{
+    give_up(endpoint, "refused a one-sided operation");
+    return OPAL_ERR_BAD_PARAM;
 }
 
 int mca_btl_adaptib_progress(void)

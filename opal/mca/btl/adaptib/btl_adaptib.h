@@ -96,6 +96,9 @@ void mca_btl_adaptib_used(mca_btl_base_endpoint_t *endpoint);
  * more, Open MPI is told so, once. */
 int mca_btl_adaptib_failed(mca_btl_base_endpoint_t *endpoint, int status);
 
+/* The same for an operation that is started already, and whose target then refused it. */
+int mca_btl_adaptib_refused(mca_btl_base_endpoint_t *endpoint);
+
 static inline int mca_btl_adaptib_error(mca_btl_base_endpoint_t *endpoint, int status)
 {
     return OPAL_LIKELY(OPAL_COMMON_ADAPTIB_SUCCESS == status)

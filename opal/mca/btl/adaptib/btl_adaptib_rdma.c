@@ -37,7 +37,9 @@ static void operation_complete(opal_common_adaptib_request_t *request)
     if (OPAL_UNLIKELY(NULL == mca_btl_adaptib.core)) {
         return;
     }
-    const int error = mca_btl_adaptib_error(endpoint, status);
+    const int error = OPAL_UNLIKELY(OPAL_COMMON_ADAPTIB_BAD_PARAM == status)
+                          ? mca_btl_adaptib_refused(endpoint)
+                          : mca_btl_adaptib_error(endpoint, status);
     if (NULL != done) {
         done(&mca_btl_adaptib.super, endpoint, local_address, local_handle, context, data, error);
     }

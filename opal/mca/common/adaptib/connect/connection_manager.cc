@@ -172,6 +172,7 @@ Status ConnectionManager::make_queue_pair(Peer& peer, Subchannel& subchannel) {
         }
     }
     subchannel.qp = std::move(qp);
+    subchannel.refused = false;
     counters_.queue_pairs += peer.name != options_.self ? 1 : 0;
     count_queue_pairs();
     return kOk;

@@ -115,8 +115,9 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
                 return;
             }
             const bool own = !peer.shared || owner == &peer.quiet_work;
-            if (peer.repairable && (is_path_failure(status) || !own)) {
-                if (status != WorkStatus::flushed && own) {
+            const bool refused = peer.subchannels[i].refused; // that operation has ended by itself
+            if (peer.repairable && (is_path_failure(status) || !own || refused)) {
+                if (is_path_failure(status) && status != WorkStatus::flushed && own) {
                     paths_->report_failure(peer, i, work_status_text(status), tells_paths(peer));
                 }
                 connections_->repair(peer);

@@ -53,6 +53,7 @@ enum class Capability : std::uint32_t {
                              // nothing is pinned, and what is not mapped is remote_access_error
     // Connected queue pairs come up by QueuePair::meet(); modify() is for one with itself.
     meets = 1u << 12,
+    sees_regions = 1u << 13, // an initiator sees the target's regions (QueuePair::find_key)
 };
 
 constexpr Bytes kWholeMemory = Bytes{1} << 62;
@@ -250,6 +251,13 @@ enum Access : std::uint32_t {
     kRemoteAtomic = 1u << 3,
 };
 
+// Memory of a target's, and the rights that its region has to give.
+struct RemoteRange {
+    std::uint64_t address = 0;
+    Bytes length = 0;
+    std::uint32_t access = 0; // Access
+};
+
 class MemoryRegion {
 public:
     virtual ~MemoryRegion() = default;
@@ -423,6 +431,12 @@ public:
     // between this process's memory, known by the key that the peer has of it, and the peer's. Both are outside of
     // what rails have allocated. Not ok: what the request names may be changed as far as it goes.
     Status serve_copy(const ExecuteWork& work) { return serve_copy_impl(work); }
+    // Capability::sees_regions, RC: leaves `key` as it is if it names a region of the target's that
+    // covers the range and gives the rights; else sets it to the key of another live region that does.
+    // Errors: bad_key (no region does), bad_state (not ready to send, or the target is not).
+    Status find_key(const RemoteRange& range, std::uint32_t& key) {
+        return find_key_impl(range, key);
+    }
     // False once the process at the other end is known to have ended. May ask the system.
     bool target_lives() const { return target_lives_impl(); }
 
@@ -454,6 +468,9 @@ private:
     virtual Status execute_impl(const ExecuteWork&) { return Status::again(Reason::none); }
     virtual Status serve_impl(const SendWork&) { return Status::error(Reason::not_supported); }
     virtual Status serve_copy_impl(const ExecuteWork&) {
+        return Status::error(Reason::not_supported);
+    }
+    virtual Status find_key_impl(const RemoteRange&, std::uint32_t&) {
         return Status::error(Reason::not_supported);
     }
     virtual bool target_lives_impl() const { return true; }

@@ -22,6 +22,7 @@ std::string rail_text(const RailInfo& info) {
         {Capability::reliable_ud, "reliable_ud"},
         {Capability::direct, "direct"},
         {Capability::whole_memory, "whole_memory"},
+        {Capability::sees_regions, "sees_regions"},
         {Capability::meets, "meets"},
     };
     std::string names;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Windows: memory of this process that atomics of peers reach.
 //
-// Purpose: atomics that this process carries out for others (protocol/atomic.cc) are checked as an adapter
-// would check them: the key names the window, which is there still, and the word lies in it.
+// Purpose: atomics that this process carries out for others (protocol/atomic.cc) are checked before:
+// the word lies in a window that is there still. The name that comes with the atomic says which; it may
+// be another window's (protocol/region_keys.cc says why), so it only says where to look first.
 // Ownership: a window belongs to its user and goes before the table. Threads: one at a time.
 // May touch: memory/registration.h.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <unordered_map>
 #include <utility>
@@ -44,8 +46,7 @@ public:
         if (!status.ok()) {
             return status;
         }
-        const std::pair<std::uint64_t, Bytes> range{reinterpret_cast<std::uintptr_t>(address),
-                                                    length};
+        const Range range{reinterpret_cast<std::uintptr_t>(address), length};
         if (!ranges_.emplace(key_of(out), range).second) { // keys of two rails: one has failed
             out.memory_.reset();
             return Status::error(Reason::no_memory);
@@ -63,19 +64,27 @@ public:
         return name;
     }
 
-    // Whether a window of that name has the aligned word.
+    // Whether the window of that name, or else any other, has the aligned word.
     bool has_word(std::uint32_t name, std::uint64_t address) const {
-        const auto found = ranges_.find(name);
-        if (found == ranges_.end() || address % sizeof(std::uint64_t) != 0) {
+        if (address % sizeof(std::uint64_t) != 0) {
             return false;
         }
-        const auto& [base, length] = found->second;
-        return length >= sizeof(std::uint64_t) && address >= base &&
-               address - base <= length - sizeof(std::uint64_t);
+        const auto named = ranges_.find(name);
+        return (named != ranges_.end() && covers_word(named->second, address)) ||
+               std::any_of(ranges_.begin(), ranges_.end(), [address](const auto& each) {
+                   return covers_word(each.second, address);
+               });
     }
 
 private:
     friend class OpenWindow;
+    using Range = std::pair<std::uint64_t, Bytes>; // address and length
+
+    static bool covers_word(const Range& range, std::uint64_t address) {
+        const auto& [base, length] = range;
+        return length >= sizeof(std::uint64_t) && address >= base &&
+               address - base <= length - sizeof(std::uint64_t);
+    }
 
     static std::uint32_t key_of(const OpenWindow& window) {
         std::uint32_t keys[kMaxRails];
@@ -84,7 +93,7 @@ private:
     }
     void close(const OpenWindow& window) { ranges_.erase(key_of(window)); }
 
-    std::unordered_map<std::uint32_t, std::pair<std::uint64_t, Bytes>> ranges_;
+    std::unordered_map<std::uint32_t, Range> ranges_;
 };
 
 inline void OpenWindow::reset() {

@@ -48,6 +48,8 @@ namespace adaptib {
       "Small puts, gets and atomics that their target was asked to do")                            \
     X(operations_taken_back, "operations", COUNTER, 5,                                             \
       "Those done here after all, since the target did not do them soon")                          \
+    X(keys_replaced, "keys", COUNTER, 5,                                                           \
+      "Keys of remote memory that were another region's than that of the address")                 \
     X(operations_served, "operations", COUNTER, 5, "Operations done for peers that asked")         \
     X(copies_offered, "messages", COUNTER, 5,                                                      \
       "Long messages that their sender was asked to copy together")                                \

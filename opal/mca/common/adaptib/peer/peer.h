@@ -98,6 +98,7 @@ struct Subchannel {
     std::uint32_t reads = 0;             // of these stripes: reads and atomics
     std::array<TimedStripes, 2> timed{}; // by Direction
     std::uint32_t completions = 0;       // with success, of what the silence watch looks after
+    bool refused = false; // the error that its queue pair has is a one-sided operation's
     Silence silence;
 
     // Queue pairs of different rails may have the same number.

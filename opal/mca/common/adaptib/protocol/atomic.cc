@@ -143,8 +143,9 @@ void Protocol::on_atomic_done(Peer& peer, const AtomicDoneBody& body) {
         ++counters_.bad_packets;
         return;
     }
-    if (body.done == 0) { // as an adapter does
-        on_peer_failed(peer, "an atomic went to memory that is not in a window of it");
+    if (body.done == 0) {
+        tell_refused(peer, static_cast<Opcode>(asked->body.opcode), sizeof body.old);
+        end_atomic(*asked, OPAL_COMMON_ADAPTIB_BAD_PARAM);
         return;
     }
     std::memcpy(asked->local, &body.old, sizeof body.old);

@@ -71,6 +71,7 @@ Status Protocol::start_copied(Peer& peer, const opal_common_adaptib_one_sided_t&
     ++peer.users;
     Move& move = copied.move;
     move.describe(operation, opcode);
+    move.keys_found = peer.state == ConnectState::open;
     move.local = copied.block->data();
     move.registration = &copied.block->registration;
     starting_ = &user;
@@ -107,7 +108,7 @@ void Protocol::on_copied_block(CopiedOneSided& operation) {
         }
     }
     UserRequest& user = *operation.user;
-    const bool failed = move.failed;
+    const int status = status_of(move);
     const Bytes bytes = operation.length;
     --operation.peer.one_sided;
     --operation.peer.users;
@@ -115,8 +116,7 @@ void Protocol::on_copied_block(CopiedOneSided& operation) {
     flush_epochs_.leave(operation.epoch);
     staging(operation.peer).give(std::move(operation.block));
     delete &operation;
-    complete(user, failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
-             failed ? 0 : bytes);
+    complete(user, status, status == OPAL_COMMON_ADAPTIB_SUCCESS ? bytes : 0);
 }
 
 } // namespace adaptib

@@ -129,7 +129,9 @@ void Protocol::post_stripes(Mover& mover) {
             if (mover.peer.interleaving != nullptr && hold_if_full(mover)) {
                 return;
             }
-            plan_move(mover);
+            if (find_keys(mover)) {
+                plan_move(mover);
+            }
         }
     }
     Nanoseconds begun{
@@ -351,11 +353,17 @@ void Protocol::on_stripe_done(Mover& mover, std::uint32_t rail, const WorkComple
     --mover.peer.stripes;
     --outstanding_;
     if (completion.status != WorkStatus::success) [[unlikely]] {
-        mover.peer.work_failed = true;
+        const bool refused = move.one_sided && !is_path_failure(completion.status);
+        mover.peer.work_failed = mover.peer.work_failed || !refused;
         if (stripe < move.plan.size() && may_repeat(mover, completion.status)) {
             ++counters_.stripes_repeated;
             counters_.stripes_repeated_bytes += move.plan[stripe].length;
             move.left.push_back(move.plan[stripe]);
+        } else if (refused) {
+            if (stripe < move.plan.size()) {
+                mover.peer.subchannels[move.plan[stripe].subchannel].refused = true;
+            }
+            refuse(mover);
         } else {
             move.failed = true;
         }

@@ -38,8 +38,9 @@ Opcode opcode_of(opal_common_adaptib_operation_t operation) {
 
 } // namespace
 
+// All but whether the description covers what the operation goes to: find_keys() says that.
 Status Protocol::check(const opal_common_adaptib_one_sided_t& operation) {
-    if (!allows(operation, right_for(operation.operation))) {
+    if (!is_sound(*operation.remote, right_for(operation.operation))) {
         return Status::error(Reason::bad_key);
     }
     if (is_atomic(operation.operation) &&
@@ -49,10 +50,14 @@ Status Protocol::check(const opal_common_adaptib_one_sided_t& operation) {
     return kOk;
 }
 
-Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
+Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided_t& asked,
                                  const Registration* region, UserRequest& user,
                                  bool& complete_now) {
     complete_now = false;
+    // A copy: the user's may change while it is used (region_keys.cc).
+    opal_common_adaptib_remote_t remote = *asked.remote;
+    opal_common_adaptib_one_sided_t operation = asked;
+    operation.remote = &remote;
     Status status = check(operation);
     if (!status.ok()) {
         return status;
@@ -67,8 +72,12 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
         tell_failure(peer);
         return Status::error(Reason::unreachable);
     }
-    if (is_atomic(operation.operation) && is_asked(operation)) {
+    if (is_atomic(operation.operation) && is_asked(operation)) { // which finds the memory itself
         return start_atomic(peer, operation, opcode_of(operation.operation), user, complete_now);
+    }
+    status = find_keys(peer, operation, remote);
+    if (!status.ok()) {
+        return status;
     }
     OneSided* started = pool_.create<OneSided>(*this, peer);
     if (started == nullptr) {
@@ -89,6 +98,7 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
     ++peer.one_sided;
     ++peer.users;
     move.describe(operation, opcode_of(operation.operation));
+    move.keys_found = peer.state == ConnectState::open;
     move.local = static_cast<std::byte*>(operation.local);
     move.registration = region;
     starting_ = &user;
@@ -112,7 +122,7 @@ bool Protocol::one_sided_at_once(Peer& peer, const opal_common_adaptib_one_sided
     if (region == nullptr) {
         region = whole_[peer.route.fabric];
     }
-    if (region == nullptr || !check(operation).ok()) {
+    if (region == nullptr || !check(operation).ok() || !covers(*operation.remote, operation)) {
         return false;
     }
     ExecuteWork work;
@@ -131,15 +141,14 @@ void OneSided::on_move_done() { protocol.on_one_sided_done(*this); }
 
 void Protocol::on_one_sided_done(OneSided& operation) {
     UserRequest& user = *operation.user;
-    const bool failed = operation.move.failed;
+    const int status = status_of(operation.move);
     const Bytes bytes = operation.move.length;
     --operation.peer.one_sided;
     --operation.peer.users;
     one_sided_.remove(operation.id);
     flush_epochs_.leave(operation.epoch);
     pool_.destroy(&operation);
-    complete(user, failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
-             failed ? 0 : bytes);
+    complete(user, status, status == OPAL_COMMON_ADAPTIB_SUCCESS ? bytes : 0);
 }
 
 } // namespace adaptib

@@ -17,6 +17,7 @@
 //     interleaved.cc         puts and gets at the same time: what waits for its direction
 //     active.cc              active messages
 //     one_sided.cc           put, get and atomics
+//     region_keys.cc         the keys of the remote memory that they go to; what the target refuses
 //     atomic.cc              atomics that the target's processor carries out
 //     copied.cc              memory cannot be registered; one-sided operations without it
 //     self.cc                messages to ourselves
@@ -200,9 +201,10 @@ public:
         }
     }
     // `local` is registered for the operation if `region` is null, or copied if that cannot be.
+    // The request ends with BAD_PARAM if the target refuses the operation later.
     // Errors: bad_argument, bad_key, no_memory (try again later), not_supported (no memory to copy
     // through), unreachable.
-    Status start_one_sided(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
+    Status start_one_sided(Peer& peer, const opal_common_adaptib_one_sided_t& asked,
                            const Registration* region, UserRequest& user, bool& complete);
     // The short way, over the only path to the peer, where the fabric carries it out within the call.
     // False: not done, start_one_sided() is to be called, and says what is wrong if anything is.
@@ -527,15 +529,32 @@ private:
     bool plan_more(Mover& mover);
     Status post_stripe(Mover& mover, const Stripe& stripe);
     static Status check(const opal_common_adaptib_one_sided_t& operation);
-    // Inside of the remote memory, which gives that right.
-    static bool allows(const opal_common_adaptib_one_sided_t& operation, std::uint32_t right) {
-        const opal_common_adaptib_remote_t& remote = *operation.remote;
-        const bool inside =
-            operation.remote_address >= remote.base && operation.bytes <= remote.bytes &&
-            operation.remote_address - remote.base <= remote.bytes - operation.bytes;
-        return inside && remote.base + remote.bytes >= remote.base && remote.key_count != 0 &&
-               remote.key_count <= kMaxRails && (remote.access & right) != 0;
+    // The description is one that this process can use, and gives that right.
+    static bool is_sound(const opal_common_adaptib_remote_t& remote, std::uint32_t right) {
+        return remote.key_count != 0 && remote.key_count <= kMaxRails &&
+               (remote.access & right) != 0;
     }
+    // It is of the memory that the operation goes to.
+    static bool covers(const opal_common_adaptib_remote_t& remote,
+                       const opal_common_adaptib_one_sided_t& operation) {
+        return operation.remote_address >= remote.base && operation.bytes <= remote.bytes &&
+               operation.remote_address - remote.base <= remote.bytes - operation.bytes &&
+               remote.base + remote.bytes >= remote.base;
+    }
+    static bool allows(const opal_common_adaptib_one_sided_t& operation, std::uint32_t right) {
+        return covers(*operation.remote, operation) && is_sound(*operation.remote, right);
+    }
+
+    // region_keys.cc
+    Status find_keys(const Peer& peer, const opal_common_adaptib_one_sided_t& operation,
+                     opal_common_adaptib_remote_t& remote);
+    bool find_keys(Mover& mover);
+    Status find_keys(const Peer& peer, const RemoteRange& range, std::span<std::uint32_t> keys);
+    bool sees_regions(const Peer& peer) const;
+    void refuse(Mover& mover);
+    void tell_refused(const Peer& peer, Opcode opcode, Bytes bytes);
+    static int status_of(const Move& move);
+
     static bool may_be_asked(const Peer& peer, Bytes length) {
         return peer.ask_choices != nullptr && length <= kMostAsked && length > 0;
     }

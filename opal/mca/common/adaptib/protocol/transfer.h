@@ -31,6 +31,13 @@ inline std::uint64_t compare_add_of(const opal_common_adaptib_one_sided_t& opera
     return swap ? operation.compare : operation.operand;
 }
 
+// Access of OPAL_COMMON_ADAPTIB_REMOTE_*.
+inline std::uint32_t access_of(std::uint32_t told) {
+    return ((told & OPAL_COMMON_ADAPTIB_REMOTE_READ) != 0 ? kRemoteRead : 0u) |
+           ((told & OPAL_COMMON_ADAPTIB_REMOTE_WRITE) != 0 ? kRemoteWrite : 0u) |
+           ((told & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 ? kRemoteAtomic : 0u);
+}
+
 // How far a stripe of several is.
 struct StripeProgress {
     Nanoseconds posted{};
@@ -67,11 +74,18 @@ struct Move {
     std::size_t outstanding = 0;          // stripes posted and not completed
     Bytes outstanding_bytes = 0;
     bool failed = false;
+    // Put, get and atomic only.
+    bool one_sided = false;
+    bool keys_found = false;  // remote_keys are of the target's table of regions
+    bool refused = false;     // it failed since the target has no such memory, or gives no right
+    std::uint32_t access = 0; // Access: the rights that the region has to give
 
     // All but the local side.
     void describe(const opal_common_adaptib_one_sided_t& operation, Opcode code) {
         opcode = code;
         marker = Marker::non_blocking;
+        one_sided = true;
+        access = access_of(operation.remote->access);
         remote = operation.remote_address;
         remote_key_count = operation.remote->key_count;
         std::copy(std::begin(operation.remote->keys), std::end(operation.remote->keys),

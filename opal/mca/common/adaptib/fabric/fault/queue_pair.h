@@ -74,6 +74,9 @@ private:
     Status serve_copy_impl(const ExecuteWork& work) override;
     bool executes();
     Status serve_impl(const SendWork& work) override { return below_->serve(work); }
+    Status find_key_impl(const RemoteRange& range, std::uint32_t& key) override {
+        return below_->find_key(range, key);
+    }
     bool target_lives_impl() const override { return below_->target_lives(); }
     void* map_impl(std::uint64_t address, Bytes length, std::uint32_t key) override;
     bool usable_impl() const override;

@@ -22,7 +22,7 @@
 namespace adaptib::shm {
 
 inline constexpr std::uint64_t kMagic = 0x6269'7470'6164'6131u; // "1adaptib"
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 2;
 
 inline constexpr std::uint32_t kMaxRails = 16;
 inline constexpr std::uint32_t kMaxProducers = 2048;
@@ -70,6 +70,7 @@ struct Header {
         kCacheLine) std::atomic<std::uint64_t> consumed; // consumer: start of what is not consumed
     alignas(kCacheLine) std::atomic<std::uint64_t> committed; // granules that have memory
     std::atomic<std::uint32_t> producers_end;                 // no slot at or above was ever used
+    std::atomic<std::uint32_t> regions_end;                   // no entry at or above was ever used
 
     alignas(kCacheLine) RailEntry rail[kMaxRails];
 };

@@ -85,9 +85,10 @@ ShmRail::ShmRail(Context& context, std::uint32_t index, BytesPerSecond rate)
     : context_(context), index_(index) {
     info_.name = "shm" + std::to_string(index);
     info_.link_layer = LinkLayer::memory;
-    for (const Capability c : {Capability::rc, Capability::ud, Capability::srq,
-                               Capability::rdma_read, Capability::rdma_write, Capability::write_imm,
-                               Capability::atomic64, Capability::reliable_ud, Capability::direct}) {
+    for (const Capability c :
+         {Capability::rc, Capability::ud, Capability::srq, Capability::rdma_read,
+          Capability::rdma_write, Capability::write_imm, Capability::atomic64,
+          Capability::reliable_ud, Capability::direct, Capability::sees_regions}) {
         info_.capabilities |= static_cast<std::uint32_t>(c);
     }
     if (context.single_copy()) {

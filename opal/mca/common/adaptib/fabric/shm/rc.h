@@ -81,6 +81,7 @@ private:
     Status execute_impl(const ExecuteWork& work) override;
     Status serve_impl(const SendWork& work) override;
     Status serve_copy_impl(const ExecuteWork& work) override;
+    Status find_key_impl(const RemoteRange& range, std::uint32_t& key) override;
     bool target_lives_impl() const override;
     void* map_impl(std::uint64_t address, Bytes length, std::uint32_t key) override;
     bool usable_impl() const override;

@@ -67,6 +67,21 @@ bool RcQueuePair::find_remote(std::uint64_t address, Bytes length, std::uint32_t
            (region_.offset < peer_->size() && region_.length <= peer_->size() - region_.offset);
 }
 
+Status RcQueuePair::find_key_impl(const RemoteRange& range, std::uint32_t& key) {
+    if (state_ != QpState::ready_to_send || !connected()) {
+        return Status::error(Reason::bad_state);
+    }
+    if (find_remote(range.address, range.length, key, range.access)) {
+        return kOk;
+    }
+    const std::uint32_t found = find_region(peer_->base(), peer_rail_, range);
+    if (found == 0) {
+        return Status::error(Reason::bad_key);
+    }
+    key = found;
+    return kOk;
+}
+
 // An error that the target's queue pair shares.
 RcQueuePair::Step RcQueuePair::remote_error(WorkStatus which, WorkStatus& status) {
     RecordFields fields;

@@ -2,6 +2,8 @@
 // The table of memory regions.
 #include "fabric/shm/regions.h"
 
+#include <algorithm>
+
 namespace adaptib::shm {
 
 bool read_region(const RegionEntry* table, std::uint32_t key, RegionView& out) {
@@ -14,6 +16,22 @@ bool read_region(const RegionEntry* table, std::uint32_t key, RegionView& out) {
     out.length = entry.length.load(std::memory_order_acquire);
     out.offset = entry.offset.load(std::memory_order_acquire);
     return entry.tag.load(std::memory_order_acquire) == out.tag;
+}
+
+std::uint32_t find_region(std::byte* segment, std::uint32_t rail, const RemoteRange& range) {
+    const RegionEntry* const table = regions_of(segment);
+    const std::uint32_t end =
+        std::min(header_of(segment)->regions_end.load(std::memory_order_acquire), kMaxRegions);
+    for (std::uint32_t i = 0; i < end; ++i) {
+        const std::uint64_t tag = table[i].tag.load(std::memory_order_acquire);
+        const std::uint32_t key = region_key(tag);
+        RegionView view;
+        if (region_is(tag, key, rail, range.access) && read_region(table, key, view) &&
+            view.tag == tag && view.covers(range.address, range.length)) {
+            return key;
+        }
+    }
+    return 0;
 }
 
 RegionTable::RegionTable(OwnSegment* segment)
@@ -31,6 +49,7 @@ Status RegionTable::add(std::uint64_t base, Bytes length, std::uint32_t rail, st
         if (!status.ok()) {
             return status;
         }
+        segment_->header()->regions_end.store(index + 1, std::memory_order_release);
         local_.emplace_back();
         generation_.push_back(0);
         free_.push_back(index);

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The keys of the memory that puts, gets and atomics go to; and operations that the target refuses.
+//
+// The description that comes with an operation need not be that of its address. osc/rdma (4.1.4 and
+// 5.0.7, osc_rdma_dynamic.c) looks the address up in the list of regions of a dynamic window, which it
+// shares with the window's owner on the same host, and passes a pointer into that list on, after it has
+// released the list's lock. When the owner attaches or detaches memory it moves the entries, so that the
+// pointer is at a neighbour's, or at one half of each. A BTL that needs no description, as vader, does
+// not notice.
+//
+// So the description is copied once, and taken as a hint. Where the initiator sees the target's table of
+// regions (Capability::sees_regions) a key that does not cover the operation is replaced by that of a
+// live region which does, and gives the rights that the description names. All rights: memory that was
+// registered for transfers does not stand in for a window's. What no region covers is an error of that
+// operation. Elsewhere the description has to cover it. The list is a private copy then, which one thread
+// at a time uses.
+//
+// What passes and is refused all the same (the memory was deregistered meanwhile) has failed a queue
+// pair. Only that operation ends with an error; the connection is made anew as after a failed path
+// (Core::on_path_failed). With fault_tolerance off, the peer fails.
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+namespace {
+
+const char* name_of(Opcode opcode) {
+    switch (opcode) {
+    case Opcode::read: return "get";
+    case Opcode::write: return "put";
+    default: return "atomic";
+    }
+}
+
+} // namespace
+
+bool Protocol::sees_regions(const Peer& peer) const {
+    return rails_[peer.route.local.first]->info().has(Capability::sees_regions);
+}
+
+Status Protocol::find_keys(const Peer& peer, const RemoteRange& range,
+                           std::span<std::uint32_t> keys) {
+    for (const Subchannel& subchannel : peer.subchannels) {
+        if (subchannel.qp == nullptr || subchannel.remote_rail >= keys.size()) {
+            continue;
+        }
+        std::uint32_t& key = keys[subchannel.remote_rail];
+        const std::uint32_t given = key;
+        const Status status = subchannel.qp->find_key(range, key);
+        counters_.keys_replaced += key != given ? 1 : 0;
+        if (status.reason() == Reason::bad_key) {
+            return status;
+        }
+    }
+    return kOk;
+}
+
+// For an operation that begins. Errors: bad_key.
+Status Protocol::find_keys(const Peer& peer, const opal_common_adaptib_one_sided_t& operation,
+                           opal_common_adaptib_remote_t& remote) {
+    if (!sees_regions(peer)) {
+        return covers(remote, operation) ? kOk : Status::error(Reason::bad_key);
+    }
+    if (peer.state != ConnectState::open) {
+        return kOk; // they are looked for when there is a connection
+    }
+    const RemoteRange range{operation.remote_address, operation.bytes, access_of(remote.access)};
+    return find_keys(peer, range, {remote.keys, remote.key_count});
+}
+
+// For one that waited for a connection. False: it is refused.
+bool Protocol::find_keys(Mover& mover) {
+    Move& move = mover.move;
+    if (!move.one_sided || move.keys_found || !sees_regions(mover.peer)) {
+        return true;
+    }
+    move.keys_found = true;
+    const RemoteRange range{move.remote, move.length, move.access};
+    if (find_keys(mover.peer, range, {move.remote_keys, move.remote_key_count}).ok()) {
+        return true;
+    }
+    refuse(mover);
+    return false;
+}
+
+void Protocol::refuse(Mover& mover) {
+    mover.move.failed = mover.move.refused = true;
+    tell_refused(mover.peer, mover.move.opcode, mover.move.length);
+}
+
+void Protocol::tell_refused(const Peer& peer, Opcode opcode, Bytes bytes) {
+    const bool atomic = opcode != Opcode::read && opcode != Opcode::write;
+    listener_.on_failure(std::string(atomic ? "An " : "A ") + name_of(opcode) + " of " +
+                         std::to_string(bytes) + " bytes on memory of process " +
+                         std::to_string(peer.name & 0xffffffffu) + " on host " + peer.address.host +
+                         " is refused: its address lies in no memory registered there for that.");
+}
+
+int Protocol::status_of(const Move& move) {
+    if (!move.failed) {
+        return OPAL_COMMON_ADAPTIB_SUCCESS;
+    }
+    return move.refused ? OPAL_COMMON_ADAPTIB_BAD_PARAM : OPAL_COMMON_ADAPTIB_UNREACHABLE;
+}
+
+} // namespace adaptib
