@@ -70,7 +70,7 @@ static void follow(atomics *a, const action *x, int actor)
     }
 }
 
-/* The model as it is when all actors are done; before anybody begins. */
+/* Makes the model what it is when all actors are done, before the first of them begins. */
 static void follow_all(atomics *a)
 {
     for (int actor = 0; actor < actors(); ++actor) {

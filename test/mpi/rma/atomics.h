@@ -11,7 +11,7 @@ enum {
     WORDS_MAX =
         700, /* of a region: more than one atomic operation, and than one block of a page, takes */
     FIRST = 96,     /* the first region begins behind so many bytes */
-    UNTOUCHED = 255 /* the value of a swapped word that nobody has written */
+    UNTOUCHED = 255 /* the value of a swapped word that no actor has written */
 };
 
 typedef enum {

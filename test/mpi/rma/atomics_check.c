@@ -134,7 +134,7 @@ static void check_final_word(const atomics *a, const action *x, int word, const 
         }
         if (any ? number == 0 || number > (uint64_t) actors() || !model->tried[number - 1]
                 : number != 0) {
-            fail_word(a, x, word, at, "the end, which is of nobody who tried", 0);
+            fail_word(a, x, word, at, "the end, which no actor of this word has written", 0);
         }
     }
 }

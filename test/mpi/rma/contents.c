@@ -2,7 +2,7 @@
 /*
  * contents: one to three windows of any flavor at once, several phases of random operations in them
  * (program.c) under random synchronization, and stores of the windows' own processes in between.
- * Everything that anybody reads, and all that windows hold, is known.
+ * The model knows every result and all contents.
  */
 #include "mpi/rma/stress.h"
 

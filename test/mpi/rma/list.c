@@ -73,7 +73,7 @@ static pointer new_element(list *l, int value)
     return to;
 }
 
-/* Whether the tail's next rank was nobody's, and is this rank's now; else it is who came first. */
+/* Whether the tail had no next rank, and now has this one. Else `first` is the rank it has. */
 static bool claim(const list *l, pointer tail, int *first)
 {
     int nobody = NOBODY;

@@ -23,7 +23,7 @@ enum {
     WORD_SERVED, /* TICKET */
     WORD_NODES,  /* QUEUE: of each thread of the rank two words */
     NODE_WAITS = 0, /* not 0 while its owner has to wait */
-    NODE_NEXT,      /* who comes next, or 0 */
+    NODE_NEXT,      /* the next actor of the queue, or 0 */
     NODE_WORDS
 };
 

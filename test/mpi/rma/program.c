@@ -7,7 +7,7 @@
 #include "mpi/rma/stress.h"
 
 enum {
-    EDGE = 72 /* bytes at both ends of a place that nobody touches */
+    EDGE = 72 /* bytes at both ends of a place that no operation touches */
 };
 
 static session *session_of(program *p, const window *win)
@@ -229,7 +229,7 @@ static void flush_for_room(walker *w, const window *win, int target)
 
 static void lock_for_burst(walker *w, const session *s, int target)
 {
-    /* NOCHECK promises that nobody asks for a lock in conflict. */
+    /* NOCHECK promises that no rank asks for a conflicting lock. */
     bool exclusive = one_in(&w->random, 2) && s->exclusive;
     int assertion = s->nocheck && !s->exclusive ? MPI_MODE_NOCHECK : 0;
     if (w->execute) {
