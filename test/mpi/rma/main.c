@@ -178,6 +178,7 @@ static void read_seeds(const char *text)
     options.first_seed = options.last_seed = strtoull(text, &end, 10);
     if (end != text && strncmp(end, "..", 2) == 0) {
         text = end + 2;
+        options.range = true;
         options.last_seed = strtoull(text, &end, 10);
     }
     if (end == text || *end != '\0' || options.last_seed < options.first_seed) {
@@ -236,7 +237,7 @@ static void read_options(int argc, char **argv)
         }
         read_option(argv[i], argv[i + 1]);
     }
-    if (options.seconds > 0 && options.last_seed == options.first_seed) {
+    if (options.seconds > 0 && !options.range) {
         options.last_seed = UINT64_MAX;
     }
 }

@@ -58,6 +58,7 @@ typedef enum {
 
 typedef struct {
     uint64_t first_seed, last_seed;
+    bool range; /* the last seed was named */
     int first_round, rounds;
     double seconds; /* 0: no limit */
     unsigned kinds; /* bit mask of main.c's table */
