@@ -19,6 +19,7 @@
 #include "memory/registration_cache.h"
 #include "memory/staging.h"
 #include "peer/peer.h"
+#include "peer/waiting.h"
 #include "protocol/request.h"
 
 namespace adaptib {
@@ -98,19 +99,16 @@ struct Move {
     }
 };
 
-// Who waits for a Move; linked while some of its stripes could not be posted yet.
-class Mover : public WorkTarget, public HeldMove {
+// Who waits for a Move. It waits (peer/waiting.h) while some of its stripes could not be posted yet.
+class Mover : public WorkTarget, public WaitingTransfer, public PostedTransfer {
 public:
     Mover(Protocol& p, Peer& to) : protocol(p), peer(to) {}
     void on_work_done(std::uint32_t rail, const WorkCompletion& completion) final;
     virtual void on_move_done() = 0;
-    // For room, in a queue or its direction, or for a connection; then it is posted from there.
-    bool waits() const { return waiting_link.linked() || held_link.linked(); }
 
     Protocol& protocol;
     Peer& peer;
     Move move;
-    ListLink<Mover> waiting_link;
 
 protected:
     ~Mover() = default;
