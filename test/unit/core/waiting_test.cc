@@ -427,11 +427,11 @@ TEST(WaitingMessages, ArePackedWhenThereIsRoom) {
                 for (TestRequest& each : requests) {
                     bool complete = false;
                     if (active) {
-                        ASSERT_TRUE(world.core(0)
-                                        .protocol()
-                                        .send_active(*world.peer(0, 1), 5, data.data(), each.user,
-                                                     complete)
-                                        .ok());
+                        ASSERT_TRUE(
+                            world.core(0)
+                                .protocol()
+                                .send_active(*world.peer(0, 1), 5, data.data(), each.user, complete)
+                                .ok());
                         each.done = complete;
                     } else {
                         ASSERT_TRUE(world.send(0, 1, 1, data.data(), each).ok());
