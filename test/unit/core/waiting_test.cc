@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Many one-sided operations and messages of one epoch, more than queues take: what each of them costs does not depend on
-// how many wait, one rail does not hold up another, and all of them end once whatever happens meanwhile.
+// Many one-sided operations and messages of one epoch, more than queues take: what each of them
+// costs does not depend on how many wait, one rail does not hold up another, and all of them end
+// once whatever happens meanwhile.
 //
-// What is counted: offers that a queue pair refused (the fault injector's log), the times that a transfer had to wait
-// (transfer_stalls), and calls of a packer.
+// What is counted: offers that a queue pair refused (the fault injector's log), the times that a
+// transfer had to wait (transfer_stalls), and calls of a packer.
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <deque>
@@ -21,7 +23,8 @@ using fault::Fault;
 
 constexpr Nanoseconds kLong{1'000'000'000};
 
-// Node 0 puts into, and gets from, memory of the others, which is one pattern; each operation has bytes of its own.
+// Node 0 puts into, and gets from, memory of the others, which is one pattern; each operation has
+// bytes of its own.
 class Epoch {
 public:
     explicit Epoch(int rails, std::size_t nodes = 2, const char* policy = "round_robin") {
@@ -49,20 +52,24 @@ public:
     }
 
     void start(std::size_t to, opal_common_adaptib_operation_t kind, std::size_t bytes) {
+        prepare(to, kind, bytes);
+        launch(operations_.back());
+    }
+    void prepare(std::size_t to, opal_common_adaptib_operation_t kind, std::size_t bytes) {
         Operation& operation = operations_.emplace_back();
         operation.to = to;
-        operation.get = kind == OPAL_COMMON_ADAPTIB_GET;
+        operation.kind = kind;
         operation.offset = used_;
         used_ = used_ + 2 * bytes > kMemory ? 0 : used_ + bytes;
         const std::byte* const there = memory_[to].data() + operation.offset;
         operation.local.assign(there, there + bytes); // puts change nothing: any order is right
-        if (operation.get) {
+        if (kind == OPAL_COMMON_ADAPTIB_GET) {
             std::fill(operation.local.begin(), operation.local.end(), std::byte{0});
         }
-        const auto what = test::operation(kind, operation.local.data(), *windows_[to - 1],
-                                          operation.offset, bytes);
-        if (!test::start(*world, 0, to, what, operation.request).ok()) {
-            operation.refused = operation.request.done = true;
+    }
+    void launch_all() {
+        for (Operation& each : operations_) {
+            launch(each);
         }
     }
     void connect(std::size_t to) {
@@ -148,12 +155,21 @@ private:
     static constexpr std::size_t kMemory = 1 << 16;
     struct Operation {
         std::size_t to = 0;
-        bool get = false;
+        opal_common_adaptib_operation_t kind = OPAL_COMMON_ADAPTIB_PUT;
         bool refused = false;
         std::size_t offset = 0;
         std::vector<std::byte> local;
         TestRequest request;
     };
+
+    void launch(Operation& operation) {
+        const auto what =
+            test::operation(operation.kind, operation.local.data(), *windows_[operation.to - 1],
+                            operation.offset, operation.local.size());
+        if (!test::start(*world, 0, operation.to, what, operation.request).ok()) {
+            operation.refused = operation.request.done = true;
+        }
+    }
 
     fault::FaultPlan plan_;
     fault::FaultLog log_;
@@ -244,6 +260,43 @@ TEST_P(Waiting, ForAConnection) {
     }
 }
 
+std::size_t heap_in_use() {
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+// While they wait for their first turn, and when they are planned.
+TEST_P(Waiting, TakesNoMemory) {
+    constexpr std::size_t kCount = 40000;
+    constexpr std::size_t kMost = 32; // bytes of each, with what the posted ones take
+    Epoch epoch(GetParam());
+    ASSERT_NO_FATAL_FAILURE(epoch.connect(1));
+    for (std::size_t i = 0; i < kCount; ++i) {
+        epoch.prepare(1, i % 2 == 0 ? OPAL_COMMON_ADAPTIB_PUT : OPAL_COMMON_ADAPTIB_GET, 4);
+    }
+    epoch.block(0);
+    const std::size_t before = heap_in_use();
+    epoch.launch_all();
+    EXPECT_LE(heap_in_use(), before + kMost * kCount);
+    epoch.pass(200);
+    EXPECT_LE(heap_in_use(), before + kMost * kCount);
+    epoch.unblock();
+    ASSERT_TRUE(epoch.end());
+    epoch.expect_all_moved();
+}
+
+// A core that ends while some wait has none of their memory in use any more.
+TEST_P(Waiting, EndsWithTheCore) {
+    Epoch epoch(GetParam());
+    ASSERT_NO_FATAL_FAILURE(epoch.connect(1));
+    for (std::size_t i = 0; i < 3000; ++i) {
+        epoch.start(1, OPAL_COMMON_ADAPTIB_PUT, i % 3 == 0 ? 30000 : 100);
+    }
+    epoch.pass(1);
+    EXPECT_LT(epoch.done(), epoch.started());
+    epoch.world->end(0);
+}
+
 // ---------------------------------------------------------------------------------------------------
 // Who waits for whom
 
@@ -285,7 +338,8 @@ TEST(BlockedRail, DoesNotHoldUpTheOther) {
     }
 }
 
-// Stripes of all peers are as many as their completions' queue takes: then those of one do not come before those of another.
+// Stripes of all peers are as many as their completions' queue takes: then those of one do not come
+// before those of another.
 TEST(BoundOfAll, IsSharedByPeers) {
     constexpr std::size_t kEach = 8000;
     constexpr std::size_t kPeers = 3;

@@ -7,14 +7,16 @@
 //
 // or in a list of the peer's interleaving (peer/interleaving.h), which is not kept here.
 //
-// Purpose: a pass of progress offers as many transfers as there is room for, and one more per subchannel, however
-// many wait; a subchannel without room does not hold up the others; and a transfer leaves its list in O(1).
+// Purpose: a pass of progress offers as many transfers as there is room for, and one more per
+//   subchannel, however many wait; a subchannel without room does not hold up the others; and a
+//   transfer leaves its list in O(1).
 // Invariants
 //   1. A subchannel is blocked exactly if a transfer waits behind it. Nothing but the first of
 //      these is offered to it.
 //   2. What waits behind a subchannel may be planned for an earlier connection: it is planned anew
 //      when it is offered. So a repair need not touch these lists.
-// Memory: two words and a byte of each transfer, none per list entry.
+// Memory: two words and two bytes of each transfer, none per list entry. Of a put, get or atomic of
+//   which nothing is posted the whole record lies in its request (protocol/transfer.h).
 // Ownership: the transfers are the protocol's, which takes each out before it goes.
 // Threads: as the peer.
 // May touch: base/.
@@ -33,6 +35,7 @@ namespace adaptib {
 struct WaitingTransfer {
     ListLink<WaitingTransfer> waiting_link;
     std::uint8_t waits_in = 0; // a list of WaitingTransfers, or kInterleaving; while it is linked
+    bool shelved = false;      // its record is in its request
 
     // Then it is posted from its list.
     bool waits() const { return waiting_link.linked(); }
@@ -71,6 +74,16 @@ public:
     void add_first(WaitingTransfer& transfer, std::size_t list) {
         lists_[list].push_front(transfer);
         note(transfer, list);
+    }
+    // All lists; those that f does not remove again are there afterwards.
+    template <typename F> void for_each(F&& f) {
+        for (TransferList& list : lists_) {
+            for (WaitingTransfer* each = list.front(); each != nullptr;) {
+                WaitingTransfer* const next = list.next(*each);
+                f(*each);
+                each = next;
+            }
+        }
     }
     // REQUIRES: it waits in one of these lists.
     void remove(WaitingTransfer& transfer) {

@@ -108,8 +108,8 @@ bool Protocol::hold_if_full(Mover& mover) {
     return true;
 }
 
-// Stripes are done, or there is no connection any more. Where the next one finds no room, the rest stays held: what
-// waits for room is offered in each pass.
+// Stripes are done, or there is no connection any more. Where the next transfer finds no room, the
+// rest stays held: what waits for room is offered in each pass.
 void Protocol::let_through(Peer& peer) {
     Interleaving& lanes = *peer.interleaving;
     Direction direction = other(lanes.turn);
@@ -142,7 +142,7 @@ void Protocol::give_up_holding(Peer& peer) {
     }
     for (auto& held : peer.interleaving->held) {
         while (WaitingTransfer* const first = held.pop_front()) {
-            wait_in(peer, *first, WaitingTransfers::kLine, Place::last);
+            wait_in(static_cast<Mover&>(*first), WaitingTransfers::kLine, Place::last);
         }
     }
 }

@@ -88,7 +88,8 @@ bool Protocol::plan_more(Mover& mover) {
 // Ends the mover (which may be gone afterwards) if it has nothing outstanding and cannot go on.
 bool Protocol::post_stripes(Mover& mover, std::uint32_t offered) {
     Move& move = mover.move;
-    const ConnectState state = mover.peer.state;
+    Peer& peer = mover.peer; // the mover may be gone when it waits
+    const ConnectState state = peer.state;
     if (state == ConnectState::failed) {
         move.failed = true;
     } else if (state != ConnectState::open || mover.peer.repair.wanted) {
@@ -98,7 +99,7 @@ bool Protocol::post_stripes(Mover& mover, std::uint32_t offered) {
         // Asking for a connection may fail the peer at once, and with it every mover that waits: so the
         // mover waits first.
         wait_to_post(mover);
-        connections_.request(mover.peer);
+        connections_.request(peer);
         return false;
     } else {
         if (move.planned() && move.connection != mover.peer.connection) [[unlikely]] {
@@ -124,7 +125,7 @@ bool Protocol::post_stripes(Mover& mover, std::uint32_t offered) {
         const std::uint32_t subchannel = move.plan[move.posted].subchannel;
         if (mover.peer.waiting != nullptr && subchannel != offered &&
             mover.peer.waiting->is_blocked(subchannel)) [[unlikely]] {
-            wait_in(mover.peer, mover, subchannel, move.posted > 0 ? Place::first : Place::last);
+            wait_in(mover, subchannel, move.posted > 0 ? Place::first : Place::last);
             return false;
         }
         if (begun.count() == 0 && !move.progress.empty()) {
@@ -132,12 +133,12 @@ bool Protocol::post_stripes(Mover& mover, std::uint32_t offered) {
         }
         const Status status = post_stripe(mover, move.plan[move.posted]);
         if (status.is_again()) {
-            wait_in(mover.peer, mover, subchannel, Place::first);
+            wait_in(mover, subchannel, Place::first);
             return false;
         }
         if (status.reason() == Reason::bad_state && mover.peer.repairable) {
             wait_to_post(mover);
-            connections_.repair(mover.peer);
+            connections_.repair(peer);
             return false;
         }
         if (status.is_error()) {

@@ -15,6 +15,7 @@
 //     pushed.cc              there is no connection: the message goes in fragments
 //     move.cc                stripes of a move are posted and come back
 //     waiting.cc             transfers that find no room wait, and are posted when there is some
+//     shelved.cc             what waits lies in its request
 //     interleaved.cc         puts and gets at the same time: what waits for its direction
 //     active.cc              active messages
 //     one_sided.cc           put, get and atomics
@@ -526,7 +527,8 @@ private:
     static constexpr std::uint32_t kNoSubchannel = ~0u;
     void start_operation(Mover& mover);
     void start_transfer(Mover& mover);
-    void wait_in(Peer& peer, WaitingTransfer& transfer, std::size_t list, Place place);
+    void wait_in(Mover& mover, std::size_t list, Place place);
+    void list_waiting(Peer& peer, WaitingTransfer& transfer, std::size_t list, Place place);
     void wait_to_post(Mover& mover);
     void stop_waiting(Mover& mover);
     void leave_waiting(Peer& peer);
@@ -537,11 +539,19 @@ private:
     void post_waiting(Peer& peer, std::size_t most);
     void post_behind(Peer& peer, std::uint32_t subchannel, std::size_t most);
     void post_line(Peer& peer, std::size_t most);
+    bool post_first(Peer& peer, std::size_t list, std::uint32_t offered);
     void let_go_held(Peer& peer);
     void fail_waiting(Peer& peer);
 
+    // shelved.cc
+    WaitingTransfer& shelve(OneSided& operation);
+    Mover* unshelve(Peer& peer, WaitingTransfer& transfer);
+    void fail_shelved(Peer& peer, ShelvedOneSided& shelved);
+    void forget_waiting(Peer& peer);
+
     // move.cc
-    // False: it waits for room, or for the connection. `offered`: it is the first that waits behind that subchannel.
+    // False: it waits for room, or for the connection. `offered`: the subchannel behind which it was
+    // the first that waited.
     bool post_stripes(Mover& mover, std::uint32_t offered = kNoSubchannel);
     bool may_repeat(const Mover& mover, WorkStatus status) const;
     void plan_left(Mover& mover);

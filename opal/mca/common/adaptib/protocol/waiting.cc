@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Transfers that find no room wait (peer/waiting.h), and are posted when there is some.
 //
-// A pass offers the first transfer behind each subchannel, and goes on there as long as the queue pair takes them; then
-// the line goes on, unless all subchannels are blocked. So a pass tries in vain once per subchannel, and a new transfer
-// not at all, however many wait. Where the bound on outstanding stripes is what stops them, the peers share what is left
-// of it in each pass, and begin in turn.
+// A pass offers the first transfer behind each subchannel, and goes on there as long as the queue
+// pair takes them; then the line goes on, unless all subchannels are blocked. So a pass tries in
+// vain once per subchannel, and a new transfer not at all, however many wait. Where the bound on
+// outstanding stripes is what stops them, the peers share what is left of it in each pass, and
+// begin in turn.
 #include <algorithm>
 
 #include "protocol/protocol.h"
@@ -13,15 +14,17 @@ namespace adaptib {
 
 namespace {
 
-// Transfers of the line that a pass plans, and finds to be for a blocked subchannel: it is short all the same.
+// Transfers of the line that a pass plans, and finds to be for a blocked subchannel: it is short
+// all the same.
 constexpr int kMostInVain = 256;
 
 } // namespace
 
-// The peer may take the connection down as soon as the goodbye is over: what is not over by then is lost.
+// The peer may take the connection down as soon as the goodbye is over: what is not over by then is
+// lost.
 void Protocol::start_operation(Mover& mover) {
     if (mover.peer.said_goodbye && mover.peer.state != ConnectState::failed) [[unlikely]] {
-        wait_in(mover.peer, mover, WaitingTransfers::kGoodbye, Place::last);
+        wait_in(mover, WaitingTransfers::kGoodbye, Place::last);
         return;
     }
     if (mover.peer.stripes > 0 && options_.interleave.count() > 0) {
@@ -32,7 +35,7 @@ void Protocol::start_operation(Mover& mover) {
 
 void Protocol::start_transfer(Mover& mover) {
     if (must_wait(mover.peer)) [[unlikely]] {
-        wait_in(mover.peer, mover, WaitingTransfers::kLine, Place::last);
+        wait_in(mover, WaitingTransfers::kLine, Place::last);
     } else {
         post_stripes(mover);
     }
@@ -54,8 +57,13 @@ bool Protocol::all_blocked(const Peer& peer) {
     return all;
 }
 
-// REQUIRES: the transfer waits nowhere.
-void Protocol::wait_in(Peer& peer, WaitingTransfer& transfer, std::size_t list, Place place) {
+// REQUIRES: it waits nowhere. It may be gone afterwards, and its shelved record wait for it.
+void Protocol::wait_in(Mover& mover, std::size_t list, Place place) {
+    Peer& peer = mover.peer;
+    list_waiting(peer, mover.shelve(), list, place);
+}
+
+void Protocol::list_waiting(Peer& peer, WaitingTransfer& transfer, std::size_t list, Place place) {
     if (peer.waiting == nullptr) {
         peer.waiting = std::make_unique<WaitingTransfers>();
     }
@@ -77,7 +85,7 @@ void Protocol::wait_in(Peer& peer, WaitingTransfer& transfer, std::size_t list, 
 void Protocol::wait_to_post(Mover& mover) {
     stop_waiting(mover);
     const bool begun = mover.move.planned() || !mover.move.left.empty();
-    wait_in(mover.peer, mover, WaitingTransfers::kLine, begun ? Place::first : Place::last);
+    wait_in(mover, WaitingTransfers::kLine, begun ? Place::first : Place::last);
 }
 
 void Protocol::stop_waiting(Mover& mover) {
@@ -130,32 +138,39 @@ void Protocol::post_waiting(Peer& peer, std::size_t most) {
     }
 }
 
-// Each transfer may be gone, or wait elsewhere, when it has been offered.
+// Offers the first of a list, which may be gone then, or wait elsewhere. False: it is there again,
+// or there is none.
+bool Protocol::post_first(Peer& peer, std::size_t list, std::uint32_t offered) {
+    WaitingTransfer* const first = peer.waiting->first(list);
+    if (first == nullptr) {
+        return false;
+    }
+    peer.waiting->remove(*first);
+    Mover* const mover = unshelve(peer, *first);
+    if (mover == nullptr) {
+        peer.waiting->add_first(*first, list);
+        return false;
+    }
+    post_stripes(*mover, offered);
+    return peer.waiting->first(list) != first; // a shelved one is where it was, too
+}
+
 void Protocol::post_behind(Peer& peer, std::uint32_t subchannel, std::size_t most) {
-    bool room = true;
-    while (room && may_post(peer, most)) {
-        WaitingTransfer* const first = peer.waiting->first(subchannel);
-        if (first == nullptr) {
-            return;
-        }
-        peer.waiting->remove(*first);
-        post_stripes(static_cast<Mover&>(*first), subchannel);
-        room = peer.waiting->first(subchannel) != first;
+    while (may_post(peer, most) && post_first(peer, subchannel, subchannel)) {
     }
 }
 
 void Protocol::post_line(Peer& peer, std::size_t most) {
-    for (int in_vain = 0; in_vain < kMostInVain && may_post(peer, most);) {
-        WaitingTransfer* const first = peer.waiting->first(WaitingTransfers::kLine);
-        if (first == nullptr || all_blocked(peer)) {
-            return;
-        }
+    bool more = true;
+    for (int in_vain = 0; more && in_vain < kMostInVain && may_post(peer, most);) {
         const std::size_t before = outstanding_;
-        peer.waiting->remove(*first);
-        post_stripes(static_cast<Mover&>(*first));
+        more = !all_blocked(peer) && post_first(peer, WaitingTransfers::kLine, kNoSubchannel);
         in_vain += outstanding_ == before ? 1 : 0;
     }
 }
+
+// ---------------------------------------------------------------------------------------------------
+// What becomes of all that wait
 
 // The goodbye is over, or revoked.
 void Protocol::let_go_held(Peer& peer) {
@@ -166,7 +181,13 @@ void Protocol::let_go_held(Peer& peer) {
             return; // the peer has failed meanwhile
         }
         peer.waiting->remove(*first);
-        start_operation(static_cast<Mover&>(*first));
+        if (first->shelved && peer.state == ConnectState::failed) {
+            fail_shelved(peer, static_cast<ShelvedOneSided&>(*first));
+        } else if (Mover* const mover = unshelve(peer, *first); mover != nullptr) {
+            start_operation(*mover);
+        } else { // no memory now
+            list_waiting(peer, *first, WaitingTransfers::kLine, Place::last);
+        }
     }
 }
 
@@ -178,7 +199,11 @@ void Protocol::fail_waiting(Peer& peer) {
     for (std::size_t list = 0; list <= WaitingTransfers::kLine; ++list) {
         while (WaitingTransfer* const first = peer.waiting->first(list)) {
             peer.waiting->remove(*first);
-            post_stripes(static_cast<Mover&>(*first)); // fails it
+            if (first->shelved) {
+                fail_shelved(peer, static_cast<ShelvedOneSided&>(*first));
+            } else {
+                post_stripes(static_cast<Mover&>(*first)); // fails it
+            }
         }
     }
     leave_waiting(peer);
