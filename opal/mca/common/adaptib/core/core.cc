@@ -29,6 +29,7 @@ Core::~Core() {
     for (const auto* loopback : {&loopback_, &atomic_loopback_}) {
         if (*loopback != nullptr) {
             connections_->close(**loopback, ConnectState::failed);
+            protocol_->forget(**loopback);
         }
     }
     protocol_.reset();

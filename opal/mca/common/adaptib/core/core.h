@@ -365,6 +365,7 @@ private:
     Nanoseconds listen_at_{0};                        // to events, again
     static constexpr std::uint64_t kTimersEvery = 64; // passes
     std::uint64_t tick_ = 0;
+    std::uint64_t keep_alive_at_ = 0;        // not before this tick
     std::uint64_t timers_at_ = kTimersEvery; // tick_ of the next pass that runs them
     enum class StartMode : std::uint8_t { on_demand, partial, all };
     struct Start {

@@ -29,6 +29,7 @@ constexpr std::uint64_t kHousekeepingEvery = 1024;
 constexpr std::uint64_t kTimedEagerly = 8;
 constexpr std::uint64_t kTimedEvery = 4 * kHousekeepingEvery;
 constexpr std::uint64_t kKeepAliveEvery = 64 * kHousekeepingEvery;
+constexpr std::uint64_t kPassesPerAwaited = 8; // and not before: each request is looked at
 
 // Of a header as it lies in a ring.
 template <typename T> T load_member(const std::byte* header, std::size_t offset) {
@@ -481,8 +482,9 @@ void Core::housekeeping() {
     }
     connections_->note_usage();
     poll_events();
-    if (tick_ % kKeepAliveEvery == 0) {
+    if (tick_ % kKeepAliveEvery == 0 && tick_ >= keep_alive_at_) {
         keep_alive();
+        keep_alive_at_ = tick_ + kPassesPerAwaited * protocol_->awaited();
     }
 }
 
@@ -490,7 +492,13 @@ void Core::housekeeping() {
 // again what we have consumed does no harm and fails if it is gone. All requests are looked at once.
 void Core::keep_alive() {
     std::unordered_set<const Peer*> awaited;
-    protocol_->for_each_awaited([&](const Peer& peer) { awaited.insert(&peer); });
+    const Peer* last = nullptr; // many requests are of one peer
+    protocol_->for_each_awaited([&](const Peer& peer) {
+        if (&peer != last) {
+            awaited.insert(&peer);
+            last = &peer;
+        }
+    });
     for_each_peer([&](Peer& peer) {
         const bool waited_for =
             peer.has_pending() || peer.users > 0 || peer.one_sided > 0 || awaited.contains(&peer);

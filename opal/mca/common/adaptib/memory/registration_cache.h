@@ -21,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "base/intrusive_list.h"
 #include "base/status.h"
@@ -55,6 +56,12 @@ public:
                 cache_->release(*entry_);
                 entry_ = nullptr;
             }
+        }
+        // What `other` has, which is empty then.
+        void take(Use& other) {
+            reset();
+            cache_ = other.cache_;
+            entry_ = std::exchange(other.entry_, nullptr);
         }
         // REQUIRES: not empty.
         const Registration& registration() const { return entry_->registration; }

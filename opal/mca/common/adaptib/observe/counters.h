@@ -180,6 +180,8 @@ namespace adaptib {
     X(messages_repeated_bytes, "bytes", COUNTER, 4, "Bytes of these, headers apart")               \
     X(moves_held, "operations", COUNTER, 5,                                                        \
       "Transfers that waited for others of their direction, so that puts and gets took turns")     \
+    X(transfer_stalls, "transfers", COUNTER, 5,                                                    \
+      "Times that a large message or one-sided operation had to wait for room or a connection")    \
     X(stripes_repeated, "stripes", COUNTER, 4,                                                     \
       "Parts of large messages and one-sided operations moved again")                              \
     X(stripes_repeated_bytes, "bytes", COUNTER, 4, "Bytes of these")                               \

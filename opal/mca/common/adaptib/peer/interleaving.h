@@ -7,7 +7,8 @@
 // both wait they take turns; moves beyond that are held, first come first served, and go on as stripes are done.
 // The turns matter: requests complete in order, too, so a window of reads behind a window of writes would
 // come back all at once, and both directions would pause until the next ones are there.
-// Invariant: while a move is held, stripes are under way whose completions let it go on.
+// Invariant: while a move is held, stripes are under way whose completions let it go on, or others of the peer's
+//   wait for room (peer/waiting.h), and are posted before it.
 // Ownership: the peer's, from the first time that both directions were wanted at a time until long waits were
 //   for nothing (protocol/interleaved.cc). The moves are the protocol's.
 // Threads: one at a time.
@@ -18,19 +19,14 @@
 #include <array>
 #include <cstdint>
 
-#include "base/intrusive_list.h"
 #include "base/stripe.h"
 #include "base/units.h"
+#include "peer/waiting.h"
 
 namespace adaptib {
 
-// Base of what can be held.
-struct HeldMove {
-    ListLink<HeldMove> held_link;
-};
-
 struct Interleaving {
-    std::array<IntrusiveList<HeldMove, &HeldMove::held_link>, 2> held; // by Direction
+    std::array<TransferList, 2> held; // by Direction
     Bytes window = 0;                 // bytes of each direction under way
     Direction turn = Direction::read; // of what was posted last
     std::int64_t ahead = 0;   // bytes by which writes are ahead of reads, since both have waited
@@ -40,6 +36,7 @@ struct Interleaving {
     bool held_any = false;
 
     auto& of(Direction direction) { return held[static_cast<std::size_t>(direction)]; }
+    bool holds() const { return !held[0].empty() || !held[1].empty(); }
     // What is planned of a move at once, and a turn.
     Bytes round() const { return window / 4; }
     // Bytes under way. A read takes the way there, too.

@@ -35,6 +35,7 @@
 #include "peer/interleaving.h"
 #include "peer/paths.h"
 #include "peer/route.h"
+#include "peer/waiting.h"
 #include "schedule/ask_choice.h"
 #include "schedule/copy_choice.h"
 #include "schedule/scheduler.h"
@@ -142,9 +143,12 @@ public:
     }
     // Moves all of `other` behind what is there.
     void append(PendingQueue& other) {
-        while (!other.empty()) {
-            add(*other.take());
+        if (other.empty()) {
+            return;
         }
+        (first_ == nullptr ? first_ : last_->next) = other.first_;
+        last_ = other.last_;
+        other.first_ = nullptr;
     }
 
 private:
@@ -541,6 +545,9 @@ public:
     std::unique_ptr<Scheduler> scheduler;
     std::uint32_t home = kNoHome; // the subchannel of ring and credit, once it was chosen
     std::unique_ptr<Interleaving> interleaving;    // null: puts and gets go out as asked for
+    std::unique_ptr<WaitingTransfers> waiting;     // null: no transfer has waited yet
+    ListLink<Peer> transfers_link;                 // some wait for room, or for the connection
+    PostedList posted;                             // transfers with stripes under way
     std::unique_ptr<CopyChoice> copy_choice;       // null: eager_limit stays as it is
     std::uint32_t finishes = 0;                    // received
     std::unique_ptr<StreamChoices> stream_choices; // if there is a copy_choice

@@ -28,6 +28,10 @@ Status Protocol::send_active(Peer& peer, std::uint8_t tag, const Data& data, Use
 bool Protocol::transmit_parts(SendRequest& request) {
     Peer& peer = *request.peer;
     const Data& data = request.data;
+    const Bytes next = std::min<Bytes>(data.bytes - request.parts_sent, peer.message_capacity());
+    if (peer.reserve(next) == nullptr) {
+        return false; // before anything is packed
+    }
     const auto* from = static_cast<const std::byte*>(data.base);
     if (from == nullptr) {
         fragment_.resize(std::max<std::size_t>(fragment_.size(), data.bytes));

@@ -91,6 +91,7 @@ void Protocol::run_early(Peer& peer) {
 }
 
 void Protocol::forget(Peer& peer) {
+    forget_waiting(peer);
     peer.pending.append(peer.in_doubt);
     peer.pending.append(peer.held);
     while (peer.has_pending()) {

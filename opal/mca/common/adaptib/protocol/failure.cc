@@ -110,15 +110,7 @@ void Protocol::fail_transfers(Peer& peer) {
     fail_atomics(peer);
     let_go_held(peer); // they fail at their start
     give_up_holding(peer);
-    for (std::size_t left = waiting_moves_.size(); left > 0 && !waiting_moves_.empty(); --left) {
-        Mover& mover = *waiting_moves_.front();
-        waiting_moves_.remove(mover);
-        if (&mover.peer == &peer) {
-            post_stripes(mover); // fails it
-        } else {
-            waiting_moves_.push_back(mover);
-        }
-    }
+    fail_waiting(peer);
     std::vector<SendTransfer*> sends;
     sends_.for_each([&](SendTransfer* transfer) {
         if (&transfer->peer == &peer && transfer->move.outstanding == 0) {
@@ -173,18 +165,6 @@ void Protocol::keep_peer(Peer& peer) {
         const IdBody body{peer.goodbye_number};
         send_control(peer, MessageType::goodbye, &body, sizeof body, kGoodbyeRevoked);
         go_on(peer);
-    }
-}
-
-void Protocol::let_go_held(Peer& peer) {
-    for (std::size_t left = held_operations_.size(); left > 0 && !held_operations_.empty();
-         --left) {
-        Mover& mover = *held_operations_.pop_front();
-        if (&mover.peer == &peer) {
-            start_operation(mover);
-        } else {
-            held_operations_.push_back(mover);
-        }
     }
 }
 

@@ -96,7 +96,8 @@ bool Protocol::hold_if_full(Mover& mover) {
         return false;
     }
     Interleaving& lanes = *mover.peer.interleaving;
-    auto& held = lanes.of(mover.move.direction());
+    TransferList& held = lanes.of(mover.move.direction());
+    mover.waits_in = WaitingTransfers::kInterleaving;
     if (mover.move.posted > 0) {
         held.push_front(mover);
     } else {
@@ -107,11 +108,13 @@ bool Protocol::hold_if_full(Mover& mover) {
     return true;
 }
 
-// Stripes are done, or there is no connection any more.
+// Stripes are done, or there is no connection any more. Where the next transfer finds no room, the
+// rest stays held: what waits for room is offered in each pass.
 void Protocol::let_through(Peer& peer) {
     Interleaving& lanes = *peer.interleaving;
     Direction direction = other(lanes.turn);
-    for (int in_vain = 0; in_vain < 2; direction = other(direction)) {
+    bool room = true;
+    for (int in_vain = 0; in_vain < 2 && room; direction = other(direction)) {
         auto& held = lanes.of(direction);
         auto* const mover = static_cast<Mover*>(held.front());
         if (mover == nullptr || (peer.state == ConnectState::open && is_full(*mover))) {
@@ -119,10 +122,10 @@ void Protocol::let_through(Peer& peer) {
         } else {
             in_vain = 0;
             held.remove(*mover);
-            post_stripes(*mover);
+            room = post_stripes(*mover) || peer.state != ConnectState::open;
         }
     }
-    if (peer.stripes > 0) {
+    if (peer.stripes > 0 || lanes.holds()) {
         return;
     }
     if (lanes.held_any && !lanes.wanted_both && --lanes.memory == 0) {
@@ -138,17 +141,9 @@ void Protocol::give_up_holding(Peer& peer) {
         return;
     }
     for (auto& held : peer.interleaving->held) {
-        while (HeldMove* const first = held.pop_front()) {
-            waiting_moves_.push_back(static_cast<Mover&>(*first));
+        while (WaitingTransfer* const first = held.pop_front()) {
+            wait_in(static_cast<Mover&>(*first), WaitingTransfers::kLine, Place::last);
         }
-    }
-}
-
-void Protocol::stop_waiting(Mover& mover) {
-    if (mover.waiting_link.linked()) {
-        waiting_moves_.remove(mover);
-    } else if (mover.held_link.linked()) {
-        mover.peer.interleaving->of(mover.move.direction()).remove(mover);
     }
 }
 

@@ -10,27 +10,6 @@ namespace adaptib {
 
 static_assert(kPathWeights.size() >= kMaxSubchannels);
 
-// The peer may take the connection down as soon as the goodbye is over: what is not over by then is lost.
-void Protocol::start_operation(Mover& mover) {
-    if (mover.peer.said_goodbye && mover.peer.state != ConnectState::failed) {
-        held_operations_.push_back(mover); // goes on when the goodbye is over
-    } else {
-        if (mover.peer.stripes > 0 && options_.interleave.count() > 0) {
-            look_for_both(mover);
-        }
-        post_stripes(mover);
-    }
-}
-
-void Protocol::wait_to_post(Mover& mover) {
-    if (mover.held_link.linked()) {
-        stop_waiting(mover);
-    }
-    if (!mover.waiting_link.linked()) {
-        waiting_moves_.push_back(mover);
-    }
-}
-
 void Protocol::plan_move(Mover& mover) {
     Peer& peer = mover.peer;
     view_subchannels(peer, rails_, views_);
@@ -107,27 +86,28 @@ bool Protocol::plan_more(Mover& mover) {
 }
 
 // Ends the mover (which may be gone afterwards) if it has nothing outstanding and cannot go on.
-void Protocol::post_stripes(Mover& mover) {
+bool Protocol::post_stripes(Mover& mover, std::uint32_t offered) {
     Move& move = mover.move;
-    const ConnectState state = mover.peer.state;
+    Peer& peer = mover.peer; // the mover may be gone when it waits
+    const ConnectState state = peer.state;
     if (state == ConnectState::failed) {
         move.failed = true;
     } else if (state != ConnectState::open || mover.peer.repair.wanted) {
         if (move.posted_all()) {
-            return; // what is outstanding ends it, or is posted again
+            return true; // what is outstanding ends it, or is posted again
         }
         // Asking for a connection may fail the peer at once, and with it every mover that waits: so the
         // mover waits first.
         wait_to_post(mover);
-        connections_.request(mover.peer);
-        return;
+        connections_.request(peer);
+        return false;
     } else {
         if (move.planned() && move.connection != mover.peer.connection) [[unlikely]] {
             interrupt_plan(mover); // the connection was repaired before all was posted
         }
         if (!move.planned()) {
             if (mover.peer.interleaving != nullptr && hold_if_full(mover)) {
-                return;
+                return true;
             }
             if (find_keys(mover)) {
                 plan_move(mover);
@@ -139,23 +119,29 @@ void Protocol::post_stripes(Mover& mover) {
     while (!move.failed && (move.posted < move.plan.size() || plan_more(mover))) {
         if (outstanding_ >= options_.max_outstanding) {
             wait_to_post(mover);
-            return;
+            return false;
         }
         if (mover.peer.interleaving != nullptr && hold_if_full(mover)) {
-            return;
+            return true;
+        }
+        const std::uint32_t subchannel = move.plan[move.posted].subchannel;
+        if (mover.peer.waiting != nullptr && subchannel != offered &&
+            mover.peer.waiting->is_blocked(subchannel)) [[unlikely]] {
+            wait_in(mover, subchannel, move.posted > 0 ? Place::first : Place::last);
+            return false;
         }
         if (begun.count() == 0 && !move.progress.empty()) {
             begun = options_.clock->now();
         }
         const Status status = post_stripe(mover, move.plan[move.posted]);
         if (status.is_again()) {
-            wait_to_post(mover);
-            return;
+            wait_in(mover, subchannel, Place::first);
+            return false;
         }
         if (status.reason() == Reason::bad_state && mover.peer.repairable) {
             wait_to_post(mover);
-            connections_.repair(mover.peer);
-            return;
+            connections_.repair(peer);
+            return false;
         }
         if (status.is_error()) {
             move.failed = true;
@@ -181,13 +167,16 @@ void Protocol::post_stripes(Mover& mover) {
         }
         move.outstanding_bytes += move.plan[move.posted].length;
         ++move.posted;
-        ++move.outstanding;
+        if (move.outstanding++ == 0) {
+            mover.peer.posted.push_back(mover);
+        }
         ++mover.peer.stripes;
         ++outstanding_;
     }
     if (move.done()) {
         mover.on_move_done();
     }
+    return true;
 }
 
 Status Protocol::post_stripe(Mover& mover, const Stripe& stripe) {
@@ -349,7 +338,9 @@ void Protocol::on_stripe_done(Mover& mover, std::uint32_t rail, const WorkComple
     if (timed) {
         --striped_;
     }
-    --move.outstanding;
+    if (--move.outstanding == 0) {
+        mover.peer.posted.remove(mover);
+    }
     --mover.peer.stripes;
     --outstanding_;
     if (completion.status != WorkStatus::success) [[unlikely]] {
@@ -395,6 +386,7 @@ void Protocol::abandon(Mover& mover) {
     outstanding_ -= move.outstanding;
     mover.peer.stripes -= move.outstanding;
     move.outstanding = 0;
+    mover.peer.posted.remove(mover);
     move.outstanding_bytes = 0;
     mover.peer.work_failed = true;
     if (move.failed || !may_repeat(mover, WorkStatus::flushed)) {
@@ -417,24 +409,10 @@ void Protocol::abandon(Mover& mover) {
     wait_to_post(mover);
 }
 
+// The last first: each becomes the first of the line. Nothing is posted meanwhile.
 void Protocol::abandon(Peer& peer) {
-    std::vector<Mover*> movers;
-    const auto take = [&](Mover* mover) {
-        if (&mover->peer == &peer && mover->move.outstanding > 0) {
-            movers.push_back(mover);
-        }
-    };
-    sends_.for_each(take);
-    one_sided_.for_each(take);
-    copied_.for_each(take);
-    receives_.for_each([&](ReceiveTransfer* transfer) {
-        take(transfer);
-        for (const auto& block : transfer->active) {
-            take(block.get());
-        }
-    });
-    for (Mover* mover : movers) {
-        abandon(*mover);
+    for (std::size_t left = peer.posted.size(); left > 0 && !peer.posted.empty(); --left) {
+        abandon(static_cast<Mover&>(*peer.posted.back()));
     }
     give_up_holding(peer);
 }

@@ -14,6 +14,8 @@
 //     written.cc             the sender writes (put)
 //     pushed.cc              there is no connection: the message goes in fragments
 //     move.cc                stripes of a move are posted and come back
+//     waiting.cc             transfers that find no room wait, and are posted when there is some
+//     shelved.cc             what waits lies in its request
 //     interleaved.cc         puts and gets at the same time: what waits for its direction
 //     active.cc              active messages
 //     one_sided.cc           put, get and atomics
@@ -305,6 +307,11 @@ public:
     bool has_messages_of(const Peer& peer) const;
     // Whoever an answer, or a message that is known to be its, is waited for of; some more than once.
     void for_each_awaited(const std::function<void(const Peer&)>& f) const;
+    // How many requests that looks at, at most.
+    std::size_t awaited() const {
+        return matcher_.posted() + sends_.size() + receives_.size() + waiting_acks_.size() +
+               asked_.size();
+    }
     // Sends and posts what found no room before.
     std::size_t retry();
     // Work requests whose completion is awaited.
@@ -315,7 +322,7 @@ public:
             polled_ = options_.clock->now();
         }
     }
-    bool retry_due() const { return !stalled_.empty() || !waiting_moves_.empty(); }
+    bool retry_due() const { return !stalled_.empty() || !waiting_peers_.empty(); }
     // A pass of progress has to look at more than what comes.
     bool has_work() const { return work_outstanding() || retry_due(); }
     void forget(Peer& peer); // at the end: gives back what the peer holds of the pool
@@ -517,11 +524,37 @@ private:
     void start_write(SendTransfer& transfer);
     void on_written(Peer& peer, const WrittenBody& body);
 
-    // move.cc
+    // waiting.cc
+    enum class Place : std::uint8_t { first, last };
+    static constexpr std::uint32_t kNoSubchannel = ~0u;
     void start_operation(Mover& mover);
-    void let_go_held(Peer& peer);
-    void post_stripes(Mover& mover);
+    void start_transfer(Mover& mover);
+    void wait_in(Mover& mover, std::size_t list, Place place);
+    void list_waiting(Peer& peer, WaitingTransfer& transfer, std::size_t list, Place place);
     void wait_to_post(Mover& mover);
+    void stop_waiting(Mover& mover);
+    void leave_waiting(Peer& peer);
+    static bool all_blocked(const Peer& peer);
+    bool must_wait(const Peer& peer) const;
+    bool may_post(const Peer& peer, std::size_t most) const;
+    void post_waiting();
+    void post_waiting(Peer& peer, std::size_t most);
+    void post_behind(Peer& peer, std::uint32_t subchannel, std::size_t most);
+    void post_line(Peer& peer, std::size_t most);
+    bool post_first(Peer& peer, std::size_t list, std::uint32_t offered);
+    void let_go_held(Peer& peer);
+    void fail_waiting(Peer& peer);
+
+    // shelved.cc
+    WaitingTransfer& shelve(OneSided& operation);
+    Mover* unshelve(Peer& peer, WaitingTransfer& transfer);
+    void fail_shelved(Peer& peer, ShelvedOneSided& shelved);
+    void forget_waiting(Peer& peer);
+
+    // move.cc
+    // False: it waits for room, or for the connection. `offered`: the subchannel behind which it was
+    // the first that waited.
+    bool post_stripes(Mover& mover, std::uint32_t offered = kNoSubchannel);
     bool may_repeat(const Mover& mover, WorkStatus status) const;
     void plan_left(Mover& mover);
     void interrupt_plan(Mover& mover);
@@ -626,7 +659,6 @@ private:
     bool hold_if_full(Mover& mover);
     void let_through(Peer& peer);
     void give_up_holding(Peer& peer);
-    void stop_waiting(Mover& mover);
 
     // pushed.cc
     void ask_for_fragments(ReceiveTransfer& transfer);
@@ -719,10 +751,8 @@ private:
     void* active_context_ = nullptr;
     std::size_t outstanding_ = 0; // stripes
     IntrusiveList<Peer, &Peer::stalled_link> stalled_;
-    IntrusiveList<Mover, &Mover::waiting_link> waiting_moves_;
+    IntrusiveList<Peer, &Peer::transfers_link> waiting_peers_; // with transfers that wait
     IntrusiveList<ReceiveTransfer, &ReceiveTransfer::undecided_link> undecided_;
-    IntrusiveList<Mover, &Mover::waiting_link>
-        held_operations_;     // until their peers' goodbyes are over
     std::size_t striped_ = 0; // stripes outstanding whose time is taken
     Nanoseconds polled_{}; // when completions were looked for the last time, while there are such
     std::vector<SubchannelView> views_; // scratch of plan_move

@@ -31,7 +31,7 @@ void Protocol::start_read(ReceiveTransfer& transfer) {
     move.remote_key_count = transfer.source.key_count;
     std::copy(std::begin(transfer.source.keys), std::end(transfer.source.keys), move.remote_keys);
     move.length = transfer.wanted;
-    post_stripes(transfer);
+    start_transfer(transfer);
 }
 
 void ReceiveTransfer::on_move_done() {
@@ -108,7 +108,7 @@ void Protocol::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes l
         move.local = block->memory->data();
         move.registration = &block->memory->registration;
     }
-    post_stripes(*block);
+    start_transfer(*block);
 }
 
 void BlockRead::on_move_done() { protocol.on_block_read(*this); }

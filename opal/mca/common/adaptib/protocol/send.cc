@@ -302,12 +302,7 @@ std::size_t Protocol::retry() {
             connections_.repair(*peer);
         }
     }
-    for (std::size_t left = waiting_moves_.size();
-         left > 0 && !waiting_moves_.empty() && outstanding_ < options_.max_outstanding; --left) {
-        Mover& mover = *waiting_moves_.front();
-        waiting_moves_.remove(mover);
-        post_stripes(mover);
-    }
+    post_waiting();
     return ended;
 }
 

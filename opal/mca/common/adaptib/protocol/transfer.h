@@ -19,6 +19,7 @@
 #include "memory/registration_cache.h"
 #include "memory/staging.h"
 #include "peer/peer.h"
+#include "peer/waiting.h"
 #include "protocol/request.h"
 
 namespace adaptib {
@@ -112,19 +113,18 @@ struct Move {
     }
 };
 
-// Who waits for a Move; linked while some of its stripes could not be posted yet.
-class Mover : public WorkTarget, public HeldMove {
+// Who waits for a Move. It waits (peer/waiting.h) while some of its stripes could not be posted yet.
+class Mover : public WorkTarget, public WaitingTransfer, public PostedTransfer {
 public:
     Mover(Protocol& p, Peer& to) : protocol(p), peer(to) {}
     void on_work_done(std::uint32_t rail, const WorkCompletion& completion) final;
     virtual void on_move_done() = 0;
-    // For room, in a queue or its direction, or for a connection; then it is posted from there.
-    bool waits() const { return waiting_link.linked() || held_link.linked(); }
+    // Who waits for it from now on: this, or a shorter record, and this is gone.
+    virtual WaitingTransfer& shelve() { return *this; }
 
     Protocol& protocol;
     Peer& peer;
     Move move;
-    ListLink<Mover> waiting_link;
 
 protected:
     ~Mover() = default;
@@ -209,12 +209,42 @@ struct ReceiveTransfer final : Mover {
 struct OneSided final : Mover {
     OneSided(Protocol& p, Peer& to) : Mover(p, to) {}
     void on_move_done() override;
+    WaitingTransfer& shelve() override;
 
     UserRequest* user = nullptr;
     std::uint64_t id = 0;
     std::uint64_t epoch = 0;    // FlushEpochs
     RegistrationCache::Use own; // of the local memory, if the user has not registered it
 };
+
+// One of which nothing is posted, while it waits: in the words of its request, so that it takes no
+// memory of the core.
+struct ShelvedOneSided : WaitingTransfer {
+    explicit ShelvedOneSided(OneSided& operation);
+    // REQUIRES: the operation is new. This is to be destroyed then.
+    void restore(OneSided& operation);
+    UserRequest& user() { // its words are where this is
+        return *reinterpret_cast<UserRequest*>(reinterpret_cast<std::byte*>(this) -
+                                               offsetof(UserRequest, core));
+    }
+
+    std::byte* local;
+    const Registration* registration;
+    RegistrationCache::Use own;
+    std::uint64_t remote;
+    std::uint32_t remote_keys[kMaxRails];
+    std::uint32_t remote_key_count;
+    std::uint32_t connection;
+    std::uint32_t subchannel = 0; // planned: that the whole of it is for
+    bool planned;
+    Opcode opcode;
+    Bytes length;
+    std::uint64_t compare_add;
+    std::uint64_t swap;
+    std::uint64_t epoch;
+};
+static_assert(sizeof(ShelvedOneSided) <= sizeof(UserRequest::core));
+static_assert(alignof(ShelvedOneSided) <= alignof(UserRequest));
 
 // The same when our memory cannot be registered: block after block, through staging memory.
 struct CopiedOneSided final : Mover {

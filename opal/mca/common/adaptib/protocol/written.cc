@@ -11,7 +11,7 @@ void Protocol::start_write(SendTransfer& transfer) {
     move.registration = transfer.memory;
     move.length = transfer.wanted;
     move.marker = transfer.request->marker;
-    post_stripes(transfer);
+    start_transfer(transfer);
 }
 
 // A write's completion means that its data is in the receiver's memory, on every rail.

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// WaitingTransfers: the transfers to one peer that wait to be posted, each in one of these lists:
+//
+//     the line           in the order in which they were started; not offered to a queue pair yet
+//     behind subchannel  planned, and the next stripe is for a subchannel that takes no more now
+//     behind goodbye     started after this process has said goodbye to the peer
+//
+// or in a list of the peer's interleaving (peer/interleaving.h), which is not kept here.
+//
+// Purpose: a pass of progress offers as many transfers as there is room for, and one more per
+//   subchannel, however many wait; a subchannel without room does not hold up the others; and a
+//   transfer leaves its list in O(1).
+// Invariants
+//   1. A subchannel is blocked exactly if a transfer waits behind it. Nothing but the first of
+//      these is offered to it.
+//   2. What waits behind a subchannel may be planned for an earlier connection: it is planned anew
+//      when it is offered. So a repair need not touch these lists.
+// Memory: two words and two bytes of each transfer, none per list entry. Of a put, get or atomic of
+//   which nothing is posted the whole record lies in its request (protocol/transfer.h).
+// Ownership: the transfers are the protocol's, which takes each out before it goes.
+// Threads: as the peer.
+// May touch: base/.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/intrusive_list.h"
+#include "base/wire.h"
+
+namespace adaptib {
+
+// Base of what can wait.
+struct WaitingTransfer {
+    ListLink<WaitingTransfer> waiting_link;
+    std::uint8_t waits_in = 0; // a list of WaitingTransfers, or kInterleaving; while it is linked
+    bool shelved = false;      // its record is in its request
+
+    // Then it is posted from its list.
+    bool waits() const { return waiting_link.linked(); }
+};
+
+using TransferList = IntrusiveList<WaitingTransfer, &WaitingTransfer::waiting_link>;
+
+// Base of what can have work requests under way; linked while it has some.
+struct PostedTransfer {
+    ListLink<PostedTransfer> posted_link;
+};
+
+using PostedList = IntrusiveList<PostedTransfer, &PostedTransfer::posted_link>;
+
+class WaitingTransfers {
+public:
+    // Lists; those of subchannels are 0..kMaxSubchannels - 1.
+    static constexpr std::uint8_t kLine = kMaxSubchannels;
+    static constexpr std::uint8_t kGoodbye = kLine + 1;
+    static constexpr std::uint8_t kInterleaving = kGoodbye + 1; // none of these
+
+    // Null: none.
+    WaitingTransfer* first(std::size_t list) const { return lists_[list].front(); }
+    std::size_t size(std::size_t list) const { return lists_[list].size(); }
+    // Bit by subchannel.
+    std::uint32_t blocked() const { return blocked_; }
+    bool is_blocked(std::size_t subchannel) const { return (blocked_ >> subchannel & 1) != 0; }
+    // None waits for room, or for the connection.
+    bool empty() const { return blocked_ == 0 && lists_[kLine].empty(); }
+
+    // REQUIRES: it does not wait.
+    void add(WaitingTransfer& transfer, std::size_t list) {
+        lists_[list].push_back(transfer);
+        note(transfer, list);
+    }
+    void add_first(WaitingTransfer& transfer, std::size_t list) {
+        lists_[list].push_front(transfer);
+        note(transfer, list);
+    }
+    // All lists; those that f does not remove again are there afterwards.
+    template <typename F> void for_each(F&& f) {
+        for (TransferList& list : lists_) {
+            for (WaitingTransfer* each = list.front(); each != nullptr;) {
+                WaitingTransfer* const next = list.next(*each);
+                f(*each);
+                each = next;
+            }
+        }
+    }
+    // REQUIRES: it waits in one of these lists.
+    void remove(WaitingTransfer& transfer) {
+        const std::size_t list = transfer.waits_in;
+        lists_[list].remove(transfer);
+        if (list < kMaxSubchannels && lists_[list].empty()) {
+            blocked_ &= ~(1u << list);
+        }
+    }
+    // The subchannel that is offered to first in this pass: each in turn.
+    std::uint32_t next_turn() { return turn_++ % kMaxSubchannels; }
+
+private:
+    void note(WaitingTransfer& transfer, std::size_t list) {
+        transfer.waits_in = static_cast<std::uint8_t>(list);
+        if (list < kMaxSubchannels) {
+            blocked_ |= 1u << list;
+        }
+    }
+
+    std::array<TransferList, kInterleaving> lists_;
+    std::uint32_t blocked_ = 0;
+    std::uint32_t turn_ = 0;
+    static_assert(kMaxSubchannels <= 32);
+};
+
+} // namespace adaptib

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Transfers that find no room wait (peer/waiting.h), and are posted when there is some.
+//
+// A pass offers the first transfer behind each subchannel, and goes on there as long as the queue
+// pair takes them; then the line goes on, unless all subchannels are blocked. So a pass tries in
+// vain once per subchannel, and a new transfer not at all, however many wait. Where the bound on
+// outstanding stripes is what stops them, the peers share what is left of it in each pass, and
+// begin in turn.
+#include <algorithm>
+
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+namespace {
+
+// Transfers of the line that a pass plans, and finds to be for a blocked subchannel: it is short
+// all the same.
+constexpr int kMostInVain = 256;
+
+} // namespace
+
+// The peer may take the connection down as soon as the goodbye is over: what is not over by then is
+// lost.
+void Protocol::start_operation(Mover& mover) {
+    if (mover.peer.said_goodbye && mover.peer.state != ConnectState::failed) [[unlikely]] {
+        wait_in(mover, WaitingTransfers::kGoodbye, Place::last);
+        return;
+    }
+    if (mover.peer.stripes > 0 && options_.interleave.count() > 0) {
+        look_for_both(mover);
+    }
+    start_transfer(mover);
+}
+
+void Protocol::start_transfer(Mover& mover) {
+    if (must_wait(mover.peer)) [[unlikely]] {
+        wait_in(mover, WaitingTransfers::kLine, Place::last);
+    } else {
+        post_stripes(mover);
+    }
+}
+
+// A new transfer would be offered in vain, or before an earlier one.
+bool Protocol::must_wait(const Peer& peer) const {
+    const WaitingTransfers* const waiting = peer.waiting.get();
+    return waiting != nullptr && peer.state != ConnectState::failed && !waiting->empty() &&
+           (waiting->first(WaitingTransfers::kLine) != nullptr || all_blocked(peer));
+}
+
+// Those that there are.
+bool Protocol::all_blocked(const Peer& peer) {
+    bool all = true;
+    for (std::uint32_t i = 0; i < peer.subchannels.size() && all; ++i) {
+        all = peer.subchannels[i].qp == nullptr || peer.waiting->is_blocked(i);
+    }
+    return all;
+}
+
+// REQUIRES: it waits nowhere. It may be gone afterwards, and its shelved record wait for it.
+void Protocol::wait_in(Mover& mover, std::size_t list, Place place) {
+    Peer& peer = mover.peer;
+    list_waiting(peer, mover.shelve(), list, place);
+}
+
+void Protocol::list_waiting(Peer& peer, WaitingTransfer& transfer, std::size_t list, Place place) {
+    if (peer.waiting == nullptr) {
+        peer.waiting = std::make_unique<WaitingTransfers>();
+    }
+    if (place == Place::first) {
+        peer.waiting->add_first(transfer, list);
+    } else {
+        peer.waiting->add(transfer, list);
+    }
+    if (list == WaitingTransfers::kGoodbye) {
+        return;
+    }
+    ++counters_.transfer_stalls;
+    if (!peer.transfers_link.linked()) {
+        waiting_peers_.push_back(peer);
+    }
+}
+
+// What was planned before is older than what is in the line.
+void Protocol::wait_to_post(Mover& mover) {
+    stop_waiting(mover);
+    const bool begun = mover.move.planned() || !mover.move.left.empty();
+    wait_in(mover, WaitingTransfers::kLine, begun ? Place::first : Place::last);
+}
+
+void Protocol::stop_waiting(Mover& mover) {
+    if (!mover.waits()) {
+        return;
+    }
+    if (mover.waits_in == WaitingTransfers::kInterleaving) {
+        mover.peer.interleaving->of(mover.move.direction()).remove(mover);
+        return;
+    }
+    mover.peer.waiting->remove(mover);
+    leave_waiting(mover.peer);
+}
+
+// If none of the peer's transfers waits any more.
+void Protocol::leave_waiting(Peer& peer) {
+    if (peer.waiting->empty() && peer.transfers_link.linked()) {
+        waiting_peers_.remove(peer);
+    }
+}
+
+// `most`: stripes of all peers that are outstanding then.
+bool Protocol::may_post(const Peer& peer, std::size_t most) const {
+    return outstanding_ < most && peer.state == ConnectState::open && !peer.repair.wanted;
+}
+
+void Protocol::post_waiting() {
+    for (std::size_t left = waiting_peers_.size();
+         left > 0 && !waiting_peers_.empty() && outstanding_ < options_.max_outstanding; --left) {
+        Peer& peer = *waiting_peers_.pop_front();
+        waiting_peers_.push_back(peer);
+        const std::size_t room = options_.max_outstanding - outstanding_;
+        post_waiting(peer, outstanding_ + (room + left - 1) / left);
+    }
+}
+
+void Protocol::post_waiting(Peer& peer, std::size_t most) {
+    if (!may_post(peer, most)) {
+        connections_.request(peer); // may fail it, and end what waits
+        return;
+    }
+    const std::uint32_t turn = peer.waiting->next_turn();
+    for (std::uint32_t i = 0; i < kMaxSubchannels && peer.waiting->blocked() != 0; ++i) {
+        post_behind(peer, (turn + i) % kMaxSubchannels, most);
+    }
+    post_line(peer, most);
+    leave_waiting(peer);
+    if (peer.interleaving != nullptr && peer.interleaving->holds() && peer.stripes == 0) {
+        let_through(peer); // nothing is under way whose end would
+    }
+}
+
+// Offers the first of a list, which may be gone then, or wait elsewhere. False: it is there again,
+// or there is none.
+bool Protocol::post_first(Peer& peer, std::size_t list, std::uint32_t offered) {
+    WaitingTransfer* const first = peer.waiting->first(list);
+    if (first == nullptr) {
+        return false;
+    }
+    peer.waiting->remove(*first);
+    Mover* const mover = unshelve(peer, *first);
+    if (mover == nullptr) {
+        peer.waiting->add_first(*first, list);
+        return false;
+    }
+    post_stripes(*mover, offered);
+    return peer.waiting->first(list) != first; // a shelved one is where it was, too
+}
+
+void Protocol::post_behind(Peer& peer, std::uint32_t subchannel, std::size_t most) {
+    while (may_post(peer, most) && post_first(peer, subchannel, subchannel)) {
+    }
+}
+
+void Protocol::post_line(Peer& peer, std::size_t most) {
+    bool more = true;
+    for (int in_vain = 0; more && in_vain < kMostInVain && may_post(peer, most);) {
+        const std::size_t before = outstanding_;
+        more = !all_blocked(peer) && post_first(peer, WaitingTransfers::kLine, kNoSubchannel);
+        in_vain += outstanding_ == before ? 1 : 0;
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------
+// What becomes of all that wait
+
+// The goodbye is over, or revoked.
+void Protocol::let_go_held(Peer& peer) {
+    std::size_t left = peer.waiting == nullptr ? 0 : peer.waiting->size(WaitingTransfers::kGoodbye);
+    for (; left > 0; --left) {
+        WaitingTransfer* const first = peer.waiting->first(WaitingTransfers::kGoodbye);
+        if (first == nullptr) {
+            return; // the peer has failed meanwhile
+        }
+        peer.waiting->remove(*first);
+        if (first->shelved && peer.state == ConnectState::failed) {
+            fail_shelved(peer, static_cast<ShelvedOneSided&>(*first));
+        } else if (Mover* const mover = unshelve(peer, *first); mover != nullptr) {
+            start_operation(*mover);
+        } else { // no memory now
+            list_waiting(peer, *first, WaitingTransfers::kLine, Place::last);
+        }
+    }
+}
+
+// REQUIRES: the peer has failed.
+void Protocol::fail_waiting(Peer& peer) {
+    if (peer.waiting == nullptr) {
+        return;
+    }
+    for (std::size_t list = 0; list <= WaitingTransfers::kLine; ++list) {
+        while (WaitingTransfer* const first = peer.waiting->first(list)) {
+            peer.waiting->remove(*first);
+            if (first->shelved) {
+                fail_shelved(peer, static_cast<ShelvedOneSided&>(*first));
+            } else {
+                post_stripes(static_cast<Mover&>(*first)); // fails it
+            }
+        }
+    }
+    leave_waiting(peer);
+}
+
+} // namespace adaptib

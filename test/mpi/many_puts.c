@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * Many short operations of one epoch, most of which wait for room: what each takes does not depend on how many there
+ * are. Rank 0 starts them and ends the epoch; the last rank is their target. First some, then many more: the time per
+ * operation must not grow. The times of a busy machine say little, so each is the best of some tries, and the bound is
+ * far above what such a machine makes of the same time, and far below the ratio of the numbers, which is what
+ * grows with operations that look at each other.
+ * How often one-sided operations had to wait (performance variable transfer_stalls) is bounded, too.
+ * Arguments: put|get|send, some, many (say 1000000 for a soak).
+ */
+#include "check.h"
+
+#include <time.h>
+
+enum {
+    BYTES = 4,
+    TRIES = 3,
+    MOST_STALLS = 4, /* of an operation */
+    TAG = 5
+};
+
+static const double most_growth = 4;
+static const double short_time = 1e-7; /* per operation: below, a ratio says nothing */
+
+static unsigned char *memory, *local;
+static MPI_Win window;
+
+/* The counter, of the component that has it: both may. */
+static unsigned long long counted(const char *suffix)
+{
+    int count = 0;
+    bool found = false;
+    unsigned long long most = 0;
+
+    MPI_T_pvar_get_num(&count);
+    for (int i = 0; i < count; ++i) {
+        char name[256];
+        int length = sizeof name, verbosity, class, bind, read_only, continuous, atomic, elements;
+        MPI_Datatype type;
+        MPI_T_enum values;
+        MPI_T_pvar_session session;
+        MPI_T_pvar_handle handle;
+
+        if (MPI_T_pvar_get_info(i, name, &length, &verbosity, &class, &type, &values, NULL, NULL,
+                                &bind, &read_only, &continuous, &atomic)
+                != MPI_SUCCESS
+            || NULL == strstr(name, "adaptib") || NULL == strstr(name, suffix)) {
+            continue;
+        }
+        unsigned long long value[1] = {0};
+        CHECK(MPI_T_pvar_session_create(&session) == MPI_SUCCESS, "session");
+        CHECK(MPI_T_pvar_handle_alloc(session, i, NULL, &handle, &elements) == MPI_SUCCESS,
+              "handle of %s", name);
+        CHECK(elements == 1, "%s has %d elements", name, elements);
+        MPI_T_pvar_start(session, handle);
+        CHECK(MPI_T_pvar_read(session, handle, value) == MPI_SUCCESS, "read %s", name);
+        most = value[0] > most ? value[0] : most;
+        found = true;
+        MPI_T_pvar_handle_free(session, &handle);
+        MPI_T_pvar_session_free(&session);
+    }
+    CHECK(found, "there is no counter %s", suffix);
+    return most;
+}
+
+/* From the first operation to the end of the epoch. */
+static double time_one_sided(bool put, int count, int target)
+{
+    const double start = MPI_Wtime();
+    for (int i = 0; i < count; ++i) {
+        if (put) {
+            MPI_Put(local + (size_t) i * BYTES, BYTES, MPI_BYTE, target, (MPI_Aint) i * BYTES,
+                    BYTES, MPI_BYTE, window);
+        } else {
+            MPI_Get(local + (size_t) i * BYTES, BYTES, MPI_BYTE, target, (MPI_Aint) i * BYTES,
+                    BYTES, MPI_BYTE, window);
+        }
+    }
+    MPI_Win_flush(target, window);
+    return MPI_Wtime() - start;
+}
+
+static double one_sided(bool put, int count, int target, uint64_t salt)
+{
+    const size_t bytes = (size_t) count * BYTES;
+    const bool source = put ? check_rank == 0 : check_rank == target;
+    double took = 0;
+
+    memset(put ? memory : local, 0, bytes);
+    if (source) {
+        fill(put ? local : memory, bytes, key_of(0, TAG, bytes, salt));
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (check_rank == 0) {
+        const unsigned long long before = counted("transfer_stalls");
+        took = time_one_sided(put, count, target);
+        const unsigned long long stalls = counted("transfer_stalls") - before;
+        CHECK(stalls <= (unsigned long long) count * MOST_STALLS,
+              "%d operations had to wait %llu times", count, stalls);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (check_rank == (put ? target : 0)) {
+        CHECK_BYTES(put ? memory : local, bytes, key_of(0, TAG, bytes, salt), "many");
+    }
+    return took;
+}
+
+/* The target looks away until most are started. All are over when it has them: the PML may keep what waits, and say
+ * that it is sent. */
+static double sends(int count, int target, uint64_t salt)
+{
+    const size_t bytes = (size_t) count * BYTES;
+    MPI_Request *requests = malloc((size_t) count * sizeof *requests);
+    double took = 0;
+
+    CHECK(requests != NULL, "no memory for %d requests", count);
+    if (check_rank == 0) {
+        fill(local, bytes, key_of(0, TAG, bytes, salt));
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (check_rank == 0) {
+        const double start = MPI_Wtime();
+        for (int i = 0; i < count; ++i) {
+            MPI_Isend(local + (size_t) i * BYTES, BYTES, MPI_BYTE, target, TAG, MPI_COMM_WORLD,
+                      &requests[i]);
+        }
+        MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+        MPI_Recv(NULL, 0, MPI_BYTE, target, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        took = MPI_Wtime() - start;
+    } else if (check_rank == target) {
+        const struct timespec away = {.tv_sec = count / 5000000, .tv_nsec = count % 5000000 * 200L};
+        nanosleep(&away, NULL);
+        for (int i = 0; i < count; ++i) {
+            MPI_Irecv(memory + (size_t) i * BYTES, BYTES, MPI_BYTE, 0, TAG, MPI_COMM_WORLD,
+                      &requests[i]);
+        }
+        MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+        MPI_Send(NULL, 0, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
+        CHECK_BYTES(memory, bytes, key_of(0, TAG, bytes, salt), "many");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    free(requests);
+    return took;
+}
+
+static double best_of(const char *kind, int count, int target)
+{
+    double best = 0;
+
+    for (int i = 0; i < TRIES; ++i) {
+        const uint64_t salt = (uint64_t) count * TRIES + (uint64_t) i;
+        const double took = strcmp(kind, "send") == 0
+                                ? sends(count, target, salt)
+                                : one_sided(strcmp(kind, "put") == 0, count, target, salt);
+        best = i == 0 || took < best ? took : best;
+    }
+    return best / count;
+}
+
+int main(int argc, char **argv)
+{
+    int provided;
+
+    check_begin(&argc, &argv, "many_puts", 2);
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    CHECK(argc == 4, "arguments: put|get|send, some, many");
+    const char *kind = argv[1];
+    const int some = atoi(argv[2]), many = atoi(argv[3]), target = check_ranks - 1;
+    CHECK(strcmp(kind, "put") == 0 || strcmp(kind, "get") == 0 || strcmp(kind, "send") == 0,
+          "'%s' is not put|get|send", kind);
+    CHECK(some > 0 && many >= some, "some: %d, many: %d", some, many);
+    local = malloc((size_t) many * BYTES);
+    memory = malloc((size_t) many * BYTES);
+    CHECK(local != NULL && memory != NULL, "no memory");
+    /* What Open MPI allocates itself it would share within a host. */
+    MPI_Win_create(memory, (MPI_Aint) many * BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    MPI_Win_lock_all(0, window);
+    best_of(kind, some, target); /* connects */
+    const double few = best_of(kind, some, target), all = best_of(kind, many, target);
+    if (check_rank == 0) {
+        printf("%s: %d operations: %.0f ns each, %d: %.0f ns each\n", kind, some, 1e9 * few, many,
+               1e9 * all);
+        CHECK(all < short_time || all < most_growth * few,
+              "%d operations of an epoch take %.0f ns each, %d take %.0f ns each", some, 1e9 * few,
+              many, 1e9 * all);
+    }
+    MPI_Win_unlock_all(window);
+    MPI_Win_free(&window);
+    free(memory);
+    free(local);
+    MPI_T_finalize();
+    check_end();
+    return 0;
+}
