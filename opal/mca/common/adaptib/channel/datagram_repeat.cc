@@ -28,7 +28,9 @@ void DatagramChannel::mind(DatagramLink& link) {
 Nanoseconds DatagramChannel::deadline() const {
     Nanoseconds next = Nanoseconds::max();
     for (DatagramLink* link = minded_.front(); link != nullptr; link = minded_.next(*link)) {
-        next = std::min(next, link->deadline());
+        if (link->target.handle != nullptr) { // else what it is owed waits for its owner
+            next = std::min(next, link->deadline());
+        }
     }
     // Acknowledgements stay due while there is no slot to send them from: what frees one comes by itself.
     return free_sends_.empty() && next < Nanoseconds::max()

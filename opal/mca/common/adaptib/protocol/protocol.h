@@ -296,6 +296,8 @@ public:
     void on_unconnected(Peer& peer); // no connection for now
     void on_parted(Peer& peer);
     void on_peer_failed(Peer& peer, const std::string& what);
+    // Says so to people, once. REQUIRES: it has failed.
+    void tell_failure(Peer& peer);
     // Posted receives are forgotten; their completion functions are not called.
     void drop_receives();
     bool has_posted_receives() const { return matcher_.posted() > 0; }
@@ -664,7 +666,6 @@ private:
     void fail_pending(Peer& peer);
     static bool holds_more_than_goodbyes(const Peer& peer);
     void fail_receives(Peer& peer);
-    void tell_failure(Peer& peer);
     void fail_transfers(Peer& peer);
     bool has_business_with(const Peer& peer) const;
     void drop(ControlMessage& message) { pool_.destroy(&message); }

@@ -22,7 +22,7 @@
 namespace adaptib::shm {
 
 inline constexpr std::uint64_t kMagic = 0x6269'7470'6164'6131u; // "1adaptib"
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 2;
 
 inline constexpr std::uint32_t kMaxRails = 16;
 inline constexpr std::uint32_t kMaxProducers = 2048;
@@ -88,6 +88,9 @@ struct alignas(kCacheLine) ProducerSlot {
     std::atomic<std::uint64_t> start_time;
     std::atomic<std::uint64_t> cookie; // of the producer's own segment
     std::atomic<std::uint64_t> intent;
+    // Written by the segment's owner, who cannot map the producer's segment, and answer it: why (obstacle.h). 0: it can,
+    // or has not given up.
+    std::atomic<std::uint64_t> refused;
 };
 
 enum class RecordType : std::uint8_t {
