@@ -232,6 +232,7 @@ private:
     void mind(DatagramLink& link);
     bool is_stuck(std::uint32_t port, Nanoseconds now) const;
     void retire(std::uint32_t port, std::unique_ptr<AddressHandle> handle);
+    static void drop_retired(Port& port);
     void release(std::uint32_t slot);
     void over(std::uint32_t slot, std::uint32_t port);
     std::byte* slot_at(std::uint32_t slot) const {

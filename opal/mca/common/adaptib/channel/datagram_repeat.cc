@@ -208,6 +208,10 @@ bool DatagramChannel::is_stuck(std::uint32_t port, Nanoseconds now) const {
 void DatagramChannel::retire(std::uint32_t number, std::unique_ptr<AddressHandle> handle) {
     Port& port = ports_[number];
     port.retired.push_back({std::move(handle), port.posts});
+    drop_retired(port);
+}
+
+void DatagramChannel::drop_retired(Port& port) {
     std::erase_if(port.retired,
                   [&port](const Retired& retired) { return retired.posts <= port.ended; });
 }
@@ -228,6 +232,9 @@ void DatagramChannel::acknowledge(DatagramTarget& target) {
 }
 
 void DatagramChannel::forget(DatagramTarget& target) {
+    for (Port& port : ports_) { // what is left of the target's, too
+        drop_retired(port);
+    }
     if (target.link == nullptr) {
         return;
     }

@@ -150,22 +150,12 @@ void Core::refuse_sender(Peer& peer, Status status, Nanoseconds lasted) {
     protocol_->tell_failure(peer);
 }
 
-// A peer cannot answer this process, and has found a way to say so.
-void Core::on_peer_refused() {
-    for_each_peer([this](Peer& peer) {
-        std::string text;
-        if (peer.datagram.handle == nullptr || peer.state == ConnectState::failed) {
-            return;
-        }
-        const Status standing = peer.datagram.handle->standing(text);
-        if (standing.ok() || standing.reason() == Reason::peer_gone) {
-            return;
-        }
-        text = text.empty() ? reason_text(standing.reason()) : text;
-        protocol_->on_peer_failed(peer, "that process cannot answer what is sent to it: " + text +
-                                            " (" + advice(standing.reason()) + ")");
-        protocol_->tell_failure(peer);
-    });
+// The peer cannot reach this process, and has found a way to say so.
+void Core::on_refused(Peer& peer, Status status, std::string text) {
+    text = text.empty() ? reason_text(status.reason()) : text;
+    protocol_->on_peer_failed(peer, "that process cannot answer what is sent to it: " + text +
+                                        " (" + advice(status.reason()) + ")");
+    protocol_->tell_failure(peer);
 }
 
 } // namespace adaptib

@@ -240,8 +240,13 @@ private:
     std::string why_unreached(const Peer& peer, Status status) const;
     std::string give_up_text() const;
     void refuse_sender(Peer& peer, Status status, Nanoseconds lasted);
-    void on_peer_refused();
+    void on_refused(Peer& peer, Status status, std::string text);
     Nanoseconds contact_deadline() const;
+
+    // leaving.cc
+    void on_peers_changed();
+    bool leaves(Peer& peer) override;
+    void let_left_peers_go();
 
     // selection.cc
     bool select_due(Nanoseconds now) const;
@@ -409,6 +414,7 @@ private:
     Stopwatch* stopwatch_ = nullptr;   // null: nothing is timed
     std::unique_ptr<CostMeter> meter_; // null: costs are the model's
     Nanoseconds select_at_{0};
+    std::vector<Peer*> left_; // to be let go at the end of this progress
     std::vector<Contact> contacts_;
     bool contact_told_ = false;   // people know that something waits for some of them
     std::vector<Peer*> finished_; // to be taken down at the end of this progress

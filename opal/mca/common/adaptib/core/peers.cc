@@ -296,6 +296,7 @@ Status Core::reach(Peer& peer, std::size_t& pair) {
 // A finished peer keeps its record, so that its sequence numbers go on should it come back; its
 // connection, rings and mappings go.
 void Core::finish_peers() {
+    let_left_peers_go();
     std::vector<Peer*> finished;
     std::swap(finished, finished_);
     for (Peer* peer : finished) {

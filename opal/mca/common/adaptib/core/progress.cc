@@ -593,7 +593,7 @@ void Core::poll_events(Attached& attached) {
             }
             break;
         case EventKind::met: connections_->on_met(index, event.qp_number); break;
-        case EventKind::peer_refused: on_peer_refused(); break;
+        case EventKind::peer_changed: on_peers_changed(); break;
         case EventKind::not_met:
             connections_->on_not_met(index, event.qp_number, rails_[index]->trouble());
             break;

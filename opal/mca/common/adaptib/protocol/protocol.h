@@ -65,6 +65,8 @@ public:
     virtual void on_notice(const std::string& text) = 0;
     // All goodbyes are said: nothing refers to the peer any more.
     virtual void on_peer_finished(Peer& peer) = 0;
+    // True: the peer's process is gone, and that is no failure, as nothing is wanted of it.
+    virtual bool leaves(Peer& peer) = 0;
 
 protected:
     ~ProtocolListener() = default;
@@ -296,6 +298,10 @@ public:
     void on_unconnected(Peer& peer); // no connection for now
     void on_parted(Peer& peer);
     void on_peer_failed(Peer& peer, const std::string& what);
+    // Something of this process's waits for the peer, besides goodbyes.
+    bool needs(const Peer& peer) const;
+    // The peer is gone, and needs none. REQUIRES: !needs(peer).
+    void drop_goodbyes(Peer& peer) { fail_pending(peer); }
     // Says so to people, once. REQUIRES: it has failed.
     void tell_failure(Peer& peer);
     // Posted receives are forgotten; their completion functions are not called.

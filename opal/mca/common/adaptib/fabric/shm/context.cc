@@ -192,8 +192,8 @@ void Context::look_at_peers_rails() {
                  ++rail) {
                 peers_trouble_ |= peer->header()->rail[rail].word.load(std::memory_order_acquire);
             }
-            if (peer->refusal_is_news()) [[unlikely]] {
-                raise(EventKind::peer_refused, 0, 0);
+            if (peer->is_news()) [[unlikely]] {
+                raise(EventKind::peer_changed, 0, 0);
             }
         }
     }

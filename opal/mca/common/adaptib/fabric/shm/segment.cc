@@ -183,7 +183,7 @@ Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text
     header->ring_granules = queue_bytes / kGranule;
     header->heap_offset = heap;
     header->rails = options.rails;
-    header->alive.store(1, std::memory_order_relaxed);
+    header->alive.store(kAlive, std::memory_order_relaxed);
     header->committed.store(kFirstRing / kGranule, std::memory_order_relaxed);
     header->magic.store(kMagic, std::memory_order_release);
     return kOk;
@@ -193,7 +193,7 @@ OwnSegment::~OwnSegment() {
     // A child that was forked has the mapping too; the segment is its parent's.
     if (base_ != nullptr && static_cast<std::uint32_t>(getpid()) == pid_) {
         Header* h = header();
-        h->alive.store(0, std::memory_order_release);
+        h->alive.store(kLeft, std::memory_order_release);
         for (auto& rail : h->rail) {
             rail.word.fetch_or(kRailClosed, std::memory_order_acq_rel);
         }
@@ -493,7 +493,7 @@ bool PeerSegment::check_alive() {
     if (process_alive(pid_, start_time_)) {
         return true;
     }
-    header()->alive.store(0, std::memory_order_release);
+    header()->alive.store(kEnded, std::memory_order_release);
     for (auto& rail : header()->rail) {
         rail.word.fetch_or(kRailClosed, std::memory_order_acq_rel);
     }

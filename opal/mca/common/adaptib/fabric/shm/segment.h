@@ -141,17 +141,19 @@ public:
     Producer& producer() { return producer_; }
     std::uint32_t own_pid() const { return own_pid_; }
 
-    bool gone() const { return header()->alive.load(std::memory_order_acquire) == 0; }
+    bool gone() const { return header()->alive.load(std::memory_order_acquire) != kAlive; }
+    // It is gone, and has closed its segment itself.
+    bool left() const { return header()->alive.load(std::memory_order_acquire) == kLeft; }
     // Looks for the process; when it has ended, marks its segment closed for all who map it.
     bool check_alive();
     // Why the segment's owner will never answer this process; Reason::none: nothing is known against it.
     Obstacle refusal() const {
         return Obstacle::unpack(slot_->refused.load(std::memory_order_acquire));
     }
-    // True once, when there is a refusal.
-    bool refusal_is_news() {
-        return !refusal_seen_ && slot_->refused.load(std::memory_order_acquire) != 0 &&
-               (refusal_seen_ = true);
+    // True once when it is gone, or there is a refusal.
+    bool is_news() {
+        return !told_ && (gone() || slot_->refused.load(std::memory_order_acquire) != 0) &&
+               (told_ = true);
     }
 
     bool single_copy = true; // cleared when the system forbids it for this peer
@@ -170,7 +172,7 @@ private:
     Bytes size_ = 0;
     std::uint32_t own_pid_ = 0;
     ProducerSlot* slot_ = nullptr;
-    bool refusal_seen_ = false;
+    bool told_ = false; // that it is gone, or has refused this process
     Producer producer_;
 };
 

@@ -25,7 +25,9 @@ Status ShmAddressHandle::standing_impl(std::string& text) const {
         text = refusal.text(peer->own_pid(), false);
         return Status::error(refusal.reason);
     }
-    return peer->gone() ? Status::error(Reason::peer_gone) : kOk;
+    return peer->left()   ? Status::error(Reason::no_device)
+           : peer->gone() ? Status::error(Reason::peer_gone)
+                          : kOk;
 }
 
 UdQueuePair::~UdQueuePair() { state_ = QpState::reset; }
