@@ -2,12 +2,14 @@
 /*
  * The first message of a rank reaches another one that cannot answer just then, or never. Argument:
  *
- * descriptors     Rank 1 has used up its file descriptors, as programs with many open files do, while the other
- *                 ranks send to it: an eager message, a synchronous and a large one. It gets the first meanwhile,
- *                 the others once it has closed files.
- * address_space   The address space is limited so far that no rank can map all others. Rank 0 receives from all.
- * refused         Linux alone. Rank 0 may not be looked into by others (PR_SET_DUMPABLE), and rank 1 has no right
- *                 to do so all the same: a synchronous send and a receive of rank 0 end with an error.
+ * descriptors     Rank 1 has used up its file descriptors, as programs with many open files do,
+ *                 while the other ranks send to it: an eager message, a synchronous and a large
+ *                 one. It gets the first meanwhile, the others once it has closed files.
+ * address_space   The address space is limited so far that no rank can map all others. Rank 0
+ *                 receives from all.
+ * refused         Rank 0 may not be looked into by others (PR_SET_DUMPABLE), and rank 1 has no
+ *                 right to do so all the same: a synchronous send and a receive of rank 0 end with
+ *                 an error.
  */
 #define _GNU_SOURCE
 #include "check.h"

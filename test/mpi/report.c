@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * A job in which nothing goes wrong: the report that each process writes at its end (opal_common_adaptib_report) says so of its
- * connections and paths, although the processes leave one after another.
+ * A job in which nothing goes wrong: the report that each process writes at its end
+ * (opal_common_adaptib_report) says so of its connections and paths, although the processes leave
+ * one after another.
  */
 #include "check.h"
 

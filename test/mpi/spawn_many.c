@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * A parent that spawns a child, exchanges messages with it, small and large, disconnects, and does that again and
- * again: nothing of a child that has gone is left, neither mappings of its memory nor file descriptors.
- * Argument: rounds.
+ * A parent that spawns a child, exchanges messages with it, small and large, disconnects, and does
+ * that again and again: nothing of a child that has gone is left, neither mappings of its memory
+ * nor file descriptors. Argument: rounds.
  */
 #include "check.h"
 

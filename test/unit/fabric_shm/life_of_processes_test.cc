@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A process lives as long as one of its threads: with pidfds, where the system refuses them, and where /proc is not mounted.
+// A process lives as long as one of its threads: with pidfds, where the system refuses them, and
+// where /proc is not mounted.
 #include <gtest/gtest.h>
 
 #include <linux/filter.h>
@@ -177,7 +178,8 @@ TEST(LifeOfProcesses, MemoryIsReachedByALivingThread) {
               CopyResult::gone);
 }
 
-// Its second thread has a fabric: this process maps its segment, and it this process's, connects, and both move data.
+// Its second thread has a fabric: this process maps its segment, and it this process's, connects,
+// and both move data.
 TEST(LifeOfProcesses, AFabricWorksWithoutTheFirstThread) {
     Node here;
     QueuePair* qp = here.ok ? here.add_qp(QpType::rc) : nullptr;

@@ -114,7 +114,8 @@ public:
     // nothing and holds nothing.
     // REQUIRES: length <= capacity().
     std::byte* reserve(Bytes length);
-    // again: the target has no room, or is `coming`; the reservation is gone. error(peer_gone): it was let go.
+    // again: the target has no room, or is `coming`; the reservation is gone. error(peer_gone): it
+    // was let go.
     Status commit(DatagramTarget& target, const MessageHeader& header);
 
     // A target that acknowledges nothing for so long has failed; without this, never.

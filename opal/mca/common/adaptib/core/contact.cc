@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A peer cannot be reached: not yet, or never, though it has sent to this process.
 //
-// Taking a message needs no way back to its sender: eager messages are matched and complete whatever is the matter.
-// Answers, and what this process sends by itself, wait in the peer's queue of pending messages, a connection request of
-// the peer's beside it, while the core tries for the way by time, ever more rarely; all other peers go on meanwhile. A way
-// that the system will not give (permission), or one that something has waited for as long as `partition_timeout` says, is
-// given up: the peer fails here, with one message, and its process is told by means that need no way to it
-// (Rail::refuse), so that this process fails there, too. Of RDMA devices no refusal of a sender is the last word: the way
-// to a port may take a while to be known.
+// Taking a message needs no way back to its sender: eager messages are matched and complete
+// whatever is the matter. Answers, and what this process sends by itself, wait in the peer's queue
+// of pending messages, a connection request of the peer's beside it, while the core tries for the
+// way by time, ever more rarely; all other peers go on meanwhile. A way that the system will not
+// give (permission), or one that something has waited for as long as `partition_timeout` says, is
+// given up: the peer fails here, with one message, and its process is told by means that need no
+// way to it (Rail::refuse), so that this process fails there, too. Of RDMA devices no refusal of a
+// sender is the last word: the way to a port may take a while to be known.
 //
 // May touch: what core/core.h may.
 #include <algorithm>

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A peer of this host has gone: it has closed its fabric, as MPI_Finalize does, or its process has ended.
+// A peer of this host has gone: it has closed its fabric, as MPI_Finalize does, or its process has
+// ended.
 //
-// A peer of which nothing is wanted any more has left: its connection, ring and mapping are given back, and no path is
-// said to have failed. One that something is wanted of is lost, which is an error.
+// A peer of which nothing is wanted any more has left: its connection, ring and mapping are given
+// back, and no path is said to have failed. One that something is wanted of is lost, which is an
+// error.
 //
 // May touch: what core/core.h may.
 #include <algorithm>

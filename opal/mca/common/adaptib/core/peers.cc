@@ -259,7 +259,8 @@ Status Core::make_peer(std::uint64_t name, Why why, Peer*& out) {
     return kOk;
 }
 
-// ok also if the way to it has to be waited for, and always for who has sent something (core/contact.cc).
+// ok also if the way to it has to be waited for, and always for who has sent something
+// (core/contact.cc).
 Status Core::wake_peer(Peer& peer, Why why, const ProcessAddress& address) {
     peer.address = address;
     peer.datagram.key = address.key;
@@ -277,8 +278,8 @@ Status Core::wake_peer(Peer& peer, Why why, const ProcessAddress& address) {
     return status;
 }
 
-// Its datagrams can be sent, by the first of its pairs of rails for which that is so; those that are known to have failed
-// come last. Errors: of `pair`, the last one tried.
+// Its datagrams can be sent, by the first of its pairs of rails for which that is so; those that
+// are known to have failed come last. Errors: of `pair`, the last one tried.
 Status Core::reach(Peer& peer, std::size_t& pair) {
     Status status = Status::error(Reason::unreachable);
     for (const bool usable : {true, false}) {

@@ -306,9 +306,9 @@ public:
     // The peer is known to run on the one processor that this process may run on: they take turns, and what either does
     // is time of both. As it is now; some microseconds.
     bool shares_processor() const { return shares_processor_impl(); }
-    // What has become of the peer, without a call of the system. ok: nothing is known against it; no_device: it has closed
-    // its fabric; peer_gone: it has ended without that; or why it has refused this process (Rail::refuse), of which
-    // `text` says more to a person.
+    // What has become of the peer, without a call of the system. ok: nothing is known against it;
+    // no_device: it has closed its fabric; peer_gone: it has ended without that; or why it has
+    // refused this process (Rail::refuse), of which `text` says more to a person.
     Status standing(std::string& text) const { return standing_impl(text); }
 
 private:
@@ -512,8 +512,9 @@ public:
     // Why the last call that this rail, or one of its queue pairs, refused was refused, where a status
     // alone does not tell; empty if there is nothing to add.
     std::string trouble() const { return trouble_impl(); }
-    // Tells the peer at that address, whose datagrams arrive here, that it cannot be reached from here and is never
-    // answered: it gets the event peer_changed. Needs no way to the peer; a fabric that has no such means does nothing.
+    // Tells the peer at that address, whose datagrams arrive here, that it cannot be reached from
+    // here and is never answered: it gets the event peer_changed. Needs no way to the peer; a
+    // fabric that has no such means does nothing.
     void refuse(const RailAddress& remote, Reason why) { refuse_impl(remote, why); }
 
     Status create_cq(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) {

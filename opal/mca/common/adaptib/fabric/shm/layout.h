@@ -94,8 +94,8 @@ struct alignas(kCacheLine) ProducerSlot {
     std::atomic<std::uint64_t> start_time;
     std::atomic<std::uint64_t> cookie; // of the producer's own segment
     std::atomic<std::uint64_t> intent;
-    // Written by the segment's owner, who cannot map the producer's segment, and answer it: why (obstacle.h). 0: it can,
-    // or has not given up.
+    // Written by the segment's owner, who cannot map the producer's segment, and answer it: why
+    // (obstacle.h). 0: it can, or has not given up.
     std::atomic<std::uint64_t> refused;
 };
 

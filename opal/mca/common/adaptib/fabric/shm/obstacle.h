@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Obstacle: what keeps a process from mapping a peer's segment, for a person, and as one word in shared memory.
+// Obstacle: what keeps a process from mapping a peer's segment, for a person, and as one word in
+// shared memory.
 // Threads: a value type.
 // May touch: base/, layout.h, the system.
 #pragma once
@@ -28,8 +29,8 @@ struct Obstacle {
     // ProducerSlot::refused; 0 is "not refused".
     std::uint64_t pack() const;
     static Obstacle unpack(std::uint64_t word);
-    // "open of the shared segment of process 12: Too many open files; ...". `here`: this process has met it, and the
-    // limits that its own system calls have run into are named.
+    // "open of the shared segment of process 12: Too many open files; ...". `here`: this process
+    // has met it, and the limits that its own system calls have run into are named.
     std::string text(std::uint32_t pid, bool here) const;
 };
 

@@ -155,13 +155,13 @@ Threads find_living_thread(std::uint32_t pid, std::uint32_t& thread) {
     return found;
 }
 
-// What a pidfd says of the process that has this number now. It is opened for each question: a program with many
-// peers would miss the descriptors.
+// What a pidfd says of the process that has this number now. It is opened for each question: a
+// program with many peers would miss the descriptors.
 enum class PidfdSays : std::uint8_t {
     lives,
     ended,   // and was not waited for
     none,    // there is no process of that number
-    nothing, // the kernel does not know pidfds, a filter forbids them, or there is no file descriptor
+    nothing, // the kernel does not know pidfds, a filter forbids them, or no descriptor is left
 };
 
 PidfdSays ask_pidfd(std::uint32_t pid) {
@@ -184,8 +184,8 @@ bool may_exist(std::uint32_t pid) {
     return kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH;
 }
 
-// The first thread of the process has ended. The kernel (5.3 and later) wakes a pidfd when the last one has; should
-// another one do so earlier, the list of threads tells.
+// The first thread of the process has ended. The kernel (5.3 and later) wakes a pidfd when the last
+// one has; should another one do so earlier, the list of threads tells.
 bool other_threads_live(std::uint32_t pid, PidfdSays pidfd) {
     std::uint32_t thread = 0;
     switch (pidfd == PidfdSays::lives ? Threads::some_live : find_living_thread(pid, thread)) {

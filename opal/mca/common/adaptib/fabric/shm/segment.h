@@ -113,8 +113,8 @@ private:
 
 class PeerSegment {
 public:
-    // ok; unreachable (another host, not there); version; no_permission; no_memory: may go better later;
-    // peer_gone. `obstacle` says more of all but the first and the last.
+    // ok; unreachable (another host, not there); version; no_permission; no_memory: may go better
+    // later; peer_gone. `obstacle` says more of all but the first and the last.
     static Status open(const RailAddress& address, std::uint64_t own_cookie,
                        std::shared_ptr<PeerSegment>& out, std::uint64_t own_host,
                        Obstacle& obstacle);
@@ -146,7 +146,8 @@ public:
     bool left() const { return header()->alive.load(std::memory_order_acquire) == kLeft; }
     // Looks for the process; when it has ended, marks its segment closed for all who map it.
     bool check_alive();
-    // Why the segment's owner will never answer this process; Reason::none: nothing is known against it.
+    // Why the segment's owner will never answer this process; Reason::none: nothing is known
+    // against it.
     Obstacle refusal() const {
         return Obstacle::unpack(slot_->refused.load(std::memory_order_acquire));
     }
