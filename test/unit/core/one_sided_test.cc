@@ -143,7 +143,8 @@ TEST_P(OneSidedTraffic, ADescriptionOfAnotherWindowOfTheTargetWillDo) {
         }
         opal_common_adaptib_remote_t torn = other.remote;
         torn.base = mine.remote.base;
-        for (const auto* remote : {&other.remote, &torn}) {
+        for (const auto* remote :
+             std::initializer_list<const opal_common_adaptib_remote_t*>{&other.remote, &torn}) {
             for (const auto kind :
                  {OPAL_COMMON_ADAPTIB_PUT, OPAL_COMMON_ADAPTIB_GET, OPAL_COMMON_ADAPTIB_FETCH_ADD,
                   OPAL_COMMON_ADAPTIB_COMPARE_SWAP}) {
