@@ -79,8 +79,16 @@ public:
         unanswered, // sent several times and not acknowledged; maybe the peer is busy
         stuck,      // the adapter does not say that it has sent anything
         failed,     // a datagram ended with an error, and the port was begun anew
-        given_up,   // nothing was acknowledged for as long as give_up_after() says; it is forgotten
+        given_up, // nothing was acknowledged, and its owner has said that it is lost; it is forgotten
     };
+    // What its owner knows of a target that does not acknowledge what it was sent.
+    enum class Standing : std::uint8_t {
+        doubtful, // nothing certain: it may be busy, or the path may be at fault
+        absent,   // it lives, and what was sent has arrived as far as its queue: it does not listen
+        lost,
+    };
+    // Of a target that was first sent at `since` what it has not acknowledged.
+    using Judge = std::function<Standing(DatagramTarget& target, Nanoseconds since)>;
     // Is to choose another path for the target by move(), if there is one, unless it is given up.
     using Mover = std::function<void(DatagramTarget& target, Trouble trouble, WorkStatus status)>;
     // A target that was doubted has acknowledged something.
@@ -116,8 +124,8 @@ public:
     // again: the target has no room; the reservation is gone. error(unreachable): it was let go.
     Status commit(DatagramTarget& target, const MessageHeader& header);
 
-    // A target that acknowledges nothing for so long has failed; without this, never.
-    void give_up_after(Nanoseconds patience) { patience_ = patience; }
+    // Asked before something is sent again to a target that has not answered twice; without this no target is lost.
+    void judge_by(Judge judge) { judge_ = std::move(judge); }
     void on_failure(FailureHandler handler) { failure_ = std::move(handler); }
     void resolve_by(Resolver resolver) { resolver_ = std::move(resolver); }
     // Fault tolerance: targets are moved. What an adapter has not sent for `timeout` is stuck; a target that
@@ -223,6 +231,7 @@ private:
     void mend(std::uint32_t port);
     void acknowledge(DatagramTarget& target);
     void repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds now);
+    void give_up(DatagramTarget& target);
     Status post(const DatagramTarget& target, std::uint32_t slot);
     Status post(std::uint32_t port, const AddressHandle& handle, std::uint32_t qp,
                 std::uint64_t key, std::uint32_t slot);
@@ -250,7 +259,7 @@ private:
     std::uint32_t next_port_ = 0;           // of those after the first, polled next
     std::vector<std::uint32_t> free_sends_; // all slots at most
     std::vector<Slot> sends_;
-    Nanoseconds patience_ = Nanoseconds::max();
+    Judge judge_;
     FailureHandler failure_;
     Resolver resolver_;
     Nanoseconds timeout_ = Nanoseconds::max();

@@ -40,6 +40,7 @@ public:
     static constexpr Nanoseconds kFirstTimeout{10'000'000};
     static constexpr Nanoseconds kLeastTimeout{1'000'000};
     static constexpr Nanoseconds kMostTimeout{1'000'000'000};
+    static constexpr Nanoseconds kMostRest{8'000'000'000};
 
     explicit DatagramLink(DatagramTarget& to) : target(to) {}
 
@@ -83,6 +84,7 @@ public:
             }
         }
         if (news) {
+            rests_ = false;
             unanswered_ = 0;
             backoff_ = 1;
             due_ = now + timeout_;
@@ -103,6 +105,7 @@ public:
     // From now on another path is used; what there is was sent there as well. `first`: since something was
     // acknowledged; whoever answers nowhere is not asked ever faster.
     void moved(Nanoseconds now, bool first) {
+        rests_ = false;
         unanswered_ = 0;
         backoff_ = first ? 1 : backoff_;
         due_ = now + std::min(timeout_ * backoff_, kMostTimeout);
@@ -147,6 +150,21 @@ public:
         backoff_ = std::min(backoff_ * 2, 1024u);
         due_ = now + std::min(timeout_ * backoff_, kMostTimeout);
         return oldest.slot;
+    }
+
+    // The peer is known to be alive and not to listen: what it has not acknowledged is sent again ever more rarely, until
+    // it is heard. REQUIRES: unacknowledged().
+    void rest(Nanoseconds now) {
+        rests_ = true;
+        due_ = now + std::clamp(now - oldest(), timeout_, kMostRest);
+    }
+    // The peer listens again: what it does not acknowledge now it has not got.
+    void listens(Nanoseconds now) {
+        if (rests_) {
+            rests_ = false;
+            backoff_ = 1;
+            due_ = std::min(due_, now + timeout_);
+        }
     }
 
     // ---- Receiving
@@ -244,6 +262,7 @@ private:
     std::uint32_t next_number_ = 1;
     std::uint32_t backoff_ = 1;
     std::uint32_t unanswered_ = 0;
+    bool rests_ = false; // see rest()
     Nanoseconds due_{0}; // the oldest is sent again
     Nanoseconds timeout_ = kFirstTimeout;
     Nanoseconds smoothed_{0};

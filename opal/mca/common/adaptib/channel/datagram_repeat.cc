@@ -11,7 +11,8 @@ namespace adaptib {
 namespace {
 
 constexpr Nanoseconds kWithoutSlots{20'000}; // until it is looked again
-constexpr std::uint32_t kDoubtAfter = 3;     // repeats without an answer ...
+constexpr std::uint32_t kJudgeAfter = 2;     // repeats without an answer
+constexpr std::uint32_t kDoubtAfter = 3;     // the same ...
 constexpr std::int64_t kDoubtPart = 8; // ... in this part of the time that a failure takes at most
 
 } // namespace
@@ -60,16 +61,27 @@ void DatagramChannel::run_timers() {
     }
 }
 
-// Whoever computes for long answers nobody: patience is a matter of time, not of tries.
+void DatagramChannel::give_up(DatagramTarget& target) {
+    forget(target);
+    if (mover_) {
+        mover_(target, Trouble::given_up, WorkStatus::retry_exceeded);
+    } else if (failure_) {
+        failure_(target.name, WorkStatus::retry_exceeded);
+    }
+}
+
+// Whoever computes for long answers nobody: whether a target is lost its owner has to know.
 void DatagramChannel::repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds now) {
     DatagramTarget& target = link.target;
-    if (now - link.oldest() > patience_ || target.handle == nullptr) {
-        forget(target);
-        if (mover_) {
-            mover_(target, Trouble::given_up, WorkStatus::retry_exceeded);
-        } else if (failure_) {
-            failure_(target.name, WorkStatus::retry_exceeded);
+    Standing standing = Standing::doubtful;
+    if (target.handle != nullptr && judge_ && link.unanswered() >= kJudgeAfter) {
+        standing = judge_(target, link.oldest());
+        if (!link.unacknowledged()) {
+            return; // its owner has given it up
         }
+    }
+    if (target.handle == nullptr || standing == Standing::lost) {
+        give_up(target);
         return;
     }
     if (sends_[slot].under_way_over(target.port)) {
@@ -79,7 +91,9 @@ void DatagramChannel::repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds
         }
         return; // the adapter has not even sent it
     }
-    if (mover_ && link.unanswered() >= 2) {
+    if (standing == Standing::absent) {
+        link.rest(now);
+    } else if (mover_ && link.unanswered() >= kJudgeAfter) {
         // One that is heard over another port has reasons not to use this one.
         const bool elsewhere = target.heard_port != target.port && target.heard > link.oldest();
         const bool long_ago =
@@ -256,6 +270,7 @@ bool DatagramChannel::accept(const DatagramHeader& prefix, bool acknowledges, st
         sends_[slot].kept = false;
         release(slot);
     });
+    link.listens(now);
     bool is_new = false;
     if (!acknowledges) {
         is_new = link.arrived(prefix.number, now);

@@ -137,6 +137,9 @@ void Core::run_timers() {
         listen_at_ = now + kListenEvery;
         poll_events();
     }
+    if (now >= watch_at_) {
+        watch_processes();
+    }
     if (select_due(now)) {
         select_channels(now);
     }

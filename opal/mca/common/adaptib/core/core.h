@@ -42,6 +42,7 @@
 #include "protocol/protocol.h"
 #include "recovery/apm/migration_agent.h"
 #include "recovery/completion_filter.h"
+#include "recovery/liveness.h"
 #include "recovery/path_probes.h"
 #include "recovery/path_repository.h"
 #include "recovery/silence_watch.h"
@@ -58,6 +59,7 @@ class Core final : private ConnectionListener,
                    private PathListener,
                    private PathObserver,
                    private ProbeSender,
+                   private Witness,
                    private ProtocolListener {
 public:
     struct Environment {
@@ -258,6 +260,16 @@ private:
                   std::uint8_t rail, const MessageHeader& header, const std::byte* body);
     void on_trouble(Peer& peer, DatagramChannel::Trouble trouble, WorkStatus status);
 
+    // alive.cc
+    bool is_awaited(const Peer& peer) const;
+    Reach look_for(Peer& peer);
+    DatagramChannel::Standing standing_of(Peer& peer, Nanoseconds since);
+    void watch_processes();
+    void end_process(Peer& peer);
+    std::string silence_text(const Peer& peer, Nanoseconds lasted) const;
+    // Witness
+    bool may_live(Peer& peer, Nanoseconds since) override;
+
     // progress.cc
     bool hot_rings_are_silent() const;
     std::size_t poll_hot_rings();
@@ -317,6 +329,7 @@ private:
                          const std::string& why) override;
     void on_path_line(const std::string& line) override;
     // ProbeSender
+    Reach reach(const Peer& peer, std::size_t pair) override;
     bool can_ask(const Peer& peer, std::size_t pair) const override;
     bool send_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body) override;
     void on_address_moved(Peer& peer, std::size_t pair) override;
@@ -325,7 +338,8 @@ private:
     void on_failure(const std::string& text) override;
     void on_peer_finished(Peer& peer) override;
 
-    Nanoseconds patience_ = Nanoseconds::max(); // with a peer that does not answer
+    Liveness liveness_;
+    Nanoseconds watch_at_{0}; // the processes of this host
     Nanoseconds failure_timeout_{0};
     Nanoseconds repair_told_{0};
     Nanoseconds forgive_unconnected_at_ = Nanoseconds::max();

@@ -254,7 +254,7 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
 
 void Core::open_paths(const Parameters& parameters) {
     if (parameters.partition_timeout > 0) {
-        patience_ = std::chrono::seconds(parameters.partition_timeout);
+        liveness_ = Liveness(std::chrono::seconds(parameters.partition_timeout));
     }
     PathRepository::Options options;
     options.on = std::string_view(parameters.fault_tolerance) == "on";
@@ -265,7 +265,8 @@ void Core::open_paths(const Parameters& parameters) {
     failure_timeout_ = std::chrono::milliseconds(parameters.failure_timeout);
     PathProbes::Options probes;
     probes.timeout = failure_timeout_;
-    probes.patience = patience_;
+    probes.liveness = &liveness_;
+    probes.witness = this;
     probes.clock = &attended_;
     probes.random = environment_.random;
     ProbeSender& sender = *this;
@@ -370,7 +371,8 @@ void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
     connect.failure_timeout = failure_timeout_;
     connect.answer_timeout = answer_code(std::chrono::milliseconds(parameters.answer_timeout));
     connect.answer_retries = static_cast<std::uint8_t>(parameters.answer_retries);
-    connect.patience = patience_;
+    connect.liveness = &liveness_;
+    connect.witness = this;
     connect.connect_max = channels_.connections;
     connect.connect_pool = channels_.kept;
     connect.clock = environment_.clock;
@@ -464,7 +466,10 @@ bool Core::serves_atomics(const Parameters& parameters) const {
 
 void Core::listen(std::uint32_t fabric) {
     DatagramChannel& datagrams = *fabrics_[fabric].datagrams;
-    datagrams.give_up_after(patience_);
+    datagrams.judge_by([this, fabric](const DatagramTarget& target, Nanoseconds since) {
+        Peer* peer = find_peer(target.name, fabric);
+        return peer == nullptr ? DatagramChannel::Standing::doubtful : standing_of(*peer, since);
+    });
     datagrams.on_failure([this, fabric](std::uint64_t to, WorkStatus why) {
         if (Peer* peer = find_peer(to, fabric); peer != nullptr) {
             protocol_->on_peer_failed(*peer,

@@ -67,6 +67,14 @@ void Core::on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key,
                       header.type, probe);
 }
 
+Reach Core::reach(const Peer& peer, std::size_t pair) {
+    std::unique_ptr<AddressHandle> handle;
+    if (tells_paths(peer) || !handle_for(peer, pair, handle).ok()) {
+        return Reach::unknown;
+    }
+    return rails_[peer.route.pairs[pair].local]->reach(*handle);
+}
+
 bool Core::can_ask(const Peer& peer, std::size_t pair) const { return has_datagrams(peer, pair); }
 
 bool Core::send_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body) {
@@ -104,11 +112,8 @@ void Core::on_partition(Peer& peer, Nanoseconds lasted) {
         paths += (pair == 0 ? "" : "; ") + paths_->path_text(peer, pair) +
                  (why.empty() ? "" : ": " + why);
     }
-    protocol_->on_peer_failed(
-        peer,
-        "no path to it has worked for " + whole_seconds_text(lasted) + " (" + paths +
-            "); check these ports, the cables and switches between them, and that the process still "
-            "runs and calls MPI; opal_common_adaptib_partition_timeout says how long is waited");
+    protocol_->on_peer_failed(peer, "no path to it has worked for " + whole_seconds_text(lasted) +
+                                        " (" + paths + ")" + silence_text(peer, lasted));
 }
 
 bool Core::has_datagrams(const Peer& peer, std::size_t pair) const {
@@ -207,7 +212,7 @@ void Core::on_trouble(Peer& peer, DatagramChannel::Trouble trouble, WorkStatus s
     case DatagramChannel::Trouble::failed:
         paths_->report_failure(peer, pair, work_status_text(status));
         break;
-    case DatagramChannel::Trouble::given_up: on_partition(peer, patience_); return;
+    case DatagramChannel::Trouble::given_up: on_partition(peer, liveness_.patience()); return;
     }
     if (peer.datagram.handle != nullptr && peer.datagram.pair == pair) {
         leave_path(peer);

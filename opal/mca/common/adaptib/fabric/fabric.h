@@ -300,6 +300,15 @@ private:
     virtual Status arm_limit_impl(std::uint32_t limit) = 0;
 };
 
+// What the system of this host, or the fabric, knows of the process that an address handle leads to and of the way
+// there, without asking that process.
+enum class Reach : std::uint8_t {
+    unknown, // only an answer could tell
+    ended,   // the process has ended
+    cut_off, // it lives; a datagram that is sent to it now is lost
+    good,    // it lives; what was sent to it lies in its queue, or was taken
+};
+
 class AddressHandle {
 public:
     virtual ~AddressHandle() = default;
@@ -520,6 +529,8 @@ public:
     Status create_ah(const PathSpec& path, std::unique_ptr<AddressHandle>& out) {
         return create_ah_impl(path, out);
     }
+    // Of a handle of this rail's. May ask the system: some microseconds.
+    Reach reach(const AddressHandle& handle) const { return reach_impl(handle); }
     // The caller's memory, for local and, as `access` says, remote use until the region is destroyed.
     Status register_memory(void* address, Bytes length, std::uint32_t access,
                            std::unique_ptr<MemoryRegion>& out) {
@@ -549,6 +560,7 @@ private:
     virtual Status create_srq_impl(std::uint32_t, std::unique_ptr<SharedReceiveQueue>&) = 0;
     virtual Status create_qp_impl(const QpInit&, std::unique_ptr<QueuePair>&) = 0;
     virtual Status create_ah_impl(const PathSpec&, std::unique_ptr<AddressHandle>&) = 0;
+    virtual Reach reach_impl(const AddressHandle&) const { return Reach::unknown; }
     virtual Status register_impl(void*, Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) = 0;
     virtual Status allocate_impl(Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) = 0;
 };

@@ -33,6 +33,7 @@
 #include "memory/registration.h"
 #include "observe/counters.h"
 #include "peer/interleaving.h"
+#include "peer/life.h"
 #include "peer/paths.h"
 #include "peer/route.h"
 #include "schedule/ask_choice.h"
@@ -580,6 +581,7 @@ public:
     std::uint64_t credit_address = 0; // where the peer wants to be told what we consumed
     ListLink<Peer> stalled_link;      // has pending sends
 
+    PeerLife life;
     std::unique_ptr<PeerPaths> paths; // null: all are up, and always were
     ListLink<Peer> paths_link;        // known to the path repository
     ListLink<Peer> troubled_link;     // a path is not up

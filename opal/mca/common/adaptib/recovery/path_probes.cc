@@ -29,9 +29,19 @@ bool PathProbes::is_asked(const Peer& peer, std::size_t pair) const {
 
 Nanoseconds PathProbes::give_up_at(const Peer& peer) const {
     Nanoseconds since{0};
-    const bool ever =
-        paths_.without_path(peer, since) && options_.patience < Nanoseconds::max() - since;
-    return ever ? since + options_.patience : Nanoseconds::max();
+    return paths_.without_path(peer, since) ? options_.liveness->ends_at(peer, since)
+                                            : Nanoseconds::max();
+}
+
+// False: the peer has been given up.
+bool PathProbes::goes_on(Peer& peer, Nanoseconds now) {
+    Nanoseconds since{0};
+    if (now < give_up_at(peer) || !paths_.without_path(peer, since) ||
+        options_.witness->may_live(peer, since)) {
+        return true;
+    }
+    sender_.on_partition(peer, now - std::max(since, Liveness::last(peer)));
+    return false;
 }
 
 void PathProbes::run_timers() {
@@ -43,8 +53,7 @@ void PathProbes::run_timers() {
         if (rests(peer)) {
             return;
         }
-        if (now >= give_up_at(peer)) {
-            sender_.on_partition(peer, options_.patience);
+        if (!goes_on(peer, now)) {
             return;
         }
         for (std::size_t pair = 0; pair < peer.route.total; ++pair) {
@@ -75,6 +84,15 @@ void PathProbes::ask(Peer& peer, std::size_t pair, Nanoseconds now) {
     PathRecord& record = peer.paths->records[pair];
     if (!sender_.can_ask(peer, pair)) {
         paths_.report_success(peer, pair);
+        return;
+    }
+    const Reach reach = sender_.reach(peer, pair);
+    if (reach == Reach::good) {
+        paths_.report_success(peer, pair);
+        return;
+    }
+    if (reach == Reach::cut_off && record.state != PathState::failed) {
+        paths_.report_failure(peer, pair, "the peer's rail is down");
         return;
     }
     if (is_ignored(peer, record)) {

@@ -16,7 +16,8 @@
 // A path of which nobody ever expected anything (PathRecord::worked) is not asked. One that cannot be asked, as it
 // carries no datagrams, is taken for up when its turn comes.
 // Probes carry where the sender's rail is reached now: an address that has changed (a RoCE GID) is so made known.
-// A peer to which no path has been up for `patience` is given up.
+// Within a host nobody is asked: the system and the peer's memory tell whether it lives, and its rail takes anything.
+// A peer to which no path has been up for long is given up, by the rule of recovery/liveness.h.
 // Threads: one at a time (the core's lock).
 // Source: Vishnu, 10.3.3 (path recovery); here both sides may ask, since one may have noticed alone.
 // May touch: base/, fabric/, peer/, observe/, recovery/.
@@ -29,12 +30,15 @@
 #include "base/wire.h"
 #include "observe/counters.h"
 #include "peer/peer.h"
+#include "recovery/liveness.h"
 #include "recovery/path_repository.h"
 
 namespace adaptib {
 
 class ProbeSender {
 public:
+    // What is known of the path without a question.
+    virtual Reach reach(const Peer& peer, std::size_t pair) = 0;
     // Whether the path carries datagrams.
     virtual bool can_ask(const Peer& peer, std::size_t pair) const = 0;
     // False: not now.
@@ -55,7 +59,8 @@ public:
     static constexpr std::uint32_t kIgnored = 8; // datagrams may get lost
 
     struct Options {
-        Nanoseconds patience = Nanoseconds::max();
+        const Liveness* liveness = nullptr;
+        Witness* witness = nullptr;
         Nanoseconds timeout{1'000'000'000}; // parameter failure_timeout
         const Clock* clock = nullptr;
         Random* random = nullptr;
@@ -73,6 +78,7 @@ public:
 private:
     bool is_asked(const Peer& peer, std::size_t pair) const;
     Nanoseconds give_up_at(const Peer& peer) const;
+    bool goes_on(Peer& peer, Nanoseconds now);
     void ask(Peer& peer, std::size_t pair, Nanoseconds now);
     bool send_question(Peer& peer, std::size_t pair);
     bool is_ignored(const Peer& peer, PathRecord& record) const;
