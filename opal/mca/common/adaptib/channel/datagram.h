@@ -84,6 +84,7 @@ public:
     // What its owner knows of a target that does not acknowledge what it was sent.
     enum class Standing : std::uint8_t {
         doubtful, // nothing certain: it may be busy, or the path may be at fault
+        present,  // it lives and calls MPI, and the path is sound: what was sent was lost
         absent,   // it lives, and what was sent has arrived as far as its queue: it does not listen
         lost,
     };
@@ -156,6 +157,8 @@ public:
     bool owes(const DatagramTarget& target) const;
     // A queue pair has failed. False: it is none of the channel's.
     bool on_fatal(std::uint32_t port, std::uint32_t qp_number);
+    // As its owner knows, the target listens again: what it lacks is sent soon.
+    void listens(DatagramTarget& target);
     // The target ends: what it has not acknowledged is dropped.
     void forget(DatagramTarget& target);
 

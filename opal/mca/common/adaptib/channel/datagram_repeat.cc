@@ -12,6 +12,7 @@ namespace {
 
 constexpr Nanoseconds kWithoutSlots{20'000}; // until it is looked again
 constexpr std::uint32_t kJudgeAfter = 2;     // repeats without an answer
+constexpr std::uint32_t kSoundUntil = 12;    // the same: then a path counts as sound no more
 constexpr std::uint32_t kDoubtAfter = 3;     // the same ...
 constexpr std::int64_t kDoubtPart = 8; // ... in this part of the time that a failure takes at most
 
@@ -93,7 +94,8 @@ void DatagramChannel::repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds
     }
     if (standing == Standing::absent) {
         link.rest(now);
-    } else if (mover_ && link.unanswered() >= kJudgeAfter) {
+    } else if (mover_ && link.unanswered() >= kJudgeAfter &&
+               (standing != Standing::present || link.unanswered() > kSoundUntil)) {
         // One that is heard over another port has reasons not to use this one.
         const bool elsewhere = target.heard_port != target.port && target.heard > link.oldest();
         const bool long_ago =
@@ -236,6 +238,12 @@ void DatagramChannel::acknowledge(DatagramTarget& target) {
         free_sends_.pop_back();
         target.link->told();
         ++counters_.datagram_acknowledgements;
+    }
+}
+
+void DatagramChannel::listens(DatagramTarget& target) {
+    if (target.link != nullptr && target.link->unacknowledged()) {
+        target.link->listens(clock_.now());
     }
 }
 

@@ -2,8 +2,8 @@
 // Whether peers live (recovery/liveness.h): who is looked for, and what becomes of those that have ended.
 //
 // Of a process of this host the system knows. That it answers nothing says nothing, as long as it runs; and once it
-// has ended it is given up within kWatchEvery, as soon as all is taken that it has left behind. Of a process of
-// another host only its datagrams tell.
+// has ended it is given up within kWatchEvery, as soon as all is taken that it has left behind. A process of another
+// host is asked, and its responder answers (recovery/life_watch.h); where it has none only its datagrams tell.
 //
 // May touch: what core/core.h may.
 #include <unordered_set>
@@ -26,6 +26,46 @@ bool Core::is_awaited(const Peer& peer) const {
     const DatagramLink* link = peer.datagram.link.get();
     return peer.has_pending() || peer.users > 0 || peer.one_sided > 0 || peer.connecting() ||
            peer.repair.active || (link != nullptr && link->unacknowledged());
+}
+
+void Core::open_responder(Attached& attached, const ProcessAddress& address) {
+    const auto& rails = attached.fabric->rails();
+    if (rails[0]->info().link_layer == LinkLayer::memory) {
+        return; // the system says whether processes of this host live
+    }
+    auto answerer = std::make_unique<LifeAnswerer>(address.name, address.key, attached.rails.first);
+    for (std::uint32_t i = 0; i < attached.rails.count; ++i) {
+        answerer->set_address(i, rails[i]->address());
+    }
+    if (attached.fabric->respond(*answerer, address.key).ok()) {
+        attached.answerer = std::move(answerer);
+    }
+}
+
+bool Core::has_responder(const Peer& peer, std::size_t pair) const {
+    const PeerRoute::Pair& rails = peer.route.pairs[pair];
+    return has_datagrams(peer, pair) && peer.address.rails[rails.remote].responder_qp != 0 &&
+           !paths_->rail_down(rails.local);
+}
+
+bool Core::send_question(Peer& peer, std::size_t pair, const LifeBody& body) {
+    MessageHeader header;
+    header.type = MessageType::life_question;
+    header.length = sizeof body;
+    LifeBody full = body;
+    const RailAddress at = rails_[peer.route.pairs[pair].local]->address();
+    full.size = at.size;
+    full.bytes = at.bytes;
+    const std::uint32_t qp = peer.address.rails[peer.route.pairs[pair].remote].responder_qp;
+    return send_aside(peer, pair, qp, header, &full);
+}
+
+void Core::on_present(Peer& peer) { peer.datagrams.listens(peer.datagram); }
+
+void Core::on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
+    if (life_->on_answer(peer, pair, body) && paths_->watches(peer)) {
+        probes_->on_answer(peer, pair, body);
+    }
 }
 
 // Over the path of its datagrams.
@@ -55,7 +95,14 @@ DatagramChannel::Standing Core::standing_of(Peer& peer, Nanoseconds since) {
     case Reach::cut_off: return Standing::doubtful;
     case Reach::unknown: break;
     }
-    return attended_.now() < liveness_.ends_at(peer, since) ? Standing::doubtful : Standing::lost;
+    if (attended_.now() >= liveness_.ends_at(peer, since)) {
+        return Standing::lost;
+    }
+    life_->want(peer);
+    if (life_->answers(peer, peer.datagram.pair, since)) {
+        return peer.life.calls ? Standing::present : Standing::absent;
+    }
+    return Standing::doubtful;
 }
 
 // Whom nobody waits for may end as it likes, and who has said goodbye.
@@ -65,14 +112,32 @@ void Core::watch_processes() {
     std::vector<Peer*> ended;
     protocol_->for_each_awaited([&](const Peer& peer) { awaited.insert(&peer); });
     for_each_peer([&](Peer& peer) {
-        const bool looks = !tells_paths(peer) && peer.state != ConnectState::failed &&
-                           !peer.heard_goodbye && (is_awaited(peer) || awaited.contains(&peer));
-        if (looks && look_for(peer) == Reach::ended) {
-            ended.push_back(&peer);
+        if (peer.state == ConnectState::failed || peer.heard_goodbye) {
+            return;
+        }
+        const bool message = awaited.contains(&peer);
+        if (tells_paths(peer) ? message : message || is_awaited(peer)) {
+            if (look_for(peer) == Reach::ended) {
+                ended.push_back(&peer);
+            } else if (tells_paths(peer) && peer.state == ConnectState::idle) {
+                ask_for(peer);
+            }
         }
     });
     for (Peer* peer : ended) {
         end_process(*peer);
+    }
+}
+
+// A message of its is waited for, which nothing shows to come: no connection, and nothing of ours that it would
+// acknowledge.
+void Core::ask_for(Peer& peer) {
+    life_->look(peer);
+    const Nanoseconds since = peer.life.silent_since;
+    if (peer.life.responded && attended_.now() >= liveness_.ends_at(peer, since)) {
+        const Nanoseconds lasted = attended_.now() - std::max(since, Liveness::last(peer));
+        protocol_->on_peer_failed(peer,
+                                  "nothing has been heard of it" + silence_text(peer, lasted));
     }
 }
 

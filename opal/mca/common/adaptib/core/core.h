@@ -42,6 +42,8 @@
 #include "protocol/protocol.h"
 #include "recovery/apm/migration_agent.h"
 #include "recovery/completion_filter.h"
+#include "recovery/life_answerer.h"
+#include "recovery/life_watch.h"
 #include "recovery/liveness.h"
 #include "recovery/path_probes.h"
 #include "recovery/path_repository.h"
@@ -60,6 +62,7 @@ class Core final : private ConnectionListener,
                    private PathObserver,
                    private ProbeSender,
                    private Witness,
+                   private LifeAsker,
                    private ProtocolListener {
 public:
     struct Environment {
@@ -155,6 +158,7 @@ public:
 private:
     // A fabric in use.
     struct Attached {
+        std::unique_ptr<LifeAnswerer> answerer; // null: none; outlives the fabric
         std::unique_ptr<Fabric> fabric;
         const Bell* bell = nullptr; // the fabric's
         bool used = false;          // by a peer, by now
@@ -261,14 +265,21 @@ private:
     void on_trouble(Peer& peer, DatagramChannel::Trouble trouble, WorkStatus status);
 
     // alive.cc
-    bool is_awaited(const Peer& peer) const;
+    void open_responder(Attached& attached, const ProcessAddress& address);
+    void ask_for(Peer& peer);
     Reach look_for(Peer& peer);
     DatagramChannel::Standing standing_of(Peer& peer, Nanoseconds since);
     void watch_processes();
     void end_process(Peer& peer);
     std::string silence_text(const Peer& peer, Nanoseconds lasted) const;
+    void on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body);
     // Witness
     bool may_live(Peer& peer, Nanoseconds since) override;
+    // LifeAsker
+    bool has_responder(const Peer& peer, std::size_t pair) const override;
+    bool send_question(Peer& peer, std::size_t pair, const LifeBody& body) override;
+    bool is_awaited(const Peer& peer) const override;
+    void on_present(Peer& peer) override;
 
     // progress.cc
     bool hot_rings_are_silent() const;
@@ -331,6 +342,8 @@ private:
     // ProbeSender
     Reach reach(const Peer& peer, std::size_t pair) override;
     bool can_ask(const Peer& peer, std::size_t pair) const override;
+    bool send_aside(Peer& peer, std::size_t pair, std::uint32_t qp, const MessageHeader& header,
+                    const void* body);
     bool send_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body) override;
     void on_address_moved(Peer& peer, std::size_t pair) override;
     void on_partition(Peer& peer, Nanoseconds lasted) override;
@@ -352,6 +365,7 @@ private:
     std::unique_ptr<SharedQueuePairs> shared_;          // null: none
     std::unique_ptr<PathRepository> paths_;
     std::unique_ptr<MigrationAgent> migration_; // null: off, or no rail has it
+    std::unique_ptr<LifeWatch> life_;
     std::unique_ptr<PathProbes> probes_;
     std::unique_ptr<SilenceWatch> silence_;
     PeerTable peers_;

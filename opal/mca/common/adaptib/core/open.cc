@@ -225,6 +225,9 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
         Status status = DatagramChannel::create(several ? all : all.first(1), attached.rails.first,
                                                 {address.name, address.key}, attended_, counters_,
                                                 attached.datagrams);
+        if (status.ok()) {
+            open_responder(attached, address);
+        }
         Rail* failed = &first;
         for (std::uint32_t i = attached.rails.first; i < attached.rails.end() && status.ok(); ++i) {
             failed = rails_[i];
@@ -237,6 +240,7 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
                 const bool datagrams = port < attached.datagrams->ports();
                 address.rails.push_back({at.size, at.bytes,
                                          datagrams ? attached.datagrams->qp_number(port) : 0,
+                                         datagrams ? attached.fabric->responder_qp(port) : 0,
                                          paths_of(i), first_of_adapter(i), rail_flags(i),
                                          published_rate(i), rails_[i]->info().name});
             }
@@ -267,6 +271,9 @@ void Core::open_paths(const Parameters& parameters) {
     probes.timeout = failure_timeout_;
     probes.liveness = &liveness_;
     probes.witness = this;
+    LifeAsker& asker = *this;
+    life_ = std::make_unique<LifeWatch>(attended_, *environment_.random, counters_, asker);
+    probes.life = life_.get();
     probes.clock = &attended_;
     probes.random = environment_.random;
     ProbeSender& sender = *this;
@@ -476,6 +483,11 @@ void Core::listen(std::uint32_t fabric) {
                                       std::string(work_status_text(why)) + " on rail " +
                                           peer->datagrams.rail(peer->datagram.port).info().name);
         }
+    });
+    datagrams.on_probe([this, fabric](std::uint64_t from, std::uint64_t key, std::uint32_t port,
+                                      std::uint8_t rail, const MessageHeader& header,
+                                      const std::byte* body) {
+        on_probe(fabric, from, key, port, rail, header, body);
     });
     if (paths_->on()) {
         tolerate_faults(fabric);

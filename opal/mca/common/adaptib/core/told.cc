@@ -60,7 +60,10 @@ void Core::on_path_unconnected(Peer& peer, std::size_t pair, const std::string& 
     paths_->report_suspect(peer, pair, why);
 }
 
-void Core::on_interrupted(Peer& peer) { protocol_->on_interrupted(peer); }
+void Core::on_interrupted(Peer& peer) {
+    protocol_->on_interrupted(peer);
+    life_->want(peer); // its part of the repair is waited for
+}
 
 // What it leads to may complete, too: it ends after as many as queues can hold.
 void Core::on_abandoned(Peer& peer) {

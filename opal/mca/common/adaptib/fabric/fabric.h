@@ -605,12 +605,40 @@ struct Bell {
     bool quiet() const { return !busy && next->load(std::memory_order_acquire) == 0; }
 };
 
+// Says what a process answers to those who ask it something while it does something else.
+class Answerer {
+public:
+    struct Reply {
+        std::size_t length = 0;       // 0: there is none
+        std::uint64_t access_key = 0; // of the queue pair that has asked
+        RailAddress to;               // where that is reached ...
+        std::uint32_t path = 0;       // ... over this one of the paths (Rail::path_to)
+    };
+    // What is written into `reply`, of kMostQuestion bytes, to a question that has reached a rail of the fabric. On
+    // any thread, at any time: takes no lock, allocates nothing, calls nothing of the fabric's.
+    virtual Reply answer(std::uint32_t rail, std::span<const std::byte> question,
+                         std::span<std::byte> reply) const noexcept = 0;
+
+protected:
+    ~Answerer() = default;
+};
+constexpr Bytes kMostQuestion = 256;
+
 class Fabric {
 public:
     virtual ~Fabric() = default;
     std::span<const std::unique_ptr<Rail>> rails() const { return rails_; }
     // The next asynchronous event, if there is one.
     bool poll_event(Event& out) { return poll_event_impl(out); }
+    // From now on each rail, as far as it can, has a responder: a datagram queue pair with that access key. What
+    // reaches it, of up to kMostQuestion bytes, is answered by what the answerer says, to the queue pair that has sent
+    // it, whatever this process does meanwhile. The answerer outlives the fabric.
+    // Questions and answers may get lost, and there may be fewer answers than questions. Not ok: there is no responder.
+    Status respond(const Answerer& answerer, std::uint64_t access_key) {
+        return respond_impl(answerer, access_key);
+    }
+    // The number of the rail's responder; 0: it has none.
+    std::uint32_t responder_qp(std::uint32_t rail) const { return responder_qp_impl(rail); }
     // What a person should know of how the fabric came up ("single copy: off, process_vm_readv is
     // forbidden ..."), one line each; empty when all is as asked for.
     const std::vector<std::string>& notices() const { return notices_; }
@@ -628,6 +656,10 @@ protected:
 
 private:
     virtual bool poll_event_impl(Event& out) = 0;
+    virtual Status respond_impl(const Answerer&, std::uint64_t) {
+        return Status::error(Reason::not_supported);
+    }
+    virtual std::uint32_t responder_qp_impl(std::uint32_t) const { return 0; }
 };
 
 } // namespace adaptib

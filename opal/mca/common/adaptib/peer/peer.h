@@ -582,6 +582,7 @@ public:
     ListLink<Peer> stalled_link;      // has pending sends
 
     PeerLife life;
+    ListLink<Peer> life_link;         // it is asked whether it lives
     std::unique_ptr<PeerPaths> paths; // null: all are up, and always were
     ListLink<Peer> paths_link;        // known to the path repository
     ListLink<Peer> troubled_link;     // a path is not up

@@ -9,6 +9,9 @@
 //                         <-- probe_answer        path up (asker)
 //                            probe_thanks -->     path up (who answered)
 //
+// Where the peer's rail has a responder that is asked, by recovery/life_watch.h, and answers whatever the process
+// does; who has asked so, and found the path to be back, thanks as well, which makes the other side ask at once.
+//
 // A failed path is asked after a rest, then at intervals that grow from kFirst to kMost, without end while our
 // rail is up. A suspect path has failed once the peer was heard after each of kIgnored questions in a row and
 // has answered none, which takes less than half of `timeout`; so that a peer that has nothing else to say is heard,
@@ -30,6 +33,7 @@
 #include "base/wire.h"
 #include "observe/counters.h"
 #include "peer/peer.h"
+#include "recovery/life_watch.h"
 #include "recovery/liveness.h"
 #include "recovery/path_repository.h"
 
@@ -61,6 +65,7 @@ public:
     struct Options {
         const Liveness* liveness = nullptr;
         Witness* witness = nullptr;
+        LifeWatch* life = nullptr;
         Nanoseconds timeout{1'000'000'000}; // parameter failure_timeout
         const Clock* clock = nullptr;
         Random* random = nullptr;
@@ -74,6 +79,8 @@ public:
     Nanoseconds deadline();
     // A probe came over the pair; it has passed check_message.
     void on_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body);
+    // The peer's responder has answered over the pair (recovery/life_watch.h).
+    void on_answer(Peer& peer, std::size_t pair, const LifeBody& body);
 
 private:
     bool is_asked(const Peer& peer, std::size_t pair) const;
@@ -83,6 +90,8 @@ private:
     bool send_question(Peer& peer, std::size_t pair);
     bool is_ignored(const Peer& peer, PathRecord& record) const;
     std::size_t other_path(const Peer& peer, std::size_t pair) const;
+    void learn_address(Peer& peer, std::size_t pair, std::uint16_t size,
+                       const std::array<std::byte, 64>& bytes);
 
     Options options_;
     PathRepository& paths_;
