@@ -54,6 +54,24 @@ TEST_F(Link, KeepsWhatIsNotAcknowledged) {
     EXPECT_FALSE(link.unacknowledged());
 }
 
+// Who has sent nothing since the datagram before it has nothing to send that would carry an acknowledgement.
+TEST_F(Link, OwesAloneWhatNothingElseWillCarry) {
+    const Nanoseconds now{0};
+    EXPECT_FALSE(link.owes_alone());
+    EXPECT_TRUE(link.arrived(1, now));
+    EXPECT_TRUE(link.owes_alone()) << "the first contact";
+    link.told();
+    EXPECT_FALSE(link.owes_alone());
+    EXPECT_TRUE(link.arrived(2, now));
+    EXPECT_TRUE(link.owes_alone()) << "a stream";
+    link.add(7, now);
+    link.told();
+    EXPECT_TRUE(link.arrived(3, now));
+    EXPECT_FALSE(link.owes_alone()) << "they exchange messages: the next carries it";
+    EXPECT_TRUE(link.arrived(4, now));
+    EXPECT_TRUE(link.owes_alone()) << "no more";
+}
+
 // A peer that is known to live and not to listen is sent what it lacks ever more rarely, as long as it is away.
 TEST_F(Link, RestsWhileThePeerDoesNotListen) {
     Nanoseconds now{0};

@@ -528,6 +528,8 @@ TEST(Failover, ADeadPeerIsGivenUpInTime) {
         Messages messages = both_ways(*ranks, 0, 1, connected ? 20'000'000 : 100);
         rest(*ranks, 3us);
         ranks->kill(1);
+        messages.push_back(std::make_unique<Message>(0, 1, 50, 99));
+        messages.back()->start(*ranks); // what came before may be acknowledged
         const Nanoseconds began = ranks->world().simulator().now();
         ASSERT_TRUE(
             ranks->run_until([&] { return ranks->counters(0).connections_failed > 0; }, 100s));

@@ -155,6 +155,11 @@ public:
     Nanoseconds deadline() const;
     // Something is not acknowledged whose receiver cannot have left; not only what connects, and a goodbye's answer.
     bool owes(const DatagramTarget& target) const;
+    // The port's rail is reached elsewhere, or speaks with another partition: its queue pair is begun anew.
+    void renew(std::uint32_t port) {
+        ports_[port].broken = true; // the next poll sees to it
+        ports_[port].mend_at = Nanoseconds{0};
+    }
     // A queue pair has failed. False: it is none of the channel's.
     bool on_fatal(std::uint32_t port, std::uint32_t qp_number);
     // As its owner knows, the target listens again: what it lacks is sent soon.
@@ -240,6 +245,7 @@ private:
                 std::uint64_t key, std::uint32_t slot);
     void fill(std::uint32_t slot, const DatagramTarget& target, const DatagramHeader& prefix,
               const MessageHeader& header);
+    void acknowledge_alone();
     void mind(DatagramLink& link);
     bool is_stuck(std::uint32_t port, Nanoseconds now) const;
     void retire(std::uint32_t port, std::unique_ptr<AddressHandle> handle);
@@ -270,7 +276,8 @@ private:
     Mover mover_; // empty: no fault tolerance
     AnswerHandler answered_;
     ProbeHandler probe_;
-    std::vector<Failed> failed_;                                    // since the last poll
+    std::vector<DatagramTarget*> alone_; // owe acknowledgements that nothing else will carry
+    std::vector<Failed> failed_;         // since the last poll
     IntrusiveList<DatagramLink, &DatagramLink::timer_link> minded_; // have a deadline
     std::array<WorkCompletion, 16> batch_; // scratch of poll; the receiver must not poll
 };

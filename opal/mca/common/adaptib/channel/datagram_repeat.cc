@@ -241,6 +241,17 @@ void DatagramChannel::acknowledge(DatagramTarget& target) {
     }
 }
 
+// What was taken may have an answer by now, which has carried the acknowledgement.
+void DatagramChannel::acknowledge_alone() {
+    for (DatagramTarget* target : alone_) {
+        if (target->link->owes_alone()) {
+            acknowledge(*target);
+            mind(*target->link);
+        }
+    }
+    alone_.clear();
+}
+
 void DatagramChannel::listens(DatagramTarget& target) {
     if (target.link != nullptr && target.link->unacknowledged()) {
         target.link->listens(clock_.now());
@@ -254,6 +265,7 @@ void DatagramChannel::forget(DatagramTarget& target) {
     if (target.link->timer_link.linked()) {
         minded_.remove(*target.link);
     }
+    std::erase(alone_, &target);
     target.link->drop_all([this](std::uint32_t slot) {
         sends_[slot].kept = false;
         release(slot);
@@ -282,6 +294,9 @@ bool DatagramChannel::accept(const DatagramHeader& prefix, bool acknowledges, st
     bool is_new = false;
     if (!acknowledges) {
         is_new = link.arrived(prefix.number, now);
+        if (link.owes_alone() && (alone_.empty() || alone_.back() != target)) {
+            alone_.push_back(target);
+        }
         counters_.datagram_doubled += is_new ? 0 : 1;
     }
     mind(link);
