@@ -2,9 +2,10 @@
 // Ranks that compute for long, without a call of MPI, while others wait for them: however long that is beside
 // partition_timeout nobody is given up whose responder answers, and all that was sent arrives.
 #include <algorithm>
-#include <functional>
+#include <cstring>
 #include <string>
 
+#include "fabric/sim/sim_fabric.h"
 #include "unit/sim/traffic.h"
 
 namespace adaptib::sim {
@@ -121,6 +122,81 @@ TEST_P(Computing, AndThatDiesIsGivenUp) {
     EXPECT_GT(took, kPatience - 3s);
     EXPECT_LT(took, kPatience + 10s);
     ranks_.reset();
+}
+
+// Who takes a first message has acknowledged it before it computes.
+TEST(Computing, WhatWasTakenIsAcknowledgedBefore) {
+    for (const std::size_t count : {1, 3}) {
+        SCOPED_TRACE(count);
+        const auto ranks = make(network(false, 1'000'000));
+        Messages messages;
+        for (std::size_t i = 0; i < count; ++i) {
+            messages.push_back(std::make_unique<Message>(0, 1, 100, i));
+            messages.back()->start(*ranks);
+        }
+        ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 1s));
+        ranks->compute(1, kLong);
+        rest(*ranks, kLong - 1s);
+        EXPECT_EQ(ranks->counters(0).datagram_repeated, 0u);
+        EXPECT_FALSE(ranks->peer(0, 1)->datagram.link->unacknowledged());
+    }
+}
+
+// A rail that is reached elsewhere all of a sudden: who knew it learns so, and what was under way arrives.
+TEST(Computing, ARailWhoseAddressChangesIsFoundAgain) {
+    RanksOptions options = network(false, 1);
+    std::string text;
+    options.world.topology =
+        crossbar(3, {.ports = kPorts}, links_of(options.world.machine), 1); // two LIDs a port
+    ASSERT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
+    options.parameters.paths_per_port = 1;
+    FirstRanksFaults faults(options);
+    bool moved = false;
+    faults.plan.readdress = [&](std::uint32_t rail, RailAddress& address) {
+        if (moved && rail == 0) { // by the second of its LIDs
+            std::uint32_t lid = 0;
+            std::memcpy(&lid, address.bytes.data() + sizeof lid, sizeof lid);
+            ++lid;
+            std::memcpy(address.bytes.data() + sizeof lid, &lid, sizeof lid);
+        }
+    };
+    SimFabric* fabric = nullptr;
+    const auto wrap = options.wrap;
+    options.wrap = [&](std::size_t rank, std::unique_ptr<Fabric> below) {
+        fabric = rank == 0 ? static_cast<SimFabric*>(below.get()) : fabric;
+        return wrap(rank, std::move(below));
+    };
+    const auto ranks = make(std::move(options));
+    carry(*ranks, 0, 1, 100'000);
+    carry(*ranks, 2, 0, 100);
+    const auto known = [&](std::size_t rank) {
+        return ranks->peer(rank, 0)->address.rails[0].bytes;
+    };
+    const auto old = known(1);
+    Messages messages;
+    for (std::size_t i = 0; i < 6; ++i) {
+        messages.push_back(std::make_unique<Message>(i % 2, 1 - i % 2, 2'000'000, i));
+        messages.back()->start(*ranks);
+    }
+    rest(*ranks, 20us);
+    fabric->raise({EventKind::address_changed, 0, 0, nullptr}); // that is none
+    rest(*ranks, 100ms);
+    EXPECT_EQ(ranks->counters(0).repairs, 0u);
+    EXPECT_EQ(known(1), old);
+    moved = true;
+    fabric->raise({EventKind::address_changed, 0, 0, nullptr});
+    ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 10s));
+    expect_arrived(messages);
+    rest(*ranks, 3s);
+    carry(*ranks, 0, 1, 100'000);
+    carry(*ranks, 2, 0, 100'000);
+    EXPECT_NE(known(1), old);
+    EXPECT_NE(known(2), old);
+    EXPECT_EQ(known(1), known(2));
+    for (const std::size_t rank : {0, 1, 2}) {
+        expect_unbroken(*ranks, rank);
+        EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), kPorts);
+    }
 }
 
 // Its paths are tested meanwhile: one that fails, and tells nobody, is found, and so is its return.

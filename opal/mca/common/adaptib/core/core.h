@@ -173,6 +173,7 @@ private:
         std::unique_ptr<DatagramChannel> datagrams;
         std::vector<CompletionFilter> filters; // one a rail
         DatagramChannel::Receiver receiver;
+        std::vector<RailAddress> addresses; // where its rails are reached, as peers were told last
     };
 
     // Of a rail's queue to begin with, where it can be so deep.
@@ -311,6 +312,7 @@ private:
     void poll_events();
     void poll_events(Attached& attached);
     void fail_peers_on(std::uint32_t rail);
+    void on_address_changed(Attached& attached, std::uint32_t rail);
     bool renew_target(std::uint32_t rail, std::uint32_t qp_number);
     std::size_t pass(bool again);
     std::size_t pass_with_timers(bool again);

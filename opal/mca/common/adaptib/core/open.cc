@@ -236,6 +236,7 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
                 attached.filters.emplace_back(i, *cqs_[i], paths);
                 open_target(i);
                 const RailAddress at = rails_[i]->address();
+                attached.addresses.push_back(at);
                 const std::uint32_t port = i - attached.rails.first;
                 const bool datagrams = port < attached.datagrams->ports();
                 address.rails.push_back({at.size, at.bytes,

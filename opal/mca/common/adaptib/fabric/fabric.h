@@ -579,7 +579,7 @@ struct RailRange {
 enum class EventKind : std::uint8_t {
     port_active,
     port_error,
-    address_changed, // LID or GID
+    address_changed, // LID, GID or partition may be another: Rail::address()
     qp_fatal,
     path_migrated,
     path_migration_error,

@@ -45,7 +45,13 @@ private:
         static_cast<void>(node_.dead()); // a switch whose time has come
         return node_.down(index_) ? PortState::down : below_.state();
     }
-    RailAddress address_impl() const override { return below_.address(); }
+    RailAddress address_impl() const override {
+        RailAddress address = below_.address();
+        if (node_.plan().readdress) {
+            node_.plan().readdress(index_, address);
+        }
+        return address;
+    }
     bool reaches_impl(const RailAddress& remote) const override { return below_.reaches(remote); }
     std::uint32_t likeness_impl(const RailAddress& remote) const override {
         return below_.likeness(remote);
