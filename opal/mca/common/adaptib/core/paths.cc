@@ -43,11 +43,15 @@ void Core::tolerate_faults(std::uint32_t fabric) {
     }
 }
 
-// Of life_question only responders know.
+// Questions of life go to responders.
 void Core::on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
                     std::uint8_t rail, const MessageHeader& header, const std::byte* body) {
     Peer* peer = sender_of(fabric, from, key);
     if (peer == nullptr || peer->state == ConnectState::failed) {
+        return;
+    }
+    if (header.type == MessageType::life_question) {
+        ++counters_.bad_packets;
         return;
     }
     const bool asked = header.type == MessageType::life_answer;
