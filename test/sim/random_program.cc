@@ -44,6 +44,7 @@ public:
             draw_step();
         }
         draw_switches();
+        draw_computing();
         return std::move(program_);
     }
 
@@ -245,6 +246,25 @@ private:
             all.push_back(operation);
         }
         program_.operations = std::move(all);
+    }
+
+    // In the same way: ranks that compute for long, in a third of the networks, longer than partition_timeout where
+    // they have responders, which half of these do not.
+    void draw_computing() {
+        Random random(program_.schedule ^ 0x636f6d);
+        if (program_.world.empty() || random.below(3) != 0 || program_.operations.empty()) {
+            return;
+        }
+        constexpr std::uint64_t kSecond = 5'000'000; // ticks (sim_driver.cc)
+        const bool responders = random.below(2) == 0;
+        set_world("responders", responders ? 1 : 0);
+        for (std::uint64_t left = 1 + random.below(3); left > 0; --left) {
+            const std::uint64_t at = random.below(program_.operations.size());
+            const auto place = program_.operations.begin() + static_cast<std::ptrdiff_t>(at);
+            Operation compute = operation_of(Verb::compute, place->rank, 0);
+            compute.amount = kSecond * (1 + random.below(responders ? 900 : 60));
+            program_.operations.insert(place, compute);
+        }
     }
 
     // What this program likes.

@@ -94,21 +94,28 @@ void Ranks::Rank::happen() { ranks.turn(*this); }
 
 void Ranks::Rank::on_activity() {
     vain = 0;
+    const Nanoseconds when_free = std::max(process->now(), away_until);
     if (in_turn) {
         again = true;
-    } else if (!scheduled() || when() > process->now()) {
-        ranks.world_.simulator().schedule(*this, process->now());
+    } else if (!scheduled() || when() > when_free) {
+        ranks.world_.simulator().schedule(*this, when_free);
     }
 }
 
 void Ranks::wake(std::size_t rank, Nanoseconds when) {
     Rank& at = *ranks_[rank];
-    when = std::max(when, at.process->now());
+    when = std::max({when, at.process->now(), at.away_until});
     if (at.in_turn && when == at.process->now()) {
         at.again = true;
     } else if (!at.scheduled() || at.when() > when) {
         world_.simulator().schedule(at, when);
     }
+}
+
+void Ranks::compute(std::size_t rank, Nanoseconds time) {
+    Rank& at = *ranks_[rank];
+    at.away_until = std::max(at.process->now(), at.away_until) + time;
+    wake(rank, at.away_until);
 }
 
 void Ranks::kill(std::size_t rank) { world_.kill(process(rank)); }
@@ -133,11 +140,18 @@ std::size_t Ranks::pass(Rank& rank) {
 
 // Until each idle ring has been looked at, in turn, since the last thing that happened.
 bool Ranks::goes_on(const Rank& rank) {
+    if (computes(rank)) {
+        return false;
+    }
     return rank.vain <= rank.core->cold_rings() || rank.again || rank.process->unseen() > 0;
 }
 
 void Ranks::turn(Rank& rank) {
     if (rank.process->dead()) {
+        return;
+    }
+    if (computes(rank)) { // it was to have a turn before it began
+        wake(rank.number);
         return;
     }
     rank.in_turn = true;
@@ -156,7 +170,7 @@ void Ranks::turn(Rank& rank) {
         rank.vain = events > 0 ? 0 : rank.vain + 1;
     } while (goes_on(rank) && ++passes < kPasses);
     rank.in_turn = false;
-    if (goes_on(rank)) {
+    if (goes_on(rank) || computes(rank)) {
         wake(rank.number);
     }
     if (const Nanoseconds due = rank.core->deadline(); due != Nanoseconds::max()) {
@@ -167,7 +181,7 @@ void Ranks::turn(Rank& rank) {
 // Nothing is under way: what cores do only now and then may start something. False: nor does that.
 bool Ranks::stir() {
     for (const std::unique_ptr<Rank>& rank : ranks_) {
-        if (!rank->process->dead()) {
+        if (!rank->process->dead() && !computes(*rank)) {
             rank->in_turn = true;
             for (int i = 0; i < kStirPasses; ++i) {
                 pass(*rank);

@@ -67,6 +67,8 @@ public:
 
     // A turn for the rank at `when`, or as soon as it has time.
     void wake(std::size_t rank, Nanoseconds when = Nanoseconds{0});
+    // The rank computes for so long from now on: it has no turns, whatever comes for it.
+    void compute(std::size_t rank, Nanoseconds time);
     void kill(std::size_t rank);
     bool alive(std::size_t rank) { return !process(rank).dead(); }
 
@@ -89,6 +91,7 @@ private:
         std::vector<std::string> messages;
         std::unique_ptr<Core> core;
         Process* process = nullptr;
+        Nanoseconds away_until{0}; // it computes
         bool in_turn = false;
         bool again = false;
         std::size_t vain = 0; // passes since there was something
@@ -97,7 +100,9 @@ private:
     bool start(std::string& text);
     void turn(Rank& rank);
     std::size_t pass(Rank& rank);
-    static bool goes_on(const Rank& rank);
+    bool computes(const Rank& rank) { return now_of_world() < rank.away_until; }
+    bool goes_on(const Rank& rank);
+    Nanoseconds now_of_world() { return world_.simulator().now(); }
     bool stir();
 
     RanksOptions options_;

@@ -150,7 +150,12 @@ public:
         ranks_->wake(rank, ranks_->now(rank) + kTick * ticks);
     }
     void compute(std::uint32_t rank, std::uint64_t ticks) override {
-        ranks_->process(rank).charge(kTick * ticks);
+        const Nanoseconds time = kTick * ticks;
+        if (time < kLong) { // as part of its turn
+            ranks_->process(rank).charge(time);
+        } else {
+            ranks_->compute(rank, time);
+        }
     }
     bool run(const std::function<bool()>& done) override { return ranks_->run_until(done, kLimit); }
     // Until the world stands still, and nothing starts when the cores are asked often.
@@ -175,6 +180,7 @@ public:
     }
 
 private:
+    static constexpr Nanoseconds kLong = std::chrono::milliseconds{1};
     static constexpr Nanoseconds kLimit = std::chrono::hours{1};
 
     static bool describe(const Program& program, sim::WorldOptions& world, std::string& problem) {
@@ -198,6 +204,7 @@ private:
             world.datagram_twice = number(program, "datagram_twice", 0) / 1000.0;
             world.datagram_late = number(program, "datagram_late", 0) / 1000.0;
         }
+        world.responders = number(program, "responders", 1) != 0;
         const std::uint32_t hosts = number(program, "hosts", 2);
         const std::uint32_t leaves = number(program, "leaves", 0);
         const sim::HostModel host{number(program, "adapters", 1), number(program, "ports", 1),

@@ -24,6 +24,7 @@ ProcessAddress sample(std::size_t rails) {
             rail.bytes[k] = static_cast<std::byte>(i * 31 + k);
         }
         rail.datagram_qp = static_cast<std::uint32_t>(0x10000 + i);
+        rail.responder_qp = static_cast<std::uint32_t>(0x20000 + i);
         rail.paths = static_cast<std::uint8_t>(1 + i);
         rail.adapter = static_cast<std::uint8_t>(i / 2);
         rail.flags = i % 2 == 0 ? kRailMigrates | kRailShares : 0;
@@ -44,6 +45,7 @@ void expect_equal(const ProcessAddress& a, const ProcessAddress& b) {
         EXPECT_EQ(a.rails[i].size, b.rails[i].size);
         EXPECT_EQ(a.rails[i].bytes, b.rails[i].bytes);
         EXPECT_EQ(a.rails[i].datagram_qp, b.rails[i].datagram_qp);
+        EXPECT_EQ(a.rails[i].responder_qp, b.rails[i].responder_qp);
         EXPECT_EQ(a.rails[i].paths, b.rails[i].paths);
         EXPECT_EQ(a.rails[i].adapter, b.rails[i].adapter);
         EXPECT_EQ(a.rails[i].flags, b.rails[i].flags);
@@ -71,7 +73,7 @@ TEST(Address, ComesBackAsItWas) {
 
 TEST(Address, HasTheDocumentedLayout) {
     const std::vector<std::byte> blob = encode(sample(1));
-    ASSERT_EQ(blob.size(), 4u + 2 + 2 + 8 + 8 + 2 + 7 + 4 + 4 + 4 + 2 + 64 + 1 + 5);
+    ASSERT_EQ(blob.size(), 4u + 2 + 2 + 8 + 8 + 2 + 7 + 4 + 4 + 4 + 4 + 2 + 64 + 1 + 5);
     std::uint16_t version = 0;
     std::memcpy(&version, blob.data() + 4, sizeof version);
     EXPECT_EQ(std::memcmp(blob.data(), "adab", 4), 0);

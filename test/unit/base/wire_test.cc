@@ -18,7 +18,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // ---------------------------------------------------------------------------------------------------
 // Layout. Whoever has to change a number here raises kWireVersion.
 
-static_assert(kWireVersion == 24);
+static_assert(kWireVersion == 25);
 static_assert(kMaxRails == 8 && kMaxSubchannels == 16);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
@@ -52,7 +52,9 @@ static_assert(static_cast<int>(MessageType::share) == 24);
 static_assert(static_cast<int>(MessageType::probe) == 25);
 static_assert(static_cast<int>(MessageType::probe_answer) == 26);
 static_assert(static_cast<int>(MessageType::probe_thanks) == 27);
-static_assert(static_cast<int>(MessageType::count_) == 28);
+static_assert(static_cast<int>(MessageType::life_question) == 28);
+static_assert(static_cast<int>(MessageType::life_answer) == 29);
+static_assert(static_cast<int>(MessageType::count_) == 30);
 
 static_assert(sizeof(MessageHeader) == 24);
 static_assert(offsetof(MessageHeader, type) == 0);
@@ -74,6 +76,13 @@ static_assert(offsetof(DatagramHeader, source) == 16);
 static_assert(offsetof(DatagramHeader, source_key) == 24);
 static_assert(offsetof(DatagramHeader, expected) == 32);
 static_assert(offsetof(DatagramHeader, arrived) == 36);
+
+static_assert(sizeof(LifeBody) == 80);
+static_assert(offsetof(LifeBody, sequence) == 0);
+static_assert(offsetof(LifeBody, size) == 4);
+static_assert(offsetof(LifeBody, path) == 6);
+static_assert(offsetof(LifeBody, beats) == 8);
+static_assert(offsetof(LifeBody, bytes) == 16);
 
 static_assert(sizeof(SyncBody) == 8);
 static_assert(sizeof(IdBody) == 8);
@@ -206,6 +215,8 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::probe, 72, false, false},
     {MessageType::probe_answer, 72, false, false},
     {MessageType::probe_thanks, 72, false, false},
+    {MessageType::life_question, 80, false, false},
+    {MessageType::life_answer, 80, false, false},
 };
 
 MessageHeader header_of(MessageType type, std::uint32_t length) {

@@ -54,6 +54,46 @@ TEST_F(Link, KeepsWhatIsNotAcknowledged) {
     EXPECT_FALSE(link.unacknowledged());
 }
 
+// Who has sent nothing since the datagram before it has nothing to send that would carry an acknowledgement.
+TEST_F(Link, OwesAloneWhatNothingElseWillCarry) {
+    const Nanoseconds now{0};
+    EXPECT_FALSE(link.owes_alone());
+    EXPECT_TRUE(link.arrived(1, now));
+    EXPECT_TRUE(link.owes_alone()) << "the first contact";
+    link.told();
+    EXPECT_FALSE(link.owes_alone());
+    EXPECT_TRUE(link.arrived(2, now));
+    EXPECT_TRUE(link.owes_alone()) << "a stream";
+    link.add(7, now);
+    link.told();
+    EXPECT_TRUE(link.arrived(3, now));
+    EXPECT_FALSE(link.owes_alone()) << "they exchange messages: the next carries it";
+    EXPECT_TRUE(link.arrived(4, now));
+    EXPECT_TRUE(link.owes_alone()) << "no more";
+}
+
+// A peer that is known to live and not to listen is sent what it lacks ever more rarely, as long as it is away.
+TEST_F(Link, RestsWhileThePeerDoesNotListen) {
+    Nanoseconds now{0};
+    link.add(7, now);
+    std::vector<Nanoseconds> sent;
+    while (now < std::chrono::minutes{10}) {
+        now = link.deadline();
+        if (to_repeat(now) == 7) {
+            sent.push_back(now);
+            link.rest(now);
+        }
+    }
+    EXPECT_LT(sent.size(), 100u);
+    EXPECT_GT(sent.size(), 60u);
+    EXPECT_LE(sent.back() - sent[sent.size() - 2], DatagramLink::kMostRest);
+    // Heard again, it is sent what it has not acknowledged then, without delay.
+    link.listens(now);
+    EXPECT_LE(link.deadline(), now + DatagramLink::kFirstTimeout);
+    link.listens(now + milliseconds(5)); // once
+    EXPECT_LE(link.deadline(), now + DatagramLink::kFirstTimeout);
+}
+
 TEST_F(Link, NonsenseIsNotTakenForAnAcknowledgement) {
     link.add(1, Nanoseconds{0});
     acknowledged(5, 0, Nanoseconds{0}); // of what was never sent

@@ -3,11 +3,13 @@
 #include "unit/verbs/stand_in.h"
 
 #include <arpa/inet.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 namespace adaptib::test {
 
@@ -214,6 +216,11 @@ verbs::Calls make_calls() {
     return calls;
 }
 
+const verbs::Calls& unlocked_calls() {
+    static const verbs::Calls kCalls = make_calls();
+    return kCalls;
+}
+
 ibv_device_attr usual_limits() {
     ibv_device_attr limits{};
     limits.max_qp = 1000;
@@ -290,8 +297,44 @@ StandIn::StandIn() { g_current = this; }
 StandIn::~StandIn() { g_current = nullptr; }
 StandIn& StandIn::current() { return *g_current; }
 
+std::recursive_mutex& StandIn::lock() {
+    static std::recursive_mutex mutex;
+    return mutex;
+}
+
+// Each call as a whole, whoever else calls.
+#define ADAPTIB_LOCKED(name)                                                                       \
+    locked.name = [](auto... arguments) {                                                          \
+        const std::lock_guard lock(StandIn::lock());                                               \
+        return unlocked_calls().name(arguments...);                                                \
+    }
+
 const verbs::Calls& StandIn::calls() {
-    static const verbs::Calls kCalls = make_calls();
+    static const verbs::Calls kCalls = [] {
+        verbs::Calls locked = unlocked_calls();
+        ADAPTIB_LOCKED(get_async_event);
+        ADAPTIB_LOCKED(ack_async_event);
+        ADAPTIB_LOCKED(reg_mr);
+        ADAPTIB_LOCKED(dereg_mr);
+        ADAPTIB_LOCKED(create_ah);
+        ADAPTIB_LOCKED(destroy_ah);
+        ADAPTIB_LOCKED(create_comp_channel);
+        ADAPTIB_LOCKED(destroy_comp_channel);
+        ADAPTIB_LOCKED(get_cq_event);
+        ADAPTIB_LOCKED(ack_cq_events);
+        ADAPTIB_LOCKED(req_notify_cq);
+        ADAPTIB_LOCKED(create_cq);
+        ADAPTIB_LOCKED(resize_cq);
+        ADAPTIB_LOCKED(destroy_cq);
+        ADAPTIB_LOCKED(poll_cq);
+        ADAPTIB_LOCKED(create_qp);
+        ADAPTIB_LOCKED(modify_qp);
+        ADAPTIB_LOCKED(query_qp);
+        ADAPTIB_LOCKED(destroy_qp);
+        ADAPTIB_LOCKED(post_send);
+        ADAPTIB_LOCKED(post_recv);
+        return locked;
+    }();
     return kCalls;
 }
 
@@ -329,19 +372,20 @@ int StandIn::count(const std::string& call) const {
 }
 
 int StandIn::living(const std::string& kind) const {
-    return kind == "context" ? count_living(contexts)
-           : kind == "pd"    ? count_living(pds)
-           : kind == "mr"    ? count_living(mrs)
-           : kind == "ah"    ? count_living(ahs)
-           : kind == "cq"    ? count_living(cqs)
-           : kind == "srq"   ? count_living(srqs)
-           : kind == "qp"    ? count_living(qps)
-                             : living_lists;
+    return kind == "context"   ? count_living(contexts)
+           : kind == "pd"      ? count_living(pds)
+           : kind == "mr"      ? count_living(mrs)
+           : kind == "ah"      ? count_living(ahs)
+           : kind == "cq"      ? count_living(cqs)
+           : kind == "channel" ? count_living(channels)
+           : kind == "srq"     ? count_living(srqs)
+           : kind == "qp"      ? count_living(qps)
+                               : living_lists;
 }
 
 int StandIn::living() const {
     int sum = 0;
-    for (const char* kind : {"context", "pd", "mr", "ah", "cq", "srq", "qp", "list"}) {
+    for (const char* kind : {"context", "pd", "mr", "ah", "channel", "cq", "srq", "qp", "list"}) {
         sum += living(kind);
     }
     return sum;
@@ -370,16 +414,26 @@ void StandIn::complete_send(std::uint32_t qp_number, ibv_wc completion) {
     add_completion(*static_cast<FakeCq*>(fake.send_cq), completion);
 }
 
+// A test adds completions while the fabric's thread takes them.
 void StandIn::add_completion(FakeCq& queue, const ibv_wc& completion) {
     if (queue.completions.size() >= static_cast<std::size_t>(queue.cqe)) {
         complain("a completion queue overruns");
     }
     queue.completions.push_back(completion);
+    if (std::exchange(queue.armed, false)) {
+        auto& channel = *static_cast<FakeCompletionChannel*>(queue.channel);
+        channel.events.push_back(&queue);
+        const std::uint64_t one = 1;
+        if (write(channel.fd, &one, sizeof one) != sizeof one) {
+            complain("the channel's descriptor takes nothing");
+        }
+    }
 }
 
 void StandIn::complete_receive(std::uint32_t qp_number, ibv_wc completion) {
     FakeQp& fake = qp(qp_number);
     completion.qp_num = qp_number;
+    fake.receives -= fake.receives > 0 ? 1 : 0;
     add_completion(*static_cast<FakeCq*>(fake.recv_cq), completion);
 }
 

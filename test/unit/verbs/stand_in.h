@@ -6,7 +6,7 @@
 // call fail on request, and counts what is left at the end. No data moves; completions and events are
 // what a test puts there.
 // Ownership: objects end with the StandIn, destroyed or not; one StandIn at a time.
-// Threads: one.
+// Threads: calls on any; who looks at what is here while others call holds lock().
 // May touch: fabric/verbs/verbs_calls.h.
 #pragma once
 
@@ -14,6 +14,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -70,9 +71,16 @@ struct FakeAh : ibv_ah {
     bool alive = true;
     ibv_ah_attr attributes{};
 };
+// What a queue that is armed tells of its next completion; its descriptor is a counter of these.
+struct FakeCompletionChannel : ibv_comp_channel {
+    bool alive = true;
+    int users = 0;
+    std::deque<ibv_cq*> events;
+};
 struct FakeCq : ibv_cq {
     bool alive = true;
     int users = 0;
+    bool armed = false;
     int unacknowledged = 0;
     std::deque<ibv_wc> completions;
 };
@@ -122,6 +130,7 @@ public:
     StandIn& operator=(const StandIn&) = delete;
 
     static const verbs::Calls& calls();
+    static std::recursive_mutex& lock();
 
     std::vector<FakeDevice> devices;
     ibv_fork_status fork = IBV_FORK_DISABLED;
@@ -143,6 +152,7 @@ public:
     std::vector<std::unique_ptr<FakePd>> pds;
     std::vector<std::unique_ptr<FakeMr>> mrs;
     std::vector<std::unique_ptr<FakeAh>> ahs;
+    std::vector<std::unique_ptr<FakeCompletionChannel>> channels;
     std::vector<std::unique_ptr<FakeCq>> cqs;
     std::vector<std::unique_ptr<FakeSrq>> srqs;
     std::vector<std::unique_ptr<FakeQp>> qps;

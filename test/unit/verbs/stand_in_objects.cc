@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The stand-in: calls about objects, with the rules that libibverbs and adapters keep.
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <string>
 
@@ -128,19 +132,74 @@ int destroy_ah(ibv_ah* ah) {
 // ---------------------------------------------------------------------------------------------------
 // Queues
 
+ibv_comp_channel* create_comp_channel(ibv_context* context) {
+    if (const int error = self().enter("create_comp_channel")) {
+        return refuse<ibv_comp_channel>(error);
+    }
+    auto& channel = self().channels.emplace_back(std::make_unique<FakeCompletionChannel>());
+    channel->context = context;
+    channel->fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+    return channel.get();
+}
+
+int destroy_comp_channel(ibv_comp_channel* channel) {
+    auto& fake = *static_cast<FakeCompletionChannel*>(channel);
+    const int error = end_object("destroy_comp_channel", fake, fake.users);
+    if (error == 0) {
+        close(channel->fd);
+        fake.alive = false;
+    }
+    return error;
+}
+
+// As the library, which reads the descriptor.
+int get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
+    if ((fcntl(channel->fd, F_GETFL) & O_NONBLOCK) == 0) {
+        self().complain("get_cq_event would block");
+    }
+    std::uint64_t one = 0;
+    auto& fake = *static_cast<FakeCompletionChannel*>(channel);
+    if (read(channel->fd, &one, sizeof one) != sizeof one || fake.events.empty()) {
+        return -1;
+    }
+    *cq = fake.events.front();
+    *cq_context = (*cq)->cq_context;
+    fake.events.pop_front();
+    ++static_cast<FakeCq*>(*cq)->unacknowledged;
+    return 0;
+}
+
+void ack_cq_events(ibv_cq* cq, unsigned events) {
+    static_cast<FakeCq*>(cq)->unacknowledged -= static_cast<int>(events);
+}
+
+int req_notify_cq(ibv_cq* cq, int) {
+    if (const int error = self().enter("req_notify_cq")) {
+        return error;
+    }
+    if (cq->channel == nullptr) {
+        self().complain("req_notify_cq: the queue has no channel");
+    }
+    static_cast<FakeCq*>(cq)->armed = true;
+    return 0;
+}
+
 ibv_cq* create_cq(ibv_context* context, int depth, void* cq_context, ibv_comp_channel* channel,
                   int vector) {
     if (const int error = self().enter("create_cq")) {
         return refuse<ibv_cq>(error);
     }
-    if (depth < 1 || depth > self().device_of(context).limits.max_cqe || channel != nullptr ||
-        vector != 0) {
+    if (depth < 1 || depth > self().device_of(context).limits.max_cqe || vector != 0) {
         self().complain("create_cq: arguments");
     }
     auto& cq = self().cqs.emplace_back(std::make_unique<FakeCq>());
     cq->context = context;
     cq->cq_context = cq_context;
     cq->cqe = depth;
+    cq->channel = channel;
+    if (channel != nullptr) {
+        ++static_cast<FakeCompletionChannel*>(channel)->users;
+    }
     return cq.get();
 }
 
@@ -164,6 +223,9 @@ int destroy_cq(ibv_cq* cq) {
     auto& fake = *static_cast<FakeCq*>(cq);
     check_acknowledged("destroy_cq", fake);
     const int error = end_object("destroy_cq", fake, fake.users);
+    if (error == 0 && cq->channel != nullptr) {
+        --static_cast<FakeCompletionChannel*>(cq->channel)->users;
+    }
     fake.alive = fake.alive && error != 0;
     return error;
 }
@@ -505,6 +567,11 @@ void add_object_calls(verbs::Calls& calls) {
     calls.dereg_mr = dereg_mr;
     calls.create_ah = create_ah;
     calls.destroy_ah = destroy_ah;
+    calls.create_comp_channel = create_comp_channel;
+    calls.destroy_comp_channel = destroy_comp_channel;
+    calls.get_cq_event = get_cq_event;
+    calls.ack_cq_events = ack_cq_events;
+    calls.req_notify_cq = req_notify_cq;
     calls.create_cq = create_cq;
     calls.resize_cq = resize_cq;
     calls.destroy_cq = destroy_cq;

@@ -45,7 +45,8 @@ protected:
     }
     std::string left() const {
         std::string text;
-        for (const char* kind : {"context", "pd", "mr", "ah", "cq", "srq", "qp", "list"}) {
+        for (const char* kind :
+             {"context", "pd", "mr", "ah", "channel", "cq", "srq", "qp", "list"}) {
             text += std::string(kind) + " " + std::to_string(lib_.living(kind)) + " ";
         }
         return text;

@@ -23,6 +23,7 @@ struct AddressRail {
     std::uint16_t size = 0;            // of bytes
     std::array<std::byte, 64> bytes{}; // RailAddress
     std::uint32_t datagram_qp = 0;
+    std::uint32_t responder_qp = 0; // answers questions at any time; 0: nobody does
     std::uint8_t paths = 1;   // at most so many between this rail and another, 1..kMaxSubchannels
     std::uint8_t adapter = 0; // index of the first rail that is a port of the same adapter
     std::uint8_t flags = 0;   // kRail...

@@ -256,9 +256,12 @@ constexpr std::array kTable{
         "devices (soft-RoCE) take the most for without end; failure_timeout does not wait for that."},
     opal_common_adaptib_parameter_t{
         "partition_timeout", kInt, &g_parameters.partition_timeout, "300", "s", "0..2147483", 3,
-        "A peer that acknowledges no datagram for so long, to which no path worked for so long, or with "
-        "which a broken connection could not be made anew for so long, is given up: its requests end "
-        "with an error. A process answers while it is in calls of MPI. 0: never."},
+        "A peer of another host for which something waits, and of which nothing has been "
+        "heard for so long, is given up: its requests end with an error. A process that "
+        "computes answers nothing itself; the responder that it has beside (a thread, where "
+        "there are RDMA devices) answers for it, so that it is waited for as long as it "
+        "lives. A process of the same host is given up once it has ended, and not before. 0: "
+        "never."},
     opal_common_adaptib_parameter_t{
         "source_map", kString, &g_parameters.source_map, "none", "", "none|path...", 4,
         "Where each process writes, at its end, how many messages came from each other one over time: to the "

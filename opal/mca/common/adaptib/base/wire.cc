@@ -23,6 +23,8 @@ Bytes body_bytes(MessageType type) {
     case MessageType::probe:
     case MessageType::probe_answer:
     case MessageType::probe_thanks: return sizeof(ProbeBody);
+    case MessageType::life_question:
+    case MessageType::life_answer: return sizeof(LifeBody);
     case MessageType::connect_refuse:
     case MessageType::connect_close:
     case MessageType::connect_keep: return sizeof(ConnectNote);
@@ -102,6 +104,10 @@ bool check_body(const ProbeBody& body) {
     return body.nonce != 0 && body.size <= body.bytes.size() && body.path < kMaxSubchannels;
 }
 
+bool check_body(const LifeBody& body) {
+    return body.sequence != 0 && body.size <= body.bytes.size() && body.path < kMaxSubchannels;
+}
+
 bool check_message(const MessageHeader& header, const std::byte* body, Bytes available) {
     if (!check_header(header, available)) {
         return false;
@@ -119,6 +125,8 @@ bool check_message(const MessageHeader& header, const std::byte* body, Bytes ava
     case MessageType::probe:
     case MessageType::probe_answer:
     case MessageType::probe_thanks: return check_body(read_body<ProbeBody>(body));
+    case MessageType::life_question:
+    case MessageType::life_answer: return check_body(read_body<LifeBody>(body));
     default: return true;
     }
 }

@@ -26,7 +26,7 @@
 namespace adaptib {
 
 // Raised with every change of anything in this file or in base/address.h.
-constexpr std::uint16_t kWireVersion = 24;
+constexpr std::uint16_t kWireVersion = 25;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels =
@@ -64,6 +64,8 @@ enum class MessageType : std::uint8_t {
     probe,         // ProbeBody; neither sequenced nor numbered: does this path work?
     probe_answer,  // ProbeBody; likewise: it does, this way; over the same path
     probe_thanks,  // ProbeBody; likewise: and the other way
+    life_question, // LifeBody; likewise, to a responder: does this path work, and do you live?
+    life_answer,   // LifeBody; likewise: yes; to who asked, over the same path
     count_,
 };
 
@@ -75,7 +77,7 @@ constexpr bool is_sequenced(MessageType type) {
 
 // Only as a datagram, and over a path of its own.
 constexpr bool is_probe(MessageType type) {
-    return type >= MessageType::probe && type <= MessageType::probe_thanks;
+    return type >= MessageType::probe && type <= MessageType::life_answer;
 }
 
 constexpr std::uint16_t kHeaderMagic = 0xad1b;
@@ -293,6 +295,15 @@ struct ProbeBody {
     std::array<std::byte, 64> bytes; // RailAddress: where the sender's rail is reached now
 };
 
+// Of recovery/life_watch.h.
+struct LifeBody {
+    std::uint32_t sequence; // of the asker's questions to the process; the answer repeats it. Not 0
+    std::uint16_t size;     // of bytes
+    std::uint16_t path;     // as in ProbeBody
+    std::uint64_t beats;    // answer: grows while the process calls MPI
+    std::array<std::byte, 64> bytes; // where the sender's rail is reached now; size 0: where it was
+};
+
 constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 56;
 
 // ---------------------------------------------------------------------------------------------------
@@ -334,6 +345,7 @@ bool check_body(const ClearBody& body);
 bool check_body(const BlockBody& body);
 bool check_body(const ConnectBody& body);
 bool check_body(const ProbeBody& body);
+bool check_body(const LifeBody& body);
 
 // One call for a whole message as it lies in a ring or a datagram: header and body. For a fuzzer, and
 // for whoever hands bytes to the protocol.

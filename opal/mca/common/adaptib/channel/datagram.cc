@@ -355,6 +355,9 @@ std::size_t DatagramChannel::poll(const Receiver& receiver, std::size_t limit) {
         next_port_ = next_port_ + 1 < ports_.size() ? next_port_ + 1 : 1;
         taken += poll_port(next_port_, receiver, limit);
     }
+    if (!alone_.empty()) {
+        acknowledge_alone();
+    }
     return taken;
 }
 

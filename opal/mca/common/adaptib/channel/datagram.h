@@ -80,8 +80,17 @@ public:
         unanswered, // sent several times and not acknowledged; maybe the peer is busy
         stuck,      // the adapter does not say that it has sent anything
         failed,     // a datagram ended with an error, and the port was begun anew
-        given_up,   // nothing was acknowledged for as long as give_up_after() says; it is forgotten
+        given_up, // nothing was acknowledged, and its owner has said that it is lost; it is forgotten
     };
+    // What its owner knows of a target that does not acknowledge what it was sent.
+    enum class Standing : std::uint8_t {
+        doubtful, // nothing certain: it may be busy, or the path may be at fault
+        present,  // it lives and calls MPI, and the path is sound: what was sent was lost
+        absent,   // it lives, and what was sent has arrived as far as its queue: it does not listen
+        lost,
+    };
+    // Of a target that was first sent at `since` what it has not acknowledged.
+    using Judge = std::function<Standing(DatagramTarget& target, Nanoseconds since)>;
     // Is to choose another path for the target by move(), if there is one, unless it is given up.
     using Mover = std::function<void(DatagramTarget& target, Trouble trouble, WorkStatus status)>;
     // A target that was doubted has acknowledged something.
@@ -118,8 +127,8 @@ public:
     // was let go.
     Status commit(DatagramTarget& target, const MessageHeader& header);
 
-    // A target that acknowledges nothing for so long has failed; without this, never.
-    void give_up_after(Nanoseconds patience) { patience_ = patience; }
+    // Asked before something is sent again to a target that has not answered twice; without this no target is lost.
+    void judge_by(Judge judge) { judge_ = std::move(judge); }
     void on_failure(FailureHandler handler) { failure_ = std::move(handler); }
     void resolve_by(Resolver resolver) { resolver_ = std::move(resolver); }
     // Fault tolerance: targets are moved. What an adapter has not sent for `timeout` is stuck; a target that
@@ -148,8 +157,15 @@ public:
     Nanoseconds deadline() const;
     // Something is not acknowledged whose receiver cannot have left; not only what connects, and a goodbye's answer.
     bool owes(const DatagramTarget& target) const;
+    // The port's rail is reached elsewhere, or speaks with another partition: its queue pair is begun anew.
+    void renew(std::uint32_t port) {
+        ports_[port].broken = true; // the next poll sees to it
+        ports_[port].mend_at = Nanoseconds{0};
+    }
     // A queue pair has failed. False: it is none of the channel's.
     bool on_fatal(std::uint32_t port, std::uint32_t qp_number);
+    // As its owner knows, the target listens again: what it lacks is sent soon.
+    void listens(DatagramTarget& target);
     // The target ends: what it has not acknowledged is dropped.
     void forget(DatagramTarget& target);
 
@@ -225,11 +241,13 @@ private:
     void mend(std::uint32_t port);
     void acknowledge(DatagramTarget& target);
     void repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds now);
+    void give_up(DatagramTarget& target);
     Status post(const DatagramTarget& target, std::uint32_t slot);
     Status post(std::uint32_t port, const AddressHandle& handle, std::uint32_t qp,
                 std::uint64_t key, std::uint32_t slot);
     void fill(std::uint32_t slot, const DatagramTarget& target, const DatagramHeader& prefix,
               const MessageHeader& header);
+    void acknowledge_alone();
     void mind(DatagramLink& link);
     bool is_stuck(std::uint32_t port, Nanoseconds now) const;
     void retire(std::uint32_t port, std::unique_ptr<AddressHandle> handle);
@@ -253,7 +271,7 @@ private:
     std::uint32_t next_port_ = 0;           // of those after the first, polled next
     std::vector<std::uint32_t> free_sends_; // all slots at most
     std::vector<Slot> sends_;
-    Nanoseconds patience_ = Nanoseconds::max();
+    Judge judge_;
     FailureHandler failure_;
     Resolver resolver_;
     Nanoseconds timeout_ = Nanoseconds::max();
@@ -261,7 +279,8 @@ private:
     Mover mover_; // empty: no fault tolerance
     AnswerHandler answered_;
     ProbeHandler probe_;
-    std::vector<Failed> failed_;                                    // since the last poll
+    std::vector<DatagramTarget*> alone_; // owe acknowledgements that nothing else will carry
+    std::vector<Failed> failed_;         // since the last poll
     IntrusiveList<DatagramLink, &DatagramLink::timer_link> minded_; // have a deadline
     std::array<WorkCompletion, 16> batch_; // scratch of poll; the receiver must not poll
 };

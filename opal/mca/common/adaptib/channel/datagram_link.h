@@ -4,7 +4,7 @@
 // Purpose: numbers, acknowledgements, what is to be sent again and when. Pure bookkeeping: it posts
 // nothing and reads no clock, so it can be tested by table. Every datagram to the peer carries what has
 // arrived from it (a number before which all did, and 32 bits for those after it); a datagram of its own
-// does if none goes that way for a while.
+// does if none goes that way for a while, or is likely to: who got it may compute next, without a call of MPI.
 //
 // Invariants
 //   1. A datagram is kept in its slot until it is acknowledged; at most kWindow are.
@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include "base/intrusive_list.h"
 #include "base/units.h"
@@ -40,6 +41,7 @@ public:
     static constexpr Nanoseconds kFirstTimeout{10'000'000};
     static constexpr Nanoseconds kLeastTimeout{1'000'000};
     static constexpr Nanoseconds kMostTimeout{1'000'000'000};
+    static constexpr Nanoseconds kMostRest{8'000'000'000};
 
     explicit DatagramLink(DatagramTarget& to) : target(to) {}
 
@@ -50,6 +52,7 @@ public:
     std::uint32_t add(std::uint32_t slot, Nanoseconds now) {
         Sent& sent = at(count_++);
         sent = {next_number_, slot, now, 1, false};
+        sent_since_ = true;
         if (count_ == 1) {
             due_ = now + timeout_;
         }
@@ -83,6 +86,7 @@ public:
             }
         }
         if (news) {
+            rests_ = false;
             unanswered_ = 0;
             backoff_ = 1;
             due_ = now + timeout_;
@@ -103,6 +107,7 @@ public:
     // From now on another path is used; what there is was sent there as well. `first`: since something was
     // acknowledged; whoever answers nowhere is not asked ever faster.
     void moved(Nanoseconds now, bool first) {
+        rests_ = false;
         unanswered_ = 0;
         backoff_ = first ? 1 : backoff_;
         due_ = now + std::min(timeout_ * backoff_, kMostTimeout);
@@ -149,6 +154,21 @@ public:
         return oldest.slot;
     }
 
+    // The peer is known to be alive and not to listen: what it has not acknowledged is sent again ever more rarely, until
+    // it is heard. REQUIRES: unacknowledged().
+    void rest(Nanoseconds now) {
+        rests_ = true;
+        due_ = now + std::clamp(now - oldest(), timeout_, kMostRest);
+    }
+    // The peer listens again: what it does not acknowledge now it has not got.
+    void listens(Nanoseconds now) {
+        if (rests_) {
+            rests_ = false;
+            backoff_ = 1;
+            due_ = std::min(due_, now + timeout_);
+        }
+    }
+
     // ---- Receiving
 
     // Whether a datagram of that number is new; it is to be acknowledged in any case.
@@ -156,6 +176,7 @@ public:
         if (owed_++ == 0) {
             ack_due_ = now + kAckDelay;
         }
+        alone_ = !std::exchange(sent_since_, false);
         if (sequence_before(number, expected_)) {
             owed_ = kAckEvery; // an acknowledgement was lost
             return false;
@@ -187,6 +208,10 @@ public:
     bool ack_due(Nanoseconds now) const {
         return owed_ >= kAckEvery || (owed_ > 0 && now >= ack_due_);
     }
+
+    // What came last is to be acknowledged, and since the one before nothing has gone to the peer: as far as is known
+    // nothing will that could carry it.
+    bool owes_alone() const { return owed_ > 0 && alone_; }
 
     // Something is to be acknowledged, by either end.
     bool busy() const { return count_ > 0 || owed_ > 0; }
@@ -244,6 +269,7 @@ private:
     std::uint32_t next_number_ = 1;
     std::uint32_t backoff_ = 1;
     std::uint32_t unanswered_ = 0;
+    bool rests_ = false; // see rest()
     Nanoseconds due_{0}; // the oldest is sent again
     Nanoseconds timeout_ = kFirstTimeout;
     Nanoseconds smoothed_{0};
@@ -253,6 +279,8 @@ private:
     std::uint32_t bits_ = 0; // bit i: expected_ + 1 + i is here
     std::uint32_t owed_ = 0; // arrived and not acknowledged
     Nanoseconds ack_due_{0};
+    bool sent_since_ = false; // the last came
+    bool alone_ = false;      // nothing had been sent between the last two that came
 };
 
 } // namespace adaptib

@@ -11,7 +11,9 @@ namespace adaptib {
 namespace {
 
 constexpr Nanoseconds kWithoutSlots{20'000}; // until it is looked again
-constexpr std::uint32_t kDoubtAfter = 3;     // repeats without an answer ...
+constexpr std::uint32_t kJudgeAfter = 2;     // repeats without an answer
+constexpr std::uint32_t kSoundUntil = 12;    // the same: then a path counts as sound no more
+constexpr std::uint32_t kDoubtAfter = 3;     // the same ...
 constexpr std::int64_t kDoubtPart = 8; // ... in this part of the time that a failure takes at most
 
 } // namespace
@@ -62,16 +64,27 @@ void DatagramChannel::run_timers() {
     }
 }
 
-// Whoever computes for long answers nobody: patience is a matter of time, not of tries.
+void DatagramChannel::give_up(DatagramTarget& target) {
+    forget(target);
+    if (mover_) {
+        mover_(target, Trouble::given_up, WorkStatus::retry_exceeded);
+    } else if (failure_) {
+        failure_(target.name, WorkStatus::retry_exceeded);
+    }
+}
+
+// Whoever computes for long answers nobody: whether a target is lost its owner has to know.
 void DatagramChannel::repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds now) {
     DatagramTarget& target = link.target;
-    if (now - link.oldest() > patience_ || target.handle == nullptr) {
-        forget(target);
-        if (mover_) {
-            mover_(target, Trouble::given_up, WorkStatus::retry_exceeded);
-        } else if (failure_) {
-            failure_(target.name, WorkStatus::retry_exceeded);
+    Standing standing = Standing::doubtful;
+    if (target.handle != nullptr && judge_ && link.unanswered() >= kJudgeAfter) {
+        standing = judge_(target, link.oldest());
+        if (!link.unacknowledged()) {
+            return; // its owner has given it up
         }
+    }
+    if (target.handle == nullptr || standing == Standing::lost) {
+        give_up(target);
         return;
     }
     if (sends_[slot].under_way_over(target.port)) {
@@ -81,7 +94,10 @@ void DatagramChannel::repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds
         }
         return; // the adapter has not even sent it
     }
-    if (mover_ && link.unanswered() >= 2) {
+    if (standing == Standing::absent) {
+        link.rest(now);
+    } else if (mover_ && link.unanswered() >= kJudgeAfter &&
+               (standing != Standing::present || link.unanswered() > kSoundUntil)) {
         // One that is heard over another port has reasons not to use this one.
         const bool elsewhere = target.heard_port != target.port && target.heard > link.oldest();
         const bool long_ago =
@@ -231,6 +247,23 @@ void DatagramChannel::acknowledge(DatagramTarget& target) {
     }
 }
 
+// What was taken may have an answer by now, which has carried the acknowledgement.
+void DatagramChannel::acknowledge_alone() {
+    for (DatagramTarget* target : alone_) {
+        if (target->link->owes_alone()) {
+            acknowledge(*target);
+            mind(*target->link);
+        }
+    }
+    alone_.clear();
+}
+
+void DatagramChannel::listens(DatagramTarget& target) {
+    if (target.link != nullptr && target.link->unacknowledged()) {
+        target.link->listens(clock_.now());
+    }
+}
+
 void DatagramChannel::forget(DatagramTarget& target) {
     for (Port& port : ports_) { // what is left of the target's, too
         drop_retired(port);
@@ -241,6 +274,7 @@ void DatagramChannel::forget(DatagramTarget& target) {
     if (target.link->timer_link.linked()) {
         minded_.remove(*target.link);
     }
+    std::erase(alone_, &target);
     target.link->drop_all([this](std::uint32_t slot) {
         sends_[slot].kept = false;
         release(slot);
@@ -265,9 +299,13 @@ bool DatagramChannel::accept(const DatagramHeader& prefix, bool acknowledges, st
         sends_[slot].kept = false;
         release(slot);
     });
+    link.listens(now);
     bool is_new = false;
     if (!acknowledges) {
         is_new = link.arrived(prefix.number, now);
+        if (link.owes_alone() && (alone_.empty() || alone_.back() != target)) {
+            alone_.push_back(target);
+        }
         counters_.datagram_doubled += is_new ? 0 : 1;
     }
     mind(link);

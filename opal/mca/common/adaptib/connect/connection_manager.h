@@ -43,6 +43,7 @@
 #include "observe/counters.h"
 #include "peer/peer.h"
 #include "recovery/apm/migration_agent.h"
+#include "recovery/liveness.h"
 
 namespace adaptib {
 
@@ -94,8 +95,9 @@ public:
         Nanoseconds failure_timeout{1'000'000'000};
         std::uint8_t answer_timeout = 18; // of queue pairs, in their code
         std::uint8_t answer_retries = 6;
-        Nanoseconds patience = Nanoseconds::max(); // with a repair
-        SchedulerOptions scheduler;                // policies that exist
+        const Liveness* liveness = nullptr; // of peers that a repair or a meeting waits for
+        Witness* witness = nullptr;
+        SchedulerOptions scheduler; // policies that exist
         const Clock* clock = nullptr;
         const AttendedClock* attended = nullptr; // of repairs and meetings
         Random* random = nullptr;
@@ -264,7 +266,9 @@ private:
     void end_meeting(Peer& peer);
     void leave_meeting(Peer& peer);
     Nanoseconds meeting_deadline() const;
+    static bool is_unanswered(const Peer& peer);
     Nanoseconds meeting_ends(const Peer& peer) const;
+    bool is_late(Peer& peer, Nanoseconds now);
     Peer* find_meeting(std::uint32_t rail, std::uint32_t qp_number, Subchannel*& subchannel);
 
     // sharing.cc
@@ -347,6 +351,7 @@ private:
     void move_repairs();
     Nanoseconds repair_deadline() const;
     Nanoseconds give_up_at(const Peer& peer) const;
+    bool is_waited_for(Peer& peer);
     void fence(Peer& peer);
     void drop_ring_writer(Peer& peer);
     void connect_again(Peer& peer);

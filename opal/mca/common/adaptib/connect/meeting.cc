@@ -10,8 +10,8 @@
 // be lost, and the service is slow to repeat it. How long:
 //   * once another path's queue pairs have met: kGrace; then the connection goes without that path;
 //   * in a repair: kRepairGrace; then both look for paths again;
-//   * otherwise as long as with datagrams that nobody acknowledges (partition_timeout); then the peer is lost, at
-//     both ends.
+//   * otherwise, if the network says what is wrong, for partition_timeout; if there is just no answer, as long as the
+//     peer may be alive (recovery/liveness.h): it answers when it calls MPI. Then the peer is lost, at both ends.
 // The other side learns by the confirmation which paths there are.
 #include <algorithm>
 #include <cstring>
@@ -42,6 +42,8 @@ struct Token {
 };
 static_assert(sizeof(Token) == sizeof(Meeting::token));
 
+constexpr const char* kNoAnswer = "there is no answer";
+
 bool waits(const Subchannel& subchannel) {
     return subchannel.qp != nullptr && (subchannel.meeting.step == MeetingStep::under_way ||
                                         subchannel.meeting.step == MeetingStep::again);
@@ -54,7 +56,7 @@ std::string trouble_of(const Peer& peer) {
             return subchannel.meeting.why;
         }
     }
-    return "there is no answer";
+    return kNoAnswer;
 }
 
 } // namespace
@@ -156,7 +158,7 @@ void ConnectionManager::move_meetings() {
 void ConnectionManager::move_meeting(Peer& peer) {
     const Nanoseconds now = options_.attended->now();
     if (!peer.meeting.asks) {
-        if (now >= meeting_ends(peer)) {
+        if (is_late(peer, now)) {
             fail(peer, Status::error(Reason::unreachable),
                  "for " + whole_seconds_text(now - peer.meeting.began) +
                      " the other side has not confirmed the connection");
@@ -169,22 +171,23 @@ void ConnectionManager::move_meeting(Peer& peer) {
             if (meeting.step == MeetingStep::under_way) {
                 ++counters_.meetings_repeated;
                 ++meeting.failures;
-                meeting.why = "there is no answer";
+                meeting.why = kNoAnswer;
             }
             try_again(peer, subchannel);
         }
     }
-    const bool late = now >= meeting_ends(peer);
+    const bool late = is_late(peer, now);
     if (late || std::none_of(peer.subchannels.begin(), peer.subchannels.end(), waits)) {
         end_meeting(peer);
     } else if (!told_meeting_late_ && now >= peer.meeting.began + kTellAfter &&
                peer.meeting.first_met == Nanoseconds::max()) {
         told_meeting_late_ = true;
-        const bool limited = options_.patience < Nanoseconds::max();
+        const Nanoseconds patience = options_.liveness->patience();
+        const bool limited = patience < Nanoseconds::max();
         listener_.on_notice(
             "A connection to host " + peer.address.host + " has not come up for " +
             whole_seconds_text(kTellAfter) + ": " + trouble_of(peer) + ". It is tried further" +
-            (limited ? ", for " + whole_seconds_text(options_.patience) + " in all" : "") +
+            (limited ? ", for " + whole_seconds_text(patience) + " in all" : "") +
             " (opal_common_adaptib_partition_timeout; other connections may have the same trouble).");
     }
 }
@@ -200,17 +203,41 @@ void ConnectionManager::try_again(Peer& peer, Subchannel& subchannel) {
     }
 }
 
+// Nothing speaks against the meeting but the other side's silence.
+bool ConnectionManager::is_unanswered(const Peer& peer) {
+    const auto refused = [](const Subchannel& subchannel) {
+        const std::string& why = subchannel.meeting.why;
+        return waits(subchannel) && !why.empty() && why != kNoAnswer;
+    };
+    return std::none_of(peer.subchannels.begin(), peer.subchannels.end(), refused);
+}
+
 Nanoseconds ConnectionManager::meeting_ends(const Peer& peer) const {
     const PeerMeeting& meeting = peer.meeting;
     if (meeting.first_met != Nanoseconds::max()) {
         return meeting.first_met + kGrace;
     }
-    const Nanoseconds limit = peer.repair.active && meeting.asks
-                                  ? std::min(kRepairGrace, options_.patience)
-                                  : options_.patience;
-    const Nanoseconds more = meeting.asks ? Nanoseconds{0} : kGrace; // who asks knows more
-    return limit < Nanoseconds::max() - meeting.began - more ? meeting.began + limit + more
-                                                             : Nanoseconds::max();
+    const Nanoseconds patience = options_.liveness->patience();
+    if (peer.repair.active && meeting.asks) {
+        return meeting.began + std::min(kRepairGrace, patience);
+    }
+    if (patience == Nanoseconds::max()) {
+        return patience;
+    }
+    const Nanoseconds end = is_unanswered(peer) ? options_.liveness->ends_at(peer, meeting.began)
+                                                : meeting.began + patience;
+    return meeting.asks ? end : end + kGrace; // who asks knows more
+}
+
+// A peer that may be alive is waited for.
+bool ConnectionManager::is_late(Peer& peer, Nanoseconds now) {
+    const PeerMeeting& meeting = peer.meeting;
+    if (now < meeting_ends(peer)) {
+        return false;
+    }
+    const bool limited =
+        meeting.first_met != Nanoseconds::max() || (peer.repair.active && meeting.asks);
+    return limited || !is_unanswered(peer) || !options_.witness->may_live(peer, meeting.began);
 }
 
 Nanoseconds ConnectionManager::meeting_deadline() const {

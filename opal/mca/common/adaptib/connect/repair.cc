@@ -103,8 +103,7 @@ void ConnectionManager::move_repairs() {
     for (std::size_t left = repairing_.size(); left > 0 && !repairing_.empty(); --left) {
         Peer& peer = *repairing_.pop_front();
         repairing_.push_back(peer);
-        if (peer.repair.active && options_.attended->now() >= give_up_at(peer)) {
-            listener_.on_partition(peer, options_.patience);
+        if (peer.repair.active && !is_waited_for(peer)) {
             continue;
         }
         if (peer.repair.wanted &&
@@ -125,8 +124,17 @@ void ConnectionManager::move_repairs() {
 }
 
 Nanoseconds ConnectionManager::give_up_at(const Peer& peer) const {
-    const bool ever = options_.patience < Nanoseconds::max() - peer.repair.began;
-    return ever ? peer.repair.began + options_.patience : Nanoseconds::max();
+    return options_.liveness->ends_at(peer, peer.repair.began);
+}
+
+// REQUIRES: the repair is active. False: the peer has been given up.
+bool ConnectionManager::is_waited_for(Peer& peer) {
+    const Nanoseconds now = options_.attended->now();
+    if (now < give_up_at(peer) || options_.witness->may_live(peer, peer.repair.began)) {
+        return true;
+    }
+    listener_.on_partition(peer, now - std::max(peer.repair.began, Liveness::last(peer)));
+    return false;
 }
 
 Nanoseconds ConnectionManager::repair_deadline() const {

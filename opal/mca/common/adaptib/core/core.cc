@@ -24,6 +24,7 @@ Core::~Core() {
             connections_->close(peer, ConnectState::failed);
             protocol_->forget(peer);
             paths_->remove(peer);
+            life_->forget(peer);
         });
     }
     for (const auto* loopback : {&loopback_, &atomic_loopback_}) {
@@ -116,7 +117,7 @@ Nanoseconds Core::deadline() const {
     if (migration_ != nullptr && migration_->due()) {
         return Nanoseconds{0};
     }
-    Nanoseconds answers = paths_->deadline();
+    Nanoseconds answers = std::min(paths_->deadline(), life_->deadline());
     if (!paths_->all_up()) {
         answers = std::min(answers, probes_->deadline());
     }
@@ -131,6 +132,9 @@ Nanoseconds Core::deadline() const {
 void Core::run_timers() {
     static_cast<void>(attended_.now()); // this process is here, whether anything waits or not
     for (Attached& attached : fabrics_) {
+        if (attached.answerer != nullptr) {
+            attached.answerer->beat();
+        }
         attached.datagrams->run_timers();
     }
     const Nanoseconds now = environment_.clock->now();
@@ -140,6 +144,9 @@ void Core::run_timers() {
     }
     if (!contacts_.empty()) [[unlikely]] {
         try_contacts(now);
+    }
+    if (now >= watch_at_) {
+        watch_processes();
     }
     if (select_due(now)) {
         select_channels(now);
@@ -158,6 +165,7 @@ void Core::run_timers() {
     if (silence_->due(unsignaled_posts(), protocol_->work_outstanding())) {
         watch_silence();
     }
+    life_->run_timers();
     probes_->run_timers();
     paths_->run_timers();
     connections_->run_timers();

@@ -42,6 +42,9 @@
 #include "protocol/protocol.h"
 #include "recovery/apm/migration_agent.h"
 #include "recovery/completion_filter.h"
+#include "recovery/life_answerer.h"
+#include "recovery/life_watch.h"
+#include "recovery/liveness.h"
 #include "recovery/path_probes.h"
 #include "recovery/path_repository.h"
 #include "recovery/silence_watch.h"
@@ -58,6 +61,8 @@ class Core final : private ConnectionListener,
                    private PathListener,
                    private PathObserver,
                    private ProbeSender,
+                   private Witness,
+                   private LifeAsker,
                    private ProtocolListener {
 public:
     struct Environment {
@@ -153,6 +158,7 @@ public:
 private:
     // A fabric in use.
     struct Attached {
+        std::unique_ptr<LifeAnswerer> answerer; // null: none; outlives the fabric
         std::unique_ptr<Fabric> fabric;
         const Bell* bell = nullptr; // the fabric's
         bool used = false;          // by a peer, by now
@@ -167,6 +173,7 @@ private:
         std::unique_ptr<DatagramChannel> datagrams;
         std::vector<CompletionFilter> filters; // one a rail
         DatagramChannel::Receiver receiver;
+        std::vector<RailAddress> addresses; // where its rails are reached, as peers were told last
     };
 
     // Of a rail's queue to begin with, where it can be so deep.
@@ -284,6 +291,23 @@ private:
                   std::uint8_t rail, const MessageHeader& header, const std::byte* body);
     void on_trouble(Peer& peer, DatagramChannel::Trouble trouble, WorkStatus status);
 
+    // alive.cc
+    void open_responder(Attached& attached, const ProcessAddress& address);
+    void ask_for(Peer& peer);
+    Reach look_for(Peer& peer);
+    DatagramChannel::Standing standing_of(Peer& peer, Nanoseconds since);
+    void watch_processes();
+    void end_process(Peer& peer);
+    std::string silence_text(const Peer& peer, Nanoseconds lasted) const;
+    void on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body);
+    // Witness
+    bool may_live(Peer& peer, Nanoseconds since) override;
+    // LifeAsker
+    bool has_responder(const Peer& peer, std::size_t pair) const override;
+    bool send_question(Peer& peer, std::size_t pair, const LifeBody& body) override;
+    bool is_awaited(const Peer& peer) const override;
+    void on_present(Peer& peer) override;
+
     // progress.cc
     bool hot_rings_are_silent() const;
     std::size_t poll_hot_rings();
@@ -314,6 +338,7 @@ private:
     void poll_events();
     void poll_events(Attached& attached);
     void fail_peers_on(std::uint32_t rail);
+    void on_address_changed(Attached& attached, std::uint32_t rail);
     bool renew_target(std::uint32_t rail, std::uint32_t qp_number);
     std::size_t pass(bool again);
     std::size_t pass_with_timers(bool again);
@@ -343,7 +368,10 @@ private:
                          const std::string& why) override;
     void on_path_line(const std::string& line) override;
     // ProbeSender
+    Reach reach(const Peer& peer, std::size_t pair) override;
     bool can_ask(const Peer& peer, std::size_t pair) const override;
+    bool send_aside(Peer& peer, std::size_t pair, std::uint32_t qp, const MessageHeader& header,
+                    const void* body);
     bool send_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body) override;
     void on_address_moved(Peer& peer, std::size_t pair) override;
     void on_partition(Peer& peer, Nanoseconds lasted) override;
@@ -351,7 +379,8 @@ private:
     void on_failure(const std::string& text) override;
     void on_peer_finished(Peer& peer) override;
 
-    Nanoseconds patience_ = Nanoseconds::max(); // with a peer that does not answer
+    Liveness liveness_;
+    Nanoseconds watch_at_{0}; // the processes of this host
     Nanoseconds failure_timeout_{0};
     Nanoseconds repair_told_{0};
     Nanoseconds forgive_unconnected_at_ = Nanoseconds::max();
@@ -364,6 +393,7 @@ private:
     std::unique_ptr<SharedQueuePairs> shared_;          // null: none
     std::unique_ptr<PathRepository> paths_;
     std::unique_ptr<MigrationAgent> migration_; // null: off, or no rail has it
+    std::unique_ptr<LifeWatch> life_;
     std::unique_ptr<PathProbes> probes_;
     std::unique_ptr<SilenceWatch> silence_;
     PeerTable peers_;

@@ -225,6 +225,9 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
         Status status = DatagramChannel::create(several ? all : all.first(1), attached.rails.first,
                                                 {address.name, address.key}, attended_, counters_,
                                                 attached.datagrams);
+        if (status.ok()) {
+            open_responder(attached, address);
+        }
         Rail* failed = &first;
         for (std::uint32_t i = attached.rails.first; i < attached.rails.end() && status.ok(); ++i) {
             failed = rails_[i];
@@ -233,10 +236,12 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
                 attached.filters.emplace_back(i, *cqs_[i], paths);
                 open_target(i);
                 const RailAddress at = rails_[i]->address();
+                attached.addresses.push_back(at);
                 const std::uint32_t port = i - attached.rails.first;
                 const bool datagrams = port < attached.datagrams->ports();
                 address.rails.push_back({at.size, at.bytes,
                                          datagrams ? attached.datagrams->qp_number(port) : 0,
+                                         datagrams ? attached.fabric->responder_qp(port) : 0,
                                          paths_of(i), first_of_adapter(i), rail_flags(i),
                                          published_rate(i), rails_[i]->info().name});
             }
@@ -254,7 +259,7 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
 
 void Core::open_paths(const Parameters& parameters) {
     if (parameters.partition_timeout > 0) {
-        patience_ = std::chrono::seconds(parameters.partition_timeout);
+        liveness_ = Liveness(std::chrono::seconds(parameters.partition_timeout));
     }
     PathRepository::Options options;
     options.on = std::string_view(parameters.fault_tolerance) == "on";
@@ -265,7 +270,11 @@ void Core::open_paths(const Parameters& parameters) {
     failure_timeout_ = std::chrono::milliseconds(parameters.failure_timeout);
     PathProbes::Options probes;
     probes.timeout = failure_timeout_;
-    probes.patience = patience_;
+    probes.liveness = &liveness_;
+    probes.witness = this;
+    LifeAsker& asker = *this;
+    life_ = std::make_unique<LifeWatch>(attended_, *environment_.random, counters_, asker);
+    probes.life = life_.get();
     probes.clock = &attended_;
     probes.random = environment_.random;
     ProbeSender& sender = *this;
@@ -370,7 +379,8 @@ void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
     connect.failure_timeout = failure_timeout_;
     connect.answer_timeout = answer_code(std::chrono::milliseconds(parameters.answer_timeout));
     connect.answer_retries = static_cast<std::uint8_t>(parameters.answer_retries);
-    connect.patience = patience_;
+    connect.liveness = &liveness_;
+    connect.witness = this;
     connect.connect_max = channels_.connections;
     connect.connect_pool = channels_.kept;
     connect.clock = environment_.clock;
@@ -464,13 +474,21 @@ bool Core::serves_atomics(const Parameters& parameters) const {
 
 void Core::listen(std::uint32_t fabric) {
     DatagramChannel& datagrams = *fabrics_[fabric].datagrams;
-    datagrams.give_up_after(patience_);
+    datagrams.judge_by([this, fabric](const DatagramTarget& target, Nanoseconds since) {
+        Peer* peer = find_peer(target.name, fabric);
+        return peer == nullptr ? DatagramChannel::Standing::doubtful : standing_of(*peer, since);
+    });
     datagrams.on_failure([this, fabric](std::uint64_t to, WorkStatus why) {
         if (Peer* peer = find_peer(to, fabric); peer != nullptr && !leaves(*peer)) {
             protocol_->on_peer_failed(*peer,
                                       std::string(work_status_text(why)) + " on rail " +
                                           peer->datagrams.rail(peer->datagram.port).info().name);
         }
+    });
+    datagrams.on_probe([this, fabric](std::uint64_t from, std::uint64_t key, std::uint32_t port,
+                                      std::uint8_t rail, const MessageHeader& header,
+                                      const std::byte* body) {
+        on_probe(fabric, from, key, port, rail, header, body);
     });
     if (paths_->on()) {
         tolerate_faults(fabric);

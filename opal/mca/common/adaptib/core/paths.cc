@@ -37,46 +37,66 @@ void Core::tolerate_faults(std::uint32_t fabric) {
             paths_->report_success(*peer, target.pair);
         }
     };
-    fabrics_[fabric].datagrams->on_probe(
-        [this, fabric](std::uint64_t from, std::uint64_t key, std::uint32_t port, std::uint8_t rail,
-                       const MessageHeader& header, const std::byte* body) {
-            on_probe(fabric, from, key, port, rail, header, body);
-        });
     if (fabrics_[fabric].datagrams->linked()) { // else what is lost is lost
         attended_.at_most(failure_timeout_ / kLooks);
         fabrics_[fabric].datagrams->tolerate(failure_timeout_, find, move, answered);
     }
 }
 
+// Questions of life go to responders.
 void Core::on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
                     std::uint8_t rail, const MessageHeader& header, const std::byte* body) {
     Peer* peer = sender_of(fabric, from, key);
-    if (peer == nullptr || !paths_->watches(*peer) || peer->state == ConnectState::failed) {
+    if (peer == nullptr || peer->state == ConnectState::failed) {
         return;
     }
-    const auto probe = read_body<ProbeBody>(body);
+    if (header.type == MessageType::life_question) {
+        ++counters_.bad_packets;
+        return;
+    }
+    const bool asked = header.type == MessageType::life_answer;
+    const std::uint16_t path =
+        asked ? read_body<LifeBody>(body).path : read_body<ProbeBody>(body).path;
     const PeerRoute::Pair rails{static_cast<std::uint8_t>(fabrics_[fabric].rails.first + port),
-                                rail, static_cast<std::uint8_t>(probe.path)};
+                                rail, static_cast<std::uint8_t>(path)};
     const auto end = peer->route.pairs.begin() + peer->route.total;
     const auto pair = std::find(peer->route.pairs.begin(), end, rails);
     if (pair == end) {
         ++counters_.bad_packets;
         return;
     }
-    probes_->on_probe(*peer, static_cast<std::size_t>(pair - peer->route.pairs.begin()),
-                      header.type, probe);
+    const auto number = static_cast<std::size_t>(pair - peer->route.pairs.begin());
+    if (asked) {
+        on_life_answer(*peer, number, read_body<LifeBody>(body));
+    } else if (paths_->watches(*peer)) {
+        probes_->on_probe(*peer, number, header.type, read_body<ProbeBody>(body));
+    }
+}
+
+Reach Core::reach(const Peer& peer, std::size_t pair) {
+    std::unique_ptr<AddressHandle> handle;
+    if (tells_paths(peer) || !handle_for(peer, pair, handle).ok()) {
+        return Reach::unknown;
+    }
+    return rails_[peer.route.pairs[pair].local]->reach(*handle);
 }
 
 bool Core::can_ask(const Peer& peer, std::size_t pair) const { return has_datagrams(peer, pair); }
 
-bool Core::send_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body) {
-    const PeerRoute::Pair& rails = peer.route.pairs[pair];
-    const std::uint32_t port = rails.local - peer.route.local.first;
+// A message without a number to a datagram queue pair of the peer's rail.
+bool Core::send_aside(Peer& peer, std::size_t pair, std::uint32_t qp, const MessageHeader& header,
+                      const void* body) {
     std::unique_ptr<AddressHandle> handle;
     if (!has_datagrams(peer, pair) || peer.datagram.handle == nullptr ||
         !handle_for(peer, pair, handle).ok()) {
         return false;
     }
+    const std::uint32_t port = peer.route.pairs[pair].local - peer.route.local.first;
+    return peer.datagrams.send_probe(peer.datagram, port, std::move(handle), qp, header, body);
+}
+
+bool Core::send_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body) {
+    const PeerRoute::Pair& rails = peer.route.pairs[pair];
     ProbeBody full = body;
     const RailAddress at = rails_[rails.local]->address();
     full.size = at.size;
@@ -85,8 +105,7 @@ bool Core::send_probe(Peer& peer, std::size_t pair, MessageType type, const Prob
     MessageHeader header;
     header.type = type;
     header.length = sizeof full;
-    return peer.datagrams.send_probe(peer.datagram, port, std::move(handle),
-                                     peer.address.rails[rails.remote].datagram_qp, header, &full);
+    return send_aside(peer, pair, peer.address.rails[rails.remote].datagram_qp, header, &full);
 }
 
 void Core::on_address_moved(Peer& peer, std::size_t pair) {
@@ -104,11 +123,8 @@ void Core::on_partition(Peer& peer, Nanoseconds lasted) {
         paths += (pair == 0 ? "" : "; ") + paths_->path_text(peer, pair) +
                  (why.empty() ? "" : ": " + why);
     }
-    protocol_->on_peer_failed(
-        peer,
-        "no path to it has worked for " + whole_seconds_text(lasted) + " (" + paths +
-            "); check these ports, the cables and switches between them, and that the process still "
-            "runs and calls MPI; opal_common_adaptib_partition_timeout says how long is waited");
+    protocol_->on_peer_failed(peer, "no path to it has worked for " + whole_seconds_text(lasted) +
+                                        " (" + paths + ")" + silence_text(peer, lasted));
 }
 
 bool Core::has_datagrams(const Peer& peer, std::size_t pair) const {
@@ -207,7 +223,7 @@ void Core::on_trouble(Peer& peer, DatagramChannel::Trouble trouble, WorkStatus s
     case DatagramChannel::Trouble::failed:
         paths_->report_failure(peer, pair, work_status_text(status));
         break;
-    case DatagramChannel::Trouble::given_up: on_partition(peer, patience_); return;
+    case DatagramChannel::Trouble::given_up: on_partition(peer, liveness_.patience()); return;
     }
     if (peer.datagram.handle != nullptr && peer.datagram.pair == pair) {
         leave_path(peer);

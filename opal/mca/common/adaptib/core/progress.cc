@@ -541,6 +541,33 @@ bool Core::renew_target(std::uint32_t rail, std::uint32_t qp_number) {
     return true;
 }
 
+// LID, GID or partition. Queue pairs and address handles are of the old one: all paths over the rail are made anew, as
+// after an error of its port, and are asked for at once; what is sent over them says where the rail is reached now. Many
+// events change nothing (a further address of the host).
+void Core::on_address_changed(Attached& attached, std::uint32_t rail) {
+    const std::uint32_t index = attached.rails.first + rail;
+    const RailAddress now = rails_[index]->address();
+    RailAddress& told = attached.addresses[rail];
+    if (now.size == told.size && now.bytes == told.bytes) {
+        return;
+    }
+    told = now;
+    if (attached.answerer != nullptr) {
+        attached.answerer->set_address(rail, now);
+    }
+    if (rail < attached.datagrams->ports()) {
+        attached.datagrams->renew(rail);
+    }
+    if (paths_->on()) {
+        paths_->rail_failed(index, "its address has changed");
+        paths_->rail_restored(index);
+    } else {
+        environment_.message(Severity::notice, "The address of rail " + rails_[index]->info().name +
+                                                   " of host " + environment_.host +
+                                                   " has changed.");
+    }
+}
+
 void Core::poll_events() {
     for (Attached& attached : fabrics_) {
         poll_events(attached);
@@ -600,6 +627,7 @@ void Core::poll_events(Attached& attached) {
                                      });
             }
             break;
+        case EventKind::address_changed: on_address_changed(attached, event.rail); break;
         case EventKind::met: connections_->on_met(index, event.qp_number); break;
         case EventKind::peer_changed: on_peers_changed(); break;
         case EventKind::not_met:

@@ -67,6 +67,7 @@ void Core::on_path_unconnected(Peer& peer, std::size_t pair, const std::string& 
 void Core::on_interrupted(Peer& peer) {
     static_cast<void>(leaves(peer));
     protocol_->on_interrupted(peer);
+    life_->want(peer); // its part of the repair is waited for
 }
 
 // What it leads to may complete, too: it ends after as many as queues can hold.

@@ -300,6 +300,15 @@ private:
     virtual Status arm_limit_impl(std::uint32_t limit) = 0;
 };
 
+// What the system of this host, or the fabric, knows of the process that an address handle leads to and of the way
+// there, without asking that process.
+enum class Reach : std::uint8_t {
+    unknown, // only an answer could tell
+    ended,   // the process has ended
+    cut_off, // it lives; a datagram that is sent to it now is lost
+    good,    // it lives; what was sent to it lies in its queue, or was taken
+};
+
 class AddressHandle {
 public:
     virtual ~AddressHandle() = default;
@@ -529,6 +538,8 @@ public:
     Status create_ah(const PathSpec& path, std::unique_ptr<AddressHandle>& out) {
         return create_ah_impl(path, out);
     }
+    // Of a handle of this rail's. May ask the system: some microseconds.
+    Reach reach(const AddressHandle& handle) const { return reach_impl(handle); }
     // The caller's memory, for local and, as `access` says, remote use until the region is destroyed.
     Status register_memory(void* address, Bytes length, std::uint32_t access,
                            std::unique_ptr<MemoryRegion>& out) {
@@ -559,6 +570,7 @@ private:
     virtual Status create_srq_impl(std::uint32_t, std::unique_ptr<SharedReceiveQueue>&) = 0;
     virtual Status create_qp_impl(const QpInit&, std::unique_ptr<QueuePair>&) = 0;
     virtual Status create_ah_impl(const PathSpec&, std::unique_ptr<AddressHandle>&) = 0;
+    virtual Reach reach_impl(const AddressHandle&) const { return Reach::unknown; }
     virtual Status register_impl(void*, Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) = 0;
     virtual Status allocate_impl(Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) = 0;
 };
@@ -577,7 +589,7 @@ struct RailRange {
 enum class EventKind : std::uint8_t {
     port_active,
     port_error,
-    address_changed, // LID or GID
+    address_changed, // LID, GID or partition may be another: Rail::address()
     qp_fatal,
     path_migrated,
     path_migration_error,
@@ -604,12 +616,40 @@ struct Bell {
     bool quiet() const { return !busy && next->load(std::memory_order_acquire) == 0; }
 };
 
+// Says what a process answers to those who ask it something while it does something else.
+class Answerer {
+public:
+    struct Reply {
+        std::size_t length = 0;       // 0: there is none
+        std::uint64_t access_key = 0; // of the queue pair that has asked
+        RailAddress to;               // where that is reached ...
+        std::uint32_t path = 0;       // ... over this one of the paths (Rail::path_to)
+    };
+    // What is written into `reply`, of kMostQuestion bytes, to a question that has reached a rail of the fabric. On
+    // any thread, at any time: takes no lock, allocates nothing, calls nothing of the fabric's.
+    virtual Reply answer(std::uint32_t rail, std::span<const std::byte> question,
+                         std::span<std::byte> reply) const noexcept = 0;
+
+protected:
+    ~Answerer() = default;
+};
+constexpr Bytes kMostQuestion = 256;
+
 class Fabric {
 public:
     virtual ~Fabric() = default;
     std::span<const std::unique_ptr<Rail>> rails() const { return rails_; }
     // The next asynchronous event, if there is one.
     bool poll_event(Event& out) { return poll_event_impl(out); }
+    // From now on each rail, as far as it can, has a responder: a datagram queue pair with that access key. What
+    // reaches it, of up to kMostQuestion bytes, is answered by what the answerer says, to the queue pair that has sent
+    // it, whatever this process does meanwhile. The answerer outlives the fabric.
+    // Questions and answers may get lost, and there may be fewer answers than questions. Not ok: there is no responder.
+    Status respond(const Answerer& answerer, std::uint64_t access_key) {
+        return respond_impl(answerer, access_key);
+    }
+    // The number of the rail's responder; 0: it has none.
+    std::uint32_t responder_qp(std::uint32_t rail) const { return responder_qp_impl(rail); }
     // What a person should know of how the fabric came up ("single copy: off, process_vm_readv is
     // forbidden ..."), one line each; empty when all is as asked for.
     const std::vector<std::string>& notices() const { return notices_; }
@@ -627,6 +667,10 @@ protected:
 
 private:
     virtual bool poll_event_impl(Event& out) = 0;
+    virtual Status respond_impl(const Answerer&, std::uint64_t) {
+        return Status::error(Reason::not_supported);
+    }
+    virtual std::uint32_t responder_qp_impl(std::uint32_t) const { return 0; }
 };
 
 } // namespace adaptib

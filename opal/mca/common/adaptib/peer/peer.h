@@ -33,6 +33,7 @@
 #include "memory/registration.h"
 #include "observe/counters.h"
 #include "peer/interleaving.h"
+#include "peer/life.h"
 #include "peer/paths.h"
 #include "peer/route.h"
 #include "peer/waiting.h"
@@ -588,6 +589,8 @@ public:
     std::uint64_t credit_address = 0; // where the peer wants to be told what we consumed
     ListLink<Peer> stalled_link;      // has pending sends
 
+    PeerLife life;
+    ListLink<Peer> life_link;         // it is asked whether it lives
     std::unique_ptr<PeerPaths> paths; // null: all are up, and always were
     ListLink<Peer> paths_link;        // known to the path repository
     ListLink<Peer> troubled_link;     // a path is not up

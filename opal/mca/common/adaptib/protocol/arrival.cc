@@ -49,6 +49,8 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::probe:
     case MessageType::probe_answer:
     case MessageType::probe_thanks:
+    case MessageType::life_question:
+    case MessageType::life_answer:
     case MessageType::connect_keep:
     case MessageType::count_: ++counters_.bad_packets; break;
     }

@@ -11,7 +11,8 @@ ShelvedOneSided::ShelvedOneSided(OneSided& operation)
     : local(operation.move.local), registration(operation.move.registration),
       remote(operation.move.remote), remote_key_count(operation.move.remote_key_count),
       connection(operation.move.connection), planned(operation.move.planned()),
-      opcode(operation.move.opcode), length(operation.move.length),
+      keys_found(operation.move.keys_found), opcode(operation.move.opcode),
+      access(operation.move.access), length(operation.move.length),
       compare_add(operation.move.compare_add), swap(operation.move.swap), epoch(operation.epoch) {
     shelved = true;
     own.take(operation.own);
@@ -29,6 +30,9 @@ void ShelvedOneSided::restore(OneSided& operation) {
     operation.own.take(own);
     move.opcode = opcode;
     move.marker = Marker::non_blocking;
+    move.one_sided = true;
+    move.keys_found = keys_found;
+    move.access = access;
     move.local = local;
     move.registration = registration;
     move.remote = remote;

@@ -237,7 +237,9 @@ struct ShelvedOneSided : WaitingTransfer {
     std::uint32_t connection;
     std::uint32_t subchannel = 0; // planned: that the whole of it is for
     bool planned;
+    bool keys_found;
     Opcode opcode;
+    std::uint32_t access;
     Bytes length;
     std::uint64_t compare_add;
     std::uint64_t swap;

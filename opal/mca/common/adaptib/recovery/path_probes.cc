@@ -29,9 +29,19 @@ bool PathProbes::is_asked(const Peer& peer, std::size_t pair) const {
 
 Nanoseconds PathProbes::give_up_at(const Peer& peer) const {
     Nanoseconds since{0};
-    const bool ever =
-        paths_.without_path(peer, since) && options_.patience < Nanoseconds::max() - since;
-    return ever ? since + options_.patience : Nanoseconds::max();
+    return paths_.without_path(peer, since) ? options_.liveness->ends_at(peer, since)
+                                            : Nanoseconds::max();
+}
+
+// False: the peer has been given up.
+bool PathProbes::goes_on(Peer& peer, Nanoseconds now) {
+    Nanoseconds since{0};
+    if (now < give_up_at(peer) || !paths_.without_path(peer, since) ||
+        options_.witness->may_live(peer, since)) {
+        return true;
+    }
+    sender_.on_partition(peer, now - std::max(since, Liveness::last(peer)));
+    return false;
 }
 
 void PathProbes::run_timers() {
@@ -43,8 +53,7 @@ void PathProbes::run_timers() {
         if (rests(peer)) {
             return;
         }
-        if (now >= give_up_at(peer)) {
-            sender_.on_partition(peer, options_.patience);
+        if (!goes_on(peer, now)) {
             return;
         }
         for (std::size_t pair = 0; pair < peer.route.total; ++pair) {
@@ -75,6 +84,15 @@ void PathProbes::ask(Peer& peer, std::size_t pair, Nanoseconds now) {
     PathRecord& record = peer.paths->records[pair];
     if (!sender_.can_ask(peer, pair)) {
         paths_.report_success(peer, pair);
+        return;
+    }
+    const Reach reach = sender_.reach(peer, pair);
+    if (reach == Reach::good) {
+        paths_.report_success(peer, pair);
+        return;
+    }
+    if (reach == Reach::cut_off && record.state != PathState::failed) {
+        paths_.report_failure(peer, pair, "the peer's rail is down");
         return;
     }
     if (is_ignored(peer, record)) {
@@ -119,12 +137,16 @@ bool PathProbes::is_ignored(const Peer& peer, PathRecord& record) const {
     if (record.state != PathState::suspect || record.asked == 0) {
         return false;
     }
-    record.ignored = peer.datagram.heard > record.asked_at ? record.ignored + 1 : 0;
+    record.ignored = Liveness::last(peer) > record.asked_at ? record.ignored + 1 : 0;
     return record.ignored >= kIgnored;
 }
 
 bool PathProbes::send_question(Peer& peer, std::size_t pair) {
     PathRecord& record = peer.paths->records[pair];
+    if (options_.life->ask(peer, pair)) {
+        ++counters_.path_probes;
+        return true;
+    }
     if (record.nonce == 0) {
         record.nonce = static_cast<std::uint32_t>(options_.random->next() >> 32) | 1;
     }
@@ -135,14 +157,32 @@ bool PathProbes::send_question(Peer& peer, std::size_t pair) {
     return sent;
 }
 
-void PathProbes::on_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body) {
+void PathProbes::learn_address(Peer& peer, std::size_t pair, std::uint16_t size,
+                               const std::array<std::byte, 64>& bytes) {
     AddressRail& remote = peer.address.rails[peer.route.pairs[pair].remote];
-    const bool moved = remote.size != body.size || remote.bytes != body.bytes;
-    if (moved && paths_.reaches(peer.route.pairs[pair].local, {body.size, body.bytes})) {
-        remote.size = body.size;
-        remote.bytes = body.bytes;
+    const bool moved = remote.size != size || remote.bytes != bytes;
+    if (moved && paths_.reaches(peer.route.pairs[pair].local, {size, bytes})) {
+        remote.size = size;
+        remote.bytes = bytes;
         sender_.on_address_moved(peer, pair);
     }
+}
+
+// The other side may not know that the path works; its question tells it.
+void PathProbes::on_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
+    if (body.size > 0) {
+        learn_address(peer, pair, body.size, body.bytes);
+    }
+    if (paths_.state(peer, pair) != PathState::up) {
+        ProbeBody thanks{};
+        thanks.nonce = body.sequence;
+        static_cast<void>(sender_.send_probe(peer, pair, MessageType::probe_thanks, thanks));
+        paths_.report_success(peer, pair);
+    }
+}
+
+void PathProbes::on_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body) {
+    learn_address(peer, pair, body.size, body.bytes);
     peer.datagram.heard = options_.clock->now();
     ProbeBody back{};
     back.nonce = body.nonce;
@@ -167,6 +207,8 @@ void PathProbes::on_probe(Peer& peer, std::size_t pair, MessageType type, const 
         if (record != nullptr && record->answered == body.nonce) {
             record->answered = 0;
             paths_.report_success(peer, pair);
+        } else if (record != nullptr && options_.clock->now() - record->asked_at >= kFirst) {
+            record->ask_at = std::min(record->ask_at, options_.clock->now());
         }
         break;
     }

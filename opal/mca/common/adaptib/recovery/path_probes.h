@@ -9,6 +9,9 @@
 //                         <-- probe_answer        path up (asker)
 //                            probe_thanks -->     path up (who answered)
 //
+// Where the peer's rail has a responder that is asked, by recovery/life_watch.h, and answers whatever the process
+// does; who has asked so, and found the path to be back, thanks as well, which makes the other side ask at once.
+//
 // A failed path is asked after a rest, then at intervals that grow from kFirst to kMost, without end while our
 // rail is up. A suspect path has failed once the peer was heard after each of kIgnored questions in a row and
 // has answered none, which takes less than half of `timeout`; so that a peer that has nothing else to say is heard,
@@ -16,7 +19,8 @@
 // A path of which nobody ever expected anything (PathRecord::worked) is not asked. One that cannot be asked, as it
 // carries no datagrams, is taken for up when its turn comes.
 // Probes carry where the sender's rail is reached now: an address that has changed (a RoCE GID) is so made known.
-// A peer to which no path has been up for `patience` is given up.
+// Within a host nobody is asked: the system and the peer's memory tell whether it lives, and its rail takes anything.
+// A peer to which no path has been up for long is given up, by the rule of recovery/liveness.h.
 // Threads: one at a time (the core's lock).
 // Source: Vishnu, 10.3.3 (path recovery); here both sides may ask, since one may have noticed alone.
 // May touch: base/, fabric/, peer/, observe/, recovery/.
@@ -29,12 +33,16 @@
 #include "base/wire.h"
 #include "observe/counters.h"
 #include "peer/peer.h"
+#include "recovery/life_watch.h"
+#include "recovery/liveness.h"
 #include "recovery/path_repository.h"
 
 namespace adaptib {
 
 class ProbeSender {
 public:
+    // What is known of the path without a question.
+    virtual Reach reach(const Peer& peer, std::size_t pair) = 0;
     // Whether the path carries datagrams.
     virtual bool can_ask(const Peer& peer, std::size_t pair) const = 0;
     // False: not now.
@@ -55,7 +63,9 @@ public:
     static constexpr std::uint32_t kIgnored = 8; // datagrams may get lost
 
     struct Options {
-        Nanoseconds patience = Nanoseconds::max();
+        const Liveness* liveness = nullptr;
+        Witness* witness = nullptr;
+        LifeWatch* life = nullptr;
         Nanoseconds timeout{1'000'000'000}; // parameter failure_timeout
         const Clock* clock = nullptr;
         Random* random = nullptr;
@@ -69,14 +79,19 @@ public:
     Nanoseconds deadline();
     // A probe came over the pair; it has passed check_message.
     void on_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body);
+    // The peer's responder has answered over the pair (recovery/life_watch.h).
+    void on_answer(Peer& peer, std::size_t pair, const LifeBody& body);
 
 private:
     bool is_asked(const Peer& peer, std::size_t pair) const;
     Nanoseconds give_up_at(const Peer& peer) const;
+    bool goes_on(Peer& peer, Nanoseconds now);
     void ask(Peer& peer, std::size_t pair, Nanoseconds now);
     bool send_question(Peer& peer, std::size_t pair);
     bool is_ignored(const Peer& peer, PathRecord& record) const;
     std::size_t other_path(const Peer& peer, std::size_t pair) const;
+    void learn_address(Peer& peer, std::size_t pair, std::uint16_t size,
+                       const std::array<std::byte, 64>& bytes);
 
     Options options_;
     PathRepository& paths_;

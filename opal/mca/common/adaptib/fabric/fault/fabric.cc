@@ -45,7 +45,13 @@ private:
         static_cast<void>(node_.dead()); // a switch whose time has come
         return node_.down(index_) ? PortState::down : below_.state();
     }
-    RailAddress address_impl() const override { return below_.address(); }
+    RailAddress address_impl() const override {
+        RailAddress address = below_.address();
+        if (node_.plan().readdress) {
+            node_.plan().readdress(index_, address);
+        }
+        return address;
+    }
     bool reaches_impl(const RailAddress& remote) const override { return below_.reaches(remote); }
     std::uint32_t likeness_impl(const RailAddress& remote) const override {
         return below_.likeness(remote);
@@ -152,12 +158,12 @@ Status FaultRail::register_impl(void* address, Bytes length, std::uint32_t acces
     return status;
 }
 
-class FaultFabric final : public Fabric {
+class FaultFabric final : public Fabric, private Answerer {
 public:
     FaultFabric(std::unique_ptr<Fabric> below, const FaultPlan& plan, const Clock& clock,
                 FaultLog& log, Wake wake)
-        : below_(std::move(below)),
-          node_(plan, clock, log, below_->rails().size(), std::move(wake)) {
+        : node_(plan, clock, log, below->rails().size(), std::move(wake)),
+          below_(std::move(below)) {
         for (std::uint32_t i = 0; i < below_->rails().size(); ++i) {
             rails_.push_back(std::make_unique<FaultRail>(node_, *below_->rails()[i], i));
         }
@@ -182,8 +188,23 @@ private:
         return true;
     }
 
-    std::unique_ptr<Fabric> below_;
+    Status respond_impl(const Answerer& answerer, std::uint64_t access_key) override {
+        answerer_ = &answerer;
+        return below_->respond(*this, access_key);
+    }
+    std::uint32_t responder_qp_impl(std::uint32_t rail) const override {
+        return below_->responder_qp(rail);
+    }
+    // What is down or dead answers nothing.
+    Reply answer(std::uint32_t rail, std::span<const std::byte> question,
+                 std::span<std::byte> reply) const noexcept override {
+        const bool mute = node_.frozen() || node_.down(rail) || node_.silent(rail);
+        return mute ? Reply{} : answerer_->answer(rail, question, reply);
+    }
+
+    const Answerer* answerer_ = nullptr;
     Node node_;
+    std::unique_ptr<Fabric> below_; // asks the node until it ends
 };
 
 } // namespace

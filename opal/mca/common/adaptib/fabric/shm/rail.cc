@@ -171,4 +171,16 @@ Status ShmRail::create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHand
     return status;
 }
 
+// The processor sees whether the peer's rail takes datagrams; whether its process lives the system says.
+Reach ShmRail::reach_impl(const AddressHandle& handle) const {
+    const auto& to = static_cast<const ShmAddressHandle&>(handle);
+    if (!to.peer->check_alive()) {
+        return Reach::ended;
+    }
+    const std::uint64_t word =
+        context_.rail_word(index_) |
+        to.peer->header()->rail[to.peer_rail].word.load(std::memory_order_acquire);
+    return (word & (kRailDown | kRailClosed)) != 0 ? Reach::cut_off : Reach::good;
+}
+
 } // namespace adaptib::shm

@@ -41,6 +41,7 @@ private:
     Status create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) override;
     Status create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) override;
     Status create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHandle>& out) override;
+    Reach reach_impl(const AddressHandle& handle) const override;
     Status register_impl(void* address, Bytes length, std::uint32_t access,
                          std::unique_ptr<MemoryRegion>& out) override;
     Status allocate_impl(Bytes length, std::uint32_t access,

@@ -10,6 +10,7 @@
 #include "fabric/qp_rules.h"
 #include "fabric/sim/queues.h"
 #include "fabric/sim/rc.h"
+#include "fabric/sim/responder.h"
 #include "fabric/sim/sim_fabric.h"
 #include "fabric/sim/ud.h"
 
@@ -47,9 +48,35 @@ SimFabric::SimFabric(World& world, Process& process) : world_(world), process_(p
 }
 
 SimFabric::~SimFabric() {
+    responders_.clear();
     rails_.clear();
     process_.seen(events_.size());
     world_.leave(this);
+}
+
+Status SimFabric::respond_impl(const Answerer& answerer, std::uint64_t access_key) {
+    if (!world_.options().responders) {
+        return Status::error(Reason::not_supported);
+    }
+    for (std::uint32_t i = 0; i < rails_.size(); ++i) {
+        auto& rail = static_cast<SimRail&>(*rails_[i]);
+        Responding& responding = responders_.emplace_back();
+        responding.cq = std::make_unique<SimCompletionQueue>(rail);
+        QpInit init;
+        init.type = QpType::ud;
+        init.send_cq = init.receive_cq = responding.cq.get();
+        init.send_depth = init.receive_depth = 1;
+        responding.responder = std::make_unique<Responder>(rail, init, i, answerer, access_key);
+        if (const Status status = responding.responder->enter(); !status.ok()) {
+            responders_.clear();
+            return status;
+        }
+    }
+    return kOk;
+}
+
+std::uint32_t SimFabric::responder_qp_impl(std::uint32_t rail) const {
+    return rail < responders_.size() ? responders_[rail].responder->number() : 0;
 }
 
 void SimFabric::raise(const adaptib::Event& event) {

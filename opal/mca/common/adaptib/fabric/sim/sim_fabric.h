@@ -5,6 +5,8 @@
 #pragma once
 
 #include <deque>
+#include <memory>
+#include <vector>
 
 #include "fabric/fabric.h"
 #include "fabric/sim/process.h"
@@ -13,6 +15,7 @@
 namespace adaptib::sim {
 
 class World;
+class Responder;
 
 class SimFabric final : public Fabric {
 public:
@@ -23,8 +26,15 @@ public:
     void port_changed(PortIndex port, bool up);
 
 private:
+    struct Responding {
+        std::unique_ptr<CompletionQueue> cq; // in which nothing is
+        std::unique_ptr<Responder> responder;
+    };
     bool poll_event_impl(adaptib::Event& out) override;
+    Status respond_impl(const Answerer& answerer, std::uint64_t access_key) override;
+    std::uint32_t responder_qp_impl(std::uint32_t rail) const override;
 
+    std::vector<Responding> responders_; // by rail
     World& world_;
     Process& process_;
     std::deque<adaptib::Event> events_;

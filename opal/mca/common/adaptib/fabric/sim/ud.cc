@@ -72,7 +72,6 @@ Status UdQueuePair::post_send_impl(const SendWork& work) {
     return kOk;
 }
 
-// Returns when it has left.
 Nanoseconds UdQueuePair::transmit(const SendWork& work, Bytes length, Path& path,
                                   Nanoseconds ready) {
     const Passage passage = send_packet(path, length, ready, work.remote_qp);

@@ -18,14 +18,19 @@
 
 namespace adaptib::sim {
 
-class UdQueuePair final : public SimQueuePair {
+class UdQueuePair : public SimQueuePair {
 public:
     UdQueuePair(SimRail& rail, const QpInit& init);
     ~UdQueuePair() override;
 
     void path_changed() override {}
     // Takes the datagram, or gives it back to the pool.
-    void arrive(Datagram* datagram);
+    virtual void arrive(Datagram* datagram);
+
+protected:
+    // Returns when it has left.
+    Nanoseconds transmit(const SendWork& work, Bytes length, Path& path, Nanoseconds ready);
+    void left(std::size_t count);
 
 private:
     static constexpr std::size_t kMostInbound = 1024;
@@ -42,11 +47,9 @@ private:
     void flush_sends() override;
     void forget_sends() override;
     void on_receive_posted() override;
-    Nanoseconds transmit(const SendWork& work, Bytes length, Path& path, Nanoseconds ready);
     bool deliver(Datagram* datagram);
     void settle_sends();
     void drop_held();
-    void left(std::size_t count);
 
     GrowingRing<Send> sends_;
     MemberEvent<UdQueuePair, &UdQueuePair::settle_sends> settles_{*this};

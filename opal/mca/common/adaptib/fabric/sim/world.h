@@ -41,6 +41,7 @@ struct WorldOptions {
     double datagram_twice = 0;
     double datagram_late = 0; // overtaken by later ones
     Nanoseconds late_by{20'000};
+    bool responders = true; // processes have some (Fabric::respond)
 };
 
 class World {

@@ -25,7 +25,7 @@ bool of_queue_pair(ibv_event_type type) {
 bool of_port(ibv_event_type type) {
     return type == IBV_EVENT_PORT_ACTIVE || type == IBV_EVENT_PORT_ERR ||
            type == IBV_EVENT_LID_CHANGE || type == IBV_EVENT_GID_CHANGE ||
-           type == IBV_EVENT_PKEY_CHANGE;
+           type == IBV_EVENT_PKEY_CHANGE || type == IBV_EVENT_CLIENT_REREGISTER;
 }
 
 } // namespace
@@ -73,8 +73,8 @@ void EventReader::read(const Rails& rails, const Device& device) {
     }
 }
 
-// Not told: COMM_EST (the first message says more), SQ_DRAINED (SQD is not used), SM_CHANGE and
-// CLIENT_REREGISTER (no use is made of the subnet manager), WQ_FATAL (none are created).
+// Not told: COMM_EST (the first message says more), SQ_DRAINED (SQD is not used), SM_CHANGE (no use is made of the
+// subnet manager), WQ_FATAL (none are created). CLIENT_REREGISTER: a new subnet manager may have given other LIDs.
 void EventReader::take(const Rails& rails, const Device& device, const ibv_async_event& event) {
     if (of_queue_pair(event.event_type)) {
         take_of_queue_pair(event);

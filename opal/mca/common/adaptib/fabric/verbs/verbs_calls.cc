@@ -40,6 +40,13 @@ const Calls& library_calls() {
         .dereg_mr = ibv_dereg_mr,
         .create_ah = ibv_create_ah,
         .destroy_ah = ibv_destroy_ah,
+        .create_comp_channel = ibv_create_comp_channel,
+        .destroy_comp_channel = ibv_destroy_comp_channel,
+        .get_cq_event = ibv_get_cq_event,
+        .ack_cq_events = ibv_ack_cq_events,
+        .req_notify_cq = [](ibv_cq* cq, int solicited_only) -> int {
+            return ibv_req_notify_cq(cq, solicited_only);
+        },
         .create_cq = ibv_create_cq,
         .resize_cq = ibv_resize_cq,
         .destroy_cq = ibv_destroy_cq,

@@ -38,6 +38,12 @@ struct Calls {
     ibv_ah* (*create_ah)(ibv_pd* pd, ibv_ah_attr* attributes);
     int (*destroy_ah)(ibv_ah* ah);
 
+    ibv_comp_channel* (*create_comp_channel)(ibv_context* context);
+    int (*destroy_comp_channel)(ibv_comp_channel* channel);
+    int (*get_cq_event)(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context);
+    void (*ack_cq_events)(ibv_cq* cq, unsigned events);
+    int (*req_notify_cq)(ibv_cq* cq, int solicited_only);
+
     ibv_cq* (*create_cq)(ibv_context* context, int depth, void* cq_context,
                          ibv_comp_channel* channel, int vector);
     int (*resize_cq)(ibv_cq* cq, int depth);

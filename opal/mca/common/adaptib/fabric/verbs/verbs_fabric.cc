@@ -13,6 +13,7 @@
 #include "fabric/verbs/events.h"
 #include "fabric/verbs/port.h"
 #include "fabric/verbs/rail.h"
+#include "fabric/verbs/responder.h"
 
 namespace adaptib {
 
@@ -30,12 +31,19 @@ class VerbsFabric final : public Fabric {
 public:
     VerbsFabric(const Calls& calls, const VerbsOptions& options)
         : calls_(calls), options_(options), owner_(new_owner()) {}
-    ~VerbsFabric() override { rails_.clear(); }
+    ~VerbsFabric() override {
+        responder_.reset();
+        rails_.clear();
+    }
 
     Status set_up(std::string& error_text);
 
 private:
-    bool poll_event_impl(Event& out) override { return events_.next(rails_, devices_, out); }
+    bool poll_event_impl(Event& out) override;
+    Status respond_impl(const Answerer& answerer, std::uint64_t access_key) override;
+    std::uint32_t responder_qp_impl(std::uint32_t rail) const override {
+        return responder_ == nullptr ? 0 : responder_->number(rail);
+    }
 
     void prepare_fork();
     Status add_device(const DeviceList& list, ibv_device* device, std::string& error_text);
@@ -48,10 +56,32 @@ private:
     const std::uint64_t owner_;
     std::vector<std::unique_ptr<Device>> devices_;
     EventReader events_;
+    std::unique_ptr<Responder> responder_; // null: none; ends before the rails
     // Should there be no rail at all: why.
     Status first_ = Status::error(Reason::no_device);
     std::string left_out_;
 };
+
+// The responder goes by the same port as the rail.
+bool VerbsFabric::poll_event_impl(Event& out) {
+    if (!events_.next(rails_, devices_, out)) {
+        return false;
+    }
+    const bool read = out.kind == EventKind::port_active || out.kind == EventKind::address_changed;
+    if (read && responder_ != nullptr) {
+        responder_->set_port(out.rail, static_cast<VerbsRail&>(*rails_[out.rail]).port());
+    }
+    return true;
+}
+
+Status VerbsFabric::respond_impl(const Answerer& answerer, std::uint64_t access_key) {
+    auto responder = std::make_unique<Responder>();
+    const Status status = responder->start(rails_, answerer, access_key);
+    if (status.ok()) {
+        responder_ = std::move(responder);
+    }
+    return status;
+}
 
 void VerbsFabric::leave_out(Status status, const std::string& text, bool tell) {
     if (left_out_.empty()) {

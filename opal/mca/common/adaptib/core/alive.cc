@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Whether peers live (recovery/liveness.h): who is looked for, and what becomes of those that have ended.
+//
+// Of a process of this host the system knows. That it answers nothing says nothing, as long as it runs; and once it
+// has ended it is given up within kWatchEvery, as soon as all is taken that it has left behind. A process of another
+// host is asked, and its responder answers (recovery/life_watch.h); where it has none only its datagrams tell.
+//
+// May touch: what core/core.h may.
+#include <unordered_set>
+#include <vector>
+
+#include "core/core.h"
+
+namespace adaptib {
+
+namespace {
+
+constexpr Nanoseconds kWatchEvery{250'000'000};
+constexpr std::size_t kMostLeft = 4096; // polls of what a process can have left in a queue
+constexpr std::size_t kMostAtOnce = 16;
+
+} // namespace
+
+// Something goes on only if the peer does something; requests that wait for its messages apart.
+bool Core::is_awaited(const Peer& peer) const {
+    const DatagramLink* link = peer.datagram.link.get();
+    return peer.has_pending() || peer.users > 0 || peer.one_sided > 0 || peer.connecting() ||
+           peer.repair.active || (link != nullptr && link->unacknowledged());
+}
+
+void Core::open_responder(Attached& attached, const ProcessAddress& address) {
+    const auto& rails = attached.fabric->rails();
+    if (rails[0]->info().link_layer == LinkLayer::memory) {
+        return; // the system says whether processes of this host live
+    }
+    auto answerer = std::make_unique<LifeAnswerer>(address.name, address.key, attached.rails.first);
+    for (std::uint32_t i = 0; i < attached.rails.count; ++i) {
+        answerer->set_address(i, rails[i]->address());
+    }
+    if (attached.fabric->respond(*answerer, address.key).ok()) {
+        attached.answerer = std::move(answerer);
+    }
+}
+
+bool Core::has_responder(const Peer& peer, std::size_t pair) const {
+    const PeerRoute::Pair& rails = peer.route.pairs[pair];
+    return has_datagrams(peer, pair) && peer.address.rails[rails.remote].responder_qp != 0 &&
+           !paths_->rail_down(rails.local);
+}
+
+bool Core::send_question(Peer& peer, std::size_t pair, const LifeBody& body) {
+    MessageHeader header;
+    header.type = MessageType::life_question;
+    header.length = sizeof body;
+    LifeBody full = body;
+    const RailAddress at = rails_[peer.route.pairs[pair].local]->address();
+    full.size = at.size;
+    full.bytes = at.bytes;
+    const std::uint32_t qp = peer.address.rails[peer.route.pairs[pair].remote].responder_qp;
+    return send_aside(peer, pair, qp, header, &full);
+}
+
+void Core::on_present(Peer& peer) { peer.datagrams.listens(peer.datagram); }
+
+void Core::on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
+    if (life_->on_answer(peer, pair, body) && paths_->watches(peer)) {
+        probes_->on_answer(peer, pair, body);
+    }
+}
+
+// Over the path of its datagrams.
+Reach Core::look_for(Peer& peer) {
+    if (tells_paths(peer) || peer.datagram.handle == nullptr) {
+        return Reach::unknown;
+    }
+    const Reach reach = peer.datagrams.rail(peer.datagram.port).reach(*peer.datagram.handle);
+    if (reach == Reach::good || reach == Reach::cut_off) {
+        Liveness::note(peer.life, Evidence::process, attended_.now());
+    }
+    return reach;
+}
+
+bool Core::may_live(Peer& peer, Nanoseconds since) {
+    if (look_for(peer) == Reach::ended) {
+        return true; // watch_processes() ends it, in its time
+    }
+    return attended_.now() < liveness_.ends_at(peer, since);
+}
+
+DatagramChannel::Standing Core::standing_of(Peer& peer, Nanoseconds since) {
+    using Standing = DatagramChannel::Standing;
+    switch (look_for(peer)) {
+    case Reach::good:
+    case Reach::ended: return Standing::absent;
+    case Reach::cut_off: return Standing::doubtful;
+    case Reach::unknown: break;
+    }
+    if (attended_.now() >= liveness_.ends_at(peer, since)) {
+        return Standing::lost;
+    }
+    life_->want(peer);
+    if (life_->answers(peer, peer.datagram.pair, since)) {
+        return peer.life.calls ? Standing::present : Standing::absent;
+    }
+    return Standing::doubtful;
+}
+
+// Whom nobody waits for may end as it likes, and who has said goodbye.
+void Core::watch_processes() {
+    watch_at_ = environment_.clock->now() + kWatchEvery;
+    std::unordered_set<const Peer*> awaited;
+    std::vector<Peer*> ended;
+    protocol_->for_each_awaited([&](const Peer& peer) { awaited.insert(&peer); });
+    for_each_peer([&](Peer& peer) {
+        if (peer.state == ConnectState::failed || peer.heard_goodbye) {
+            return;
+        }
+        const bool message = awaited.contains(&peer);
+        if (tells_paths(peer) ? message : message || is_awaited(peer)) {
+            if (look_for(peer) == Reach::ended) {
+                ended.push_back(&peer);
+            } else if (tells_paths(peer) && peer.state == ConnectState::idle) {
+                ask_for(peer);
+            }
+        }
+    });
+    for (Peer* peer : ended) {
+        end_process(*peer);
+    }
+}
+
+// A message of its is waited for, which nothing shows to come: no connection, and nothing of ours that it would
+// acknowledge.
+void Core::ask_for(Peer& peer) {
+    life_->look(peer);
+    const Nanoseconds since = peer.life.silent_since;
+    if (peer.life.responded && attended_.now() >= liveness_.ends_at(peer, since)) {
+        const Nanoseconds lasted = attended_.now() - std::max(since, Liveness::last(peer));
+        protocol_->on_peer_failed(peer,
+                                  "nothing has been heard of it" + silence_text(peer, lasted));
+    }
+}
+
+// What it had sent before is taken first; maybe that is all that was waited for.
+void Core::end_process(Peer& peer) {
+    Attached& attached = fabrics_[peer.route.fabric];
+    std::size_t idle = 0; // polls in a row: each looks at the first port and at another one
+    for (std::size_t polls = 0; idle < attached.datagrams->ports() && polls < kMostLeft; ++polls) {
+        idle = attached.datagrams->poll(attached.receiver, kMostAtOnce) > 0 ? 0 : idle + 1;
+    }
+    on_ring_final(peer);
+    if (peer.state == ConnectState::failed || peer.heard_goodbye) {
+        return;
+    }
+    bool awaited = is_awaited(peer);
+    protocol_->for_each_awaited([&](const Peer& each) { awaited = awaited || &each == &peer; });
+    if (awaited) {
+        protocol_->on_peer_failed(peer, "its process has ended");
+    }
+}
+
+// What follows a list of paths that do not work.
+std::string Core::silence_text(const Peer& peer, Nanoseconds lasted) const {
+    if (peer.life.evidence == Evidence::process) {
+        return ", though its process runs; check these rails";
+    }
+    return "; its host has been silent for " + whole_seconds_text(lasted) +
+           ": check these ports, the cables and switches between them, and that the process still "
+           "runs and calls MPI; opal_common_adaptib_partition_timeout says how long is waited";
+}
+
+} // namespace adaptib

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The responder's thread (responder.h).
+#include "fabric/verbs/responder.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+
+namespace adaptib::verbs {
+
+namespace {
+
+bool set_nonblocking(int descriptor) {
+    const int flags = fcntl(descriptor, F_GETFL);
+    return flags >= 0 && fcntl(descriptor, F_SETFL, flags | O_NONBLOCK) >= 0;
+}
+
+constexpr short kReadable = POLLIN;
+
+} // namespace
+
+Responder::~Responder() {
+    stop();
+    if (wakes_ >= 0) {
+        close(wakes_);
+    }
+}
+
+// In a child there is nobody to wait for.
+void Responder::stop() {
+    if (!running_ || getpid() != owner_) {
+        return;
+    }
+    ends_ = true;
+    wake();
+    pthread_join(thread_, nullptr);
+    running_ = false;
+}
+
+void Responder::wake() const {
+    const std::uint64_t one = 1;
+    while (write(wakes_, &one, sizeof one) < 0 && errno == EINTR) {
+    }
+}
+
+void Responder::set_port(std::uint32_t rail, const Port& port) {
+    if (rail < ports_.size() && ports_[rail] != nullptr) {
+        ports_[rail]->set_port(port);
+        wake();
+    }
+}
+
+Status Responder::start(std::span<const std::unique_ptr<Rail>> rails, const Answerer& answerer,
+                        std::uint64_t access_key) {
+    bool any = false;
+    Status first = Status::error(Reason::not_supported);
+    for (const auto& rail : rails) {
+        auto port =
+            std::make_unique<ResponderPort>(static_cast<VerbsRail&>(*rail), answerer, access_key);
+        Status status =
+            rail->info().has(Capability::ud) ? port->open() : Status::error(Reason::not_supported);
+        if (status.ok() && !set_nonblocking(port->descriptor())) {
+            status = Status::error(Reason::no_memory);
+        }
+        first = any || status.ok() ? first : status;
+        any = any || status.ok();
+        ports_.push_back(status.ok() ? std::move(port) : nullptr);
+    }
+    if (!any) {
+        ports_.clear();
+        return first;
+    }
+    wakes_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    owner_ = getpid();
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    if (wakes_ >= 0 && pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
+        running_ = pthread_create(&thread_, nullptr, &Responder::run, this) == 0;
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    }
+    if (!running_) {
+        ports_.clear();
+        return Status::error(Reason::no_memory);
+    }
+    return kOk;
+}
+
+void* Responder::run(void* self) {
+    static_cast<Responder*>(self)->loop();
+    return nullptr;
+}
+
+// Asleep until something comes, and otherwise as long as there is something to go on with.
+int Responder::timeout(bool rests) const {
+    const auto any = [this](auto&& is) {
+        return std::any_of(ports_.begin(), ports_.end(),
+                           [&](const auto& port) { return port != nullptr && is(*port); });
+    };
+    if (rests) {
+        return static_cast<int>(kInterval.count());
+    }
+    if (any([](const ResponderPort& port) { return port.pending(); })) {
+        return 0;
+    }
+    constexpr int kUntilAnew = 1000; // milliseconds
+    return any([](const ResponderPort& port) { return port.broken(); }) ? kUntilAnew : -1;
+}
+
+void Responder::loop() {
+    using Clock = std::chrono::steady_clock;
+    std::vector<pollfd> watched{{wakes_, kReadable, 0}};
+    std::vector<ResponderPort*> ports;
+    for (const auto& port : ports_) {
+        if (port != nullptr) {
+            watched.push_back({port->descriptor(), kReadable, 0});
+            ports.push_back(port.get());
+        }
+    }
+    Clock::time_point began = Clock::now();
+    std::size_t left = kMostAtOnce;
+    bool woken = false; // not by a question
+    while (true) {
+        const bool rests = left == 0;
+        const nfds_t count = rests ? 1 : watched.size(); // the first wakes it in any case
+        if (poll(watched.data(), count, timeout(rests)) < 0 && errno != EINTR) {
+            return; // nothing will come any more
+        }
+        if (ends_) {
+            return;
+        }
+        std::uint64_t times = 0;
+        if (watched[0].revents != 0 && read(wakes_, &times, sizeof times) < 0 && errno != EAGAIN &&
+            errno != EINTR) {
+            return;
+        }
+        woken = woken || watched[0].revents != 0;
+        if (Clock::now() - began >= kInterval) {
+            began = Clock::now();
+            left = kMostAtOnce;
+        }
+        for (std::size_t i = 0; i < ports.size() && left > 0 && !rests; ++i) {
+            pollfd& channel = watched[i + 1];
+            const bool looks = woken || ports[i]->pending() || ports[i]->broken();
+            if ((channel.revents & kReadable) != 0 || looks) {
+                left -= std::min(left, ports[i]->on_event(left));
+            } else if (channel.revents != 0) {
+                channel.fd = -1; // the device is gone: poll() looks at it no more
+            }
+        }
+        woken = woken && rests;
+    }
+}
+
+} // namespace adaptib::verbs

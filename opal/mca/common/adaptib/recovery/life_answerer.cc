@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a process's responder says of it (recovery/life_answerer.h).
+#include "recovery/life_answerer.h"
+
+#include <cstring>
+
+namespace adaptib {
+
+namespace {
+
+constexpr Bytes kBytes = sizeof(DatagramHeader) + sizeof(MessageHeader) + sizeof(LifeBody);
+static_assert(kBytes <= kMostQuestion);
+constexpr int kTries = 8; // then somebody writes all the time, which nobody does
+
+} // namespace
+
+void LifeAnswerer::set_address(std::uint32_t rail, const RailAddress& address) {
+    Place& place = places_[rail];
+    std::array<std::uint64_t, kWords> words;
+    std::memcpy(words.data(), address.bytes.data(), sizeof words);
+    const std::uint32_t version = place.version.load(std::memory_order_relaxed);
+    place.version.store(version + 1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    place.size.store(address.size, std::memory_order_relaxed);
+    for (std::size_t i = 0; i < kWords; ++i) {
+        place.words[i].store(words[i], std::memory_order_relaxed);
+    }
+    place.version.store(version + 2, std::memory_order_release);
+}
+
+// Where the rail is reached; false: it is just being changed.
+bool LifeAnswerer::read(std::uint32_t rail, LifeBody& body) const noexcept {
+    const Place& place = places_[rail];
+    const std::uint32_t before = place.version.load(std::memory_order_acquire);
+    std::array<std::uint64_t, kWords> words;
+    body.size = static_cast<std::uint16_t>(place.size.load(std::memory_order_relaxed));
+    for (std::size_t i = 0; i < kWords; ++i) {
+        words[i] = place.words[i].load(std::memory_order_relaxed);
+    }
+    std::atomic_thread_fence(std::memory_order_acquire);
+    std::memcpy(body.bytes.data(), words.data(), sizeof words);
+    return before % 2 == 0 && place.version.load(std::memory_order_relaxed) == before;
+}
+
+Answerer::Reply LifeAnswerer::answer(std::uint32_t rail, std::span<const std::byte> question,
+                                     std::span<std::byte> reply) const noexcept {
+    DatagramHeader prefix;
+    MessageHeader header;
+    if (question.size() != kBytes || reply.size() < kBytes || rail >= kMaxRails) {
+        return {};
+    }
+    const std::byte* const body_at = question.data() + sizeof prefix + sizeof header;
+    std::memcpy(&prefix, question.data(), sizeof prefix);
+    std::memcpy(&header, question.data() + sizeof prefix, sizeof header);
+    if (prefix.magic != kHeaderMagic || prefix.version != kWireVersion ||
+        prefix.target_key != key_ || header.type != MessageType::life_question ||
+        !check_message(header, body_at, sizeof(LifeBody))) {
+        return {};
+    }
+    LifeBody body = read_body<LifeBody>(body_at);
+    Reply said;
+    said.length = kBytes;
+    said.access_key = prefix.source_key;
+    said.to = {body.size, body.bytes};
+    said.path = body.path;
+    body.beats = beats();
+    bool known = false;
+    for (int i = 0; i < kTries && !known; ++i) {
+        known = read(rail, body);
+    }
+    if (!known) {
+        body.size = 0; // it is where it was
+    }
+    DatagramHeader back;
+    back.rail = static_cast<std::uint8_t>(first_ + rail);
+    back.target_key = prefix.source_key;
+    back.source = name_;
+    back.source_key = key_;
+    header.type = MessageType::life_answer;
+    std::memcpy(reply.data(), &back, sizeof back);
+    std::memcpy(reply.data() + sizeof back, &header, sizeof header);
+    std::memcpy(reply.data() + sizeof back + sizeof header, &body, sizeof body);
+    return said;
+}
+
+} // namespace adaptib

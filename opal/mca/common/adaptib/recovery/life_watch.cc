@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Peers are asked whether they live (recovery/life_watch.h).
+#include "recovery/life_watch.h"
+
+#include <algorithm>
+
+namespace adaptib {
+
+bool LifeWatch::has_responder(const Peer& peer) const {
+    for (std::size_t pair = 0; pair < peer.route.total; ++pair) {
+        if (asker_.has_responder(peer, pair)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void LifeWatch::want(Peer& peer) {
+    if (peer.life_link.linked() || !has_responder(peer)) {
+        return;
+    }
+    peer.life.ask_at = clock_.now();
+    peer.life.interval = kFirst;
+    watched_.push_back(peer);
+}
+
+void LifeWatch::look(Peer& peer) {
+    const Nanoseconds now = clock_.now();
+    if (!peer.life_link.linked() && now >= peer.life.ask_at && has_responder(peer)) {
+        peer.life.interval = std::max(peer.life.interval, kFirst);
+        ask(peer, now);
+    }
+}
+
+void LifeWatch::forget(Peer& peer) {
+    if (peer.life_link.linked()) {
+        watched_.remove(peer);
+    }
+}
+
+Nanoseconds LifeWatch::deadline() const {
+    Nanoseconds next = Nanoseconds::max();
+    for (const Peer* peer = watched_.front(); peer != nullptr; peer = watched_.next(*peer)) {
+        next = std::min(next, peer->life.ask_at);
+    }
+    return next;
+}
+
+void LifeWatch::run_timers() {
+    const Nanoseconds now = clock_.now();
+    for (std::size_t left = watched_.size(); left > 0 && !watched_.empty(); --left) {
+        Peer& peer = *watched_.pop_front();
+        if (peer.state == ConnectState::failed || peer.datagram.handle == nullptr ||
+            !asker_.is_awaited(peer)) {
+            continue;
+        }
+        watched_.push_back(peer);
+        if (now >= peer.life.ask_at) {
+            ask(peer, now);
+        }
+    }
+}
+
+// Over the path of its datagrams; and, as long as that does not answer, over another one, in turn.
+void LifeWatch::ask(Peer& peer, Nanoseconds now) {
+    PeerLife& life = peer.life;
+    const auto jitter = static_cast<std::int64_t>(
+        random_.below(static_cast<std::uint64_t>(life.interval.count() / 8)));
+    life.ask_at = now + life.interval + Nanoseconds{jitter};
+    life.interval = std::min(life.interval * 2, kMost);
+    const std::size_t first = peer.datagram.pair;
+    const bool silent = life.questions.empty() || life.questions[first].sequence != 0;
+    static_cast<void>(ask(peer, first));
+    for (std::size_t step = 1; silent && step < peer.route.total; ++step) {
+        life.turn = static_cast<std::uint32_t>((life.turn + 1) % peer.route.total);
+        if (life.turn != first && ask(peer, life.turn)) {
+            return;
+        }
+    }
+}
+
+bool LifeWatch::ask(Peer& peer, std::size_t pair) {
+    if (!asker_.has_responder(peer, pair)) {
+        return false;
+    }
+    PeerLife& life = peer.life;
+    if (life.questions.empty()) {
+        life.questions.resize(peer.route.total);
+        life.sequence = static_cast<std::uint32_t>(random_.next() >> 32);
+    }
+    LifeBody body{};
+    body.sequence = ++life.sequence != 0 ? life.sequence : ++life.sequence;
+    body.path = peer.route.pairs[pair].path;
+    if (!asker_.send_question(peer, pair, body)) {
+        return false;
+    }
+    PathQuestion& question = life.questions[pair];
+    question.sequence = body.sequence;
+    question.asked = clock_.now();
+    life.silent_since = std::min(life.silent_since, question.asked);
+    ++counters_.life_questions;
+    return true;
+}
+
+bool LifeWatch::on_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
+    PeerLife& life = peer.life;
+    if (life.questions.empty() || life.questions[pair].sequence != body.sequence) {
+        return false;
+    }
+    PathQuestion& question = life.questions[pair];
+    question.sequence = 0;
+    question.answered = question.asked;
+    life.silent_since = Nanoseconds::max();
+    ++counters_.life_answers;
+    Liveness::note(life, Evidence::responder, clock_.now());
+    const bool called = life.responded && life.beats != body.beats;
+    life.calls = called || !life.responded; // of the first answer nobody knows
+    life.responded = true;
+    life.beats = body.beats;
+    if (called) {
+        asker_.on_present(peer);
+    }
+    return true;
+}
+
+// A question that was asked later than `since`: what was sent before then has gone the same way.
+bool LifeWatch::answers(const Peer& peer, std::size_t pair, Nanoseconds since) const {
+    if (peer.life.questions.empty()) {
+        return false;
+    }
+    const PathQuestion& question = peer.life.questions[pair];
+    return question.answered > since &&
+           (question.sequence == 0 || clock_.now() - question.asked < kLate);
+}
+
+} // namespace adaptib

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * A rank that owes the others something computes for long without a call of MPI: they wait for it, however
+ * long that is beside partition_timeout. Arguments: what it owes, and for how many seconds it computes.
+ *
+ *   eager       an answer to its first message
+ *   rendezvous  the data of a large message, for which it has posted the receive
+ *   sixteen     answers to many short messages, the last of which asks for a connection
+ *   first       the acceptance of a first message that is longer than a datagram
+ *   atomic      an atomic on its window
+ */
+#include "check.h"
+
+#include <time.h>
+
+enum {
+    LARGE = 3000000,
+    LONGER = 20000,
+    SIXTEEN = 16,
+    TAG = 5
+};
+
+static double seconds;
+
+static void compute(void)
+{
+    struct timespec left = {(time_t) seconds, (long) (1e9 * (seconds - (double) (time_t) seconds))};
+    while (nanosleep(&left, &left) != 0) {
+    }
+}
+
+static void receive(unsigned char *in, int from, int tag, size_t bytes)
+{
+    MPI_Status status;
+    MPI_Recv(in, (int) bytes, MPI_BYTE, from, tag, MPI_COMM_WORLD, &status);
+    CHECK_STATUS(&status, from, tag, bytes, "a message");
+    CHECK_BYTES(in, bytes, key_of(from, tag, bytes, 0), "a message");
+}
+
+static void post(unsigned char *out, int to, int tag, size_t bytes)
+{
+    fill(out, bytes, key_of(check_rank, tag, bytes, 0));
+    MPI_Send(out, (int) bytes, MPI_BYTE, to, tag, MPI_COMM_WORLD);
+}
+
+/* Rank 1 gets `count` messages, computes before the last of them is taken, and answers. */
+static void messages(int count, size_t bytes, bool posted)
+{
+    unsigned char *data = malloc(bytes + 1);
+    if (check_rank == 0) {
+        for (int i = 0; i < count; ++i) {
+            post(data, 1, TAG, bytes);
+        }
+        receive(data, 1, TAG + 1, 8);
+    } else if (check_rank == 1) {
+        MPI_Request request;
+        MPI_Status status;
+        for (int i = 0; i + 1 < count; ++i) {
+            receive(data, 0, TAG, bytes);
+        }
+        if (posted) {
+            MPI_Irecv(data, (int) bytes, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &request);
+            compute();
+            MPI_Wait(&request, &status);
+            CHECK_STATUS(&status, 0, TAG, bytes, "the message that was posted");
+            CHECK_BYTES(data, bytes, key_of(0, TAG, bytes, 0), "the message that was posted");
+        } else {
+            receive(data, 0, TAG, bytes);
+            compute();
+        }
+        post(data, 0, TAG + 1, 8);
+    }
+    free(data);
+}
+
+static void atomic(void)
+{
+    long word = 100, one = 1, old = -1;
+    MPI_Win window;
+    MPI_Win_create(&word, sizeof word, sizeof word, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (check_rank == 0) {
+        MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window);
+        MPI_Fetch_and_op(&one, &old, MPI_LONG, 1, 0, MPI_SUM, window);
+        MPI_Win_unlock(1, window);
+        CHECK(old == 100, "the atomic found %ld", old);
+    } else if (check_rank == 1) {
+        compute();
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK(check_rank != 1 || word == 101, "the word is %ld", word);
+    MPI_Win_free(&window);
+}
+
+int main(int argc, char **argv)
+{
+    check_begin(&argc, &argv, "computes", 2);
+    const char *what = argc > 1 ? argv[1] : "eager";
+    seconds = argc > 2 ? atof(argv[2]) : 3;
+    if (strcmp(what, "eager") == 0) {
+        messages(1, 8, false);
+    } else if (strcmp(what, "rendezvous") == 0) {
+        messages(2, LARGE, true);
+    } else if (strcmp(what, "sixteen") == 0) {
+        messages(SIXTEEN + 1, 8, false);
+    } else if (strcmp(what, "first") == 0) {
+        messages(1, LONGER, true);
+    } else if (strcmp(what, "atomic") == 0) {
+        atomic();
+    } else {
+        FAIL("there is no case \"%s\"", what);
+    }
+    check_end();
+    return 0;
+}

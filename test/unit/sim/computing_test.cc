@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Ranks that compute for long, without a call of MPI, while others wait for them: however long that is beside
+// partition_timeout nobody is given up whose responder answers, and all that was sent arrives.
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "fabric/sim/sim_fabric.h"
+#include "unit/sim/traffic.h"
+
+namespace adaptib::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kPorts = 2;
+constexpr Nanoseconds kPatience = 20s;
+constexpr Nanoseconds kLong = 3 * kPatience + 10s;
+
+RanksOptions network(bool lossy, int connect_threshold, bool responders = true) {
+    RanksOptions options;
+    options.ranks = 3;
+    options.world.machine = *machine("connect-ib");
+    options.world.machine.reliable_ud = false;
+    options.world.datagram_loss = lossy ? 0.1 : 0;
+    options.world.responders = responders;
+    options.world.topology = crossbar(3, {.ports = kPorts}, links_of(options.world.machine));
+    std::string text;
+    EXPECT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
+    options.parameters.connect_threshold = connect_threshold;
+    options.parameters.partition_timeout = static_cast<int>(kPatience / 1s);
+    options.parameters.apm = const_cast<char*>("off");
+    return options;
+}
+
+// What rank 1 owes when it begins to compute, and whether it is given up for that where it has no responder.
+struct Debt {
+    const char* what;
+    int connect_threshold;
+    std::size_t before; // messages of 8 bytes that have come and gone
+    std::size_t count;  // then so many ...
+    std::size_t bytes;  // ... of so many bytes
+    bool port_fails;    // but before that one of its ports
+    bool lost;
+};
+
+class Computing : public testing::TestWithParam<Debt> {
+protected:
+    // Everything but the end: rank 1 computes, and rank 0 waits for what it has sent.
+    void begin(bool lossy, bool responders) {
+        const Debt& debt = GetParam();
+        ranks_ = make(network(lossy, debt.connect_threshold, responders));
+        for (std::size_t i = 0; i < debt.before; ++i) {
+            carry(*ranks_, 0, 1, 8);
+        }
+        rest(*ranks_, 1ms);
+        if (debt.port_fails) {
+            set_port(*ranks_, 1, 0, false); // that carries the ring, and datagrams
+        }
+        ranks_->compute(1, kLong);
+        for (std::size_t i = 0; i < debt.count; ++i) {
+            messages_.push_back(std::make_unique<Message>(0, 1, debt.bytes, i));
+            messages_.back()->start(*ranks_);
+        }
+    }
+    std::size_t failed() { return ranks_->counters(0).connections_failed; }
+
+    Messages messages_;
+    std::unique_ptr<Ranks> ranks_;
+};
+INSTANTIATE_TEST_SUITE_P(
+    All, Computing,
+    testing::Values(
+        Debt{"the acknowledgement of an eager message", 1'000'000, 0, 1, 8, false, true},
+        Debt{"the same, after others", 1'000'000, 5, 3, 1000, false, true},
+        Debt{"the data of a rendezvous", 1, 4, 1, 1'000'000, false, false},
+        Debt{"a connection, asked for by the 16th message", 16, 15, 3, 8, false, true},
+        Debt{"a connection, asked for by a first long message", 16, 0, 1, 20'000, false, true},
+        Debt{"the repair of a connection", 1, 4, 2, 10'000'000, true, true}),
+    [](const auto& info) { return "Case" + std::to_string(info.index); });
+
+TEST_P(Computing, IsWaitedForAsLongAsItsResponderAnswers) {
+    for (const bool lossy : {false, true}) {
+        SCOPED_TRACE(std::string(GetParam().what) + (lossy ? ", lossy" : ""));
+        messages_.clear();
+        begin(lossy, true);
+        ASSERT_TRUE(ranks_->run_until([&] { return all_done(messages_); }, kLong + 20s));
+        expect_arrived(messages_);
+        for (const std::size_t rank : {0, 1}) {
+            expect_unbroken(*ranks_, rank);
+        }
+        EXPECT_LT(ranks_->counters(0).datagram_repeated, 400u) << "they are sent again rarely";
+        carry(*ranks_, 1, 0, 100'000);
+        messages_.clear();
+        ranks_.reset();
+    }
+}
+
+// The rule without the evidence: what these tests are about.
+TEST_P(Computing, IsGivenUpWithoutAResponder) {
+    SCOPED_TRACE(GetParam().what);
+    begin(false, false);
+    ranks_->run_until([&] { return failed() > 0; }, kLong);
+    EXPECT_EQ(failed() > 0, GetParam().lost);
+    ranks_->run_until([&] { return false; }, 1us);
+    ranks_.reset(); // before the buffers
+}
+
+// A peer whose process dies while it computes is given up once nothing has answered for that long.
+TEST_P(Computing, AndThatDiesIsGivenUp) {
+    if (!GetParam().lost) {
+        return;
+    }
+    SCOPED_TRACE(GetParam().what);
+    begin(false, true);
+    rest(*ranks_, kLong / 2);
+    EXPECT_EQ(failed(), 0u);
+    ranks_->kill(1);
+    const Nanoseconds began = ranks_->world().simulator().now();
+    ASSERT_TRUE(ranks_->run_until([&] { return failed() > 0; }, 3 * kPatience));
+    const Nanoseconds took = ranks_->world().simulator().now() - began;
+    EXPECT_GT(took, kPatience - 3s);
+    EXPECT_LT(took, kPatience + 10s);
+    ranks_.reset();
+}
+
+// Who takes a first message has acknowledged it before it computes.
+TEST(Computing, WhatWasTakenIsAcknowledgedBefore) {
+    for (const std::size_t count : {1, 3}) {
+        SCOPED_TRACE(count);
+        const auto ranks = make(network(false, 1'000'000));
+        Messages messages;
+        for (std::size_t i = 0; i < count; ++i) {
+            messages.push_back(std::make_unique<Message>(0, 1, 100, i));
+            messages.back()->start(*ranks);
+        }
+        ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 1s));
+        ranks->compute(1, kLong);
+        rest(*ranks, kLong - 1s);
+        EXPECT_EQ(ranks->counters(0).datagram_repeated, 0u);
+        EXPECT_FALSE(ranks->peer(0, 1)->datagram.link->unacknowledged());
+    }
+}
+
+// A rail that is reached elsewhere all of a sudden: who knew it learns so, and what was under way arrives.
+TEST(Computing, ARailWhoseAddressChangesIsFoundAgain) {
+    RanksOptions options = network(false, 1);
+    std::string text;
+    options.world.topology =
+        crossbar(3, {.ports = kPorts}, links_of(options.world.machine), 1); // two LIDs a port
+    ASSERT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
+    options.parameters.paths_per_port = 1;
+    FirstRanksFaults faults(options);
+    bool moved = false;
+    faults.plan.readdress = [&](std::uint32_t rail, RailAddress& address) {
+        if (moved && rail == 0) { // by the second of its LIDs
+            std::uint32_t lid = 0;
+            std::memcpy(&lid, address.bytes.data() + sizeof lid, sizeof lid);
+            ++lid;
+            std::memcpy(address.bytes.data() + sizeof lid, &lid, sizeof lid);
+        }
+    };
+    SimFabric* fabric = nullptr;
+    const auto wrap = options.wrap;
+    options.wrap = [&](std::size_t rank, std::unique_ptr<Fabric> below) {
+        fabric = rank == 0 ? static_cast<SimFabric*>(below.get()) : fabric;
+        return wrap(rank, std::move(below));
+    };
+    const auto ranks = make(std::move(options));
+    carry(*ranks, 0, 1, 100'000);
+    carry(*ranks, 2, 0, 100);
+    const auto known = [&](std::size_t rank) {
+        return ranks->peer(rank, 0)->address.rails[0].bytes;
+    };
+    const auto old = known(1);
+    Messages messages;
+    for (std::size_t i = 0; i < 6; ++i) {
+        messages.push_back(std::make_unique<Message>(i % 2, 1 - i % 2, 2'000'000, i));
+        messages.back()->start(*ranks);
+    }
+    rest(*ranks, 20us);
+    fabric->raise({EventKind::address_changed, 0, 0, nullptr}); // that is none
+    rest(*ranks, 100ms);
+    EXPECT_EQ(ranks->counters(0).repairs, 0u);
+    EXPECT_EQ(known(1), old);
+    moved = true;
+    fabric->raise({EventKind::address_changed, 0, 0, nullptr});
+    ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 10s));
+    expect_arrived(messages);
+    rest(*ranks, 3s);
+    carry(*ranks, 0, 1, 100'000);
+    carry(*ranks, 2, 0, 100'000);
+    EXPECT_NE(known(1), old);
+    EXPECT_NE(known(2), old);
+    EXPECT_EQ(known(1), known(2));
+    for (const std::size_t rank : {0, 1, 2}) {
+        expect_unbroken(*ranks, rank);
+        EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), kPorts);
+    }
+}
+
+// Its paths are tested meanwhile: one that fails, and tells nobody, is found, and so is its return.
+TEST(Computing, PathsToARankThatComputesAreTested) {
+    const auto ranks = make(network(false, 1));
+    carry(*ranks, 0, 1, 100'000);
+    ranks->compute(1, kLong);
+    const Topology& topology = ranks->world().topology();
+    const LinkIndex cable = topology.ports[topology.hosts[1].ports[0]].link;
+    rest(*ranks, 1ms);
+    ranks->world().set_link(cable, false);
+    Messages messages;
+    for (std::size_t i = 0; i < 4; ++i) {
+        messages.push_back(std::make_unique<Message>(0, 1, 300'000, i));
+        messages.back()->start(*ranks);
+    }
+    Peer& peer = *ranks->peer(0, 1);
+    const auto state = [&](std::size_t pair) {
+        return peer.paths == nullptr ? PathState::up : peer.paths->records[pair].state;
+    };
+    ASSERT_TRUE(ranks->run_until([&] { return state(0) == PathState::failed; }, 12s));
+    rest(*ranks, 5s);
+    EXPECT_EQ(state(1), PathState::up);
+    ranks->world().set_link(cable, true);
+    ASSERT_TRUE(ranks->run_until([&] { return state(0) == PathState::up; }, 5s));
+    EXPECT_LT(ranks->world().simulator().now(), kLong) << "it computes still";
+    ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, kLong + 20s));
+    expect_arrived(messages);
+    for (const std::size_t rank : {0, 1}) {
+        expect_unbroken(*ranks, rank);
+    }
+}
+
+// An atomic that the target is asked for, and that waits for it.
+TEST(Computing, ATargetOfAtomicsIsWaitedFor) {
+    for (const int connect_threshold : {1, 1'000'000}) {
+        SCOPED_TRACE(connect_threshold);
+        RanksOptions options = network(false, connect_threshold);
+        options.parameters.atomics = const_cast<char*>("target");
+        const auto ranks = make(std::move(options));
+        std::uint64_t word = 100;
+        std::uint64_t old = 0;
+        {
+            OpenWindow window;
+            Protocol& target = ranks->core(1).protocol();
+            ASSERT_TRUE(
+                target.open_window(window, &word, sizeof word, kLocalWrite | kRemoteAtomic).ok());
+            opal_common_adaptib_remote_t remote{};
+            remote.base = reinterpret_cast<std::uintptr_t>(&word);
+            remote.bytes = sizeof word;
+            remote.access = target.told_access(OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC);
+            remote.key_count = window.memory().key_count();
+            window.memory().copy_remote_keys(remote.keys);
+            ranks->compute(1, kLong);
+            const opal_common_adaptib_one_sided_t what{OPAL_COMMON_ADAPTIB_FETCH_ADD,
+                                                       &old,
+                                                       nullptr,
+                                                       remote.base,
+                                                       &remote,
+                                                       sizeof word,
+                                                       1,
+                                                       0};
+            test::TestRequest request;
+            bool complete = false;
+            ASSERT_TRUE(
+                ranks->core(0)
+                    .protocol()
+                    .start_one_sided(*ranks->peer(0, 1), what, nullptr, request.user, complete)
+                    .ok());
+            ranks->wake(0);
+            ASSERT_TRUE(ranks->run_until([&] { return request.done; }, kLong + 20s));
+            EXPECT_EQ(request.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+            EXPECT_EQ(old, 100u);
+            EXPECT_EQ(word, 101u);
+            for (const std::size_t rank : {0, 1}) {
+                expect_unbroken(*ranks, rank);
+            }
+        }
+    }
+}
+
+} // namespace
+} // namespace adaptib::sim
