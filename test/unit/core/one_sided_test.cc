@@ -461,18 +461,29 @@ TEST(ActiveMessages, NoneAtOnceThatIsTooLongOrToAPeerThatIsLost) {
     EXPECT_TRUE(world.run([&] { return world.counters(1).bad_packets == 2; })) << "unheard";
     world.end(1);
     // What goes out before that is known is lost; then nothing goes out any more.
-    for (int pass = 0; pass < 100000 && peer->state != ConnectState::failed; ++pass) {
+    for (int pass = 0; pass < 100000 && peer->datagram.handle != nullptr; ++pass) {
         static_cast<void>(at_once(8, 8));
         world.progress(0);
         world.clock.advance(Nanoseconds{100000});
     }
-    EXPECT_EQ(peer->state, ConnectState::failed);
+    EXPECT_EQ(peer->state, ConnectState::idle) << "it has left";
     EXPECT_FALSE(at_once(8, 0));
-    EXPECT_FALSE(world.send_at_once(0, 1, 1, contiguous(bytes.data(), 8)));
+    Protocol& protocol = world.core(0).protocol();
+    const Envelope envelope{0, 0, 1};
+    EXPECT_FALSE(protocol.send_at_once(*peer, envelope, contiguous(bytes.data(), 8)));
     TestRequest request;
-    EXPECT_EQ(world.send(0, 1, 1, contiguous(bytes.data(), 8), request),
+    bool complete = false;
+    EXPECT_TRUE(protocol
+                    .send(peer, envelope, contiguous(bytes.data(), 8), false, Marker::blocking,
+                          request.user, complete)
+                    .ok());
+    EXPECT_TRUE(complete);
+    EXPECT_EQ(request.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    EXPECT_EQ(protocol.send(peer, envelope, contiguous(bytes.data(), 8), false, Marker::blocking,
+                            request.user, complete),
               Status::error(Reason::unreachable));
-    EXPECT_EQ(world.messages(0).size(), 1u);
+    ASSERT_EQ(world.messages(0).size(), 1u);
+    EXPECT_NE(world.messages(0)[0].find(reason_text(Reason::peer_gone)), std::string::npos);
 }
 
 TEST(ActiveMessages, TooLongIsRefusedAndUnheardIsDropped) {

@@ -35,7 +35,7 @@ enum class Reason : std::uint8_t {
     bad_wire,      // what arrived is malformed
     version,       // the peer speaks another version of the wire format
     unreachable,   // no path to the peer
-    peer_gone,     // the peer's process has ended
+    peer_gone,     // the peer's process has ended, or is through with MPI
     truncated,     // the message was longer than the buffer
     cancelled,
     internal,

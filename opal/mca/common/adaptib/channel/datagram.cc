@@ -209,7 +209,8 @@ void DatagramChannel::fill(std::uint32_t slot, const DatagramTarget& target,
 
 Status DatagramChannel::commit(DatagramTarget& target, const MessageHeader& header) {
     if (target.handle == nullptr) {
-        return Status::error(Reason::unreachable);
+        return target.coming ? Status::again(Reason::not_connected)
+                             : Status::error(Reason::peer_gone);
     }
     if (!reliable_) {
         if (target.link == nullptr) {

@@ -53,6 +53,7 @@ struct DatagramTarget {
     std::uint8_t heard_rail = 0;
     // Its owner was asked for another path so, and how often it moved since something was acknowledged.
     bool doubted = false;
+    bool coming = false; // there is no handle, and its owner tries for one: what is sent waits
     std::uint32_t moves = 0;
     Nanoseconds heard{0};
 };
@@ -113,7 +114,7 @@ public:
     // nothing and holds nothing.
     // REQUIRES: length <= capacity().
     std::byte* reserve(Bytes length);
-    // again: the target has no room; the reservation is gone. error(unreachable): it was let go.
+    // again: the target has no room, or is `coming`; the reservation is gone. error(peer_gone): it was let go.
     Status commit(DatagramTarget& target, const MessageHeader& header);
 
     // A target that acknowledges nothing for so long has failed; without this, never.
@@ -231,6 +232,7 @@ private:
     void mind(DatagramLink& link);
     bool is_stuck(std::uint32_t port, Nanoseconds now) const;
     void retire(std::uint32_t port, std::unique_ptr<AddressHandle> handle);
+    static void drop_retired(Port& port);
     void release(std::uint32_t slot);
     void over(std::uint32_t slot, std::uint32_t port);
     std::byte* slot_at(std::uint32_t slot) const {

@@ -28,7 +28,9 @@ void DatagramChannel::mind(DatagramLink& link) {
 Nanoseconds DatagramChannel::deadline() const {
     Nanoseconds next = Nanoseconds::max();
     for (DatagramLink* link = minded_.front(); link != nullptr; link = minded_.next(*link)) {
-        next = std::min(next, link->deadline());
+        if (link->target.handle != nullptr) { // else what it is owed waits for its owner
+            next = std::min(next, link->deadline());
+        }
     }
     // Acknowledgements stay due while there is no slot to send them from: what frees one comes by itself.
     return free_sends_.empty() && next < Nanoseconds::max()
@@ -206,6 +208,10 @@ bool DatagramChannel::is_stuck(std::uint32_t port, Nanoseconds now) const {
 void DatagramChannel::retire(std::uint32_t number, std::unique_ptr<AddressHandle> handle) {
     Port& port = ports_[number];
     port.retired.push_back({std::move(handle), port.posts});
+    drop_retired(port);
+}
+
+void DatagramChannel::drop_retired(Port& port) {
     std::erase_if(port.retired,
                   [&port](const Retired& retired) { return retired.posts <= port.ended; });
 }
@@ -226,6 +232,9 @@ void DatagramChannel::acknowledge(DatagramTarget& target) {
 }
 
 void DatagramChannel::forget(DatagramTarget& target) {
+    for (Port& port : ports_) { // what is left of the target's, too
+        drop_retired(port);
+    }
     if (target.link == nullptr) {
         return;
     }

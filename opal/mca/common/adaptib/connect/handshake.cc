@@ -24,6 +24,12 @@ bool replaces(const Peer& peer, const ConnectBody& request) {
 void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
                                      const std::byte* body) {
     const Need need{(header.flags & kConnectNeeded) != 0, (header.flags & kConnectAwaited) != 0};
+    if (peer.datagram.coming) { // nothing but its request can be meant: it has heard nothing
+        if (header.type == MessageType::connect_request) {
+            keep_for_later(peer, read_body<ConnectBody>(body));
+        }
+        return;
+    }
     switch (header.type) {
     case MessageType::connect_request: on_request(peer, read_body<ConnectBody>(body), need); break;
     case MessageType::connect_reply: on_reply(peer, read_body<ConnectBody>(body)); break;

@@ -49,8 +49,11 @@ bool ConnectionManager::no_room_says(Status status) {
     return true;
 }
 
-// False: there is no room.
+// False: there is no room, or no way to the peer yet.
 bool ConnectionManager::ask(Peer& peer) {
+    if (peer.datagram.coming) {
+        return false;
+    }
     const bool shared = chooses_shared(peer);
     if (!shared && !has_room()) {
         return false;

@@ -123,8 +123,8 @@ Nanoseconds Core::deadline() const {
     for (const Attached& attached : fabrics_) {
         answers = std::min(answers, attached.datagrams->deadline());
     }
-    const Nanoseconds next =
-        std::min({connections_->deadline(), attended_.look_at(answers), forgive_unconnected_at_});
+    const Nanoseconds next = std::min({connections_->deadline(), attended_.look_at(answers),
+                                       forgive_unconnected_at_, contact_deadline()});
     return std::min(next, silence_->deadline(unsignaled_posts(), protocol_->work_outstanding()));
 }
 
@@ -137,6 +137,9 @@ void Core::run_timers() {
     if (now >= listen_at_) { // passes may be long: events do not wait for housekeeping
         listen_at_ = now + kListenEvery;
         poll_events();
+    }
+    if (!contacts_.empty()) [[unlikely]] {
+        try_contacts(now);
     }
     if (select_due(now)) {
         select_channels(now);

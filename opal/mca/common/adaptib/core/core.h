@@ -215,12 +215,38 @@ private:
         twins_.for_each(f);
     }
     Status wake_peer(Peer& peer, Why why, const ProcessAddress& address);
+    Status reach(Peer& peer, std::size_t& pair);
     bool route_over(std::uint32_t fabric, const ProcessAddress& address, PeerRoute& out) const;
     bool choose_route(const ProcessAddress& address, PeerRoute& out) const;
     void refuse_peer(const ProcessAddress& address, const std::string& why);
     Status look_up(std::uint64_t name, ProcessAddress& out);
     std::string peer_text(std::uint64_t name, const std::string& host) const;
     void finish_peers();
+    static const char* advice(Reason reason);
+
+    // contact.cc
+    // A peer that cannot be reached yet: its handle is tried for.
+    struct Contact {
+        Peer* peer;
+        Nanoseconds since; // something has waited for it
+        Nanoseconds next;  // try
+        Nanoseconds pause; // behind that
+    };
+    bool may_be_reached(const Peer& peer, Status status) const;
+    void await_contact(Peer& peer, Status status);
+    void try_contacts(Nanoseconds now);
+    bool try_contact(Contact& contact, Nanoseconds now);
+    bool put_off(Contact& contact, Status status, Nanoseconds now);
+    std::string why_unreached(const Peer& peer, Status status) const;
+    std::string give_up_text() const;
+    void refuse_sender(Peer& peer, Status status, Nanoseconds lasted);
+    void on_refused(Peer& peer, Status status, std::string text);
+    Nanoseconds contact_deadline() const;
+
+    // leaving.cc
+    void on_peers_changed();
+    bool leaves(Peer& peer) override;
+    void let_left_peers_go();
 
     // selection.cc
     bool select_due(Nanoseconds now) const;
@@ -389,6 +415,9 @@ private:
     Stopwatch* stopwatch_ = nullptr;   // null: nothing is timed
     std::unique_ptr<CostMeter> meter_; // null: costs are the model's
     Nanoseconds select_at_{0};
+    std::vector<Peer*> left_; // to be let go at the end of this progress
+    std::vector<Contact> contacts_;
+    bool contact_told_ = false;   // people know that something waits for some of them
     std::vector<Peer*> finished_; // to be taken down at the end of this progress
 };
 

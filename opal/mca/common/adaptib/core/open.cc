@@ -466,7 +466,7 @@ void Core::listen(std::uint32_t fabric) {
     DatagramChannel& datagrams = *fabrics_[fabric].datagrams;
     datagrams.give_up_after(patience_);
     datagrams.on_failure([this, fabric](std::uint64_t to, WorkStatus why) {
-        if (Peer* peer = find_peer(to, fabric); peer != nullptr) {
+        if (Peer* peer = find_peer(to, fabric); peer != nullptr && !leaves(*peer)) {
             protocol_->on_peer_failed(*peer,
                                       std::string(work_status_text(why)) + " on rail " +
                                           peer->datagrams.rail(peer->datagram.port).info().name);

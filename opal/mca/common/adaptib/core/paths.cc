@@ -193,7 +193,7 @@ void Core::leave_path(Peer& peer) {
 }
 
 void Core::on_trouble(Peer& peer, DatagramChannel::Trouble trouble, WorkStatus status) {
-    if (peer.state == ConnectState::failed) {
+    if (peer.state == ConnectState::failed || leaves(peer)) {
         return;
     }
     const std::size_t pair = peer.datagram.pair;

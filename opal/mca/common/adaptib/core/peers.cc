@@ -6,9 +6,7 @@
 
 namespace adaptib {
 
-namespace {
-
-const char* advice(Reason reason) {
+const char* Core::advice(Reason reason) {
     switch (reason) {
     case Reason::no_memory:
         return "Raise the limits of address space (ulimit -v) and of open files (ulimit -n), or lower "
@@ -22,8 +20,6 @@ const char* advice(Reason reason) {
                "--mca pml ob1 --mca btl tcp,self.";
     }
 }
-
-} // namespace
 
 std::string Core::peer_text(std::uint64_t name, const std::string& host) const {
     return "Process " + std::to_string(name & 0xffffffffu) + " of job " +
@@ -41,7 +37,8 @@ Status Core::get_peer(std::uint64_t name, Peer*& out) {
         return make_peer(name, Why::user, out);
     }
     protocol_->keep_peer(*peer);
-    if (peer->datagram.handle == nullptr) {
+    const bool fails_at_once = peer->state == ConnectState::failed;
+    if (peer->datagram.handle == nullptr && !peer->datagram.coming && !fails_at_once) {
         ProcessAddress address;
         Status status = look_up(name, address);
         if (status.ok()) {
@@ -104,7 +101,8 @@ Status Core::get_for_atomics(Peer& peer, Peer*& out) {
         return make_twin(peer, Why::user, out);
     }
     protocol_->keep_peer(*twin);
-    if (twin->datagram.handle == nullptr) {
+    const bool fails_at_once = twin->state == ConnectState::failed;
+    if (twin->datagram.handle == nullptr && !twin->datagram.coming && !fails_at_once) {
         if (const Status status = wake_peer(*twin, Why::user, twin->address); !status.ok()) {
             return status;
         }
@@ -261,14 +259,29 @@ Status Core::make_peer(std::uint64_t name, Why why, Peer*& out) {
     return kOk;
 }
 
-// A process that has ended after its last message to us is nobody's trouble; one that a user wants is.
+// ok also if the way to it has to be waited for, and always for who has sent something (core/contact.cc).
 Status Core::wake_peer(Peer& peer, Why why, const ProcessAddress& address) {
     peer.address = address;
     peer.datagram.key = address.key;
     peer.datagram.name = address.name;
-    Status status = Status::error(Reason::unreachable);
     std::size_t pair = 0;
-    for (const bool usable : {true, false}) { // those that are known to have failed last
+    const Status status = reach(peer, pair);
+    if (status.ok()) {
+        return status;
+    }
+    if (why == Why::datagram || may_be_reached(peer, status)) {
+        await_contact(peer, status);
+        return kOk;
+    }
+    refuse_peer(address, " over " + why_unreached(peer, status));
+    return status;
+}
+
+// Its datagrams can be sent, by the first of its pairs of rails for which that is so; those that are known to have failed
+// come last. Errors: of `pair`, the last one tried.
+Status Core::reach(Peer& peer, std::size_t& pair) {
+    Status status = Status::error(Reason::unreachable);
+    for (const bool usable : {true, false}) {
         for (std::size_t i = 0; i < peer.route.total && !status.ok(); ++i) {
             if (has_datagrams(peer, i) && paths_->usable(peer, i) == usable &&
                 status.reason() != Reason::peer_gone) {
@@ -277,19 +290,13 @@ Status Core::wake_peer(Peer& peer, Why why, const ProcessAddress& address) {
             }
         }
     }
-    if (status.ok() || (why == Why::datagram && status.reason() == Reason::peer_gone)) {
-        return status;
-    }
-    const Rail& rail = *rails_[peer.route.pairs[pair].local];
-    const std::string more = rail.trouble();
-    refuse_peer(address, " over rail " + rail.info().name + ": " + reason_text(status.reason()) +
-                             (more.empty() ? "" : ", " + more) + ". " + advice(status.reason()));
     return status;
 }
 
 // A finished peer keeps its record, so that its sequence numbers go on should it come back; its
 // connection, rings and mappings go.
 void Core::finish_peers() {
+    let_left_peers_go();
     std::vector<Peer*> finished;
     std::swap(finished, finished_);
     for (Peer* peer : finished) {

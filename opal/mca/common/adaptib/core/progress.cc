@@ -438,7 +438,7 @@ bool Core::post_credit(Peer& peer, Subchannel& subchannel) {
     return subchannel.qp->post_send(work).ok();
 }
 
-// The sender, met for the first time maybe; null: it cannot be answered, or is not who it says.
+// The sender, met for the first time maybe; null: it is not who it says, or nothing is known of it.
 Peer* Core::sender_of(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key) {
     Peer* peer = peers_.find(from);
     if (peer == nullptr && !make_peer(from, Why::datagram, peer).ok()) {
@@ -452,12 +452,13 @@ Peer* Core::sender_of(std::uint32_t fabric, std::uint64_t from, std::uint64_t fr
         }
         peer = twin != nullptr && twin->route.fabric == fabric ? twin : nullptr;
     }
-    if (peer == nullptr ||
-        (peer->datagram.handle == nullptr &&
-         !wake_peer(*peer, Why::datagram, peer->address).ok()) ||
-        peer->address.key != from_key) {
+    if (peer == nullptr || peer->address.key != from_key) {
         ++counters_.bad_packets;
         return nullptr;
+    }
+    if (peer->datagram.handle == nullptr && !peer->datagram.coming &&
+        peer->state != ConnectState::failed) {
+        static_cast<void>(wake_peer(*peer, Why::datagram, peer->address));
     }
     return peer;
 }
@@ -600,6 +601,7 @@ void Core::poll_events(Attached& attached) {
             }
             break;
         case EventKind::met: connections_->on_met(index, event.qp_number); break;
+        case EventKind::peer_changed: on_peers_changed(); break;
         case EventKind::not_met:
             connections_->on_not_met(index, event.qp_number, rails_[index]->trouble());
             break;

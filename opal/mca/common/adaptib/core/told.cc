@@ -29,6 +29,10 @@ void Core::on_unconnected(Peer& peer) { protocol_->on_unconnected(peer); }
 
 // The first rail that has more to say says it.
 void Core::on_connect_failed(Peer& peer, Status status, const std::string& what) {
+    if (leaves(peer)) {
+        peer.state = peer.state == ConnectState::failed ? ConnectState::idle : peer.state;
+        return;
+    }
     std::string why;
     for (std::uint32_t i = peer.route.local.first; i < peer.route.local.end() && why.empty(); ++i) {
         why = rails_[i]->trouble();
@@ -60,7 +64,10 @@ void Core::on_path_unconnected(Peer& peer, std::size_t pair, const std::string& 
     paths_->report_suspect(peer, pair, why);
 }
 
-void Core::on_interrupted(Peer& peer) { protocol_->on_interrupted(peer); }
+void Core::on_interrupted(Peer& peer) {
+    static_cast<void>(leaves(peer));
+    protocol_->on_interrupted(peer);
+}
 
 // What it leads to may complete, too: it ends after as many as queues can hold.
 void Core::on_abandoned(Peer& peer) {
@@ -111,7 +118,7 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
             if (!peer.subchannels[i].has(rail, qp_number)) {
                 continue;
             }
-            if (connections_->renew_shared(peer, peer.subchannels[i])) {
+            if (connections_->renew_shared(peer, peer.subchannels[i]) || leaves(peer)) {
                 return;
             }
             const bool own = !peer.shared || owner == &peer.quiet_work;

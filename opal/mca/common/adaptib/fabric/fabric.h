@@ -306,9 +306,14 @@ public:
     // The peer is known to run on the one processor that this process may run on: they take turns, and what either does
     // is time of both. As it is now; some microseconds.
     bool shares_processor() const { return shares_processor_impl(); }
+    // What has become of the peer, without a call of the system. ok: nothing is known against it; no_device: it has closed
+    // its fabric; peer_gone: it has ended without that; or why it has refused this process (Rail::refuse), of which
+    // `text` says more to a person.
+    Status standing(std::string& text) const { return standing_impl(text); }
 
 private:
     virtual bool shares_processor_impl() const { return false; }
+    virtual Status standing_impl(std::string&) const { return kOk; }
 };
 
 // ---------------------------------------------------------------------------------------------------
@@ -507,6 +512,9 @@ public:
     // Why the last call that this rail, or one of its queue pairs, refused was refused, where a status
     // alone does not tell; empty if there is nothing to add.
     std::string trouble() const { return trouble_impl(); }
+    // Tells the peer at that address, whose datagrams arrive here, that it cannot be reached from here and is never
+    // answered: it gets the event peer_changed. Needs no way to the peer; a fabric that has no such means does nothing.
+    void refuse(const RailAddress& remote, Reason why) { refuse_impl(remote, why); }
 
     Status create_cq(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) {
         return create_cq_impl(depth, out);
@@ -545,6 +553,7 @@ private:
         return path;
     }
     virtual std::string trouble_impl() const { return {}; }
+    virtual void refuse_impl(const RailAddress&, Reason) {}
     virtual Status create_cq_impl(std::uint32_t, std::unique_ptr<CompletionQueue>&) = 0;
     virtual Status create_srq_impl(std::uint32_t, std::unique_ptr<SharedReceiveQueue>&) = 0;
     virtual Status create_qp_impl(const QpInit&, std::unique_ptr<QueuePair>&) = 0;
@@ -574,8 +583,9 @@ enum class EventKind : std::uint8_t {
     armed, // a loaded alternate path is ready
     srq_limit,
     device_fatal,
-    met,     // QueuePair::meet
-    not_met, // the same; Rail::trouble() says why until the next event is asked for
+    met,          // QueuePair::meet
+    not_met,      // the same; Rail::trouble() says why until the next event is asked for
+    peer_changed, // some peer is gone, or refuses this process: AddressHandle::standing() tells
 };
 
 struct Event {

@@ -26,6 +26,13 @@ void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
     fail_receives(peer);
 }
 
+bool Protocol::needs(const Peer& peer) const {
+    bool found = peer.users > 0 || peer.one_sided > 0 || !peer.held.empty() ||
+                 holds_more_than_goodbyes(peer);
+    for_each_awaited([&](const Peer& awaited) { found = found || &awaited == &peer; });
+    return found;
+}
+
 bool Protocol::holds_more_than_goodbyes(const Peer& peer) {
     const auto more = [](const PendingSend* each) {
         for (; each != nullptr; each = each->next) {
@@ -146,6 +153,9 @@ void Protocol::release_peer(Peer& peer) {
     peer.released = true;
     if (peer.next_send == 0 && peer.next_receive == 0 && peer.state == ConnectState::idle) {
         return; // there never was any traffic
+    }
+    if (peer.datagram.handle == nullptr && !peer.datagram.coming) {
+        return; // it was let go before
     }
     if (peer.said_goodbye) {
         return; // and wanted again meanwhile; what was started since ends with the connection

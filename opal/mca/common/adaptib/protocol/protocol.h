@@ -68,6 +68,8 @@ public:
     virtual void on_notice(const std::string& text) = 0;
     // All goodbyes are said: nothing refers to the peer any more.
     virtual void on_peer_finished(Peer& peer) = 0;
+    // True: the peer's process is gone, and that is no failure, as nothing is wanted of it.
+    virtual bool leaves(Peer& peer) = 0;
 
 protected:
     ~ProtocolListener() = default;
@@ -300,6 +302,12 @@ public:
     void on_unconnected(Peer& peer); // no connection for now
     void on_parted(Peer& peer);
     void on_peer_failed(Peer& peer, const std::string& what);
+    // Something of this process's waits for the peer, besides goodbyes.
+    bool needs(const Peer& peer) const;
+    // The peer is gone, and needs none. REQUIRES: !needs(peer).
+    void drop_goodbyes(Peer& peer) { fail_pending(peer); }
+    // Says so to people, once. REQUIRES: it has failed.
+    void tell_failure(Peer& peer);
     // Posted receives are forgotten; their completion functions are not called.
     void drop_receives();
     bool has_posted_receives() const { return matcher_.posted() > 0; }
@@ -715,7 +723,6 @@ private:
     void fail_pending(Peer& peer);
     static bool holds_more_than_goodbyes(const Peer& peer);
     void fail_receives(Peer& peer);
-    void tell_failure(Peer& peer);
     void fail_transfers(Peer& peer);
     bool has_business_with(const Peer& peer) const;
     void drop(ControlMessage& message) { pool_.destroy(&message); }

@@ -251,7 +251,8 @@ bool Protocol::try_control(Peer& peer, MessageType type, const void* body, std::
     header.flags = flags;
     header.length = static_cast<std::uint32_t>(size);
     const Status status = peer.commit(header);
-    if (status.is_error()) [[unlikely]] {
+    const bool over = type == MessageType::goodbye && status.is_error() && listener_.leaves(peer);
+    if (status.is_error() && !over) [[unlikely]] {
         on_peer_failed(peer, reason_text(status.reason()));
     }
     return !status.is_again();

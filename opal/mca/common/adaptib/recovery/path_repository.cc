@@ -54,6 +54,13 @@ void PathRepository::remove(Peer& peer) {
     peer.paths.reset();
 }
 
+void PathRepository::forget(Peer& peer) {
+    if (peer.troubled_link.linked()) {
+        troubled_.remove(peer);
+    }
+    peer.paths.reset();
+}
+
 std::size_t PathRepository::usable_count(const Peer& peer) const {
     std::size_t count = 0;
     for (std::size_t pair = 0; pair < peer.route.total; ++pair) {

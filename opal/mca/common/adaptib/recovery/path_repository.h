@@ -63,6 +63,7 @@ public:
     bool on() const { return options_.on; }
     void add(Peer& peer); // its paths over rails that are down are so from the beginning
     void remove(Peer& peer);
+    void forget(Peer& peer); // nothing is known any more of its paths: it has left
     bool watches(const Peer& peer) const { return on() && peer.paths_link.linked(); }
 
     // ---- Asking

@@ -57,6 +57,7 @@ private:
         return below_.path_to(remote, index);
     }
     std::string trouble_impl() const override { return below_.trouble(); }
+    void refuse_impl(const RailAddress& remote, Reason why) override { below_.refuse(remote, why); }
     Status create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) override;
     Status create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) override;
     Status create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) override;

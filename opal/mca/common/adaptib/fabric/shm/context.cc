@@ -32,8 +32,13 @@ Status Context::peer(const RailAddress& address, std::shared_ptr<PeerSegment>& o
     const auto known = peers_.find(wire.cookie);
     std::shared_ptr<PeerSegment> peer = known == peers_.end() ? nullptr : known->second.lock();
     if (peer == nullptr) {
+        obstacle_ = {};
+        obstacle_cookie_ = wire.cookie;
         const Status status =
-            PeerSegment::open(address, segment_->cookie(), peer, segment_->host());
+            PeerSegment::open(address, segment_->cookie(), peer, segment_->host(), obstacle_);
+        peer_trouble_ = status.ok() || status.reason() == Reason::peer_gone
+                            ? std::string()
+                            : obstacle_.text(wire.pid, true);
         if (!status.ok()) {
             return status;
         }
@@ -47,6 +52,23 @@ Status Context::peer(const RailAddress& address, std::shared_ptr<PeerSegment>& o
     rail = wire.rail;
     out = std::move(peer);
     return kOk;
+}
+
+void Context::refuse(const RailAddress& address, Reason why) {
+    WireAddress wire{};
+    if (!PeerSegment::decode(address, wire)) {
+        return;
+    }
+    Obstacle obstacle = obstacle_cookie_ == wire.cookie ? obstacle_ : Obstacle{};
+    obstacle.reason = why;
+    ProducerSlot* slots = producers_of(segment_->base());
+    const std::uint32_t end =
+        std::min(segment_->header()->producers_end.load(std::memory_order_acquire), kMaxProducers);
+    for (std::uint32_t i = 0; i < end; ++i) {
+        if (slots[i].cookie.load(std::memory_order_acquire) == wire.cookie) {
+            slots[i].refused.store(obstacle.pack(), std::memory_order_release);
+        }
+    }
 }
 
 PeerSegment* Context::known_peer(std::uint64_t cookie) const {
@@ -169,6 +191,9 @@ void Context::look_at_peers_rails() {
             for (std::uint32_t rail = 0; rail < std::min(peer->header()->rails, kMaxRails);
                  ++rail) {
                 peers_trouble_ |= peer->header()->rail[rail].word.load(std::memory_order_acquire);
+            }
+            if (peer->is_news()) [[unlikely]] {
+                raise(EventKind::peer_changed, 0, 0);
             }
         }
     }

@@ -46,6 +46,11 @@ struct alignas(kCacheLine) RailEntry {
     std::atomic<std::uint64_t> word;
 };
 
+// Header::alive
+inline constexpr std::uint32_t kEnded = 0; // the process has ended; whoever noticed that wrote it
+inline constexpr std::uint32_t kAlive = 1;
+inline constexpr std::uint32_t kLeft = 2; // the owner has closed the segment
+
 struct Header {
     std::atomic<std::uint64_t> magic; // written last: what is mapped before is not yet a segment
     std::uint32_t version;
@@ -59,7 +64,7 @@ struct Header {
     std::uint64_t heap_offset;
     std::uint32_t rails;
 
-    alignas(kCacheLine) std::atomic<std::uint32_t> alive;
+    alignas(kCacheLine) std::atomic<std::uint32_t> alive; // kEnded ...
     // Owner of the lock that makes atomics on private memory atomic among each other:
     // 0 or pid << 32 | producer slot + 1.
     alignas(kCacheLine) std::atomic<std::uint64_t> atomic_lock;
@@ -89,6 +94,9 @@ struct alignas(kCacheLine) ProducerSlot {
     std::atomic<std::uint64_t> start_time;
     std::atomic<std::uint64_t> cookie; // of the producer's own segment
     std::atomic<std::uint64_t> intent;
+    // Written by the segment's owner, who cannot map the producer's segment, and answer it: why (obstacle.h). 0: it can,
+    // or has not given up.
+    std::atomic<std::uint64_t> refused;
 };
 
 enum class RecordType : std::uint8_t {

@@ -2,10 +2,13 @@
 // Process identity from /proc and cross-memory attach.
 #include "fabric/shm/process.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -85,40 +88,163 @@ CopyResult copy_error(int error) {
 
 } // namespace
 
-std::uint64_t process_start_time(std::uint32_t pid) {
-    char path[32];
-    std::snprintf(path, sizeof path, "/proc/%u/stat", pid);
+namespace {
+
+struct StatLine {
+    bool ended = false; // of the thread that the line is of: a zombie has ended
+    std::uint64_t start_time = 0;
+};
+
+// False, and errno: it cannot be read.
+bool read_stat(const char* path, StatLine& out) {
     std::array<char, 1024> text;
+    errno = 0;
     if (!read_text(path, text)) {
-        return 0;
+        return false;
     }
     // "pid (name) state ppid ... starttime": the name may hold anything, its end is the last ')'.
     const char* at = std::strrchr(text.data(), ')');
-    if (at == nullptr || at[1] != ' ' || at[2] == 'Z' || at[2] == 'X') {
-        return 0;
+    if (at == nullptr || at[1] != ' ') {
+        return false;
     }
     at += 2;
+    out.ended = *at == 'Z' || *at == 'X';
     for (int field = 3; field < 22; ++field) {
         at = std::strchr(at + 1, ' ');
         if (at == nullptr) {
-            return 0;
+            return false;
         }
     }
-    return std::strtoull(at, nullptr, 10);
+    out.start_time = std::strtoull(at, nullptr, 10);
+    return true;
+}
+
+bool read_stat(std::uint32_t pid, StatLine& out) {
+    char path[32];
+    std::snprintf(path, sizeof path, "/proc/%u/stat", pid);
+    return read_stat(path, out);
+}
+
+enum class Threads : std::uint8_t { some_live, none_live, unknown };
+
+// Looks for a thread of the process that has not ended; `thread` is its number.
+Threads find_living_thread(std::uint32_t pid, std::uint32_t& thread) {
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/%u/task", pid);
+    DIR* directory = opendir(path);
+    if (directory == nullptr) {
+        return Threads::unknown;
+    }
+    Threads found = Threads::none_live;
+    while (const dirent* entry = readdir(directory)) {
+        const unsigned long number = std::strtoul(entry->d_name, nullptr, 10);
+        if (number == 0) {
+            continue; // "." and ".."
+        }
+        std::snprintf(path, sizeof path, "/proc/%u/task/%lu/stat", pid, number);
+        StatLine line;
+        if (!read_stat(path, line)) {
+            found = errno == ENOENT || errno == ESRCH ? found : Threads::unknown;
+        } else if (!line.ended) {
+            thread = static_cast<std::uint32_t>(number);
+            found = Threads::some_live;
+            break;
+        }
+    }
+    closedir(directory);
+    return found;
+}
+
+// What a pidfd says of the process that has this number now. It is opened for each question: a program with many
+// peers would miss the descriptors.
+enum class PidfdSays : std::uint8_t {
+    lives,
+    ended,   // and was not waited for
+    none,    // there is no process of that number
+    nothing, // the kernel does not know pidfds, a filter forbids them, or there is no file descriptor
+};
+
+PidfdSays ask_pidfd(std::uint32_t pid) {
+#ifdef SYS_pidfd_open
+    const long fd = syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0u);
+    if (fd < 0) {
+        return errno == ESRCH ? PidfdSays::none : PidfdSays::nothing;
+    }
+    pollfd wait{static_cast<int>(fd), POLLIN, 0};
+    const int ready = poll(&wait, 1, 0);
+    close(static_cast<int>(fd));
+    return ready < 0 ? PidfdSays::nothing : ready == 0 ? PidfdSays::lives : PidfdSays::ended;
+#else
+    static_cast<void>(pid);
+    return PidfdSays::nothing;
+#endif
+}
+
+bool may_exist(std::uint32_t pid) {
+    return kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH;
+}
+
+// The first thread of the process has ended. The kernel (5.3 and later) wakes a pidfd when the last one has; should
+// another one do so earlier, the list of threads tells.
+bool other_threads_live(std::uint32_t pid, PidfdSays pidfd) {
+    std::uint32_t thread = 0;
+    switch (pidfd == PidfdSays::lives ? Threads::some_live : find_living_thread(pid, thread)) {
+    case Threads::some_live: return true;
+    case Threads::none_live: return false;
+    case Threads::unknown: break;
+    }
+    return pidfd == PidfdSays::nothing && may_exist(pid);
+}
+
+// Nothing is to be read in /proc of that process.
+bool lives_unseen(std::uint32_t pid, PidfdSays pidfd, int error) {
+    if (pidfd != PidfdSays::nothing) {
+        return pidfd == PidfdSays::lives;
+    }
+    const bool absent = error == ENOENT || error == ESRCH;
+    return !(absent && access("/proc/self/stat", F_OK) == 0) && may_exist(pid);
+}
+
+} // namespace
+
+std::uint64_t process_start_time(std::uint32_t pid) {
+    StatLine line;
+    return read_stat(pid, line) ? line.start_time : 0;
 }
 
 bool process_alive(std::uint32_t pid, std::uint64_t start_time) {
     if (pid == 0) {
         return false;
     }
-    errno = 0;
-    const std::uint64_t found = process_start_time(pid);
-    const int error = errno;
-    if (found == 0 && (error == EMFILE || error == ENFILE || error == ENOMEM)) {
-        // We cannot look; that says nothing about the process.
-        return kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH;
+    const PidfdSays pidfd = ask_pidfd(pid);
+    if (pidfd == PidfdSays::none) {
+        return false;
     }
-    return found != 0 && found == start_time;
+    StatLine line;
+    if (!read_stat(pid, line)) {
+        return lives_unseen(pid, pidfd, errno);
+    }
+    if (line.start_time != start_time) {
+        return false; // another process has the number now
+    }
+    return !line.ended || other_threads_live(pid, pidfd);
+}
+
+int open_descriptor_of(std::uint32_t pid, std::uint32_t fd) {
+    constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NONBLOCK;
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/%u/fd/%u", pid, fd);
+    const int found = open(path, kFlags);
+    if (found >= 0 || errno != ENOENT) {
+        return found;
+    }
+    std::uint32_t thread = 0;
+    if (find_living_thread(pid, thread) != Threads::some_live || thread == pid) {
+        errno = ENOENT;
+        return found;
+    }
+    std::snprintf(path, sizeof path, "/proc/%u/task/%u/fd/%u", pid, thread, fd);
+    return open(path, kFlags);
 }
 
 namespace {
@@ -156,8 +282,9 @@ std::uint64_t host_identity() {
     return identity;
 }
 
-CopyResult copy_memory(Direction direction, std::uint32_t pid, std::uint64_t remote,
+CopyResult copy_memory(Direction direction, std::uint32_t process, std::uint64_t remote,
                        std::span<const Gather> gather, Bytes offset, Bytes length) {
+    std::uint32_t pid = process; // or a thread of it
     while (length > 0) {
         std::array<iovec, kVectors> local;
         std::size_t count = 0;
@@ -167,6 +294,12 @@ CopyResult copy_memory(Direction direction, std::uint32_t pid, std::uint64_t rem
             direction == Direction::from_peer
                 ? process_vm_readv(static_cast<pid_t>(pid), local.data(), count, &far, 1, 0)
                 : process_vm_writev(static_cast<pid_t>(pid), local.data(), count, &far, 1, 0);
+        if (n < 0 && errno == ESRCH && pid == process) {
+            if (find_living_thread(process, pid) == Threads::some_live && pid != process) {
+                continue;
+            }
+            return CopyResult::gone;
+        }
         if (n < 0) {
             return copy_error(errno);
         }

@@ -16,11 +16,17 @@
 
 namespace adaptib::shm {
 
-// Start time of a process in clock ticks since boot; 0 when it has ended (a zombie has ended).
+// Start time of a process in clock ticks since boot, also of one that has ended and was not waited for. 0: there is
+// no such process, or /proc cannot be read.
 std::uint64_t process_start_time(std::uint32_t pid);
 
-// False once the process that started at `start_time` has ended. A few microseconds.
+// False once the process that started at `start_time` has ended, all of its threads. What cannot be found out (no file
+// descriptor is left, /proc is not mounted) does not end a process. Some microseconds.
 bool process_alive(std::uint32_t pid, std::uint64_t start_time);
+
+// Opens descriptor `fd` of the process by /proc, that of a living thread of it if the first one has ended. Returns a
+// descriptor of this process, or -1 and errno.
+int open_descriptor_of(std::uint32_t pid, std::uint32_t fd);
 
 // The one processor that the process (0: this one) is bound to; -1: it may run on several, or that is not known.
 int only_processor(std::uint32_t pid);
@@ -31,7 +37,7 @@ std::uint64_t host_identity();
 enum class CopyResult : std::uint8_t {
     ok,
     fault,     // an address is not mapped, or the kernel cannot pin the peer's memory there
-    gone,      // no such process
+    gone,      // no such process, or none of its threads lives
     forbidden, // ptrace rules, a seccomp filter or the kernel's configuration
     failed,    // out of memory
 };
@@ -39,7 +45,8 @@ enum class CopyResult : std::uint8_t {
 enum class Direction : std::uint8_t { from_peer, to_peer };
 
 // Copies [offset, offset + length) of the gather list from or to `remote` of process pid, by
-// process_vm_readv or process_vm_writev.
+// process_vm_readv or process_vm_writev. The system looks at the memory of one thread: where the first one has ended,
+// each call costs a search for another (some 20 us).
 CopyResult copy_memory(Direction direction, std::uint32_t pid, std::uint64_t remote,
                        std::span<const Gather> gather, Bytes offset, Bytes length);
 

@@ -33,6 +33,10 @@ private:
     bool reaches_impl(const RailAddress& remote) const override {
         return PeerSegment::is_of(context_.segment().host(), remote);
     }
+    std::string trouble_impl() const override { return context_.peer_trouble(); }
+    void refuse_impl(const RailAddress& remote, Reason why) override {
+        context_.refuse(remote, why);
+    }
     Status create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) override;
     Status create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) override;
     Status create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) override;

@@ -62,6 +62,25 @@ bool owner_alive(const ProducerSlot& slot, std::uint64_t owner) {
     return process_alive(pid, start);
 }
 
+// A process that is there, and has not that descriptor, has closed its segment.
+Status why_not_open(const WireAddress& wire, int error) {
+    switch (error) {
+    case EACCES:
+    case EPERM: return Status::error(Reason::no_permission);
+    case EMFILE:
+    case ENFILE:
+    case EINTR:
+    case EAGAIN:
+    case ENOMEM: return Status::error(Reason::no_memory);
+    default: break;
+    }
+    if (process_start_time(wire.pid) == wire.start_time) {
+        return Status::error(Reason::peer_gone);
+    }
+    return Status::error(process_alive(wire.pid, wire.start_time) ? Reason::unreachable
+                                                                  : Reason::peer_gone);
+}
+
 // The largest file that this process may have; growing one beyond raises a signal.
 Bytes file_limit() {
     rlimit limit{};
@@ -164,7 +183,7 @@ Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text
     header->ring_granules = queue_bytes / kGranule;
     header->heap_offset = heap;
     header->rails = options.rails;
-    header->alive.store(1, std::memory_order_relaxed);
+    header->alive.store(kAlive, std::memory_order_relaxed);
     header->committed.store(kFirstRing / kGranule, std::memory_order_relaxed);
     header->magic.store(kMagic, std::memory_order_release);
     return kOk;
@@ -174,7 +193,7 @@ OwnSegment::~OwnSegment() {
     // A child that was forked has the mapping too; the segment is its parent's.
     if (base_ != nullptr && static_cast<std::uint32_t>(getpid()) == pid_) {
         Header* h = header();
-        h->alive.store(0, std::memory_order_release);
+        h->alive.store(kLeft, std::memory_order_release);
         for (auto& rail : h->rail) {
             rail.word.fetch_or(kRailClosed, std::memory_order_acq_rel);
         }
@@ -317,7 +336,8 @@ bool PeerSegment::is_of(std::uint64_t host, const RailAddress& address) {
 }
 
 Status PeerSegment::open(const RailAddress& address, std::uint64_t own_cookie,
-                         std::shared_ptr<PeerSegment>& out, std::uint64_t own_host) {
+                         std::shared_ptr<PeerSegment>& out, std::uint64_t own_host,
+                         Obstacle& obstacle) {
     WireAddress wire{};
     if (!decode(address, wire)) {
         return Status::error(Reason::bad_argument);
@@ -328,38 +348,16 @@ Status PeerSegment::open(const RailAddress& address, std::uint64_t own_cookie,
     if (wire.host != own_host) {
         return Status::error(Reason::unreachable);
     }
-    char path[64];
-    std::snprintf(path, sizeof path, "/proc/%u/fd/%u", wire.pid, wire.fd);
-    const int fd = ::open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    obstacle = {Obstacle::Step::open, Reason::none, 0};
+    const int fd = open_descriptor_of(wire.pid, wire.fd);
     if (fd < 0) {
-        switch (errno) {
-        case EACCES:
-        case EPERM: return Status::error(Reason::no_permission);
-        case EMFILE:
-        case ENFILE:
-        case ENOMEM: return Status::error(Reason::no_memory);
-        default:
-            return Status::error(process_alive(wire.pid, wire.start_time) ? Reason::unreachable
-                                                                          : Reason::peer_gone);
-        }
+        obstacle.error = errno;
+        return why_not_open(wire, obstacle.error);
     }
     std::shared_ptr<PeerSegment> peer(new PeerSegment);
-    struct stat file {};
-    Status status = Status::error(Reason::unreachable);
-    if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) &&
-        static_cast<Bytes>(file.st_size) > kRingOffset) {
-        peer->size_ = static_cast<Bytes>(file.st_size);
-        void* at =
-            mmap(nullptr, peer->size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-        if (at == MAP_FAILED) {
-            status = Status::error(Reason::no_memory);
-        } else {
-            peer->base_ = static_cast<std::byte*>(at);
-            status = peer->map(wire);
-        }
-    }
+    Status status = peer->map_file(fd, wire, obstacle);
     if (status.ok()) {
-        status = peer->claim_slot(fd, own_cookie);
+        status = peer->claim_slot(fd, own_cookie, obstacle);
     }
     close(fd);
     if (status.ok()) {
@@ -368,11 +366,29 @@ Status PeerSegment::open(const RailAddress& address, std::uint64_t own_cookie,
     return status;
 }
 
+Status PeerSegment::map_file(int fd, const WireAddress& wire, Obstacle& obstacle) {
+    obstacle = {Obstacle::Step::contents, Reason::none, 0};
+    struct stat file {};
+    if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode) ||
+        static_cast<Bytes>(file.st_size) <= kRingOffset) {
+        return Status::error(Reason::peer_gone); // it uses the descriptor for something else
+    }
+    size_ = static_cast<Bytes>(file.st_size);
+    void* at = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (at == MAP_FAILED) {
+        obstacle = {Obstacle::Step::map, Reason::none, errno};
+        return Status::error(errno == EACCES || errno == EPERM ? Reason::no_permission
+                                                               : Reason::no_memory);
+    }
+    base_ = static_cast<std::byte*>(at);
+    return check(wire);
+}
+
 // Checks that what is mapped is the segment that the address speaks of.
-Status PeerSegment::map(const WireAddress& wire) {
+Status PeerSegment::check(const WireAddress& wire) {
     const Header* h = header();
     if (h->magic.load(std::memory_order_acquire) != kMagic || h->cookie != wire.cookie) {
-        return Status::error(Reason::unreachable);
+        return Status::error(Reason::peer_gone);
     }
     if (h->version != kLayoutVersion) {
         return Status::error(Reason::version);
@@ -395,11 +411,12 @@ Status PeerSegment::map(const WireAddress& wire) {
     return kOk;
 }
 
-Status PeerSegment::claim_slot(int fd, std::uint64_t own_cookie) {
+Status PeerSegment::claim_slot(int fd, std::uint64_t own_cookie, Obstacle& obstacle) {
     own_pid_ = static_cast<std::uint32_t>(getpid());
     const std::uint64_t start = process_start_time(own_pid_);
     // /proc cannot be read now, for want of a file descriptor, say. Who has no start time counts as ended.
     if (start == 0) {
+        obstacle = {Obstacle::Step::identity, Reason::none, errno};
         return Status::error(Reason::no_memory);
     }
     const std::uint64_t claim = own_pid_ | kSlotClaiming;
@@ -407,8 +424,11 @@ Status PeerSegment::claim_slot(int fd, std::uint64_t own_cookie) {
     for (int pass = 0; pass < 2 && slot_ == nullptr; ++pass) {
         for (std::uint32_t i = 0; i < kMaxProducers; ++i) {
             const Bytes offset = kProducersOffset + i * sizeof(ProducerSlot);
-            if (pass == 0 && offset % kPage == 0 && commit_file(fd, offset, kPage) != 0) {
-                return Status::error(Reason::no_memory);
+            if (pass == 0 && offset % kPage == 0) {
+                if (const int error = commit_file(fd, offset, kPage); error != 0) {
+                    obstacle = {Obstacle::Step::commit, Reason::none, error};
+                    return Status::error(Reason::no_memory);
+                }
             }
             std::uint64_t owner = slots[i].owner.load(std::memory_order_acquire);
             if (pass == 1 && owner != 0) { // full: whose owner has ended and left nothing behind?
@@ -428,10 +448,12 @@ Status PeerSegment::claim_slot(int fd, std::uint64_t own_cookie) {
         }
     }
     if (slot_ == nullptr) {
+        obstacle = {Obstacle::Step::places, Reason::none, 0};
         return Status::error(Reason::no_memory);
     }
     const auto index = static_cast<std::uint32_t>(slot_ - slots);
     slot_->intent.store(0, std::memory_order_relaxed);
+    slot_->refused.store(0, std::memory_order_relaxed);
     slot_->start_time.store(start, std::memory_order_relaxed);
     slot_->cookie.store(own_cookie, std::memory_order_relaxed);
     slot_->owner.store(own_pid_, std::memory_order_release);
@@ -440,9 +462,7 @@ Status PeerSegment::claim_slot(int fd, std::uint64_t own_cookie) {
                                end, index + 1, std::memory_order_acq_rel)) {
     }
     const auto commit = [this](std::uint64_t ring_end) {
-        char path[64];
-        std::snprintf(path, sizeof path, "/proc/%u/fd/%u", pid_, fd_number_);
-        const int file = ::open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+        const int file = open_descriptor_of(pid_, fd_number_);
         if (file < 0) {
             return errno == ENOENT || errno == ESRCH ? Push::no_memory : Push::full;
         }
@@ -473,7 +493,7 @@ bool PeerSegment::check_alive() {
     if (process_alive(pid_, start_time_)) {
         return true;
     }
-    header()->alive.store(0, std::memory_order_release);
+    header()->alive.store(kEnded, std::memory_order_release);
     for (auto& rail : header()->rail) {
         rail.word.fetch_or(kRailClosed, std::memory_order_acq_rel);
     }

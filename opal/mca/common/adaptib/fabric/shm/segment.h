@@ -22,6 +22,7 @@
 #include "base/units.h"
 #include "fabric/fabric.h"
 #include "fabric/shm/layout.h"
+#include "fabric/shm/obstacle.h"
 #include "fabric/shm/process.h"
 #include "fabric/shm/queue.h"
 
@@ -112,10 +113,17 @@ private:
 
 class PeerSegment {
 public:
-    // ok; unreachable (another host, not there); version; no_permission; no_memory;
-    // peer_gone. `rail` is the peer's rail that the address names.
+    // ok; unreachable (another host, not there); version; no_permission; no_memory: may go better later;
+    // peer_gone. `obstacle` says more of all but the first and the last.
     static Status open(const RailAddress& address, std::uint64_t own_cookie,
-                       std::shared_ptr<PeerSegment>& out, std::uint64_t own_host = host_identity());
+                       std::shared_ptr<PeerSegment>& out, std::uint64_t own_host,
+                       Obstacle& obstacle);
+    static Status open(const RailAddress& address, std::uint64_t own_cookie,
+                       std::shared_ptr<PeerSegment>& out,
+                       std::uint64_t own_host = host_identity()) {
+        Obstacle obstacle;
+        return open(address, own_cookie, out, own_host, obstacle);
+    }
     ~PeerSegment();
     PeerSegment(const PeerSegment&) = delete;
     PeerSegment& operator=(const PeerSegment&) = delete;
@@ -133,16 +141,28 @@ public:
     Producer& producer() { return producer_; }
     std::uint32_t own_pid() const { return own_pid_; }
 
-    bool gone() const { return header()->alive.load(std::memory_order_acquire) == 0; }
+    bool gone() const { return header()->alive.load(std::memory_order_acquire) != kAlive; }
+    // It is gone, and has closed its segment itself.
+    bool left() const { return header()->alive.load(std::memory_order_acquire) == kLeft; }
     // Looks for the process; when it has ended, marks its segment closed for all who map it.
     bool check_alive();
+    // Why the segment's owner will never answer this process; Reason::none: nothing is known against it.
+    Obstacle refusal() const {
+        return Obstacle::unpack(slot_->refused.load(std::memory_order_acquire));
+    }
+    // True once when it is gone, or there is a refusal.
+    bool is_news() {
+        return !told_ && (gone() || slot_->refused.load(std::memory_order_acquire) != 0) &&
+               (told_ = true);
+    }
 
     bool single_copy = true; // cleared when the system forbids it for this peer
 
 private:
     PeerSegment() = default;
-    Status map(const WireAddress& wire);
-    Status claim_slot(int fd, std::uint64_t own_cookie);
+    Status map_file(int fd, const WireAddress& wire, Obstacle& obstacle);
+    Status check(const WireAddress& wire);
+    Status claim_slot(int fd, std::uint64_t own_cookie, Obstacle& obstacle);
 
     std::byte* base_ = nullptr;
     std::uint32_t pid_ = 0;
@@ -152,6 +172,7 @@ private:
     Bytes size_ = 0;
     std::uint32_t own_pid_ = 0;
     ProducerSlot* slot_ = nullptr;
+    bool told_ = false; // that it is gone, or has refused this process
     Producer producer_;
 };
 

@@ -20,6 +20,16 @@ bool ShmAddressHandle::shares_processor_impl() const {
     return own >= 0 && own == only_processor(peer->pid());
 }
 
+Status ShmAddressHandle::standing_impl(std::string& text) const {
+    if (const Obstacle refusal = peer->refusal(); refusal.reason != Reason::none) {
+        text = refusal.text(peer->own_pid(), false);
+        return Status::error(refusal.reason);
+    }
+    return peer->left()   ? Status::error(Reason::no_device)
+           : peer->gone() ? Status::error(Reason::peer_gone)
+                          : kOk;
+}
+
 UdQueuePair::~UdQueuePair() { state_ = QpState::reset; }
 
 bool UdQueuePair::usable_impl() const {

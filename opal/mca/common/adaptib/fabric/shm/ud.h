@@ -29,6 +29,7 @@ public:
 
 private:
     bool shares_processor_impl() const override;
+    Status standing_impl(std::string& text) const override;
 };
 
 class UdQueuePair final : public LocalQueuePair {

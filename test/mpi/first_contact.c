@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * The first message of a rank reaches another one that cannot answer just then, or never. Argument:
+ *
+ * descriptors     Rank 1 has used up its file descriptors, as programs with many open files do, while the other
+ *                 ranks send to it: an eager message, a synchronous and a large one. It gets the first meanwhile,
+ *                 the others once it has closed files.
+ * address_space   The address space is limited so far that no rank can map all others. Rank 0 receives from all.
+ * refused         Linux alone. Rank 0 may not be looked into by others (PR_SET_DUMPABLE), and rank 1 has no right
+ *                 to do so all the same: a synchronous send and a receive of rank 0 end with an error.
+ */
+#define _GNU_SOURCE
+#include "check.h"
+
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+    LARGE = 1000000,
+    MOST_FILES = 4096
+};
+
+static void limit(int which, rlim_t value)
+{
+    struct rlimit limits;
+    CHECK(getrlimit(which, &limits) == 0, "a limit cannot be read");
+    limits.rlim_cur = value;
+    CHECK(setrlimit(which, &limits) == 0, "a limit cannot be set");
+}
+
+static void probe_for(double seconds)
+{
+    const double begin = MPI_Wtime();
+    while (MPI_Wtime() - begin < seconds) {
+        int flag;
+        MPI_Iprobe(MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+        usleep(1000);
+    }
+}
+
+static void receive_without_descriptors(unsigned char *in)
+{
+    static int files[MOST_FILES];
+    int count = 0;
+    limit(RLIMIT_NOFILE, 128);
+    while (count < MOST_FILES && (files[count] = open("/dev/null", O_RDONLY)) >= 0) {
+        ++count;
+    }
+    CHECK(count > 0 && count < MOST_FILES, "%d files were opened", count);
+    probe_for(0.5); /* the others send */
+    for (int i = 1; i < check_ranks; ++i) {
+        int value = -1;
+        MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        CHECK(value == 4711, "got %d", value);
+    }
+    probe_for(1.5); /* long enough for a message about it */
+    while (count > 0) {
+        close(files[--count]);
+    }
+    for (int i = 1; i < check_ranks; ++i) {
+        MPI_Status status;
+        MPI_Recv(in, LARGE, MPI_BYTE, MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &status);
+        CHECK_STATUS(&status, status.MPI_SOURCE, 1, LARGE, "large");
+        CHECK_BYTES(in, LARGE, key_of(status.MPI_SOURCE, 1, LARGE, 0), "large");
+        MPI_Recv(in, LARGE, MPI_BYTE, status.MPI_SOURCE, 2, MPI_COMM_WORLD, &status);
+        CHECK_STATUS(&status, status.MPI_SOURCE, 2, 100, "synchronous");
+        CHECK_BYTES(in, 100, key_of(status.MPI_SOURCE, 2, 100, 0), "synchronous");
+    }
+}
+
+static void descriptors(void)
+{
+    unsigned char *data = malloc(LARGE);
+    if (check_rank == 1) {
+        receive_without_descriptors(data);
+    } else {
+        int value = 4711;
+        MPI_Request request;
+        unsigned char small[100];
+        usleep(300000);
+        MPI_Send(&value, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);
+        fill(data, LARGE, key_of(check_rank, 1, LARGE, 0));
+        fill(small, 100, key_of(check_rank, 2, 100, 0));
+        MPI_Isend(data, LARGE, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &request);
+        MPI_Ssend(small, 100, MPI_BYTE, 1, 2, MPI_COMM_WORLD);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    free(data);
+}
+
+static void address_space(void)
+{
+    int value = check_rank, sum = 0;
+    if (check_rank != 0) {
+        MPI_Send(&value, 1, MPI_INT, 0, 5, MPI_COMM_WORLD);
+        return;
+    }
+    for (int i = 1; i < check_ranks; ++i) {
+        MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        sum += value;
+    }
+    CHECK(sum == check_ranks * (check_ranks - 1) / 2, "the sum is %d", sum);
+}
+
+static void drop_the_right_to_look(void)
+{
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[2];
+    CHECK(syscall(SYS_capget, &header, data) == 0, "capabilities cannot be read");
+    data[CAP_TO_INDEX(CAP_SYS_PTRACE)].effective &= ~CAP_TO_MASK(CAP_SYS_PTRACE);
+    CHECK(syscall(SYS_capset, &header, data) == 0, "a capability cannot be dropped");
+}
+
+static void refused(void)
+{
+    int value = 4711, answer = 0;
+    if (check_rank != 0) {
+        drop_the_right_to_look();
+        probe_for(3);
+        return;
+    }
+    CHECK(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0, "PR_SET_DUMPABLE is refused");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    usleep(300000);
+    CHECK(MPI_Ssend(&value, 1, MPI_INT, 1, 0, MPI_COMM_WORLD) != MPI_SUCCESS,
+          "a message was taken that cannot be answered");
+    CHECK(MPI_Recv(&answer, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE) != MPI_SUCCESS,
+          "an answer has come");
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    if (strcmp(what, "address_space") == 0) {
+        limit(RLIMIT_AS, (rlim_t) 1500000 * 1024); /* five segments and what MPI itself maps */
+    }
+    check_begin(&argc, &argv, "first_contact", 2);
+    if (strcmp(what, "descriptors") == 0) {
+        descriptors();
+    } else if (strcmp(what, "address_space") == 0) {
+        address_space();
+    } else if (strcmp(what, "refused") == 0) {
+        refused();
+    } else {
+        FAIL("argument: descriptors|address_space|refused");
+    }
+    check_end();
+    return 0;
+}
