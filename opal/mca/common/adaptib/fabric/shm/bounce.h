@@ -47,7 +47,14 @@ struct BounceRequest {
     std::uint32_t remote_key;
     std::uint32_t length;
     std::uint32_t opcode;
-    std::uint32_t publish; // nonzero: the last 8 bytes become visible last
+    std::uint32_t flags; // BounceFlag
+};
+
+enum BounceFlag : std::uint32_t {
+    kBouncePublish = 1u << 0, // the last 8 bytes become visible last
+    // The initiator's cross-memory attach found that the memory cannot be pinned. The target must not
+    // touch it without the system's help, since it may not be mapped at all.
+    kBounceChecked = 1u << 1,
 };
 
 // The slot that a request names; null when it does not lie in the initiator's segment.

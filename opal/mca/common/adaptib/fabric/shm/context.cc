@@ -350,7 +350,7 @@ void Context::forbid_single_copy(PeerSegment* peer, const std::string& why) {
     single_copy_noticed_ = true;
     notices_.push_back("single copy: off, " + why +
                        "; large messages are copied twice. To allow it: sysctl "
-                       "kernel.yama.ptrace_scope=0, a container with CAP_SYS_PTRACE, a seccomp "
+                       "kernel.yama.ptrace_scope=1 or 0, a container with CAP_SYS_PTRACE, a seccomp "
                        "profile that permits process_vm_readv and process_vm_writev");
 }
 

@@ -2,6 +2,10 @@
 // The copy pipeline: RC writes, reads and atomics on private memory without cross-memory attach; and what the
 // target does for an initiator that asked for it by a message (serve).
 //
+// It also carries single requests whose memory cross-memory attach cannot reach (Attempt::unpinned), since the
+// kernel cannot pin it: each end copies its own part, by its own page tables. Memory that is not mapped fails
+// the same way at first, so both ends leave it to the system to look (copy_checked, process.h).
+//
 // The initiator's half cuts a request into pieces of a bounce slot and keeps a few on their way; the
 // target's half executes a piece while its completion queues are polled. Everything is checked again
 // where it is executed.
@@ -18,16 +22,20 @@ namespace adaptib::shm {
 RcQueuePair::Step RcQueuePair::bounce(const SendWork& work, Bytes length, Attempt& a,
                                       WorkStatus& status) {
     if (!reap(work, a, status)) {
-        return remote_error(status, status);
+        return status == WorkStatus::local_protection_error ? Step::over
+                                                            : remote_error(status, status);
     }
     if (!reachable()) {
         return stall(a, status);
     }
     a.give_up = kNever;
-    while (a.moved < length && pieces_.size() < kBounceSlotsPerQp) {
-        if (!request_piece(work, length, a)) {
-            break;
-        }
+    Asked asked = Asked::yes;
+    while (asked == Asked::yes && a.moved < length && pieces_.size() < kBounceSlotsPerQp) {
+        asked = request_piece(work, length, a);
+    }
+    if (asked == Asked::local_fault) {
+        status = WorkStatus::local_protection_error;
+        return Step::over;
     }
     if (a.moved < length || !pieces_.empty()) {
         return Step::wait;
@@ -46,14 +54,10 @@ bool RcQueuePair::reap(const SendWork& work, Attempt& a, WorkStatus& status) {
         if (answer == BounceAnswer::none) {
             break;
         }
-        const std::span<const Gather> gather{work.gather, work.gather_count};
         switch (answer) {
         case BounceAnswer::done:
-            if (work.opcode == Opcode::read) {
-                scatter_in(gather, piece.offset, context_.bounce().data(piece.slot), piece.length);
-            } else if (work.opcode == Opcode::compare_swap || work.opcode == Opcode::fetch_add) {
-                std::memcpy(gather[0].address, &context_.bounce().header(piece.slot)->result, 8);
-            }
+            good = empty_slot(work, piece, a);
+            status = good ? status : WorkStatus::local_protection_error;
             break;
         case BounceAnswer::not_ready: a.moved = std::min(a.moved, piece.offset); break;
         case BounceAnswer::invalid_request:
@@ -71,20 +75,50 @@ bool RcQueuePair::reap(const SendWork& work, Attempt& a, WorkStatus& status) {
     return good;
 }
 
-// False: no slot, or no room in the target's queue; later.
-bool RcQueuePair::request_piece(const SendWork& work, Bytes length, Attempt& a) {
+// The data of a read, or the old value of an atomic. False: the memory of this process is not there.
+bool RcQueuePair::empty_slot(const SendWork& work, const Piece& piece, const Attempt& a) const {
+    const std::span<const Gather> gather{work.gather, work.gather_count};
+    if (work.opcode == Opcode::compare_swap || work.opcode == Opcode::fetch_add) {
+        std::memcpy(gather[0].address, &context_.bounce().header(piece.slot)->result, 8);
+    } else if (work.opcode == Opcode::read && a.unpinned) {
+        return copy_checked(Direction::from_peer, own_pid(), context_.bounce().data(piece.slot),
+                            gather, piece.offset, piece.length) == CopyResult::ok;
+    } else if (work.opcode == Opcode::read) {
+        scatter_in(gather, piece.offset, context_.bounce().data(piece.slot), piece.length);
+    }
+    return true;
+}
+
+// The data of a write. False: the memory of this process is not there.
+bool RcQueuePair::fill_slot(const SendWork& work, Bytes length, const Attempt& a,
+                            std::byte* slot) const {
+    if (work.opcode != Opcode::write && work.opcode != Opcode::write_imm) {
+        return true;
+    }
+    const std::span<const Gather> gather{work.gather, work.gather_count};
+    if (a.unpinned) {
+        return copy_checked(Direction::to_peer, own_pid(), slot, gather, a.moved, length) ==
+               CopyResult::ok;
+    }
+    gather_out(gather, a.moved, slot, length);
+    return true;
+}
+
+// later: no slot, or no room in the target's queue.
+RcQueuePair::Asked RcQueuePair::request_piece(const SendWork& work, Bytes length, Attempt& a) {
     BouncePool& pool = context_.bounce();
     std::uint32_t slot = 0;
     if (!pool.take(slot)) {
-        return false;
+        return Asked::later;
     }
     // The tail of a published write stays in one piece: pieces end on multiples of 8 before it.
     const Bytes part = std::min(length - a.moved, kBounceBytes);
     const bool last = a.moved + part == length;
     const bool publish = last && (work.flags & kPublish) != 0 && part >= 8 &&
                          (work.remote_address + length) % 8 == 0;
-    if (work.opcode == Opcode::write || work.opcode == Opcode::write_imm) {
-        gather_out({work.gather, work.gather_count}, a.moved, pool.data(slot), part);
+    if (!fill_slot(work, part, a, pool.data(slot))) {
+        pool.give(slot);
+        return Asked::local_fault;
     }
     BounceRequest request{};
     request.slot_offset = pool.offset(slot);
@@ -95,7 +129,7 @@ bool RcQueuePair::request_piece(const SendWork& work, Bytes length, Attempt& a) 
     request.remote_key = work.remote_key;
     request.length = static_cast<std::uint32_t>(part);
     request.opcode = static_cast<std::uint32_t>(work.opcode);
-    request.publish = publish ? 1 : 0;
+    request.flags = (publish ? +kBouncePublish : 0u) | (a.unpinned ? +kBounceChecked : 0u);
     RecordFields fields;
     fields.type = RecordType::request;
     fields.length = sizeof request;
@@ -106,11 +140,11 @@ bool RcQueuePair::request_piece(const SendWork& work, Bytes length, Attempt& a) 
     });
     if (push != Push::ok) {
         pool.give(slot);
-        return false;
+        return Asked::later;
     }
     pieces_.push_back({slot, a.moved, part});
     a.moved += part;
-    return true;
+    return Asked::yes;
 }
 
 void RcQueuePair::abandon_pieces() {
@@ -193,15 +227,16 @@ BounceAnswer RcQueuePair::execute(const BounceRequest& request, std::byte* data,
         return BounceAnswer::access_error;
     }
     auto* memory = reinterpret_cast<std::byte*>(request.remote_address);
-    if (region->length == kWholeMemory) {
-        return copy_checked(request, data);
-    }
     if (atomic) {
         return execute_atomic(request, region->offset != kPrivate, old);
     }
+    if (region->length == kWholeMemory ||
+        ((request.flags & kBounceChecked) != 0 && region->offset == kPrivate)) {
+        return execute_checked(request, data);
+    }
     if (opcode == Opcode::read) {
         std::memcpy(data, memory, request.length);
-    } else if (request.publish != 0 && request.length >= 8 &&
+    } else if ((request.flags & kBouncePublish) != 0 && request.length >= 8 &&
                (request.remote_address + request.length) % 8 == 0) {
         const Bytes body = request.length - 8;
         std::uint64_t last = 0;
@@ -216,18 +251,31 @@ BounceAnswer RcQueuePair::execute(const BounceRequest& request, std::byte* data,
 }
 
 // What is not mapped must not end the process: the system looks.
-BounceAnswer RcQueuePair::copy_checked(const BounceRequest& request, std::byte* data) const {
+BounceAnswer RcQueuePair::execute_checked(const BounceRequest& request, std::byte* data) const {
     const bool read = static_cast<Opcode>(request.opcode) == Opcode::read;
-    const Bytes tail = request.publish != 0 && request.length >= 8 ? 8 : 0;
-    const Gather gather{data, request.length, 0};
+    const Bytes tail = (request.flags & kBouncePublish) != 0 && request.length >= 8 ? 8 : 0;
+    const Gather memory{reinterpret_cast<void*>(request.remote_address), request.length, 0};
     const auto copy = [&](Bytes offset, Bytes length) {
-        return copy_memory(read ? Direction::from_peer : Direction::to_peer,
-                           context_.segment().header()->pid, request.remote_address + offset,
-                           {&gather, 1}, offset, length) == CopyResult::ok;
+        return copy_checked(read ? Direction::to_peer : Direction::from_peer, own_pid(),
+                            data + offset, {&memory, 1}, offset, length) == CopyResult::ok;
     };
     const bool good = copy(0, request.length - tail) && copy(request.length - tail, tail);
     return good ? BounceAnswer::done : BounceAnswer::access_error;
 }
+
+namespace {
+
+void atomic_at(const BounceRequest& request, std::uint64_t& old) {
+    std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(request.remote_address));
+    old = request.compare_add;
+    if (static_cast<Opcode>(request.opcode) == Opcode::fetch_add) {
+        old = word.fetch_add(request.compare_add);
+    } else {
+        word.compare_exchange_strong(old, request.swap);
+    }
+}
+
+} // namespace
 
 BounceAnswer RcQueuePair::execute_atomic(const BounceRequest& request, bool shared,
                                          std::uint64_t& old) {
@@ -243,17 +291,35 @@ BounceAnswer RcQueuePair::execute_atomic(const BounceRequest& request, bool shar
             return BounceAnswer::not_ready;
         }
     }
-    std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(request.remote_address));
-    old = request.compare_add;
-    if (static_cast<Opcode>(request.opcode) == Opcode::fetch_add) {
-        old = word.fetch_add(request.compare_add);
+    BounceAnswer answer = BounceAnswer::done;
+    if ((request.flags & kBounceChecked) != 0 && !shared) {
+        answer = atomic_checked(request, old) ? answer : BounceAnswer::access_error;
     } else {
-        word.compare_exchange_strong(old, request.swap);
+        atomic_at(request, old);
     }
     if (!shared) {
         lock.store(0, std::memory_order_release);
     }
-    return BounceAnswer::done;
+    return answer;
+}
+
+// REQUIRES: the lock of the atomics. False: the memory is not there.
+bool RcQueuePair::atomic_checked(const BounceRequest& request, std::uint64_t& old) const {
+    const Gather memory{reinterpret_cast<void*>(request.remote_address), 8, 0};
+    const std::span<const Gather> word{&memory, 1};
+    std::uint64_t value = 0;
+    if (copy_checked(Direction::to_peer, own_pid(), &value, word, 0, 8) != CopyResult::ok) {
+        return false;
+    }
+    old = value;
+    if (static_cast<Opcode>(request.opcode) == Opcode::fetch_add) {
+        value += request.compare_add;
+    } else if (value == request.compare_add) {
+        value = request.swap;
+    } else {
+        return true;
+    }
+    return copy_checked(Direction::from_peer, own_pid(), &value, word, 0, 8) == CopyResult::ok;
 }
 
 } // namespace adaptib::shm

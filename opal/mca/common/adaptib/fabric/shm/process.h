@@ -37,7 +37,7 @@ std::uint64_t host_identity();
 
 enum class CopyResult : std::uint8_t {
     ok,
-    fault,     // an address is not mapped
+    fault,     // an address is not mapped, or the kernel cannot pin the peer's memory there
     gone,      // no such process, or none of its threads lives
     forbidden, // ptrace rules, a seccomp filter or the kernel's configuration
     failed,    // out of memory
@@ -50,6 +50,16 @@ enum class Direction : std::uint8_t { from_peer, to_peer };
 // first one has ended, each call costs a search for another (some 50 us).
 CopyResult copy_memory(Direction direction, std::uint32_t pid, std::uint64_t remote,
                        std::span<const Gather> gather, Bytes offset, Bytes length);
+
+// Copies [offset, offset + length) of a gather list from or to `plain`, both memory of process own_pid, which is the
+// caller. `plain` is mapped and can be pinned. The gather list may name memory that is not mapped (fault), or that the
+// kernel cannot pin: device mappings, memfd_secret, [vvar]. The system pins the side that it calls remote, and reaches
+// the other one by the page tables of the caller, as the processor does; so `plain` is the remote side.
+inline CopyResult copy_checked(Direction direction, std::uint32_t own_pid, void* plain,
+                               std::span<const Gather> gather, Bytes offset, Bytes length) {
+    return copy_memory(direction, own_pid, reinterpret_cast<std::uintptr_t>(plain), gather, offset,
+                       length);
+}
 
 // One piece, with nothing between the caller and the call of the system. Returns how much was copied.
 [[gnu::always_inline]] inline Bytes copy_piece(Direction direction, std::uint32_t pid,

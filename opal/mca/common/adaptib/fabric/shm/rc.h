@@ -47,6 +47,7 @@ private:
         Nanoseconds give_up{kNever}; // when no answer becomes retry_exceeded
         Nanoseconds rnr_since{kNever};
         std::uint32_t lock_waits = 0;
+        bool unpinned = false; // cross-memory attach failed at an address: the target copies
     };
     enum class Step : std::uint8_t { over, issued, wait };
     enum class Phase : std::uint8_t { waiting, issued, over };
@@ -129,7 +130,7 @@ private:
     CopyResult atomic_private(const SendWork& work, std::uint64_t& old);
     CopyResult copy_private(const SendWork& work, Bytes offset, Bytes length);
     void copy_shared(const SendWork& work, std::byte* remote, Bytes offset, Bytes part, Bytes tail);
-    Step copy_trouble(CopyResult result, WorkStatus& status, bool& bounce);
+    Step copy_trouble(CopyResult result, Attempt& a, WorkStatus& status, bool& bounce);
     bool find_remote(std::uint64_t address, Bytes length, std::uint32_t key, std::uint32_t access);
     bool try_lock_atomics();
     bool lock_atomics(Attempt& a);
@@ -139,16 +140,21 @@ private:
         return peer_->base() + region_.offset + (address - region_.base);
     }
 
-    // pipeline.cc: where cross-memory attach is forbidden, or the initiator prefers to ask
+    // pipeline.cc: where cross-memory attach is forbidden or cannot reach the memory, or the initiator prefers to ask
+    enum class Asked : std::uint8_t { yes, later, local_fault };
     Step bounce(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
     bool reap(const SendWork& work, Attempt& a, WorkStatus& status);
-    bool request_piece(const SendWork& work, Bytes length, Attempt& a);
+    Asked request_piece(const SendWork& work, Bytes length, Attempt& a);
+    bool fill_slot(const SendWork& work, Bytes length, const Attempt& a, std::byte* slot) const;
+    bool empty_slot(const SendWork& work, const Piece& piece, const Attempt& a) const;
     void abandon_pieces();
     BounceAnswer execute(const BounceRequest& request, std::byte* data, std::uint64_t& old);
-    BounceAnswer copy_checked(const BounceRequest& request, std::byte* data) const;
+    BounceAnswer execute_checked(const BounceRequest& request, std::byte* data) const;
     const RegionView* find_served(std::uint32_t key, std::uint64_t address, Bytes length,
                                   std::uint32_t access) const;
     BounceAnswer execute_atomic(const BounceRequest& request, bool shared, std::uint64_t& old);
+    bool atomic_checked(const BounceRequest& request, std::uint64_t& old) const;
+    std::uint32_t own_pid() const { return context_.segment().header()->pid; }
 
     std::uint64_t rails_word() const {
         return own_rail_word_.load(std::memory_order_acquire) |

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // RC writes, reads and atomics: memory in the target's segment is touched directly, its private memory
-// by cross-memory attach, or by the copy pipeline where that is forbidden.
+// by cross-memory attach, or by the copy pipeline where that is forbidden or cannot reach the memory.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -94,10 +94,15 @@ RcQueuePair::Step RcQueuePair::remote_error(WorkStatus which, WorkStatus& status
 }
 
 // `bounce` is set when the copy pipeline has to do it.
-RcQueuePair::Step RcQueuePair::copy_trouble(CopyResult result, WorkStatus& status, bool& bounce) {
+RcQueuePair::Step RcQueuePair::copy_trouble(CopyResult result, Attempt& a, WorkStatus& status,
+                                            bool& bounce) {
     switch (result) {
     case CopyResult::ok: break;
-    case CopyResult::fault: return remote_error(WorkStatus::remote_access_error, status);
+    case CopyResult::
+        fault: // of this request alone: the target finds out whether the memory is there
+        a.unpinned = true;
+        bounce = true;
+        return Step::wait;
     case CopyResult::gone: status = WorkStatus::retry_exceeded; return Step::over;
     case CopyResult::forbidden:
         context_.forbid_single_copy(peer_.get(), "the system forbids it for process " +
@@ -169,7 +174,7 @@ RcQueuePair::Step RcQueuePair::move_data(const SendWork& work, Bytes length, Att
             continue;
         }
         CopyResult result = CopyResult::forbidden;
-        if (pieces_.empty() && context_.single_copy() && peer_->single_copy) {
+        if (pieces_.empty() && !a.unpinned && context_.single_copy() && peer_->single_copy) {
             result = part > 0 ? copy_private(work, a.moved, part) : CopyResult::ok;
             if (result == CopyResult::ok && last > 0) {
                 result = copy_private(work, a.moved + part, last);
@@ -180,7 +185,7 @@ RcQueuePair::Step RcQueuePair::move_data(const SendWork& work, Bytes length, Att
         end_touching();
         if (result != CopyResult::ok) {
             const Step step =
-                through_pipeline ? Step::wait : copy_trouble(result, status, through_pipeline);
+                through_pipeline ? Step::wait : copy_trouble(result, a, status, through_pipeline);
             return through_pipeline ? bounce(work, length, a, status) : step;
         }
         a.moved += part + last;
@@ -215,7 +220,7 @@ RcQueuePair::Step RcQueuePair::do_atomic(const SendWork& work, Attempt& a, WorkS
         return remote_error(WorkStatus::remote_access_error, status);
     }
     if (region_.offset == kPrivate) {
-        if (!context_.single_copy() || !peer_->single_copy) {
+        if (a.unpinned || !context_.single_copy() || !peer_->single_copy) {
             end_touching();
             return bounce(work, 8, a, status);
         }
@@ -229,7 +234,7 @@ RcQueuePair::Step RcQueuePair::do_atomic(const SendWork& work, Attempt& a, WorkS
         end_touching();
         if (result != CopyResult::ok) {
             bool through_pipeline = false;
-            const Step step = copy_trouble(result, status, through_pipeline);
+            const Step step = copy_trouble(result, a, status, through_pipeline);
             return through_pipeline ? bounce(work, 8, a, status) : step;
         }
         std::memcpy(work.gather[0].address, &old, 8);

@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "fabric/shm/context.h"
 #include "fabric/shm/process.h"
 #include "fabric/shm/rail.h"
+#include "fabric/shm/tracing.h"
 
 namespace adaptib {
 
@@ -26,6 +28,7 @@ public:
             context_.choose_pipeline();
         } else {
             copy_costs_ = options.copy_costs;
+            permission_.emplace(); // before a peer knows the address
         }
         for (std::uint32_t i = 0; i < options.rails; ++i) {
             rails_.push_back(std::make_unique<shm::ShmRail>(context_, i, options.rate));
@@ -36,6 +39,7 @@ public:
 private:
     bool poll_event_impl(Event& out) override { return context_.next_event(out); }
 
+    std::optional<shm::AttachPermission> permission_;
     shm::Context context_;
 };
 
