@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Conformance: keys of the target's regions that the initiator finds itself (capability sees_regions).
+// Conformance: keys of the target's regions that the initiator finds itself (capability
+// sees_regions).
 #include <vector>
 
 #include "conformance/harness.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * A rank that owes the others something computes for long without a call of MPI: they wait for it, however
- * long that is beside partition_timeout. Arguments: what it owes, and for how many seconds it computes.
+ * A rank that owes the others something computes for long without a call of MPI: they wait for it,
+ * however long that is beside partition_timeout. Arguments: what it owes, and for how many seconds
+ * it computes.
  *
  *   eager       an answer to its first message
  *   rendezvous  the data of a large message, for which it has posted the receive

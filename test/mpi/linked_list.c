@@ -8,10 +8,11 @@
  * each rank changes all the time while other ranks look addresses up in it: osc/rdma may then hand
  * the BTL the registration handle of another region than that of the address.
  *
- * To append, a rank claims the tail's link by compare-and-swap of the 4-byte rank, then publishes the
- * 8-byte displacement by MPI_Fetch_and_op(MPI_REPLACE); a rank that loses the race reads the
- * displacement by MPI_Fetch_and_op(MPI_NO_OP) until it is set, and goes on from there. Each operation
- * has an epoch of its own. In the end every rank walks the list: each element is in it exactly once.
+ * To append, a rank claims the tail's link by compare-and-swap of the 4-byte rank, then publishes
+ * the 8-byte displacement by MPI_Fetch_and_op(MPI_REPLACE); a rank that loses the race reads the
+ * displacement by MPI_Fetch_and_op(MPI_NO_OP) until it is set, and goes on from there. Each
+ * operation has an epoch of its own. In the end every rank walks the list: each element is in it
+ * exactly once.
  */
 #include "check.h"
 
@@ -87,7 +88,7 @@ static element_t *element_new(int value, int index, link_t *where)
     return element;
 }
 
-/* Whether this process's element is the tail's successor now; what was there is `*found`. */
+/* Makes this process's element the tail's successor, unless there is one: `*found` is its rank. */
 static bool claim(link_t tail, int *found)
 {
     const int nobody = NOBODY;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Many short operations of one epoch, most of which wait for room: what each takes does not depend on how many there
- * are. Rank 0 starts them and ends the epoch; the last rank is their target. First some, then many more: the time per
- * operation must not grow. The times of a busy machine say little, so each is the best of some tries, and the bound is
- * far above what such a machine makes of the same time, and far below the ratio of the numbers, which is what
- * grows with operations that look at each other.
- * How often one-sided operations had to wait (performance variable transfer_stalls) is bounded, too.
+ * Many short operations of one epoch, most of which wait for room: what each takes does not depend
+ * on how many there are. Rank 0 starts them and ends the epoch; the last rank is their target.
+ * First some, then many more: the time per operation must not grow. The times of a busy machine say
+ * little, so each is the best of some tries, and the bound is far above what such a machine makes
+ * of the same time, and far below the ratio of the numbers, which is what grows with operations
+ * that look at each other. How often one-sided operations had to wait (performance variable
+ * transfer_stalls) is bounded, too.
  * Arguments: put|get|send, some, many (say 1000000 for a soak).
  */
 #include "check.h"
@@ -105,8 +106,8 @@ static double one_sided(bool put, int count, int target, uint64_t salt)
     return took;
 }
 
-/* The target looks away until most are started. All are over when it has them: the PML may keep what waits, and say
- * that it is sent. */
+/* The target looks away until most are started. All are over when it has them: the PML may keep
+ * what waits, and say that it is sent. */
 static double sends(int count, int target, uint64_t salt)
 {
     const size_t bytes = (size_t) count * BYTES;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Buffers in memory that the processor reads and writes and the kernel does not pin, so that process_vm_readv
- * and process_vm_writev fail at them: the [vvar] pages, and those of memfd_secret where there is any. Device
- * memory that is mapped is such memory, too. Argument "windows": puts, gets and accumulates, too.
+ * Buffers in memory that the processor reads and writes and the kernel does not pin, so that
+ * process_vm_readv and process_vm_writev fail at them: the [vvar] pages, and those of memfd_secret
+ * where there is any. Device memory that is mapped is such memory, too. Argument "windows": puts,
+ * gets and accumulates, too.
  */
 #define _GNU_SOURCE
 #include "check.h"

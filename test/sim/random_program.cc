@@ -248,8 +248,8 @@ private:
         program_.operations = std::move(all);
     }
 
-    // In the same way: ranks that compute for long, in a third of the networks, longer than partition_timeout where
-    // they have responders, which half of these do not.
+    // In the same way: ranks that compute for long, in a third of the networks, longer than
+    // partition_timeout where they have responders, which half of these do not.
     void draw_computing() {
         Random random(program_.schedule ^ 0x636f6d);
         if (program_.world.empty() || random.below(3) != 0 || program_.operations.empty()) {

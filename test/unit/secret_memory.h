@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory that its process uses like any other, and that the kernel does not pin: as device mappings.
+// Memory that its process uses like any other, and that the kernel does not pin: as device
+// mappings.
 // May touch: the system, gtest.
 #pragma once
 

@@ -54,7 +54,8 @@ TEST_F(Link, KeepsWhatIsNotAcknowledged) {
     EXPECT_FALSE(link.unacknowledged());
 }
 
-// Who has sent nothing since the datagram before it has nothing to send that would carry an acknowledgement.
+// Who has sent nothing since the datagram before it has nothing to send that would carry an
+// acknowledgement.
 TEST_F(Link, OwesAloneWhatNothingElseWillCarry) {
     const Nanoseconds now{0};
     EXPECT_FALSE(link.owes_alone());
@@ -72,7 +73,8 @@ TEST_F(Link, OwesAloneWhatNothingElseWillCarry) {
     EXPECT_TRUE(link.owes_alone()) << "no more";
 }
 
-// A peer that is known to live and not to listen is sent what it lacks ever more rarely, as long as it is away.
+// A peer that is known to live and not to listen is sent what it lacks ever more rarely, as long as
+// it is away.
 TEST_F(Link, RestsWhileThePeerDoesNotListen) {
     Nanoseconds now{0};
     link.add(7, now);

@@ -319,7 +319,7 @@ TEST_P(OneSidedApi, TheDescriptionOfAnotherWindowWillDo) {
     EXPECT_TRUE(messages_.empty());
 }
 
-// What was registered for transfers, all memory that is, does not stand in for a window's.
+// The region of all memory, for transfers, does not stand in for a window.
 TEST_P(OneSidedApi, MemoryOfTransfersIsNoWindow) {
     region(words_, sizeof words_,
            OPAL_COMMON_ADAPTIB_REMOTE_READ | OPAL_COMMON_ADAPTIB_REMOTE_WRITE);

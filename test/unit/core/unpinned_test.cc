@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Buffers that the kernel does not pin, so that cross-memory attach fails at them: messages, puts, gets and atomics carry
-// their data all the same, by every way that data within a host can take, and no connection breaks.
+// Buffers that the kernel does not pin, so that cross-memory attach fails at them: messages, puts,
+// gets and atomics carry their data all the same, by every way that data within a host can take,
+// and no connection breaks.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -62,7 +63,8 @@ protected:
             world->progress(1);
         }
     }
-    // It is all as before: nothing was said, no connection made anew, and ordinary data moves within the call.
+    // It is all as before: nothing was said, no connection made anew, and ordinary data moves
+    // within the call.
     void expect_unharmed() {
         exchange(*world, 100'000, 3);
         for (const std::size_t node : {std::size_t{0}, std::size_t{1}}) {
@@ -163,7 +165,8 @@ TEST_P(UnpinnedBuffers, TakeAtomics) {
     expect_unharmed();
 }
 
-// A window's memory that is unmapped while others use it is their operation's error, and nothing else.
+// A window's memory that is unmapped while others use it is their operation's error, and nothing
+// else.
 TEST_P(UnpinnedBuffers, AWindowThatIsNotMappedAnyMoreIsAnErrorOfTheOperation) {
     void* const gone =
         mmap(nullptr, kMost, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who is told that peers may attach, when, and that it is taken back. The kernel's part is played: few test machines have
-// Yama.
+// Who is told that peers may attach, when, and that it is taken back. The kernel's part is played:
+// few test machines have Yama.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -68,7 +68,8 @@ TEST(Tracing, NobodyIsToldWhereThereIsNoSingleCopy) {
     EXPECT_TRUE(yama.said.empty());
 }
 
-// 0: whoever may signal the process may attach. 2 and 3: only who has a capability, or nobody, whatever is said.
+// 0: whoever may signal the process may attach. 2 and 3: only who has a capability, or nobody,
+// whatever is said.
 TEST(Tracing, NothingIsSaidWhereItMakesNoDifference) {
     for (const int scope : {-1, 0, 2, 3}) {
         PlayedYama yama(scope);

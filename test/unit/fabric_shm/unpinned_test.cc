@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory that cross-memory attach does not reach, since the kernel cannot pin it: carried all the same. Memory that is not
-// there fails the same system call, and has to stay an error.
+// Memory that cross-memory attach does not reach, since the kernel cannot pin it: carried all the
+// same. Memory that is not there fails the same system call, and has to stay an error.
 //
 // Initiator and target are two fabrics of this process, which attaches to itself by the same rules.
 #include <sys/mman.h>
@@ -214,7 +214,8 @@ TEST_F(Unpinned, Atomics) {
     EXPECT_EQ(*word, 7u);
 }
 
-// Registered, and gone since; or never there. The error is the initiator's, at both ends nothing crashes.
+// Registered, and gone since; or never there. The error is the initiator's, at both ends nothing
+// crashes.
 TEST_F(Unpinned, MemoryThatIsNotThereIsAnErrorStill) {
     void* const page =
         mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

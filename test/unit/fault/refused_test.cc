@@ -2,8 +2,8 @@
 // A put, get or atomic that its target refuses ends with an error; everything else between the two
 // processes goes on, what is under way included.
 //
-// The initiator does not see the target's regions here, as over an adapter: so it is the target's queue
-// pair that refuses, and fails.
+// The initiator does not see the target's regions here, as over an adapter: so it is the target's
+// queue pair that refuses, and fails.
 #include <algorithm>
 #include <array>
 #include <deque>

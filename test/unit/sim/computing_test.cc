@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ranks that compute for long, without a call of MPI, while others wait for them: however long that is beside
-// partition_timeout nobody is given up whose responder answers, and all that was sent arrives.
+// Ranks that compute for long, without a call of MPI, while others wait for them: however long that
+// is beside partition_timeout nobody is given up whose responder answers, and all that was sent
+// arrives.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -33,7 +34,8 @@ RanksOptions network(bool lossy, int connect_threshold, bool responders = true) 
     return options;
 }
 
-// What rank 1 owes when it begins to compute, and whether it is given up for that where it has no responder.
+// What rank 1 owes when it begins to compute, and whether it is given up for that where it has no
+// responder.
 struct Debt {
     const char* what;
     int connect_threshold;
@@ -142,7 +144,8 @@ TEST(Computing, WhatWasTakenIsAcknowledgedBefore) {
     }
 }
 
-// A rail that is reached elsewhere all of a sudden: who knew it learns so, and what was under way arrives.
+// A rail that is reached elsewhere all of a sudden: who knew it learns so, and what was under way
+// arrives.
 TEST(Computing, ARailWhoseAddressChangesIsFoundAgain) {
     RanksOptions options = network(false, 1);
     std::string text;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The responder's thread over the stand-in: what it makes, whom it answers, what it does when things fail, and its end.
+// The responder's thread over the stand-in: what it makes, whom it answers, what it does when
+// things fail, and its end.
 #include <dirent.h>
 #include <sys/wait.h>
 #include <unistd.h>

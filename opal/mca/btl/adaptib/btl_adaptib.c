@@ -164,8 +164,8 @@ void mca_btl_adaptib_used(mca_btl_base_endpoint_t *endpoint)
     opal_common_adaptib_mca_selected();
 }
 
-/* Tells the PML, which ends the job. Without one over this BTL the process ends here: osc/rdma takes an
- * operation whose callback reports an error for one that is done. */
+/* Tells the PML, which ends the job. Without one over this BTL the process ends here: osc/rdma takes
+ * an operation whose callback reports an error for one that is done. */
 static void give_up(mca_btl_base_endpoint_t *endpoint, const char *what)
 {
     char text[128];

@@ -422,9 +422,9 @@ OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_start_now(
     opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
     const opal_common_adaptib_one_sided_t *operation) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* The peer may be this process.
- * The description in `remote` may be that of another region of the target's: within a host the region
- * that the address lies in is looked for, and the rights that the description names.
- * @retval BAD_PARAM      in no such region, without the right, or an atomic that is not 8 aligned bytes; a
+ * The description in `remote` may be that of another region of the target's: within a host the
+ * region that the address lies in is looked for, and the rights that the description names. @retval
+ * BAD_PARAM      in no such region, without the right, or an atomic that is not 8 aligned bytes; a
  *                        request ends with it if the target refuses the operation only later
  * @retval SUCCESS, COMPLETE, NO_MEMORY, UNREACHABLE  as send
  * @retval ERROR          nothing can be registered, not even a block to copy through; a message was given */

@@ -127,7 +127,8 @@ public:
     // was let go.
     Status commit(DatagramTarget& target, const MessageHeader& header);
 
-    // Asked before something is sent again to a target that has not answered twice; without this no target is lost.
+    // Asked before something is sent again to a target that has not answered twice; without this no
+    // target is lost.
     void judge_by(Judge judge) { judge_ = std::move(judge); }
     void on_failure(FailureHandler handler) { failure_ = std::move(handler); }
     void resolve_by(Resolver resolver) { resolver_ = std::move(resolver); }
@@ -157,7 +158,8 @@ public:
     Nanoseconds deadline() const;
     // Something is not acknowledged whose receiver cannot have left; not only what connects, and a goodbye's answer.
     bool owes(const DatagramTarget& target) const;
-    // The port's rail is reached elsewhere, or speaks with another partition: its queue pair is begun anew.
+    // The port's rail is reached elsewhere, or speaks with another partition: its queue pair is
+    // begun anew.
     void renew(std::uint32_t port) {
         ports_[port].broken = true; // the next poll sees to it
         ports_[port].mend_at = Nanoseconds{0};

@@ -4,7 +4,8 @@
 // Purpose: numbers, acknowledgements, what is to be sent again and when. Pure bookkeeping: it posts
 // nothing and reads no clock, so it can be tested by table. Every datagram to the peer carries what has
 // arrived from it (a number before which all did, and 32 bits for those after it); a datagram of its own
-// does if none goes that way for a while, or is likely to: who got it may compute next, without a call of MPI.
+// does if none goes that way for a while, or is likely to: who got it may compute next, without a
+// call of MPI.
 //
 // Invariants
 //   1. A datagram is kept in its slot until it is acknowledged; at most kWindow are.
@@ -154,8 +155,8 @@ public:
         return oldest.slot;
     }
 
-    // The peer is known to be alive and not to listen: what it has not acknowledged is sent again ever more rarely, until
-    // it is heard. REQUIRES: unacknowledged().
+    // The peer is known to be alive and not to listen: what it has not acknowledged is sent again
+    // ever more rarely, until it is heard. REQUIRES: unacknowledged().
     void rest(Nanoseconds now) {
         rests_ = true;
         due_ = now + std::clamp(now - oldest(), timeout_, kMostRest);
@@ -209,8 +210,8 @@ public:
         return owed_ >= kAckEvery || (owed_ > 0 && now >= ack_due_);
     }
 
-    // What came last is to be acknowledged, and since the one before nothing has gone to the peer: as far as is known
-    // nothing will that could carry it.
+    // What came last is to be acknowledged, and since the one before nothing has gone to the peer:
+    // as far as is known nothing will that could carry it.
     bool owes_alone() const { return owed_ > 0 && alone_; }
 
     // Something is to be acknowledged, by either end.

@@ -10,8 +10,10 @@
 // be lost, and the service is slow to repeat it. How long:
 //   * once another path's queue pairs have met: kGrace; then the connection goes without that path;
 //   * in a repair: kRepairGrace; then both look for paths again;
-//   * otherwise, if the network says what is wrong, for partition_timeout; if there is just no answer, as long as the
-//     peer may be alive (recovery/liveness.h): it answers when it calls MPI. Then the peer is lost, at both ends.
+//   * otherwise, if the network says what is wrong, for partition_timeout; if there is just no
+//   answer, as long as the
+//     peer may be alive (recovery/liveness.h): it answers when it calls MPI. Then the peer is lost,
+//     at both ends.
 // The other side learns by the confirmation which paths there are.
 #include <algorithm>
 #include <cstring>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether peers live (recovery/liveness.h): who is looked for, and what becomes of those that have ended.
+// Looks whether awaited peers live (recovery/liveness.h), and ends those that do not.
 //
-// Of a process of this host the system knows. That it answers nothing says nothing, as long as it runs; and once it
-// has ended it is given up within kWatchEvery, as soon as all is taken that it has left behind. A process of another
-// host is asked, and its responder answers (recovery/life_watch.h); where it has none only its datagrams tell.
+// Of a process of this host the system knows. That it answers nothing says nothing, as long as it
+// runs; and once it has ended it is given up within kWatchEvery, as soon as all is taken that it
+// has left behind. A process of another host is asked, and its responder answers
+// (recovery/life_watch.h); where it has none only its datagrams tell.
 //
 // May touch: what core/core.h may.
 #include <unordered_set>
@@ -129,8 +130,8 @@ void Core::watch_processes() {
     }
 }
 
-// A message of its is waited for, which nothing shows to come: no connection, and nothing of ours that it would
-// acknowledge.
+// A message of its is waited for, which nothing shows to come: no connection, and nothing of ours
+// that it would acknowledge.
 void Core::ask_for(Peer& peer) {
     life_->look(peer);
     const Nanoseconds since = peer.life.silent_since;
@@ -141,7 +142,7 @@ void Core::ask_for(Peer& peer) {
     }
 }
 
-// What it had sent before is taken first; maybe that is all that was waited for.
+// Takes first what the process had sent before; maybe nothing else was waited for.
 void Core::end_process(Peer& peer) {
     Attached& attached = fabrics_[peer.route.fabric];
     std::size_t idle = 0; // polls in a row: each looks at the first port and at another one
@@ -159,7 +160,7 @@ void Core::end_process(Peer& peer) {
     }
 }
 
-// What follows a list of paths that do not work.
+// The end of a message that lists paths which do not work.
 std::string Core::silence_text(const Peer& peer, Nanoseconds lasted) const {
     if (peer.life.evidence == Evidence::process) {
         return ", though its process runs; check these rails";

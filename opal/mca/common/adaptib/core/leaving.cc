@@ -27,7 +27,7 @@ bool is_gone(const Peer& peer) {
 
 } // namespace
 
-// What it has sent before counts: it is taken first.
+// Takes first whatever the peers have sent before they went: that still counts.
 void Core::on_peers_changed() {
     std::vector<Peer*> gone;
     for_each_peer([&](Peer& peer) {
@@ -65,7 +65,7 @@ bool Core::leaves(Peer& peer) {
     return true;
 }
 
-// What comes of it later, out of the shared queue, is taken all the same.
+// A message of such a peer that comes later, out of the shared queue, is taken all the same.
 void Core::let_left_peers_go() {
     for (Peer* peer : std::exchange(left_, {})) {
         std::erase(finished_, peer);

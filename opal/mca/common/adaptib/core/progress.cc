@@ -541,9 +541,10 @@ bool Core::renew_target(std::uint32_t rail, std::uint32_t qp_number) {
     return true;
 }
 
-// LID, GID or partition. Queue pairs and address handles are of the old one: all paths over the rail are made anew, as
-// after an error of its port, and are asked for at once; what is sent over them says where the rail is reached now. Many
-// events change nothing (a further address of the host).
+// LID, GID or partition. Queue pairs and address handles are of the old one: all paths over the
+// rail are made anew, as after an error of its port, and are asked for at once; what is sent over
+// them says where the rail is reached now. Many events change nothing (a further address of the
+// host).
 void Core::on_address_changed(Attached& attached, std::uint32_t rail) {
     const std::uint32_t index = attached.rails.first + rail;
     const RailAddress now = rails_[index]->address();

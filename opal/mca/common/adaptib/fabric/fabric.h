@@ -300,8 +300,8 @@ private:
     virtual Status arm_limit_impl(std::uint32_t limit) = 0;
 };
 
-// What the system of this host, or the fabric, knows of the process that an address handle leads to and of the way
-// there, without asking that process.
+// What the system of this host, or the fabric, knows of the process that an address handle leads to
+// and of the way there, without asking that process.
 enum class Reach : std::uint8_t {
     unknown, // only an answer could tell
     ended,   // the process has ended
@@ -446,7 +446,8 @@ public:
     // what rails have allocated. Not ok: what the request names may be changed as far as it goes.
     Status serve_copy(const ExecuteWork& work) { return serve_copy_impl(work); }
     // Capability::sees_regions, RC: leaves `key` as it is if it names a region of the target's that
-    // covers the range and gives the rights; else sets it to the key of another live region that does.
+    // covers the range and gives the rights; else sets it to the key of another live region that
+    // does.
     // Errors: bad_key (no region does), bad_state (not ready to send, or the target is not).
     Status find_key(const RemoteRange& range, std::uint32_t& key) {
         return find_key_impl(range, key);
@@ -625,8 +626,9 @@ public:
         RailAddress to;               // where that is reached ...
         std::uint32_t path = 0;       // ... over this one of the paths (Rail::path_to)
     };
-    // What is written into `reply`, of kMostQuestion bytes, to a question that has reached a rail of the fabric. On
-    // any thread, at any time: takes no lock, allocates nothing, calls nothing of the fabric's.
+    // What is written into `reply`, of kMostQuestion bytes, to a question that has reached a rail
+    // of the fabric. On any thread, at any time: takes no lock, allocates nothing, calls nothing of
+    // the fabric's.
     virtual Reply answer(std::uint32_t rail, std::span<const std::byte> question,
                          std::span<std::byte> reply) const noexcept = 0;
 
@@ -641,10 +643,11 @@ public:
     std::span<const std::unique_ptr<Rail>> rails() const { return rails_; }
     // The next asynchronous event, if there is one.
     bool poll_event(Event& out) { return poll_event_impl(out); }
-    // From now on each rail, as far as it can, has a responder: a datagram queue pair with that access key. What
-    // reaches it, of up to kMostQuestion bytes, is answered by what the answerer says, to the queue pair that has sent
-    // it, whatever this process does meanwhile. The answerer outlives the fabric.
-    // Questions and answers may get lost, and there may be fewer answers than questions. Not ok: there is no responder.
+    // From now on each rail, as far as it can, has a responder: a datagram queue pair with that
+    // access key. What reaches it, of up to kMostQuestion bytes, is answered by what the answerer
+    // says, to the queue pair that has sent it, whatever this process does meanwhile. The answerer
+    // outlives the fabric. Questions and answers may get lost, and there may be fewer answers than
+    // questions. Not ok: there is no responder.
     Status respond(const Answerer& answerer, std::uint64_t access_key) {
         return respond_impl(answerer, access_key);
     }

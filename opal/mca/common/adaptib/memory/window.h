@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Windows: memory of this process that atomics of peers reach.
 //
-// Purpose: atomics that this process carries out for others (protocol/atomic.cc) are checked before:
-// the word lies in a window that is there still. The name that comes with the atomic says which; it may
-// be another window's (protocol/region_keys.cc says why), so it only says where to look first.
+// Purpose: atomics that this process carries out for others (protocol/atomic.cc) are checked
+// before: the word lies in a window that is there still. The name that comes with the atomic says
+// which; it may be another window's (protocol/region_keys.cc says why), so it only says where to
+// look first.
 // Ownership: a window belongs to its user and goes before the table. Threads: one at a time.
 // May touch: memory/registration.h.
 #pragma once
@@ -64,7 +65,7 @@ public:
         return name;
     }
 
-    // Whether the window of that name, or else any other, has the aligned word.
+    // The window of that name, or else any other, has the aligned word.
     bool has_word(std::uint32_t name, std::uint64_t address) const {
         if (address % sizeof(std::uint64_t) != 0) {
             return false;

@@ -7,7 +7,8 @@
 // both wait they take turns; moves beyond that are held, first come first served, and go on as stripes are done.
 // The turns matter: requests complete in order, too, so a window of reads behind a window of writes would
 // come back all at once, and both directions would pause until the next ones are there.
-// Invariant: while a move is held, stripes are under way whose completions let it go on, or others of the peer's
+// Invariant: while a move is held, stripes are under way whose completions let it go on, or others
+// of the peer's
 //   wait for room (peer/waiting.h), and are posted before it.
 // Ownership: the peer's, from the first time that both directions were wanted at a time until long waits were
 //   for nothing (protocol/interleaved.cc). The moves are the protocol's.

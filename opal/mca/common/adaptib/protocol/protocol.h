@@ -560,8 +560,8 @@ private:
     void forget_waiting(Peer& peer);
 
     // move.cc
-    // False: it waits for room, or for the connection. `offered`: the subchannel behind which it was
-    // the first that waited.
+    // False: it waits for room, or for the connection. `offered`: the subchannel behind which it
+    // was the first that waited.
     bool post_stripes(Mover& mover, std::uint32_t offered = kNoSubchannel);
     bool may_repeat(const Mover& mover, WorkStatus status) const;
     void plan_left(Mover& mover);

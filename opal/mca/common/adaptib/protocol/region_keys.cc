@@ -2,22 +2,22 @@
 // The keys of the memory that puts, gets and atomics go to; and operations that the target refuses.
 //
 // The description that comes with an operation need not be that of its address. osc/rdma (4.1.4 and
-// 5.0.7, osc_rdma_dynamic.c) looks the address up in the list of regions of a dynamic window, which it
-// shares with the window's owner on the same host, and passes a pointer into that list on, after it has
-// released the list's lock. When the owner attaches or detaches memory it moves the entries, so that the
-// pointer is at a neighbour's, or at one half of each. A BTL that needs no description, as vader, does
-// not notice.
+// 5.0.7, osc_rdma_dynamic.c) looks the address up in the list of regions of a dynamic window, which
+// it shares with the window's owner on the same host, and passes a pointer into that list on, after
+// it has released the list's lock. When the owner attaches or detaches memory it moves the entries,
+// so that the pointer is at a neighbour's, or at one half of each. A BTL that needs no description,
+// as vader, does not notice.
 //
-// So the description is copied once, and taken as a hint. Where the initiator sees the target's table of
-// regions (Capability::sees_regions) a key that does not cover the operation is replaced by that of a
-// live region which does, and gives the rights that the description names. All rights: memory that was
-// registered for transfers does not stand in for a window's. What no region covers is an error of that
-// operation. Elsewhere the description has to cover it. The list is a private copy then, which one thread
-// at a time uses.
+// So the description is copied once, and taken as a hint. Where the initiator sees the target's
+// table of regions (Capability::sees_regions) a key that does not cover the operation is replaced
+// by that of a live region which does, and gives the rights that the description names. All rights:
+// memory that was registered for transfers does not stand in for a window's. What no region covers
+// is an error of that operation. Elsewhere the description has to cover it. The list is a private
+// copy then, which one thread at a time uses.
 //
-// What passes and is refused all the same (the memory was deregistered meanwhile) has failed a queue
-// pair. Only that operation ends with an error; the connection is made anew as after a failed path
-// (Core::on_path_failed). With fault_tolerance off, the peer fails.
+// An operation that passes and is refused all the same (the memory was deregistered meanwhile) has failed a
+// queue pair. Only that operation ends with an error; the connection is made anew as after a failed
+// path (Core::on_path_failed). With fault_tolerance off, the peer fails.
 #include <utility>
 
 #include "protocol/protocol.h"

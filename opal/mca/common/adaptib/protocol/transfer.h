@@ -113,7 +113,8 @@ struct Move {
     }
 };
 
-// Who waits for a Move. It waits (peer/waiting.h) while some of its stripes could not be posted yet.
+// Who waits for a Move. It waits (peer/waiting.h) while some of its stripes could not be posted
+// yet.
 class Mover : public WorkTarget, public WaitingTransfer, public PostedTransfer {
 public:
     Mover(Protocol& p, Peer& to) : protocol(p), peer(to) {}

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // LifeAnswerer: what a process's responder says of it (fabric/fabric.h, Answerer).
 //
-// Purpose: the process is alive, whether it calls MPI meanwhile, and where its rail is reached now; to who knows the
-// key that the process has published, and in its own name and key. What is asked and answered are datagrams like
-// others (base/wire.h), so that the answer goes to the asker's ordinary queue.
-// "Calls MPI": beats() grows as long as it does. The answer carries it; who asks twice knows.
-// Threads: answer() on any, at any time; the others one at a time (the core's lock). Constants and atomics alone.
+// Purpose: the process is alive, whether it calls MPI meanwhile, and where its rail is reached now;
+// to who knows the key that the process has published, and in its own name and key. What is asked
+// and answered are datagrams like others (base/wire.h), so that the answer goes to the asker's
+// ordinary queue. "Calls MPI": beats() grows as long as it does. The answer carries it; who asks
+// twice knows.
+// Threads: answer() on any, at any time; the others one at a time (the core's lock). Constants and
+// atomics alone.
 // May touch: base/, fabric/.
 #pragma once
 

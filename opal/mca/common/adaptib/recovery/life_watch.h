@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // LifeWatch: peers of other hosts for whom something waits are asked whether they live.
 //
-// Purpose: a question goes to the peer's responder (fabric/fabric.h), over one of its paths, and is answered
-// whatever the peer's process does; so an answer says that the path carries both ways, that the process is alive,
-// and whether it has called MPI since the last one. Who waits for long (datagrams that are not acknowledged, a
-// handshake, a repair, the answer to a request) calls want(); the peer is asked at once, then at intervals that grow
-// from kFirst to kMost, as long as it is awaited. Paths that are not up are asked by recovery/path_probes.h, through
-// ask() as well.
+// Purpose: a question goes to the peer's responder (fabric/fabric.h), over one of its paths, and is
+// answered whatever the peer's process does; so an answer says that the path carries both ways,
+// that the process is alive, and whether it has called MPI since the last one. Who waits for long
+// (datagrams that are not acknowledged, a handshake, a repair, the answer to a request) calls
+// want(); the peer is asked at once, then at intervals that grow from kFirst to kMost, as long as
+// it is awaited. Paths that are not up are asked by recovery/path_probes.h, through ask() as well.
 //
 //     who waits   life_question -->   responder of the peer's rail
-//                 <-- life_answer     the same sequence, of that path's last question: else it counts for nothing
+//                 <-- life_answer     the same sequence, of that path's last question: else it
+//                 counts for nothing
 //
 // Where the peer has no responder nothing is asked.
 // Threads: one at a time (the core's lock).
@@ -54,7 +55,8 @@ public:
 
     // Something waits for the peer. Nothing happens if none of its rails has a responder.
     void want(Peer& peer);
-    // The same of a peer of which only a message is awaited: it is asked if that is due, and is not kept.
+    // The same of a peer of which only a message is awaited: it is asked if that is due, and is not
+    // kept.
     void look(Peer& peer);
     // The peer ends, or nobody waits for it.
     void forget(Peer& peer);

@@ -9,8 +9,9 @@
 //                         <-- probe_answer        path up (asker)
 //                            probe_thanks -->     path up (who answered)
 //
-// Where the peer's rail has a responder that is asked, by recovery/life_watch.h, and answers whatever the process
-// does; who has asked so, and found the path to be back, thanks as well, which makes the other side ask at once.
+// Where the peer's rail has a responder that is asked, by recovery/life_watch.h, and answers
+// whatever the process does; who has asked so, and found the path to be back, thanks as well, which
+// makes the other side ask at once.
 //
 // A failed path is asked after a rest, then at intervals that grow from kFirst to kMost, without end while our
 // rail is up. A suspect path has failed once the peer was heard after each of kIgnored questions in a row and
@@ -19,8 +20,9 @@
 // A path of which nobody ever expected anything (PathRecord::worked) is not asked. One that cannot be asked, as it
 // carries no datagrams, is taken for up when its turn comes.
 // Probes carry where the sender's rail is reached now: an address that has changed (a RoCE GID) is so made known.
-// Within a host nobody is asked: the system and the peer's memory tell whether it lives, and its rail takes anything.
-// A peer to which no path has been up for long is given up, by the rule of recovery/liveness.h.
+// Within a host nobody is asked: the system and the peer's memory tell whether it lives, and its
+// rail takes anything. A peer to which no path has been up for long is given up, by the rule of
+// recovery/liveness.h.
 // Threads: one at a time (the core's lock).
 // Source: Vishnu, 10.3.3 (path recovery); here both sides may ask, since one may have noticed alone.
 // May touch: base/, fabric/, peer/, observe/, recovery/.

@@ -52,8 +52,8 @@ struct BounceRequest {
 
 enum BounceFlag : std::uint32_t {
     kBouncePublish = 1u << 0, // the last 8 bytes become visible last
-    // The initiator's cross-memory attach found that the memory cannot be pinned. The target must not
-    // touch it without the system's help, since it may not be mapped at all.
+    // The initiator's cross-memory attach found that the memory cannot be pinned. The target must
+    // not touch it without the system's help, since it may not be mapped at all.
     kBounceChecked = 1u << 1,
 };
 

@@ -2,9 +2,10 @@
 // The copy pipeline: RC writes, reads and atomics on private memory without cross-memory attach; and what the
 // target does for an initiator that asked for it by a message (serve).
 //
-// It also carries single requests whose memory cross-memory attach cannot reach (Attempt::unpinned), since the
-// kernel cannot pin it: each end copies its own part, by its own page tables. Memory that is not mapped fails
-// the same way at first, so both ends leave it to the system to look (copy_checked, process.h).
+// It also carries single requests whose memory cross-memory attach cannot reach
+// (Attempt::unpinned), since the kernel cannot pin it: each end copies its own part, by its own
+// page tables. Memory that is not mapped fails the same way at first, so both ends leave it to the
+// system to look (copy_checked, process.h).
 //
 // The initiator's half cuts a request into pieces of a bounce slot and keeps a few on their way; the
 // target's half executes a piece while its completion queues are polled. Everything is checked again
@@ -75,7 +76,8 @@ bool RcQueuePair::reap(const SendWork& work, Attempt& a, WorkStatus& status) {
     return good;
 }
 
-// The data of a read, or the old value of an atomic. False: the memory of this process is not there.
+// The data of a read, or the old value of an atomic. False: the memory of this process is not
+// there.
 bool RcQueuePair::empty_slot(const SendWork& work, const Piece& piece, const Attempt& a) const {
     const std::span<const Gather> gather{work.gather, work.gather_count};
     if (work.opcode == Opcode::compare_swap || work.opcode == Opcode::fetch_add) {

@@ -51,10 +51,11 @@ enum class Direction : std::uint8_t { from_peer, to_peer };
 CopyResult copy_memory(Direction direction, std::uint32_t pid, std::uint64_t remote,
                        std::span<const Gather> gather, Bytes offset, Bytes length);
 
-// Copies [offset, offset + length) of a gather list from or to `plain`, both memory of process own_pid, which is the
-// caller. `plain` is mapped and can be pinned. The gather list may name memory that is not mapped (fault), or that the
-// kernel cannot pin: device mappings, memfd_secret, [vvar]. The system pins the side that it calls remote, and reaches
-// the other one by the page tables of the caller, as the processor does; so `plain` is the remote side.
+// Copies [offset, offset + length) of a gather list from or to `plain`, both memory of process
+// own_pid, which is the caller. `plain` is mapped and can be pinned. The gather list may name
+// memory that is not mapped (fault), or that the kernel cannot pin: device mappings, memfd_secret,
+// [vvar]. The system pins the side that it calls remote, and reaches the other one by the page
+// tables of the caller, as the processor does; so `plain` is the remote side.
 inline CopyResult copy_checked(Direction direction, std::uint32_t own_pid, void* plain,
                                std::span<const Gather> gather, Bytes offset, Bytes length) {
     return copy_memory(direction, own_pid, reinterpret_cast<std::uintptr_t>(plain), gather, offset,

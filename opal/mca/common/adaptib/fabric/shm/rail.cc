@@ -171,7 +171,8 @@ Status ShmRail::create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHand
     return status;
 }
 
-// The processor sees whether the peer's rail takes datagrams; whether its process lives the system says.
+// The processor sees whether the peer's rail takes datagrams; whether its process lives the system
+// says.
 Reach ShmRail::reach_impl(const AddressHandle& handle) const {
     const auto& to = static_cast<const ShmAddressHandle&>(handle);
     if (!to.peer->check_alive()) {

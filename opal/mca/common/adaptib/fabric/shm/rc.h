@@ -140,7 +140,8 @@ private:
         return peer_->base() + region_.offset + (address - region_.base);
     }
 
-    // pipeline.cc: where cross-memory attach is forbidden or cannot reach the memory, or the initiator prefers to ask
+    // pipeline.cc: where cross-memory attach is forbidden or cannot reach the memory, or the
+    // initiator prefers to ask
     enum class Asked : std::uint8_t { yes, later, local_fault };
     Step bounce(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
     bool reap(const SendWork& work, Attempt& a, WorkStatus& status);

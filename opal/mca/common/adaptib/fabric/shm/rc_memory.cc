@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // RC writes, reads and atomics: memory in the target's segment is touched directly, its private memory
-// by cross-memory attach, or by the copy pipeline where that is forbidden or cannot reach the memory.
+// by cross-memory attach, or by the copy pipeline where that is forbidden or cannot reach the
+// memory.
 #include <algorithm>
 #include <cstring>
 #include <string>

@@ -40,9 +40,9 @@ constexpr std::uint32_t region_index(std::uint32_t key) { return key & (kMaxRegi
 // What `key` of a peer stands for; false when it stands for nothing.
 bool read_region(const RegionEntry* table, std::uint32_t key, RegionView& out);
 
-// The key of a region of that rail of a peer's that covers the range and gives the rights; 0: there is
-// none. Looks at all entries: for a range that the key which was given does not cover. `segment`: the
-// peer's.
+// The key of a region of that rail of a peer's that covers the range and gives the rights; 0: there
+// is none. Looks at all entries: for a range that the key which was given does not cover.
+// `segment`: the peer's.
 std::uint32_t find_region(std::byte* segment, std::uint32_t rail, const RemoteRange& range);
 
 class RegionTable {

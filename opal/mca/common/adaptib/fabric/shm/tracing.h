@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Permission for peers to attach to this process, where Yama, a security module of the kernel, asks for one.
+// Permission for peers to attach to this process, where Yama, a security module of the kernel, asks
+// for one.
 //
-// Purpose: with kernel.yama.ptrace_scope 1, Ubuntu's default, a process attaches only to its descendants, and to
-// processes that have named it, or everybody, by prctl(PR_SET_PTRACER). Cross-memory attach is under that rule.
+// Purpose: with kernel.yama.ptrace_scope 1, Ubuntu's default, a process attaches only to its
+// descendants, and to processes that have named it, or everybody, by prctl(PR_SET_PTRACER).
+// Cross-memory attach is under that rule.
 // Everything else that protects the process stays as it is: same user, same namespaces, dumpable.
 // Threads: any.
 // May touch: the system.

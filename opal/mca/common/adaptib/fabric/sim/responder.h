@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Responder: what a simulated process's rail answers while the process does something else (Fabric::respond).
+// Responder: what a simulated process's rail answers while the process does something else
+// (Fabric::respond).
 //
-// Purpose: the thread of a real process, as an event: what arrives is answered kWakes later, by virtual time, however
-// long the rank does not look. A process that has died answers nothing.
+// Purpose: the thread of a real process, as an event: what arrives is answered kWakes later, by
+// virtual time, however long the rank does not look. A process that has died answers nothing.
 // Ownership: the fabric's.  Threads: one.
 // May touch: base/, fabric/, fabric/sim/.
 #pragma once

@@ -73,8 +73,9 @@ void EventReader::read(const Rails& rails, const Device& device) {
     }
 }
 
-// Not told: COMM_EST (the first message says more), SQ_DRAINED (SQD is not used), SM_CHANGE (no use is made of the
-// subnet manager), WQ_FATAL (none are created). CLIENT_REREGISTER: a new subnet manager may have given other LIDs.
+// Not told: COMM_EST (the first message says more), SQ_DRAINED (SQD is not used), SM_CHANGE (no use
+// is made of the subnet manager), WQ_FATAL (none are created). CLIENT_REREGISTER: a new subnet
+// manager may have given other LIDs.
 void EventReader::take(const Rails& rails, const Device& device, const ibv_async_event& event) {
     if (of_queue_pair(event.event_type)) {
         take_of_queue_pair(event);

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ResponderPort: the datagram queue pair of one rail at which questions are answered (fabric/fabric.h, Answerer).
+// ResponderPort: the datagram queue pair of one rail at which questions are answered
+// (fabric/fabric.h, Answerer).
 //
-// Purpose: its objects of libibverbs, and what happens when its completion channel wakes: questions are taken, answered
-// from buffers that were registered at the beginning, and receives posted again. Answers that would have to wait for a
-// buffer, or for an address handle, are not given: who asks asks again.
-// Address handles are kept, kHandles of them, by where they lead: making one is a call of the system on some devices.
-// A queue pair that has failed is begun anew, once in kRestEvery; one whose device is gone stays as it is.
+// Purpose: its objects of libibverbs, and what happens when its completion channel wakes: questions
+// are taken, answered from buffers that were registered at the beginning, and receives posted
+// again. Answers that would have to wait for a buffer, or for an address handle, are not given: who
+// asks asks again. Address handles are kept, kHandles of them, by where they lead: making one is a
+// call of the system on some devices. A queue pair that has failed is begun anew, once in
+// kRestEvery; one whose device is gone stays as it is.
 // Ownership: the responder's. Nothing is allocated after open().
-// Threads: open() and the destructor while nobody else is there, set_port() any; the rest by the responder's thread.
+// Threads: open() and the destructor while nobody else is there, set_port() any; the rest by the
+// responder's thread.
 // May touch: base/, fabric/, libibverbs.
 #pragma once
 
