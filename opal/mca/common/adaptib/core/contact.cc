@@ -106,7 +106,7 @@ bool Core::put_off(Contact& contact, Status status, Nanoseconds now) {
     }
     const Nanoseconds lasted = now - contact.since;
     const bool final = !tells_paths(peer) && !may_be_reached(peer, status);
-    if (final || lasted >= patience_) {
+    if (final || lasted >= liveness_.patience()) {
         refuse_sender(peer, status, lasted);
         return true;
     }
@@ -124,9 +124,9 @@ bool Core::put_off(Contact& contact, Status status, Nanoseconds now) {
 }
 
 std::string Core::give_up_text() const {
-    return patience_ == Nanoseconds::max()
+    return liveness_.patience() == Nanoseconds::max()
                ? "opal_common_adaptib_partition_timeout says for how long, and is 0: for ever."
-               : "after " + whole_seconds_text(patience_) +
+               : "after " + whole_seconds_text(liveness_.patience()) +
                      " (opal_common_adaptib_partition_timeout) the process is given up.";
 }
 

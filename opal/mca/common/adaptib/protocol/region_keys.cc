@@ -15,9 +15,9 @@
 // is an error of that operation. Elsewhere the description has to cover it. The list is a private
 // copy then, which one thread at a time uses.
 //
-// An operation that passes and is refused all the same (the memory was deregistered meanwhile) has failed a
-// queue pair. Only that operation ends with an error; the connection is made anew as after a failed
-// path (Core::on_path_failed). With fault_tolerance off, the peer fails.
+// An operation that passes and is refused all the same (the memory was deregistered meanwhile) has
+// failed a queue pair. Only that operation ends with an error; the connection is made anew as after
+// a failed path (Core::on_path_failed). With fault_tolerance off, the peer fails.
 #include <utility>
 
 #include "protocol/protocol.h"

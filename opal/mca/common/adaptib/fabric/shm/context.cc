@@ -348,10 +348,11 @@ void Context::forbid_single_copy(PeerSegment* peer, const std::string& why) {
         return;
     }
     single_copy_noticed_ = true;
-    notices_.push_back("single copy: off, " + why +
-                       "; large messages are copied twice. To allow it: sysctl "
-                       "kernel.yama.ptrace_scope=1 or 0, a container with CAP_SYS_PTRACE, a seccomp "
-                       "profile that permits process_vm_readv and process_vm_writev");
+    notices_.push_back(
+        "single copy: off, " + why +
+        "; large messages are copied twice. To allow it: sysctl "
+        "kernel.yama.ptrace_scope=1 or 0, a container with CAP_SYS_PTRACE, a seccomp "
+        "profile that permits process_vm_readv and process_vm_writev");
 }
 
 void Context::wait_for_initiators() {
