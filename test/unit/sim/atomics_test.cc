@@ -233,7 +233,7 @@ TEST(Atomics, OnAWindowThatIsGoneEndWithAnError) {
     counting.close_window(0);
     counting.add(1, 0);
     ASSERT_TRUE(counting.ranks->run_until([&] { return counting.done(); }, 10s));
-    EXPECT_EQ(counting.last_status(), OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    EXPECT_EQ(counting.last_status(), OPAL_COMMON_ADAPTIB_BAD_PARAM);
     EXPECT_EQ(counting.word(0), 1u);
     EXPECT_EQ(counting.ranks->core(1).protocol().one_sided_outstanding(), 0u);
     EXPECT_FALSE(counting.ranks->messages(1).empty());
