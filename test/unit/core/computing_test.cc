@@ -104,9 +104,11 @@ TEST_P(Computing, AProcessThatHasEndedIsNoticedWithinASecond) {
             EXPECT_EQ(waits.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
         }
         TestRequest vain;
-        static_cast<void>(world.send(0, 1, 9, contiguous(last), vain));
+        const Status status = world.send(0, 1, 9, contiguous(last), vain);
         wait(world, 1s);
-        EXPECT_EQ(world.counters(0).connections_failed, 1u);
+        // A peer of which nothing was wanted any more has left; a later send is an error of its own.
+        EXPECT_TRUE(!status.ok() || vain.done);
+        EXPECT_TRUE(!status.ok() || vain.user.status == OPAL_COMMON_ADAPTIB_UNREACHABLE);
     }
 }
 
