@@ -23,3 +23,4 @@ die() {
 . "$top/test/lib/packages.sh"
 . "$top/test/lib/build.sh"
 . "$top/test/lib/mpi.sh"
+. "$top/test/lib/aarch64.sh"

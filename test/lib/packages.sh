@@ -45,6 +45,8 @@ rdmacm-utils        vm
 perftest            vm
 iproute2            vm
 debootstrap         chroot
+g++-aarch64-linux-gnu aarch64
+qemu-user-static    aarch64
 '
 
 package_installed() {

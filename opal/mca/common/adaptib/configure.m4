@@ -144,6 +144,13 @@ AC_DEFUN([MCA_opal_common_adaptib_CONFIG], [
             [AC_MSG_WARN([adaptib needs Linux; $host_os is not])
              common_adaptib_happy=no])
 
+    # What processes and hosts exchange is in the order of little-endian processors, and read as it lies.
+    AC_C_BIGENDIAN([m4_ifdef([ADAPTIB_MISSING],
+                        [ADAPTIB_MISSING([a little-endian processor: adaptib is not written for big-endian ones])],
+                        [AC_MSG_WARN([adaptib is not written for big-endian processors])
+                         common_adaptib_happy=no])],
+                   [], [], [])
+
     AC_SUBST([ADAPTIB_VERSION], [ADAPTIB_VERSION_NUMBER])
     AS_IF([test "$adaptib_have_verbs" = yes], [ADAPTIB_HAVE_VERBS=1], [ADAPTIB_HAVE_VERBS=0])
     AC_SUBST([ADAPTIB_HAVE_VERBS])

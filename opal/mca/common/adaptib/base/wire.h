@@ -96,7 +96,8 @@ struct alignas(8) MessageHeader {
     // The first 8 bytes as one word, put together in a register: reading back as one what has just been
     // stored in pieces would wait for every earlier store of the processor.
     std::uint64_t head_word() const {
-        static_assert(std::endian::native == std::endian::little);
+        static_assert(std::endian::native == std::endian::little,
+                      "adaptib is not written for big-endian processors");
         return static_cast<std::uint64_t>(type) | (std::uint64_t{flags} << 8) |
                (std::uint64_t{magic} << 16) | (std::uint64_t{length} << 32);
     }

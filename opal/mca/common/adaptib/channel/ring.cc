@@ -111,13 +111,13 @@ constexpr std::uint64_t kLeftMark = std::uint64_t{kLeftMagic - kHeaderMagic} << 
 // back one that it has only read, if both rings are in the cache next to the processor.
 RingHabits habits_of_processor() {
     constexpr std::uint32_t kOneLine = 1;
-    constexpr std::uint32_t kTwoPagesAndHeaders = (8192 + 256) / kRingUnit;
     RingHabits habits{.most_claimed = kOneLine,
                       .lap_messages = 16,
                       .lap_longest = kShortLap / 2,
                       .dirties = false};
 #if defined(__x86_64__)
     constexpr std::uint32_t kPageAndHeaders = (4096 + 256) / kRingUnit;
+    constexpr std::uint32_t kTwoPagesAndHeaders = (8192 + 256) / kRingUnit;
     __builtin_cpu_init();
     if (__builtin_cpu_is("intel") != 0) {
         habits.most_claimed = kPageAndHeaders;

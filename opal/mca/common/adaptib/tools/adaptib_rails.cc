@@ -184,6 +184,12 @@ bool parse(int argc, char** argv, Command& out) {
     return true;
 }
 
+// A memfd, or where there are none (fabric/shm/segment_file.h) a file in /dev/shm that has no name; its header tells.
+bool may_be_segment(std::string_view target) {
+    return target.starts_with("/memfd:adaptib-") ||
+           (target.starts_with("/dev/shm/") && target.ends_with(" (deleted)"));
+}
+
 void find_in_process(std::uint32_t pid, std::vector<Segment>& out, bool& forbidden) {
     const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
     DIR* files = opendir(folder.c_str());
@@ -198,7 +204,7 @@ void find_in_process(std::uint32_t pid, std::vector<Segment>& out, bool& forbidd
             continue;
         }
         target[n] = '\0';
-        if (std::strncmp(target, "/memfd:adaptib-", 15) != 0) {
+        if (!may_be_segment(target)) {
             continue;
         }
         Segment segment(pid, path);

@@ -28,6 +28,7 @@ Status Context::peer(const RailAddress& address, std::shared_ptr<PeerSegment>& o
     if (!PeerSegment::decode(address, wire)) {
         return Status::error(Reason::bad_argument);
     }
+    trouble_text_.clear();
     std::erase_if(peers_, [](const auto& entry) { return entry.second.expired(); });
     const auto known = peers_.find(wire.cookie);
     std::shared_ptr<PeerSegment> peer = known == peers_.end() ? nullptr : known->second.lock();
@@ -36,7 +37,7 @@ Status Context::peer(const RailAddress& address, std::shared_ptr<PeerSegment>& o
         obstacle_cookie_ = wire.cookie;
         const Status status =
             PeerSegment::open(address, segment_->cookie(), peer, segment_->host(), obstacle_);
-        peer_trouble_ = status.ok() || status.reason() == Reason::peer_gone
+        trouble_text_ = status.ok() || status.reason() == Reason::peer_gone
                             ? std::string()
                             : obstacle_.text(wire.pid, true);
         if (!status.ok()) {
@@ -94,6 +95,7 @@ Status Context::add_qp(LocalQueuePair* qp, std::uint32_t& number) {
         const Status status = segment_->commit(kQueuePairsOffset + index * sizeof(QueuePairEntry),
                                                sizeof(QueuePairEntry));
         if (!status.ok()) {
+            note_no_memory();
             return status;
         }
         queue_pairs_.push_back(nullptr);

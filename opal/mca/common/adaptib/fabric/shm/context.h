@@ -49,8 +49,10 @@ public:
 
     // The peer that a path leads to, mapped now if it was not; `rail` is the one named there.
     Status peer(const RailAddress& address, std::shared_ptr<PeerSegment>& out, std::uint32_t& rail);
-    // Why the last call of peer() came to nothing, for a person.
-    const std::string& peer_trouble() const { return peer_trouble_; }
+    // Why the last call of peer(), or the last wish for memory of the segment, came to nothing, for a person.
+    const std::string& trouble_text() const { return trouble_text_; }
+    // There was no memory in the segment.
+    void note_no_memory() { trouble_text_ = segment_->trouble(); }
     // Tells the process at that address, which sends to this one, that it will never be answered.
     void refuse(const RailAddress& address, Reason why);
 
@@ -159,7 +161,7 @@ private:
     std::vector<std::uint32_t> free_srqs_;
     std::uint32_t srqs_ = 0;
     std::map<std::uint64_t, std::weak_ptr<PeerSegment>> peers_; // by cookie
-    std::string peer_trouble_;
+    std::string trouble_text_;
     Obstacle obstacle_;                 // that peer() met last ...
     std::uint64_t obstacle_cookie_ = 0; // ... with that peer
     std::uint64_t looked_at_ = 0;

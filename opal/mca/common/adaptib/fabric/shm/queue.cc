@@ -43,17 +43,19 @@ Push Producer::reserve(std::uint64_t granules, std::uint64_t& position) {
         if (end - consumed_seen_ > mask_ + 1) {
             consumed_seen_ = header_->consumed.load(std::memory_order_acquire);
             if (end - consumed_seen_ > mask_ + 1) {
-                intent_->intent.store(0, std::memory_order_relaxed);
+                intent_->intent.store(0, std::memory_order_release);
                 return Push::full;
             }
         }
         if (!all_committed_) {
             if (const Push result = ensure_committed(end); result != Push::ok) {
-                intent_->intent.store(0, std::memory_order_relaxed);
+                intent_->intent.store(0, std::memory_order_release);
                 return result;
             }
         }
-        intent_->intent.store(pack_intent(start, pad + granules), std::memory_order_relaxed);
+        // Releases what this process has published before: a consumer that finds the earlier intent gone sees those
+        // records, and takes none of their granules for a hole that somebody else left.
+        intent_->intent.store(pack_intent(start, pad + granules), std::memory_order_release);
         if (header_->reserve.compare_exchange_weak(start, end, std::memory_order_acq_rel,
                                                    std::memory_order_relaxed)) {
             if (pad > 0) {

@@ -64,6 +64,7 @@ Status ShmRail::allocate_impl(Bytes length, std::uint32_t access,
     }
     Bytes offset = 0;
     if (const Status status = context_.segment().allocate(length, offset); !status.ok()) {
+        context_.note_no_memory();
         return status;
     }
     std::byte* at = context_.segment().base() + offset;

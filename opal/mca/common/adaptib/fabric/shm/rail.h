@@ -33,7 +33,7 @@ private:
     bool reaches_impl(const RailAddress& remote) const override {
         return PeerSegment::is_of(context_.segment().host(), remote);
     }
-    std::string trouble_impl() const override { return context_.peer_trouble(); }
+    std::string trouble_impl() const override { return context_.trouble_text(); }
     void refuse_impl(const RailAddress& remote, Reason why) override {
         context_.refuse(remote, why);
     }

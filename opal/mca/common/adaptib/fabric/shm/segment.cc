@@ -26,27 +26,11 @@ constexpr Bytes kHeapStep = kMiB;
 constexpr Bytes kMinQueueBytes = 64 * kKiB;
 constexpr Bytes kMinHeap = kMiB;
 constexpr Bytes kFirstRing = 64 * kKiB;
-#ifndef MFD_NOEXEC_SEAL
-constexpr unsigned kNoExec = 0x0008U;
-#else
-constexpr unsigned kNoExec = MFD_NOEXEC_SEAL;
-#endif
 
 std::uint64_t mix(std::uint64_t x) { // finalizer of splitmix64
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return x ^ (x >> 31);
-}
-
-int open_memfd(std::uint64_t job_key, std::uint32_t pid) {
-    char name[64];
-    std::snprintf(name, sizeof name, "adaptib-%llx-%u", static_cast<unsigned long long>(job_key),
-                  pid);
-    const int fd = memfd_create(name, MFD_CLOEXEC | kNoExec);
-    if (fd >= 0 || errno != EINVAL) {
-        return fd;
-    }
-    return memfd_create(name, MFD_CLOEXEC); // kernels before 6.3
 }
 
 std::string system_text(const char* what, int error) {
@@ -92,21 +76,6 @@ Bytes file_limit() {
 
 } // namespace
 
-int commit_file(int fd, Bytes offset, Bytes length) {
-    const Bytes begin = offset / kPage * kPage;
-    const Bytes end = round_up(offset + length, kPage);
-    for (int attempt = 0; attempt < 100; ++attempt) { // a signal makes it give up what it had got
-        if (fallocate(fd, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
-                      static_cast<off_t>(end - begin)) == 0) {
-            return 0;
-        }
-        if (errno != EINTR) {
-            return errno;
-        }
-    }
-    return EINTR;
-}
-
 // ---------------------------------------------------------------------------------------------------
 // OwnSegment: life
 
@@ -140,19 +109,20 @@ Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text
         error_text = "cannot read /proc/self/stat: is /proc mounted?";
         return Status::error(Reason::no_device);
     }
-    fd_ = open_memfd(options.job_key, pid_);
-    if (fd_ < 0) {
-        error_text = system_text("cannot create a shared segment (memfd_create)", errno);
-        return Status::error(errno == ENOSYS ? Reason::not_supported : Reason::no_memory);
+    if (const Status status = open_segment_file(options.job_key, pid_, file_, error_text);
+        !status.ok()) {
+        return status;
     }
-    cookie_ = mix(options.entropy ^
-                  mix(static_cast<std::uint64_t>(pid_) << 32 | static_cast<std::uint32_t>(fd_)) ^
-                  start_time_);
-    if (fchmod(fd_, 0600) != 0 || ftruncate(fd_, static_cast<off_t>(size_)) != 0) {
+    cookie_ =
+        mix(options.entropy ^
+            mix(static_cast<std::uint64_t>(pid_) << 32 | static_cast<std::uint32_t>(file_.fd)) ^
+            start_time_);
+    if (fchmod(file_.fd, 0600) != 0 || ftruncate(file_.fd, static_cast<off_t>(size_)) != 0) {
         error_text = system_text("cannot size the shared segment", errno);
         return Status::error(Reason::no_memory);
     }
-    void* at = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_, 0);
+    void* at =
+        mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.fd, 0);
     if (at == MAP_FAILED) {
         error_text = system_text("cannot map the shared segment", errno);
         return Status::error(Reason::no_memory);
@@ -164,9 +134,8 @@ Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text
     if (status.ok()) {
         status = commit(kProducersOffset, kPage);
     }
-    if (status.ok() && commit_file(fd_, kRingOffset, kFirstRing) != 0) {
-        status = Status::error(Reason::no_memory);
-        trouble_ = "no memory for the receive queue";
+    if (status.ok()) {
+        status = take_memory(kRingOffset, kFirstRing);
     }
     if (!status.ok()) {
         error_text = trouble_;
@@ -186,12 +155,13 @@ Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text
     header->alive.store(kAlive, std::memory_order_relaxed);
     header->committed.store(kFirstRing / kGranule, std::memory_order_relaxed);
     header->magic.store(kMagic, std::memory_order_release);
+    made_ = true;
     return kOk;
 }
 
 OwnSegment::~OwnSegment() {
     // A child that was forked has the mapping too; the segment is its parent's.
-    if (base_ != nullptr && static_cast<std::uint32_t>(getpid()) == pid_) {
+    if (made_ && static_cast<std::uint32_t>(getpid()) == pid_) {
         Header* h = header();
         h->alive.store(kLeft, std::memory_order_release);
         for (auto& rail : h->rail) {
@@ -201,8 +171,8 @@ OwnSegment::~OwnSegment() {
     if (base_ != nullptr) {
         munmap(base_, size_);
     }
-    if (fd_ >= 0) {
-        close(fd_);
+    if (file_.fd >= 0) {
+        close(file_.fd);
     }
 }
 
@@ -211,7 +181,7 @@ RailAddress OwnSegment::address(std::uint32_t rail) const {
                            kLayoutVersion,
                            static_cast<std::uint16_t>(rail),
                            pid_,
-                           static_cast<std::uint32_t>(fd_),
+                           static_cast<std::uint32_t>(file_.fd),
                            start_time_,
                            cookie_,
                            host_,
@@ -230,18 +200,25 @@ Status OwnSegment::commit(Bytes offset, Bytes length) {
         if (pages_[page]) {
             continue;
         }
-        if (const int error = commit_file(fd_, page * kPage, kPage); error != 0) {
-            trouble_ = system_text("no memory for the shared segment", error);
-            return Status::error(Reason::no_memory);
+        if (const Status status = take_memory(page * kPage, kPage); !status.ok()) {
+            return status;
         }
         pages_[page] = true;
     }
     return kOk;
 }
 
+Status OwnSegment::take_memory(Bytes offset, Bytes length) {
+    if (const int error = commit_file(file_.fd, offset, length); error != 0) {
+        trouble_ = no_memory_text(file_, error);
+        return Status::error(Reason::no_memory);
+    }
+    return kOk;
+}
+
 void OwnSegment::commit_ahead() {
     std::uint64_t end = 0;
-    if (wants_more(*header(), end) && commit_file(fd_, kRingOffset, end * kGranule) == 0) {
+    if (wants_more(*header(), end) && commit_file(file_.fd, kRingOffset, end * kGranule) == 0) {
         note_committed(*header(), end);
     }
 }
@@ -256,9 +233,9 @@ Status OwnSegment::grow_heap(Bytes end) {
         return Status::error(Reason::no_memory);
     }
     const Bytes target = std::min(size_, round_up(end, kHeapStep));
-    if (const int error = commit_file(fd_, heap_committed_, target - heap_committed_); error != 0) {
-        trouble_ = system_text("no memory for the shared segment", error);
-        return Status::error(Reason::no_memory);
+    if (const Status status = take_memory(heap_committed_, target - heap_committed_);
+        !status.ok()) {
+        return status;
     }
     heap_committed_ = target;
     return kOk;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Segments: the memory that a process shares, and the memory of peers that it maps.
 //
-// Purpose: OwnSegment is a memfd, so that nothing is ever named in a file system: a killed process leaves
-// nothing behind. The file has its full size at once, which costs nothing; memory is committed with
-// fallocate before it is used, so that running out of it is a Status and not a signal. PeerSegment is the
-// mapping of another process's segment, opened through /proc/<pid>/fd and checked; it holds the producer
+// Purpose: OwnSegment is a file without a name, as a rule a memfd (segment_file.h): a killed process leaves nothing
+// behind. The file has its full size at once, which costs nothing; memory is committed before it is
+// used, so that running out of it is a Status and not a signal. PeerSegment is the mapping of another process's segment, opened through /proc/<pid>/fd and checked; it holds the producer
 // slot there and ends with its last user.
 // Ownership: the fabric owns its OwnSegment; PeerSegments are shared by queue pairs and address handles.
 // Threads: one thread at a time each.
-// May touch: base/, fabric/fabric.h, layout.h, process.h, queue.h, the system.
+// May touch: base/, fabric/fabric.h, layout.h, process.h, queue.h, segment_file.h, the system.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +24,7 @@
 #include "fabric/shm/obstacle.h"
 #include "fabric/shm/process.h"
 #include "fabric/shm/queue.h"
+#include "fabric/shm/segment_file.h"
 
 namespace adaptib::shm {
 
@@ -93,9 +93,11 @@ private:
     OwnSegment() = default;
     Status set_up(const SegmentOptions& options, std::string& error_text);
     Status grow_heap(Bytes end);
+    Status take_memory(Bytes offset, Bytes length);
 
     std::byte* base_ = nullptr;
-    int fd_ = -1;
+    SegmentFile file_;
+    bool made_ = false; // there is a header, and memory for it
     std::uint32_t pid_ = 0;
     std::uint64_t start_time_ = 0;
     std::uint64_t cookie_ = 0;
@@ -176,8 +178,5 @@ private:
     bool told_ = false; // that it is gone, or has refused this process
     Producer producer_;
 };
-
-// Commits memory of a segment's file; 0 or the error number.
-int commit_file(int fd, Bytes offset, Bytes length);
 
 } // namespace adaptib::shm

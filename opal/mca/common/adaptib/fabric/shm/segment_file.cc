@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// memfd_create, fallocate, and what stands in for them.
+#include "fabric/shm/segment_file.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace adaptib::shm {
+
+namespace {
+
+constexpr const char* kDirectory = "/dev/shm";
+#ifndef MFD_NOEXEC_SEAL
+constexpr unsigned kNoExec = 0x0008U;
+#else
+constexpr unsigned kNoExec = MFD_NOEXEC_SEAL;
+#endif
+
+// The system has no such call, or a filter does not let this process use it: not a matter of resources.
+bool is_refused(int error) {
+    return error == ENOSYS || error == EPERM || error == EACCES || error == EINVAL ||
+           error == EOPNOTSUPP;
+}
+
+int open_memfd(const char* name) {
+    const int fd = memfd_create(name, MFD_CLOEXEC | kNoExec);
+    if (fd >= 0 || errno != EINVAL) {
+        return fd;
+    }
+    return memfd_create(name, MFD_CLOEXEC); // kernels before 6.3
+}
+
+int open_in_dev_shm(const char* name) {
+    const int nameless = open(kDirectory, O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600);
+    // Kernels before 3.11, and file systems that do not know O_TMPFILE, say one of these.
+    if (nameless >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) {
+        return nameless;
+    }
+    char path[96];
+    std::snprintf(path, sizeof path, "%s/%s-XXXXXX", kDirectory, name);
+    const int fd = mkostemp(path, O_CLOEXEC);
+    if (fd >= 0) {
+        unlink(path);
+    }
+    return fd;
+}
+
+Bytes page_bytes() { return static_cast<Bytes>(sysconf(_SC_PAGESIZE)); }
+
+// Has the system touch each page as a store would, and change nothing: FUTEX_WAKE asks which page of which file its
+// word is in, and the page is there then. Where there is no memory for it, a store would end the process by SIGBUS;
+// the system answers EFAULT. Other ways cannot be used: writes by the system would race with those of peers, and
+// MADV_POPULATE_WRITE is of Linux 5.14.
+int touch_pages(int fd, Bytes begin, Bytes end) {
+    void* const at = mmap(nullptr, end - begin, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                          static_cast<off_t>(begin));
+    if (at == MAP_FAILED) {
+        return errno;
+    }
+    int error = 0;
+    for (Bytes page = 0; page < end - begin && error == 0; page += page_bytes()) {
+        auto* const word = static_cast<std::byte*>(at) + page;
+        if (syscall(SYS_futex, word, FUTEX_WAKE, 1, nullptr, nullptr, 0) < 0) {
+            error = errno == EFAULT ? ENOSPC : errno;
+        }
+    }
+    munmap(at, end - begin);
+    return error;
+}
+
+} // namespace
+
+Status open_segment_file(std::uint64_t job_key, std::uint32_t pid, SegmentFile& out,
+                         std::string& error_text) {
+    char name[64];
+    std::snprintf(name, sizeof name, "adaptib-%llx-%u", static_cast<unsigned long long>(job_key),
+                  pid);
+    out = {open_memfd(name), false};
+    if (out.fd >= 0) {
+        return kOk;
+    }
+    const int refusal = errno;
+    const std::string what =
+        std::string("cannot create a shared segment: memfd_create: ") + std::strerror(refusal);
+    if (!is_refused(refusal)) {
+        error_text = what;
+        return Status::error(Reason::no_memory);
+    }
+    out = {open_in_dev_shm(name), true};
+    if (out.fd >= 0) {
+        return kOk;
+    }
+    const int error = errno;
+    error_text = what + "; a file in /dev/shm instead: " + std::strerror(error) +
+                 ". Either will do: let the container's seccomp profile permit memfd_create, or "
+                 "mount a tmpfs at /dev/shm that this user may write to";
+    const bool resources = error == ENOSPC || error == EMFILE || error == ENFILE || error == ENOMEM;
+    return Status::error(resources ? Reason::no_memory : Reason::not_supported);
+}
+
+int commit_file(int fd, Bytes offset, Bytes length) {
+    const Bytes page = page_bytes();
+    const Bytes begin = offset / page * page;
+    const Bytes end = round_up(offset + length, page);
+    for (int attempt = 0; attempt < 100; ++attempt) { // a signal makes it give up what it had got
+        if (fallocate(fd, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
+                      static_cast<off_t>(end - begin)) == 0) {
+            return 0;
+        }
+        if (is_refused(errno)) {
+            return touch_pages(fd, begin, end);
+        }
+        if (errno != EINTR) {
+            return errno;
+        }
+    }
+    return EINTR;
+}
+
+std::string no_memory_text(const SegmentFile& file, int error) {
+    std::string text = std::string("no memory for the shared segment: ") + std::strerror(error);
+    if (file.in_dev_shm) {
+        text +=
+            ". It is a file in /dev/shm, since memfd_create is not permitted here: \"df /dev/shm\" "
+            "says how much room there is, and a container gets more by --shm-size";
+    }
+    return text;
+}
+
+} // namespace adaptib::shm

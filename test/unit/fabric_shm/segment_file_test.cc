@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Segments where the kernel has no memfd_create, no fallocate, or neither: as good, elsewhere, and out of memory without a
+// signal.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "fabric/shm/segment.h"
+#include "fabric/shm/segment_file.h"
+
+namespace adaptib::shm {
+namespace {
+
+constexpr int kNoFilters = 77;
+
+// The call answers `error` in this process from now on.
+bool take_away(long call, int error) {
+    sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(call), 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog program{sizeof filter / sizeof filter[0], filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// Runs `work` in a child without those calls; EXPECT_* in it count. Skips the test where there are no filters.
+template <class Work> void without(const std::vector<long>& calls, int error, Work&& work) {
+    const pid_t child = fork();
+    if (child == 0) {
+        for (const long call : calls) {
+            if (!take_away(call, error)) {
+                _exit(kNoFilters);
+            }
+        }
+        work();
+        _exit(testing::Test::HasFailure() ? 1 : 0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+    if (WEXITSTATUS(status) == kNoFilters) {
+        GTEST_SKIP() << "no seccomp filters here";
+    }
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+SegmentOptions small() {
+    SegmentOptions options;
+    options.segment_max = 16 * kMiB;
+    options.queue_bytes = 64 * kKiB;
+    options.entropy = 1;
+    return options;
+}
+
+std::set<std::string> names_in_dev_shm() {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+        names.insert(entry.path().filename());
+    }
+    return names;
+}
+
+// Made, mapped by a peer, written and grown.
+void use_segment() {
+    const std::set<std::string> before = names_in_dev_shm();
+    std::string error;
+    std::unique_ptr<OwnSegment> own;
+    ASSERT_TRUE(OwnSegment::create(small(), own, error).ok()) << error;
+    EXPECT_TRUE(error.empty());
+    EXPECT_EQ(names_in_dev_shm(), before);
+    WireAddress wire{};
+    ASSERT_TRUE(PeerSegment::decode(own->address(0), wire));
+    struct stat file {};
+    ASSERT_EQ(fstat(static_cast<int>(wire.fd), &file), 0);
+    EXPECT_EQ(file.st_mode & 0777, 0600u);
+    EXPECT_EQ(file.st_nlink, 0u);
+    EXPECT_NE(fcntl(static_cast<int>(wire.fd), F_GETFD) & FD_CLOEXEC, 0);
+
+    std::shared_ptr<PeerSegment> peer;
+    Obstacle obstacle;
+    ASSERT_TRUE(PeerSegment::open(own->address(0), 7, peer, own->host(), obstacle).ok());
+    Bytes offset = 0;
+    ASSERT_TRUE(own->allocate(3 * kMiB, offset).ok()) << own->trouble();
+    std::fill_n(own->base() + offset, 3 * kMiB, std::byte{0x5a});
+    EXPECT_EQ(peer->base()[offset + 2 * kMiB], std::byte{0x5a});
+    peer->base()[offset] = std::byte{1};
+    EXPECT_EQ(own->base()[offset], std::byte{1});
+    EXPECT_GE(fstat(static_cast<int>(wire.fd), &file), 0);
+    EXPECT_GE(static_cast<Bytes>(file.st_blocks) * 512, 3 * kMiB);
+    EXPECT_LT(static_cast<Bytes>(file.st_blocks) * 512, 8 * kMiB) << "memory is taken as needed";
+}
+
+TEST(SegmentFile, IsAMemfdWhereThereAreSuch) {
+    SegmentFile file;
+    std::string error;
+    ASSERT_TRUE(open_segment_file(1, 2, file, error).ok()) << error;
+    char target[64] = {};
+    const std::string link = "/proc/self/fd/" + std::to_string(file.fd);
+    EXPECT_GT(readlink(link.c_str(), target, sizeof target - 1), 0);
+    EXPECT_TRUE(std::string(target).starts_with("/memfd:adaptib-1-2")) << target;
+    EXPECT_FALSE(file.in_dev_shm);
+    close(file.fd);
+}
+
+// ENOSYS is an old kernel's answer, and that of newer profiles; EPERM that of older ones.
+TEST(SegmentFile, ASegmentWithoutMemfd) {
+    for (const int error : {ENOSYS, EPERM}) {
+        without({SYS_memfd_create}, error, use_segment);
+    }
+}
+
+TEST(SegmentFile, ASegmentWithoutFallocate) {
+    for (const int error : {ENOSYS, EPERM, EOPNOTSUPP}) {
+        without({SYS_fallocate}, error, use_segment);
+    }
+}
+
+TEST(SegmentFile, ASegmentWithoutEither) {
+    without({SYS_memfd_create, SYS_fallocate}, ENOSYS, use_segment);
+}
+
+// What another process stores meanwhile stays, page by page and word by word.
+TEST(SegmentFile, MemoryThatIsTakenAgainKeepsWhatItHolds) {
+    without({SYS_fallocate}, ENOSYS, [] {
+        constexpr Bytes kLength = 64 * 4096;
+        const int fd = memfd_create("test", MFD_CLOEXEC);
+        ASSERT_EQ(ftruncate(fd, kLength), 0);
+        void* const at = mmap(nullptr, kLength, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        ASSERT_NE(at, MAP_FAILED);
+        ASSERT_EQ(commit_file(fd, 4096, 100), 0);
+        struct stat file {};
+        ASSERT_EQ(fstat(fd, &file), 0);
+        EXPECT_EQ(file.st_blocks, 8) << "one page";
+        auto* const words = static_cast<std::uint64_t*>(at);
+        std::fill_n(words, kLength / 8, 0x0123456789abcdefu);
+        ASSERT_EQ(commit_file(fd, 0, kLength), 0);
+        EXPECT_TRUE(std::all_of(words, words + kLength / 8,
+                                [](std::uint64_t word) { return word == 0x0123456789abcdefu; }));
+    });
+}
+
+// Behind its end a file has no memory: a store there ends the process by SIGBUS.
+TEST(SegmentFile, NoMemoryIsAnErrorAndNoSignal) {
+    without({SYS_fallocate}, ENOSYS, [] {
+        const int fd = memfd_create("test", MFD_CLOEXEC);
+        ASSERT_EQ(ftruncate(fd, 4096), 0);
+        EXPECT_EQ(commit_file(fd, 0, 4096), 0);
+        EXPECT_EQ(commit_file(fd, 4096, 4096), ENOSPC);
+    });
+}
+
+// A /dev/shm of this process alone. False: it cannot be had (root alone can).
+bool own_dev_shm(const char* options) {
+    return unshare(CLONE_NEWNS) == 0 &&
+           mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+           mount("none", "/dev/shm", "tmpfs", 0, options) == 0;
+}
+
+TEST(SegmentFile, AFullDevShmIsSaidByName) {
+    for (const bool has_fallocate : {true, false}) {
+        without({}, 0, [&] {
+            if (!own_dev_shm("size=2m")) {
+                _exit(kNoFilters);
+            }
+            ASSERT_TRUE(take_away(SYS_memfd_create, ENOSYS));
+            ASSERT_TRUE(has_fallocate || take_away(SYS_fallocate, ENOSYS));
+            std::string error;
+            std::unique_ptr<OwnSegment> own;
+            ASSERT_TRUE(OwnSegment::create(small(), own, error).ok()) << error;
+            Bytes offset = 0;
+            EXPECT_EQ(own->allocate(4 * kMiB, offset), Status::error(Reason::no_memory));
+            EXPECT_NE(own->trouble().find("No space left on device"), std::string::npos);
+            EXPECT_NE(own->trouble().find("/dev/shm"), std::string::npos) << own->trouble();
+            EXPECT_NE(own->trouble().find("--shm-size"), std::string::npos);
+            // What there is goes on to be used.
+            EXPECT_TRUE(own->allocate(100'000, offset).ok()) << own->trouble();
+        });
+    }
+}
+
+// Not even for the header.
+TEST(SegmentFile, ADevShmWithoutAPageIsAnError) {
+    for (const bool has_fallocate : {true, false}) {
+        without({}, 0, [&] {
+            if (!own_dev_shm("size=64k")) {
+                _exit(kNoFilters);
+            }
+            const int filler = open("/dev/shm/filler", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+            const std::vector<char> page(4096);
+            while (write(filler, page.data(), page.size()) > 0) {
+            }
+            ASSERT_EQ(errno, ENOSPC);
+            ASSERT_TRUE(take_away(SYS_memfd_create, ENOSYS));
+            ASSERT_TRUE(has_fallocate || take_away(SYS_fallocate, ENOSYS));
+            std::string error;
+            std::unique_ptr<OwnSegment> own;
+            EXPECT_EQ(OwnSegment::create(small(), own, error), Status::error(Reason::no_memory));
+            EXPECT_NE(error.find("/dev/shm"), std::string::npos) << error;
+        });
+    }
+}
+
+TEST(SegmentFile, WhereNothingHelpsTheCallAndTheRemediesAreNamed) {
+    without({}, 0, [] {
+        if (!own_dev_shm("size=2m") ||
+            mount("none", "/dev/shm", nullptr, MS_REMOUNT | MS_RDONLY, nullptr) != 0) {
+            _exit(kNoFilters);
+        }
+        ASSERT_TRUE(take_away(SYS_memfd_create, ENOSYS));
+        std::string error;
+        std::unique_ptr<OwnSegment> own;
+        EXPECT_EQ(OwnSegment::create(small(), own, error), Status::error(Reason::not_supported));
+        for (const char* word : {"memfd_create: Function not implemented", "/dev/shm",
+                                 "Read-only file system", "seccomp profile", "mount a tmpfs"}) {
+            EXPECT_NE(error.find(word), std::string::npos) << error;
+        }
+    });
+}
+
+} // namespace
+} // namespace adaptib::shm
