@@ -153,8 +153,8 @@ namespace adaptib {
       "Paths of which it was not known for a while whether they work")                             \
     X(path_probes, "datagrams", COUNTER, 5, "Questions over paths that are not up")                \
     X(life_questions, "datagrams", COUNTER, 5, "Questions to peers' responders")                   \
-    X(life_answers, "datagrams", COUNTER, 5, "Answers to these questions")                         \
-    X(path_probes_answered, "datagrams", COUNTER, 5, "Answers to these questions")                 \
+    X(life_answers, "datagrams", COUNTER, 5, "Answers of peers' responders")                       \
+    X(path_probes_answered, "datagrams", COUNTER, 5, "Answers to questions over paths")            \
     X(datagram_restarts, "restarts", COUNTER, 4,                                                   \
       "Times that a rail's datagram queue pair was begun anew after an error or a silence")        \
     X(datagram_moves, "moves", COUNTER, 4, "Moves of a peer's datagrams to another path")          \
