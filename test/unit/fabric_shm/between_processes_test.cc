@@ -257,7 +257,8 @@ TEST_F(Processes, MemoryThatIsNotMappedIsARemoteAccessError) {
         if (qp == nullptr || !node.rail().register_memory(page, 8192, kAll, region).ok()) {
             return false;
         }
-        munmap(page, 8192); // registered, and gone
+        // Registered, and gone; kept from other use, which an allocator would find for it.
+        mprotect(page, 8192, PROT_NONE);
         card = card_of(node);
         card.own = reinterpret_cast<std::uintptr_t>(page);
         card.own_key = region->remote_key();
