@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Runs a program for which the kernel has not these system calls: they return ENOSYS, by a seccomp filter
- * that children inherit, as in a container whose profile does not know them.
- * Usage: without CALL[,CALL...] program [argument...], CALL: memfd_create, fallocate. Exit status 77 if the
- * filter cannot be installed.
+ * Runs a program for which the kernel has not these system calls: they return ENOSYS, by a seccomp
+ * filter that children inherit, as in a container whose profile does not know them.
+ * Usage: without CALL[,CALL...] program [argument...], CALL: memfd_create, fallocate. Exit status
+ * 77 if the filter cannot be installed.
  */
 #define _GNU_SOURCE
 

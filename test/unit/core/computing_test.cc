@@ -106,7 +106,8 @@ TEST_P(Computing, AProcessThatHasEndedIsNoticedWithinASecond) {
         TestRequest vain;
         const Status status = world.send(0, 1, 9, contiguous(last), vain);
         wait(world, 1s);
-        // A peer of which nothing was wanted any more has left; a later send is an error of its own.
+        // A peer of which nothing was wanted any more has left; a later send is an error of its
+        // own.
         EXPECT_TRUE(!status.ok() || vain.done);
         EXPECT_TRUE(!status.ok() || vain.user.status == OPAL_COMMON_ADAPTIB_UNREACHABLE);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Segments where the kernel has no memfd_create, no fallocate, or neither: as good, elsewhere, and out of memory without a
-// signal.
+// Segments where the kernel has no memfd_create, no fallocate, or neither: as good, elsewhere, and
+// out of memory without a signal.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/filter.h>
@@ -45,7 +45,8 @@ bool take_away(long call, int error) {
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// Runs `work` in a child without those calls; EXPECT_* in it count. Skips the test where there are no filters.
+// Runs `work` in a child without those calls; EXPECT_* in it count. Skips the test where there are
+// no filters.
 template <class Work> void without(const std::vector<long>& calls, int error, Work&& work) {
     const pid_t child = fork();
     if (child == 0) {

@@ -548,8 +548,9 @@ TEST(SharedRing, ARepairDoesNotSpread) {
     }
 }
 
-// A put that is wrong ends alone with an error; all peers whose requests went over the same initiator
-// to the same target, the one that it was for among them, have their connections made anew.
+// A put that is wrong ends alone with an error; all peers whose requests went over the same
+// initiator to the same target, the one that it was for among them, have their connections made
+// anew.
 TEST(SharedRing, AWrongPutEndsAlone) {
     RanksOptions options = world_of(3);
     options.parameters.dc_initiators = 1;

@@ -14,8 +14,8 @@ constexpr int kTries = 8; // then somebody writes all the time, which nobody doe
 
 } // namespace
 
-// Each store of the new address is a release, each load of a reader's an acquire: a reader that sees any
-// of it sees the odd version, too. (A fence would do, but ThreadSanitizer knows none.)
+// Each store of the new address is a release, each load of a reader's an acquire: a reader that
+// sees any of it sees the odd version, too. (A fence would do, but ThreadSanitizer knows none.)
 void LifeAnswerer::set_address(std::uint32_t rail, const RailAddress& address) {
     Place& place = places_[rail];
     std::array<std::uint64_t, kWords> words;

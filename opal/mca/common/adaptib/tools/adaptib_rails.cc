@@ -184,7 +184,8 @@ bool parse(int argc, char** argv, Command& out) {
     return true;
 }
 
-// A memfd, or where there are none (fabric/shm/segment_file.h) a file in /dev/shm that has no name; its header tells.
+// A memfd, or where there are none (fabric/shm/segment_file.h) a file in /dev/shm that has no name;
+// its header tells.
 bool may_be_segment(std::string_view target) {
     return target.starts_with("/memfd:adaptib-") ||
            (target.starts_with("/dev/shm/") && target.ends_with(" (deleted)"));

@@ -49,7 +49,8 @@ public:
 
     // The peer that a path leads to, mapped now if it was not; `rail` is the one named there.
     Status peer(const RailAddress& address, std::shared_ptr<PeerSegment>& out, std::uint32_t& rail);
-    // Why the last call of peer(), or the last wish for memory of the segment, came to nothing, for a person.
+    // Why the last call of peer(), or the last wish for memory of the segment, came to nothing, for
+    // a person.
     const std::string& trouble_text() const { return trouble_text_; }
     // There was no memory in the segment.
     void note_no_memory() { trouble_text_ = segment_->trouble(); }

@@ -53,8 +53,9 @@ Push Producer::reserve(std::uint64_t granules, std::uint64_t& position) {
                 return result;
             }
         }
-        // Releases what this process has published before: a consumer that finds the earlier intent gone sees those
-        // records, and takes none of their granules for a hole that somebody else left.
+        // Releases what this process has published before: a consumer that finds the earlier intent
+        // gone sees those records, and takes none of their granules for a hole that somebody else
+        // left.
         intent_->intent.store(pack_intent(start, pad + granules), std::memory_order_release);
         if (header_->reserve.compare_exchange_weak(start, end, std::memory_order_acq_rel,
                                                    std::memory_order_relaxed)) {

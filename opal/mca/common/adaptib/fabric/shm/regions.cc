@@ -64,8 +64,9 @@ Status RegionTable::add(std::uint64_t base, Bytes length, std::uint32_t rail, st
     const std::uint64_t tag = region_tag(key, rail, access);
     local_[index] = {{tag, base, length}, offset};
     RegionEntry& entry = table_[index];
-    // Each releases the zero that remove() has left in the tag, which by itself does not keep later stores behind it: a
-    // reader that finds one of these values under the old tag finds another tag when it looks again.
+    // Each releases the zero that remove() has left in the tag, which by itself does not keep later
+    // stores behind it: a reader that finds one of these values under the old tag finds another tag
+    // when it looks again.
     entry.base.store(base, std::memory_order_release);
     entry.length.store(length, std::memory_order_release);
     entry.offset.store(offset, std::memory_order_release);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Segments: the memory that a process shares, and the memory of peers that it maps.
 //
-// Purpose: OwnSegment is a file without a name, as a rule a memfd (segment_file.h): a killed process leaves nothing
-// behind. The file has its full size at once, which costs nothing; memory is committed before it is
-// used, so that running out of it is a Status and not a signal. PeerSegment is the mapping of another process's segment, opened through /proc/<pid>/fd and checked; it holds the producer
-// slot there and ends with its last user.
+// Purpose: OwnSegment is a file without a name, as a rule a memfd (segment_file.h): a killed
+// process leaves nothing behind. The file has its full size at once, which costs nothing; memory is
+// committed before it is used, so that running out of it is a Status and not a signal. PeerSegment
+// is the mapping of another process's segment, opened through /proc/<pid>/fd and checked; it holds
+// the producer slot there and ends with its last user.
 // Ownership: the fabric owns its OwnSegment; PeerSegments are shared by queue pairs and address handles.
 // Threads: one thread at a time each.
 // May touch: base/, fabric/fabric.h, layout.h, process.h, queue.h, segment_file.h, the system.

@@ -25,7 +25,8 @@ constexpr unsigned kNoExec = 0x0008U;
 constexpr unsigned kNoExec = MFD_NOEXEC_SEAL;
 #endif
 
-// The system has no such call, or a filter does not let this process use it: not a matter of resources.
+// The system has no such call, or a filter does not let this process use it: not a matter of
+// resources.
 bool is_refused(int error) {
     return error == ENOSYS || error == EPERM || error == EACCES || error == EINVAL ||
            error == EOPNOTSUPP;
@@ -56,10 +57,10 @@ int open_in_dev_shm(const char* name) {
 
 Bytes page_bytes() { return static_cast<Bytes>(sysconf(_SC_PAGESIZE)); }
 
-// Has the system touch each page as a store would, and change nothing: FUTEX_WAKE asks which page of which file its
-// word is in, and the page is there then. Where there is no memory for it, a store would end the process by SIGBUS;
-// the system answers EFAULT. Other ways cannot be used: writes by the system would race with those of peers, and
-// MADV_POPULATE_WRITE is of Linux 5.14.
+// Has the system touch each page as a store would, and change nothing: FUTEX_WAKE asks which page
+// of which file its word is in, and the page is there then. Where there is no memory for it, a
+// store would end the process by SIGBUS; the system answers EFAULT. Other ways cannot be used:
+// writes by the system would race with those of peers, and MADV_POPULATE_WRITE is of Linux 5.14.
 int touch_pages(int fd, Bytes begin, Bytes end) {
     void* const at = mmap(nullptr, end - begin, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
                           static_cast<off_t>(begin));
