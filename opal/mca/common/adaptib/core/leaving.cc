@@ -18,11 +18,13 @@ namespace {
 
 constexpr int kLooks = 4096; // for what the peer has sent before
 
+bool says_gone(Status standing) {
+    return standing.reason() == Reason::no_device || standing.reason() == Reason::peer_gone;
+}
+
 bool is_gone(const Peer& peer) {
     std::string text;
-    const Status standing =
-        peer.datagram.handle == nullptr ? kOk : peer.datagram.handle->standing(text);
-    return standing.reason() == Reason::no_device || standing.reason() == Reason::peer_gone;
+    return peer.datagram.handle != nullptr && says_gone(peer.datagram.handle->standing(text));
 }
 
 } // namespace
@@ -31,13 +33,14 @@ bool is_gone(const Peer& peer) {
 void Core::on_peers_changed() {
     std::vector<Peer*> gone;
     for_each_peer([&](Peer& peer) {
-        std::string text;
         if (peer.datagram.handle == nullptr || peer.state == ConnectState::failed) {
             return;
         }
-        if (is_gone(peer)) {
+        std::string text;
+        const Status standing = peer.datagram.handle->standing(text);
+        if (says_gone(standing)) {
             gone.push_back(&peer);
-        } else if (const Status standing = peer.datagram.handle->standing(text); !standing.ok()) {
+        } else if (!standing.ok()) {
             on_refused(peer, standing, text);
         }
     });
