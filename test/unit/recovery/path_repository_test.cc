@@ -8,63 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
-#include "unit/null_rail.h"
+#include "unit/recovery/two_rails.h"
 
 namespace adaptib {
 namespace {
 
 using std::chrono::milliseconds;
-
-class NamedRail final : public test::NullRail {
-public:
-    explicit NamedRail(const std::string& name) {
-        info_.name = name;
-        info_.capabilities = static_cast<std::uint32_t>(Capability::ud);
-        info_.datagram_bytes = 512;
-    }
-
-private:
-    // Enough for a channel to be made, which the peers here must have.
-    class Region final : public MemoryRegion {
-    public:
-        explicit Region(Bytes length)
-            : MemoryRegion(nullptr, length), bytes_(new std::byte[length]) {
-            address_ = bytes_.get();
-        }
-
-    private:
-        std::unique_ptr<std::byte[]> bytes_;
-    };
-    class Queue final : public CompletionQueue {
-        std::size_t poll_impl(std::span<WorkCompletion>) override { return 0; }
-    };
-    class Pair final : public QueuePair {
-    public:
-        Pair() : QueuePair(QpType::ud) {}
-
-    private:
-        Status modify_impl(const QpAttributes&, std::uint32_t) override { return kOk; }
-        QpAttributes query_impl() const override { return {}; }
-        Status post_send_impl(const SendWork&) override { return kOk; }
-        Status post_receive_impl(const ReceiveWork&) override { return kOk; }
-        Status execute_impl(const ExecuteWork&) override { return kOk; }
-        void* map_impl(std::uint64_t, Bytes, std::uint32_t) override { return nullptr; }
-        bool usable_impl() const override { return true; }
-    };
-    Status allocate_impl(Bytes length, std::uint32_t, std::unique_ptr<MemoryRegion>& out) override {
-        out = std::make_unique<Region>(length);
-        return kOk;
-    }
-    Status create_cq_impl(std::uint32_t, std::unique_ptr<CompletionQueue>& out) override {
-        out = std::make_unique<Queue>();
-        return kOk;
-    }
-    Status create_qp_impl(const QpInit&, std::unique_ptr<QueuePair>& out) override {
-        out = std::make_unique<Pair>();
-        return kOk;
-    }
-};
 
 struct Change {
     std::uint64_t peer;
@@ -77,34 +26,17 @@ struct Change {
 
 class Paths : public testing::Test, public PathObserver {
 protected:
-    Paths() {
-        EXPECT_TRUE(DatagramChannel::create(first_, {1, 2}, clock_, counters_, channel_).ok());
-        make(true);
-    }
+    Paths() { make(true); }
     void make(bool on) {
         for (auto& peer : peers_) {
             paths_->remove(*peer);
         }
         peers_.clear();
-        paths_ = std::make_unique<PathRepository>(PathRepository::Options{on, "here", &clock_},
-                                                  rails_, counters_, *this);
+        paths_ = std::make_unique<PathRepository>(
+            PathRepository::Options{on, "here", &world_.clock}, world_.rails, counters_, *this);
         for (const std::uint64_t name : {11, 12}) {
-            paths_->add(new_peer(name));
+            paths_->add(*peers_.emplace_back(world_.peer(name)));
         }
-    }
-    // Of two rails each: two pairs that are connected, two more.
-    Peer& new_peer(std::uint64_t name) {
-        ProcessAddress address;
-        address.name = name;
-        address.host = "there";
-        address.rails.resize(2);
-        address.rails[0].name = "x0:1";
-        address.rails[1].name = "x1:1";
-        PeerRoute route;
-        route.local = route.remote = {0, 2};
-        pair_rails(route, true, [](std::uint32_t, std::uint32_t) { return 0; });
-        return *peers_.emplace_back(
-            std::make_unique<Peer>(address, route, *channel_, 4096, counters_));
     }
     ~Paths() override {
         for (auto& peer : peers_) {
@@ -116,15 +48,11 @@ protected:
         changes_.push_back({peer.name, pair, was, now, why});
     }
     void on_path_line(const std::string& line) override { lines_.push_back(line); }
-    void at(Nanoseconds when) { clock_.advance(when - clock_.now()); }
+    void at(Nanoseconds when) { world_.clock.advance(when - world_.clock.now()); }
     Peer& peer(std::size_t i) { return *peers_[i]; }
 
-    ManualClock clock_;
-    Counters counters_;
-    NamedRail first_{"m0:1"};
-    NamedRail second_{"m1:1"};
-    std::vector<Rail*> rails_{&first_, &second_};
-    std::unique_ptr<DatagramChannel> channel_;
+    test::TwoRails world_;
+    Counters& counters_ = world_.counters;
     std::vector<std::unique_ptr<Peer>> peers_;
     std::unique_ptr<PathRepository> paths_;
     std::vector<Change> changes_;
@@ -198,7 +126,7 @@ TEST_F(Paths, ARailTakesItsPathsAlongAndIsOneLine) {
     // An answer that was under way does not bring it back; somebody new is told at once.
     paths_->report_success(peer(0), 0);
     EXPECT_FALSE(paths_->usable(peer(0), 0));
-    Peer& late = new_peer(13);
+    Peer& late = *peers_.emplace_back(world_.peer(13));
     paths_->add(late);
     EXPECT_EQ(paths_->usable_count(late), 2u);
     paths_->rail_restored(0);

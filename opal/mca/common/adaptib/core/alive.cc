@@ -70,12 +70,18 @@ void Core::on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
 }
 
 // Over the path of its datagrams.
-Reach Core::look_for(Peer& peer) {
+Reach Core::reach_of(const Peer& peer) const {
     if (tells_paths(peer) || peer.datagram.handle == nullptr) {
         return Reach::unknown;
     }
-    const Reach reach = peer.datagrams.rail(peer.datagram.port).reach(*peer.datagram.handle);
-    if (reach == Reach::good || reach == Reach::cut_off) {
+    return peer.datagrams.rail(peer.datagram.port).reach(*peer.datagram.handle);
+}
+
+// That the process runs is no evidence where its rail, or ours, is known to be down: nothing of it
+// gets here.
+Reach Core::look_for(Peer& peer) {
+    const Reach reach = reach_of(peer);
+    if (reach == Reach::good) {
         Liveness::note(peer.life, Evidence::process, attended_.now());
     }
     return reach;
@@ -162,7 +168,7 @@ void Core::end_process(Peer& peer) {
 
 // The end of a message that lists paths which do not work.
 std::string Core::silence_text(const Peer& peer, Nanoseconds lasted) const {
-    if (peer.life.evidence == Evidence::process) {
+    if (const Reach reach = reach_of(peer); reach == Reach::good || reach == Reach::cut_off) {
         return ", though its process runs; check these rails";
     }
     return "; its host has been silent for " + whole_seconds_text(lasted) +

@@ -294,6 +294,7 @@ private:
     // alive.cc
     void open_responder(Attached& attached, const ProcessAddress& address);
     void ask_for(Peer& peer);
+    Reach reach_of(const Peer& peer) const;
     Reach look_for(Peer& peer);
     DatagramChannel::Standing standing_of(Peer& peer, Nanoseconds since);
     void watch_processes();

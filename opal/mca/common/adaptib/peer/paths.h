@@ -33,6 +33,7 @@ struct PathRecord {
     std::uint32_t answered = 0; // the nonce of the peer's that was answered last
     std::uint32_t asked = 0;    // times, since the state is what it is
     std::uint32_t ignored = 0; // questions in a row not answered by the peer, which was heard after
+    bool unjudged = false;     // the last question has not been counted as ignored or not yet
     Nanoseconds asked_at{0};
     Nanoseconds ask_at{0};
     Nanoseconds interval{0};

@@ -92,7 +92,7 @@ void PathProbes::ask(Peer& peer, std::size_t pair, Nanoseconds now) {
         return;
     }
     if (reach == Reach::cut_off && record.state != PathState::failed) {
-        paths_.report_failure(peer, pair, "the peer's rail is down");
+        cut_off(peer, pair);
         return;
     }
     if (is_ignored(peer, record)) {
@@ -113,8 +113,22 @@ void PathProbes::ask(Peer& peer, std::size_t pair, Nanoseconds now) {
     }
     ++record.asked;
     record.asked_at = now;
+    record.unjudged = true;
     if (const std::size_t other = other_path(peer, pair); suspect && other != pair) {
         static_cast<void>(send_question(peer, other));
+    }
+}
+
+// All paths that share the rail which is down, ours or the peer's.
+void PathProbes::cut_off(Peer& peer, std::size_t pair) {
+    for (std::size_t other = 0; other < peer.route.total; ++other) {
+        const PeerRoute::Pair& shares = peer.route.pairs[other];
+        const bool same = shares.local == peer.route.pairs[pair].local ||
+                          shares.remote == peer.route.pairs[pair].remote;
+        if (other == pair || (same && peer.paths->records[other].state != PathState::failed &&
+                              sender_.reach(peer, other) == Reach::cut_off)) {
+            paths_.report_failure(peer, other, "the peer's rail is down");
+        }
     }
 }
 
@@ -132,11 +146,13 @@ std::size_t PathProbes::other_path(const Peer& peer, std::size_t pair) const {
     return pair;
 }
 
-// The peer was heard since the last question, and that was not answered.
+// The peer was heard since the last question, and that was not answered. Each question counts
+// once: the next one may have to wait, since the peer takes nothing.
 bool PathProbes::is_ignored(const Peer& peer, PathRecord& record) const {
-    if (record.state != PathState::suspect || record.asked == 0) {
+    if (record.state != PathState::suspect || !record.unjudged) {
         return false;
     }
+    record.unjudged = false;
     record.ignored = Liveness::last(peer) > record.asked_at ? record.ignored + 1 : 0;
     return record.ignored >= kIgnored;
 }

@@ -15,7 +15,7 @@
 //
 // A failed path is asked after a rest, then at intervals that grow from kFirst to kMost, without end while our
 // rail is up. A suspect path has failed once the peer was heard after each of kIgnored questions in a row and
-// has answered none, which takes less than half of `timeout`; so that a peer that has nothing else to say is heard,
+// has answered none (each counts once, and only if it could be sent), which takes less than half of `timeout`; so that a peer that has nothing else to say is heard,
 // another path, that of its datagrams if it can be, is asked as well. Who computes is not heard, and suspect for as long.
 // A path of which nobody ever expected anything (PathRecord::worked) is not asked. One that cannot be asked, as it
 // carries no datagrams, is taken for up when its turn comes.
@@ -91,6 +91,7 @@ private:
     void ask(Peer& peer, std::size_t pair, Nanoseconds now);
     bool send_question(Peer& peer, std::size_t pair);
     bool is_ignored(const Peer& peer, PathRecord& record) const;
+    void cut_off(Peer& peer, std::size_t pair);
     std::size_t other_path(const Peer& peer, std::size_t pair) const;
     void learn_address(Peer& peer, std::size_t pair, std::uint16_t size,
                        const std::array<std::byte, 64>& bytes);

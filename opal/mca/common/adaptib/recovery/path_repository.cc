@@ -172,6 +172,7 @@ void PathRepository::change(Peer& peer, std::size_t pair, PathState to, const st
     record.nonce = 0;
     record.asked = 0;
     record.ignored = 0;
+    record.unjudged = false;
     record.interval = Nanoseconds{0};
     record.ask_at = now;
     if (to == PathState::failed) {

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Path probes: when a path that is asked counts as failed, and when a peer is given up.
+#include "recovery/path_probes.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "unit/recovery/two_rails.h"
+
+namespace adaptib {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Probes : public testing::Test,
+               public PathObserver,
+               public ProbeSender,
+               public LifeAsker,
+               public Witness {
+protected:
+    static constexpr std::size_t kPair = 1; // not that of the datagrams
+
+    Probes() {
+        const PathRepository::Options options{true, "here", &world_.clock};
+        paths_ = std::make_unique<PathRepository>(options, world_.rails, world_.counters, *this);
+        life_ = std::make_unique<LifeWatch>(world_.clock, random_, world_.counters, *this);
+        PathProbes::Options probing;
+        probing.liveness = &liveness_;
+        probing.witness = this;
+        probing.life = life_.get();
+        probing.clock = &world_.clock;
+        probing.random = &random_;
+        probes_ = std::make_unique<PathProbes>(probing, *paths_, world_.counters, *this);
+        peer_->datagram.handle = std::make_unique<Handle>();
+        paths_->add(*peer_);
+        world_.clock.advance(1s);
+    }
+    ~Probes() override { paths_->remove(*peer_); }
+
+    // The timers run as often as somebody polls. `answer`: the peer answers over its datagrams' path.
+    void pass(Nanoseconds time, bool answer) {
+        const Nanoseconds end = world_.clock.now() + time;
+        while (world_.clock.now() < end) {
+            probes_->run_timers();
+            world_.clock.advance(1ms);
+            if (answer) {
+                probes_->on_probe(*peer_, peer_->datagram.pair, MessageType::probe, ProbeBody{});
+            }
+        }
+    }
+    PathState state(std::size_t pair) const { return paths_->state(*peer_, pair); }
+
+    class Handle final : public AddressHandle {
+        Status standing_impl(std::string&) const override { return kOk; }
+    };
+
+    // ProbeSender, LifeAsker, Witness, PathObserver
+    Reach reach(const Peer&, std::size_t pair) override {
+        return cut_off_.contains(pair) ? Reach::cut_off : Reach::unknown;
+    }
+    bool can_ask(const Peer&, std::size_t) const override { return true; }
+    bool send_probe(Peer&, std::size_t pair, MessageType type, const ProbeBody& body) override {
+        if (full_ && pair == kPair) {
+            return false;
+        }
+        if (type == MessageType::probe && pair == kPair) {
+            asked_.push_back(body);
+        }
+        return true;
+    }
+    void on_address_moved(Peer&, std::size_t) override {}
+    void on_partition(Peer&, Nanoseconds lasted) override { partitions_.push_back(lasted); }
+    bool has_responder(const Peer&, std::size_t) const override { return false; }
+    bool send_question(Peer&, std::size_t, const LifeBody&) override { return false; }
+    bool is_awaited(const Peer&) const override { return false; }
+    void on_present(Peer&) override {}
+    bool may_live(Peer& peer, Nanoseconds since) override {
+        return world_.clock.now() < liveness_.ends_at(peer, since);
+    }
+    void on_path_changed(Peer&, std::size_t, PathState, PathState, const std::string&) override {}
+    void on_path_line(const std::string&) override {}
+
+    test::TwoRails world_;
+    Random random_{1};
+    Liveness liveness_{10s};
+    std::unique_ptr<Peer> peer_ = world_.peer(11);
+    std::unique_ptr<PathRepository> paths_;
+    std::unique_ptr<LifeWatch> life_;
+    std::unique_ptr<PathProbes> probes_;
+    bool full_ = false; // the path takes no question now
+    std::set<std::size_t> cut_off_;
+    std::vector<ProbeBody> asked_;
+    std::vector<Nanoseconds> partitions_;
+};
+
+TEST_F(Probes, APathHasFailedOnceThePeerIsHeardOverOthersAlone) {
+    paths_->report_suspect(*peer_, kPair, "silent");
+    pass(1s, true);
+    EXPECT_EQ(state(kPair), PathState::failed);
+    EXPECT_GE(asked_.size(), PathProbes::kIgnored);
+}
+
+TEST_F(Probes, WhoIsNotHeardAtAllKeepsItsPathsSuspect) {
+    paths_->report_suspect(*peer_, kPair, "silent");
+    pass(60s, false);
+    EXPECT_EQ(state(kPair), PathState::suspect);
+    EXPECT_TRUE(partitions_.empty());
+}
+
+TEST_F(Probes, AnAnswerEndsTheSuspicion) {
+    paths_->report_suspect(*peer_, kPair, "silent");
+    pass(100ms, false);
+    ASSERT_FALSE(asked_.empty());
+    probes_->on_probe(*peer_, kPair, MessageType::probe_answer, asked_.back());
+    EXPECT_EQ(state(kPair), PathState::up);
+}
+
+// The peer computes with a full queue behind this path, then takes what came over another one
+// first: the one question that it had no time for is no reason.
+TEST_F(Probes, AQuestionCountsAsIgnoredOnce) {
+    paths_->report_suspect(*peer_, kPair, "silent");
+    probes_->run_timers();
+    ASSERT_EQ(asked_.size(), 1u);
+    full_ = true;
+    pass(30s, true);
+    EXPECT_EQ(asked_.size(), 1u);
+    EXPECT_EQ(state(kPair), PathState::suspect);
+    full_ = false;
+    pass(30s, true);
+    EXPECT_EQ(state(kPair), PathState::failed) << "now they are ignored indeed";
+}
+
+TEST_F(Probes, ARailThatIsDownTakesAllItsPathsAlong) {
+    const PeerRoute::Pair suspect = peer_->route.pairs[kPair];
+    std::set<std::size_t> expected;
+    for (std::size_t pair = 0; pair < peer_->route.total; ++pair) {
+        if (peer_->route.pairs[pair].remote == suspect.remote) {
+            expected.insert(pair);
+        }
+    }
+    ASSERT_EQ(expected.size(), 2u);
+    cut_off_ = expected;
+    paths_->report_suspect(*peer_, kPair, "silent");
+    pass(100ms, true);
+    for (std::size_t pair = 0; pair < peer_->route.total; ++pair) {
+        EXPECT_EQ(state(pair), expected.contains(pair) ? PathState::failed : PathState::up) << pair;
+    }
+}
+
+TEST_F(Probes, APeerWithoutAPathIsGivenUpAfterItsSilence) {
+    for (std::size_t pair = 0; pair < peer_->route.total; ++pair) {
+        paths_->report_failure(*peer_, pair, "no answer");
+    }
+    pass(9s, false);
+    EXPECT_TRUE(partitions_.empty());
+    pass(2s, false);
+    ASSERT_FALSE(partitions_.empty());
+    EXPECT_EQ(partitions_.front(), 10s);
+}
+
+} // namespace
+} // namespace adaptib
