@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -87,6 +88,7 @@ public:
         });
     }
 
+    std::function<Status(std::byte* at, Bytes length)> commits; // null: nothing needs to be
     bool mappable = true;
     bool up = true;
     bool gated = false;   // with a gate that is open
@@ -128,6 +130,9 @@ private:
     void* map_impl(std::uint64_t address, Bytes, std::uint32_t) override {
         return mappable ? reinterpret_cast<void*>(address) : nullptr;
     }
+    Status commit_impl(std::uint64_t address, Bytes length, std::uint32_t) override {
+        return commits ? commits(reinterpret_cast<std::byte*>(address), length) : kOk;
+    }
     bool usable_impl() const override { return up; }
     Gate gate_impl() const override {
         Gate gate;
@@ -149,11 +154,20 @@ struct Ring {
         : memory(units * kRingUnit),
           reader(static_cast<std::byte*>(memory.address()), units, habits) {
         qp.mappable = mappable;
-        writer = std::make_unique<RingWriter>(
-            rail, qp,
-            RingWriter::Target{reinterpret_cast<std::uintptr_t>(memory.address()), 0, units,
-                               inline_bytes},
-            &credit, 0, habits);
+        write_into({reinterpret_cast<std::uintptr_t>(memory.address()), 0, units, inline_bytes, 0},
+                   habits);
+    }
+    // In memory of the caller's, that can be mapped, with a word of its room.
+    Ring(std::byte* lines, std::uint64_t units, std::uint64_t& room,
+         const RingHabits& habits = ring_habits())
+        : memory(kCacheLine),
+          reader(lines, units, habits, RingRoom(reinterpret_cast<std::byte*>(&room))) {
+        write_into({reinterpret_cast<std::uintptr_t>(lines), 0, units, 0,
+                    reinterpret_cast<std::uintptr_t>(&room)},
+                   habits);
+    }
+    void write_into(const RingWriter::Target& target, const RingHabits& habits) {
+        writer = std::make_unique<RingWriter>(rail, qp, target, &credit, 0, habits);
     }
 
     bool send(const std::vector<std::byte>& payload) {
@@ -222,9 +236,7 @@ struct Ring {
                 reader.consume(header.sequence);
             }
         }
-        if (found == RingReader::Found::message) {
-            tell_credit();
-        }
+        tell_credit(); // a skip counts, too
         return found;
     }
     void tell_credit() {

@@ -77,9 +77,9 @@ TEST(Segment, BlocksAreAlignedZeroApartAndUsedAgain) {
             ASSERT_TRUE(segment->allocate(length, offset).ok()) << segment->trouble();
             ASSERT_EQ(offset % kCacheLine, 0u);
             for (Bytes k = 0; k < length; ++k) {
-                ASSERT_EQ(segment->base()[offset + k], std::byte{0});
+                ASSERT_EQ(segment->at(offset)[k], std::byte{0});
             }
-            std::memset(segment->base() + offset, 0xff, length);
+            std::memset(segment->at(offset), 0xff, length);
             const auto next = blocks.lower_bound(offset);
             ASSERT_TRUE(next == blocks.end() || offset + length <= next->first);
             ASSERT_TRUE(next == blocks.begin() ||
@@ -97,7 +97,8 @@ TEST(Segment, BlocksAreAlignedZeroApartAndUsedAgain) {
     }
     EXPECT_EQ(segment->heap_in_use(), 0u);
     Bytes whole = 0; // freed neighbours have become one block again
-    EXPECT_TRUE(segment->allocate(5 * kMiB, whole).ok()) << segment->trouble();
+    EXPECT_TRUE(segment->allocate(2 * kMiB, whole).ok()) << segment->trouble();
+    EXPECT_EQ(whole, segment->header()->heap_offset);
 }
 
 TEST(Segment, BeingFullIsAStatusWithAText) {

@@ -121,6 +121,7 @@ typedef struct {
     void *context;
     uint64_t self;       /* this process: (jobid << 32) | vpid */
     uint32_t local_rank; /* its number among the job's processes of this host */
+    uint32_t local_processes; /* of the job, on this host, itself included; 0: it is not known */
     const char *host_name;
     bool one_host; /* all processes of the job run on this host */
     /* Whether several threads may call at the same time; read in each call. May become true while one

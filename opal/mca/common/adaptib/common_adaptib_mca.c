@@ -226,6 +226,7 @@ int opal_common_adaptib_mca_acquire(bool threads, bool wanted, int stream,
     const opal_common_adaptib_environment_t environment = {
         .self = opal_common_adaptib_mca_name(OPAL_PROC_MY_NAME),
         .local_rank = (uint32_t) opal_process_info.my_local_rank,
+        .local_processes = (uint32_t) opal_process_info.num_local_peers + 1,
         .host_name = opal_common_adaptib_mca_host_name(),
         .threads = threads ? &always : &opal_uses_threads, /* a later session may raise the level */
         .yields = &opal_progress_yield_when_idle,

@@ -228,6 +228,12 @@ constexpr std::array kTable{
         "16777216..17179869184", 5,
         "A process's shared-memory segment grows with its traffic up to this size."},
     opal_common_adaptib_parameter_t{
+        "shm_memory", kSize, &g_parameters.shm_memory, "0", "bytes", "0..17179869184", 4,
+        "Memory that a process's shared-memory segment may have before its rings stop growing and "
+        "further peers share the queue. 0: one sixteenth of the node's memory, or of what a control "
+        "group allows, divided by the job's processes on the node. Raise it where memory is to "
+        "spare and the counter send_stalls is high."},
+    opal_common_adaptib_parameter_t{
         "apm", kString, &g_parameters.apm, "auto", "", "auto|on|off", 5,
         "Automatic path migration: queue pairs go over to an alternate path by themselves when theirs "
         "fails, to the other port of their adapters or another LID of the same. Where devices have it "

@@ -103,6 +103,7 @@ RingReader::Found RingReader::read(std::uint64_t head, MessageHeader& header,
 
 namespace {
 
+constexpr std::uint32_t kLapsBetweenTries = 64; // to get memory that was refused
 constexpr std::uint64_t kLeftMark = std::uint64_t{kLeftMagic - kHeaderMagic} << 16;
 
 // Intel's processors store into one line of another's after the other; several at once come only if they were asked
@@ -147,7 +148,9 @@ RingWriter::RingWriter(Rail& rail, QueuePair& qp, const Target& target, const st
     : units_(static_cast<std::uint32_t>(target.units)), habits_(habits), credit_(credit),
       wr_id_(wr_id), qp_(&qp), target_(target), rail_(&rail) {
     lap_ = std::min(kShortLap, units_);
+    end_ = memory_ = units_;
     map();
+    first_end_ = end_;
     base_ = mapped_;
     if (mapped_ == nullptr) {
         post_from_now();
@@ -157,6 +160,60 @@ RingWriter::RingWriter(Rail& rail, QueuePair& qp, const Target& target, const st
 void RingWriter::map() {
     mapped_ =
         static_cast<std::byte*>(qp_->map(target_.address, target_.units * kRingUnit, target_.key));
+    if (target_.room_address != 0) {
+        room_ = RingRoom(static_cast<std::byte*>(
+            qp_->map(target_.room_address, sizeof(std::uint64_t), target_.key)));
+    }
+    if (room_.bounded()) {
+        note_room(room_.units());
+    }
+}
+
+// The last unit that has memory is kept for the message that tells of a lap's end.
+void RingWriter::note_room(std::uint32_t units) {
+    memory_ = std::min(units, units_);
+    end_ = memory_ == units_ ? units_ : memory_ - 1;
+}
+
+void RingWriter::leave_room() {
+    beyond_ = false;
+    room_.leave();
+}
+
+// A lap of `wanted` units, or of as many as can be had. False: `needed` cannot.
+bool RingWriter::make_lap(std::uint64_t wanted, std::uint64_t needed) {
+    if (wanted > first_end_ && room_.bounded() && !beyond_) {
+        if (!room_.enter()) {
+            note_room(room_.units());
+        } else {
+            beyond_ = true;
+            note_room(room_.units());
+        }
+    }
+    if (wanted > end_ && beyond_) {
+        grow(wanted, needed);
+    }
+    lap_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, end_));
+    return needed <= end_;
+}
+
+// Memory for twice as much, if need be for so much.
+void RingWriter::grow(std::uint64_t wanted, std::uint64_t needed) {
+    if (refused_ && ++laps_ % kLapsBetweenTries != 0) {
+        return;
+    }
+    const auto get = [&](std::uint64_t units) {
+        const std::uint64_t whole = std::min<std::uint64_t>(units, units_);
+        const Bytes begin = std::uint64_t{memory_} * kRingUnit;
+        if (!qp_->commit(target_.address + begin, whole * kRingUnit - begin, target_.key).ok()) {
+            return false;
+        }
+        room_.grow_to(static_cast<std::uint32_t>(whole));
+        note_room(static_cast<std::uint32_t>(whole));
+        return true;
+    };
+    refused_ = !get(std::max<std::uint64_t>(2 * memory_, wanted + 1)) && !get(needed + 1);
+    laps_ = 0;
 }
 
 bool RingWriter::has_room(std::uint64_t units) {
@@ -253,14 +310,12 @@ bool RingWriter::go_on(std::uint64_t units) {
     ends_lap_ = false;
     looked_at_ = position_;
     if (position_ + units > units_) {
-        if (!skip_rest()) {
-            return false;
-        }
-        begin_lap(units_);
-        lap_ = std::max(lap_, static_cast<std::uint32_t>(units));
-        return true;
+        return next_lap(units);
     }
     if (habits_.lap_messages * units <= position_ && units <= habits_.lap_longest && caught_up()) {
+        if (position_ + units > end_) {
+            return next_lap(units);
+        }
         consumed_ = produced_;
         lap_ = position_; // whatever comes before this message asks again
         ends_lap_ = true;
@@ -273,8 +328,17 @@ bool RingWriter::go_on(std::uint64_t units) {
     const std::uint64_t more = std::max(kLongerBy, std::max(lap_, kShortLap) - kShortLap);
     const std::uint64_t most = std::max<std::uint64_t>(kShortLap, kCaughtUpEvery * units);
     const std::uint64_t longer = std::max(lap_ + std::min(more, most), position_ + units);
-    lap_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(longer, units_));
-    return true;
+    return make_lap(std::min<std::uint64_t>(longer, units_), position_ + units) || next_lap(units);
+}
+
+// Behind a message that says so. False: there is no room yet, or too little memory for such a message.
+bool RingWriter::next_lap(std::uint64_t units) {
+    const std::uint32_t end = position_;
+    if (end > 0 && !skip_rest()) {
+        return false;
+    }
+    begin_lap(end);
+    return units <= lap_ || make_lap(units, units);
 }
 
 // The reader has taken everything before this message, and goes on at the beginning behind it. REQUIRES: ends_lap_.
@@ -369,8 +433,10 @@ void RingWriter::zero_ahead(Bytes length, std::uint64_t units) {
     const std::uint64_t end = std::min(produced_ + kAhead, consumed_ + units_);
     for (clean_until_ = std::max(clean_until_, produced_); clean_until_ < end; ++clean_until_) {
         const std::uint64_t unit = position_ + (clean_until_ - produced_);
-        store_ring_word(unit_address(unit < units_ ? unit : unit - units_), 0,
-                        std::memory_order_relaxed);
+        const std::uint64_t place = unit < units_ ? unit : unit - units_;
+        if (place < memory_) [[likely]] { // what comes by memory later is zero
+            store_ring_word(unit_address(place), 0, std::memory_order_relaxed);
+        }
     }
 }
 

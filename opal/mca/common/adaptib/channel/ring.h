@@ -40,7 +40,8 @@
 //      length, before its own. Of a number less than all bytes may be new (the reader's count, too): with
 //      the low ones first it is no more than the whole.
 //   3. produced - consumed <= units. The reader tells the writer what it has consumed by writing a
-//      64-bit count into memory of the writer's, at the latest after half the ring; what a `skip` or the
+//      64-bit count into memory of the writer's, at the latest after half of the ring that has memory
+//      (ring_room.h), beyond which the writer does not go; what a `skip` or the
 //      last message of a lap leaves unused counts, so that a message of half the ring finds room once the
 //      reader has taken all there is. After a quarter the count goes along with a message, if one is posted
 //      the other way: a write less. It is known by a magic number of its own.
@@ -65,6 +66,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "base/wire.h"
+#include "channel/ring_room.h"
 #include "fabric/fabric.h"
 
 namespace adaptib {
@@ -76,7 +78,6 @@ constexpr std::uint32_t kSignalEvery = 32;
 // A queue pair that posts into a ring takes so much inline, if its rail does: a message with up to 96 bytes.
 constexpr Bytes kRingInline = 128;
 
-constexpr Bytes kRingUnit = 32;
 constexpr std::uint16_t kTailedMagic = kHeaderMagic + 1; // in a ring: a posted message
 constexpr std::uint16_t kLeftMagic = kHeaderMagic + 2; // in a ring: a stored one that is left there
 constexpr std::uint16_t kCountedMagic = kHeaderMagic + 3; // in a ring: a posted one with a count
@@ -227,9 +228,13 @@ public:
     enum class Found : std::uint8_t { nothing, message, garbage };
 
     // REQUIRES: memory is zero, `units` x 32 bytes, 64-byte aligned.
-    RingReader(std::byte* memory, std::uint64_t units, const RingHabits& habits = ring_habits())
+    // `room`: of memory that comes and goes.
+    RingReader(std::byte* memory, std::uint64_t units, const RingHabits& habits = ring_habits(),
+               RingRoom room = RingRoom())
         : memory_(memory), units_(static_cast<std::uint32_t>(units)),
-          left_step_(habits.dirties ? kCacheLine / kRingUnit : units_) {}
+          left_step_(habits.dirties ? kCacheLine / kRingUnit : units_), room_(room) {
+        look_at_room();
+    }
 
     // message: `header` is a copy, `body` points into the ring until consume(). garbage: what lies there is not
     // a message; the ring cannot be used any more. A message is found once.
@@ -238,6 +243,11 @@ public:
         return word == 0 ? Found::nothing : read(word, header, body);
     }
 
+    // Nothing has come that was not taken, and all that was taken is given back; the next message comes
+    // into the first units.
+    bool idle_within(std::uint32_t units) const {
+        return head() == 0 && held_ == nullptr && position_ < units;
+    }
     // The first word of what lies there; 0: nothing does.
     std::uint64_t head() const { return load_ring_word(place()); }
 
@@ -312,13 +322,15 @@ public:
         release(current_, taken_, left_ ? left_step_ : 1, sequence);
     }
 
+    // The ring has shrunk.
+    void on_shrunk() { look_at_room(); }
     // Where the next message will begin: while the word there is zero, poll() finds nothing.
     const std::byte* next() const { return place(); }
 
     std::uint64_t consumed() const { return consumed_; }
     // The writer should be told of consumed() now; or with the next message to it.
-    bool credit_due() const { return untold_ >= units_ / 2; }
-    bool credit_soon_due() const { return untold_ >= units_ / 4; }
+    bool credit_due() { return untold_ >= tell_at_ && still_due(); }
+    bool credit_soon_due() const { return untold_ >= tell_at_ / 2; }
     void credit_told() { untold_ = 0; }
     // It was told of `consumed`, by a message. False: of more already.
     bool credit_told(std::uint64_t consumed) {
@@ -379,6 +391,14 @@ private:
             __builtin_prefetch(line);
         }
     }
+    void look_at_room() {
+        tell_at_ = (room_.bounded() ? std::min(room_.units(), units_) : units_) / 2;
+    }
+    // The ring may have grown.
+    bool still_due() {
+        look_at_room();
+        return untold_ >= tell_at_;
+    }
     Found read(std::uint64_t head, MessageHeader& header, const std::byte*& body);
     Found read_brief(std::uint64_t head, MessageHeader& header, const std::byte*& body);
     bool begins(std::uint64_t head);
@@ -396,6 +416,8 @@ private:
     std::uint32_t left_step_; // units between those that are zeroed of one that stays there
     bool left_ = false;       // that message stays there
     bool posted_ = false;
+    std::uint32_t tell_at_; // half of the units that had memory at the last look
+    RingRoom room_;
     std::uint64_t count_ = 0;
     std::uint32_t begun_ = 0;   // polls that found a first word begun
     std::byte* held_ = nullptr; // the message before the next one, if it is to be given back
@@ -410,6 +432,7 @@ public:
         std::uint32_t key = 0;
         std::uint64_t units = 0;
         Bytes inline_bytes = 0; // of a message that the queue pair takes inline: it is not read
+        std::uint64_t room_address = 0; // of its word in the reader's memory; 0: it has all memory
     };
 
     // `credit`: the 64-bit count that the reader writes. Work that fails comes back with `wr_id`.
@@ -430,6 +453,11 @@ public:
         return reserve_with_care(length);
     }
     void abandon(Bytes length);
+    // The longest body and payload that fits, as far as memory can be had now.
+    Bytes most() const {
+        const std::uint64_t units = refused_ ? end_ : units_;
+        return units / 2 * kRingUnit - kRingOverhead;
+    }
     // REQUIRES: header.length is the length of the last reserve.
     [[gnu::always_inline]] Status commit(const MessageHeader& header) {
         if (!direct()) [[unlikely]] {
@@ -493,6 +521,8 @@ public:
     }
     // The last message lies where others have lain: that part of the ring is in the memory of both sides.
     bool lapped() const { return direct() && position_ <= used_; }
+    // Units of the ring that have memory, as far as is known here.
+    std::uint32_t units_with_memory() const { return room_.bounded() ? memory_ : units_; }
     // A completion with our wr_id was taken.
     void on_completion() { awaited_ -= awaited_ > 0 ? 1 : 0; }
     bool posts_to(const QueuePair& qp) const { return qp_ == &qp; }
@@ -577,6 +607,9 @@ private:
         position_ = 0;
         looked_at_ = 0;
         lap_ = std::min(kShortLap, units_);
+        if (beyond_ && direct()) [[unlikely]] { // what is posted comes later
+            leave_room();
+        }
     }
     // The reader's processor owns the lines it has emptied. Those of the next messages are asked back
     // early, so that storing into them does not wait: as many as the last message took, up to most_claimed.
@@ -604,6 +637,11 @@ private:
     Status flush();
     bool caught_up() const;
     bool go_on(std::uint64_t units);
+    bool next_lap(std::uint64_t units);
+    bool make_lap(std::uint64_t wanted, std::uint64_t needed);
+    void grow(std::uint64_t wanted, std::uint64_t needed);
+    void note_room(std::uint32_t units);
+    void leave_room();
     bool skip_rest();
     Status post(const MessageHeader& header);
     Status post_message(const MessageHeader& header, RingWay way, std::uint64_t taken);
@@ -656,6 +694,13 @@ private:
     bool ends_lap_ = false;    // the message that room was reserved for is the last one of the lap
     bool left_in_lap_ = false; // a message of this lap is left where it is
     bool left_behind_ = false; // one may be, behind the short lap
+    bool beyond_ = false;      // this lap uses more than the ring's first part
+    bool refused_ = false;     // memory for more, the last time
+    std::uint32_t memory_ = 0; // units that have memory
+    std::uint32_t end_;        // the units before this one can be used
+    std::uint32_t first_end_ = 0; // the same of the first part
+    std::uint32_t laps_ = 0;      // since memory was refused
+    RingRoom room_;
     const std::uint64_t* credit_;
     bool counted_ = false; // the message that room was reserved for takes to_carry_ along
     bool posts_ = false;   // there is a mirror, and held_ is false

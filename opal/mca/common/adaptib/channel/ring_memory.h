@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // RingMemory: what lies where in the memory that a process offers a connected peer.
 //
+//     credit line  what the peer has consumed of ours; the word of the ring's room (channel/ring_room.h);
+//                  in its second half what we told last, if not inline
+//     answer line  where the peer answers operations that it is asked for (protocol/asked.cc), and what
+//                  both ends share of a copy, where it can store there
 //     lines        of the ring that the peer writes its messages into (channel/ring.h); maybe none
-//     credit line  what the peer has consumed of ours; in its second half what we told last, if not inline
-//     answer slot  where the peer answers operations that it is asked for (protocol/asked.cc), where it can store there
+//     answer data  what the peer answers with
 //     measuring    nothing: the peer writes over it to time paths, where there are several (connect/measure.cc)
 //
-// The peer finds the slot behind the credit, whose address is in the handshake.
-// Ownership: refers to a region. Threads: any. May touch: base/, fabric/fabric.h.
+// Of sparse memory what lies behind the first lines has none until it is used.
+// The peer finds the answer line behind the credit, whose address is in the handshake, and the data
+// behind the lines.
+// Ownership: refers to a region. Threads: any. May touch: base/, channel/, fabric/fabric.h.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +22,8 @@
 
 #include "base/units.h"
 #include "base/wire.h"
+#include "channel/ring.h"
+#include "channel/ring_room.h"
 #include "fabric/fabric.h"
 
 namespace adaptib {
@@ -60,57 +67,124 @@ struct SharedWork {
 
 struct alignas(kCacheLine) AnswerSlot {
     std::uint64_t word;
-    std::uint64_t shared;       // SharedWork
-    std::byte data[kMostAsked]; // what was read, or the old value; without pages until it is used
+    std::uint64_t shared; // SharedWork
 };
+static_assert(sizeof(AnswerSlot) == kCacheLine);
 
-// What there is behind the lines and the credit.
+// What there is beside the credit.
 struct RingParts {
-    bool answers = false;   // the slot
+    Bytes lines_bytes = 0;
+    bool direct = false; // the peer stores into it: the answer line and its data; memory is sparse
     bool measuring = false; // something to write over
 };
 
 class RingMemory {
 public:
-    static constexpr Bytes behind_lines(RingParts parts) {
-        return kCacheLine + (parts.answers ? sizeof(AnswerSlot) : 0) +
+    // So much comes before the lines; and all.
+    static constexpr Bytes before_lines(RingParts parts) {
+        return kCacheLine + (parts.direct ? sizeof(AnswerSlot) : 0);
+    }
+    static constexpr Bytes bytes(RingParts parts) {
+        return data_at(parts) + (parts.direct ? kMostAsked : 0) +
                (parts.measuring ? kMeasureBytes : 0);
     }
-
-    RingMemory(const MemoryRegion& region, RingParts parts)
-        : base_(static_cast<std::byte*>(region.address())), parts_(parts),
-          lines_bytes_(region.length() - behind_lines(parts)) {}
-
-    std::byte* lines() const { return base_; }
-    Bytes lines_bytes() const { return lines_bytes_; }
-    std::byte* credit() const { return base_ + lines_bytes_; }
-    std::byte* told() const { return credit() + kCacheLine / 2; }
-    // REQUIRES: there is such a part.
-    AnswerSlot& answer() const { return *reinterpret_cast<AnswerSlot*>(credit() + kCacheLine); }
-    std::byte* measuring() const {
-        return base_ + lines_bytes_ + behind_lines({.answers = parts_.answers});
+    // What has memory at first.
+    static constexpr Bytes first_bytes(RingParts parts) {
+        return std::min(kFirst, before_lines(parts) + parts.lines_bytes);
     }
-    // For a new ring, of which so much has been used. Behind that it is as it was at first, maybe without pages.
+
+    RingMemory(MemoryRegion& region, RingParts parts)
+        : region_(region), base_(static_cast<std::byte*>(region.address())), parts_(parts) {}
+
+    std::byte* credit() const { return base_; }
+    std::byte* told() const { return credit() + kCacheLine / 2; }
+    std::byte* lines() const { return base_ + before_lines(parts_); }
+    Bytes lines_bytes() const { return parts_.lines_bytes; }
+    // Null: all of the ring has memory.
+    RingRoom room() const { return RingRoom(parts_.direct ? credit() + kRoomAt : nullptr); }
+    // REQUIRES: there is such a part.
+    AnswerSlot& answer() const { return *reinterpret_cast<AnswerSlot*>(base_ + kCacheLine); }
+    std::byte* answer_data() const { return base_ + data_at(parts_); }
+    std::byte* measuring() const { return answer_data() + (parts_.direct ? kMostAsked : 0); }
+    // The answer's data have that much memory.
+    Status commit_answer(Bytes bytes) const {
+        return parts_.direct ? region_.commit(static_cast<Bytes>(answer_data() - base_), bytes)
+                             : kOk;
+    }
+
+    // For a new ring, of which so much has been used. Behind that it is as it was at first.
     void clean(Bytes used) const {
-        std::memset(lines(), 0, std::min(used, lines_bytes_));
-        std::memset(credit(), 0, kCacheLine);
-        if (parts_.answers) {
-            answer().word = answer().shared = 0;
+        Bytes dirty = std::min(used, parts_.lines_bytes);
+        if (dirty > first_lines() && give_back()) {
+            dirty = first_lines();
+        }
+        std::memset(base_, 0, before_lines(parts_) + dirty);
+        begin();
+    }
+    // REQUIRES: the memory is zero.
+    void begin() const {
+        if (parts_.direct) {
+            room().begin(first_units());
         }
     }
-    // The credit in the peer's memory, where its answer slot is mapped.
+    // The ring has no more memory than at first from now on. False: there is no more, it is in use, or
+    // it cannot be given back.
+    bool shrink(RingReader& reader) const {
+        const std::uint32_t units = parts_.direct ? room().units() : 0;
+        if (units == 0 || !room().begin_to_shrink(first_units())) {
+            return false;
+        }
+        // What the writer has stored beyond the first part can be seen now.
+        const bool done = reader.idle_within(first_units()) && give_back();
+        room().begin(done ? first_units() : units);
+        reader.on_shrunk();
+        return done;
+    }
+
+    // The credit in the peer's memory, where its answer line is mapped.
     static std::byte* credit_before(AnswerSlot& answers) {
         return reinterpret_cast<std::byte*>(&answers) - kCacheLine;
     }
-    // The answer slot in the peer's memory.
+    // By the addresses in the handshake: whether the peer's memory can be stored into, and where there
+    // is what of it then.
+    static bool is_direct(std::uint64_t credit_address, std::uint64_t lines_address) {
+        return lines_address - credit_address == before_lines({.direct = true});
+    }
+    static std::uint64_t room_address(std::uint64_t credit_address) {
+        return credit_address + kRoomAt;
+    }
     static std::uint64_t answer_behind(std::uint64_t credit_address) {
         return credit_address + kCacheLine;
     }
+    static std::uint64_t answer_data(std::uint64_t credit_address, Bytes lines_bytes) {
+        return credit_address + data_at({.lines_bytes = lines_bytes, .direct = true});
+    }
+
+    // Of sparse memory: so much has memory at first.
+    static constexpr Bytes kFirst = 16 * kKiB;
 
 private:
+    static constexpr Bytes kRoomAt = 16;
+    static constexpr Bytes kLargestPage = 64 * kKiB; // of those that systems have
+
+    // So that the lines behind the first ones are whole pages, with nothing else in them.
+    static constexpr Bytes data_at(RingParts parts) {
+        const Bytes end = before_lines(parts) + parts.lines_bytes;
+        return parts.direct ? round_up(end, kLargestPage) : end;
+    }
+    // What lies behind the first lines. False: it cannot be given back.
+    bool give_back() const {
+        return parts_.direct && region_.discard(kFirst, data_at(parts_) - kFirst);
+    }
+
+    Bytes first_lines() const { return first_bytes(parts_) - before_lines(parts_); }
+    std::uint32_t first_units() const {
+        return static_cast<std::uint32_t>(first_lines() / kRingUnit);
+    }
+
+    MemoryRegion& region_;
     std::byte* base_;
     RingParts parts_;
-    Bytes lines_bytes_;
 };
 
 } // namespace adaptib

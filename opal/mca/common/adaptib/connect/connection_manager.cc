@@ -205,15 +205,14 @@ Status ConnectionManager::open_loopback(Peer& self) {
 // No ring when there are enough of them, or no memory for one: then the peer goes on with datagrams.
 Status ConnectionManager::offer_ring(Peer& peer) {
     const bool lines = counters_.rings_open < options_.ring_max;
-    const bool kept =
-        peer.ring_memory != nullptr && (peer.ring_layout().lines_bytes() > 0) == lines;
+    const bool kept = peer.ring_memory != nullptr && (peer.ring_parts.lines_bytes > 0) == lines;
     if (!kept) {
         free_ring(peer);
         if (const Status status = make_ring(peer, lines); !status.ok()) {
             return status;
         }
     }
-    if (peer.ring_layout().lines_bytes() > 0) {
+    if (peer.ring_parts.lines_bytes > 0) {
         ++counters_.rings_open;
         begin_ring(peer);
     }
@@ -227,7 +226,7 @@ Status ConnectionManager::make_ring(Peer& peer, bool lines) {
             told_no_room_ = true;
             listener_.on_notice(
                 "There is no room for another ring; further peers share the queue, which is slower. "
-                "Enlarge opal_common_adaptib_shm_segment_max, or lower opal_common_adaptib_ring_bytes.");
+                "Enlarge opal_common_adaptib_shm_memory or opal_common_adaptib_shm_segment_max.");
         }
         status = allocate_ring(peer, 0);
     }
@@ -242,13 +241,17 @@ Status ConnectionManager::make_ring(Peer& peer, bool lines) {
 Status ConnectionManager::allocate_ring(Peer& peer, Bytes lines_bytes) {
     constexpr std::uint32_t kAccess = kLocalWrite | kRemoteWrite;
     const bool direct = rails_[peer.route.local.first]->info().has(Capability::direct);
-    peer.ring_parts = {.answers = direct,
+    peer.ring_parts = {.lines_bytes = lines_bytes,
+                       .direct = direct,
                        .measuring = lines_bytes > 0 && peer.route.count > 1 && !direct};
-    const Bytes bytes = lines_bytes + RingMemory::behind_lines(peer.ring_parts);
+    const Bytes bytes = RingMemory::bytes(peer.ring_parts);
+    const Bytes first = direct ? RingMemory::first_bytes(peer.ring_parts) : bytes;
     Status status = kOk;
     do {
         peer.ring_memory.reset();
-        status = allocate_from(rails_, peer.route.local, bytes, kAccess, peer.ring_memory);
+        peer.answer_bytes = 0;
+        status = allocate_sparse_from(rails_, peer.route.local, bytes, first, kAccess,
+                                      peer.ring_memory);
         if (status.ok()) {
             status = peer.ring_registration.make(rails_, peer.route.local,
                                                  peer.ring_memory->address(), bytes, kAccess);
@@ -272,7 +275,9 @@ void ConnectionManager::free_ring(Peer& peer) {
 // REQUIRES: the ring's memory is zero.
 void ConnectionManager::begin_ring(Peer& peer) {
     const RingMemory memory = peer.ring_layout();
-    peer.ring_in.emplace(memory.lines(), memory.lines_bytes() / kRingUnit);
+    memory.begin();
+    peer.ring_in.emplace(memory.lines(), memory.lines_bytes() / kRingUnit, ring_habits(),
+                         memory.room());
     listener_.on_ring_offered(peer);
 }
 

@@ -440,7 +440,10 @@ Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
 void ConnectionManager::use_remote_ring(Peer& peer, const ConnectBody& body) {
     peer.credit_address = body.credit_address;
     peer.measure_address = body.measure_address;
-    peer.remote_ring = {body.ring_address, 0, body.ring_bytes / kRingUnit, 0};
+    peer.remote_ring = {body.ring_address, 0, body.ring_bytes / kRingUnit, 0, 0};
+    if (RingMemory::is_direct(body.credit_address, body.ring_address)) {
+        peer.remote_ring.room_address = RingMemory::room_address(body.credit_address);
+    }
 }
 
 // Where there is no memory to write into the peer's ring from, the shared queue does without. Closed connections are
@@ -458,7 +461,7 @@ void ConnectionManager::open_ring(Peer& peer) {
         }
     }
     peer.ring_out = std::move(ring);
-    peer.ring_capacity = peer.remote_ring.units / 2 * kRingUnit - kRingOverhead;
+    peer.ring_capacity = peer.ring_out->most();
     map_answers(peer, subchannel);
 }
 
@@ -468,9 +471,19 @@ void ConnectionManager::aim_ring(Peer& peer, Subchannel& subchannel) {
 }
 
 void ConnectionManager::map_answers(Peer& peer, Subchannel& subchannel) {
+    peer.answers = nullptr;
+    peer.answer_data = nullptr;
+    if (peer.remote_ring.room_address == 0) {
+        return;
+    }
+    const auto map = [&](std::uint64_t address, Bytes length) {
+        return subchannel.qp->map(address, length, subchannel.remote_memory_key);
+    };
     peer.answers = static_cast<AnswerSlot*>(
-        subchannel.qp->map(RingMemory::answer_behind(peer.credit_address), sizeof(AnswerSlot),
-                           subchannel.remote_memory_key));
+        map(RingMemory::answer_behind(peer.credit_address), sizeof(AnswerSlot)));
+    const Bytes lines_bytes = peer.remote_ring.units * kRingUnit;
+    peer.answer_data = static_cast<std::byte*>(
+        map(RingMemory::answer_data(peer.credit_address, lines_bytes), kMostAsked));
 }
 
 void ConnectionManager::open(Peer& peer) {

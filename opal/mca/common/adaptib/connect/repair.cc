@@ -221,7 +221,7 @@ void ConnectionManager::wait_for_path(Peer& peer) {
 
 // The peer writes nothing more into it, and knows what has been taken.
 void ConnectionManager::renew_ring(Peer& peer) {
-    std::memset(peer.ring_memory->address(), 0, peer.ring_memory->length());
+    peer.ring_layout().clean(peer.ring_parts.lines_bytes);
     if (peer.ring_in.has_value()) {
         listener_.on_ring_withdrawn(peer);
         begin_ring(peer);

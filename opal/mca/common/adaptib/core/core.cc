@@ -148,6 +148,9 @@ void Core::run_timers() {
     if (now >= watch_at_) {
         watch_processes();
     }
+    if (now >= give_back_at_) {
+        give_back_rings(now);
+    }
     if (select_due(now)) {
         select_channels(now);
     }

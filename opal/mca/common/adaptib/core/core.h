@@ -298,6 +298,7 @@ private:
     Reach look_for(Peer& peer);
     DatagramChannel::Standing standing_of(Peer& peer, Nanoseconds since);
     void watch_processes();
+    void give_back_rings(Nanoseconds now);
     void end_process(Peer& peer);
     std::string silence_text(const Peer& peer, Nanoseconds lasted) const;
     void on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body);
@@ -381,7 +382,8 @@ private:
     void on_peer_finished(Peer& peer) override;
 
     Liveness liveness_;
-    Nanoseconds watch_at_{0}; // the processes of this host
+    Nanoseconds watch_at_{0};     // the processes of this host
+    Nanoseconds give_back_at_{0}; // memory of idle rings
     Nanoseconds failure_timeout_{0};
     Nanoseconds repair_told_{0};
     Nanoseconds forgive_unconnected_at_ = Nanoseconds::max();

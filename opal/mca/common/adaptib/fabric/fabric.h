@@ -265,6 +265,10 @@ public:
     Bytes length() const { return length_; }
     std::uint32_t local_key() const { return local_key_; }
     std::uint32_t remote_key() const { return remote_key_; }
+    // Of a region from Rail::allocate_sparse: the range has memory from now on; it is zero, and its whole
+    // pages have none. False: such memory cannot be taken back, and nothing has changed.
+    Status commit(Bytes offset, Bytes length) { return commit_impl(offset, length); }
+    bool discard(Bytes offset, Bytes length) { return discard_impl(offset, length); }
 
 protected:
     MemoryRegion(void* address, Bytes length) : address_(address), length_(length) {}
@@ -273,6 +277,10 @@ protected:
     Bytes length_;
     std::uint32_t local_key_ = 0;
     std::uint32_t remote_key_ = 0;
+
+private:
+    virtual Status commit_impl(Bytes, Bytes) { return kOk; }
+    virtual bool discard_impl(Bytes, Bytes) { return false; }
 };
 
 // ---------------------------------------------------------------------------------------------------
@@ -462,6 +470,10 @@ public:
     void* map(std::uint64_t remote_address, Bytes length, std::uint32_t remote_key) {
         return map_impl(remote_address, length, remote_key);
     }
+    // The same range has memory from now on, if it is of Rail::allocate_sparse. Errors: no_memory.
+    Status commit(std::uint64_t remote_address, Bytes length, std::uint32_t remote_key) {
+        return commit_impl(remote_address, length, remote_key);
+    }
     // False once the queue pair is not ready to send, its rail is down or slowed, or its target ended.
     bool usable() const { return usable_impl(); }
     // As long as it is open usable() need not be asked; once it is not, ask, and take another. Valid until the queue
@@ -490,6 +502,7 @@ private:
     }
     virtual bool target_lives_impl() const { return true; }
     virtual void* map_impl(std::uint64_t, Bytes, std::uint32_t) { return nullptr; }
+    virtual Status commit_impl(std::uint64_t, Bytes, std::uint32_t) { return kOk; }
     virtual bool usable_impl() const { return true; }
     virtual Gate gate_impl() const { return {}; }
 
@@ -550,6 +563,13 @@ public:
     Status allocate(Bytes length, std::uint32_t access, std::unique_ptr<MemoryRegion>& out) {
         return allocate_impl(length, access, out);
     }
+    // The same, at the beginning of a page, where only the first bytes need memory now: more comes
+    // with MemoryRegion::commit and, of peers, QueuePair::commit. All have it at once where the
+    // fabric has no way to do that. REQUIRES: first <= length.
+    Status allocate_sparse(Bytes length, Bytes first, std::uint32_t access,
+                           std::unique_ptr<MemoryRegion>& out) {
+        return allocate_sparse_impl(length, first, access, out);
+    }
 
 protected:
     RailInfo info_;
@@ -574,6 +594,10 @@ private:
     virtual Reach reach_impl(const AddressHandle&) const { return Reach::unknown; }
     virtual Status register_impl(void*, Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) = 0;
     virtual Status allocate_impl(Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) = 0;
+    virtual Status allocate_sparse_impl(Bytes length, Bytes, std::uint32_t access,
+                                        std::unique_ptr<MemoryRegion>& out) {
+        return allocate_impl(length, access, out);
+    }
 };
 
 // The rails of a process, of one or several fabrics; owned elsewhere.

@@ -114,6 +114,7 @@ int open_core(opal_common_adaptib_core& core) {
                                core.environment.host_name,
                                core.environment.self >> 32,
                                core.environment.one_host,
+                               core.environment.local_processes,
                                core.clock,
                                core.random};
     Status status = open_fabrics(wanted, fabrics, left_out, text);

@@ -46,14 +46,31 @@ void Registration::copy_remote_keys(std::uint32_t (&keys)[kMaxRails]) const {
     }
 }
 
-Status allocate_from(RailList rails, RailRange with, Bytes length, std::uint32_t access,
-                     std::unique_ptr<MemoryRegion>& out) {
+namespace {
+
+template <typename Allocate>
+Status of_first_rail(RailList rails, RailRange with, Allocate&& allocate) {
     Status status = Status::error(Reason::no_device);
     for (std::uint32_t i = with.first; i < with.end() && status == Status::error(Reason::no_device);
          ++i) {
-        status = rails[i]->allocate(length, access, out);
+        status = allocate(*rails[i]);
     }
     return status;
+}
+
+} // namespace
+
+Status allocate_from(RailList rails, RailRange with, Bytes length, std::uint32_t access,
+                     std::unique_ptr<MemoryRegion>& out) {
+    return of_first_rail(rails, with,
+                         [&](Rail& rail) { return rail.allocate(length, access, out); });
+}
+
+Status allocate_sparse_from(RailList rails, RailRange with, Bytes length, Bytes first,
+                            std::uint32_t access, std::unique_ptr<MemoryRegion>& out) {
+    return of_first_rail(rails, with, [&](Rail& rail) {
+        return rail.allocate_sparse(length, first, access, out);
+    });
 }
 
 } // namespace adaptib

@@ -47,5 +47,8 @@ private:
 // Memory of the first rail of the range whose device has not failed.
 Status allocate_from(RailList rails, RailRange with, Bytes length, std::uint32_t access,
                      std::unique_ptr<MemoryRegion>& out);
+// Of which only the first bytes have memory at first (Rail::allocate_sparse).
+Status allocate_sparse_from(RailList rails, RailRange with, Bytes length, Bytes first,
+                            std::uint32_t access, std::unique_ptr<MemoryRegion>& out);
 
 } // namespace adaptib

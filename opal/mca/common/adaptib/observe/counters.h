@@ -188,6 +188,8 @@ namespace adaptib {
       "Parts of large messages and one-sided operations moved again")                              \
     X(stripes_repeated_bytes, "bytes", COUNTER, 4, "Bytes of these")                               \
     X(rings_open, "rings", LEVEL, 4, "Rings that peers write into now")                            \
+    X(rings_shrunk, "rings", COUNTER, 5,                                                           \
+      "Times that an idle ring gave back the memory that it had grown by")                         \
     X(peers, "peers", LEVEL, 4, "Peers that this process has had contact with")
 
 struct Counters {

@@ -362,7 +362,14 @@ public:
 
     // Room for a message of `length` bytes of body and payload on the channel that it takes, or null.
     std::byte* reserve(Bytes length) {
-        return by_ring(length) ? ring_out->reserve(length) : datagrams.reserve(length);
+        if (!by_ring(length)) {
+            return datagrams.reserve(length);
+        }
+        std::byte* const to = ring_out->reserve(length);
+        if (to == nullptr) { // for ever, if the ring gets no memory for it
+            ring_capacity = std::min(ring_capacity, ring_out->most());
+        }
+        return to;
     }
     void abandon(Bytes length) {
         if (by_ring(length)) {
@@ -555,8 +562,12 @@ public:
     Stream stream;
     bool streaming = false;        // the next message may go through the ring, whatever the limit
     std::uint64_t offers = 0;      // made to the peer
-    AnswerSlot* answers = nullptr; // of the peer, for its own; valid while ring_out's queue pair is
+    // Of the peer, for its own; valid while ring_out's queue pair is.
+    AnswerSlot* answers = nullptr;
+    std::byte* answer_data = nullptr;
+    Bytes answer_bytes = 0; // of the data in our own memory that have memory
     Bytes ring_bytes = 0;          // of the ring that is offered
+    std::uint64_t ring_seen = 0;   // what had been consumed of it at the last look (core/idle_rings.cc)
     std::unique_ptr<MemoryRegion> ring_memory; // channel/ring_memory.h
     RingWriter::Target remote_ring;            // what ring_out writes into, 0 units: none offered
     RingParts ring_parts;                      // of it

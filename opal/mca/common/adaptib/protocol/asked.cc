@@ -29,6 +29,20 @@ std::atomic_ref<std::uint64_t> word_of(AnswerSlot& slot) {
 
 AnswerState state_of(std::uint64_t word) { return static_cast<AnswerState>(word & 0xff); }
 
+// Memory for the answer comes with the first one of that length.
+bool has_answer_room(Peer& peer, Bytes length) {
+    if (length <= peer.answer_bytes) [[likely]] {
+        return true;
+    }
+    constexpr Bytes kStep = 4096;
+    const Bytes bytes = round_up(length, kStep);
+    if (!peer.ring_layout().commit_answer(bytes).ok()) {
+        return false;
+    }
+    peer.answer_bytes = bytes;
+    return true;
+}
+
 } // namespace
 
 // ---------------------------------------------------------------------------------------------------
@@ -62,14 +76,15 @@ bool Protocol::ask(Peer& peer, const ExecuteWork& work, std::span<const std::uin
     const Bytes bytes = sizeof(OperateBody) + (write ? work.length : 0);
     const Subchannel* const only = peer.only_subchannel();
     if (only == nullptr || only->remote_rail >= remote_keys.size() || !peer.flows(bytes) ||
-        !peer.ring_out->direct()) {
+        !peer.ring_out->direct() || (!write && !has_answer_room(peer, work.length))) {
         return false;
     }
     std::byte* to = peer.reserve_in_ring(bytes);
     if (to == nullptr) {
         return false;
     }
-    AnswerSlot& slot = peer.ring_layout().answer();
+    const RingMemory memory = peer.ring_layout();
+    AnswerSlot& slot = memory.answer();
     const std::uint64_t number = ++peer.offers;
     word_of(slot).store(answer_word(number, AnswerState::offered), std::memory_order_relaxed);
     OperateBody body{};
@@ -96,8 +111,8 @@ bool Protocol::ask(Peer& peer, const ExecuteWork& work, std::span<const std::uin
         return false;
     }
     if (!write) {
-        copy_few(work.local, slot.data, work.length);
-        dirty_lines(slot.data, work.length);
+        copy_few(work.local, memory.answer_data(), work.length);
+        dirty_lines(memory.answer_data(), work.length);
     }
     count_move(work.opcode, work.length);
     return true;
@@ -141,7 +156,7 @@ bool Protocol::answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number
 
 // By which the peer's offers are served. Null: not at all, who made it does without.
 QueuePair* Protocol::asked_over(const Peer& peer, bool sensible) {
-    if (peer.answers == nullptr) {
+    if (peer.answers == nullptr || peer.answer_data == nullptr) {
         return nullptr; // the connection is not open here yet
     }
     if (peer.subchannels.size() != 1 || !sensible) {
@@ -170,7 +185,7 @@ void Protocol::on_operate(Peer& peer, const MessageHeader& header, const std::by
     }
     // The message lies in memory that is ours alone: only read, by a write.
     std::byte* data =
-        opcode == Opcode::write ? const_cast<std::byte*>(from + sizeof body) : slot.data;
+        opcode == Opcode::write ? const_cast<std::byte*>(from + sizeof body) : peer.answer_data;
     const Gather gather{data, body.length, 0};
     SendWork work;
     work.opcode = opcode;

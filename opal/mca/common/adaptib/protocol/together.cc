@@ -114,7 +114,7 @@ bool Protocol::move_long(Peer& peer, const ExecuteWork& work, const Registration
 
 bool Protocol::move_alone(Peer& peer, const ExecuteWork& work, const Registration& region,
                           std::span<const std::uint32_t> remote_keys) {
-    if (peer.ring_memory == nullptr || !peer.ring_parts.answers) {
+    if (peer.ring_memory == nullptr || !peer.ring_parts.direct) {
         return execute(peer, work, region, remote_keys);
     }
     const auto mark = [&](SharedWork state) {

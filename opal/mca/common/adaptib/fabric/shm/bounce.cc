@@ -7,14 +7,14 @@
 
 namespace adaptib::shm {
 
-std::byte* find_slot(const PeerSegment& initiator, const BounceRequest& request) {
+std::byte* find_slot(PeerSegment& initiator, const BounceRequest& request) {
     constexpr Bytes kSlot = sizeof(BounceHeader) + kBounceBytes;
     const Bytes offset = request.slot_offset;
     if (offset % kCacheLine != 0 || offset < kRingOffset || initiator.size() < kSlot ||
         offset > initiator.size() - kSlot || request.length > kBounceBytes) {
         return nullptr;
     }
-    return initiator.base() + offset;
+    return initiator.at(offset, kSlot);
 }
 
 bool BouncePool::take(std::uint32_t& slot) {
@@ -29,7 +29,7 @@ bool BouncePool::take(std::uint32_t& slot) {
         if (!segment_->allocate(sizeof(BounceHeader) + kBounceBytes, fresh.offset).ok()) {
             return false;
         }
-        new (segment_->base() + fresh.offset) BounceHeader{};
+        new (segment_->at(fresh.offset)) BounceHeader{};
         slots_.push_back(std::move(fresh));
         free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
     }

@@ -58,7 +58,7 @@ enum BounceFlag : std::uint32_t {
 };
 
 // The slot that a request names; null when it does not lie in the initiator's segment.
-std::byte* find_slot(const PeerSegment& initiator, const BounceRequest& request);
+std::byte* find_slot(PeerSegment& initiator, const BounceRequest& request);
 
 // Name of the owner itself in the lock of its atomics, in place of a producer slot.
 inline constexpr std::uint64_t kLockOwner = 0xffff;
@@ -74,10 +74,10 @@ public:
     void abandon(std::uint32_t slot, std::shared_ptr<PeerSegment> target);
 
     BounceHeader* header(std::uint32_t slot) const {
-        return reinterpret_cast<BounceHeader*>(segment_->base() + slots_[slot].offset);
+        return reinterpret_cast<BounceHeader*>(segment_->at(slots_[slot].offset));
     }
     std::byte* data(std::uint32_t slot) const {
-        return segment_->base() + slots_[slot].offset + sizeof(BounceHeader);
+        return segment_->at(slots_[slot].offset) + sizeof(BounceHeader);
     }
     Bytes offset(std::uint32_t slot) const { return slots_[slot].offset; }
     std::uint64_t tag(std::uint32_t slot) const { return slots_[slot].tag; }

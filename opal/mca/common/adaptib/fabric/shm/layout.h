@@ -4,9 +4,9 @@
 // Purpose: a process's segment is a memfd that it creates and that its peers map. In it, in order:
 //   Header | ProducerSlot[] | QueuePairEntry[] | SrqEntry[] | RegionEntry[] | ring of granules | heap
 // Every offset but the last two is a constant; those are in the header. The file has its full size
-// from the start, memory is committed piece by piece (segment.h).
+// from the start, memory is committed piece by piece (segment.h, heap.h).
 // Who writes what: the owner writes everything, except: producer slots, ring records and the ring's
-// reserve word (peers), rail words (tools/adaptib_rails), the alive word and the closed bits of a dead
+// reserve word (peers), the word of its memory (peers whose rings grow add to it), rail words (tools/adaptib_rails), the alive word and the closed bits of a dead
 // owner (whoever notices), bounce-slot answers (the peer that served the request).
 // Trust: a peer is a process of the same user; what it wrote is nevertheless checked before use.
 // Threads: words that two processes touch are atomics; all other fields are published by one.
@@ -22,7 +22,7 @@
 namespace adaptib::shm {
 
 inline constexpr std::uint64_t kMagic = 0x6269'7470'6164'6131u; // "1adaptib"
-inline constexpr std::uint32_t kLayoutVersion = 3;
+inline constexpr std::uint32_t kLayoutVersion = 4;
 
 inline constexpr std::uint32_t kMaxRails = 16;
 inline constexpr std::uint32_t kMaxProducers = 2048;
@@ -76,6 +76,8 @@ struct Header {
     alignas(kCacheLine) std::atomic<std::uint64_t> committed; // granules that have memory
     std::atomic<std::uint32_t> producers_end;                 // no slot at or above was ever used
     std::atomic<std::uint32_t> regions_end;                   // no entry at or above was ever used
+    std::atomic<std::uint64_t> memory; // bytes that the file has, as far as its owner and peers know
+    std::atomic<std::uint64_t> memory_max; // beyond which peers take none for rings
 
     alignas(kCacheLine) RailEntry rail[kMaxRails];
 };

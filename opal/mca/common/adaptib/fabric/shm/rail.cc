@@ -37,6 +37,14 @@ ShmMemoryRegion::~ShmMemoryRegion() {
     }
 }
 
+Status ShmMemoryRegion::commit_impl(Bytes offset, Bytes length) {
+    return offset_ == kPrivate ? kOk : context_.segment().commit_block(offset_ + offset, length);
+}
+
+bool ShmMemoryRegion::discard_impl(Bytes offset, Bytes length) {
+    return offset_ != kPrivate && context_.segment().discard(offset_ + offset, length);
+}
+
 Status ShmRail::register_impl(void* address, Bytes length, std::uint32_t access,
                               std::unique_ptr<MemoryRegion>& out) {
     const auto base = reinterpret_cast<std::uintptr_t>(address);
@@ -59,15 +67,28 @@ Status ShmRail::register_impl(void* address, Bytes length, std::uint32_t access,
 
 Status ShmRail::allocate_impl(Bytes length, std::uint32_t access,
                               std::unique_ptr<MemoryRegion>& out) {
+    return allocate(length, length, false, access, out);
+}
+
+Status ShmRail::allocate_sparse_impl(Bytes length, Bytes first, std::uint32_t access,
+                                     std::unique_ptr<MemoryRegion>& out) {
+    return allocate(length, first, true, access, out);
+}
+
+Status ShmRail::allocate(Bytes length, Bytes first, bool sparse, std::uint32_t access,
+                         std::unique_ptr<MemoryRegion>& out) {
     if (length == 0 || !access_is_sane(access)) {
         return Status::error(Reason::bad_argument);
     }
     Bytes offset = 0;
-    if (const Status status = context_.segment().allocate(length, offset); !status.ok()) {
+    OwnSegment& segment = context_.segment();
+    if (const Status status = sparse ? segment.allocate_sparse(length, first, offset)
+                                     : segment.allocate(length, offset);
+        !status.ok()) {
         context_.note_no_memory();
         return status;
     }
-    std::byte* at = context_.segment().base() + offset;
+    std::byte* at = segment.at(offset);
     std::uint32_t key = 0;
     const Status status = context_.regions().add(reinterpret_cast<std::uintptr_t>(at), length,
                                                  index_, access, offset, key);

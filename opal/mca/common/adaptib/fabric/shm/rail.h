@@ -19,6 +19,9 @@ public:
     ~ShmMemoryRegion() override;
 
 private:
+    Status commit_impl(Bytes offset, Bytes length) override;
+    bool discard_impl(Bytes offset, Bytes length) override;
+
     Context& context_;
     Bytes offset_;
 };
@@ -46,6 +49,10 @@ private:
                          std::unique_ptr<MemoryRegion>& out) override;
     Status allocate_impl(Bytes length, std::uint32_t access,
                          std::unique_ptr<MemoryRegion>& out) override;
+    Status allocate_sparse_impl(Bytes length, Bytes first, std::uint32_t access,
+                                std::unique_ptr<MemoryRegion>& out) override;
+    Status allocate(Bytes length, Bytes first, bool sparse, std::uint32_t access,
+                    std::unique_ptr<MemoryRegion>& out);
     Status check(const QpInit& init) const;
 
     Context& context_;

@@ -85,6 +85,7 @@ private:
     Status find_key_impl(const RemoteRange& range, std::uint32_t& key) override;
     bool target_lives_impl() const override;
     void* map_impl(std::uint64_t address, Bytes length, std::uint32_t key) override;
+    Status commit_impl(std::uint64_t address, Bytes length, std::uint32_t key) override;
     bool usable_impl() const override;
     Gate gate_impl() const override;
     // LocalQueuePair
@@ -137,7 +138,7 @@ private:
     void unlock_atomics();
     Step remote_error(WorkStatus which, WorkStatus& status);
     std::byte* in_segment(std::uint64_t address) const {
-        return peer_->base() + region_.offset + (address - region_.base);
+        return region_.mapped + (address - region_.base);
     }
 
     // pipeline.cc: where cross-memory attach is forbidden or cannot reach the memory, or the

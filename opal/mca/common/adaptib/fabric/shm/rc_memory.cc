@@ -52,6 +52,7 @@ bool RcQueuePair::find_remote(std::uint64_t address, Bytes length, std::uint32_t
     // Tags are used again after some ten thousand others: then the range is another one.
     bool covered = tag == region_.tag && region_.covers(address, length);
     if (!covered) {
+        region_.mapped = nullptr;
         if (!read_region(peer_regions_, key, region_)) {
             region_.tag = 0;
             return false;
@@ -64,8 +65,10 @@ bool RcQueuePair::find_remote(std::uint64_t address, Bytes length, std::uint32_t
         !covered) {
         return false;
     }
-    return region_.offset == kPrivate ||
-           (region_.offset < peer_->size() && region_.length <= peer_->size() - region_.offset);
+    if (region_.offset != kPrivate && region_.mapped == nullptr) {
+        region_.mapped = peer_->at(region_.offset, region_.length);
+    }
+    return region_.offset == kPrivate || region_.mapped != nullptr;
 }
 
 Status RcQueuePair::find_key_impl(const RemoteRange& range, std::uint32_t& key) {
@@ -442,6 +445,13 @@ void* RcQueuePair::map_impl(std::uint64_t address, Bytes length, std::uint32_t k
         return nullptr;
     }
     return in_segment(address);
+}
+
+Status RcQueuePair::commit_impl(std::uint64_t address, Bytes length, std::uint32_t key) {
+    if (map_impl(address, length, key) == nullptr) {
+        return Status::error(Reason::bad_key);
+    }
+    return peer_->commit(region_.offset + (address - region_.base), length);
 }
 
 } // namespace adaptib::shm

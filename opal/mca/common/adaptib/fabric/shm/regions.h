@@ -33,6 +33,7 @@ struct RegionRange {
 
 struct RegionView : RegionRange {
     std::uint64_t offset = kPrivate;
+    std::byte* mapped = nullptr; // of a peer's segment, where this process looks at it
 };
 
 constexpr std::uint32_t region_index(std::uint32_t key) { return key & (kMaxRegions - 1); }

@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "fabric/shm/process.h"
 
@@ -22,7 +23,6 @@ namespace adaptib::shm {
 namespace {
 
 constexpr std::uint32_t kAddressMagic = 0x6d687361; // "ashm"
-constexpr Bytes kHeapStep = kMiB;
 constexpr Bytes kMinQueueBytes = 64 * kKiB;
 constexpr Bytes kMinHeap = kMiB;
 constexpr Bytes kFirstRing = 64 * kKiB;
@@ -91,9 +91,10 @@ Status OwnSegment::create(const SegmentOptions& options, std::unique_ptr<OwnSegm
 
 Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text) {
     const Bytes queue_bytes = std::bit_ceil(std::max(options.queue_bytes, kMinQueueBytes));
-    const Bytes heap = kRingOffset + queue_bytes;
-    const Bytes wanted = round_up(options.segment_max, kPage);
-    size_ = std::min(wanted, file_limit() / kPage * kPage);
+    const Bytes page = std::max(kPage, page_bytes());
+    const Bytes heap = round_up(kRingOffset + queue_bytes, page);
+    const Bytes wanted = round_up(options.segment_max, page);
+    size_ = std::min(wanted, file_limit() / page * page);
     if (options.queue_bytes > kGiB || size_ < heap + kMinHeap) {
         error_text = "a shared segment needs at least " + std::to_string(heap + kMinHeap) +
                      " bytes, but " +
@@ -122,14 +123,15 @@ Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text
         return Status::error(Reason::no_memory);
     }
     void* at =
-        mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.fd, 0);
+        mmap(nullptr, heap, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.fd, 0);
     if (at == MAP_FAILED) {
         error_text = system_text("cannot map the shared segment", errno);
         return Status::error(Reason::no_memory);
     }
     base_ = static_cast<std::byte*>(at);
+    mapped_ = heap;
     pages_.resize(kRingOffset / kPage);
-    heap_begin_ = heap_used_ = heap_committed_ = heap;
+    heap_.begin(file_, heap, size_);
     Status status = commit(0, kPage);
     if (status.ok()) {
         status = commit(kProducersOffset, kPage);
@@ -154,6 +156,8 @@ Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text
     header->rails = options.rails;
     header->alive.store(kAlive, std::memory_order_relaxed);
     header->committed.store(kFirstRing / kGranule, std::memory_order_relaxed);
+    header->memory_max.store(options.memory_max, std::memory_order_relaxed);
+    note_memory();
     header->magic.store(kMagic, std::memory_order_release);
     made_ = true;
     return kOk;
@@ -169,7 +173,7 @@ OwnSegment::~OwnSegment() {
         }
     }
     if (base_ != nullptr) {
-        munmap(base_, size_);
+        munmap(base_, mapped_);
     }
     if (file_.fd >= 0) {
         close(file_.fd);
@@ -223,77 +227,46 @@ void OwnSegment::commit_ahead() {
     }
 }
 
-Status OwnSegment::grow_heap(Bytes end) {
-    if (end <= heap_committed_) {
-        return kOk;
+// What the file has now: what peers have added since the last time is in it.
+void OwnSegment::note_memory() { header()->memory.store(memory(), std::memory_order_relaxed); }
+
+Status OwnSegment::heap_says(Status status) {
+    if (!status.ok()) {
+        trouble_ = heap_.trouble();
     }
-    if (end > size_) {
-        trouble_ = "the shared segment is full: " + std::to_string(end) + " bytes needed, " +
-                   std::to_string(size_) + " allowed";
-        return Status::error(Reason::no_memory);
-    }
-    const Bytes target = std::min(size_, round_up(end, kHeapStep));
-    if (const Status status = take_memory(heap_committed_, target - heap_committed_);
-        !status.ok()) {
-        return status;
-    }
-    heap_committed_ = target;
-    return kOk;
+    note_memory();
+    return status;
 }
 
 Status OwnSegment::allocate(Bytes length, Bytes& offset) {
-    if (length == 0 || length > size_) {
-        trouble_ = "a block of " + std::to_string(length) + " bytes of a segment of " +
-                   std::to_string(size_);
-        return Status::error(length == 0 ? Reason::bad_argument : Reason::no_memory);
+    return heap_says(heap_.allocate(length, offset));
+}
+
+Status OwnSegment::allocate_sparse(Bytes length, Bytes first, Bytes& offset) {
+    note_memory();
+    const Bytes most = header()->memory_max.load(std::memory_order_relaxed);
+    const Bytes has = header()->memory.load(std::memory_order_relaxed);
+    if (has >= most || most - has < first) {
+        trouble_ = "the shared segment has " + std::to_string(has) + " bytes of memory of " +
+                   std::to_string(most) + " that it may have";
+        return Status::error(Reason::no_memory);
     }
-    const Bytes need = round_up(length, kCacheLine);
-    for (auto it = free_.begin(); it != free_.end(); ++it) { // first fit: low addresses stay warm
-        if (it->second < need) {
-            continue;
-        }
-        const auto [start, available] = *it;
-        free_.erase(it);
-        if (available > need) {
-            free_.emplace(start + need, available - need);
-        }
-        std::memset(base_ + start, 0, need);
-        allocated_.emplace(start, need);
-        in_use_ += need;
-        offset = start;
-        return kOk;
-    }
-    if (const Status status = grow_heap(heap_used_ + need); !status.ok()) {
-        return status;
-    }
-    offset = heap_used_;
-    heap_used_ += need;
-    allocated_.emplace(offset, need);
-    in_use_ += need;
-    return kOk;
+    return heap_says(heap_.allocate_sparse(length, first, offset));
 }
 
 void OwnSegment::release(Bytes offset) {
-    const auto it = allocated_.find(offset);
-    if (it == allocated_.end()) {
-        return;
-    }
-    Bytes length = it->second;
-    allocated_.erase(it);
-    in_use_ -= length;
-    auto next = free_.lower_bound(offset);
-    if (next != free_.end() && offset + length == next->first) {
-        length += next->second;
-        next = free_.erase(next);
-    }
-    if (next != free_.begin()) {
-        const auto before = std::prev(next);
-        if (before->first + before->second == offset) {
-            before->second += length;
-            return;
-        }
-    }
-    free_.emplace(offset, length);
+    heap_.release(offset);
+    note_memory();
+}
+
+Status OwnSegment::commit_block(Bytes offset, Bytes length) {
+    return heap_says(heap_.commit(offset, length));
+}
+
+bool OwnSegment::discard(Bytes offset, Bytes length) {
+    const bool done = heap_.discard(offset, length);
+    note_memory();
+    return done;
 }
 
 // ---------------------------------------------------------------------------------------------------
@@ -351,14 +324,30 @@ Status PeerSegment::map_file(int fd, const WireAddress& wire, Obstacle& obstacle
         return Status::error(Reason::peer_gone); // it uses the descriptor for something else
     }
     size_ = static_cast<Bytes>(file.st_size);
-    void* at = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (at == MAP_FAILED) {
+    const auto refused = [&] {
         obstacle = {Obstacle::Step::map, Reason::none, errno};
         return Status::error(errno == EACCES || errno == EPERM ? Reason::no_permission
                                                                : Reason::no_memory);
+    };
+    const Bytes page = std::max(kPage, page_bytes());
+    mapped_ = round_up(kRingOffset, page);
+    void* at = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (at == MAP_FAILED) {
+        return refused();
     }
     base_ = static_cast<std::byte*>(at);
-    return check(wire);
+    if (const Status status = check(wire); !status.ok()) {
+        return status;
+    }
+    const Bytes whole = round_up(kRingOffset + header()->ring_granules * kGranule, page);
+    at = mremap(base_, mapped_, whole, MREMAP_MAYMOVE);
+    if (at == MAP_FAILED) {
+        return refused();
+    }
+    base_ = static_cast<std::byte*>(at);
+    mapped_ = whole;
+    windows_.begin(base_, mapped_, size_);
+    return kOk;
 }
 
 // Checks that what is mapped is the segment that the address speaks of.
@@ -459,8 +448,23 @@ PeerSegment::~PeerSegment() {
         slot_->owner.store(0, std::memory_order_release);
     }
     if (base_ != nullptr) {
-        munmap(base_, size_);
+        munmap(base_, mapped_);
     }
+}
+
+Status PeerSegment::commit(Bytes offset, Bytes length) {
+    const Bytes page = std::max(kPage, page_bytes());
+    const Bytes begin = offset / page * page;
+    const Bytes bytes = round_up(offset + length, page) - begin;
+    std::byte* const at = windows_.at(begin, bytes);
+    std::atomic<std::uint64_t>& memory = header()->memory;
+    const Bytes most = header()->memory_max.load(std::memory_order_relaxed);
+    const Bytes had = memory.fetch_add(bytes, std::memory_order_relaxed);
+    if (at != nullptr && had < most && bytes <= most - had && commit_mapped(at, bytes) == 0) {
+        return kOk;
+    }
+    memory.fetch_sub(bytes, std::memory_order_relaxed);
+    return Status::error(Reason::no_memory);
 }
 
 bool PeerSegment::check_alive() {

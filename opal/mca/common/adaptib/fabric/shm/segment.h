@@ -3,12 +3,15 @@
 //
 // Purpose: OwnSegment is a file without a name, as a rule a memfd (segment_file.h): a killed
 // process leaves nothing behind. The file has its full size at once, which costs nothing; memory is
-// committed before it is used, so that running out of it is a Status and not a signal. PeerSegment
-// is the mapping of another process's segment, opened through /proc/<pid>/fd and checked; it holds
-// the producer slot there and ends with its last user.
+// committed before it is used, so that running out of it is a Status and not a signal, and what the
+// file may have in all is bounded: its owner, and peers whose rings in it grow, take no more than
+// the header grants. PeerSegment is another process's segment, opened through /proc/<pid>/fd and
+// checked: its fixed part is mapped, and what is used of its heap. It holds the producer slot there
+// and ends with its last user.
 // Ownership: the fabric owns its OwnSegment; PeerSegments are shared by queue pairs and address handles.
 // Threads: one thread at a time each.
-// May touch: base/, fabric/fabric.h, layout.h, process.h, queue.h, segment_file.h, the system.
+// May touch: base/, fabric/fabric.h, heap.h, layout.h, process.h, queue.h,
+// segment_file.h, windows.h, the system.
 #pragma once
 
 #include <cstddef>
@@ -21,16 +24,19 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "fabric/fabric.h"
+#include "fabric/shm/heap.h"
 #include "fabric/shm/layout.h"
 #include "fabric/shm/obstacle.h"
 #include "fabric/shm/process.h"
 #include "fabric/shm/queue.h"
 #include "fabric/shm/segment_file.h"
+#include "fabric/shm/windows.h"
 
 namespace adaptib::shm {
 
 struct SegmentOptions {
     Bytes segment_max = 0;
+    Bytes memory_max = ~Bytes{0}; // of the file, beyond which no ring grows or is made
     Bytes queue_bytes = 0;
     std::uint32_t rails = 1;
     std::uint64_t job_key = 0;
@@ -60,17 +66,13 @@ public:
     OwnSegment(const OwnSegment&) = delete;
     OwnSegment& operator=(const OwnSegment&) = delete;
 
+    // The fixed part and the queue.
     std::byte* base() const { return base_; }
     Header* header() const { return header_of(base_); }
+    std::byte* at(Bytes heap_offset) const { return heap_.at(heap_offset); }
     // Where in the segment's heap [address, +length) lies; false if it does not.
     bool find(const void* address, Bytes length, Bytes& offset) const {
-        const auto* at = static_cast<const std::byte*>(address);
-        if (at < base_ + heap_begin_ || at >= base_ + size_ ||
-            length > size_ - static_cast<Bytes>(at - base_)) {
-            return false;
-        }
-        offset = static_cast<Bytes>(at - base_);
-        return true;
+        return heap_.find(address, length, offset);
     }
     std::uint64_t cookie() const { return cookie_; }
     std::uint64_t host() const { return host_; }
@@ -82,18 +84,24 @@ public:
     // done. Nothing if there is none: producers are told.
     void commit_ahead();
 
-    // Zeroed memory of the heap, aligned to a cache line.
+    // Zeroed memory of the heap (heap.h). A sparse block is refused, with no_memory, where the file has
+    // as much as it may have.
     Status allocate(Bytes length, Bytes& offset);
+    Status allocate_sparse(Bytes length, Bytes first, Bytes& offset);
     void release(Bytes offset);
+    Status commit_block(Bytes offset, Bytes length);
+    bool discard(Bytes offset, Bytes length);
 
     // What the last failure of commit() or allocate() was about, for a person.
     const std::string& trouble() const { return trouble_; }
-    Bytes heap_in_use() const { return in_use_; }
+    Bytes heap_in_use() const { return heap_.in_use(); }
+    Bytes memory() const { return memory_of_file(file_.fd); }
 
 private:
     OwnSegment() = default;
     Status set_up(const SegmentOptions& options, std::string& error_text);
-    Status grow_heap(Bytes end);
+    Status heap_says(Status status);
+    void note_memory();
     Status take_memory(Bytes offset, Bytes length);
 
     std::byte* base_ = nullptr;
@@ -105,12 +113,8 @@ private:
     std::uint64_t host_ = 0;
     Bytes size_ = 0;
     std::vector<bool> pages_; // of the fixed part: committed
-    Bytes heap_begin_ = 0;
-    Bytes heap_committed_ = 0; // end of the committed part
-    Bytes heap_used_ = 0;      // end of what was ever handed out: above, memory is still zero
-    Bytes in_use_ = 0;
-    std::map<Bytes, Bytes> free_; // offset -> length, no two adjacent
-    std::map<Bytes, Bytes> allocated_;
+    Bytes mapped_ = 0; // at base_
+    Heap heap_;
     std::string trouble_;
 };
 
@@ -136,8 +140,13 @@ public:
     // Of a process of that host.
     static bool is_of(std::uint64_t host, const RailAddress& address);
 
+    // The fixed part and the queue.
     std::byte* base() const { return base_; }
     Header* header() const { return header_of(base_); }
+    // A range of its heap. Null: it has none such, or there is no address space for it.
+    std::byte* at(Bytes offset, Bytes length) { return windows_.at(offset, length); }
+    // The range of a sparse block has memory from now on, out of what the header grants.
+    Status commit(Bytes offset, Bytes length);
     std::uint32_t pid() const { return pid_; }
     std::uint64_t cookie() const { return cookie_; }
     Bytes size() const { return size_; }
@@ -169,6 +178,8 @@ private:
     Status claim_slot(int fd, std::uint64_t own_cookie, Obstacle& obstacle);
 
     std::byte* base_ = nullptr;
+    Bytes mapped_ = 0; // at base_
+    Windows windows_;
     std::uint32_t pid_ = 0;
     std::uint32_t fd_number_ = 0; // in the peer
     std::uint64_t start_time_ = 0;

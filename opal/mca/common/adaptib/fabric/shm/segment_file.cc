@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -55,28 +56,19 @@ int open_in_dev_shm(const char* name) {
     return fd;
 }
 
-Bytes page_bytes() { return static_cast<Bytes>(sysconf(_SC_PAGESIZE)); }
-
-// Has the system touch each page as a store would, and change nothing: FUTEX_WAKE asks which page
-// of which file its word is in, and the page is there then. Where there is no memory for it, a
-// store would end the process by SIGBUS; the system answers EFAULT. Other ways cannot be used:
-// writes by the system would race with those of peers, and MADV_POPULATE_WRITE is of Linux 5.14.
 int touch_pages(int fd, Bytes begin, Bytes end) {
     void* const at = mmap(nullptr, end - begin, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
                           static_cast<off_t>(begin));
     if (at == MAP_FAILED) {
         return errno;
     }
-    int error = 0;
-    for (Bytes page = 0; page < end - begin && error == 0; page += page_bytes()) {
-        auto* const word = static_cast<std::byte*>(at) + page;
-        if (syscall(SYS_futex, word, FUTEX_WAKE, 1, nullptr, nullptr, 0) < 0) {
-            error = errno == EFAULT ? ENOSPC : errno;
-        }
-    }
+    const int error = commit_mapped(static_cast<std::byte*>(at), end - begin);
     munmap(at, end - begin);
     return error;
 }
+
+// MADV_POPULATE_WRITE, of Linux 5.14.
+constexpr int kPopulateWrite = 23;
 
 } // namespace
 
@@ -106,6 +98,42 @@ Status open_segment_file(std::uint64_t job_key, std::uint32_t pid, SegmentFile& 
                  "mount a tmpfs at /dev/shm that this user may write to";
     const bool resources = error == ENOSPC || error == EMFILE || error == ENFILE || error == ENOMEM;
     return Status::error(resources ? Reason::no_memory : Reason::not_supported);
+}
+
+// Has the system touch each page as a store would, and change nothing. Where there is no memory for
+// it a store would end the process by SIGBUS; the system answers EFAULT. Older kernels do it page by
+// page: FUTEX_WAKE asks which page of which file its word is in, and the page is there then. Writes
+// by the system would race with those of peers.
+int commit_mapped(std::byte* at, Bytes length) {
+    const auto told = [](int error) { return error == EFAULT ? ENOSPC : error; };
+    int status = 0;
+    do {
+        status = madvise(at, length, kPopulateWrite);
+    } while (status != 0 && (errno == EINTR || errno == EAGAIN));
+    if (status == 0 || errno != EINVAL) {
+        return status == 0 ? 0 : told(errno);
+    }
+    for (Bytes page = 0; page < length; page += page_bytes()) {
+        if (syscall(SYS_futex, at + page, FUTEX_WAKE, 1, nullptr, nullptr, 0) < 0) {
+            return told(errno);
+        }
+    }
+    return 0;
+}
+
+bool discard_file(int fd, Bytes offset, Bytes length) {
+    return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                     static_cast<off_t>(length)) == 0;
+}
+
+Bytes memory_of_file(int fd) {
+    struct stat file {};
+    return fstat(fd, &file) == 0 ? static_cast<Bytes>(file.st_blocks) * 512 : 0;
+}
+
+Bytes page_bytes() {
+    static const auto bytes = static_cast<Bytes>(sysconf(_SC_PAGESIZE));
+    return bytes;
 }
 
 int commit_file(int fd, Bytes offset, Bytes length) {

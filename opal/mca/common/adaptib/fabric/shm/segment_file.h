@@ -10,6 +10,7 @@
 // May touch: base/, the system.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -31,6 +32,20 @@ Status open_segment_file(std::uint64_t job_key, std::uint32_t pid, SegmentFile& 
 // Gets memory for the pages of [offset, offset + length), which lie within the file; what they hold
 // stays, whoever else uses them or takes memory for them meanwhile. Returns 0 or an errno.
 int commit_file(int fd, Bytes offset, Bytes length);
+
+// The same for memory that is mapped, which need not be writable through a descriptor of this process.
+// REQUIRES: `at` is the beginning of a page. Returns 0 or an errno.
+int commit_mapped(std::byte* at, Bytes length);
+
+// Takes the pages back: they are zero, and have no memory. REQUIRES: whole pages. False: the system
+// does not do that, and nothing has changed.
+bool discard_file(int fd, Bytes offset, Bytes length);
+
+// Bytes of memory that the file has.
+Bytes memory_of_file(int fd);
+
+// Of the system.
+Bytes page_bytes();
 
 // For a person: commit_file failed so.
 std::string no_memory_text(const SegmentFile& file, int error);

@@ -65,6 +65,7 @@ Status open_shm_fabric(const ShmOptions& options, std::unique_ptr<Fabric>& out,
     }
     shm::SegmentOptions wanted;
     wanted.segment_max = options.segment_max;
+    wanted.memory_max = options.memory_max;
     wanted.queue_bytes = options.queue_bytes;
     wanted.rails = options.rails;
     wanted.job_key = options.job_key;

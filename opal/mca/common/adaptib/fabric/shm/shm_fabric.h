@@ -31,6 +31,7 @@ struct ShmOptions {
 
     std::uint32_t rails = 1;        // virtual rails shm0, shm1, ...; at most 16
     Bytes segment_max = 256 * kMiB; // address space and file size; memory is taken as needed
+    Bytes memory_max = ~Bytes{0};   // in the segment, before rings stop growing
     Bytes queue_bytes = kMiB;       // of the receive queue, rounded up to a power of two
     SingleCopy single_copy = SingleCopy::automatic;
     std::uint64_t job_key = 0;           // names the segment, for adaptib_rails --job

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rings in which nothing has come for a while give back the memory that they have grown by.
+//
+// May touch: what core/core.h may.
+#include <utility>
+
+#include "core/core.h"
+
+namespace adaptib {
+
+namespace {
+
+constexpr Nanoseconds kLookEvery{5'000'000'000};
+
+} // namespace
+
+void Core::give_back_rings(Nanoseconds now) {
+    give_back_at_ = now + kLookEvery;
+    for_each_peer([this](Peer& peer) {
+        if (peer.ring_out != nullptr) { // memory that was refused once may be there now
+            peer.ring_capacity = peer.ring_out->most();
+        }
+        if (!peer.ring_in.has_value() || peer.state != ConnectState::open) {
+            return;
+        }
+        const std::uint64_t seen = std::exchange(peer.ring_seen, peer.ring_in->consumed());
+        if (seen == peer.ring_in->consumed() && peer.ring_layout().shrink(*peer.ring_in)) {
+            ++counters_.rings_shrunk;
+        }
+    });
+}
+
+} // namespace adaptib

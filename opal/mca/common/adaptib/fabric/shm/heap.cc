@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Blocks of a segment's heap (fabric/shm/heap.h).
+#include "fabric/shm/heap.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "fabric/shm/layout.h"
+
+namespace adaptib::shm {
+
+namespace {
+
+constexpr Bytes kExtent = 2 * kMiB; // at least, where there is so much left
+
+} // namespace
+
+Heap::~Heap() {
+    for (const Extent& extent : extents_) {
+        munmap(extent.base, extent.length);
+    }
+}
+
+void Heap::begin(const SegmentFile& file, Bytes begin, Bytes end) {
+    file_ = &file;
+    page_ = std::max(kPage, page_bytes());
+    begin_ = mapped_ = begin;
+    end_ = end;
+    pages_.assign((end - begin) / kPage, false);
+}
+
+Status Heap::refuse(std::string text) {
+    trouble_ = std::move(text);
+    return Status::error(Reason::no_memory);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Blocks
+
+Status Heap::allocate(Bytes length, Bytes& offset) {
+    const Bytes need = round_up(length, kCacheLine);
+    if (length == 0) {
+        return Status::error(Reason::bad_argument);
+    }
+    if (const Status status = take(need, kCacheLine, offset); !status.ok()) {
+        return status;
+    }
+    if (const Status status = commit(offset, need); !status.ok()) {
+        give(offset, need);
+        return status;
+    }
+    clear(offset, need);
+    mark(offset, need, true);
+    blocks_.emplace(offset, Block{need, false});
+    in_use_ += need;
+    return kOk;
+}
+
+Status Heap::allocate_sparse(Bytes length, Bytes first, Bytes& offset) {
+    const Bytes need = round_up(length, page_);
+    if (length == 0) {
+        return Status::error(Reason::bad_argument);
+    }
+    if (const Status status = take(need, page_, offset); !status.ok()) {
+        return status;
+    }
+    if (!has_memory(offset, need) || !discard(offset, need)) {
+        clear(offset, need);
+    }
+    if (const Status status = commit(offset, first); !status.ok()) {
+        give(offset, need);
+        return status;
+    }
+    mark(offset, need, true); // whatever peers commit and write
+    blocks_.emplace(offset, Block{need, true});
+    in_use_ += need;
+    return kOk;
+}
+
+void Heap::release(Bytes offset) {
+    const auto it = blocks_.find(offset);
+    if (it == blocks_.end()) {
+        return;
+    }
+    const Block block = it->second;
+    blocks_.erase(it);
+    if (block.sparse && discard(offset, block.length)) {
+        mark(offset, block.length, false);
+    }
+    in_use_ -= std::min(in_use_, block.length);
+    give(offset, block.length);
+}
+
+Status Heap::take(Bytes need, Bytes alignment, Bytes& offset) {
+    if (need > end_ - begin_) {
+        return refuse("a block of " + std::to_string(need) + " bytes of a heap of " +
+                      std::to_string(end_ - begin_));
+    }
+    if (take_free(need, alignment, offset)) {
+        return kOk;
+    }
+    if (const Status status = add_extent(need); !status.ok()) {
+        return status;
+    }
+    return take_free(need, alignment, offset) ? kOk : Status::error(Reason::internal);
+}
+
+// First fit: low addresses stay warm.
+bool Heap::take_free(Bytes need, Bytes alignment, Bytes& offset) {
+    for (auto it = free_.begin(); it != free_.end(); ++it) {
+        const auto [start, length] = *it;
+        const Bytes begin = round_up(start, alignment);
+        if (length < need || begin - start > length - need) {
+            continue;
+        }
+        free_.erase(it);
+        if (begin > start) {
+            free_.emplace(start, begin - start);
+        }
+        if (start + length > begin + need) {
+            free_.emplace(begin + need, start + length - begin - need);
+        }
+        offset = begin;
+        return true;
+    }
+    return false;
+}
+
+Status Heap::add_extent(Bytes need) {
+    const Bytes wanted = round_up(std::max(need, kExtent), page_);
+    const Bytes length = std::min(wanted, (end_ - mapped_) / page_ * page_);
+    if (length < need) {
+        return refuse("the shared segment is full: " + std::to_string(mapped_ + need) +
+                      " bytes needed, " + std::to_string(end_) + " allowed");
+    }
+    void* at = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_->fd,
+                    static_cast<off_t>(mapped_));
+    if (at == MAP_FAILED) {
+        return refuse(std::string("cannot map more of the shared segment: ") +
+                      std::strerror(errno) +
+                      (errno == ENOMEM ? " (ulimit -v says how much address space a process may "
+                                         "have)"
+                                       : ""));
+    }
+    extents_.push_back({mapped_, length, static_cast<std::byte*>(at)});
+    free_.emplace(mapped_, length);
+    mapped_ += length;
+    return kOk;
+}
+
+// Adjacent free blocks of one extent become one.
+void Heap::give(Bytes offset, Bytes length) {
+    const Extent& extent = extent_of(offset);
+    auto next = free_.lower_bound(offset);
+    if (next != free_.end() && offset + length == next->first &&
+        next->first < extent.begin + extent.length) {
+        length += next->second;
+        next = free_.erase(next);
+    }
+    if (next != free_.begin()) {
+        const auto before = std::prev(next);
+        if (before->first + before->second == offset && before->first >= extent.begin) {
+            before->second += length;
+            return;
+        }
+    }
+    free_.emplace(offset, length);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Memory
+
+Status Heap::commit(Bytes offset, Bytes length) {
+    if (const int error = commit_file(file_->fd, offset, length); error != 0) {
+        return refuse(no_memory_text(*file_, error));
+    }
+    return kOk;
+}
+
+bool Heap::discard(Bytes offset, Bytes length) {
+    const Bytes end = offset + length;
+    const Bytes begin = std::min(round_up(offset, page_), end);
+    if (begin < end && !discard_file(file_->fd, begin, end - begin)) {
+        return false;
+    }
+    std::memset(at(offset), 0, begin - offset);
+    return true;
+}
+
+bool Heap::has_memory(Bytes offset, Bytes length) const {
+    for (Bytes page = (offset - begin_) / kPage; page * kPage < offset + length - begin_; ++page) {
+        if (pages_[page]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void Heap::mark(Bytes offset, Bytes length, bool committed) {
+    for (Bytes page = (offset - begin_) / kPage; page * kPage < offset + length - begin_; ++page) {
+        pages_[page] = committed;
+    }
+}
+
+// What other blocks left in the range.
+void Heap::clear(Bytes offset, Bytes length) {
+    for (Bytes at = offset; at < offset + length;) {
+        const Bytes next = std::min((at / kPage + 1) * kPage, offset + length);
+        if (pages_[(at - begin_) / kPage]) {
+            std::memset(this->at(at), 0, next - at);
+        }
+        at = next;
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Addresses
+
+const Heap::Extent& Heap::extent_of(Bytes offset) const {
+    const auto behind =
+        std::upper_bound(extents_.begin(), extents_.end(), offset,
+                         [](Bytes wanted, const Extent& extent) { return wanted < extent.begin; });
+    return *std::prev(behind);
+}
+
+std::byte* Heap::at(Bytes offset) const {
+    const Extent& extent = extent_of(offset);
+    return extent.base + (offset - extent.begin);
+}
+
+bool Heap::find(const void* address, Bytes length, Bytes& offset) const {
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    for (const Extent& extent : extents_) {
+        const auto base = reinterpret_cast<std::uintptr_t>(extent.base);
+        if (at >= base && at - base < extent.length && length <= extent.length - (at - base)) {
+            offset = extent.begin + (at - base);
+            return true;
+        }
+    }
+    return false;
+}
+
+} // namespace adaptib::shm

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Windows onto a peer's heap (fabric/shm/windows.h).
+#include "fabric/shm/windows.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "fabric/shm/layout.h"
+#include "fabric/shm/segment_file.h"
+
+namespace adaptib::shm {
+
+Windows::~Windows() {
+    for (const Window& window : windows_) {
+        munmap(window.base, window.length);
+    }
+}
+
+void Windows::begin(std::byte* base, Bytes mapped, Bytes size) {
+    base_ = base;
+    mapped_ = mapped;
+    size_ = size;
+}
+
+std::byte* Windows::at(Bytes offset, Bytes length) {
+    if (offset > size_ || length > size_ - offset) {
+        return nullptr;
+    }
+    if (offset + length <= mapped_) {
+        return base_ + offset;
+    }
+    const auto holds = [&](const Window& window) {
+        return offset >= window.begin && length <= window.length &&
+               offset - window.begin <= window.length - length;
+    };
+    auto found = std::find_if(windows_.begin(), windows_.end(), holds);
+    if (found == windows_.end()) {
+        if (!add(offset, length)) {
+            return nullptr;
+        }
+        found = std::prev(windows_.end());
+    }
+    return found->base + (offset - found->begin);
+}
+
+// A shared mapping can be mapped once more, and further than it goes, from any page of it on: so from
+// the last one; what lies before the window goes at once.
+bool Windows::add(Bytes offset, Bytes length) {
+    const Bytes page = std::max(kPage, page_bytes());
+    const Bytes from = mapped_ - page;
+    const Bytes begin = std::max(offset / page * page, from);
+    const Bytes end = std::min(round_up(offset + length, page), round_up(size_, page));
+    void* all = mremap(base_ + from, 0, end - from, MREMAP_MAYMOVE);
+    if (all == MAP_FAILED) {
+        return false;
+    }
+    auto* at = static_cast<std::byte*>(all);
+    if (begin > from) {
+        munmap(at, begin - from);
+    }
+    windows_.push_back({begin, end - begin, at + (begin - from)});
+    return true;
+}
+
+} // namespace adaptib::shm

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A ring's memory: the writer stores into what there is and no further, gets more, and goes on where
+// it gets none; the reader takes back what is not used.
+#include "channel/ring_room.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "unit/channel/ring_pair.h"
+
+namespace adaptib {
+namespace {
+
+using test::payload_of;
+using test::Ring;
+
+constexpr Bytes kPage = 4096;
+constexpr std::uint32_t kFirst = 512; // units: four pages
+constexpr std::uint64_t kUnits = 8192;
+
+// Pages that were not committed cannot be touched.
+class Room : public testing::Test {
+protected:
+    Room() {
+        void* at = mmap(nullptr, kUnits * kRingUnit, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        EXPECT_NE(at, MAP_FAILED);
+        lines_ = static_cast<std::byte*>(at);
+        allow(lines_, kFirst * kRingUnit);
+        room().begin(kFirst);
+        make(ring_habits());
+    }
+    ~Room() override { munmap(lines_, kUnits * kRingUnit); }
+    void make(const RingHabits& habits) {
+        ring_ = std::make_unique<Ring>(lines_, kUnits, word_, habits);
+        ring_->short_way = true;
+        ring_->qp.commits = [this](std::byte* at, Bytes length) {
+            ++commits_;
+            if (refuses_) {
+                return Status::error(Reason::no_memory);
+            }
+            const Bytes offset = static_cast<Bytes>(at - lines_) / kPage * kPage;
+            allow(lines_ + offset,
+                  round_up(static_cast<Bytes>(at - lines_) + length - offset, kPage));
+            return kOk;
+        };
+    }
+    static void allow(std::byte* at, Bytes length) {
+        ASSERT_EQ(mprotect(at, length, PROT_READ | PROT_WRITE), 0);
+    }
+    RingRoom room() { return RingRoom(reinterpret_cast<std::byte*>(&word_)); }
+
+    // As RingMemory::shrink does.
+    bool shrink() {
+        const std::uint32_t units = room().units();
+        if (!room().begin_to_shrink(kFirst)) {
+            return false;
+        }
+        const bool idle = ring_->reader.idle_within(kFirst);
+        if (idle) {
+            const Bytes length = (kUnits - kFirst) * kRingUnit;
+            EXPECT_EQ(madvise(lines_ + kFirst * kRingUnit, length, MADV_DONTNEED), 0);
+            EXPECT_EQ(mprotect(lines_ + kFirst * kRingUnit, length, PROT_NONE), 0);
+        }
+        room().begin(idle ? kFirst : units);
+        ring_->reader.on_shrunk();
+        return idle;
+    }
+
+    bool send(Bytes size) {
+        if (!ring_->send(payload_of(ring_->sequence, size))) {
+            return false;
+        }
+        sizes_.push_back(size);
+        return true;
+    }
+    // False: there is none.
+    bool take() {
+        std::vector<std::byte> payload;
+        std::uint32_t number = 0;
+        const RingReader::Found found = ring_->take(payload, number);
+        EXPECT_NE(found, RingReader::Found::garbage);
+        if (found != RingReader::Found::message) {
+            return false;
+        }
+        EXPECT_EQ(number, received_);
+        EXPECT_FALSE(sizes_.empty());
+        EXPECT_EQ(payload, payload_of(received_++, sizes_.front()));
+        sizes_.pop_front();
+        return true;
+    }
+    void take_all() {
+        while (take()) {
+        }
+        if (ring_->reader.holds()) {
+            ring_->reader.let_go();
+            ring_->tell_credit();
+        }
+        EXPECT_TRUE(sizes_.empty());
+    }
+
+    std::byte* lines_ = nullptr;
+    std::uint64_t word_ = 0;
+    std::unique_ptr<Ring> ring_;
+    std::deque<Bytes> sizes_;
+    std::uint32_t received_ = 0;
+    int commits_ = 0;
+    bool refuses_ = false;
+};
+
+TEST_F(Room, WhoIsAnsweredNeedsNoMore) {
+    for (int i = 0; i < 100'000; ++i) {
+        ASSERT_TRUE(send(static_cast<Bytes>(i % 200)));
+        ASSERT_TRUE(take());
+    }
+    EXPECT_EQ(commits_, 0);
+}
+
+TEST_F(Room, WhoSendsALotGetsTheWholeRing) {
+    for (int lap = 0; lap < 4; ++lap) {
+        while (send(500)) {
+        }
+        take_all();
+    }
+    EXPECT_EQ(room().units(), kUnits);
+    EXPECT_LE(commits_, 5) << "it doubles";
+}
+
+TEST_F(Room, ALongMessageGetsWhatItNeeds) {
+    const Bytes most = ring_->writer->most();
+    EXPECT_GT(most, 100'000u);
+    ASSERT_TRUE(send(most));
+    take_all();
+}
+
+TEST_F(Room, WithoutMemoryItGoesOnWithWhatThereIs) {
+    refuses_ = true;
+    EXPECT_FALSE(send(100'000));
+    const Bytes most = ring_->writer->most();
+    EXPECT_GE(most, 8000u);
+    for (int lap = 0; lap < 1000; ++lap) {
+        while (send(lap % 3 == 0 ? most : 300)) {
+        }
+        take_all();
+    }
+    EXPECT_GT(received_, 10'000u);
+    EXPECT_EQ(room().units(), kFirst);
+    EXPECT_LT(commits_, 50) << "it does not ask all the time";
+    refuses_ = false;
+    for (int lap = 0; lap < 100; ++lap) {
+        while (send(300)) {
+        }
+        take_all();
+    }
+    EXPECT_GT(room().units(), kFirst) << "it asks again";
+    EXPECT_GT(ring_->writer->most(), most);
+}
+
+TEST_F(Room, WhatIsIdleIsGivenBackAndGrowsAgain) {
+    EXPECT_FALSE(shrink()) << "there is nothing to give back";
+    for (int times = 0; times < 20; ++times) {
+        while (send(700)) {
+        }
+        EXPECT_FALSE(shrink()) << "messages are there";
+        take_all();
+        ASSERT_TRUE(send(100)); // a lap of the first part
+        take_all();
+        while (room().units() > kFirst && !shrink()) {
+            ASSERT_TRUE(send(100)); // until the lap is over
+            take_all();
+        }
+        EXPECT_EQ(room().units(), kFirst);
+    }
+}
+
+TEST_F(Room, WhileItIsTakenBackTheWriterStaysInTheFirstPart) {
+    while (send(700)) {
+    }
+    take_all();
+    while (!room().begin_to_shrink(kFirst)) {
+        ASSERT_TRUE(send(100));
+        take_all();
+    }
+    allow(lines_, kUnits * kRingUnit);
+    const int before = commits_;
+    for (int lap = 0; lap < 50; ++lap) {
+        while (send(200)) {
+        }
+        take_all();
+        for (std::uint64_t at = std::uint64_t{kFirst} * kRingUnit; at < kUnits * kRingUnit; ++at) {
+            lines_[at] = std::byte{0};
+        }
+    }
+    EXPECT_EQ(commits_, before);
+    room().begin(kFirst);
+    for (int lap = 0; lap < 3; ++lap) {
+        while (send(700)) {
+        }
+        take_all();
+    }
+    EXPECT_GT(commits_, before);
+}
+
+TEST_F(Room, RandomTrafficWithMemoryComingAndGoing) {
+    const RingHabits habits[] = {
+        {.most_claimed = 1, .lap_messages = 16, .lap_longest = kShortLap / 2, .dirties = false},
+        {.most_claimed = 0, .lap_messages = 4, .lap_longest = 264, .dirties = true}};
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+        SCOPED_TRACE(seed);
+        Random random(seed);
+        ASSERT_TRUE(sizes_.empty());
+        std::fill_n(lines_, kFirst * kRingUnit, std::byte{0});
+        ASSERT_EQ(madvise(lines_, kUnits * kRingUnit, MADV_DONTNEED), 0);
+        ASSERT_EQ(mprotect(lines_ + kFirst * kRingUnit, (kUnits - kFirst) * kRingUnit, PROT_NONE),
+                  0);
+        room().begin(kFirst);
+        make(habits[seed % 2]);
+        received_ = 0;
+        ring_->holds = random.below(2) == 0;
+        int shrunk = 0;
+        for (int step = 0; step < 3'000; ++step) {
+            refuses_ = random.below(4) == 0;
+            const Bytes longest = random.below(30) == 0 ? ring_->writer->most() : 900;
+            const std::uint64_t burst = random.below(20) == 0 ? 200 : 3;
+            for (std::uint64_t left = random.below(burst); left > 0; --left) {
+                static_cast<void>(send(random.below(longest + 1)));
+            }
+            for (std::uint64_t left = random.below(burst); left > 0 && take(); --left) {
+            }
+            if (random.below(30) == 0) {
+                take_all();
+                shrunk += shrink() ? 1 : 0;
+            }
+        }
+        take_all();
+        EXPECT_GT(received_, 3'000u);
+        EXPECT_GT(shrunk, 0);
+    }
+}
+
+} // namespace
+} // namespace adaptib
