@@ -72,9 +72,9 @@ need_python() {
     skip "no python3 has both numpy and mpi4py (Debian packages: python3-numpy, python3-mpi4py)"
 }
 
-# compile PROGRAM: builds a program of test/mpi in the work directory
+# compile PROGRAM [FLAG...]: builds a program of test/mpi in the work directory
 compile() {
-    mpicc -std=gnu11 -O2 -Wall -Wextra -pthread -o "$work/$1" "$programs/$1.c" \
+    mpicc -std=gnu11 -O2 -Wall -Wextra -pthread -o "$work/$1" "$programs/$1.c" "${@:2}" \
         >"$work/compile.log" 2>&1 || { cat "$work/compile.log" >&2; fail "$1.c does not compile"; }
 }
 

@@ -9,6 +9,7 @@
  *   sixteen     answers to many short messages, the last of which asks for a connection
  *   first       the acceptance of a first message that is longer than a datagram
  *   atomic      an atomic on its window
+ *   lock        the lock on a window, its own or another's, which all others wait for
  */
 #include "check.h"
 
@@ -93,6 +94,54 @@ static void atomic(void)
     MPI_Win_free(&window);
 }
 
+/* Rank 1 holds the window of rank `target` while it computes; each of the others adds to it then. */
+static void lock_at(int target, MPI_Win window, long *word)
+{
+    const long one = 1, first = 1000;
+    MPI_Request request = MPI_REQUEST_NULL;
+
+    *word = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (check_rank == 1) {
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window);
+        MPI_Put(&first, 1, MPI_LONG, target, 0, 1, MPI_LONG, window);
+        MPI_Win_flush(target, window);
+        for (int to = 0; to < check_ranks; ++to) {
+            if (to != 1) {
+                MPI_Isend(NULL, 0, MPI_BYTE, to, TAG, MPI_COMM_WORLD, &request);
+                MPI_Request_free(&request);
+            }
+        }
+        compute();
+        MPI_Win_unlock(target, window);
+    } else {
+        long seen = -1;
+
+        MPI_Recv(NULL, 0, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window);
+        MPI_Get(&seen, 1, MPI_LONG, target, 0, 1, MPI_LONG, window);
+        MPI_Accumulate(&one, 1, MPI_LONG, target, 0, 1, MPI_LONG, MPI_SUM, window);
+        MPI_Win_unlock(target, window);
+        CHECK(seen >= first && seen < first + check_ranks, "the word was %ld", seen);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_SHARED, check_rank, 0, window);
+    CHECK(check_rank != target || *word == first + check_ranks - 1, "the word is %ld", *word);
+    MPI_Win_unlock(check_rank, window);
+}
+
+static void lock(void)
+{
+    long word;
+    MPI_Win window;
+
+    MPI_Win_create(&word, sizeof word, sizeof word, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    for (int target = 0; target < 2; ++target) {
+        lock_at(target, window, &word);
+    }
+    MPI_Win_free(&window);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv, "computes", 2);
@@ -108,6 +157,8 @@ int main(int argc, char **argv)
         messages(1, LONGER, true);
     } else if (strcmp(what, "atomic") == 0) {
         atomic();
+    } else if (strcmp(what, "lock") == 0) {
+        lock();
     } else {
         FAIL("there is no case \"%s\"", what);
     }

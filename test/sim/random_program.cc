@@ -248,21 +248,27 @@ private:
         program_.operations = std::move(all);
     }
 
-    // In the same way: ranks that compute for long, in a third of the networks, longer than
-    // partition_timeout where they have responders, which half of these do not.
+    // In the same way: ranks that compute for long, in a third of the programs, longer than
+    // partition_timeout where somebody else says that they live: the system, over shared memory, or
+    // responders, which half of the networks do not have.
     void draw_computing() {
         Random random(program_.schedule ^ 0x636f6d);
-        if (program_.world.empty() || random.below(3) != 0 || program_.operations.empty()) {
+        if (random.below(3) != 0 || program_.operations.empty()) {
             return;
         }
         constexpr std::uint64_t kSecond = 5'000'000; // ticks (sim_driver.cc)
+        const bool network = !program_.world.empty();
         const bool responders = random.below(2) == 0;
-        set_world("responders", responders ? 1 : 0);
+        if (network) {
+            set_world("responders", responders ? 1 : 0);
+        } else {
+            set("partition_timeout", 1 + random.below(30));
+        }
         for (std::uint64_t left = 1 + random.below(3); left > 0; --left) {
             const std::uint64_t at = random.below(program_.operations.size());
             const auto place = program_.operations.begin() + static_cast<std::ptrdiff_t>(at);
             Operation compute = operation_of(Verb::compute, place->rank, 0);
-            compute.amount = kSecond * (1 + random.below(responders ? 900 : 60));
+            compute.amount = kSecond * (1 + random.below(responders || !network ? 900 : 60));
             program_.operations.insert(place, compute);
         }
     }

@@ -170,6 +170,13 @@ OPAL_COMMON_ADAPTIB_EXPORT void
 opal_common_adaptib_memory_released(opal_common_adaptib_core_t *core, const void *base,
                                     size_t bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
+/* The runtime that started the job says that the process has ended. Any thread, between acquire and
+ * release, also inside of calls to the core, whose lock it does not take. What the process had sent
+ * is taken first; then what waits for it ends with an error, and one message says why. */
+OPAL_COMMON_ADAPTIB_EXPORT void
+opal_common_adaptib_process_ended(opal_common_adaptib_core_t *core,
+                                  uint64_t name) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+
 /* This process is number `rank` of the `count` processes of its job, whose names differ in the lower 32
  * bits alone: 0 to count - 1. Those that the parameter "connect" wants connected from the start are, as
  * progress is made. Their addresses must have been published. What comes after the first call is ignored. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * What differs between the Open MPI releases that the C glue is built for (4.1 and 5.0): includes,
- * names, signatures. Nothing else in the tree asks for Open MPI's version.
+ * names, signatures. Nothing else in the tree asks for Open MPI's version but
+ * common_adaptib_compat_events.h.
  *
  * Include opal_config.h or ompi_config.h before it. May touch: Open MPI's headers of the OPAL
  * layer.

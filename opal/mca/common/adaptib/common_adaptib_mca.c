@@ -261,6 +261,7 @@ int opal_common_adaptib_mca_acquire(bool threads, bool wanted, int stream,
             opal_common_adaptib_core_release(acquired);
             return rc;
         }
+        opal_common_adaptib_mca_ended_to(acquired);
     }
     common.references++;
     *core = acquired;
@@ -275,6 +276,7 @@ void opal_common_adaptib_mca_selected(void)
 void opal_common_adaptib_mca_release(opal_common_adaptib_core_t *core)
 {
     if (1 == common.references) {
+        opal_common_adaptib_mca_ended_to(NULL);
         opal_common_adaptib_mca_memory_to(NULL);
     }
     opal_common_adaptib_core_release(core);

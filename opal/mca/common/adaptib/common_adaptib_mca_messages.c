@@ -24,7 +24,8 @@
 
 #define HELP_FILE "help-common-adaptib.txt"
 
-static bool session_seen; /* the job's session directory was there at the start */
+static bool session_seen;     /* the job's session directory was there at the start */
+static bool outlives_session; /* the job may go on without it */
 
 const char *opal_common_adaptib_mca_host_name(void)
 {
@@ -78,13 +79,17 @@ static void write_all(const char *text)
 
 void opal_common_adaptib_mca_see_session(void)
 {
+    const char *recovery = getenv("OMPI_MCA_orte_enable_recovery");
+
     session_seen = NULL != opal_process_info.job_session_dir
                    && 0 == access(opal_process_info.job_session_dir, W_OK);
+    outlives_session = NULL != recovery && 0 != atoi(recovery);
 }
 
 /* True for the first process of this job on this host that says `text`: it finds no mark in the
  * job's session directory. That goes away with the job: if another process has ended the job by
- * now, it has said why. */
+ * now, it has said why. Under mpirun --enable-recovery it goes with the first process that fails,
+ * which may have said nothing, and the job goes on: then each process says all that it has to. */
 static bool first_to_say(const char *text)
 {
     char path[OPAL_PATH_MAX];
@@ -104,7 +109,7 @@ static bool first_to_say(const char *text)
     }
     mark = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
     if (mark < 0) {
-        return EEXIST != errno && ENOENT != errno;
+        return ENOENT == errno ? outlives_session : EEXIST != errno;
     }
     close(mark);
     return true;

@@ -6,6 +6,7 @@
  *   common_adaptib_mca_parameters.c  parameters and counters as Open MPI's variables
  *   common_adaptib_mca_messages.c    messages to the user
  *   common_adaptib_mca_memory.c      memory that is unmapped
+ *   common_adaptib_mca_ended.c       processes that have ended
  */
 #ifndef OPAL_COMMON_ADAPTIB_MCA_PARTS_H
 #define OPAL_COMMON_ADAPTIB_MCA_PARTS_H
@@ -34,6 +35,9 @@ bool opal_common_adaptib_mca_parameters_good(void);
 bool opal_common_adaptib_mca_watch_memory(void *context);
 /* The core that is told of it; NULL before it is released, which also ends the asking. */
 void opal_common_adaptib_mca_memory_to(opal_common_adaptib_core_t *core);
+
+/* The core that is told of processes that end; NULL before it is released. */
+void opal_common_adaptib_mca_ended_to(opal_common_adaptib_core_t *core);
 
 END_C_DECLS
 

@@ -4,7 +4,8 @@
 // Of a process of this host the system knows. That it answers nothing says nothing, as long as it
 // runs; and once it has ended it is given up within kWatchEvery, as soon as all is taken that it
 // has left behind. A process of another host is asked, and its responder answers
-// (recovery/life_watch.h); where it has none only its datagrams tell.
+// (recovery/life_watch.h); where it has none only its datagrams tell. Of any process the runtime
+// that started the job may say that it has ended: that is the end of it as well.
 //
 // May touch: what core/core.h may.
 #include <unordered_set>
@@ -17,8 +18,6 @@ namespace adaptib {
 namespace {
 
 constexpr Nanoseconds kWatchEvery{250'000'000};
-constexpr std::size_t kMostLeft = 4096; // polls of what a process can have left in a queue
-constexpr std::size_t kMostAtOnce = 16;
 
 } // namespace
 
@@ -71,6 +70,9 @@ void Core::on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
 
 // Over the path of its datagrams.
 Reach Core::reach_of(const Peer& peer) const {
+    if (peer.life.ended) {
+        return Reach::ended;
+    }
     if (tells_paths(peer) || peer.datagram.handle == nullptr) {
         return Reach::unknown;
     }
@@ -112,6 +114,23 @@ DatagramChannel::Standing Core::standing_of(Peer& peer, Nanoseconds since) {
     return Standing::doubtful;
 }
 
+// Who is met later, or wanted again, cannot be reached (Core::reach).
+void Core::take_ended_processes() {
+    std::vector<Peer*> gone;
+    ended_.take([&](std::uint64_t name) {
+        for (Peer* peer : {peers_.find(name), twins_.find(name)}) {
+            if (peer == nullptr) {
+                continue;
+            }
+            peer->life.ended = true;
+            if (peer->datagram.handle != nullptr) {
+                gone.push_back(peer);
+            }
+        }
+    });
+    end_peers(gone);
+}
+
 // Whom nobody waits for may end as it likes, and who has said goodbye.
 void Core::watch_processes() {
     watch_at_ = environment_.clock->now() + kWatchEvery;
@@ -123,17 +142,16 @@ void Core::watch_processes() {
             return;
         }
         const bool message = awaited.contains(&peer);
-        if (tells_paths(peer) ? message : message || is_awaited(peer)) {
-            if (look_for(peer) == Reach::ended) {
-                ended.push_back(&peer);
-            } else if (tells_paths(peer) && peer.state == ConnectState::idle) {
-                ask_for(peer);
-            }
+        if (!message && !is_awaited(peer)) {
+            return;
+        }
+        if (look_for(peer) == Reach::ended) {
+            ended.push_back(&peer);
+        } else if (message && tells_paths(peer) && peer.state == ConnectState::idle) {
+            ask_for(peer);
         }
     });
-    for (Peer* peer : ended) {
-        end_process(*peer);
-    }
+    end_peers(ended);
 }
 
 // A message of its is waited for, which nothing shows to come: no connection, and nothing of ours
@@ -145,24 +163,6 @@ void Core::ask_for(Peer& peer) {
         const Nanoseconds lasted = attended_.now() - std::max(since, Liveness::last(peer));
         protocol_->on_peer_failed(peer,
                                   "nothing has been heard of it" + silence_text(peer, lasted));
-    }
-}
-
-// Takes first what the process had sent before; maybe nothing else was waited for.
-void Core::end_process(Peer& peer) {
-    Attached& attached = fabrics_[peer.route.fabric];
-    std::size_t idle = 0; // polls in a row: each looks at the first port and at another one
-    for (std::size_t polls = 0; idle < attached.datagrams->ports() && polls < kMostLeft; ++polls) {
-        idle = attached.datagrams->poll(attached.receiver, kMostAtOnce) > 0 ? 0 : idle + 1;
-    }
-    on_ring_final(peer);
-    if (peer.state == ConnectState::failed || peer.heard_goodbye) {
-        return;
-    }
-    bool awaited = is_awaited(peer);
-    protocol_->for_each_awaited([&](const Peer& each) { awaited = awaited || &each == &peer; });
-    if (awaited) {
-        protocol_->on_peer_failed(peer, "its process has ended");
     }
 }
 

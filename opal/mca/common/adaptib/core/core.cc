@@ -114,7 +114,7 @@ Nanoseconds Core::deadline() const {
     if (start_.step < start_.steps && (start_.asked.empty() || answered)) {
         return Nanoseconds{0};
     }
-    if (migration_ != nullptr && migration_->due()) {
+    if (ended_.any_told() || (migration_ != nullptr && migration_->due())) {
         return Nanoseconds{0};
     }
     Nanoseconds answers = std::min(paths_->deadline(), life_->deadline());
@@ -144,6 +144,9 @@ void Core::run_timers() {
     }
     if (!contacts_.empty()) [[unlikely]] {
         try_contacts(now);
+    }
+    if (ended_.any_told()) [[unlikely]] {
+        take_ended_processes();
     }
     if (now >= watch_at_) {
         watch_processes();

@@ -42,6 +42,7 @@
 #include "protocol/protocol.h"
 #include "recovery/apm/migration_agent.h"
 #include "recovery/completion_filter.h"
+#include "recovery/ended_processes.h"
 #include "recovery/life_answerer.h"
 #include "recovery/life_watch.h"
 #include "recovery/liveness.h"
@@ -154,6 +155,9 @@ public:
     std::string report() const;
     // Messages by source and time so far (select/source_map.h); empty: Environment::maps_sources is off.
     std::string source_map();
+    // The process of that name has ended, says somebody who knows. Any thread, at any time: what
+    // follows from it happens in a progress() that runs timers.
+    void on_process_ended(std::uint64_t name) { ended_.tell(name); }
 
 private:
     // A fabric in use.
@@ -251,7 +255,10 @@ private:
     Nanoseconds contact_deadline() const;
 
     // leaving.cc
+    static const char* why_gone(const Peer& peer);
     void on_peers_changed();
+    void end_peers(const std::vector<Peer*>& gone);
+    static void take_datagrams(Attached& attached);
     bool leaves(Peer& peer) override;
     void let_left_peers_go();
 
@@ -297,9 +304,9 @@ private:
     Reach reach_of(const Peer& peer) const;
     Reach look_for(Peer& peer);
     DatagramChannel::Standing standing_of(Peer& peer, Nanoseconds since);
+    void take_ended_processes();
     void watch_processes();
     void give_back_rings(Nanoseconds now);
-    void end_process(Peer& peer);
     std::string silence_text(const Peer& peer, Nanoseconds lasted) const;
     void on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body);
     // Witness
@@ -382,7 +389,8 @@ private:
     void on_peer_finished(Peer& peer) override;
 
     Liveness liveness_;
-    Nanoseconds watch_at_{0};     // the processes of this host
+    EndedProcesses ended_;
+    Nanoseconds watch_at_{0};     // who is waited for
     Nanoseconds give_back_at_{0}; // memory of idle rings
     Nanoseconds failure_timeout_{0};
     Nanoseconds repair_told_{0};

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A peer of this host has gone: it has closed its fabric, as MPI_Finalize does, or its process has
-// ended.
+// A peer has gone: it has closed its fabric, as MPI_Finalize does, or its process has ended.
 //
-// A peer of which nothing is wanted any more has left: its connection, ring and mapping are given
-// back, and no path is said to have failed. One that something is wanted of is lost, which is an
-// error.
+// Three say so: the fabric, by an event, of a peer of this host; the system, of one that is waited
+// for (core/alive.cc); the runtime, of any. All of them end it in one way (end_peers). What it had
+// sent is taken first. A peer of which nothing is wanted any more has left then: its connection,
+// ring and mapping are given back, and no path is said to have failed. One that something is wanted
+// of is lost, which is an error.
 //
 // May touch: what core/core.h may.
 #include <algorithm>
@@ -16,49 +17,74 @@ namespace adaptib {
 
 namespace {
 
-constexpr int kLooks = 4096; // for what the peer has sent before
-
-bool says_gone(Status standing) {
-    return standing.reason() == Reason::no_device || standing.reason() == Reason::peer_gone;
-}
-
-bool is_gone(const Peer& peer) {
-    std::string text;
-    return peer.datagram.handle != nullptr && says_gone(peer.datagram.handle->standing(text));
-}
+constexpr std::size_t kMostLeft = 4096; // polls of what peers can have left in a queue
+constexpr std::size_t kMostAtOnce = 16;
 
 } // namespace
 
-// Takes first whatever the peers have sent before they went: that still counts.
+// Why nothing comes of the peer any more; null: it lives, as far as is known without asking.
+const char* Core::why_gone(const Peer& peer) {
+    if (peer.life.ended) {
+        return "its process has ended, says the runtime";
+    }
+    if (peer.datagram.handle == nullptr) {
+        return nullptr;
+    }
+    std::string text;
+    switch (peer.datagram.handle->standing(text).reason()) {
+    case Reason::no_device: return "its process is through with MPI";
+    case Reason::peer_gone: return "its process has ended";
+    default: return nullptr;
+    }
+}
+
+// A fabric's peers: some have gone, or refuse this process.
 void Core::on_peers_changed() {
     std::vector<Peer*> gone;
     for_each_peer([&](Peer& peer) {
         if (peer.datagram.handle == nullptr || peer.state == ConnectState::failed) {
             return;
         }
-        std::string text;
-        const Status standing = peer.datagram.handle->standing(text);
-        if (says_gone(standing)) {
+        if (why_gone(peer) != nullptr) {
             gone.push_back(&peer);
-        } else if (!standing.ok()) {
+            return;
+        }
+        std::string text;
+        if (const Status standing = peer.datagram.handle->standing(text); !standing.ok()) {
             on_refused(peer, standing, text);
         }
     });
-    for (int looks = 0; !gone.empty() && looks < kLooks && poll_datagrams() > 0; ++looks) {
+    end_peers(gone);
+}
+
+// Takes first whatever they have sent before they went: that still counts.
+void Core::end_peers(const std::vector<Peer*>& gone) {
+    for (std::uint32_t i = 0; i < fabrics_.size(); ++i) {
+        if (std::any_of(gone.begin(), gone.end(),
+                        [i](const Peer* peer) { return peer->route.fabric == i; })) {
+            take_datagrams(fabrics_[i]);
+        }
     }
     for (Peer* peer : gone) {
-        if (peer->ring_in.has_value()) {
-            on_ring_final(*peer);
+        on_ring_final(*peer);
+        const char* why = why_gone(*peer);
+        if (why != nullptr && peer->state != ConnectState::failed && !leaves(*peer)) {
+            protocol_->on_peer_failed(*peer, why);
         }
-        if (!leaves(*peer) && peer->state != ConnectState::failed && is_gone(*peer)) {
-            protocol_->on_peer_failed(*peer, reason_text(Reason::peer_gone));
-        }
+    }
+}
+
+// All that lies in the queues, within bounds. Each poll looks at the first port and at another one.
+void Core::take_datagrams(Attached& attached) {
+    std::size_t idle = 0; // polls in a row
+    for (std::size_t polls = 0; idle < attached.datagrams->ports() && polls < kMostLeft; ++polls) {
+        idle = attached.datagrams->poll(attached.receiver, kMostAtOnce) > 0 ? 0 : idle + 1;
     }
 }
 
 // True: the peer is gone and nothing is wanted of it; it is let go at the end of this progress.
 bool Core::leaves(Peer& peer) {
-    if (!is_gone(peer) || protocol_->needs(peer)) {
+    if (why_gone(peer) == nullptr || protocol_->needs(peer)) {
         return false;
     }
     if (std::find(left_.begin(), left_.end(), &peer) == left_.end()) {

@@ -216,6 +216,7 @@ std::unique_ptr<Peer> Core::new_peer(const ProcessAddress& address, const PeerRo
     Attached& attached = fabrics_[route.fabric];
     auto peer = std::make_unique<Peer>(address, route, *attached.datagrams, attached.eager_limit,
                                        counters_);
+    peer->life.ended = ended_.contains(address.name);
     peer->active_at_once = protocol_->active_max();
     peer->ring_bytes = attached.ring_bytes;
     if (attached.most_eager > attached.eager_limit) {
@@ -281,6 +282,9 @@ Status Core::wake_peer(Peer& peer, Why why, const ProcessAddress& address) {
 // Its datagrams can be sent, by the first of its pairs of rails for which that is so; those that
 // are known to have failed come last. Errors: of `pair`, the last one tried.
 Status Core::reach(Peer& peer, std::size_t& pair) {
+    if (peer.life.ended) {
+        return Status::error(Reason::peer_gone);
+    }
     Status status = Status::error(Reason::unreachable);
     for (const bool usable : {true, false}) {
         for (std::size_t i = 0; i < peer.route.total && !status.ok(); ++i) {

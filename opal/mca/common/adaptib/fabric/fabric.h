@@ -312,7 +312,7 @@ private:
 // and of the way there, without asking that process.
 enum class Reach : std::uint8_t {
     unknown, // only an answer could tell
-    ended,   // the process has ended
+    ended,   // the process has ended; from then on AddressHandle::standing() says so, too
     cut_off, // it lives; a datagram that is sent to it now is lost
     good,    // it lives; what was sent to it lies in its queue, or was taken
 };

@@ -249,6 +249,11 @@ void opal_common_adaptib_memory_released(opal_common_adaptib_core_t* core, const
     core->core->protocol().forget_memory(base, bytes);
 }
 
+void opal_common_adaptib_process_ended(opal_common_adaptib_core_t* core,
+                                       std::uint64_t name) noexcept {
+    core->core->on_process_ended(name);
+}
+
 namespace {
 
 // One thread at a time is in progress; it leaves the lock while an active message's handler runs.

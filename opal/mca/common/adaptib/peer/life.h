@@ -31,6 +31,7 @@ struct PathQuestion {
 struct PeerLife {
     Nanoseconds alive{0};               // the last time that there was evidence of it
     Evidence evidence = Evidence::none; // the last
+    bool ended = false; // its process has, says the runtime (recovery/ended_processes.h)
 
     // What its responder has said (recovery/life_watch.h).
     bool responded = false;  // ever

@@ -71,6 +71,9 @@ private:
         const Status status = node_.refuse(Site::create_ah, index_);
         return status.ok() ? below_.create_ah(path, out) : status;
     }
+    Reach reach_impl(const AddressHandle& handle) const override {
+        return node_.plan().knows_processes ? below_.reach(handle) : Reach::unknown;
+    }
     Status register_impl(void* address, Bytes length, std::uint32_t access,
                          std::unique_ptr<MemoryRegion>& out) override;
     Status allocate_impl(Bytes length, std::uint32_t access,

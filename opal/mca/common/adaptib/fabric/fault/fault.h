@@ -102,6 +102,8 @@ struct FaultPlan {
     // The rails have Capability::meets, whatever is below: who is asked is ready at once, who asks when it is
     // told. To be the same for all nodes; read at the beginning.
     bool meets = false;
+    // What is known below of a peer's process (Rail::reach) is told; else nothing.
+    bool knows_processes = false;
     // Where a rail is reached, if not where it is; changes what the node says, not what it is told.
     std::function<void(std::uint32_t rail, RailAddress& address)> readdress;
     // Called by each QueuePair::execute, before it looks at anything: what a test does at that moment.

@@ -83,6 +83,10 @@ Status FaultQp::meet_impl(const QpAttributes& attributes, std::uint32_t mask,
         return kOk;
     }
     not_met_.reset();
+    if (meeting.asks && below_->query().state == QpState::ready_to_send) {
+        node_.add_event({EventKind::met, rail_index_, number_, nullptr}); // the one before was late
+        return kOk;
+    }
     if (const PlannedFault* fault = meeting.asks ? node_.draw(Site::meeting, rail_index_) : nullptr;
         fault != nullptr) {
         node_.note(fault->fault, rail_index_);

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Processes that have ended, as the runtime says that started the job: of a process of another host
+// nobody else can say so before partition_timeout.
+#include "unit/sim/traffic.h"
+
+namespace adaptib::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Nanoseconds kAtOnce = 1s;
+
+// Two hosts with two rails each; rank 1 is the one that ends. With a connection, or without; with
+// fault tolerance, or without.
+struct Kind {
+    const char* name;
+    bool connected;
+    bool tolerant;
+};
+
+class Ended : public testing::TestWithParam<Kind> {
+protected:
+    Ended() {
+        RanksOptions options;
+        options.ranks = 2;
+        options.world.machine = *machine("connect-ib");
+        options.world.machine.reliable_ud = !GetParam().tolerant;
+        options.world.topology = crossbar(2, {.ports = 2}, links_of(options.world.machine));
+        std::string text;
+        EXPECT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
+        options.parameters.connect_threshold = GetParam().connected ? 1 : 1'000'000;
+        options.parameters.fault_tolerance = const_cast<char*>(GetParam().tolerant ? "on" : "off");
+        ranks_ = make(std::move(options));
+        carry(*ranks_, 0, 1, 100);
+        carry(*ranks_, 1, 0, 100);
+        rest(*ranks_, 10ms);
+        peer_ = ranks_->peer(0, 1);
+    }
+    void end() {
+        ranks_->kill(1);
+        tell();
+    }
+    void tell() {
+        ranks_->core(0).on_process_ended(peer_->name);
+        ranks_->wake(0);
+    }
+    Status send(std::vector<std::byte>& bytes, test::TestRequest& request) {
+        bool complete = false;
+        const Status status = ranks_->core(0).protocol().send(
+            peer_, {0, 0, 3}, data_of(bytes), false, Marker::non_blocking, request.user, complete);
+        request.done = complete;
+        ranks_->wake(0);
+        return status;
+    }
+    void receive(std::vector<std::byte>& bytes, test::TestRequest& request) {
+        bool complete = false;
+        ASSERT_TRUE(ranks_->core(0)
+                        .protocol()
+                        .receive({0, 1, 3}, data_of(bytes), request.user, complete, peer_)
+                        .ok());
+        request.done = complete;
+        ranks_->wake(0);
+    }
+    static Data data_of(std::vector<std::byte>& bytes) {
+        return {bytes.data(), bytes.size(), nullptr, nullptr, nullptr};
+    }
+    std::size_t failed() { return ranks_->counters(0).connections_failed; }
+
+    std::unique_ptr<Ranks> ranks_;
+    Peer* peer_ = nullptr; // rank 1, to rank 0
+};
+INSTANTIATE_TEST_SUITE_P(All, Ended,
+                         testing::Values(Kind{"connection", true, true},
+                                         Kind{"datagrams", false, true},
+                                         Kind{"connection_intolerant", true, false},
+                                         Kind{"datagrams_intolerant", false, false}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(Ended, WhoWaitsForItsMessageIsToldAtOnceAndWhy) {
+    std::vector<std::byte> bytes(8);
+    test::TestRequest request;
+    receive(bytes, request);
+    rest(*ranks_, 20ms);
+    ASSERT_FALSE(request.done);
+    end();
+    ASSERT_TRUE(ranks_->run_until([&] { return request.done; }, kAtOnce));
+    EXPECT_EQ(request.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    EXPECT_NE(broken(*ranks_, 0).find("its process has ended, says the runtime"), std::string::npos)
+        << broken(*ranks_, 0);
+}
+
+TEST_P(Ended, WhoWaitsForItToTakeALongMessageIsToldAtOnce) {
+    std::vector<std::byte> bytes(1'000'000);
+    test::TestRequest request;
+    ASSERT_TRUE(send(bytes, request).ok());
+    rest(*ranks_, 20ms);
+    ASSERT_FALSE(request.done);
+    end();
+    ASSERT_TRUE(ranks_->run_until([&] { return request.done; }, kAtOnce));
+    EXPECT_EQ(request.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+}
+
+// It lies in the queue, or the ring, of who computes, as the event comes; the next one never will.
+TEST_P(Ended, WhatItHadSentIsTakenFirst) {
+    ranks_->compute(0, 2s);
+    Message last(1, 0, 500);
+    last.start(*ranks_, 3);
+    std::vector<std::byte> bytes(8);
+    test::TestRequest next;
+    receive(bytes, next);
+    rest(*ranks_, 1s);
+    end();
+    EXPECT_FALSE(last.receive.done);
+    ASSERT_TRUE(ranks_->run_until([&] { return next.done; }, 1s + kAtOnce));
+    EXPECT_TRUE(last.receive.done);
+    EXPECT_EQ(last.receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(last.got, last.sent);
+    EXPECT_EQ(next.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    ranks_.reset(); // before the message
+}
+
+// What is wanted of it later is an error, and not before.
+TEST_P(Ended, NothingHasFailedAsLongAsNothingIsWanted) {
+    end();
+    rest(*ranks_, 1s);
+    EXPECT_EQ(failed(), 0u);
+    EXPECT_EQ(ranks_->counters(0).paths_failed, 0u);
+    EXPECT_TRUE(ranks_->messages(0).empty()) << ranks_->messages(0).front();
+    EXPECT_EQ(peer_->state, ConnectState::idle) << "it has left";
+    EXPECT_EQ(ranks_->counters(0).rings_open, 0u);
+    Peer* again = nullptr;
+    EXPECT_FALSE(ranks_->core(0).get_peer(peer_->name, again).ok());
+    std::vector<std::byte> bytes(1'000'000);
+    test::TestRequest request;
+    const Status status = send(bytes, request);
+    ASSERT_TRUE(!status.ok() || ranks_->run_until([&] { return request.done; }, kAtOnce));
+    EXPECT_TRUE(!status.ok() || request.user.status == OPAL_COMMON_ADAPTIB_UNREACHABLE);
+}
+
+// Who is met only later, too.
+TEST(EndedBefore, WhoIsMetLaterIsNotWaitedFor) {
+    RanksOptions options;
+    options.ranks = 2;
+    options.world.machine = *machine("connect-ib");
+    options.world.topology = crossbar(2, {}, links_of(options.world.machine));
+    std::string text;
+    ASSERT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
+    const auto ranks = make(std::move(options));
+    ranks->kill(1);
+    ranks->core(0).on_process_ended(ranks->name(1));
+    ranks->wake(0);
+    rest(*ranks, 1ms);
+    Message message(0, 1, 1'000'000);
+    bool complete = false;
+    Peer* peer = nullptr;
+    Status status = ranks->core(0).get_peer(ranks->name(1), peer);
+    if (status.ok()) {
+        status = ranks->core(0).protocol().send(
+            peer, {0, 0, 3}, {message.sent.data(), message.sent.size(), nullptr, nullptr, nullptr},
+            false, Marker::non_blocking, message.send.user, complete);
+    }
+    ranks->wake(0);
+    EXPECT_TRUE(!status.ok() || (ranks->run_until([&] { return message.send.done; }, kAtOnce) &&
+                                 message.send.user.status == OPAL_COMMON_ADAPTIB_UNREACHABLE));
+}
+
+} // namespace
+} // namespace adaptib::sim
