@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/*
+ * Measures the memory that one job takes for short messages between all its ranks, for
+ * test/bench/memory, which reads what rank 0 prints: lines `metric value`.
+ *
+ *   shared    KiB of shared memory of this host that the messages have added
+ *   address   KiB of address space of a rank afterwards, the largest
+ *   resident  KiB of private memory of a rank afterwards, mean
+ *   seconds   for the messages: every rank sends MESSAGES of BYTES bytes to each other one, and
+ *             receives as many
+ *
+ * May touch: mpi.h, the C library.
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    BYTES = 64,
+    MESSAGES = 40 /* far above connect_threshold */
+};
+
+/* KiB, of a line "name: value kB". */
+static double value_in(const char *path, const char *name)
+{
+    FILE *file = fopen(path, "r");
+    char line[256];
+    double value = -1;
+
+    while (NULL != file && NULL != fgets(line, sizeof(line), file)) {
+        const size_t length = strlen(name);
+        if (0 == strncmp(line, name, length) && ':' == line[length]) {
+            value = strtod(line + length + 1, NULL);
+        }
+    }
+    if (NULL == file || value < 0) {
+        fprintf(stderr, "memory_mpi: %s does not say %s\n", path, name);
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    fclose(file);
+    return value;
+}
+
+/* In each step each rank sends to one other rank. */
+static void send_to_all(int rank, int ranks)
+{
+    char out[BYTES], in[BYTES];
+
+    memset(out, rank, sizeof(out));
+    for (int round = 0; round < MESSAGES; ++round) {
+        for (int step = 1; step < ranks; ++step) {
+            const int to = (rank + step) % ranks, from = (rank - step + ranks) % ranks;
+            MPI_Sendrecv(out, BYTES, MPI_CHAR, to, 0, in, BYTES, MPI_CHAR, from, 0, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE);
+            if (in[0] != (char) from || in[BYTES - 1] != (char) from) {
+                fprintf(stderr, "memory_mpi: rank %d got wrong data from %d\n", rank, from);
+                MPI_Abort(MPI_COMM_WORLD, 2);
+            }
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int rank = 0, ranks = 1;
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double before = value_in("/proc/meminfo", "Shmem");
+    MPI_Barrier(MPI_COMM_WORLD);
+
+    double seconds = -MPI_Wtime();
+    send_to_all(rank, ranks);
+    MPI_Barrier(MPI_COMM_WORLD);
+    seconds += MPI_Wtime();
+
+    const double shared = value_in("/proc/meminfo", "Shmem") - before;
+    const double address = value_in("/proc/self/status", "VmSize");
+    const double private = value_in("/proc/self/status", "RssAnon");
+    double most = 0, sum = 0;
+    MPI_Reduce(&address, &most, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    MPI_Reduce(&private, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    if (0 == rank) {
+        printf("shared %.0f\naddress %.0f\nresident %.0f\nseconds %.6f\n", shared, most,
+               sum / ranks, seconds);
+    }
+    MPI_Finalize();
+    return 0;
+}
