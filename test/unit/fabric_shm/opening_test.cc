@@ -20,6 +20,7 @@
 #include "fabric/shm/queue.h"
 #include "fabric/shm/segment.h"
 #include "fabric/shm/visibility.h"
+#include "unit/fabric_shm/take_away.h"
 
 namespace adaptib::shm {
 namespace {
@@ -197,6 +198,14 @@ TEST(Visible, TheAddressSaysIt) {
         EXPECT_EQ(wire.visibility.user_space, own_visibility().user_space);
         EXPECT_EQ(wire.visibility.server != 0, server);
     }
+}
+
+// Both ends of a pair know then that this way is closed.
+TEST(Visible, WhoCannotAskOthersIsNotAskedEither) {
+    in_child([] { return take_away(SYS_socketpair, EPERM); },
+             [] { return create()->wire_address(0).visibility.ways == kWayProc; });
+    in_child([] { return take_away(SYS_bind, EACCES); },
+             [] { return create()->wire_address(0).visibility.ways == kWayProc; });
 }
 
 } // namespace

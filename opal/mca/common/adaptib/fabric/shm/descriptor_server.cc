@@ -117,6 +117,37 @@ int fail(int error) {
     return -1;
 }
 
+// Two ends that an answer goes over; the first one hears whom it comes from. False, and errno: they
+// cannot be had.
+bool open_pair(int (&pair)[2]) {
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+        return false;
+    }
+    const int yes = 1;
+    if (setsockopt(pair[0], SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) == 0) {
+        return true;
+    }
+    const int error = errno;
+    close(pair[0]);
+    close(pair[1]);
+    errno = error;
+    return false;
+}
+
+// 0, or the errno with which the system refuses what asking takes, as a seccomp profile may: who
+// cannot ask others does not offer to be asked, so that both ends of a pair know.
+int try_asking() {
+    int pair[2];
+    if (!open_pair(pair)) {
+        return errno;
+    }
+    char byte = 0;
+    const int error = send_with(pair[1], &byte, 1, pair[1], MSG_DONTWAIT, nullptr) < 0 ? errno : 0;
+    close(pair[0]);
+    close(pair[1]);
+    return error;
+}
+
 } // namespace
 
 // ---------------------------------------------------------------------------------------------------
@@ -125,7 +156,8 @@ int fail(int error) {
 std::unique_ptr<DescriptorServer> DescriptorServer::start(int descriptor, std::uint64_t key,
                                                           std::uint32_t first_number) {
     std::unique_ptr<DescriptorServer> server(new DescriptorServer(descriptor, key));
-    int error = server->open_socket(first_number);
+    int error = try_asking();
+    error = error != 0 ? error : server->open_socket(first_number);
     error = error != 0 ? error : server->start_thread();
     if (error == 0) {
         return server;
@@ -199,6 +231,9 @@ void DescriptorServer::serve() {
         message.header.msg_controllen = CMSG_LEN(sizeof(int)); // no room for two descriptors
         const ssize_t n = recvmsg(socket_, &message.header, MSG_CMSG_CLOEXEC);
         if (n < 0) {
+            if (errno == EBADF || errno == ENOTSOCK) {
+                return; // the program has closed what it does not know
+            }
             if (errno != EINTR) {
                 usleep(kPause);
             }
@@ -279,12 +314,10 @@ int take_answer(int from, std::uint32_t pid, Nanoseconds limit) {
 int request_descriptor(std::uint32_t number, std::uint32_t pid, std::uint64_t key,
                        Nanoseconds limit) {
     int pair[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+    if (!open_pair(pair)) {
         return -1;
     }
-    const int yes = 1; // the answer names the process that it comes from
-    int error = setsockopt(pair[0], SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) == 0 ? 0 : errno;
-    error = error != 0 ? error : ask(number, key, pair[1], limit);
+    int error = ask(number, key, pair[1], limit);
     close(pair[1]);
     const int found = error != 0 ? fail(error) : take_answer(pair[0], pid, limit);
     error = errno;
