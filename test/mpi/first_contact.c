@@ -7,17 +7,26 @@
  *                 one. It gets the first meanwhile, the others once it has closed files.
  * address_space   The address space is limited so far that no rank can map all others. Rank 0
  *                 receives from all.
- * refused         Rank 0 may not be looked into by others (PR_SET_DUMPABLE), and rank 1 has no
- *                 right to do so all the same: a synchronous send and a receive of rank 0 end with
- *                 an error.
+ * undumpable      The ranks may not be looked into by others any more (PR_SET_DUMPABLE), and have
+ *                 no right to do so all the same.
+ * setuid          All ranks become another user, which closes them to each other, too.
+ * one_setuid      Rank 1 does so alone.
+ * refused         As undumpable, but rank 1 is not allowed either to ask rank 0 for its memory
+ *                 (socketpair): a synchronous send and a receive of rank 0 end with an error.
  */
 #define _GNU_SOURCE
 #include "check.h"
 
 #include <fcntl.h>
+#include <errno.h>
+#include <grp.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -117,11 +126,65 @@ static void drop_the_right_to_look(void)
     CHECK(syscall(SYS_capset, &header, data) == 0, "a capability cannot be dropped");
 }
 
+static void become_closed(void)
+{
+    drop_the_right_to_look();
+    CHECK(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0, "PR_SET_DUMPABLE is refused");
+}
+
+static void become_another_user(void)
+{
+    const int nobody = 65534;
+    CHECK(setgroups(0, NULL) == 0 && setgid(nobody) == 0 && setuid(nobody) == 0,
+          "rank %d cannot become another user: run this as root", check_rank);
+}
+
+/* The first messages between all pairs, the very first of any source; large ones, which the kernel
+ * does not copy now, both ways at once. */
+static void talk(void)
+{
+    unsigned char *out = malloc(LARGE), *in = malloc(LARGE);
+    address_space();
+    for (int distance = 1; distance < check_ranks; ++distance) {
+        const int to = (check_rank + distance) % check_ranks;
+        const int from = (check_rank + check_ranks - distance) % check_ranks;
+        MPI_Request request;
+        MPI_Status status;
+        fill(out, LARGE, key_of(check_rank, distance, LARGE, 0));
+        MPI_Issend(out, LARGE, MPI_BYTE, to, distance, MPI_COMM_WORLD, &request);
+        MPI_Recv(in, LARGE, MPI_BYTE, from, distance, MPI_COMM_WORLD, &status);
+        CHECK_STATUS(&status, from, distance, LARGE, "large");
+        CHECK_BYTES(in, LARGE, key_of(from, distance, LARGE, 0), "large");
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    free(out);
+    free(in);
+}
+
+/* socketpair fails from now on, as a seccomp profile may have it. */
+static void forbid_socketpairs(void)
+{
+    int pair[2];
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socketpair, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof code[0], code};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+              && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0,
+          "a seccomp filter is refused");
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == -1 && errno == EACCES,
+          "socketpairs are allowed");
+}
+
 static void refused(void)
 {
     int value = 4711, answer = 0;
     if (check_rank != 0) {
         drop_the_right_to_look();
+        forbid_socketpairs();
         probe_for(3);
         return;
     }
@@ -145,10 +208,21 @@ int main(int argc, char **argv)
         descriptors();
     } else if (strcmp(what, "address_space") == 0) {
         address_space();
+    } else if (strcmp(what, "undumpable") == 0) {
+        become_closed();
+        talk();
+    } else if (strcmp(what, "setuid") == 0) {
+        become_another_user();
+        talk();
+    } else if (strcmp(what, "one_setuid") == 0) {
+        if (check_rank == 1) {
+            become_another_user();
+        }
+        talk();
     } else if (strcmp(what, "refused") == 0) {
         refused();
     } else {
-        FAIL("argument: descriptors|address_space|refused");
+        FAIL("argument: descriptors|address_space|undumpable|setuid|one_setuid|refused");
     }
     check_end();
     return 0;

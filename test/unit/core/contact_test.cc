@@ -175,7 +175,7 @@ TEST_F(Contact, ARefusalForGoodIsAnErrorAtBothEnds) {
         for (const std::size_t node : {0, 1}) {
             EXPECT_EQ(world.messages(node).size(), 1u);
             EXPECT_TRUE(said(node, reason_text(Reason::no_permission)));
-            EXPECT_TRUE(said(node, "must belong to one user")) << "what helps";
+            EXPECT_TRUE(said(node, "another user, a container")) << "what helps";
         }
         TestRequest again;
         EXPECT_FALSE(world.send(0, 1, 4, contiguous(&word, sizeof word), again).ok());

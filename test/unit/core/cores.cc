@@ -8,8 +8,8 @@ namespace adaptib::test {
 
 namespace {
 
-std::unique_ptr<Fabric> open_shm(const Options& options, std::uint64_t host, const Clock& clock,
-                                 Random& random) {
+std::unique_ptr<Fabric> open_shm(const Options& options, std::uint64_t host,
+                                 std::uint32_t user_space, const Clock& clock, Random& random) {
     const Parameters& parameters = options.parameters;
     ShmOptions shm;
     shm.rails = static_cast<std::uint32_t>(parameters.shm_rails);
@@ -21,6 +21,8 @@ std::unique_ptr<Fabric> open_shm(const Options& options, std::uint64_t host, con
     shm.clock = &clock;
     shm.random = &random;
     shm.host = host;
+    shm.user_space = user_space;
+    shm.descriptor_server = user_space == 0;
     shm.copy_costs = options.copy_costs;
     std::unique_ptr<Fabric> fabric;
     std::string text;
@@ -40,10 +42,11 @@ Cores::Cores(std::size_t nodes, Options options) {
         std::vector<std::unique_ptr<Fabric>> fabrics;
         const std::uint64_t host = options.hosts.empty() ? 0 : options.hosts[i] + 1;
         if (host > 0) {
-            fabrics.push_back(open_shm(options, host, clock, node.random));
+            const std::uint32_t space = options.user_spaces.empty() ? 0 : options.user_spaces[i];
+            fabrics.push_back(open_shm(options, host, space, clock, node.random));
         }
         if (host == 0 || options.far) {
-            fabrics.push_back(open_shm(options, 0, clock, node.random));
+            fabrics.push_back(open_shm(options, 0, 0, clock, node.random));
             if (options.wrap) {
                 fabrics.back() = options.wrap(i, std::move(fabrics.back()), clock);
             }

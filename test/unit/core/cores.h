@@ -74,6 +74,9 @@ struct Options {
     // the nodes of its own host, and shm of another kind for all, or, without `far`, the first alone.
     std::vector<std::uint64_t> hosts;
     bool far = true;
+    // The user namespace of each node, from which no other shared memory can be opened; empty:
+    // all are in one.
+    std::vector<std::uint32_t> user_spaces;
     bool timed = false;           // what things cost is measured, by the clock below
     const bool* yields = nullptr; // Core::Environment, as the next
     std::uint64_t tight_ticks = 0;

@@ -157,6 +157,53 @@ TEST(Fabrics, AReceiveFromAnybodyTakesBothKinds) {
     }
 }
 
+// Two containers on one host: what the addresses say keeps both ends off shared memory.
+TEST(Fabrics, WhoCannotOpenTheOthersMemoryTakesTheNextFabric) {
+    TwoFabrics at;
+    at.options.hosts = {0, 0, 0, 0};
+    at.options.user_spaces = {1, 1, 2, 2};
+    at.start();
+    for (std::size_t from = 0; from < 4; ++from) {
+        for (std::size_t to = 0; to < 4; ++to) {
+            if (from == to) {
+                continue;
+            }
+            Message message(20000, from * 4 + to);
+            ASSERT_TRUE(
+                at.world
+                    ->receive(to, Envelope::kAnySource, 1, contiguous(message.got), message.receive)
+                    .ok());
+            ASSERT_TRUE(at.world->send(from, to, 1, contiguous(message.sent), message.send).ok());
+            ASSERT_TRUE(at.run({&message.send, &message.receive}));
+            EXPECT_EQ(message.got, message.sent);
+            EXPECT_EQ(at.world->peer(from, to)->route.fabric, at.fabric(from, to));
+            EXPECT_EQ(at.world->peer(to, from)->route.fabric, at.fabric(from, to));
+        }
+    }
+    for (std::size_t node = 0; node < 4; ++node) {
+        EXPECT_TRUE(at.world->messages(node).empty());
+    }
+}
+
+TEST(Fabrics, WhoCannotOpenTheOthersMemoryIsRefusedWhereThereIsNoOtherFabric) {
+    Options options;
+    options.hosts = {0, 0};
+    options.user_spaces = {1, 2};
+    options.far = false;
+    Cores world(2, options);
+    int word = 1;
+    for (const std::size_t from : {std::size_t{0}, std::size_t{1}}) {
+        TestRequest send;
+        EXPECT_FALSE(world.send(from, 1 - from, 1, contiguous(&word, sizeof word), send).ok());
+        ASSERT_EQ(world.messages(from).size(), 1u);
+        for (const char* text : {"different user namespaces", "has no Unix socket",
+                                 "There is no other fabric", "--mca btl adaptib,tcp,self"}) {
+            EXPECT_NE(world.messages(from)[0].find(text), std::string::npos)
+                << world.messages(from)[0];
+        }
+    }
+}
+
 TEST(Fabrics, ScatteredDataCrossesBoth) {
     TwoFabrics at;
     at.start();

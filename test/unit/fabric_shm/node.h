@@ -32,6 +32,8 @@ struct Node {
         options.job_key = 0x7e57;
         options.clock = other_clock != nullptr ? other_clock : &clock;
         options.random = &random;
+        // Children of a process that has a thread must not start one under ThreadSanitizer.
+        options.descriptor_server = false;
         std::string error;
         ok = open_shm_fabric(options, fabric, error).ok() && rail().create_cq(1024, cq).ok() &&
              rail().register_memory(words.data(), kBuffer, kAll, own).ok() &&

@@ -79,8 +79,8 @@ static mca_btl_base_endpoint_t *endpoint_make(opal_proc_t *proc)
     mca_btl_base_endpoint_t *endpoint;
 
     if (OPAL_COMMON_ADAPTIB_SUCCESS
-        != opal_common_adaptib_peer_get(mca_btl_adaptib.core,
-                                        opal_common_adaptib_mca_name(proc->proc_name), &peer)) {
+        != opal_common_adaptib_peer_offer(mca_btl_adaptib.core,
+                                          opal_common_adaptib_mca_name(proc->proc_name), &peer)) {
         return NULL;
     }
     endpoint = calloc(1, sizeof(*endpoint));

@@ -190,6 +190,11 @@ opal_common_adaptib_connect_start(opal_common_adaptib_core_t *core, uint32_t ran
 OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_peer_get(opal_common_adaptib_core_t *core, uint64_t name,
                              opal_common_adaptib_peer_t **peer) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+/* The same for a peer that another transport takes if it is not reached: that is told once, as a
+ * notice. */
+OPAL_COMMON_ADAPTIB_EXPORT int
+opal_common_adaptib_peer_offer(opal_common_adaptib_core_t *core, uint64_t name,
+                               opal_common_adaptib_peer_t **peer) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* What the user keeps with a peer; NULL at first. */
 OPAL_COMMON_ADAPTIB_EXPORT void
 opal_common_adaptib_peer_keep(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,

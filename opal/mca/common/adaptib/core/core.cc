@@ -90,6 +90,9 @@ void Core::drain(Nanoseconds limit) {
             std::this_thread::yield(); // to a process that is to take it
         }
     }
+    for (Attached& attached : fabrics_) {
+        tell_notices(attached);
+    }
 }
 
 // Who has said goodbye may be gone, and answers nothing then; so may who has had the answer to its own, or was asked for a

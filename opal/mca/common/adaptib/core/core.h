@@ -102,8 +102,12 @@ public:
     // What the others look up.
     const std::vector<std::byte>& address() const { return address_; }
 
-    // Null in `out` for ourselves. Errors: unreachable, version, bad_wire; a message was given.
-    Status get_peer(std::uint64_t name, Peer*& out);
+    // Why a peer is wanted: somebody needs it; it is offered, and another transport takes it if it
+    // cannot be reached; or a datagram of it has come.
+    enum class Why : std::uint8_t { user, offer, datagram };
+    // Null in `out` for ourselves. Errors: unreachable, version, bad_wire, no_permission; a message
+    // was given, of peers that were offered once for all.
+    Status get_peer(std::uint64_t name, Peer*& out, Why why = Why::user);
 
     // The peer that is this process itself, for one-sided operations; made at the first of them.
     Status get_loopback(Peer*& out);
@@ -165,7 +169,8 @@ private:
         std::unique_ptr<LifeAnswerer> answerer; // null: none; outlives the fabric
         std::unique_ptr<Fabric> fabric;
         const Bell* bell = nullptr; // the fabric's
-        bool used = false;          // by a peer, by now
+        std::size_t notices_told = 0;
+        bool used = false; // by a peer, by now
         RailRange rails;
         bool device = false; // its rails are RDMA devices'
         Bytes eager_limit = 0;
@@ -213,7 +218,6 @@ private:
     std::string weights_report() const;
 
     // peers.cc
-    enum class Why : std::uint8_t { user, datagram };
     std::unique_ptr<Peer> new_peer(const ProcessAddress& address, const PeerRoute& route);
     Status make_peer(std::uint64_t name, Why why, Peer*& out);
     Status make_twin(const Peer& peer, Why why, Peer*& out);
@@ -229,7 +233,9 @@ private:
     Status reach(Peer& peer, std::size_t& pair);
     bool route_over(std::uint32_t fabric, const ProcessAddress& address, PeerRoute& out) const;
     bool choose_route(const ProcessAddress& address, PeerRoute& out) const;
-    void refuse_peer(const ProcessAddress& address, const std::string& why);
+    std::string why_no_route(const ProcessAddress& address) const;
+    void refuse_peer(const ProcessAddress& address, Why why, const std::string& obstacle);
+    void tell_notices(Attached& attached);
     Status look_up(std::uint64_t name, ProcessAddress& out);
     std::string peer_text(std::uint64_t name, const std::string& host) const;
     void finish_peers();
@@ -459,6 +465,7 @@ private:
     std::vector<Peer*> left_; // to be let go at the end of this progress
     std::vector<Contact> contacts_;
     bool contact_told_ = false;   // people know that something waits for some of them
+    bool left_told_ = false;      // ... that peers are left to other transports
     std::vector<Peer*> finished_; // to be taken down at the end of this progress
 };
 

@@ -89,10 +89,7 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
     open_protocol(parameters, depth);
     for (std::uint32_t i = 0; i < fabrics_.size(); ++i) {
         listen(i);
-        const Attached& attached = fabrics_[i];
-        for (const std::string& notice : attached.fabric->notices()) {
-            environment_.message(Severity::notice, notice);
-        }
+        tell_notices(fabrics_[i]);
     }
     check_threshold(parameters);
     return kOk;

@@ -2,6 +2,8 @@
 // Opening the fabrics that the parameters ask for (core/open_fabrics.h).
 #include "core/open_fabrics.h"
 
+#include <unistd.h>
+
 #include <string_view>
 #include <utility>
 
@@ -89,6 +91,10 @@ Status open_verbs(const Parameters& parameters, std::unique_ptr<Fabric>& fabric,
 #endif
 }
 
+// The process that has started this one is in another process namespace, and so are the job's other
+// processes, each in its own: they are hosts of their own, whatever Open MPI says.
+bool is_in_own_container() { return getppid() == 0; }
+
 // A fabric that cannot be had: `text` says of which, and why.
 Status refused(Status status, const char* what, const char* host, std::string& text) {
     text = std::string(what) + " of host " + host + " cannot be used: " + text;
@@ -113,7 +119,7 @@ Status open_fabrics(const FabricsWanted& wanted, std::vector<std::unique_ptr<Fab
         left_out = "opal_common_adaptib_fabric is shm: RDMA devices are not used.";
         return kOk;
     }
-    if (chosen == "auto" && wanted.one_host) {
+    if (chosen == "auto" && wanted.one_host && !is_in_own_container()) {
         left_out =
             "All processes of this job were started on one host, so RDMA devices are not used; "
             "--mca opal_common_adaptib_fabric both uses them, too.";

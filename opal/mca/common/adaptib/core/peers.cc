@@ -13,11 +13,12 @@ const char* Core::advice(Reason reason) {
                "opal_common_adaptib_shm_segment_max.";
     case Reason::locked_memory: return "Raise the limit of locked memory (ulimit -l).";
     case Reason::no_permission:
-        return "All processes of the job must belong to one user and be dumpable (no setuid program, "
-               "no program file without read permission).";
+        return "The system hides the process's shared memory from this one: another user, a "
+               "container with a network namespace of its own (use --net=host), or a security "
+               "profile that forbids both /proc/<pid>/fd and Unix sockets.";
     default:
         return "Processes of other hosts or containers need another transport, for example "
-               "--mca pml ob1 --mca btl tcp,self.";
+               "--mca pml ob1 --mca btl adaptib,tcp,self.";
     }
 }
 
@@ -27,14 +28,14 @@ std::string Core::peer_text(std::uint64_t name, const std::string& host) const {
 }
 
 // A peer that failed keeps its record, and what is started to it fails at once.
-Status Core::get_peer(std::uint64_t name, Peer*& out) {
+Status Core::get_peer(std::uint64_t name, Peer*& out, Why why) {
     if (name == environment_.self) {
         out = nullptr;
         return kOk;
     }
     Peer* peer = peers_.find(name);
     if (peer == nullptr) {
-        return make_peer(name, Why::user, out);
+        return make_peer(name, why, out);
     }
     protocol_->keep_peer(*peer);
     const bool fails_at_once = peer->state == ConnectState::failed;
@@ -42,7 +43,7 @@ Status Core::get_peer(std::uint64_t name, Peer*& out) {
         ProcessAddress address;
         Status status = look_up(name, address);
         if (status.ok()) {
-            status = wake_peer(*peer, Why::user, address);
+            status = wake_peer(*peer, why, address);
         }
         if (!status.ok()) {
             return status;
@@ -206,10 +207,37 @@ bool Core::choose_route(const ProcessAddress& address, PeerRoute& out) const {
     return false;
 }
 
-void Core::refuse_peer(const ProcessAddress& address, const std::string& why) {
-    environment_.message(Severity::failure, peer_text(address.name, address.host) +
-                                                " cannot be reached from host " +
-                                                environment_.host + why);
+// REQUIRES: !choose_route(address).
+std::string Core::why_no_route(const ProcessAddress& address) const {
+    std::string text;
+    for (const Attached& attached : fabrics_) {
+        const Rail& rail = *rails_[attached.rails.first];
+        for (const AddressRail& other : address.rails) {
+            if (const std::string why = rail.why_out_of_reach({other.size, other.bytes});
+                !why.empty()) {
+                text += "Rail " + rail.info().name + ": " + why + ". ";
+                break;
+            }
+        }
+    }
+    if (text.empty() && address.host == environment_.host) {
+        text = "Both are on one host, but in different process namespaces, as containers are "
+               "that were not started with --pid=host: these count as two hosts. ";
+    }
+    return text + (environment_.left_out.empty() ? "" : environment_.left_out + " ");
+}
+
+void Core::refuse_peer(const ProcessAddress& address, Why why, const std::string& obstacle) {
+    const std::string text = peer_text(address.name, address.host) +
+                             " cannot be reached from host " + environment_.host + obstacle;
+    if (why != Why::offer) {
+        environment_.message(Severity::failure, text);
+    } else if (!left_told_) {
+        left_told_ = true;
+        environment_.message(Severity::notice,
+                             text + " This process, and others like it, are left to the job's "
+                                    "other transports, if there are any.");
+    }
 }
 
 std::unique_ptr<Peer> Core::new_peer(const ProcessAddress& address, const PeerRoute& route) {
@@ -242,10 +270,9 @@ Status Core::make_peer(std::uint64_t name, Why why, Peer*& out) {
     }
     PeerRoute route;
     if (!choose_route(address, route)) {
-        const std::string& left_out = environment_.left_out;
-        refuse_peer(address, ": no rails of the two fit together. " +
-                                 (left_out.empty() ? "" : left_out + " ") +
-                                 advice(Reason::unreachable));
+        refuse_peer(address, why,
+                    ": no rails of the two fit together. " + why_no_route(address) +
+                        advice(Reason::unreachable));
         return Status::error(Reason::unreachable);
     }
     Attached& attached = fabrics_[route.fabric];
@@ -275,7 +302,7 @@ Status Core::wake_peer(Peer& peer, Why why, const ProcessAddress& address) {
         await_contact(peer, status);
         return kOk;
     }
-    refuse_peer(address, " over " + why_unreached(peer, status));
+    refuse_peer(address, why, " over " + why_unreached(peer, status));
     return status;
 }
 

@@ -572,6 +572,15 @@ void Core::on_address_changed(Attached& attached, std::uint32_t rail) {
 void Core::poll_events() {
     for (Attached& attached : fabrics_) {
         poll_events(attached);
+        tell_notices(attached);
+    }
+}
+
+// A fabric may have something to say that shows with the first peer.
+void Core::tell_notices(Attached& attached) {
+    const std::vector<std::string>& notices = attached.fabric->notices();
+    while (attached.notices_told < notices.size()) {
+        environment_.message(Severity::notice, notices[attached.notices_told++]);
     }
 }
 

@@ -519,9 +519,15 @@ public:
     PortState state() const { return state_impl(); }
     RailAddress address() const { return address_impl(); }
     // Whether who published this address may be reached over this rail: it is one of this kind of fabric
-    // and, where the fabric ends at the host, of this host. Alike at both ends, without a call of the
-    // system; what else is in the way, create_ah and QueuePair::modify say.
+    // and, where the fabric ends at the host, of this host, where the two may open each other's
+    // memory as far as the addresses tell. Alike at both ends, without a call of the system; what
+    // else is in the way, create_ah and QueuePair::modify say.
     bool reaches(const RailAddress& remote) const { return reaches_impl(remote); }
+    // For a person: why not, where there is more to say than that it is another kind of fabric, or
+    // another host. REQUIRES: !reaches(remote).
+    std::string why_out_of_reach(const RailAddress& remote) const {
+        return why_out_of_reach_impl(remote);
+    }
     // Of several rails that can be reached, the one with the highest value is most likely of the same
     // network, by its address. Alike at both ends. REQUIRES: reaches(remote).
     std::uint32_t likeness(const RailAddress& remote) const { return likeness_impl(remote); }
@@ -578,6 +584,7 @@ private:
     virtual PortState state_impl() const = 0;
     virtual RailAddress address_impl() const = 0;
     virtual bool reaches_impl(const RailAddress& remote) const = 0;
+    virtual std::string why_out_of_reach_impl(const RailAddress&) const { return {}; }
     virtual std::uint32_t likeness_impl(const RailAddress&) const { return 0; }
     virtual std::uint32_t paths_to_impl(const RailAddress&) const { return 1; }
     virtual PathSpec path_to_impl(const RailAddress& remote, std::uint32_t) const {

@@ -302,12 +302,14 @@ void opal_common_adaptib_connect_start(opal_common_adaptib_core_t* core, uint32_
     core->core->start_connecting(rank, count);
 }
 
-int opal_common_adaptib_peer_get(opal_common_adaptib_core_t* core, uint64_t name,
-                                 opal_common_adaptib_peer_t** peer) noexcept {
+namespace {
+
+int get_peer(opal_common_adaptib_core_t* core, uint64_t name, Core::Why why,
+             opal_common_adaptib_peer_t** peer) noexcept {
     try {
         const Guard guard(core);
         Peer* found = nullptr;
-        const Status status = core->core->get_peer(name, found);
+        const Status status = core->core->get_peer(name, found, why);
         if (status.ok()) {
             *peer = handle_of(core, found);
         }
@@ -316,6 +318,18 @@ int opal_common_adaptib_peer_get(opal_common_adaptib_core_t* core, uint64_t name
     } catch (const std::bad_alloc&) {
         return OPAL_COMMON_ADAPTIB_NO_MEMORY;
     }
+}
+
+} // namespace
+
+int opal_common_adaptib_peer_get(opal_common_adaptib_core_t* core, uint64_t name,
+                                 opal_common_adaptib_peer_t** peer) noexcept {
+    return get_peer(core, name, Core::Why::user, peer);
+}
+
+int opal_common_adaptib_peer_offer(opal_common_adaptib_core_t* core, uint64_t name,
+                                   opal_common_adaptib_peer_t** peer) noexcept {
+    return get_peer(core, name, Core::Why::offer, peer);
 }
 
 void opal_common_adaptib_peer_keep(opal_common_adaptib_core_t* core,

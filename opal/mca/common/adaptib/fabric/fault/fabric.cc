@@ -53,6 +53,9 @@ private:
         return address;
     }
     bool reaches_impl(const RailAddress& remote) const override { return below_.reaches(remote); }
+    std::string why_out_of_reach_impl(const RailAddress& remote) const override {
+        return below_.why_out_of_reach(remote);
+    }
     std::uint32_t likeness_impl(const RailAddress& remote) const override {
         return below_.likeness(remote);
     }

@@ -24,10 +24,20 @@ std::string limit_text(int which, std::uint64_t unit, const char* name) {
     return std::string("; ") + name + " is " + std::to_string(limit.rlim_cur / unit);
 }
 
+std::string request_text(int error) {
+    switch (error) {
+    case ENOTSUP: return "it has none";
+    case ECONNREFUSED: return "nobody is there (another network namespace, or it has ended)";
+    case EAGAIN: return "no answer yet";
+    default: return std::strerror(error);
+    }
+}
+
 } // namespace
 
 std::uint64_t Obstacle::pack() const {
-    return kRefused | static_cast<std::uint64_t>(static_cast<std::uint16_t>(error)) << 16 |
+    return kRefused | static_cast<std::uint64_t>(static_cast<std::uint16_t>(request_error)) << 32 |
+           static_cast<std::uint64_t>(static_cast<std::uint16_t>(error)) << 16 |
            static_cast<std::uint64_t>(reason) << 8 | static_cast<std::uint64_t>(step);
 }
 
@@ -37,6 +47,7 @@ Obstacle Obstacle::unpack(std::uint64_t word) {
         out.step = static_cast<Step>(word & 0xff);
         out.reason = static_cast<Reason>(word >> 8 & 0xff);
         out.error = static_cast<int>(word >> 16 & 0xffff);
+        out.request_error = static_cast<int>(word >> 32 & 0xffff);
     }
     return out;
 }
@@ -49,6 +60,11 @@ std::string Obstacle::text(std::uint32_t pid, bool here) const {
     case Step::open:
         return "open" + of + why +
                (here && error == EMFILE ? limit_text(RLIMIT_NOFILE, 1, "ulimit -n") : "");
+    case Step::request:
+        return "open" + of + " in /proc/" + std::to_string(pid) + "/fd" + why +
+               "; and asking the process for it over its Unix socket: " +
+               request_text(request_error) +
+               (here && request_error == EMFILE ? limit_text(RLIMIT_NOFILE, 1, "ulimit -n") : "");
     case Step::map:
         return "mmap" + of + why +
                (here && error == ENOMEM ? limit_text(RLIMIT_AS, 1024, "ulimit -v") : "");

@@ -15,7 +15,8 @@ namespace adaptib::shm {
 struct Obstacle {
     enum class Step : std::uint8_t {
         none,     // not known
-        open,     // of the segment's file
+        open,     // of the segment's file, by /proc/<pid>/fd
+        request,  // the same was refused, and asking the process for it did not help either
         map,      // mmap
         commit,   // fallocate
         identity, // /proc/self/stat
@@ -24,7 +25,8 @@ struct Obstacle {
     };
     Step step = Step::none;
     Reason reason = Reason::none;
-    int error = 0; // errno of the step
+    int error = 0;         // errno of the step
+    int request_error = 0; // Step::request: what request_descriptor says; `error` is that of `open`
 
     // ProducerSlot::refused; 0 is "not refused".
     std::uint64_t pack() const;

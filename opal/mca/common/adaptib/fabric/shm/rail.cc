@@ -132,6 +132,21 @@ PortState ShmRail::state_impl() const {
 
 RailAddress ShmRail::address_impl() const { return context_.segment().address(index_); }
 
+bool ShmRail::reaches_impl(const RailAddress& remote) const {
+    WireAddress wire{};
+    return PeerSegment::decode(remote, wire) &&
+           reach_each_other(context_.segment().wire_address(index_), wire);
+}
+
+std::string ShmRail::why_out_of_reach_impl(const RailAddress& remote) const {
+    WireAddress wire{};
+    if (!PeerSegment::decode(remote, wire)) {
+        return {};
+    }
+    const WireAddress own = context_.segment().wire_address(index_);
+    return own.host == wire.host ? why_not_open(own.visibility, wire.visibility) : std::string();
+}
+
 Status ShmRail::create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) {
     if (depth == 0 || depth > kMaxCqDepth) {
         return Status::error(Reason::bad_argument);

@@ -109,8 +109,9 @@ RcQueuePair::Step RcQueuePair::copy_trouble(CopyResult result, Attempt& a, WorkS
         return Step::wait;
     case CopyResult::gone: status = WorkStatus::retry_exceeded; return Step::over;
     case CopyResult::forbidden:
-        context_.forbid_single_copy(peer_.get(), "the system forbids it for process " +
-                                                     std::to_string(peer_->pid()));
+        context_.forbid_single_copy(
+            peer_.get(), "the system forbids it for process " + std::to_string(peer_->pid()) +
+                             why_not_attach(own_visibility(), peer_->visibility()));
         bounce = true;
         return Step::wait;
     case CopyResult::failed: return remote_error(WorkStatus::remote_operation_error, status);

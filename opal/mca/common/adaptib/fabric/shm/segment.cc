@@ -16,6 +16,7 @@
 #include <new>
 #include <utility>
 
+#include "fabric/shm/opening.h"
 #include "fabric/shm/process.h"
 
 namespace adaptib::shm {
@@ -44,25 +45,6 @@ bool owner_alive(const ProducerSlot& slot, std::uint64_t owner) {
                                     ? process_start_time(pid)
                                     : slot.start_time.load(std::memory_order_relaxed);
     return process_alive(pid, start);
-}
-
-// A process that is there, and has not that descriptor, has closed its segment.
-Status why_not_open(const WireAddress& wire, int error) {
-    switch (error) {
-    case EACCES:
-    case EPERM: return Status::error(Reason::no_permission);
-    case EMFILE:
-    case ENFILE:
-    case EINTR:
-    case EAGAIN:
-    case ENOMEM: return Status::error(Reason::no_memory);
-    default: break;
-    }
-    if (process_start_time(wire.pid) == wire.start_time) {
-        return Status::error(Reason::peer_gone);
-    }
-    return Status::error(process_alive(wire.pid, wire.start_time) ? Reason::unreachable
-                                                                  : Reason::peer_gone);
 }
 
 // The largest file that this process may have; growing one beyond raises a signal.
@@ -160,10 +142,26 @@ Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text
     note_memory();
     header->magic.store(kMagic, std::memory_order_release);
     made_ = true;
+    become_visible(options);
     return kOk;
 }
 
+// Without a server there is the way over /proc alone, and peers know it.
+void OwnSegment::become_visible(const SegmentOptions& options) {
+    visibility_ = own_visibility();
+    visibility_.user_space ^= options.user_space;
+    if (options.server) {
+        server_ = DescriptorServer::start(file_.fd, cookie_,
+                                          static_cast<std::uint32_t>(mix(options.entropy + 1)));
+    }
+    if (server_ != nullptr) {
+        visibility_.server = server_->number();
+        visibility_.ways |= kWayServer;
+    }
+}
+
 OwnSegment::~OwnSegment() {
+    server_.reset();
     // A child that was forked has the mapping too; the segment is its parent's.
     if (made_ && static_cast<std::uint32_t>(getpid()) == pid_) {
         Header* h = header();
@@ -180,16 +178,21 @@ OwnSegment::~OwnSegment() {
     }
 }
 
+WireAddress OwnSegment::wire_address(std::uint32_t rail) const {
+    return {kAddressMagic,
+            kLayoutVersion,
+            static_cast<std::uint16_t>(rail),
+            pid_,
+            static_cast<std::uint32_t>(file_.fd),
+            start_time_,
+            cookie_,
+            host_,
+            header()->job_key,
+            visibility_};
+}
+
 RailAddress OwnSegment::address(std::uint32_t rail) const {
-    const WireAddress wire{kAddressMagic,
-                           kLayoutVersion,
-                           static_cast<std::uint16_t>(rail),
-                           pid_,
-                           static_cast<std::uint32_t>(file_.fd),
-                           start_time_,
-                           cookie_,
-                           host_,
-                           header()->job_key};
+    const WireAddress wire = wire_address(rail);
     RailAddress out;
     std::memcpy(out.bytes.data(), &wire, sizeof wire);
     out.size = sizeof wire;
@@ -280,11 +283,6 @@ bool PeerSegment::decode(const RailAddress& address, WireAddress& out) {
     return out.magic == kAddressMagic;
 }
 
-bool PeerSegment::is_of(std::uint64_t host, const RailAddress& address) {
-    WireAddress wire{};
-    return decode(address, wire) && wire.host == host;
-}
-
 Status PeerSegment::open(const RailAddress& address, std::uint64_t own_cookie,
                          std::shared_ptr<PeerSegment>& out, std::uint64_t own_host,
                          Obstacle& obstacle) {
@@ -298,11 +296,9 @@ Status PeerSegment::open(const RailAddress& address, std::uint64_t own_cookie,
     if (wire.host != own_host) {
         return Status::error(Reason::unreachable);
     }
-    obstacle = {Obstacle::Step::open, Reason::none, 0};
-    const int fd = open_descriptor_of(wire.pid, wire.fd);
-    if (fd < 0) {
-        obstacle.error = errno;
-        return why_not_open(wire, obstacle.error);
+    int fd = -1;
+    if (const Status status = open_segment_of(wire, fd, obstacle); !status.ok()) {
+        return status;
     }
     std::shared_ptr<PeerSegment> peer(new PeerSegment);
     Status status = peer->map_file(fd, wire, obstacle);
@@ -371,7 +367,7 @@ Status PeerSegment::check(const WireAddress& wire) {
         return Status::error(Reason::peer_gone);
     }
     pid_ = wire.pid;
-    fd_number_ = wire.fd;
+    address_ = wire;
     start_time_ = wire.start_time;
     cookie_ = wire.cookie;
     return kOk;
@@ -428,9 +424,11 @@ Status PeerSegment::claim_slot(int fd, std::uint64_t own_cookie, Obstacle& obsta
                                end, index + 1, std::memory_order_acq_rel)) {
     }
     const auto commit = [this](std::uint64_t ring_end) {
-        const int file = open_descriptor_of(pid_, fd_number_);
-        if (file < 0) {
-            return errno == ENOENT || errno == ESRCH ? Push::no_memory : Push::full;
+        int file = -1;
+        Obstacle in_the_way;
+        const Status opened = open_segment_of(address_, file, in_the_way);
+        if (!opened.ok()) {
+            return opened.reason() == Reason::peer_gone ? Push::no_memory : Push::full;
         }
         struct stat mine {};
         const bool same =

@@ -5,13 +5,13 @@
 // process leaves nothing behind. The file has its full size at once, which costs nothing; memory is
 // committed before it is used, so that running out of it is a Status and not a signal, and what the
 // file may have in all is bounded: its owner, and peers whose rings in it grow, take no more than
-// the header grants. PeerSegment is another process's segment, opened through /proc/<pid>/fd and
-// checked: its fixed part is mapped, and what is used of its heap. It holds the producer slot there
-// and ends with its last user.
+// the header grants. PeerSegment is another process's segment, opened (opening.h) and checked: its
+// fixed part is mapped, and what is used of its heap. It holds the producer slot there and ends with
+// its last user.
 // Ownership: the fabric owns its OwnSegment; PeerSegments are shared by queue pairs and address handles.
 // Threads: one thread at a time each.
-// May touch: base/, fabric/fabric.h, heap.h, layout.h, process.h, queue.h,
-// segment_file.h, windows.h, the system.
+// May touch: base/, fabric/fabric.h, heap.h, layout.h, process.h, queue.h, segment_file.h, opening.h,
+// descriptor_server.h, windows.h, the system.
 #pragma once
 
 #include <cstddef>
@@ -24,11 +24,13 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "fabric/fabric.h"
+#include "fabric/shm/descriptor_server.h"
 #include "fabric/shm/heap.h"
 #include "fabric/shm/layout.h"
 #include "fabric/shm/obstacle.h"
 #include "fabric/shm/process.h"
 #include "fabric/shm/queue.h"
+#include "fabric/shm/segment_address.h"
 #include "fabric/shm/segment_file.h"
 #include "fabric/shm/windows.h"
 
@@ -40,23 +42,11 @@ struct SegmentOptions {
     Bytes queue_bytes = 0;
     std::uint32_t rails = 1;
     std::uint64_t job_key = 0;
-    std::uint64_t entropy = 0; // made into a cookie that no other living segment has
-    std::uint64_t host = 0;    // ShmOptions
+    std::uint64_t entropy = 0;    // made into a cookie that no other living segment has
+    std::uint64_t host = 0;       // ShmOptions
+    bool server = true;           // ShmOptions::descriptor_server
+    std::uint32_t user_space = 0; // ShmOptions
 };
-
-// What a RailAddress of this fabric holds.
-struct WireAddress {
-    std::uint32_t magic;
-    std::uint16_t version;
-    std::uint16_t rail;
-    std::uint32_t pid;
-    std::uint32_t fd;
-    std::uint64_t start_time;
-    std::uint64_t cookie;
-    std::uint64_t host;
-    std::uint64_t job_key;
-};
-static_assert(sizeof(WireAddress) <= RailAddress::kMaxBytes);
 
 class OwnSegment {
 public:
@@ -76,6 +66,7 @@ public:
     }
     std::uint64_t cookie() const { return cookie_; }
     std::uint64_t host() const { return host_; }
+    WireAddress wire_address(std::uint32_t rail) const;
     RailAddress address(std::uint32_t rail) const;
 
     // Makes sure that [offset, offset + length) of the fixed part has memory.
@@ -100,12 +91,15 @@ public:
 private:
     OwnSegment() = default;
     Status set_up(const SegmentOptions& options, std::string& error_text);
+    void become_visible(const SegmentOptions& options);
     Status heap_says(Status status);
     void note_memory();
     Status take_memory(Bytes offset, Bytes length);
 
     std::byte* base_ = nullptr;
     SegmentFile file_;
+    std::unique_ptr<DescriptorServer> server_; // null: the system gives none
+    Visibility visibility_;
     bool made_ = false; // there is a header, and memory for it
     std::uint32_t pid_ = 0;
     std::uint64_t start_time_ = 0;
@@ -137,9 +131,6 @@ public:
 
     // The address's fields; false when it is not one of this fabric's.
     static bool decode(const RailAddress& address, WireAddress& out);
-    // Of a process of that host.
-    static bool is_of(std::uint64_t host, const RailAddress& address);
-
     // The fixed part and the queue.
     std::byte* base() const { return base_; }
     Header* header() const { return header_of(base_); }
@@ -149,6 +140,7 @@ public:
     Status commit(Bytes offset, Bytes length);
     std::uint32_t pid() const { return pid_; }
     std::uint64_t cookie() const { return cookie_; }
+    const Visibility& visibility() const { return address_.visibility; }
     Bytes size() const { return size_; }
     Producer& producer() { return producer_; }
     std::uint32_t own_pid() const { return own_pid_; }
@@ -181,7 +173,7 @@ private:
     Bytes mapped_ = 0; // at base_
     Windows windows_;
     std::uint32_t pid_ = 0;
-    std::uint32_t fd_number_ = 0; // in the peer
+    WireAddress address_{};
     std::uint64_t start_time_ = 0;
     std::uint64_t cookie_ = 0;
     Bytes size_ = 0;

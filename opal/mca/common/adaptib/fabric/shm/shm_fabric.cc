@@ -70,6 +70,8 @@ Status open_shm_fabric(const ShmOptions& options, std::unique_ptr<Fabric>& out,
     wanted.rails = options.rails;
     wanted.job_key = options.job_key;
     wanted.host = options.host;
+    wanted.user_space = options.user_space;
+    wanted.server = options.descriptor_server;
     wanted.entropy = options.random->next();
     const bool forbidden = options.single_copy != ShmOptions::SingleCopy::none &&
                            probe_single_copy() != shm::CopyResult::ok;

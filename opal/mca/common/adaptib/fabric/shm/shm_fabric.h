@@ -39,7 +39,10 @@ struct ShmOptions {
     Random* random = nullptr;            // required
     std::optional<CopyCosts> copy_costs; // Fabric::copy_costs, where single copies are allowed
     BytesPerSecond rate{};               // what a rail says of itself
-    std::uint64_t host = 0; // for tests: processes with another one pass for those of another host
+    // For tests: processes with another one pass for those of another host, or user namespace.
+    std::uint64_t host = 0;
+    std::uint32_t user_space = 0;
+    bool descriptor_server = true; // peers that may not open /proc/<pid>/fd get the segment from it
 };
 
 // ok; bad_argument; no_memory, no_device, not_supported, no_permission: error_text says for a person why.

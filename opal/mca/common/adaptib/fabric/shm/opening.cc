@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The ways of opening a peer's segment (opening.h).
+#include "fabric/shm/opening.h"
+
+#include <cerrno>
+
+#include "fabric/shm/descriptor_server.h"
+#include "fabric/shm/process.h"
+
+namespace adaptib::shm {
+
+namespace {
+
+// The server is asleep and answers at once; on a crowded machine it is tried again later.
+constexpr Nanoseconds kAnswerLimit{50'000'000};
+
+bool is_refusal(int error) { return error == EACCES || error == EPERM; }
+
+bool may_pass(int error) {
+    switch (error) {
+    case EMFILE:
+    case ENFILE:
+    case EINTR:
+    case EAGAIN:
+    case ENOBUFS:
+    case ENOMEM: return true;
+    default: return false;
+    }
+}
+
+// A process that lives and is not to be seen in /proc: hidepid hides those that may not be looked
+// into.
+bool is_hidden(const WireAddress& wire) {
+    return process_start_time(wire.pid) == 0 && process_alive(wire.pid, wire.start_time);
+}
+
+// /proc is open, and the file is not there: a process that lives has closed its segment.
+Status why_not_there(const WireAddress& wire) {
+    if (process_start_time(wire.pid) == wire.start_time) {
+        return Status::error(Reason::peer_gone);
+    }
+    return Status::error(process_alive(wire.pid, wire.start_time) ? Reason::unreachable
+                                                                  : Reason::peer_gone);
+}
+
+// The process had a server where this process would find it.
+bool has_closed(const WireAddress& wire, int error) {
+    return error == EKEYREJECTED ||
+           (error == ECONNREFUSED && own_visibility().network == wire.visibility.network);
+}
+
+Status ask_server(const WireAddress& wire, int& fd, Obstacle& obstacle) {
+    int error = ENOTSUP;
+    if ((wire.visibility.ways & kWayServer) != 0) {
+        const int found =
+            request_descriptor(wire.visibility.server, wire.pid, wire.cookie, kAnswerLimit);
+        error = errno;
+        if (found >= 0) {
+            fd = found;
+            return kOk;
+        }
+    }
+    obstacle.step = Obstacle::Step::request;
+    obstacle.request_error = error;
+    if (may_pass(error)) {
+        return Status::error(Reason::no_memory);
+    }
+    const bool gone = has_closed(wire, error) || !process_alive(wire.pid, wire.start_time);
+    return Status::error(gone ? Reason::peer_gone : Reason::no_permission);
+}
+
+} // namespace
+
+Status open_segment_of(const WireAddress& wire, int& fd, Obstacle& obstacle) {
+    obstacle = {Obstacle::Step::open, Reason::none, 0};
+    const int found = open_descriptor_of(wire.pid, wire.fd);
+    if (found >= 0) {
+        fd = found;
+        return kOk;
+    }
+    obstacle.error = errno;
+    if (may_pass(obstacle.error)) {
+        return Status::error(Reason::no_memory);
+    }
+    if (!is_refusal(obstacle.error) && !is_hidden(wire)) {
+        return why_not_there(wire);
+    }
+    return ask_server(wire, fd, obstacle);
+}
+
+} // namespace adaptib::shm

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a RailAddress of the shm fabric holds.
+// Threads: a value type.
+// May touch: base/, fabric/fabric.h, visibility.h.
+#pragma once
+
+#include <cstdint>
+
+#include "fabric/fabric.h"
+#include "fabric/shm/visibility.h"
+
+namespace adaptib::shm {
+
+struct WireAddress {
+    std::uint32_t magic;
+    std::uint16_t version;
+    std::uint16_t rail;
+    std::uint32_t pid;
+    std::uint32_t fd;
+    std::uint64_t start_time;
+    std::uint64_t cookie;
+    std::uint64_t host;
+    std::uint64_t job_key;
+    Visibility visibility;
+};
+static_assert(sizeof(WireAddress) <= RailAddress::kMaxBytes);
+
+// Segments of both processes can be mapped by the other one, as far as addresses tell.
+inline bool reach_each_other(const WireAddress& a, const WireAddress& b) {
+    return a.host == b.host && can_open_each_other(a.visibility, b.visibility);
+}
+
+} // namespace adaptib::shm

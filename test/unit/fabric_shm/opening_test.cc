@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Opening a peer's segment where /proc is closed, and what addresses tell about it beforehand.
+#include "fabric/shm/opening.h"
+
+#include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fabric/shm/queue.h"
+#include "fabric/shm/segment.h"
+#include "fabric/shm/visibility.h"
+#include "unit/fabric_shm/take_away.h"
+
+namespace adaptib::shm {
+namespace {
+
+constexpr int kNotHere = 77; // the machine does not allow what the test needs
+
+std::unique_ptr<OwnSegment> create(bool server = true) {
+    SegmentOptions options;
+    options.segment_max = 16 * kMiB;
+    options.queue_bytes = kMiB;
+    options.entropy = 7;
+    options.server = server;
+    std::unique_ptr<OwnSegment> out;
+    std::string error;
+    EXPECT_TRUE(OwnSegment::create(options, out, error).ok()) << error;
+    return out;
+}
+
+bool enter_user_space() { return unshare(CLONE_NEWUSER) == 0; }
+
+bool drop_the_right_to_look() {
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct data[2]{};
+    if (syscall(SYS_capget, &header, data) != 0) {
+        return false;
+    }
+    data[CAP_TO_INDEX(CAP_SYS_PTRACE)].effective &= ~CAP_TO_MASK(CAP_SYS_PTRACE);
+    return syscall(SYS_capset, &header, data) == 0;
+}
+
+// A child that has gone through `change`, and opens the segment of this process.
+void in_child(bool (*change)(), const std::function<bool()>& work) {
+    const pid_t child = fork();
+    if (child == 0) {
+        _exit(!change() ? kNotHere : work() ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+    if (WEXITSTATUS(status) == kNotHere) {
+        GTEST_SKIP() << "not allowed here";
+    }
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+bool opens(const OwnSegment& segment, std::shared_ptr<PeerSegment>& peer) {
+    return PeerSegment::open(segment.address(0), 99, peer, segment.host()).ok();
+}
+
+bool is_refused(const OwnSegment& segment) {
+    std::shared_ptr<PeerSegment> peer;
+    Obstacle obstacle;
+    const Status status = PeerSegment::open(segment.address(0), 99, peer, segment.host(), obstacle);
+    const std::string text = obstacle.text(1, true);
+    return status == Status::error(Reason::no_permission) &&
+           obstacle.step == Obstacle::Step::request && obstacle.error == EACCES &&
+           text.find("/proc/1/fd: Permission denied") != std::string::npos &&
+           text.find("it has none") != std::string::npos;
+}
+
+TEST(Opening, FromAnotherUserNamespace) {
+    const auto segment = create();
+    in_child(enter_user_space, [&] {
+        std::shared_ptr<PeerSegment> peer;
+        return opens(*segment, peer) && peer->check_alive() && peer->cookie() == segment->cookie();
+    });
+}
+
+TEST(Opening, FromAnotherUserNamespaceWithoutAServerIsRefused) {
+    const auto segment = create(false);
+    in_child(enter_user_space, [&] { return is_refused(*segment); });
+}
+
+// PR_SET_DUMPABLE 0, or what setuid does, after the address was published.
+TEST(Opening, OfAProcessThatIsNotDumpableAnyMore) {
+    const auto served = create();
+    const auto alone = create(false);
+    const int before = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
+    ASSERT_EQ(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), 0);
+    in_child(drop_the_right_to_look, [&] {
+        std::shared_ptr<PeerSegment> peer;
+        return is_refused(*alone) && opens(*served, peer);
+    });
+    EXPECT_EQ(prctl(PR_SET_DUMPABLE, before, 0, 0, 0), 0);
+}
+
+// A sender needs memory for the queue that its owner, which computes, has not taken.
+TEST(Opening, TheQueueGrowsWithoutProc) {
+    const auto segment = create();
+    in_child(enter_user_space, [&] {
+        std::shared_ptr<PeerSegment> peer;
+        if (!opens(*segment, peer)) {
+            return false;
+        }
+        RecordFields fields{};
+        fields.type = RecordType::datagram;
+        for (int i = 0; i < 100; ++i) { // of 64 KiB that have memory from the start
+            if (peer->producer().push(fields, 4096, [](std::byte*) {}) != Push::ok) {
+                return false;
+            }
+        }
+        return true;
+    });
+}
+
+// A process that has left MPI and goes on, with another file in the segment's place or none.
+TEST(Opening, OfAProcessThatHasClosedItsSegment) {
+    auto segment = create();
+    const RailAddress old = segment->address(0);
+    const auto number = static_cast<int>(segment->wire_address(0).fd);
+    segment.reset();
+    for (const bool reused : {false, true}) {
+        if (reused) {
+            ASSERT_EQ(dup2(STDIN_FILENO, number), number);
+        }
+        in_child(enter_user_space, [&] {
+            std::shared_ptr<PeerSegment> peer;
+            return PeerSegment::open(old, 99, peer) == Status::error(Reason::peer_gone);
+        });
+    }
+    close(number);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// What is known beforehand
+
+struct Pair {
+    Visibility a;
+    Visibility b;
+    bool open;
+    const char* why;
+};
+
+TEST(Visible, BothEndsComeToTheSameResult) {
+    constexpr std::uint32_t kBoth = kWayProc | kWayServer;
+    const std::vector<Pair> pairs = {
+        {{1, 1, 5, kBoth}, {1, 1, 6, kBoth}, true, ""},
+        {{1, 1, 5, kBoth}, {2, 1, 6, kBoth}, true, ""}, // rootless containers
+        {{1, 1, 5, kWayServer}, {1, 1, 6, kBoth}, true, ""},
+        {{1, 1, 0, kWayProc}, {1, 2, 6, kBoth}, true, ""},
+        {{0, 1, 0, kWayProc}, {2, 1, 6, kWayProc}, true, ""}, // not known: it is tried
+        {{1, 1, 5, kBoth}, {2, 2, 6, kBoth}, false, "different network namespaces"},
+        {{1, 1, 5, kBoth}, {2, 1, 0, kWayProc}, false, "has no Unix socket"},
+        {{1, 1, 5, kBoth}, {2, 2, 6, kBoth}, false, "different user namespaces"},
+        {{1, 1, 5, 0}, {1, 1, 0, kWayProc}, false, "not dumpable"},
+        {{1, 1, 5, kWayServer}, {1, 2, 0, kBoth}, false, "not dumpable"},
+    };
+    for (const Pair& each : pairs) {
+        EXPECT_EQ(can_open_each_other(each.a, each.b), each.open);
+        EXPECT_EQ(can_open_each_other(each.b, each.a), each.open);
+        if (!each.open) {
+            EXPECT_NE(why_not_open(each.a, each.b).find(each.why), std::string::npos)
+                << why_not_open(each.a, each.b);
+            EXPECT_NE(why_not_open(each.b, each.a).find(each.why), std::string::npos);
+        }
+    }
+}
+
+TEST(Visible, AProcessKnowsWhereItStands) {
+    const Visibility here = own_visibility();
+    EXPECT_NE(here.user_space, 0u);
+    EXPECT_NE(here.network, 0u);
+    EXPECT_EQ(here.ways, kWayProc);
+    in_child(enter_user_space, [&] {
+        const Visibility there = own_visibility();
+        return there.user_space != here.user_space && there.network == here.network;
+    });
+}
+
+TEST(Visible, TheAddressSaysIt) {
+    for (const bool server : {true, false}) {
+        const auto segment = create(server);
+        const WireAddress wire = segment->wire_address(0);
+        EXPECT_EQ(wire.visibility.ways, kWayProc | (server ? kWayServer : 0u));
+        EXPECT_EQ(wire.visibility.user_space, own_visibility().user_space);
+        EXPECT_EQ(wire.visibility.server != 0, server);
+    }
+}
+
+// Both ends of a pair know then that this way is closed.
+TEST(Visible, WhoCannotAskOthersIsNotAskedEither) {
+    in_child([] { return take_away(SYS_socketpair, EPERM); },
+             [] { return create()->wire_address(0).visibility.ways == kWayProc; });
+    in_child([] { return take_away(SYS_bind, EACCES); },
+             [] { return create()->wire_address(0).visibility.ways == kWayProc; });
+}
+
+} // namespace
+} // namespace adaptib::shm
