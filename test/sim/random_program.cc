@@ -45,6 +45,7 @@ public:
         }
         draw_switches();
         draw_computing();
+        draw_memory();
         return std::move(program_);
     }
 
@@ -270,6 +271,27 @@ private:
             Operation compute = operation_of(Verb::compute, place->rank, 0);
             compute.amount = kSecond * (1 + random.below(responders || !network ? 900 : 60));
             program_.operations.insert(place, compute);
+        }
+    }
+
+    // In the same way: of half of the programs over shared memory, large rings; of half of these no memory
+    // for them, now and then or from some point on.
+    void draw_memory() {
+        Random random(program_.schedule ^ 0x6d656d);
+        if (!program_.world.empty() || random.below(2) == 0) {
+            return;
+        }
+        for (Setting& setting : program_.settings) {
+            if (setting.name == "ring_bytes") {
+                setting.value = "262144";
+            }
+        }
+        switch (random.below(4)) {
+        case 0: set("shm_memory", 300'000 + random.below(700'000)); break;
+        case 1:
+            program_.faults.push_back({"commit_fails", random.below(2) == 0 ? "200" : "900"});
+            break;
+        default: break;
         }
     }
 

@@ -19,6 +19,7 @@ fault::FaultPlan plan_of(const Program& program, std::uint64_t seed) {
                                              {"datagram_delayed", Fault::datagram_delayed},
                                              {"completion_delayed", Fault::completion_delayed},
                                              {"send_refused", Fault::send_refused},
+                                             {"commit_fails", Fault::commit_fails},
                                              {"meeting_fails", Fault::meeting_fails}};
     const std::map<std::string, Capability> capabilities{
         {"lacks_whole_memory", Capability::whole_memory},
@@ -72,7 +73,10 @@ public:
     std::vector<std::string> messages() override {
         std::vector<std::string> all;
         for (const std::string& text : messages_) {
-            if (!meets_ || text.find(" was made anew over ") == std::string::npos) {
+            const bool expected =
+                (meets_ && text.find(" was made anew over ") != std::string::npos) ||
+                (bounded_ && text.find("There is no room for another ring") != std::string::npos);
+            if (!expected) {
                 all.push_back(text);
             }
         }
@@ -170,6 +174,10 @@ private:
         shm.rails = static_cast<std::uint32_t>(parameters.shm_rails);
         shm.queue_bytes = parameters.shm_queue_bytes;
         shm.segment_max = parameters.shm_segment_max;
+        if (parameters.shm_memory != 0) {
+            shm.memory_max = parameters.shm_memory;
+            bounded_ = true;
+        }
         shm.single_copy = std::string(parameters.shm_single_copy) == "none"
                               ? ShmOptions::SingleCopy::none
                               : ShmOptions::SingleCopy::automatic;
@@ -207,6 +215,7 @@ private:
     ManualClock clock_;
     test::AddressTable table_;
     std::vector<std::string> messages_;
+    bool bounded_ = false; // memory for rings is
     std::vector<std::unique_ptr<Node>> nodes_;
     std::vector<std::uint32_t> turns_;
     std::uint32_t last_ = 0;

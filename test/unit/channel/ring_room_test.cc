@@ -65,7 +65,7 @@ protected:
             EXPECT_EQ(madvise(lines_ + kFirst * kRingUnit, length, MADV_DONTNEED), 0);
             EXPECT_EQ(mprotect(lines_ + kFirst * kRingUnit, length, PROT_NONE), 0);
         }
-        room().begin(idle ? kFirst : units);
+        room().end_shrinking(idle ? kFirst : units);
         ring_->reader.on_shrunk();
         return idle;
     }
@@ -195,13 +195,20 @@ TEST_F(Room, WhileItIsTakenBackTheWriterStaysInTheFirstPart) {
         }
     }
     EXPECT_EQ(commits_, before);
-    room().begin(kFirst);
+    room().end_shrinking(kFirst);
     for (int lap = 0; lap < 3; ++lap) {
         while (send(700)) {
         }
         take_all();
     }
     EXPECT_GT(commits_, before);
+}
+
+TEST_F(Room, NothingIsTakenFromWhoDoesNotKnowOfIt) {
+    room().begin(2 * kFirst); // a new ring, and no writer that has seen the word
+    EXPECT_FALSE(room().begin_to_shrink(kFirst));
+    room().mind();
+    EXPECT_TRUE(room().begin_to_shrink(kFirst));
 }
 
 TEST_F(Room, RandomTrafficWithMemoryComingAndGoing) {

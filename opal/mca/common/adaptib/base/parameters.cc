@@ -154,8 +154,8 @@ constexpr std::array kTable{
         "for what was not timed yet."},
     opal_common_adaptib_parameter_t{
         "ring_bytes", kSize, &g_parameters.ring_bytes, "262144", "bytes", "4096..16777216", 4,
-        "Memory of one ring: the messages of one connected peer that are under way. A multiple of "
-        "64, and at least twice eager_limit plus 256."},
+        "A ring's size: the messages of one connected peer that are under way. Within a host it has "
+        "memory as far as it is used. A multiple of 64, and at least twice eager_limit plus 256."},
     opal_common_adaptib_parameter_t{
         "verbs_ring_bytes", kSize, &g_parameters.verbs_ring_bytes, "131072", "bytes",
         "4096..16777216", 4,

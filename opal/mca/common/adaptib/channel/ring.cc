@@ -165,6 +165,7 @@ void RingWriter::map() {
             qp_->map(target_.room_address, sizeof(std::uint64_t), target_.key)));
     }
     if (room_.bounded()) {
+        room_.mind();
         note_room(room_.units());
     }
 }

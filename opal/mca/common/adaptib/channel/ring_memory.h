@@ -136,7 +136,7 @@ public:
         }
         // What the writer has stored beyond the first part can be seen now.
         const bool done = reader.idle_within(first_units()) && give_back();
-        room().begin(done ? first_units() : units);
+        room().end_shrinking(done ? first_units() : units);
         reader.on_shrunk();
         return done;
     }

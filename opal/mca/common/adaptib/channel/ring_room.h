@@ -7,12 +7,14 @@
 //
 //     the writer   enter() before it stores beyond the first part, leave() when it is at the beginning
 //                  again; in between the room is its own, and it alone changes it
-//     the reader   begin_to_shrink() where the writer is not beyond; until the next begin() the writer, who
+//     the reader   begin_to_shrink() where the writer is not beyond; until end_shrinking() the writer, who
 //                  finds that, stays in the first part
 //
 // Neither waits for the other.
 //
-//     units that have memory 32 | ... | shrinking 1 | beyond 1
+// A writer that does not know of the word (mind()) may store anywhere, and nothing is taken back.
+//
+//     units that have memory 32 | ... | minded 1 | shrinking 1 | beyond 1
 //
 // Threads: one of each side, of two processes.
 // May touch: base/.
@@ -41,7 +43,9 @@ public:
         return static_cast<std::uint32_t>(word().load(std::memory_order_acquire));
     }
 
-    // Writer. False: the reader is about to take memory back; the first part can be used, no more.
+    // Writer.
+    void mind() const { word().fetch_or(kMinded, std::memory_order_acq_rel); }
+    // False: the reader is about to take memory back; the first part can be used, no more.
     bool enter() const {
         std::uint64_t now = word().load(std::memory_order_acquire);
         while ((now & kShrinking) == 0) {
@@ -54,19 +58,25 @@ public:
     void leave() const { word().fetch_and(~kBeyond, std::memory_order_release); }
     // REQUIRES: it is beyond.
     void grow_to(std::uint32_t units) const {
-        word().store(kBeyond | units, std::memory_order_release);
+        word().store(kBeyond | kMinded | units, std::memory_order_release);
     }
 
     // Reader. False: there is no more than the first part, or the writer is beyond it.
     bool begin_to_shrink(std::uint32_t first) const {
         std::uint64_t now = word().load(std::memory_order_acquire);
-        return (now & (kBeyond | kShrinking)) == 0 && static_cast<std::uint32_t>(now) > first &&
-               word().compare_exchange_strong(now, kShrinking | first, std::memory_order_acq_rel);
+        return (now & (kBeyond | kShrinking | kMinded)) == kMinded &&
+               static_cast<std::uint32_t>(now) > first &&
+               word().compare_exchange_strong(now, kShrinking | kMinded | first,
+                                              std::memory_order_acq_rel);
+    }
+    void end_shrinking(std::uint32_t units) const {
+        word().store(kMinded | units, std::memory_order_release);
     }
 
 private:
     static constexpr std::uint64_t kBeyond = std::uint64_t{1} << 63;
     static constexpr std::uint64_t kShrinking = std::uint64_t{1} << 62;
+    static constexpr std::uint64_t kMinded = std::uint64_t{1} << 61;
 
     std::atomic_ref<std::uint64_t> word() const { return std::atomic_ref<std::uint64_t>(*word_); }
 

@@ -79,6 +79,11 @@ private:
     }
     Status register_impl(void* address, Bytes length, std::uint32_t access,
                          std::unique_ptr<MemoryRegion>& out) override;
+    Status allocate_sparse_impl(Bytes length, Bytes first, std::uint32_t access,
+                                std::unique_ptr<MemoryRegion>& out) override {
+        const Status status = node_.refuse(Site::allocate, index_);
+        return status.ok() ? below_.allocate_sparse(length, first, access, out) : status;
+    }
     Status allocate_impl(Bytes length, std::uint32_t access,
                          std::unique_ptr<MemoryRegion>& out) override {
         const Status status = node_.refuse(Site::allocate, index_);

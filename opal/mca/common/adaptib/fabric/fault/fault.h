@@ -50,6 +50,7 @@ enum class Fault : std::uint8_t {
     create_ah_fails,
     register_fails,
     allocate_fails,
+    commit_fails, // of sparse memory, by who writes into it
     modify_fails,
     // A queue pair goes to meet another one (FaultPlan::meets): it does not, which is told after `delay`.
     meeting_fails,

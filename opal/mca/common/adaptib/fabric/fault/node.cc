@@ -24,6 +24,7 @@ Site site_of(Fault fault) {
     case Fault::create_ah_fails: return Site::create_ah;
     case Fault::register_fails: return Site::register_memory;
     case Fault::allocate_fails: return Site::allocate;
+    case Fault::commit_fails: return Site::commit;
     case Fault::modify_fails: return Site::modify;
     case Fault::meeting_fails: return Site::meeting;
     case Fault::rail_down:

@@ -36,6 +36,7 @@ enum class Site : std::uint8_t {
     create_ah,
     register_memory,
     allocate,
+    commit,
     modify,
     meeting,
     node,

@@ -149,6 +149,11 @@ void* FaultQp::map_impl(std::uint64_t address, Bytes length, std::uint32_t key) 
     return direct ? below_->map(address, length, key) : nullptr;
 }
 
+Status FaultQp::commit_impl(std::uint64_t address, Bytes length, std::uint32_t key) {
+    const Status status = node_.refuse(Site::commit, rail_index_);
+    return status.ok() ? below_->commit(address, length, key) : status;
+}
+
 bool FaultQp::usable_impl() const {
     return !node_.dead() && !broken_ && !mute_ && !has_to_wait() && below_->usable();
 }

@@ -79,6 +79,7 @@ private:
     }
     bool target_lives_impl() const override { return below_->target_lives(); }
     void* map_impl(std::uint64_t address, Bytes length, std::uint32_t key) override;
+    Status commit_impl(std::uint64_t address, Bytes length, std::uint32_t key) override;
     bool usable_impl() const override;
 
     Status post_request(const SendWork& work);

@@ -249,7 +249,8 @@ Status OwnSegment::allocate_sparse(Bytes length, Bytes first, Bytes& offset) {
     note_memory();
     const Bytes most = header()->memory_max.load(std::memory_order_relaxed);
     const Bytes has = header()->memory.load(std::memory_order_relaxed);
-    if (has >= most || most - has < first) {
+    const bool small = first <= kPage; // a connection without a ring
+    if (!small && (has >= most || most - has < first)) {
         trouble_ = "the shared segment has " + std::to_string(has) + " bytes of memory of " +
                    std::to_string(most) + " that it may have";
         return Status::error(Reason::no_memory);

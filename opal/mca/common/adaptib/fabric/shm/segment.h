@@ -75,8 +75,8 @@ public:
     // done. Nothing if there is none: producers are told.
     void commit_ahead();
 
-    // Zeroed memory of the heap (heap.h). A sparse block is refused, with no_memory, where the file has
-    // as much as it may have.
+    // Zeroed memory of the heap (heap.h). A sparse block with more than a page at first is refused, with
+    // no_memory, where the file has as much as it may have.
     Status allocate(Bytes length, Bytes& offset);
     Status allocate_sparse(Bytes length, Bytes first, Bytes& offset);
     void release(Bytes offset);
