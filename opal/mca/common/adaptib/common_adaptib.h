@@ -119,8 +119,8 @@ typedef enum {
 
 typedef struct {
     void *context;
-    uint64_t self;       /* this process: (jobid << 32) | vpid */
-    uint32_t local_rank; /* its number among the job's processes of this host */
+    uint64_t self;            /* this process: (jobid << 32) | vpid */
+    uint32_t local_rank;      /* its number among the job's processes of this host */
     uint32_t local_processes; /* of the job, on this host, itself included; 0: it is not known */
     const char *host_name;
     bool one_host; /* all processes of the job run on this host */

@@ -250,8 +250,8 @@ Status ConnectionManager::allocate_ring(Peer& peer, Bytes lines_bytes) {
     do {
         peer.ring_memory.reset();
         peer.answer_bytes = 0;
-        status = allocate_sparse_from(rails_, peer.route.local, bytes, first, kAccess,
-                                      peer.ring_memory);
+        status =
+            allocate_sparse_from(rails_, peer.route.local, bytes, first, kAccess, peer.ring_memory);
         if (status.ok()) {
             status = peer.ring_registration.make(rails_, peer.route.local,
                                                  peer.ring_memory->address(), bytes, kAccess);

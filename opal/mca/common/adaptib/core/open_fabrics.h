@@ -22,9 +22,9 @@ struct FabricsWanted {
     const Parameters& parameters;
     const char* host;
     std::uint64_t job;
-    bool one_host;      // all processes of the job are on it
+    bool one_host;                 // all processes of the job are on it
     std::uint32_t local_processes; // of the job, on this host
-    const Clock& clock; // this and the next outlive the fabrics
+    const Clock& clock;            // this and the next outlive the fabrics
     Random& random;
 };
 

@@ -68,9 +68,8 @@ Status allocate_from(RailList rails, RailRange with, Bytes length, std::uint32_t
 
 Status allocate_sparse_from(RailList rails, RailRange with, Bytes length, Bytes first,
                             std::uint32_t access, std::unique_ptr<MemoryRegion>& out) {
-    return of_first_rail(rails, with, [&](Rail& rail) {
-        return rail.allocate_sparse(length, first, access, out);
-    });
+    return of_first_rail(
+        rails, with, [&](Rail& rail) { return rail.allocate_sparse(length, first, access, out); });
 }
 
 } // namespace adaptib

@@ -560,14 +560,15 @@ public:
     std::uint32_t finishes = 0;                    // received
     std::unique_ptr<StreamChoices> stream_choices; // if there is a copy_choice
     Stream stream;
-    bool streaming = false;        // the next message may go through the ring, whatever the limit
-    std::uint64_t offers = 0;      // made to the peer
+    bool streaming = false;   // the next message may go through the ring, whatever the limit
+    std::uint64_t offers = 0; // made to the peer
     // Of the peer, for its own; valid while ring_out's queue pair is.
     AnswerSlot* answers = nullptr;
     std::byte* answer_data = nullptr;
     Bytes answer_bytes = 0; // of the data in our own memory that have memory
-    Bytes ring_bytes = 0;          // of the ring that is offered
-    std::uint64_t ring_seen = 0;   // what had been consumed of it at the last look (core/idle_rings.cc)
+    Bytes ring_bytes = 0;   // of the ring that is offered
+    std::uint64_t ring_seen =
+        0; // what had been consumed of it at the last look (core/idle_rings.cc)
     std::unique_ptr<MemoryRegion> ring_memory; // channel/ring_memory.h
     RingWriter::Target remote_ring;            // what ring_out writes into, 0 units: none offered
     RingParts ring_parts;                      // of it

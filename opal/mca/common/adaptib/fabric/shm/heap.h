@@ -80,7 +80,7 @@ private:
     Bytes end_ = 0;
     Bytes mapped_ = 0; // end of the last extent
     std::vector<Extent> extents_;
-    std::vector<bool> pages_; // by kPage from begin_: may hold something that is not zero
+    std::vector<bool> pages_;     // by kPage from begin_: may hold something that is not zero
     std::map<Bytes, Bytes> free_; // offset -> length, none of two extents, no two adjacent
     std::map<Bytes, Block> blocks_;
     Bytes in_use_ = 0;

@@ -76,7 +76,8 @@ struct Header {
     alignas(kCacheLine) std::atomic<std::uint64_t> committed; // granules that have memory
     std::atomic<std::uint32_t> producers_end;                 // no slot at or above was ever used
     std::atomic<std::uint32_t> regions_end;                   // no entry at or above was ever used
-    std::atomic<std::uint64_t> memory; // bytes that the file has, as far as its owner and peers know
+    std::atomic<std::uint64_t>
+        memory; // bytes that the file has, as far as its owner and peers know
     std::atomic<std::uint64_t> memory_max; // beyond which peers take none for rings
 
     alignas(kCacheLine) RailEntry rail[kMaxRails];

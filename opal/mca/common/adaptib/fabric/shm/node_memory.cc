@@ -13,7 +13,7 @@ namespace adaptib::shm {
 namespace {
 
 constexpr Bytes kUnlimited = ~Bytes{0};
-constexpr Bytes kShare = 16;   // of the node: one part in so many
+constexpr Bytes kShare = 16;       // of the node: one part in so many
 constexpr Bytes kLeast = 4 * kMiB; // the fixed part, the queue and some rings
 
 // "max", or nothing there: unlimited.
@@ -58,8 +58,8 @@ Bytes limit_of_groups(const std::string& proc, const std::string& sys) {
         if (controllers.empty()) {
             least = std::min(least, limit_of_group(sys + "/fs/cgroup", group, "memory.max"));
         } else if (names_memory(controllers)) {
-            least = std::min(least, limit_of_group(sys + "/fs/cgroup/memory", group,
-                                                   "memory.limit_in_bytes"));
+            least = std::min(
+                least, limit_of_group(sys + "/fs/cgroup/memory", group, "memory.limit_in_bytes"));
         }
     }
     return least;

@@ -104,8 +104,7 @@ Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text
         error_text = system_text("cannot size the shared segment", errno);
         return Status::error(Reason::no_memory);
     }
-    void* at =
-        mmap(nullptr, heap, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.fd, 0);
+    void* at = mmap(nullptr, heap, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.fd, 0);
     if (at == MAP_FAILED) {
         error_text = system_text("cannot map the shared segment", errno);
         return Status::error(Reason::no_memory);

@@ -107,7 +107,7 @@ private:
     std::uint64_t host_ = 0;
     Bytes size_ = 0;
     std::vector<bool> pages_; // of the fixed part: committed
-    Bytes mapped_ = 0; // at base_
+    Bytes mapped_ = 0;        // at base_
     Heap heap_;
     std::string trouble_;
 };
