@@ -201,7 +201,7 @@ int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "address_space") == 0) {
-        limit(RLIMIT_AS, (rlim_t) 1500000 * 1024); /* five segments and what MPI itself maps */
+        limit(RLIMIT_AS, (rlim_t) 400000 * 1024); /* MPI itself maps half of that */
     }
     check_begin(&argc, &argv, "first_contact", 2);
     if (strcmp(what, "descriptors") == 0) {
