@@ -13,34 +13,14 @@
  */
 #include <mpi.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "bench/proc_value.h"
 
 enum {
     BYTES = 64,
     MESSAGES = 40 /* far above connect_threshold */
 };
-
-/* KiB, of a line "name: value kB". */
-static double value_in(const char *path, const char *name)
-{
-    FILE *file = fopen(path, "r");
-    char line[256];
-    double value = -1;
-
-    while (NULL != file && NULL != fgets(line, sizeof(line), file)) {
-        const size_t length = strlen(name);
-        if (0 == strncmp(line, name, length) && ':' == line[length]) {
-            value = strtod(line + length + 1, NULL);
-        }
-    }
-    if (NULL == file || value < 0) {
-        fprintf(stderr, "memory_mpi: %s does not say %s\n", path, name);
-        MPI_Abort(MPI_COMM_WORLD, 2);
-    }
-    fclose(file);
-    return value;
-}
 
 /* In each step each rank sends to one other rank. */
 static void send_to_all(int rank, int ranks)
@@ -69,7 +49,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     MPI_Barrier(MPI_COMM_WORLD);
-    const double before = value_in("/proc/meminfo", "Shmem");
+    const double before = proc_value("/proc/meminfo", "Shmem");
     MPI_Barrier(MPI_COMM_WORLD);
 
     double seconds = -MPI_Wtime();
@@ -77,9 +57,9 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD);
     seconds += MPI_Wtime();
 
-    const double shared = value_in("/proc/meminfo", "Shmem") - before;
-    const double address = value_in("/proc/self/status", "VmSize");
-    const double private = value_in("/proc/self/status", "RssAnon");
+    const double shared = proc_value("/proc/meminfo", "Shmem") - before;
+    const double address = proc_value("/proc/self/status", "VmSize");
+    const double private = proc_value("/proc/self/status", "RssAnon");
     double most = 0, sum = 0;
     MPI_Reduce(&address, &most, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     MPI_Reduce(&private, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);

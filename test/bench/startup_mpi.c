@@ -19,6 +19,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench/proc_value.h"
+
 enum {
     WARM_UP = 2000, /* messages: far above connect_threshold */
     BATCH = 200,
@@ -31,27 +33,6 @@ static double seconds(void)
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double) now.tv_sec + 1e-9 * (double) now.tv_nsec;
-}
-
-/* KiB, of a line of /proc/self/status. */
-static double status_of(const char *name)
-{
-    FILE *file = fopen("/proc/self/status", "r");
-    char line[256];
-    double value = -1;
-
-    while (NULL != file && NULL != fgets(line, sizeof(line), file)) {
-        const size_t length = strlen(name);
-        if (0 == strncmp(line, name, length) && ':' == line[length]) {
-            value = strtod(line + length + 1, NULL);
-        }
-    }
-    if (NULL == file || value < 0) {
-        fprintf(stderr, "startup_mpi: /proc/self/status does not say %s\n", name);
-        MPI_Abort(MPI_COMM_WORLD, 2);
-    }
-    fclose(file);
-    return value;
 }
 
 static void ping_pong(int rank, int count)
@@ -111,8 +92,9 @@ int main(int argc, char **argv)
         int flag;
         MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
     }
-    const double resident = status_of("VmRSS");
-    const double pinned = status_of("VmLck") + status_of("VmPin");
+    const double resident = proc_value("/proc/self/status", "VmRSS");
+    const double pinned =
+        proc_value("/proc/self/status", "VmLck") + proc_value("/proc/self/status", "VmPin");
 
     tell("init", started - begin, MPI_MAX, rank, size);
     tell("first", first - started, MPI_MAX, rank, size);

@@ -3,8 +3,8 @@
  * The runtime that started the job sees its processes end, and tells who asks: the core is told, so
  * that nobody waits for them any longer (common_adaptib_mca_parts.h).
  *
- * Where the runtime tells nothing (a job without mpirun, some resource managers) the core finds out
- * by itself, as far as it can.
+ * Some runtimes tell nothing (a job without mpirun, some resource managers): the core finds out by
+ * itself then, as far as it can.
  *
  * Threads: the runtime calls in a thread of its own, also after its events are not wanted any more.
  */

@@ -184,12 +184,8 @@ void RingWriter::leave_room() {
 // A lap of `wanted` units, or of as many as can be had. False: `needed` cannot.
 bool RingWriter::make_lap(std::uint64_t wanted, std::uint64_t needed) {
     if (wanted > first_end_ && room_.bounded() && !beyond_) {
-        if (!room_.enter()) {
-            note_room(room_.units());
-        } else {
-            beyond_ = true;
-            note_room(room_.units());
-        }
+        beyond_ = room_.enter();
+        note_room(room_.units());
     }
     if (wanted > end_ && beyond_) {
         grow(wanted, needed);
@@ -332,7 +328,8 @@ bool RingWriter::go_on(std::uint64_t units) {
     return make_lap(std::min<std::uint64_t>(longer, units_), position_ + units) || next_lap(units);
 }
 
-// Behind a message that says so. False: there is no room yet, or too little memory for such a message.
+// Behind a message that says so. False: there is no room yet, or too little memory for such a
+// message.
 bool RingWriter::next_lap(std::uint64_t units) {
     const std::uint32_t end = position_;
     if (end > 0 && !skip_rest()) {

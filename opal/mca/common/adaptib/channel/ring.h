@@ -40,7 +40,8 @@
 //      length, before its own. Of a number less than all bytes may be new (the reader's count, too): with
 //      the low ones first it is no more than the whole.
 //   3. produced - consumed <= units. The reader tells the writer what it has consumed by writing a
-//      64-bit count into memory of the writer's, at the latest after half of the ring that has memory
+//      64-bit count into memory of the writer's, at the latest after half of the ring that has
+//      memory
 //      (ring_room.h), beyond which the writer does not go; what a `skip` or the
 //      last message of a lap leaves unused counts, so that a message of half the ring finds room once the
 //      reader has taken all there is. After a quarter the count goes along with a message, if one is posted
@@ -243,7 +244,8 @@ public:
         return word == 0 ? Found::nothing : read(word, header, body);
     }
 
-    // Nothing has come that was not taken, and all that was taken is given back; the next message comes
+    // Nothing has come that was not taken, and all that was taken is given back; the next message
+    // comes
     // into the first units.
     bool idle_within(std::uint32_t units) const {
         return head() == 0 && held_ == nullptr && position_ < units;
@@ -521,8 +523,6 @@ public:
     }
     // The last message lies where others have lain: that part of the ring is in the memory of both sides.
     bool lapped() const { return direct() && position_ <= used_; }
-    // Units of the ring that have memory, as far as is known here.
-    std::uint32_t units_with_memory() const { return room_.bounded() ? memory_ : units_; }
     // A completion with our wr_id was taken.
     void on_completion() { awaited_ -= awaited_ > 0 ? 1 : 0; }
     bool posts_to(const QueuePair& qp) const { return qp_ == &qp; }

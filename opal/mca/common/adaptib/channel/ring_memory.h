@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // RingMemory: what lies where in the memory that a process offers a connected peer.
 //
-//     credit line  what the peer has consumed of ours; the word of the ring's room (channel/ring_room.h);
+//     credit line  what the peer has consumed of ours; the word of the ring's room
+//     (channel/ring_room.h);
 //                  in its second half what we told last, if not inline
-//     answer line  where the peer answers operations that it is asked for (protocol/asked.cc), and what
+//     answer line  where the peer answers operations that it is asked for (protocol/asked.cc), and
+//     what
 //                  both ends share of a copy, where it can store there
 //     lines        of the ring that the peer writes its messages into (channel/ring.h); maybe none
 //     answer data  what the peer answers with
@@ -71,7 +73,7 @@ struct alignas(kCacheLine) AnswerSlot {
 };
 static_assert(sizeof(AnswerSlot) == kCacheLine);
 
-// What there is beside the credit.
+// The parts that a process offers beside the credit.
 struct RingParts {
     Bytes lines_bytes = 0;
     bool direct = false; // the peer stores into it: the answer line and its data; memory is sparse
@@ -88,7 +90,7 @@ public:
         return data_at(parts) + (parts.direct ? kMostAsked : 0) +
                (parts.measuring ? kMeasureBytes : 0);
     }
-    // What has memory at first.
+    // So much has memory at first.
     static constexpr Bytes first_bytes(RingParts parts) {
         return std::min(kFirst, before_lines(parts) + parts.lines_bytes);
     }
@@ -127,14 +129,15 @@ public:
             room().begin(first_units());
         }
     }
-    // The ring has no more memory than at first from now on. False: there is no more, it is in use, or
+    // The ring has no more memory than at first from now on. False: there is no more, it is in use,
+    // or
     // it cannot be given back.
     bool shrink(RingReader& reader) const {
         const std::uint32_t units = parts_.direct ? room().units() : 0;
         if (units == 0 || !room().begin_to_shrink(first_units())) {
             return false;
         }
-        // What the writer has stored beyond the first part can be seen now.
+        // The reader sees now whatever the writer has stored beyond the first part.
         const bool done = reader.idle_within(first_units()) && give_back();
         room().end_shrinking(done ? first_units() : units);
         reader.on_shrunk();
@@ -145,7 +148,8 @@ public:
     static std::byte* credit_before(AnswerSlot& answers) {
         return reinterpret_cast<std::byte*>(&answers) - kCacheLine;
     }
-    // By the addresses in the handshake: whether the peer's memory can be stored into, and where there
+    // By the addresses in the handshake: whether the peer's memory can be stored into, and where
+    // there
     // is what of it then.
     static bool is_direct(std::uint64_t credit_address, std::uint64_t lines_address) {
         return lines_address - credit_address == before_lines({.direct = true});
@@ -172,7 +176,7 @@ private:
         const Bytes end = before_lines(parts) + parts.lines_bytes;
         return parts.direct ? round_up(end, kLargestPage) : end;
     }
-    // What lies behind the first lines. False: it cannot be given back.
+    // The system takes back the memory behind the first lines. False: it does not do that.
     bool give_back() const {
         return parts_.direct && region_.discard(kFirst, data_at(parts_) - kFirst);
     }

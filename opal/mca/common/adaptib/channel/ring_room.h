@@ -5,9 +5,11 @@
 // knows when a lap is too short, gets memory for more; its reader, who knows that nothing has come
 // for long, takes that back. So that neither does under the other's hands:
 //
-//     the writer   enter() before it stores beyond the first part, leave() when it is at the beginning
+//     the writer   enter() before it stores beyond the first part, leave() when it is at the
+//     beginning
 //                  again; in between the room is its own, and it alone changes it
-//     the reader   begin_to_shrink() where the writer is not beyond; until end_shrinking() the writer, who
+//     the reader   begin_to_shrink() where the writer is not beyond; until end_shrinking() the
+//     writer, who
 //                  finds that, stays in the first part
 //
 // Neither waits for the other.

@@ -28,7 +28,6 @@ Heap::~Heap() {
 
 void Heap::begin(const SegmentFile& file, Bytes begin, Bytes end) {
     file_ = &file;
-    page_ = std::max(kPage, page_bytes());
     begin_ = mapped_ = begin;
     end_ = end;
     pages_.assign((end - begin) / kPage, false);
@@ -62,11 +61,11 @@ Status Heap::allocate(Bytes length, Bytes& offset) {
 }
 
 Status Heap::allocate_sparse(Bytes length, Bytes first, Bytes& offset) {
-    const Bytes need = round_up(length, page_);
+    const Bytes need = round_up(length, page_bytes());
     if (length == 0) {
         return Status::error(Reason::bad_argument);
     }
-    if (const Status status = take(need, page_, offset); !status.ok()) {
+    if (const Status status = take(need, page_bytes(), offset); !status.ok()) {
         return status;
     }
     if (!has_memory(offset, need) || !discard(offset, need)) {
@@ -132,8 +131,8 @@ bool Heap::take_free(Bytes need, Bytes alignment, Bytes& offset) {
 }
 
 Status Heap::add_extent(Bytes need) {
-    const Bytes wanted = round_up(std::max(need, kExtent), page_);
-    const Bytes length = std::min(wanted, (end_ - mapped_) / page_ * page_);
+    const Bytes wanted = round_up(std::max(need, kExtent), page_bytes());
+    const Bytes length = std::min(wanted, (end_ - mapped_) / page_bytes() * page_bytes());
     if (length < need) {
         return refuse("the shared segment is full: " + std::to_string(mapped_ + need) +
                       " bytes needed, " + std::to_string(end_) + " allowed");
@@ -184,7 +183,7 @@ Status Heap::commit(Bytes offset, Bytes length) {
 
 bool Heap::discard(Bytes offset, Bytes length) {
     const Bytes end = offset + length;
-    const Bytes begin = std::min(round_up(offset, page_), end);
+    const Bytes begin = std::min(round_up(offset, page_bytes()), end);
     if (begin < end && !discard_file(file_->fd, begin, end - begin)) {
         return false;
     }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The heap of a process's own segment: blocks that peers can map, with memory as far as they are used.
+// The heap of a process's own segment: blocks that peers can map, with memory as far as they are
+// used.
 //
 // Purpose: the file of a segment has its full size from the start; address space and memory come
-// with use. Address space is mapped in extents, and a block lies in one of them. Memory is committed
-// by whole pages before it is used, so that running out of it is a Status and not a signal. A sparse
+// with use. Address space is mapped in extents, and a block lies in one of them. Memory is
+// committed
+// by whole pages before it is used, so that running out of it is a Status and not a signal. A
+// sparse
 // block has memory at its beginning only: its owner and the peers that write into it commit more
 // (Heap::commit, PeerSegment::commit), and its owner gives back what is not needed any more.
 // Ownership: the OwnSegment's; refers to its file.
@@ -34,7 +37,8 @@ public:
 
     // Zeroed memory, aligned to a cache line.
     Status allocate(Bytes length, Bytes& offset);
-    // Zeroed memory of whole pages, of which the first bytes have memory now. REQUIRES: first <= length.
+    // Zeroed memory of whole pages, of which the first bytes have memory now. REQUIRES: first <=
+    // length.
     Status allocate_sparse(Bytes length, Bytes first, Bytes& offset);
     void release(Bytes offset);
 
@@ -75,7 +79,6 @@ private:
     Status refuse(std::string text);
 
     const SegmentFile* file_ = nullptr;
-    Bytes page_ = 0; // of the system, and at least kPage
     Bytes begin_ = 0;
     Bytes end_ = 0;
     Bytes mapped_ = 0; // end of the last extent

@@ -6,7 +6,8 @@
 // Every offset but the last two is a constant; those are in the header. The file has its full size
 // from the start, memory is committed piece by piece (segment.h, heap.h).
 // Who writes what: the owner writes everything, except: producer slots, ring records and the ring's
-// reserve word (peers), the word of its memory (peers whose rings grow add to it), rail words (tools/adaptib_rails), the alive word and the closed bits of a dead
+// reserve word (peers), the word of its memory (peers whose rings grow add to it), rail words
+// (tools/adaptib_rails), the alive word and the closed bits of a dead
 // owner (whoever notices), bounce-slot answers (the peer that served the request).
 // Trust: a peer is a process of the same user; what it wrote is nevertheless checked before use.
 // Threads: words that two processes touch are atomics; all other fields are published by one.

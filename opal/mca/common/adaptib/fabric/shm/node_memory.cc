@@ -40,7 +40,8 @@ bool names_memory(const std::string& controllers) {
     return ("," + controllers + ",").find(",memory,") != std::string::npos;
 }
 
-// Lines "hierarchy:controllers:group"; the second version of control groups has no controllers there.
+// Lines "hierarchy:controllers:group"; the second version of control groups has no controllers
+// there.
 Bytes limit_of_groups(const std::string& proc, const std::string& sys) {
     Bytes least = kUnlimited;
     std::ifstream groups(proc + "/self/cgroup");

@@ -73,7 +73,7 @@ Status OwnSegment::create(const SegmentOptions& options, std::unique_ptr<OwnSegm
 
 Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text) {
     const Bytes queue_bytes = std::bit_ceil(std::max(options.queue_bytes, kMinQueueBytes));
-    const Bytes page = std::max(kPage, page_bytes());
+    const Bytes page = page_bytes();
     const Bytes heap = round_up(kRingOffset + queue_bytes, page);
     const Bytes wanted = round_up(options.segment_max, page);
     size_ = std::min(wanted, file_limit() / page * page);
@@ -325,7 +325,7 @@ Status PeerSegment::map_file(int fd, const WireAddress& wire, Obstacle& obstacle
         return Status::error(errno == EACCES || errno == EPERM ? Reason::no_permission
                                                                : Reason::no_memory);
     };
-    const Bytes page = std::max(kPage, page_bytes());
+    const Bytes page = page_bytes();
     mapped_ = round_up(kRingOffset, page);
     void* at = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (at == MAP_FAILED) {
@@ -451,7 +451,7 @@ PeerSegment::~PeerSegment() {
 }
 
 Status PeerSegment::commit(Bytes offset, Bytes length) {
-    const Bytes page = std::max(kPage, page_bytes());
+    const Bytes page = page_bytes();
     const Bytes begin = offset / page * page;
     const Bytes bytes = round_up(offset + length, page) - begin;
     std::byte* const at = windows_.at(begin, bytes);

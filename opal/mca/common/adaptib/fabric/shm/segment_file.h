@@ -33,7 +33,8 @@ Status open_segment_file(std::uint64_t job_key, std::uint32_t pid, SegmentFile& 
 // stays, whoever else uses them or takes memory for them meanwhile. Returns 0 or an errno.
 int commit_file(int fd, Bytes offset, Bytes length);
 
-// The same for memory that is mapped, which need not be writable through a descriptor of this process.
+// The same for memory that is mapped, which need not be writable through a descriptor of this
+// process.
 // REQUIRES: `at` is the beginning of a page. Returns 0 or an errno.
 int commit_mapped(std::byte* at, Bytes length);
 
@@ -44,7 +45,7 @@ bool discard_file(int fd, Bytes offset, Bytes length);
 // Bytes of memory that the file has.
 Bytes memory_of_file(int fd);
 
-// Of the system.
+// Of the system: 4 KiB (kPage) or larger.
 Bytes page_bytes();
 
 // For a person: commit_file failed so.

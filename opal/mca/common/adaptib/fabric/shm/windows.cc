@@ -44,10 +44,11 @@ std::byte* Windows::at(Bytes offset, Bytes length) {
     return found->base + (offset - found->begin);
 }
 
-// A shared mapping can be mapped once more, and further than it goes, from any page of it on: so from
+// A shared mapping can be mapped once more, and further than it goes, from any page of it on: so
+// from
 // the last one; what lies before the window goes at once.
 bool Windows::add(Bytes offset, Bytes length) {
-    const Bytes page = std::max(kPage, page_bytes());
+    const Bytes page = page_bytes();
     const Bytes from = mapped_ - page;
     const Bytes begin = std::max(offset / page * page, from);
     const Bytes end = std::min(round_up(offset + length, page), round_up(size_, page));
