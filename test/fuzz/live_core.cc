@@ -414,6 +414,7 @@ private:
         case MessageType::connect_refuse:
         case MessageType::connect_close:
         case MessageType::connect_keep:
+        case MessageType::connect_yield:
             return bytes_of(ConnectNote{peer.remote_connection + input_.below(3),
                                         peer.connection + input_.below(2), input_.below(4), 0});
         case MessageType::fragment: return bytes_of(FragmentBody{id(), length()});

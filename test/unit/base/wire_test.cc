@@ -18,7 +18,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // ---------------------------------------------------------------------------------------------------
 // Layout. Whoever has to change a number here raises kWireVersion.
 
-static_assert(kWireVersion == 26);
+static_assert(kWireVersion == 27);
 static_assert(kMaxRails == 8 && kMaxSubchannels == 16);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
@@ -44,17 +44,18 @@ static_assert(static_cast<int>(MessageType::fragment) == 16);
 static_assert(static_cast<int>(MessageType::connect_refuse) == 17);
 static_assert(static_cast<int>(MessageType::connect_close) == 18);
 static_assert(static_cast<int>(MessageType::connect_keep) == 19);
-static_assert(static_cast<int>(MessageType::active_part) == 20);
-static_assert(static_cast<int>(MessageType::operate) == 21);
-static_assert(static_cast<int>(MessageType::atomic) == 22);
-static_assert(static_cast<int>(MessageType::atomic_done) == 23);
-static_assert(static_cast<int>(MessageType::share) == 24);
-static_assert(static_cast<int>(MessageType::probe) == 25);
-static_assert(static_cast<int>(MessageType::probe_answer) == 26);
-static_assert(static_cast<int>(MessageType::probe_thanks) == 27);
-static_assert(static_cast<int>(MessageType::life_question) == 28);
-static_assert(static_cast<int>(MessageType::life_answer) == 29);
-static_assert(static_cast<int>(MessageType::count_) == 30);
+static_assert(static_cast<int>(MessageType::connect_yield) == 20);
+static_assert(static_cast<int>(MessageType::active_part) == 21);
+static_assert(static_cast<int>(MessageType::operate) == 22);
+static_assert(static_cast<int>(MessageType::atomic) == 23);
+static_assert(static_cast<int>(MessageType::atomic_done) == 24);
+static_assert(static_cast<int>(MessageType::share) == 25);
+static_assert(static_cast<int>(MessageType::probe) == 26);
+static_assert(static_cast<int>(MessageType::probe_answer) == 27);
+static_assert(static_cast<int>(MessageType::probe_thanks) == 28);
+static_assert(static_cast<int>(MessageType::life_question) == 29);
+static_assert(static_cast<int>(MessageType::life_answer) == 30);
+static_assert(static_cast<int>(MessageType::count_) == 31);
 
 static_assert(sizeof(MessageHeader) == 24);
 static_assert(offsetof(MessageHeader, type) == 0);
@@ -212,6 +213,7 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::connect_refuse, 16, false, false},
     {MessageType::connect_close, 16, false, false},
     {MessageType::connect_keep, 16, false, false},
+    {MessageType::connect_yield, 16, false, false},
     {MessageType::probe, 72, false, false},
     {MessageType::probe_answer, 72, false, false},
     {MessageType::probe_thanks, 72, false, false},

@@ -27,7 +27,8 @@ Bytes body_bytes(MessageType type) {
     case MessageType::life_answer: return sizeof(LifeBody);
     case MessageType::connect_refuse:
     case MessageType::connect_close:
-    case MessageType::connect_keep: return sizeof(ConnectNote);
+    case MessageType::connect_keep:
+    case MessageType::connect_yield: return sizeof(ConnectNote);
     case MessageType::connect_request:
     case MessageType::connect_reply:
     case MessageType::connect_confirm: return sizeof(ConnectBody);

@@ -26,7 +26,7 @@
 namespace adaptib {
 
 // Raised with every change of anything in this file or in base/address.h.
-constexpr std::uint16_t kWireVersion = 26;
+constexpr std::uint16_t kWireVersion = 27;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels =
@@ -47,7 +47,7 @@ enum class MessageType : std::uint8_t {
     block_done,    // BlockDoneBody
     finish,        // IdBody: the receiver has read all
     written,       // WrittenBody: the sender has written all
-    connect_request, // ConnectBody; not sequenced; flags: kConnectNeeded, kConnectAwaited
+    connect_request, // ConnectBody; not sequenced; flags: kConnectNeeded, ..Awaited, ..Required
     connect_reply,   // ConnectBody; not sequenced
     connect_confirm, // ConnectBody; not sequenced
     goodbye,         // IdBody, the goodbye's number; flags: said, answered or revoked
@@ -56,6 +56,7 @@ enum class MessageType : std::uint8_t {
     connect_refuse,  // ConnectNote; not sequenced: no room for another connection, ask again later
     connect_close, // ConnectNote; not sequenced: the connection is not needed, nothing is under way
     connect_keep,  // ConnectNote; not sequenced: it is needed
+    connect_yield, // ConnectNote; not sequenced: others need it: put nothing new on it, and close it
     active_part,   // payload; the rest follows in further parts and, at last, an active message
     operate,       // OperateBody, flags the Opcode, of a write the payload: do it for the sender
     atomic,        // AtomicBody: carry it out for the sender, and answer
@@ -71,7 +72,7 @@ enum class MessageType : std::uint8_t {
 
 constexpr bool is_sequenced(MessageType type) {
     return (type < MessageType::connect_request || type > MessageType::connect_confirm) &&
-           (type < MessageType::connect_refuse || type > MessageType::connect_keep) &&
+           (type < MessageType::connect_refuse || type > MessageType::connect_yield) &&
            type < MessageType::probe;
 }
 
@@ -242,6 +243,8 @@ struct AtomicDoneBody {
 constexpr std::uint8_t kConnectNeeded = 1;
 // And something large or one-sided waits for it.
 constexpr std::uint8_t kConnectAwaited = 2;
+// And a put or get, which has no other way.
+constexpr std::uint8_t kConnectRequired = 4;
 
 constexpr Bytes kMeasureBytes = 4 * kKiB;
 

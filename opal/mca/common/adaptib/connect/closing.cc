@@ -13,11 +13,18 @@
 
 namespace adaptib {
 
-// Two that part take the connection down by themselves.
+namespace {
+
+constexpr Nanoseconds kAfterYielding{1'000'000}; // until the connection is asked for again
+
+} // namespace
+
+// Puts and gets that wait for the next connection do not use this one. Two that part take it down by themselves.
 bool ConnectionManager::is_unused(const Peer& peer) {
     const bool parting = peer.said_goodbye && peer.heard_goodbye;
-    return peer.users == 0 && !peer.has_pending() && !parting && !peer.home_move.active &&
-           !peer.measuring.active;
+    const bool only_waits = peer.yields && peer.users == peer.moves && peer.stripes == 0;
+    return (peer.users == 0 || only_waits) && !peer.has_pending() && !parting &&
+           !peer.home_move.active && !peer.measuring.active;
 }
 
 // REQUIRES: the peer is open.
@@ -72,10 +79,15 @@ void ConnectionManager::finish_closing(Peer& peer) {
     if (peer.state != ConnectState::closing) {
         return; // what was in the ring has broken it
     }
+    const bool yielded = peer.yields;
     keep(peer);
     ++counters_.connections_closed;
     peer.usage.asks_itself = false;
     peer.messages_sent = 0;
+    if (yielded && !peer.wanted_link.linked()) { // others first, at the other end as well
+        wait_for_room(peer, options_.clock->now() + kAfterYielding);
+    }
+    look_at_ = Nanoseconds{0}; // who waits has its turn at once
     if (const auto early = std::move(peer.early_request); early != nullptr) {
         on_request(peer, *early, kNeeded);
     }

@@ -327,6 +327,7 @@ bool ConnectionManager::send(Peer& peer, MessageType type) {
     switch (type) {
     case MessageType::connect_refuse:
     case MessageType::connect_keep:
+    case MessageType::connect_yield:
     case MessageType::connect_close: {
         const ConnectNote note = note_of(peer, type);
         return send_body(peer, type, &note, sizeof note);
@@ -348,7 +349,8 @@ bool ConnectionManager::send_body(Peer& peer, MessageType type, const void* body
         header.type = type;
         header.length = length;
         if (type == MessageType::connect_request && is_needed(peer)) {
-            header.flags = kConnectNeeded | (peer.users > 0 ? kConnectAwaited : 0);
+            header.flags = kConnectNeeded | (peer.users > 0 ? kConnectAwaited : 0) |
+                           (peer.moves > 0 ? kConnectRequired : 0);
         }
         status = peer.datagrams.commit(peer.datagram, header);
     }
@@ -370,6 +372,7 @@ bool ConnectionManager::is_due(const Peer& peer, MessageType type) {
                peer.state == ConnectState::closing;
     case MessageType::connect_confirm:
         return peer.state == ConnectState::open || peer.state == ConnectState::closing;
+    case MessageType::connect_yield: return peer.yields;
     default: return true;
     }
 }
@@ -379,13 +382,16 @@ void ConnectionManager::retry() {
         Peer& peer = *owing_.front();
         owing_.remove(peer);
         const std::uint32_t owed = std::exchange(peer.handshakes_owed, 0);
-        for (const MessageType type :
-             {MessageType::connect_refuse, MessageType::connect_request, MessageType::connect_reply,
-              MessageType::connect_confirm, MessageType::connect_keep}) {
+        for (const MessageType type : {MessageType::connect_refuse, MessageType::connect_request,
+                                       MessageType::connect_reply, MessageType::connect_confirm,
+                                       MessageType::connect_keep, MessageType::connect_yield}) {
             if ((owed & bit_of(type)) != 0 && is_due(peer, type)) {
                 static_cast<void>(send(peer, type));
             }
         }
+    }
+    if (!yielding_.empty()) [[unlikely]] {
+        move_yielding();
     }
     move_closing();
     if (!moving_.empty()) [[unlikely]] {
@@ -420,6 +426,7 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
     if (peer.wanted_link.linked()) {
         wanted_.remove(peer);
     }
+    stop_yielding(peer);
     stop_moving(peer);
     stop_measuring(peer);
     leave_repairs(peer);

@@ -189,7 +189,8 @@ public:
     std::uint64_t flushes() const { return flushes_; }
     bool retry_due() const { return !owing_.empty(); }
     bool closing() const {
-        return !closing_.empty() || !moving_.empty() || !repairing_.empty() || meeting();
+        return !closing_.empty() || !yielding_.empty() || !moving_.empty() || !repairing_.empty() ||
+               meeting();
     }
     // A pass of progress has to look at more than what comes.
     bool has_work() const { return measuring() || retry_due() || closing(); }
@@ -229,10 +230,11 @@ public:
 private:
     // What the other side wants a connection for.
     struct Need {
-        bool any = false;     // there is traffic
-        bool awaited = false; // something large or one-sided
+        bool any = false;      // there is traffic
+        bool awaited = false;  // something large or one-sided
+        bool required = false; // something that has no other way
     };
-    static constexpr Need kNeeded{true, false};
+    static constexpr Need kNeeded{true, false, false};
 
     // handshake.cc
     void on_request(Peer& peer, const ConnectBody& body, Need need);
@@ -380,10 +382,17 @@ private:
     Peer* to_be_closed(Nanoseconds now) const;
     struct Waiting {
         bool chosen = false; // one that is chosen as the busiest
-        bool needs = false;  // one that has one-sided operations
+        bool needs = false;  // one that cannot do without
     };
     Waiting who_waits(Nanoseconds now) const;
     bool may_be_closed(const Peer& peer, Nanoseconds now, Waiting who) const;
+    static bool needs(const Peer& peer) { return peer.moves > 0 || peer.usage.required; }
+    bool goes_behind(const Peer& peer) const;
+    void ask_to_yield(Nanoseconds now);
+    void begin_to_yield(Peer& peer);
+    void on_yield(Peer& peer, const ConnectNote& note);
+    void stop_yielding(Peer& peer);
+    void move_yielding();
     bool no_room_says(Status status);
 
     // pool.cc
@@ -449,6 +458,7 @@ private:
     // What has_work() asks for in each pass: next to each other.
     IntrusiveList<Peer, &Peer::waiting_link> owing_;
     IntrusiveList<Peer, &Peer::closing_link> closing_;
+    IntrusiveList<Peer, &Peer::yielding_link> yielding_; // in the order in which they began
     IntrusiveList<Peer, &Peer::home_link> moving_;
     IntrusiveList<Peer, &Peer::repair_link> repairing_;
     IntrusiveList<Peer, &Peer::meeting_link> meeting_;

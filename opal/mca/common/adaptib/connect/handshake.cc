@@ -23,7 +23,8 @@ bool replaces(const Peer& peer, const ConnectBody& request) {
 
 void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
                                      const std::byte* body) {
-    const Need need{(header.flags & kConnectNeeded) != 0, (header.flags & kConnectAwaited) != 0};
+    const Need need{(header.flags & kConnectNeeded) != 0, (header.flags & kConnectAwaited) != 0,
+                    (header.flags & kConnectRequired) != 0};
     if (peer.datagram.coming) { // nothing but its request can be meant: it has heard nothing
         if (header.type == MessageType::connect_request) {
             keep_for_later(peer, read_body<ConnectBody>(body));
@@ -37,6 +38,7 @@ void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
     case MessageType::connect_refuse: on_refuse(peer, read_body<ConnectNote>(body)); break;
     case MessageType::connect_close: on_close(peer, read_body<ConnectNote>(body)); break;
     case MessageType::connect_keep: on_keep(peer, read_body<ConnectNote>(body)); break;
+    case MessageType::connect_yield: on_yield(peer, read_body<ConnectNote>(body)); break;
     default: ++counters_.bad_packets; break;
     }
 }
@@ -136,8 +138,9 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
 
 void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
     const bool shared = body.access_key != 0;
-    const bool able = shared ? may_share(peer) && may_share_now(peer, need.awaited)
-                             : !peer.subchannels.empty() || has_room();
+    const bool able =
+        shared ? may_share(peer) && may_share_now(peer, need.awaited)
+               : !peer.subchannels.empty() || (has_room() && (need.required || !goes_behind(peer)));
     if (!able) {
         refuse(peer, body, need);
         return;
@@ -210,8 +213,12 @@ void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, Need need) {
     }
     const bool comes_again = options_.sharing == Sharing::spare && body.access_key == 0 &&
                              may_share(peer) && (shared_most_ == kAnyNumber || need.awaited);
-    if (need.any && !comes_again && !peer.wanted_link.linked()) {
-        wait_for_room(peer, Nanoseconds{0});
+    if (need.any && !comes_again) {
+        peer.usage.required = need.required;
+        peer.usage.active = options_.clock->now();
+        if (!peer.wanted_link.linked()) {
+            wait_for_room(peer, Nanoseconds{0});
+        }
     }
     say_refused(peer, body, RefusalReason::no_room);
 }
@@ -500,7 +507,8 @@ void ConnectionManager::open(Peer& peer) {
         peer.usage.own_after = Nanoseconds{0};
         peer.usage.asks_itself = false;
     }
-    peer.usage.active = options_.clock->now();
+    peer.usage.active = peer.usage.turn_began = options_.clock->now();
+    peer.usage.required = false;
     if (peer.remote_ring.units > 0) {
         open_ring(peer);
     }

@@ -7,6 +7,10 @@
 // Peers that are chosen as the busiest (core/selection.cc) are served first, and for them one that is not
 // chosen is closed though it is not idle; theirs are idle after 100 ms (or a period) only, unless a one-sided operation waits,
 // which cannot do without a connection.
+// For one that cannot do without, one that has had its turn is closed though it is in use: both sides *yield*. They
+// put nothing new on it, and close it when what is under way has ended. Messages go as datagrams meanwhile, puts and
+// gets wait for the next turn. So who reads a word of another process again and again until it changes does not keep
+// the connection from the one who is to change it.
 // Who has not sent or received anything meanwhile does not wait any more. A process that wants its loopback connection
 // cannot do without, either.
 #include <algorithm>
@@ -22,6 +26,8 @@ constexpr Nanoseconds kLookEvery{1'000'000};
 constexpr Nanoseconds kIdleTime{1'000'000};     // at least, of a connection that is closed
 constexpr Nanoseconds kPatience{10'000'000};    // with who waits and does nothing; with closing
 constexpr Nanoseconds kDeviceFull{100'000'000}; // then it is asked again
+// A connection in use is closed for one that is needed after so long: opening one takes a tenth of that.
+constexpr Nanoseconds kTurn{5'000'000};
 
 } // namespace
 
@@ -55,7 +61,7 @@ bool ConnectionManager::ask(Peer& peer) {
         return false;
     }
     const bool shared = chooses_shared(peer);
-    if (!shared && !has_room()) {
+    if (!shared && (!has_room() || goes_behind(peer))) {
         return false;
     }
     set_kind(peer, shared);
@@ -88,6 +94,11 @@ void ConnectionManager::ask_or_wait(Peer& peer) {
 // Who was to be connected from the start, and has not talked since, can do without.
 bool ConnectionManager::is_needed(const Peer& peer) {
     return peer.users > 0 || peer.messages() > 0;
+}
+
+// Others wait that cannot do without.
+bool ConnectionManager::goes_behind(const Peer& peer) const {
+    return !needs(peer) && somebody_waits() && who_waits(options_.clock->now()).needs;
 }
 
 // Called before somebody waits.
@@ -160,7 +171,7 @@ bool ConnectionManager::still_wanted(const Peer& peer, Nanoseconds now) const {
 }
 
 bool ConnectionManager::may_ask(const Peer& peer, Nanoseconds now) {
-    return now >= (peer.one_sided > 0 ? peer.usage.urgent_at : peer.usage.ask_at);
+    return now >= (needs(peer) ? peer.usage.urgent_at : peer.usage.ask_at);
 }
 
 // Those that are chosen, or cannot do without, or the others.
@@ -168,7 +179,7 @@ void ConnectionManager::serve_waiting(Nanoseconds now, bool first) {
     for (std::size_t left = wanted_.size(); left > 0 && !wanted_.empty(); --left) {
         Peer& peer = *wanted_.pop_front();
         look(peer, now);
-        if ((peer.usage.chosen || peer.one_sided > 0) != first) {
+        if ((peer.usage.chosen || needs(peer)) != first) {
             wanted_.push_back(peer);
         } else if (peer.state == ConnectState::open && peer.shared &&
                    peer.usage.wish == Wish::own && still_wanted(peer, now)) {
@@ -179,6 +190,7 @@ void ConnectionManager::serve_waiting(Nanoseconds now, bool first) {
             }
         } else if (peer.state != ConnectState::idle || !still_wanted(peer, now)) {
             peer.messages_sent = 0;
+            peer.usage.required = false;
         } else if (!may_ask(peer, now) || !has_room() || !ask(peer)) {
             wanted_.push_back(peer);
         }
@@ -202,7 +214,7 @@ ConnectionManager::Waiting ConnectionManager::who_waits(Nanoseconds now) const {
     for (Peer* peer = wanted_.front(); peer != nullptr; peer = wanted_.next(*peer)) {
         if (may_ask(*peer, now)) {
             who.chosen = who.chosen || peer->usage.chosen;
-            who.needs = who.needs || peer->one_sided > 0;
+            who.needs = who.needs || needs(*peer);
         }
     }
     return who;
@@ -237,9 +249,77 @@ void ConnectionManager::make_room(Nanoseconds now) {
     for (; coming < waiting; ++coming) {
         Peer* peer = to_be_closed(now);
         if (peer == nullptr) {
+            ask_to_yield(now);
             return;
         }
         start_closing(*peer);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Yielding
+
+// Of those that are in use the one that was open longest, if somebody cannot do without a connection.
+void ConnectionManager::ask_to_yield(Nanoseconds now) {
+    if (!yielding_.empty() || !who_waits(now).needs) {
+        return;
+    }
+    Peer* longest = nullptr;
+    for (Peer* peer = slots_.front(); peer != nullptr; peer = slots_.next(*peer)) {
+        const bool takes_room = !peer->shared || options_.sharing == Sharing::all;
+        if (takes_room && peer->state == ConnectState::open &&
+            now - peer->usage.turn_began >= kTurn &&
+            (longest == nullptr || peer->usage.turn_began < longest->usage.turn_began)) {
+            longest = peer;
+        }
+    }
+    if (longest != nullptr) {
+        begin_to_yield(*longest);
+        static_cast<void>(send(*longest, MessageType::connect_yield));
+    }
+}
+
+// REQUIRES: the peer is open, or closing.
+void ConnectionManager::begin_to_yield(Peer& peer) {
+    if (!peer.yields) {
+        peer.yields = true;
+        peer.usage.turn_began = options_.clock->now();
+        yielding_.push_back(peer);
+        ++counters_.connections_yielded;
+    }
+}
+
+void ConnectionManager::on_yield(Peer& peer, const ConnectNote& note) {
+    const bool up = peer.state == ConnectState::open || peer.state == ConnectState::closing;
+    if (up && note.connection == peer.remote_connection && note.answers == peer.connection) {
+        begin_to_yield(peer);
+    }
+}
+
+void ConnectionManager::stop_yielding(Peer& peer) {
+    if (peer.yields) {
+        peer.yields = false;
+        yielding_.remove(peer);
+    }
+}
+
+// What is under way may take long, a large message for instance: it has another turn then.
+void ConnectionManager::move_yielding() {
+    const Nanoseconds now = options_.clock->now();
+    for (std::size_t left = yielding_.size(); left > 0 && !yielding_.empty(); --left) {
+        Peer& peer = *yielding_.pop_front();
+        yielding_.push_back(peer);
+        if (peer.state != ConnectState::open) {
+            continue; // closing: until that has ended
+        }
+        const bool kept =
+            now - peer.closing.began < kLookEvery; // the other side had use for it just now
+        if (now - peer.usage.turn_began >= kPatience) {
+            peer.usage.turn_began = now;
+            stop_yielding(peer);
+        } else if (is_unused(peer) && !kept) {
+            start_closing(peer);
+        }
     }
 }
 

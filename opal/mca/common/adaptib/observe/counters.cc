@@ -39,15 +39,15 @@ std::string connections_report(const Counters& c) {
     const std::uint64_t timed = std::max<std::uint64_t>(c.connections_timed, 1);
     std::string report = head("connections", "requested", "accepted");
     report += line("made", c.connections_requested, c.connections_accepted);
-    char text[256];
+    char text[320];
     std::snprintf(text, sizeof text,
                   "  refused %" PRIu64 ", asked for again %" PRIu64 ", closed for others %" PRIu64
-                  ", broken %" PRIu64 "\n"
+                  ", to end while in use %" PRIu64 ", broken %" PRIu64 "\n"
                   "  kept of closed ones %" PRIu64 ", used again %" PRIu64 "\n"
                   "  the busiest looked for %" PRIu64 " times, others chosen %" PRIu64 "\n",
                   c.connections_refused, c.connections_retried, c.connections_closed,
-                  c.connections_failed, c.connections_kept, c.connections_reused, c.selections,
-                  c.selections_changed);
+                  c.connections_yielded, c.connections_failed, c.connections_kept,
+                  c.connections_reused, c.selections, c.selections_changed);
     report += text;
     std::snprintf(
         text, sizeof text,

@@ -89,6 +89,8 @@ namespace adaptib {
     X(meetings_repeated, "queue pairs", COUNTER, 5,                                                \
       "Times that queue pairs tried again to meet, with connect_method rdma_cm")                   \
     X(connections_closed, "connections", COUNTER, 4, "Connections closed to make room for others") \
+    X(connections_yielded, "connections", COUNTER, 4,                                              \
+      "Times that a connection in use was to end for somebody who could not do without one")       \
     X(connections_kept, "connections", LEVEL, 5,                                                   \
       "Closed connections whose queue pairs and rings are kept for the next time")                 \
     X(connections_reused, "connections", COUNTER, 5, "Connections made of what was kept")          \

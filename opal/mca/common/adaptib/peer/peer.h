@@ -341,6 +341,8 @@ struct Usage {
     std::uint32_t messages = 0; // both ways, when it was last looked at
     Nanoseconds active{0};      // when they were last seen to have grown
     Nanoseconds asked{0};       // for the connection
+    Nanoseconds turn_began{0};  // when the connection opened, or was given up and kept after all
+    bool required = false;      // the peer was refused the connection, and cannot do without
     Nanoseconds ask_at{0};      // not to be asked again before; for a one-sided operation ...
     Nanoseconds urgent_at{0};   // ... not before this
     std::uint32_t refusals = 0; // in a row
@@ -531,6 +533,8 @@ public:
 
     std::size_t stripes = 0; // posted and not complete
     std::size_t users = 0;   // transfers and operations that need the connection, or will
+    std::size_t moves = 0;   // of them, puts and gets: they can go over the next one as well
+    bool yields = false;     // the connection is wanted for others: no put or get is posted on it
 
     // What short one-sided operations look at, beside the state.
     alignas(kCacheLine) std::size_t one_sided = 0; // operations started and not complete
@@ -594,6 +598,7 @@ public:
     ListLink<Peer> slot_link;            // takes one of the connections that there may be
     ListLink<Peer> wanted_link;          // waits for one
     ListLink<Peer> closing_link;         // state is closing
+    ListLink<Peer> yielding_link;        // yields
     std::uint32_t unconnected_paths = 0; // bit by pair: their queue pairs could not be connected
     ListLink<Peer> repair_link;          // a repair is wanted, or the state is repairing
     PeerMeeting meeting;

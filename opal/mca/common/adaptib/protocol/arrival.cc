@@ -52,6 +52,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::life_question:
     case MessageType::life_answer:
     case MessageType::connect_keep:
+    case MessageType::connect_yield:
     case MessageType::count_: ++counters_.bad_packets; break;
     }
 }

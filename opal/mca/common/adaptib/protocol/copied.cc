@@ -69,6 +69,7 @@ Status Protocol::start_copied(Peer& peer, const opal_common_adaptib_one_sided_t&
     copied.length = operation.bytes;
     ++peer.one_sided;
     ++peer.users;
+    ++peer.moves;
     Move& move = copied.move;
     move.describe(operation, opcode);
     move.keys_found = peer.state == ConnectState::open;
@@ -112,6 +113,7 @@ void Protocol::on_copied_block(CopiedOneSided& operation) {
     const Bytes bytes = operation.length;
     --operation.peer.one_sided;
     --operation.peer.users;
+    --operation.peer.moves;
     copied_.remove(operation.id);
     flush_epochs_.leave(operation.epoch);
     staging(operation.peer).give(std::move(operation.block));

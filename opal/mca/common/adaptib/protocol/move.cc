@@ -92,7 +92,8 @@ bool Protocol::post_stripes(Mover& mover, std::uint32_t offered) {
     const ConnectState state = peer.state;
     if (state == ConnectState::failed) {
         move.failed = true;
-    } else if (state != ConnectState::open || mover.peer.repair.wanted) {
+    } else if (state != ConnectState::open || peer.repair.wanted ||
+               (peer.yields && move.one_sided)) {
         if (move.posted_all()) {
             return true; // what is outstanding ends it, or is posted again
         }

@@ -100,6 +100,7 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
     started->epoch = flush_epochs_.enter();
     ++peer.one_sided;
     ++peer.users;
+    ++peer.moves;
     move.describe(operation, opcode_of(operation.operation));
     move.keys_found = peer.state == ConnectState::open;
     move.local = static_cast<std::byte*>(operation.local);
@@ -148,6 +149,7 @@ void Protocol::on_one_sided_done(OneSided& operation) {
     const Bytes bytes = operation.move.length;
     --operation.peer.one_sided;
     --operation.peer.users;
+    --operation.peer.moves;
     one_sided_.remove(operation.id);
     flush_epochs_.leave(operation.epoch);
     pool_.destroy(&operation);

@@ -51,7 +51,7 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
         return;
     }
     const bool open = peer.state == ConnectState::open;
-    if (!open && !peer.connecting()) {
+    if (open ? peer.yields : !peer.connecting()) {
         ask_for_fragments(*transfer);
         return;
     }

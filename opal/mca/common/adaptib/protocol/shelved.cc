@@ -90,6 +90,7 @@ void Protocol::fail_shelved(Peer& peer, ShelvedOneSided& shelved) {
     shelved.~ShelvedOneSided();
     --peer.one_sided;
     --peer.users;
+    --peer.moves;
     complete(user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
 }
 
