@@ -58,12 +58,24 @@ Status ConnectionManager::post_flush(Peer& peer, FlushWork& by) {
     return status;
 }
 
+// A queue pair that others share may have failed without work of this peer's: nothing comes back that would tell.
+void ConnectionManager::begin_to_flush(Peer& peer) {
+    if (post_flush(peer, peer.closing_flush).reason() != Reason::bad_state) {
+        return;
+    }
+    if (peer.repairable) {
+        repair(peer);
+    } else {
+        peer.closing.flush.posted = peer.closing.flush.done = true;
+    }
+}
+
 void ConnectionManager::move_closing() {
     for (std::size_t left = closing_.size(); left > 0 && !closing_.empty(); --left) {
         Peer& peer = *closing_.pop_front();
         closing_.push_back(peer);
         if (!peer.closing.flush.posted) {
-            static_cast<void>(post_flush(peer, peer.closing_flush));
+            begin_to_flush(peer);
         }
         if (peer.closing.flush.done && !peer.closing.told && drained(peer)) {
             peer.closing.told = send(peer, MessageType::connect_close);

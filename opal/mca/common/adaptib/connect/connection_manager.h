@@ -295,6 +295,7 @@ private:
     static bool is_unused(const Peer& peer);
     void start_closing(Peer& peer);
     void move_closing();
+    void begin_to_flush(Peer& peer);
     Status post_flush(Peer& peer, FlushWork& by);
     void finish_closing(Peer& peer);
     void leave_closing(Peer& peer);
