@@ -69,7 +69,9 @@ public:
             bound_by_senders();
             bound_by_receives();
             bound_by_probes();
-            bound_by_actives();
+            if (!history_.holds_back) {
+                bound_by_actives();
+            }
             solve();
         }
     }

@@ -13,7 +13,7 @@
 //   * a receive (or probe) that took m would have taken any other message that it fits, that had arrived,
 //     and that nothing had taken: so any other that it fits and that was taken later arrived later;
 //   * a message that a cancelled receive fits, and nothing posted earlier took, arrived after the cancel;
-//   * active messages and messages of one sender arrive in the order of sending.
+//   * active messages and messages of one sender arrive in the order of sending, unless messages are held back.
 // Each is "this before that", so the question is whether a graph has a cycle, and a time between bounds.
 // Threads: one.
 // May touch: base/, match/envelope.h.
@@ -101,6 +101,7 @@ struct History {
     std::vector<Probed> probes;
     std::vector<SentActive> actives;
     std::vector<DeliveredActive> delivered;
+    bool holds_back = false; // messages may have to wait at their senders until they are asked for
     std::vector<Time> settled; // by then all that had been sent has arrived
 };
 

@@ -73,7 +73,9 @@ struct Program {
     std::vector<Operation> operations; // a rank's own are in their order
 
     Parameters parameters() const; // REQUIRES: the program lives
-    Bytes window_bytes() const;    // of each rank's memory, so that every offset is inside
+    // Senders may have to wait until their messages are asked for.
+    bool holds_back() const { return parameters().unexpected_memory != 0; }
+    Bytes window_bytes() const; // of each rank's memory, so that every offset is inside
 };
 
 constexpr std::uint32_t kWords = 4; // for atomics, of each rank

@@ -46,6 +46,7 @@ public:
         draw_switches();
         draw_computing();
         draw_memory();
+        draw_unexpected();
         return std::move(program_);
     }
 
@@ -292,6 +293,14 @@ private:
             program_.faults.push_back({"commit_fails", random.below(2) == 0 ? "200" : "900"});
             break;
         default: break;
+        }
+    }
+
+    // Little room for messages that nobody has asked for.
+    void draw_unexpected() {
+        Random random(program_.schedule ^ 0x756e6578);
+        if (random.below(2) == 0) {
+            set("unexpected_memory", std::uint64_t{1} << (8 + random.below(12)));
         }
     }
 

@@ -18,6 +18,7 @@ Runner::Runner(const Program& program, std::unique_ptr<Driver> driver)
 
 Outcome Runner::outcome() {
     driver_->listen(*this);
+    history_.holds_back = program_.holds_back();
     const auto rails = driver_->core(0).rails();
     has_atomics_ = std::all_of(rails.begin(), rails.end(), [](const auto& rail) {
         return rail->info().has(Capability::atomic64);
@@ -35,8 +36,12 @@ Outcome Runner::outcome() {
     for (auto& live : lives_) {
         cancel(*live);
     }
-    receive_what_is_left();
-    settle();
+    drains_.resize(program_.ranks);
+    constexpr int kInVain = 3; // what was held back comes once it was asked for
+    for (int in_vain = 0; in_vain < (history_.holds_back ? kInVain : 1);) {
+        in_vain = receive_what_is_left() ? 0 : in_vain + 1;
+        settle();
+    }
     look_at_buffers();
     look_at_ranks();
     ask_the_models();
@@ -164,10 +169,13 @@ void Runner::settle() {
     for (int i = 0; i < kTries && moving(); ++i) {
         driver_->settle();
     }
-    history_.settled.push_back(now());
+    if (!history_.holds_back) {
+        history_.settled.push_back(now());
+    }
 }
 
-void Runner::receive_what_is_left() {
+bool Runner::receive_what_is_left() {
+    bool found = false;
     std::set<std::uint32_t> contexts;
     std::set<std::int32_t> tags{Envelope::kAnyTag}; // and those that are matched by name only
     for (const SentMessage& message : history_.messages) {
@@ -176,7 +184,6 @@ void Runner::receive_what_is_left() {
             tags.insert(message.envelope.tag);
         }
     }
-    drains_.resize(program_.ranks);
     for (std::uint32_t rank = 0; rank < program_.ranks; ++rank) {
         drains_[rank].verb = Verb::claim;
         drains_[rank].rank = rank;
@@ -184,10 +191,12 @@ void Runner::receive_what_is_left() {
             for (const std::int32_t tag : tags) {
                 while (
                     claim(drains_[rank], {context, Envelope::kAnySource, tag}, kLongestPayload)) {
+                    found = true;
                 }
             }
         }
     }
+    return found;
 }
 
 void Runner::look_at_buffers() {

@@ -65,7 +65,7 @@ private:
     bool step(Rank& self, const Operation& operation);
     bool moving();
     void settle();
-    void receive_what_is_left();
+    bool receive_what_is_left();
     void look_at_buffers();
     void look_at_ranks();
     void ask_the_models();

@@ -50,12 +50,13 @@ static_assert(static_cast<int>(MessageType::operate) == 22);
 static_assert(static_cast<int>(MessageType::atomic) == 23);
 static_assert(static_cast<int>(MessageType::atomic_done) == 24);
 static_assert(static_cast<int>(MessageType::share) == 25);
-static_assert(static_cast<int>(MessageType::probe) == 26);
-static_assert(static_cast<int>(MessageType::probe_answer) == 27);
-static_assert(static_cast<int>(MessageType::probe_thanks) == 28);
-static_assert(static_cast<int>(MessageType::life_question) == 29);
-static_assert(static_cast<int>(MessageType::life_answer) == 30);
-static_assert(static_cast<int>(MessageType::count_) == 31);
+static_assert(static_cast<int>(MessageType::allowance) == 26);
+static_assert(static_cast<int>(MessageType::probe) == 27);
+static_assert(static_cast<int>(MessageType::probe_answer) == 28);
+static_assert(static_cast<int>(MessageType::probe_thanks) == 29);
+static_assert(static_cast<int>(MessageType::life_question) == 30);
+static_assert(static_cast<int>(MessageType::life_answer) == 31);
+static_assert(static_cast<int>(MessageType::count_) == 32);
 
 static_assert(sizeof(MessageHeader) == 24);
 static_assert(offsetof(MessageHeader, type) == 0);
@@ -210,6 +211,7 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::atomic, 40, false, true},
     {MessageType::atomic_done, 24, false, true},
     {MessageType::share, 40, false, true},
+    {MessageType::allowance, 0, false, true},
     {MessageType::connect_refuse, 16, false, false},
     {MessageType::connect_close, 16, false, false},
     {MessageType::connect_keep, 16, false, false},

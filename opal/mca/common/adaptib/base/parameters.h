@@ -62,6 +62,7 @@ struct Parameters {
     int shm_rails;
     std::size_t shm_queue_bytes;
     std::size_t shm_segment_max;
+    std::size_t unexpected_memory;
     std::size_t shm_memory;
     char* apm;
     char* fault_tolerance;

@@ -37,6 +37,7 @@ Bytes body_bytes(MessageType type) {
     case MessageType::eager:
     case MessageType::active:
     case MessageType::active_part:
+    case MessageType::allowance:
     case MessageType::count_: break;
     }
     return 0;

@@ -62,6 +62,7 @@ enum class MessageType : std::uint8_t {
     atomic,        // AtomicBody: carry it out for the sender, and answer
     atomic_done,   // AtomicDoneBody
     share,         // ShareBody: copy a part of it
+    allowance,     // nothing; flags, Allowance: what it takes of messages to be matched
     probe,         // ProbeBody; neither sequenced nor numbered: does this path work?
     probe_answer,  // ProbeBody; likewise: it does, this way; over the same path
     probe_thanks,  // ProbeBody; likewise: and the other way

@@ -69,6 +69,7 @@ public:
     struct Environment {
         std::uint64_t self = 0;
         std::uint32_t local_rank = 0; // among the job's processes of this host
+        std::uint32_t local_processes = 1;
         std::string host;
         std::string
             left_out; // why there are no other fabrics; for messages about peers out of reach
@@ -206,6 +207,7 @@ private:
     void open_connections(const Parameters& parameters, std::uint64_t key);
     void open_migration(const Parameters& parameters);
     void open_paths(const Parameters& parameters);
+    Bytes unexpected_memory(const Parameters& parameters) const;
     void open_protocol(const Parameters& parameters, std::uint32_t depth);
     void listen(std::uint32_t fabric);
     void check_threshold(const Parameters& parameters);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/core.h"
+#include "fabric/shm/node_memory.h"
 
 namespace adaptib {
 
@@ -401,6 +402,16 @@ void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
                                      : StartMode::on_demand;
 }
 
+// For messages that no receive was posted for.
+Bytes Core::unexpected_memory(const Parameters& parameters) const {
+    constexpr Bytes kLeast = 16 * kMiB;
+    constexpr Bytes kMost = kGiB;
+    static const Bytes node = shm::node_memory();
+    return parameters.unexpected_memory != 0
+               ? parameters.unexpected_memory
+               : std::clamp(shm::default_memory(node, environment_.local_processes), kLeast, kMost);
+}
+
 void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
     Protocol::Options protocol;
     protocol.eager_limit = first_eager_limit(parameters);
@@ -424,6 +435,7 @@ void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
     protocol.interleave = std::chrono::microseconds{parameters.interleave};
     protocol.registration_cache = registration_cache_bytes(parameters);
     protocol.self = environment_.self;
+    protocol.unexpected_most = unexpected_memory(parameters);
     protocol.serves_atomics = serves_atomics(parameters);
     protocol.max_outstanding = depth / 2; // the rest is for signaled ring writes and flushes
     ProtocolListener& protocol_events = *this;

@@ -122,6 +122,7 @@ int open_core(opal_common_adaptib_core& core) {
         Core::Environment environment;
         environment.self = core.environment.self;
         environment.local_rank = core.environment.local_rank;
+        environment.local_processes = std::max(core.environment.local_processes, 1u);
         environment.host = core.environment.host_name;
         environment.left_out = left_out;
         environment.wire_version = published_version();

@@ -96,8 +96,11 @@ int opal_common_adaptib_receive_at(opal_common_adaptib_core_t* core,
 
 namespace {
 
-int nothing_found(opal_common_adaptib_core* core, opal_common_adaptib_peer_t* peer) {
-    Peer* from = peer == nullptr ? nullptr : peer_of(core, peer);
+Peer* sender_of(opal_common_adaptib_core* core, opal_common_adaptib_peer_t* peer) {
+    return peer == nullptr ? nullptr : peer_of(core, peer);
+}
+
+int nothing_found(opal_common_adaptib_core* core, Peer* from) {
     const bool lost = from != nullptr && core->core->protocol().is_lost(*from);
     return lost ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_NOT_FOUND;
 }
@@ -112,9 +115,10 @@ int opal_common_adaptib_probe(opal_common_adaptib_core_t* core, opal_common_adap
                               const opal_common_adaptib_envelope_t* envelope,
                               opal_common_adaptib_probe_t* found) noexcept {
     const Guard guard(core);
-    const InboundMessage* message = core->core->protocol().find(envelope_of(*envelope));
+    Peer* from = sender_of(core, peer);
+    const InboundMessage* message = core->core->protocol().find(envelope_of(*envelope), from);
     if (message == nullptr) {
-        return nothing_found(core, peer);
+        return nothing_found(core, from);
     }
     *found = probe_of(*message);
     return OPAL_COMMON_ADAPTIB_SUCCESS;
@@ -126,9 +130,10 @@ int opal_common_adaptib_matched_probe(opal_common_adaptib_core_t* core,
                                       opal_common_adaptib_probe_t* found,
                                       opal_common_adaptib_message_t** message) noexcept {
     const Guard guard(core);
-    InboundMessage* taken = core->core->protocol().take(envelope_of(*envelope));
+    Peer* from = sender_of(core, peer);
+    InboundMessage* taken = core->core->protocol().take(envelope_of(*envelope), from);
     if (taken == nullptr) {
-        return nothing_found(core, peer);
+        return nothing_found(core, from);
     }
     *found = probe_of(*taken);
     *message = reinterpret_cast<opal_common_adaptib_message_t*>(taken);

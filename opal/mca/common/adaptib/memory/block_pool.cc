@@ -75,7 +75,7 @@ void BlockPool::release(void* memory, Bytes size) {
 }
 
 void* BlockPool::allocate_in_slab(Bytes block) {
-    SlabList& slabs = slabs_[class_of(block, kSmallestBlock)];
+    SlabList& slabs = slabs_[slab_class(block)];
     Slab* slab = slabs.front();
     if (slab == nullptr) {
         void* memory = empty_slabs_.pop_front();
@@ -107,7 +107,7 @@ void* BlockPool::allocate_in_slab(Bytes block) {
 }
 
 void BlockPool::release_in_slab(void* memory, Bytes block) {
-    SlabList& slabs = slabs_[class_of(block, kSmallestBlock)];
+    SlabList& slabs = slabs_[slab_class(block)];
     Slab* const slab = reinterpret_cast<Slab*>(reinterpret_cast<std::uintptr_t>(memory) &
                                                ~(std::uintptr_t{kSlabBytes} - 1));
     mark_used(memory, sizeof(FreeBlock));
@@ -132,7 +132,7 @@ void BlockPool::release_in_slab(void* memory, Bytes block) {
 }
 
 void* BlockPool::allocate_single(Bytes block) {
-    FreeBlock*& free = singles_[class_of(block, kSmallestSingle)];
+    FreeBlock*& free = singles_[single_class(block)];
     if (free == nullptr) {
         return from_system(kAlignment, block);
     }
@@ -144,7 +144,7 @@ void* BlockPool::allocate_single(Bytes block) {
 }
 
 void BlockPool::release_single(void* memory, Bytes block) {
-    const std::size_t own_class = class_of(block, kSmallestSingle);
+    const std::size_t own_class = single_class(block);
     if (!make_room(block, own_class)) {
         to_system(memory, block);
         return;
@@ -174,7 +174,7 @@ bool BlockPool::make_room(Bytes size, std::size_t own_class) {
 
 void BlockPool::drop_single(std::size_t index) {
     FreeBlock* const memory = singles_[index];
-    const Bytes block = kSmallestSingle << index;
+    const Bytes block = single_block(index);
     mark_used(memory, sizeof(FreeBlock));
     singles_[index] = memory->next;
     cached_ -= block;

@@ -2,8 +2,9 @@
 // BlockPool: memory for unexpected payloads and message records.
 //
 // Purpose: blocks of any size in O(1) without a call of the system when the working set repeats,
-// and without keeping what a burst once needed. Structure: sizes are rounded up to a power of two
-// from 64 B to 64 KiB.
+// and without keeping what a burst once needed. Structure: sizes are rounded up, to a power of two
+// from 64 B to 2 KiB, then to a quarter of one (2.5, 3, 3.5, 4, 5 KiB …): a message of 4,000 B, with its record,
+// takes 5 KiB.
 //   up to 2 KiB   cut from slabs of 32 KiB; a slab has a LIFO list of its free blocks, and the slab
 //                 that a block was last returned to is the next to be taken from
 //   up to 64 KiB  a LIFO list of single free blocks per size
@@ -105,8 +106,10 @@ public:
 
     // What a block for `size` bytes takes, slab headers apart.
     static constexpr Bytes block_bytes(Bytes size) {
-        return size > kLargestBlock ? round_up(size, kAlignment)
-                                    : std::bit_ceil(size < kSmallestBlock ? kSmallestBlock : size);
+        if (size > kLargestInSlab) {
+            return round_up(size, size > kLargestBlock ? kAlignment : quarter_below(size));
+        }
+        return std::bit_ceil(size < kSmallestBlock ? kSmallestBlock : size);
     }
 
     Bytes in_use() const { return in_use_; } // block_bytes() of all that is handed out
@@ -116,8 +119,8 @@ public:
     std::uint64_t system_calls() const { return system_calls_; } // requests to the system so far
 
 private:
-    static constexpr std::size_t kSlabClasses = 6;   // 64 B … 2 KiB
-    static constexpr std::size_t kSingleClasses = 5; // 4 … 64 KiB
+    static constexpr std::size_t kSlabClasses = 6;    // 64 B … 2 KiB
+    static constexpr std::size_t kSingleClasses = 20; // 2.5 … 64 KiB, four for each doubling
 
     struct FreeBlock {
         FreeBlock* next;
@@ -135,9 +138,8 @@ private:
     using SlabList = IntrusiveList<Slab, &Slab::link>;
 
     static constexpr std::uint32_t kQuickCount = 32;
-    static constexpr Bytes kSmallestSingle = 2 * kLargestInSlab;
     static_assert(kSmallestBlock << (kSlabClasses - 1) == kLargestInSlab);
-    static_assert(kLargestInSlab << kSingleClasses == kLargestBlock);
+    static_assert(kLargestInSlab << (kSingleClasses / 4) == kLargestBlock);
 
     // For AddressSanitizer.
 #if defined(ADAPTIB_ASAN)
@@ -157,8 +159,18 @@ private:
     void* from_system(Bytes alignment, Bytes size);
     void to_system(void* memory, Bytes size);
 
-    static std::size_t class_of(Bytes block, Bytes smallest) {
-        return static_cast<std::size_t>(std::countr_zero(block) - std::countr_zero(smallest));
+    // A quarter of the largest power of two below `size`, which is above 1.
+    static constexpr Bytes quarter_below(Bytes size) { return std::bit_floor(size - 1) / 4; }
+    static std::size_t slab_class(Bytes block) {
+        return static_cast<std::size_t>(std::countr_zero(block) - std::countr_zero(kSmallestBlock));
+    }
+    static std::size_t single_class(Bytes block) {
+        const Bytes quarter = quarter_below(block); // a quarter is 512 B in the first doubling
+        const int doublings = std::countr_zero(quarter) - std::countr_zero(kLargestInSlab / 4);
+        return static_cast<std::size_t>(doublings) * 4 + block / quarter - 5;
+    }
+    static Bytes single_block(std::size_t index) {
+        return (kLargestInSlab / 4 << index / 4) * (index % 4 + 5);
     }
 
     const Bytes keep_limit_;

@@ -94,12 +94,13 @@ std::string traffic_report(const Counters& c, const std::string& who) {
     report += line("RDMA writes", c.rdma_write, c.rdma_write_bytes);
     report += line("remote atomics", c.rdma_atomic, 8 * c.rdma_atomic);
     report += line("to itself", c.self_sent, c.self_sent_bytes);
-    char text[320];
+    char text[448];
     std::snprintf(text, sizeof text,
                   "  peers %" PRIu64 ", unexpected messages %" PRIu64 ", stalled sends %" PRIu64
-                  ", fragments %" PRIu64 ", bad packets %" PRIu64 ", eager limit %" PRIu64 "\n",
+                  ", fragments %" PRIu64 ", bad packets %" PRIu64 ", eager limit %" PRIu64 "\n"
+                  "  told to hold messages back %" PRIu64 ", messages held back here %" PRIu64 "\n",
                   c.peers, c.unexpected, c.send_stalls, c.fragments_sent, c.bad_packets,
-                  c.eager_limit_bytes);
+                  c.eager_limit_bytes, c.peers_restrained, c.sends_held);
     return report + text + connections_report(c);
 }
 

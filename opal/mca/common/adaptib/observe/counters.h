@@ -69,6 +69,12 @@ namespace adaptib {
       "Buffers that could not be registered, and were copied where that is possible")              \
     X(unexpected, "messages", COUNTER, 4, "Messages that arrived before their receive was posted") \
     X(unexpected_now, "messages", LEVEL, 4, "Unexpected messages waiting now")                     \
+    X(unexpected_bytes, "bytes", LEVEL, 4,                                                         \
+      "Bytes that unexpected messages take now, with their records")                               \
+    X(peers_restrained, "times", COUNTER, 3,                                                       \
+      "Times that a peer was told to hold its messages back, since too many were unexpected")      \
+    X(sends_held, "messages", COUNTER, 3,                                                          \
+      "Messages held back, since their receiver has too many for which it has posted no receive")  \
     X(posted_now, "receives", LEVEL, 4, "Posted receives waiting now")                             \
     X(early, "messages", COUNTER, 6, "Messages that overtook an earlier one of the same peer")     \
     X(duplicates, "messages", COUNTER, 6, "Messages dropped because they had been taken before")   \

@@ -336,6 +336,16 @@ enum class Wish : std::uint8_t {
     own,    // queue pairs of its own
 };
 
+// What of its messages to be matched a process may send to another one (protocol/back_pressure.h).
+enum class Allowance : std::uint8_t { all, announcements, nothing };
+
+// Messages of the peer that are kept here, since no receive was posted for them.
+struct UnexpectedShare {
+    Bytes bytes = 0;
+    Bytes look_at = 0;               // so many: what it may send is to be decided
+    Allowance told = Allowance::all; // it knows
+};
+
 // For the choice of the connection to close, and of the peer to connect next (connect/limits.cc).
 struct Usage {
     std::uint32_t messages = 0; // both ways, when it was last looked at
@@ -359,8 +369,8 @@ public:
     // `queue`: the channel of the route's fabric.
     Peer(const ProcessAddress& process, const PeerRoute& way, DatagramChannel& queue,
          Bytes eager_most, Counters& counts)
-        : eager_at_once(eager_most), counters(counts), eager_limit(eager_most), datagrams(queue),
-          name(process.name), route(way), address(process) {}
+        : at_once_below(eager_most + 1), counters(counts), eager_limit(eager_most),
+          datagrams(queue), name(process.name), route(way), address(process) {}
 
     // Room for a message of `length` bytes of body and payload on the channel that it takes, or null.
     std::byte* reserve(Bytes length) {
@@ -494,7 +504,8 @@ public:
     // What every short message that is sent looks at: one cache line.
     alignas(kCacheLine) std::unique_ptr<RingWriter> ring_out; // null: datagrams
     Bytes ring_capacity = 0;
-    Bytes eager_at_once; // of messages for Protocol::send_at_once: the others may have to be timed
+    // Of messages for Protocol::send_at_once: the others may have to be timed. 0: none.
+    Bytes at_once_below;
     Bytes active_at_once = 0; // the same of active messages
     Counters& counters;
     PendingQueue pending; // what waits for room
@@ -526,6 +537,10 @@ public:
     bool refusal_told = false;     // a one-sided operation that it refused
     bool goodbye_answered = false; // it has taken all we sent
     std::uint64_t goodbye_number = 0;
+
+    Allowance allowed = Allowance::all; // what we may send
+    Bytes usual_below = 0;              // at_once_below when that is all; meaningful otherwise
+    UnexpectedShare unexpected;
 
     // Receiving.
     std::uint32_t credits_posted = 0;
@@ -599,6 +614,7 @@ public:
     ListLink<Peer> wanted_link;          // waits for one
     ListLink<Peer> closing_link;         // state is closing
     ListLink<Peer> yielding_link;        // yields
+    ListLink<Peer> restrained_link;      // unexpected.told is not all
     std::uint32_t unconnected_paths = 0; // bit by pair: their queue pairs could not be connected
     ListLink<Peer> repair_link;          // a repair is wanted, or the state is repairing
     PeerMeeting meeting;

@@ -39,6 +39,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::atomic: on_atomic(peer, read_body<AtomicBody>(body)); break;
     case MessageType::atomic_done: on_atomic_done(peer, read_body<AtomicDoneBody>(body)); break;
     case MessageType::share: on_share(peer, read_body<ShareBody>(body)); break;
+    case MessageType::allowance: on_allowance(peer, header.flags); break;
     case MessageType::none:
     case MessageType::skip:
     case MessageType::connect_request:
@@ -96,7 +97,8 @@ void Protocol::run_early(Peer& peer) {
 void Protocol::forget(Peer& peer) {
     forget_waiting(peer);
     peer.pending.append(peer.in_doubt);
-    peer.pending.append(peer.held);
+    fail_held(peer);
+    back_pressure_.forget(peer);
     while (peer.has_pending()) {
         PendingSend* send = peer.pending.take();
         if (send->kind == PendingSend::Kind::control) {

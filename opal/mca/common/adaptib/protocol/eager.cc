@@ -28,12 +28,11 @@ InboundMessage* Protocol::keep(Peer& peer, std::uint32_t context, std::int32_t s
                                std::int32_t tag, const std::byte* payload, Bytes length) {
     InboundMessage* message = store({context, source, tag}, length, length);
     if (message == nullptr) {
-        on_peer_failed(peer, "out of memory for an unexpected message");
+        on_peer_failed(peer, no_memory_text(peer, length));
         return nullptr;
     }
-    message->peer = &peer;
     copy_few(message->payload(), payload, length);
-    matcher_.add_unexpected(*message);
+    queue_unexpected(peer, *message);
     return message;
 }
 

@@ -67,7 +67,9 @@ void Protocol::fail_pending(Peer& peer) {
     }
     peer.interrupted = false;
     peer.pending.append(peer.in_doubt);
-    peer.pending.append(peer.held);
+    fail_held(peer);
+    back_pressure_.forget(peer);
+    peer.allowed = Allowance::all;
     while (peer.has_pending()) {
         PendingSend* send = peer.pending.take();
         if (send->kind == PendingSend::Kind::control) {
@@ -160,6 +162,7 @@ void Protocol::release_peer(Peer& peer) {
     if (peer.said_goodbye) {
         return; // and wanted again meanwhile; what was started since ends with the connection
     }
+    back_pressure_.release(peer);
     peer.said_goodbye = true;
     peer.goodbye_answered = false; // an earlier one, revoked since, may have been
     const IdBody body{++peer.goodbye_number};
@@ -182,12 +185,7 @@ void Protocol::keep_peer(Peer& peer) {
 void Protocol::go_on(Peer& peer) {
     let_go_held(peer);
     send_held_atomics(peer);
-    while (!peer.held.empty()) {
-        auto* request = static_cast<SendRequest*>(peer.held.take());
-        if (peer.has_pending() || !transmit(*request)) {
-            stall(peer, *request);
-        }
-    }
+    send_held(peer);
 }
 
 void Protocol::on_goodbye(Peer& peer, std::uint8_t flags, const IdBody& body) {

@@ -27,7 +27,8 @@ Protocol::Reach::Reach(RailList list, RailRange of, const Options& options, Coun
 Protocol::Protocol(const Options& options, RailList rails, std::span<const RailRange> fabrics,
                    ConnectionManager& connections, Counters& counters, ProtocolListener& listener)
     : options_(options), rails_(rails), connections_(connections), counters_(counters),
-      listener_(listener), active_max_(options.active_max), active_eager_(options.active_eager) {
+      listener_(listener), back_pressure_(options.unexpected_most, *this),
+      active_max_(options.active_max), active_eager_(options.active_eager) {
     for (const RailRange& of : fabrics) {
         whole_.push_back(reaches_.emplace_back(rails, of, options, counters).all());
     }
@@ -45,6 +46,7 @@ Protocol::~Protocol() {
     });
     for (InboundMessage* message : left) {
         matcher_.remove(*message);
+        message->peer = nullptr; // it may be gone
         discard(*message);
     }
     sends_.for_each([](SendTransfer* transfer) { delete transfer; });

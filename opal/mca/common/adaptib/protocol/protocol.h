@@ -55,6 +55,7 @@
 #include "memory/staging.h"
 #include "memory/window.h"
 #include "observe/counters.h"
+#include "protocol/back_pressure.h"
 #include "protocol/flush.h"
 #include "protocol/request.h"
 #include "protocol/transfer.h"
@@ -75,7 +76,7 @@ protected:
     ~ProtocolListener() = default;
 };
 
-class Protocol {
+class Protocol final : BackPressureListener {
 public:
     struct Options {
         std::uint64_t self = 0; // name
@@ -90,6 +91,7 @@ public:
         Bytes registration_cache = 0; // RegistrationCache's max_bytes
         bool serves_atomics = false;  // carries out what peers ask for, on its windows
         Nanoseconds interleave{0};    // what a window of puts or gets keeps rails busy for; 0: none
+        Bytes unexpected_most = kGiB; // kept of messages for which no receive is posted
         std::size_t max_outstanding = 0; // stripes: their completions must fit a completion queue
     };
 
@@ -106,7 +108,7 @@ public:
     // peer's ring now. False: not sent, send() is to be called.
     [[gnu::always_inline]] static bool send_at_once(Peer& peer, const Envelope& envelope,
                                                     const void* base, Bytes bytes) {
-        return bytes <= peer.eager_at_once &&
+        return bytes < peer.at_once_below &&
                (store_in_ring(peer, envelope, base, bytes) ||
                 put_in_ring(peer, envelope.context, envelope.source, envelope.tag, base, bytes));
     }
@@ -124,6 +126,9 @@ public:
         complete = false;
         ReceiveRequest& request = make_receive(user, pattern, data, from);
         matcher_.queue(request);
+        if (back_pressure_.restrains()) [[unlikely]] {
+            back_pressure_.on_wanted(from);
+        }
         if (from != nullptr && from->state == ConnectState::failed) [[unlikely]] {
             return refuse_receive(*from, request);
         }
@@ -131,8 +136,9 @@ public:
     }
     // Nothing will come from this peer any more; the first time it is asked for, a message is given.
     bool is_lost(Peer& peer);
-    InboundMessage* find(const Envelope& pattern);
-    InboundMessage* take(const Envelope& pattern);
+    // Probes. `from`: who would send it; null: anybody. Null: there is no such message.
+    InboundMessage* find(const Envelope& pattern, Peer* from = nullptr);
+    InboundMessage* take(const Envelope& pattern, Peer* from = nullptr);
     [[gnu::always_inline]] Status receive_taken(InboundMessage& message, const Data& data,
                                                 UserRequest& user, bool& complete) {
         complete = deliver_now(message, data.base, data.bytes, user);
@@ -421,6 +427,24 @@ private:
     static bool put_active_in_ring(Peer& peer, std::uint8_t tag, const void* first,
                                    Bytes first_bytes, const void* second, Bytes second_bytes);
 
+    // restrained.cc
+    void on_allowance(Peer& peer, std::uint8_t flags);
+    void hold(SendRequest& request);
+    void hold_pending(Peer& peer);
+    void send_held(Peer& peer);
+    void fail_held(Peer& peer);
+    InboundMessage* found_or_wanted(UnexpectedMessage* found, Peer* from);
+    static bool must_hold(const Peer& peer, const SendRequest& request);
+    static void announce_if_asked(const Peer& peer, SendRequest& request);
+    void on_allowed(Peer& peer, Allowance allowance) override;
+    Allowance least_for(const Peer& peer) const override;
+    void on_own_send_waits() {
+        if (back_pressure_.restrains()) [[unlikely]] {
+            back_pressure_.release_all();
+        }
+    }
+    std::string no_memory_text(const Peer& peer, Bytes bytes) const;
+
     // timed.cc
     template <typename F> bool put_timed(Peer& peer, Bytes bytes, F&& put);
     void end_stream(Peer& peer);
@@ -490,6 +514,7 @@ private:
     }
     void deliver_part(ReceiveRequest& request, const Envelope& envelope, const std::byte* payload,
                       Bytes length);
+    void queue_unexpected(Peer& peer, InboundMessage& message);
     InboundMessage* keep(Peer& peer, std::uint32_t context, std::int32_t source, std::int32_t tag,
                          const std::byte* payload, Bytes length);
     void on_sync_ack(Peer& peer, const IdBody& body);
@@ -736,6 +761,7 @@ private:
     Counters& counters_;
     ProtocolListener& listener_;
     Matcher matcher_;
+    BackPressure back_pressure_;
     BlockPool pool_;
     std::deque<Reach> reaches_;                  // one a fabric
     std::vector<const Registration*> whole_;     // Reach::all() of each
@@ -743,6 +769,7 @@ private:
     CompletedList completed_;
     UserRequest* starting_ = nullptr; // the request whose start is under way
     bool started_complete_ = false;
+    std::size_t held_back_ = 0; // sends in Peer::held
     IdTable<SendRequest> waiting_acks_;
     IdTable<SendTransfer> sends_;
     IdTable<ReceiveTransfer> receives_;

@@ -50,12 +50,12 @@ bool Protocol::is_lost(Peer& peer) {
     return true;
 }
 
-InboundMessage* Protocol::find(const Envelope& pattern) {
-    return static_cast<InboundMessage*>(matcher_.find(pattern));
+InboundMessage* Protocol::find(const Envelope& pattern, Peer* from) {
+    return found_or_wanted(matcher_.find(pattern), from);
 }
 
-InboundMessage* Protocol::take(const Envelope& pattern) {
-    return static_cast<InboundMessage*>(matcher_.take(pattern));
+InboundMessage* Protocol::take(const Envelope& pattern, Peer* from) {
+    return found_or_wanted(matcher_.take(pattern), from);
 }
 
 // The receive gets the message, which ends as a record.
@@ -89,6 +89,9 @@ InboundMessage* Protocol::store(const Envelope& envelope, Bytes length, Bytes st
 
 void Protocol::discard(InboundMessage& message) {
     const Bytes size = message.size();
+    if (message.peer != nullptr) {
+        back_pressure_.on_received(*message.peer, BlockPool::block_bytes(size));
+    }
     const bool is_short = message.stored <= kShortStored;
     message.~InboundMessage();
     if (is_short) {
@@ -100,6 +103,7 @@ void Protocol::discard(InboundMessage& message) {
 
 void Protocol::update_levels() {
     counters_.unexpected_now = matcher_.unexpected();
+    counters_.unexpected_bytes = back_pressure_.bytes();
     counters_.posted_now = matcher_.posted();
     for (Reach& known : reaches_) {
         known.registrations.settle();

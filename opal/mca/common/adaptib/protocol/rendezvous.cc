@@ -14,13 +14,12 @@ void Protocol::on_rendezvous(Peer& peer, const MessageHeader& header, const Rend
     }
     InboundMessage* message = store(envelope, body.bytes, sizeof body);
     if (message == nullptr) {
-        on_peer_failed(peer, "out of memory for an announced message");
+        on_peer_failed(peer, no_memory_text(peer, sizeof body));
         return;
     }
-    message->peer = &peer;
     message->type = MessageType::rendezvous;
     new (message->payload()) RendezvousBody(body);
-    matcher_.add_unexpected(*message);
+    queue_unexpected(peer, *message);
 }
 
 void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody& source,

@@ -37,6 +37,9 @@ Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bo
         return kOk;
     }
     const Bytes limit = peer->streaming ? peer->copy_choice->most() : peer->eager_limit;
+    if (peer->allowed != Allowance::all) [[unlikely]] {
+        announce_if_asked(*peer, request);
+    }
     if (data.bytes > limit || data.bytes + body_bytes(request.type) > peer->message_capacity()) {
         request.type = MessageType::rendezvous;
     }
@@ -51,8 +54,8 @@ Status Protocol::start_send(SendRequest& request, bool& complete_now) {
     }
     starting_ = request.user;
     started_complete_ = false;
-    if (peer.said_goodbye) [[unlikely]] {
-        peer.held.add(request); // goes on when the goodbye is over
+    if (peer.said_goodbye || must_hold(peer, request)) [[unlikely]] {
+        hold(request);
     } else if (peer.has_pending() || !transmit(request)) {
         stall(peer, request);
     }
@@ -144,6 +147,7 @@ void Protocol::announce(SendRequest& request) {
     }
     transfer->id = sends_.add(transfer.get());
     request.transfer = transfer.release();
+    on_own_send_waits();
 }
 
 bool Protocol::transmit_rendezvous(SendRequest& request) {

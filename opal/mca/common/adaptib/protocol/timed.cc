@@ -101,7 +101,7 @@ template <typename F> bool Protocol::put_timed(Peer& peer, Bytes bytes, F&& put)
 bool Protocol::send_timed(Peer& peer, const Envelope& envelope, const Data& data) {
     CopyChoice* choice = peer.copy_choice.get();
     if (choice == nullptr || data.base == nullptr || data.bytes < CopyChoice::kTimedFrom ||
-        data.bytes > choice->most()) {
+        data.bytes > choice->most() || peer.allowed != Allowance::all) {
         return false;
     }
     const auto put = [&] {

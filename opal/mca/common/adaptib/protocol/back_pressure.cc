@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocol/back_pressure.h"
+
+namespace adaptib {
+
+void BackPressure::look(Peer& peer) {
+    peer.unexpected.look_at = peer.unexpected.bytes + step_;
+    if (!is_over(peer)) {
+        return;
+    }
+    if (const Allowance least = listener_.least_for(peer); least != peer.unexpected.told) {
+        tell(peer, least);
+    }
+}
+
+// Some of its messages have been received. Now and then all are looked at: what was received from others counts, too.
+void BackPressure::ease(Peer& peer) {
+    peer.unexpected.look_at = std::min(peer.unexpected.look_at, peer.unexpected.bytes + step_);
+    if (peer.unexpected.told != Allowance::all && may_go_on(peer)) {
+        tell(peer, Allowance::all);
+    }
+    if (bytes_ + step_ > eased_at_) {
+        eased_at_ = std::max(eased_at_, bytes_);
+        return;
+    }
+    eased_at_ = bytes_;
+    for (std::size_t left = restrained_.size(); left > 0 && !restrained_.empty(); --left) {
+        Peer& other = *restrained_.pop_front();
+        restrained_.push_back(other);
+        if (may_go_on(other)) {
+            tell(other, Allowance::all);
+        }
+    }
+}
+
+void BackPressure::on_wanted(Peer* from) {
+    for (std::size_t left = restrained_.size(); left > 0 && !restrained_.empty(); --left) {
+        Peer& peer = *restrained_.pop_front();
+        restrained_.push_back(peer);
+        if (peer.unexpected.told == Allowance::nothing && (from == nullptr || from == &peer)) {
+            tell(peer, Allowance::announcements);
+        }
+    }
+}
+
+void BackPressure::release(Peer& peer) {
+    if (peer.unexpected.told != Allowance::all) {
+        tell(peer, Allowance::all);
+    }
+}
+
+void BackPressure::release_all() {
+    while (!restrained_.empty()) {
+        tell(*restrained_.front(), Allowance::all);
+    }
+}
+
+void BackPressure::forget(Peer& peer) {
+    if (peer.restrained_link.linked()) {
+        restrained_.remove(peer);
+    }
+    peer.unexpected.told = Allowance::all;
+}
+
+void BackPressure::tell(Peer& peer, Allowance allowance) {
+    if (allowance == Allowance::all) {
+        restrained_.remove(peer);
+    } else if (peer.unexpected.told == Allowance::all) {
+        eased_at_ = std::max(eased_at_, bytes_);
+        restrained_.push_back(peer);
+    }
+    peer.unexpected.told = allowance;
+    listener_.on_allowed(peer, allowance);
+}
+
+} // namespace adaptib

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Back-pressure at both ends: what a peer is told that it may send us (back_pressure.h), and what we may send.
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+namespace {
+
+// A message up to this length takes no more memory than its announcement does.
+constexpr Bytes kAsShort = sizeof(RendezvousBody);
+
+bool is_matched(const SendRequest& request) { return request.type != MessageType::active; }
+
+} // namespace
+
+// ---------------------------------------------------------------------------------------------------
+// Receiver
+
+void Protocol::on_allowed(Peer& peer, Allowance allowance) {
+    counters_.peers_restrained += allowance == Allowance::nothing ? 1 : 0;
+    send_control(peer, MessageType::allowance, nullptr, 0, static_cast<std::uint8_t>(allowance));
+}
+
+Allowance Protocol::least_for(const Peer& peer) const {
+    if (sends_.size() > 0 || waiting_acks_.size() > 0 || held_back_ > 0) {
+        return Allowance::all;
+    }
+    bool waited_for = false;
+    matcher_.for_each_posted([&](PostedReceive& posted) {
+        const Peer* const from = static_cast<ReceiveRequest&>(posted).from;
+        waited_for = waited_for || from == nullptr || from == &peer;
+    });
+    return waited_for ? Allowance::announcements : Allowance::nothing;
+}
+
+// What a probe has found.
+InboundMessage* Protocol::found_or_wanted(UnexpectedMessage* found, Peer* from) {
+    if (found == nullptr && back_pressure_.restrains()) [[unlikely]] {
+        back_pressure_.on_wanted(from);
+    }
+    return static_cast<InboundMessage*>(found);
+}
+
+void Protocol::queue_unexpected(Peer& peer, InboundMessage& message) {
+    message.peer = &peer;
+    matcher_.add_unexpected(message);
+    back_pressure_.on_kept(peer, BlockPool::block_bytes(message.size()));
+}
+
+std::string Protocol::no_memory_text(const Peer& peer, Bytes bytes) const {
+    return "out of memory for a message of " + std::to_string(bytes) +
+           " bytes that no receive was posted for: " + std::to_string(matcher_.unexpected()) +
+           " such messages take " + std::to_string(back_pressure_.bytes()) +
+           " bytes here, those of this peer " + std::to_string(peer.unexpected.bytes) +
+           ". Post receives earlier, or lower opal_common_adaptib_unexpected_memory (" +
+           std::to_string(back_pressure_.most()) + ")";
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Sender
+
+// Until the goodbye is over, or the peer takes messages again.
+void Protocol::hold(SendRequest& request) {
+    request.peer->held.add(request);
+    ++held_back_;
+    ++counters_.sends_held;
+    on_own_send_waits();
+}
+
+// What may go by now goes out, or joins what waits. All of it in its order.
+void Protocol::send_held(Peer& peer) {
+    while (!peer.held.empty()) {
+        auto& request = static_cast<SendRequest&>(*peer.held.take());
+        if (must_hold(peer, request)) {
+            peer.held.put_back(request);
+            return;
+        }
+        --held_back_;
+        announce_if_asked(peer, request);
+        if (peer.has_pending() || !transmit(request)) {
+            stall(peer, request);
+        }
+    }
+}
+
+void Protocol::fail_held(Peer& peer) {
+    while (!peer.held.empty()) {
+        --held_back_;
+        peer.pending.add(*peer.held.take());
+    }
+}
+
+bool Protocol::must_hold(const Peer& peer, const SendRequest& request) {
+    return peer.allowed == Allowance::nothing && is_matched(request);
+}
+
+// Where only announcements are taken.
+void Protocol::announce_if_asked(const Peer& peer, SendRequest& request) {
+    if (peer.allowed == Allowance::announcements && is_matched(request) &&
+        request.data.bytes > kAsShort) {
+        request.type = MessageType::rendezvous;
+    }
+}
+
+void Protocol::on_allowance(Peer& peer, std::uint8_t flags) {
+    if (flags > static_cast<std::uint8_t>(Allowance::nothing)) {
+        ++counters_.bad_packets;
+        return;
+    }
+    const Allowance before = std::exchange(peer.allowed, static_cast<Allowance>(flags));
+    if (before == Allowance::all && peer.allowed != Allowance::all) {
+        peer.usual_below = std::exchange(peer.at_once_below, 0);
+    } else if (before != Allowance::all && peer.allowed == Allowance::all) {
+        peer.at_once_below = peer.usual_below;
+    }
+    if (peer.allowed == Allowance::nothing) {
+        hold_pending(peer);
+    } else if (!peer.said_goodbye) {
+        send_held(peer);
+    }
+}
+
+// What waits for room alone: nothing of it was sent. What comes behind it is held from now on.
+void Protocol::hold_pending(Peer& peer) {
+    PendingQueue others;
+    while (peer.has_pending()) {
+        PendingSend& send = *peer.pending.take();
+        const bool request = send.kind == PendingSend::Kind::request;
+        if (request && must_hold(peer, static_cast<SendRequest&>(send))) {
+            hold(static_cast<SendRequest&>(send));
+        } else {
+            others.add(send);
+        }
+    }
+    peer.pending.append(others);
+}
+
+} // namespace adaptib

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages that no receive is posted for: how many are kept, who is made to wait, and that nobody waits for ever.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "unit/sim/worlds.h"
+
+namespace adaptib::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Bytes kMost = 64 * kKiB;
+constexpr Bytes kOnItsWay = 1 * kMiB; // what a ring and the queue hold
+constexpr Bytes kAnnounced = 512;     // kept of a message that is announced
+
+struct Tagged {
+    Tagged(std::size_t from, std::size_t to, std::size_t bytes, std::size_t number)
+        : message(from, to, bytes, number), tag(static_cast<std::int32_t>(number)) {}
+
+    void send(Ranks& ranks) {
+        bool complete = false;
+        EXPECT_TRUE(ranks.core(message.source)
+                        .protocol()
+                        .send(ranks.peer(message.source, message.target), envelope(),
+                              {message.sent.data(), message.sent.size(), nullptr, nullptr, nullptr},
+                              false, Marker::non_blocking, message.send.user, complete)
+                        .ok());
+        message.send.done = complete;
+        ranks.wake(message.source);
+    }
+    void receive(Ranks& ranks, bool from_anybody = false) {
+        bool complete = false;
+        Envelope pattern = envelope();
+        pattern.source = from_anybody ? Envelope::kAnySource : pattern.source;
+        Peer* from = from_anybody ? nullptr : ranks.peer(message.target, message.source);
+        EXPECT_TRUE(
+            ranks.core(message.target)
+                .protocol()
+                .receive(pattern,
+                         {message.got.data(), message.got.size(), nullptr, nullptr, nullptr},
+                         message.receive.user, complete, from)
+                .ok());
+        message.receive.done = complete;
+        ranks.wake(message.target);
+    }
+    Envelope envelope() const { return {0, static_cast<std::int32_t>(message.source), tag}; }
+
+    Message message;
+    std::int32_t tag;
+};
+
+class Flood {
+public:
+    // All of `count` messages are sent, and time passes.
+    Flood(Bytes bytes, std::size_t count, std::size_t ranks = 3) {
+        RanksOptions options = world_of(ranks);
+        options.parameters.unexpected_memory = kMost;
+        ranks_ = make(std::move(options));
+        for (std::size_t i = 0; i < count; ++i) {
+            messages_.push_back(std::make_unique<Tagged>(0, 1, bytes, i));
+            messages_.back()->send(*ranks_);
+        }
+        rest(*ranks_, 50ms);
+    }
+    Ranks& ranks() { return *ranks_; }
+    Tagged& operator[](std::size_t i) { return *messages_[i]; }
+    std::size_t sent() const {
+        return static_cast<std::size_t>(
+            std::count_if(messages_.begin(), messages_.end(),
+                          [](const auto& each) { return each->message.send.done; }));
+    }
+    Bytes kept(std::size_t rank) {
+        ranks_->core(rank).protocol().update_levels();
+        return ranks_->counters(rank).unexpected_bytes;
+    }
+    // The last first.
+    void receive_all() {
+        for (std::size_t i = messages_.size(); i-- > 0;) {
+            messages_[i]->receive(*ranks_, i % 2 == 0);
+        }
+        EXPECT_TRUE(ranks_->run_until(
+            [&] {
+                return std::all_of(messages_.begin(), messages_.end(),
+                                   [](const auto& each) { return each->message.done(); });
+            },
+            10s));
+        for (const auto& each : messages_) {
+            ASSERT_EQ(each->message.got, each->message.sent);
+        }
+        EXPECT_EQ(kept(1), 0u);
+        nothing_bad(*ranks_);
+    }
+
+private:
+    std::unique_ptr<Ranks> ranks_;
+    std::vector<std::unique_ptr<Tagged>> messages_;
+};
+
+TEST(BackPressure, AFloodIsKeptByItsSender) {
+    for (const Bytes bytes : {0u, 8u, 1000u, 4000u}) {
+        SCOPED_TRACE(bytes);
+        Flood flood(bytes, 6000);
+        EXPECT_LE(flood.kept(1), kMost + kOnItsWay);
+        EXPECT_LT(flood.sent(), 1000u);
+        EXPECT_GT(flood.ranks().counters(1).peers_restrained, 0u);
+        EXPECT_GT(flood.ranks().counters(0).sends_held, 5000u);
+        flood.receive_all();
+    }
+}
+
+TEST(BackPressure, OtherTrafficPasses) {
+    Flood flood(1000, 3000);
+    const std::size_t sent = flood.sent();
+    carry(flood.ranks(), 2, 1, 100); // of another peer
+    carry(flood.ranks(), 2, 1, 100'000);
+    EXPECT_LT(flood.sent(), sent + 500); // receives of theirs do not let the flood in
+    carry(flood.ranks(), 1, 0, 100);     // to the one that waits
+    carry(flood.ranks(), 1, 0, 100'000);
+    flood.receive_all();
+}
+
+TEST(BackPressure, WhatIsAskedForComes) {
+    for (const bool anybody : {false, true}) {
+        Flood flood(1000, 3000);
+        Tagged& last = flood[2999];
+        last.receive(flood.ranks(), anybody);
+        ASSERT_TRUE(flood.ranks().run_until([&] { return last.message.receive.done; }, 1s));
+        EXPECT_EQ(last.message.got, last.message.sent);
+        // Of those that had to come before announcements are kept.
+        EXPECT_LE(flood.kept(1), kMost + kOnItsWay + 3000 * kAnnounced);
+    }
+}
+
+TEST(BackPressure, WhatIsProbedForComes) {
+    Flood flood(1000, 3000);
+    Protocol& protocol = flood.ranks().core(1).protocol();
+    const Envelope wanted = flood[2999].envelope();
+    EXPECT_TRUE(flood.ranks().run_until(
+        [&] { return protocol.find(wanted, flood.ranks().peer(1, 0)) != nullptr; }, 1s));
+    const std::size_t sent = flood.sent();
+    EXPECT_GT(sent, 0u);
+    flood.receive_all();
+}
+
+TEST(BackPressure, AProbeForSomebodyElseLetsNothingIn) {
+    Flood flood(1000, 3000);
+    const Bytes kept = flood.kept(1);
+    Protocol& protocol = flood.ranks().core(1).protocol();
+    flood.ranks().run_until(
+        [&] {
+            EXPECT_EQ(protocol.find({0, 2, 7}, flood.ranks().peer(1, 2)), nullptr);
+            return false;
+        },
+        10ms);
+    EXPECT_LE(flood.kept(1), kept + 4 * kKiB);
+    flood.receive_all();
+}
+
+// All send more than anybody keeps before they receive: unsafe in MPI, and common.
+TEST(BackPressure, ThoseThatSendFirstDoNotWaitForEachOther) {
+    constexpr std::size_t kRanks = 3;
+    constexpr std::size_t kCount = 1000;
+    RanksOptions options = world_of(kRanks);
+    options.parameters.unexpected_memory = kMost;
+    const auto ranks = make(std::move(options));
+    std::vector<std::vector<std::unique_ptr<Tagged>>> of(kRanks);
+    // As a program with MPI_Send and MPI_Recv does: the next one when the last is complete.
+    std::vector<std::size_t> received(kRanks);
+    const auto go_on = [&] {
+        bool done = true;
+        for (std::size_t self = 0; self < kRanks; ++self) {
+            auto& own = of[self];
+            while (own.size() < kCount && (own.empty() || own.back()->message.send.done)) {
+                own.push_back(
+                    std::make_unique<Tagged>(self, (self + 1) % kRanks, 1000, own.size()));
+                own.back()->send(*ranks);
+            }
+            const auto& from = of[(self + kRanks - 1) % kRanks];
+            std::size_t& next = received[self];
+            if (own.size() == kCount && own.back()->message.send.done) {
+                while (next < from.size() && (next == 0 || from[next - 1]->message.receive.done)) {
+                    from[next++]->receive(*ranks);
+                }
+            }
+            done = done && next == kCount && from.back()->message.receive.done;
+        }
+        return done;
+    };
+    ASSERT_TRUE(ranks->run_until(go_on, 1s));
+    for (const auto& own : of) {
+        for (const auto& each : own) {
+            ASSERT_EQ(each->message.got, each->message.sent);
+        }
+    }
+    nothing_bad(*ranks);
+}
+
+// What one peer has sent is received: the other, which was held back since all of it was too much, goes on.
+TEST(BackPressure, TheOthersGoOnWhenAllOfItIsLess) {
+    RanksOptions options = world_of(4);
+    options.parameters.unexpected_memory = kMost;
+    const auto ranks = make(std::move(options));
+    std::vector<std::unique_ptr<Tagged>> messages;
+    for (std::size_t i = 0; i < 100; ++i) {
+        for (const std::size_t from : {0u, 2u, 3u}) {
+            messages.push_back(std::make_unique<Tagged>(from, 1, 1000, i));
+            messages.back()->send(*ranks);
+        }
+    }
+    rest(*ranks, 50ms);
+    EXPECT_GT(ranks->counters(1).peers_restrained, 0u);
+    for (const auto& each : messages) {
+        each->receive(*ranks);
+    }
+    EXPECT_TRUE(ranks->run_until(
+        [&] {
+            return std::all_of(messages.begin(), messages.end(),
+                               [](const auto& each) { return each->message.done(); });
+        },
+        1s));
+    for (const std::size_t from : {0u, 2u, 3u}) {
+        rest(*ranks, 1ms);
+        EXPECT_EQ(ranks->peer(from, 1)->allowed, Allowance::all) << from;
+    }
+    nothing_bad(*ranks);
+}
+
+} // namespace
+} // namespace adaptib::sim
