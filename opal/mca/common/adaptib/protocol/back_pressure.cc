@@ -34,12 +34,19 @@ void BackPressure::ease(Peer& peer) {
 }
 
 void BackPressure::on_wanted(Peer* from) {
+    const auto let_in = [this](Peer& peer) {
+        if (peer.unexpected.told == Allowance::nothing) {
+            tell(peer, Allowance::announcements);
+        }
+    };
+    if (from != nullptr) {
+        let_in(*from);
+        return;
+    }
     for (std::size_t left = restrained_.size(); left > 0 && !restrained_.empty(); --left) {
         Peer& peer = *restrained_.pop_front();
         restrained_.push_back(peer);
-        if (peer.unexpected.told == Allowance::nothing && (from == nullptr || from == &peer)) {
-            tell(peer, Allowance::announcements);
-        }
+        let_in(peer);
     }
 }
 

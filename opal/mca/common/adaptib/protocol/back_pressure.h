@@ -79,8 +79,8 @@ private:
     }
 
     const Bytes most_;
-    const Bytes
-        step_; // below so much a peer is left alone; it is looked at again after so much more
+    // Below so much a peer is left alone; it is looked at again after so much more.
+    const Bytes step_;
     BackPressureListener& listener_;
     Bytes bytes_ = 0;
     Bytes eased_at_ = 0; // bytes_ when all were last looked at

@@ -22,7 +22,8 @@ void Protocol::on_allowed(Peer& peer, Allowance allowance) {
 }
 
 Allowance Protocol::least_for(const Peer& peer) const {
-    if (sends_.size() > 0 || waiting_acks_.size() > 0 || held_back_ > 0) {
+    const bool own_sends_wait = sends_.size() > 0 || waiting_acks_.size() > 0 || held_back_ > 0;
+    if (own_sends_wait || peer.said_goodbye) { // nothing follows a goodbye
         return Allowance::all;
     }
     bool waited_for = false;
