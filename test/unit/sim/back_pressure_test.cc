@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages that no receive is posted for: how many are kept, who is made to wait, and that nobody waits for ever.
+// Messages that no receive is posted for: how many are kept, who is made to wait, and that nobody
+// waits for ever.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -17,41 +18,30 @@ constexpr Bytes kMost = 64 * kKiB;
 constexpr Bytes kOnItsWay = 1 * kMiB; // what a ring and the queue hold
 constexpr Bytes kAnnounced = 512;     // kept of a message that is announced
 
+// A message with a tag of its own.
 struct Tagged {
     Tagged(std::size_t from, std::size_t to, std::size_t bytes, std::size_t number)
         : message(from, to, bytes, number), tag(static_cast<std::int32_t>(number)) {}
 
-    void send(Ranks& ranks) {
-        bool complete = false;
-        EXPECT_TRUE(ranks.core(message.source)
-                        .protocol()
-                        .send(ranks.peer(message.source, message.target), envelope(),
-                              {message.sent.data(), message.sent.size(), nullptr, nullptr, nullptr},
-                              false, Marker::non_blocking, message.send.user, complete)
-                        .ok());
-        message.send.done = complete;
-        ranks.wake(message.source);
-    }
+    void send(Ranks& ranks) { message.start_send(ranks, tag); }
     void receive(Ranks& ranks, bool from_anybody = false) {
-        bool complete = false;
         Envelope pattern = envelope();
         pattern.source = from_anybody ? Envelope::kAnySource : pattern.source;
-        Peer* from = from_anybody ? nullptr : ranks.peer(message.target, message.source);
-        EXPECT_TRUE(
-            ranks.core(message.target)
-                .protocol()
-                .receive(pattern,
-                         {message.got.data(), message.got.size(), nullptr, nullptr, nullptr},
-                         message.receive.user, complete, from)
-                .ok());
-        message.receive.done = complete;
-        ranks.wake(message.target);
+        message.start_receive(ranks, pattern,
+                              from_anybody ? nullptr : ranks.peer(message.target, message.source));
     }
-    Envelope envelope() const { return {0, static_cast<std::int32_t>(message.source), tag}; }
+    Envelope envelope() const { return message.envelope(tag); }
 
     Message message;
     std::int32_t tag;
 };
+
+using AllTagged = std::vector<std::unique_ptr<Tagged>>;
+
+bool all_done(const AllTagged& messages) {
+    return std::all_of(messages.begin(), messages.end(),
+                       [](const auto& each) { return each->message.done(); });
+}
 
 class Flood {
 public:
@@ -82,12 +72,7 @@ public:
         for (std::size_t i = messages_.size(); i-- > 0;) {
             messages_[i]->receive(*ranks_, i % 2 == 0);
         }
-        EXPECT_TRUE(ranks_->run_until(
-            [&] {
-                return std::all_of(messages_.begin(), messages_.end(),
-                                   [](const auto& each) { return each->message.done(); });
-            },
-            10s));
+        EXPECT_TRUE(ranks_->run_until([&] { return all_done(messages_); }, 10s));
         for (const auto& each : messages_) {
             ASSERT_EQ(each->message.got, each->message.sent);
         }
@@ -97,7 +82,7 @@ public:
 
 private:
     std::unique_ptr<Ranks> ranks_;
-    std::vector<std::unique_ptr<Tagged>> messages_;
+    AllTagged messages_;
 };
 
 TEST(BackPressure, AFloodIsKeptByItsSender) {
@@ -167,7 +152,7 @@ TEST(BackPressure, ThoseThatSendFirstDoNotWaitForEachOther) {
     RanksOptions options = world_of(kRanks);
     options.parameters.unexpected_memory = kMost;
     const auto ranks = make(std::move(options));
-    std::vector<std::vector<std::unique_ptr<Tagged>>> of(kRanks);
+    std::vector<AllTagged> of(kRanks);
     // As a program with MPI_Send and MPI_Recv does: the next one when the last is complete.
     std::vector<std::size_t> received(kRanks);
     const auto go_on = [&] {
@@ -199,12 +184,27 @@ TEST(BackPressure, ThoseThatSendFirstDoNotWaitForEachOther) {
     nothing_bad(*ranks);
 }
 
-// What one peer has sent is received: the other, which was held back since all of it was too much, goes on.
+// A synchronous send waits for its receive: a process that waits so restrains nobody.
+TEST(BackPressure, WhoWaitsWithASynchronousSendLetsAllIn) {
+    Flood flood(1000, 3000);
+    EXPECT_EQ(flood.ranks().peer(0, 1)->allowed, Allowance::nothing);
+    Message synchronous(1, 2, 8);
+    synchronous.start_send(flood.ranks(), 3, true);
+    rest(flood.ranks(), 50ms);
+    EXPECT_EQ(flood.ranks().peer(0, 1)->allowed, Allowance::all);
+    EXPECT_EQ(flood.sent(), 3000u);
+    synchronous.start_receive(flood.ranks(), synchronous.envelope(3));
+    ASSERT_TRUE(flood.ranks().run_until([&] { return synchronous.done(); }, 1s));
+    flood.receive_all();
+}
+
+// The receiver takes what one peer has sent: the others, which it held back since all together was too
+// much, go on.
 TEST(BackPressure, TheOthersGoOnWhenAllOfItIsLess) {
     RanksOptions options = world_of(4);
     options.parameters.unexpected_memory = kMost;
     const auto ranks = make(std::move(options));
-    std::vector<std::unique_ptr<Tagged>> messages;
+    AllTagged messages;
     for (std::size_t i = 0; i < 100; ++i) {
         for (const std::size_t from : {0u, 2u, 3u}) {
             messages.push_back(std::make_unique<Tagged>(from, 1, 1000, i));
@@ -216,12 +216,7 @@ TEST(BackPressure, TheOthersGoOnWhenAllOfItIsLess) {
     for (const auto& each : messages) {
         each->receive(*ranks);
     }
-    EXPECT_TRUE(ranks->run_until(
-        [&] {
-            return std::all_of(messages.begin(), messages.end(),
-                               [](const auto& each) { return each->message.done(); });
-        },
-        1s));
+    EXPECT_TRUE(ranks->run_until([&] { return all_done(messages); }, 1s));
     for (const std::size_t from : {0u, 2u, 3u}) {
         rest(*ranks, 1ms);
         EXPECT_EQ(ranks->peer(from, 1)->allowed, Allowance::all) << from;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fabric/fault/fault.h"
+#include "unit/sim/open_memory.h"
 #include "unit/sim/worlds.h"
 
 namespace adaptib::sim {
@@ -415,43 +416,16 @@ TEST(Connections, OneSidedOperationsTakeTurns) {
     RanksOptions options = world_of(5);
     options.parameters.connect_max = 1;
     const auto ranks = make(std::move(options));
-    std::vector<std::vector<std::byte>> windows(5, std::vector<std::byte>(5000));
-    std::vector<OpenWindow> keys(5);
+    OpenMemory memory(*ranks, 5000);
     std::vector<std::unique_ptr<Request>> requests;
     std::vector<std::byte> source(1000, std::byte{7});
-    for (std::size_t rank = 0; rank < 5; ++rank) {
-        ASSERT_TRUE(ranks->core(rank)
-                        .protocol()
-                        .open_window(keys[rank], windows[rank].data(), windows[rank].size(),
-                                     kLocalWrite | kRemoteWrite)
-                        .ok());
-    }
     for (std::size_t from = 0; from < 5; ++from) {
         for (std::size_t to = 0; to < 5; ++to) {
-            if (from == to) {
-                continue;
+            if (from != to) {
+                requests.push_back(std::make_unique<Request>());
+                memory.start(from, to, OPAL_COMMON_ADAPTIB_PUT, source, *requests.back(),
+                             1000 * from);
             }
-            opal_common_adaptib_remote_t remote{};
-            remote.base = reinterpret_cast<std::uintptr_t>(windows[to].data());
-            remote.bytes = windows[to].size();
-            keys[to].memory().copy_remote_keys(remote.keys);
-            remote.key_count = keys[to].memory().key_count();
-            remote.access = OPAL_COMMON_ADAPTIB_REMOTE_WRITE;
-            opal_common_adaptib_one_sided_t put{};
-            put.operation = OPAL_COMMON_ADAPTIB_PUT;
-            put.local = source.data();
-            put.bytes = source.size();
-            put.remote = &remote;
-            put.remote_address = remote.base + 1000 * from;
-            requests.push_back(std::make_unique<Request>());
-            bool complete = false;
-            ASSERT_TRUE(ranks->core(from)
-                            .protocol()
-                            .start_one_sided(*ranks->peer(from, to), put, nullptr,
-                                             requests.back()->user, complete)
-                            .ok());
-            requests.back()->done = complete;
-            ranks->wake(from);
         }
     }
     ASSERT_TRUE(ranks->run_until(
@@ -462,128 +436,10 @@ TEST(Connections, OneSidedOperationsTakeTurns) {
         10s));
     for (std::size_t to = 0; to < 5; ++to) {
         for (std::size_t at = 0; at < 5000; ++at) {
-            ASSERT_EQ(windows[to][at] == std::byte{7}, at / 1000 != to) << to << " " << at;
+            ASSERT_EQ(memory.of(to)[at] == std::byte{7}, at / 1000 != to) << to << " " << at;
         }
     }
     nothing_bad(*ranks);
-}
-
-// ---------------------------------------------------------------------------------------------------
-// Somebody cannot do without, and all connections are in use
-
-// Memory of each rank that the others may write and read.
-class OpenMemory {
-public:
-    OpenMemory(Ranks& ranks, Bytes bytes) : ranks_(ranks), keys_(ranks.size()) {
-        for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-            memory_.emplace_back(bytes);
-            EXPECT_TRUE(ranks.core(rank)
-                            .protocol()
-                            .open_window(keys_[rank], memory_[rank].data(), bytes,
-                                         kLocalWrite | kRemoteWrite | kRemoteRead)
-                            .ok());
-        }
-    }
-    void start(std::size_t from, std::size_t to, opal_common_adaptib_operation_t operation,
-               std::vector<std::byte>& local, Request& request) {
-        opal_common_adaptib_remote_t remote{};
-        remote.base = reinterpret_cast<std::uintptr_t>(memory_[to].data());
-        remote.bytes = memory_[to].size();
-        keys_[to].memory().copy_remote_keys(remote.keys);
-        remote.key_count = keys_[to].memory().key_count();
-        remote.access = OPAL_COMMON_ADAPTIB_REMOTE_WRITE | OPAL_COMMON_ADAPTIB_REMOTE_READ;
-        opal_common_adaptib_one_sided_t asked{};
-        asked.operation = operation;
-        asked.local = local.data();
-        asked.bytes = local.size();
-        asked.remote = &remote;
-        asked.remote_address = remote.base;
-        request.done = false;
-        bool complete = false;
-        EXPECT_TRUE(
-            ranks_.core(from)
-                .protocol()
-                .start_one_sided(*ranks_.peer(from, to), asked, nullptr, request.user, complete)
-                .ok());
-        request.done = complete;
-        ranks_.wake(from);
-    }
-    const std::vector<std::byte>& of(std::size_t rank) const { return memory_[rank]; }
-
-private:
-    Ranks& ranks_;
-    std::vector<std::vector<std::byte>> memory_;
-    std::vector<OpenWindow> keys_;
-};
-
-// What two ranks do without a pause, so that the connection between them is never idle.
-enum class Busy : std::uint8_t { messages, gets, gets_of_both, large_messages };
-
-// Once 1 and 2 are busy 0 puts something to 1. How long it takes.
-Nanoseconds put_beside(Busy busy, char* policy) {
-    RanksOptions options = world_of(3);
-    options.parameters.connect_max = 1;
-    options.parameters.channel_policy = policy;
-    options.parameters.channel_period = 20;
-    const auto ranks = make(std::move(options));
-    OpenMemory memory(*ranks, 1000);
-    Request put;
-    std::vector<std::byte> value(1000, std::byte{7});
-    constexpr std::size_t kAtOnce = 2; // something is under way whenever one looks
-    struct Get {
-        Request request;
-        std::vector<std::byte> value = std::vector<std::byte>(1000);
-        bool begun = false;
-    };
-    std::vector<Get> gets(2 * kAtOnce);
-    Messages messages;
-    std::uint64_t repeated = 0;
-    const auto go_on = [&] {
-        for (std::size_t i = 0; i < gets.size(); ++i) {
-            const bool takes_part =
-                busy == Busy::gets_of_both || (busy == Busy::gets && i < kAtOnce);
-            if (Get& get = gets[i]; takes_part && (!get.begun || get.request.done)) {
-                repeated += get.begun ? 1 : 0;
-                get.begun = true;
-                const std::size_t from = i < kAtOnce ? 1 : 2;
-                memory.start(from, 3 - from, OPAL_COMMON_ADAPTIB_GET, get.value, get.request);
-            }
-        }
-        if (busy == Busy::messages || busy == Busy::large_messages) {
-            const std::size_t bytes = busy == Busy::messages ? 8 : 200'000;
-            while (messages.size() < 4) {
-                const std::size_t from = 1 + messages.size() % 2;
-                messages.push_back(std::make_unique<Message>(from, 3 - from, bytes));
-                messages.back()->start(*ranks);
-            }
-            repeated += static_cast<std::uint64_t>(
-                std::erase_if(messages, [](const auto& message) { return message->done(); }));
-        }
-        return false;
-    };
-    ranks->run_until(go_on, 50ms);
-    EXPECT_EQ(ranks->peer(1, 2)->state, ConnectState::open);
-    memory.start(0, 1, OPAL_COMMON_ADAPTIB_PUT, value, put);
-    const Nanoseconds began = ranks->now(0);
-    ranks->run_until([&] { return go_on() || put.done; }, 5s);
-    const Nanoseconds took = ranks->now(0) - began;
-    EXPECT_TRUE(put.done);
-    EXPECT_EQ(memory.of(1), value);
-    const std::uint64_t by_then = repeated;
-    ranks->run_until(go_on, 50ms);
-    EXPECT_GT(repeated, by_then + 100); // they have not been forgotten
-    nothing_bad(*ranks);
-    return took;
-}
-
-TEST(Connections, WhoCannotDoWithoutGetsOneThatIsInUse) {
-    for (char* policy : {default_parameters().channel_policy, kRcOnDemand}) {
-        for (const Busy busy :
-             {Busy::messages, Busy::gets, Busy::gets_of_both, Busy::large_messages}) {
-            SCOPED_TRACE(std::string(policy) + " " + std::to_string(static_cast<int>(busy)));
-            EXPECT_LT(put_beside(busy, policy), 40ms);
-        }
-    }
 }
 
 // ---------------------------------------------------------------------------------------------------

@@ -40,24 +40,33 @@ struct Message {
         }
     }
     void start(Ranks& ranks, std::int32_t tag = 3) {
-        const Envelope envelope{0, static_cast<std::int32_t>(source), tag};
+        start_send(ranks, tag);
+        start_receive(ranks, envelope(tag));
+    }
+    void start_send(Ranks& ranks, std::int32_t tag, bool synchronous = false) {
         bool complete = false;
         EXPECT_TRUE(ranks.core(source)
                         .protocol()
-                        .send(ranks.peer(source, target), envelope,
-                              {sent.data(), sent.size(), nullptr, nullptr, nullptr}, false,
+                        .send(ranks.peer(source, target), envelope(tag),
+                              {sent.data(), sent.size(), nullptr, nullptr, nullptr}, synchronous,
                               Marker::non_blocking, send.user, complete)
                         .ok());
         send.done = complete;
-        complete = false;
+        ranks.wake(source);
+    }
+    // `from`: who sends; null: that is not said.
+    void start_receive(Ranks& ranks, const Envelope& pattern, Peer* from = nullptr) {
+        bool complete = false;
         EXPECT_TRUE(ranks.core(target)
                         .protocol()
-                        .receive(envelope, {got.data(), got.size(), nullptr, nullptr, nullptr},
-                                 receive.user, complete)
+                        .receive(pattern, {got.data(), got.size(), nullptr, nullptr, nullptr},
+                                 receive.user, complete, from)
                         .ok());
         receive.done = complete;
-        ranks.wake(source);
         ranks.wake(target);
+    }
+    Envelope envelope(std::int32_t tag) const {
+        return {0, static_cast<std::int32_t>(source), tag};
     }
     bool done() const { return send.done && receive.done; }
 
