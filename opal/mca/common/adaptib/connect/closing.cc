@@ -19,7 +19,8 @@ constexpr Nanoseconds kAfterYielding{1'000'000}; // until the connection is aske
 
 } // namespace
 
-// Puts and gets that wait for the next connection do not use this one. Two that part take it down by themselves.
+// Puts and gets that wait for the next connection do not use this one. Two that part take it down
+// by themselves.
 bool ConnectionManager::is_unused(const Peer& peer) {
     const bool parting = peer.said_goodbye && peer.heard_goodbye;
     const bool only_waits = peer.yields && peer.users == peer.moves && peer.stripes == 0;
@@ -58,7 +59,8 @@ Status ConnectionManager::post_flush(Peer& peer, FlushWork& by) {
     return status;
 }
 
-// A queue pair that others share may have failed without work of this peer's: nothing comes back that would tell.
+// A queue pair that others share may have failed without work of this peer's: nothing comes back
+// that would tell.
 void ConnectionManager::begin_to_flush(Peer& peer) {
     if (post_flush(peer, peer.closing_flush).reason() != Reason::bad_state) {
         return;

@@ -388,6 +388,9 @@ private:
     Waiting who_waits(Nanoseconds now) const;
     bool may_be_closed(const Peer& peer, Nanoseconds now, Waiting who) const;
     static bool needs(const Peer& peer) { return peer.moves > 0 || peer.usage.required; }
+    bool takes_room(const Peer& peer) const {
+        return !peer.shared || options_.sharing == Sharing::all;
+    }
     bool goes_behind(const Peer& peer) const;
     void ask_to_yield(Nanoseconds now);
     void begin_to_yield(Peer& peer);

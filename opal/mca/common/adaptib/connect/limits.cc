@@ -7,10 +7,11 @@
 // Peers that are chosen as the busiest (core/selection.cc) are served first, and for them one that is not
 // chosen is closed though it is not idle; theirs are idle after 100 ms (or a period) only, unless a one-sided operation waits,
 // which cannot do without a connection.
-// For one that cannot do without, one that has had its turn is closed though it is in use: both sides *yield*. They
-// put nothing new on it, and close it when what is under way has ended. Messages go as datagrams meanwhile, puts and
-// gets wait for the next turn. So who reads a word of another process again and again until it changes does not keep
-// the connection from the one who is to change it.
+// For one that cannot do without, one that has had its turn is closed though it is in use: both
+// sides *yield*. They put nothing new on it, and close it when what is under way has ended.
+// Messages go as datagrams meanwhile, puts and gets wait for the next turn. So who reads a word of
+// another process again and again until it changes does not keep the connection from the one who is
+// to change it.
 // Who has not sent or received anything meanwhile does not wait any more. A process that wants its loopback connection
 // cannot do without, either.
 #include <algorithm>
@@ -26,7 +27,8 @@ constexpr Nanoseconds kLookEvery{1'000'000};
 constexpr Nanoseconds kIdleTime{1'000'000};     // at least, of a connection that is closed
 constexpr Nanoseconds kPatience{10'000'000};    // with who waits and does nothing; with closing
 constexpr Nanoseconds kDeviceFull{100'000'000}; // then it is asked again
-// A connection in use is closed for one that is needed after so long: opening one takes a tenth of that.
+// After so long a connection in use is closed for one that is needed: opening one takes a tenth of
+// that.
 constexpr Nanoseconds kTurn{5'000'000};
 
 } // namespace
@@ -225,10 +227,7 @@ Peer* ConnectionManager::to_be_closed(Nanoseconds now) const {
     const Waiting who = who_waits(now);
     Peer* longest = nullptr;
     for (Peer* peer = slots_.front(); peer != nullptr; peer = slots_.next(*peer)) {
-        if (peer->shared && options_.sharing != Sharing::all) {
-            continue; // takes no room
-        }
-        if (may_be_closed(*peer, now, who) &&
+        if (takes_room(*peer) && may_be_closed(*peer, now, who) &&
             (longest == nullptr || peer->usage.active < longest->usage.active)) {
             longest = peer;
         }
@@ -259,15 +258,14 @@ void ConnectionManager::make_room(Nanoseconds now) {
 // ---------------------------------------------------------------------------------------------------
 // Yielding
 
-// Of those that are in use the one that was open longest, if somebody cannot do without a connection.
+// The connection that was open longest yields, if somebody cannot do without one.
 void ConnectionManager::ask_to_yield(Nanoseconds now) {
     if (!yielding_.empty() || !who_waits(now).needs) {
         return;
     }
     Peer* longest = nullptr;
     for (Peer* peer = slots_.front(); peer != nullptr; peer = slots_.next(*peer)) {
-        const bool takes_room = !peer->shared || options_.sharing == Sharing::all;
-        if (takes_room && peer->state == ConnectState::open &&
+        if (takes_room(*peer) && peer->state == ConnectState::open &&
             now - peer->usage.turn_began >= kTurn &&
             (longest == nullptr || peer->usage.turn_began < longest->usage.turn_began)) {
             longest = peer;
@@ -303,7 +301,7 @@ void ConnectionManager::stop_yielding(Peer& peer) {
     }
 }
 
-// What is under way may take long, a large message for instance: it has another turn then.
+// A large message may take long to end: the connection has another turn then.
 void ConnectionManager::move_yielding() {
     const Nanoseconds now = options_.clock->now();
     for (std::size_t left = yielding_.size(); left > 0 && !yielding_.empty(); --left) {

@@ -402,14 +402,12 @@ void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
                                      : StartMode::on_demand;
 }
 
-// For messages that no receive was posted for.
 Bytes Core::unexpected_memory(const Parameters& parameters) const {
     constexpr Bytes kLeast = 16 * kMiB;
     constexpr Bytes kMost = kGiB;
-    static const Bytes node = shm::node_memory();
     return parameters.unexpected_memory != 0
                ? parameters.unexpected_memory
-               : std::clamp(shm::default_memory(node, environment_.local_processes), kLeast, kMost);
+               : std::clamp(shm::default_memory(environment_.local_processes), kLeast, kMost);
 }
 
 void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {

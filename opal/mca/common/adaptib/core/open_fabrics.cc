@@ -24,9 +24,8 @@ ShmOptions shm_options(const FabricsWanted& wanted) {
     ShmOptions options;
     options.rails = static_cast<std::uint32_t>(parameters.shm_rails);
     options.segment_max = parameters.shm_segment_max;
-    options.memory_max = parameters.shm_memory != 0
-                             ? parameters.shm_memory
-                             : shm::default_memory(shm::node_memory(), wanted.local_processes);
+    options.memory_max = parameters.shm_memory != 0 ? parameters.shm_memory
+                                                    : shm::default_memory(wanted.local_processes);
     options.queue_bytes = parameters.shm_queue_bytes;
     const std::string_view single_copy = parameters.shm_single_copy;
     options.single_copy = single_copy == "cma"    ? ShmOptions::SingleCopy::cma

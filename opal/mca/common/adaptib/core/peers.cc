@@ -251,7 +251,7 @@ std::unique_ptr<Peer> Core::new_peer(const ProcessAddress& address, const PeerRo
         peer->copy_choice = std::make_unique<CopyChoice>(*attached.fabric->copy_costs(),
                                                          attached.eager_limit, attached.most_eager);
         peer->stream_choices = std::make_unique<StreamChoices>();
-        peer->at_once_below = CopyChoice::kTimedFrom;
+        peer->allow(Allowance::all);
         peer->active_at_once = CopyChoice::kTimedFrom - 1;
     }
     if (attached.asks) {

@@ -336,7 +336,7 @@ enum class Wish : std::uint8_t {
     own,    // queue pairs of its own
 };
 
-// What of its messages to be matched a process may send to another one (protocol/back_pressure.h).
+// A process tells another one which messages to be matched it takes (protocol/back_pressure.h).
 enum class Allowance : std::uint8_t { all, announcements, nothing };
 
 // Messages of the peer that are kept here, since no receive was posted for them.
@@ -351,7 +351,7 @@ struct Usage {
     std::uint32_t messages = 0; // both ways, when it was last looked at
     Nanoseconds active{0};      // when they were last seen to have grown
     Nanoseconds asked{0};       // for the connection
-    Nanoseconds turn_began{0};  // when the connection opened, or was given up and kept after all
+    Nanoseconds turn_began{0};  // when the connection opened, or began or ceased to yield
     bool required = false;      // the peer was refused the connection, and cannot do without
     Nanoseconds ask_at{0};      // not to be asked again before; for a one-sided operation ...
     Nanoseconds urgent_at{0};   // ... not before this
@@ -371,6 +371,13 @@ public:
          Bytes eager_most, Counters& counts)
         : at_once_below(eager_most + 1), counters(counts), eager_limit(eager_most),
           datagrams(queue), name(process.name), route(way), address(process) {}
+
+    // What the peer takes of messages to be matched, from now on.
+    void allow(Allowance allowance) {
+        const Bytes below = copy_choice != nullptr ? CopyChoice::kTimedFrom : eager_limit + 1;
+        allowed = allowance;
+        at_once_below = allowance == Allowance::all ? below : 0;
+    }
 
     // Room for a message of `length` bytes of body and payload on the channel that it takes, or null.
     std::byte* reserve(Bytes length) {
@@ -539,7 +546,6 @@ public:
     std::uint64_t goodbye_number = 0;
 
     Allowance allowed = Allowance::all; // what we may send
-    Bytes usual_below = 0;              // at_once_below when that is all; meaningful otherwise
     UnexpectedShare unexpected;
 
     // Receiving.

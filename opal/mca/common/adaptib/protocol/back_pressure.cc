@@ -13,7 +13,8 @@ void BackPressure::look(Peer& peer) {
     }
 }
 
-// Some of its messages have been received. Now and then all are looked at: what was received from others counts, too.
+// The process has received some of its messages. Now and then it looks at all peers: what it has
+// received from others counts, too.
 void BackPressure::ease(Peer& peer) {
     peer.unexpected.look_at = std::min(peer.unexpected.look_at, peer.unexpected.bytes + step_);
     if (peer.unexpected.told != Allowance::all && may_go_on(peer)) {

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How much a process keeps of messages that no receive was posted for yet.
 //
-// Purpose: a sender that does not stop must not take all memory of a receiver that does not receive. Where the
-// messages of a peer take more than half of what there may be, or all together take more than that, the peer is told
-// to announce longer messages only, or to hold its messages back; and when half of that is received, to go on. What is
-// under way by then still comes, and the receiver's own messages, answers, credit and one-sided operations pass: they
-// are no messages to be matched.
-// Nobody is made to hold back what may be waited for. A peer from which a receive is posted (or one from anybody), or of
-// which a probe has found nothing, announces: an announcement is all that is kept here of a message, whatever its
-// length. And while sends of this process wait themselves everybody may send: two that send first and receive then are
-// unsafe by MPI's rules, since they rely on such memory, but common; they work as long as there is memory.
-// Units: bytes, with the record of each message. Ownership: none; a peer leaves by forget(). Threads: one at a time.
+// Purpose: a sender that does not stop must not take all memory of a receiver that does not
+// receive. Where the messages of a peer take more than half of what there may be, or all together
+// take more than that, the peer is told to announce longer messages only, or to hold its messages
+// back; and when half of that is received, to go on. What is under way by then still comes, and the
+// receiver's own messages, answers, credit and one-sided operations pass: they are no messages to
+// be matched.
+// Nobody is made to hold back what may be waited for. A peer from which a receive is posted (or one
+// from anybody), or of which a probe has found nothing, announces: an announcement is all that is
+// kept here of a message, whatever its length. And while sends of this process wait themselves
+// everybody may send: two that send first and receive then are unsafe by MPI's rules, since they
+// rely on such memory, but common; they work as long as there is memory.
+// Units: bytes, with the record of each message. Ownership: none; a peer leaves by forget().
+// Threads: one at a time.
 // May touch: base/, peer/.
 #pragma once
 

@@ -69,7 +69,7 @@ void Protocol::fail_pending(Peer& peer) {
     peer.pending.append(peer.in_doubt);
     fail_held(peer);
     back_pressure_.forget(peer);
-    peer.allowed = Allowance::all;
+    peer.allow(Allowance::all);
     while (peer.has_pending()) {
         PendingSend* send = peer.pending.take();
         if (send->kind == PendingSend::Kind::control) {

@@ -438,6 +438,7 @@ private:
     static void announce_if_asked(const Peer& peer, SendRequest& request);
     void on_allowed(Peer& peer, Allowance allowance) override;
     Allowance least_for(const Peer& peer) const override;
+    // May send to any peer, and fail it: nothing is reserved then, and nothing follows.
     void on_own_send_waits() {
         if (back_pressure_.restrains()) [[unlikely]] {
             back_pressure_.release_all();

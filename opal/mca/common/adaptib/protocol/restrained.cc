@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Back-pressure at both ends: what a peer is told that it may send us (back_pressure.h), and what we may send.
+// Back-pressure at both ends: a peer is told what it may send us (back_pressure.h), and we send
+// what a peer takes.
 #include "protocol/protocol.h"
 
 namespace adaptib {
@@ -34,7 +35,7 @@ Allowance Protocol::least_for(const Peer& peer) const {
     return waited_for ? Allowance::announcements : Allowance::nothing;
 }
 
-// What a probe has found.
+// A probe that finds nothing lets in the messages that it may be waiting for.
 InboundMessage* Protocol::found_or_wanted(UnexpectedMessage* found, Peer* from) {
     if (found == nullptr && back_pressure_.restrains()) [[unlikely]] {
         back_pressure_.on_wanted(from);
@@ -60,15 +61,14 @@ std::string Protocol::no_memory_text(const Peer& peer, Bytes bytes) const {
 // ---------------------------------------------------------------------------------------------------
 // Sender
 
-// Until the goodbye is over, or the peer takes messages again.
+// The request waits until the goodbye is over, or the peer takes messages again.
 void Protocol::hold(SendRequest& request) {
     request.peer->held.add(request);
     ++held_back_;
-    ++counters_.sends_held;
-    on_own_send_waits();
+    counters_.sends_held += must_hold(*request.peer, request) ? 1 : 0;
 }
 
-// What may go by now goes out, or joins what waits. All of it in its order.
+// Requests that may go by now go out, or join those that wait, in their order.
 void Protocol::send_held(Peer& peer) {
     while (!peer.held.empty()) {
         auto& request = static_cast<SendRequest&>(*peer.held.take());
@@ -95,7 +95,7 @@ bool Protocol::must_hold(const Peer& peer, const SendRequest& request) {
     return peer.allowed == Allowance::nothing && is_matched(request);
 }
 
-// Where only announcements are taken.
+// A peer that takes announcements alone gets them of longer messages.
 void Protocol::announce_if_asked(const Peer& peer, SendRequest& request) {
     if (peer.allowed == Allowance::announcements && is_matched(request) &&
         request.data.bytes > kAsShort) {
@@ -108,12 +108,7 @@ void Protocol::on_allowance(Peer& peer, std::uint8_t flags) {
         ++counters_.bad_packets;
         return;
     }
-    const Allowance before = std::exchange(peer.allowed, static_cast<Allowance>(flags));
-    if (before == Allowance::all && peer.allowed != Allowance::all) {
-        peer.usual_below = std::exchange(peer.at_once_below, 0);
-    } else if (before != Allowance::all && peer.allowed == Allowance::all) {
-        peer.at_once_below = peer.usual_below;
-    }
+    peer.allow(static_cast<Allowance>(flags));
     if (peer.allowed == Allowance::nothing) {
         hold_pending(peer);
     } else if (!peer.said_goodbye) {
@@ -121,7 +116,8 @@ void Protocol::on_allowance(Peer& peer, std::uint8_t flags) {
     }
 }
 
-// What waits for room alone: nothing of it was sent. What comes behind it is held from now on.
+// Requests that wait for room have sent nothing yet: they are held, and so is what comes behind
+// them.
 void Protocol::hold_pending(Peer& peer) {
     PendingQueue others;
     while (peer.has_pending()) {
@@ -134,6 +130,9 @@ void Protocol::hold_pending(Peer& peer) {
         }
     }
     peer.pending.append(others);
+    if (!peer.held.empty()) {
+        on_own_send_waits();
+    }
 }
 
 } // namespace adaptib

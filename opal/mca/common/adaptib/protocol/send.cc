@@ -56,6 +56,7 @@ Status Protocol::start_send(SendRequest& request, bool& complete_now) {
     started_complete_ = false;
     if (peer.said_goodbye || must_hold(peer, request)) [[unlikely]] {
         hold(request);
+        on_own_send_waits();
     } else if (peer.has_pending() || !transmit(request)) {
         stall(peer, request);
     }
@@ -128,6 +129,8 @@ bool Protocol::transmit_eager(SendRequest& request) {
     note_sent(peer);
     if (body == 0) {
         complete(*request.user, OPAL_COMMON_ADAPTIB_SUCCESS, request.data.bytes);
+    } else {
+        on_own_send_waits();
     }
     return true;
 }
@@ -147,7 +150,6 @@ void Protocol::announce(SendRequest& request) {
     }
     transfer->id = sends_.add(transfer.get());
     request.transfer = transfer.release();
-    on_own_send_waits();
 }
 
 bool Protocol::transmit_rendezvous(SendRequest& request) {
@@ -185,6 +187,7 @@ bool Protocol::transmit_rendezvous(SendRequest& request) {
     request.transfer->sent = true;
     note_sent(peer);
     connections_.request(peer);
+    on_own_send_waits();
     return true;
 }
 

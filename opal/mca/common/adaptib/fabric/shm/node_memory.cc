@@ -83,4 +83,9 @@ Bytes default_memory(Bytes node, std::uint32_t processes) {
     return std::max(kLeast, node / kShare / std::max(processes, 1u));
 }
 
+Bytes default_memory(std::uint32_t processes) {
+    static const Bytes node = node_memory();
+    return default_memory(node, processes);
+}
+
 } // namespace adaptib::shm
