@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * What the system says of this process or of the host, for measuring MPI programs. Ends the job where
- * it says nothing.
+ * The system's figures of this process or of the host, for measuring MPI programs. Ends the job
+ * where it says nothing.
  *
  * May touch: mpi.h, the C library.
  */

@@ -13,7 +13,8 @@
 //   * a receive (or probe) that took m would have taken any other message that it fits, that had arrived,
 //     and that nothing had taken: so any other that it fits and that was taken later arrived later;
 //   * a message that a cancelled receive fits, and nothing posted earlier took, arrived after the cancel;
-//   * active messages and messages of one sender arrive in the order of sending, unless messages are held back.
+//   * active messages and messages of one sender arrive in the order of sending, unless messages
+//     are held back.
 // Each is "this before that", so the question is whether a graph has a cycle, and a time between bounds.
 // Threads: one.
 // May touch: base/, match/envelope.h.

@@ -123,7 +123,8 @@ public:
         };
         ranks_ = sim::Ranks::create(std::move(options), problem);
         const std::uint32_t failing = number(program, "failures", 0);
-        // Of 1000. Where every second question or its answer is lost, paths are taken for down now and then.
+        // Of 1000. Every second question or its answer is lost: paths are taken for down now and
+        // then.
         constexpr std::uint32_t kManyLost = 200;
         paths_may_fail_ = failing > 0 || number(program, "datagram_loss", 0) >= kManyLost;
         if (ranks_ != nullptr && failing > 0) {

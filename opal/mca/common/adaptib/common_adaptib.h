@@ -332,7 +332,7 @@ opal_common_adaptib_cancel(opal_common_adaptib_core_t *core,
 
 /* ------------------------------------------------------------------------------------------------
  * Active messages: delivered in the order of sending, among themselves and with two-sided messages of
- * the same peer, unless it has too many of these that no receive was posted for: they come later then. */
+ * the same peer, but for two-sided ones that it holds back, since no receives are posted for them. */
 
 /* `data` is valid during the call, which comes from progress, without the lock; it may call any function
  * of this interface but progress and core_release. */

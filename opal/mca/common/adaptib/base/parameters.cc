@@ -230,10 +230,11 @@ constexpr std::array kTable{
     opal_common_adaptib_parameter_t{
         "unexpected_memory", kSize, &g_parameters.unexpected_memory, "0", "bytes",
         "0..1099511627776", 4,
-        "Memory for messages that no receive was posted for yet, in each process, with the MTL. A peer whose messages "
-        "take half of it, or that has any where all is taken, announces its messages or holds them back until enough "
-        "is received. 0: one sixteenth of the node's memory, or of what a control group allows, divided by the job's "
-        "processes on the node, within bounds that suit most."},
+        "Memory for messages that no receive was posted for yet, in each process, with the MTL. A "
+        "peer whose messages take half of it, or that has any where all is taken, announces its "
+        "messages or holds them back until enough is received. 0: one sixteenth of the node's "
+        "memory, or of what a control group allows, divided by the job's processes on the node, "
+        "within bounds that suit most."},
     opal_common_adaptib_parameter_t{
         "shm_memory", kSize, &g_parameters.shm_memory, "0", "bytes", "0..17179869184", 4,
         "Memory that a process's shared-memory segment may have before its rings stop growing and "

@@ -56,7 +56,7 @@ enum class MessageType : std::uint8_t {
     connect_refuse,  // ConnectNote; not sequenced: no room for another connection, ask again later
     connect_close, // ConnectNote; not sequenced: the connection is not needed, nothing is under way
     connect_keep,  // ConnectNote; not sequenced: it is needed
-    connect_yield, // ConnectNote; not sequenced: others need it: put nothing new on it, and close it
+    connect_yield, // ConnectNote; not sequenced: others need it; nothing new goes on it, it is closed
     active_part,   // payload; the rest follows in further parts and, at last, an active message
     operate,       // OperateBody, flags the Opcode, of a write the payload: do it for the sender
     atomic,        // AtomicBody: carry it out for the sender, and answer

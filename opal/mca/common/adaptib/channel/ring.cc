@@ -328,8 +328,8 @@ bool RingWriter::go_on(std::uint64_t units) {
     return make_lap(std::min<std::uint64_t>(longer, units_), position_ + units) || next_lap(units);
 }
 
-// Behind a message that says so. False: there is no room yet, or too little memory for such a
-// message.
+// The next lap begins behind a message that says so. False: there is no room yet, or too little
+// memory for such a message.
 bool RingWriter::next_lap(std::uint64_t units) {
     const std::uint32_t end = position_;
     if (end > 0 && !skip_rest()) {

@@ -40,8 +40,7 @@
 //      length, before its own. Of a number less than all bytes may be new (the reader's count, too): with
 //      the low ones first it is no more than the whole.
 //   3. produced - consumed <= units. The reader tells the writer what it has consumed by writing a
-//      64-bit count into memory of the writer's, at the latest after half of the ring that has
-//      memory
+//      64-bit count into memory of the writer's, at the latest after half of the ring's memory
 //      (ring_room.h), beyond which the writer does not go; what a `skip` or the
 //      last message of a lap leaves unused counts, so that a message of half the ring finds room once the
 //      reader has taken all there is. After a quarter the count goes along with a message, if one is posted
@@ -244,9 +243,8 @@ public:
         return word == 0 ? Found::nothing : read(word, header, body);
     }
 
-    // Nothing has come that was not taken, and all that was taken is given back; the next message
-    // comes
-    // into the first units.
+    // The reader has taken all that came and given it back, and the next message comes into the
+    // first units.
     bool idle_within(std::uint32_t units) const {
         return head() == 0 && held_ == nullptr && position_ < units;
     }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // RingMemory: what lies where in the memory that a process offers a connected peer.
 //
-//     credit line  what the peer has consumed of ours; the word of the ring's room
-//     (channel/ring_room.h);
+//     credit line  what the peer has consumed of ours;
+//                  the word of the ring's room (channel/ring_room.h);
 //                  in its second half what we told last, if not inline
-//     answer line  where the peer answers operations that it is asked for (protocol/asked.cc), and
-//     what
-//                  both ends share of a copy, where it can store there
+//     answer line  where the peer answers operations that it is asked for (protocol/asked.cc),
+//                  and what both ends share of a copy, where it can store there
 //     lines        of the ring that the peer writes its messages into (channel/ring.h); maybe none
 //     answer data  what the peer answers with
 //     measuring    nothing: the peer writes over it to time paths, where there are several (connect/measure.cc)
@@ -130,8 +129,7 @@ public:
         }
     }
     // The ring has no more memory than at first from now on. False: there is no more, it is in use,
-    // or
-    // it cannot be given back.
+    // or it cannot be given back.
     bool shrink(RingReader& reader) const {
         const std::uint32_t units = parts_.direct ? room().units() : 0;
         if (units == 0 || !room().begin_to_shrink(first_units())) {
@@ -148,9 +146,8 @@ public:
     static std::byte* credit_before(AnswerSlot& answers) {
         return reinterpret_cast<std::byte*>(&answers) - kCacheLine;
     }
-    // By the addresses in the handshake: whether the peer's memory can be stored into, and where
-    // there
-    // is what of it then.
+    // The addresses in the handshake tell whether the peer's memory can be stored into, and where
+    // its parts are then.
     static bool is_direct(std::uint64_t credit_address, std::uint64_t lines_address) {
         return lines_address - credit_address == before_lines({.direct = true});
     }

@@ -6,11 +6,9 @@
 // for long, takes that back. So that neither does under the other's hands:
 //
 //     the writer   enter() before it stores beyond the first part, leave() when it is at the
-//     beginning
-//                  again; in between the room is its own, and it alone changes it
+//                  beginning again; in between the room is its own, and it alone changes it
 //     the reader   begin_to_shrink() where the writer is not beyond; until end_shrinking() the
-//     writer, who
-//                  finds that, stays in the first part
+//                  writer, who finds that, stays in the first part
 //
 // Neither waits for the other.
 //

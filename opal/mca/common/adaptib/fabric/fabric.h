@@ -266,8 +266,7 @@ public:
     std::uint32_t local_key() const { return local_key_; }
     std::uint32_t remote_key() const { return remote_key_; }
     // Of a region from Rail::allocate_sparse: the range has memory from now on; it is zero, and its
-    // whole
-    // pages have none. False: such memory cannot be taken back, and nothing has changed.
+    // whole pages have none. False: such memory cannot be taken back, and nothing has changed.
     Status commit(Bytes offset, Bytes length) { return commit_impl(offset, length); }
     bool discard(Bytes offset, Bytes length) { return discard_impl(offset, length); }
 

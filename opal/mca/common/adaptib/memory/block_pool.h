@@ -3,8 +3,8 @@
 //
 // Purpose: blocks of any size in O(1) without a call of the system when the working set repeats,
 // and without keeping what a burst once needed. Structure: sizes are rounded up, to a power of two
-// from 64 B to 2 KiB, then to a quarter of one (2.5, 3, 3.5, 4, 5 KiB …): a message of 4,000 B, with its record,
-// takes 5 KiB.
+// from 64 B to 2 KiB, then to a quarter of one (2.5, 3, 3.5, 4, 5 KiB …): a message of 4,000 B,
+// with its record, takes 5 KiB.
 //   up to 2 KiB   cut from slabs of 32 KiB; a slab has a LIFO list of its free blocks, and the slab
 //                 that a block was last returned to is the next to be taken from
 //   up to 64 KiB  a LIFO list of single free blocks per size

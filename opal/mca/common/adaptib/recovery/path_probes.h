@@ -15,12 +15,10 @@
 //
 // A failed path is asked after a rest, then at intervals that grow from kFirst to kMost, without
 // end while our rail is up. A suspect path has failed once the peer was heard after each of
-// kIgnored
-// questions in a row and has answered none; each counts once, and only if it could be sent. That
-// takes less than half of `timeout`; so that a peer that has nothing else to say is heard, another
-// path, that of its datagrams if it can be, is asked as well. A peer that computes is not heard,
-// and
-// its path is suspect for as long. A path of which nobody ever expected anything
+// kIgnored questions in a row and has answered none; each counts once, and only if it could be
+// sent. That takes less than half of `timeout`; so that a peer that has nothing else to say is
+// heard, another path, that of its datagrams if it can be, is asked as well. A peer that computes
+// is not heard, and its path is suspect for as long. A path of which nobody ever expected anything
 // (PathRecord::worked) is not asked. One that cannot be asked, as it carries no datagrams, is taken
 // for up when its turn comes. Probes carry where the sender's rail is reached now: an address that
 // has changed (a RoCE GID) is so made known.

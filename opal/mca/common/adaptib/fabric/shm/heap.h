@@ -4,9 +4,8 @@
 //
 // Purpose: the file of a segment has its full size from the start; address space and memory come
 // with use. Address space is mapped in extents, and a block lies in one of them. Memory is
-// committed
-// by whole pages before it is used, so that running out of it is a Status and not a signal. A
-// sparse
+// committed by whole pages before it is used, so that running out of it is a Status and not a
+// signal. A sparse
 // block has memory at its beginning only: its owner and the peers that write into it commit more
 // (Heap::commit, PeerSegment::commit), and its owner gives back what is not needed any more.
 // Ownership: the OwnSegment's; refers to its file.

@@ -7,13 +7,11 @@
 // file may have in all is bounded: its owner, and peers whose rings in it grow, take no more than
 // the header grants. PeerSegment is another process's segment, opened (opening.h) and checked: its
 // fixed part is mapped, and what is used of its heap. It holds the producer slot there and ends
-// with
-// its last user.
+// with its last user.
 // Ownership: the fabric owns its OwnSegment; PeerSegments are shared by queue pairs and address handles.
 // Threads: one thread at a time each.
 // May touch: base/, fabric/fabric.h, heap.h, layout.h, process.h, queue.h, segment_file.h,
-// opening.h,
-// descriptor_server.h, windows.h, the system.
+// opening.h, descriptor_server.h, windows.h, the system.
 #pragma once
 
 #include <cstddef>
@@ -78,8 +76,7 @@ public:
     void commit_ahead();
 
     // Zeroed memory of the heap (heap.h). A sparse block with more than a page at first is refused,
-    // with
-    // no_memory, where the file has as much as it may have.
+    // with no_memory, where the file has as much as it may have.
     Status allocate(Bytes length, Bytes& offset);
     Status allocate_sparse(Bytes length, Bytes first, Bytes& offset);
     void release(Bytes offset);

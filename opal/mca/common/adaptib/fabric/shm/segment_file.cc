@@ -102,9 +102,8 @@ Status open_segment_file(std::uint64_t job_key, std::uint32_t pid, SegmentFile& 
 
 // Has the system touch each page as a store would, and change nothing. Where there is no memory for
 // it a store would end the process by SIGBUS; the system answers EFAULT. Older kernels do it page
-// by
-// page: FUTEX_WAKE asks which page of which file its word is in, and the page is there then. Writes
-// by the system would race with those of peers.
+// by page: FUTEX_WAKE asks which page of which file its word is in, and the page is there then.
+// Writes by the system would race with those of peers.
 int commit_mapped(std::byte* at, Bytes length) {
     const auto told = [](int error) { return error == EFAULT ? ENOSPC : error; };
     int status = 0;

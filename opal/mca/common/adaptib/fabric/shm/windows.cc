@@ -45,8 +45,7 @@ std::byte* Windows::at(Bytes offset, Bytes length) {
 }
 
 // A shared mapping can be mapped once more, and further than it goes, from any page of it on: so
-// from
-// the last one; what lies before the window goes at once.
+// from the last one; what lies before the window goes at once.
 bool Windows::add(Bytes offset, Bytes length) {
     const Bytes page = page_bytes();
     const Bytes from = mapped_ - page;
