@@ -6,7 +6,9 @@
  *
  * An element is attached when it is made, so the list of attached regions that Open MPI keeps for
  * each rank changes all the time while other ranks look addresses up in it: osc/rdma may then hand
- * the BTL the registration handle of another region than that of the address.
+ * the BTL the registration handle of another region than that of the address. Open MPI 5.0 searches
+ * that list without the lock under which it is changed (5.0.7), and then finds no region
+ * (MPI_ERR_RMA_RANGE): there the elements are attached before the list is begun.
  *
  * To append, a rank claims the tail's link by compare-and-swap of the 4-byte rank, then publishes
  * the 8-byte displacement by MPI_Fetch_and_op(MPI_REPLACE); a rank that loses the race reads the
@@ -33,6 +35,8 @@ typedef struct {
     int value;
     link_t next;
 } element_t;
+
+static const bool attaches_first = OMPI_MAJOR_VERSION >= 5;
 
 static MPI_Win window;
 
@@ -156,6 +160,7 @@ static void walk(link_t head, int elements)
 static void build(int elements)
 {
     element_t **own = calloc((size_t) elements + 1, sizeof *own);
+    link_t *links = calloc((size_t) elements + 1, sizeof *links);
     link_t head = {.rank = NOBODY, .at = NOWHERE};
 
     if (page != 0) {
@@ -165,12 +170,17 @@ static void build(int elements)
     if (check_rank == 0) {
         own[elements] = element_new(elements * check_ranks, elements, &head);
     }
+    for (int i = 0; i < elements && attaches_first; ++i) {
+        own[i] = element_new(i * check_ranks + check_rank, i, &links[i]);
+    }
     MPI_Bcast(&head, sizeof head, MPI_BYTE, 0, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
     link_t tail = head;
     for (int i = 0; i < elements; ++i) {
-        link_t where;
-        own[i] = element_new(i * check_ranks + check_rank, i, &where);
-        tail = append(tail, where);
+        if (!attaches_first) {
+            own[i] = element_new(i * check_ranks + check_rank, i, &links[i]);
+        }
+        tail = append(tail, links[i]);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     walk(head, elements);
@@ -183,6 +193,7 @@ static void build(int elements)
             }
         }
     }
+    free(links);
     free(own);
     if (page != 0) {
         element_t *first = slots[0];

@@ -174,8 +174,11 @@ int main(int argc, char **argv)
     memory = malloc((size_t) many * BYTES);
     CHECK(local != NULL && memory != NULL, "no memory");
     /* What Open MPI allocates itself it would share within a host. */
-    MPI_Win_create(memory, (MPI_Aint) many * BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
-    MPI_Win_lock_all(0, window);
+    const bool uses_window = strcmp(kind, "send") != 0;
+    if (uses_window) {
+        MPI_Win_create(memory, (MPI_Aint) many * BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+        MPI_Win_lock_all(0, window);
+    }
     best_of(kind, some, target); /* connects */
     const double few = best_of(kind, some, target), all = best_of(kind, many, target);
     if (check_rank == 0) {
@@ -185,8 +188,10 @@ int main(int argc, char **argv)
               "%d operations of an epoch take %.0f ns each, %d take %.0f ns each", some, 1e9 * few,
               many, 1e9 * all);
     }
-    MPI_Win_unlock_all(window);
-    MPI_Win_free(&window);
+    if (uses_window) {
+        MPI_Win_unlock_all(window);
+        MPI_Win_free(&window);
+    }
     free(memory);
     free(local);
     MPI_T_finalize();

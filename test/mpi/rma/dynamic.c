@@ -3,7 +3,7 @@
  * dynamic: a dynamic window with several pieces of memory of each process. In each phase some stay,
  * and all ranks do random operations there (program.c), while their owners detach, free, allocate
  * and attach the others again and again. These come into use in the next phase, often at the
- * addresses that others had before.
+ * addresses that others had before. Without ATTACH_IN_USE they do so between the phases only.
  */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "mpi/rma/stress.h"
@@ -212,11 +212,12 @@ void dynamic_round(uint64_t key)
         program_choose_sync(&only, &random);
         program_divide(&p, random_next(&random), false);
         p.bursts = 12;
-        p.meanwhile = churn;
+        p.meanwhile = with(WITH_ATTACH_IN_USE) ? churn : NULL;
         p.argument = &d;
         program_run(&p);
         program_check(&p);
         program_release(&p);
+        MPI_Barrier(MPI_COMM_WORLD); /* nobody uses the window while `renew` detaches */
         renew(&d, &random);
     }
     end(&d);

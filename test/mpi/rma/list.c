@@ -2,7 +2,7 @@
 /*
  * list: all ranks append elements to one linked list in a dynamic window at the same time. An
  * element is attached just before it is appended, so that the memory of each process changes while
- * others follow the list through it. The tail's next rank is set by compare and swap, and the next
+ * others follow the list through it; without ATTACH_IN_USE all are attached before. The tail's next rank is set by compare and swap, and the next
  * displacement after that; a rank that loses the swap reads the displacement until it is set, and
  * goes on there. Each operation has a lock epoch of its own. Then every rank walks the list: each
  * element is there once.
@@ -26,10 +26,10 @@ typedef struct {
 
 typedef struct {
     MPI_Win win;
-    int each;   /* elements that every rank appends */
-    bool pages; /* each element has pages of its own */
-    element *elements[MOST + 1];
-    int count;
+    int each;                    /* elements that every rank appends */
+    bool pages;                  /* each element has pages of its own */
+    element *elements[MOST + 1]; /* attached */
+    int count, appended;
     pointer head;
     rng random;
 } list;
@@ -49,11 +49,9 @@ static void end_epoch(const list *l, int target)
     MPI_Win_unlock(target, l->win);
 }
 
-/* A new element, attached; its displacement. */
-static pointer new_element(list *l, int value)
+static void attach_element(list *l, int value)
 {
     element *made;
-    pointer to = {.rank = stress_rank};
     size_t bytes = l->pages ? PAGE : sizeof *made;
     if (l->pages) {
         if (posix_memalign((void **) &made, PAGE, bytes) != 0) {
@@ -69,7 +67,15 @@ static pointer new_element(list *l, int value)
     l->elements[l->count++] = made;
     step("MPI_Win_attach", value, l->count);
     MPI_Win_attach(l->win, made, (MPI_Aint) sizeof *made);
-    MPI_Get_address(made, &to.disp);
+}
+
+static pointer new_element(list *l, int value)
+{
+    pointer to = {.rank = stress_rank};
+    if (l->count == l->appended) {
+        attach_element(l, value);
+    }
+    MPI_Get_address(l->elements[l->appended++], &to.disp);
     return to;
 }
 
@@ -125,6 +131,12 @@ static pointer append(list *l, pointer tail, int value)
     return made;
 }
 
+/* Of the element that this rank appends as its i-th; the head's is 0. */
+static int value_of(int i)
+{
+    return 1 + stress_rank * MOST + i;
+}
+
 static void append_all(list *l)
 {
     pointer tail = l->head;
@@ -133,7 +145,7 @@ static void append_all(list *l)
             step("computing", 0, 0);
             compute_for(0.001);
         }
-        tail = append(l, tail, 1 + stress_rank * MOST + i);
+        tail = append(l, tail, value_of(i));
     }
 }
 
@@ -186,6 +198,10 @@ void list_round(uint64_t key)
     if (stress_rank == l.head.rank) {
         l.head = new_element(&l, 0);
     }
+    for (int i = 0; i < l.each && !with(WITH_ATTACH_IN_USE); ++i) {
+        attach_element(&l, value_of(i));
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
     MPI_Bcast(&l.head.disp, 1, MPI_AINT, l.head.rank, MPI_COMM_WORLD);
     append_all(&l);
     step("barrier before the walk", 0, 0);

@@ -16,7 +16,8 @@
  *     --threads T      T threads of each rank issue operations at the same time (1)
  *     --with W,W       also long_swap, derived_get_accumulate, lock_flush_all: Open MPI 4.1.4
  *                      fails there over every BTL (stress.h)
- *     --without W,W    neither logical, unsigned_order nor local_swap: it fails there over vader
+ *     --without W,W    neither logical, unsigned_order nor local_swap: it fails there over vader;
+ *                      attach_in_use: 5.0 fails there over every BTL, and it is off there
  *     --trace 1        each rank tells each step
  *     --hang S         a round that takes longer than S seconds is a hang (60)
  *
@@ -57,7 +58,8 @@ stress_options options = {.first_seed = 1,
                           .flavors = {0, 1, 3},
                           .flavor_count = 3,
                           .threads = 1,
-                          .with = WITH_LOGICAL | WITH_UNSIGNED_ORDER | WITH_LOCAL_SWAP,
+                          .with = WITH_LOGICAL | WITH_UNSIGNED_ORDER | WITH_LOCAL_SWAP
+                                  | (OMPI_MAJOR_VERSION < 5 ? WITH_ATTACH_IN_USE : 0),
                           .hang = 60};
 int stress_rank, stress_ranks;
 bool stress_one_host;
@@ -162,10 +164,14 @@ static unsigned kinds_of(const char *list)
 
 static unsigned with_of(const char *list)
 {
-    static const char *const names[] = {"logical",   "unsigned_order",         "local_swap",
-                                        "long_swap", "derived_get_accumulate", "lock_flush_all"};
-    unsigned words[6], mask = 0;
-    int count = words_of(list, names, 6, words, 6);
+    static const char *const names[] = {"logical",      "unsigned_order",         "local_swap",
+                                        "long_swap",    "derived_get_accumulate", "lock_flush_all",
+                                        "attach_in_use"};
+    enum {
+        NAMES = sizeof names / sizeof names[0]
+    };
+    unsigned words[NAMES], mask = 0;
+    int count = words_of(list, names, NAMES, words, NAMES);
     for (int i = 0; i < count; ++i) {
         mask |= 1u << words[i];
     }

@@ -46,6 +46,9 @@ enum {
  * LOCK_FLUSH_ALL: MPI_Win_flush_all and MPI_Win_flush_local_all wait for nothing if single targets
  *     are locked: they look into a hash table, but locks are in an array unless there are very many
  *     ranks. 5.0.7 has the same code.
+ * ATTACH_IN_USE: memory is attached and detached while other ranks use the window. 5.0.7 searches
+ *     a rank's list of attached regions in shared memory without the lock under which that rank
+ *     moves its entries (4.1.4 takes it), and then finds none: MPI_ERR_RMA_RANGE.
  */
 typedef enum {
     WITH_LOGICAL = 1,
@@ -53,7 +56,8 @@ typedef enum {
     WITH_LOCAL_SWAP = 4,
     WITH_LONG_SWAP = 8,
     WITH_DERIVED_GET_ACCUMULATE = 16,
-    WITH_LOCK_FLUSH_ALL = 32
+    WITH_LOCK_FLUSH_ALL = 32,
+    WITH_ATTACH_IN_USE = 64
 } stress_with;
 
 typedef struct {

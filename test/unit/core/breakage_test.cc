@@ -85,6 +85,38 @@ TEST(Breakage, WhatAFailedPeerHasSentIsNotTaken) {
     }
 }
 
+// Who only waits for messages of a peer has nothing under way that could fail.
+TEST(Breakage, TheUserIsToldOnceThatSomethingMayBeLost) {
+    for (const bool under_way : {true, false}) {
+        Cores world(2);
+        exchange(world, 100, 40);
+        std::vector<const Peer*> told;
+        world.core(0).listen_for_broken(
+            [](void* list, Peer& peer) {
+                static_cast<std::vector<const Peer*>*>(list)->push_back(&peer);
+            },
+            &told);
+        std::vector<std::byte> sent = pattern(100000, 1);
+        TestRequest send;
+        if (under_way) {
+            ASSERT_TRUE(world.send(0, 1, 1, contiguous(sent), send).ok());
+        }
+        world.core(0).protocol().on_peer_failed(*world.peer(0, 1), "a test says so");
+        EXPECT_TRUE(told.empty()) << "not from the middle of something";
+        for (int i = 0; i < 2000; ++i) {
+            world.progress(0);
+        }
+        EXPECT_EQ(told.size(), under_way ? 1u : 0u);
+        EXPECT_EQ(send.done, under_way);
+        TestRequest later; // it is told when somebody wants something of it, too
+        static_cast<void>(world.send(0, 1, 1, contiguous(sent), later));
+        for (int i = 0; i < 2000; ++i) {
+            world.progress(0);
+        }
+        EXPECT_EQ(told, std::vector<const Peer*>{world.peer(0, 1)});
+    }
+}
+
 // The channel breaks when the writer says that it has written.
 TEST(Breakage, APeerThatBreaksAfterAPutEndsTheSendOnce) {
     Options options;

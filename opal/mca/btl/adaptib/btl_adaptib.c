@@ -180,16 +180,34 @@ static void give_up(mca_btl_base_endpoint_t *endpoint, const char *what)
     mca_btl_adaptib.error(&mca_btl_adaptib.super, MCA_BTL_ERROR_FLAGS_FATAL, endpoint->proc, text);
 }
 
+static void is_lost(mca_btl_base_endpoint_t *endpoint)
+{
+    if (!__atomic_exchange_n(&endpoint->failed, true, __ATOMIC_ACQ_REL)) {
+        give_up(endpoint, "cannot be reached any more");
+    }
+}
+
 int mca_btl_adaptib_failed(mca_btl_base_endpoint_t *endpoint, int status)
 {
     if (OPAL_COMMON_ADAPTIB_AGAIN == status) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    if (OPAL_COMMON_ADAPTIB_UNREACHABLE == status
-        && !__atomic_exchange_n(&endpoint->failed, true, __ATOMIC_ACQ_REL)) {
-        give_up(endpoint, "cannot be reached any more");
+    if (OPAL_COMMON_ADAPTIB_UNREACHABLE == status) {
+        is_lost(endpoint);
     }
     return opal_common_adaptib_mca_error(status);
+}
+
+/* A PML that waits for messages of the process has nothing under way that could fail. Without a PML
+ * one-sided operations fail by themselves, and messages are the MTL's. */
+void mca_btl_adaptib_broken(void *context, opal_common_adaptib_peer_t *peer)
+{
+    mca_btl_base_endpoint_t *endpoint = opal_common_adaptib_peer_kept(mca_btl_adaptib.core, peer);
+
+    (void) context;
+    if (NULL != endpoint && NULL != mca_btl_adaptib.error) {
+        is_lost(endpoint);
+    }
 }
 
 int mca_btl_adaptib_refused(mca_btl_base_endpoint_t *endpoint)
@@ -215,6 +233,7 @@ static int finalize(mca_btl_base_module_t *btl)
         mca_btl_adaptib.core = NULL;
         mca_btl_adaptib.limit = NULL;
         opal_common_adaptib_active_listen(core, NULL, NULL);
+        opal_common_adaptib_broken_listen(core, NULL, NULL);
         opal_common_adaptib_mca_release(core);
         mca_btl_adaptib_lists_close();
         endpoints_free();

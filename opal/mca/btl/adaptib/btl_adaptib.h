@@ -99,6 +99,9 @@ int mca_btl_adaptib_failed(mca_btl_base_endpoint_t *endpoint, int status);
 /* The same for an operation that is started already, and whose target then refused it. */
 int mca_btl_adaptib_refused(mca_btl_base_endpoint_t *endpoint);
 
+/* The core's listener: a connection is broken. */
+void mca_btl_adaptib_broken(void *context, opal_common_adaptib_peer_t *peer);
+
 static inline int mca_btl_adaptib_error(mca_btl_base_endpoint_t *endpoint, int status)
 {
     return OPAL_LIKELY(OPAL_COMMON_ADAPTIB_SUCCESS == status)

@@ -132,6 +132,7 @@ static mca_btl_base_module_t **component_init(int *count, bool enable_progress_t
         return NULL;
     }
     opal_common_adaptib_active_listen(mca_btl_adaptib.core, mca_btl_adaptib_receive, NULL);
+    opal_common_adaptib_broken_listen(mca_btl_adaptib.core, mca_btl_adaptib_broken, NULL);
     modules[0] = &mca_btl_adaptib.super;
     *count = 1;
     return modules;

@@ -202,6 +202,16 @@ opal_common_adaptib_peer_keep(opal_common_adaptib_core_t *core, opal_common_adap
 OPAL_COMMON_ADAPTIB_EXPORT void *
 opal_common_adaptib_peer_kept(opal_common_adaptib_core_t *core,
                               opal_common_adaptib_peer_t *peer) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+/* The connection to the peer is broken, and messages that were told as sent may not have arrived.
+ * Called once for a peer, from progress, without the lock; it may call any function of this
+ * interface but progress and core_release. What uses the peer afterwards ends with UNREACHABLE, but
+ * who only waits for messages of it learns it in this way alone. */
+typedef void (*opal_common_adaptib_broken_t)(void *context, opal_common_adaptib_peer_t *peer);
+/* One listener; NULL ends it. */
+OPAL_COMMON_ADAPTIB_EXPORT void
+opal_common_adaptib_broken_listen(opal_common_adaptib_core_t *core,
+                                  opal_common_adaptib_broken_t handler,
+                                  void *context) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* No new traffic will be started to this peer. The handle must not be used any more. */
 OPAL_COMMON_ADAPTIB_EXPORT void
 opal_common_adaptib_peer_release(opal_common_adaptib_core_t *core,

@@ -151,6 +151,9 @@ void Core::run_timers() {
     if (ended_.any_told()) [[unlikely]] {
         take_ended_processes();
     }
+    if (!broken_.empty()) [[unlikely]] {
+        tell_broken();
+    }
     if (now >= watch_at_) {
         watch_processes();
     }

@@ -141,6 +141,14 @@ public:
     void start_connecting(std::uint32_t rank, std::uint32_t count);
     // Lets the queue pairs of a peer go over to their alternate paths, where one is armed; returns how many.
     std::size_t migrate_paths(Peer& peer);
+    // Called once for each peer whose connection broke while something was under way over it, or
+    // awaited, from progress(): messages whose sending has completed may not have arrived. Null:
+    // nobody is told.
+    using BrokenHandler = void (*)(void* context, Peer& peer);
+    void listen_for_broken(BrokenHandler handler, void* context) {
+        broken_handler_ = handler;
+        broken_context_ = context;
+    }
     // The peer goes one step up (the shared queue, a ring written over queue pairs that others use, too, where there
     // are such, a ring and queue pairs of its own), if there is room, or down, if nothing needs its
     // connection: what the selection of channels does, for who wants to decide it otherwise.
@@ -394,6 +402,8 @@ private:
     void on_partition(Peer& peer, Nanoseconds lasted) override;
     // ProtocolListener
     void on_failure(const std::string& text) override;
+    void on_broken(Peer& peer) override;
+    void tell_broken();
     void on_peer_finished(Peer& peer) override;
 
     Liveness liveness_;
@@ -469,6 +479,9 @@ private:
     bool contact_told_ = false;   // people know that something waits for some of them
     bool left_told_ = false;      // ... that peers are left to other transports
     std::vector<Peer*> finished_; // to be taken down at the end of this progress
+    std::vector<Peer*> broken_;   // the user is told in the next pass with timers
+    BrokenHandler broken_handler_ = nullptr;
+    void* broken_context_ = nullptr;
 };
 
 } // namespace adaptib

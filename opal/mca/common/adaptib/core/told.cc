@@ -3,6 +3,7 @@
 //
 // May touch: what core/core.h may.
 #include <algorithm>
+#include <utility>
 
 #include "core/core.h"
 
@@ -146,6 +147,18 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
 }
 
 void Core::on_failure(const std::string& text) { environment_.message(Severity::failure, text); }
+
+void Core::on_broken(Peer& peer) { broken_.push_back(&peer); }
+
+// A failed peer's record stays, so the list may wait for a pass.
+void Core::tell_broken() {
+    for (const Peer* broken : std::exchange(broken_, {})) {
+        Peer* peer = peers_.find(broken->name); // the user does not know twins
+        if (peer != nullptr && broken_handler_ != nullptr) {
+            broken_handler_(broken_context_, *peer);
+        }
+    }
+}
 
 void Core::on_peer_finished(Peer& peer) { finished_.push_back(&peer); }
 

@@ -348,6 +348,30 @@ void* opal_common_adaptib_peer_kept(opal_common_adaptib_core_t* core,
     return of == nullptr ? nullptr : of->kept_by_user;
 }
 
+namespace {
+
+void tell_broken(void* context, Peer& peer) {
+    auto* core = static_cast<opal_common_adaptib_core*>(context);
+    if (*core->threads) {
+        core->mutex.unlock();
+    }
+    core->broken(core->broken_context, handle_of(core, &peer));
+    if (*core->threads) {
+        core->mutex.lock();
+    }
+}
+
+} // namespace
+
+void opal_common_adaptib_broken_listen(opal_common_adaptib_core_t* core,
+                                       opal_common_adaptib_broken_t handler,
+                                       void* context) noexcept {
+    const Guard guard(core);
+    core->broken = handler;
+    core->broken_context = context;
+    core->core->listen_for_broken(handler == nullptr ? nullptr : tell_broken, core);
+}
+
 void opal_common_adaptib_peer_release(opal_common_adaptib_core_t* core,
                                       opal_common_adaptib_peer_t* peer) noexcept {
     const Guard guard(core);

@@ -56,6 +56,8 @@ struct opal_common_adaptib_core {
     int references = 1;
     opal_common_adaptib_active_t active = nullptr;
     void* active_context = nullptr;
+    opal_common_adaptib_broken_t broken = nullptr;
+    void* broken_context = nullptr;
     std::mutex mutex;
     adaptib::MonotonicClock clock;
     adaptib::Random random{0};

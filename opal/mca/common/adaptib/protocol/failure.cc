@@ -58,6 +58,7 @@ void Protocol::tell_failure(Peer& peer) {
     if (!peer.failure_told) {
         peer.failure_told = true;
         listener_.on_failure(peer.failure);
+        listener_.on_broken(peer);
     }
 }
 

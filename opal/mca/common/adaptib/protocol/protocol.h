@@ -66,6 +66,8 @@ namespace adaptib {
 class ProtocolListener {
 public:
     virtual void on_failure(const std::string& text) = 0;
+    // A connection has failed, and what was under way over it may not have arrived.
+    virtual void on_broken(Peer& peer) = 0;
     virtual void on_notice(const std::string& text) = 0;
     // All goodbyes are said: nothing refers to the peer any more.
     virtual void on_peer_finished(Peer& peer) = 0;
