@@ -18,7 +18,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 // ---------------------------------------------------------------------------------------------------
 // Layout. Whoever has to change a number here raises kWireVersion.
 
-static_assert(kWireVersion == 27);
+static_assert(kWireVersion == 28);
 static_assert(kMaxRails == 8 && kMaxSubchannels == 16);
 static_assert(kHeaderMagic == 0xad1b);
 static_assert(kMaxMessageBytes == 0x100000000000000);
@@ -152,7 +152,7 @@ static_assert(offsetof(OperateBody, swap) == 24);
 static_assert(offsetof(OperateBody, remote_key) == 32);
 static_assert(offsetof(OperateBody, length) == 36);
 
-static_assert(sizeof(ShareBody) == 40);
+static_assert(sizeof(ShareBody) == 64);
 static_assert(offsetof(ShareBody, number) == 0);
 static_assert(offsetof(ShareBody, theirs) == 8);
 static_assert(offsetof(ShareBody, ours) == 16);

@@ -16,19 +16,20 @@
 namespace adaptib::test {
 namespace {
 
-using Way = AskChoice::Way;
+using Way = WayChoice::Way;
 
 constexpr std::size_t kTarget = 1;
 
 // From now on the peer is asked first, or never.
 void prefer(Peer& peer, Way way) {
-    const auto teach = [way](AskChoice& choice) {
+    const auto teach = [way](WayChoice& choice) {
         for (int i = 0; i < 5; ++i) {
-            choice.note(Way::direct, Nanoseconds{way == Way::asked ? 1'000'000'000 : 1});
-            choice.note(Way::asked, Nanoseconds{1000});
+            choice.note(AskChoices::kDirect,
+                        Nanoseconds{way == AskChoices::kAsked ? 1'000'000'000 : 1});
+            choice.note(AskChoices::kAsked, Nanoseconds{1000});
         }
     };
-    for (AskChoice& choice : peer.ask_choices->moves) {
+    for (WayChoice& choice : peer.ask_choices->moves) {
         teach(choice);
     }
     teach(peer.ask_choices->atomics);
@@ -69,7 +70,7 @@ TEST(Asked, TheTargetDoesWhatItIsAskedFor) {
     std::vector<std::uint64_t> expected = memory;
     const Window window(world, kTarget, memory.data(), memory.size() * 8);
     connect(world, 0, window);
-    prefer(*world.peer(0, kTarget), Way::asked);
+    prefer(*world.peer(0, kTarget), AskChoices::kAsked);
     std::size_t started = 0;
     std::size_t done = 0;
     {
@@ -79,7 +80,7 @@ TEST(Asked, TheTargetDoesWhatItIsAskedFor) {
         for (; started % 4 != 0 || !enough(); ++started) {
             const std::size_t i = started;
             if (i % 100 == 0) {
-                prefer(*world.peer(0, kTarget), Way::asked);
+                prefer(*world.peer(0, kTarget), AskChoices::kAsked);
             }
             const std::size_t word = random.below(64);
             const std::size_t bytes = 8 * (1 + random.below(i % 16 < 4 ? kMostWords : 32));
@@ -138,7 +139,7 @@ TEST(Asked, SizesAreLearntApart) {
     std::vector<std::byte> memory(kMostAsked + 8);
     const Window window(world, kTarget, memory.data(), memory.size());
     connect(world, 0, window);
-    prefer(*world.peer(0, kTarget), Way::asked);
+    prefer(*world.peer(0, kTarget), AskChoices::kAsked);
     std::vector<std::byte> got(memory.size());
     for (const Bytes bytes : {Bytes{kMostAsked} + 1, Bytes{kMostAsked}}) {
         EXPECT_TRUE(
@@ -152,7 +153,7 @@ TEST(Asked, WhatWasTakenBackIsNotDoneAgain) {
     alignas(8) std::uint64_t word = 0;
     const Window window(world, kTarget, &word, sizeof word);
     connect(world, 0, window);
-    prefer(*world.peer(0, kTarget), Way::asked);
+    prefer(*world.peer(0, kTarget), AskChoices::kAsked);
     for (std::uint64_t i = 0; i < 300; ++i) {
         std::uint64_t old = 0;
         auto add = operation(OPAL_COMMON_ADAPTIB_FETCH_ADD, &old, window, 0, 8);
@@ -160,7 +161,7 @@ TEST(Asked, WhatWasTakenBackIsNotDoneAgain) {
         ASSERT_TRUE(at_once(world, 0, add)) << "with nobody there it is done here";
         ASSERT_EQ(old, i);
         if (i % 100 == 0) {
-            prefer(*world.peer(0, kTarget), Way::asked);
+            prefer(*world.peer(0, kTarget), AskChoices::kAsked);
         }
     }
     const Counters& counters = world.counters(0);
@@ -177,7 +178,7 @@ TEST(Asked, AWindowThatIsGoneIsNotReached) {
     alignas(8) std::uint64_t word = 5;
     Window window(world, kTarget, &word, sizeof word);
     connect(world, 0, window);
-    prefer(*world.peer(0, kTarget), Way::asked);
+    prefer(*world.peer(0, kTarget), AskChoices::kAsked);
     window.open.reset();
     {
         const Attentive target(world, kTarget);
@@ -199,8 +200,8 @@ TEST(Asked, AtomicsOfBothWaysAddUp) {
     const Window window(world, kTarget, &word, sizeof word);
     connect(world, 0, window);
     connect(world, 2, window);
-    prefer(*world.peer(0, kTarget), Way::asked);
-    prefer(*world.peer(2, kTarget), Way::direct);
+    prefer(*world.peer(0, kTarget), AskChoices::kAsked);
+    prefer(*world.peer(2, kTarget), AskChoices::kDirect);
     std::vector<std::uint64_t> old;
     const auto add_one = [&](std::size_t from, std::vector<std::uint64_t>& got) {
         std::uint64_t found = 0;
@@ -221,7 +222,7 @@ TEST(Asked, AtomicsOfBothWaysAddUp) {
         });
         for (const Enough enough(world); !enough();) {
             if (old.size() % 100 == 0) {
-                prefer(*world.peer(0, kTarget), Way::asked);
+                prefer(*world.peer(0, kTarget), AskChoices::kAsked);
             }
             add_one(0, old);
         }

@@ -3,17 +3,65 @@
 // Threads: as the cores.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "attentive.h"
+#include "cores.h"
 #include "peer/peer.h"
 
 namespace adaptib::test {
 
+inline constexpr std::size_t kWants = 0;
+inline constexpr std::size_t kHas = 1;
+inline constexpr std::size_t kSizes[] = {65'535,    65'536,   65'537,         200'000,  1u << 20,
+                                         3'000'001, 4u << 20, (4u << 20) + 1, 9'000'000};
+
 // From now on the other end is asked first.
 inline void ask_first(Peer& peer) {
-    for (AskChoice& choice : peer.share_choices->sizes) {
+    for (WayChoice& choice : peer.share_choices->sizes) {
         for (int i = 0; i < 5; ++i) {
-            choice.note(AskChoice::Way::direct, Nanoseconds{1'000'000'000});
-            choice.note(AskChoice::Way::asked, Nanoseconds{1000});
+            choice.note(ShareChoices::kAlone, Nanoseconds{1'000'000'000});
+            choice.note(ShareChoices::kStaged, Nanoseconds{1'000'000'000});
+            choice.note(ShareChoices::kTogether, Nanoseconds{1000});
         }
+    }
+}
+
+// Messages of all sizes, announced already, are received; data is compared. `there`: their sender looks at what comes.
+inline void carry(Cores& world, bool there, std::size_t round) {
+    std::vector<std::vector<std::byte>> in;
+    std::vector<std::vector<std::byte>> out;
+    std::vector<TestRequest> requests(2 * std::size(kSizes));
+    for (std::size_t i = 0; i < std::size(kSizes); ++i) {
+        out.push_back(pattern(kSizes[i], 100 * round + i));
+        in.emplace_back(kSizes[i]);
+        ASSERT_TRUE(world.send(kHas, kWants, int(i), contiguous(out.back()), requests[2 * i]).ok());
+    }
+    const auto receive = [&] {
+        for (std::size_t i = 0; i < std::size(kSizes); ++i) {
+            ASSERT_TRUE(
+                world.receive(kWants, kHas, int(i), contiguous(in[i]), requests[2 * i + 1]).ok());
+            for (int pass = 0; pass < 100; ++pass) {
+                world.progress(kWants);
+            }
+        }
+    };
+    if (there) {
+        const Attentive other(world, kHas);
+        receive();
+    } else {
+        receive();
+    }
+    std::vector<TestRequest*> all;
+    for (TestRequest& request : requests) {
+        all.push_back(&request);
+    }
+    ASSERT_TRUE(world.run(all));
+    for (std::size_t i = 0; i < std::size(kSizes); ++i) {
+        ASSERT_TRUE(in[i] == out[i]) << kSizes[i];
     }
 }
 

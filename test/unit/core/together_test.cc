@@ -16,10 +16,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kWants = 0;
-constexpr std::size_t kHas = 1;
-constexpr std::size_t kSizes[] = {65'535,   65'536,    65'537,   200'000,
-                                  1u << 20, 3'000'001, 4u << 20, (4u << 20) + 1};
 constexpr std::chrono::seconds kPatience{120};
 
 static_assert(SharedWork::of(SharedWork{.number = SharedWork::kNumbers,
@@ -36,41 +32,6 @@ static_assert(SharedWork::of(SharedWork{.number = 77, .done = 5}.word() +
 static_assert(SharedWork::of(SharedWork{.number = 77, .closed = true}.word() +
                              SharedWork{.refused = true}.word())
                   .refused);
-
-// Messages of all sizes, announced already, are received; data is compared. `there`: their sender looks at what comes.
-void carry(Cores& world, bool there, std::size_t round) {
-    std::vector<std::vector<std::byte>> in;
-    std::vector<std::vector<std::byte>> out;
-    std::vector<TestRequest> requests(2 * std::size(kSizes));
-    for (std::size_t i = 0; i < std::size(kSizes); ++i) {
-        out.push_back(pattern(kSizes[i], 100 * round + i));
-        in.emplace_back(kSizes[i]);
-        ASSERT_TRUE(world.send(kHas, kWants, int(i), contiguous(out.back()), requests[2 * i]).ok());
-    }
-    const auto receive = [&] {
-        for (std::size_t i = 0; i < std::size(kSizes); ++i) {
-            ASSERT_TRUE(
-                world.receive(kWants, kHas, int(i), contiguous(in[i]), requests[2 * i + 1]).ok());
-            for (int pass = 0; pass < 100; ++pass) {
-                world.progress(kWants);
-            }
-        }
-    };
-    if (there) {
-        const Attentive other(world, kHas);
-        receive();
-    } else {
-        receive();
-    }
-    std::vector<TestRequest*> all;
-    for (TestRequest& request : requests) {
-        all.push_back(&request);
-    }
-    ASSERT_TRUE(world.run(all));
-    for (std::size_t i = 0; i < std::size(kSizes); ++i) {
-        ASSERT_TRUE(in[i] == out[i]) << kSizes[i];
-    }
-}
 
 TEST(Together, BothEndsCopyAMessage) {
     Cores world(2);

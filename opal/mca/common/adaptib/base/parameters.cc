@@ -44,10 +44,12 @@ constexpr std::array kTable{
         "which takes calls of the system (direct), or by the peer, which is asked by a message, as long as "
         "that is faster; if it does not take the message up soon, it is done here after all (auto)."},
     opal_common_adaptib_parameter_t{
-        "long_copies", kString, &g_parameters.long_copies, "auto", "", "auto|alone", 5,
-        "Who copies long data between this process and a local peer, messages, puts and gets from 64 KiB "
-        "up to 4 MiB: one of them (alone), or both at the same time, a part each, where that was faster for that "
-        "size; if the peer is not in a call of MPI this process copies all of it (auto)."},
+        "long_copies", kString, &g_parameters.long_copies, "auto", "", "auto|alone|together|staged",
+        5,
+        "Who copies long data between this process and a local peer, messages, puts and gets from 64 KiB on: "
+        "one of them, by the kernel (alone); both at the same time, a part each, by the kernel (together); both, "
+        "all of it, through shared memory (staged); or the one of these that was fastest for that size (auto). If "
+        "the peer is not in a call of MPI this process copies all of it."},
     opal_common_adaptib_parameter_t{
         "atomics", kString, &g_parameters.atomics, "auto", "", "auto|adapter|target", 4,
         "Who carries atomics on this process's memory out: the adapters, which need no help of its processor, but "

@@ -26,7 +26,7 @@
 namespace adaptib {
 
 // Raised with every change of anything in this file or in base/address.h.
-constexpr std::uint16_t kWireVersion = 27;
+constexpr std::uint16_t kWireVersion = 28;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels =
@@ -219,7 +219,14 @@ struct ShareBody {
     std::uint32_t their_key;
     std::uint32_t our_key;
     std::uint8_t opcode; // what the receiver does: Opcode::write or read
-    std::uint8_t pad[3];
+    // 0: each copies a part, from buffer to buffer. Otherwise all goes through so many units of memory
+    // of the sender's, SharedWork::kUnit each, at `staging`.
+    std::uint8_t staging_units;
+    std::uint8_t pad[2];
+    std::uint64_t send_id; // of the receiver's message that this is; 0: the memory is a window's
+    std::uint64_t staging;
+    std::uint32_t staging_key;
+    std::uint32_t pad_more;
 };
 
 // An atomic on a word of a window, which the target carries out (protocol/atomic.cc).

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -41,6 +42,10 @@ constexpr std::uint64_t answer_word(std::uint64_t number, AnswerState state) {
 // its back. Who changes a count has that part of it; `done` is what the other end has copied of the back, in that order.
 struct SharedWork {
     static constexpr std::uint32_t kMostUnits = 256;
+    static constexpr Bytes kUnit = 16 * kKiB;
+    static constexpr std::uint32_t units_of(Bytes length) {
+        return static_cast<std::uint32_t>((length + kUnit - 1) / kUnit);
+    }
     // ShareBody::number is 1 to that; 0 is of no offer. A message that is late by as many offers would be taken for a new
     // one; a ring has room for far fewer.
     static constexpr std::uint64_t kNumbers = (1u << 26) - 1;
@@ -69,6 +74,10 @@ struct SharedWork {
 struct alignas(kCacheLine) AnswerSlot {
     std::uint64_t word;
     std::uint64_t shared; // SharedWork
+    std::uint64_t moved;  // units that who offers has copied into staging memory, or out of it
+
+    std::atomic_ref<std::uint64_t> shared_word() { return std::atomic_ref(shared); }
+    std::atomic_ref<std::uint64_t> moved_word() { return std::atomic_ref(moved); }
 };
 static_assert(sizeof(AnswerSlot) == kCacheLine);
 

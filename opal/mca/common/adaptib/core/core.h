@@ -29,6 +29,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -186,8 +187,9 @@ private:
         Bytes most_eager =
             0; // more than eager_limit: up to here it is to be found by timing copies
         Bytes ring_bytes = 0;
-        bool asks = false;          // peers for small one-sided operations
-        bool shares_copies = false; // of long data, with peers
+        bool asks = false;                         // peers for small one-sided operations
+        bool shares_copies = false;                // of long data, with peers
+        std::optional<WayChoice::Way> only_copies; // of ShareChoices: the user wants no other way
         std::unique_ptr<DatagramChannel> datagrams;
         std::vector<CompletionFilter> filters; // one a rail
         DatagramChannel::Receiver receiver;

@@ -154,7 +154,8 @@ Status Core::attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric
     }
     const bool direct = rails[0]->info().has(Capability::direct);
     const bool asks = direct && std::string_view(parameters.small_one_sided) == "auto";
-    const bool shares_copies = direct && std::string_view(parameters.long_copies) == "auto";
+    const std::string_view long_copies = parameters.long_copies;
+    const bool shares_copies = direct && long_copies != "alone";
     Attached attached;
     attached.fabric = std::move(fabric);
     attached.bell = attached.fabric->bell();
@@ -163,6 +164,11 @@ Status Core::attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric
     attached.device = device;
     attached.most_eager = most_eager;
     attached.shares_copies = shares_copies;
+    if (long_copies == "together") {
+        attached.only_copies = ShareChoices::kTogether;
+    } else if (long_copies == "staged") {
+        attached.only_copies = ShareChoices::kStaged;
+    }
     attached.ring_bytes = device ? parameters.verbs_ring_bytes : parameters.ring_bytes;
     attached.asks = asks;
     fabrics_.push_back(std::move(attached));

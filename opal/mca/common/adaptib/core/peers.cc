@@ -259,6 +259,7 @@ std::unique_ptr<Peer> Core::new_peer(const ProcessAddress& address, const PeerRo
     }
     if (attached.shares_copies) {
         peer->share_choices = std::make_unique<ShareChoices>();
+        peer->share_choices->only = attached.only_copies;
     }
     return peer;
 }

@@ -54,6 +54,7 @@ namespace adaptib {
     X(copies_offered, "messages", COUNTER, 5,                                                      \
       "Long messages that their sender was asked to copy together")                                \
     X(copies_shared, "messages", COUNTER, 5, "Those of which it copied a part")                    \
+    X(copies_staged, "messages", COUNTER, 5, "Those that both ends copied through staging memory") \
     X(copies_crossed, "messages", COUNTER, 5,                                                      \
       "Long messages of senders that copied one in the other direction meanwhile")                 \
     X(blocks_packed, "blocks", COUNTER, 5, "Pipeline blocks packed or unpacked")                   \

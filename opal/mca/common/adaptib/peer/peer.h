@@ -37,9 +37,9 @@
 #include "peer/paths.h"
 #include "peer/route.h"
 #include "peer/waiting.h"
-#include "schedule/ask_choice.h"
 #include "schedule/copy_choice.h"
 #include "schedule/scheduler.h"
+#include "schedule/way_choice.h"
 
 namespace adaptib {
 
@@ -289,13 +289,15 @@ struct PeerMeeting {
 
 // Of operations that the peer can be asked for.
 struct AskChoices {
+    static constexpr WayChoice::Way kDirect = 0;
+    static constexpr WayChoice::Way kAsked = 1;
     static constexpr std::size_t kSizes =
         5; // of puts and gets: up to 256 B, and each four times the last
-    std::array<AskChoice, kSizes> moves;
-    AskChoice atomics;
+    std::array<WayChoice, kSizes> moves;
+    WayChoice atomics;
 
     // REQUIRES: 1..kMostAsked
-    AskChoice& of_move(Bytes length) {
+    WayChoice& of_move(Bytes length) {
         return length <= 256
                    ? moves[0]
                    : moves[(static_cast<std::size_t>(std::bit_width(length - 1)) - 7) / 2];
@@ -303,26 +305,42 @@ struct AskChoices {
     static_assert((std::bit_width(kMostAsked - 1) - 7) / 2 == kSizes - 1);
 };
 
-// Of long data, whether both ends copy it: by size, from 64 KiB to 4 MiB, each twice the last.
+// How long data is copied: by who begins alone, by both ends, a part each, or by both ends through
+// staging memory. By size, from 64 KiB to 4 MiB, each twice the last.
 struct ShareChoices {
     static constexpr std::size_t kSizes = 7;
-    std::array<AskChoice, kSizes> sizes;
+    static constexpr WayChoice::Way kAlone = 0;
+    static constexpr WayChoice::Way kTogether = 1;
+    static constexpr WayChoice::Way kStaged = 2;
+    std::vector<WayChoice> sizes = std::vector<WayChoice>(kSizes, WayChoice(3));
+    std::optional<WayChoice::Way> only; // the user wants no other
     bool crossed = false; // at the end of the last one the other end copied something itself
+
+    // One that begins learns from the next smaller or larger size, whose messages go much the same way.
+    WayChoice& of_size(std::size_t size) {
+        WayChoice& choice = sizes[size];
+        if (choice.is_fresh()) {
+            choice.learn_from(sizes[size > 0 && !sizes[size - 1].is_fresh() ? size - 1
+                                    : size + 1 < kSizes                     ? size + 1
+                                                                            : size]);
+        }
+        return choice;
+    }
 };
 
 // Of streams to a local peer, whether their messages above the eager limit go through the ring, copied by both sides,
 // or are announced and copied by the receiver alone: by size, each twice the last.
-using StreamChoices = std::array<AskChoice, 3>;
+using StreamChoices = std::array<WayChoice, 3>;
 constexpr Bytes kStreamSizesFrom = 4096;
-constexpr AskChoice::Way kThroughRing = AskChoice::Way::direct;
+constexpr WayChoice::Way kThroughRing = 0; // the other: fetched
 
 // Messages that are long enough for copy_choice and have gone since anything but finishes came (protocol/timed.cc).
 struct Stream {
     std::uint32_t heard = 0;
     std::uint32_t sent = 0;
-    AskChoice::Way way = kThroughRing;
+    WayChoice::Way way = kThroughRing;
     bool chosen = false;        // it is long: the way stays
-    AskChoice* timed = nullptr; // which is to be told how long it took
+    WayChoice* timed = nullptr; // which is to be told how long it took
     Nanoseconds start{0};
     Bytes bytes = 0; // of those that could go either way
 };

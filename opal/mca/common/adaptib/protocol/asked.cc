@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One-sided operations of up to kMostAsked bytes that the target is asked for, by a message in its ring, where that is faster
-// than doing them by calls of the system (schedule/ask_choice.h).
+// than doing them by calls of the system (schedule/way_choice.h).
 //
 // Once: the initiator offers the operation in its answer slot and says so in the message. Target and
 // initiator race for the offer by compare-and-swap on the slot's word. The target that gets it does the
@@ -50,16 +50,16 @@ bool has_answer_room(Peer& peer, Bytes length) {
 
 bool Protocol::start_by_choice(Peer& peer, const ExecuteWork& work, const Registration& region,
                                std::span<const std::uint32_t> remote_keys) {
-    AskChoice& choice = work.opcode > Opcode::read ? peer.ask_choices->atomics
+    WayChoice& choice = work.opcode > Opcode::read ? peer.ask_choices->atomics
                                                    : peer.ask_choices->of_move(work.length);
-    const AskChoice::Way way = choice.choose();
+    const WayChoice::Way way = choice.choose();
     const bool timed = choice.timed();
     const Nanoseconds start = timed ? options_.clock->now() : Nanoseconds{0};
-    bool done = way == AskChoice::Way::asked && ask(peer, work, remote_keys, choice.patience());
-    const bool missed = way == AskChoice::Way::asked && !done;
+    bool done = way == AskChoices::kAsked && ask(peer, work, remote_keys, choice.patience());
+    const bool missed = way == AskChoices::kAsked && !done;
     if (!done) {
         done = work.length < kLeastShared ? execute(peer, work, region, remote_keys)
-                                          : move_long(peer, work, region, remote_keys);
+                                          : move_long(peer, work, region, remote_keys, 0);
     }
     if (done && timed) {
         choice.note(way, options_.clock->now() - start);

@@ -258,7 +258,7 @@ public:
             return start_by_choice(peer, work(), *memory, keys);
         }
         if (operation.bytes >= kLeastShared) [[unlikely]] {
-            return move_long(peer, work(), *memory, keys);
+            return move_long(peer, work(), *memory, keys, 0);
         }
         return execute(peer, work(), *memory, keys);
     }
@@ -659,15 +659,26 @@ private:
     QueuePair* asked_over(const Peer& peer, bool sensible);
     void on_operate(Peer& peer, const MessageHeader& header, const std::byte* from);
     static constexpr Bytes kLeastShared = 64 * kKiB; // below, the other end is hardly there in time
+    // `send_id`: of the peer's message that is read; 0: a window's memory.
     bool move_long(Peer& peer, const ExecuteWork& work, const Registration& region,
-                   std::span<const std::uint32_t> remote_keys);
+                   std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
+    bool move_piece(Peer& peer, const ExecuteWork& work, const Registration& region,
+                    std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
     bool move_alone(Peer& peer, const ExecuteWork& work, const Registration& region,
                     std::span<const std::uint32_t> remote_keys);
     bool move_together(Peer& peer, const ExecuteWork& work, const Registration& region,
                        std::span<const std::uint32_t> remote_keys);
     bool execute_part(Peer& peer, ExecuteWork work, Bytes offset, Bytes length,
                       const Registration& region, std::span<const std::uint32_t> remote_keys);
+    bool move_staged(Peer& peer, const ExecuteWork& work, const Registration& region,
+                     std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
+    Bytes pump_staged(const Peer& peer, const ExecuteWork& work, std::uint64_t number,
+                      AnswerSlot& slot, std::byte* staging, std::uint32_t depth);
+    AnswerSlot* offer_share(Peer& peer, const ExecuteWork& work,
+                            std::span<const std::uint32_t> remote_keys, ShareBody& body);
     SharedWork close_share(const Peer& peer, AnswerSlot& slot) const;
+    void serve_staged(Peer& peer, const ShareBody& body, QueuePair& qp, AnswerSlot& slot);
+    const std::byte* find_sent(const Peer& peer, const ShareBody& body);
     void on_share(Peer& peer, const ShareBody& body);
     std::size_t stripe_of(const Mover& mover, std::uint32_t rail, std::uint32_t qp_number) const;
     void take_time(Mover& mover, std::size_t stripe, WorkStatus status);

@@ -17,7 +17,7 @@ bool Protocol::read_at_once(Peer& peer, const RendezvousBody& source, void* to, 
     work.length = wanted;
     work.remote_address = source.address;
     const std::span<const std::uint32_t> keys{source.keys, source.key_count};
-    return wanted >= kLeastShared ? move_long(peer, work, *all, keys)
+    return wanted >= kLeastShared ? move_long(peer, work, *all, keys, source.send_id)
                                   : execute(peer, work, *all, keys);
 }
 

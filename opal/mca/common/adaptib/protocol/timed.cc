@@ -23,7 +23,7 @@ constexpr std::uint32_t kLongStream = 8; // with more it is timed
 constexpr Bytes kTold = 4096;            // bytes that the times of streams are for
 constexpr int kPrice = 8;                // copying once has to be faster by that part
 
-AskChoice& choice_for(StreamChoices& choices, Bytes bytes) {
+WayChoice& choice_for(StreamChoices& choices, Bytes bytes) {
     const auto size = static_cast<std::size_t>(std::bit_width((bytes - 1) / kStreamSizesFrom));
     return choices[std::clamp<std::size_t>(size, 1, choices.size()) - 1];
 }
@@ -59,7 +59,7 @@ bool Protocol::streams_through_ring(Peer& peer, Bytes bytes) {
 // For a message of a stream that could go either way.
 void Protocol::choose_stream_way(Peer& peer, Bytes bytes) {
     Stream& stream = peer.stream;
-    AskChoice& choice = choice_for(*peer.stream_choices, bytes);
+    WayChoice& choice = choice_for(*peer.stream_choices, bytes);
     if (stream.sent <= kLongStream) {
         stream.way = choice.better();
     } else if (!stream.chosen) {

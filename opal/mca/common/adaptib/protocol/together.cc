@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Long data within a host is copied by both of its ends at the same time: rendezvous, gets and puts.
+// Long data within a host, rendezvous, gets and puts: who copies it, and how.
 //
-// Who begins (the receiver, which has matched the announcement; the origin of a put or get) would copy all of it within the
-// call, by the kernel, while the other end, more often than not, waits for that. So it offers it a part: the data is so
-// many units, one end takes them from the front and the other from the back, each a quarter of what is left at a
-// time, but no less than half or 128 KiB, by compare-and-swap on a word of the answer slot. Who finds nothing left is done;
-// who began then waits for what the other end has taken and not yet copied. One that computes instead does not look at the
-// offer, and costs a message and a call of the system more. Which way is faster is learnt for each peer and size, as that of
-// small operations is (schedule/ask_choice.h): short data lies in the caches of who copies it.
+// Who begins (the receiver, which has matched the announcement; the origin of a put or get) would
+// copy all of it within the call, by the kernel, while the other end, more often than not, waits for
+// that. So it makes it an offer, and there are three ways:
+//   * alone: no offer;
+//   * together: each end copies a part by the kernel. The data is so many units, one end takes them
+//     from the front and the other from the back, each a quarter of what is left at a time, but no
+//     less than half or 128 KiB, by compare-and-swap on a word of the answer slot. Who finds nothing
+//     left is done; who began then waits for what the other end has taken and not yet copied;
+//   * staged: both ends copy all of it, by their processors, through staging memory (staged.cc).
+//     That takes no call of the system, and no page is pinned, which is dear in some machines; but
+//     each line crosses between the processors' caches, which is dear in others.
+// One that computes instead does not look at the offer, and costs a message, and a call of the system
+// more. Which way is faster is learnt for each peer and size (schedule/way_choice.h).
 //
-// Where both have something to copy neither waits. So who copies marks its slot, also where it does so alone, and who finds
-// the other one's marked, or found it so at the end of the last copy, copies alone: what is learnt is learnt where only one
-// direction is in use.
+// Where both have something to copy neither waits. So who copies marks its slot, also where it does
+// so alone, and who finds the other one's marked, or found it so at the end of the last copy, copies
+// alone: what is learnt is learnt where only one direction is in use.
 //
-// Everything is over when the call returns, so one word for each peer is enough; an offer that is looked at later
-// is none any more. Each part is checked by itself, and at both ends: what reaches beyond memory that is there fails,
-// and may have been written up to there, as by one copy of the kernel's.
+// Everything is over when the call returns, so one word for each peer is enough; an offer that is
+// looked at later is none any more. Each part is checked by itself, and at both ends: what reaches
+// beyond memory that is there fails, and may have been written up to there, as by one copy of the
+// kernel's. What is longer than kMostShared is so many copies.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -29,20 +36,12 @@ namespace adaptib {
 
 namespace {
 
-constexpr Bytes kUnit = 16 * kKiB;
+constexpr Bytes kUnit = SharedWork::kUnit;
 constexpr std::uint32_t kLeastPart = 8; // units: a call of the system for less is dear
 constexpr Bytes kMostShared = SharedWork::kMostUnits * kUnit;
 // Of the time, charged to the way that takes two processors. It has to be clearly faster, since it lies about the other: a
 // part of the data is in the other end's caches then, whence a copy by one end alone takes longer than if it always was.
 constexpr std::int64_t kPrice = 6;
-
-std::atomic_ref<std::uint64_t> word_of(AnswerSlot& slot) {
-    return std::atomic_ref<std::uint64_t>(slot.shared);
-}
-
-std::uint32_t units_of(Bytes length) {
-    return static_cast<std::uint32_t>((length + kUnit - 1) / kUnit);
-}
 
 struct Part {
     Bytes offset = 0;
@@ -55,14 +54,14 @@ enum class End : std::uint8_t { front, back };
 // The other end copies something itself now.
 bool is_crossed(const Peer& peer) {
     const std::uint64_t word =
-        peer.answers == nullptr ? 0 : word_of(*peer.answers).load(std::memory_order_relaxed);
+        peer.answers == nullptr ? 0 : peer.answers->shared_word().load(std::memory_order_relaxed);
     return word != 0 && !SharedWork::of(word).closed;
 }
 
 // What the next part is, if the offer still stands.
 Part take_part(AnswerSlot& slot, std::uint64_t number, Bytes length, End end) {
-    const std::uint32_t all = units_of(length);
-    std::uint64_t word = word_of(slot).load(std::memory_order_acquire);
+    const std::uint32_t all = SharedWork::units_of(length);
+    std::uint64_t word = slot.shared_word().load(std::memory_order_acquire);
     for (;;) {
         SharedWork work = SharedWork::of(word);
         if (work.number != number || work.closed || work.front + work.back >= all) {
@@ -73,8 +72,8 @@ Part take_part(AnswerSlot& slot, std::uint64_t number, Bytes length, End end) {
         const std::uint32_t mine = std::max(left / 4, std::min(left, least));
         const std::uint32_t first = end == End::front ? work.front : all - work.back - mine;
         (end == End::front ? work.front : work.back) += mine;
-        if (word_of(slot).compare_exchange_weak(word, work.word(), std::memory_order_acq_rel,
-                                                std::memory_order_acquire)) {
+        if (slot.shared_word().compare_exchange_weak(word, work.word(), std::memory_order_acq_rel,
+                                                     std::memory_order_acquire)) {
             const Bytes offset = first * kUnit;
             return {offset, std::min(mine * kUnit, length - offset), mine};
         }
@@ -88,26 +87,45 @@ Part take_part(AnswerSlot& slot, std::uint64_t number, Bytes length, End end) {
 
 // False: not all of it was moved.
 bool Protocol::move_long(Peer& peer, const ExecuteWork& work, const Registration& region,
-                         std::span<const std::uint32_t> remote_keys) {
-    if (peer.share_choices == nullptr || work.length > kMostShared) {
+                         std::span<const std::uint32_t> remote_keys, std::uint64_t send_id) {
+    if (peer.share_choices == nullptr) {
         return execute(peer, work, region, remote_keys);
     }
+    bool done = true;
+    for (Bytes offset = 0; offset < work.length && done; offset += kMostShared) {
+        ExecuteWork piece = work;
+        piece.local = static_cast<std::byte*>(work.local) + offset;
+        piece.remote_address = work.remote_address + offset;
+        piece.length = std::min(work.length - offset, kMostShared);
+        done = piece.length < kLeastShared ? execute(peer, piece, region, remote_keys)
+                                           : move_piece(peer, piece, region, remote_keys, send_id);
+    }
+    return done;
+}
+
+bool Protocol::move_piece(Peer& peer, const ExecuteWork& work, const Registration& region,
+                          std::span<const std::uint32_t> remote_keys, std::uint64_t send_id) {
     ShareChoices& choices = *peer.share_choices;
     const bool crossed = choices.crossed || is_crossed(peer);
     counters_.copies_crossed += crossed ? 1 : 0;
     static_assert(std::bit_width(kMostShared / kLeastShared) == ShareChoices::kSizes);
-    const auto size = static_cast<std::size_t>(std::bit_width(work.length / kLeastShared)) - 1;
-    AskChoice& choice = choices.sizes[size];
-    const AskChoice::Way way = crossed ? AskChoice::Way::direct : choice.choose();
-    const bool timed = !crossed && choice.timed();
+    WayChoice& choice =
+        choices.of_size(static_cast<std::size_t>(std::bit_width(work.length / kLeastShared)) - 1);
+    const WayChoice::Way way = crossed                    ? ShareChoices::kAlone
+                               : choices.only.has_value() ? *choices.only
+                                                          : choice.choose();
+    const bool timed = !crossed && !choices.only.has_value() && choice.timed();
     const Nanoseconds start = timed ? options_.clock->now() : Nanoseconds{0};
-    const bool done = way == AskChoice::Way::asked ? move_together(peer, work, region, remote_keys)
-                                                   : move_alone(peer, work, region, remote_keys);
+    const bool done =
+        way == ShareChoices::kTogether ? move_together(peer, work, region, remote_keys)
+        : way == ShareChoices::kStaged ? move_staged(peer, work, region, remote_keys, send_id)
+                                       : move_alone(peer, work, region, remote_keys);
     const Nanoseconds end = timed ? options_.clock->now() : Nanoseconds{0};
     choices.crossed = is_crossed(peer);
     if (timed && !choices.crossed && done) {
-        const Nanoseconds took = (end - start) / static_cast<std::int64_t>(units_of(work.length));
-        choice.note(way, way == AskChoice::Way::asked ? took + took / kPrice : took);
+        const Nanoseconds took =
+            (end - start) / static_cast<std::int64_t>(SharedWork::units_of(work.length));
+        choice.note(way, way == ShareChoices::kTogether ? took + took / kPrice : took);
     }
     return done;
 }
@@ -118,7 +136,7 @@ bool Protocol::move_alone(Peer& peer, const ExecuteWork& work, const Registratio
         return execute(peer, work, region, remote_keys);
     }
     const auto mark = [&](SharedWork state) {
-        word_of(peer.ring_layout().answer()).store(state.word(), std::memory_order_relaxed);
+        peer.ring_layout().answer().shared_word().store(state.word(), std::memory_order_relaxed);
     };
     mark({.front = 1});
     const bool done = execute(peer, work, region, remote_keys);
@@ -126,8 +144,9 @@ bool Protocol::move_alone(Peer& peer, const ExecuteWork& work, const Registratio
     return done;
 }
 
-bool Protocol::move_together(Peer& peer, const ExecuteWork& work, const Registration& region,
-                             std::span<const std::uint32_t> remote_keys) {
+// The rest of the body says how. Null: the peer cannot be told.
+AnswerSlot* Protocol::offer_share(Peer& peer, const ExecuteWork& work,
+                                  std::span<const std::uint32_t> remote_keys, ShareBody& body) {
     const Subchannel* const only = peer.only_subchannel();
     const Registration* const all = whole_[peer.route.fabric];
     std::byte* const to = only != nullptr && all != nullptr &&
@@ -136,13 +155,12 @@ bool Protocol::move_together(Peer& peer, const ExecuteWork& work, const Registra
                               ? peer.reserve_in_ring(sizeof(ShareBody))
                               : nullptr;
     if (to == nullptr) {
-        return execute(peer, work, region, remote_keys);
+        return nullptr;
     }
     AnswerSlot& slot = peer.ring_layout().answer();
-    const std::uint64_t number = 1 + ++peer.offers % SharedWork::kNumbers;
-    word_of(slot).store(SharedWork{.number = number}.word(), std::memory_order_relaxed);
-    ShareBody body{};
-    body.number = number;
+    body.number = 1 + ++peer.offers % SharedWork::kNumbers;
+    slot.moved_word().store(0, std::memory_order_relaxed);
+    slot.shared_word().store(SharedWork{.number = body.number}.word(), std::memory_order_release);
     body.theirs = work.remote_address;
     body.ours = reinterpret_cast<std::uintptr_t>(work.local);
     body.length = static_cast<std::uint32_t>(work.length);
@@ -155,9 +173,21 @@ bool Protocol::move_together(Peer& peer, const ExecuteWork& work, const Registra
     header.type = MessageType::share;
     header.length = sizeof body;
     if (!peer.commit_in_ring(header).ok()) {
-        return execute(peer, work, region, remote_keys);
+        return nullptr;
     }
     ++counters_.copies_offered;
+    return &slot;
+}
+
+bool Protocol::move_together(Peer& peer, const ExecuteWork& work, const Registration& region,
+                             std::span<const std::uint32_t> remote_keys) {
+    ShareBody body{};
+    AnswerSlot* const offered = offer_share(peer, work, remote_keys, body);
+    if (offered == nullptr) {
+        return execute(peer, work, region, remote_keys);
+    }
+    AnswerSlot& slot = *offered;
+    const std::uint64_t number = body.number;
     bool good = true;
     std::uint32_t front = 0;
     for (Part part = take_part(slot, number, work.length, End::front); part.length > 0 && good;
@@ -169,7 +199,7 @@ bool Protocol::move_together(Peer& peer, const ExecuteWork& work, const Registra
     if (!good) {
         return false;
     }
-    const std::uint32_t units = units_of(work.length);
+    const std::uint32_t units = SharedWork::units_of(work.length);
     if (end.number != number || end.front != front || end.front + end.back != units ||
         end.done > end.back) {
         ++counters_.bad_packets; // the slot lies where the peer writes
@@ -186,19 +216,19 @@ bool Protocol::move_together(Peer& peer, const ExecuteWork& work, const Registra
 
 // Ends the offer, and waits for what the other end has taken.
 SharedWork Protocol::close_share(const Peer& peer, AnswerSlot& slot) const {
-    std::uint64_t word = word_of(slot).load(std::memory_order_acquire);
+    std::uint64_t word = slot.shared_word().load(std::memory_order_acquire);
     SharedWork work = SharedWork::of(word);
     do {
         work = SharedWork::of(word);
         work.closed = true;
-    } while (!word_of(slot).compare_exchange_weak(word, work.word(), std::memory_order_acq_rel,
-                                                  std::memory_order_acquire));
+    } while (!slot.shared_word().compare_exchange_weak(word, work.word(), std::memory_order_acq_rel,
+                                                       std::memory_order_acquire));
     for (std::uint32_t look = 1; work.done < work.back && !work.refused; ++look) {
         if (!worth_waiting(peer, look)) {
             break; // who does it again finds nobody
         }
         look_once_more();
-        work = SharedWork::of(word_of(slot).load(std::memory_order_acquire));
+        work = SharedWork::of(slot.shared_word().load(std::memory_order_acquire));
     }
     return work;
 }
@@ -225,6 +255,10 @@ void Protocol::on_share(Peer& peer, const ShareBody& body) {
         return;
     }
     AnswerSlot& slot = *peer.answers;
+    if (body.staging_units > 0) {
+        serve_staged(peer, body, *qp, slot);
+        return;
+    }
     for (Part part = take_part(slot, body.number, body.length, End::back); part.length > 0;
          part = take_part(slot, body.number, body.length, End::back)) {
         const ExecuteWork work{.opcode = opcode,
@@ -236,11 +270,13 @@ void Protocol::on_share(Peer& peer, const ShareBody& body) {
                                .compare_add = 0,
                                .swap = 0};
         if (!qp->serve_copy(work).ok()) {
-            word_of(slot).fetch_or(SharedWork{.refused = true}.word(), std::memory_order_acq_rel);
+            slot.shared_word().fetch_or(SharedWork{.refused = true}.word(),
+                                        std::memory_order_acq_rel);
             return;
         }
         count_move(opcode, part.length);
-        word_of(slot).fetch_add(SharedWork{.done = part.units}.word(), std::memory_order_acq_rel);
+        slot.shared_word().fetch_add(SharedWork{.done = part.units}.word(),
+                                     std::memory_order_acq_rel);
     }
 }
 

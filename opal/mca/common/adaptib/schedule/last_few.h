@@ -18,12 +18,16 @@ public:
     }
     // There are N.
     bool known() const { return count_ == N; }
-    // Those that there are not yet count as zero.
+    std::size_t count() const { return count_; }
+    // The upper one of two. Of none: zero.
     Value median() const {
         std::array<Value, N> sorted = values_;
-        std::nth_element(sorted.begin(), sorted.begin() + N / 2, sorted.end());
-        return sorted[N / 2];
+        const auto middle = sorted.begin() + count_ / 2;
+        std::nth_element(sorted.begin(), middle, sorted.begin() + count_);
+        return *middle;
     }
+    // REQUIRES: there is one.
+    Value least() const { return *std::min_element(values_.begin(), values_.begin() + count_); }
 
 private:
     std::array<Value, N> values_{};

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Long data that both of its ends copy through staging memory: right whether the other end comes or
+// not, goes in the middle of it or says nonsense, and over when the call is.
+//
+// ThreadSanitizer does not see that the words which two cores share are the same ones: what the other
+// end's thread touches is looked at when it has ended.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "attentive.h"
+#include "cores.h"
+#include "together.h"
+#include "window.h"
+
+namespace adaptib::test {
+namespace {
+
+constexpr Bytes kUnit = SharedWork::kUnit;
+constexpr std::size_t kBytes = (1u << 20) + 5;
+constexpr std::chrono::seconds kPatience{120};
+
+Options staged() {
+    Options options;
+    options.parameters.long_copies = const_cast<char*>("staged");
+    return options;
+}
+
+void expect_unharmed(Cores& world) {
+    for (const std::size_t node : {kWants, kHas}) {
+        EXPECT_EQ(world.counters(node).bad_packets, 0u);
+        EXPECT_TRUE(world.messages(node).empty());
+    }
+    exchange(world, 100, 3);
+}
+
+TEST(Staged, BothEndsCopyAMessage) {
+    Cores world(2, staged());
+    exchange(world, 100, 3);
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    const Counters& counters = world.counters(kWants);
+    for (std::size_t round = 0;
+         counters.copies_staged < 20 && std::chrono::steady_clock::now() < end; ++round) {
+        carry(world, true, round);
+    }
+    EXPECT_GE(counters.copies_staged, 20u);
+    EXPECT_EQ(counters.copies_shared, 0u);
+    EXPECT_GT(world.counters(kHas).rdma_write_bytes, 0u) << "what the sender copied";
+    expect_unharmed(world);
+}
+
+TEST(Staged, ASenderThatIsNotThereIsNotWaitedFor) {
+    Cores world(2, staged());
+    exchange(world, 100'000, 3); // connects
+    carry(world, false, 0);
+    EXPECT_GT(world.counters(kWants).copies_offered, 0u);
+    EXPECT_EQ(world.counters(kWants).copies_staged, 0u);
+    EXPECT_EQ(world.counters(kHas).rdma_write_bytes, 0u) << "offers that are over";
+    expect_unharmed(world);
+}
+
+class StagedOneSided : public testing::TestWithParam<opal_common_adaptib_operation_t> {};
+
+TEST_P(StagedOneSided, BothEndsCopyAWindow) {
+    const bool put = GetParam() == OPAL_COMMON_ADAPTIB_PUT;
+    constexpr std::size_t kWindow = 2u << 20;
+    Cores world(2, staged());
+    std::vector<std::byte> memory = pattern(2 * kWindow, 5);
+    const std::vector<std::byte> untouched(memory.begin() + kWindow, memory.end());
+    const Window window(world, kHas, memory.data(), kWindow);
+    std::vector<std::byte> own(kWindow + 1);
+    TestRequest first;
+    ASSERT_TRUE(
+        start(world, kWants, kHas, operation(GetParam(), own.data(), window, 0, 8), first).ok());
+    ASSERT_TRUE(world.run({&first}));
+    const auto move = [&](std::size_t bytes) {
+        const Attentive target(world, kHas);
+        return world.core(kWants).protocol().one_sided_at_once(
+            *world.peer(kWants, kHas), operation(GetParam(), own.data(), window, 0, bytes),
+            nullptr);
+    };
+    const Counters& counters = world.counters(kWants);
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    for (std::size_t i = 0; counters.copies_staged < 20 && std::chrono::steady_clock::now() < end;
+         ++i) {
+        for (const std::size_t bytes : {kWindow, kWindow / 2 + 1}) {
+            own = pattern(own.size(), i);
+            ASSERT_TRUE(move(bytes));
+            ASSERT_TRUE(
+                std::equal(own.begin(), own.begin() + std::ptrdiff_t(bytes), memory.begin()));
+            ASSERT_EQ(own[bytes], pattern(own.size(), i)[bytes]);
+        }
+    }
+    EXPECT_GE(counters.copies_staged, 20u);
+    EXPECT_FALSE(move(own.size())) << "beyond the window";
+    EXPECT_TRUE(std::equal(untouched.begin(), untouched.end(), memory.begin() + kWindow));
+    EXPECT_GT(put ? world.counters(kHas).rdma_read_bytes : world.counters(kHas).rdma_write_bytes,
+              0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StagedOneSided,
+                         testing::Values(OPAL_COMMON_ADAPTIB_PUT, OPAL_COMMON_ADAPTIB_GET),
+                         [](const auto& info) {
+                             return info.param == OPAL_COMMON_ADAPTIB_PUT ? "put" : "get";
+                         });
+
+// The sender is played by a thread of the test, which knows the data, and where the staging memory
+// is: in the only message that came. The sender's core sees the offer when it is over.
+class StagedByHand : public testing::Test {
+protected:
+    void SetUp() override {
+        exchange(world, 100'000, 3); // connects
+        out = pattern(kBytes, 9);
+        in.assign(kBytes, std::byte{});
+        ASSERT_TRUE(world.send(kHas, kWants, 1, contiguous(out), send).ok());
+        for (int pass = 0; pass < 100; ++pass) {
+            world.progress(kHas);
+        }
+    }
+
+    // What the sender does from when there is an offer on, until the message is received.
+    void receive_while(const std::function<void(AnswerSlot&, std::uint64_t number)>& sender) {
+        AnswerSlot& slot = world.peer(kWants, kHas)->ring_layout().answer();
+        std::thread other([&] {
+            const auto end = std::chrono::steady_clock::now() + kPatience;
+            SharedWork work{.closed = true};
+            while (work.closed && std::chrono::steady_clock::now() < end) {
+                work = SharedWork::of(slot.shared_word().load());
+            }
+            sender(slot, work.number);
+        });
+        TestRequest receive;
+        ASSERT_TRUE(world.receive(kWants, kHas, 1, contiguous(in), receive).ok());
+        for (int pass = 0; pass < 100 && !receive.done; ++pass) {
+            world.progress(kWants);
+        }
+        other.join();
+        EXPECT_TRUE(receive.done);
+        EXPECT_TRUE(world.run({&send}));
+        EXPECT_TRUE(in == out);
+        exchange(world, 100, 3);
+    }
+
+    Cores world{2, staged()};
+    std::vector<std::byte> out;
+    std::vector<std::byte> in;
+    TestRequest send;
+};
+
+TEST_F(StagedByHand, WhoTakesAUnitAndSaysThatItCannot) {
+    receive_while([](AnswerSlot& slot, std::uint64_t number) {
+        std::uint64_t word = SharedWork{.number = number}.word();
+        if (slot.shared_word().compare_exchange_strong(
+                word, SharedWork{.number = number, .back = 1}.word())) {
+            slot.shared_word().fetch_or(SharedWork{.refused = true}.word());
+        }
+    });
+    EXPECT_EQ(world.counters(kWants).copies_staged, 0u);
+    EXPECT_EQ(world.counters(kWants).bad_packets, 0u);
+}
+
+TEST_F(StagedByHand, WhatTheSlotSaysWithoutSenseIsNotBelieved) {
+    receive_while([](AnswerSlot& slot, std::uint64_t number) {
+        std::uint64_t word = SharedWork{.number = number}.word();
+        slot.shared_word().compare_exchange_strong(
+            word, SharedWork{.number = number, .back = 1, .done = 2}.word());
+    });
+    EXPECT_EQ(world.counters(kWants).copies_staged, 0u);
+}
+
+// Offers as they may come late, or of nobody: nothing is taken, and nothing is written.
+class StagedOffers : public StagedByHand {
+protected:
+    // To the sender, as if its peer offered it so much at that place of the message.
+    void offer(std::uint64_t send_id, const std::byte* theirs, std::size_t bytes) {
+        Peer& peer = *world.peer(kHas, kWants);
+        AnswerSlot& slot = world.peer(kWants, kHas)->ring_layout().answer();
+        slot.moved_word().store(0);
+        slot.shared_word().store(SharedWork{.number = 7}.word());
+        ShareBody body{};
+        body.number = 7;
+        body.theirs = reinterpret_cast<std::uintptr_t>(theirs);
+        body.length = static_cast<std::uint32_t>(bytes);
+        body.opcode = static_cast<std::uint8_t>(Opcode::write);
+        body.staging_units = 4;
+        body.send_id = send_id;
+        body.staging = staging_address;
+        body.staging_key = staging_key;
+        MessageHeader header;
+        header.type = MessageType::share;
+        header.length = sizeof body;
+        header.sequence = peer.next_receive;
+        world.core(kHas).protocol().on_message(peer, header, reinterpret_cast<std::byte*>(&body));
+        taken = SharedWork::of(slot.shared_word().load()).back;
+        slot.shared_word().store(SharedWork{.closed = true}.word());
+    }
+
+    std::uint64_t staging_address = 0;
+    std::uint32_t staging_key = 0;
+    std::uint32_t taken = 0;
+};
+
+TEST_F(StagedOffers, WhatIsNoPartOfAMessageThatIsSentIsNotRead) {
+    std::unique_ptr<MemoryRegion> region;
+    Rail& rail = *world.core(kWants).rails()[0];
+    constexpr std::uint32_t kAccess = kLocalWrite | kRemoteRead | kRemoteWrite;
+    ASSERT_TRUE(rail.allocate(4 * kUnit, kAccess, region).ok());
+    staging_address = reinterpret_cast<std::uintptr_t>(region->address());
+    staging_key = region->remote_key();
+    std::uint64_t id = 0; // generation, slot 0
+    for (std::uint64_t generation = 1; generation < 100 && taken == 0; ++generation) {
+        id = generation << 32;
+        offer(id, out.data(), 2 * 65536);
+    }
+    EXPECT_EQ(taken, 4u) << "as many as there is room for: it is not emptied";
+    EXPECT_EQ(std::memcmp(region->address(), out.data(), 4 * kUnit), 0);
+    offer(id, out.data() + 1, out.size());
+    EXPECT_EQ(taken, 0u) << "reaches beyond its end";
+    offer(id, out.data() - 1, 65536);
+    EXPECT_EQ(taken, 0u) << "begins before it";
+    offer(id + 1, out.data(), 65536);
+    EXPECT_EQ(taken, 0u) << "no message of ours";
+    staging_key ^= 0x5555;
+    offer(id, out.data(), 65536);
+    EXPECT_EQ(taken, 0u) << "no memory to write to";
+    EXPECT_EQ(world.counters(kHas).bad_packets, 0u);
+}
+
+} // namespace
+} // namespace adaptib::test
