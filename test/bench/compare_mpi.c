@@ -11,6 +11,7 @@
  *             direction and in both (the sum), 64 messages or 4 MiB in flight
  *   one       MPI_Put, MPI_Get, MPI_Fetch_and_op, each with its flush, in a window of
  *             MPI_Win_create and (*_allocate) in one of MPI_Win_allocate; the target waits in MPI
+ *   long_two, long_one   the same of 4 KiB to 64 MiB, each size twice the last
  *   depth     latency of 8 bytes while other receives are posted, or other messages unexpected, on
  *             both sides; the size is their number
  *   crowd     barrier and alltoall of all ranks, each block of the size given
@@ -44,6 +45,8 @@ enum {
     TAG_ACKNOWLEDGE = 3,
     TAG_OTHERS = 1000,
     LARGEST = 4 << 20,
+    LONGEST = 64 << 20, /* of long_two and long_one */
+    LONG_FROM = 4096,
     /* Repetitions of what all ranks do together: rank 0 may come last, and find all others waiting. */
     LEAST_OF_ALL = 50
 };
@@ -67,6 +70,7 @@ static struct item items[MAX_ITEMS];
 static int item_count;
 static double batch_seconds = 2e-3;
 static int batches = 15;
+static size_t room = LARGEST;                               /* of the buffers */
 static const char *chosen_metrics = "", *chosen_sizes = ""; /* all, when empty */
 static unsigned char *out, *in;
 
@@ -313,7 +317,7 @@ static int in_flight(size_t size)
 /* Messages in flight have room of their own where there is enough. */
 static unsigned char *slot(unsigned char *buffer, const struct item *item, int index)
 {
-    return buffer + (size_t) index * item->size % LARGEST;
+    return buffer + (size_t) index * item->size % room;
 }
 
 static double run_stream(const struct item *item, long repetitions)
@@ -359,6 +363,13 @@ static double run_both_ways(const struct item *item, long repetitions)
     return now() - start;
 }
 
+static void add_streams(size_t size)
+{
+    const double megabytes = 1e-6 * (double) size * in_flight(size);
+    add("bandwidth", size, run_stream, verify_message, megabytes, true);
+    add("bidirectional", size, run_both_ways, verify_message, 2 * megabytes, true);
+}
+
 static void part_two(void)
 {
     static const size_t sizes[] = {1,          8,       64,        256,       1024,
@@ -370,9 +381,17 @@ static void part_two(void)
     }
     add("rate", 8, run_stream, verify_message, 1e-6 * WINDOW, true);
     for (size_t i = 0; i < sizeof wide / sizeof wide[0]; ++i) {
-        double megabytes = 1e-6 * (double) wide[i] * in_flight(wide[i]);
-        add("bandwidth", wide[i], run_stream, verify_message, megabytes, true);
-        add("bidirectional", wide[i], run_both_ways, verify_message, 2 * megabytes, true);
+        add_streams(wide[i]);
+    }
+    measure();
+}
+
+/* Each size twice the last. */
+static void part_long_two(void)
+{
+    for (size_t size = LONG_FROM; size <= LONGEST; size *= 2) {
+        add("latency", size, run_latency, verify_message, 2, false);
+        add_streams(size);
     }
     measure();
 }
@@ -479,6 +498,23 @@ static double run_fetch(const struct item *item, long repetitions)
     }
     MPI_Barrier(MPI_COMM_WORLD);
     return seconds;
+}
+
+static void part_long_one(void)
+{
+    MPI_Win window;
+    unsigned char *memory = pages(LONGEST);
+    MPI_Win_create(memory, LONGEST, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    MPI_Win_lock_all(0, window);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (size_t size = LONG_FROM; size <= LONGEST; size *= 2) {
+        add("put", size, run_put, verify_put, 1, false)->window = window;
+        add("get", size, run_get, verify_get, 1, false)->window = window;
+    }
+    measure();
+    MPI_Win_unlock_all(window);
+    MPI_Win_free(&window);
+    free(memory);
 }
 
 static void part_one(void)
@@ -734,8 +770,9 @@ int main(int argc, char **argv)
         return 0;
     }
     check_begin(&argc, &argv, "compare_mpi", 2);
-    out = pages(LARGEST);
-    in = pages(LARGEST);
+    room = strncmp(part, "long", 4) == 0 ? LONGEST : LARGEST;
+    out = pages(room);
+    in = pages(room);
     if (strcmp(part, "crowd") == 0) {
         part_crowd();
     } else if (strcmp(part, "turns") == 0) {
@@ -746,6 +783,10 @@ int main(int argc, char **argv)
             part_two();
         } else if (strcmp(part, "one") == 0) {
             part_one();
+        } else if (strcmp(part, "long_two") == 0) {
+            part_long_two();
+        } else if (strcmp(part, "long_one") == 0) {
+            part_long_one();
         } else if (strcmp(part, "depth") == 0) {
             part_depth();
         } else {

@@ -21,11 +21,14 @@ inline constexpr std::size_t kSizes[] = {65'535,    65'536,   65'537,         20
 
 // From now on the other end is asked first.
 inline void ask_first(Peer& peer) {
-    for (WayChoice& choice : peer.share_choices->sizes) {
-        for (int i = 0; i < 5; ++i) {
-            choice.note(ShareChoices::kAlone, Nanoseconds{1'000'000'000});
-            choice.note(ShareChoices::kStaged, Nanoseconds{1'000'000'000});
-            choice.note(ShareChoices::kTogether, Nanoseconds{1000});
+    for (ShareChoices::Sizes& sizes : peer.share_choices->patterns) {
+        sizes.assign(ShareChoices::kSizes, WayChoice(3));
+        for (WayChoice& choice : sizes) {
+            for (int i = 0; i < 5; ++i) {
+                choice.note(ShareChoices::kAlone, Nanoseconds{1'000'000'000});
+                choice.note(ShareChoices::kStaged, Nanoseconds{1'000'000'000});
+                choice.note(ShareChoices::kTogether, Nanoseconds{1000});
+            }
         }
     }
 }

@@ -306,18 +306,36 @@ struct AskChoices {
 };
 
 // How long data is copied: by who begins alone, by both ends, a part each, or by both ends through
-// staging memory. By size, from 64 KiB to 4 MiB, each twice the last.
+// staging memory (protocol/together.cc). By pattern, since what the other end does meanwhile differs,
+// and since a store into a line that another processor had last may cost much more than a load; and
+// by size, from 64 KiB to 4 MiB, each twice the last.
 struct ShareChoices {
     static constexpr std::size_t kSizes = 7;
     static constexpr WayChoice::Way kAlone = 0;
     static constexpr WayChoice::Way kTogether = 1;
     static constexpr WayChoice::Way kStaged = 2;
-    std::vector<WayChoice> sizes = std::vector<WayChoice>(kSizes, WayChoice(3));
-    std::optional<WayChoice::Way> only; // the user wants no other
-    bool crossed = false; // at the end of the last one the other end copied something itself
+    enum class Pattern : std::uint8_t {
+        message,  // a message; we have sent something since the last one
+        stream,   // one of several that come one after the other
+        crossing, // while there are some in both directions
+        put,
+        get,
+    };
+    static constexpr std::size_t kPatterns = 5;
+    using Sizes = std::vector<WayChoice>; // empty until there is one
 
-    // One that begins learns from the next smaller or larger size, whose messages go much the same way.
-    WayChoice& of_size(std::size_t size) {
+    std::array<Sizes, kPatterns> patterns;
+    std::optional<WayChoice::Way> only; // the user wants no other
+    bool crossed = false;       // at the end of the last one the other end copied something itself
+    std::uint32_t crossing = 0; // so many more count as crossing
+    std::uint32_t sent = 0;     // messages of ours when the last one came
+
+    // One that begins learns from the next smaller or larger size, which goes much the same way.
+    WayChoice& find(Pattern pattern, std::size_t size) {
+        Sizes& sizes = patterns[static_cast<std::size_t>(pattern)];
+        if (sizes.empty()) {
+            sizes.assign(kSizes, WayChoice(3));
+        }
         WayChoice& choice = sizes[size];
         if (choice.is_fresh()) {
             choice.learn_from(sizes[size > 0 && !sizes[size - 1].is_fresh() ? size - 1

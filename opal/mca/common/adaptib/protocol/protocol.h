@@ -662,6 +662,8 @@ private:
     // `send_id`: of the peer's message that is read; 0: a window's memory.
     bool move_long(Peer& peer, const ExecuteWork& work, const Registration& region,
                    std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
+    static ShareChoices::Pattern pattern_of(Peer& peer, const ExecuteWork& work,
+                                            std::uint64_t send_id);
     bool move_piece(Peer& peer, const ExecuteWork& work, const Registration& region,
                     std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
     bool move_alone(Peer& peer, const ExecuteWork& work, const Registration& region,

@@ -27,6 +27,7 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/spin.h"
 #include "channel/ring_memory.h"
@@ -42,6 +43,7 @@ constexpr Bytes kMostShared = SharedWork::kMostUnits * kUnit;
 // Of the time, charged to the way that takes two processors. It has to be clearly faster, since it lies about the other: a
 // part of the data is in the other end's caches then, whence a copy by one end alone takes longer than if it always was.
 constexpr std::int64_t kPrice = 6;
+constexpr std::uint32_t kCrossing = 4; // messages after one that has met another one under way
 
 struct Part {
     Bytes offset = 0;
@@ -103,14 +105,36 @@ bool Protocol::move_long(Peer& peer, const ExecuteWork& work, const Registration
     return done;
 }
 
+// Of ours the peer has had so many messages, but for what long data takes: offers, and the end of each
+// of its messages.
+ShareChoices::Pattern Protocol::pattern_of(Peer& peer, const ExecuteWork& work,
+                                           std::uint64_t send_id) {
+    using Pattern = ShareChoices::Pattern;
+    ShareChoices& choices = *peer.share_choices;
+    if (send_id == 0) {
+        return work.opcode == Opcode::read ? Pattern::get : Pattern::put;
+    }
+    const auto sent = static_cast<std::uint32_t>(peer.next_send - peer.offers);
+    const bool stream = sent - std::exchange(choices.sent, sent) <= 1;
+    if (choices.crossing > 0) {
+        --choices.crossing;
+        return Pattern::crossing;
+    }
+    return stream ? Pattern::stream : Pattern::message;
+}
+
 bool Protocol::move_piece(Peer& peer, const ExecuteWork& work, const Registration& region,
                           std::span<const std::uint32_t> remote_keys, std::uint64_t send_id) {
     ShareChoices& choices = *peer.share_choices;
     const bool crossed = choices.crossed || is_crossed(peer);
-    counters_.copies_crossed += crossed ? 1 : 0;
+    if (crossed) {
+        ++counters_.copies_crossed;
+        choices.crossing = kCrossing;
+    }
     static_assert(std::bit_width(kMostShared / kLeastShared) == ShareChoices::kSizes);
     WayChoice& choice =
-        choices.of_size(static_cast<std::size_t>(std::bit_width(work.length / kLeastShared)) - 1);
+        choices.find(pattern_of(peer, work, send_id),
+                     static_cast<std::size_t>(std::bit_width(work.length / kLeastShared)) - 1);
     const WayChoice::Way way = crossed                    ? ShareChoices::kAlone
                                : choices.only.has_value() ? *choices.only
                                                           : choice.choose();
