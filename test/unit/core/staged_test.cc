@@ -12,6 +12,7 @@
 
 #include "attentive.h"
 #include "cores.h"
+#include "fabric/fault/fault.h"
 #include "together.h"
 #include "window.h"
 
@@ -58,6 +59,32 @@ TEST(Staged, ASenderThatIsNotThereIsNotWaitedFor) {
     EXPECT_GT(world.counters(kWants).copies_offered, 0u);
     EXPECT_EQ(world.counters(kWants).copies_staged, 0u);
     EXPECT_EQ(world.counters(kHas).rdma_write_bytes, 0u) << "offers that are over";
+    expect_unharmed(world);
+}
+
+// A call of the system takes long here, and what the processor copies no time: the clock says so.
+TEST(Staged, IsChosenWherePinningIsDear) {
+    fault::FaultPlan plans[2];
+    fault::FaultLog logs[2];
+    Options options;
+    options.wrap = [&](std::size_t node, std::unique_ptr<Fabric> fabric, const Clock& clock) {
+        return fault::with_faults(std::move(fabric), plans[node], clock, logs[node]);
+    };
+    Cores world(2, options);
+    exchange(world, 100'000, 3); // connects
+    plans[kWants].at_execute = [&world] { world.clock.advance(Nanoseconds{20'000}); };
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    const Counters& counters = world.counters(kWants);
+    for (std::size_t round = 0;
+         counters.copies_staged < 200 && std::chrono::steady_clock::now() < end; ++round) {
+        carry(world, true, round);
+    }
+    const std::uint64_t offered = counters.copies_offered;
+    const std::uint64_t before = counters.copies_staged;
+    for (std::size_t round = 0; round < 20; ++round) {
+        carry(world, true, round);
+    }
+    EXPECT_GE(counters.copies_staged - before, (counters.copies_offered - offered) * 3 / 4);
     expect_unharmed(world);
 }
 

@@ -16,8 +16,8 @@
 // message that it sends itself and that is not over: there is no need for the system to look whether
 // it is mapped.
 #include <algorithm>
-#include <cstring>
 
+#include "base/pieces.h"
 #include "base/spin.h"
 #include "channel/ring_memory.h"
 #include "protocol/protocol.h"
@@ -114,7 +114,7 @@ Bytes Protocol::pump_staged(const Peer& peer, const ExecuteWork& work, std::uint
             std::byte* const user = local + moved * kUnit;
             std::byte* const slot_at = staging + moved % depth * kUnit;
             const Bytes bytes = unit_bytes(moved, work.length);
-            std::memcpy(read ? user : slot_at, read ? slot_at : user, bytes);
+            copy_few(read ? user : slot_at, read ? slot_at : user, bytes);
             slot.moved_word().store(++moved, std::memory_order_release);
             continue;
         }
@@ -185,7 +185,7 @@ void Protocol::serve_staged(Peer& peer, const ShareBody& body, QueuePair& qp, An
         std::byte* const slot_at = staging + unit % depth * kUnit;
         const Bytes bytes = unit_bytes(unit, body.length);
         if (sent != nullptr) {
-            std::memcpy(slot_at, sent + unit * kUnit, bytes);
+            copy_few(slot_at, sent + unit * kUnit, bytes);
         } else {
             const Gather gather{slot_at, bytes, 0};
             SendWork work;

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/pieces.h"
 #include "fabric/shm/rc.h"
 
 namespace adaptib::shm {
@@ -237,17 +238,17 @@ BounceAnswer RcQueuePair::execute(const BounceRequest& request, std::byte* data,
         return execute_checked(request, data);
     }
     if (opcode == Opcode::read) {
-        std::memcpy(data, memory, request.length);
+        copy_few(data, memory, request.length);
     } else if ((request.flags & kBouncePublish) != 0 && request.length >= 8 &&
                (request.remote_address + request.length) % 8 == 0) {
         const Bytes body = request.length - 8;
         std::uint64_t last = 0;
-        std::memcpy(memory, data, body);
+        copy_few(memory, data, body);
         std::memcpy(&last, data + body, 8);
         std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(memory + body))
             .store(last, std::memory_order_release);
     } else {
-        std::memcpy(memory, data, request.length);
+        copy_few(memory, data, request.length);
     }
     return BounceAnswer::done;
 }
