@@ -210,7 +210,7 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::operate, 40, true, true},
     {MessageType::atomic, 40, false, true},
     {MessageType::atomic_done, 24, false, true},
-    {MessageType::share, 40, false, true},
+    {MessageType::share, 64, false, true},
     {MessageType::allowance, 0, false, true},
     {MessageType::connect_refuse, 16, false, false},
     {MessageType::connect_close, 16, false, false},
