@@ -7,6 +7,8 @@
 // May touch: base/ only.
 #pragma once
 
+#include <atomic>
+
 #include "base/units.h"
 
 namespace adaptib {
@@ -23,14 +25,14 @@ public:
     Nanoseconds now() const override;
 };
 
-// Time that moves only when told to. Not thread safe.
+// Time that moves only when told to, by any thread.
 class ManualClock final : public Clock {
 public:
-    Nanoseconds now() const override { return now_; }
-    void advance(Nanoseconds by) { now_ += by; }
+    Nanoseconds now() const override { return Nanoseconds{now_.load(std::memory_order_relaxed)}; }
+    void advance(Nanoseconds by) { now_.fetch_add(by.count(), std::memory_order_relaxed); }
 
 private:
-    Nanoseconds now_{0};
+    std::atomic<Nanoseconds::rep> now_{0};
 };
 
 // Time in which somebody looks: from one look to the next no more of it passes than `most`. What others owe an answer for
