@@ -14,7 +14,6 @@
 #include "cores.h"
 #include "fabric/fault/fault.h"
 #include "together.h"
-#include "window.h"
 
 namespace adaptib::test {
 namespace {
@@ -87,51 +86,6 @@ TEST(Staged, IsChosenWherePinningIsDear) {
     EXPECT_GE(counters.copies_staged - before, (counters.copies_offered - offered) * 3 / 4);
     expect_unharmed(world);
 }
-
-class StagedOneSided : public testing::TestWithParam<opal_common_adaptib_operation_t> {};
-
-TEST_P(StagedOneSided, BothEndsCopyAWindow) {
-    const bool put = GetParam() == OPAL_COMMON_ADAPTIB_PUT;
-    constexpr std::size_t kWindow = 2u << 20;
-    Cores world(2, staged());
-    std::vector<std::byte> memory = pattern(2 * kWindow, 5);
-    const std::vector<std::byte> untouched(memory.begin() + kWindow, memory.end());
-    const Window window(world, kHas, memory.data(), kWindow);
-    std::vector<std::byte> own(kWindow + 1);
-    TestRequest first;
-    ASSERT_TRUE(
-        start(world, kWants, kHas, operation(GetParam(), own.data(), window, 0, 8), first).ok());
-    ASSERT_TRUE(world.run({&first}));
-    const auto move = [&](std::size_t bytes) {
-        const Attentive target(world, kHas);
-        return world.core(kWants).protocol().one_sided_at_once(
-            *world.peer(kWants, kHas), operation(GetParam(), own.data(), window, 0, bytes),
-            nullptr);
-    };
-    const Counters& counters = world.counters(kWants);
-    const auto end = std::chrono::steady_clock::now() + kPatience;
-    for (std::size_t i = 0; counters.copies_staged < 20 && std::chrono::steady_clock::now() < end;
-         ++i) {
-        for (const std::size_t bytes : {kWindow, kWindow / 2 + 1}) {
-            own = pattern(own.size(), i);
-            ASSERT_TRUE(move(bytes));
-            ASSERT_TRUE(
-                std::equal(own.begin(), own.begin() + std::ptrdiff_t(bytes), memory.begin()));
-            ASSERT_EQ(own[bytes], pattern(own.size(), i)[bytes]);
-        }
-    }
-    EXPECT_GE(counters.copies_staged, 20u);
-    EXPECT_FALSE(move(own.size())) << "beyond the window";
-    EXPECT_TRUE(std::equal(untouched.begin(), untouched.end(), memory.begin() + kWindow));
-    EXPECT_GT(put ? world.counters(kHas).rdma_read_bytes : world.counters(kHas).rdma_write_bytes,
-              0u);
-}
-
-INSTANTIATE_TEST_SUITE_P(All, StagedOneSided,
-                         testing::Values(OPAL_COMMON_ADAPTIB_PUT, OPAL_COMMON_ADAPTIB_GET),
-                         [](const auto& info) {
-                             return info.param == OPAL_COMMON_ADAPTIB_PUT ? "put" : "get";
-                         });
 
 // The sender is played by a thread of the test, which knows the data, and where the staging memory
 // is: in the only message that came. The sender's core sees the offer when it is over.

@@ -115,44 +115,60 @@ TEST(Together, WhoCopiesAloneIsNotMarkedAnyMoreBehindIt) {
 }
 
 // Of a put or get. The window is the first half of the memory.
-class OneSidedTogether : public testing::TestWithParam<opal_common_adaptib_operation_t> {};
+struct OneSidedWay {
+    const char* name;
+    opal_common_adaptib_operation_t operation;
+    bool staged; // else each end copies a part
+};
 
-TEST_P(OneSidedTogether, TheTargetCopiesAPart) {
-    const bool put = GetParam() == OPAL_COMMON_ADAPTIB_PUT;
-    constexpr std::size_t kWindow = 2u << 20;
-    Cores world(2);
-    std::vector<std::byte> memory = pattern(2 * kWindow, 5);
-    const std::vector<std::byte> untouched(memory.begin() + kWindow, memory.end());
-    const Window window(world, kHas, memory.data(), kWindow);
-    std::vector<std::byte> own(kWindow + 1);
-    const auto move = [&](std::size_t bytes) {
+class OneSidedTogether : public testing::TestWithParam<OneSidedWay> {
+protected:
+    static Options options() {
+        Options options;
+        options.parameters.long_copies = const_cast<char*>(GetParam().staged ? "staged" : "auto");
+        return options;
+    }
+    std::uint64_t copied() {
+        const Counters& counters = world.counters(kWants);
+        return GetParam().staged ? counters.copies_staged : counters.copies_shared;
+    }
+    bool move(std::size_t bytes) {
+        if (!GetParam().staged) {
+            ask_first(*world.peer(kWants, kHas));
+        }
+        const Attentive target(world, kHas);
         return world.core(kWants).protocol().one_sided_at_once(
-            *world.peer(kWants, kHas), operation(GetParam(), own.data(), window, 0, bytes),
-            nullptr);
-    };
+            *world.peer(kWants, kHas),
+            operation(GetParam().operation, own.data(), window, 0, bytes), nullptr);
+    }
+
+    static constexpr std::size_t kWindow = 2u << 20;
+    Cores world{2, options()};
+    std::vector<std::byte> memory = pattern(2 * kWindow, 5);
+    Window window{world, kHas, memory.data(), kWindow};
+    std::vector<std::byte> own = std::vector<std::byte>(kWindow + 1);
+};
+
+TEST_P(OneSidedTogether, TheTargetCopies) {
+    const bool put = GetParam().operation == OPAL_COMMON_ADAPTIB_PUT;
+    const std::vector<std::byte> untouched(memory.begin() + kWindow, memory.end());
     TestRequest first;
     ASSERT_TRUE(
-        start(world, kWants, kHas, operation(GetParam(), own.data(), window, 0, 8), first).ok());
+        start(world, kWants, kHas, operation(GetParam().operation, own.data(), window, 0, 8), first)
+            .ok());
     ASSERT_TRUE(world.run({&first}));
-    const Counters& counters = world.counters(kWants);
     const auto end = std::chrono::steady_clock::now() + kPatience;
-    const auto moved = [&](std::size_t bytes) {
-        ask_first(*world.peer(kWants, kHas));
-        const Attentive target(world, kHas);
-        return move(bytes);
-    };
-    for (std::size_t i = 0; counters.copies_shared < 20 && std::chrono::steady_clock::now() < end;
-         ++i) {
+    for (std::size_t i = 0; copied() < 20 && std::chrono::steady_clock::now() < end; ++i) {
         for (const std::size_t bytes : {kWindow, kWindow / 2 + 1}) {
             own = pattern(own.size(), i);
-            ASSERT_TRUE(moved(bytes));
+            ASSERT_TRUE(move(bytes));
             ASSERT_TRUE(
                 std::equal(own.begin(), own.begin() + std::ptrdiff_t(bytes), memory.begin()));
             ASSERT_EQ(own[bytes], pattern(own.size(), i)[bytes]);
         }
     }
-    EXPECT_FALSE(moved(own.size())) << "beyond the window";
-    EXPECT_GE(counters.copies_shared, 20u);
+    EXPECT_FALSE(move(own.size())) << "beyond the window";
+    EXPECT_GE(copied(), 20u);
     EXPECT_TRUE(std::equal(untouched.begin(), untouched.end(), memory.begin() + kWindow));
     EXPECT_GT(put ? world.counters(kHas).rdma_read_bytes : world.counters(kHas).rdma_write_bytes,
               0u);
@@ -160,10 +176,11 @@ TEST_P(OneSidedTogether, TheTargetCopiesAPart) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OneSidedTogether,
-                         testing::Values(OPAL_COMMON_ADAPTIB_PUT, OPAL_COMMON_ADAPTIB_GET),
-                         [](const auto& info) {
-                             return info.param == OPAL_COMMON_ADAPTIB_PUT ? "put" : "get";
-                         });
+                         testing::Values(OneSidedWay{"put", OPAL_COMMON_ADAPTIB_PUT, false},
+                                         OneSidedWay{"get", OPAL_COMMON_ADAPTIB_GET, false},
+                                         OneSidedWay{"put_staged", OPAL_COMMON_ADAPTIB_PUT, true},
+                                         OneSidedWay{"get_staged", OPAL_COMMON_ADAPTIB_GET, true}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Together, NobodyIsAskedWhereItIsSwitchedOff) {
     Options options;
