@@ -2,10 +2,10 @@
 /*
  * list: all ranks append elements to one linked list in a dynamic window at the same time. An
  * element is attached just before it is appended, so that the memory of each process changes while
- * others follow the list through it; without ATTACH_IN_USE all are attached before. The tail's next rank is set by compare and swap, and the next
- * displacement after that; a rank that loses the swap reads the displacement until it is set, and
- * goes on there. Each operation has a lock epoch of its own. Then every rank walks the list: each
- * element is there once.
+ * others follow the list through it; without ATTACH_IN_USE all are attached before. A rank sets the
+ * tail's next rank by compare and swap, and the next displacement after that; a rank that loses the
+ * swap reads the displacement until it is set, and goes on there. Each operation has a lock epoch of
+ * its own. Then every rank walks the list: each element is there once.
  */
 #include "mpi/rma/stress.h"
 

@@ -2,19 +2,19 @@
 // Long data that both ends copy through staging memory, by their processors (protocol/together.cc
 // says when).
 //
-// The staging memory is who began's, in its segment, and holds a few units. The end that has the data
-// fills it in a ring, the other one empties it, and both do so at the same time: with a get, or a
-// message, the other end fills and who began empties, with a put it is the other way round. Who began
-// counts its units in AnswerSlot::moved; the other end takes each unit by compare-and-swap on the
-// shared word, and counts it as done there: from there on it is in staging memory, or in place.
+// The staging memory lies in the segment of the end that began, and holds a few units. The end that
+// has the data fills it in a ring, the other one empties it, and both do so at the same time: with a
+// get, or a message, the other end fills, with a put the one that began. The end that began counts
+// its units in AnswerSlot::moved; the other end takes each unit by compare-and-swap on the shared
+// word, and counts it as done there: from there on it is in staging memory, or in place.
 //
-// Who began takes back what the other end does not take within kPatience, waits for what it has
-// taken, and copies the rest alone. So the staging memory, which is given back then, is not touched
-// any more.
+// The end that began takes back what the other end does not take within kPatience, waits for what
+// it has taken, and copies the rest alone. So the staging memory, which is given back then, is not
+// touched any more.
 //
 // The other end's memory is a window's, which is accessed by the rules of its key, or that of a
-// message that it sends itself and that is not over: there is no need for the system to look whether
-// it is mapped.
+// message that it sends itself and that is not over: there is no need for the system to look
+// whether it is mapped.
 #include <algorithm>
 
 #include "base/pieces.h"
@@ -142,7 +142,7 @@ Bytes Protocol::pump_staged(const Peer& peer, const ExecuteWork& work, std::uint
 // ---------------------------------------------------------------------------------------------------
 // The other end
 
-// Where our message is that the offer names. Null: it is none, or over.
+// The place of our message that the offer names. Null: it names none, or one that is over.
 const std::byte* Protocol::find_sent(const Peer& peer, const ShareBody& body) {
     const SendTransfer* const transfer = sends_.find(body.send_id);
     if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent ||

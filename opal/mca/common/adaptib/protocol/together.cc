@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Long data within a host, rendezvous, gets and puts: who copies it, and how.
 //
-// Who begins (the receiver, which has matched the announcement; the origin of a put or get) would
-// copy all of it within the call, by the kernel, while the other end, more often than not, waits for
-// that. So it makes it an offer, and there are three ways:
+// The end that begins (the receiver, which has matched the announcement; the origin of a put or
+// get) would copy all of it within the call, by the kernel, while the other end, more often than
+// not, waits for that. So it makes an offer to the other end, and there are three ways:
 //   * alone: no offer;
 //   * together: each end copies a part by the kernel. The data is so many units, one end takes them
 //     from the front and the other from the back, each a quarter of what is left at a time, but no
-//     less than half or 128 KiB, by compare-and-swap on a word of the answer slot. Who finds nothing
-//     left is done; who began then waits for what the other end has taken and not yet copied;
+//     less than half or 128 KiB, by compare-and-swap on a word of the answer slot. The end that
+//     finds nothing left is done; the one that began then waits for what the other end has taken
+//     and not yet copied;
 //   * staged: both ends copy all of it, by their processors, through staging memory (staged.cc).
 //     That takes no call of the system, and no page is pinned, which is dear in some machines; but
 //     each line crosses between the processors' caches, which is dear in others.
-// One that computes instead does not look at the offer, and costs a message, and a call of the system
-// more. Which way is faster is learnt for each peer and size (schedule/way_choice.h).
+// An end that computes instead does not look at the offer, and costs a message, and a call of the
+// system more. Which way is faster is learnt for each peer and size (schedule/way_choice.h).
 //
-// Where both have something to copy neither waits. So who copies marks its slot, also where it does
-// so alone, and who finds the other one's marked, or found it so at the end of the last copy, copies
-// alone: what is learnt is learnt where only one direction is in use.
+// Where both ends have something to copy neither waits. So an end that copies marks its slot, also
+// where it does so alone, and an end that finds the other one's marked, or found it so at the end
+// of the last copy, copies alone, untimed; the next few messages of both directions learn apart.
 //
 // Everything is over when the call returns, so one word for each peer is enough; an offer that is
 // looked at later is none any more. Each part is checked by itself, and at both ends: what reaches
@@ -105,8 +106,8 @@ bool Protocol::move_long(Peer& peer, const ExecuteWork& work, const Registration
     return done;
 }
 
-// Of ours the peer has had so many messages, but for what long data takes: offers, and the end of each
-// of its messages.
+// A message that comes while we have sent nothing since the last one, but what long data takes (an
+// offer, and the finish of that message), is one of a stream.
 ShareChoices::Pattern Protocol::pattern_of(Peer& peer, const ExecuteWork& work,
                                            std::uint64_t send_id) {
     using Pattern = ShareChoices::Pattern;
@@ -240,13 +241,8 @@ bool Protocol::move_together(Peer& peer, const ExecuteWork& work, const Registra
 
 // Ends the offer, and waits for what the other end has taken.
 SharedWork Protocol::close_share(const Peer& peer, AnswerSlot& slot) const {
-    std::uint64_t word = slot.shared_word().load(std::memory_order_acquire);
-    SharedWork work = SharedWork::of(word);
-    do {
-        work = SharedWork::of(word);
-        work.closed = true;
-    } while (!slot.shared_word().compare_exchange_weak(word, work.word(), std::memory_order_acq_rel,
-                                                       std::memory_order_acquire));
+    SharedWork work = SharedWork::of(
+        slot.shared_word().fetch_or(SharedWork{.closed = true}.word(), std::memory_order_acq_rel));
     for (std::uint32_t look = 1; work.done < work.back && !work.refused; ++look) {
         if (!worth_waiting(peer, look)) {
             break; // who does it again finds nobody
