@@ -4,7 +4,8 @@
 # It compiles without a warning there, and its tests pass; an emulation on x86 reorders little, so that says nothing
 # of what only a real one would show.
 
-aarch64_programs="adaptib_unit_base adaptib_unit_match adaptib_unit_channel adaptib_unit_memory adaptib_unit_schedule
+aarch64_programs="adaptib_unit_base adaptib_unit_match adaptib_unit_channel adaptib_unit_memory adaptib_unit_protocol
+    adaptib_unit_schedule
     adaptib_conformance_shm"
 
 # am_list FILE VARIABLE: the words of a variable of a Makefile.am

@@ -4,8 +4,9 @@
 //     credit line  what the peer has consumed of ours;
 //                  the word of the ring's room (channel/ring_room.h);
 //                  in its second half what we told last, if not inline
-//     answer line  where the peer answers operations that it is asked for (protocol/asked.cc),
-//                  and what both ends share of a copy, where it can store there
+//     answer slot  one line where the peer answers operations that it is asked for
+//                  (protocol/asked.cc), and what both ends share of a copy; one with our offer of a
+//                  copy; where the peer can store there
 //     lines        of the ring that the peer writes its messages into (channel/ring.h); maybe none
 //     answer data  what the peer answers with
 //     measuring    nothing: the peer writes over it to time paths, where there are several (connect/measure.cc)
@@ -17,7 +18,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -71,15 +74,44 @@ struct SharedWork {
     }
 };
 
+// Lies in its owner's memory; the peer has it mapped.
 struct alignas(kCacheLine) AnswerSlot {
+    static constexpr std::size_t kOfferWords = sizeof(ShareBody) / sizeof(std::uint64_t);
+
     std::uint64_t word;
     std::uint64_t shared; // SharedWork
-    std::uint64_t moved;  // units that who offers has copied into staging memory, or out of it
+    std::uint64_t moved;  // units that the owner has copied into staging memory, or out of it
+    // The owner's offer, which the ring carries, too: for a peer that is in the middle of a copy of
+    // its own and does not look at its ring.
+    alignas(kCacheLine) std::array<std::uint64_t, kOfferWords> offer;
 
     std::atomic_ref<std::uint64_t> shared_word() { return std::atomic_ref(shared); }
     std::atomic_ref<std::uint64_t> moved_word() { return std::atomic_ref(moved); }
+    // Owner. REQUIRES: the last offer is closed.
+    void make_offer(const ShareBody& body) {
+        const auto words = std::bit_cast<std::array<std::uint64_t, kOfferWords>>(body);
+        moved_word().store(0, std::memory_order_relaxed);
+        for (std::size_t i = 0; i < kOfferWords; ++i) {
+            std::atomic_ref(offer[i]).store(words[i], std::memory_order_release);
+        }
+        shared_word().store(SharedWork{.number = body.number}.word(), std::memory_order_release);
+    }
+    // Peer. False: no offer is open.
+    bool read_offer(ShareBody& body) {
+        const SharedWork before = SharedWork::of(shared_word().load(std::memory_order_acquire));
+        if (before.number == 0 || before.closed) {
+            return false;
+        }
+        std::array<std::uint64_t, kOfferWords> words;
+        for (std::size_t i = 0; i < kOfferWords; ++i) {
+            words[i] = std::atomic_ref(offer[i]).load(std::memory_order_acquire);
+        }
+        body = std::bit_cast<ShareBody>(words);
+        const SharedWork after = SharedWork::of(shared_word().load(std::memory_order_relaxed));
+        return !after.closed && after.number == before.number && body.number == before.number;
+    }
 };
-static_assert(sizeof(AnswerSlot) == kCacheLine);
+static_assert(sizeof(AnswerSlot) == 2 * kCacheLine);
 
 // The parts that a process offers beside the credit.
 struct RingParts {

@@ -10,17 +10,44 @@
 
 using namespace adaptib;
 
-// What may be a window's, which atomics reach, is registered for itself: nobody reaches it any more when
-// it is gone. Other memory is registered for transfers, and may be kept.
+// Memory that atomics reach may be a window's; it is registered for itself, so that nobody reaches it
+// after its deregistration. Other memory is registered for transfers, and the registration may be
+// kept; where peers reach all memory anyway, it is only lent.
 struct opal_common_adaptib_region {
     OpenWindow window;
     RegistrationCache::Use transfer;
+    const Registration* exposed = nullptr; // Protocol::exposed
+    LentMemory::Range lent;                // if so
 
     const Registration& memory() const {
+        if (exposed != nullptr) {
+            return *exposed;
+        }
         const bool is_window = window.memory().key_count() > 0;
         return is_window ? window.memory() : transfer.registration();
     }
 };
+
+namespace {
+
+// Null: the memory is too short, or there is none for the list; it is reached all the same.
+std::unique_ptr<opal_common_adaptib_region> lend(Protocol& protocol, const Registration& exposed,
+                                                 void* base, Bytes bytes, std::uint32_t rights) {
+    std::unique_ptr<opal_common_adaptib_region> made;
+    if (Protocol::is_worth_lending(bytes)) {
+        made.reset(new (std::nothrow) opal_common_adaptib_region);
+    }
+    if (made != nullptr) {
+        made->exposed = &exposed;
+        made->lent.begin = reinterpret_cast<std::uintptr_t>(base);
+        made->lent.length = bytes;
+        made->lent.access = rights;
+        protocol.lent().lend(made->lent);
+    }
+    return made;
+}
+
+} // namespace
 
 int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, size_t bytes,
                                  uint32_t access, opal_common_adaptib_region_t** region,
@@ -54,6 +81,8 @@ int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, s
                                                            : OPAL_COMMON_ADAPTIB_NO_MEMORY;
         }
         memory = &made->memory();
+    } else {
+        made = lend(protocol, *memory, base, bytes, rights);
     }
     remote->base = reinterpret_cast<std::uintptr_t>(base);
     remote->bytes = bytes;
@@ -67,6 +96,9 @@ int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, s
 void opal_common_adaptib_deregister(opal_common_adaptib_core_t* core,
                                     opal_common_adaptib_region_t* region) noexcept {
     const Guard guard(core);
+    if (region != nullptr && region->exposed != nullptr) {
+        core->core->protocol().lent().take_back(region->lent);
+    }
     delete region;
 }
 

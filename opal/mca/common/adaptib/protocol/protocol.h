@@ -51,6 +51,7 @@
 #include "connect/connection_manager.h"
 #include "match/match.h"
 #include "memory/block_pool.h"
+#include "memory/lent_memory.h"
 #include "memory/registration_cache.h"
 #include "memory/staging.h"
 #include "memory/window.h"
@@ -58,6 +59,7 @@
 #include "protocol/back_pressure.h"
 #include "protocol/flush.h"
 #include "protocol/request.h"
+#include "protocol/staged_ends.h"
 #include "protocol/transfer.h"
 
 namespace adaptib {
@@ -188,6 +190,10 @@ public:
         const bool transfer = (access & kRemoteAtomic) == 0;
         return reaches_.size() == 1 && exists && transfer ? reaches_[0].all() : nullptr;
     }
+    // Memory of exposed() that its user keeps mapped until it takes it back. Shorter ranges are not
+    // worth to be listed.
+    static bool is_worth_lending(Bytes length) { return length >= kLeastShared; }
+    LentMemory& lent() { return lent_; }
     // Registers memory that transfers to whatever peers need, for a time (`out`), from which it may be kept.
     // Failures are counted, and the first is told.
     Status register_memory(RegistrationCache::Use& out, void* address, Bytes length,
@@ -674,13 +680,16 @@ private:
                       const Registration& region, std::span<const std::uint32_t> remote_keys);
     bool move_staged(Peer& peer, const ExecuteWork& work, const Registration& region,
                      std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
-    Bytes pump_staged(const Peer& peer, const ExecuteWork& work, std::uint64_t number,
-                      AnswerSlot& slot, std::byte* staging, std::uint32_t depth);
+    Bytes pump_staged(const Peer& peer, StagedCopy& copy);
     AnswerSlot* offer_share(Peer& peer, const ExecuteWork& work,
                             std::span<const std::uint32_t> remote_keys, ShareBody& body);
     SharedWork close_share(const Peer& peer, AnswerSlot& slot) const;
-    void serve_staged(Peer& peer, const ShareBody& body, QueuePair& qp, AnswerSlot& slot);
-    const std::byte* find_sent(const Peer& peer, const ShareBody& body);
+    void serve_staged(Peer& peer, const ShareBody& body, QueuePair& qp);
+    bool step_crossing(const Peer& peer, std::optional<StagedOffer>& crossing);
+    std::optional<StagedOffer> take_offer(const Peer& peer, const ShareBody& body, QueuePair& qp);
+    std::byte* find_offered(const Peer& peer, const ShareBody& body, bool& good);
+    void count_served(const StagedOffer& offer);
+    QueuePair* offered_over(const Peer& peer, const ShareBody& body);
     void on_share(Peer& peer, const ShareBody& body);
     std::size_t stripe_of(const Mover& mover, std::uint32_t rail, std::uint32_t qp_number) const;
     void take_time(Mover& mover, std::size_t stripe, WorkStatus status);
@@ -791,6 +800,7 @@ private:
     IdTable<ReceiveTransfer> receives_;
     IdTable<OneSided> one_sided_;
     FlushEpochs flush_epochs_;
+    LentMemory lent_;
     IdTable<CopiedOneSided> copied_;
     IdTable<AskedAtomic> asked_;
     WindowTable windows_;

@@ -16,9 +16,10 @@
 // An end that computes instead does not look at the offer, and costs a message, and a call of the
 // system more. Which way is faster is learnt for each peer and size (schedule/way_choice.h).
 //
-// Where both ends have something to copy neither waits. So an end that copies marks its slot, also
-// where it does so alone, and an end that finds the other one's marked, or found it so at the end
-// of the last copy, copies alone, untimed; the next few messages of both directions learn apart.
+// Where both ends have something to copy, the one that begins first says how: each end marks its slot
+// while it copies, also where it does so alone, and an end that finds the other one's marked copies
+// alone, or, if the other one stages, stages as well, and both help each other (staged.cc). The next
+// few messages of both directions learn apart.
 //
 // Everything is over when the call returns, so one word for each peer is enough; an offer that is
 // looked at later is none any more. Each part is checked by itself, and at both ends: what reaches
@@ -54,11 +55,32 @@ struct Part {
 
 enum class End : std::uint8_t { front, back };
 
-// The other end copies something itself now.
-bool is_crossed(const Peer& peer) {
+// What the other end copies itself at this moment.
+enum class Crossing : std::uint8_t {
+    none,
+    alone,  // or together with us, which we do not do in the middle of a copy of our own
+    staged, // and helps with ours in turn
+};
+
+Crossing crossing_of(const Peer& peer) {
+    ShareBody body;
     const std::uint64_t word =
         peer.answers == nullptr ? 0 : peer.answers->shared_word().load(std::memory_order_relaxed);
-    return word != 0 && !SharedWork::of(word).closed;
+    if (word == 0 || SharedWork::of(word).closed) {
+        return Crossing::none;
+    }
+    return peer.answers->read_offer(body) && body.staging_units > 0 ? Crossing::staged
+                                                                    : Crossing::alone;
+}
+
+// Where the other end has begun a copy, its way is taken, for which alone both ends are there.
+WayChoice::Way way_beside(Crossing crossing, const std::optional<WayChoice::Way>& only) {
+    switch (crossing) {
+    case Crossing::none: return *only;
+    case Crossing::alone: return ShareChoices::kAlone;
+    case Crossing::staged: return only.value_or(ShareChoices::kStaged);
+    }
+    return ShareChoices::kAlone;
 }
 
 // What the next part is, if the offer still stands.
@@ -127,27 +149,26 @@ ShareChoices::Pattern Protocol::pattern_of(Peer& peer, const ExecuteWork& work,
 bool Protocol::move_piece(Peer& peer, const ExecuteWork& work, const Registration& region,
                           std::span<const std::uint32_t> remote_keys, std::uint64_t send_id) {
     ShareChoices& choices = *peer.share_choices;
-    const bool crossed = choices.crossed || is_crossed(peer);
-    if (crossed) {
+    const Crossing crossing = crossing_of(peer);
+    if (choices.crossed || crossing != Crossing::none) {
         ++counters_.copies_crossed;
         choices.crossing = kCrossing;
     }
     static_assert(std::bit_width(kMostShared / kLeastShared) == ShareChoices::kSizes);
-    WayChoice& choice =
-        choices.find(pattern_of(peer, work, send_id),
-                     static_cast<std::size_t>(std::bit_width(work.length / kLeastShared)) - 1);
-    const WayChoice::Way way = crossed                    ? ShareChoices::kAlone
-                               : choices.only.has_value() ? *choices.only
-                                                          : choice.choose();
-    const bool timed = !crossed && !choices.only.has_value() && choice.timed();
+    const ShareChoices::Pattern pattern = pattern_of(peer, work, send_id);
+    WayChoice& choice = choices.find(
+        pattern, static_cast<std::size_t>(std::bit_width(work.length / kLeastShared)) - 1);
+    const bool chooses = crossing == Crossing::none && !choices.only.has_value();
+    const WayChoice::Way way = chooses ? choice.choose() : way_beside(crossing, choices.only);
+    const bool timed = chooses && choice.timed();
     const Nanoseconds start = timed ? options_.clock->now() : Nanoseconds{0};
     const bool done =
         way == ShareChoices::kTogether ? move_together(peer, work, region, remote_keys)
         : way == ShareChoices::kStaged ? move_staged(peer, work, region, remote_keys, send_id)
                                        : move_alone(peer, work, region, remote_keys);
     const Nanoseconds end = timed ? options_.clock->now() : Nanoseconds{0};
-    choices.crossed = is_crossed(peer);
-    if (timed && !choices.crossed && done) {
+    choices.crossed = crossing_of(peer) != Crossing::none;
+    if (timed && done && (!choices.crossed || pattern == ShareChoices::Pattern::crossing)) {
         const Nanoseconds took =
             (end - start) / static_cast<std::int64_t>(SharedWork::units_of(work.length));
         choice.note(way, way == ShareChoices::kTogether ? took + took / kPrice : took);
@@ -184,8 +205,6 @@ AnswerSlot* Protocol::offer_share(Peer& peer, const ExecuteWork& work,
     }
     AnswerSlot& slot = peer.ring_layout().answer();
     body.number = 1 + ++peer.offers % SharedWork::kNumbers;
-    slot.moved_word().store(0, std::memory_order_relaxed);
-    slot.shared_word().store(SharedWork{.number = body.number}.word(), std::memory_order_release);
     body.theirs = work.remote_address;
     body.ours = reinterpret_cast<std::uintptr_t>(work.local);
     body.length = static_cast<std::uint32_t>(work.length);
@@ -193,11 +212,13 @@ AnswerSlot* Protocol::offer_share(Peer& peer, const ExecuteWork& work,
     body.our_key = all->remote_key(only->local_rail);
     body.opcode =
         static_cast<std::uint8_t>(work.opcode == Opcode::read ? Opcode::write : Opcode::read);
+    slot.make_offer(body);
     std::memcpy(to, &body, sizeof body);
     MessageHeader header;
     header.type = MessageType::share;
     header.length = sizeof body;
     if (!peer.commit_in_ring(header).ok()) {
+        slot.shared_word().fetch_or(SharedWork{.closed = true}.word(), std::memory_order_acq_rel);
         return nullptr;
     }
     ++counters_.copies_offered;
@@ -265,20 +286,26 @@ bool Protocol::execute_part(Peer& peer, ExecuteWork work, Bytes offset, Bytes le
 // ---------------------------------------------------------------------------------------------------
 // The other end
 
+// The queue pair by which an offer of the peer's is served. Null: none is, or the offer makes no
+// sense.
+QueuePair* Protocol::offered_over(const Peer& peer, const ShareBody& body) {
+    const auto opcode = static_cast<Opcode>(body.opcode);
+    return asked_over(peer, body.number - 1 < SharedWork::kNumbers && body.length >= kLeastShared &&
+                                body.length <= kMostShared &&
+                                (opcode == Opcode::write || opcode == Opcode::read));
+}
+
 void Protocol::on_share(Peer& peer, const ShareBody& body) {
     const auto opcode = static_cast<Opcode>(body.opcode);
-    QueuePair* const qp =
-        asked_over(peer, body.number - 1 < SharedWork::kNumbers && body.length >= kLeastShared &&
-                             body.length <= kMostShared &&
-                             (opcode == Opcode::write || opcode == Opcode::read));
+    QueuePair* const qp = offered_over(peer, body);
     if (qp == nullptr) {
         return;
     }
-    AnswerSlot& slot = *peer.answers;
     if (body.staging_units > 0) {
-        serve_staged(peer, body, *qp, slot);
+        serve_staged(peer, body, *qp);
         return;
     }
+    AnswerSlot& slot = *peer.answers;
     for (Part part = take_part(slot, body.number, body.length, End::back); part.length > 0;
          part = take_part(slot, body.number, body.length, End::back)) {
         const ExecuteWork work{.opcode = opcode,
