@@ -104,6 +104,47 @@ TEST(Staged, ASenderThatIsNotThereIsNotWaitedFor) {
     expect_unharmed(world);
 }
 
+// Copies that cannot go on: the data takes another way, and nothing is said.
+class StagedRefused : public testing::TestWithParam<bool> { // whether the sender is there
+protected:
+    static Options faulty(fault::FaultPlan (&plans)[2], fault::FaultLog (&logs)[2]) {
+        Options options = staged();
+        options.wrap = [&](std::size_t node, std::unique_ptr<Fabric> fabric, const Clock& clock) {
+            return fault::with_faults(std::move(fabric), plans[node], clock, logs[node]);
+        };
+        return options;
+    }
+
+    fault::FaultPlan plans[2];
+    fault::FaultLog logs[2];
+    Cores world{2, faulty(plans, logs)};
+};
+
+TEST_P(StagedRefused, NoMemoryForStagingBlocks) {
+    exchange(world, 30'000, 3); // connects, and leaves no staging block
+    plans[kWants].faults.push_back({.fault = fault::Fault::allocate_fails, .rate = 1});
+    carry(world, GetParam(), 0);
+    EXPECT_GT(logs[kWants].count(fault::Fault::allocate_fails), 0u);
+    EXPECT_EQ(world.counters(kWants).copies_offered, 0u);
+    EXPECT_EQ(world.counters(kWants).copies_staged, 0u);
+    expect_unharmed(world);
+}
+
+// From one message to the next the system does not copy any more.
+TEST_P(StagedRefused, SingleCopiesEndInTheMiddleOfAJob) {
+    exchange(world, 100'000, 3);
+    carry(world, GetParam(), 0);
+    for (fault::FaultPlan& plan : plans) {
+        plan.faults.push_back({.fault = fault::Fault::request_fails, .nth = 1u << 30});
+    }
+    carry(world, GetParam(), 1);
+    carry(world, GetParam(), 2);
+    expect_unharmed(world);
+}
+
+INSTANTIATE_TEST_SUITE_P(Senders, StagedRefused, testing::Bool(),
+                         [](const auto& there) { return there.param ? "there" : "away"; });
+
 // A call of the system takes long here, and what the processor copies no time: the clock says so.
 TEST(Staged, IsChosenWherePinningIsDear) {
     fault::FaultPlan plans[2];
