@@ -193,20 +193,21 @@ TEST(CopyChoiceOfCores, AStreamWaitsForRoom) {
 constexpr std::uint64_t kMessages = 12; // of a stream, of which two go as if they were alone
 
 // Streams, with an answer to each, in a world where messages that go through the ring take one time, and those that are
-// fetched another. Returns how many of the last one went through the ring.
+// fetched another. Returns how many of the last few went through the ring: their median, since one may be a trial.
 std::uint64_t stream(Cores& world, std::size_t bytes, int streams, Nanoseconds through_ring,
                      Nanoseconds fetched) {
-    std::uint64_t last = 0;
+    LastFew<std::uint64_t, 5> through_ring_of;
     for (int i = 0; i < streams; ++i) {
-        last = 0;
+        std::uint64_t last = 0;
         for (std::uint64_t message = 0; message < kMessages; ++message) {
             const std::uint64_t through = eager_of(world, bytes, 1, Answers::none);
             world.clock.advance(through > 0 ? through_ring : fetched);
             last += through;
         }
         send_short(world, 1, 8, 1, Answers::none);
+        through_ring_of.add(last);
     }
-    return last;
+    return through_ring_of.median();
 }
 
 constexpr std::uint64_t kStreamed = kMessages - 2;
@@ -257,7 +258,7 @@ TEST(CopyChoiceOfCores, StreamsOfSizesAreLearntApart) {
     exchange(world, 100, 40); // connects
     EXPECT_LE(stream(world, 65536, 20, Nanoseconds{4000}, Nanoseconds{3000}), kTried);
     EXPECT_EQ(stream(world, 6000, 20, Nanoseconds{1000}, Nanoseconds{2000}), kStreamed);
-    EXPECT_LE(stream(world, 65536, 1, Nanoseconds{4000}, Nanoseconds{3000}), kTried);
+    EXPECT_LE(stream(world, 65536, 5, Nanoseconds{4000}, Nanoseconds{3000}), kTried);
 }
 
 // A program that never has more than a few messages under way teaches nothing, and goes on as it did.

@@ -79,7 +79,8 @@ TEST(WayChoice, BeginsInTurnsWithTheWayThatIsNeverLate) {
         EXPECT_EQ(choice.patience(), Nanoseconds{700});
         choice.note(kAsked, Nanoseconds{800});
     }
-    EXPECT_EQ(play(choice, 12, Nanoseconds{700}, Nanoseconds{800}), 1) << "until it is known, too";
+    EXPECT_EQ(play(choice, 12, Nanoseconds{700}, Nanoseconds{800}), 2)
+        << "until it is known, and once more";
     EXPECT_EQ(choice.better(), kDirect);
 }
 

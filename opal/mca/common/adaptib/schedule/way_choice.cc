@@ -92,7 +92,7 @@ void WayChoice::learn() {
     informed_ = informed_ || compared;
     if (learnt_) {
         for (Way way = 0; way < ways_; ++way) {
-            known_[way].pause = known_[way].far ? kTryMost / 2 : kTryFirst;
+            known_[way].pause = known_[way].far ? kTryFar : kTryFirst;
             begin_to_try(way);
         }
         plan();
@@ -101,6 +101,12 @@ void WayChoice::learn() {
 
 void WayChoice::note(Way first, Nanoseconds took) {
     Known& known = known_[first];
+    if (!known.warm && known.times.count() == 1) {
+        known.warm = true;
+        if (took < known.times.least()) {
+            known.times = {};
+        }
+    }
     known.times.add(took);
     if (known_[0].times.count() > 0) {
         patience_ = std::clamp(known_[0].times.median(), kLeastPatience, kMostPatience);
@@ -113,13 +119,13 @@ void WayChoice::note(Way first, Nanoseconds took) {
     if (const Way best = fastest(); best != better_) {
         better_ = best;
         for (Way way = 0; way < ways_; ++way) {
-            known_[way].pause = std::min(known_[way].pause, is_far(way) ? kTryMost / 2 : kTryFirst);
+            known_[way].pause = std::min(known_[way].pause, is_far(way) ? kTryFar : kTryFirst);
             begin_to_try(way);
         }
     } else if (first != better_ && took < usual) {
         known.tried_at = count_ + kTrySoon;
     } else if (first != better_ && took > kFar * usual) {
-        known.pause = kTryMost;
+        known.pause = std::max(known.pause, kTryFar);
         begin_to_try(first);
     }
     plan();

@@ -12,8 +12,8 @@
 // taken. Then one operation in kSpread tries another way, until each is known; one that took kFar
 // times as long is not tried any more for now. From there on the way with the lowest median of its
 // last kKept times is taken. It is timed now and then, and another one is tried now and then: the
-// more seldom the longer it loses, soon again when it was faster once, and hardly ever if it was far
-// behind. So one disturbed time moves little, and the regret of the trials is bounded: a way that
+// more seldom the longer it loses, soon again when it was faster once, and from the start more seldom
+// if it was far behind. So one disturbed time moves little, and the regret of the trials is bounded: a way that
 // takes k times as long costs two operations at first, and (k - 1) of kTryMost operations later.
 // An offer to another process is taken back when it was not taken up within patience(), about what
 // the first way costs; the time of one that was taken back lasts until the operation was done.
@@ -72,13 +72,16 @@ private:
     static constexpr Nanoseconds kLeastPatience{300};
     static constexpr Nanoseconds kMostPatience{20'000};
     static constexpr std::uint32_t kTimeEvery = 64; // operations of the better way
-    static constexpr std::uint32_t kTryFirst = 64;  // operations until another way is tried
+    // Operations until another way is tried, for the first time, if it was far behind, and at most.
+    static constexpr std::uint32_t kTryFirst = 8;
+    static constexpr std::uint32_t kTryFar = 256;
     static constexpr std::uint32_t kTryMost = 1024;
     static constexpr std::uint32_t kTrySoon = 4; // the same after it was faster once
 
     struct Known {
         LastFew<Nanoseconds, kKept> times;
-        bool far = false; // it is no use to time it more now
+        bool warm = false; // timed more than once
+        bool far = false;  // it is no use to time it more now
         std::uint32_t pause = kTryFirst;
         std::uint64_t tried_at = 0; // number of the operation
     };
