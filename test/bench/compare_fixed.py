@@ -15,7 +15,8 @@ Columns:
 
 Metrics: latency, bandwidth, bidirectional, put, get as in test/bench/compare, for sizes from 4 KiB to
 64 MiB, each twice the last. Values are medians of the batches, and of the rounds, in which the columns
-take turns. A job warms up until a batch is well known, and 200 messages are few beside that.
+take turns. Before them a job does everything 200 times (fewer where a message is longer than 4 MiB, in
+proportion), for what learns.
 
 Bounds, for each size:
   best fixed   the default's time is at most 1.03 of the best fixed way's

@@ -47,6 +47,8 @@ enum {
     LARGEST = 4 << 20,
     LONGEST = 64 << 20, /* of long_two and long_one */
     LONG_FROM = 4096,
+    WARM_UP = 200,        /* repetitions */
+    WARM_PIECE = 4 << 20, /* longer ones are moved in pieces */
     /* Repetitions of what all ranks do together: rank 0 may come last, and find all others waiting. */
     LEAST_OF_ALL = 50
 };
@@ -189,12 +191,22 @@ static void calibrate(struct item *item)
     }
 }
 
-static void measure(void)
+/* What learns from its messages has had so many of that size, and less of what is very long. */
+static void warm_up(struct item *item)
+{
+    size_t pieces = item->size / WARM_PIECE;
+    (void) timed(item, pieces <= 1 ? WARM_UP : WARM_UP / (long) pieces);
+}
+
+static void measure(bool learns)
 {
     choose();
     for (int i = 0; i < item_count; ++i) {
         if (items[i].verify != NULL) {
             items[i].verify(&items[i]);
+        }
+        if (learns) {
+            warm_up(&items[i]);
         }
         calibrate(&items[i]);
     }
@@ -383,7 +395,7 @@ static void part_two(void)
     for (size_t i = 0; i < sizeof wide / sizeof wide[0]; ++i) {
         add_streams(wide[i]);
     }
-    measure();
+    measure(false);
 }
 
 /* Each size twice the last. */
@@ -393,7 +405,7 @@ static void part_long_two(void)
         add("latency", size, run_latency, verify_message, 2, false);
         add_streams(size);
     }
-    measure();
+    measure(true);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -511,7 +523,7 @@ static void part_long_one(void)
         add("put", size, run_put, verify_put, 1, false)->window = window;
         add("get", size, run_get, verify_get, 1, false)->window = window;
     }
-    measure();
+    measure(true);
     MPI_Win_unlock_all(window);
     MPI_Win_free(&window);
     free(memory);
@@ -537,7 +549,7 @@ static void part_one(void)
     }
     add("fetch_and_op", 8, run_fetch, verify_fetch, 1, false)->window = created;
     add("fetch_and_op_allocate", 8, run_fetch, verify_fetch, 1, false)->window = allocated;
-    measure();
+    measure(false);
     MPI_Win_unlock_all(allocated);
     MPI_Win_unlock_all(created);
     MPI_Win_free(&allocated);
@@ -567,7 +579,7 @@ static void depth_posted(int depth, uint64_t *values, MPI_Request *requests)
     }
     item_count = 0;
     add("depth_posted", (size_t) depth, run_latency_of_8, NULL, 2, false);
-    measure();
+    measure(false);
     for (int i = 0; i < depth; ++i) {
         uint64_t value = value_of(check_rank, i);
         MPI_Send(&value, 1, MPI_UINT64_T, other, TAG_OTHERS + i, MPI_COMM_WORLD);
@@ -589,7 +601,7 @@ static void depth_unexpected(int depth, uint64_t *values)
     MPI_Barrier(MPI_COMM_WORLD);
     item_count = 0;
     add("depth_unexpected", (size_t) depth, run_latency_of_8, NULL, 2, false);
-    measure();
+    measure(false);
     for (int i = 0; i < depth; ++i) {
         MPI_Recv(&values[i], 1, MPI_UINT64_T, other, TAG_OTHERS + i, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
@@ -670,7 +682,7 @@ static void part_crowd(void)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; ++i) {
         add("alltoall", sizes[i], run_alltoall, verify_alltoall, 1, false)->least = LEAST_OF_ALL;
     }
-    measure();
+    measure(false);
 }
 
 /* ------------------------------------------------------------------------------------------------

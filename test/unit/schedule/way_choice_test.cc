@@ -36,8 +36,8 @@ TEST(WayChoice, TakesTheFasterWay) {
     EXPECT_GT(play(asks, 10'000, Nanoseconds{1000}, Nanoseconds{600}), 9'800);
     WayChoice does;
     const int tried = play(does, 10'000, Nanoseconds{500}, Nanoseconds{600});
-    EXPECT_GE(tried, 10) << "three to begin with, and then now and again";
-    EXPECT_LE(tried, 30);
+    EXPECT_GE(tried, 10) << "four to begin with, and then now and again three";
+    EXPECT_LE(tried, 50);
 }
 
 // Whoever asks goes_on() first makes the same choices at the same operations.
@@ -70,24 +70,47 @@ TEST(WayChoice, TheShortWayChangesNothing) {
 
 TEST(WayChoice, BeginsInTurnsWithTheWayThatIsNeverLate) {
     WayChoice choice;
-    for (int i = 0; i < 2; ++i) {
-        EXPECT_EQ(choice.choose(), kDirect);
-        EXPECT_TRUE(choice.timed());
-        choice.note(kDirect, Nanoseconds{700});
-        EXPECT_EQ(choice.choose(), kAsked);
-        EXPECT_TRUE(choice.timed());
-        EXPECT_EQ(choice.patience(), Nanoseconds{700});
-        choice.note(kAsked, Nanoseconds{800});
+    for (const Way way : {kDirect, kAsked}) {
+        for (int i = 0; i < 2; ++i) {
+            EXPECT_EQ(choice.choose(), way);
+            EXPECT_TRUE(choice.timed());
+            if (way == kAsked) {
+                EXPECT_EQ(choice.patience(), Nanoseconds{700});
+            }
+            choice.note(way, way == kAsked ? Nanoseconds{800} : Nanoseconds{700});
+        }
     }
-    EXPECT_EQ(play(choice, 12, Nanoseconds{700}, Nanoseconds{800}), 2)
-        << "until it is known, and once more";
+    EXPECT_EQ(play(choice, 12, Nanoseconds{700}, Nanoseconds{800}), 2) << "until it is known, too";
     EXPECT_EQ(choice.better(), kDirect);
+}
+
+// The first operation after a change of ways takes three times as long, whichever way it goes: neither
+// the trials nor what comes behind them make the better way look slow.
+TEST(WayChoice, WhatAChangeOfWaysCostsIsNotCharged) {
+    for (const Way best : {kDirect, kAsked}) {
+        WayChoice choice;
+        Way last = kDirect;
+        int taken = 0;
+        for (int i = 0; i < 4000; ++i) {
+            const Way way = choice.choose();
+            Nanoseconds took{way == best ? 8000 : 11'000};
+            took *= way == last ? 1 : 3;
+            last = way;
+            taken += i >= 200 && way == best ? 1 : 0;
+            if (choice.timed()) {
+                choice.note(way, took);
+            }
+        }
+        EXPECT_GT(taken, 3700) << "of 3800";
+    }
 }
 
 TEST(WayChoice, LeavesATargetThatComputesAtOnce) {
     WayChoice choice;
     play(choice, 1000, Nanoseconds{1000}, Nanoseconds{600});
-    ASSERT_EQ(choice.choose(), kAsked);
+    for (int i = 0; choice.choose() != kAsked; ++i) {
+        ASSERT_LT(i, 5) << "behind a trial";
+    }
     for (int i = 0; i < 3; ++i) {
         choice.note(kAsked, Nanoseconds{2000}); // taken back, and done here
     }

@@ -9,15 +9,19 @@ namespace adaptib {
 WayChoice::Way WayChoice::choose() {
     ++count_;
     timed_ = true;
+    if (run_left_ > 0) {
+        --run_left_;
+        plan();
+        return run_way_;
+    }
     if (!learnt_) {
-        return next_to_learn();
+        return choose_to_learn();
     }
     for (Way way = 0; way < ways_; ++way) {
         if (way != better_ && count_ >= known_[way].tried_at) {
             known_[way].pause = std::min(2 * known_[way].pause, kTryMost);
             begin_to_try(way);
-            plan();
-            return way;
+            return begin_run(way, kRun, false);
         }
     }
     timed_ = count_ >= timed_at_;
@@ -28,11 +32,29 @@ WayChoice::Way WayChoice::choose() {
     return better_;
 }
 
-// Of those that are not far behind the one that was timed least, now and then.
-WayChoice::Way WayChoice::next_to_learn() const {
-    if (informed_ && count_ % kSpread != 0) {
+// `timed`: its first operation. The one behind it, which goes the better way, is not timed.
+WayChoice::Way WayChoice::begin_run(Way way, std::uint32_t length, bool timed) {
+    run_way_ = way;
+    run_left_ = static_cast<std::uint8_t>(length - 1);
+    timed_ = timed;
+    timed_at_ = std::max(timed_at_, count_ + length + 1);
+    plan();
+    return way;
+}
+
+// Runs of all ways in turns; once it is known which is best, between its operations.
+WayChoice::Way WayChoice::choose_to_learn() {
+    if (informed_ && count_ % (kSpread * kFew) != 0) {
+        timed_ = run_way_ == better_; // not behind a run of another way
+        run_way_ = better_;
         return better_;
     }
+    const Way next = next_to_learn();
+    return next == better_ && informed_ ? next : begin_run(next, kFew, true);
+}
+
+// Of those that are not far behind the one that was timed least.
+WayChoice::Way WayChoice::next_to_learn() const {
     Way next = better_;
     for (Way way = 0; way < ways_; ++way) {
         if (!is_known(way) &&
@@ -72,6 +94,10 @@ bool WayChoice::is_far(Way way) const {
 void WayChoice::begin_to_try(Way way) { known_[way].tried_at = count_ + known_[way].pause; }
 
 void WayChoice::plan() {
+    if (run_left_ > 0) {
+        next_ = count_;
+        return;
+    }
     next_ = timed_at_;
     for (Way way = 0; way < ways_; ++way) {
         if (way != better_) {
@@ -101,12 +127,6 @@ void WayChoice::learn() {
 
 void WayChoice::note(Way first, Nanoseconds took) {
     Known& known = known_[first];
-    if (!known.warm && known.times.count() == 1) {
-        known.warm = true;
-        if (took < known.times.least()) {
-            known.times = {};
-        }
-    }
     known.times.add(took);
     if (known_[0].times.count() > 0) {
         patience_ = std::clamp(known_[0].times.median(), kLeastPatience, kMostPatience);

@@ -7,14 +7,17 @@
 // (protocol/asked.cc); long data is copied by one end, by both, or by both through staging memory
 // (protocol/together.cc); streams of messages go through the ring or are fetched by the receiver
 // (protocol/timed.cc).
-// Rule: at first the ways are timed in turns, kFew times each, since a machine's state lasts for some
-// operations; or, where it is known which way is best for much the same operations, that one is
-// taken. Then one operation in kSpread tries another way, until each is known; one that took kFar
-// times as long is not tried any more for now. From there on the way with the lowest median of its
-// last kKept times is taken. It is timed now and then, and another one is tried now and then: the
-// more seldom the longer it loses, soon again when it was faster once, and from the start more seldom
-// if it was far behind. So one disturbed time moves little, and the regret of the trials is bounded: a way that
-// takes k times as long costs two operations at first, and (k - 1) of kTryMost operations later.
+// Rule: a way is tried in runs of operations: the one after a change of ways finds caches, and the
+// other process, as the other way left them, and may take three times as long. At first each way has
+// a run of kFew, of which the shorter time counts, since a machine's state lasts for some operations;
+// or, where it is known which way is best for much the same operations, that one is taken. Then a run
+// in kSpread is of another way, until each is known; one that took kFar times as long is not tried
+// any more for now. From there on the way with the lowest median of its last kKept times is taken. It
+// is timed now and then, and another one is tried now and then, in a run of kRun whose first
+// operation is not timed: the more seldom the longer it loses, soon again when it was faster once,
+// and from the start more seldom if it was far behind. So one disturbed time moves little, and the
+// regret of the trials is bounded: a way that takes k times as long costs kFew operations at first,
+// and (k - 1) kRun of kTryMost operations later.
 // An offer to another process is taken back when it was not taken up within patience(), about what
 // the first way costs; the time of one that was taken back lasts until the operation was done.
 // Threads: one at a time. Neither clock nor I/O: who does it tells.
@@ -65,6 +68,7 @@ public:
 
 private:
     static constexpr std::size_t kKept = 5;
+    static constexpr std::uint32_t kRun = 3;
     static constexpr std::size_t kFew = 2;
     static constexpr std::size_t kEnough = 3;
     static constexpr std::uint64_t kSpread = 4;
@@ -73,15 +77,14 @@ private:
     static constexpr Nanoseconds kMostPatience{20'000};
     static constexpr std::uint32_t kTimeEvery = 64; // operations of the better way
     // Operations until another way is tried, for the first time, if it was far behind, and at most.
-    static constexpr std::uint32_t kTryFirst = 8;
+    static constexpr std::uint32_t kTryFirst = 32;
     static constexpr std::uint32_t kTryFar = 256;
     static constexpr std::uint32_t kTryMost = 1024;
     static constexpr std::uint32_t kTrySoon = 4; // the same after it was faster once
 
     struct Known {
         LastFew<Nanoseconds, kKept> times;
-        bool warm = false; // timed more than once
-        bool far = false;  // it is no use to time it more now
+        bool far = false; // it is no use to time it more now
         std::uint32_t pause = kTryFirst;
         std::uint64_t tried_at = 0; // number of the operation
     };
@@ -90,6 +93,8 @@ private:
     bool is_far(Way way) const;
     Nanoseconds cost(Way way) const;
     Way next_to_learn() const;
+    Way choose_to_learn();
+    Way begin_run(Way way, std::uint32_t length, bool timed);
     Way fastest() const;
     void learn();
     void begin_to_try(Way way);
@@ -100,8 +105,10 @@ private:
     std::uint8_t ways_;
     Way better_ = 0;
     bool timed_ = false;
-    bool informed_ = false; // the better way is a neighbor's, or found in turns
-    bool learnt_ = false;   // every way is known
+    Way run_way_ = 0;
+    std::uint8_t run_left_ = 0; // so many operations go run_way_ yet
+    bool informed_ = false;     // the better way is a neighbor's, or found in turns
+    bool learnt_ = false;       // every way is known
     Nanoseconds patience_ = kLeastPatience;
     std::uint64_t timed_at_ = 0;
     std::array<Known, kMostWays> known_{};
