@@ -255,7 +255,7 @@ void ConnectionManager::make_room(Nanoseconds now) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Yielding
 
 // The connection that was open longest yields, if somebody cannot do without one.
