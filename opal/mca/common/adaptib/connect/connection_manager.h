@@ -11,12 +11,12 @@
 //     idle --request()--> requested --reply; queue pairs are connected--> open
 //     idle --request arrives--> answered --confirm--> open
 //     requested --request arrives, peer's name is higher--> answered
-//     requested --request arrives, peer's name is lower--> requested (ours will be answered)
+//     requested --request arrives, peer's name is lower--> requested (the peer answers this side's)
 //     requested --refuse--> idle
 //     open --idle for long, or close arrives--> closing --close arrives--> idle
 //     closing --keep arrives--> open
 //     open, closing --a path fails--> repairing --> requested or answered (repair.cc)
-//     any --resources fail, or a queue pair and it is not repaired--> failed
+//     any --resources fail, or a queue pair fails and is not repaired--> failed
 //
 // The requesting side may write from the reply on, the other side from the confirmation on, none
 // while closing. A ring is polled from the moment that it is offered.

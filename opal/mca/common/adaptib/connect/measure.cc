@@ -31,14 +31,13 @@ namespace adaptib {
 
 namespace {
 
-constexpr std::uint32_t kParts = 4;     // writes of kMeasureBytes ...
-constexpr std::uint32_t kMoreParts = 3; // ... doubled up to this many times
-constexpr std::int64_t kPrecision = 2;  // maximum ratio of the two limits of a usable time
-constexpr std::size_t kLooks = 16;      // peers per check
-constexpr std::uint32_t kProof = 16;    // measurements that a new control lane has to pass
-constexpr std::uint32_t kCalmDoublings =
-    4;                                  // of the time between measurements, while nothing is found
-constexpr std::uint32_t kDoublings = 6; // after revoked control lanes, or void measurements
+constexpr std::uint32_t kParts = 4;         // writes of kMeasureBytes ...
+constexpr std::uint32_t kMoreParts = 3;     // ... doubled up to this many times
+constexpr std::int64_t kPrecision = 2;      // maximum ratio of the two limits of a usable time
+constexpr std::size_t kLooks = 16;          // peers per check
+constexpr std::uint32_t kProof = 16;        // measurements that a new control lane has to pass
+constexpr std::uint32_t kCalmDoublings = 4; // of the measuring interval, while nothing is found
+constexpr std::uint32_t kDoublings = 6;     // after revoked control lanes, or void measurements
 
 } // namespace
 

@@ -4,7 +4,7 @@
 // twice).
 //
 //     open --a path fails, or the peer asks for a repair--> repairing
-//     repairing --fenced; the peer has asked--> answered
+//     repairing --fenced; the peer has requested--> answered
 //     repairing --fenced; there is a path--> requested
 //     requested --refuse: no path--> repairing
 //

@@ -31,7 +31,7 @@ struct PathQuestion {
 struct PeerLife {
     Nanoseconds alive{0};               // last time of any evidence
     Evidence evidence = Evidence::none; // the last
-    bool ended = false; // its process has, says the runtime (recovery/ended_processes.h)
+    bool ended = false; // its process has ended, says the runtime (recovery/ended_processes.h)
 
     // Reports of the peer's responder (recovery/life_watch.h).
     bool responded = false;     // ever

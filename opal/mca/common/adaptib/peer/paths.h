@@ -32,9 +32,8 @@ struct PathRecord {
     std::uint32_t nonce = 0;    // of the outstanding question, 0: none
     std::uint32_t answered = 0; // nonce of the peer's last question that was answered
     std::uint32_t asked = 0;    // questions since the last change of state
-    std::uint32_t ignored =
-        0;                 // consecutive questions unanswered by the peer, which was heard later
-    bool unjudged = false; // the last question is not judged yet: ignored or not
+    std::uint32_t ignored = 0;  // consecutive questions unanswered by a peer heard later
+    bool unjudged = false;      // the last question is not judged yet: ignored or not
     Nanoseconds asked_at{0};
     Nanoseconds ask_at{0};
     Nanoseconds interval{0};

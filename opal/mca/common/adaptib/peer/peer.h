@@ -257,11 +257,10 @@ struct Measuring {
 // Progress of closing (connect/closing.cc).
 struct Closing {
     Flush flush;
-    bool told = false;   // the peer knows that nothing of this side is under way
-    bool agreed = false; // the peer has reported the same
-    std::uint32_t number =
-        0; // of this side's last proposal or agreement; grows during the connection
-    std::uint32_t heard = 0; // of the peer's last
+    bool told = false;        // the peer knows that nothing of this side is under way
+    bool agreed = false;      // the peer has reported the same
+    std::uint32_t number = 0; // of the last proposal or agreement; grows during the connection
+    std::uint32_t heard = 0;  // of the peer's last
     Nanoseconds began{0};
 };
 
@@ -292,8 +291,7 @@ struct PeerMeeting {
 struct AskChoices {
     static constexpr WayChoice::Way kDirect = 0;
     static constexpr WayChoice::Way kAsked = 1;
-    static constexpr std::size_t kSizes =
-        5; // of puts and gets: up to 256 B, each size four times the last
+    static constexpr std::size_t kSizes = 5; // of puts and gets: up to 256 B, then times four
     std::array<WayChoice, kSizes> moves;
     WayChoice atomics;
 
@@ -656,14 +654,14 @@ public:
     PendingQueue in_doubt; // RepeatedMessages, until the repair is over
     Usage usage;
     std::vector<std::unique_ptr<QueuePair>>
-        kept;                       // by path: queue pairs of the last connection (connect/pool.cc)
-    ListLink<Peer> pool_link;       // linked while in the pool; ring_memory is kept, too
-    bool reuses = false;            // the connection coming up reuses them
-    ListLink<Peer> slot_link;       // linked while it occupies a connection
-    ListLink<Peer> wanted_link;     // linked while it waits for a connection
-    ListLink<Peer> closing_link;    // linked while state is closing
-    ListLink<Peer> yielding_link;   // linked while it yields
-    ListLink<Peer> restrained_link; // linked while unexpected.told is not `all`
+        kept;                            // of the last connection, by path (connect/pool.cc)
+    ListLink<Peer> pool_link;            // linked while in the pool; ring_memory is kept, too
+    bool reuses = false;                 // the connection coming up reuses them
+    ListLink<Peer> slot_link;            // linked while it occupies a connection
+    ListLink<Peer> wanted_link;          // linked while it waits for a connection
+    ListLink<Peer> closing_link;         // linked while state is closing
+    ListLink<Peer> yielding_link;        // linked while it yields
+    ListLink<Peer> restrained_link;      // linked while unexpected.told is not `all`
     std::uint32_t unconnected_paths = 0; // bit by pair: its queue pair could not be connected
     ListLink<Peer> repair_link; // linked while a repair is wanted, or the state is repairing
     PeerMeeting meeting;
