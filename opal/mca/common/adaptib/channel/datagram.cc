@@ -9,13 +9,14 @@ namespace adaptib {
 
 namespace {
 
-constexpr std::size_t kMostBlocks = 64; // of send slots: room for 256 targets that do not answer
+// Blocks of send slots: room for 256 targets that do not answer
+constexpr std::size_t kMostBlocks = 64;
 constexpr std::uint32_t kReceiveSlots = 64;
-constexpr std::uint32_t kLostReceiveSlots = 256; // where a datagram without a receive is lost
+constexpr std::uint32_t kLostReceiveSlots = 256; // if a datagram that finds no receive is lost
 constexpr Nanoseconds kMendEvery{10'000'000};
 constexpr std::uint64_t kSendTag = std::uint64_t{1} << 32; // wr_id: a send slot, not a receive slot
 
-// wr_id: which life of the port's queue pair it is of.
+// wr_id: incarnation of the port's queue pair.
 constexpr std::uint64_t life_tag(std::uint32_t life) { return std::uint64_t{life} << 33; }
 
 } // namespace
@@ -49,8 +50,8 @@ Status DatagramChannel::open(RailList rails) {
         datagram_bytes = std::min(datagram_bytes, rail->info().datagram_bytes);
         reliable_ = reliable_ && rail->info().has(Capability::reliable_ud);
     }
-    reliable_ =
-        reliable_ && rails.size() == 1; // what moves from one to another may be lost or come twice
+    // A datagram that moves from one rail to another may be lost or arrive twice.
+    reliable_ = reliable_ && rails.size() == 1;
     slot_bytes_ = round_up(datagram_bytes, kCacheLine);
     capacity_ = datagram_bytes - sizeof(DatagramHeader) - sizeof(MessageHeader);
     ports_.resize(rails.size());
@@ -64,7 +65,7 @@ Status DatagramChannel::open(RailList rails) {
     return status;
 }
 
-// kSendSlots more, which all ports send from.
+// Adds kSendSlots slots, which all ports send from.
 Status DatagramChannel::add_slots() {
     SendBlock block;
     Status status = ports_[0].rail->allocate(kSendSlots * slot_bytes_, 0, block.memory);
@@ -88,14 +89,15 @@ Status DatagramChannel::add_slots() {
     return kOk;
 }
 
-// What is kept for targets that do not answer must not be missing for the others.
+// Adds slots if targets that do not answer occupy half of them, so that the others do not run
+// short.
 void DatagramChannel::make_room() {
     std::size_t kept = 0;
     for (DatagramLink* link = minded_.front(); link != nullptr; link = minded_.next(*link)) {
         kept += link->target.doubted ? link->kept() : 0;
     }
     if (2 * kept >= sends_.size() && blocks_.size() < kMostBlocks) {
-        static_cast<void>(add_slots()); // or they wait
+        static_cast<void>(add_slots()); // if that fails, the others wait
     }
 }
 
@@ -124,7 +126,7 @@ Status DatagramChannel::open_port(Port& port, std::uint32_t receives) {
     return start(port);
 }
 
-// From RESET.
+// Brings the queue pair from RESET to RTS and posts its receives.
 Status DatagramChannel::start(Port& port) {
     QpAttributes attributes;
     attributes.state = QpState::init;
@@ -144,13 +146,13 @@ Status DatagramChannel::start(Port& port) {
     return status;
 }
 
-// The same queue pair, since its number is published; what was under way is over, one way or the other.
+// Restarts the same queue pair, since its number is published; all work under way ends by that.
 void DatagramChannel::restart(std::uint32_t number) {
     Port& port = ports_[number];
     QpAttributes attributes;
     attributes.state = QpState::reset;
     port.broken = !port.qp->modify(attributes, kQpState).ok();
-    port.mend_at = clock_.now() + kMendEvery; // in case that the device is gone
+    port.mend_at = clock_.now() + kMendEvery; // in case the device is gone
     if (port.broken) {
         return;
     }
@@ -183,7 +185,7 @@ std::byte* DatagramChannel::reserve(Bytes) {
     return slot_at(free_sends_.back()) + sizeof(DatagramHeader) + sizeof(MessageHeader);
 }
 
-// Without a number.
+// Returns a header without a number.
 DatagramHeader DatagramChannel::prefix_for(const DatagramTarget& target) const {
     DatagramHeader prefix;
     prefix.target_key = target.key;
@@ -197,7 +199,7 @@ DatagramHeader DatagramChannel::prefix_for(const DatagramTarget& target) const {
     return prefix;
 }
 
-// All but what follows the header.
+// Fills in all but the data behind the message header.
 void DatagramChannel::fill(std::uint32_t slot, const DatagramTarget& target,
                            const DatagramHeader& prefix, const MessageHeader& header) {
     std::byte* at = slot_at(slot);
@@ -242,7 +244,7 @@ Status DatagramChannel::commit(DatagramTarget& target, const MessageHeader& head
         sends_[slot].kept = false;
         link->take_back();
         if (mover_ && status.is_error() && status.reason() != Reason::peer_gone) {
-            ports_[target.port].broken = true; // the next poll sees to it
+            ports_[target.port].broken = true; // the next poll handles it
             failed_.push_back({target.port, target.name, WorkStatus::local_qp_error});
             return Status::again(Reason::queue_full);
         }
@@ -281,14 +283,14 @@ void DatagramChannel::release(std::uint32_t slot) {
     }
 }
 
-// The port is through with it.
+// Called when the port has completed its send of the slot.
 void DatagramChannel::over(std::uint32_t slot, std::uint32_t port) {
     sends_[slot].under_way &= static_cast<std::uint8_t>(~bit_of(port));
     ++ports_[port].ended;
     release(slot);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Arriving
 
 void DatagramChannel::handle_receive(std::uint32_t port, const WorkCompletion& completion,
@@ -304,7 +306,7 @@ void DatagramChannel::handle_receive(std::uint32_t port, const WorkCompletion& c
     }
     std::memcpy(&prefix, at, sizeof prefix);
     const Bytes rest = completion.length - sizeof prefix;
-    const bool acknowledges = !reliable_ && rest == 0; // and nothing else
+    const bool acknowledges = !reliable_ && rest == 0; // and carries nothing else
     if (prefix.magic != kHeaderMagic || prefix.version != kWireVersion ||
         prefix.target_key != identity_.key || (!acknowledges && rest < sizeof header)) {
         ++counters_.bad_packets;
@@ -336,7 +338,8 @@ void DatagramChannel::handle_receive(std::uint32_t port, const WorkCompletion& c
 }
 
 void DatagramChannel::handle_failed_send(std::uint32_t port, std::uint64_t to, WorkStatus status) {
-    // No answer to a datagram: only who knows that its target's process has ended says so.
+    // A datagram needs no answer: retry_exceeded comes only from a fabric that knows that the
+    // target's process has ended.
     if (!mover_ || reliable_ || status == WorkStatus::retry_exceeded) {
         if (failure_) {
             failure_(to, status);
@@ -371,7 +374,7 @@ std::size_t DatagramChannel::poll_port(std::uint32_t number, const Receiver& rec
         for (std::size_t i = 0; i < count; ++i) {
             const WorkCompletion& completion = batch_[i];
             if (completion.wr_id >> 33 != port.life) [[unlikely]] {
-                continue; // from before the queue pair began anew
+                continue; // from before the restart of the queue pair
             }
             if ((completion.wr_id & kSendTag) != 0) {
                 const auto slot = static_cast<std::uint32_t>(completion.wr_id);
@@ -387,9 +390,10 @@ std::size_t DatagramChannel::poll_port(std::uint32_t number, const Receiver& rec
                 port.broken = true;
             }
             if (completion.wr_id >> 33 != port.life) [[unlikely]] {
-                continue; // all receives are posted again
+                continue; // all receives have been posted again
             }
-            // Posting what was just taken finds room; a queue pair in error is begun anew, or past help.
+            // The receive just taken leaves room for this one; a queue pair in the error state is
+            // restarted, or past help.
             if (!post_receive(port, static_cast<std::uint32_t>(completion.wr_id)).ok()) {
                 ++counters_.bad_packets;
             }
@@ -413,7 +417,7 @@ bool DatagramChannel::on_fatal(std::uint32_t port, std::uint32_t qp_number) {
     return true;
 }
 
-// After a datagram or a receive has ended with an error: the whole batch has been taken.
+// Called after a send or a receive has ended with an error and the whole batch has been taken.
 void DatagramChannel::mend(std::uint32_t number) {
     ports_[number].broken = false;
     if (ports_[number].qp->query().state != QpState::ready_to_send) {

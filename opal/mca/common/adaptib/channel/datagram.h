@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The datagram channel: messages of any number of peers through one queue (UD; shm's shared queue).
 //
-// Purpose: costs nothing per peer; carries whatever goes to peers that have no connection, and the
-// connection handshake. One message per datagram. Who sends proves to belong to us by the key that
-// this process published, which only who has a look at what the job exchanges (PMIx) knows: the queue
-// pair's Q_Key is made of it (31 or 32 bits, so that the adapter drops what other programs send), and all
-// 64 bits stand in each message, beside the sender's own; what has others is counted as a bad packet and
-// dropped.
-// Over a rail whose datagrams are not reliable (Capability::reliable_ud), each peer's are numbered,
-// acknowledged and sent again (channel/datagram_link.h), and whoever drives the channel calls
-// run_timers() at deadline().
-// Rails: one port (queue pair, receives) on each rail that it is given. A target's datagrams go over one of
-// them, and over another when its owner moves it: asked for when they are not acknowledged, when a datagram
-// ends with an error, or when the adapter does not even say that it has sent one. Where there are several
-// ports datagrams are numbered even if each rail is reliable, since moving is not.
+// Purpose: costs nothing per peer; carries everything for peers without a connection, and the
+// connection handshake. One message per datagram. A sender proves that it belongs to the job by the
+// key that this process published, which only processes with access to the job's exchanged data
+// (PMIx) know: the queue pair's Q_Key is made of it (31 or 32 bits, so that the adapter drops what
+// other programs send), and each message holds all 64 bits, beside the sender's own key. A message
+// with other keys is counted as a bad packet and dropped.
+// Over a rail whose datagrams are not reliable (without Capability::reliable_ud), the datagrams of
+// each peer are numbered, acknowledged and sent again (channel/datagram_link.h); the owner of the
+// channel calls run_timers() at deadline().
+// Rails: one port (queue pair, receives) on each rail that it is given. A target's datagrams go
+// over one of them, and over another when the owner moves the target. The channel asks for that
+// when datagrams are not acknowledged, when one ends with an error, or when the adapter does not
+// even complete the send. With several ports datagrams are numbered even if each rail is reliable,
+// since a move is not.
 // Requires: a rail with Capability::ud.
 // Threads: one at a time.
 // Source: Takagi et al., section 2 (shared send/receive channel); Yu, Gao, Panda, section 4.1 (UD
-//   before a connection is up).
+// before a connection is up).
 // May touch: base/, fabric/, observe/.
 #pragma once
 
@@ -39,21 +40,24 @@
 
 namespace adaptib {
 
-// Where datagrams to one peer go. Owned by the peer; stays where it is once it has a link.
+// Destination of the datagrams to one peer. Owned by the peer; must not move in memory once it has
+// a link.
 struct DatagramTarget {
     std::unique_ptr<AddressHandle> handle;
     std::uint32_t qp = 0;
-    std::uint64_t key = 0; // the one the target published
+    std::uint64_t key = 0; // the key that the target published
     std::uint64_t name = 0;
-    std::unique_ptr<DatagramLink> link; // where datagrams are not reliable: made with the first
-    std::uint8_t port = 0;              // of the channel, whose rail `handle` is of
-    std::uint8_t pair = 0;              // of the owner's, who chooses the path
-    // Where and when the last datagram came from it, if they have links: our port, its rail.
+    std::unique_ptr<DatagramLink> link; // if datagrams are not reliable; made with the first one
+    std::uint8_t port = 0;              // of the channel; `handle` is of its rail
+    std::uint8_t pair = 0;              // the owner's number of the path, which it chooses
+    // Origin and time of the target's last datagram, if there are links: port of this process, rail
+    // of the target.
     std::uint8_t heard_port = 0;
     std::uint8_t heard_rail = 0;
-    // Its owner was asked for another path so, and how often it moved since something was acknowledged.
+    // doubted: the owner was asked for another path. moves: number of moves since something was
+    // acknowledged.
     bool doubted = false;
-    bool coming = false; // there is no handle, and its owner tries for one: what is sent waits
+    bool coming = false; // no handle yet, but the owner tries for one: messages wait
     std::uint32_t moves = 0;
     Nanoseconds heard{0};
 };
@@ -68,39 +72,42 @@ public:
     using Receiver = std::function<void(std::uint64_t from, std::uint64_t from_key,
                                         const MessageHeader& header, const std::byte* body)>;
 
-    // A datagram to process `to` ended with an error: it is lost, and what follows it cannot be taken.
+    // Called when a datagram to process `to` ended with an error: it is lost, and the target cannot
+    // accept later ones.
     using FailureHandler = std::function<void(std::uint64_t to, WorkStatus status)>;
 
-    // The target for a sender whose datagram has arrived; null: it cannot be answered now, and the
-    // datagram is dropped, to come again. Asked only where datagrams are not reliable.
+    // Returns the target for a sender whose datagram has arrived; null: it cannot be answered now,
+    // and the channel drops the datagram, which will be sent again. Called only if datagrams are
+    // not reliable.
     using Resolver = std::function<DatagramTarget*(std::uint64_t from, std::uint64_t from_key)>;
 
-    // What speaks against the path of a target.
+    // Reason to doubt the path of a target.
     enum class Trouble : std::uint8_t {
-        unanswered, // sent several times and not acknowledged; maybe the peer is busy
-        stuck,      // the adapter does not say that it has sent anything
-        failed,     // a datagram ended with an error, and the port was begun anew
-        given_up, // nothing was acknowledged, and its owner has said that it is lost; it is forgotten
+        unanswered, // sent several times, not acknowledged; maybe the peer is busy
+        stuck,      // the adapter does not complete the sends
+        failed,     // a datagram ended with an error; the port was restarted if need be
+        given_up,   // nothing was acknowledged and the owner reported it lost; it is forgotten
     };
-    // What its owner knows of a target that does not acknowledge what it was sent.
+    // The owner's knowledge of a target that does not acknowledge.
     enum class Standing : std::uint8_t {
         doubtful, // nothing certain: it may be busy, or the path may be at fault
-        present,  // it lives and calls MPI, and the path is sound: what was sent was lost
-        absent,   // it lives, and what was sent has arrived as far as its queue: it does not listen
+        present,  // it is alive and calls MPI, and the path is sound: datagrams were lost
+        absent,   // it is alive, and datagrams have arrived in its queue: it does not listen
         lost,
     };
-    // Of a target that was first sent at `since` what it has not acknowledged.
+    // Judges a target; `since`: when its oldest unacknowledged datagram was first sent.
     using Judge = std::function<Standing(DatagramTarget& target, Nanoseconds since)>;
-    // Is to choose another path for the target by move(), if there is one, unless it is given up.
+    // Must choose another path for the target by move(), if there is one, unless the target is
+    // given up.
     using Mover = std::function<void(DatagramTarget& target, Trouble trouble, WorkStatus status)>;
-    // A target that was doubted has acknowledged something.
+    // Called when a doubted target has acknowledged something.
     using AnswerHandler = std::function<void(DatagramTarget& target)>;
-    // An unsequenced message over a path that need not be the target's own: it has no number.
+    // Receives an unsequenced message. It has no number, and its path need not be the target's own.
     using ProbeHandler =
         std::function<void(std::uint64_t from, std::uint64_t from_key, std::uint32_t port,
                            std::uint8_t rail, const MessageHeader& header, const std::byte* body)>;
 
-    // `first`: the number of rails[0] among those that the process publishes.
+    // `first`: the number of rails[0] among the rails that the process publishes.
     static Status create(RailList rails, std::uint32_t first, const Identity& identity,
                          const Clock& clock, Counters& counters,
                          std::unique_ptr<DatagramChannel>& out);
@@ -116,25 +123,25 @@ public:
     std::uint32_t ports() const { return static_cast<std::uint32_t>(ports_.size()); }
     std::uint32_t qp_number(std::uint32_t port = 0) const { return ports_[port].qp->number(); }
     Rail& rail(std::uint32_t port = 0) const { return *ports_[port].rail; }
-    // Datagrams have numbers.
+    // Returns true if datagrams are numbered.
     bool linked() const { return !reliable_; }
 
-    // Room to fill in, or null if nothing can be sent now. A reservation that is not committed sends
-    // nothing and holds nothing.
+    // Returns room for a message, or null if nothing can be sent now. An uncommitted reservation
+    // sends nothing and occupies nothing.
     // REQUIRES: length <= capacity().
     std::byte* reserve(Bytes length);
-    // again: the target has no room, or is `coming`; the reservation is gone. error(peer_gone): it
-    // was let go.
+    // again: the target has no room, or is `coming`; the reservation is gone. error(peer_gone): the
+    // target was released.
     Status commit(DatagramTarget& target, const MessageHeader& header);
 
-    // Asked before something is sent again to a target that has not answered twice; without this no
-    // target is lost.
+    // Sets the judge, which is called before something is sent again to a target that has not
+    // answered twice; without a judge no target is lost.
     void judge_by(Judge judge) { judge_ = std::move(judge); }
     void on_failure(FailureHandler handler) { failure_ = std::move(handler); }
     void resolve_by(Resolver resolver) { resolver_ = std::move(resolver); }
-    // Fault tolerance: targets are moved. What an adapter has not sent for `timeout` is stuck; a target that
-    // acknowledges nothing for a part of that is doubted.
-    // `find`: the target of a process; null: there is none (any more).
+    // Turns fault tolerance on: targets are moved. A send that the adapter has not completed for
+    // `timeout` is stuck; a target that acknowledges nothing for a part of that is doubted.
+    // `find`: returns the target of a process; null: there is none (any more).
     using Finder = std::function<DatagramTarget*(std::uint64_t name)>;
     void tolerate(Nanoseconds timeout, Finder find, Mover mover, AnswerHandler answered) {
         timeout_ = timeout;
@@ -144,11 +151,12 @@ public:
     }
     void on_probe(ProbeHandler handler) { probe_ = std::move(handler); }
 
-    // From now on the target's datagrams go over `port` by `handle` to `qp`; what it has not acknowledged
-    // is sent again there.
+    // Sends the target's datagrams over `port`, by `handle`, to `qp` from now on; sends
+    // unacknowledged ones again there.
     void move(DatagramTarget& target, std::uint32_t port, std::unique_ptr<AddressHandle> handle,
               std::uint32_t qp);
-    // Sends a message without a number: it may get lost. False: not now.
+    // Sends a message without a number, which may get lost. Returns false if that is impossible
+    // now.
     bool send_probe(const DatagramTarget& target, std::uint32_t port,
                     std::unique_ptr<AddressHandle> handle, std::uint32_t qp,
                     const MessageHeader& header, const void* body);
@@ -156,22 +164,23 @@ public:
     // Acknowledges and sends again what is due. deadline(): when that is next; max: never.
     void run_timers();
     Nanoseconds deadline() const;
-    // Something is not acknowledged whose receiver cannot have left; not only what connects, and a goodbye's answer.
+    // Returns true if an unacknowledged message exists whose receiver cannot have left: a sequenced
+    // one, other than the answer to a disconnect.
     bool owes(const DatagramTarget& target) const;
-    // The port's rail is reached elsewhere, or speaks with another partition: its queue pair is
-    // begun anew.
+    // Restarts the port's queue pair: its rail has another address, or uses another partition.
     void renew(std::uint32_t port) {
-        ports_[port].broken = true; // the next poll sees to it
+        ports_[port].broken = true; // the next poll does it
         ports_[port].mend_at = Nanoseconds{0};
     }
-    // A queue pair has failed. False: it is none of the channel's.
+    // Reports that a queue pair has failed. Returns false if it is none of the channel's.
     bool on_fatal(std::uint32_t port, std::uint32_t qp_number);
-    // As its owner knows, the target listens again: what it lacks is sent soon.
+    // Called when the owner knows that the target listens again: what it lacks is sent soon.
     void listens(DatagramTarget& target);
-    // The target ends: what it has not acknowledged is dropped.
+    // Ends the target: drops what it has not acknowledged.
     void forget(DatagramTarget& target);
 
-    // Hands arrived messages to `receiver`, at most `limit`; returns how many completions it took.
+    // Passes arrived messages to `receiver`. Takes at most `limit` completions per port polled;
+    // returns how many it took.
     std::size_t poll(const Receiver& receiver, std::size_t limit);
 
 private:
@@ -183,16 +192,16 @@ private:
         std::uint32_t bytes = 0;
         std::uint8_t under_way = 0; // bit by port: its completion is outstanding
         bool kept = false;          // until it is acknowledged
-        Nanoseconds posted{0};      // last, where datagrams have numbers, and of probes
+        Nanoseconds posted{0}; // time of the last post, if datagrams have numbers or for a probe
 
         bool under_way_over(std::uint32_t port) const { return (under_way & bit_of(port)) != 0; }
     };
-    // The first `posts` sends of its port may name it.
+    // Address handle that the first `posts` sends of its port may use.
     struct Retired {
         std::unique_ptr<AddressHandle> handle;
         std::uint64_t posts;
     };
-    // What the channel has of one rail.
+    // State of the channel on one rail.
     struct Port {
         Rail* rail = nullptr;
         std::unique_ptr<MemoryRegion> receive_memory;
@@ -200,14 +209,16 @@ private:
         std::unique_ptr<QueuePair> qp;
         std::vector<Retired> retired;
         std::uint64_t posts = 0; // sends
-        std::uint64_t ended = 0; // of them, which end in their order
+        std::uint64_t ended = 0; // of these, which end in order
         std::uint32_t receives = 0;
         Bytes receive_bytes = 0; // of each
-        std::uint32_t life = 0;  // which of the queue pair's: completions of earlier ones are over
-        bool broken = false;     // to be begun anew ...
-        Nanoseconds mend_at{0};  // ... not before
+        // Incarnation of the queue pair; completions of earlier ones do not count
+        std::uint32_t life = 0;
+        bool broken = false;    // to be restarted ...
+        Nanoseconds mend_at{0}; // ... not before
     };
-    // The first port's rail has allocated the memory; it is registered with the others.
+    // Send slots. The rail of the first port allocates the memory; it is registered with the
+    // others.
     static constexpr std::uint32_t kSendSlots = 64;
     struct SendBlock {
         std::unique_ptr<MemoryRegion> memory;
@@ -261,17 +272,17 @@ private:
                slot % kSendSlots * slot_bytes_;
     }
 
-    std::vector<Port> ports_; // the first at least; their number stays
+    std::vector<Port> ports_; // at least one; the number stays
     std::uint32_t first_;
     Identity identity_;
     const Clock& clock_;
     Counters& counters_;
-    bool reliable_ = true; // of itself
+    bool reliable_ = true; // neither rails nor moves lose datagrams
     Bytes capacity_ = 0;
     Bytes slot_bytes_ = 0;
     std::vector<SendBlock> blocks_;
-    std::uint32_t next_port_ = 0;           // of those after the first, polled next
-    std::vector<std::uint32_t> free_sends_; // all slots at most
+    std::uint32_t next_port_ = 0;           // of the ports after the first: polled next
+    std::vector<std::uint32_t> free_sends_; // at most all slots
     std::vector<Slot> sends_;
     Judge judge_;
     FailureHandler failure_;
@@ -283,7 +294,7 @@ private:
     ProbeHandler probe_;
     std::vector<DatagramTarget*> alone_; // owe acknowledgements that nothing else will carry
     std::vector<Failed> failed_;         // since the last poll
-    IntrusiveList<DatagramLink, &DatagramLink::timer_link> minded_; // have a deadline
+    IntrusiveList<DatagramLink, &DatagramLink::timer_link> minded_; // links with a deadline
     std::array<WorkCompletion, 16> batch_; // scratch of poll; the receiver must not poll
 };
 

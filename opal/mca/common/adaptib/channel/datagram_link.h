@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// DatagramLink: the datagrams to and from one peer, over a rail that loses, doubles and reorders them.
+// DatagramLink: the datagrams to and from one peer, over a rail that loses, doubles and reorders
+// them.
 //
-// Purpose: numbers, acknowledgements, what is to be sent again and when. Pure bookkeeping: it posts
-// nothing and reads no clock, so it can be tested by table. Every datagram to the peer carries what has
-// arrived from it (a number before which all did, and 32 bits for those after it); a datagram of its own
-// does if none goes that way for a while, or is likely to: who got it may compute next, without a
-// call of MPI.
+// Purpose: tracks numbers, acknowledgements, and what is to be sent again and when. Pure
+// bookkeeping: it posts nothing and reads no clock, so it can be tested by table. Every datagram to
+// the peer acknowledges what has arrived from it (a number before which all did, and 32 bits for
+// those after it). If none goes to the peer for a while, or none is likely to, a datagram of its
+// own does: the process that received may compute next, without a call of MPI.
 //
 // Invariants
-//   1. A datagram is kept in its slot until it is acknowledged; at most kWindow are.
-//   2. One that came before is not handed on again; every one that comes is acknowledged, again if need be.
+//   1. A datagram stays in its slot until it is acknowledged; at most kWindow do.
+//   2. A datagram that arrived before is not delivered again; every one that arrives is
+//      acknowledged, repeatedly if need be.
 //   3. Numbers begin at 1 and grow by 1, modulo 2^32; a datagram that only acknowledges has none.
 //
-// Ownership: belongs to its DatagramTarget; the channel's timers know it while something is to be done.
+// Ownership: belongs to its DatagramTarget; the channel's timers know it while something is to be
+// done.
 // Threads: one at a time (the core's lock).
-// Changing the path: the numbers make it safe at any time; what is not acknowledged is sent again there.
-// Source: Yu, Gao, Panda, 4.1 (retransmission before a connection is up); Jacobson's timer (RFC 6298);
-//   selective acknowledgements (RFC 2018).
+// Changing the path: the numbers make it safe at any time; unacknowledged datagrams are sent again
+// over the new path.
+// Source: Yu, Gao, Panda, 4.1 (retransmission before a connection is up); Jacobson's timer (RFC
+// 6298); selective acknowledgements (RFC 2018).
 // May touch: base/.
 #pragma once
 
@@ -35,8 +39,8 @@ struct DatagramTarget;
 
 class DatagramLink {
 public:
-    static constexpr std::uint32_t kWindow =
-        16; // datagrams not acknowledged; at most 32 (the bits)
+    // Unacknowledged datagrams; at most 32 (the bits)
+    static constexpr std::uint32_t kWindow = 16;
     static constexpr std::uint32_t kAckEvery = 4;
     static constexpr Nanoseconds kAckDelay{100'000};
     static constexpr Nanoseconds kFirstTimeout{10'000'000};
@@ -49,7 +53,8 @@ public:
     // ---- Sending
 
     bool may_send() const { return count_ < kWindow; }
-    // A datagram in `slot` is about to be posted: its number. REQUIRES: may_send().
+    // Records that the datagram in `slot` is about to be posted; returns its number. REQUIRES:
+    // may_send().
     std::uint32_t add(std::uint32_t slot, Nanoseconds now) {
         Sent& sent = at(count_++);
         sent = {next_number_, slot, now, 1, false};
@@ -59,16 +64,17 @@ public:
         }
         return next_number_++;
     }
-    // It could not be posted after all. REQUIRES: nothing happened since.
+    // Undoes add() after a failed post. REQUIRES: nothing happened since.
     void take_back() {
         --count_;
         --next_number_;
     }
-    // What the peer says to have. Calls `release(slot)` for each datagram that is over.
+    // Processes an acknowledgement: all before `before`, and `bits` after it. Calls `release(slot)`
+    // for each datagram that it newly acknowledges.
     template <class Release>
     void acknowledged(std::uint32_t before, std::uint32_t bits, Nanoseconds now,
                       Release&& release) {
-        // Not yet sent: it speaks of something else.
+        // The peer cannot have what was not sent: ignore it.
         if (sequence_before(next_number_, before)) {
             return;
         }
@@ -91,7 +97,7 @@ public:
             unanswered_ = 0;
             backoff_ = 1;
             due_ = now + timeout_;
-            // Later ones are there, this one is not: do not wait for the timer.
+            // A later datagram has arrived, the oldest has not: do not wait for the timer.
             for (std::uint32_t i = 1; i < count_ && at(0).tries == 1; ++i) {
                 if (at(i).over) {
                     due_ = now;
@@ -101,19 +107,20 @@ public:
     }
     bool unacknowledged() const { return count_ > 0; }
     std::uint32_t kept() const { return count_; }
-    // Times that something was sent again since the peer last acknowledged anything new, or moved().
+    // Number of repeats since the peer last acknowledged anything new, or since moved().
     std::uint32_t unanswered() const { return unanswered_; }
-    // When the oldest that is not acknowledged was first sent. REQUIRES: unacknowledged().
+    // When the oldest unacknowledged datagram was first sent. REQUIRES: unacknowledged().
     Nanoseconds oldest() const { return sent_[first_].posted; }
-    // From now on another path is used; what there is was sent there as well. `first`: since something was
-    // acknowledged; whoever answers nowhere is not asked ever faster.
+    // Called when the path has changed; all unacknowledged datagrams were sent over the new one as
+    // well. `first`: this is the first change since something was acknowledged. Only then the
+    // back-off is reset, so that a peer that answers nowhere is not asked ever faster.
     void moved(Nanoseconds now, bool first) {
         rests_ = false;
         unanswered_ = 0;
         backoff_ = first ? 1 : backoff_;
         due_ = now + std::min(timeout_ * backoff_, kMostTimeout);
     }
-    // Whether `is(slot)` says so of one that is not acknowledged.
+    // Returns true if `is(slot)` is true for an unacknowledged datagram.
     template <class Is> bool keeps(Is&& is) const {
         for (std::uint32_t i = 0; i < count_; ++i) {
             if (!at(i).over && is(at(i).slot)) {
@@ -122,7 +129,7 @@ public:
         }
         return false;
     }
-    // Calls `visit(slot)` for each datagram that is not acknowledged, and will be sent once more.
+    // Calls `visit(slot)` for each unacknowledged datagram, which the caller sends once more.
     template <class Visit> void resend(Visit&& visit) {
         for (std::uint32_t i = 0; i < count_; ++i) {
             if (!at(i).over) {
@@ -131,7 +138,7 @@ public:
             }
         }
     }
-    // The peer is given up.
+    // Drops everything: the peer is given up.
     template <class Release> void drop_all(Release&& release) {
         for (; count_ > 0; --count_, first_ = (first_ + 1) % kWindow) {
             if (!at(0).over) {
@@ -140,8 +147,8 @@ public:
         }
         owed_ = 0;
     }
-    // The oldest datagram that is not acknowledged, to be sent again now; its slot, or kNone. `tries` tells
-    // how often it has been sent.
+    // Returns the slot of the oldest unacknowledged datagram if it is to be sent again now,
+    // otherwise kNone. `tries`: how often it has been sent, this time included.
     static constexpr std::uint32_t kNone = ~0u;
     std::uint32_t to_repeat(Nanoseconds now, std::uint32_t& tries) {
         if (count_ == 0 || now < due_) {
@@ -155,13 +162,13 @@ public:
         return oldest.slot;
     }
 
-    // The peer is known to be alive and not to listen: what it has not acknowledged is sent again
-    // ever more rarely, until it is heard. REQUIRES: unacknowledged().
+    // Called when the peer is known to be alive and not to listen: unacknowledged datagrams are
+    // sent again ever more rarely, until the peer is heard. REQUIRES: unacknowledged().
     void rest(Nanoseconds now) {
         rests_ = true;
         due_ = now + std::clamp(now - oldest(), timeout_, kMostRest);
     }
-    // The peer listens again: what it does not acknowledge now it has not got.
+    // Called when the peer listens again: it lacks what it does not acknowledge now.
     void listens(Nanoseconds now) {
         if (rests_) {
             rests_ = false;
@@ -172,7 +179,8 @@ public:
 
     // ---- Receiving
 
-    // Whether a datagram of that number is new; it is to be acknowledged in any case.
+    // Records the arrival of a datagram; returns true if it is new. It is to be acknowledged in
+    // either case, unless its number is impossibly far ahead.
     bool arrived(std::uint32_t number, Nanoseconds now) {
         if (owed_++ == 0) {
             ack_due_ = now + kAckDelay;
@@ -193,7 +201,7 @@ public:
             return true;
         }
         if (ahead > 32) {
-            owed_ = owed_ == 1 ? 0 : owed_ - 1; // no peer of ours sends that far ahead
+            owed_ = owed_ == 1 ? 0 : owed_ - 1; // no conforming peer sends that far ahead
             return false;
         }
         const std::uint32_t bit = 1u << (ahead - 1);
@@ -204,19 +212,20 @@ public:
     }
     std::uint32_t expected() const { return expected_; }
     std::uint32_t bits() const { return bits_; }
-    // An acknowledgement is on its way.
+    // Called when an acknowledgement is on its way.
     void told() { owed_ = 0; }
     bool ack_due(Nanoseconds now) const {
         return owed_ >= kAckEvery || (owed_ > 0 && now >= ack_due_);
     }
 
-    // What came last is to be acknowledged, and since the one before nothing has gone to the peer:
-    // as far as is known nothing will that could carry it.
+    // Returns true if the last arrival is to be acknowledged, and nothing was sent to the peer
+    // between it and the one before: presumably nothing will be that could carry the
+    // acknowledgement.
     bool owes_alone() const { return owed_ > 0 && alone_; }
 
-    // Something is to be acknowledged, by either end.
+    // Returns true if either end has something to acknowledge.
     bool busy() const { return count_ > 0 || owed_ > 0; }
-    // When something is to be done next, unless something arrives before; max: it is not busy.
+    // Time of the next action, unless something arrives before; max: the link is not busy.
     Nanoseconds deadline() const {
         Nanoseconds next = Nanoseconds::max();
         if (count_ > 0) {
@@ -229,7 +238,7 @@ public:
     }
 
     DatagramTarget& target;
-    ListLink<DatagramLink> timer_link; // something is to be done at deadline()
+    ListLink<DatagramLink> timer_link; // linked while something is to be done at deadline()
 
 private:
     struct Sent {
@@ -244,7 +253,7 @@ private:
 
     template <class Release> void finish(Sent& sent, Nanoseconds now, Release&& release) {
         if (!sent.over) {
-            if (sent.tries == 1) { // else nobody knows which of them was answered (Karn)
+            if (sent.tries == 1) { // otherwise it is unknown which try was answered (Karn)
                 learn(now - sent.posted);
             }
             sent.over = true;
@@ -271,17 +280,17 @@ private:
     std::uint32_t backoff_ = 1;
     std::uint32_t unanswered_ = 0;
     bool rests_ = false; // see rest()
-    Nanoseconds due_{0}; // the oldest is sent again
+    Nanoseconds due_{0}; // when the oldest is sent again
     Nanoseconds timeout_ = kFirstTimeout;
     Nanoseconds smoothed_{0};
     Nanoseconds deviation_{0};
 
     std::uint32_t expected_ = 1;
-    std::uint32_t bits_ = 0; // bit i: expected_ + 1 + i is here
+    std::uint32_t bits_ = 0; // bit i: number expected_ + 1 + i has arrived
     std::uint32_t owed_ = 0; // arrived and not acknowledged
     Nanoseconds ack_due_{0};
-    bool sent_since_ = false; // the last came
-    bool alone_ = false;      // nothing had been sent between the last two that came
+    bool sent_since_ = false; // something was sent since the last arrival
+    bool alone_ = false;      // nothing was sent between the last two arrivals
 };
 
 } // namespace adaptib

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The datagram channel where datagrams get lost: acknowledgements, repeats, other ports, probes
-// (channel/datagram.h; what each target has under way is channel/datagram_link.h's).
+// The datagram channel with lossy datagrams: acknowledgements, repeats, other ports, probes
+// (channel/datagram.h; channel/datagram_link.h tracks what each target has outstanding).
 #include "channel/datagram.h"
 
 #include <algorithm>
@@ -10,11 +10,11 @@ namespace adaptib {
 
 namespace {
 
-constexpr Nanoseconds kWithoutSlots{20'000}; // until it is looked again
+constexpr Nanoseconds kWithoutSlots{20'000}; // before the next check for free slots
 constexpr std::uint32_t kJudgeAfter = 2;     // repeats without an answer
-constexpr std::uint32_t kSoundUntil = 12;    // the same: then a path counts as sound no more
-constexpr std::uint32_t kDoubtAfter = 3;     // the same ...
-constexpr std::int64_t kDoubtPart = 8; // ... in this part of the time that a failure takes at most
+constexpr std::uint32_t kSoundUntil = 12; // the same; after that a path no longer counts as sound
+constexpr std::uint32_t kDoubtAfter = 3;  // the same ...
+constexpr std::int64_t kDoubtPart = 8;    // ... in this part of the maximum time of a failure
 
 } // namespace
 
@@ -30,11 +30,12 @@ void DatagramChannel::mind(DatagramLink& link) {
 Nanoseconds DatagramChannel::deadline() const {
     Nanoseconds next = Nanoseconds::max();
     for (DatagramLink* link = minded_.front(); link != nullptr; link = minded_.next(*link)) {
-        if (link->target.handle != nullptr) { // else what it is owed waits for its owner
+        if (link->target.handle != nullptr) { // otherwise its acknowledgements wait for its owner
             next = std::min(next, link->deadline());
         }
     }
-    // Acknowledgements stay due while there is no slot to send them from: what frees one comes by itself.
+    // Acknowledgements stay due while there is no slot to send them from; slots become free by
+    // themselves.
     return free_sends_.empty() && next < Nanoseconds::max()
                ? std::max(next, clock_.now() + kWithoutSlots)
                : next;
@@ -73,14 +74,14 @@ void DatagramChannel::give_up(DatagramTarget& target) {
     }
 }
 
-// Whoever computes for long answers nobody: whether a target is lost its owner has to know.
+// A peer that computes for long does not answer: only the owner can know whether a target is lost.
 void DatagramChannel::repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds now) {
     DatagramTarget& target = link.target;
     Standing standing = Standing::doubtful;
     if (target.handle != nullptr && judge_ && link.unanswered() >= kJudgeAfter) {
         standing = judge_(target, link.oldest());
         if (!link.unacknowledged()) {
-            return; // its owner has given it up
+            return; // the owner has given it up
         }
     }
     if (target.handle == nullptr || standing == Standing::lost) {
@@ -98,7 +99,7 @@ void DatagramChannel::repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds
         link.rest(now);
     } else if (mover_ && link.unanswered() >= kJudgeAfter &&
                (standing != Standing::present || link.unanswered() > kSoundUntil)) {
-        // One that is heard over another port has reasons not to use this one.
+        // A target heard over another port has reasons not to use this one.
         const bool elsewhere = target.heard_port != target.port && target.heard > link.oldest();
         const bool long_ago =
             link.unanswered() > kDoubtAfter && now - link.oldest() > timeout_ / kDoubtPart;
@@ -108,7 +109,7 @@ void DatagramChannel::repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds
             doubt(target, Trouble::unanswered, WorkStatus::success);
             if (target.port != port || target.pair != pair || link.target.handle == nullptr ||
                 !link.unacknowledged()) {
-                return; // it was sent there, or is given up
+                return; // it was sent there, or the target is given up
             }
         }
     }
@@ -120,8 +121,9 @@ void DatagramChannel::repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds
 Status DatagramChannel::send_again(DatagramTarget& target, std::uint32_t slot, Nanoseconds now) {
     std::byte* at = slot_at(slot);
     DatagramLink& link = *target.link;
-    if (sends_[slot].under_way ==
-        0) { // else it is being read; what it says was true then, and still is
+    // Updates the acknowledgement, unless the adapter still reads the slot; the old one remains
+    // true.
+    if (sends_[slot].under_way == 0) {
         const std::uint32_t had[2] = {link.expected(), link.bits()};
         std::memcpy(at + offsetof(DatagramHeader, expected), had, sizeof had);
     }
@@ -152,7 +154,8 @@ void DatagramChannel::doubt(DatagramTarget& target, Trouble trouble, WorkStatus 
     mover_(target, trouble, status);
 }
 
-// A post was refused for good: the target's process is gone, or the queue pair is broken.
+// Handles a post that was refused for good: the target's process has ended, or the queue pair is
+// broken.
 void DatagramChannel::handle_refused(DatagramTarget& target, Status status) {
     if (status.reason() == Reason::peer_gone || !mover_) {
         if (failure_) {
@@ -184,7 +187,7 @@ void DatagramChannel::move(DatagramTarget& target, std::uint32_t port,
     link.moved(now, target.moves++ == 0);
     link.resend([&](std::uint32_t slot) {
         if (!sends_[slot].under_way_over(port)) {
-            static_cast<void>(send_again(target, slot, now)); // else the timer does
+            static_cast<void>(send_again(target, slot, now)); // otherwise the timer does
         }
     });
     mind(link);
@@ -194,7 +197,7 @@ bool DatagramChannel::send_probe(const DatagramTarget& target, std::uint32_t por
                                  std::unique_ptr<AddressHandle> handle, std::uint32_t qp,
                                  const MessageHeader& header, const void* body) {
     const Nanoseconds now = clock_.now();
-    if (is_stuck(port, now)) { // probes are not sent again, which would tell
+    if (is_stuck(port, now)) { // probes are not repeated, which would reveal it
         restart(port);
     }
     if (free_sends_.empty()) {
@@ -214,7 +217,7 @@ bool DatagramChannel::send_probe(const DatagramTarget& target, std::uint32_t por
     return true;
 }
 
-// The adapter has not even sent what it was given long ago.
+// Returns true if the adapter has not completed a send for longer than the timeout.
 bool DatagramChannel::is_stuck(std::uint32_t port, Nanoseconds now) const {
     return std::any_of(sends_.begin(), sends_.end(), [&](const Slot& slot) {
         return slot.under_way_over(port) && slot.posted.count() > 0 && now - slot.posted > timeout_;
@@ -234,7 +237,7 @@ void DatagramChannel::drop_retired(Port& port) {
 
 void DatagramChannel::acknowledge(DatagramTarget& target) {
     if (free_sends_.empty() || target.handle == nullptr) {
-        return; // it stays due
+        return; // the acknowledgement stays due
     }
     const std::uint32_t slot = free_sends_.back();
     const DatagramHeader prefix = prefix_for(target);
@@ -247,7 +250,8 @@ void DatagramChannel::acknowledge(DatagramTarget& target) {
     }
 }
 
-// What was taken may have an answer by now, which has carried the acknowledgement.
+// Sends acknowledgements of its own for arrivals of this poll, unless an answer has carried them by
+// now.
 void DatagramChannel::acknowledge_alone() {
     for (DatagramTarget* target : alone_) {
         if (target->link->owes_alone()) {
@@ -265,7 +269,7 @@ void DatagramChannel::listens(DatagramTarget& target) {
 }
 
 void DatagramChannel::forget(DatagramTarget& target) {
-    for (Port& port : ports_) { // what is left of the target's, too
+    for (Port& port : ports_) { // handles left of the target, too
         drop_retired(port);
     }
     if (target.link == nullptr) {
@@ -281,7 +285,7 @@ void DatagramChannel::forget(DatagramTarget& target) {
     });
 }
 
-// Whether what arrived is to be handed on.
+// Processes an arrived datagram; returns true if it is to be delivered.
 bool DatagramChannel::accept(const DatagramHeader& prefix, bool acknowledges, std::uint32_t port) {
     DatagramTarget* target = resolver_ ? resolver_(prefix.source, prefix.source_key) : nullptr;
     if (target == nullptr) {

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ring channel's two sides (channel/ring.h tells the layout and the invariants).
+// The two sides of the ring channel (channel/ring.h describes layout and invariants).
 #include "channel/ring.h"
 
 #include <cstdlib>
 
 namespace adaptib {
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Reader
 
-// Whether the word at the reader's position is the beginning of a posted message's first word, which not
-// every adapter makes visible at once: type, flags, and at most one byte of the magic number.
+// Returns true if the word at the reader's position is the beginning of a posted message's first
+// word, which not every adapter makes visible at once: type, flags, and at most one byte of the
+// magic number.
 bool RingReader::begins(std::uint64_t head) {
     MessageHeader seen;
     std::memcpy(reinterpret_cast<std::byte*>(&seen), &head, sizeof head);
@@ -19,7 +20,7 @@ bool RingReader::begins(std::uint64_t head) {
     return begun && seen.length == 0 && ++begun_ < kBegunPolls;
 }
 
-// The rest of a posted message is whole when its tail is there: only then it is copied.
+// Returns true if the tail word is there: then the whole posted message is, and may be copied.
 bool RingReader::whole(std::byte* at, std::uint64_t head, Bytes length, RingWay way) {
     std::byte* tail = at + ring_posted_bytes(length, way) - sizeof(std::uint64_t);
     const std::uint64_t found = load_ring_word(tail);
@@ -35,7 +36,7 @@ bool RingReader::whole(std::byte* at, std::uint64_t head, Bytes length, RingWay 
     return true;
 }
 
-// Whole, or not there at all: it was stored.
+// Reads a compact message. It was stored, so it is either complete or not there at all.
 RingReader::Found RingReader::read_brief(std::uint64_t head, MessageHeader& header,
                                          const std::byte*& body) {
     copy_head(header, head);
@@ -61,7 +62,7 @@ RingReader::Found RingReader::read(std::uint64_t head, MessageHeader& header,
                                    const std::byte*& body) {
     do {
         std::byte* at = place();
-        // A copy: what was checked must not change while it is used.
+        // Copies first: the peer must not change a checked value while it is used.
         copy_head(header, head);
         const std::uint16_t magic = ring_magic_of(head);
         const RingWay way = ring_way_of(magic);
@@ -98,18 +99,20 @@ RingReader::Found RingReader::read(std::uint64_t head, MessageHeader& header,
     return Found::nothing;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Writer
 
 namespace {
 
-constexpr std::uint32_t kLapsBetweenTries = 64; // to get memory that was refused
+// Laps between two attempts to get memory that was refused
+constexpr std::uint32_t kLapsBetweenTries = 64;
 constexpr std::uint64_t kLeftMark = std::uint64_t{kLeftMagic - kHeaderMagic} << 16;
 
-// Intel's processors store into one line of another's after the other; several at once come only if they were asked
-// for, and laps are cheap. AMD's do better alone, and lines that are asked for early come in the way of what the reader
-// reads. Of these, Zen 3 and 4 take a line back that the reader has stored into in half of the time that it takes to take
-// back one that it has only read, if both rings are in the cache next to the processor.
+// Intel processors perform stores into another processor's lines one after the other; several
+// proceed at once only if the lines were prefetched, and laps are cheap. AMD processors do better
+// without prefetching: lines requested early get in the way of what the reader reads. Of these, Zen
+// 3 and 4 take back a line that the reader has stored into in half of the time that it takes to
+// take back one that it has only read, if both rings are in the cache next to the processor.
 RingHabits habits_of_processor() {
     constexpr std::uint32_t kOneLine = 1;
     RingHabits habits{.most_claimed = kOneLine,
@@ -170,7 +173,7 @@ void RingWriter::map() {
     }
 }
 
-// The last unit that has memory is kept for the message that tells of a lap's end.
+// Keeps the last unit that has memory for the message that reports the end of a lap.
 void RingWriter::note_room(std::uint32_t units) {
     memory_ = std::min(units, units_);
     end_ = memory_ == units_ ? units_ : memory_ - 1;
@@ -181,7 +184,8 @@ void RingWriter::leave_room() {
     room_.leave();
 }
 
-// A lap of `wanted` units, or of as many as can be had. False: `needed` cannot.
+// Makes the lap `wanted` units long, or as long as possible. Returns false if even `needed` units
+// are impossible.
 bool RingWriter::make_lap(std::uint64_t wanted, std::uint64_t needed) {
     if (wanted > first_end_ && room_.bounded() && !beyond_) {
         beyond_ = room_.enter();
@@ -194,7 +198,7 @@ bool RingWriter::make_lap(std::uint64_t wanted, std::uint64_t needed) {
     return needed <= end_;
 }
 
-// Memory for twice as much, if need be for so much.
+// Gets memory for twice as many units, or if that is refused for `needed` units only.
 void RingWriter::grow(std::uint64_t wanted, std::uint64_t needed) {
     if (refused_ && ++laps_ % kLapsBetweenTries != 0) {
         return;
@@ -214,7 +218,7 @@ void RingWriter::grow(std::uint64_t wanted, std::uint64_t needed) {
 }
 
 bool RingWriter::has_room(std::uint64_t units) {
-    units += must_zero() ? 1 : 0; // the one behind
+    units += must_zero() ? 1 : 0; // the unit behind
     if (produced_ + units - consumed_ <= units_) [[likely]] {
         return true;
     }
@@ -222,7 +226,8 @@ bool RingWriter::has_room(std::uint64_t units) {
     return produced_ + units - consumed_ <= units_;
 }
 
-// Chooses between storing directly and posting, message by message: a rail may go down or be slowed.
+// Chooses between storing directly and posting, message by message: a rail may go down or be
+// slowed.
 bool RingWriter::choose_way() {
     if (mapped_ != nullptr && qp_->usable()) [[likely]] {
         const Status arrived = direct() ? kOk : flush();
@@ -234,7 +239,7 @@ bool RingWriter::choose_way() {
             gate_ = qp_->gate();
             return true;
         }
-        // What is posted next fails, too, and its sender says so.
+        // The next post fails, too, and reports the error to its caller.
     }
     if (!posts_ && !begin_to_post()) {
         return false;
@@ -275,7 +280,7 @@ Status RingWriter::hold(Rail& next) {
     return kOk;
 }
 
-// What is stored from now on may be so through another mapping.
+// Direct stores may go through another mapping from now on.
 void RingWriter::move_to(Rail& next, QueuePair& qp, std::uint32_t key, Bytes inline_bytes) {
     rail_ = &next;
     qp_ = &qp;
@@ -296,13 +301,15 @@ void RingWriter::move_to(Rail& next, QueuePair& qp, std::uint32_t key, Bytes inl
     }
 }
 
-// The reader has consumed all messages: the last one's first word is zero again.
+// Returns true if the reader has consumed all messages: the first word of the last one is zero
+// again.
 bool RingWriter::caught_up() const {
     return direct() && load_ring_word(base_ + std::size_t{last_} * kRingUnit) == 0;
 }
 
-// What does not fit into the lap begins the next one, or makes this one longer: by a little first, since whoever waits
-// for answers as a rule may have been early once. False: there is no room yet.
+// Places a message of `units` that does not fit into the lap: begins the next lap, or lengthens
+// this one. Lengthens by little at first: a writer that usually waits for replies may have been
+// early just once. Returns false if there is no room yet.
 bool RingWriter::go_on(std::uint64_t units) {
     ends_lap_ = false;
     looked_at_ = position_;
@@ -314,7 +321,7 @@ bool RingWriter::go_on(std::uint64_t units) {
             return next_lap(units);
         }
         consumed_ = produced_;
-        lap_ = position_; // whatever comes before this message asks again
+        lap_ = position_; // any message committed before this one checks again
         ends_lap_ = true;
         return true;
     }
@@ -328,8 +335,8 @@ bool RingWriter::go_on(std::uint64_t units) {
     return make_lap(std::min<std::uint64_t>(longer, units_), position_ + units) || next_lap(units);
 }
 
-// The next lap begins behind a message that says so. False: there is no room yet, or too little
-// memory for such a message.
+// Begins the next lap behind a message that announces it. Returns false if there is no room yet, or
+// too little memory for that message.
 bool RingWriter::next_lap(std::uint64_t units) {
     const std::uint32_t end = position_;
     if (end > 0 && !skip_rest()) {
@@ -339,7 +346,8 @@ bool RingWriter::next_lap(std::uint64_t units) {
     return units <= lap_ || make_lap(units, units);
 }
 
-// The reader has taken everything before this message, and goes on at the beginning behind it. REQUIRES: ends_lap_.
+// Stores the last message of a lap: the reader has consumed everything before it, and continues at
+// the beginning of the ring after it. REQUIRES: ends_lap_.
 void RingWriter::commit_last(const MessageHeader& header) {
     ends_lap_ = false;
     const auto units = static_cast<std::uint32_t>(ring_units_for(header.length, RingWay::stored));
@@ -351,7 +359,7 @@ void RingWriter::commit_last(const MessageHeader& header) {
     head += header.length >= kLeftFrom ? kLeftMark : 0;
     write_fields(at, header);
     store_ring_word(at, head, std::memory_order_release);
-    // The next lap may end later than this one, and what is behind it has to be zero.
+    // The next lap may end later than this one, and its first words behind this end must be zero.
     for (std::uint32_t unit = end; dirty && !left && unit <= kShortLap && unit < units_; ++unit) {
         store_ring_word(unit_address(unit), 0, std::memory_order_relaxed);
     }
@@ -366,7 +374,7 @@ void RingWriter::commit_last(const MessageHeader& header) {
     claim_ahead(0, units);
 }
 
-// The rest of the ring goes unused; the skip message itself needs one unit of it.
+// Leaves the rest of the ring unused; the skip message itself needs one unit of it.
 bool RingWriter::skip_rest() {
     const std::uint64_t rest = units_ - position_;
     if (!has_room(rest)) {
@@ -379,7 +387,7 @@ bool RingWriter::skip_rest() {
     } else if (!post_message(skip, RingWay::posted, rest).ok()) {
         return false;
     }
-    if (must_zero()) { // what was left in what is skipped stays there
+    if (must_zero()) { // retained messages in the skipped units stay there
         zero_until_ = produced_ + rest + units_;
     }
     produced_ += rest;
@@ -399,14 +407,15 @@ std::byte* RingWriter::reserve_with_care(Bytes length) {
     return unit_address(position_) + ring_body_at(length, way_now());
 }
 
-// What the caller has filled in may lie on the first words of units; keeps invariant 1.
+// Restores invariant 1: the caller's data may cover the first words of units.
 void RingWriter::abandon(Bytes length) {
     for (std::uint64_t i = 0; i < ring_units_for(length, way_now()); ++i) {
         store_ring_word(unit_address(position_ + i), 0, std::memory_order_relaxed);
     }
 }
 
-// The first word of a message, and the first word behind it if it is not zero for sure.
+// Returns the first word of the message, and zeroes the first word behind it if that may be
+// non-zero.
 std::uint64_t RingWriter::store_behind(std::uint64_t head, Bytes length, std::uint64_t units) {
     if (unclean(units)) {
         store_ring_word(unit_address(unit_behind(units)), 0, std::memory_order_relaxed);
@@ -420,7 +429,8 @@ std::uint64_t RingWriter::store_behind(std::uint64_t head, Bytes length, std::ui
     return head + kLeftMark;
 }
 
-// After a short message, for the next ones: before they are visible nobody waits for these stores.
+// Zeroes words for the next messages, after a short one: nobody waits for these stores before those
+// messages are visible.
 void RingWriter::zero_ahead(Bytes length, std::uint64_t units) {
     constexpr std::uint64_t kAhead = 8; // units
     if (length >= kLeftFrom) {
@@ -432,7 +442,7 @@ void RingWriter::zero_ahead(Bytes length, std::uint64_t units) {
     for (clean_until_ = std::max(clean_until_, produced_); clean_until_ < end; ++clean_until_) {
         const std::uint64_t unit = position_ + (clean_until_ - produced_);
         const std::uint64_t place = unit < units_ ? unit : unit - units_;
-        if (place < memory_) [[likely]] { // what comes by memory later is zero
+        if (place < memory_) [[likely]] { // memory committed later is zero
             store_ring_word(unit_address(place), 0, std::memory_order_relaxed);
         }
     }
@@ -472,12 +482,14 @@ Status RingWriter::post_message(const MessageHeader& header, RingWay way, std::u
             return status;
         }
     }
-    // Who takes a connection down waits for the goodbye, which is the last message.
+    // A side that takes a connection down waits for the completion of its disconnect, the last
+    // message.
     return post_write({at, bytes, mirror_->local_key()}, position_,
                       header.type == MessageType::goodbye);
 }
 
-// A message may be in the mirror before the zero has left it: then its first word, which is no less true.
+// The mirror may hold a new message before the zero has left it: then the reader gets the first
+// word of that message, which is just as correct.
 Status RingWriter::post_zero(std::uint64_t unit) {
     std::byte* at = unit_address(unit);
     store_ring_word(at, 0, std::memory_order_relaxed);

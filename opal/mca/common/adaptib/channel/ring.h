@@ -1,58 +1,69 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ring channel: a peer writes its messages into memory of ours that we poll.
+// The ring channel: a peer writes its messages into this process's memory, which this process
+// polls.
 //
-// Layout: `units` of 32 bytes, so that two short messages share a cache line. A message takes whole,
-// consecutive units:
+// Layout: `units` of 32 bytes, so that two short messages share a cache line. A message takes
+// whole, consecutive units:
 //
 //     unit p        | MessageHeader 24 | body and payload   |
 //     ...           | ...                                   |
 //     unit p+k-1    | ...  | pad to 8 | count 8 | tail word 8 |
 //
-// Only posted messages have a tail, and only some of these a count: how much of the ring in the other direction
-// their sender has consumed. Nothing behind the tail is written.
+// Only posted messages have a tail word, and only some of these have a count: how much of the ring
+// in the other direction their sender has consumed. Nothing is written behind the tail word.
 //
-// An active message that is stored and short has no more of the header than its first word, which is `brief`: two of 8
-// bytes for ob1, with its own header of 14 bytes, share a cache line then. The number of such a message is the one
-// behind that of the message before it in the ring (if it is not, it has a whole header); its low 16 bits are in the word:
+// A short active message that is stored is compact (`brief`): it carries only the first word of the
+// header. Two compact messages of 8 bytes for ob1, each with ob1's own header of 14 bytes, share a
+// cache line. The sequence number of a compact message is one more than that of the message before
+// it in the ring (a message whose number is not has a whole header); the word holds its low 16
+// bits:
 //
 //     type 8 | flags 8 | magic 16 | length 16 | number 16
 //
-// A message that does not fit before the last unit is preceded by a `skip` message and starts at unit 0. One that goes
-// beyond the first kShortLap units, while the reader is found to have consumed everything before it, is marked as the last
-// one of its lap (kRingLast): the next one starts at unit 0. If the reader has not, that is looked at after kLongerBy units
-// more, twice as many, and so on up to kCaughtUpEvery messages, and when something came from the reader. Who waits for
-// answers uses a few KiB again and again, which stay in the caches next to both processors; who sends a lot uses the whole
-// ring.
+// If a message does not fit before the last unit, the writer puts a `skip` message there and starts
+// the message at unit 0. If a message goes beyond the first kShortLap units, and the writer finds
+// that the reader has consumed everything before it, the writer marks the message as the last one
+// of its lap (kRingLast), and the next message starts at unit 0. If the reader has not consumed
+// everything, the writer looks again after kLongerBy more units, then after twice as many, and so
+// on up to kCaughtUpEvery messages, and also when something arrives from the reader. So a
+// request-reply exchange reuses a few KiB, which stay in the caches next to both processors, while
+// a stream uses the whole ring.
 //
 // Invariants
-//   1. When a message becomes visible, the first 8 bytes of the unit behind it are zero. So a non-zero word
-//      at the reader's position is the header of the next message (its first word is never zero). As a rule
-//      these words are zero in all units that hold no part of a message not yet consumed: the reader zeroes
-//      them as it consumes. But a store into a line that was only read makes the processors talk once more,
-//      and so a long stored message has a third magic number, and is left where it is but for its first
-//      word, or one word in each of its lines (RingHabits::dirties), which may be a little later (hold_short). Until
-//      it is overwritten the writer zeroes the words that must be, a few units ahead.
-//   2. A writer that stores directly stores the header's first word last, releasing: what is seen is
-//      complete. A message that is posted becomes visible in address order (an adapter, kPublish), byte
-//      by byte maybe (soft-RoCE): it has another magic number and ends with a tail word that follows from
-//      the header, sequence number included; it is there when header and tail are. The reader zeroes the
-//      tail once it has seen it: no message finds the tail of an earlier one, of the same place and
-//      length, before its own. Of a number less than all bytes may be new (the reader's count, too): with
-//      the low ones first it is no more than the whole.
-//   3. produced - consumed <= units. The reader tells the writer what it has consumed by writing a
-//      64-bit count into memory of the writer's, at the latest after half of the ring's memory
-//      (ring_room.h), beyond which the writer does not go; what a `skip` or the
-//      last message of a lap leaves unused counts, so that a message of half the ring finds room once the
-//      reader has taken all there is. After a quarter the count goes along with a message, if one is posted
-//      the other way: a write less. It is known by a magic number of its own.
-//   4. With a posting writer, units not yet consumed are kept in the writer's mirror of the ring, and
-//      are reused only after the reader's count has passed them. So what a broken connection may have
-//      lost can be sent again. A writer that has posted stores again only when all that it has posted is
-//      known to have arrived.
+//   1. When a message becomes visible, the first 8 bytes of the unit behind it are zero. So a
+//      non-zero word at the reader's position is the header of the next message (the first word of
+//      a header is never zero). As a rule these words are zero in all units that hold no part of an
+//      unconsumed message: the reader zeroes them as it consumes. But a store into a line that was
+//      only read makes the processors talk once more. So a long stored message has a third magic
+//      number and is retained (`left`): the reader zeroes only its first word, or one word in each
+//      of its cache lines (RingHabits::dirties), maybe a little later (hold_short). Until the
+//      writer overwrites a retained message, it zeroes the words that must be zero, a few units
+//      ahead.
+//   2. A writer that stores directly stores the first word of the header last, with release order:
+//      a visible message is complete. A posted message becomes visible in address order (an
+//      adapter, kPublish), maybe byte by byte (soft-RoCE). So it has another magic number and ends
+//      with a tail word that follows from the header, including the sequence number; the message is
+//      complete when header and tail word are there. The reader zeroes the tail word once it has
+//      seen it, so that no message takes the tail word of an earlier one at the same place and of
+//      the same length for its own. A reader of a 64-bit count (the consumed count, too) may see
+//      only some of its new bytes; since the low bytes arrive first, such a value does not exceed
+//      the complete one.
+//   3. produced - consumed <= units. The reader reports what it has consumed by writing a 64-bit
+//      count into the writer's memory, at the latest after half of the ring's committed memory
+//      (ring_room.h), and the writer does not go beyond that memory. Units that a `skip` or the
+//      last message of a lap leaves unused count as consumed, so that a message of half the ring
+//      finds room once the reader has consumed everything. After a quarter of the memory the count
+//      travels in a message that is posted the other way, if there is one, which saves a write.
+//      Such a message has a magic number of its own.
+//   4. With a posting writer, unconsumed units are kept in the writer's mirror of the ring, and are
+//      reused only after the reader's count has passed them. So the writer can send again what a
+//      broken connection may have lost. A writer that has posted stores again only when all that it
+//      has posted is known to have arrived.
 //
 // Ownership: a Ring* object owns its memory regions, and uses a queue pair that outlives it.
 // Threads: one at a time for each side.
-// Source: Takagi et al., section 2 (message channels with RDMA); the rings of MVAPICH have the same idea.
+// Source: Takagi et al., section 2 (message channels with RDMA); the rings of MVAPICH have the same
+// idea.
 // May touch: base/, fabric/.
 #pragma once
 
@@ -71,53 +82,58 @@
 
 namespace adaptib {
 
-// Of the unsignaled writes to one queue pair, one in so many is signaled: its completion releases the
-// others. Send queues are deeper than a few times this.
+// Signals every kSignalEvery-th write to a queue pair; its completion also releases the send queue
+// entries of the unsignaled writes before it. Send queues are several times deeper than this.
 constexpr std::uint32_t kSignalEvery = 32;
 
-// A queue pair that posts into a ring takes so much inline, if its rail does: a message with up to 96 bytes.
+// Inline bytes requested for a queue pair that posts into a ring, if the rail supports that many:
+// enough for a message with up to 96 bytes.
 constexpr Bytes kRingInline = 128;
 
-constexpr std::uint16_t kTailedMagic = kHeaderMagic + 1; // in a ring: a posted message
-constexpr std::uint16_t kLeftMagic = kHeaderMagic + 2; // in a ring: a stored one that is left there
-constexpr std::uint16_t kCountedMagic = kHeaderMagic + 3; // in a ring: a posted one with a count
-constexpr std::uint16_t kBriefMagic = kHeaderMagic + 4;   // in a ring: one with a word of header
+constexpr std::uint16_t kTailedMagic = kHeaderMagic + 1;  // in a ring: a posted message
+constexpr std::uint16_t kLeftMagic = kHeaderMagic + 2;    // in a ring: stored and retained
+constexpr std::uint16_t kCountedMagic = kHeaderMagic + 3; // in a ring: posted, with a count
+constexpr std::uint16_t kBriefMagic = kHeaderMagic + 4;   // in a ring: compact, one word of header
 constexpr Bytes kLeftFrom = 768;                          // bytes of body and payload
-constexpr Bytes kShortLeft = 4096 + 256; // below, those are short, too: a page and headers
+constexpr Bytes kShortLeft = 4096 + 256; // short, although retained: a page and headers
 constexpr std::uint32_t kShortLap = 256; // units: 8 KiB
 constexpr std::uint32_t kLongerBy = 32;  // units
-constexpr std::uint32_t kAskedFor = 32;  // units, of a message that has come
-// Behind a message of so many units at most, the line in which the next one begins is asked for, too: the reader looks
-// there as soon as it has handed the message over, and what it does then cannot end before that line is there.
+constexpr std::uint32_t kAskedFor = 32;  // units of an arrived message that the reader prefetches
+// Behind a message of at most this many units the reader also prefetches the line where the next
+// message begins: it looks there as soon as it has delivered this message, and cannot finish what
+// it does next before that line is there.
 constexpr std::uint32_t kNextAskedFor = 64;
-// Messages, at most; to look whether the reader has caught up costs a line or two.
+// Maximum number of messages between two checks whether the reader has caught up; a check costs a
+// cache line or two.
 constexpr std::uint32_t kCaughtUpEvery = 64;
-// So often a message's first word may be found begun and no more, before it is taken for garbage: seconds.
+// Maximum number of polls that find only the beginning of a first word, before the reader reports
+// garbage. Corresponds to seconds.
 constexpr std::uint32_t kBegunPolls = 1u << 24;
 constexpr std::uint32_t kRingOverhead = sizeof(MessageHeader) + 2 * sizeof(std::uint64_t);
 
-// How two processors of this host pass lines between them best (TUNING.md of test/bench has the figures).
+// Best ways for two processors of this host to pass cache lines (TUNING.md of test/bench has the
+// figures).
 struct RingHabits {
-    std::uint32_t most_claimed; // units that a writer asks for ahead
-    std::uint32_t lap_messages; // in a short lap, at least
-    std::uint32_t lap_longest;  // units of a message that begins one
-    bool dirties;               // the reader stores into each line of what it leaves where it is
+    std::uint32_t most_claimed; // maximum units that a writer prefetches for writing
+    std::uint32_t lap_messages; // minimum number of messages in a short lap
+    std::uint32_t lap_longest;  // maximum units of a message that ends a lap early
+    bool dirties;               // the reader stores into each cache line of a retained message
 };
 const RingHabits& ring_habits();
-// Those of another processor, for tests; null: this one's. While there is no ring.
+// Overrides the habits, for tests; null restores those of this processor. REQUIRES: no ring exists.
 void assume_ring_habits(const RingHabits* habits);
 
 enum class RingWay : std::uint8_t {
     stored,
     posted,
     counted, // posted with a count
-    brief,   // stored with one word of header
+    brief,   // stored with one word of header (compact)
 };
 
-// The number of "the message before" the first one of a ring.
+// Sequence number "before" the first message of a ring.
 constexpr std::uint32_t kBeforeFirst = 0xffffffff;
 
-// Where the body begins.
+// Offset of the body within a message.
 constexpr Bytes ring_body_at(Bytes length, RingWay way) {
     if (way == RingWay::brief) {
         return sizeof(std::uint64_t);
@@ -125,7 +141,7 @@ constexpr Bytes ring_body_at(Bytes length, RingWay way) {
     return way == RingWay::stored && length >= kLeftFrom ? kRingUnit : sizeof(MessageHeader);
 }
 
-// From the beginning of a posted message to the end of its tail.
+// Bytes from the beginning of a posted message to the end of its tail word.
 constexpr Bytes ring_posted_bytes(Bytes length, RingWay way) {
     constexpr Bytes kWord = sizeof(std::uint64_t);
     return round_up(length + sizeof(MessageHeader), kWord) +
@@ -146,7 +162,7 @@ constexpr RingWay ring_way_of(std::uint16_t magic) {
                                    : RingWay::stored;
 }
 
-// The first word of a brief message, and what it says.
+// The first word of a compact message, and the fields in it.
 constexpr std::uint64_t ring_brief_word(const MessageHeader& header) {
     return static_cast<std::uint64_t>(header.type) | (std::uint64_t{header.flags} << 8) |
            (std::uint64_t{kBriefMagic} << 16) | (std::uint64_t{header.length} << 32) |
@@ -163,7 +179,7 @@ constexpr std::uint64_t ring_tail_word(std::uint64_t head, std::uint32_t sequenc
     return ~head ^ (static_cast<std::uint64_t>(sequence) * 0x9e3779b97f4a7c15u);
 }
 
-// Of the magic number of a stored message: the next one is at the ring's beginning.
+// Bit in the magic number of a stored message: the next message is at the beginning of the ring.
 constexpr std::uint64_t kRingLast = std::uint64_t{1} << 28;
 static_assert((std::uint64_t{kHeaderMagic | kTailedMagic | kLeftMagic | kCountedMagic | kBriefMagic}
                    << 16 &
@@ -172,7 +188,7 @@ constexpr std::uint16_t ring_magic_of(std::uint64_t head) {
     return static_cast<std::uint16_t>((head & ~kRingLast) >> 16);
 }
 
-// Type and magic number in the first word of a stored message.
+// Bits of type and magic number in the first word of a stored message.
 constexpr std::uint64_t kRingKindBits = 0xffff00ff & ~kRingLast;
 constexpr std::uint64_t ring_kind_of(MessageType type, std::uint16_t magic) {
     return std::uint64_t{magic} << 16 | static_cast<std::uint64_t>(type);
@@ -185,7 +201,8 @@ constexpr bool ring_kind_is_left(std::uint64_t kind) {
     return kind == kRingLeftEager || kind == kRingLeftActive;
 }
 
-// f.operator()<kind>() if the first word is that of a message which may be taken the short way; else false.
+// Calls f.operator()<kind>() if `head` is the first word of a message that may take the fast path;
+// otherwise returns false.
 template <typename F> [[gnu::always_inline]] inline bool with_ring_kind(std::uint64_t head, F&& f) {
     const std::uint64_t kind = head & kRingKindBits;
     return kind == kRingBrief        ? f.template operator()<kRingBrief>()
@@ -195,7 +212,7 @@ template <typename F> [[gnu::always_inline]] inline bool with_ring_kind(std::uin
                                      : false;
 }
 
-// Words of a ring that the other side reads or writes at any time.
+// Access to words of a ring that the other side may read or write at any time.
 inline std::uint64_t load_ring_word(const std::byte* at) {
     auto* word = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(at));
     return std::atomic_ref<std::uint64_t>(*word).load(std::memory_order_acquire);
@@ -205,16 +222,17 @@ inline void store_ring_word(std::byte* at, std::uint64_t value, std::memory_orde
     std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(at)).store(value, order);
 }
 
-// Asks for a cache line to be stored into.
+// Prefetches a cache line for writing.
 inline void claim_line(const std::byte* at) {
 #if defined(__x86_64__)
-    asm volatile("prefetchw %0" : : "m"(*at)); // the builtin's needs -mprfchw
+    asm volatile("prefetchw %0" : : "m"(*at)); // the builtin needs -mprfchw for this
 #else
     __builtin_prefetch(at, 1);
 #endif
 }
 
-// Of data that another processor has stored and this one has copied out, and that is to be stored again.
+// Stores into each cache line of data that another processor has stored, that this one has copied
+// out, and that will be overwritten.
 inline void dirty_lines(std::byte* data, Bytes length) {
     if (length >= kLeftFrom && ring_habits().dirties) {
         for (Bytes at = 0; at + sizeof(std::uint64_t) <= length; at += kCacheLine) {
@@ -227,8 +245,8 @@ class RingReader {
 public:
     enum class Found : std::uint8_t { nothing, message, garbage };
 
-    // REQUIRES: memory is zero, `units` x 32 bytes, 64-byte aligned.
-    // `room`: of memory that comes and goes.
+    // REQUIRES: `memory` is zero, `units` x 32 bytes, 64-byte aligned.
+    // `room`: for a ring whose memory grows and shrinks.
     RingReader(std::byte* memory, std::uint64_t units, const RingHabits& habits = ring_habits(),
                RingRoom room = RingRoom())
         : memory_(memory), units_(static_cast<std::uint32_t>(units)),
@@ -236,35 +254,36 @@ public:
         look_at_room();
     }
 
-    // message: `header` is a copy, `body` points into the ring until consume(). garbage: what lies there is not
-    // a message; the ring cannot be used any more. A message is found once.
+    // message: `header` is a copy, `body` points into the ring until consume(). garbage: the bytes
+    // there are not a message; the ring cannot be used any more. Returns each message once.
     Found poll(MessageHeader& header, const std::byte*& body) {
         const std::uint64_t word = head();
         return word == 0 ? Found::nothing : read(word, header, body);
     }
 
-    // The reader has taken all that came and given it back, and the next message comes into the
-    // first units.
+    // Returns true if the reader has consumed and released all that has arrived, and the next
+    // message arrives within the first `units` units.
     bool idle_within(std::uint32_t units) const {
         return head() == 0 && held_ == nullptr && position_ < units;
     }
-    // The first word of what lies there; 0: nothing does.
+    // First word at the reader's position; 0: no message.
     std::uint64_t head() const { return load_ring_word(place()); }
 
-    // What comes most, without a copy of its header, which is at next(): an eager or active message that was stored and
-    // is short.
+    // A short eager or active message that was stored, the most frequent kind. Its header is not
+    // copied; it is at next().
     struct Short {
         const std::byte* body = nullptr;
         std::uint32_t length = 0;
         std::uint32_t sequence = 0;
         std::uint32_t units = 0;
-        std::uint32_t taken = 0; // units up to the next one
+        std::uint32_t taken = 0; // units up to the next message
         std::uint8_t flags = 0;
     };
-    // The same as poll() for one of that kind; in place of consume(), consume_short() follows. False: it is not what its
-    // kind says, poll() knows. Once for each kind: where a body is must not be reckoned from the word, but be known while
-    // it is on its way, so that the next lines are, too.
-    // REQUIRES: the word is head(), and of that kind.
+    // Does poll() for a message of that kind; consume_short() then replaces consume(). Returns
+    // false if the message is not what its kind says; the caller then uses poll(). A template on
+    // the kind, so that the address of the body does not depend on the loaded word: it is known
+    // while that word is still on its way, and so the next lines can be prefetched.
+    // REQUIRES: `word` is head(), and of that kind.
     template <std::uint64_t kKind>
     [[gnu::always_inline]] bool take_short(std::uint64_t word, Short& found) {
         constexpr bool kBrief = kKind == kRingBrief;
@@ -296,8 +315,9 @@ public:
         release(found.units, found.taken, ring_kind_is_left(kKind) ? left_step_ : 1,
                 found.sequence);
     }
-    // The same, but the message's place is given back by let_go(), which is to come soon, and before the next message is
-    // taken. For who has something more urgent to store.
+    // Consumes like consume_short(), but defers the release of the message's place to let_go(),
+    // which must follow soon and before the next message is taken. For a caller that has something
+    // more urgent to store.
     template <std::uint64_t kKind> [[gnu::always_inline]] void hold_short(const Short& found) {
         posted_ = false;
         held_ = place();
@@ -307,32 +327,35 @@ public:
         step_over(found.taken);
     }
     bool holds() const { return held_ != nullptr; }
-    // REQUIRES: holds(), of a message that is left where it is.
+    // Releases the message that hold_short() kept. REQUIRES: holds(), and that message is retained.
     void let_go() {
         give_back(held_, held_units_, held_taken_, left_step_);
         held_ = nullptr;
     }
-    // That is worth it where all of a message's lines are stored into when it is given back, and may last: credit is not
-    // due with it, so a message of any length finds room beside it.
+    // Returns true if deferring is worthwhile and safe. It is worthwhile where the release stores
+    // into all lines of a message. It is safe while this message does not make credit due, so that
+    // a message of any length finds room beside it.
     bool may_hold(const Short& found) const {
         return left_step_ < units_ && untold_ + found.taken < units_ / 2;
     }
-    // The message that was found, whose number is `sequence`.
+    // Consumes the message that poll() found, whose number is `sequence`.
     void consume(std::uint32_t sequence) {
         release(current_, taken_, left_ ? left_step_ : 1, sequence);
     }
 
-    // The ring has shrunk.
+    // Called when the ring has shrunk.
     void on_shrunk() { look_at_room(); }
-    // Where the next message will begin: while the word there is zero, poll() finds nothing.
+    // Place of the next message: while the word there is zero, poll() finds nothing.
     const std::byte* next() const { return place(); }
 
     std::uint64_t consumed() const { return consumed_; }
-    // The writer should be told of consumed() now; or with the next message to it.
+    // credit_due(): the reader should report consumed() to the writer now. credit_soon_due(): it
+    // should put the count into the next message to the writer.
     bool credit_due() { return untold_ >= tell_at_ && still_due(); }
     bool credit_soon_due() const { return untold_ >= tell_at_ / 2; }
     void credit_told() { untold_ = 0; }
-    // It was told of `consumed`, by a message. False: of more already.
+    // Notes that a message has reported `consumed` to the writer. Returns false if the writer
+    // already knew as much or more.
     bool credit_told(std::uint64_t consumed) {
         const std::uint64_t untold = consumed_ - consumed;
         const bool news = untold < untold_;
@@ -340,14 +363,16 @@ public:
         return news;
     }
 
-    // The last message found was posted: counts may come, and go, with messages.
+    // Returns true if the last message found was posted: then counts may arrive, and leave, with
+    // messages.
     bool posted() const { return posted_; }
-    // What the writer has consumed of the ring in the other direction, as its messages say.
+    // Count that the writer has consumed of the ring in the other direction, as its messages
+    // report.
     std::uint64_t count() const { return count_; }
 
 private:
     std::byte* place() const { return memory_ + std::size_t{position_} * kRingUnit; }
-    // By what is in registers, and field by field (base/pieces.h).
+    // Copies from registers, and field by field (base/pieces.h).
     static void copy_head(MessageHeader& header, std::uint64_t head) {
         header.type = static_cast<MessageType>(static_cast<std::uint8_t>(head));
         header.flags = static_cast<std::uint8_t>(head >> 8);
@@ -359,7 +384,8 @@ private:
         std::memcpy(&header.source, at + offsetof(MessageHeader, source), 4);
         std::memcpy(&header.tag, at + offsetof(MessageHeader, tag), 4);
     }
-    // The message there, whose first word, and one in so many units, becomes zero.
+    // Consumes the message at the current place: zeroes its first word, and the first word of every
+    // `step`-th unit.
     [[gnu::always_inline]] void release(std::uint32_t units, std::uint32_t taken,
                                         std::uint32_t step, std::uint32_t sequence) {
         give_back(place(), units, taken, step);
@@ -371,19 +397,20 @@ private:
         for (std::uint32_t i = step; i < units; i += step) {
             store_ring_word(at + i * kRingUnit, 0, std::memory_order_relaxed);
         }
-        store_ring_word(at, 0, std::memory_order_release); // last: the writer may look (caught_up)
+        store_ring_word(at, 0, std::memory_order_release); // last: the writer may check (caught_up)
         consumed_ += taken;
         untold_ += taken;
     }
     void step_over(std::uint32_t taken) {
         position_ = position_ + taken == units_ ? 0 : position_ + taken;
     }
-    // Units from this message of so many to the next one.
+    // Units from this message, which takes `units`, to the next one.
     std::uint32_t taken_by(std::uint64_t head, std::uint32_t units) const {
         return (head & kRingLast) == 0 ? units : units_ - position_;
     }
-    // The other lines of a message whose first one is there: they are on their way while it is handed to whoever waits
-    // for it. Of a long one the processor asks for the rest by itself.
+    // Prefetches the other lines of a message whose first line is there: they are on their way
+    // while the message is delivered. For a long message the processor prefetches the rest by
+    // itself.
     [[gnu::always_inline]] static void ask_for_rest(const std::byte* at, std::uint32_t units) {
         const auto within = reinterpret_cast<std::uintptr_t>(at) % kCacheLine;
         const std::byte* const end = at + std::min(units, kAskedFor) * kRingUnit;
@@ -394,7 +421,7 @@ private:
     void look_at_room() {
         tell_at_ = (room_.bounded() ? std::min(room_.units(), units_) : units_) / 2;
     }
-    // The ring may have grown.
+    // Checks again, since the ring may have grown.
     bool still_due() {
         look_at_room();
         return untold_ >= tell_at_;
@@ -404,23 +431,23 @@ private:
     bool begins(std::uint64_t head);
     bool whole(std::byte* at, std::uint64_t head, Bytes length, RingWay way);
 
-    // All that a short message needs, up to posted_.
+    // Up to posted_: all fields that a short message needs.
     std::byte* memory_;
-    std::uint64_t consumed_ = 0; // units, ever
+    std::uint64_t consumed_ = 0; // units since the ring began
     std::uint32_t units_;
-    std::uint32_t untold_ = 0;              // of those consumed
+    std::uint32_t untold_ = 0;              // consumed units that the writer has not been told of
     std::uint32_t position_ = 0;            // unit of the next message
-    std::uint32_t current_ = 0;             // units of the message that poll found ...
+    std::uint32_t current_ = 0;             // units of the message that poll() found ...
     std::uint32_t taken_ = 0;               // ... and up to the next one
-    std::uint32_t sequence_ = kBeforeFirst; // of the last one consumed
-    std::uint32_t left_step_; // units between those that are zeroed of one that stays there
-    bool left_ = false;       // that message stays there
+    std::uint32_t sequence_ = kBeforeFirst; // of the last message consumed
+    std::uint32_t left_step_; // units between two words that are zeroed in a retained message
+    bool left_ = false;       // the message that poll() found is retained
     bool posted_ = false;
-    std::uint32_t tell_at_; // half of the units that had memory at the last look
+    std::uint32_t tell_at_; // half of the units that had memory at the last check
     RingRoom room_;
     std::uint64_t count_ = 0;
-    std::uint32_t begun_ = 0;   // polls that found a first word begun
-    std::byte* held_ = nullptr; // the message before the next one, if it is to be given back
+    std::uint32_t begun_ = 0;   // polls that found only the beginning of a first word
+    std::byte* held_ = nullptr; // the message before the next one, if its release is deferred
     std::uint32_t held_units_ = 0;
     std::uint32_t held_taken_ = 0;
 };
@@ -431,20 +458,24 @@ public:
         std::uint64_t address = 0; // of the reader's ring
         std::uint32_t key = 0;
         std::uint64_t units = 0;
-        Bytes inline_bytes = 0; // of a message that the queue pair takes inline: it is not read
-        std::uint64_t room_address = 0; // of its word in the reader's memory; 0: it has all memory
+        // Length up to which the queue pair takes a message inline, without reading it later
+        Bytes inline_bytes = 0;
+        // Of the RingRoom word in the reader's memory; 0: the whole ring has memory
+        std::uint64_t room_address = 0;
     };
 
-    // `credit`: the 64-bit count that the reader writes. Work that fails comes back with `wr_id`.
+    // `credit`: the 64-bit count that the reader writes. Failed work completes with `wr_id`.
     RingWriter(Rail& rail, QueuePair& qp, const Target& target, const std::uint64_t* credit,
                std::uint64_t wr_id, const RingHabits& habits = ring_habits());
 
-    // False: it has to be posted to, and there is no memory for the mirror. Before the first reserve().
+    // Returns false if the ring has to be posted to and there is no memory for the mirror. Called
+    // before the first reserve().
     bool usable() { return choose_way(); }
 
-    // Room for `length` bytes of body and payload, to be filled by the caller and made a message by
-    // commit() or undone by abandon(); null if the ring has no room now, which may include the unit
-    // behind. REQUIRES: it takes no more than half the units.
+    // Reserves room for `length` bytes of body and payload. The caller fills it, then calls
+    // commit() to make it a message or abandon() to undo the reservation. Returns null if the ring
+    // has no room now, which may include the unit behind. REQUIRES: the message takes at most half
+    // the units.
     [[gnu::always_inline]] std::byte* reserve(Bytes length) {
         const std::uint64_t units = ring_units_for(length, RingWay::stored);
         if (has_place(units)) [[likely]] {
@@ -453,7 +484,7 @@ public:
         return reserve_with_care(length);
     }
     void abandon(Bytes length);
-    // The longest body and payload that fits, as far as memory can be had now.
+    // Longest body and payload that fits, given the memory that can be had now.
     Bytes most() const {
         const std::uint64_t units = refused_ ? end_ : units_;
         return units / 2 * kRingUnit - kRingOverhead;
@@ -479,8 +510,9 @@ public:
         return kOk;
     }
 
-    // The same at once for what is sent most, a short message that is stored: fill(to) puts header.length
-    // bytes of body and payload there. False: nothing is done, reserve() knows what there is to do.
+    // Reserves and commits a short stored message in one call, which is the most frequent case:
+    // fill(to) puts header.length bytes of body and payload at `to`. Returns false, having done
+    // nothing, if the caller must use reserve().
     template <typename Fill>
     [[gnu::always_inline]] bool store_short(const MessageHeader& header, Fill&& fill) {
         const bool brief = header.type == MessageType::active && header.sequence == sequence_ + 1;
@@ -504,42 +536,45 @@ public:
         return true;
     }
 
-    // Whether the reader has all that was posted (what was stored, it has): as far as completions were
-    // asked for, or all of it; the latter asks, call again.
+    // settled(): the reader has all that was posted and that a completion was requested for.
+    // flushed(): the reader has all that was posted; requests the missing completion, so the caller
+    // calls it again. (What was stored has arrived anyway.)
     bool settled() const { return awaited_ == 0; }
     bool flushed() { return !flush().is_again(); }
-    // Messages are stored into the reader's memory.
+    // Returns true if messages are stored into the reader's memory.
     bool direct() const { return gate_.trouble != nullptr; }
-    // What is stored into memory of the reader's arrives, now.
+    // Returns true if what is stored into the reader's memory arrives, at this moment.
     bool stores() const { return direct() && gate_.open(); }
-    // Something came from the reader, who may have caught up: who has used more than a short lap looks with the next
-    // message, but not all the time.
+    // Called when something has arrived from the reader, which may have caught up: a writer that
+    // has gone beyond a short lap then checks at the next message, but not all the time.
     void answered() {
         if (lap_ > kShortLap && position_ - looked_at_ >= kCaughtUpEvery) [[unlikely]] {
             lap_ = position_;
         }
     }
-    // The last message lies where others have lain: that part of the ring is in the memory of both sides.
+    // Returns true if the last message lies where earlier ones have lain: both sides have that part
+    // of the ring in memory.
     bool lapped() const { return direct() && position_ <= used_; }
-    // A completion with our wr_id was taken.
+    // Called for each completion taken that has this writer's wr_id.
     void on_completion() { awaited_ -= awaited_ > 0 ? 1 : 0; }
     bool posts_to(const QueuePair& qp) const { return qp_ == &qp; }
 
-    // To go on over another queue pair of that rail, which leads to the same memory. Nothing orders what is written over
-    // two of them: so from now on nothing is posted; what is stored directly goes on. Errors: of the rail; nothing has
-    // changed.
+    // Prepares to continue over another queue pair, of rail `next`, which reaches the same memory.
+    // Writes over two queue pairs have no order, so from now on nothing is posted; direct stores
+    // continue. Errors: of the rail; nothing has changed then.
     Status hold(Rail& next);
-    // Goes on as before.
+    // Ends hold() without a change of queue pair.
     void release() {
         held_ = false;
         next_mirror_.reset();
     }
-    // Goes on over the other one. REQUIRES: hold(next); an empty write behind all that was posted before is
-    // complete; settled().
+    // Continues over the other queue pair. REQUIRES: hold(next); an empty write posted after all
+    // earlier work is complete; settled().
     void move_to(Rail& next, QueuePair& qp, std::uint32_t key, Bytes inline_bytes);
 
-    // Credit by messages: the reader's count, as one of its messages said; the count of the ring in the other
-    // direction, which the next posted message takes along (0: none); the last one that was taken along.
+    // Credit in messages. heard(): the reader's count, from one of its messages. carry(): the count
+    // of the ring in the other direction, which the next posted message takes along (0: none).
+    // carried(): the last count that a message took along.
     void heard(std::uint64_t count) {
         if (count > consumed_ && count <= produced_) {
             consumed_ = count;
@@ -548,9 +583,9 @@ public:
     void carry(std::uint64_t count) { to_carry_ = count; }
     std::uint64_t carried() const { return carried_; }
 
-    // Calls f(header, body) for each message, in order, that was posted and that the reader's count does not
-    // cover; what was stored, the reader has, and all that was posted before it (invariant 4). REQUIRES: the
-    // count does not change meanwhile. False: the count cannot be.
+    // Calls f(header, body), in order, for each posted message that the reader's count does not
+    // cover. The reader has all stored messages, and all that were posted before them (invariant
+    // 4). REQUIRES: the count does not change meanwhile. Returns false if the count is impossible.
     template <typename F> bool for_each_in_doubt(F&& f) const {
         if (mirror_ == nullptr || direct()) {
             return true;
@@ -583,12 +618,12 @@ public:
 
 private:
     std::byte* unit_address(std::uint64_t unit) { return base_ + unit * kRingUnit; }
-    // So many units are free, behind the last message, and can be stored into.
+    // Returns true if that many units behind the last message are free and can be stored into.
     bool has_place(std::uint64_t units) const {
         return direct() && position_ + units <= lap_ && produced_ + units < units_ + consumed_ &&
                gate_.open();
     }
-    // Within a lap of a message that is left where it is.
+    // Returns true less than a lap after a retained message.
     bool must_zero() const { return produced_ < zero_until_; }
     void advance(std::uint64_t units) {
         last_ = position_;
@@ -598,19 +633,20 @@ private:
             begin_lap(units_);
         }
     }
-    // The last one has reached `end`.
+    // Begins the next lap; the last message of this one ends at `end`.
     void begin_lap(std::uint32_t end) {
         used_ = std::max(used_, end);
         left_in_lap_ = false;
         position_ = 0;
         looked_at_ = 0;
         lap_ = std::min(kShortLap, units_);
-        if (beyond_ && direct()) [[unlikely]] { // what is posted comes later
+        if (beyond_ && direct()) [[unlikely]] { // posted messages would arrive later
             leave_room();
         }
     }
-    // The reader's processor owns the lines it has emptied. Those of the next messages are asked back
-    // early, so that storing into them does not wait: as many as the last message took, up to most_claimed.
+    // The reader's processor owns the lines that it has emptied. Prefetches those of the next
+    // messages early, so that storing into them does not wait: as many units as the last message
+    // took, up to most_claimed.
     static constexpr std::uint64_t kClaimed = 8; // units ahead
     void claim_ahead(std::uint64_t first, std::uint64_t units) const {
         std::uint64_t unit = position_ + first;
@@ -646,7 +682,7 @@ private:
     Status post_zero(std::uint64_t unit);
     Status post_write(const Gather& gather, std::uint64_t unit, bool signaled);
 
-    // Field by field, as head_word() is: see there.
+    // Writes field by field, as head_word() reads (the reason is there).
     static void write_fields(std::byte* at, const MessageHeader& header) {
         std::memcpy(at + offsetof(MessageHeader, sequence), &header.sequence, 4);
         std::memcpy(at + offsetof(MessageHeader, context), &header.context, 4);
@@ -663,7 +699,7 @@ private:
         store_ring_word(at, head, std::memory_order_release);
     }
     void zero_ahead(Bytes length, std::uint64_t units);
-    // The unit behind is not known to be zero.
+    // Returns true if the first word of the unit behind may be non-zero.
     bool unclean(std::uint64_t units) const {
         return must_zero() && produced_ + units >= clean_until_;
     }
@@ -677,54 +713,56 @@ private:
         nullptr; // the reader's memory if mapped, else the mirror
     std::uint64_t produced_ = 0;
     std::uint64_t consumed_ = 0;   // as last read from the credit word, or heard
-    std::uint64_t zero_until_ = 0; // produced: until then words may have to be zeroed
-    Gate gate_;                    // of qp_; without `trouble`: messages are posted
+    std::uint64_t zero_until_ = 0; // value of produced_ until which words may have to be zeroed
+    Gate gate_;                    // fast-path guard of qp_; without `trouble`: messages are posted
     std::uint32_t position_ = 0;
-    std::uint32_t lap_ = 0;  // up to this unit messages are stored; never beyond units_
-    std::uint32_t last_ = 0; // where the last message is
+    std::uint32_t lap_ = 0;  // messages are stored up to this unit; never beyond units_
+    std::uint32_t last_ = 0; // unit of the last message
     std::uint32_t units_;    // of the ring
     std::uint32_t sequence_ = kBeforeFirst; // of the last message
     const RingHabits habits_;
-    // Units produced, up to which the first words of those to come are zero
+    // Count of units produced up to which the first words of coming units are zero
     std::uint64_t clean_until_ = 0;
-    std::uint32_t looked_at_ = 0; // unit of this lap where go_on() was asked last
-    std::uint32_t used_ = 0;      // up to this unit there have been messages, in earlier laps
-    bool ends_lap_ = false;    // the message that room was reserved for is the last one of the lap
-    bool left_in_lap_ = false; // a message of this lap is left where it is
-    bool left_behind_ = false; // one may be, behind the short lap
-    bool beyond_ = false;      // this lap uses more than the ring's first part
-    bool refused_ = false;     // memory for more, the last time
-    std::uint32_t memory_ = 0; // units that have memory
-    std::uint32_t end_;        // the units before this one can be used
-    std::uint32_t first_end_ = 0; // the same of the first part
+    std::uint32_t looked_at_ = 0; // unit of this lap where go_on() last checked
+    std::uint32_t used_ = 0;      // messages of earlier laps have reached up to this unit
+    bool ends_lap_ = false;       // the reserved message is the last one of the lap
+    bool left_in_lap_ = false;    // a message of this lap is retained
+    bool left_behind_ = false;    // a retained message may lie behind the short lap
+    bool beyond_ = false;         // this lap uses more than the first part of the ring
+    bool refused_ = false;        // more memory was refused the last time
+    std::uint32_t memory_ = 0;    // units that have memory
+    std::uint32_t end_;           // units before this one can be used
+    std::uint32_t first_end_ = 0; // end_ of the first part
     std::uint32_t laps_ = 0;      // since memory was refused
     RingRoom room_;
     const std::uint64_t* credit_;
-    bool counted_ = false; // the message that room was reserved for takes to_carry_ along
+    bool counted_ = false; // the reserved message takes to_carry_ along
     bool posts_ = false;   // there is a mirror, and held_ is false
     bool held_ = false;
     std::uint64_t wr_id_; // constant
-    // Constant but for move_to().
+    // Constant except for move_to().
     QueuePair* qp_;
     Target target_;
     Rail* rail_;
     std::byte* mapped_ = nullptr;
-    // Only for a ring that cannot be mapped, or cannot be reached directly any more.
+    // Only for a ring that cannot be mapped, or that direct stores cannot reach any more.
     struct Free {
         void operator()(std::byte* memory) const { std::free(memory); }
     };
     std::unique_ptr<std::byte, Free> mirror_memory_;
     std::unique_ptr<MemoryRegion> mirror_;
-    std::unique_ptr<MemoryRegion> next_mirror_; // the same memory, with the rail that is next
+    std::unique_ptr<MemoryRegion> next_mirror_; // the same memory, registered with the next rail
     std::uint64_t to_carry_ = 0;
     std::uint64_t carried_ = 0;
-    std::uint32_t unsignaled_ = 0;  // posted since the last one that is signaled
-    std::uint32_t awaited_ = 0;     // signaled, and not over
-    std::uint64_t posted_from_ = 0; // units produced before the first message that is in the mirror
+    std::uint32_t unsignaled_ = 0; // writes posted since the last signaled one
+    std::uint32_t awaited_ = 0;    // signaled writes that are not complete
+    // Count of units produced before the first message in the mirror
+    std::uint64_t posted_from_ = 0;
 };
 
-// What the messages of `in` said of `out`, and what those of `out`, the same peer's, are to say of `in`. True: its
-// writer was told by one.
+// Exchanges credit between the two rings of one peer: passes to `out` what the messages of `in`
+// reported, and to the messages of `out` what they are to report of `in`. Returns true if such a
+// message told the writer of `in` something new.
 inline bool exchange_credit(RingReader& in, RingWriter& out) {
     out.heard(in.count());
     const bool told = in.credit_told(out.carried());

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RingMemory: what lies where in the memory that a process offers a connected peer.
+// RingMemory: layout of the memory that a process offers a connected peer.
 //
-//     credit line  what the peer has consumed of ours;
+//     credit line  what the peer has consumed of this process's messages;
 //                  the word of the ring's room (channel/ring_room.h);
-//                  in its second half what we told last, if not inline
-//     answer slot  one line where the peer answers operations that it is asked for
-//                  (protocol/asked.cc), and what both ends share of a copy; one with our offer of a
-//                  copy; where the peer can store there
+//                  in its second half what this process told last, if not inline
+//     answer slot  one line where the peer answers target-assisted operations (protocol/asked.cc),
+//                  and the state of a cooperative copy; one with this process's offer of such a
+//                  copy; if the peer can store there
 //     lines        of the ring that the peer writes its messages into (channel/ring.h); maybe none
-//     answer data  what the peer answers with
-//     measuring    nothing: the peer writes over it to time paths, where there are several (connect/measure.cc)
+//     answer data  data of the peer's answers
+//     measuring    nothing: the peer overwrites it to time paths, if there are several
+//                  (connect/measure.cc)
 //
-// Of sparse memory what lies behind the first lines has none until it is used.
-// The peer finds the answer line behind the credit, whose address is in the handshake, and the data
-// behind the lines.
+// In sparse memory everything behind the first lines has no memory until it is used.
+// The peer finds the answer line behind the credit, whose address is in the handshake, and the
+// answer data behind the lines.
 // Ownership: refers to a region. Threads: any. May touch: base/, channel/, fabric/fabric.h.
 #pragma once
 
@@ -33,33 +34,34 @@
 
 namespace adaptib {
 
-// The word is OperateBody::number << 8 | AnswerState. Offered, it is whose who changes it: the target, which
-// then does the operation and leaves done or refused, or the initiator, which takes the offer back.
+// The word is OperateBody::number << 8 | AnswerState. An offered operation belongs to the side that
+// changes the word first: the target, which then does the operation and leaves done or refused, or
+// the initiator, which takes the offer back.
 enum class AnswerState : std::uint8_t { none, offered, taken, done, refused };
 
 constexpr std::uint64_t answer_word(std::uint64_t number, AnswerState state) {
     return number << 8 | static_cast<std::uint64_t>(state);
 }
 
-// The other word of the slot: a message that both ends copy (protocol/together.cc), in units from its front and from
-// its back. Who changes a count has that part of it; `done` is what the other end has copied of the back, in that order.
+// The other word of the slot: a message that both ends copy (protocol/together.cc), in units from
+// its front and from its back. The end that advances a count owns the part it advanced over; `done`
+// counts the back units that the other end has copied, in that order.
 struct SharedWork {
     static constexpr std::uint32_t kMostUnits = 256;
     static constexpr Bytes kUnit = 16 * kKiB;
     static constexpr std::uint32_t units_of(Bytes length) {
         return static_cast<std::uint32_t>((length + kUnit - 1) / kUnit);
     }
-    // ShareBody::number is 1 to that; 0 is of no offer. A message that is late by as many offers would be taken for a new
-    // one; a ring has room for far fewer.
+    // ShareBody::number is 1 to kNumbers; 0 belongs to no offer. A message that is late by kNumbers
+    // offers would be taken for a new one; a ring has room for far fewer.
     static constexpr std::uint64_t kNumbers = (1u << 26) - 1;
 
     std::uint64_t number = 0;
     std::uint32_t front = 0;
     std::uint32_t back = 0;
     std::uint32_t done = 0;
-    bool closed = false; // nothing can be taken any more
-    bool refused =
-        false; // the other end could not copy a part that it had taken, and copies nothing more
+    bool closed = false;  // nothing can be taken any more
+    bool refused = false; // the other end failed to copy a part it had taken, and copies no more
 
     constexpr std::uint64_t word() const {
         return number << 38 | std::uint64_t{refused} << 37 | std::uint64_t{closed} << 36 |
@@ -113,16 +115,16 @@ struct alignas(kCacheLine) AnswerSlot {
 };
 static_assert(sizeof(AnswerSlot) == 2 * kCacheLine);
 
-// The parts that a process offers beside the credit.
+// Parts that a process offers besides the credit.
 struct RingParts {
     Bytes lines_bytes = 0;
-    bool direct = false; // the peer stores into it: the answer line and its data; memory is sparse
-    bool measuring = false; // something to write over
+    bool direct = false;    // the peer stores into the answer line and its data; memory is sparse
+    bool measuring = false; // there is an area to overwrite for measurements
 };
 
 class RingMemory {
 public:
-    // So much comes before the lines; and all.
+    // Bytes before the lines, and bytes in all.
     static constexpr Bytes before_lines(RingParts parts) {
         return kCacheLine + (parts.direct ? sizeof(AnswerSlot) : 0);
     }
@@ -130,7 +132,7 @@ public:
         return data_at(parts) + (parts.direct ? kMostAsked : 0) +
                (parts.measuring ? kMeasureBytes : 0);
     }
-    // So much has memory at first.
+    // Bytes that have memory at first.
     static constexpr Bytes first_bytes(RingParts parts) {
         return std::min(kFirst, before_lines(parts) + parts.lines_bytes);
     }
@@ -142,19 +144,20 @@ public:
     std::byte* told() const { return credit() + kCacheLine / 2; }
     std::byte* lines() const { return base_ + before_lines(parts_); }
     Bytes lines_bytes() const { return parts_.lines_bytes; }
-    // Null: all of the ring has memory.
+    // Null: the whole ring has memory.
     RingRoom room() const { return RingRoom(parts_.direct ? credit() + kRoomAt : nullptr); }
-    // REQUIRES: there is such a part.
+    // REQUIRES: there is an answer line.
     AnswerSlot& answer() const { return *reinterpret_cast<AnswerSlot*>(base_ + kCacheLine); }
     std::byte* answer_data() const { return base_ + data_at(parts_); }
     std::byte* measuring() const { return answer_data() + (parts_.direct ? kMostAsked : 0); }
-    // The answer's data have that much memory.
+    // Commits memory for the first `bytes` of the answer data.
     Status commit_answer(Bytes bytes) const {
         return parts_.direct ? region_.commit(static_cast<Bytes>(answer_data() - base_), bytes)
                              : kOk;
     }
 
-    // For a new ring, of which so much has been used. Behind that it is as it was at first.
+    // Clears the memory for a new ring; `used` bytes of the lines have been used. Behind these the
+    // lines are as they were at first.
     void clean(Bytes used) const {
         Bytes dirty = std::min(used, parts_.lines_bytes);
         if (dirty > first_lines() && give_back()) {
@@ -169,21 +172,21 @@ public:
             room().begin(first_units());
         }
     }
-    // The ring has no more memory than at first from now on. False: there is no more, it is in use,
-    // or it cannot be given back.
+    // Shrinks the ring to the memory it had at first. Returns false if it has no more, is in use,
+    // or the system does not take memory back.
     bool shrink(RingReader& reader) const {
         const std::uint32_t units = parts_.direct ? room().units() : 0;
         if (units == 0 || !room().begin_to_shrink(first_units())) {
             return false;
         }
-        // The reader sees now whatever the writer has stored beyond the first part.
+        // The reader now sees all that the writer has stored beyond the first part.
         const bool done = reader.idle_within(first_units()) && give_back();
         room().end_shrinking(done ? first_units() : units);
         reader.on_shrunk();
         return done;
     }
 
-    // The credit in the peer's memory, where its answer line is mapped.
+    // Credit in the peer's memory, given its mapped answer line.
     static std::byte* credit_before(AnswerSlot& answers) {
         return reinterpret_cast<std::byte*>(&answers) - kCacheLine;
     }
@@ -202,19 +205,20 @@ public:
         return credit_address + data_at({.lines_bytes = lines_bytes, .direct = true});
     }
 
-    // Of sparse memory: so much has memory at first.
+    // Bytes of sparse memory that have memory at first.
     static constexpr Bytes kFirst = 16 * kKiB;
 
 private:
     static constexpr Bytes kRoomAt = 16;
-    static constexpr Bytes kLargestPage = 64 * kKiB; // of those that systems have
+    static constexpr Bytes kLargestPage = 64 * kKiB; // largest page size of any system
 
-    // So that the lines behind the first ones are whole pages, with nothing else in them.
+    // Offset of the answer data. Rounded up, so that the lines behind the first ones are whole
+    // pages with nothing else in them.
     static constexpr Bytes data_at(RingParts parts) {
         const Bytes end = before_lines(parts) + parts.lines_bytes;
         return parts.direct ? round_up(end, kLargestPage) : end;
     }
-    // The system takes back the memory behind the first lines. False: it does not do that.
+    // Lets the system take back the memory behind the first lines. Returns false if it does not.
     bool give_back() const {
         return parts_.direct && region_.discard(kFirst, data_at(parts_) - kFirst);
     }

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RingRoom: how much of a ring has memory, one word in the reader's memory that both sides change.
+// RingRoom: how much of a ring has memory, in one word of the reader's memory that both sides
+// change.
 //
-// Purpose: a ring has address space for all its units, and memory at its beginning. Its writer, who
-// knows when a lap is too short, gets memory for more; its reader, who knows that nothing has come
-// for long, takes that back. So that neither does under the other's hands:
+// Purpose: a ring has address space for all its units, and memory for those at its beginning. The
+// writer knows when a lap is too short, and gets memory for more; the reader knows that nothing has
+// arrived for long, and takes that memory back. So that neither takes the memory from under the
+// other:
 //
-//     the writer   enter() before it stores beyond the first part, leave() when it is at the
-//                  beginning again; in between the room is its own, and it alone changes it
-//     the reader   begin_to_shrink() where the writer is not beyond; until end_shrinking() the
-//                  writer, who finds that, stays in the first part
+//     the writer   calls enter() before it stores beyond the first part, and leave() when it is
+//                  at the beginning again; in between it alone changes the room
+//     the reader   calls begin_to_shrink() while the writer is not beyond; until it calls
+//                  end_shrinking(), the writer sees that and stays in the first part
 //
 // Neither waits for the other.
 //
-// A writer that does not know of the word (mind()) may store anywhere, and nothing is taken back.
+// A writer that does not know of the word (no call of mind()) may store anywhere, and the reader
+// takes nothing back.
 //
 //     units that have memory 32 | ... | minded 1 | shrinking 1 | beyond 1
 //
@@ -32,12 +35,12 @@ constexpr Bytes kRingUnit = 32;
 
 class RingRoom {
 public:
-    // Null: all of the ring has memory.
+    // Null: the whole ring has memory.
     explicit RingRoom(std::byte* word = nullptr) : word_(reinterpret_cast<std::uint64_t*>(word)) {}
 
     bool bounded() const { return word_ != nullptr; }
 
-    // REQUIRES, of all that follow: bounded().
+    // REQUIRES, for all that follow: bounded().
     void begin(std::uint32_t units) const { word().store(units, std::memory_order_release); }
     std::uint32_t units() const {
         return static_cast<std::uint32_t>(word().load(std::memory_order_acquire));
@@ -45,7 +48,8 @@ public:
 
     // Writer.
     void mind() const { word().fetch_or(kMinded, std::memory_order_acq_rel); }
-    // False: the reader is about to take memory back; the first part can be used, no more.
+    // Returns false if the reader is about to take memory back; the writer may then use the first
+    // part only.
     bool enter() const {
         std::uint64_t now = word().load(std::memory_order_acquire);
         while ((now & kShrinking) == 0) {
@@ -56,12 +60,13 @@ public:
         return false;
     }
     void leave() const { word().fetch_and(~kBeyond, std::memory_order_release); }
-    // REQUIRES: it is beyond.
+    // REQUIRES: the writer is beyond the first part.
     void grow_to(std::uint32_t units) const {
         word().store(kBeyond | kMinded | units, std::memory_order_release);
     }
 
-    // Reader. False: there is no more than the first part, or the writer is beyond it.
+    // Reader. Returns false if only the first part has memory, if the writer is beyond it, or if
+    // the writer does not know of the word.
     bool begin_to_shrink(std::uint32_t first) const {
         std::uint64_t now = word().load(std::memory_order_acquire);
         return (now & (kBeyond | kShrinking | kMinded)) == kMinded &&

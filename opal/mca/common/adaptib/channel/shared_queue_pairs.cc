@@ -6,7 +6,7 @@
 
 namespace adaptib {
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // An initiator
 
 Status SharedInitiator::post(SendWork work, WorkTarget& quiet) {
@@ -51,7 +51,7 @@ void SharedInitiator::destroy() {
     qp_.reset();
 }
 
-// The latest of that id: records of transfers are used again, by other peers maybe.
+// Searches from the latest one: a wr_id may have been reused, maybe by another peer.
 const WorkTarget* SharedInitiator::owner_of(std::uint64_t wr_id) const {
     for (std::size_t back = 1; back <= posted_.size(); ++back) {
         const Posted& posted = posted_[(next_ + posted_.size() - back) % posted_.size()];
@@ -65,12 +65,12 @@ const WorkTarget* SharedInitiator::owner_of(std::uint64_t wr_id) const {
     return nullptr;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // A view
 
 Status SharedQueuePair::modify_impl(const QpAttributes& attributes, std::uint32_t mask) {
     if (mask != kQpState || attributes.state != QpState::error) {
-        return Status::error(Reason::not_supported); // it is others', too
+        return Status::error(Reason::not_supported); // other peers use it, too
     }
     initiator_->fail();
     return kOk;
@@ -86,7 +86,7 @@ Status SharedQueuePair::post_send_impl(const SendWork& work) {
     return status;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // The pool
 
 namespace {
@@ -96,8 +96,9 @@ bool is_there(const std::shared_ptr<SharedInitiator>& initiator) {
     return initiator != nullptr && !initiator->failed();
 }
 
-// Places of the pool: one that nobody uses, else an empty one, else that with the fewest views, from `first` on. Of
-// those that are taken only (`taken`): null if none is.
+// Returns a place of the pool: an unused one, else an empty one, else the one with the fewest
+// views; searches from `first` on. With `taken` considers only occupied places: null if there is
+// none.
 template <typename T>
 std::shared_ptr<T>* least_used(std::span<std::shared_ptr<T>> all, std::size_t first, bool taken) {
     std::shared_ptr<T>* least = nullptr;
@@ -149,7 +150,7 @@ Status SharedQueuePairs::make_target(std::uint32_t rail, std::shared_ptr<QueuePa
     return status;
 }
 
-// From RESET to RTR.
+// Moves a target from RESET to RTR.
 Status SharedQueuePairs::begin_target(std::uint32_t rail, QueuePair& target) {
     Rail& of = *all_[rail];
     QpAttributes attributes;
@@ -166,7 +167,7 @@ Status SharedQueuePairs::begin_target(std::uint32_t rail, QueuePair& target) {
     return target.modify(attributes, kQpState | kQpPath | kQpReceiveLimits);
 }
 
-// Where there is no room for another one, of those that are there.
+// Returns a target for the peer: a new one if there is room, else an existing one.
 std::shared_ptr<QueuePair> SharedQueuePairs::target_for(std::uint32_t rail, std::uint64_t peer) {
     const std::span targets(rails_[rail].targets);
     auto& chosen = *least_used(targets, first_for(peer), false);
@@ -230,7 +231,7 @@ Status SharedQueuePairs::make(std::uint32_t rail, std::uint32_t path, std::uint6
         const Status status = make_initiator(rail, made);
         if (status.ok()) {
             replaced_ += *chosen != nullptr ? 1 : 0;
-            *chosen = std::move(made); // the old one goes with its last view
+            *chosen = std::move(made); // the old one is destroyed with its last view
         } else {
             chosen = least_used(initiators, first_for(peer), true);
             if (!status.wants_room() || chosen == nullptr) {

@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Queue pairs that many peers share: a few dynamically connected initiators, and as many targets, of each rail.
+// Queue pairs that many peers share: a few dynamically connected initiators, and as many targets,
+// of each rail.
 //
-// Purpose: a ring in a peer's memory, and transfers to it, without a queue pair for it. An initiator sends to
-// whatever target a request names; SharedQueuePair is what a peer sees of one: a queue pair that leads to this peer
-// alone, so that rings, transfers and handshakes need not know the difference.
-// A peer takes the initiator that fewest others have, and is given the target that fewest others have: an initiator is
-// connected to one of its peers at a time, and a target that serves one initiator may refuse others meanwhile. Where
-// that leaves a choice, processes begin at different ones. Further paths from a port (paths_per_port) have n initiators
-// each, so that a peer knows by a queue pair's number which path it is.
+// Purpose: gives a peer a ring and transfers without a queue pair of its own. An initiator sends to
+// whatever target a request names. SharedQueuePair is a peer's view of an initiator: a queue pair
+// that leads to this peer alone, so that rings, transfers and handshakes need not know the
+// difference.
+// A peer takes the initiator that the fewest others have, and is given the target that the fewest
+// others have: an initiator is connected to one of its peers at a time, and a target that serves
+// one initiator may refuse others meanwhile. Among equals, processes begin at different ones.
+// Further paths from a port (paths_per_port) have n initiators each, so that a queue pair's number
+// tells a peer which path it is.
 //
-// What goes wrong with an initiator concerns all who share it. It is given up then: whoever still has a view of it
-// finds that nothing can be posted any more, and the next view is of a new one, with a new number. Whose
-// request it was that failed, the initiator knows: the others' came back flushed.
-// A slot of the send queue that an unsignaled request takes is given back by a later completion, maybe of another
-// peer's request: one request in kSignalEvery of all is signaled, and if its owner did not ask for that, its
-// completion goes to the view's `quiet` target, which has nothing to do but to be told apart.
+// A failure of an initiator concerns all peers that share it. It is given up then: a holder of a
+// view of it cannot post any more, and the next view is of a new initiator, with a new number. The
+// initiator knows whose request failed; the requests of the others complete as flushed.
+// An unsignaled request occupies a send queue entry until a later completion releases it, maybe
+// that of another peer's request. Of all requests one in kSignalEvery is signaled. If its owner did
+// not ask for that, its completion goes to the view's `quiet` target, which does nothing but
+// identify the peer.
 //
-// Ownership: views keep their initiator alive, and go before the pool; a `quiet` target outlives its work.
+// Ownership: views keep their initiator alive, and are destroyed before the pool; a `quiet` target
+// outlives its work.
 // Threads: one at a time.
 // Source: Takagi et al., 2.1 and 3.1 (DC-RDMA).
 // May touch: base/, fabric/fabric.h, channel/ring.h.
@@ -46,11 +51,11 @@ public:
     bool failed() const { return failed_; }
     Status post(SendWork work, WorkTarget& quiet);
     QpAttributes query() const;
-    // Nothing more reaches the wire; what is outstanding comes back flushed.
+    // Fails the initiator: nothing more reaches the wire; outstanding work completes as flushed.
     void fail();
-    // And nothing comes back any more, if it did not.
+    // Destroys the queue pair: work that has not completed never does.
     void destroy();
-    // Whose request that is, of the last ones posted; null: nobody's.
+    // Returns the owner of the request, among the last ones posted; null: nobody.
     const WorkTarget* owner_of(std::uint64_t wr_id) const;
 
 private:
@@ -64,10 +69,10 @@ private:
     std::uint32_t unsignaled_ = 0;
     bool failed_ = false;
     std::size_t next_ = 0;
-    std::vector<Posted> posted_; // as many as can be outstanding, in turn
+    std::vector<Posted> posted_; // ring buffer, as many as can be outstanding
 };
 
-// A view: one peer's way over an initiator, and which target its requests come to.
+// A view: one peer's way over an initiator, with the target that its requests go to.
 class SharedQueuePair final : public QueuePair {
 public:
     SharedQueuePair(std::shared_ptr<SharedInitiator> initiator, std::shared_ptr<QueuePair> own,
@@ -76,28 +81,28 @@ public:
           own_target_(std::move(own)), quiet_(quiet) {
         number_ = initiator_->number();
     }
-    // What may still be under way reads memory that goes next: it has to end, for all.
+    // Work that may still be under way reads memory that goes next: it has to end, for all sharers.
     ~SharedQueuePair() override {
         if (!settled()) {
             initiator_->fail();
         }
     }
 
-    // Where its requests go. Before the first.
+    // Sets the destination of the requests. REQUIRES: none has been posted.
     void aim(std::unique_ptr<AddressHandle> handle, std::uint32_t target, std::uint64_t key) {
         handle_ = std::move(handle);
         target_ = target;
         key_ = key;
     }
-    // The same way, if that one has it already. Before the first request.
+    // Takes over the destination of the other view. REQUIRES: no request has been posted.
     void aim_as(SharedQueuePair& other) {
         aim(std::move(other.handle_), other.target_, other.key_);
     }
     SharedInitiator& initiator() { return *initiator_; }
-    // This process's, for the peer's requests.
+    // This process's target, for the peer's requests.
     std::uint32_t own_target() const { return own_target_->number(); }
     std::uint64_t posts() const { return posts_; }
-    // The first so many are known to be complete.
+    // Records that the first `posts` requests are complete.
     void settle(std::uint64_t posts) { settled_ = std::max(settled_, posts); }
     bool settled() const { return settled_ == posts_; }
 
@@ -123,12 +128,12 @@ private:
 class SharedQueuePairs {
 public:
     struct Options {
-        std::uint32_t initiators = 8; // of each rail; and targets
+        std::uint32_t initiators = 8; // of each rail; and as many targets
         std::uint64_t self = 0;
         std::uint64_t access_key = 0; // of this process's targets; random, never 0
         std::uint8_t answer_timeout = 18;
         std::uint8_t answer_retries = 6;
-        std::uint32_t send_depth = 1024; // at most; the requests of several peers
+        std::uint32_t send_depth = 1024; // at most; for the requests of several peers
         Bytes inline_bytes = 0;          // at most
     };
 
@@ -143,22 +148,25 @@ public:
     }
     std::uint64_t access_key() const { return options_.access_key; }
 
-    // For that peer and path. Initiator and target are made until there are so many; if there is no room for another
-    // one, it is one that is there. Errors: of the rail, if there is no initiator. REQUIRES: is_open(rail).
+    // Makes a view for that peer and path. Takes an unused initiator and target, else creates one
+    // while there are fewer than `initiators`, else takes the one with the fewest views; the last
+    // also if there is no room for another one. Errors: of the rail, if there is no initiator.
+    // REQUIRES: is_open(rail).
     Status make(std::uint32_t rail, std::uint32_t path, std::uint64_t peer, WorkTarget& quiet,
                 std::unique_ptr<QueuePair>& out);
-    // Null: none that is in use has that number.
+    // Returns null if no initiator in use has that number.
     SharedInitiator* find(std::uint32_t rail, std::uint32_t number) const;
-    // False: it is no target of the rail's. Else it is in the error state, and is moved back; it may get another number,
-    // which others learn when they have their connections made anew.
+    // Moves a target in the error state back to RTR. It may get another number, which the peers
+    // learn when their connections are made anew. Returns false if `number` is no target of the
+    // rail.
     bool renew_target(std::uint32_t rail, std::uint32_t number, Status& status);
 
-    std::size_t initiators() const; // that are there
+    std::size_t initiators() const; // those that exist and have not failed
     std::uint64_t replaced() const { return replaced_; }
 
 private:
     struct OfRail {
-        std::unique_ptr<SharedReceiveQueue> srq;         // of the targets, which want one
+        std::unique_ptr<SharedReceiveQueue> srq;         // of the targets, which need one
         std::vector<std::shared_ptr<QueuePair>> targets; // null: not made; the first always is
         std::vector<std::shared_ptr<SharedInitiator>> initiators; // path by path
     };

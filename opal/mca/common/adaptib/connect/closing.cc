@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A connection that nobody uses is taken down, without disturbing what the two still send each other.
+// Closing: takes an unused connection down, without disturbing what the two sides still send each
+// other.
 //
-// Each side stops using the connection (messages go by datagrams from then on), waits until all that it
-// has put on it is with the other side, and says `close`. A side that has said it and heard it takes what
-// is left in its ring, and its end down: nothing can arrive there any more. Who hears it and needs the
-// connection says `keep` instead, and the other goes back to using it.
-// `close` and `keep` carry the numbers of both sides' attempts and of the close itself, so that late and
-// doubled ones are recognised; a request for the next connection means `close` as well.
+// Each side stops using the connection (messages go by datagrams from then on), waits until all
+// that it has put on the connection has reached the other side, and sends `close`. A side that has
+// sent `close` and received it takes what is left in its ring, and takes its end down: nothing can
+// arrive there any more. A side that receives `close` and needs the connection sends `keep`
+// instead, and the other side uses the connection again.
+// `close` and `keep` carry the numbers of both sides' attempts and of the close itself, so that
+// late and doubled ones are recognized; a request for the next connection means `close` as well.
 #include <utility>
 
 #include "connect/connection_manager.h"
@@ -15,12 +17,12 @@ namespace adaptib {
 
 namespace {
 
-constexpr Nanoseconds kAfterYielding{1'000'000}; // until the connection is asked for again
+constexpr Nanoseconds kAfterYielding{1'000'000}; // before the connection is requested again
 
 } // namespace
 
-// Puts and gets that wait for the next connection do not use this one. Two that part take it down
-// by themselves.
+// Returns true if nothing needs the connection. Puts and gets that wait for the next connection do
+// not use this one. A connection in the disconnect handshake is taken down by that.
 bool ConnectionManager::is_unused(const Peer& peer) {
     const bool parting = peer.said_goodbye && peer.heard_goodbye;
     const bool only_waits = peer.yields && peer.users == peer.moves && peer.stripes == 0;
@@ -41,7 +43,8 @@ void ConnectionManager::start_closing(Peer& peer) {
     closing_.push_back(peer);
 }
 
-// Everything that this side posts besides transfers is on that queue pair. Errors: of the queue pair; again.
+// Posts an empty write on the control lane, which carries everything that this side posts besides
+// transfers. Errors: of the queue pair; again.
 Status ConnectionManager::post_flush(Peer& peer, FlushWork& by) {
     Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
     Flush& flush = by.flush();
@@ -59,8 +62,7 @@ Status ConnectionManager::post_flush(Peer& peer, FlushWork& by) {
     return status;
 }
 
-// A queue pair that others share may have failed without work of this peer's: nothing comes back
-// that would tell.
+// A shared queue pair may have failed without work of this peer's: then no completion tells it.
 void ConnectionManager::begin_to_flush(Peer& peer) {
     if (post_flush(peer, peer.closing_flush).reason() != Reason::bad_state) {
         return;
@@ -91,7 +93,7 @@ void ConnectionManager::move_closing() {
 void ConnectionManager::finish_closing(Peer& peer) {
     listener_.on_ring_final(peer);
     if (peer.state != ConnectState::closing) {
-        return; // what was in the ring has broken it
+        return; // what was in the ring has broken the connection
     }
     const bool yielded = peer.yields;
     keep(peer);
@@ -101,7 +103,7 @@ void ConnectionManager::finish_closing(Peer& peer) {
     if (yielded && !peer.wanted_link.linked()) { // others first, at the other end as well
         wait_for_room(peer, options_.clock->now() + kAfterYielding);
     }
-    look_at_ = Nanoseconds{0}; // who waits has its turn at once
+    look_at_ = Nanoseconds{0}; // waiting peers have their turn at once
     if (const auto early = std::move(peer.early_request); early != nullptr) {
         on_request(peer, *early, kNeeded);
     }
@@ -114,13 +116,13 @@ void ConnectionManager::leave_closing(Peer& peer) {
     peer.state = ConnectState::open;
     peer.ring_out = std::move(peer.ring_paused);
     peer.usage.wish = Wish::any;
-    peer.usage.active = options_.clock->now(); // others are to be asked first
+    peer.usage.active = options_.clock->now(); // others are to be closed first
     listener_.on_connected(peer);
 }
 
 void ConnectionManager::on_close(Peer& peer, const ConnectNote& note) {
     if (note.connection != peer.remote_connection || note.answers != peer.connection) {
-        return; // of a connection that is over
+        return; // of an earlier connection
     }
     if (peer.state == ConnectState::answered) {
         open(peer); // the confirmation is late
@@ -132,7 +134,7 @@ void ConnectionManager::on_close(Peer& peer, const ConnectNote& note) {
     peer.closing.heard = note.number;
     if (peer.state == ConnectState::closing) {
         peer.closing.agreed = true;
-        if (peer.closing.told) { // maybe answered with `keep` before
+        if (peer.closing.told) { // the peer may have answered with `keep` before
             peer.closing.told = false;
             ++peer.closing.number;
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A connection's resources and messages (connect/connection_manager.h). What happens when a handshake
-// message arrives is in handshake.cc, who gets a connection in limits.cc, how it ends in closing.cc.
+// A connection's resources and messages (connect/connection_manager.h). handshake.cc handles
+// arriving handshake messages, limits.cc decides which peers get a connection, closing.cc ends
+// connections.
 #include "connect/connection_manager.h"
 
 #include <algorithm>
@@ -18,7 +19,8 @@ std::uint32_t bit_of(MessageType type) { return 1u << static_cast<unsigned>(type
 
 } // namespace
 
-// Queue pairs in the state init and a ring for the peer to write into, unless they exist already.
+// Makes queue pairs in the state INIT and a ring for the peer to write into, unless they exist
+// already.
 Status ConnectionManager::prepare(Peer& peer) {
     if (!peer.subchannels.empty()) {
         return kOk;
@@ -60,7 +62,7 @@ void ConnectionManager::drop_queue_pairs_of(Peer& peer) {
     }
 }
 
-// Null: it has none.
+// Returns null if the subchannel has none.
 std::unique_ptr<QueuePair> ConnectionManager::take_queue_pair(Peer& peer, Subchannel& subchannel) {
     if (subchannel.qp == nullptr) {
         return nullptr;
@@ -80,8 +82,8 @@ std::unique_ptr<QueuePair> ConnectionManager::take_queue_pair(Peer& peer, Subcha
     return qp;
 }
 
-// Once chosen it is changed by move_home() alone: what was posted there has to be over before anything goes another
-// way.
+// Once chosen, the control lane is changed by move_home() alone: everything posted there has to be
+// over before anything goes another way.
 std::size_t ConnectionManager::chosen_subchannel(Peer& peer) {
     const std::vector<Subchannel>& all = peer.subchannels;
     if (peer.home >= all.size() || all[peer.home].qp == nullptr) {
@@ -95,8 +97,9 @@ std::uint32_t ConnectionManager::send_depth(std::uint32_t rail) const {
     return std::min(kSendDepth, rails_[rail]->info().max_send_depth);
 }
 
-// For each path that can be used and has none. If no path can, a first connection tries all. Errors: of the first that
-// could not be made, if there is none that could, or if others may be closed for it.
+// Makes a queue pair for each usable path that has none. If no path is usable, a first connection
+// tries all. Errors: of the first failure, if all failed, or if other connections may be closed to
+// make room.
 Status ConnectionManager::make_queue_pairs(Peer& peer) {
     if (peer.subchannels.empty()) {
         for (std::uint32_t i = 0; i < peer.route.count; ++i) {
@@ -154,7 +157,8 @@ Status ConnectionManager::begin_queue_pair(QueuePair& qp) {
     return qp.modify(attributes, kQpState | kQpAccess);
 }
 
-// The one that is kept, or a new one, for which others' are given up if need be.
+// Reuses the kept queue pair, or makes a new one, for which kept ones of others are destroyed if
+// need be.
 Status ConnectionManager::make_queue_pair(Peer& peer, Subchannel& subchannel) {
     if (peer.shared) {
         return make_shared(peer, subchannel);
@@ -202,7 +206,8 @@ Status ConnectionManager::open_loopback(Peer& self) {
     return kOk;
 }
 
-// No ring when there are enough of them, or no memory for one: then the peer goes on with datagrams.
+// Offers no ring if there are enough of them, or no memory for one: then the peer continues with
+// datagrams.
 Status ConnectionManager::offer_ring(Peer& peer) {
     const bool lines = counters_.rings_open < options_.ring_max;
     const bool kept = peer.ring_memory != nullptr && (peer.ring_parts.lines_bytes > 0) == lines;
@@ -237,7 +242,7 @@ Status ConnectionManager::make_ring(Peer& peer, bool lines) {
     return status;
 }
 
-// Those of closed connections are given up for it if need be.
+// Destroys kept rings of closed connections to make room if need be.
 Status ConnectionManager::allocate_ring(Peer& peer, Bytes lines_bytes) {
     constexpr std::uint32_t kAccess = kLocalWrite | kRemoteWrite;
     const bool direct = rails_[peer.route.local.first]->info().has(Capability::direct);
@@ -318,7 +323,7 @@ ConnectNote ConnectionManager::note_of(const Peer& peer, MessageType type) const
     return {peer.connection, peer.remote_connection, number, 0};
 }
 
-// False: it waits for room, and goes later (retry); or the peer has failed.
+// Returns false if the message waits for room and goes later (retry), or if the peer has failed.
 bool ConnectionManager::send(Peer& peer, MessageType type) {
     if (peer.waiting_link.linked()) {
         peer.handshakes_owed |= bit_of(type);
@@ -354,7 +359,7 @@ bool ConnectionManager::send_body(Peer& peer, MessageType type, const void* body
         }
         status = peer.datagrams.commit(peer.datagram, header);
     }
-    if (status.is_again() && type != MessageType::connect_close) { // closing.cc asks again itself
+    if (status.is_again() && type != MessageType::connect_close) { // closing.cc sends again itself
         peer.handshakes_owed |= bit_of(type);
         owing_.push_back(peer);
     } else if (status.is_error()) {
@@ -363,7 +368,8 @@ bool ConnectionManager::send_body(Peer& peer, MessageType type, const void* body
     return status.ok();
 }
 
-// What waited for room may be over by then: it says what is true when it is sent.
+// Returns true if a message that waited for room still has to be sent. A message describes the
+// state at the time of sending.
 bool ConnectionManager::is_due(const Peer& peer, MessageType type) {
     switch (type) {
     case MessageType::connect_request: return peer.state == ConnectState::requested;
@@ -407,7 +413,8 @@ void ConnectionManager::retry() {
 
 void ConnectionManager::fail(Peer& peer, Status status, const std::string& what) {
     if (peer.state != ConnectState::open && peer.state != ConnectState::closing) {
-        close(peer, ConnectState::failed); // else work is outstanding: break_off lets it come back
+        // Otherwise work is outstanding: break_off lets it complete.
+        close(peer, ConnectState::failed);
     }
     listener_.on_connect_failed(peer, status, what);
 }

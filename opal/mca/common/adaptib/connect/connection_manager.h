@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Connection management: how a peer's subchannels and rings come up, and go again (connect/README.md).
+// Connection management: brings a peer's subchannels and rings up, and takes them down
+// (connect/README.md).
 //
-// Purpose: the three-way handshake request, reply, confirm over the datagram channel; the limit on
-// connections; closing of idle ones. Both sides make one queue pair per path between their rails and offer the other a
-// ring to write into; all of it comes up with one handshake. Handshake messages have no sequence number of
-// the peer's; attempts are numbered, so that doubled ones are recognised and answered again.
+// Purpose: implements the three-way handshake request, reply, confirm over the datagram channel;
+// the limit on connections; closing of idle ones. Both sides make one queue pair per path between
+// their rails and offer the other a ring to write into; one handshake brings all of it up.
+// Handshake messages have no sequence number of the peer's. Attempts are numbered, so that doubled
+// messages are recognized and answered again.
 //
-//     idle --request()--> requested --reply; queue pairs have met--> open
+//     idle --request()--> requested --reply; queue pairs are connected--> open
 //     idle --request arrives--> answered --confirm--> open
 //     requested --request arrives, peer's name is higher--> answered
-//     requested --request arrives, peer's name is lower--> requested (ours will be answered)
+//     requested --request arrives, peer's name is lower--> requested (the peer answers this side's)
 //     requested --refuse--> idle
 //     open --idle for long, or close arrives--> closing --close arrives--> idle
 //     closing --keep arrives--> open
 //     open, closing --a path fails--> repairing --> requested or answered (repair.cc)
-//     any --resources fail, or a queue pair and it is not repaired--> failed
+//     any --resources fail, or a queue pair fails and is not repaired--> failed
 //
-// Which side may write: the asker from the reply on, the asked one from the confirmation on, none while
-// closing. A ring is polled from the moment that it is offered.
-// On rails whose queue pairs have to meet (meeting.cc) they do so between the reply and the confirmation.
-// Where there is no room for another connection, peers wait for one in a list and talk by datagrams.
+// The requesting side may write from the reply on, the other side from the confirmation on, none
+// while closing. A ring is polled from the moment that it is offered.
+// On rails that need rdma_cm (meeting.cc) the queue pairs connect through it between the reply and
+// the confirmation.
+// While there is no room for another connection, peers wait for one in a list and communicate by
+// datagrams.
 // Threads: one at a time.
 // Source: Yu, Gao, Panda, section 4.1.
 // May touch: base/, fabric/, memory/, channel/, schedule/, peer/, observe/.
@@ -51,21 +55,22 @@ class ConnectionListener {
 public:
     virtual void on_ring_offered(Peer& peer) = 0; // poll peer.ring_in from now on
     virtual void on_connected(Peer& peer) = 0;
-    // No connection for now: refused, or closed. What waits for one may go another way.
+    // No connection for now: refused, or closed. Work that waits for one may go another way.
     virtual void on_unconnected(Peer& peer) = 0;
     // The peer writes nothing more: take what is in the ring.
     virtual void on_ring_final(Peer& peer) = 0;
     virtual void on_ring_withdrawn(Peer& peer) = 0; // before it is freed
-    // Whether the path, by its number in PeerRoute::pairs, is not known to have failed.
+    // Returns true if the path, by its number in PeerRoute::pairs, is not known to have failed.
     virtual bool is_usable(const Peer& peer, std::size_t pair) = 0;
-    // The queue pair of that path could not be connected; the connection does without.
+    // The queue pair of that path could not be connected; the connection does without it.
     virtual void on_path_unconnected(Peer& peer, std::size_t pair, const std::string& why) = 0;
-    virtual void
-    on_interrupted(Peer& peer) = 0; // a repair begins: nothing is sent until on_connected
-    // Its queue pairs are gone, and did not give back what was under way.
+    // A repair begins: nothing is sent until on_connected.
+    virtual void on_interrupted(Peer& peer) = 0;
+    // The peer's queue pairs are destroyed, and have not completed the work under way.
     virtual void on_abandoned(Peer& peer) = 0;
-    virtual void on_fenced(Peer& peer) = 0; // keep what ring_out may have lost: it goes
-    // For so long the connection could not be made anew.
+    // Keep what ring_out may have lost: it is destroyed next.
+    virtual void on_fenced(Peer& peer) = 0;
+    // The connection could not be made anew for `lasted`.
     virtual void on_partition(Peer& peer, Nanoseconds lasted) = 0;
     virtual void on_repaired(Peer& peer, Nanoseconds took) = 0;
     virtual void on_notice(const std::string& text) = 0;
@@ -76,38 +81,39 @@ protected:
     ~ConnectionListener() = default;
 };
 
-// When paths of a peer are measured (measure.cc).
+// Times of measuring a peer's paths (measure.cc).
 struct MeasureOptions {
-    std::uint32_t messages = 256;     // sent to it since the last time
+    std::uint32_t messages = 256;     // sent to the peer since the last measurement
     Nanoseconds every{1'000'000'000}; // at most; less often while nothing is found
-    Nanoseconds again{10'000'000};    // while the home is in doubt
+    Nanoseconds again{10'000'000};    // while the control lane is in doubt
 };
 
 class ConnectionManager {
 public:
     struct Options {
         std::uint64_t self = 0;
-        std::uint64_t key = 0; // that this process publishes
+        std::uint64_t key = 0; // the key that this process publishes
         std::uint64_t ring_max = 0;
         std::uint64_t connect_max = 0;  // 0: no limit but the device's
         std::uint64_t connect_pool = 0; // closed connections whose queue pairs and rings are kept
         bool fault_tolerance = false;   // broken connections are repaired
         Nanoseconds failure_timeout{1'000'000'000};
-        std::uint8_t answer_timeout = 18; // of queue pairs, in their code
+        std::uint8_t answer_timeout = 18; // of queue pairs, in their encoding
         std::uint8_t answer_retries = 6;
-        const Liveness* liveness = nullptr; // of peers that a repair or a meeting waits for
+        const Liveness* liveness = nullptr; // of peers that a repair or rdma_cm waits for
         Witness* witness = nullptr;
-        SchedulerOptions scheduler; // policies that exist
+        SchedulerOptions scheduler; // only policies that exist
         const Clock* clock = nullptr;
-        const AttendedClock* attended = nullptr; // of repairs and meetings
+        const AttendedClock* attended = nullptr; // for repairs and rdma_cm
         Random* random = nullptr;
         MigrationAgent* migration = nullptr; // null: none
         Sharing sharing = Sharing::never;
         SharedQueuePairs* shared = nullptr; // null: none
-        // A chosen connection is not closed for one that is not chosen before it was idle for so long.
+        // Minimum idle time before a chosen connection is closed for one that is not chosen.
         Nanoseconds chosen_idle{100'000'000};
         MeasureOptions measure;
-        // Who was refused queue pairs of its own is not chosen for them again before; doubled for each time in a row.
+        // Pause before a peer that was refused queue pairs of its own may be chosen for them again;
+        // doubled for each consecutive refusal.
         Nanoseconds own_pause{1'000'000'000};
     };
 
@@ -117,84 +123,89 @@ public:
                       ConnectionListener& listener)
         : options_(options), rails_(rails), cqs_(cqs), counters_(counters), listener_(listener) {}
 
-    // Starts connecting if the peer is idle; where there is no room, once there is.
+    // Starts connecting if the peer is idle; without room, as soon as there is some.
     void request(Peer& peer) {
         if (peer.state == ConnectState::idle &&
             (!peer.wanted_link.linked() || need_not_wait(peer))) {
             ask_or_wait(peer);
         }
     }
-    // The same, but nobody waits.
+    // Same as request(), but the peer does not wait for room.
     void request_if_room(Peer& peer) {
         if (peer.state == ConnectState::idle && has_room()) {
             static_cast<void>(ask(peer));
         }
     }
-    // Starts closing it if it is open and nothing needs it.
+    // Starts closing the connection if it is open and nothing needs it.
     void give_up(Peer& peer) {
         if (peer.state == ConnectState::open && is_unused(peer)) {
             start_closing(peer);
         }
     }
-    // Whether the peer can be connected over queue pairs that are shared (sharing.cc).
+    // Returns true if the peer can be connected over shared queue pairs (sharing.cc).
     bool may_share(const Peer& peer) const;
-    // With Sharing::spare: so many peers at most share for the sake of small messages (select/mapping.h, shared_most).
+    // With Sharing::spare: limits the number of peers that share for the sake of small messages
+    // (select/mapping.h, shared_most).
     void limit_shared(std::size_t most) { shared_most_ = most; }
     bool has_shared_room() const { return shared_slots_ < shared_most_; }
-    // The peer gets such a connection; one that is open over others is closed for it, if nothing needs it, or once
-    // there is room. REQUIRES: Wish::shared: may_share().
+    // Gives the peer a connection of that kind. An open one of the other kind is closed for it, if
+    // nothing needs that, or once there is room. REQUIRES: Wish::shared: may_share().
     void take(Peer& peer, Wish wish);
-    // False: something that this side has posted on shared queue pairs may be under way. Finds out; call it again.
+    // Returns false if work of this side on shared queue pairs may be under way; finds out, so the
+    // caller calls it again.
     bool drained(Peer& peer);
-    // A shared queue pair has failed that a connection is to go over which is not open yet: it goes over another one.
-    // False: nothing is to be done of the kind.
+    // Called when a shared queue pair has failed that a connection not yet open is to use: the
+    // connection goes over another one. Returns false if that is not the case.
     bool renew_shared(Peer& peer, Subchannel& subchannel);
-    // A path of the connection has failed, or the peer says so: it is made anew, if there is one, as soon as
-    // progress is made. REQUIRES: peer.repairable, or the state is not open.
+    // Called when a path of the connection has failed, or the peer says so: makes the connection
+    // anew, if the peer has one, as soon as progress is made. REQUIRES: peer.repairable, or the
+    // state is not open.
     void repair(Peer& peer);
-    // The same if there is a path that the connection lacks, once what is under way is over.
+    // Same as repair() if there is a path that the connection lacks, once the work under way is
+    // over.
     void improve(Peer& peer);
-    // A handshake message arrived; it has passed check_message.
+    // Handles an arrived handshake message, which has passed check_message.
     void on_handshake(Peer& peer, const MessageHeader& header, const std::byte* body);
-    // One that had to wait for the end of the connection before.
+    // Handles a request that had to wait for the end of the connection before.
     void on_early_request(Peer& peer, const ConnectBody& body) { on_request(peer, body, kNeeded); }
     // Connects the peer that is this process itself: each queue pair with itself, without rings.
     Status open_loopback(Peer& self);
     // Takes the peer's queue pairs and rings down; its state becomes `state`.
     void close(Peer& peer, ConnectState state);
-    // The path is broken: queue pairs go to the error state, so that what is outstanding comes back
-    // flushed; the rings are not used any more. The peer's state becomes failed.
+    // Breaks the connection off: queue pairs go to the error state, so that outstanding work
+    // completes as flushed; the rings are not used any more. The peer's state becomes failed.
     void break_off(Peer& peer);
-    // Sends handshake messages that found no room before, and moves closing on.
+    // Sends handshake messages that found no room before; advances closing, repairs and the like.
     void retry();
-    // Index of the subchannel that carries the peer's ring and credit: its home (schedule/home.h).
+    // Returns the index of the control lane: the subchannel that carries the peer's ring and credit
+    // (schedule/home.h).
     std::size_t chosen_subchannel(Peer& peer);
-    // They go over to that one, as soon as what is under way allows. Nothing happens if it cannot carry them now, or
-    // they are on their way to another one.
+    // Migrates the control lane to that subchannel, as soon as work under way allows. Does nothing
+    // if the subchannel cannot carry it now, or a migration is under way.
     void move_home(Peer& peer, std::uint32_t to);
-    // Paths of a peer are measured if some are due.
+    // Measures paths of a peer if some are due.
     void measure_some() {
         if (!measured_.empty() && options_.clock->now() >= measure_at_) [[unlikely]] {
             begin_measuring();
         }
     }
-    // Completions are awaited that have to be looked for often.
+    // Returns true if completions are awaited that must be polled for often.
     bool measuring() const { return measurement_.peer != nullptr; }
     void on_polled() {
         if (measuring()) [[unlikely]] {
             measurement_.polled = options_.clock->now();
         }
     }
-    // Changes with what is posted for the connections themselves.
+    // Counter that changes with each post for the connections themselves.
     std::uint64_t flushes() const { return flushes_; }
     bool retry_due() const { return !owing_.empty(); }
     bool closing() const {
         return !closing_.empty() || !yielding_.empty() || !moving_.empty() || !repairing_.empty() ||
                meeting();
     }
-    // A pass of progress has to look at more than what comes.
+    // Returns true if a pass of progress has more to do than to poll for arrivals.
     bool has_work() const { return measuring() || retry_due() || closing(); }
-    // Peers that have queue pairs. `f` may break them off.
+    // Visits the peers that have queue pairs. `f` may break them off.
     template <typename F> void for_each_connected(F&& f) {
         for (Peer* peer = slots_.front(); peer != nullptr;) {
             Peer* const next = slots_.next(*peer);
@@ -202,37 +213,37 @@ public:
             peer = next;
         }
     }
-    // Queue pairs meet: the fabrics' events are awaited.
+    // Returns true while queue pairs connect through rdma_cm: the fabrics' events are awaited.
     bool meeting() const { return !meeting_.empty(); }
     void on_met(std::uint32_t rail, std::uint32_t qp_number);
     void on_not_met(std::uint32_t rail, std::uint32_t qp_number, const std::string& why);
 
-    // There is no room for another connection, as far as is known.
+    // Returns true if there is no room for another connection, as far as is known.
     bool crowded() const { return !has_room(); }
-    // How many there can be.
+    // Maximum number of connections.
     std::uint64_t room() const;
-    // How many more.
+    // Number of further connections.
     std::uint64_t free_room() const {
         return room() - std::min<std::uint64_t>(room(), own_slots());
     }
     bool any_shared() const { return shared_slots_ > 0; }
 
-    // Looks for room for those who wait. deadline(): when that is next; max: nobody waits.
+    // Looks for room for waiting peers. deadline(): when that is next; max: none waits.
     void run_timers();
     Nanoseconds deadline() const {
         Nanoseconds next = somebody_waits() ? look_at_ : Nanoseconds::max();
         next = meeting_.empty() ? next : std::min(next, meeting_deadline());
         return repairing_.empty() ? next : std::min(next, repair_deadline());
     }
-    // Now and then, for the choice of the connection to close.
+    // Records the peers' activity, for the choice of the connection to close. Called now and then.
     void note_usage();
 
 private:
-    // What the other side wants a connection for.
+    // Reasons for which the other side wants a connection.
     struct Need {
         bool any = false;      // there is traffic
-        bool awaited = false;  // something large or one-sided
-        bool required = false; // something that has no other way
+        bool awaited = false;  // something large or one-sided waits
+        bool required = false; // something that has no other way waits
     };
     static constexpr Need kNeeded{true, false, false};
 
@@ -309,21 +320,20 @@ private:
     void end_move(Peer& peer);
     void stop_moving(Peer& peer);
 
-    // measure.cc
-    // One path after the other of a peer.
+    // Measurement of one path after the other of a peer.
     struct Measurement {
         Peer* peer = nullptr; // null: nothing is measured
         std::vector<SubchannelView> up;
-        std::size_t at = 0;        // of them, the one that has its turn
-        std::uint32_t parts = 0;   // writes with bytes
+        std::size_t at = 0;        // index into `up` of the path being measured
+        std::uint32_t parts = 0;   // writes with data
         std::uint32_t awaited = 0; // completions
-        bool vain = false;         // nothing follows from it
-        bool begun = false;        // the empty write is there
+        bool vain = false;         // the result is unusable
+        bool begun = false;        // the empty write has completed
         Nanoseconds posted{0};
-        Nanoseconds polled{0};       // when completions were last looked for
-        Nanoseconds begun_after{0};  // the empty write was not there yet ...
+        Nanoseconds polled{0};       // when completions were last polled for
+        Nanoseconds begun_after{0};  // the empty write was not complete yet ...
         Nanoseconds begun_by{0};     // ... and was
-        std::vector<PortRate> rates; // found; bytes a second
+        std::vector<PortRate> rates; // results; bytes a second
     };
     class MeasureWork final : public WorkTarget {
     public:
@@ -435,8 +445,9 @@ private:
     bool send(Peer& peer, MessageType type);
     bool send_body(Peer& peer, MessageType type, const void* body, std::uint32_t length);
     ConnectBody describe(const Peer& peer) const;
-    // The number of the first packet that a queue pair sends. Those of one attempt after the other are a quarter
-    // of all numbers apart: one that is used again takes a late packet of the last time for an old one.
+    // Number of the first packet that a queue pair sends. Those of consecutive attempts are a
+    // quarter of all numbers apart: a reused queue pair takes a late packet of the last attempt for
+    // an old one.
     static std::uint32_t first_packet(std::uint32_t connection, std::uint32_t qp_number) {
         constexpr std::uint32_t kMask = 0xffffff;
         constexpr std::uint32_t kApart = (1u << 22) + 1;
@@ -457,9 +468,9 @@ private:
     IntrusiveList<Peer, &Peer::slot_link> slots_;
     static constexpr std::size_t kAnyNumber = ~std::size_t{0};
     std::size_t shared_most_ = kAnyNumber;
-    std::size_t shared_slots_ = 0; // of them, those of connections over shared queue pairs
+    std::size_t shared_slots_ = 0; // slots of connections over shared queue pairs
     IntrusiveList<Peer, &Peer::wanted_link> wanted_;
-    // What has_work() asks for in each pass: next to each other.
+    // Fields that has_work() reads in each pass, next to each other.
     IntrusiveList<Peer, &Peer::waiting_link> owing_;
     IntrusiveList<Peer, &Peer::closing_link> closing_;
     IntrusiveList<Peer, &Peer::yielding_link> yielding_; // in the order in which they began
@@ -473,10 +484,10 @@ private:
     IntrusiveList<Peer, &Peer::pool_link> pool_; // closed longest ago first
     bool told_meeting_late_ = false;
     Nanoseconds look_at_{0};
-    Nanoseconds self_waits_until_{0}; // for its loopback, asking again and again; 0: it does not
+    Nanoseconds self_waits_until_{0}; // for its loopback, requested repeatedly; 0: no wait
     Nanoseconds last_look_{0};
-    std::uint64_t device_max_ = ~std::uint64_t{0}; // so many it had when it took no more ...
-    Nanoseconds device_full_until_{0};             // ... which is believed until then
+    std::uint64_t device_max_ = ~std::uint64_t{0}; // connections when the device took no more ...
+    Nanoseconds device_full_until_{0};             // ... assumed to be the limit until then
     bool told_no_room_ = false;
     bool told_device_full_ = false;
 };

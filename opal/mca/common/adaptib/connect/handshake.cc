@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What each handshake message does when it arrives (connect/connection_manager.h has the picture).
+// Handlers of arriving handshake messages (connect/connection_manager.h has the state diagram).
 #include <algorithm>
 #include <utility>
 
@@ -9,12 +9,12 @@ namespace adaptib {
 
 namespace {
 
-// Another attempt may find a path.
+// Returns true if another attempt may find a path.
 bool comes_again(const Peer& peer, Status status) {
     return peer.repair.active && status.reason() != Reason::peer_gone;
 }
 
-// The other side has fenced the connection that this side has.
+// Returns true if the other side has fenced the connection that this side has.
 bool replaces(const Peer& peer, const ConnectBody& request) {
     return request.replaces != 0 && request.replaces == peer.remote_connection;
 }
@@ -25,7 +25,8 @@ void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
                                      const std::byte* body) {
     const Need need{(header.flags & kConnectNeeded) != 0, (header.flags & kConnectAwaited) != 0,
                     (header.flags & kConnectRequired) != 0};
-    if (peer.datagram.coming) { // nothing but its request can be meant: it has heard nothing
+    // Only the peer's own request can be meant: the peer has heard nothing.
+    if (peer.datagram.coming) {
         if (header.type == MessageType::connect_request) {
             keep_for_later(peer, read_body<ConnectBody>(body));
         }
@@ -43,8 +44,8 @@ void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
     }
 }
 
-// The peer is through with the goodbye, or with closing, we are not yet: handled when we are.
-// The latest: datagrams overtake each other.
+// Keeps a request until this side is ready for it, for instance until it has finished the
+// disconnect or closing as the peer has. Keeps the latest one: datagrams overtake each other.
 void ConnectionManager::keep_for_later(Peer& peer, const ConnectBody& request) {
     if (peer.early_request == nullptr ||
         sequence_before(peer.early_request->connection, request.connection)) {
@@ -55,13 +56,13 @@ void ConnectionManager::keep_for_later(Peer& peer, const ConnectBody& request) {
 void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need need) {
     const bool same = body.connection == peer.remote_connection;
     if (peer.remote_connection != 0 && sequence_before(body.connection, peer.remote_connection)) {
-        return; // of a connection that is over
+        return; // of an earlier connection
     }
     switch (peer.state) {
     case ConnectState::requested:
         ++counters_.connections_crossed;
         if (options_.self > peer.name) {
-            // Ours is the one that the peer answers, or has refused before it asked itself.
+            // The peer answers this side's request, or has refused it before it sent its own.
             keep_for_later(peer, body);
             return;
         }
@@ -74,11 +75,11 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
             return;
         }
         if (peer.said_goodbye &&
-            peer.heard_goodbye) { // the answer to ours is still on its way, maybe
+            peer.heard_goodbye) { // the answer to this side's may still be on its way
             keep_for_later(peer, body);
             return;
         }
-        if (body.replaces != 0) { // both said that it is over before it broke
+        if (body.replaces != 0) { // both sides ended the connection before it broke
             say_refused(peer, body, RefusalReason::no_room);
             return;
         }
@@ -91,14 +92,14 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
             on_request(peer, body, need);
             return;
         }
-        if (!same && body.replaces != 0) { // our answer came to nothing
+        if (!same && body.replaces != 0) { // this side's reply came to nothing
             drop_queue_pairs_of(peer);
             ++peer.connection;
             accept(peer, body, need);
             return;
         }
-        if (!same &&
-            !peer.repair.active) { // it has refused ours since, and with that given up its own
+        // The peer has since refused this side's request, and has thereby given up its own.
+        if (!same && !peer.repair.active) {
             close(peer, ConnectState::idle);
             on_request(peer, body, need);
             return;
@@ -121,7 +122,7 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
             keep_for_later(peer, body);
             repair(peer);
         } else if (!same) {
-            // The peer is through with closing; what it said of that is still on its way.
+            // The peer has finished closing; its message about that is still on its way.
             keep_for_later(peer, body);
             peer.closing.agreed = true;
         }
@@ -181,21 +182,23 @@ void ConnectionManager::say_refused(Peer& peer, const ConnectBody& body, Refusal
     say_refused(peer, reason);
 }
 
-// The same about the attempt of the peer's that was answered last.
+// Same for the attempt of the peer's that was answered last.
 void ConnectionManager::say_refused(Peer& peer, RefusalReason reason) {
     peer.refusal = static_cast<std::uint32_t>(reason);
     static_cast<void>(send(peer, MessageType::connect_refuse));
 }
 
-// The peer is lost, and told so: after that, since what is on its way to it is dropped then.
+// Gives the peer up, and tells it. In this order, since giving up drops messages on their way to
+// it.
 void ConnectionManager::lose(Peer& peer, const ConnectBody& body, Status status,
                              const std::string& what) {
     fail(peer, status, what);
     say_refused(peer, body, RefusalReason::broken);
 }
 
-// It will ask again if it needs the connection; meanwhile this side looks for room, and asks itself when
-// there is some. One that is being repaired has room, and waits for a path.
+// Refuses the request. The peer asks again if it needs the connection; meanwhile this side looks
+// for room, and asks itself when there is some. During a repair there is room, and this side waits
+// for a path.
 void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, Need need) {
     if (peer.repair.active) {
         say_refused(peer, body, RefusalReason::no_path);
@@ -264,11 +267,12 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
         constexpr std::uint32_t kOwnDoublings = 6;
         const std::uint32_t doublings = std::min(peer.usage.refusals, kOwnDoublings);
         peer.usage.own_after = options_.clock->now() + options_.own_pause * (1u << doublings);
-        peer.usage.chosen = false; // no other's is closed for it meanwhile
+        peer.usage.chosen = false; // no other connection is closed for it meanwhile
     }
     peer.usage.wish = Wish::any;
-    // To about a second: each request is a queue pair for nothing, and whoever refused asks, too, when there is room,
-    // though not if that takes long. One-sided operations have no other way.
+    // The pause grows to about a second. Each request makes a queue pair in vain; the refusing side
+    // asks, too, when there is room, though not if that takes long. One-sided operations have no
+    // other way.
     constexpr double kFirstPause = 100'000; // ns
     constexpr std::uint32_t kDoublings = 13;
     constexpr std::uint32_t kUrgentDoublings = 6;
@@ -294,7 +298,8 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
         return;
     }
     if (peer.state == ConnectState::idle || peer.finishing) {
-        // Asked for before a goodbye that is over: it came to nothing here, which the peer has to know.
+        // Requested before a disconnect that is over: the request came to nothing here, which the
+        // peer has to know.
         say_refused(peer, body, RefusalReason::over);
         return;
     }
@@ -302,7 +307,7 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
         return;
     }
     if ((body.access_key != 0) != peer.shared) {
-        ++counters_.bad_packets; // an answer is of the kind that was asked for
+        ++counters_.bad_packets; // a reply must be of the kind that was requested
         return;
     }
     if (peer.repair.active && !take_over(peer, body.expected)) {
@@ -312,7 +317,7 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
     if (const Status status = connect_subchannels(peer, body);
         !status.ok() || peer.live_subchannels() == 0) {
         if (comes_again(peer, status)) {
-            wait_for_path(peer); // the next request says that this one came to nothing
+            wait_for_path(peer); // the next request tells that this one came to nothing
         } else {
             lose(peer, body, status, "a connection could not be completed");
         }
@@ -343,7 +348,7 @@ void ConnectionManager::on_confirm(Peer& peer, const ConnectBody& body) {
         return; // doubled
     }
     if (body.answers != peer.connection || body.connection != peer.remote_connection) {
-        // What it confirms may be over by the time that there is room to send it.
+        // The confirmed attempt may be over by the time that the message finds room.
         const bool late = sequence_before(body.connection, peer.remote_connection) ||
                           sequence_before(body.answers, peer.connection);
         counters_.bad_packets += late ? 0 : 1;
@@ -362,7 +367,7 @@ void ConnectionManager::on_confirm(Peer& peer, const ConnectBody& body) {
     open(peer);
 }
 
-// What the other side says of that subchannel; null: nothing.
+// Returns the other side's description of that subchannel; null: none.
 const ConnectSubchannel* ConnectionManager::find(const ConnectBody& body,
                                                  const Subchannel& subchannel) {
     const ConnectSubchannel* const end = body.subchannels + body.subchannel_count;
@@ -373,8 +378,8 @@ const ConnectSubchannel* ConnectionManager::find(const ConnectBody& body,
     return found == end ? nullptr : found;
 }
 
-// Those that both sides can use; the others are dropped. Errors: of the first that could not be connected, if
-// there is none that could.
+// Connects the subchannels that both sides can use; drops the others. Errors: of the first failure,
+// if all failed.
 Status ConnectionManager::connect_subchannels(Peer& peer, const ConnectBody& body) {
     Status first = kOk;
     peer.access_key = body.access_key;
@@ -443,7 +448,8 @@ Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
                                  kQpState | kQpRetry | kQpSendPsn | kQpSendLimits | migration);
 }
 
-// open() puts it to use: before that the other side may not be ready, and a path may still drop out.
+// Notes where the peer's ring is; open() starts to use it. Before that the other side may not be
+// ready, and a path may still drop out.
 void ConnectionManager::use_remote_ring(Peer& peer, const ConnectBody& body) {
     peer.credit_address = body.credit_address;
     peer.measure_address = body.measure_address;
@@ -453,8 +459,8 @@ void ConnectionManager::use_remote_ring(Peer& peer, const ConnectBody& body) {
     }
 }
 
-// Where there is no memory to write into the peer's ring from, the shared queue does without. Closed connections are
-// given up for it if need be.
+// Opens the ring to the peer. Without memory to write into it from, the shared queue serves
+// instead. Destroys kept resources of closed connections to make room if need be.
 void ConnectionManager::open_ring(Peer& peer) {
     Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
     aim_ring(peer, subchannel);
@@ -502,7 +508,7 @@ void ConnectionManager::open(Peer& peer) {
     peer.early_request.reset();
     peer.closing = {};
     peer.usage.wish = Wish::any;
-    if (!peer.shared) { // else what was refused are queue pairs of its own, still
+    if (!peer.shared) { // otherwise what was refused are still queue pairs of its own
         peer.usage.refusals = 0;
         peer.usage.own_after = Nanoseconds{0};
         peer.usage.asks_itself = false;

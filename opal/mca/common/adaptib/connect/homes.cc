@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A connection's ring and credit go over another of its subchannels, while the job runs: its home was found to be
-// slow (schedule/home.h).
+// Lane migration: moves a connection's control lane (ring and credit) to another of its
+// subchannels, while the job runs, because its lane was found to be slow (schedule/home.h).
 //
-// Each side moves its own, and tells nobody: a ring and a credit are memory of the other side, which all subchannels
-// reach, each with the key that the handshake told. What is written over two queue pairs has no order, so nothing is
-// written over the new one before all that was written over the old one is there: the ring takes no messages, and credit
-// waits, until an empty write behind them is complete, which takes a round trip. It would wait for transfers that were
-// posted before, too: so this begins when none is under way over the old one, or after a while. Transfers stay where they
-// are. A connection that is being moved is not closed; one that breaks is repaired, and
-// chooses its home anew.
+// Each side migrates its own control lane, and tells nobody: a ring and a credit are memory of the
+// other side, which all subchannels reach, each with the key from the handshake. Writes over two
+// queue pairs have no order, so nothing is written over the new one before all that was written
+// over the old one has arrived: the ring takes no messages, and credit waits, until an empty write
+// behind them is complete, which takes a round trip. The empty write would wait for transfers
+// posted before, too: so a migration begins when none is under way over the old one, or after a
+// while. Transfers stay on their subchannels. A connection is not closed during a migration; one
+// that breaks is repaired, and chooses its control lane anew.
 #include "connect/connection_manager.h"
 
 namespace adaptib {
 
 namespace {
 
-constexpr Nanoseconds kPatience{10'000'000}; // with transfers over the old home
+constexpr Nanoseconds kPatience{10'000'000}; // with transfers over the old control lane
 
 } // namespace
 
@@ -37,7 +38,7 @@ void ConnectionManager::move_home(Peer& peer, std::uint32_t to) {
     moving_.push_back(peer);
 }
 
-// False: not now.
+// Returns false if that is impossible now.
 bool ConnectionManager::hold_home(Peer& peer) {
     HomeMove& move = peer.home_move;
     const auto& outstanding = peer.subchannels[chosen_subchannel(peer)].outstanding;
@@ -63,7 +64,7 @@ void ConnectionManager::move_homes() {
         }
         const Flush& flush = peer.home_move.flush;
         if (!flush.posted && post_flush(peer, peer.home_flush).is_error()) {
-            stop_moving(peer); // who writes next finds that out, too
+            stop_moving(peer); // the next write finds that out, too
             continue;
         }
         const bool settled = peer.ring_out == nullptr || peer.ring_out->settled();
@@ -73,7 +74,7 @@ void ConnectionManager::move_homes() {
     }
 }
 
-// Nothing of ours besides transfers is under way.
+// Completes the migration: none of this side's work besides transfers is under way.
 void ConnectionManager::end_move(Peer& peer) {
     const std::uint32_t to = peer.home_move.to;
     Subchannel& subchannel = peer.subchannels[to];
@@ -92,7 +93,7 @@ void ConnectionManager::end_move(Peer& peer) {
     stop_moving(peer);
 }
 
-// Wherever the home is now: it goes on there.
+// Ends the migration; the control lane continues where it is now.
 void ConnectionManager::stop_moving(Peer& peer) {
     if (!peer.home_move.active) {
         return;

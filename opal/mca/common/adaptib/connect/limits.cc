@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who gets a connection when there may not be one for each peer.
+// Limits: decide which peers get a connection when there may not be one for each.
 //
-// A peer that is to be connected while there is no room waits in a list, and talks by datagrams. While
-// somebody waits, the connections are looked at every millisecond; the one that was idle longest is closed
-// (closing.cc), if it was idle for a millisecond at least: else connections would only be passed around.
-// Peers that are chosen as the busiest (core/selection.cc) are served first, and for them one that is not
-// chosen is closed though it is not idle; theirs are idle after 100 ms (or a period) only, unless a one-sided operation waits,
-// which cannot do without a connection.
-// For one that cannot do without, one that has had its turn is closed though it is in use: both
-// sides *yield*. They put nothing new on it, and close it when what is under way has ended.
-// Messages go as datagrams meanwhile, puts and gets wait for the next turn. So who reads a word of
-// another process again and again until it changes does not keep the connection from the one who is
-// to change it.
-// Who has not sent or received anything meanwhile does not wait any more. A process that wants its loopback connection
-// cannot do without, either.
+// A peer that is to be connected while there is no room waits in a list, and communicates by
+// datagrams. While any peer waits, the connections are checked every millisecond; the one that was
+// idle longest is closed (closing.cc), if it was idle for a millisecond at least: otherwise
+// connections would only be passed around.
+// Peers that are chosen as the busiest (core/selection.cc) are served first, and for them a
+// connection that is not chosen is closed even if it is not idle. Chosen connections count as idle
+// only after 100 ms (or a period), unless a one-sided operation waits, which cannot do without a
+// connection.
+// For a peer that cannot do without, a connection that has had its turn is closed although it is in
+// use: both sides *yield*. They put nothing new on it, and close it when the work under way has
+// completed. Messages go as datagrams meanwhile, puts and gets wait for the next turn. So a process
+// that reads a word of another one again and again until it changes does not keep the connection
+// from the process that is to change it.
+// A peer without any message sent or received meanwhile stops waiting. A process that wants its
+// loopback connection cannot do without, either.
 #include <algorithm>
 #include <string>
 
@@ -24,11 +26,11 @@ namespace adaptib {
 namespace {
 
 constexpr Nanoseconds kLookEvery{1'000'000};
-constexpr Nanoseconds kIdleTime{1'000'000};     // at least, of a connection that is closed
-constexpr Nanoseconds kPatience{10'000'000};    // with who waits and does nothing; with closing
-constexpr Nanoseconds kDeviceFull{100'000'000}; // then it is asked again
-// After so long a connection in use is closed for one that is needed: opening one takes a tenth of
-// that.
+constexpr Nanoseconds kIdleTime{1'000'000};  // minimum, of a connection that is closed
+constexpr Nanoseconds kPatience{10'000'000}; // with a waiting peer that does nothing; with closing
+constexpr Nanoseconds kDeviceFull{100'000'000}; // after that the device is tried again
+// After this time a connection in use is closed for one that is needed: opening one takes a tenth
+// of that.
 constexpr Nanoseconds kTurn{5'000'000};
 
 } // namespace
@@ -40,7 +42,8 @@ std::uint64_t ConnectionManager::room() const {
 
 bool ConnectionManager::has_room() const { return own_slots() < room(); }
 
-// Whether there is just no room for one more queue pair or ring: others may go and make some.
+// Returns true if there is merely no room for one more queue pair or ring: closing others may make
+// some.
 bool ConnectionManager::no_room_says(Status status) {
     if (!status.wants_room()) {
         return false;
@@ -57,7 +60,7 @@ bool ConnectionManager::no_room_says(Status status) {
     return true;
 }
 
-// False: there is no room, or no way to the peer yet.
+// Returns false if there is no room, or no way to the peer yet.
 bool ConnectionManager::ask(Peer& peer) {
     if (peer.datagram.coming) {
         return false;
@@ -93,17 +96,18 @@ void ConnectionManager::ask_or_wait(Peer& peer) {
     }
 }
 
-// Who was to be connected from the start, and has not talked since, can do without.
+// Returns false for a peer that was to be connected from the start, and has not communicated since:
+// it can do without.
 bool ConnectionManager::is_needed(const Peer& peer) {
     return peer.users > 0 || peer.messages() > 0;
 }
 
-// Others wait that cannot do without.
+// Returns true if others wait that cannot do without, and this peer can.
 bool ConnectionManager::goes_behind(const Peer& peer) const {
     return !needs(peer) && somebody_waits() && who_waits(options_.clock->now()).needs;
 }
 
-// Called before somebody waits.
+// Called before the first peer waits.
 void ConnectionManager::begin_to_look(Nanoseconds now) {
     if (!somebody_waits()) {
         look_at_ = now + kLookEvery;
@@ -119,7 +123,7 @@ void ConnectionManager::wait_for_room(Peer& peer, Nanoseconds not_before) {
     wanted_.push_back(peer);
 }
 
-// For its loopback. It asks again, or does not wait any more.
+// Waits for room for the loopback. The process requests it again, or no longer waits.
 void ConnectionManager::wait_with_self() {
     const Nanoseconds now = options_.clock->now();
     begin_to_look(now);
@@ -167,7 +171,7 @@ void ConnectionManager::run_timers() {
     last_look_ = now;
 }
 
-// Who has come since the last look, however long ago that was, has its turn.
+// A peer that was active since the last check, however long ago that was, has its turn.
 bool ConnectionManager::still_wanted(const Peer& peer, Nanoseconds now) const {
     return peer.users > 0 || now - peer.usage.active < kPatience || peer.usage.active >= last_look_;
 }
@@ -176,7 +180,8 @@ bool ConnectionManager::may_ask(const Peer& peer, Nanoseconds now) {
     return now >= (needs(peer) ? peer.usage.urgent_at : peer.usage.ask_at);
 }
 
-// Those that are chosen, or cannot do without, or the others.
+// Serves waiting peers: with `first` those that are chosen or cannot do without, otherwise the
+// others.
 void ConnectionManager::serve_waiting(Nanoseconds now, bool first) {
     for (std::size_t left = wanted_.size(); left > 0 && !wanted_.empty(); --left) {
         Peer& peer = *wanted_.pop_front();
@@ -186,7 +191,7 @@ void ConnectionManager::serve_waiting(Nanoseconds now, bool first) {
         } else if (peer.state == ConnectState::open && peer.shared &&
                    peer.usage.wish == Wish::own && still_wanted(peer, now)) {
             if (has_room() && is_unused(peer)) {
-                start_closing(peer); // then it is asked
+                start_closing(peer); // after that it is requested
             } else {
                 wanted_.push_back(peer);
             }
@@ -222,7 +227,7 @@ ConnectionManager::Waiting ConnectionManager::who_waits(Nanoseconds now) const {
     return who;
 }
 
-// The one that was idle longest; null: none may be closed.
+// Returns the peer that was idle longest; null: none may be closed.
 Peer* ConnectionManager::to_be_closed(Nanoseconds now) const {
     const Waiting who = who_waits(now);
     Peer* longest = nullptr;
@@ -235,10 +240,10 @@ Peer* ConnectionManager::to_be_closed(Nanoseconds now) const {
     return longest;
 }
 
-// One for each that waits; one whose peer does not answer does not count.
+// Closes one connection for each waiting peer; one whose peer does not answer does not count.
 void ConnectionManager::make_room(Nanoseconds now) {
     if (has_room()) {
-        return; // who waits is not to ask yet
+        return; // the waiting peers may not ask yet
     }
     std::size_t coming = 0;
     for (Peer* peer = closing_.front(); peer != nullptr; peer = closing_.next(*peer)) {
@@ -255,10 +260,10 @@ void ConnectionManager::make_room(Nanoseconds now) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Yielding
 
-// The connection that was open longest yields, if somebody cannot do without one.
+// Makes the connection that was open longest yield, if a waiting peer cannot do without one.
 void ConnectionManager::ask_to_yield(Nanoseconds now) {
     if (!yielding_.empty() || !who_waits(now).needs) {
         return;
@@ -301,7 +306,8 @@ void ConnectionManager::stop_yielding(Peer& peer) {
     }
 }
 
-// A large message may take long to end: the connection has another turn then.
+// Advances yielding. A large message may take long to complete: the connection has another turn
+// then.
 void ConnectionManager::move_yielding() {
     const Nanoseconds now = options_.clock->now();
     for (std::size_t left = yielding_.size(); left > 0 && !yielding_.empty(); --left) {
@@ -310,8 +316,8 @@ void ConnectionManager::move_yielding() {
         if (peer.state != ConnectState::open) {
             continue; // closing: until that has ended
         }
-        const bool kept =
-            now - peer.closing.began < kLookEvery; // the other side had use for it just now
+        // The other side has just kept the connection, since it needed it.
+        const bool kept = now - peer.closing.began < kLookEvery;
         if (now - peer.usage.turn_began >= kPatience) {
             peer.usage.turn_began = now;
             stop_yielding(peer);

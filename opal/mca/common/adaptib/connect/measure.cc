@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the ports to a peer carry is measured now and then, for who stripes nothing: short messages go over one of them,
-// the home, and teach nothing of the others (schedule/home.h).
+// Measuring: measures the rates of the ports to a peer now and then, for programs that stripe
+// nothing: short messages go over one port only, that of the control lane, and teach nothing about
+// the others (schedule/home.h).
 //
-// A peer with several ports is due when so many messages went to it (MeasureOptions) and no stripe has told of its
-// paths meanwhile. Then each port has its turn, one after the other: an empty write, and some of kMeasureBytes right
-// behind it, into memory that the peer has for this. From the end of the first to the end of the last is what the bytes
-// take, whatever was posted before. These ends are seen when completions are looked for: the time lies between two
-// limits. Where these are far apart nothing follows, and the next time there are more bytes: for who looks seldom.
+// A peer with several ports is due when so many messages went to it (MeasureOptions) and no stripe
+// has taught anything about its paths meanwhile. Then each port has its turn, one after the other:
+// an empty write, and some of kMeasureBytes right behind it, into memory that the peer offers for
+// this. The time from the completion of the first to that of the last is what the bytes take,
+// whatever was posted before. Completions are seen when the program polls for them: the true time
+// lies between two limits. If these are far apart the measurement is void, and the next one uses
+// more bytes, for a program that polls seldom.
 //
-// A home that is in doubt is measured again soon, and goes after a few times. An idle port may promise more than it keeps
-// (a shaper's credit, links that others use now and then): so the new home is looked at closely for a while, and may be
-// taken back; after each time that it was, the next try comes later.
+// A control lane in doubt is measured again soon, and is left after a few measurements. An idle
+// port may promise more than it keeps (a shaper's credit, links that others use now and then): so
+// the new lane is measured closely for a while, and may be revoked; after each revocation the next
+// try comes later.
 //
-// One peer of a process is measured at a time. A connection that is being measured is not closed. Whoever is silent, has
-// one port, stores into rings (shared memory) or shares queue pairs (DC) is left alone.
+// A process measures one peer at a time. A connection is not closed while it is measured. Peers
+// that are silent, have one port, store into rings (shared memory) or share queue pairs (DC) are
+// not measured.
 // Errors: a path that fails is found out as by any other work; the measurement is given up.
 // May touch: as connection_manager.h.
 #include <algorithm>
@@ -26,14 +31,13 @@ namespace adaptib {
 
 namespace {
 
-constexpr std::uint32_t kParts = 4;     // writes of kMeasureBytes ...
-constexpr std::uint32_t kMoreParts = 3; // ... or so often twice as many
-constexpr std::int64_t kPrecision = 2; // a time is known when it is at most so many times the least
-constexpr std::size_t kLooks = 16;     // peers at a time
-constexpr std::uint32_t kProof = 16;   // measurements that a new home has to stand
-constexpr std::uint32_t kCalmDoublings =
-    4;                                  // of the time between measurements, while nothing is found
-constexpr std::uint32_t kDoublings = 6; // after homes that were taken back, or nothing can be said
+constexpr std::uint32_t kParts = 4;         // writes of kMeasureBytes ...
+constexpr std::uint32_t kMoreParts = 3;     // ... doubled up to this many times
+constexpr std::int64_t kPrecision = 2;      // maximum ratio of the two limits of a usable time
+constexpr std::size_t kLooks = 16;          // peers per check
+constexpr std::uint32_t kProof = 16;        // measurements that a new control lane has to pass
+constexpr std::uint32_t kCalmDoublings = 4; // of the measuring interval, while nothing is found
+constexpr std::uint32_t kDoublings = 6;     // after revoked control lanes, or void measurements
 
 } // namespace
 
@@ -62,7 +66,7 @@ bool ConnectionManager::measuring_due(Peer& peer, Nanoseconds now) const {
     if (now < state.at || sent < (state.close ? 1 : options_.measure.messages)) {
         return false;
     }
-    if (peer.scheduler->lessons() - state.lessons >= Scheduler::kNews) { // stripes tell more
+    if (peer.scheduler->lessons() - state.lessons >= Scheduler::kNews) { // stripes teach more
         state = {.sent = peer.next_send,
                  .lessons = peer.scheduler->lessons(),
                  .at = now + options_.measure.every,
@@ -90,7 +94,7 @@ void ConnectionManager::begin_measuring() {
     }
 }
 
-// The next port; if there is none, or something is in the way, that is all.
+// Measures the next port; ends the measurement if there is none, or if it has become void.
 void ConnectionManager::measure_next() {
     Measurement& all = measurement_;
     Peer& peer = *all.peer;
@@ -112,7 +116,7 @@ void ConnectionManager::measure_next() {
     }
 }
 
-// False: not all of it.
+// Returns false if not everything could be posted.
 bool ConnectionManager::post_measuring(Peer& peer, std::uint32_t index) {
     Subchannel& subchannel = peer.subchannels[index];
     const Gather gather{peer.ring_layout().measuring(), kMeasureBytes,
@@ -138,7 +142,7 @@ bool ConnectionManager::post_measuring(Peer& peer, std::uint32_t index) {
 void ConnectionManager::on_measured(std::uint32_t rail, const WorkCompletion& completion) {
     Measurement& all = measurement_;
     if (!measuring() || all.awaited == 0) {
-        return; // of a connection that is over
+        return; // of an earlier connection
     }
     Subchannel& subchannel = all.peer->subchannels[all.peer->measuring.path];
     if (!subchannel.has(rail, completion.qp_number)) {
@@ -163,7 +167,7 @@ void ConnectionManager::on_measured(std::uint32_t rail, const WorkCompletion& co
     }
 }
 
-// The bytes took so long, at least and at most.
+// Notes the rate of a port; `least` and `most`: limits of the time that the bytes took.
 void ConnectionManager::note_rate(Nanoseconds least, Nanoseconds most) {
     ++counters_.ports_measured;
     if (least.count() <= 0 || most > kPrecision * least) {
@@ -214,7 +218,7 @@ void ConnectionManager::end_measurement() {
     }
 }
 
-// Its queue pairs are not used any more.
+// Called when the peer's queue pairs are not used any more.
 void ConnectionManager::stop_measuring(Peer& peer) {
     if (measurement_.peer == &peer) {
         measurement_.peer = nullptr;

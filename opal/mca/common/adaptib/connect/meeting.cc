@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Queue pairs that have to meet (fabric/fabric.h, Capability::meets; parameter connect_method).
+// Queue pairs that connect through rdma_cm (fabric/fabric.h, Capability::meets; parameter
+// connect_method).
 //
-// Request and reply tell each side which queue pairs the other one has. Then each of the asker's goes to its
-// counterpart, through the network's own service; when the last one has met, the asker confirms. So there is one
-// asker for each connection, as the handshake decides, and meetings never cross.
+// Request and reply tell each side which queue pairs the other one has. Then each queue pair of the
+// requesting side connects to its counterpart through the network's own service; when the last one
+// is connected, the requesting side confirms. So each connection has one initiator, decided by the
+// handshake, and rdma_cm connects never cross.
 //
-// A meeting that comes to nothing is tried again, after a pause that doubles, with a random part; and one of which
-// nothing is heard for a second (which doubles, too: the other side may be busy), since the message that it waits for may
-// be lost, and the service is slow to repeat it. How long:
-//   * once another path's queue pairs have met: kGrace; then the connection goes without that path;
-//   * in a repair: kRepairGrace; then both look for paths again;
-//   * otherwise, if the network says what is wrong, for partition_timeout; if there is just no
-//   answer, as long as the
-//     peer may be alive (recovery/liveness.h): it answers when it calls MPI. Then the peer is lost,
-//     at both ends.
-// The other side learns by the confirmation which paths there are.
+// A failed connect is tried again, after a pause that doubles, with a random part. So is one
+// without any event for a second (which doubles, too: the other side may be busy), since the
+// message that it waits for may be lost, and the service is slow to repeat it. Limits:
+//   * once the queue pairs of another path are connected: kGrace; then the connection does without
+//     this path;
+//   * in a repair: kRepairGrace; then both sides look for paths again;
+//   * otherwise, if the network reports an error, partition_timeout; if there is just no answer, as
+//     long as the peer may be alive (recovery/liveness.h): it answers when it calls MPI. Then the
+//     peer is lost, at both ends.
+// The confirmation tells the other side which paths there are.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -34,7 +36,7 @@ constexpr Nanoseconds kLongestPause{1'000'000'000};
 constexpr std::uint32_t kMostDoublings = 7;
 constexpr std::uint32_t kMostSilenceDoublings = 4;
 
-// What only the two processes know, and of no other attempt of theirs.
+// Token that only the two processes know; unique to this attempt of theirs.
 struct Token {
     std::uint64_t asker_key;
     std::uint64_t answerer_key;
@@ -51,7 +53,7 @@ bool waits(const Subchannel& subchannel) {
                                         subchannel.meeting.step == MeetingStep::again);
 }
 
-// Why the last one that has failed did.
+// Returns why a pending connect last failed.
 std::string trouble_of(const Peer& peer) {
     for (const Subchannel& subchannel : peer.subchannels) {
         if (waits(subchannel) && !subchannel.meeting.why.empty()) {
@@ -94,7 +96,7 @@ Status ConnectionManager::meet(Peer& peer, Subchannel& subchannel, const QpAttri
     return subchannel.qp->meet(attributes, mask, meeting);
 }
 
-// False: no queue pair has to.
+// Returns false if no queue pair has to connect through rdma_cm.
 bool ConnectionManager::begin_meeting(Peer& peer) {
     if (std::none_of(peer.subchannels.begin(), peer.subchannels.end(), waits)) {
         return false;
@@ -205,7 +207,7 @@ void ConnectionManager::try_again(Peer& peer, Subchannel& subchannel) {
     }
 }
 
-// Nothing speaks against the meeting but the other side's silence.
+// Returns true if no error but silence of the other side holds up the connect.
 bool ConnectionManager::is_unanswered(const Peer& peer) {
     const auto refused = [](const Subchannel& subchannel) {
         const std::string& why = subchannel.meeting.why;
@@ -228,10 +230,10 @@ Nanoseconds ConnectionManager::meeting_ends(const Peer& peer) const {
     }
     const Nanoseconds end = is_unanswered(peer) ? options_.liveness->ends_at(peer, meeting.began)
                                                 : meeting.began + patience;
-    return meeting.asks ? end : end + kGrace; // who asks knows more
+    return meeting.asks ? end : end + kGrace; // the initiator knows more
 }
 
-// A peer that may be alive is waited for.
+// Returns true if the time limit is over. A peer that may be alive is waited for.
 bool ConnectionManager::is_late(Peer& peer, Nanoseconds now) {
     const PeerMeeting& meeting = peer.meeting;
     if (now < meeting_ends(peer)) {
@@ -255,7 +257,8 @@ Nanoseconds ConnectionManager::meeting_deadline() const {
     return options_.attended->look_at(next);
 }
 
-// All have met, or those that have not are not waited for any longer.
+// Ends the connect phase: all queue pairs are connected, or the others are not waited for any
+// longer.
 void ConnectionManager::end_meeting(Peer& peer) {
     const std::string why = trouble_of(peer);
     leave_meeting(peer);
@@ -273,7 +276,7 @@ void ConnectionManager::end_meeting(Peer& peer) {
         fail(peer, Status::error(Reason::unreachable),
              "for " + whole_seconds_text(options_.attended->now() - peer.meeting.began) +
                  " no connection could be made: " + why);
-        say_refused(peer, RefusalReason::broken); // after that: see lose()
+        say_refused(peer, RefusalReason::broken); // in this order: see lose()
     }
 }
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a closed connection was made of is kept, and used again when the same peer is connected again.
+// Pool: keeps the resources of closed connections, to reuse them when the same peer is connected
+// again.
 //
-// A queue pair has to be made by its device, a ring has to be allocated and registered. So what
-// was closed in good order, or came to nothing since the other side had no room, goes into the pool: queue pairs in
-// the state reset, which nothing reaches, and the ring, empty. It stays its peer's. The pool has room for
-// `connect_pool` connections; the one that was closed longest ago is given up for another one, and for a connection
-// that the device or memory has no room for otherwise.
-// The other side need not keep its own, nor know: the handshake tells what there is, as always.
+// A device has to make a queue pair, and a ring has to be allocated and registered. So the
+// resources of a connection that was closed in good order, or that failed because the other side
+// had no room, go into the pool: queue pairs in the state RESET, which nothing reaches, and the
+// ring, empty. They stay their peer's. The pool has room for `connect_pool` connections. The one
+// closed longest ago is destroyed to make room for another one, or for a connection that the device
+// or memory otherwise has no room for.
+// The other side need not keep its own resources, nor know of these: the handshake tells what there
+// is, as always.
 // Source: Takagi et al., 3.4 (the pool of queue pairs).
 #include <utility>
 
@@ -14,7 +17,7 @@
 
 namespace adaptib {
 
-// Instead of close(). REQUIRES: nothing is under way on either side.
+// Replaces close(). REQUIRES: nothing is under way on either side.
 void ConnectionManager::keep(Peer& peer) {
     const bool parting = peer.released || peer.said_goodbye || peer.heard_goodbye;
     if (options_.connect_pool == 0 || parting) {
@@ -31,7 +34,7 @@ void ConnectionManager::keep(Peer& peer) {
     peer.kept.resize(peer.subchannels.size());
     for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
         std::unique_ptr<QueuePair> qp = take_queue_pair(peer, peer.subchannels[i]);
-        const bool met = has_to_meet(peer, peer.subchannels[i]); // what it met with stays behind
+        const bool met = has_to_meet(peer, peer.subchannels[i]); // it keeps its rdma_cm id
         if (qp != nullptr && !met && !peer.shared && qp->modify(attributes, kQpState).ok()) {
             peer.kept[i] = std::move(qp);
         }
@@ -49,7 +52,7 @@ void ConnectionManager::clean_ring(Peer& peer, Bytes used) {
     peer.credits_posted = 0;
 }
 
-// The peer is to be connected: make_queue_pairs() and offer_ring() take what is kept.
+// Called when the peer is to be connected: make_queue_pairs() and offer_ring() take what is kept.
 void ConnectionManager::leave_pool(Peer& peer) {
     if (peer.pool_link.linked()) {
         pool_.remove(peer);
@@ -58,7 +61,7 @@ void ConnectionManager::leave_pool(Peer& peer) {
     }
 }
 
-// Null: none is kept for that path.
+// Returns null if none is kept for that path.
 std::unique_ptr<QueuePair> ConnectionManager::take_kept(Peer& peer, const Subchannel& subchannel) {
     const auto index = static_cast<std::size_t>(&subchannel - peer.subchannels.data());
     return index < peer.kept.size() ? std::move(peer.kept[index]) : nullptr;
@@ -73,7 +76,8 @@ void ConnectionManager::give_up_kept(Peer& peer) {
     }
 }
 
-// Of a peer that does not wait for its connection, if there is one. False: nothing is kept.
+// Destroys the oldest kept resources, if possible those of a peer that does not wait for its
+// connection. Returns false if nothing is kept.
 bool ConnectionManager::give_up_oldest() {
     Peer* oldest = pool_.front();
     for (Peer* peer = oldest; peer != nullptr; peer = pool_.next(*peer)) {

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A connection of which a path has failed is made anew, over the paths that are left; and one that lacks a
-// path that has come back, over all (recovery/README.md says why nothing is lost or done twice).
+// Repair: makes a connection of which a path has failed anew over the paths that are left, and one
+// that lacks a restored path over all (recovery/README.md explains why nothing is lost or done
+// twice).
 //
 //     open --a path fails, or the peer asks for a repair--> repairing
-//     repairing --fenced; the peer has asked--> answered
+//     repairing --fenced; the peer has requested--> answered
 //     repairing --fenced; there is a path--> requested
 //     requested --refuse: no path--> repairing
 //
-// Repairing, nothing is posted, and messages wait behind a barrier. All queue pairs are in the error state;
-// once all moves have come back what the ring holds is taken, what ours may have lost is kept, and the queue
-// pairs are destroyed. From there nothing of the old connection can touch memory of this side: it is fenced.
-// The request says so, and the reply says the same of the other side; only then rings are used again, and
-// moves.
+// While repairing, nothing is posted, and messages wait behind a barrier. All queue pairs go to the
+// error state. Once all transfers have completed, this side takes what its ring holds, keeps what
+// its writes into the peer's ring may have lost, and destroys the queue pairs. From then on nothing
+// of the old connection can touch memory of this side: it is fenced. The request reports that, and
+// the reply reports the same of the other side; only then rings and transfers are used again.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -33,7 +34,7 @@ void ConnectionManager::repair(Peer& peer) {
 
 void ConnectionManager::improve(Peer& peer) {
     if (peer.state != ConnectState::open || !peer.repairable || peer.repair.wanted) {
-        peer.repair.improve = true; // looked at when it is open
+        peer.repair.improve = true; // checked when the connection is open
         return;
     }
     for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
@@ -51,7 +52,7 @@ void ConnectionManager::want_repair(Peer& peer) {
     }
     if (peer.state == ConnectState::repairing) {
         if (!peer.repair.fenced) {
-            fail_queue_pairs(peer); // a gentle one goes on as any other
+            fail_queue_pairs(peer); // a gentle repair continues as any other
         }
         return;
     }
@@ -67,7 +68,7 @@ void ConnectionManager::fail_queue_pairs(Peer& peer) {
     peer.repair.failed_at = std::min(peer.repair.failed_at, options_.clock->now());
     for (Subchannel& subchannel : peer.subchannels) {
         if (subchannel.qp != nullptr && !spares(peer, subchannel)) {
-            // One that is in no state to fail has nothing outstanding either.
+            // A queue pair in no state to fail has nothing outstanding either.
             static_cast<void>(subchannel.qp->modify(attributes, kQpState));
         }
     }
@@ -127,7 +128,7 @@ Nanoseconds ConnectionManager::give_up_at(const Peer& peer) const {
     return options_.liveness->ends_at(peer, peer.repair.began);
 }
 
-// REQUIRES: the repair is active. False: the peer has been given up.
+// Returns false if the peer has been given up. REQUIRES: the repair is active.
 bool ConnectionManager::is_waited_for(Peer& peer) {
     const Nanoseconds now = options_.attended->now();
     if (now < give_up_at(peer) || options_.witness->may_live(peer, peer.repair.began)) {
@@ -152,7 +153,8 @@ Nanoseconds ConnectionManager::repair_deadline() const {
     return next;
 }
 
-// A queue pair in the error state gives back what was under way at once, unless its device has fallen silent.
+// A queue pair in the error state completes the work under way at once, unless its device has
+// fallen silent.
 Nanoseconds ConnectionManager::abandon_at(const Peer& peer) const {
     constexpr std::int64_t kPart = 4;
     const bool waits = peer.state == ConnectState::repairing && !peer.repair.fenced &&
@@ -161,7 +163,8 @@ Nanoseconds ConnectionManager::abandon_at(const Peer& peer) const {
     return waits ? peer.repair.failed_at + options_.failure_timeout / kPart : Nanoseconds::max();
 }
 
-// What was destroyed completes nothing any more; what had completed before is taken, and does not count.
+// Destroyed queue pairs complete nothing any more; completions from before are taken, and do not
+// count.
 void ConnectionManager::abandon(Peer& peer) {
     destroy_initiators(peer);
     drop_queue_pairs_of(peer);
@@ -172,7 +175,7 @@ void ConnectionManager::fence(Peer& peer) {
     fail_queue_pairs(peer);
     listener_.on_ring_final(peer);
     if (peer.state != ConnectState::repairing) {
-        return; // what was in the ring has broken it
+        return; // what was in the ring has broken the connection
     }
     listener_.on_fenced(peer);
     if (peer.state != ConnectState::repairing) {
@@ -183,7 +186,7 @@ void ConnectionManager::fence(Peer& peer) {
     peer.repair.ask_at = Nanoseconds{0};
 }
 
-// Queue pairs go before what they write from.
+// Destroys queue pairs before the memory that they write from.
 void ConnectionManager::drop_ring_writer(Peer& peer) {
     drop_queue_pairs_of(peer);
     peer.ring_out.reset();
@@ -209,7 +212,7 @@ void ConnectionManager::connect_again(Peer& peer) {
     static_cast<void>(send(peer, MessageType::connect_request));
 }
 
-// There is no path that both can use: each looks for one by itself.
+// Waits for a path: no path is usable for both sides; each looks for one independently.
 void ConnectionManager::wait_for_path(Peer& peer) {
     drop_queue_pairs_of(peer);
     peer.state = ConnectState::repairing;
@@ -219,7 +222,7 @@ void ConnectionManager::wait_for_path(Peer& peer) {
     peer.repair.ask_at = options_.clock->now() + kLookEvery + Nanoseconds{more};
 }
 
-// The peer writes nothing more into it, and knows what has been taken.
+// Renews the ring: the peer writes nothing more into it, and knows what has been taken.
 void ConnectionManager::renew_ring(Peer& peer) {
     peer.ring_layout().clean(peer.ring_parts.lines_bytes);
     if (peer.ring_in.has_value()) {
@@ -229,9 +232,9 @@ void ConnectionManager::renew_ring(Peer& peer) {
     peer.credits_posted = 0;
 }
 
-// REQUIRES: the repair is active; the other side has fenced. False: the peer has failed.
+// Returns false if the peer has failed. REQUIRES: the repair is active; the other side has fenced.
 bool ConnectionManager::take_over(Peer& peer, std::uint32_t expected) {
-    listener_.on_ring_final(peer); // what was stored since
+    listener_.on_ring_final(peer); // messages stored since
     if (peer.state == ConnectState::failed) {
         return false;
     }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Connections over queue pairs that many peers share (channel/shared_queue_pairs.h): no queue pair is made for
-// them, and `connect_max` does not count them. All else is as with others: the handshake, rings, transfers.
+// Connections over queue pairs that many peers share (channel/shared_queue_pairs.h). They need no
+// queue pair of their own, and `connect_max` does not count them. All else is as with other
+// connections: the handshake, rings, transfers.
 //
-// What differs is how such a connection ends, or is made anew. A queue pair of its own can be moved to the error
-// state, or destroyed: then nothing of it is under way. One that others use as well is drained: what was posted comes
-// to its end, which an empty write behind it tells. If it does not in good time, or if the queue pair has failed, it is
-// given up by all who use it, each of whom has its connection made anew; a healthy one is never failed for
-// a repair that the other side wants, so that failures do not spread.
-// The other side's target takes what comes late as well. So a connection whose initiator has failed
-// is not fenced before its packets are gone.
+// The difference lies in how such a connection ends, or is made anew. A queue pair of its own can
+// be moved to the error state, or destroyed: then none of its work is under way. A shared one is
+// drained instead: its work completes, which an empty write behind it signals. If it does not
+// complete in time, or if the queue pair has failed, all users give the queue pair up, and each has
+// its connection made anew. A healthy queue pair is never failed for a repair that the other side
+// wants, so that failures do not spread.
+// The target of the other side accepts late packets as well. So a connection whose initiator has
+// failed is not fenced before its packets are gone.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -19,7 +21,7 @@ namespace adaptib {
 
 namespace {
 
-// What was on its way when a queue pair failed has been dropped or has arrived by then.
+// Time after which all packets of a failed queue pair have been dropped or have arrived.
 constexpr Nanoseconds kPacketsGone{10'000'000};
 
 } // namespace
@@ -46,19 +48,21 @@ bool ConnectionManager::chooses_shared(const Peer& peer) const {
            (!has_room() && !peer.usage.chosen && shares_at_once(peer));
 }
 
-// Else the selection says who does.
+// Returns true if the peer may share without a decision of the selection.
 bool ConnectionManager::shares_at_once(const Peer& peer) const {
     return shared_most_ == kAnyNumber || peer.users > 0;
 }
 
-// What is large or one-sided hardly goes without, and pays for a change of target hardly anything.
+// Large or one-sided operations hardly manage without a connection, and a change of target costs
+// them hardly anything.
 bool ConnectionManager::may_share_now(const Peer& peer, bool awaited) const {
     const bool has_it = peer.shared && peer.slot_link.linked();
     return options_.sharing != Sharing::spare || awaited || peer.users > 0 || has_it ||
            has_shared_room();
 }
 
-// It waits for queue pairs of its own, and by now there is something large for it.
+// Returns true if the peer waits for queue pairs of its own, and a large or one-sided operation has
+// come up meanwhile.
 bool ConnectionManager::need_not_wait(const Peer& peer) const {
     return options_.sharing == Sharing::spare && peer.users > 0 && chooses_shared(peer) &&
            may_ask(peer, options_.clock->now());
@@ -72,26 +76,27 @@ void ConnectionManager::take(Peer& peer, Wish wish) {
     peer.usage.wish = wish;
     if (peer.state == ConnectState::idle) {
         if (wish == Wish::shared && peer.wanted_link.linked()) {
-            wanted_.remove(peer); // for what it gets without waiting
+            wanted_.remove(peer); // it gets a shared one without waiting
         }
         request(peer);
     } else if (peer.state == ConnectState::open) {
         if (wish == Wish::shared || has_room()) {
-            give_up(peer); // then it is asked
+            give_up(peer); // after that it is requested
         } else if (!peer.wanted_link.linked()) {
             wait_for_room(peer, Nanoseconds{0});
         }
     }
 }
 
-// The connection is closed: who wants another one asks for it.
+// Called when the connection is closed: requests the preferred kind.
 void ConnectionManager::grant_wish(Peer& peer) {
     if (peer.state == ConnectState::idle && peer.usage.wish != Wish::any) {
         request(peer);
     }
 }
 
-// What is there of a connection of the other kind, which is not up, goes.
+// Sets the kind of the next connection; drops the resources of the other kind, which are not in
+// use.
 void ConnectionManager::set_kind(Peer& peer, bool shared) {
     if (peer.shared == shared) {
         return;
@@ -158,7 +163,7 @@ bool ConnectionManager::renew_shared(Peer& peer, Subchannel& subchannel) {
     }
     std::unique_ptr<QueuePair> old = std::move(subchannel.qp);
     if (const Status status = make_shared(peer, subchannel); !status.ok()) {
-        if (peer.repair.active) { // as ever, once both sides have agreed
+        if (peer.repair.active) { // repairs as usual, once both sides have agreed
             subchannel.qp = std::move(old);
             repair(peer);
         } else {
@@ -170,13 +175,13 @@ bool ConnectionManager::renew_shared(Peer& peer, Subchannel& subchannel) {
     return true;
 }
 
-// Others use it, and it may work.
+// Returns true if other peers use the queue pair, and it may work.
 bool ConnectionManager::spares(const Peer& peer, const Subchannel& subchannel) const {
     return peer.shared && (peer.state == ConnectState::failed ||
                            rails_[subchannel.local_rail]->state() == PortState::active);
 }
 
-// For good, before the memory that may be read for it goes.
+// Stops unfinished shared queue pairs for good, before memory that they may read is freed.
 void ConnectionManager::stop_shared(Peer& peer) {
     for (const Subchannel& subchannel : peer.subchannels) {
         SharedQueuePair* const shared = peer.shared_queue_pair(subchannel);
@@ -186,7 +191,7 @@ void ConnectionManager::stop_shared(Peer& peer) {
     }
 }
 
-// Nothing of ours is under way.
+// Returns true if none of this side's work on shared queue pairs is under way.
 bool ConnectionManager::is_quiet(const Peer& peer) {
     return std::all_of(peer.subchannels.begin(), peer.subchannels.end(), [&](const auto& each) {
         SharedQueuePair* const shared = peer.shared_queue_pair(each);
@@ -194,7 +199,7 @@ bool ConnectionManager::is_quiet(const Peer& peer) {
     });
 }
 
-// Transfers tell their end themselves; what else is posted goes over the chosen queue pair.
+// Transfers report their own completion; all else is posted on the control lane.
 bool ConnectionManager::drained(Peer& peer) {
     if (!peer.shared) {
         return true;
@@ -234,7 +239,7 @@ bool ConnectionManager::may_fence(Peer& peer) {
     return now >= peer.repair.quiet_at;
 }
 
-// It gives nothing back: neither to others.
+// Destroys the peer's initiators, which complete nothing any more, for other users neither.
 void ConnectionManager::destroy_initiators(Peer& peer) {
     std::vector<const SharedInitiator*> gone;
     for (const Subchannel& subchannel : peer.subchannels) {

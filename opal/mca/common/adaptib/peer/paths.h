@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// PeerPaths: what is known of the paths to one peer; kept only once one of them was not up.
+// PeerPaths: knowledge about the paths to one peer; allocated when the first of them is not up.
 //
 // Purpose: the record that the path repository (recovery/path_repository.h) writes.
 // Ownership: belongs to the Peer. Threads: one at a time (the core's lock).
@@ -16,7 +16,7 @@ namespace adaptib {
 
 enum class PathState : std::uint8_t {
     up,      // nothing is known against it
-    suspect, // nobody answers over it; or it failed, and its rail is up again
+    suspect, // no answers arrive over it; or it failed, and its rail is up again
     failed,
 };
 
@@ -27,17 +27,17 @@ struct PathRecord {
     std::uint32_t recoveries = 0;
     std::string last_error;
 
-    // How it is asked whether it works (recovery/path_probes.h).
-    bool worked = true;         // ever, or it is expected to: else nobody asks for it
-    std::uint32_t nonce = 0;    // of the question that is outstanding, 0: none
-    std::uint32_t answered = 0; // the nonce of the peer's that was answered last
-    std::uint32_t asked = 0;    // times, since the state is what it is
-    std::uint32_t ignored = 0; // questions in a row not answered by the peer, which was heard after
-    bool unjudged = false;     // the last question has not been counted as ignored or not yet
+    // Probing of the path (recovery/path_probes.h).
+    bool worked = true;         // it ever worked, or is expected to: else nobody probes it
+    std::uint32_t nonce = 0;    // of the outstanding question, 0: none
+    std::uint32_t answered = 0; // nonce of the peer's last question that was answered
+    std::uint32_t asked = 0;    // questions since the last change of state
+    std::uint32_t ignored = 0;  // consecutive questions unanswered by a peer heard later
+    bool unjudged = false;      // the last question is not judged yet: ignored or not
     Nanoseconds asked_at{0};
     Nanoseconds ask_at{0};
     Nanoseconds interval{0};
-    Nanoseconds rest{0}; // how long it was left alone when it failed last
+    Nanoseconds rest{0}; // pause before the first question, after the last failure
 
     bool usable() const {
         return state == PathState::up || (state == PathState::suspect && failures == recoveries);
@@ -46,10 +46,10 @@ struct PathRecord {
 
 struct PeerPaths {
     std::vector<PathRecord> records; // by number in PeerRoute::pairs
-    std::uint32_t not_up = 0;        // of them
+    std::uint32_t not_up = 0;        // of these
     bool without = false;            // no path is up now
     Nanoseconds without_since{0};    // if so
-    Nanoseconds without_total{0};    // of the times before
+    Nanoseconds without_total{0};    // of earlier times
 };
 
 } // namespace adaptib

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Peer: a remote process that we have had contact with (the dissertation's virtual channel).
+// Peer: a remote process that this process has had contact with (the dissertation's virtual
+// channel).
 //
-// Purpose: what both directions of traffic to one process share: its address, the sequence numbers,
-// which channel its messages take, its subchannels, what waits for room. Processes never talked to
-// have no Peer and cost nothing.
-// A peer is always in one of six connection states (ConnectState); messages flow as datagrams unless
-// it is open and has a ring, and data moves by RDMA only while it is open.
+// Purpose: the state that both directions of traffic to one process share: its address, the
+// sequence numbers, the channel of its messages, its subchannels, and what waits for room.
+// Processes never contacted have no Peer and cost nothing.
+// A peer is always in one of seven connection states (ConnectState). Messages flow as datagrams
+// unless the peer is open and has a ring; data moves by RDMA only while it is open.
 // Ownership: peers belong to the PeerTable; queue pairs, rings and memory belong to the peer.
 // Threads: one at a time (the core's lock).
 // Source: Vishnu, 4.2.2 (virtual channel, packet sequence numbers).
@@ -45,62 +46,62 @@ namespace adaptib {
 
 enum class ConnectState : std::uint8_t {
     idle,      // datagrams only
-    requested, // we asked; no answer yet
-    answered,  // the peer asked, we answered; its confirmation is outstanding
+    requested, // this process has sent a request; no reply yet
+    answered,  // the peer has sent a request, this process a reply; no confirmation yet
     open,
-    closing,   // open, but not used any more: we have proposed, or agreed, to take it down
-    repairing, // a path has failed: nothing is posted until the connection has been made anew
+    closing,   // open, but unused: a close was proposed, or agreed on
+    repairing, // a path has failed: nothing is posted until the connection is made anew
     failed,    // nothing can be sent any more
 };
 
-// How far automatic path migration is (recovery/apm/migration_agent.h).
+// Progress of automatic path migration (recovery/apm/migration_agent.h).
 enum class MigrationStep : std::uint8_t { none, loading, armed, due, waiting };
 struct SubchannelMigration {
     MigrationStep state = MigrationStep::none;
-    std::uint8_t way = 0; // the one it takes, of Ways
+    std::uint8_t way = 0; // the path in use, an index into Ways
 };
 
-// How far its queue pair has come that meets the peer's (connect/meeting.cc).
+// Progress of a queue pair that connects through rdma_cm (connect/meeting.cc).
 enum class MeetingStep : std::uint8_t { none, under_way, met, again };
 struct SubchannelMeeting {
-    MeetingStep step = MeetingStep::none; // none also where queue pairs need no meeting
+    MeetingStep step = MeetingStep::none; // none also if rdma_cm is not needed
     std::uint32_t remote_qp = 0;
     std::uint32_t failures = 0;
-    Nanoseconds again_at{0}; // to begin anew, if nothing is heard before
-    std::string why;         // the last one came to nothing
+    Nanoseconds again_at{0}; // when to try again, unless an event arrives before
+    std::string why;         // why the last attempt failed
 };
 
-// For how long nothing was heard of what its queue pair was given (recovery/silence_watch.h).
+// Time without completions from a queue pair with work (recovery/silence_watch.h).
 struct Silence {
-    std::uint32_t seen = 0; // completions, at the last look
-    bool missed = false;    // it was asked for its path, and long did not answer
+    std::uint32_t seen = 0; // completions, at the last check
+    bool missed = false;    // the peer long did not answer probes over the path
     Nanoseconds lasts{0};
-    Nanoseconds until = Nanoseconds::max(); // patience ends, whatever the path says
+    Nanoseconds until = Nanoseconds::max(); // time limit, whatever the path says
 };
 
-// Stripes under way whose times are taken, and since when the path carries these: since it was through with the one before,
+// Timed stripes under way, and since when the path carries them: since it completed the one before,
 // or since the first was posted.
 struct TimedStripes {
     Bytes bytes = 0;
     Nanoseconds since{};
-    Nanoseconds late{}; // it may have been so much earlier
+    Nanoseconds late{}; // it may have been earlier by this much
 };
 
 // One connection to the peer over one path.
 struct Subchannel {
     std::uint32_t local_rail = 0;
     std::uint32_t remote_rail = 0;
-    std::uint32_t path = 0;              // of those between the two
+    std::uint32_t path = 0;              // of the paths between the two rails
     std::uint32_t remote_memory_key = 0; // of the peer's ring and credit
     BytesPerSecond rate{};               // of the slower rail of the two; 0: unknown
     std::unique_ptr<QueuePair> qp;       // null: the connection does without this path
     SubchannelMigration migration;
     SubchannelMeeting meeting;
-    std::array<Bytes, 2> outstanding{};  // by Direction: of stripes posted and not complete
-    std::uint32_t reads = 0;             // of these stripes: reads and atomics
+    std::array<Bytes, 2> outstanding{};  // by Direction: bytes of stripes posted and not complete
+    std::uint32_t reads = 0;             // reads and atomics among these stripes
     std::array<TimedStripes, 2> timed{}; // by Direction
-    std::uint32_t completions = 0;       // with success, of what the silence watch looks after
-    bool refused = false; // the error that its queue pair has is a one-sided operation's
+    std::uint32_t completions = 0;       // successful ones, of work that the silence watch monitors
+    bool refused = false; // the error of its queue pair was caused by a one-sided operation
     Silence silence;
 
     // Queue pairs of different rails may have the same number.
@@ -109,9 +110,9 @@ struct Subchannel {
     }
 };
 
-// A message that waits for room, in the order of sending: embedded in send requests, a control message's
-// own record, what is left of a message that goes in fragments, a message that is repeated after a repair,
-// or the barrier that nothing passes until the repair is over.
+// A message that waits for room, in the order of sending: embedded in a send request, a record of
+// its own for a control message, the rest of a message that is sent in fragments, a message that is
+// repeated after a repair, or the barrier that nothing passes until the repair is over.
 struct PendingSend {
     enum class Kind : std::uint8_t { request, control, fragments, repeated, barrier };
     explicit PendingSend(Kind k) : kind(k) {}
@@ -142,7 +143,7 @@ public:
             last_ = &send;
         }
     }
-    // Moves all of `other` behind what is there.
+    // Moves all of `other` to the end of this queue.
     void append(PendingQueue& other) {
         if (other.empty()) {
             return;
@@ -166,8 +167,8 @@ struct ControlMessage : PendingSend {
     std::byte body[kMaxBody];
 };
 
-// A message that was written into the peer's ring, and of which it is not known whether it is there; its
-// bytes follow the record.
+// A message that was written into the peer's ring and may not have arrived; its bytes follow the
+// record.
 struct RepeatedMessage : PendingSend {
     RepeatedMessage() : PendingSend(Kind::repeated) {}
     MessageHeader header;
@@ -187,8 +188,8 @@ struct EarlyMessage {
 
 class Peer;
 
-// What becomes of writes into a peer's ring. Who sent a message by one was told that all is well; if it
-// fails, somebody has to be told otherwise. Of a goodbye nobody expects anything.
+// Handles completions of writes into a peer's ring. The sender of such a message was told success;
+// if the write fails, the failure has to be reported. Nobody expects anything of a disconnect.
 class RingWork final : public WorkTarget {
 public:
     explicit RingWork(Peer& peer) : peer_(peer) {}
@@ -198,13 +199,13 @@ private:
     Peer& peer_;
 };
 
-// An empty write behind all that this side has posted besides transfers.
+// An empty write behind everything that this side has posted besides transfers.
 struct Flush {
     bool posted = false;
     bool done = false;       // nothing of that is under way any more
     std::uint32_t qp = 0;    // the queue pair that it is posted on ...
     std::uint32_t rail = 0;  // ... of that rail
-    std::uint64_t posts = 0; // so many were posted by then, if that is shared
+    std::uint64_t posts = 0; // for a shared queue pair: number of posts by then
 
     bool awaits(const Subchannel& subchannel) const {
         return posted && !done && subchannel.has(rail, qp);
@@ -222,13 +223,14 @@ private:
     Flush& flush_;
 };
 
-// What the peer's requests over a shared queue pair are known by; its own completions say nothing.
+// Identifies the peer's requests over a shared queue pair; ignores their completions.
 class QuietWork final : public WorkTarget {
 public:
     void on_work_done(std::uint32_t, const WorkCompletion&) override {}
 };
 
-// A connection's ring and credit go over to another subchannel (connect/homes.cc).
+// Migration of a connection's control lane (ring and credit) to another subchannel
+// (connect/homes.cc).
 struct HomeMove {
     bool active = false;
     bool held = false; // nothing but transfers is posted
@@ -237,66 +239,63 @@ struct HomeMove {
     Flush flush;
 };
 
-// What is known of when to measure the peer's paths again (connect/measure.cc).
+// State of measuring the peer's paths (connect/measure.cc).
 struct Measuring {
-    bool active = false;          // it is being done
-    bool close = false;           // the home is in doubt, or new
-    std::uint32_t path = 0;       // active: the subchannel that has its turn
-    std::uint32_t sent = 0;       // messages, when it was done last
-    std::uint64_t lessons = 0;    // of the scheduler, then
-    Nanoseconds at{0};            // not before
-    std::uint32_t more = 0;       // so often twice as many bytes as usual
-    std::uint32_t calm = 0;       // times in a row that the home was right
-    std::uint32_t vain = 0;       // times in a row that nothing could be said
-    std::uint32_t proof = 0;      // measurements left that a new home has to stand
-    std::uint32_t taken_back = 0; // homes that did not stand them
+    bool active = false;          // a measurement is under way
+    bool close = false;           // the control lane is in doubt, or new
+    std::uint32_t path = 0;       // active: the subchannel being measured
+    std::uint32_t sent = 0;       // messages sent, at the last measurement
+    std::uint64_t lessons = 0;    // of the scheduler, at that time
+    Nanoseconds at{0};            // earliest time of the next
+    std::uint32_t more = 0;       // doublings of the usual number of bytes
+    std::uint32_t calm = 0;       // consecutive measurements that confirmed the control lane
+    std::uint32_t vain = 0;       // consecutive inconclusive measurements
+    std::uint32_t proof = 0;      // measurements that a new control lane has yet to pass
+    std::uint32_t taken_back = 0; // control lanes that did not pass them
 };
 
-// How far closing has come (connect/closing.cc).
+// Progress of closing (connect/closing.cc).
 struct Closing {
     Flush flush;
-    bool told = false;   // the peer knows that nothing of ours is under way
-    bool agreed = false; // the peer has told us the same
-    std::uint32_t number =
-        0; // of our last proposal or agreement; grows as long as the connection lives
-    std::uint32_t heard = 0; // of the peer's last
+    bool told = false;        // the peer knows that nothing of this side is under way
+    bool agreed = false;      // the peer has reported the same
+    std::uint32_t number = 0; // of the last proposal or agreement; grows during the connection
+    std::uint32_t heard = 0;  // of the peer's last
     Nanoseconds began{0};
 };
 
-// How far the repair of a connection has come (connect/repair.cc).
+// Progress of the repair of a connection (connect/repair.cc).
 struct Repair {
     bool active = false;  // from the failure until the connection is open again, or given up
-    bool wanted = false;  // as soon as the state allows
-    bool gentle = false;  // what is under way may come to its end first
+    bool wanted = false;  // begins as soon as the state allows
+    bool gentle = false;  // work under way may complete first
     bool improve = false; // a path came back meanwhile
-    bool fenced =
-        false; // nothing of the old connection can touch memory of ours, or is outstanding
-    std::uint32_t replaces = 0; // our attempt that the old connection was
-    std::uint32_t expected = 0; // the first message that the peer has not got from us
+    bool fenced = false;  // nothing of the old connection is outstanding or can touch local memory
+    std::uint32_t replaces = 0; // this side's attempt that became the old connection
+    std::uint32_t expected = 0; // first message that the peer has not received
     Nanoseconds began{0};
     Nanoseconds ask_at{0};                      // fenced: when to look for paths again
-    Nanoseconds failed_at = Nanoseconds::max(); // its queue pairs were moved to the error state
-    Nanoseconds quiet_at{0}; // shared ones: packets of one that has failed are gone by then
+    Nanoseconds failed_at = Nanoseconds::max(); // when queue pairs went to the error state
+    Nanoseconds quiet_at{0}; // shared ones: packets of a failed one are gone by then
 };
 
-// The queue pairs of both sides meet, after the reply to a request.
+// Connecting of the queue pairs of both sides through rdma_cm, after the reply to a request.
 struct PeerMeeting {
-    bool asks = false; // this side goes to the other
+    bool asks = false; // this side initiates
     Nanoseconds began{0};
-    Nanoseconds first_met = Nanoseconds::max(); // then the others are not waited for long
+    Nanoseconds first_met = Nanoseconds::max(); // then the others get little time
     std::array<std::byte, sizeof(Meeting::token)> token{};
 };
 
-// Of operations that the peer can be asked for.
+// Choices between direct and target-assisted operations on the peer.
 struct AskChoices {
     static constexpr WayChoice::Way kDirect = 0;
     static constexpr WayChoice::Way kAsked = 1;
-    static constexpr std::size_t kSizes =
-        5; // of puts and gets: up to 256 B, and each four times the last
+    static constexpr std::size_t kSizes = 5; // of puts and gets: up to 256 B, then times four
     std::array<WayChoice, kSizes> moves;
     WayChoice atomics;
 
-    // REQUIRES: 1..kMostAsked
+    // REQUIRES: length is 1..kMostAsked.
     WayChoice& of_move(Bytes length) {
         return length <= 256
                    ? moves[0]
@@ -305,32 +304,32 @@ struct AskChoices {
     static_assert((std::bit_width(kMostAsked - 1) - 7) / 2 == kSizes - 1);
 };
 
-// How long data is copied: by who begins alone, by both ends, a part each, or by both ends through
-// staging memory (protocol/together.cc). By pattern, since what the other end does meanwhile differs,
-// and since a store into a line that another processor had last may cost much more than a load; and
-// by size, from 64 KiB to 4 MiB, each twice the last.
+// Ways to copy long data: by the beginning end alone, by both ends, a part each, or by both ends
+// through staging memory (protocol/together.cc). Chosen by pattern, since the other end does
+// different things meanwhile, and since a store into a line that another processor had last may
+// cost much more than a load; and by size, from 64 KiB to 4 MiB, each twice the last.
 struct ShareChoices {
     static constexpr std::size_t kSizes = 7;
     static constexpr WayChoice::Way kAlone = 0;
     static constexpr WayChoice::Way kTogether = 1;
     static constexpr WayChoice::Way kStaged = 2;
     enum class Pattern : std::uint8_t {
-        message,  // a message; we have sent something since the last one
-        stream,   // one of several that come one after the other
-        crossing, // while there are some in both directions
+        message,  // a message; this process has sent something since the last one
+        stream,   // one of several consecutive messages
+        crossing, // while there are messages in both directions
         put,
         get,
     };
     static constexpr std::size_t kPatterns = 5;
-    using Sizes = std::vector<WayChoice>; // empty until there is one
+    using Sizes = std::vector<WayChoice>; // empty until first used
 
     std::array<Sizes, kPatterns> patterns;
-    std::optional<WayChoice::Way> only; // the user wants no other
-    bool crossed = false;       // at the end of the last one the other end copied something itself
-    std::uint32_t crossing = 0; // so many more count as crossing
-    std::uint32_t sent = 0;     // messages of ours when the last one came
+    std::optional<WayChoice::Way> only; // the only way that the user allows
+    bool crossed = false; // at the end of the last copy the other end was copying something itself
+    std::uint32_t crossing = 0; // number of further ones that count as crossing
+    std::uint32_t sent = 0;     // messages sent when the last one arrived
 
-    // One that begins learns from the next smaller or larger size, which goes much the same way.
+    // A fresh choice learns from the next smaller or larger size, which behaves much the same.
     WayChoice& find(Pattern pattern, std::size_t size) {
         Sizes& sizes = patterns[static_cast<std::size_t>(pattern)];
         if (sizes.empty()) {
@@ -346,82 +345,85 @@ struct ShareChoices {
     }
 };
 
-// Of streams to a local peer, whether their messages above the eager limit go through the ring, copied by both sides,
-// or are announced and copied by the receiver alone: by size, each twice the last.
+// For streams to a local peer: whether messages above the eager limit go through the ring, copied
+// by both sides, or are announced and copied by the receiver alone. By size, each twice the last.
 using StreamChoices = std::array<WayChoice, 3>;
 constexpr Bytes kStreamSizesFrom = 4096;
-constexpr WayChoice::Way kThroughRing = 0; // the other: fetched
+constexpr WayChoice::Way kThroughRing = 0; // the other way: fetched by the receiver
 
-// Messages that are long enough for copy_choice and have gone since anything but finishes came (protocol/timed.cc).
+// Messages long enough for copy_choice, sent since the peer last sent anything but FINs (`finish`)
+// (protocol/timed.cc).
 struct Stream {
     std::uint32_t heard = 0;
     std::uint32_t sent = 0;
     WayChoice::Way way = kThroughRing;
-    bool chosen = false;        // it is long: the way stays
-    WayChoice* timed = nullptr; // which is to be told how long it took
+    bool chosen = false;        // the stream is long: its way is fixed
+    WayChoice* timed = nullptr; // to be told how long the stream took
     Nanoseconds start{0};
-    Bytes bytes = 0; // of those that could go either way
+    Bytes bytes = 0; // of the messages that could go either way
 };
 
 constexpr std::uint32_t kNoHome = ~0u;
 
-// What somebody wants a connection to be over who does not leave that to the policy.
+// Preference for the kind of the next connection, if the policy is not to decide.
 enum class Wish : std::uint8_t {
     any,
     shared, // queue pairs that other peers use, too
     own,    // queue pairs of its own
 };
 
-// A process tells another one which messages to be matched it takes (protocol/back_pressure.h).
+// Permission that a process gives another: which messages to be matched it accepts
+// (protocol/back_pressure.h).
 enum class Allowance : std::uint8_t { all, announcements, nothing };
 
-// Messages of the peer that are kept here, since no receive was posted for them.
+// Messages of the peer kept here, since no receive was posted for them.
 struct UnexpectedShare {
     Bytes bytes = 0;
-    Bytes look_at = 0;               // so many: what it may send is to be decided
-    Allowance told = Allowance::all; // it knows
+    Bytes look_at = 0;               // at this many bytes its allowance is decided again
+    Allowance told = Allowance::all; // last allowance that the peer was told
 };
 
-// For the choice of the connection to close, and of the peer to connect next (connect/limits.cc).
+// Activity of a peer, for choosing the connection to close, and the peer to connect next
+// (connect/limits.cc).
 struct Usage {
-    std::uint32_t messages = 0; // both ways, when it was last looked at
-    Nanoseconds active{0};      // when they were last seen to have grown
-    Nanoseconds asked{0};       // for the connection
+    std::uint32_t messages = 0; // both ways, at the last check
+    Nanoseconds active{0};      // when a check last found that they had grown
+    Nanoseconds asked{0};       // when the connection was last requested
     Nanoseconds turn_began{0};  // when the connection opened, or began or ceased to yield
     bool required = false;      // the peer was refused the connection, and cannot do without
-    Nanoseconds ask_at{0};      // not to be asked again before; for a one-sided operation ...
-    Nanoseconds urgent_at{0};   // ... not before this
-    std::uint32_t refusals = 0; // in a row
-    std::uint32_t counted = 0;  // messages both ways, when channels were last selected
-    std::uint32_t mapped = 0;   // received, when the map of sources was last added to
-    bool chosen = false;        // by the selection of channels: others are closed for it
-    Wish wish = Wish::any;      // what the next connection is to be over
-    Nanoseconds own_after{0};   // not to be asked for queue pairs of its own again before
-    bool asks_itself = false;   // for these: it had no room, and shares until it has some
+    Nanoseconds ask_at{0};      // earliest time of the next request; for a one-sided operation ...
+    Nanoseconds urgent_at{0};   // ... this one
+    std::uint32_t refusals = 0; // consecutive
+    std::uint32_t counted = 0;  // messages both ways, at the last selection of channels
+    std::uint32_t mapped = 0;   // messages received, when the map of sources was last updated
+    bool chosen = false;        // by the selection of channels: other connections are closed for it
+    Wish wish = Wish::any;      // for the next connection
+    Nanoseconds own_after{0};   // earliest time of the next request for queue pairs of its own
+    bool asks_itself = false; // the peer had no room for those, shares for now, and will ask itself
 };
 
 class Peer {
 public:
-    // `queue`: the channel of the route's fabric.
+    // `queue`: the datagram channel of the route's fabric.
     Peer(const ProcessAddress& process, const PeerRoute& way, DatagramChannel& queue,
          Bytes eager_most, Counters& counts)
         : at_once_below(eager_most + 1), counters(counts), eager_limit(eager_most),
           datagrams(queue), name(process.name), route(way), address(process) {}
 
-    // What the peer takes of messages to be matched, from now on.
+    // Sets which messages to be matched the peer accepts from now on.
     void allow(Allowance allowance) {
         const Bytes below = copy_choice != nullptr ? CopyChoice::kTimedFrom : eager_limit + 1;
         allowed = allowance;
         at_once_below = allowance == Allowance::all ? below : 0;
     }
 
-    // Room for a message of `length` bytes of body and payload on the channel that it takes, or null.
+    // Returns room for a message of `length` bytes of body and payload on its channel, or null.
     std::byte* reserve(Bytes length) {
         if (!by_ring(length)) {
             return datagrams.reserve(length);
         }
         std::byte* const to = ring_out->reserve(length);
-        if (to == nullptr) { // for ever, if the ring gets no memory for it
+        if (to == nullptr) { // forever, if the ring gets no memory for it
             ring_capacity = std::min(ring_capacity, ring_out->most());
         }
         return to;
@@ -431,8 +433,8 @@ public:
             ring_out->abandon(length);
         }
     }
-    // Makes what was reserved a message with the next sequence number. again: no room after all, the
-    // reservation is gone. error: the path is broken.
+    // Turns the reservation into a message with the next sequence number. again: no room after all,
+    // the reservation is gone. error: the path is broken.
     Status commit(MessageHeader& header) {
         if (by_ring(header.length)) {
             return commit_in_ring(header);
@@ -447,11 +449,12 @@ public:
         return status;
     }
 
-    // A message of that length can go into the ring now, if there is room: nothing is to go before it.
+    // Returns true if a message of that length may go into the ring now, given room: nothing has to
+    // go before it.
     bool flows(Bytes length) const {
         return by_ring(length) && !has_pending() && state == ConnectState::open && !said_goodbye;
     }
-    // The same as reserve and commit, for one that flows().
+    // Same as reserve and commit, for a message that flows().
     [[gnu::always_inline]] std::byte* reserve_in_ring(Bytes length) {
         return ring_out->reserve(length);
     }
@@ -466,7 +469,7 @@ public:
         }
         return ring_says(status);
     }
-    // Both at once for what is sent most (RingWriter::store_short).
+    // Reserves and commits in one call, for short messages (RingWriter::store_short).
     template <typename Fill>
     [[gnu::always_inline]] bool store_in_ring(MessageHeader& header, Fill&& fill) {
         header.sequence = next_send;
@@ -478,13 +481,14 @@ public:
         counters.ring_sent_bytes += header.length;
         return true;
     }
-    // The same for a message that has its number already.
+    // Same as commit(), for a message that already has its number.
     Status commit_again(const MessageHeader& header) {
         return by_ring(header.length) ? ring_says(ring_out->commit(header))
                                       : datagrams.commit(datagram, header);
     }
 
-    // What the ring's queue pair refuses for good can be sent once the connection is repaired.
+    // Converts the ring's error: what its queue pair refuses for good can be sent once the
+    // connection is repaired.
     Status ring_says(Status status) {
         if (!status.is_error() || !repairable) {
             return status;
@@ -493,9 +497,9 @@ public:
         return Status::again(Reason::queue_full);
     }
 
-    // The ring, if there is one that takes a message of that length.
+    // Returns true if there is a ring that takes a message of that length.
     bool by_ring(Bytes length) const { return ring_out != nullptr && length <= ring_capacity; }
-    // The longest body and payload of one message now.
+    // Returns the longest body and payload of one message now.
     Bytes message_capacity() const {
         return ring_out != nullptr ? std::max(ring_capacity, datagrams.capacity())
                                    : datagrams.capacity();
@@ -505,99 +509,101 @@ public:
     RingMemory ring_layout() const { return {*ring_memory, ring_parts}; }
 
     bool has_pending() const { return !pending.empty(); }
-    // The same, but for the barrier.
+    // Returns true if something besides the barrier is pending.
     bool has_waiting() const {
         const PendingSend* first = pending.front();
         return first != nullptr && (first != &barrier || first->next != nullptr);
     }
-    // Paths that the connection has.
+    // Number of paths that the connection has.
     std::size_t live_subchannels() const {
         return static_cast<std::size_t>(
             std::count_if(subchannels.begin(), subchannels.end(),
                           [](const Subchannel& each) { return each.qp != nullptr; }));
     }
-    // The path that all takes; null: there are several, or the connection is not open.
+    // Returns the only path; null: there are several, or the connection is not open.
     const Subchannel* only_subchannel() const {
         return state == ConnectState::open && subchannels.size() == 1 ? &subchannels.front()
                                                                       : nullptr;
     }
-    // Null: the connection has queue pairs of its own, or none on that path.
+    // Returns null if the connection has queue pairs of its own, or none on that path.
     SharedQueuePair* shared_queue_pair(const Subchannel& subchannel) const {
         return shared ? static_cast<SharedQueuePair*>(subchannel.qp.get()) : nullptr;
     }
-    // Null: none has that queue pair.
+    // Returns null if no subchannel has that queue pair.
     Subchannel* find(std::uint32_t rail, std::uint32_t qp_number) {
         const auto found =
             std::find_if(subchannels.begin(), subchannels.end(),
                          [&](const Subchannel& each) { return each.has(rail, qp_number); });
         return found == subchannels.end() ? nullptr : &*found;
     }
-    // Both ways.
+    // Number of messages, both ways.
     std::uint32_t messages() const { return next_send + next_receive; }
-    // A connection is there, or coming.
+    // Returns true while a connection is coming up, or being repaired.
     bool connecting() const {
         return state == ConnectState::requested || state == ConnectState::answered ||
                state == ConnectState::repairing;
     }
-    // Both sides have said goodbye and ours is answered: what comes now belongs to what follows.
+    // Returns true once both sides have sent their disconnect and the peer has answered this
+    // side's: messages that arrive now belong to what follows.
     bool goodbyes_over() const { return said_goodbye && heard_goodbye && goodbye_answered; }
-    // And our answer is on its way.
+    // Returns true once this side's answer is on its way, too.
     bool parted() const { return goodbyes_over() && !has_pending(); }
 
-    // What every short message that is sent looks at: one cache line.
+    // Fields that every short message sent reads: one cache line.
     alignas(kCacheLine) std::unique_ptr<RingWriter> ring_out; // null: datagrams
     Bytes ring_capacity = 0;
-    // Of messages for Protocol::send_at_once: the others may have to be timed. 0: none.
+    // Maximum length + 1 of messages for Protocol::send_at_once: longer ones may have to be timed.
+    // 0: none.
     Bytes at_once_below;
-    Bytes active_at_once = 0; // the same of active messages
+    Bytes active_at_once = 0; // maximum length of active messages for the same
     Counters& counters;
-    PendingQueue pending; // what waits for room
+    PendingQueue pending; // messages that wait for room
     std::uint32_t next_send = 0;
     ConnectState state = ConnectState::idle;
-    bool said_goodbye = false; // nothing but the answer to its goodbye follows from us
+    bool said_goodbye = false; // disconnect sent: only the answer to the peer's follows
 
-    // What every short message that is received looks at: one cache line.
+    // Fields that every short message received reads: one cache line.
     alignas(kCacheLine) EarlyMessage* early = nullptr; // by sequence
-    std::uint64_t busy_at = 0;                         // the core's last pass that found a message
+    std::uint64_t busy_at = 0;                         // last pass of the core that found a message
     std::uint32_t next_receive = 0;
-    bool finishing = false;            // parted; the connection is about to be taken down
-    bool unheard = false;              // it has failed: what comes may be behind what is missing
-    std::optional<RingReader> ring_in; // the line ends with what such messages need of it
+    bool finishing = false;            // disconnected; the connection is about to be taken down
+    bool unheard = false;              // failed: arrivals may follow missing messages
+    std::optional<RingReader> ring_in; // the part that short messages need ends the line
 
     // Hot.
     std::uint32_t messages_sent = 0; // towards connect_threshold; meaningful until connected
-    std::uint32_t sent_by_then = 0;  // next_send, when the last long message came (Core::give_back)
+    std::uint32_t sent_by_then = 0;  // next_send at the last long message (Core::give_back)
     Bytes eager_limit;               // of two-sided messages
     DatagramChannel& datagrams;
-    bool released = false;      // the user of the core has let go of it
+    bool released = false;      // the user of the core has released it
     bool work_failed = false;   // a transfer or a write into the ring has ended with an error
     bool repairable = false;    // the connection is repaired when it breaks
-    bool ring_broken = false;   // and has to be, since ring_out says so
-    bool interrupted = false;   // the barrier is there
-    bool abandoned = false;     // what completes of its stripes does not count any more
-    bool heard_goodbye = false; // and we have answered
+    bool ring_broken = false;   // ... and has to be, since ring_out reports an error
+    bool interrupted = false;   // the barrier is in place
+    bool abandoned = false;     // completions of its stripes do not count any more
+    bool heard_goodbye = false; // the peer's disconnect arrived, and this side has answered
     bool failure_told = false;
-    bool refusal_told = false;     // a one-sided operation that it refused
-    bool goodbye_answered = false; // it has taken all we sent
+    bool refusal_told = false;     // a refused one-sided operation was reported
+    bool goodbye_answered = false; // the peer has received everything sent
     std::uint64_t goodbye_number = 0;
 
-    Allowance allowed = Allowance::all; // what we may send
+    Allowance allowed = Allowance::all; // messages that this side may send
     UnexpectedShare unexpected;
 
     // Receiving.
     std::uint32_t credits_posted = 0;
-    std::vector<std::byte> parts; // what has come of an active message in parts
+    std::vector<std::byte> parts; // parts received so far of an active message
 
     std::size_t stripes = 0; // posted and not complete
     std::size_t users = 0;   // transfers and operations that need the connection, or will
-    std::size_t moves = 0;   // of them, puts and gets: they can go over the next one as well
-    bool yields = false;     // the connection is wanted for others: no put or get is posted on it
+    std::size_t moves = 0;   // puts and gets among them: the next connection can carry them as well
+    bool yields = false;     // others need the connection: no put or get is posted on it
 
-    // What short one-sided operations look at, beside the state.
+    // Fields that short one-sided operations read, besides the state.
     alignas(kCacheLine) std::size_t one_sided = 0; // operations started and not complete
     std::vector<Subchannel> subchannels;
-    const Registration* whole = nullptr; // of all our memory, once the protocol has looked for it
-    std::unique_ptr<AskChoices> ask_choices;     // null: the peer is asked for no operation
+    const Registration* whole = nullptr; // of all local memory, once the protocol has looked for it
+    std::unique_ptr<AskChoices> ask_choices;     // null: no target-assisted operations
     std::unique_ptr<ShareChoices> share_choices; // null: one end alone copies
 
     // Cold.
@@ -609,70 +615,69 @@ public:
     bool shared = false;                 // the subchannels' queue pairs are SharedQueuePairs
     std::uint64_t access_key = 0;        // if so: the peer's
     QuietWork quiet_work;                // if so
-    std::uint32_t connection = 0;        // our attempt's number
-    std::uint32_t remote_connection = 0; // the attempt of the peer's that we answered
+    std::uint32_t connection = 0;        // number of this side's attempt
+    std::uint32_t remote_connection = 0; // number of the peer's attempt that was answered
     std::unique_ptr<Scheduler> scheduler;
-    std::uint32_t home = kNoHome; // the subchannel of ring and credit, once it was chosen
-    std::unique_ptr<Interleaving> interleaving;    // null: puts and gets go out as asked for
-    std::unique_ptr<WaitingTransfers> waiting;     // null: no transfer has waited yet
-    ListLink<Peer> transfers_link;                 // some wait for room, or for the connection
-    PostedList posted;                             // transfers with stripes under way
-    std::unique_ptr<CopyChoice> copy_choice;       // null: eager_limit stays as it is
-    std::uint32_t finishes = 0;                    // received
+    std::uint32_t home = kNoHome; // control lane: the subchannel of ring and credit, once chosen
+    std::unique_ptr<Interleaving> interleaving; // null: puts and gets go out in call order
+    std::unique_ptr<WaitingTransfers> waiting;  // null: no transfer has waited yet
+    ListLink<Peer> transfers_link; // linked while transfers wait for room, or for the connection
+    PostedList posted;             // transfers with stripes under way
+    std::unique_ptr<CopyChoice> copy_choice;       // null: eager_limit is fixed
+    std::uint32_t finishes = 0;                    // FINs received
     std::unique_ptr<StreamChoices> stream_choices; // if there is a copy_choice
     Stream stream;
     bool streaming = false;   // the next message may go through the ring, whatever the limit
     std::uint64_t offers = 0; // made to the peer
-    // Of the peer, for its own; valid while ring_out's queue pair is.
+    // In the peer's memory, for its operations; valid as long as ring_out's queue pair.
     AnswerSlot* answers = nullptr;
     std::byte* answer_data = nullptr;
-    Bytes answer_bytes = 0; // of the data in our own memory that have memory
-    Bytes ring_bytes = 0;   // of the ring that is offered
-    std::uint64_t ring_seen =
-        0; // what had been consumed of it at the last look (core/idle_rings.cc)
+    Bytes answer_bytes = 0;      // answer data in local memory that have memory
+    Bytes ring_bytes = 0;        // size of the ring offered to the peer
+    std::uint64_t ring_seen = 0; // units consumed at the last check (core/idle_rings.cc)
     std::unique_ptr<MemoryRegion> ring_memory; // channel/ring_memory.h
-    RingWriter::Target remote_ring;            // what ring_out writes into, 0 units: none offered
-    RingParts ring_parts;                      // of it
-    Registration ring_registration;            // of ring_memory, with the route's rails
-    RingWork ring_work{*this};                 // of ring_out
-    std::unique_ptr<RingWriter> ring_paused;   // ring_out, while closing
+    RingWriter::Target remote_ring; // the ring that ring_out writes into, 0 units: none offered
+    RingParts ring_parts;           // of ring_memory
+    Registration ring_registration; // of ring_memory, with the route's rails
+    RingWork ring_work{*this};      // of ring_out
+    std::unique_ptr<RingWriter> ring_paused; // ring_out, while closing
     Closing closing;
     FlushWork closing_flush{*this, closing.flush};
     HomeMove home_move;
     FlushWork home_flush{*this, home_move.flush};
-    ListLink<Peer> home_link; // home_move is active
+    ListLink<Peer> home_link; // linked while home_move is active
     Measuring measuring;
-    std::uint64_t measure_address = 0; // of the peer; 0: none
-    ListLink<Peer> measure_link;       // its paths may be measured
+    std::uint64_t measure_address = 0; // in the peer's memory; 0: none
+    ListLink<Peer> measure_link;       // linked while its paths may be measured
     Repair repair;
     PendingSend barrier{PendingSend::Kind::barrier};
     PendingQueue in_doubt; // RepeatedMessages, until the repair is over
     Usage usage;
     std::vector<std::unique_ptr<QueuePair>>
-        kept;                            // by path, of the last connection (connect/pool.cc)
-    ListLink<Peer> pool_link;            // ring_memory is kept, too
-    bool reuses = false;                 // the connection that comes up takes it
-    ListLink<Peer> slot_link;            // takes one of the connections that there may be
-    ListLink<Peer> wanted_link;          // waits for one
-    ListLink<Peer> closing_link;         // state is closing
-    ListLink<Peer> yielding_link;        // yields
-    ListLink<Peer> restrained_link;      // unexpected.told is not all
-    std::uint32_t unconnected_paths = 0; // bit by pair: their queue pairs could not be connected
-    ListLink<Peer> repair_link;          // a repair is wanted, or the state is repairing
+        kept;                            // of the last connection, by path (connect/pool.cc)
+    ListLink<Peer> pool_link;            // linked while in the pool; ring_memory is kept, too
+    bool reuses = false;                 // the connection coming up reuses them
+    ListLink<Peer> slot_link;            // linked while it occupies a connection
+    ListLink<Peer> wanted_link;          // linked while it waits for a connection
+    ListLink<Peer> closing_link;         // linked while state is closing
+    ListLink<Peer> yielding_link;        // linked while it yields
+    ListLink<Peer> restrained_link;      // linked while unexpected.told is not `all`
+    std::uint32_t unconnected_paths = 0; // bit by pair: its queue pair could not be connected
+    ListLink<Peer> repair_link; // linked while a repair is wanted, or the state is repairing
     PeerMeeting meeting;
-    ListLink<Peer> meeting_link;      // queue pairs meet
-    std::uint64_t credit_address = 0; // where the peer wants to be told what we consumed
-    ListLink<Peer> stalled_link;      // has pending sends
+    ListLink<Peer> meeting_link;      // linked while queue pairs connect through rdma_cm
+    std::uint64_t credit_address = 0; // for the count consumed, in the peer's memory
+    ListLink<Peer> stalled_link;      // linked while it has pending sends
 
     PeerLife life;
-    ListLink<Peer> life_link;         // it is asked whether it lives
+    ListLink<Peer> life_link;         // linked while it is asked whether it is alive
     std::unique_ptr<PeerPaths> paths; // null: all are up, and always were
-    ListLink<Peer> paths_link;        // known to the path repository
-    ListLink<Peer> troubled_link;     // a path is not up
+    ListLink<Peer> paths_link;        // linked while known to the path repository
+    ListLink<Peer> troubled_link;     // linked while a path is not up
 
-    ListLink<Peer> waiting_link;                // a handshake message could not be sent yet
-    PendingQueue held;                          // requests started after our goodbye
-    std::unique_ptr<ConnectBody> early_request; // a connection asked for before the last was over
+    ListLink<Peer> waiting_link; // linked while a handshake message could not be sent yet
+    PendingQueue held;           // requests started after this side's disconnect
+    std::unique_ptr<ConnectBody> early_request; // came before the last one was over
     std::string failure;                        // why the state is failed
     std::uint32_t handshakes_owed = 0;          // bit by MessageType
     std::uint32_t refusal = 0;                  // RefusalReason of the last
@@ -683,7 +688,7 @@ inline void RingWork::on_work_done(std::uint32_t rail, const WorkCompletion& com
         peer_.ring_out != nullptr ? peer_.ring_out.get() : peer_.ring_paused.get();
     Subchannel* const subchannel = peer_.find(rail, completion.qp_number);
     if (writer == nullptr || subchannel == nullptr || !writer->posts_to(*subchannel->qp)) {
-        return; // of a connection that is over
+        return; // of an earlier connection
     }
     if (completion.status != WorkStatus::success) {
         peer_.work_failed = peer_.work_failed || !peer_.said_goodbye;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // PeerTable: the peers by process name.
 //
-// Purpose: find or make. Memory follows the peers that there has been contact with.
+// Purpose: finds or adds a peer. Memory grows with the number of peers contacted.
 // Ownership: owns the peers. Threads: one at a time.
 // May touch: base/, peer/.
 #pragma once

@@ -53,8 +53,8 @@ void pair_rails(PeerRoute& route, bool lower, const OfRails& likeness, const OfR
     }
     route.total = route.count;
     for (const Choice& choice : spare) {
-        // Others are of networks that have nothing to do with each other; but the first rails of both may be
-        // all that there is for datagrams.
+        // Other pairs join networks that have nothing to do with each other; but the first rails of
+        // both sides may be all that there is for datagrams.
         const bool firsts =
             choice.pair.local == route.local.first && choice.pair.remote == route.remote.first;
         if (choice.likeness >= least || firsts) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// PeerRoute: the rails that lead to a peer, its and ours, of one fabric; chosen at first contact, for good.
+// PeerRoute: the rails that lead to a peer, those of both sides, of one fabric; chosen at first
+// contact, for good.
 //
-// Purpose: which rail of ours speaks with which of the peer's, and over which paths. Both ends find the same
-// list by themselves, from what both have published.
+// Purpose: tells which local rail talks to which of the peer's, and over which paths. Both ends
+// compute the same list independently, from the addresses that both have published.
 // Ownership: a value type. Threads: functions without state.
 // May touch: base/, fabric/.
 #pragma once
@@ -24,12 +25,13 @@ struct PeerRoute {
 
         friend bool operator==(const Pair&, const Pair&) = default;
     };
-    std::uint32_t fabric = 0; // index of ours
+    std::uint32_t fabric = 0; // index of the local one
     RailRange local;
     RailRange remote;
-    // The first `count` are one a subchannel; of two that have a rail in common both are the same, and only the
-    // path is another. What follows up to `total` are the other pairs whose rails look as much alike as those,
-    // which nothing uses by itself. In the same order at both ends.
+    // The first `count` pairs are one per subchannel; two of them with a rail in common have both
+    // rails in common, and differ in the path. The pairs from `count` to `total` are the other
+    // pairs whose rails match as well as those; no subchannel uses them. In the same order at both
+    // ends.
     std::uint8_t count = 0;
     std::uint8_t total = 0;
     std::array<Pair, kMaxSubchannels + kMaxRails * kMaxRails> pairs{};
@@ -37,14 +39,16 @@ struct PeerRoute {
 
 using OfRails = std::function<std::uint32_t(std::uint32_t local, std::uint32_t remote)>;
 
-// Fills in the pairs: the most alike first; of equal ones those that are faster together; of these, in the order
-// of the rails of the process with the lower name, then of the other's. `lower`: ours is the lower name.
+// Fills in the pairs: those with the best subnet match first; among equals the fastest pair; among
+// these in the order of the rails of the process with the lower name, then of the other's. `lower`:
+// this process has the lower name.
 void pair_rails(
     PeerRoute& route, bool lower, const OfRails& likeness,
     const OfRails& rate = [](std::uint32_t, std::uint32_t) { return 0; });
 
-// Behind those of subchannels the further paths between the same rails, of which each pair has `paths`: every
-// pair's second path, then every pair's third, as long as there is room.
+// Adds further paths between the rails of each subchannel, of which each pair has `paths`: every
+// pair's second path, then every pair's third, as long as there is room. They follow the first
+// paths; the spare pairs come last.
 void add_paths(PeerRoute& route, const OfRails& paths);
 
 } // namespace adaptib

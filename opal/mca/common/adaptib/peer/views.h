@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a scheduler sees of a peer: the subchannels that are up.
+// Scheduler's view of a peer: the subchannels that are up.
 // Threads: as the peer.
 // May touch: base/, fabric/, memory/, peer/.
 #pragma once

@@ -3,21 +3,21 @@
 //
 //     the line           in the order in which they were started; not offered to a queue pair yet
 //     behind subchannel  planned, and the next stripe is for a subchannel that takes no more now
-//     behind goodbye     started after this process has said goodbye to the peer
+//     behind goodbye     started after this process has sent the peer its disconnect
 //
-// or in a list of the peer's interleaving (peer/interleaving.h), which is not kept here.
+// or in a list of the peer's put/get balance (peer/interleaving.h), which is not kept here.
 //
 // Purpose: a pass of progress offers as many transfers as there is room for, and one more per
-//   subchannel, however many wait; a subchannel without room does not hold up the others; and a
-//   transfer leaves its list in O(1).
+// subchannel, however many wait; a subchannel without room does not hold up the others; and a
+// transfer leaves its list in O(1).
 // Invariants
-//   1. A subchannel is blocked exactly if a transfer waits behind it. Nothing but the first of
-//      these is offered to it.
-//   2. What waits behind a subchannel may be planned for an earlier connection: it is planned anew
+//   1. A subchannel is blocked exactly if a transfer waits behind it. Only the first of these is
+//      offered to it.
+//   2. A transfer behind a subchannel may be planned for an earlier connection: it is planned anew
 //      when it is offered. So a repair need not touch these lists.
-// Memory: two words and two bytes of each transfer, none per list entry. Of a put, get or atomic of
-//   which nothing is posted the whole record lies in its request (protocol/transfer.h).
-// Ownership: the transfers are the protocol's, which takes each out before it goes.
+// Memory: two words and two bytes of each transfer, none per list entry. The whole record of a put,
+// get or atomic of which nothing is posted lies in its request (protocol/transfer.h).
+// Ownership: the transfers are the protocol's, which removes each before destroying it.
 // Threads: as the peer.
 // May touch: base/.
 #pragma once
@@ -31,19 +31,19 @@
 
 namespace adaptib {
 
-// Base of what can wait.
+// Base of transfers that can wait.
 struct WaitingTransfer {
     ListLink<WaitingTransfer> waiting_link;
     std::uint8_t waits_in = 0; // a list of WaitingTransfers, or kInterleaving; while it is linked
     bool shelved = false;      // its record is in its request
 
-    // Then it is posted from its list.
+    // Returns true if the transfer waits: it is then posted from its list.
     bool waits() const { return waiting_link.linked(); }
 };
 
 using TransferList = IntrusiveList<WaitingTransfer, &WaitingTransfer::waiting_link>;
 
-// Base of what can have work requests under way; linked while it has some.
+// Base of transfers that can have work requests under way; linked while it has some.
 struct PostedTransfer {
     ListLink<PostedTransfer> posted_link;
 };
@@ -55,7 +55,7 @@ public:
     // Lists; those of subchannels are 0..kMaxSubchannels - 1.
     static constexpr std::uint8_t kLine = kMaxSubchannels;
     static constexpr std::uint8_t kGoodbye = kLine + 1;
-    static constexpr std::uint8_t kInterleaving = kGoodbye + 1; // none of these
+    static constexpr std::uint8_t kInterleaving = kGoodbye + 1; // not one of these lists
 
     // Null: none.
     WaitingTransfer* first(std::size_t list) const { return lists_[list].front(); }
@@ -63,10 +63,10 @@ public:
     // Bit by subchannel.
     std::uint32_t blocked() const { return blocked_; }
     bool is_blocked(std::size_t subchannel) const { return (blocked_ >> subchannel & 1) != 0; }
-    // None waits for room, or for the connection.
+    // Returns true if no transfer waits for room, or for the connection.
     bool empty() const { return blocked_ == 0 && lists_[kLine].empty(); }
 
-    // REQUIRES: it does not wait.
+    // REQUIRES: the transfer does not wait.
     void add(WaitingTransfer& transfer, std::size_t list) {
         lists_[list].push_back(transfer);
         note(transfer, list);
@@ -75,7 +75,7 @@ public:
         lists_[list].push_front(transfer);
         note(transfer, list);
     }
-    // All lists; those that f does not remove again are there afterwards.
+    // Visits the transfers of all lists; f may remove the one that it is called with.
     template <typename F> void for_each(F&& f) {
         for (TransferList& list : lists_) {
             for (WaitingTransfer* each = list.front(); each != nullptr;) {
@@ -85,7 +85,7 @@ public:
             }
         }
     }
-    // REQUIRES: it waits in one of these lists.
+    // REQUIRES: the transfer waits in one of these lists.
     void remove(WaitingTransfer& transfer) {
         const std::size_t list = transfer.waits_in;
         lists_[list].remove(transfer);
@@ -93,7 +93,7 @@ public:
             blocked_ &= ~(1u << list);
         }
     }
-    // The subchannel that is offered to first in this pass: each in turn.
+    // Returns the subchannel to which this pass offers first: each in turn.
     std::uint32_t next_turn() { return turn_++ % kMaxSubchannels; }
 
 private:

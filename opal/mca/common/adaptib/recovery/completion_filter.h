@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The completion filter: every completion of connected queue pairs passes it.
 //
-// Purpose: good completions go to the object that posted the work; bad ones go there as well, and once
-// the batch is drained the path that they came from is reported as failed.
+// Purpose: dispatches good completions to the object that posted the work; bad ones as well, and
+// once the batch is drained it reports the path that they came from as failed.
 // Threads: one at a time.
 // Source: Vishnu, 10.3 (completion filter).
 // May touch: base/, fabric/.
@@ -19,7 +19,7 @@ namespace adaptib {
 
 class PathListener {
 public:
-    // May be told of one queue pair several times. `wr_id`: of the request.
+    // May be called several times for one queue pair. `wr_id`: of the request.
     virtual void on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status,
                                 std::uint64_t wr_id) = 0;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// EndedProcesses: names of processes that have ended, as somebody outside of the core says.
+// EndedProcesses: names of processes that have ended, as reported from outside of the core.
 //
-// Purpose: the runtime that started a job's processes sees them end, and says so in a thread of its
-// own. tell() notes it there; the core, which looks at any_told() now and then, takes it in its
-// turn, and remembers it: a peer may be met, or waited for, only later.
+// Purpose: the runtime that started a job's processes sees them end, and reports that in a thread
+// of its own. tell() records it there. The core checks any_told() now and then, takes the names in
+// its turn, and remembers them: it may contact a peer, or wait for it, only later.
 // Threads: tell() any, all else one at a time (the core's lock).
 // May touch: the standard library.
 #pragma once
@@ -24,7 +24,7 @@ public:
         any_told_.store(true, std::memory_order_release);
     }
     bool any_told() const { return any_told_.load(std::memory_order_relaxed); }
-    // Calls f(name) for each that was told since the last call.
+    // Calls f(name) for each newly ended process reported since the last call.
     template <typename F> void take(F&& f) {
         std::vector<std::uint64_t> names;
         {
@@ -38,7 +38,7 @@ public:
             }
         }
     }
-    // Was taken.
+    // Returns true if take() has passed the name on.
     bool contains(std::uint64_t name) const { return known_.contains(name); }
 
 private:

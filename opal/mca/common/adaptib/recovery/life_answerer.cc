@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a process's responder says of it (recovery/life_answerer.h).
+// Answers of a process's responder (recovery/life_answerer.h).
 #include "recovery/life_answerer.h"
 
 #include <cstring>
@@ -10,12 +10,13 @@ namespace {
 
 constexpr Bytes kBytes = sizeof(DatagramHeader) + sizeof(MessageHeader) + sizeof(LifeBody);
 static_assert(kBytes <= kMostQuestion);
-constexpr int kTries = 8; // then somebody writes all the time, which nobody does
+constexpr int kTries = 8; // more would mean a writer that never stops, which does not exist
 
 } // namespace
 
 // Each store of the new address is a release, each load of a reader's an acquire: a reader that
-// sees any of it sees the odd version, too. (A fence would do, but ThreadSanitizer knows none.)
+// sees any of it sees the odd version, too. (A fence would do, but ThreadSanitizer does not support
+// it.)
 void LifeAnswerer::set_address(std::uint32_t rail, const RailAddress& address) {
     Place& place = places_[rail];
     std::array<std::uint64_t, kWords> words;
@@ -29,7 +30,7 @@ void LifeAnswerer::set_address(std::uint32_t rail, const RailAddress& address) {
     place.version.store(version + 2, std::memory_order_release);
 }
 
-// Where the rail is reached; false: it is just being changed.
+// Reads the rail's address; returns false while it is being changed.
 bool LifeAnswerer::read(std::uint32_t rail, LifeBody& body) const noexcept {
     const Place& place = places_[rail];
     const std::uint32_t before = place.version.load(std::memory_order_acquire);
@@ -69,7 +70,7 @@ Answerer::Reply LifeAnswerer::answer(std::uint32_t rail, std::span<const std::by
         known = read(rail, body);
     }
     if (!known) {
-        body.size = 0; // it is where it was
+        body.size = 0; // the address has not changed
     }
     DatagramHeader back;
     back.rail = static_cast<std::uint8_t>(first_ + rail);

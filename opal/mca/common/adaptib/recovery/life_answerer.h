@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// LifeAnswerer: what a process's responder says of it (fabric/fabric.h, Answerer).
+// LifeAnswerer: computes the answers of a process's responder (fabric/fabric.h, Answerer).
 //
-// Purpose: the process is alive, whether it calls MPI meanwhile, and where its rail is reached now;
-// to who knows the key that the process has published, and in its own name and key. What is asked
-// and answered are datagrams like others (base/wire.h), so that the answer goes to the asker's
-// ordinary queue. "Calls MPI": beats() grows as long as it does. The answer carries it; who asks
-// twice knows.
-// Threads: answer() on any, at any time; the others one at a time (the core's lock). Constants and
-// atomics alone.
+// Purpose: tells that the process is alive, whether it calls MPI meanwhile, and its rail's current
+// address. It answers only an asker that knows the key that the process has published, and in its
+// own name and key. Questions and answers are datagrams like others (base/wire.h), so that the
+// answer goes to the asker's ordinary queue. "Calls MPI": beats() grows as long as the process
+// does. The answer carries that number, so that a second question reveals calls since the first.
+// Threads: answer() on any, at any time; the others one at a time (the core's lock). Uses only
+// constants and atomics.
 // May touch: base/, fabric/.
 #pragma once
 
@@ -28,9 +28,9 @@ public:
     LifeAnswerer(std::uint64_t name, std::uint64_t key, std::uint32_t first)
         : name_(name), key_(key), first_(first) {}
 
-    // Where a rail of the fabric is reached from now on. REQUIRES: rail < kMaxRails.
+    // Sets the current address of a rail of the fabric. REQUIRES: rail < kMaxRails.
     void set_address(std::uint32_t rail, const RailAddress& address);
-    // The process is in a call of MPI.
+    // Records that the process is in a call of MPI.
     void beat() {
         beats_.store(beats_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     }
@@ -41,7 +41,7 @@ public:
 
 private:
     static constexpr std::size_t kWords = RailAddress::kMaxBytes / sizeof(std::uint64_t);
-    // One writer; who reads finds the same even version before and after.
+    // One writer; a reader must find the same even version before and after.
     struct Place {
         std::atomic<std::uint32_t> version{0};
         std::atomic<std::uint32_t> size{0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Peers are asked whether they live (recovery/life_watch.h).
+// Asks peers whether they are alive (recovery/life_watch.h).
 #include "recovery/life_watch.h"
 
 #include <algorithm>
@@ -61,7 +61,8 @@ void LifeWatch::run_timers() {
     }
 }
 
-// Over the path of its datagrams; and, as long as that does not answer, over another one, in turn.
+// Asks over the path of the peer's datagrams; and, as long as that path does not answer, over
+// another one, in turn.
 void LifeWatch::ask(Peer& peer, Nanoseconds now) {
     PeerLife& life = peer.life;
     const auto jitter = static_cast<std::int64_t>(
@@ -114,7 +115,7 @@ bool LifeWatch::on_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
     ++counters_.life_answers;
     Liveness::note(life, Evidence::responder, clock_.now());
     const bool called = life.responded && life.beats != body.beats;
-    life.calls = called || !life.responded; // of the first answer nobody knows
+    life.calls = called || !life.responded; // the first answer does not tell
     life.responded = true;
     life.beats = body.beats;
     if (called) {
@@ -123,7 +124,7 @@ bool LifeWatch::on_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
     return true;
 }
 
-// A question that was asked later than `since`: what was sent before then has gone the same way.
+// Considers only a question asked later than `since`: what was sent before that took the same path.
 bool LifeWatch::answers(const Peer& peer, std::size_t pair, Nanoseconds since) const {
     if (peer.life.questions.empty()) {
         return false;

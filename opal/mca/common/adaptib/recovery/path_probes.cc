@@ -9,18 +9,18 @@ namespace adaptib {
 
 namespace {
 
-constexpr std::int64_t kSuspectEvery = 20; // in the time that a failure takes at most
+constexpr std::int64_t kSuspectEvery = 20; // in the maximum time of a failure
 constexpr std::uint32_t kSuspectTimes =
-    2 * PathProbes::kIgnored; // then it is asked ever more seldom
+    2 * PathProbes::kIgnored; // after that the path is asked ever more seldom
 
-// It is lost, or let go of.
+// Returns true if the peer is lost, or was released.
 bool rests(const Peer& peer) {
     return peer.state == ConnectState::failed || peer.datagram.handle == nullptr;
 }
 
 } // namespace
 
-// A path over a rail of ours that is down is not worth a question.
+// A path over a local rail that is down is not worth a question.
 bool PathProbes::is_asked(const Peer& peer, std::size_t pair) const {
     const PathRecord& record = peer.paths->records[pair];
     return record.state != PathState::up && record.worked &&
@@ -33,7 +33,7 @@ Nanoseconds PathProbes::give_up_at(const Peer& peer) const {
                                             : Nanoseconds::max();
 }
 
-// False: the peer has been given up.
+// Returns false if the peer has been given up.
 bool PathProbes::goes_on(Peer& peer, Nanoseconds now) {
     Nanoseconds since{0};
     if (now < give_up_at(peer) || !paths_.without_path(peer, since) ||
@@ -119,7 +119,7 @@ void PathProbes::ask(Peer& peer, std::size_t pair, Nanoseconds now) {
     }
 }
 
-// All paths that share the rail which is down, ours or the peer's.
+// Fails all paths that share the rail which is down, the local one or the peer's.
 void PathProbes::cut_off(Peer& peer, std::size_t pair) {
     for (std::size_t other = 0; other < peer.route.total; ++other) {
         const PeerRoute::Pair& shares = peer.route.pairs[other];
@@ -132,7 +132,7 @@ void PathProbes::cut_off(Peer& peer, std::size_t pair) {
     }
 }
 
-// Over which a peer can be heard that is not heard over this one; the same: there is none.
+// Returns another path over which the peer may be heard; `pair` itself if there is none.
 std::size_t PathProbes::other_path(const Peer& peer, std::size_t pair) const {
     if (peer.datagram.pair != pair) {
         return peer.datagram.pair;
@@ -146,8 +146,8 @@ std::size_t PathProbes::other_path(const Peer& peer, std::size_t pair) const {
     return pair;
 }
 
-// The peer was heard since the last question, and that was not answered. Each question counts
-// once: the next one may have to wait, since the peer takes nothing.
+// Counts the last question as ignored if the peer was heard since, without an answer to it. Each
+// question counts once: the next one may have to wait, since the peer takes nothing.
 bool PathProbes::is_ignored(const Peer& peer, PathRecord& record) const {
     if (record.state != PathState::suspect || !record.unjudged) {
         return false;
@@ -184,7 +184,7 @@ void PathProbes::learn_address(Peer& peer, std::size_t pair, std::uint16_t size,
     }
 }
 
-// The other side may not know that the path works; its question tells it.
+// The other side may not know that the path works; its own question tells it.
 void PathProbes::on_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
     if (body.size > 0) {
         learn_address(peer, pair, body.size, body.bytes);

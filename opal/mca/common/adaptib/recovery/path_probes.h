@@ -1,32 +1,34 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Path probes: paths that are not up are asked, in the background, whether they carry anything.
+// Path probes: ask, in the background, whether paths that are not up carry anything.
 //
-// Purpose: finds out that a failed path is back, and whether a suspect one has failed. A question goes over the
-// path itself, as a datagram without a number that may get lost; whoever gets it answers over the same path,
-// and is thanked, so that both sides know that both directions work.
+// Purpose: finds out that a failed path works again, and whether a suspect one has failed. A
+// question goes over the path itself, as a datagram without a number that may get lost. The
+// receiver answers over the same path, and is thanked, so that both sides know that both directions
+// work.
 //
-//     who misses the path     probe -->           the other
-//                         <-- probe_answer        path up (asker)
-//                            probe_thanks -->     path up (who answered)
+//     asking side            probe -->           other side
+//                        <-- probe_answer        path up (asking side)
+//                           probe_thanks -->     path up (answering side)
 //
-// Where the peer's rail has a responder that is asked, by recovery/life_watch.h, and answers
-// whatever the process does; who has asked so, and found the path to be back, thanks as well, which
-// makes the other side ask at once.
+// If the peer's rail has a responder, that is asked instead, by recovery/life_watch.h, and answers
+// whatever the process does. A side that has asked so, and found that the path works again, sends
+// thanks as well, which makes the other side ask at once.
 //
 // A failed path is asked after a rest, then at intervals that grow from kFirst to kMost, without
-// end while our rail is up. A suspect path has failed once the peer was heard after each of
-// kIgnored questions in a row and has answered none; each counts once, and only if it could be
-// sent. That takes less than half of `timeout`; so that a peer that has nothing else to say is
-// heard, another path, that of its datagrams if it can be, is asked as well. A peer that computes
-// is not heard, and its path is suspect for as long. A path of which nobody ever expected anything
+// end while the local rail is up. A suspect path has failed once the peer was heard after each of
+// kIgnored consecutive questions and has answered none; each counts once, and only if it could be
+// sent. That takes less than half of `timeout`. So that a peer that has nothing else to send is
+// heard, another path, that of its datagrams if possible, is asked as well. A peer that computes is
+// not heard, and its path is suspect for as long. A path that was never expected to work
 // (PathRecord::worked) is not asked. One that cannot be asked, as it carries no datagrams, is taken
-// for up when its turn comes. Probes carry where the sender's rail is reached now: an address that
-// has changed (a RoCE GID) is so made known.
-// Within a host nobody is asked: the system and the peer's memory tell whether it lives, and its
-// rail takes anything. A peer to which no path has been up for long is given up, by the rule of
-// recovery/liveness.h.
+// for up when its turn comes. Probes carry the current address of the sender's rail, and so
+// announce a changed address (a RoCE GID).
+// Within a host nobody is asked: the system and the peer's memory tell whether the peer is alive,
+// and its rail takes anything. A peer to which no path has been up for long is given up, by the
+// rule of recovery/liveness.h.
 // Threads: one at a time (the core's lock).
-// Source: Vishnu, 10.3.3 (path recovery); here both sides may ask, since one may have noticed alone.
+// Source: Vishnu, 10.3.3 (path recovery); here both sides may ask, since one may have noticed
+// alone.
 // May touch: base/, fabric/, peer/, observe/, recovery/.
 #pragma once
 
@@ -45,11 +47,11 @@ namespace adaptib {
 
 class ProbeSender {
 public:
-    // What is known of the path without a question.
+    // Returns what is known of the path without a question.
     virtual Reach reach(const Peer& peer, std::size_t pair) = 0;
-    // Whether the path carries datagrams.
+    // Returns true if the path carries datagrams.
     virtual bool can_ask(const Peer& peer, std::size_t pair) const = 0;
-    // False: not now.
+    // Returns false if that is impossible now.
     virtual bool send_probe(Peer& peer, std::size_t pair, MessageType type,
                             const ProbeBody& body) = 0;
     virtual void on_address_moved(Peer& peer, std::size_t pair) = 0;
@@ -78,12 +80,12 @@ public:
                ProbeSender& sender)
         : options_(options), paths_(paths), counters_(counters), sender_(sender) {}
 
-    // Asks what is to be asked. deadline(): when that is next; max: all paths are up.
+    // Sends due questions. deadline(): when the next is due; max: all paths are up.
     void run_timers();
     Nanoseconds deadline();
-    // A probe came over the pair; it has passed check_message.
+    // Handles a probe that came over the pair; it has passed check_message.
     void on_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body);
-    // The peer's responder has answered over the pair (recovery/life_watch.h).
+    // Handles an answer of the peer's responder over the pair (recovery/life_watch.h).
     void on_answer(Peer& peer, std::size_t pair, const LifeBody& body);
 
 private:

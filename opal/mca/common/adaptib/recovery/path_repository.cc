@@ -10,7 +10,7 @@ namespace adaptib {
 namespace {
 
 constexpr Nanoseconds kSecond{1'000'000'000};
-constexpr Nanoseconds kSettled = 10 * kSecond; // a path that was up for so long begins anew
+constexpr Nanoseconds kSettled = 10 * kSecond; // a path that was up for so long starts over
 constexpr Nanoseconds kFirstRest{50'000'000};
 constexpr Nanoseconds kMostRest = 60 * kSecond;
 
@@ -176,7 +176,7 @@ void PathRepository::change(Peer& peer, std::size_t pair, PathState to, const st
     record.interval = Nanoseconds{0};
     record.ask_at = now;
     if (to == PathState::failed) {
-        // One that is asked answers, and yet fails again and again, is asked ever later.
+        // A path that answers, and yet fails again and again, is asked ever later.
         const bool again = record.rest.count() > 0 && took < kSettled;
         record.rest = again ? std::min(record.rest * 2, kMostRest) : kFirstRest;
         record.ask_at = now + record.rest;

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The path repository: what state each path to each peer is in, since when, and how often it failed.
+// The path repository: state of each path to each peer, since when, and how often it failed.
 //
-// Purpose: the one place where it is known which paths can be used. It is told of port events (all paths
-// of a rail at once) and of repairs and migrations that came through; it is asked by who connects, and it
-// tells a listener of each change. A path is a pair of rails, ours and the peer's, by its number in PeerRoute::pairs.
+// Purpose: the one place that knows which paths can be used. It is told of port events (all paths
+// of a rail at once) and of successful repairs and migrations; connection setup queries it, and it
+// tells a listener of each change. A path is a pair of rails, a local one and one of the peer's, by
+// its number in PeerRoute::pairs.
 //
 //     up, suspect --port event, a queue pair fails, questions are ignored--> failed
 //     failed --the port is active again--> suspect
-//     up --datagrams are not acknowledged--> suspect
+//     up --datagrams are not acknowledged, or a queue pair is silent--> suspect
 //     suspect, failed --a question is answered, or a connection uses it--> up
 //
-// What is not up is asked for (recovery/path_probes.h). A suspect path is used as before: who computes answers
-// nothing, over whatever path; but one that had failed is not, before it is up.
+// Paths that are not up are probed (recovery/path_probes.h). A suspect path is used as before: a
+// peer that computes answers nothing, over whatever path. But a suspect path that had failed is not
+// used before it is up.
 //
-// Lines for people: one a path; where a rail takes many paths along, one for all of them; and at most
-// kLinesPerSecond a second, with the number of those left out.
-// Invariants: a peer of which all paths were always up has no record. With the parameter fault_tolerance off
-// all paths are up whatever is reported.
-// Ownership: knows peers from add() to remove(), which are the caller's.
+// Lines for people: one per path; if a rail takes many paths down or up, one for all of them; and
+// at most kLinesPerSecond a second, with the number of those left out.
+// Invariants: a peer of which all paths were always up has no record. With the parameter
+// fault_tolerance off all paths are up whatever is reported.
+// Ownership: knows peers from add() to remove(); the peers are the caller's.
 // Threads: one at a time (the core's lock).
 // Source: Vishnu, 10.3 (path repository, completion filter, path recovery).
 // May touch: base/, fabric/, peer/, observe/.
@@ -37,7 +39,7 @@ namespace adaptib {
 
 class PathObserver {
 public:
-    // Of a path that has changed; usable() says already what is so now. May report further failures.
+    // Called when a path has changed; usable() already reflects that. May report further failures.
     virtual void on_path_changed(Peer& peer, std::size_t pair, PathState was, PathState now,
                                  const std::string& why) = 0;
     virtual void on_path_line(const std::string& line) = 0; // for a person
@@ -61,9 +63,10 @@ public:
           rail_down_(rails.size(), false) {}
 
     bool on() const { return options_.on; }
-    void add(Peer& peer); // its paths over rails that are down are so from the beginning
+    // Adds a peer. Its paths over rails that are down are failed from the beginning.
+    void add(Peer& peer);
     void remove(Peer& peer);
-    void forget(Peer& peer); // nothing is known any more of its paths: it has left
+    void forget(Peer& peer); // drops all knowledge of its paths: it has left
     bool watches(const Peer& peer) const { return on() && peer.paths_link.linked(); }
 
     // ---- Asking
@@ -71,7 +74,7 @@ public:
     PathState state(const Peer& peer, std::size_t pair) const {
         return peer.paths == nullptr ? PathState::up : peer.paths->records[pair].state;
     }
-    // Worth being used: it is not known to have failed since it last worked.
+    // Returns true if the path is not known to have failed since it last worked.
     bool usable(const Peer& peer, std::size_t pair) const {
         return peer.paths == nullptr || peer.paths->records[pair].usable();
     }
@@ -80,7 +83,7 @@ public:
         return rails_[rail]->reaches(remote);
     }
     bool rail_down(std::uint32_t rail) const { return rail_down_[rail]; }
-    // No path is up, since then.
+    // Returns true if no path is up; sets `since` to the beginning of that.
     bool without_path(const Peer& peer, Nanoseconds& since) const;
     // Peers with a path that is not up.
     bool all_up() const { return troubled_.empty(); }
@@ -93,20 +96,21 @@ public:
     }
     // "node3/mlx5_1:1 -> node7/mlx5_0:1"
     std::string path_text(const Peer& peer, std::size_t pair) const;
-    // State and history of every path that ever was not up, a line each.
+    // Returns state and history of every path that ever was not up, a line each.
     std::string report() const;
 
     // ---- Telling
 
     void report_suspect(Peer& peer, std::size_t pair, const std::string& why);
-    // `line`: people are told.
+    // `line`: also write a line for people.
     void report_failure(Peer& peer, std::size_t pair, const std::string& why, bool line = true);
-    // Something of the peer's came over it that shows it to carry both ways.
+    // Called when an arrival from the peer shows that the path carries both ways.
     void report_success(Peer& peer, std::size_t pair, bool line = true);
-    // All paths over a rail of ours. What comes back has to be tried first: it is suspect, and asked for.
+    // Changes all paths over a local rail. Restored ones have to be tried first: they are suspect,
+    // and probed.
     void rail_failed(std::uint32_t rail, const std::string& why);
     void rail_restored(std::uint32_t rail);
-    // Now and then: the lines that were left out.
+    // Reports lines that were left out. Called now and then.
     void run_timers();
     Nanoseconds deadline() const;
 

@@ -14,7 +14,8 @@ void SilenceWatch::begin_look(std::uint64_t posted) {
     busy_ = false;
 }
 
-// What was posted into a ring unsignaled becomes known with what is posted behind it.
+// Returns true if a completion of the queue pair is awaited. Unsignaled writes into a ring become
+// known by work posted behind them.
 bool SilenceWatch::awaits(const Peer& peer, const Subchannel& subchannel) {
     if (subchannel.outstanding[0] + subchannel.outstanding[1] > 0) {
         return true;
@@ -43,7 +44,7 @@ bool SilenceWatch::is_over(const Subchannel& subchannel) const {
 void SilenceWatch::look_at(Peer& peer) {
     for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
         const bool gently = peer.state == ConnectState::repairing && peer.repair.gentle &&
-                            !peer.repair.fenced; // what is under way is waited for
+                            !peer.repair.fenced; // work under way is waited for
         const bool up = peer.state == ConnectState::open || peer.state == ConnectState::closing;
         if ((!up && !gently) || !peer.repairable || !paths_.watches(peer)) {
             return;

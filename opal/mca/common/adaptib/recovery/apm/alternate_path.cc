@@ -10,7 +10,7 @@ namespace {
 
 using Pair = PeerRoute::Pair;
 
-// The pair of the other ports, or null.
+// Returns the pair of the other ports, or null.
 const Pair* other_ports(const PeerRoute& route, const Pair& own,
                         std::span<const std::uint8_t> adapters,
                         std::span<const AddressRail> remote) {
@@ -23,7 +23,7 @@ const Pair* other_ports(const PeerRoute& route, const Pair& own,
     return found == end ? nullptr : found;
 }
 
-// Of a number of paths that is a power of two.
+// Returns the neighboring path. REQUIRES: the number of paths is a power of two.
 std::uint8_t neighbour(std::uint8_t path) { return path ^ 1u; }
 
 } // namespace

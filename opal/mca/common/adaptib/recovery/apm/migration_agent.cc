@@ -104,7 +104,7 @@ bool MigrationAgent::rides_out(const Peer& peer, std::size_t index, std::uint32_
     return leaves || all.list[at.way].local != rail;
 }
 
-// The table has no order; a simulation repeats itself all the same.
+// Sorts the collected ones: the table has no order, but a simulation must be reproducible.
 void MigrationAgent::collect(const std::function<bool(const Peer&, std::size_t)>& wanted) {
     const std::size_t before = due_.size();
     for (const auto& [id, peer] : known_) {
@@ -154,7 +154,7 @@ void MigrationAgent::run() {
     }
 }
 
-// Or goes over, if it is armed.
+// Loads the next path, or migrates the queue pair if it is armed.
 void MigrationAgent::load_next(const Place& place) {
     std::size_t index = 0;
     Subchannel* subchannel = find(place, index);

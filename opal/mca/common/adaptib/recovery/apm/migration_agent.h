@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The migration agent: keeps an alternate path loaded on every queue pair that can have one.
 //
-// Purpose: what of network fault tolerance the adapters do by themselves (recovery/apm/README.md). It gives
-// each new queue pair its alternate path while that is connected, is told the events of path migration, and
-// loads the next path after each migration. A queue pair is always in one of five states:
+// Purpose: the part of network fault tolerance that the adapters do by themselves
+// (recovery/apm/README.md). The agent gives each new queue pair its alternate path while that is
+// connected, receives the events of path migration, and loads the next path after each migration. A
+// queue pair is always in one of five states:
 //
-//     none --connected, or loaded later--> loading --event armed--> armed --event migrated--> due
-//     due --loaded--> loading;   due --the port that it needs is down--> waiting --port active--> due
+//     none --connected--> loading, or waiting if the port that it needs is down
+//     loading --event armed--> armed --event migrated--> due --loaded--> loading
+//     due --the port that it needs is down--> waiting --port active, loaded--> loading
 //     any --path_migration_error, or the call is refused--> none
 //
-// Where it ends (`none`, or not armed in time) a fault is the queue pair's error completion, and software
-// repairs it as it does any.
-// Loading and migrating many queue pairs, as when a port fails, is done kBatch at a time.
+// In the state `none`, or if the path is not armed in time, a fault causes an error completion of
+// the queue pair, and software repairs it as it does any.
+// Many queue pairs, as when a port fails, are loaded and migrated kBatch at a time.
 // Ownership: the state belongs to the Subchannel.  Threads: one at a time (the core's lock).
 // Source: Vishnu, chapter 9.
 // May touch: base/, fabric/, peer/, observe/.
@@ -38,23 +40,26 @@ public:
     MigrationAgent(RailList rails, std::vector<std::uint8_t> adapters, Counters& counters)
         : rails_(rails), adapters_(std::move(adapters)), counters_(counters) {}
 
-    // The queue pair of peer.subchannels[index] goes from RTR to RTS: adds the alternate path to that, if there is
-    // one; returns what to add to the mask. From then on its events are the agent's.
+    // Called when the queue pair of peer.subchannels[index] goes from RTR to RTS: adds the
+    // alternate path to `attributes`, if there is one; returns what to add to the mask. From then
+    // on the agent handles the queue pair's events.
     std::uint32_t specify(Peer& peer, std::size_t index, QpAttributes& attributes);
-    // The queue pair ends, or is not worth keeping.
+    // Called when the queue pair ends, or is not worth keeping.
     void forget(Subchannel& subchannel);
 
-    // An event of a queue pair. `moved` is called for one that has gone over to another way.
+    // Handles an event of a queue pair. Calls `moved` for one that has migrated to another way.
     void on_event(EventKind kind, std::uint32_t rail, std::uint32_t qp_number,
                   const std::function<void(Peer&, std::size_t index)>& moved);
-    // A port of ours. What leaves from one that is down and is armed goes over at once: nothing may be under way that
-    // would notice it.
+    // Called when a local port fails or is restored. Armed queue pairs on a failed port migrate at
+    // once: maybe no work is under way that would notice the failure.
     void rail_failed(std::uint32_t rail);
     void rail_restored(std::uint32_t rail);
 
-    // Whether the queue pair lives on without that rail: it does not use it now, or is armed to leave it.
+    // Returns true if the queue pair survives without that rail: it does not use it now, or is
+    // armed to leave it.
     bool rides_out(const Peer& peer, std::size_t index, std::uint32_t rail) const;
-    // Manual migration of what is armed, to one peer, for balancing load; how many were asked.
+    // Migrates armed queue pairs to one peer on request, for balancing load; returns how many were
+    // asked.
     std::size_t migrate(Peer& peer);
 
     bool due() const { return !due_.empty(); }
@@ -69,7 +74,7 @@ private:
     static std::uint64_t key(std::uint32_t rail, std::uint32_t qp_number) {
         return std::uint64_t{rail} << 32 | qp_number;
     }
-    // Null: it is gone.
+    // Returns null if the queue pair is gone.
     Subchannel* find(const Place& place, std::size_t& index) const;
     Ways ways(const Peer& peer, std::size_t index) const;
     void collect(const std::function<bool(const Peer&, std::size_t index)>& wanted);
