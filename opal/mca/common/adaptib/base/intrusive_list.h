@@ -38,7 +38,7 @@ public:
     T* front() const { return first_; }
     T* back() const { return first_ == nullptr ? nullptr : link(*first_).prev; }
 
-    // The neighbour, null at the end. REQUIRES: `element` is in this list.
+    // The neighbor, null at the end. REQUIRES: `element` is in this list.
     T* next(const T& element) const {
         T* const after = link(element).next;
         return after == first_ ? nullptr : after;
