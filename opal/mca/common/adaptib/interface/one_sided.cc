@@ -10,8 +10,9 @@
 
 using namespace adaptib;
 
-// What may be a window's, which atomics reach, is registered for itself: nobody reaches it any more when
-// it is gone. Other memory is registered for transfers, and may be kept.
+// Memory that may be a window's, which atomics reach, has a registration of its own, so that no
+// peer reaches it any more once it is deregistered. Other memory is registered for transfers, and
+// its registration may be cached.
 struct opal_common_adaptib_region {
     OpenWindow window;
     RegistrationCache::Use transfer;
@@ -29,7 +30,7 @@ int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, s
         kLocalWrite | ((access & OPAL_COMMON_ADAPTIB_REMOTE_READ) != 0 ? kRemoteRead : 0u) |
         ((access & OPAL_COMMON_ADAPTIB_REMOTE_WRITE) != 0 ? kRemoteWrite : 0u) |
         ((access & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 ? kRemoteAtomic : 0u);
-    // Whole words: osc/rdma changes shorter elements by the word that they are in.
+    // Registers whole words: osc/rdma changes a shorter element by the word that contains it.
     if ((rights & kRemoteAtomic) != 0) {
         constexpr std::uintptr_t kWord = sizeof(std::uint64_t);
         const auto begin = reinterpret_cast<std::uintptr_t>(base);
@@ -76,7 +77,7 @@ const Registration* memory_of(const opal_common_adaptib_one_sided_t& operation) 
     return operation.region == nullptr ? nullptr : &operation.region->memory();
 }
 
-// The peer that the operation goes to.
+// Finds the peer record that the operation goes to.
 Status target_of(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
                  const opal_common_adaptib_one_sided_t& operation, Peer*& out) {
     Core& in = *core->core;
