@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * The component: what Open MPI finds in mca_btl_adaptib.so.
+ * The component structure that Open MPI finds in mca_btl_adaptib.so, and its functions.
  */
 #include "opal_config.h"
 

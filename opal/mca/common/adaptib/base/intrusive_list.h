@@ -5,8 +5,7 @@
 //     struct Task { ListLink<Task> link; };
 //     IntrusiveList<Task, &Task::link> tasks;
 // Invariant: the linked elements form a ring (the last one's next is the first), so an element is
-// in
-//   a list exactly if its next is not null.
+//   in a list exactly if its next is not null.
 // Ownership: elements are the caller's; one must not move or die while it is linked. The list never
 //   touches its elements when it is destroyed.
 // Threads: not thread safe.

@@ -32,7 +32,7 @@ enum class Reason : std::uint8_t {
     not_supported, // the rail lacks the capability
     bad_state,     // a queue pair or connection is in a state that does not allow it
     bad_key,       // memory key, range or access right
-    bad_wire,      // what arrived is malformed
+    bad_wire,      // a packet or address is malformed
     version,       // the peer speaks another version of the wire format
     unreachable,   // no path to the peer
     peer_gone,     // the peer's process has ended or has left MPI

@@ -47,7 +47,7 @@ struct TransferView {
     Direction direction = Direction::read;
 };
 
-// How long a stripe took from posting to completion. If its path had earlier stripes to carry
+// Time that a stripe took from posting to completion. If its path had earlier stripes to carry
 // first: the share of the total time that its bytes make up.
 struct StripeTime {
     std::uint32_t subchannel = 0;

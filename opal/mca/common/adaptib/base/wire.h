@@ -61,7 +61,7 @@ enum class MessageType : std::uint8_t {
     operate,         // OperateBody, flags the Opcode, of a write the payload: a target-assisted op
     atomic,          // AtomicBody: the receiver carries it out and answers
     atomic_done,     // AtomicDoneBody
-    share,           // ShareBody: the receiver copies a part of it (cooperative copy)
+    share,           // ShareBody: the receiver takes part in the copy (cooperative copy)
     allowance,       // no body; flags: Allowance, which messages to be matched the sender takes
     probe,           // ProbeBody; neither sequenced nor numbered: does this path work?
     probe_answer,    // ProbeBody; likewise, back over the same path: the probe's direction works
@@ -132,7 +132,7 @@ struct IdBody {
     std::uint64_t id;
 };
 
-// Flags of goodbye.
+// Flags of MessageType::goodbye, the disconnect handshake: announced, answered, or revoked.
 constexpr std::uint8_t kGoodbye = 0;
 constexpr std::uint8_t kGoodbyeAnswer = 1;
 constexpr std::uint8_t kGoodbyeRevoked = 2;
@@ -211,8 +211,8 @@ struct OperateBody {
 };
 
 // Cooperative copy (protocol/together.cc): the sender of this message reads the data from the
-// receiver's memory, or writes it there, and both ends copy a part. The receiver does nothing if
-// the offer is over. Access is checked as if it came over the fabric.
+// receiver's memory, or writes it there, and both ends take part in the copy. The receiver does
+// nothing if the offer is over. Access is checked as if it came over the fabric.
 struct ShareBody {
     std::uint64_t number; // of the sender's offers to this peer, 1..SharedWork::kNumbers
     std::uint64_t theirs; // address in the receiver's memory
@@ -278,7 +278,7 @@ struct ConnectBody {
     std::uint32_t expected;       // sequence number of the next message that the sender expects
     std::uint64_t ring_address;   // where the other side writes its messages
     std::uint64_t credit_address; // where the other side writes what it has consumed of ours
-    // Of the sender's DC targets, if the connection uses shared (dynamically connected) queue
+    // Key of the sender's DC targets, if the connection uses shared (dynamically connected) queue
     // pairs; 0: it has queue pairs of its own.
     std::uint64_t access_key;
     // Address of kMeasureBytes that the other side may write over at any time with the ring's key

@@ -7,7 +7,7 @@
 // (recovery/life_watch.h); if it has none, only its datagrams tell. The runtime that started the
 // job may report the end of any process; that counts as well.
 //
-// May touch: what core/core.h may.
+// May touch: the same as core/core.h.
 #include <unordered_set>
 #include <vector>
 

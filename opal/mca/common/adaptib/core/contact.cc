@@ -10,7 +10,7 @@
 // (Rail::refuse), so that this process fails there, too. RDMA devices may need a while to learn how
 // to reach a port, so with them no refusal is final.
 //
-// May touch: what core/core.h may.
+// May touch: the same as core/core.h.
 #include <algorithm>
 #include <utility>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The core's life after creation (core/open.cc): timers, unfinished work, report and end.
 //
-// May touch: what core/core.h may.
+// May touch: the same as core/core.h.
 #include "core/core.h"
 
 #include <algorithm>

@@ -8,7 +8,7 @@
 //     2. one of the other rings in turn (so idle peers cost little, and none is forgotten)
 //     3. the datagram queues
 //     4. completions of connected queue pairs
-//     5. what found no room before
+//     5. sends and other work that found no room before
 //     6. now and then: timers, events of the fabrics, levels of the counters
 //
 // Fabrics: one or several, nearest first. Their rails are numbered consecutively, and a process
@@ -20,7 +20,7 @@
 // this process itself, gets a second record for them, the amo_peer.
 //
 // Life: create, publish address(), use, drain(), destroy.
-// Threads: one at a time; the C interface holds a lock around each call if there are several.
+// Threads: one at a time; if there are several, the C interface holds a lock around each call.
 // Time, randomness, addresses and messages to people come from outside (Environment).
 // May touch: every folder of the core.
 #pragma once
@@ -104,9 +104,9 @@ public:
     // The address blob to publish; peers look it up.
     const std::vector<std::byte>& address() const { return address_; }
 
-    // Why a peer is needed. user: an operation needs it. offer: the caller offers it to its own
-    // user, and another transport takes it if it cannot be reached. datagram: a datagram from it
-    // has come.
+    // Reason for looking a peer up. user: an operation needs it. offer: the caller offers it to its
+    // own user, and another transport takes it if it cannot be reached. datagram: a datagram from
+    // it has arrived.
     enum class Why : std::uint8_t { user, offer, datagram };
     // `out` is null for this process itself. Errors: unreachable, version, bad_wire, no_permission;
     // a message has been given then (for Why::offer, once for all peers).

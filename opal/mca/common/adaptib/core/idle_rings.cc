@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rings in which nothing has arrived for a while release the memory that they have grown by.
 //
-// May touch: what core/core.h may.
+// May touch: the same as core/core.h.
 #include <utility>
 
 #include "core/core.h"

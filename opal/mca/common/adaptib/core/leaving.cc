@@ -8,7 +8,7 @@
 // nothing is wanted of any more has then left: its connection, ring and mapping are released, and
 // no path counts as failed. A peer that something is wanted of is lost, which is an error.
 //
-// May touch: what core/core.h may.
+// May touch: the same as core/core.h.
 #include <algorithm>
 #include <utility>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Creation of a core: rails and their queues, plans and parts, in the order of their dependencies.
 //
-// May touch: what core/core.h may.
+// May touch: the same as core/core.h.
 #include <algorithm>
 
 #include "core/core.h"

@@ -8,7 +8,7 @@
 // connections of others are closed for them (connect/limits.cc). With dynamically connected queue
 // pairs, a peer that is worth a ring but not a queue pair gets a ring over these.
 // Source: Takagi et al., section 3.
-// May touch: what core/core.h may.
+// May touch: the same as core/core.h.
 #include <algorithm>
 
 #include "core/core.h"

@@ -6,7 +6,7 @@
 // half of the job (static: all). It requests a few at a time, as progress is made; nothing waits
 // for them.
 // Source: Yu, Gao, Panda, section 3 (partially static), 5 (the static baseline).
-// May touch: what core/core.h may.
+// May touch: the same as core/core.h.
 #include <algorithm>
 #include <bit>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Events that connections, paths and transfers report to the core, and the core's reactions.
 //
-// May touch: what core/core.h may.
+// May touch: the same as core/core.h.
 #include <algorithm>
 #include <utility>
 

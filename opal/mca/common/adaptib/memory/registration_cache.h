@@ -6,7 +6,7 @@
 // disjoint. The least recently used ones are dropped when all exceed `max_bytes`, or when a rail
 // has no room.
 // Memory that the program unmaps must be forgotten: the adapter would go on using the old pages. A
-// cache that is not told of that (max_bytes 0) registers for each use.
+// cache that does not learn of unmapping (max_bytes 0) registers for each use.
 // Ownership: a Use keeps its registration as long as it lives, forgotten or not; the cache outlives
 //   its uses. Memory is registered in whole pages, the unit of unmapping.
 // Threads: one at a time, except that any thread may call forget() at any time, even within malloc

@@ -5,7 +5,8 @@
 // that the word lies in a window that still exists. The name in the request says which window, but
 // it may be another window's (protocol/region_keys.cc says why), so it only says where to look
 // first.
-// Ownership: a window belongs to its user and goes before the table. Threads: one at a time.
+// Ownership: a window belongs to its user, who resets it before the table is destroyed.
+// Threads: one at a time.
 // May touch: memory/registration.h.
 #pragma once
 
