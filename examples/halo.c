@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * Heat spreads over a square plate: each rank holds a block of it, and in each step exchanges the
- * edges of its block with its four neighbours (rows are contiguous, columns a vector type) while
+ * edges of its block with its four neighbors (rows are contiguous, columns a vector type) while
  * the inner points are computed. At the end the whole plate is compared with the same steps done
  * by one rank alone: not a bit may differ.
  *
@@ -22,7 +22,7 @@ enum {
 };
 
 typedef struct {
-    int rows, columns;           /* of this rank's block, without the edges of the neighbours */
+    int rows, columns;           /* of this rank's block, without the edges of the neighbors */
     int first_row, first_column; /* of the block in the plate */
     double *now, *next;          /* (rows + 2) x (columns + 2) */
 } block_t;
@@ -107,7 +107,7 @@ static void step(block_t *block, MPI_Comm grid, const int *neighbour, MPI_Dataty
     swap(block);
 }
 
-/* The number of points of this block that differ from the plate computed alone. */
+/* Counts the points of this block that differ from the plate computed by one rank alone. */
 static long compare(const block_t *block, int side, int steps)
 {
     block_t plate;

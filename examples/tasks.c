@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Rank 0 hands out tasks of different lengths to whoever asks next, and adds the answers up: few
- * short messages, from any source, in no fixed order. The task: how many primes are in an interval.
- * The sum is compared with a sieve.
+ * Rank 0 hands out tasks of different lengths, each to the rank that asks next, and adds up the
+ * answers: few short messages, from any source, in no fixed order. A task is to count the primes in
+ * an interval. The sum is compared with a sieve.
  *
  *   mpicc -O2 -o tasks tasks.c
  *   mpirun --mca pml cm --mca mtl adaptib -np 4 ./tasks [limit]

@@ -39,7 +39,8 @@ mca_mtl_adaptib_module_t ompi_mtl_adaptib = {
         },
 };
 
-/* Nothing is done for a process before a message goes to it, unless the parameter `connect` wants it. */
+/* Does nothing for a process before the first message to it, unless the parameter `connect` says
+ * so. */
 int ompi_mtl_adaptib_add_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
                                struct ompi_proc_t **procs)
 {
@@ -65,7 +66,8 @@ int ompi_mtl_adaptib_peer_first(struct ompi_proc_t *proc, opal_common_adaptib_pe
     return opal_common_adaptib_mca_error(rc);
 }
 
-/* Once at the end: Open MPI calls it from MPI_Finalize alone, when communicators are gone, and before the component's end. */
+/* Runs once at the end: Open MPI calls it only from MPI_Finalize, when communicators are gone, and
+ * before the component is finalized. */
 int ompi_mtl_adaptib_del_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
                                struct ompi_proc_t **procs)
 {
@@ -82,7 +84,7 @@ int ompi_mtl_adaptib_del_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
     return OMPI_SUCCESS;
 }
 
-/* A communicator is a number to the core. */
+/* The core knows a communicator as a number only, so there is nothing to do. */
 int ompi_mtl_adaptib_add_comm(struct mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm)
 {
     (void) mtl;

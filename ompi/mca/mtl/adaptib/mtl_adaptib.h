@@ -7,11 +7,12 @@
  * is finalized and closed before MPI_Init returns. Peers are looked up at the first message to
  * them.
  *
- * A verb is a file: mtl_adaptib_{send,recv,probe,cancel}.c; mtl_adaptib_shortcut.c is the way of most
- * messages, past pml/cm. mtl_adaptib_data.h makes the core's description of a buffer out of a convertor
- * (with mtl_adaptib_layout.h), mtl_adaptib_request.h makes requests complete.
+ * There is a file for each verb: mtl_adaptib_{send,recv,probe,cancel}.c. mtl_adaptib_shortcut.c is
+ * the fast path of most messages, past pml/cm. mtl_adaptib_data.h turns a convertor into the core's
+ * description of a buffer (with mtl_adaptib_layout.h); mtl_adaptib_request.h completes requests.
  *
- * Threads. The module is constant between init and finalize, but for `ending`; the core locks for itself.
+ * Threads. The module is constant between init and finalize, except `ending`; the core takes its
+ * own lock.
  *
  * May touch: Open MPI's headers and the common glue.
  */
@@ -37,7 +38,8 @@ typedef struct {
     opal_common_adaptib_core_t *core;
     bool prepared_btls;
     bool shortcut; /* the parameter: mtl_adaptib_shortcut.h */
-    /* MPI_Finalize: what completes now was given up by its user. Communicators are gone, and requests stay where they are. */
+    /* Set by MPI_Finalize. Requests that complete from then on were abandoned by their user:
+     * communicators are gone, and the requests stay where they are. */
     bool ending;
 } mca_mtl_adaptib_module_t;
 
@@ -73,11 +75,11 @@ int ompi_mtl_adaptib_improbe(struct mca_mtl_base_module_t *mtl, struct ompi_comm
 int ompi_mtl_adaptib_cancel(struct mca_mtl_base_module_t *mtl, mca_mtl_request_t *mtl_request,
                             int flag);
 
-/* The core's peer for a process, asked for at first use. Two threads may both ask; the core gives
- * both the same answer. */
+/* Asks the core for a process's peer, at first use. Two threads may both ask; the core gives both
+ * the same answer. */
 int ompi_mtl_adaptib_peer_first(struct ompi_proc_t *proc, opal_common_adaptib_peer_t **peer);
 
-/* False: the process was not looked up before. */
+/* Returns false if the process was not looked up before. */
 static inline bool ompi_mtl_adaptib_known_peer(struct ompi_communicator_t *comm, int rank,
                                                opal_common_adaptib_peer_t **peer)
 {
@@ -98,7 +100,7 @@ static inline int ompi_mtl_adaptib_peer(struct ompi_communicator_t *comm, int ra
                : ompi_mtl_adaptib_peer_first(ompi_comm_peer_lookup(comm, rank), peer);
 }
 
-/* Who will send what a receive or a probe asks for; NULL if that is anybody. */
+/* The only peer that can send what a receive or a probe asks for; NULL for any source. */
 static inline int ompi_mtl_adaptib_source(struct ompi_communicator_t *comm, int src,
                                           opal_common_adaptib_peer_t **peer)
 {
@@ -106,8 +108,8 @@ static inline int ompi_mtl_adaptib_source(struct ompi_communicator_t *comm, int 
     return MPI_ANY_SOURCE == src ? OMPI_SUCCESS : ompi_mtl_adaptib_peer(comm, src, peer);
 }
 
-/* What a receive or a probe asks for. Open MPI's own traffic has negative tags other than
- * MPI_ANY_TAG, and the core lets ANY_TAG match no negative one. */
+/* The source, tag and envelope that a receive or a probe asks for. Open MPI's own traffic has
+ * negative tags other than MPI_ANY_TAG, and the core's ANY_TAG does not match negative ones. */
 static inline int32_t ompi_mtl_adaptib_wanted_source(int src)
 {
     return MPI_ANY_SOURCE == src ? OPAL_COMMON_ADAPTIB_ANY_SOURCE : src;

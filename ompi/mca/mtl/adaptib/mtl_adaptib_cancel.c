@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * MPI_Cancel: a receive that nothing has matched yet is cancelled; all else completes as it would
+ * MPI_Cancel: cancels a receive that is not matched yet; any other request completes as it would
  * have, which MPI allows.
  */
 #include "ompi_config.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * The component: what Open MPI finds in mca_mtl_adaptib.so.
+ * The component structure that Open MPI finds in mca_mtl_adaptib.so, and its functions.
  */
 #include "ompi_config.h"
 
@@ -44,7 +44,7 @@ mca_mtl_base_component_t mca_mtl_adaptib_component = {
 MCA_BASE_COMPONENT_INIT(ompi, mtl, adaptib)
 #endif
 
-/* Below pml/ob1's 20: adaptib runs for those who name it (or give it a higher priority). */
+/* Below pml/ob1's 20: adaptib runs only if the user names it (or gives it a higher priority). */
 static int component_priority = 10;
 
 static int component_register(void)
@@ -117,7 +117,8 @@ static bool user_wants_us(void)
            && NULL != pml && selection_names(*pml, "cm");
 }
 
-/* The BTLs of this job, if it names ours: for osc/rdma. Failing is for it to tell. */
+/* Initializes the job's BTLs, for osc/rdma, if the user named ours. The BTL reports its own
+ * failure. */
 static void prepare_btls(bool enable_progress_threads, bool enable_mpi_threads)
 {
     if (OPAL_COMMON_ADAPTIB_MTL_PREPARES_BTLS && !mca_bml_base_inited()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Non-contiguous data: packing and unpacking through Open MPI's convertor where it moves forwards
+ * Non-contiguous data: packing and unpacking, through Open MPI's convertor while it moves forward
  * over whole basic elements, and through a layout otherwise.
  */
 #include "ompi_config.h"
@@ -19,7 +19,8 @@ static const mtl_adaptib_layout_t *layout_of(mtl_adaptib_stream_t *stream)
     return stream->layout;
 }
 
-/* The layout's copies do not reach a device's memory; there the convertor has to do. */
+/* Returns true if the convertor can continue at `offset`. For memory of a device it is moved there,
+ * since a layout's copies do not reach that memory. */
 static bool convertor_goes_to(opal_convertor_t *convertor, size_t offset)
 {
     size_t position = offset;
@@ -37,7 +38,7 @@ int ompi_mtl_adaptib_pack(void *context, size_t offset, void *to, size_t *length
     opal_convertor_t *convertor = stream->convertor;
     const mtl_adaptib_layout_t *layout;
 
-    /* The convertor takes whole basic elements, perhaps none. */
+    /* The convertor packs whole basic elements, perhaps none. */
     if (OPAL_LIKELY(convertor_goes_to(convertor, offset))) {
         struct iovec iov = {.iov_base = to, .iov_len = *length};
         uint32_t iov_count = 1;
@@ -65,7 +66,7 @@ int ompi_mtl_adaptib_unpack(void *context, size_t offset, const void *from, size
     opal_convertor_t *convertor = stream->convertor;
     const mtl_adaptib_layout_t *layout;
 
-    /* The whole message: there is no part of an element in it. */
+    /* The whole message, so no basic element is cut. */
     if (OPAL_LIKELY(0 == offset && convertor->local_size == *length)
         || opal_common_adaptib_on_device(convertor)) {
         struct iovec iov = {.iov_base = (void *) from, .iov_len = *length};

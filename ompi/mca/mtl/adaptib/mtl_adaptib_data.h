@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * A convertor as the core's data description.
+ * Conversion of a convertor into the core's data description.
  *
- * pml/cm of Open MPI 4.1 hands over two kinds of convertors. A prepared one has pBaseBuf = the
- * user's buffer, its first byte being true_lb further. A contiguous send gets a short one, of which
- * pDesc, count, pBaseBuf (true_lb already added), local_size and flags are set and nothing else; it
- * lacks CONVERTOR_SEND, by which the two are told apart.
+ * pml/cm of Open MPI 4.1 passes two kinds of convertors. A prepared one has pBaseBuf = the user's
+ * buffer, whose first byte is true_lb further. A contiguous send gets a short one, of which only
+ * pDesc, count, pBaseBuf (true_lb already added), local_size and flags are set; it lacks
+ * CONVERTOR_SEND, which tells the two apart.
  *
- * Non-contiguous data belongs to a stream, which lives in the request; ompi_mtl_adaptib_stream_end
- * comes before the request's completion callback.
+ * Non-contiguous data has a stream, which lives in the request; ompi_mtl_adaptib_stream_end must
+ * run before the request's completion callback.
  */
 #ifndef MTL_ADAPTIB_DATA_H
 #define MTL_ADAPTIB_DATA_H
@@ -20,14 +20,14 @@ BEGIN_C_DECLS
 
 typedef struct {
     opal_convertor_t *convertor;
-    mtl_adaptib_layout_t *layout; /* made when the convertor cannot serve */
+    mtl_adaptib_layout_t *layout; /* made if the convertor cannot be used */
 } mtl_adaptib_stream_t;
 
 /* Callbacks of the core; context is the stream. */
 int ompi_mtl_adaptib_pack(void *context, size_t offset, void *to, size_t *length);
 int ompi_mtl_adaptib_unpack(void *context, size_t offset, const void *from, size_t *length);
 
-/* Where the bytes of an empty message are: a place that exists and is not looked at. */
+/* Address for the bytes of an empty message: it exists, and is not accessed. */
 extern char ompi_mtl_adaptib_nothing[1];
 
 static inline void *ompi_mtl_adaptib_base(void *base, size_t bytes)
@@ -45,7 +45,7 @@ static inline void ompi_mtl_adaptib_contiguous(opal_common_adaptib_data_t *data,
     data->context = NULL;
 }
 
-/* Of a prepared one: its data is contiguous, and the processor reaches it. */
+/* True if the data of a prepared convertor is contiguous, and the processor reaches it. */
 static inline bool ompi_mtl_adaptib_is_contiguous(const opal_convertor_t *convertor)
 {
     return !opal_convertor_need_buffers(convertor) && !opal_common_adaptib_on_device(convertor);
@@ -70,7 +70,7 @@ static inline void ompi_mtl_adaptib_prepared(opal_common_adaptib_data_t *data,
     data->context = stream;
 }
 
-/* The short one: contiguous data to be sent, at pBaseBuf. */
+/* True for a short convertor: contiguous data to be sent, at pBaseBuf. */
 static inline bool ompi_mtl_adaptib_is_short(const opal_convertor_t *convertor)
 {
     return 0 == (convertor->flags & CONVERTOR_SEND);

@@ -87,7 +87,7 @@ mtl_adaptib_layout_t *ompi_mtl_adaptib_layout_make(const opal_datatype_t *dataty
         return layout;
     }
     OBJ_CONSTRUCT(&convertor, opal_convertor_t);
-    /* Places are measured from the buffer's start, which is not looked at. */
+    /* Places are relative to the buffer's start, and the buffer is not accessed. */
     opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, datatype, 1, layout, 0,
                                              &convertor);
     layout = read_blocks(layout, &convertor);
@@ -99,7 +99,7 @@ mtl_adaptib_layout_t *ompi_mtl_adaptib_layout_make(const opal_datatype_t *dataty
     return layout;
 }
 
-/* The block of an element that byte `within` of its packed bytes lies in. */
+/* Returns the block of an element that contains byte `within` of its packed bytes. */
 static size_t find_block(const mtl_adaptib_layout_t *layout, size_t within)
 {
     size_t low = 0;
@@ -116,7 +116,7 @@ static size_t find_block(const mtl_adaptib_layout_t *layout, size_t within)
     return low;
 }
 
-/* Copies a range piece by piece, out of the user's memory or into it. */
+/* Copies a range block by block, out of the user's memory or into it. */
 static inline __opal_attribute_always_inline__ void copy_range(const mtl_adaptib_layout_t *layout,
                                                                char *origin, size_t offset,
                                                                char *packed, size_t length,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Random access to non-contiguous data: the blocks of one datatype element, from which any range of
- * the packed stream is found by a division and a binary search.
+ * Random access to non-contiguous data: the blocks of one datatype element. A division and a binary
+ * search find any range of the packed stream.
  *
- * A convertor is a cursor. Moving it to and fro, or leaving it within a basic element, is not
+ * A convertor is a cursor. Moving it back and forth, or leaving it within a basic element, is not
  * reliable in the supported releases of Open MPI (4.1.4 overwrites its stack for elements of 32
- * bytes), so it is used forwards and for whole elements, and a layout for all else.
+ * bytes). So the convertor is used forward and for whole elements only, and a layout for everything
+ * else.
  *
  * May touch: Open MPI's datatypes.
  */
@@ -21,7 +22,8 @@ typedef struct {
     size_t start;    /* in the element's packed bytes */
 } mtl_adaptib_block_t;
 
-/* Blocks are in the order of the packed stream; one more ends the list, its start being `size`. */
+/* Blocks are in the order of the packed stream; an extra one, with start == `size`, ends the
+ * list. */
 typedef struct {
     size_t size;      /* packed bytes of an element, not zero */
     ptrdiff_t extent; /* from an element's origin to the next one's */
@@ -29,8 +31,8 @@ typedef struct {
     mtl_adaptib_block_t blocks[];
 } mtl_adaptib_layout_t;
 
-/* The layout of `datatype`; freed by the caller. NULL: no memory. REQUIRES: its size is not zero.
- */
+/* Makes the layout of `datatype`; the caller frees it. NULL: no memory. REQUIRES: its size is not
+ * zero. */
 mtl_adaptib_layout_t *ompi_mtl_adaptib_layout_make(const opal_datatype_t *datatype);
 
 /* Copies `length` bytes between `packed` and the stream's range from `offset`; `origin` is the

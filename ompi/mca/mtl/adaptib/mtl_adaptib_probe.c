@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * MPI_Iprobe and MPI_Improbe (pml/cm makes the blocking ones out of these).
+ * MPI_Iprobe and MPI_Improbe (pml/cm builds the blocking ones from these).
  *
- * A program may do nothing but probe until its message comes, so a probe that finds nothing moves
- * everything forward and looks once more.
+ * A program may do nothing but probe until its message arrives, so a probe that finds nothing makes
+ * progress and looks once more.
  */
 #include "ompi_config.h"
 
@@ -67,7 +67,7 @@ int ompi_mtl_adaptib_improbe(struct mca_mtl_base_module_t *mtl, struct ompi_comm
     if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
         return rc;
     }
-    /* The handle comes first: a message that was taken could not be put back. */
+    /* The handle is allocated first, since a message that was taken could not be put back. */
     handle = ompi_message_alloc();
     if (NULL == handle) {
         return OMPI_ERR_OUT_OF_RESOURCE;

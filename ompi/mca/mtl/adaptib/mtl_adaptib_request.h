@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Requests: what pml/cm reserves behind its own request, and how they complete.
+ * Requests: the memory that pml/cm reserves behind its own request, and their completion.
  *
- * A request is the core's from the call that starts it until its completion. A blocking receive's
- * request and convertor live on the stack of its caller, who may return as soon as the completion
- * callback has run: nothing of them is touched after it.
+ * A request belongs to the core from the call that starts it until its completion. A blocking
+ * receive's request and convertor live on the stack of the caller, which may return as soon as the
+ * completion callback has run: they must not be touched after it.
  */
 #ifndef MTL_ADAPTIB_REQUEST_H
 #define MTL_ADAPTIB_REQUEST_H
@@ -20,7 +20,7 @@ BEGIN_C_DECLS
 typedef struct {
     struct mca_mtl_request_t super;
     opal_common_adaptib_request_t core;
-    mtl_adaptib_stream_t stream; /* not of contiguous receives, which do not touch so much memory */
+    mtl_adaptib_stream_t stream; /* unused, and so untouched, in contiguous receives */
 } mca_mtl_adaptib_request_t;
 
 static inline mca_mtl_adaptib_request_t *
@@ -48,7 +48,7 @@ static inline int ompi_mtl_adaptib_mpi_error(int status)
     }
 }
 
-/* The status of a receive that has ended. */
+/* Fills in the status of a receive that has ended. */
 static inline void ompi_mtl_adaptib_received(ompi_status_public_t *status,
                                              const opal_common_adaptib_request_t *request)
 {
@@ -58,7 +58,8 @@ static inline void ompi_mtl_adaptib_received(ompi_status_public_t *status,
     status->_ucount = request->bytes;
 }
 
-/* What is sent most: contiguous, to a process that was looked up, and there is room for it. */
+/* Sends the most frequent kind of message: contiguous, to a process that was looked up before, with
+ * room for it now. Returns false if it was not sent. */
 static inline bool ompi_mtl_adaptib_sent_now(struct ompi_communicator_t *comm, int dest, int tag,
                                              const void *base, size_t bytes)
 {
@@ -71,7 +72,8 @@ static inline bool ompi_mtl_adaptib_sent_now(struct ompi_communicator_t *comm, i
                                                   comm->c_my_rank, tag, base, bytes);
 }
 
-/* Starts a receive of contiguous data from `peer` (ompi_mtl_adaptib_source); returns what the core returned. */
+/* Starts a receive of contiguous data from `peer` (ompi_mtl_adaptib_source); returns the core's
+ * code. */
 static inline int ompi_mtl_adaptib_receive_at(struct ompi_communicator_t *comm, int src, int tag,
                                               opal_common_adaptib_peer_t *peer, void *base,
                                               size_t bytes, opal_common_adaptib_request_t *request)
@@ -82,12 +84,13 @@ static inline int ompi_mtl_adaptib_receive_at(struct ompi_communicator_t *comm, 
                                           ompi_mtl_adaptib_wanted_tag(tag), base, bytes, request);
 }
 
-/* Cancels a receive that nothing has matched; its completion function has run then. What is complete, or will be, stays as it is. */
+/* Cancels a receive that is not matched yet, and runs its completion function. A request that is
+ * complete, or will complete, stays as it is. */
 int ompi_mtl_adaptib_cancel_request(struct ompi_request_t *request,
                                     opal_common_adaptib_request_t *core);
 
-/* What is left to do when a call of the core returned `rc`: a request that is done already
- * completes here, through the function that the core would have called. */
+/* Finishes a call of the core that returned `rc`: completes a request that is already done, through
+ * the function that the core would have called. */
 static inline int ompi_mtl_adaptib_started(int rc, mca_mtl_adaptib_request_t *request)
 {
     if (OPAL_LIKELY(OPAL_COMMON_ADAPTIB_SUCCESS == rc)) {
@@ -100,7 +103,7 @@ static inline int ompi_mtl_adaptib_started(int rc, mca_mtl_adaptib_request_t *re
     return opal_common_adaptib_mca_error(rc);
 }
 
-/* The same for a request with a stream, whose completion function ends it. */
+/* Likewise for a request with a stream; its completion function ends the stream. */
 static inline int ompi_mtl_adaptib_stream_started(int rc, mca_mtl_adaptib_request_t *request)
 {
     if (OPAL_UNLIKELY(rc < 0)) {

@@ -37,7 +37,8 @@ static void isend_complete(opal_common_adaptib_request_t *request)
     }
 }
 
-/* Blocking collectives use plain sends with negative tags, so the tag goes before the verb. */
+/* Blocking collectives use plain sends with negative tags, so the tag is checked before the
+ * verb. */
 static inline opal_common_adaptib_marker_t marker_of(int tag, bool blocking)
 {
     if (tag < 0) {
@@ -46,8 +47,8 @@ static inline opal_common_adaptib_marker_t marker_of(int tag, bool blocking)
     return blocking ? OPAL_COMMON_ADAPTIB_BLOCKING : OPAL_COMMON_ADAPTIB_NON_BLOCKING;
 }
 
-/* MCA_PML_BASE_SEND_COMPLETE asks for local completion, as the standard mode gives it; a ready send
- * may be treated as a standard one, and a buffered one has its bytes in a buffer by now. */
+/* MCA_PML_BASE_SEND_COMPLETE asks for local completion, as the standard mode provides; a ready send
+ * may be treated as a standard one, and the bytes of a buffered one are in a buffer by now. */
 static inline int start(struct ompi_communicator_t *comm, int dest, int tag,
                         struct opal_convertor_t *convertor, mca_pml_base_send_mode_t mode,
                         bool blocking, mtl_adaptib_stream_t *stream,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * The short way of contiguous messages past pml/cm's requests (mtl_adaptib_shortcut.h).
+ * The fast path of contiguous messages past pml/cm's requests (mtl_adaptib_shortcut.h).
  */
 #include "ompi_config.h"
 
@@ -20,7 +20,8 @@ enum {
     REQUESTS_AT_ONCE = 64
 };
 
-/* Who comes second of MPI_Request_free and the completion gives the request back. */
+/* MPI_Request_free and completion race; whichever is second returns the request to the free
+ * list. */
 typedef enum {
     RECEIVE_ACTIVE,
     RECEIVE_DONE,
@@ -30,13 +31,13 @@ typedef enum {
 typedef struct {
     ompi_request_t super;
     int32_t state;         /* receive_state_t */
-    const char *completer; /* RECEIVE_DONE: the thread's, that makes it complete */
+    const char *completer; /* in RECEIVE_DONE: `this_thread` of the thread that completes it */
     opal_common_adaptib_request_t core;
 } receive_t;
 
 static struct {
     bool is_in;
-    mca_pml_base_module_t pml; /* the table as it was */
+    mca_pml_base_module_t pml; /* the original table */
     opal_free_list_t receives;
 } shortcut;
 
@@ -92,7 +93,8 @@ static inline receive_t *receive_of(opal_common_adaptib_request_t *request)
     return (receive_t *) ((char *) request - offsetof(receive_t, core));
 }
 
-/* Each step of a receive is written twice: for what nearly always is, in few instructions, and, "with care", for all. */
+/* Each step of a receive is written twice: in few instructions for the usual case, and, "with
+ * care", for all cases. */
 
 static __opal_attribute_noinline__ void give_back_with_care(receive_t *receive)
 {
@@ -120,7 +122,8 @@ static inline receive_state_t change_state(receive_t *receive, receive_state_t t
     return (receive_state_t) __atomic_exchange_n(&receive->state, to, __ATOMIC_ACQ_REL);
 }
 
-/* Its address stands for the thread. A function that Open MPI calls when it makes a receive complete may free it. */
+/* Its address identifies the thread. A function that Open MPI calls when it completes a receive may
+ * free that receive. */
 static __thread char this_thread;
 
 static __opal_attribute_noinline__ void complete_with_care(receive_t *receive)
@@ -152,7 +155,7 @@ static void receive_complete(opal_common_adaptib_request_t *request)
     }
 }
 
-/* It is active, or this thread or another one is about to complete it. */
+/* The receive is active, or this thread or another one is about to complete it. */
 static __opal_attribute_noinline__ void free_with_care(receive_t *receive)
 {
     if (RECEIVE_ACTIVE == change_state(receive, RECEIVE_FREED)) {
@@ -164,7 +167,8 @@ static __opal_attribute_noinline__ void free_with_care(receive_t *receive)
     give_back_with_care(receive);
 }
 
-/* MPI_Request_free, the end of a wait, or a function that is called at the completion. */
+/* Called by MPI_Request_free, at the end of a wait, or by a function that runs at the
+ * completion. */
 static int receive_free(ompi_request_t **request)
 {
     receive_t *receive = (receive_t *) *request;
@@ -194,7 +198,8 @@ static void receive_construct(receive_t *receive)
 
 static OBJ_CLASS_INSTANCE(receive_t, ompi_request_t, receive_construct, NULL);
 
-/* What is the same for all receives. An error is one as soon as it is there: Open MPI frees requests that have one. */
+/* Sets the fields that are the same for all receives. Clears MPI_ERROR, since Open MPI acts on an
+ * error as soon as the status has one: it frees the request. */
 static inline void prepare(receive_t *receive, ompi_communicator_t *comm)
 {
     receive->super.req_complete = REQUEST_PENDING;
@@ -217,7 +222,7 @@ static inline int start(receive_t *receive, void *buf, size_t count, ompi_dataty
                                        &receive->core);
 }
 
-/* The receive did not just start: its message was there, or it failed. */
+/* Handles a receive that was not merely started: its message was there, or it failed. */
 static __opal_attribute_noinline__ int not_just_started(int rc, receive_t *receive,
                                                         ompi_request_t **request)
 {
@@ -326,7 +331,8 @@ static int shortcut_recv(void *buf, size_t count, ompi_datatype_t *datatype, int
     return receive.super.req_status.MPI_ERROR;
 }
 
-/* Where it is to survive that processes fail, Open MPI takes requests for those of mca_pml_base_request_t. */
+/* True if the job is to survive process failures: Open MPI then treats requests as
+ * mca_pml_base_request_t. */
 static bool survives_failures(void)
 {
 #if OPAL_ENABLE_FT_MPI

@@ -19,7 +19,7 @@ static int del_procs(mca_btl_base_module_t *btl, size_t nprocs, opal_proc_t **pr
 static int register_error(mca_btl_base_module_t *btl, mca_btl_base_module_error_cb_fn_t error);
 static int finalize(mca_btl_base_module_t *btl);
 
-/* The numbers without a comment are the defaults of parameters that the component registers. */
+/* Numbers without a comment are the defaults of parameters that the component registers. */
 mca_btl_adaptib_module_t mca_btl_adaptib = {
     .super =
         {
@@ -31,21 +31,22 @@ mca_btl_adaptib_module_t mca_btl_adaptib = {
             .btl_rdma_pipeline_send_length = 65536,
             .btl_rdma_pipeline_frag_size = 4194304,
             .btl_min_rdma_pipeline_size = 262144,
-            /* Behind vader and self, which have the highest; before tcp. */
+            /* Below vader and self, which have the highest; before tcp. */
             .btl_exclusivity = MCA_BTL_EXCLUSIVITY_DEFAULT,
-            .btl_latency = 2,       /* osc/rdma takes the least: vader, with 1, if it reaches all */
-            .btl_bandwidth = 30000, /* Mbit/s; vader says 40000 */
+            .btl_latency = 2, /* osc/rdma takes the lowest: vader, with 1, if it reaches all */
+            .btl_bandwidth = 30000, /* Mbit/s; vader claims 40000 */
             .btl_flags = MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_SEND_INPLACE | MCA_BTL_FLAGS_RDMA
                          | MCA_BTL_FLAGS_ATOMIC_FOPS | MCA_BTL_FLAGS_RDMA_FLUSH
                          | OPAL_COMMON_ADAPTIB_BTL_REMOTE_COMPLETION,
-            /* 64-bit integers alone. Not GLOB: a device's atomics are not the processor's. */
+            /* For 64-bit integers only. Not GLOB: a device's atomics are not atomic with the
+             * processor's. */
             .btl_atomic_flags = MCA_BTL_ATOMIC_SUPPORTS_ADD | MCA_BTL_ATOMIC_SUPPORTS_CSWAP,
             .btl_registration_handle_size = sizeof(mca_btl_base_registration_handle_t),
             .btl_get_limit = SIZE_MAX,
             .btl_get_alignment = 0,
             .btl_put_limit = SIZE_MAX,
             .btl_put_alignment = 0,
-            .btl_get_local_registration_threshold = SIZE_MAX, /* the core does it if it must */
+            .btl_get_local_registration_threshold = SIZE_MAX, /* the core registers if it must */
             .btl_put_local_registration_threshold = SIZE_MAX,
 
             .btl_add_procs = add_procs,
@@ -95,7 +96,7 @@ static mca_btl_base_endpoint_t *endpoint_make(opal_proc_t *proc)
     return endpoint;
 }
 
-/* Nobody is to hear of its process any more, whatever becomes of what is under way. */
+/* Ends all reports about its process, whatever becomes of operations under way. */
 static void endpoint_leave(mca_btl_base_endpoint_t *endpoint)
 {
     if (endpoint == opal_common_adaptib_peer_kept(mca_btl_adaptib.core, endpoint->peer)) {
@@ -119,8 +120,8 @@ static void endpoints_free(void)
     }
 }
 
-/* A process that the core does not reach is left to the other BTLs: no error. `reachable` is NULL for
- * a process that is added at its first message. */
+/* Leaves a process that the core does not reach to the other BTLs, which is no error. `reachable`
+ * is NULL for a process that is added at its first message. */
 static int add_procs(mca_btl_base_module_t *btl, size_t nprocs, opal_proc_t **procs,
                      mca_btl_base_endpoint_t **endpoints, opal_bitmap_t *reachable)
 {
@@ -137,7 +138,7 @@ static int add_procs(mca_btl_base_module_t *btl, size_t nprocs, opal_proc_t **pr
     return OPAL_SUCCESS;
 }
 
-/* The BML finds out by the pointers which endpoints of a process are one: they stay as they are. */
+/* The BML recognizes a process's endpoints by their pointers, so they are left as they are. */
 static int del_procs(mca_btl_base_module_t *btl, size_t nprocs, opal_proc_t **procs,
                      mca_btl_base_endpoint_t **endpoints)
 {
@@ -164,8 +165,8 @@ void mca_btl_adaptib_used(mca_btl_base_endpoint_t *endpoint)
     opal_common_adaptib_mca_selected();
 }
 
-/* Tells the PML, which ends the job. Without one over this BTL the process ends here: osc/rdma takes
- * an operation whose callback reports an error for one that is done. */
+/* Tells the PML, which ends the job. Without a PML over this BTL this process ends here: osc/rdma
+ * treats an operation whose callback reports an error as done. */
 static void give_up(mca_btl_base_endpoint_t *endpoint, const char *what)
 {
     char text[128];
@@ -198,8 +199,9 @@ int mca_btl_adaptib_failed(mca_btl_base_endpoint_t *endpoint, int status)
     return opal_common_adaptib_mca_error(status);
 }
 
-/* A PML that waits for messages of the process has nothing under way that could fail. Without a PML
- * one-sided operations fail by themselves, and messages are the MTL's. */
+/* A PML that waits for messages of the process has no operation under way that could fail, so it
+ * must be told. Without a PML, one-sided operations fail by themselves, and messages are the
+ * MTL's. */
 void mca_btl_adaptib_broken(void *context, opal_common_adaptib_peer_t *peer)
 {
     mca_btl_base_endpoint_t *endpoint = opal_common_adaptib_peer_kept(mca_btl_adaptib.core, peer);
@@ -221,15 +223,15 @@ int mca_btl_adaptib_progress(void)
     return opal_common_adaptib_progress(mca_btl_adaptib.core);
 }
 
-/* The core may still complete what it has been given; it is released while the lists are there. */
+/* The core may still complete operations, so it is released while the lists exist. */
 static int finalize(mca_btl_base_module_t *btl)
 {
     opal_common_adaptib_core_t *core = mca_btl_adaptib.core;
 
     (void) btl;
     if (NULL != core) {
-        (void) opal_progress_unregister(
-            mca_btl_adaptib_progress); /* nobody may have, under an MTL */
+        /* Under an MTL it may never have been registered. */
+        (void) opal_progress_unregister(mca_btl_adaptib_progress);
         mca_btl_adaptib.core = NULL;
         mca_btl_adaptib.limit = NULL;
         opal_common_adaptib_active_listen(core, NULL, NULL);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * The BTL: fragments, remote memory access and atomics for pml/ob1 and osc/rdma, handed to the core.
+ * The BTL: fragments, remote memory access and atomics of pml/ob1 and osc/rdma, handed to the core.
  *
  * Life cycle. Open MPI registers and opens the component and calls init, which acquires the core,
- * listens for its active messages and hands out the one module. The BML asks for endpoints
+ * listens for its active messages and returns the one module. The BML asks for endpoints
  * (add_procs), registers the progress function if it uses one of them, and finalizes the module at
  * the end.
  *
- * A verb is a file: btl_adaptib_{send,receive,rdma,memory}.c; btl_adaptib_fragment.h has the
- * descriptors. A fragment is one active message with Open MPI's tag as its tag, without a header of
- * its own.
+ * There is a file for each verb: btl_adaptib_{send,receive,rdma,memory}.c; btl_adaptib_fragment.h
+ * has the descriptors. A fragment is one active message with Open MPI's tag as its tag, without a
+ * header of its own.
  *
- * What a peer is. Whether two processes share a host as Open MPI sees it does not matter: the core
- * says which ones its fabrics reach. This process itself is a peer too, since osc/rdma wants it; ob1's
- * messages to it go through btl/self, which has the higher exclusivity.
+ * Peers. The BTL does not care whether two processes share a host as Open MPI sees it: the core
+ * says which ones its fabrics reach. This process itself is a peer, too, since osc/rdma needs that;
+ * ob1's messages to it go through btl/self, which has the higher exclusivity.
  *
- * Threads. The module is constant between init and finalize, but for its lists, which lock as Open
- * MPI's free lists do, and for an endpoint's two marks; the core locks for itself.
+ * Threads. The module is constant between init and finalize, except its lists, which lock as Open
+ * MPI's free lists do, and an endpoint's two flags; the core takes its own lock.
  *
  * May touch: Open MPI's headers of the OPAL layer and the common glue.
  */
@@ -40,43 +40,44 @@ typedef struct mca_btl_base_endpoint_t mca_btl_base_endpoint_t;
 
 typedef struct {
     mca_btl_base_module_t super;
-    opal_common_adaptib_core_t *core; /* NULL: not initialized, or finalized */
-    mca_btl_base_module_error_cb_fn_t error;
+    opal_common_adaptib_core_t *core;        /* NULL: not initialized, or finalized */
+    mca_btl_base_module_error_cb_fn_t error; /* NULL: no PML over this BTL */
     opal_free_list_t headers;    /* fragments for control messages, and before data in place */
     opal_free_list_t eager;      /* fragments of eager_bytes */
     opal_free_list_t large;      /* fragments of btl_max_send_size bytes */
     opal_free_list_t operations; /* one-sided operations under way */
     opal_free_list_t memory;     /* registrations */
-    /* Processes that were left: what is still under way to one names its endpoint. */
+    /* Endpoints of deleted processes, kept because operations still under way name them. */
     struct mca_btl_base_endpoint_t *left;
     size_t eager_bytes;
-    const size_t
-        *limit; /* what btl_eager_limit follows, headers apart; NULL: the user has set it */
+    /* The core's size that btl_eager_limit follows, without headers; NULL: the user has set it. */
+    const size_t *limit;
 } mca_btl_adaptib_module_t;
 
 struct mca_btl_base_endpoint_t {
-    /* What each message looks at: in one cache line, as malloc aligns. */
+    /* Members that each message uses: in one cache line, as malloc aligns. */
     opal_common_adaptib_peer_t *peer;
     bool self;
-    bool used;   /* carried traffic: the core's messages are for the user */
-    bool failed; /* Open MPI was told that it cannot be reached */
+    bool used;   /* has carried traffic, so the core's messages are shown to the user */
+    bool failed; /* Open MPI has been told that it cannot be reached */
     opal_proc_t *proc;
-    struct mca_btl_base_endpoint_t *next; /* of those that were left */
+    struct mca_btl_base_endpoint_t *next; /* in the module's `left` */
 };
 
 extern mca_btl_adaptib_module_t mca_btl_adaptib;
 OPAL_COMMON_ADAPTIB_EXPORT extern mca_btl_base_component_t mca_btl_adaptib_component;
 
-/* The lists are made when the limits are known, and end after the core, which refers to items. */
+/* The lists are opened when the limits are known, and closed after the core, which refers to
+ * items. */
 int mca_btl_adaptib_lists_open(void);
 void mca_btl_adaptib_lists_close(void);
 
 enum {
-    MCA_BTL_ADAPTIB_PML_BYTES = 128, /* the headers of a PML, at most */
-    MCA_BTL_ADAPTIB_LONG = 2048      /* only what is longer teaches the core about limits */
+    MCA_BTL_ADAPTIB_PML_BYTES = 128, /* most bytes of a PML's headers */
+    MCA_BTL_ADAPTIB_LONG = 2048      /* least payload that teaches the core about limits */
 };
 
-/* Open MPI asks for the limit with each message. */
+/* Updates the limit, which Open MPI reads for each message. */
 static inline void mca_btl_adaptib_follow_limit(void)
 {
     if (NULL != mca_btl_adaptib.limit) {
@@ -89,17 +90,17 @@ static inline void mca_btl_adaptib_follow_limit(void)
 
 int mca_btl_adaptib_progress(void);
 
-/* The first traffic of an endpoint. */
+/* Notes the first traffic of an endpoint. */
 void mca_btl_adaptib_used(mca_btl_base_endpoint_t *endpoint);
 
-/* The OPAL_* code for the core's `status` of something for `endpoint`. If it cannot be reached any
- * more, Open MPI is told so, once. */
+/* Returns the OPAL_* code for the core's `status` of an operation for `endpoint`. If the endpoint
+ * cannot be reached any more, tells Open MPI so, once. */
 int mca_btl_adaptib_failed(mca_btl_base_endpoint_t *endpoint, int status);
 
-/* The same for an operation that is started already, and whose target then refused it. */
+/* Likewise, for an operation that was started and that its target then refused. */
 int mca_btl_adaptib_refused(mca_btl_base_endpoint_t *endpoint);
 
-/* The core's listener: a connection is broken. */
+/* Listener of the core for broken connections. */
 void mca_btl_adaptib_broken(void *context, opal_common_adaptib_peer_t *peer);
 
 static inline int mca_btl_adaptib_error(mca_btl_base_endpoint_t *endpoint, int status)
@@ -125,10 +126,10 @@ int mca_btl_adaptib_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *e
                           size_t payload_size, uint8_t order, uint32_t flags,
                           mca_btl_base_tag_t tag, mca_btl_base_descriptor_t **descriptor);
 
-/* Hands segments that have arrived to whoever registered for the tag. */
+/* Passes segments that have arrived to the callback registered for the tag. */
 void mca_btl_adaptib_deliver(mca_btl_base_endpoint_t *from, mca_btl_base_tag_t tag,
                              mca_btl_base_segment_t *segments, size_t count);
-/* The core's listener. */
+/* Listener of the core for active messages. */
 void mca_btl_adaptib_receive(void *context, opal_common_adaptib_peer_t *peer, uint8_t tag,
                              const void *data, size_t bytes);
 

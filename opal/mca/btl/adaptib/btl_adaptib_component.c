@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * The component: what Open MPI finds in mca_btl_adaptib.so.
+ * The component structure that Open MPI finds in mca_btl_adaptib.so, and its functions.
  */
 #include "opal_config.h"
 
@@ -38,7 +38,7 @@ mca_btl_base_component_t mca_btl_adaptib_component = {
 MCA_BASE_COMPONENT_INIT(opal, btl, adaptib)
 #endif
 
-/* The parameters that every BTL has come first: btl_adaptib_eager_limit is one of them, and is no
+/* Registers the parameters of every BTL first: btl_adaptib_eager_limit is one of them, and is no
  * synonym of the core's. */
 static int component_register(void)
 {
@@ -86,7 +86,7 @@ static void limit(size_t *value, size_t most)
     }
 }
 
-/* The limits that the user may have set cannot exceed what one active message holds. */
+/* Lowers limits that the user may have set to what one active message can hold. */
 static void limits_fit(void)
 {
     mca_btl_base_module_t *module = &mca_btl_adaptib.super;

@@ -96,7 +96,7 @@ mca_btl_base_descriptor_t *mca_btl_adaptib_alloc(mca_btl_base_module_t *btl,
     (void) btl;
     (void) endpoint;
     (void) order;
-    /* The descriptor is the first of a fragment. */
+    /* The descriptor is the first member of a fragment. */
     return OPAL_LIKELY(NULL != list)
                ? (mca_btl_base_descriptor_t *) mca_btl_adaptib_fragment_get(list, size, flags)
                : NULL;
@@ -109,7 +109,7 @@ int mca_btl_adaptib_free(mca_btl_base_module_t *btl, mca_btl_base_descriptor_t *
     return OPAL_SUCCESS;
 }
 
-/* Contiguous data stays where it is, behind a fragment that has the header alone. */
+/* Leaves contiguous data where it is, behind a fragment that holds only the header. */
 static mca_btl_base_descriptor_t *prepare_in_place(opal_convertor_t *convertor, size_t reserve,
                                                    size_t size, uint32_t flags)
 {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * What the lists of the BTL hold: fragments, one-sided operations and registrations.
+ * Items of the BTL's lists: fragments, one-sided operations and registrations.
  *
- * A fragment is always in one of three states: in its list; the PML's, between alloc or prepare_src
- * and a send; the core's, from a send that is not complete at once until its completion. It goes back
- * to its list by free, or by itself after its completion if the PML said so (BTL_OWNERSHIP).
+ * A fragment is always in one of three states: in its list; owned by the PML, between alloc or
+ * prepare_src and a send; owned by the core, from a send that is not complete at once until its
+ * completion. It is returned to its list by free, or after its completion if the PML asked for that
+ * (BTL_OWNERSHIP).
  */
 #ifndef BTL_ADAPTIB_FRAGMENT_H
 #define BTL_ADAPTIB_FRAGMENT_H
@@ -15,8 +16,8 @@
 
 BEGIN_C_DECLS
 
-/* Room of a fragment for a header: the largest of ob1 with a registration handle, or a short message
- * with its header. */
+/* Room of a fragment for a header: for the largest of ob1 with a registration handle, or for a
+ * short message with its header. */
 #define MCA_BTL_ADAPTIB_HEADER_BYTES 384
 
 typedef struct {
@@ -42,7 +43,7 @@ typedef struct {
 
 OBJ_CLASS_DECLARATION(mca_btl_adaptib_operation_t);
 
-/* What Open MPI copies and sends to peers; btl_registration_handle_size bytes. */
+/* The handle that Open MPI copies and sends to peers; btl_registration_handle_size bytes. */
 struct mca_btl_base_registration_handle_t {
     opal_common_adaptib_remote_t remote;
 };
@@ -55,7 +56,8 @@ typedef struct {
 
 OBJ_CLASS_DECLARATION(mca_btl_adaptib_memory_t);
 
-/* The region of a handle that register_mem returned (not of a copy); NULL: the core finds its way. */
+/* Returns the region of a handle that register_mem returned (not of a copy of the handle). NULL:
+ * the core registers the memory itself if it must. */
 static inline opal_common_adaptib_region_t *
 mca_btl_adaptib_region_of(mca_btl_base_registration_handle_t *handle)
 {
@@ -86,7 +88,7 @@ static inline void mca_btl_adaptib_fragment_return(mca_btl_adaptib_fragment_t *f
     opal_free_list_return(fragment->list, &fragment->base.super);
 }
 
-/* The list whose fragments have room for `bytes`; NULL: none has. */
+/* Returns the list whose fragments have room for `bytes`; NULL: none. */
 static inline opal_free_list_t *mca_btl_adaptib_list_for(size_t bytes)
 {
     if (bytes <= MCA_BTL_ADAPTIB_HEADER_BYTES) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Memory for remote access. What registrations cost, and whether one is kept for the next time, is
- * the core's business.
+ * Memory for remote access. The core deals with the cost of registrations, and caches them.
  */
 #include "opal_config.h"
 
@@ -35,7 +34,8 @@ mca_btl_base_registration_handle_t *mca_btl_adaptib_register_mem(mca_btl_base_mo
     if (OPAL_UNLIKELY(NULL == memory)) {
         return NULL;
     }
-    /* The PML announces data for a get, which the core may want to see sent. */
+    /* The PML announces data for a get; the core learns from that when to try sending it
+     * instead. */
     if (NULL != endpoint && MCA_BTL_ENDPOINT_ANY != endpoint
         && MCA_BTL_REG_FLAG_REMOTE_READ == flags
         && size <= mca_btl_adaptib.super.btl_max_send_size) {

@@ -2,9 +2,9 @@
 /*
  * One-sided operations: put, get, fetch-and-add, compare-and-swap, flush.
  *
- * An operation that is complete at once is reported by its callback, too, and not by a return value
- * of 1: in 4.1 ob1 waits for the callback of a get in any case, and osc/rdma stores the old value
- * through a null pointer when a fetching operation whose result nobody wants returns 1.
+ * An operation that completes at once also reports that by its callback, not by a return value of
+ * 1: in 4.1 ob1 waits for the callback of a get in any case, and osc/rdma stores the old value
+ * through a null pointer when a fetching operation without a wanted result returns 1.
  */
 #include "opal_config.h"
 
@@ -18,8 +18,8 @@ enum {
     CALLS_PER_PASS = 8
 };
 
-/* The operation goes back first: the function called may start the next one. Once finalize has begun
- * nobody is left to be called. */
+/* Returns the operation to its list first, since the function called may start the next one. Once
+ * finalize has begun there is no callback to call. */
 static void operation_complete(opal_common_adaptib_request_t *request)
 {
     mca_btl_adaptib_operation_t *operation =
@@ -77,9 +77,10 @@ static __opal_attribute_noinline__ int start(mca_btl_base_endpoint_t *endpoint,
     return mca_btl_adaptib_failed(endpoint, rc);
 }
 
-/* `what` lacks region and remote. Within the call, if it can be: then without a function more than it takes, which
- * puts and gets of few bytes notice. osc/rdma hands over a null endpoint or handle (4.1, compare-and-swap on a
- * window of one node) together with an address of this process. */
+/* Does an operation, within the call if possible; `what` lacks region and remote. The immediate
+ * case adds no function call, which would show for puts and gets of few bytes. osc/rdma may pass a
+ * null endpoint or handle (4.1, compare-and-swap on a window of one node) together with an address
+ * of this process. */
 static inline __opal_attribute_always_inline__ int
 transfer(mca_btl_base_endpoint_t *endpoint, opal_common_adaptib_one_sided_t *what,
          mca_btl_base_registration_handle_t *local_handle,
@@ -142,7 +143,7 @@ int mca_btl_adaptib_get(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *end
     return transfer(endpoint, &what, local_handle, remote_handle, cbfunc, cbcontext, cbdata);
 }
 
-/* osc/rdma does without an atomic operation that is "not supported", by a lock. */
+/* For an atomic operation that is "not supported", osc/rdma uses a lock instead. */
 static inline bool atomic_possible(uint64_t remote_address, int flags)
 {
     return 0 == remote_address % WORD_BYTES
@@ -202,15 +203,16 @@ static __opal_attribute_noinline__ void wait_for(uint64_t mark)
         if (opal_common_adaptib_progress(mca_btl_adaptib.core) > 0) {
             idle = 0;
         } else if (++idle >= IDLE_PASSES) {
-            opal_progress(); /* the others', and it lets go of the processor if it is told to */
+            opal_progress(); /* of all components; also yields the CPU if it is told to */
             idle = 0;
         }
     } while (0 != mark && !opal_common_adaptib_flush_passed(mca_btl_adaptib.core, mark));
 }
 
-/* Of all endpoints: nobody asks for one. Ends, since an operation whose peer is lost completes with an error. With nothing
- * under way progress is made in some calls only: osc/rdma calls again and again until its callbacks have run. Which ones need
- * not be exact: threads may count one for two. */
+/* Flushes all endpoints; Open MPI never asks for a single one. It ends in any case, since an
+ * operation whose peer is lost completes with an error. With nothing under way, only one in
+ * CALLS_PER_PASS calls makes progress: osc/rdma calls again and again until its callbacks have run.
+ * The count need not be exact: two threads may count the same call. */
 int mca_btl_adaptib_flush(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint)
 {
     static unsigned calls;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Fragments that arrive: from the core to whoever registered for their tag.
+ * Fragments that arrive: from the core to the callback registered for their tag.
  */
 #include "opal_config.h"
 

@@ -15,7 +15,8 @@ static inline mca_btl_adaptib_fragment_t *fragment_of(opal_common_adaptib_reques
                                            - offsetof(mca_btl_adaptib_fragment_t, core));
 }
 
-/* Open MPI 5's one-sided operations over active messages want to hear of some of their answers only. */
+/* Open MPI 5's one-sided operations over active messages set no callback for some of their
+ * answers. */
 static inline void call_back(mca_btl_adaptib_fragment_t *fragment, int status)
 {
     if (OPAL_LIKELY(NULL != fragment->base.des_cbfunc)) {
@@ -24,7 +25,7 @@ static inline void call_back(mca_btl_adaptib_fragment_t *fragment, int status)
     }
 }
 
-/* Once finalize has begun nobody is left to be called. */
+/* Once finalize has begun there is no callback to call. */
 static void send_complete(opal_common_adaptib_request_t *request)
 {
     mca_btl_adaptib_fragment_t *fragment = fragment_of(request);
@@ -48,7 +49,7 @@ static void sendi_complete(opal_common_adaptib_request_t *request)
     mca_btl_adaptib_fragment_return(fragment);
 }
 
-/* Gathers the header from the fragment and the data from where the user has it. */
+/* Gathers the header from the fragment and the data from the user's memory. */
 static int gather(void *context, size_t offset, void *to, size_t *length)
 {
     const mca_btl_adaptib_fragment_t *fragment = context;
@@ -74,7 +75,7 @@ static int gather(void *context, size_t offset, void *to, size_t *length)
     return OPAL_SUCCESS;
 }
 
-/* A fragment for which there is room now. */
+/* Sends a fragment for which there is room now. Returns false if there is none. */
 static inline bool sent_in_pieces(mca_btl_base_endpoint_t *endpoint,
                                   const mca_btl_adaptib_fragment_t *fragment,
                                   mca_btl_base_tag_t tag)
@@ -128,7 +129,7 @@ static inline int start(mca_btl_base_endpoint_t *endpoint, mca_btl_adaptib_fragm
     fragment->core.status = OPAL_COMMON_ADAPTIB_SUCCESS;
     rc = opal_common_adaptib_active_send(mca_btl_adaptib.core, endpoint->peer, tag, &data,
                                          &fragment->core);
-    /* It may be complete since it cannot be sent. */
+    /* It may be complete because it cannot be sent. */
     return OPAL_COMMON_ADAPTIB_COMPLETE == rc
                    && OPAL_COMMON_ADAPTIB_SUCCESS != fragment->core.status
                ? fragment->core.status
@@ -159,8 +160,8 @@ int mca_btl_adaptib_send(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *en
     return 1;
 }
 
-/* Contiguous data that the peer has room for now needs no fragment. Else the data is copied once more
- * than by send, which pays for what is short: nobody is called back. */
+/* Sends contiguous data without a fragment if the peer has room for it now. Otherwise sendi copies
+ * the data once more than send does, which pays for short data, since there is no callback. */
 static inline bool sent_now(mca_btl_base_endpoint_t *endpoint, opal_convertor_t *convertor,
                             const void *header, size_t header_size, size_t payload_size,
                             mca_btl_base_tag_t tag)

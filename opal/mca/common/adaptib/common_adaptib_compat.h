@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * What differs between the Open MPI releases that the C glue is built for (4.1 and 5.0): includes,
- * names, signatures. Nothing else in the tree asks for Open MPI's version but
- * common_adaptib_compat_events.h.
+ * Differences between the Open MPI releases that the C glue is built for (4.1 and 5.0): includes,
+ * names, signatures. Besides this header only common_adaptib_compat_events.h depends on Open MPI's
+ * version.
  *
  * Include opal_config.h or ompi_config.h before it. May touch: Open MPI's headers of the OPAL
  * layer.
@@ -30,13 +30,13 @@
 #define OPAL_COMMON_ADAPTIB_JOB_SIZE PMIX_JOB_SIZE
 #define OPAL_COMMON_ADAPTIB_UINT32 PMIX_UINT32
 
-/* The arguments of an MTL's init function, and what it says of memory of devices. */
+/* The arguments of an MTL's init function, and its answer on support of device memory. */
 #define OPAL_COMMON_ADAPTIB_MTL_INIT_ARGS                                                          \
     bool enable_progress_threads, bool enable_mpi_threads, bool *accelerator_support
 #define OPAL_COMMON_ADAPTIB_MTL_INIT_NO_DEVICES *accelerator_support = false
 
-/* Calls `registered` (mca_btl_active_message_callback_t) with what has arrived; of whom, Open MPI's own one-sided operations
- * over active messages ask. */
+/* Calls `registered` (mca_btl_active_message_callback_t) with the segments that have arrived. The
+ * sender is passed on, since Open MPI's own one-sided operations over active messages use it. */
 #define OPAL_COMMON_ADAPTIB_BTL_DELIVER(registered, module, from, am_tag, segments, count)         \
     do {                                                                                           \
         const mca_btl_base_receive_descriptor_t arrived = {                                        \
@@ -51,13 +51,14 @@
 
 #define OPAL_COMMON_ADAPTIB_BTL_SENDER(core, peer) opal_common_adaptib_peer_kept((core), (peer))
 
-/* A put is complete when the data is at the other side. */
+/* A put completes when its data is at the target. */
 #define OPAL_COMMON_ADAPTIB_BTL_REMOTE_COMPLETION MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION
 
-/* Nobody but pml/ob1 prepares the BTLs, which osc/rdma needs under pml/cm, too (Open MPI's pull request 13312). */
+/* Only pml/ob1 prepares the BTLs, but osc/rdma needs them under pml/cm, too (Open MPI's pull
+ * request 13312): so the MTL does. */
 #define OPAL_COMMON_ADAPTIB_MTL_PREPARES_BTLS true
 
-/* The number that both sides of a communicator know it by. Without extended numbers announced, Open
+/* The number of a communicator that both sides use. While extended numbers are not announced, Open
  * MPI keeps it the same in every process. */
 #define OPAL_COMMON_ADAPTIB_COMM_CID(comm) ompi_comm_get_local_cid(comm)
 
@@ -67,7 +68,8 @@ static inline bool opal_common_adaptib_on_device(const opal_convertor_t *convert
     return 0 != opal_convertor_on_device(convertor);
 }
 
-/* True if no buffer of this process may lie in a device's memory, nor its bytes be in another order than a peer's. */
+/* True if no buffer of this process can lie in a device's memory, and no peer can have another byte
+ * order. */
 static inline bool opal_common_adaptib_plain_memory(void)
 {
     const char *accelerator =
@@ -102,12 +104,12 @@ static inline bool opal_common_adaptib_plain_memory(void)
         (registered)->cbfunc((module), (am_tag), &arrived, (registered)->cbdata);                  \
     } while (0)
 
-/* Nobody asks. */
+/* Nothing uses the sender. */
 #define OPAL_COMMON_ADAPTIB_BTL_SENDER(core, peer) ((void) (peer), NULL)
 
 #define OPAL_COMMON_ADAPTIB_BTL_REMOTE_COMPLETION 0
 
-/* osc/rdma does. */
+/* osc/rdma prepares the BTLs itself. */
 #define OPAL_COMMON_ADAPTIB_MTL_PREPARES_BTLS false
 
 #define OPAL_COMMON_ADAPTIB_COMM_CID(comm) ompi_comm_get_cid(comm)

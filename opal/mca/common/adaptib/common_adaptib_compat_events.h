@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * The runtime's events that processes have ended, of both Open MPI releases: 4.1 hands them on by a
- * module of its own, 5.0 has PMIx called directly. A part of common_adaptib_mca_ended.c, and of
+ * The runtime's events on ended processes, for both Open MPI releases: 4.1 passes them on through a
+ * module of its own, with 5.0 PMIx is called directly. A part of common_adaptib_mca_ended.c, and of
  * nothing else.
  *
  *   events_listen()         asks for the events; the runtime may answer later. False: there are
  *                           none
- *   events_ignore(handler)  ends that, by the number that the runtime has answered with
+ *   events_ignore(handler)  ends that; `handler` is the number that the runtime has answered with
  *
- * The runtime calls, in a thread of its own: on_registered, with that number, and process_ended for
- * each process. Whoever else wants to know of an event is told next, as if nobody had been here: by
- * default that ends this process.
+ * The runtime calls, in a thread of its own, on_registered with that number, and process_ended for
+ * each process. After this handler the event goes on to the next one as if this handler did not
+ * exist; by default that ends this process.
  */
 #ifndef OPAL_COMMON_ADAPTIB_COMPAT_EVENTS_H
 #define OPAL_COMMON_ADAPTIB_COMPAT_EVENTS_H
@@ -34,7 +34,7 @@ static void event_ended(const pmix_proc_t *process)
     }
 }
 
-/* The processes that an event is about; if it names none, who it comes from. */
+/* Takes the processes that an event is about; if it names none, its source. */
 static void event_came(size_t handler, pmix_status_t event, const pmix_proc_t *source,
                        pmix_info_t *info, size_t count, pmix_info_t *results, size_t result_count,
                        pmix_event_notification_cbfunc_fn_t done, void *done_data)
@@ -80,7 +80,7 @@ static void event_deregistered(pmix_status_t status, void *context)
     (void) context;
 }
 
-/* Before Open MPI's own handler of such events, which tells nobody else. */
+/* Registers before Open MPI's own handler of such events, which passes them on to no other. */
 static bool events_listen(void)
 {
     static pmix_status_t codes[] = {
@@ -105,7 +105,7 @@ static void events_ignore(size_t handler)
 
 #include "opal/mca/pmix/base/base.h"
 
-/* The processes that an event is about; if it names none, who it comes from. */
+/* Takes the processes that an event is about; if it names none, its source. */
 static void event_came(int event, const opal_process_name_t *source, opal_list_t *info,
                        opal_list_t *results, opal_pmix_notification_complete_fn_t done,
                        void *done_data)
@@ -145,7 +145,7 @@ static void event_deregistered(int status, void *context)
     (void) context;
 }
 
-/* Modules that pass no events on have room for one handler, which is Open MPI's own. */
+/* Modules that do not pass events on have room for one handler only, which is Open MPI's own. */
 static bool events_listen(void)
 {
     opal_list_t codes;

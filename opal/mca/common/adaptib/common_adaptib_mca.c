@@ -20,7 +20,7 @@
 #include "common_adaptib_mca.h"
 #include "common_adaptib_mca_parts.h"
 
-/* Where the core's address stands in the exchange of Open MPI. */
+/* Key of the core's address in Open MPI's exchange. */
 #define ADDRESS_KEY "adaptib.address"
 
 enum {
@@ -80,8 +80,8 @@ int opal_common_adaptib_mca_version_check(void)
 /* ------------------------------------------------------------------------------------------------
  * The core's environment */
 
-/* Where the core's messages go; kept for the whole life of the core. Messages come from whichever thread calls the core,
- * and any may be the first that uses a peer. */
+/* State of the core's messages to the user, for the whole life of the core. Any thread that calls
+ * the core may cause a message, and any may be the first that uses a peer. */
 static pthread_mutex_t listener_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     bool wanted;   /* the user named adaptib */
@@ -90,7 +90,7 @@ static struct {
     struct {
         opal_common_adaptib_severity_t severity;
         char *text;
-    } kept[MOST_KEPT]; /* for when one of the two turns out to be so */
+    } kept[MOST_KEPT]; /* messages to show once `wanted` or `selected` becomes true */
     int kept_count;
 } listener;
 
@@ -105,7 +105,8 @@ static void listener_forgets(bool says)
     listener.kept_count = 0;
 }
 
-/* Open MPI starts BTLs beside an MTL, and before it: what the core had to say then is said now. */
+/* Shows the messages so far and from now on. Open MPI starts BTLs beside an MTL, and before it, so
+ * the core may have had messages before. */
 static void listener_cares(bool *how)
 {
     pthread_mutex_lock(&listener_lock);
@@ -122,7 +123,7 @@ static void listener_reset(void)
     pthread_mutex_unlock(&listener_lock);
 }
 
-/* Nobody wants to hear it now. REQUIRES: the lock. */
+/* Keeps a message that must not be shown now. REQUIRES: the lock is held. */
 static void listener_keeps(opal_common_adaptib_severity_t severity, const char *text)
 {
     char *copy = listener.kept_count < MOST_KEPT ? strdup(text) : NULL;
@@ -186,14 +187,15 @@ static uint32_t job_size(void)
     return OPAL_SUCCESS == rc ? processes : 0;
 }
 
-/* Whether all processes of the job run on this host, as far as Open MPI knows. */
+/* True if all processes of the job run on this host, as far as Open MPI knows. */
 static bool job_on_one_host(void)
 {
     return (int64_t) job_size() == (int64_t) opal_process_info.num_local_peers + 1;
 }
 
-/* A later value replaces an earlier one: a component that loses the selection takes its core with
- * it, and the next component publishes its own before the processes exchange anything. */
+/* Publishes the core's address. A later value replaces an earlier one: a component that loses the
+ * selection takes its core with it, and the next component publishes its own before the processes
+ * exchange anything. */
 static int publish(opal_common_adaptib_core_t *core)
 {
     size_t size = 0;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * The runtime that started the job sees its processes end, and tells who asks: the core is told, so
- * that nobody waits for them any longer (common_adaptib_mca_parts.h).
+ * Ended processes. The runtime that started the job sees its processes end, and tells a process
+ * that asks for such events; this file passes them on to the core, so that nothing waits for those
+ * processes any longer (common_adaptib_mca_parts.h).
  *
- * Some runtimes tell nothing (a job without mpirun, some resource managers): the core finds out by
- * itself then, as far as it can.
+ * Some runtimes report nothing (a job without mpirun, some resource managers): then the core finds
+ * out by itself, as far as it can.
  *
- * Threads: the runtime calls in a thread of its own, also after its events are not wanted any more.
+ * Threads: the runtime calls in a thread of its own, even after its events are not wanted any more.
  */
 #include "opal_config.h"
 
@@ -20,10 +21,10 @@
 #include "common_adaptib_mca_parts.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Under the lock. Always one of: nobody has asked; asked, and the runtime has not answered yet; it
- * has. */
+/* Protected by `lock`. Always in one of three states: not registered; registering, without an
+ * answer of the runtime yet; answered. */
 static struct {
-    opal_common_adaptib_core_t *core; /* NULL: nobody wants to know */
+    opal_common_adaptib_core_t *core; /* NULL: no core wants the events */
     bool asked;
     bool answered;
     size_t handler;
@@ -38,7 +39,7 @@ static void process_ended(const opal_process_name_t *name)
     pthread_mutex_unlock(&lock);
 }
 
-/* Nobody may want it by now. */
+/* By now no core may want the events. */
 static void on_registered(bool listening, size_t handler)
 {
     bool unwanted;

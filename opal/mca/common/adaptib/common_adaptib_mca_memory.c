@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Open MPI's memory hooks, which tell of memory that the program is about to unmap: registrations that
- * the core keeps are given up then (common_adaptib_mca_parts.h).
+ * Open MPI's memory hooks, which report memory that the program is about to unmap, so that the core
+ * gives up registrations of it that it has cached (common_adaptib_mca_parts.h).
  *
- * Threads: the hook runs in whatever thread unmaps memory, inside of free() and munmap() too.
+ * Threads: the hook runs in any thread that unmaps memory, also inside free() and munmap().
  */
 #include "opal_config.h"
 
@@ -18,7 +18,7 @@
 #include "common_adaptib_compat.h"
 #include "common_adaptib_mca_parts.h"
 
-static _Atomic(opal_common_adaptib_core_t *) told; /* NULL: there is no core yet, or no more */
+static _Atomic(opal_common_adaptib_core_t *) told; /* NULL: no core yet, or no more */
 static bool watching = false;
 
 static void memory_released(void *base, size_t bytes, void *context, bool from_allocator)
@@ -32,7 +32,7 @@ static void memory_released(void *base, size_t bytes, void *context, bool from_a
     }
 }
 
-/* A child has another's core, and perhaps its locks, held by threads that it does not have. */
+/* A forked child has its parent's core, and perhaps locks held by threads that it does not have. */
 static void forked(void)
 {
     atomic_store(&told, NULL);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Messages to the user, by Open MPI's help texts, and once for each host.
+ * Messages to the user, through Open MPI's help texts, once for each host.
  */
 #include "opal_config.h"
 
@@ -24,15 +24,15 @@
 
 #define HELP_FILE "help-common-adaptib.txt"
 
-static bool session_seen;     /* the job's session directory was there at the start */
-static bool outlives_session; /* the job may go on without it */
+static bool session_seen;     /* the job's session directory existed at the start */
+static bool outlives_session; /* the job may go on without that directory */
 
 const char *opal_common_adaptib_mca_host_name(void)
 {
     return NULL != opal_process_info.nodename ? opal_process_info.nodename : "localhost";
 }
 
-/* Open MPI prints an apology instead of the text when it does not find a help file. */
+/* If Open MPI does not find a help file, it prints an apology instead of the text. */
 static bool help_file_readable(const char *directory)
 {
     char path[OPAL_PATH_MAX];
@@ -60,7 +60,7 @@ static bool help_file_found(void)
     return found;
 }
 
-/* One piece, so that the lines of several processes do not mix. */
+/* Writes in one piece, so that the lines of several processes do not mix. */
 static void write_all(const char *text)
 {
     size_t left = strlen(text);
@@ -86,10 +86,11 @@ void opal_common_adaptib_mca_see_session(void)
     outlives_session = NULL != recovery && 0 != atoi(recovery);
 }
 
-/* True for the first process of this job on this host that says `text`: it finds no mark in the
- * job's session directory. That goes away with the job: if another process has ended the job by
- * now, it has said why. Under mpirun --enable-recovery it goes with the first process that fails,
- * which may have said nothing, and the job goes on: then each process says all that it has to. */
+/* True for the first process of this job on this host that has `text` to show: it finds no mark in
+ * the job's session directory. That directory goes away with the job: if another process has ended
+ * the job by now, that process has said why. Under mpirun --enable-recovery it goes away with the
+ * first process that fails, which may have shown nothing, and the job goes on: then each process
+ * shows all its messages. */
 static bool first_to_say(const char *text)
 {
     char path[OPAL_PATH_MAX];
@@ -115,8 +116,8 @@ static bool first_to_say(const char *text)
     return true;
 }
 
-/* The help texts are Open MPI's way; its relay to mpirun, which would show the text once for all
- * processes, loses it now and then (most often when the job ends at once, as it does here). So the
+/* Help texts are Open MPI's convention. Its relay to mpirun, which would show a text once for all
+ * processes, sometimes loses it (most often when the job ends at once, as it does here). So the
  * text goes straight to stderr, once per host. */
 void opal_common_adaptib_mca_say_help(const char *topic, const char *detail)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * The tables of parameters and counters, as Open MPI's variables. What Open MPI reads of a value in silence although it is
- * none is found here.
+ * The tables of parameters and counters, as Open MPI's variables. Also finds values that Open MPI
+ * silently misreads.
  */
 #include "opal_config.h"
 
@@ -24,10 +24,10 @@
 /* The first value that did not parse; empty if all did. */
 static char refusal[OPAL_COMMON_ADAPTIB_MCA_TEXT];
 
-/* What the user typed, and where. */
+/* The text that the user typed, and where. */
 typedef struct {
     const char *framework; /* the name's first part: opal_common, mtl or btl */
-    const char *text;      /* NULL: nobody set the parameter, or nobody knows how */
+    const char *text;      /* NULL: the parameter is not set, or the text is unknown */
     const char *place;
 } typed_t;
 
@@ -58,7 +58,7 @@ static typed_t typed_value(const opal_common_adaptib_parameter_t *row, const cha
     return typed;
 }
 
-/* A number as Open MPI takes it: 1024, 0x400, 1k, of 64 bits. */
+/* True for a number as Open MPI reads it: 1024, 0x400, 1k, of 64 bits. */
 static bool integer_parses(const char *text)
 {
     static const char suffixes[] = "kKmMgG";
@@ -82,7 +82,7 @@ static bool integer_parses(const char *text)
     return '\0' == *end;
 }
 
-/* Open MPI reads "12abc" as 12, "abc" as 0 and "-1" as 2^64-1, all in silence. */
+/* Open MPI silently reads "12abc" as 12, "abc" as 0 and "-1" as 2^64-1. */
 static bool text_parses(const opal_common_adaptib_parameter_t *row, const char *text)
 {
     char *end = NULL;
@@ -98,12 +98,12 @@ static bool text_parses(const opal_common_adaptib_parameter_t *row, const char *
     case OPAL_COMMON_ADAPTIB_TYPE_DOUBLE:
         (void) strtod(text, &end);
         return end != text && '\0' == *end;
-    default: /* booleans are Open MPI's to check, strings are the core's */
+    default: /* Open MPI checks booleans, and the core checks strings */
         return true;
     }
 }
 
-/* Remembers the first value that cannot be read; acquire tells of it. */
+/* Remembers the first value that cannot be read; acquire reports it. */
 static void check_typed(const opal_common_adaptib_parameter_t *row, const char *framework,
                         int index, bool refused_by_open_mpi)
 {
@@ -145,10 +145,10 @@ static mca_base_var_type_t var_type(opal_common_adaptib_type_t type)
     }
 }
 
-/* The memory that Open MPI keeps a row's value in. A string's pointer is freed by Open MPI after
- * components are closed: it has a cell of its own, in this library, which is never unloaded, and the
- * core gets a copy of the string. A row may be registered again, after MPI_T_finalize for example, and
- * has the same cell then. */
+/* The memory that Open MPI stores a row's value in. Open MPI frees a string's pointer after
+ * components are closed. So a string has a cell of its own in this library, which is never
+ * unloaded, and the core gets a copy of the string. A row may be registered again, after
+ * MPI_T_finalize for example, and then has the same cell. */
 static void *var_storage(const opal_common_adaptib_parameter_t *row)
 {
     enum {
@@ -210,7 +210,7 @@ static int register_parameter(const opal_common_adaptib_parameter_t *row,
     bool refused = false;
     int synonym;
 
-    /* Every BTL has an eager_limit of its own. */
+    /* Open MPI gives every BTL a parameter eager_limit, so there is no synonym of that name. */
     const bool taken = mca_base_var_find(component->mca_project_name, component->mca_type_name,
                                          component->mca_component_name, row->name)
                        >= 0;
@@ -219,7 +219,7 @@ static int register_parameter(const opal_common_adaptib_parameter_t *row,
         index = register_row(row);
     }
     if (OPAL_ERR_VALUE_OUT_OF_BOUNDS == index) {
-        /* It is registered, with its default, since Open MPI did not take the value. */
+        /* The row is registered with its default, since Open MPI refused the value. */
         refused = true;
         index = mca_base_var_find("opal", "opal_common", "adaptib", row->name);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * What the files of the shared C glue need of each other, and the components do not.
+ * Functions that the files of the shared C glue use among themselves, and the components do not.
  *
- *   common_adaptib_mca.c             the core: made, shared, its address published
+ *   common_adaptib_mca.c             the core: making it, sharing it, publishing its address
  *   common_adaptib_mca_parameters.c  parameters and counters as Open MPI's variables
  *   common_adaptib_mca_messages.c    messages to the user
  *   common_adaptib_mca_memory.c      memory that is unmapped
@@ -17,26 +17,28 @@
 
 BEGIN_C_DECLS
 
-/* Bytes of a message. */
+/* Most bytes of a message. */
 enum {
     OPAL_COMMON_ADAPTIB_MCA_TEXT = 1024
 };
 
-/* Tells the user what a topic of the help file says, with `detail`; once per host. */
+/* Shows the user a topic of the help file, with `detail`; once per host. */
 void opal_common_adaptib_mca_say_help(const char *topic, const char *detail);
-/* At the start: whether there is a place where the processes of a host can see who has said what. */
+/* Checks, at the start, for a directory in which the processes of a host can see which messages
+ * have been shown. */
 void opal_common_adaptib_mca_see_session(void);
 const char *opal_common_adaptib_mca_host_name(void);
 
-/* False: one of the parameters' values is refused; a message was given. */
+/* Returns false if a parameter's value is refused; a message was given. */
 bool opal_common_adaptib_mca_parameters_good(void);
 
-/* The core's environment: asks Open MPI to tell of memory that is unmapped. False: it cannot. */
+/* For the core's environment: asks Open MPI to report memory that is unmapped. False: it cannot. */
 bool opal_common_adaptib_mca_watch_memory(void *context);
-/* The core that is told of it; NULL before it is released, which also ends the asking. */
+/* Sets the core to report that to. Call it with NULL before the core is released, which also ends
+ * the reports. */
 void opal_common_adaptib_mca_memory_to(opal_common_adaptib_core_t *core);
 
-/* The core that is told of processes that end; NULL before it is released. */
+/* Sets the core to report ended processes to. Call it with NULL before the core is released. */
 void opal_common_adaptib_mca_ended_to(opal_common_adaptib_core_t *core);
 
 END_C_DECLS

@@ -2,9 +2,8 @@
 // The published address as bytes (base/address.h).
 //
 //     u32 magic | u16 version | u16 rail count | u64 name | u64 key | u16 host length | host
-//     per rail: u32 datagram qp | u32 responder qp | u8 paths | u8 adapter | u8 flags | u8 0 | u32
-//     rate |
-//         u16 size | bytes | u8 name length | name
+//     per rail: u32 datagram qp | u32 responder qp | u8 paths | u8 adapter | u8 flags | u8 0 |
+//         u32 rate | u16 size | bytes | u8 name length | name
 #include "base/address.h"
 
 #include <algorithm>

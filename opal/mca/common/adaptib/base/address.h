@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The address that a process publishes and its peers look up.
 //
-// Purpose: one flat blob, the same for every fabric: who (name, key), which wire version, and for each
-// rail its address and its datagram queue pair.
-// Errors: decode() tells a blob of another wire version (Reason::version, with the version found) from
-//   a malformed one (Reason::bad_wire).
+// Purpose: one flat blob, the same for every fabric. It holds the process's name and key, its wire
+// version, and for each rail an address and a datagram queue pair.
+// Errors: decode() tells a blob of another wire version (Reason::version, with the version found)
+//   from a malformed one (Reason::bad_wire).
 // May touch: base/ only (a rail's address is opaque bytes here).
 #pragma once
 
@@ -20,20 +20,20 @@
 namespace adaptib {
 
 struct AddressRail {
-    std::uint16_t size = 0;            // of bytes
-    std::array<std::byte, 64> bytes{}; // RailAddress
+    std::uint16_t size = 0;            // of `bytes`, the part in use
+    std::array<std::byte, 64> bytes{}; // a RailAddress
     std::uint32_t datagram_qp = 0;
-    std::uint32_t responder_qp = 0; // answers questions at any time; 0: nobody does
-    std::uint8_t paths = 1;   // at most so many between this rail and another, 1..kMaxSubchannels
-    std::uint8_t adapter = 0; // index of the first rail that is a port of the same adapter
-    std::uint8_t flags = 0;   // kRail...
-    std::uint32_t rate = 0;   // nominal, MB/s; 0: unknown
-    std::string name{};       // for people; the first kMaxRailName characters
+    std::uint32_t responder_qp = 0; // QP that answers liveness questions at any time; 0: none
+    std::uint8_t paths = 1;         // most paths between this rail and another, 1..kMaxSubchannels
+    std::uint8_t adapter = 0;       // index of the first rail that is a port of the same adapter
+    std::uint8_t flags = 0;         // kRail...
+    std::uint32_t rate = 0;         // nominal, MB/s; 0: unknown
+    std::string name{};             // for people; the first kMaxRailName characters
 };
 constexpr std::size_t kMaxRailName = 31;
 
-constexpr std::uint8_t kRailMigrates = 1; // its queue pairs are to be kept going by path migration
-constexpr std::uint8_t kRailShares = 2;   // it has a target that many peers may write over
+constexpr std::uint8_t kRailMigrates = 1; // its queue pairs use automatic path migration
+constexpr std::uint8_t kRailShares = 2;   // it has a DC target, which many peers may write over
 
 struct ProcessAddress {
     std::uint16_t version = kWireVersion;
@@ -44,7 +44,7 @@ struct ProcessAddress {
 };
 
 std::vector<std::byte> encode(const ProcessAddress& address);
-// `version` is the one that this process speaks.
+// `version`: the wire version of this process.
 Status decode(const void* blob, std::size_t size, ProcessAddress& out,
               std::uint16_t version = kWireVersion);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bootstrap: how a process learns where another one is.
+// Bootstrap: how a process finds the address of another one.
 //
 // Purpose: looks up the blob (base/address.h) that a process published; PMIx in a job, a table in a
 // test. Called at first contact only.
@@ -18,7 +18,7 @@ namespace adaptib {
 class Bootstrap {
 public:
     virtual ~Bootstrap() = default;
-    // Errors: unreachable if nothing was published under that name.
+    // Errors: unreachable if nothing was published under `name`.
     virtual Status lookup(std::uint64_t name, std::vector<std::byte>& blob) = 0;
 };
 

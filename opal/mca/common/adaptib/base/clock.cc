@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The process's monotonic clock, and time in which it looks.
+// MonotonicClock and AttendedClock (base/clock.h).
 #include "base/clock.h"
 
 #include <algorithm>

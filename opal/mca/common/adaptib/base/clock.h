@@ -2,7 +2,7 @@
 // Clock: where the core's time comes from.
 //
 // Purpose: the core never reads a clock of its own (architecture: rule 3). The process gives it the
-// monotonic clock, a test or the simulator gives it virtual time.
+// monotonic clock; a test or the simulator gives it virtual time.
 // Threads: now() may be called from any thread.
 // May touch: base/ only.
 #pragma once
@@ -35,8 +35,9 @@ private:
     std::atomic<Nanoseconds::rep> now_{0};
 };
 
-// Time in which somebody looks: from one look to the next no more of it passes than `most`. What others owe an answer for
-// is not to be measured by time in which nobody would have taken the answer.
+// Time during which the process polls. Between two calls of now() it advances by `most` at most, so
+// that timeouts for a peer's answer do not count time in which this process was not polling and
+// could not have taken the answer.
 // Threads: one at a time.
 class AttendedClock final : public Clock {
 public:
@@ -44,8 +45,9 @@ public:
 
     void at_most(Nanoseconds most) { most_ = most; }
     Nanoseconds now() const override;
-    // When to look again, by the clock below, to find it at `then`; before that if it would pass too slowly
-    // otherwise. max: never.
+    // Returns the time of the underlying clock at which to call now() again in order to see `then`.
+    // That is earlier than `then` if it lies further ahead than `most`, since time beyond `most` is
+    // not counted. max: never.
     Nanoseconds look_at(Nanoseconds then) const;
 
 private:

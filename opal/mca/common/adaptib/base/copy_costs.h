@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CopyCosts: what it costs this host to copy a message by a system call, and by the processor.
+// CopyCosts: time that this host takes to copy a message, by a system call and by the processor.
 //
-// Purpose: measured once by who knows the system (fabric/shm/copy_costs.h), used by who chooses between
-// copying once and copying twice (schedule/copy_choice.h).
+// Purpose: fabric/shm/copy_costs.h measures the costs once; schedule/copy_choice.h uses them to
+// choose between copying once (system call) and twice (through the ring).
 // May touch: base/ only.
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace adaptib {
 
 struct CopyCosts {
-    // The limits between copying twice and once that there is a choice of.
+    // Message sizes that are measured, and that the limit between the two ways is chosen from.
     static constexpr std::array<Bytes, 9> kSizes{4096,  6144,  8192,  12288, 16384,
                                                  24576, 32768, 49152, 65536};
     using Times = std::array<Nanoseconds, kSizes.size()>;

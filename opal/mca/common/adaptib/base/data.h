@@ -17,7 +17,7 @@ namespace adaptib {
 
 using Data = opal_common_adaptib_data_t;
 
-// Member by member (base/pieces.h).
+// Copies member by member, each in one load and store (base/pieces.h).
 inline void assign(Data& to, const Data& from) {
     to.base = load_piece(from.base);
     to.bytes = load_piece(from.bytes);
@@ -28,8 +28,9 @@ inline void assign(Data& to, const Data& from) {
 
 inline bool is_contiguous(const Data& data) { return data.base != nullptr || data.bytes == 0; }
 
-// Takes up to `length` bytes from `offset` on. Contiguous data gives all of them; a packer may stop
-// short of an element that does not fit. Returns the bytes taken, 0 only on an error of the packer.
+// Copies up to `length` bytes from `offset` on. Contiguous data gives all of them; a packer may
+// stop short of an element that does not fit. Returns the bytes copied, 0 only on an error of the
+// packer.
 inline std::size_t gather_some(const Data& data, std::size_t offset, std::byte* to,
                                std::size_t length) {
     if (data.base != nullptr) {
@@ -47,12 +48,12 @@ inline std::size_t gather_some(const Data& data, std::size_t offset, std::byte* 
     return done;
 }
 
-// Takes exactly [offset, offset + length), which ends on an element or at the end of the data.
+// Copies exactly [offset, offset + length), which ends on an element or at the end of the data.
 inline Status gather_all(const Data& data, std::size_t offset, std::byte* to, std::size_t length) {
     return gather_some(data, offset, to, length) == length ? kOk : Status::error(Reason::internal);
 }
 
-// Puts `length` bytes at `offset`. REQUIRES: offset + length <= data.bytes.
+// Writes `length` bytes at `offset`. REQUIRES: offset + length <= data.bytes.
 inline Status scatter(const Data& data, std::size_t offset, const std::byte* from,
                       std::size_t length) {
     if (data.base != nullptr) [[likely]] {

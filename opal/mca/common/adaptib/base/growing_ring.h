@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// GrowingRing: a first-in-first-out queue that grows by doubling up to a limit, if it has one, and then stays:
-// no allocation once it has seen its load.
+// GrowingRing: a FIFO queue that grows by doubling, up to an optional limit, and never shrinks:
+// once it has held its largest load, it allocates no more.
 // Threads: none of its own.
 // May touch: nothing.
 #pragma once
@@ -22,7 +22,7 @@ public:
     T& operator[](std::size_t i) { return slots_[(head_ + i) & (slots_.size() - 1)]; }
     T& front() { return (*this)[0]; }
 
-    // A slot at the end, with whatever it held before. REQUIRES: not full.
+    // Adds a slot at the end, which still holds its previous content. REQUIRES: not full.
     T& push() {
         if (count_ == slots_.size()) {
             grow();
@@ -36,7 +36,7 @@ public:
     }
     void clear() { head_ = count_ = 0; }
 
-    // Removes what `predicate` is true for; keeps the order.
+    // Removes the elements for which `predicate` is true; keeps the order of the others.
     template <class Predicate> void remove_if(Predicate&& predicate) {
         std::size_t kept = 0;
         for (std::size_t i = 0; i < count_; ++i) {

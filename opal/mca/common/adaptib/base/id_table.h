@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// IdTable: numbers for things that a peer names back.
+// IdTable: ids for objects that a peer refers to.
 //
-// Purpose: a request or transfer that a peer answers gets a 64-bit id: slot and generation. A stale,
-// doubled or invented id finds nothing, so that no packet can reach memory that is not there.
+// Purpose: a request or transfer that a peer answers gets a 64-bit id: slot and generation. A
+// stale, duplicated or forged id finds nothing, so no packet can reach an object that is gone.
 // Cost: O(1); grows by doubling, never shrinks. Ownership: the caller's; the table holds pointers.
 // Threads: one at a time.
 // May touch: nothing.
@@ -15,7 +15,7 @@ namespace adaptib {
 
 template <typename T> class IdTable {
 public:
-    // The id of `object` until remove; never zero.
+    // Returns an id for `object`, valid until remove() and never zero.
     std::uint64_t add(T* object) {
         if (free_ == kNone) {
             slots_.push_back(Slot{});
@@ -29,7 +29,7 @@ public:
         return (static_cast<std::uint64_t>(slot.generation) << 32) | index;
     }
 
-    // Null if the id is not, or not any more, in use.
+    // Null if the id is not in use, or not any more.
     T* find(std::uint64_t id) const {
         const auto index = static_cast<std::uint32_t>(id);
         if (index >= slots_.size() ||

@@ -5,8 +5,7 @@
 //     struct Task { ListLink<Task> link; };
 //     IntrusiveList<Task, &Task::link> tasks;
 // Invariant: the linked elements form a ring (the last one's next is the first), so an element is
-// in
-//   a list exactly if its next is not null.
+//   in a list exactly if its next is not null.
 // Ownership: elements are the caller's; one must not move or die while it is linked. The list never
 //   touches its elements when it is destroyed.
 // Threads: not thread safe.
@@ -38,7 +37,7 @@ public:
     T* front() const { return first_; }
     T* back() const { return first_ == nullptr ? nullptr : link(*first_).prev; }
 
-    // The neighbour, null at the end. REQUIRES: `element` is in this list.
+    // The neighbor, null at the end. REQUIRES: `element` is in this list.
     T* next(const T& element) const {
         T* const after = link(element).next;
         return after == first_ ? nullptr : after;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Parameters: every tunable of the core, in one table.
 //
-// Purpose: one row per parameter with name, type, default, unit, range, level and help; the C glue
-// registers the rows with Open MPI, the core reads the values, a test holds help and default together.
-// A value is checked against its row's range text, which is therefore never out of date.
+// Purpose: one row per parameter with name, type, default, unit, range, level and help. The C glue
+// registers the rows with Open MPI, the core reads the values, and a test keeps help and default in
+// agreement. A value is checked against its row's range text, which is therefore never out of date.
 // Adding one: a field in Parameters and a row in parameters.cc.
 // Threads: set before the core is made, constant afterwards.
 // May touch: base/ and the table type of common_adaptib.h.
@@ -74,18 +74,19 @@ struct Parameters {
     bool report;
 };
 
-// The eager limit that is meant by one of -1 until times are known, and where they never will be.
+// The eager limit to use for eager_limit = -1 until copies have been timed, or if they never are.
 std::size_t first_eager_limit(const Parameters& values);
 
-// The process's values; they hold the defaults until somebody registers or changes them.
+// The process's values. They hold the defaults until the caller registers or changes them.
 Parameters& process_parameters();
 
-// The defaults alone, for tests and simulations; strings are literals, not to be freed or written.
+// The defaults alone, for tests and simulations; strings are literals: do not free or write them.
 Parameters default_parameters();
 
 std::span<const opal_common_adaptib_parameter_t> parameter_table();
 
-// Checks `values` row by row, then what could contradict. False: `text` says what, where, what to do.
+// Checks each row of `values`, then values that could contradict each other. On false, `text` says
+// which value is wrong, where, and what to do.
 bool check_parameters(const Parameters& values, std::string& text);
 
 } // namespace adaptib

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Copies of other than 8 to 16 bytes (base/pieces.h).
+// Copies of sizes other than 8 to 16 bytes (base/pieces.h).
 #include "base/pieces.h"
 
 #include <cstdint>
@@ -7,9 +7,10 @@
 namespace adaptib {
 namespace {
 
-// The C library copies more than 2 KiB by `rep movsb`. On Zen 3 and 4 that takes 27 times as long if, within their
-// pages, the target begins up to 15 bytes behind the source, and twice as long up to 31; and up to some KiB vectors are
-// faster anyhow (TUNING.md of test/bench has the figures).
+// The C library copies more than 2 KiB by `rep movsb`. On Zen 3 and 4 that takes 27 times as long
+// if the destination begins up to 15 bytes behind the source (addresses modulo the page size), and
+// twice as long up to 31. Up to a few KiB vector loads are faster anyhow (figures:
+// test/bench/TUNING.md).
 bool has_slow_strings() {
 #if defined(__x86_64__)
     __builtin_cpu_init();
@@ -19,7 +20,7 @@ bool has_slow_strings() {
 #endif
 }
 
-constexpr std::size_t kByVectors = 2048; // the most for which the library takes vectors
+constexpr std::size_t kByVectors = 2048; // the longest copy that the library does by vectors
 constexpr std::size_t kVectorsFasterUpTo = 6144;
 
 bool is_close_behind(const std::byte* to, const std::byte* from) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Values that are stored in pieces and loaded in pieces.
+// Copies of values that were stored in pieces, loaded in the same pieces.
 //
-// Purpose: a processor hands a recent store on to a load that lies within it; a load that spans several
-// recent stores waits until these, and so all that were stored before them, have reached the cache. The
-// lines of a ring that another processor has read last make that a long wait. Compilers like to copy
-// small structures in larger units than they were filled in: what is filled and copied on the hot path is
-// copied with load_piece, member by member.
+// Purpose: a processor forwards a recent store to a load that lies within it. A load that spans
+// several recent stores waits until they, and so all earlier stores, have reached the cache. If
+// earlier stores went to ring lines that another processor read last, that wait is long. Compilers
+// like to copy small structures in larger units than those they were filled in. So structures that
+// are filled and copied on the hot path are copied with load_piece, member by member.
 // May touch: nothing.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace adaptib {
 
-// A member, by a load of its own.
+// Loads one member by a load of its own.
 template <class T> [[gnu::always_inline]] constexpr T load_piece(const T& from) {
     T value = from;
     if (!std::is_constant_evaluated()) {
@@ -25,7 +25,8 @@ template <class T> [[gnu::always_inline]] constexpr T load_piece(const T& from) 
     return value;
 }
 
-// One to two Ts: the first and the last bytes.
+// Copies sizeof(T) to 2 * sizeof(T) bytes as two Ts, the first and the last bytes, which may
+// overlap.
 template <typename T>
 [[gnu::always_inline]] inline void copy_ends(void* to, const void* from, std::size_t bytes) {
     T first;
@@ -37,10 +38,10 @@ template <typename T>
     std::memcpy(static_cast<std::byte*>(to) + at, &last, sizeof last);
 }
 
-// What copy_few does not copy itself. REQUIRES: bytes > 0
+// Copies the sizes that copy_few does not copy inline. REQUIRES: bytes > 0
 void copy_others(void* to, const void* from, std::size_t bytes);
 
-// Like memcpy, for what is a few bytes most of the time: these without a call.
+// Like memcpy, for sizes that are mostly 8 to 16 bytes: those are copied without a call.
 [[gnu::always_inline]] inline void copy_few(void* to, const void* from, std::size_t bytes) {
     if (bytes - sizeof(std::uint64_t) <= sizeof(std::uint64_t)) [[likely]] { // 8 to 16
         copy_ends<std::uint64_t>(to, from, bytes);

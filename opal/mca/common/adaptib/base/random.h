@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random: the only source of randomness of the core.
 //
-// Purpose: everything random is drawn from a generator that the core was given (architecture: rule 4),
-// so that a run is repeatable from its seed. xoshiro256** (Blackman, Vigna 2018) seeded by splitmix64.
+// Purpose: everything random is drawn from a generator that the core is given (architecture: rule
+// 4), so a run is repeatable from its seed. xoshiro256** (Blackman, Vigna 2018), seeded by
+// splitmix64.
 // Threads: not thread safe; one generator per core.
 // May touch: nothing.
 #pragma once

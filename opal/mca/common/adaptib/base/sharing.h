@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sharing: who is connected over queue pairs that many peers share (connect/sharing.cc), as the policy has it
-// (select/policy.h).
+// Sharing: which peers are connected over queue pairs that many peers share (connect/sharing.cc),
+// as the channel policy decides (select/policy.h).
 // May touch: nothing.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace adaptib {
 
 enum class Sharing : std::uint8_t {
     never,
-    spare, // for whom there is no queue pair of their own
+    spare, // peers for which there is no queue pair of their own
     all,
 };
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// To look again and again at a word that another processor stores into.
+// Polling a word that another processor stores into.
 //
-// Purpose: a processor runs ahead of a loop that only loads and compares: dozens of its loads are under way when the
-// word's line is taken away to be stored into, and all of them, and what depends on them, have to be undone when the loop
-// ends. With one load at a time 8 bytes take 5 to 8 % less (test/bench/TUNING.md).
+// Purpose: in a loop that only loads and compares, a processor runs ahead. When another processor
+// takes the word's line in order to store into it, dozens of loads are in flight; all of them, and
+// what depends on them, are undone when the loop ends. With one load at a time an 8-byte message
+// takes 5 to 8 % less time (test/bench/TUNING.md).
 // May touch: nothing.
 #pragma once
 
@@ -11,7 +12,7 @@
 
 namespace adaptib {
 
-// Between two looks. A pause, as spinning processors are told to take, is 25 ns and more; this is 5.
+// Waits between two loads: about 5 ns. The pause that is usual for spinning takes 25 ns and more.
 inline void look_once_more() {
 #if defined(__x86_64__)
     __builtin_ia32_lfence();
@@ -20,7 +21,7 @@ inline void look_once_more() {
 #endif
 }
 
-// A counter that runs with time, two to four times a ns as a rule, and takes less to read than a clock; 0: there is none.
+// A counter that runs with time, usually 2 to 4 ticks a ns, cheaper to read than a clock. 0: none.
 inline std::uint64_t ticks() {
 #if defined(__x86_64__)
     return __builtin_ia32_rdtsc();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Texts of the reasons of base/status.h.
+// Text of each reason of base/status.h.
 #include "base/status.h"
 
 namespace adaptib {

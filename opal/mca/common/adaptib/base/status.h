@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Status: how a call of the core ended.
 //
-// Purpose: category + reason. The category is what the caller branches on, the reason is what a
-// message to a person names. Outputs of a call are set only when its status is ok.
+// Purpose: category + reason. The caller branches on the category; a message to a person names the
+// reason. Outputs of a call are set only when its status is ok.
 // Threads: a value type.
 // May touch: nothing.
 #pragma once
@@ -13,7 +13,7 @@ namespace adaptib {
 
 enum class Category : std::uint8_t {
     ok,    // done
-    again, // not now: nothing was changed, call again after progress
+    again, // not now: nothing was changed; call again after progress
     error, // will not work when called again unchanged
 };
 
@@ -32,10 +32,10 @@ enum class Reason : std::uint8_t {
     not_supported, // the rail lacks the capability
     bad_state,     // a queue pair or connection is in a state that does not allow it
     bad_key,       // memory key, range or access right
-    bad_wire,      // what arrived is malformed
+    bad_wire,      // a packet or address is malformed
     version,       // the peer speaks another version of the wire format
     unreachable,   // no path to the peer
-    peer_gone,     // the peer's process has ended, or is through with MPI
+    peer_gone,     // the peer's process has ended or has left MPI
     truncated,     // the message was longer than the buffer
     cancelled,
     internal,
@@ -55,7 +55,7 @@ public:
     constexpr Category category() const { return category_; }
     constexpr Reason reason() const { return reason_; }
 
-    // Something else may be given up to make room for it.
+    // True if the caller may release other resources to make room and try again.
     constexpr bool wants_room() const {
         return reason_ == Reason::no_memory || reason_ == Reason::locked_memory;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Stripe: the part of one transfer that one subchannel carries; what a schedule is made of.
+// Stripe: the part of one transfer that one subchannel carries; a schedule is a list of stripes.
 // May touch: base/ only.
 #pragma once
 
@@ -22,38 +22,38 @@ constexpr Direction other(Direction direction) {
     return direction == Direction::read ? Direction::write : Direction::read;
 }
 
-// What a peer's paths have to do. Reads and writes alone may find paths of different speed: their bytes go opposite
-// ways. Where both are under way a queue pair tells of their ends in the order of their starts, and a time is that of
-// both.
+// The directions in which a peer's paths carry transfers. Reads and writes alone may find paths of
+// different speed, since their bytes go opposite ways. If both are outstanding, a queue pair
+// reports their completions in the order of their posts, so a measured time is that of both.
 enum class Mix : std::uint8_t { reads, writes, both };
 constexpr std::array<Mix, 3> kMixes{Mix::reads, Mix::writes, Mix::both};
 
-// What a scheduler sees of one subchannel.
+// A subchannel as a scheduler sees it.
 struct SubchannelView {
     std::uint32_t index = 0;
     std::uint32_t port = 0;             // paths of one port share its rate
     BytesPerSecond rate{};              // nominal; 0: unknown
-    Bytes max_stripe = 0;               // the longest work request
+    Bytes max_stripe = 0;               // length of the longest work request
     std::array<Bytes, 2> outstanding{}; // by Direction: posted and not complete
-    std::uint32_t distance = 10;        // of the port from the process, as hwloc has it; 10: near
+    std::uint32_t distance = 10;        // from process to port, as hwloc counts; 10: near
 };
 
 enum class Marker : std::uint8_t { blocking, non_blocking, collective };
 
-// What a scheduler sees of a transfer.
+// A transfer as a scheduler sees it.
 struct TransferView {
     Bytes length = 0;
     Marker marker = Marker::blocking;
     Direction direction = Direction::read;
 };
 
-// How long a stripe took, from posting to completion; if its path had earlier ones to carry first, its part, by
-// bytes, of the time of all.
+// Time that a stripe took from posting to completion. If its path had earlier stripes to carry
+// first: the share of the total time that its bytes make up.
 struct StripeTime {
     std::uint32_t subchannel = 0;
     Bytes length = 0;
     double seconds = 0;
-    Bytes ahead = 0; // that its path had under way when it was posted
+    Bytes ahead = 0; // bytes outstanding on its path when it was posted
 };
 
 } // namespace adaptib

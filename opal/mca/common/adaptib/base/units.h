@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Units of the core: time, sizes and rates.
 //
-// Purpose: a quantity says what it counts. Times are std::chrono durations counted from an arbitrary
-// start that the Clock chose; sizes are plain byte counts (the type of every size in the core is
-// Bytes, wide enough for MPI's large counts); rates are a type of their own, so that a rate is never
+// Purpose: the type of a quantity says what it counts. Times are std::chrono durations from an
+// arbitrary start that the Clock chose. Sizes are plain byte counts: every size in the core is a
+// Bytes, wide enough for MPI's large counts. Rates are a type of their own, so that no rate is
 // taken for a size.
 // May touch: nothing (standard library only).
 #pragma once
@@ -30,7 +30,7 @@ constexpr Bytes kGiB = 1024 * kMiB;
 
 constexpr Bytes kCacheLine = 64;
 
-// Time that `size` needs at `rate`; zero for a rate of zero, which stands for "not limited".
+// Time that `size` needs at `rate`; zero for a rate of zero, which means "not limited".
 constexpr Nanoseconds time_for(Bytes size, BytesPerSecond rate) {
     if (rate.value == 0) {
         return Nanoseconds{0};

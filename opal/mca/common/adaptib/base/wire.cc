@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Checks of what arrives from the wire (base/wire.h).
+// Checks of packets that arrive (base/wire.h).
 #include "base/wire.h"
 
 namespace adaptib {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The wire format: what crosses a fabric, byte by byte. Shared by whoever writes and whoever reads.
+// The wire format: what crosses a fabric, byte by byte. Writers and readers share this file.
 //
 // A message is a MessageHeader, a body that its type defines, and for eager messages the payload.
 //
-//     ring record      | header 24 | body+payload, `length` bytes | pad | (tail 8) |   whole 32-byte units
-//                      | first word 8 | payload |   a brief one (channel/ring.h)
+//     ring record      | header 24 | body+payload, `length` bytes | pad | (tail 8) |  32-byte units
+//                      | first word 8 | payload |    compact record (channel/ring.h)
 //     datagram         | DatagramHeader 40 | header 24 | body+payload, `length` bytes |
 //
-// Byte order is the host's (both ends are checked to agree: the address's magic). Nothing that arrives
-// is used before check_header / read_body have accepted it; what they refuse is counted and dropped.
+// Byte order is the host's; the address's magic checks that both ends agree. Nothing that arrives
+// is used before check_header / check_body have accepted it; what they refuse is counted and
+// dropped.
 // May touch: base/ only.
 #pragma once
 
@@ -25,49 +26,48 @@
 
 namespace adaptib {
 
-// Raised with every change of anything in this file or in base/address.h.
+// Raise it with every change of this file or of base/address.h.
 constexpr std::uint16_t kWireVersion = 29;
 
 constexpr std::uint32_t kMaxRails = 8;
-constexpr std::uint32_t kMaxSubchannels =
-    16;                                     // of a connection: one for each path between two rails
-constexpr std::uint32_t kMostAsked = 65536; // bytes of an operation that the target is asked for
+constexpr std::uint32_t kMaxSubchannels = 16; // of a connection: one per path between two rails
+constexpr std::uint32_t kMostAsked = 65536;   // longest target-assisted operation, in bytes
 constexpr std::uint32_t kMinRingBytes = 4096;
 constexpr std::uint32_t kMaxRingBytes = 16 * 1024 * 1024;
 
 enum class MessageType : std::uint8_t {
     none = 0,      // an empty ring line
-    skip,          // ring only: go on at the ring's first line
+    skip,          // ring only: continue at the ring's first line
     eager,         // payload
     eager_sync,    // SyncBody, payload: answer with sync_ack when matched
     sync_ack,      // IdBody
-    rendezvous,    // RendezvousBody: request-to-send
-    clear_to_send, // ClearBody: write here (put), or send blocks (packed source); flags: kClearPush
+    rendezvous,    // RendezvousBody. RTS
+    clear_to_send, // ClearBody: write here (put), or send blocks (if packed); kClearPush. CTS, RTR
     block,         // BlockBody: a packed block can be read
-    block_done,    // BlockDoneBody
-    finish,        // IdBody: the receiver has read all
-    written,       // WrittenBody: the sender has written all
+    block_done,    // BlockDoneBody: the block has been read
+    finish,        // IdBody: the receiver has read all bytes. FIN, ATS
+    written,       // WrittenBody: the sender has written all bytes. FIN, ATP
     connect_request, // ConnectBody; not sequenced; flags: kConnectNeeded, ..Awaited, ..Required
     connect_reply,   // ConnectBody; not sequenced
     connect_confirm, // ConnectBody; not sequenced
-    goodbye,         // IdBody, the goodbye's number; flags: said, answered or revoked
+    goodbye,         // IdBody, the disconnect's number; flags: kGoodbye...
     active,          // payload for the listener; flags: its tag
     fragment,        // FragmentBody, payload: a part of an announced message (kClearPush)
     connect_refuse,  // ConnectNote; not sequenced: no room for another connection, ask again later
-    connect_close, // ConnectNote; not sequenced: the connection is not needed, nothing is under way
-    connect_keep,  // ConnectNote; not sequenced: it is needed
-    connect_yield, // ConnectNote; not sequenced: others need it; nothing new goes on it, it is closed
-    active_part,   // payload; the rest follows in further parts and, at last, an active message
-    operate,       // OperateBody, flags the Opcode, of a write the payload: do it for the sender
-    atomic,        // AtomicBody: carry it out for the sender, and answer
-    atomic_done,   // AtomicDoneBody
-    share,         // ShareBody: copy a part of it
-    allowance,     // nothing; flags, Allowance: what it takes of messages to be matched
-    probe,         // ProbeBody; neither sequenced nor numbered: does this path work?
-    probe_answer,  // ProbeBody; likewise: it does, this way; over the same path
-    probe_thanks,  // ProbeBody; likewise: and the other way
-    life_question, // LifeBody; likewise, to a responder: does this path work, and do you live?
-    life_answer,   // LifeBody; likewise: yes; to who asked, over the same path
+    connect_close,   // ConnectNote; not sequenced: it is not needed, nothing is outstanding
+    connect_keep,    // ConnectNote; not sequenced: the sender still needs it
+    connect_yield,   // ConnectNote; not sequenced: others need it; post nothing new, then close it
+    active_part,     // payload; further parts follow and, last, an active message
+    operate,         // OperateBody, flags the Opcode, of a write the payload: a target-assisted op
+    atomic,          // AtomicBody: the receiver carries it out and answers
+    atomic_done,     // AtomicDoneBody
+    share,           // ShareBody: the receiver takes part in the copy (cooperative copy)
+    allowance,       // no body; flags: Allowance, which messages to be matched the sender takes
+    probe,           // ProbeBody; neither sequenced nor numbered: does this path work?
+    probe_answer,    // ProbeBody; likewise, back over the same path: the probe's direction works
+    probe_thanks,    // ProbeBody; likewise: the answer's direction works, too
+    life_question,   // LifeBody; likewise, to a responder: does this path work, are you alive?
+    life_answer,     // LifeBody; likewise, to the asker over the same path: yes
     count_,
 };
 
@@ -77,25 +77,25 @@ constexpr bool is_sequenced(MessageType type) {
            type < MessageType::probe;
 }
 
-// Only as a datagram, and over a path of its own.
+// True for types that go only as datagrams, each over the path that it names.
 constexpr bool is_probe(MessageType type) {
     return type >= MessageType::probe && type <= MessageType::life_answer;
 }
 
 constexpr std::uint16_t kHeaderMagic = 0xad1b;
 
-// Field order: the first 8 bytes are the word that a ring's reader polls; it is never zero.
+// Field order: a ring's reader polls the first 8 bytes as one word, which is never zero.
 struct alignas(8) MessageHeader {
     MessageType type = MessageType::none;
     std::uint8_t flags = 0;
     std::uint16_t magic = kHeaderMagic;
     std::uint32_t length = 0;   // bytes of body and payload that follow
-    std::uint32_t sequence = 0; // of the peer (PSN of the dissertation, 4.2.2)
-    std::uint32_t context = 0;  // envelope, of eager* and rendezvous
+    std::uint32_t sequence = 0; // the peer's sequence number (PSN of the dissertation, 4.2.2)
+    std::uint32_t context = 0;  // with source and tag the envelope, of eager* and rendezvous
     std::int32_t source = 0;
     std::int32_t tag = 0;
 
-    // The first 8 bytes as one word, put together in a register: reading back as one what has just been
+    // The first 8 bytes as one word, composed in a register: loading as one word what has just been
     // stored in pieces would wait for every earlier store of the processor.
     std::uint64_t head_word() const {
         static_assert(std::endian::native == std::endian::little,
@@ -109,19 +109,19 @@ static_assert(sizeof(MessageHeader) == 24 && std::is_trivially_copyable_v<Messag
 struct alignas(8) DatagramHeader {
     std::uint16_t magic = kHeaderMagic;
     std::uint8_t version = kWireVersion;
-    std::uint8_t rail = 0;        // the sender's, as it published them, that this was sent over
-    std::uint32_t number = 0;     // of this sender's to this target, where datagrams get lost
+    std::uint8_t rail = 0;    // index, among the sender's published rails, of the one used
+    std::uint32_t number = 0; // of this sender's datagrams to this target, if datagrams get lost
     std::uint64_t target_key = 0; // the random key that the target published
     std::uint64_t source = 0;     // the sender's process name
     std::uint64_t source_key = 0; // the key that the sender published
-    // Then also what the sender has had from the target: all numbers before the first, and, bit i, that
-    // number + 1 + i.
+    // Acknowledgment, if datagrams get lost: the sender has received all the target's numbers
+    // before `expected` and, for each set bit i of `arrived`, number expected + 1 + i.
     std::uint32_t expected = 0;
     std::uint32_t arrived = 0;
 };
 static_assert(sizeof(DatagramHeader) == 40 && kWireVersion < 256);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Bodies
 
 struct SyncBody {
@@ -132,7 +132,7 @@ struct IdBody {
     std::uint64_t id;
 };
 
-// Flags of goodbye.
+// Flags of MessageType::goodbye, the disconnect handshake: announced, answered, or revoked.
 constexpr std::uint8_t kGoodbye = 0;
 constexpr std::uint8_t kGoodbyeAnswer = 1;
 constexpr std::uint8_t kGoodbyeRevoked = 2;
@@ -147,10 +147,10 @@ struct RendezvousBody {
     std::uint64_t send_id;
     std::uint64_t address;
     SourceKind kind;
-    Marker marker; // how the sender waits: who reads plans by it
+    Marker marker; // kind of operation; the receiver plans its reads by it
     std::uint16_t reserved;
     std::uint32_t key_count;       // rails with a key: 0..kMaxRails
-    std::uint32_t keys[kMaxRails]; // only those that there are cross the wire
+    std::uint32_t keys[kMaxRails]; // only the first key_count cross the wire
 };
 
 constexpr Bytes rendezvous_bytes(std::uint32_t key_count) {
@@ -161,14 +161,14 @@ struct ClearBody {
     std::uint64_t send_id;
     std::uint64_t receive_id;
     std::uint64_t wanted;  // bytes that the receiver takes
-    std::uint64_t address; // put: where to; 0 for a packed source
+    std::uint64_t address; // put: destination; 0 for a packed source
     std::uint16_t key_count;
-    std::uint16_t block_depth; // so many blocks of a packed source it can take at a time ...
-    std::uint32_t block_bytes; // ... and none that is longer
+    std::uint16_t block_depth; // blocks of a packed source that the receiver can take at a time
+    std::uint32_t block_bytes; // longest block that it can take
     std::uint32_t keys[kMaxRails];
 };
 
-// Flag of clear_to_send: the sender is to put the message itself into fragments; there is no connection.
+// Flag of clear_to_send: there is no connection; the sender sends the message as fragments.
 constexpr std::uint8_t kClearPush = 1;
 
 struct BlockBody {
@@ -176,7 +176,7 @@ struct BlockBody {
     std::uint64_t offset; // in the packed stream
     std::uint64_t address;
     std::uint32_t length;
-    std::uint32_t block; // comes back in block_done
+    std::uint32_t block; // repeated in block_done
     std::uint32_t key_count;
     std::uint32_t pad;
     std::uint32_t keys[kMaxRails];
@@ -198,44 +198,46 @@ struct FragmentBody {
     std::uint64_t offset; // in the packed stream
 };
 
-// A put, get or atomic that the target is asked for. It does nothing if the offer in the sender's answer
-// slot (channel/ring_memory.h) has been taken back; the access is checked as if it came over the fabric.
+// A target-assisted put, get or atomic. The target does nothing if the initiator has withdrawn the
+// offer in its answer slot (channel/ring_memory.h). Access is checked as if it came over the
+// fabric.
 struct OperateBody {
-    std::uint64_t number;         // of the sender's offers to this peer
-    std::uint64_t remote_address; // at the target
+    std::uint64_t number;         // of the initiator's offers to this peer
+    std::uint64_t remote_address; // in the target's memory
     std::uint64_t compare_add;
     std::uint64_t swap;
     std::uint32_t remote_key;
     std::uint32_t length; // 1..kMostAsked
 };
 
-// Data that the sender of this reads from the memory of its receiver, or writes there, and that both are to copy
-// (protocol/together.cc). Nothing happens if the offer is over; the access is checked as if it came over the fabric.
+// Cooperative copy (protocol/together.cc): the sender of this message reads the data from the
+// receiver's memory, or writes it there, and both ends take part in the copy. The receiver does
+// nothing if the offer is over. Access is checked as if it came over the fabric.
 struct ShareBody {
-    std::uint64_t number; // of the sender's offers to this peer, SharedWork::kNumbers
-    std::uint64_t theirs; // the receiver's memory
-    std::uint64_t ours;
+    std::uint64_t number; // of the sender's offers to this peer, 1..SharedWork::kNumbers
+    std::uint64_t theirs; // address in the receiver's memory
+    std::uint64_t ours;   // address in the sender's memory
     std::uint32_t length;
     std::uint32_t their_key;
     std::uint32_t our_key;
-    std::uint8_t opcode; // what the receiver does: Opcode::write or read
-    // 0: each copies a part, from buffer to buffer. Otherwise all goes through so many units of memory
-    // of the sender's, SharedWork::kUnit each, at `staging`.
+    std::uint8_t opcode; // for the receiver: Opcode::write or read
+    // 0: each end copies a part, from buffer to buffer. Otherwise all data goes through that many
+    // units, of SharedWork::kUnit each, of the sender's staging memory at `staging`.
     std::uint8_t staging_units;
     std::uint8_t pad[2];
-    std::uint64_t send_id; // of the receiver's message that this is; 0: the memory is a window's
+    std::uint64_t send_id; // of the receiver's send that is copied; 0: the memory is a window's
     std::uint64_t staging;
     std::uint32_t staging_key;
     std::uint32_t pad_more;
 };
 
-// An atomic on a word of a window, which the target carries out (protocol/atomic.cc).
+// A target-assisted atomic on a word of a window (protocol/atomic.cc).
 struct AtomicBody {
-    std::uint64_t id; // of the sender's; the answer repeats it
+    std::uint64_t id; // the initiator's; the answer repeats it
     std::uint64_t remote_address;
     std::uint64_t compare_add;
     std::uint64_t swap;
-    std::uint32_t remote_key; // the window's last
+    std::uint32_t remote_key; // the last of the window's keys
     std::uint8_t opcode;      // Opcode: compare_swap or fetch_add
     std::uint8_t pad[3];
 };
@@ -243,23 +245,24 @@ struct AtomicBody {
 struct AtomicDoneBody {
     std::uint64_t id;
     std::uint64_t old;
-    std::uint32_t done; // 0: there is no such word
+    std::uint32_t done; // 0: no window has such a word
     std::uint32_t pad;
 };
 
-// Flag of connect_request: there is traffic for it; else it is one of those that the job begins with.
+// Flag of connect_request: there is traffic for it. Unset: one of the connections made at job
+// start.
 constexpr std::uint8_t kConnectNeeded = 1;
-// And something large or one-sided waits for it.
+// Flag of connect_request: a large message or a one-sided operation waits for it.
 constexpr std::uint8_t kConnectAwaited = 2;
-// And a put or get, which has no other way.
+// Flag of connect_request: a put or get waits for it, and cannot go another way.
 constexpr std::uint8_t kConnectRequired = 4;
 
 constexpr Bytes kMeasureBytes = 4 * kKiB;
 
 struct ConnectSubchannel {
     std::uint16_t rail; // the sender's rail
-    std::uint16_t path; // of those between the two rails
-    std::uint32_t qp;   // with an access key: the rail's target
+    std::uint16_t path; // index of the path between the two rails
+    std::uint32_t qp;   // if access_key is set: the rail's DC target
     std::uint32_t psn;
     std::uint32_t memory_key; // of the sender's ring and credit, over this rail
 };
@@ -270,62 +273,66 @@ struct ConnectBody {
     std::uint32_t answers;          // reply, confirm: the attempt of the other side
     std::uint32_t subchannel_count; // 1..kMaxSubchannels
     std::uint32_t ring_bytes;       // 0: no ring is offered
-    std::uint32_t replaces;         // request: of the sender's attempts the one whose connection it
-                                    // has fenced, and replaces; 0: none
-    std::uint32_t expected;     // the next message that the sender has not got from the other side
-    std::uint64_t ring_address; // where the other side writes its messages
+    // Request: the sender's attempt whose connection it has fenced and now replaces; 0: none.
+    std::uint32_t replaces;
+    std::uint32_t expected;       // sequence number of the next message that the sender expects
+    std::uint64_t ring_address;   // where the other side writes its messages
     std::uint64_t credit_address; // where the other side writes what it has consumed of ours
-    std::uint64_t access_key; // of the sender's targets, if the connection is over queue pairs that
-        // are shared (dynamically connected); 0: it has queue pairs of its own
-    std::uint64_t
-        measure_address; // kMeasureBytes that the other side may write over at any time, with
-                         // the ring's key (connect/measure.cc); 0: none
+    // Key of the sender's DC targets, if the connection uses shared (dynamically connected) queue
+    // pairs; 0: it has queue pairs of its own.
+    std::uint64_t access_key;
+    // Address of kMeasureBytes that the other side may write over at any time with the ring's key
+    // (connect/measure.cc); 0: none.
+    std::uint64_t measure_address;
     ConnectSubchannel subchannels[kMaxSubchannels];
 };
 
-// What else is said about a connection.
+// Body of the other messages about a connection.
 struct ConnectNote {
     std::uint32_t connection; // close, keep: the sender's attempt that became the connection
-    std::uint32_t answers;    // that of the other side; refuse: the one that is refused
-    std::uint32_t number;   // close, keep: of the sender's closes of this connection, or the one it
-                            // answers; refuse: RefusalReason
+    std::uint32_t answers;    // attempt of the other side; refuse: the attempt that is refused
+    // close: counts the sender's closes of this connection; keep: the close that is answered;
+    // refuse: RefusalReason.
+    std::uint32_t number;
     std::uint32_t expected; // refuse: as ConnectBody's
 };
 
 enum class RefusalReason : std::uint32_t {
-    no_room, // there is no connection at the sender's end, nor room for another one
-    broken,  // the sender has given up whom it refuses
-    no_path, // none of those offered can be used by the sender; it has fenced the connection as well
-    over,    // a reply: what it answers was asked for before a goodbye that is over
+    no_room, // the sender has no connection, and no room for another one
+    broken,  // the sender has given up this peer
+    no_path, // the sender can use none of the paths offered; it has fenced the connection as well
+    over,    // a reply to a request from before a disconnect that is over
 };
 
-// Of recovery/path_probes.h. The path is the pair of rails that the probe was sent over.
+// Probe of recovery/path_probes.h. Its path is the pair of rails over which it is sent.
 struct ProbeBody {
-    std::uint32_t nonce;             // random, of the question; an answer and its thanks repeat it
-    std::uint16_t size;              // of bytes
-    std::uint16_t path;              // of those between the two rails
-    std::array<std::byte, 64> bytes; // RailAddress: where the sender's rail is reached now
+    std::uint32_t nonce;             // random, of the question; probe_answer and _thanks repeat it
+    std::uint16_t size;              // of `bytes`, the part in use
+    std::uint16_t path;              // index of the path between the two rails
+    std::array<std::byte, 64> bytes; // RailAddress of the sender's rail, as it is now
 };
 
-// Of recovery/life_watch.h.
+// Question and answer of recovery/life_watch.h.
 struct LifeBody {
-    std::uint32_t sequence; // of the asker's questions to the process; the answer repeats it. Not 0
-    std::uint16_t size;     // of bytes
+    std::uint32_t sequence; // counts the asker's questions to the process, not 0; repeated back
+    std::uint16_t size;     // of `bytes`, the part in use
     std::uint16_t path;     // as in ProbeBody
     std::uint64_t beats;    // answer: grows while the process calls MPI
-    std::array<std::byte, 64> bytes; // where the sender's rail is reached now; size 0: where it was
+    std::array<std::byte, 64> bytes; // RailAddress of the sender's rail; size 0: unchanged
 };
 
 constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 56;
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Checked reading
 
-// A header that can be acted on: known type (a ring's own skip is not one), magic, body and payload within `available` bytes after
-// the header, at least as long as the type's body and, for types without payload, exactly so.
+// True for a header that can be acted on: its magic is right, its type known (and not skip, which
+// only the ring itself handles), its envelope, if it has one, without wildcards, and its length
+// within the `available` bytes after the header. The length is at least that of the type's body,
+// and exactly that for types without payload.
 bool check_header(const MessageHeader& header, Bytes available);
 
-// What a message with an envelope has in it when it is not to be taken for a pattern.
+// True if source and tag are those of a message, without wildcards.
 constexpr bool is_envelope(std::int32_t source, std::int32_t tag) {
     return source >= 0 && tag != INT32_MIN;
 }
@@ -333,7 +340,7 @@ constexpr bool is_envelope(const MessageHeader& header) {
     return is_envelope(header.source, header.tag);
 }
 
-// Bytes of the fixed body of a type; of a rendezvous without its keys.
+// Bytes of the fixed body of a type; of a rendezvous, without its keys.
 Bytes body_bytes(MessageType type);
 
 // Copies a body out. REQUIRES: check_header accepted the header that announced it.
@@ -344,14 +351,14 @@ template <typename Body> Body read_body(const std::byte* from) {
     return body;
 }
 
-// The same for a rendezvous, whose length varies.
+// Likewise for a rendezvous body, whose length varies.
 inline RendezvousBody read_rendezvous(const MessageHeader& header, const std::byte* from) {
     RendezvousBody body{};
     std::memcpy(&body, from, header.length);
     return body;
 }
 
-// Ranges that the type alone does not give.
+// Check the ranges of a body's fields, which its type alone does not bound.
 bool check_body(const RendezvousBody& body);
 bool check_body(const ClearBody& body);
 bool check_body(const BlockBody& body);
@@ -359,11 +366,11 @@ bool check_body(const ConnectBody& body);
 bool check_body(const ProbeBody& body);
 bool check_body(const LifeBody& body);
 
-// One call for a whole message as it lies in a ring or a datagram: header and body. For a fuzzer, and
-// for whoever hands bytes to the protocol.
+// Checks a whole message, header and body, as it lies in a ring or a datagram. For fuzzers and for
+// callers that hand bytes to the protocol.
 bool check_message(const MessageHeader& header, const std::byte* body, Bytes available);
 
-// Serial-number order of sequence numbers (RFC 1982): is a before b?
+// Serial-number order of sequence numbers (RFC 1982): true if a is before b.
 constexpr bool sequence_before(std::uint32_t a, std::uint32_t b) {
     return static_cast<std::int32_t>(a - b) < 0;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// WorkTarget: who is told when a work request ends.
+// WorkTarget: the object that is notified when a work request completes.
 //
-// Purpose: the only way up from the fabric. A work request's wr_id is the address of the object that
-// posted it (wr_id_of); the completion filter calls that object, and nothing else calls back.
+// Purpose: the only call upward from the fabric. A work request's wr_id is the address of the
+// object that posted it (wr_id_of); the completion filter calls that object, and nothing else calls
+// back.
 // Ownership: a target outlives its outstanding work.
 // May touch: nothing.
 #pragma once
@@ -15,8 +16,9 @@ struct WorkCompletion;
 
 class WorkTarget {
 public:
-    // Success or failure; after a failure only wr_id, status, qp_number and vendor_error are valid. `rail`: the
-    // queue pair's; those of different rails may have the same number.
+    // Called on success and on failure. After a failure only wr_id, status, qp_number and
+    // vendor_error are valid. `rail` is the queue pair's: numbers of QPs are unique only within a
+    // rail.
     virtual void on_work_done(std::uint32_t rail, const WorkCompletion& completion) = 0;
 
 protected:

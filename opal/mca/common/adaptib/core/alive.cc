@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Looks whether awaited peers live (recovery/liveness.h), and ends those that do not.
+// Checks whether awaited peers live (recovery/liveness.h), and fails those that do not.
 //
-// Of a process of this host the system knows. That it answers nothing says nothing, as long as it
-// runs; and once it has ended it is given up within kWatchEvery, as soon as all is taken that it
-// has left behind. A process of another host is asked, and its responder answers
-// (recovery/life_watch.h); where it has none only its datagrams tell. Of any process the runtime
-// that started the job may say that it has ended: that is the end of it as well.
+// For a process of this host the operating system knows. While it runs, its silence means nothing;
+// once it has ended, it is given up within kWatchEvery, as soon as everything that it left behind
+// has been taken. A process of another host is asked, and its responder answers
+// (recovery/life_watch.h); if it has none, only its datagrams tell. The runtime that started the
+// job may report the end of any process; that counts as well.
 //
-// May touch: what core/core.h may.
+// May touch: the same as core/core.h.
 #include <unordered_set>
 #include <vector>
 
@@ -21,7 +21,8 @@ constexpr Nanoseconds kWatchEvery{250'000'000};
 
 } // namespace
 
-// Something goes on only if the peer does something; requests that wait for its messages apart.
+// True if some work can continue only if the peer does something. Receives that wait for its
+// messages are not counted.
 bool Core::is_awaited(const Peer& peer) const {
     const DatagramLink* link = peer.datagram.link.get();
     return peer.has_pending() || peer.users > 0 || peer.one_sided > 0 || peer.connecting() ||
@@ -31,7 +32,7 @@ bool Core::is_awaited(const Peer& peer) const {
 void Core::open_responder(Attached& attached, const ProcessAddress& address) {
     const auto& rails = attached.fabric->rails();
     if (rails[0]->info().link_layer == LinkLayer::memory) {
-        return; // the system says whether processes of this host live
+        return; // the operating system says whether processes of this host live
     }
     auto answerer = std::make_unique<LifeAnswerer>(address.name, address.key, attached.rails.first);
     for (std::uint32_t i = 0; i < attached.rails.count; ++i) {
@@ -68,7 +69,7 @@ void Core::on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
     }
 }
 
-// Over the path of its datagrams.
+// Reachability over the path of the peer's datagrams.
 Reach Core::reach_of(const Peer& peer) const {
     if (peer.life.ended) {
         return Reach::ended;
@@ -79,8 +80,8 @@ Reach Core::reach_of(const Peer& peer) const {
     return peer.datagrams.rail(peer.datagram.port).reach(*peer.datagram.handle);
 }
 
-// That the process runs is no evidence where its rail, or ours, is known to be down: nothing of it
-// gets here.
+// That the process runs is no evidence of life if its rail, or ours, is known to be down: nothing
+// that it sends gets here.
 Reach Core::look_for(Peer& peer) {
     const Reach reach = reach_of(peer);
     if (reach == Reach::good) {
@@ -91,7 +92,7 @@ Reach Core::look_for(Peer& peer) {
 
 bool Core::may_live(Peer& peer, Nanoseconds since) {
     if (look_for(peer) == Reach::ended) {
-        return true; // watch_processes() ends it, in its time
+        return true; // watch_processes() ends it at its time
     }
     return attended_.now() < liveness_.ends_at(peer, since);
 }
@@ -114,7 +115,8 @@ DatagramChannel::Standing Core::standing_of(Peer& peer, Nanoseconds since) {
     return Standing::doubtful;
 }
 
-// Who is met later, or wanted again, cannot be reached (Core::reach).
+// An ended process that is contacted later, for the first time or again, is unreachable
+// (Core::reach).
 void Core::take_ended_processes() {
     std::vector<Peer*> gone;
     ended_.take([&](std::uint64_t name) {
@@ -131,7 +133,7 @@ void Core::take_ended_processes() {
     end_peers(gone);
 }
 
-// Whom nobody waits for may end as it likes, and who has said goodbye.
+// Processes that nothing waits for, and peers that have begun to disconnect, may end unnoticed.
 void Core::watch_processes() {
     watch_at_ = environment_.clock->now() + kWatchEvery;
     std::unordered_set<const Peer*> awaited;
@@ -154,8 +156,8 @@ void Core::watch_processes() {
     end_peers(ended);
 }
 
-// A message of its is waited for, which nothing shows to come: no connection, and nothing of ours
-// that it would acknowledge.
+// Asks a peer of which a message is awaited, while nothing shows whether it lives: there is no
+// connection, and no datagram of ours that it would acknowledge.
 void Core::ask_for(Peer& peer) {
     life_->look(peer);
     const Nanoseconds since = peer.life.silent_since;
@@ -166,7 +168,7 @@ void Core::ask_for(Peer& peer) {
     }
 }
 
-// The end of a message that lists paths which do not work.
+// The end of a message that lists paths that do not work.
 std::string Core::silence_text(const Peer& peer, Nanoseconds lasted) const {
     if (const Reach reach = reach_of(peer); reach == Reach::good || reach == Reach::cut_off) {
         return ", though its process runs; check these rails";

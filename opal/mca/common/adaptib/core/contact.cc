@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A peer cannot be reached: not yet, or never, though it has sent to this process.
+// A peer that cannot be reached, not yet or never, though it has sent to this process.
 //
-// Taking a message needs no way back to its sender: eager messages are matched and complete
-// whatever is the matter. Answers, and what this process sends by itself, wait in the peer's queue
-// of pending messages, a connection request of the peer's beside it, while the core tries for the
-// way by time, ever more rarely; all other peers go on meanwhile. A way that the system will not
-// give (permission), or one that something has waited for as long as `partition_timeout` says, is
-// given up: the peer fails here, with one message, and its process is told by means that need no
-// way to it (Rail::refuse), so that this process fails there, too. Of RDMA devices no refusal of a
-// sender is the last word: the way to a port may take a while to be known.
+// Receiving a message needs no path back to its sender: eager messages are matched and complete in
+// any case. Answers, and what this process sends on its own, wait in the peer's queue of pending
+// messages (a connection request of the peer beside it) while the core retries the path at growing
+// intervals; other peers are not held up. A path is given up if the operating system denies it
+// (permission), or once something has waited for it as long as `partition_timeout`. Then the peer
+// fails here, with one message, and its process is told by means that need no path to it
+// (Rail::refuse), so that this process fails there, too. RDMA devices may need a while to learn how
+// to reach a port, so with them no refusal is final.
 //
-// May touch: what core/core.h may.
+// May touch: the same as core/core.h.
 #include <algorithm>
 #include <utility>
 
@@ -22,7 +22,7 @@ namespace {
 
 constexpr Nanoseconds kFirstPause{1'000'000};
 constexpr Nanoseconds kMostPause{256'000'000};
-constexpr Nanoseconds kTellAfter{1'000'000'000}; // something waits for so long
+constexpr Nanoseconds kTellAfter{1'000'000'000}; // time that something has waited
 
 bool is_waited_for(const Peer& peer) {
     return peer.has_pending() || peer.early_request != nullptr || peer.users > 0;
@@ -30,12 +30,12 @@ bool is_waited_for(const Peer& peer) {
 
 } // namespace
 
-// The system lacks something that it may have later.
+// True if the system lacks something that it may have later.
 bool Core::may_be_reached(const Peer& peer, Status status) const {
     return !tells_paths(peer) && (status.is_again() || status.wants_room());
 }
 
-// A process that has ended troubles nobody as long as nothing that it has sent asks for an answer.
+// A process that has ended does not matter as long as nothing that it has sent needs an answer.
 void Core::await_contact(Peer& peer, Status status) {
     if (status.reason() == Reason::peer_gone) {
         return;
@@ -73,7 +73,7 @@ void Core::try_contacts(Nanoseconds now) {
     contact_told_ = contact_told_ && !contacts_.empty();
 }
 
-// True: it is over, one way or the other.
+// Returns true if the contact is settled, for better or worse.
 bool Core::try_contact(Contact& contact, Nanoseconds now) {
     Peer& peer = *contact.peer;
     if (peer.state == ConnectState::failed) {
@@ -98,7 +98,7 @@ bool Core::try_contact(Contact& contact, Nanoseconds now) {
     return true;
 }
 
-// True: it is not tried any more.
+// Returns true if the contact is given up, false if it is tried again later.
 bool Core::put_off(Contact& contact, Status status, Nanoseconds now) {
     Peer& peer = *contact.peer;
     if (!is_waited_for(peer)) {
@@ -111,7 +111,7 @@ bool Core::put_off(Contact& contact, Status status, Nanoseconds now) {
         return true;
     }
     if (lasted >= kTellAfter && !contact_told_) {
-        contact_told_ = true; // once: of the others the same is true
+        contact_told_ = true; // one notice stands for all such peers
         environment_.message(Severity::notice,
                              peer_text(peer.name, peer.address.host) +
                                  " cannot be reached yet, and something waits for that: " +
@@ -130,7 +130,7 @@ std::string Core::give_up_text() const {
                      " (opal_common_adaptib_partition_timeout) the process is given up.";
 }
 
-// REQUIRES: its rails were just tried.
+// REQUIRES: the peer's rails were just tried.
 std::string Core::why_unreached(const Peer& peer, Status status) const {
     const Rail& rail = *rails_[peer.route.local.first];
     const std::string more = rail.trouble();
@@ -151,7 +151,7 @@ void Core::refuse_sender(Peer& peer, Status status, Nanoseconds lasted) {
     protocol_->tell_failure(peer);
 }
 
-// The peer cannot reach this process, and has found a way to say so.
+// The peer cannot reach this process, and has reported that.
 void Core::on_refused(Peer& peer, Status status, std::string text) {
     text = text.empty() ? reason_text(status.reason()) : text;
     protocol_->on_peer_failed(peer, "that process cannot answer what is sent to it: " + text +

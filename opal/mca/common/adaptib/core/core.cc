@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The core's life once it is made (core/open.cc): timers, what is left to do, its report and its end.
+// The core's life after creation (core/open.cc): timers, unfinished work, report and end.
 //
-// May touch: what core/core.h may.
+// May touch: the same as core/core.h.
 #include "core/core.h"
 
 #include <algorithm>
@@ -13,11 +13,11 @@ namespace adaptib {
 
 namespace {
 
-constexpr Nanoseconds kListenEvery{10'000'000}; // to events of rails
+constexpr Nanoseconds kListenEvery{10'000'000}; // between two polls of the fabrics' events
 
 } // namespace
 
-// Queue pairs go before the memory that they use.
+// Queue pairs are destroyed before the memory that they use.
 Core::~Core() {
     if (protocol_ != nullptr) {
         for_each_peer([this](Peer& peer) {
@@ -44,7 +44,7 @@ std::size_t Core::migrate_paths(Peer& peer) {
 }
 
 void Core::end_messages(Nanoseconds limit) {
-    constexpr std::size_t kSettled = 128; // passes that find nothing, shared queue and all
+    constexpr std::size_t kSettled = 128; // idle passes, enough to poll the shared queue, too
     const Nanoseconds start = environment_.clock->now();
     const auto left = [this] {
         std::vector<Peer*> found;
@@ -87,7 +87,7 @@ void Core::drain(Nanoseconds limit) {
         const Nanoseconds lasted = environment_.clock->now() - start;
         goes_on = left != Left::nothing && lasted < (left == Left::owed ? limit : kLastWords);
         if (goes_on && idle) {
-            std::this_thread::yield(); // to a process that is to take it
+            std::this_thread::yield(); // to a process that has to take the data
         }
     }
     for (Attached& attached : fabrics_) {
@@ -95,8 +95,10 @@ void Core::drain(Nanoseconds limit) {
     }
 }
 
-// Who has said goodbye may be gone, and answers nothing then; so may who has had the answer to its own, or was asked for a
-// connection that nobody needs any more. Who goes acknowledges what it has, lest others wait for it.
+// Three kinds of peers may be gone, and then answer nothing: one that has begun to disconnect, one
+// that has received our answer to its disconnect, and one that was asked for a connection that
+// nobody needs any more. What is unfinished with them counts as last words. This process still
+// acknowledges what it has received, so that others do not wait for that.
 Core::Left Core::left() {
     bool owed = protocol_->retry_due() || connections_->retry_due();
     bool last_words = !finished_.empty();
@@ -133,7 +135,7 @@ Nanoseconds Core::deadline() const {
 }
 
 void Core::run_timers() {
-    static_cast<void>(attended_.now()); // this process is here, whether anything waits or not
+    static_cast<void>(attended_.now()); // this process is polling, whether anything waits or not
     for (Attached& attached : fabrics_) {
         if (attached.answerer != nullptr) {
             attached.answerer->beat();
@@ -141,7 +143,7 @@ void Core::run_timers() {
         attached.datagrams->run_timers();
     }
     const Nanoseconds now = environment_.clock->now();
-    if (now >= listen_at_) { // passes may be long: events do not wait for housekeeping
+    if (now >= listen_at_) { // passes may be long, so events do not wait for housekeeping
         listen_at_ = now + kListenEvery;
         poll_events();
     }
@@ -200,7 +202,7 @@ std::string Core::report() const {
     return text + paths_->report() + weights_report();
 }
 
-// What was learnt of the paths to peers that have several.
+// The learned weights of the paths to peers that have several.
 std::string Core::weights_report() const {
     constexpr std::size_t kMostPeers = 16;
     std::string text;

@@ -5,22 +5,22 @@
 // progress(), in one fixed order:
 //
 //     1. rings that had traffic lately, a few messages each
-//     2. one of the rings that had none (so idle peers cost nothing, and none is forgotten)
+//     2. one of the other rings in turn (so idle peers cost little, and none is forgotten)
 //     3. the datagram queues
 //     4. completions of connected queue pairs
-//     5. what found no room before
+//     5. sends and other work that found no room before
 //     6. now and then: timers, events of the fabrics, levels of the counters
 //
-// Fabrics: one or several, nearest first. Their rails are numbered one behind the other, and that is how a
-// process publishes them; a peer is reached over the first fabric that reaches it (Rail::reaches), chosen
-// at first contact by what both have published, and so alike at both ends. Of a fabric without peers only
-// the datagram queue is looked at, now and then.
-// An adapter's atomics are not atomic with the processor's. So where there are several fabrics all atomics
-// go over the last one, to whoever can be reached by it: a peer of another fabric, and this process itself,
-// gets a second record for them, its twin.
+// Fabrics: one or several, nearest first. Their rails are numbered consecutively, and a process
+// publishes them in that order. A peer is reached over the first fabric that reaches it
+// (Rail::reaches). Both ends choose that fabric at first contact from what both have published, and
+// so alike. Of a fabric without peers only the datagram queue is polled, now and then.
+// An adapter's atomics are not atomic with those of the processor. So with several fabrics all
+// atomics go over the last one, to every process that it reaches: a peer of another fabric, and
+// this process itself, gets a second record for them, the amo_peer.
 //
 // Life: create, publish address(), use, drain(), destroy.
-// Threads: one at a time; the C interface holds a lock around each call if there are several.
+// Threads: one at a time; if there are several, the C interface holds a lock around each call.
 // Time, randomness, addresses and messages to people come from outside (Environment).
 // May touch: every folder of the core.
 #pragma once
@@ -72,27 +72,27 @@ public:
         std::uint32_t local_rank = 0; // among the job's processes of this host
         std::uint32_t local_processes = 1;
         std::string host;
-        std::string
-            left_out; // why there are no other fabrics; for messages about peers out of reach
+        std::string left_out; // why there are no other fabrics; for messages on unreachable peers
         std::uint16_t wire_version = kWireVersion; // another one only to test the refusal
         Bootstrap* bootstrap = nullptr;
         const Clock* clock = nullptr;
         Random* random = nullptr;
         Counters* counters = nullptr;
         std::function<void(Severity, const std::string&)> message;
-        bool maps_sources = false;    // who sends how much when is noted, for source_map()
-        const bool* yields = nullptr; // the process gives its turn up when nothing came; null: no
-        // Idle passes that follow each other so closely (base/spin.h) are those of who does nothing but wait.
+        bool maps_sources = false;    // record messages by source and time, for source_map()
+        const bool* yields = nullptr; // the process yields its CPU when it found nothing; null: no
+        // Idle passes at most this far apart (base/spin.h) show that the caller does nothing but
+        // wait.
         std::uint64_t tight_ticks = 250;
-        bool timed = false; // the clock is that of the machine: what things cost can be measured
-        // Whether Protocol::forget_memory() will be called for memory that is unmapped; asked for where
-        // registrations would be kept. Empty: no.
+        bool timed = false; // the clock is the machine's, so costs can be measured with it
+        // Returns true if Protocol::forget_memory() will be called for memory that is unmapped.
+        // Called if registrations are to be cached. Empty: no.
         std::function<bool()> watch_memory;
         MeasureOptions measure;
     };
 
-    // `fabrics`: at least one, nearest first. Errors: not_supported if the rails of one cannot carry the
-    // core's traffic, or what a rail says; `text` says it to a person.
+    // `fabrics`: at least one, nearest first. Errors: not_supported if the rails of one cannot
+    // carry the core's traffic, or the status of a rail; `text` explains it to a person.
     static Status create(const Parameters& parameters, const Environment& environment,
                          std::vector<std::unique_ptr<Fabric>> fabrics, std::unique_ptr<Core>& out,
                          std::string& text);
@@ -101,76 +101,83 @@ public:
                          std::string& text);
     ~Core();
 
-    // What the others look up.
+    // The address blob to publish; peers look it up.
     const std::vector<std::byte>& address() const { return address_; }
 
-    // Why a peer is wanted: somebody needs it; it is offered, and another transport takes it if it
-    // cannot be reached; or a datagram of it has come.
+    // Reason for looking a peer up. user: an operation needs it. offer: the caller offers it to its
+    // own user, and another transport takes it if it cannot be reached. datagram: a datagram from
+    // it has arrived.
     enum class Why : std::uint8_t { user, offer, datagram };
-    // Null in `out` for ourselves. Errors: unreachable, version, bad_wire, no_permission; a message
-    // was given, of peers that were offered once for all.
+    // `out` is null for this process itself. Errors: unreachable, version, bad_wire, no_permission;
+    // a message has been given then (for Why::offer, once for all peers).
     Status get_peer(std::uint64_t name, Peer*& out, Why why = Why::user);
 
-    // The peer that is this process itself, for one-sided operations; made at the first of them.
+    // The peer record of this process itself, for one-sided operations; made at the first of them.
     Status get_loopback(Peer*& out);
-    // The same for atomics: the peer, or loopback, itself or its twin. Errors: as get_peer.
+    // Likewise for atomics: the peer (or loopback) itself or its amo_peer. Errors: as get_peer.
     Status get_for_atomics(Peer& peer, Peer*& out);
     Status get_loopback_for_atomics(Peer*& out) {
         return get_loopback(atomic_loopback_, last_fabric(), out);
     }
-    // Null: it has none.
+    // Null: the peer has no amo_peer.
     Peer* twin_of(const Peer& peer) const { return twins_.find(peer.name); }
 
     Protocol& protocol() { return *protocol_; }
     ConnectionManager& connections() { return *connections_; }
     RailList rails() const { return rails_; }
     std::size_t fabrics() const { return fabrics_.size(); }
-    // `again`: nobody minds if it takes longer when there is nothing, and looks into busy rings some times more
-    // (Parameters::idle_looks).
+    // Returns the number of events. `again`: the caller only waits, so an idle pass may take
+    // longer: it polls the busy rings some more times (Parameters::idle_looks).
     std::size_t progress(bool again = false);
-    // For who does not call progress() all the time: something is due at deadline() (max: nothing), and
-    // run_timers() does it then. progress() looks after it now and then.
+    // For a caller that does not call progress() all the time: run_timers() has work at deadline()
+    // (max: never). progress() calls run_timers() now and then.
     Nanoseconds deadline() const;
-    // Rings that each progress() looks at, and of how many one in turn. For simulations, which charge for it, and
-    // whose ranks sleep while there is nothing.
+    // Rings that each progress() polls; and rings of which each progress() polls one in turn. For
+    // simulations, which charge for polls, and whose ranks sleep while nothing happens.
     std::size_t rings_polled() const { return hot_.size() + (cold_.empty() ? 0 : 1); }
     std::size_t cold_rings() const { return cold_.size(); }
     void run_timers();
-    // This process is number `rank` of a job of `count`, whose names follow from its own: connects those
-    // that the parameter `connect` wants connected, as progress is made. Not to be called before their
-    // addresses can be looked up; a second call does nothing.
+    // Tells that this process is number `rank` of a job of `count`, whose names follow from its
+    // own. Connects the peers that the parameter `connect` names, as progress is made. Call it once
+    // the addresses of those peers can be looked up; a second call does nothing.
     void start_connecting(std::uint32_t rank, std::uint32_t count);
-    // Lets the queue pairs of a peer go over to their alternate paths, where one is armed; returns how many.
+    // Moves each queue pair of a peer to its alternate path, if one is armed; returns how many
+    // moved.
     std::size_t migrate_paths(Peer& peer);
-    // Called once for each peer whose connection broke while something was under way over it, or
-    // awaited, from progress(): messages whose sending has completed may not have arrived. Null:
-    // nobody is told.
+    // The handler is called from progress(), once for each peer whose connection broke while
+    // something was outstanding on it or awaited: messages whose send has completed may not have
+    // arrived. Null: no call.
     using BrokenHandler = void (*)(void* context, Peer& peer);
     void listen_for_broken(BrokenHandler handler, void* context) {
         broken_handler_ = handler;
         broken_context_ = context;
     }
-    // The peer goes one step up (the shared queue, a ring written over queue pairs that others use, too, where there
-    // are such, a ring and queue pairs of its own), if there is room, or down, if nothing needs its
-    // connection: what the selection of channels does, for who wants to decide it otherwise.
+    // For a caller that selects channels itself. promote() moves the peer one step up, if there is
+    // room: from the shared queue to a ring written over shared (DC) queue pairs, if there are any,
+    // to a ring with queue pairs of its own. demote() moves it one step down, if nothing needs its
+    // connection.
     void promote(Peer& peer);
     void demote(Peer& peer);
-    // The memory of the requests of messages is about to go, while others go on with one-sided operations. Those under way
-    // have up to `limit` to complete; who they are with is let go then, unless there are one-sided operations, too. Posted
-    // receives that nothing has come for are forgotten. To be called before peers are released: who has said goodbye takes part in
-    // no transfer.
+    // Call it before the memory of the message requests goes away while one-sided operations go on,
+    // and before peers are released: a peer that has begun to disconnect takes part in no transfer.
+    // Messages under way have up to `limit` to complete. Then a peer that still has some fails,
+    // unless it has one-sided operations, too. Posted receives for which nothing has arrived are
+    // dropped.
     void end_messages(Nanoseconds limit);
-    // Progress until all that was sent has arrived, as far as can be known, for at most `limit`; for what only
-    // goes to peers that have said goodbye, 20 ms.
+    // Makes progress for at most `limit` until all that was sent is known to have arrived, as far
+    // as that can be known. For messages that only go to peers that are disconnecting, at most 20
+    // ms.
     void drain(Nanoseconds limit);
-    // What is not known to have arrived: nothing, something for a peer that may be gone, something else.
+    // Messages not known to have arrived. nothing: there are none; last_words: only for peers that
+    // may be gone; owed: for others.
     enum class Left : std::uint8_t { nothing, last_words, owed };
     Left left();
     std::string report() const;
-    // Messages by source and time so far (select/source_map.h); empty: Environment::maps_sources is off.
+    // Messages by source and time so far (select/source_map.h); empty if Environment::maps_sources
+    // is off.
     std::string source_map();
-    // The process of that name has ended, says somebody who knows. Any thread, at any time: what
-    // follows from it happens in a progress() that runs timers.
+    // Tells that the process of that name has ended. Any thread may call at any time; a progress()
+    // that runs timers acts on it.
     void on_process_ended(std::uint64_t name) { ended_.tell(name); }
 
 private:
@@ -178,25 +185,24 @@ private:
     struct Attached {
         std::unique_ptr<LifeAnswerer> answerer; // null: none; outlives the fabric
         std::unique_ptr<Fabric> fabric;
-        const Bell* bell = nullptr; // the fabric's
+        const Bell* bell = nullptr; // the fabric's poll hint
         std::size_t notices_told = 0;
-        bool used = false; // by a peer, by now
+        bool used = false; // a peer uses it
         RailRange rails;
-        bool device = false; // its rails are RDMA devices'
+        bool device = false; // its rails are those of RDMA devices
         Bytes eager_limit = 0;
-        Bytes most_eager =
-            0; // more than eager_limit: up to here it is to be found by timing copies
+        Bytes most_eager = 0; // if above eager_limit: timing copies may raise the limit to this
         Bytes ring_bytes = 0;
-        bool asks = false;                         // peers for small one-sided operations
-        bool shares_copies = false;                // of long data, with peers
-        std::optional<WayChoice::Way> only_copies; // of ShareChoices: the user wants no other way
+        bool asks = false;                         // small one-sided ops may be target-assisted
+        bool shares_copies = false;                // long data may be copied cooperatively
+        std::optional<WayChoice::Way> only_copies; // of ShareChoices: the only way the user allows
         std::unique_ptr<DatagramChannel> datagrams;
-        std::vector<CompletionFilter> filters; // one a rail
+        std::vector<CompletionFilter> filters; // one per rail
         DatagramChannel::Receiver receiver;
-        std::vector<RailAddress> addresses; // where its rails are reached, as peers were told last
+        std::vector<RailAddress> addresses; // of its rails, as last told to peers
     };
 
-    // Of a rail's queue to begin with, where it can be so deep.
+    // Depth of each rail's completion queue, where the rail allows it.
     static constexpr std::uint32_t kCompletionDepth = 4096;
 
     // open.cc
@@ -254,12 +260,12 @@ private:
     static const char* advice(Reason reason);
 
     // contact.cc
-    // A peer that cannot be reached yet: its handle is tried for.
+    // A peer that cannot be reached yet: the core retries to create its address handle.
     struct Contact {
         Peer* peer;
         Nanoseconds since; // something has waited for it
-        Nanoseconds next;  // try
-        Nanoseconds pause; // behind that
+        Nanoseconds next;  // time of the next try
+        Nanoseconds pause; // after that try
     };
     bool may_be_reached(const Peer& peer, Status status) const;
     void await_contact(Peer& peer, Status status);
@@ -299,7 +305,7 @@ private:
         return migration_ != nullptr && migration_->rides_out(peer, index, rail);
     }
     bool moves_datagrams(const Peer& peer) const { return paths_->on() && peer.datagrams.linked(); }
-    // Within a host what fails is a process.
+    // False within a host: there a process fails, not a path.
     bool tells_paths(const Peer& peer) const {
         return rails_[peer.route.local.first]->info().link_layer != LinkLayer::memory;
     }
@@ -310,7 +316,7 @@ private:
     Status move_datagrams(Peer& peer, std::size_t pair);
     void leave_path(Peer& peer);
     void watch_silence();
-    // Changes with what is posted that nobody waits for.
+    // Changes with each post whose completion nothing waits for.
     std::uint64_t unsignaled_posts() const { return counters_.ring_sent + connections_->flushes(); }
     void on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
                   std::uint8_t rail, const MessageHeader& header, const std::byte* body);
@@ -373,7 +379,7 @@ private:
     void housekeeping();
     void keep_alive();
 
-    // told.cc, and where what is told belongs to: ConnectionListener
+    // told.cc and the files of the subjects. ConnectionListener
     void on_ring_offered(Peer& peer) override;
     void on_connected(Peer& peer) override;
     void on_unconnected(Peer& peer) override;
@@ -410,17 +416,17 @@ private:
 
     Liveness liveness_;
     EndedProcesses ended_;
-    Nanoseconds watch_at_{0};     // who is waited for
-    Nanoseconds give_back_at_{0}; // memory of idle rings
+    Nanoseconds watch_at_{0};     // next check of the awaited processes
+    Nanoseconds give_back_at_{0}; // next release of idle rings' memory
     Nanoseconds failure_timeout_{0};
     Nanoseconds repair_told_{0};
     Nanoseconds forgive_unconnected_at_ = Nanoseconds::max();
     Environment environment_;
-    AttendedClock attended_{*environment_.clock}; // what others owe an answer for
+    AttendedClock attended_{*environment_.clock}; // for all that peers' answers are timed by
     Counters& counters_;
     std::vector<Attached> fabrics_;
     std::vector<Rail*> rails_;                          // of all fabrics
-    std::vector<std::unique_ptr<CompletionQueue>> cqs_; // one a rail
+    std::vector<std::unique_ptr<CompletionQueue>> cqs_; // one per rail
     std::unique_ptr<SharedQueuePairs> shared_;          // null: none
     std::unique_ptr<PathRepository> paths_;
     std::unique_ptr<MigrationAgent> migration_; // null: off, or no rail has it
@@ -430,26 +436,26 @@ private:
     PeerTable peers_;
     PeerTable twins_;
     std::unique_ptr<Peer> loopback_;
-    std::unique_ptr<Peer> atomic_loopback_; // where there are several fabrics
+    std::unique_ptr<Peer> atomic_loopback_; // if there are several fabrics
     std::unique_ptr<ConnectionManager> connections_;
     std::unique_ptr<Protocol> protocol_;
     std::vector<std::byte> address_;
     std::uint32_t paths_per_port_ = 0;
-    // A ring that had traffic lately. What an idle pass looks at is here and in the ring alone.
+    // A ring that had traffic lately. An idle pass reads only this record and the ring.
     struct HotRing {
         explicit HotRing(Peer& of) : peer(&of) {}
         bool has_nothing() const { return next != nullptr && load_ring_word(next) == 0; }
-        const std::byte* next = nullptr; // where its next message begins; null: look closely
+        const std::byte* next = nullptr; // where its next message begins; null: poll with care
         Peer* peer;
     };
     std::vector<HotRing> hot_;
     std::uint32_t idle_looks_ = 0;  // Parameters::idle_looks
-    std::uint32_t looks_again_ = 0; // at all of hot_, in a pass that finds nothing
+    std::uint32_t looks_again_ = 0; // extra polls of all of hot_ in a pass that finds nothing
     std::uint64_t idle_ended_ = 0;  // ticks: the end of the last such pass
-    Peer* holding_ = nullptr;       // its ring holds a message, until a pass finds nothing
+    Peer* holding_ = nullptr;       // its ring defers a release until a pass finds nothing
     std::vector<Peer*> cold_;
     std::size_t next_cold_ = 0;
-    Nanoseconds listen_at_{0};                        // to events, again
+    Nanoseconds listen_at_{0};                        // next poll of the fabrics' events
     static constexpr std::uint64_t kTimersEvery = 64; // passes
     std::uint64_t tick_ = 0;
     std::uint64_t keep_alive_at_ = 0;        // not before this tick
@@ -460,28 +466,28 @@ private:
         bool begun = false;
         std::uint32_t rank = 0;
         std::uint32_t count = 0;
-        std::uint32_t step = 0; // of start_distance, next
+        std::uint32_t step = 0; // next argument of start_distance
         std::uint32_t steps = 0;
-        std::vector<Peer*> asked; // no answer yet
+        std::vector<Peer*> asked; // those that have not answered yet
     };
     Start start_;
-    ChannelCosts model_costs_;           // for what is not measured
+    ChannelCosts model_costs_;           // used for costs that are not measured
     std::unique_ptr<Selector> selector_; // null: channels are not selected
     ChannelPlan channels_;
-    std::unique_ptr<SourceMap> source_map_; // null: nobody wants it
+    std::unique_ptr<SourceMap> source_map_; // null: not wanted
     struct Stopwatch {
         Nanoseconds clock;
-        Nanoseconds aside; // what is not the channel's
+        Nanoseconds aside; // time that is not the channel's
     };
     Stopwatch* stopwatch_ = nullptr;   // null: nothing is timed
     std::unique_ptr<CostMeter> meter_; // null: costs are the model's
     Nanoseconds select_at_{0};
-    std::vector<Peer*> left_; // to be let go at the end of this progress
+    std::vector<Peer*> left_; // gone peers, to be released at the end of this progress
     std::vector<Contact> contacts_;
-    bool contact_told_ = false;   // people know that something waits for some of them
-    bool left_told_ = false;      // ... that peers are left to other transports
+    bool contact_told_ = false;   // a notice has said that something waits for such peers
+    bool left_told_ = false;      // a notice has said that peers are left to other transports
     std::vector<Peer*> finished_; // to be taken down at the end of this progress
-    std::vector<Peer*> broken_;   // the user is told in the next pass with timers
+    std::vector<Peer*> broken_;   // the next pass with timers tells the user of them
     BrokenHandler broken_handler_ = nullptr;
     void* broken_context_ = nullptr;
 };

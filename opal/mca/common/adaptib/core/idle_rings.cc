@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rings in which nothing has come for a while give back the memory that they have grown by.
+// Rings in which nothing has arrived for a while release the memory that they have grown by.
 //
-// May touch: what core/core.h may.
+// May touch: the same as core/core.h.
 #include <utility>
 
 #include "core/core.h"
@@ -17,7 +17,7 @@ constexpr Nanoseconds kLookEvery{5'000'000'000};
 void Core::give_back_rings(Nanoseconds now) {
     give_back_at_ = now + kLookEvery;
     for_each_peer([this](Peer& peer) {
-        if (peer.ring_out != nullptr) { // memory that was refused once may be there now
+        if (peer.ring_out != nullptr) { // memory that was once refused may be available now
             peer.ring_capacity = peer.ring_out->most();
         }
         if (!peer.ring_in.has_value() || peer.state != ConnectState::open) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A peer has gone: it has closed its fabric, as MPI_Finalize does, or its process has ended.
+// Peers that are gone: they have closed their fabric, as MPI_Finalize does, or their process has
+// ended.
 //
-// Three say so: the fabric, by an event, of a peer of this host; the system, of one that is waited
-// for (core/alive.cc); the runtime, of any. All of them end it in one way (end_peers). What it had
-// sent is taken first. A peer of which nothing is wanted any more has left then: its connection,
-// ring and mapping are given back, and no path is said to have failed. One that something is wanted
-// of is lost, which is an error.
+// There are three sources of that news: the fabric, by an event, for peers of this host; the
+// operating system, for peers that something waits for (core/alive.cc); and the runtime, for any
+// peer. All three lead to end_peers(). What the peer had sent is received first. A peer that
+// nothing is wanted of any more has then left: its connection, ring and mapping are released, and
+// no path counts as failed. A peer that something is wanted of is lost, which is an error.
 //
-// May touch: what core/core.h may.
+// May touch: the same as core/core.h.
 #include <algorithm>
 #include <utility>
 
@@ -17,12 +18,13 @@ namespace adaptib {
 
 namespace {
 
-constexpr std::size_t kMostLeft = 4096; // polls of what peers can have left in a queue
+constexpr std::size_t kMostLeft = 4096; // bound on the polls that empty a queue
 constexpr std::size_t kMostAtOnce = 16;
 
 } // namespace
 
-// Why nothing comes of the peer any more; null: it lives, as far as is known without asking.
+// Returns why nothing will come from the peer any more; null: it lives, as far as is known without
+// asking it.
 const char* Core::why_gone(const Peer& peer) {
     if (peer.life.ended) {
         return "its process has ended, says the runtime";
@@ -38,7 +40,7 @@ const char* Core::why_gone(const Peer& peer) {
     }
 }
 
-// A fabric's peers: some have gone, or refuse this process.
+// A fabric reports that some of its peers have gone, or refuse this process.
 void Core::on_peers_changed() {
     std::vector<Peer*> gone;
     for_each_peer([&](Peer& peer) {
@@ -57,7 +59,7 @@ void Core::on_peers_changed() {
     end_peers(gone);
 }
 
-// Takes first whatever they have sent before they went: that still counts.
+// Receives first what the peers sent before they went: that still counts.
 void Core::end_peers(const std::vector<Peer*>& gone) {
     for (std::uint32_t i = 0; i < fabrics_.size(); ++i) {
         if (std::any_of(gone.begin(), gone.end(),
@@ -74,15 +76,16 @@ void Core::end_peers(const std::vector<Peer*>& gone) {
     }
 }
 
-// All that lies in the queues, within bounds. Each poll looks at the first port and at another one.
+// Empties the fabric's queues, within bounds. Each poll looks at the first port and at one other.
 void Core::take_datagrams(Attached& attached) {
-    std::size_t idle = 0; // polls in a row
+    std::size_t idle = 0; // consecutive polls that found nothing
     for (std::size_t polls = 0; idle < attached.datagrams->ports() && polls < kMostLeft; ++polls) {
         idle = attached.datagrams->poll(attached.receiver, kMostAtOnce) > 0 ? 0 : idle + 1;
     }
 }
 
-// True: the peer is gone and nothing is wanted of it; it is let go at the end of this progress.
+// Returns true if the peer is gone and nothing is wanted of it; it is released at the end of this
+// progress.
 bool Core::leaves(Peer& peer) {
     if (why_gone(peer) == nullptr || protocol_->needs(peer)) {
         return false;
@@ -94,7 +97,7 @@ bool Core::leaves(Peer& peer) {
     return true;
 }
 
-// A message of such a peer that comes later, out of the shared queue, is taken all the same.
+// A message of such a peer that comes later, out of the shared queue, is received all the same.
 void Core::let_left_peers_go() {
     for (Peer* peer : std::exchange(left_, {})) {
         std::erase(finished_, peer);

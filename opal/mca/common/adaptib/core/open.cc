@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a core is made: rails and their queues, plans and parts, in the order in which they need each other.
+// Creation of a core: rails and their queues, plans and parts, in the order of their dependencies.
 //
-// May touch: what core/core.h may.
+// May touch: the same as core/core.h.
 #include <algorithm>
 
 #include "core/core.h"
@@ -11,18 +11,20 @@ namespace adaptib {
 
 namespace {
 
-// Queue pairs that are dynamically connected do not meet.
+// Dynamically connected queue pairs cannot be connected through rdma_cm.
 bool connects_dynamically(const RailInfo& rail) {
     return rail.has(Capability::dc) && !rail.has(Capability::meets);
 }
 
-// Active messages may be as long at least. Where there is no ring, those that a datagram cannot hold go in parts.
-constexpr Bytes kActiveMax = CopyCosts::kSizes.back() + 256; // with the headers of who sends
-// So much of a ring a message may take whose size we chose: others are under way at the same time.
+// Least length that active messages may have. Without a ring, those that no datagram can hold are
+// sent in parts.
+constexpr Bytes kActiveMax = CopyCosts::kSizes.back() + 256; // with the sender's headers
+// A learned eager limit is at most 1/kRingShare of a ring, since several messages are under way at
+// a time.
 constexpr Bytes kRingShare = 4;
-constexpr std::size_t kMostLearnt = CopyCosts::kSizes.back(); // of eager limits
+constexpr std::size_t kMostLearnt = CopyCosts::kSizes.back(); // the highest learned eager limit
 
-// As verbs have it: 4.096 us x 2^code, at least so long.
+// The code for an ACK timeout in verbs, 4.096 us x 2^code, of at least `time`.
 std::uint8_t answer_code(Nanoseconds time) {
     constexpr std::uint8_t kMost = 31;
     std::uint8_t code = 1;
@@ -57,10 +59,10 @@ Status Core::create(const Parameters& parameters, const Environment& environment
 
 Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabric>> fabrics,
                   std::string& text) {
-    fabrics_.reserve(fabrics.size()); // an Attached stays where it is
+    fabrics_.reserve(fabrics.size()); // an Attached must not move
     std::size_t room = kMaxRails;
     for (std::unique_ptr<Fabric>& fabric : fabrics) {
-        const std::size_t others = fabrics.size() - fabrics_.size() - 1; // each gets one at least
+        const std::size_t others = fabrics.size() - fabrics_.size() - 1; // each gets at least one
         if (Status status = attach(parameters, std::move(fabric), room - others, text);
             !status.ok()) {
             return status;
@@ -96,8 +98,8 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
     return kOk;
 }
 
-// What somebody has set and has no effect on messages, since those below the eager limit are never cut: that
-// is told once in a job, by its first process.
+// Warns, once in a job, by its first process, if the user set a striping threshold that has no
+// effect on messages: those up to the eager limit are never cut.
 void Core::check_threshold(const Parameters& parameters) {
     const Bytes threshold = parameters.striping_threshold;
     if (threshold == default_parameters().striping_threshold ||
@@ -120,7 +122,7 @@ void Core::check_threshold(const Parameters& parameters) {
     }
 }
 
-// Takes the first rails of the fabric, as many as there is room for.
+// Attaches the fabric's first rails, as many as there is room for.
 Status Core::attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric, std::size_t room,
                     std::string& text) {
     const auto rails = fabric->rails();
@@ -205,7 +207,7 @@ void Core::open_migration(const Parameters& parameters) {
     migration_ = std::make_unique<MigrationAgent>(rails_, std::move(adapters), counters_);
 }
 
-// Of the rails that are ports of the same adapter as this one.
+// Index of the first rail that is a port of this rail's adapter.
 std::uint8_t Core::first_of_adapter(std::uint32_t rail) const {
     const std::string& adapter = rails_[rail]->info().adapter;
     std::uint32_t first = 0;
@@ -215,13 +217,13 @@ std::uint8_t Core::first_of_adapter(std::uint32_t rail) const {
     return static_cast<std::uint8_t>(first);
 }
 
-// The queues of each rail, and where it is reached.
+// Opens the queues of each rail, and fills in how peers reach it.
 Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::string& text) {
     PathListener& paths = *this;
     for (Attached& attached : fabrics_) {
         Rail& first = *rails_[attached.rails.first];
         const RailList all = RailList(rails_).subspan(attached.rails.first, attached.rails.count);
-        // The first alone where no path is ever changed.
+        // Datagrams use the first rail alone if paths never change.
         const bool several =
             paths_->on() && std::all_of(all.begin(), all.end(), [](const Rail* rail) {
                 return rail->info().has(Capability::ud);
@@ -287,9 +289,10 @@ void Core::open_paths(const Parameters& parameters) {
         SilenceWatch::Options{failure_timeout_, environment_.clock}, *paths_);
 }
 
-// LIDs are what somebody has set up for this; labels are always there, and whether they lead anywhere else is not known.
+// Several LIDs exist only where an administrator has configured them for this purpose. Flow labels
+// always exist, but may lead nowhere else.
 std::uint8_t Core::paths_of(std::uint32_t rail) const {
-    constexpr std::uint32_t kWorthwhile = 8; // test/study: more gain little, four leave some of it
+    constexpr std::uint32_t kWorthwhile = 8; // test/study: more gain little, four miss some of it
     const RailInfo& info = rails_[rail]->info();
     if (paths_per_port_ > 0) {
         return static_cast<std::uint8_t>(paths_per_port_);
@@ -298,7 +301,7 @@ std::uint8_t Core::paths_of(std::uint32_t rail) const {
     return static_cast<std::uint8_t>(labels ? 1 : std::min(info.paths, kWorthwhile));
 }
 
-// The fewest queue pairs of a device bound them all.
+// The device with the fewest queue pairs bounds all.
 void Core::plan(const Parameters& parameters) {
     ChannelBounds bounds;
     for (const Rail* rail : rails_) {
@@ -333,7 +336,8 @@ void Core::open_sharing(const Parameters& parameters) {
     shared_ = std::make_unique<SharedQueuePairs>(options, rails_, cqs_);
 }
 
-// A rail that has no room for a target is used as one that has no dynamically connected queue pairs.
+// A rail that has no room for a DC target is used like one without dynamically connected queue
+// pairs.
 void Core::open_target(std::uint32_t rail) {
     const RailInfo& info = rails_[rail]->info();
     if (shared_ == nullptr || !connects_dynamically(info)) {
@@ -348,8 +352,9 @@ void Core::open_target(std::uint32_t rail) {
     }
 }
 
-// What changing targets costs, which the published costs leave out. Rails that do not tell: as Connect-IB adapters, of which
-// fabric/sim/machine.cc says where the number comes from.
+// Adds what it costs to change DC targets, which the published costs leave out. A rail that does
+// not report it counts as a Connect-IB adapter (fabric/sim/machine.cc says where that number comes
+// from).
 void Core::know_changes(const Parameters& parameters) {
     constexpr Nanoseconds kConnectIb{254};
     Nanoseconds most{0};
@@ -419,7 +424,8 @@ Bytes Core::unexpected_memory(const Parameters& parameters) const {
 void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
     Protocol::Options protocol;
     protocol.eager_limit = first_eager_limit(parameters);
-    // One limit for all peers: what is best for those of other hosts costs those of this one little.
+    // One limit for all peers: the best one for peers of other hosts costs those of this host
+    // little.
     protocol.active_eager =
         std::max_element(fabrics_.begin(), fabrics_.end(), [](auto& a, auto& b) {
             return a.eager_limit < b.eager_limit;
@@ -441,13 +447,14 @@ void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
     protocol.self = environment_.self;
     protocol.unexpected_most = unexpected_memory(parameters);
     protocol.serves_atomics = serves_atomics(parameters);
-    protocol.max_outstanding = depth / 2; // the rest is for signaled ring writes and flushes
+    protocol.max_outstanding = depth / 2; // the rest: signaled ring writes and flushes
     ProtocolListener& protocol_events = *this;
     protocol_ = std::make_unique<Protocol>(protocol, rails_, ranges, *connections_, counters_,
                                            protocol_events);
 }
 
-// An adapter's atomics are atomic with each other alone, not with another adapter's, through which other peers may come.
+// An adapter's atomics are atomic only with each other, not with those of another adapter, through
+// which other peers may come.
 bool Core::has_several_adapters(const Attached& attached) const {
     for (std::uint32_t i = attached.rails.first; i < attached.rails.end(); ++i) {
         if (!rails_[i]->info().adapter.empty() && first_of_adapter(i) != attached.rails.first) {
@@ -457,7 +464,7 @@ bool Core::has_several_adapters(const Attached& attached) const {
     return false;
 }
 
-// Of an adapter's that is interrupted by a failure nobody knows whether it was carried out.
+// If a failure interrupts an adapter's atomic, nobody knows whether it was carried out.
 bool Core::serves_atomics(const Parameters& parameters) const {
     const std::string_view atomics = parameters.atomics;
     const auto several = [this](const Attached& attached) {

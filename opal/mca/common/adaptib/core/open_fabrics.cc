@@ -41,11 +41,11 @@ ShmOptions shm_options(const FabricsWanted& wanted) {
 }
 
 #if ADAPTIB_HAVE_VERBS
-// What a process registers for itself, with some to spare: the datagram queue, 320 slots of 4 KiB. With less
-// there is no point in beginning.
+// Memory that a process registers for itself, with some to spare: the datagram queue, 320 slots of
+// 4 KiB. With a lower limit it is pointless to begin.
 constexpr Bytes kDatagramMemory = 2 * kMiB;
 
-// Errors: bad_argument, where what was asked for is not there.
+// Errors: bad_argument if this build lacks what was asked for.
 Status choose_method(const Parameters& parameters, VerbsOptions& options, std::string& text) {
     if (std::string_view(parameters.connect_method) != "rdma_cm") {
         return kOk;
@@ -90,11 +90,12 @@ Status open_verbs(const Parameters& parameters, std::unique_ptr<Fabric>& fabric,
 #endif
 }
 
-// The process that has started this one is in another process namespace, and so are the job's other
-// processes, each in its own: they are hosts of their own, whatever Open MPI says.
+// True if the parent, the process that started this one, is in another process namespace. Then the
+// job's other processes are, too, each in its own: they count as hosts of their own, whatever Open
+// MPI says.
 bool is_in_own_container() { return getppid() == 0; }
 
-// A fabric that cannot be had: `text` says of which, and why.
+// Adds to `text`, the reason of `status`, which fabric cannot be used on which host.
 Status refused(Status status, const char* what, const char* host, std::string& text) {
     text = std::string(what) + " of host " + host + " cannot be used: " + text;
     return status;
@@ -129,7 +130,7 @@ Status open_fabrics(const FabricsWanted& wanted, std::vector<std::unique_ptr<Fab
         fabrics.push_back(std::move(fabric));
         return kOk;
     }
-    // What somebody asked for in so many words, and is not there, is a mistake.
+    // If the user explicitly asked for something that is missing, that is an error.
     if (chosen == "auto" && status.reason() != Reason::bad_argument) {
         left_out = std::string("The RDMA devices of host ") + host + " are not used: " + text + ".";
         return kOk;

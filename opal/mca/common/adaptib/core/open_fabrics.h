@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which fabrics a process opens: what the parameter `fabric` asks for, and the machine has.
+// Opening the fabrics that the parameter `fabric` asks for and that the machine has.
 //
 // Ownership: the caller's. Threads: one.
 // May touch: base/, fabric/.
@@ -28,9 +28,9 @@ struct FabricsWanted {
     Random& random;
 };
 
-// Nearest first. With auto, devices are left alone where the job has no use for them, and done without where
-// they cannot be used: `left_out` says why, should a peer turn out to need them.
-// Errors: what a fabric says; `text` says it to a person.
+// Opens the fabrics, nearest first. With auto, RDMA devices are skipped if the job has no use for
+// them, or if they cannot be used; `left_out` then says why, in case a peer turns out to need them.
+// Errors: the status of a fabric; `text` explains it to a person.
 Status open_fabrics(const FabricsWanted& wanted, std::vector<std::unique_ptr<Fabric>>& fabrics,
                     std::string& left_out, std::string& text);
 

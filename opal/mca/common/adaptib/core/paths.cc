@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which path a peer's datagrams take, and when they change it (channel/datagram.h, recovery/path_repository.h).
+// The choice of the path for a peer's datagrams (channel/datagram.h, recovery/path_repository.h).
 //
-// They begin on the first path that is up, and move when it fails, or when nobody answers over it, in this
-// order: to where the peer was heard last, to the next path that is up, to one that is suspect, to one that
-// has failed though our rail is up. Once an earlier path is up again they go back to it: the first are those
-// whose rails belong together.
+// Datagrams begin on the first path that is up. They move when it fails, or when no answer comes
+// over it, to the first of these that exists: a path that is up and over which the peer was heard
+// last, the next path that is up, a suspect path, a failed path whose local rail is up. They return
+// once an earlier path is up again, since the first paths join rails that belong together.
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +15,7 @@ namespace adaptib {
 namespace {
 
 constexpr std::size_t kNoPair = ~std::size_t{0};
-constexpr std::int64_t kLooks = 8; // at least, before anything is taken for failed
+constexpr std::int64_t kLooks = 8; // polls, at least, before a timeout counts as a failure
 
 } // namespace
 
@@ -33,17 +33,17 @@ void Core::tolerate_faults(std::uint32_t fabric) {
     const auto answered = [this, fabric](DatagramTarget& target) {
         Peer* peer = find_peer(target.name, fabric);
         if (peer != nullptr &&
-            heard_over(*peer, target.pair)) { // else it speaks of an earlier path
+            heard_over(*peer, target.pair)) { // else the answer is for an earlier path
             paths_->report_success(*peer, target.pair);
         }
     };
-    if (fabrics_[fabric].datagrams->linked()) { // else what is lost is lost
+    if (fabrics_[fabric].datagrams->linked()) { // else lost datagrams stay lost
         attended_.at_most(failure_timeout_ / kLooks);
         fabrics_[fabric].datagrams->tolerate(failure_timeout_, find, move, answered);
     }
 }
 
-// Questions of life go to responders.
+// A life_question does not belong here: it goes to a responder.
 void Core::on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
                     std::uint8_t rail, const MessageHeader& header, const std::byte* body) {
     Peer* peer = sender_of(fabric, from, key);
@@ -83,7 +83,7 @@ Reach Core::reach(const Peer& peer, std::size_t pair) {
 
 bool Core::can_ask(const Peer& peer, std::size_t pair) const { return has_datagrams(peer, pair); }
 
-// A message without a number to a datagram queue pair of the peer's rail.
+// Sends a message without a number to a datagram queue pair of the peer's rail.
 bool Core::send_aside(Peer& peer, std::size_t pair, std::uint32_t qp, const MessageHeader& header,
                       const void* body) {
     std::unique_ptr<AddressHandle> handle;
@@ -133,14 +133,14 @@ bool Core::has_datagrams(const Peer& peer, std::size_t pair) const {
            peer.address.rails[rails.remote].datagram_qp != 0;
 }
 
-// The last datagram came so.
+// True if the last datagram came over this pair.
 bool Core::heard_over(const Peer& peer, std::size_t pair) {
     const PeerRoute::Pair& rails = peer.route.pairs[pair];
     return peer.datagram.heard_rail == rails.remote &&
            peer.datagram.heard_port == rails.local - peer.route.local.first;
 }
 
-// The pair to go to from the present one; kNoPair: there is no other.
+// Returns the pair to move to from the present one; kNoPair: there is no other.
 std::size_t Core::next_pair(const Peer& peer) const {
     const DatagramTarget& target = peer.datagram;
     std::size_t best = kNoPair;
@@ -166,7 +166,7 @@ std::size_t Core::next_pair(const Peer& peer) const {
     return best;
 }
 
-// Made anew each time: what it stands for may have moved.
+// Creates the handle anew each time, since the address that it stands for may have changed.
 Status Core::handle_for(const Peer& peer, std::size_t pair, std::unique_ptr<AddressHandle>& out) {
     const PeerRoute::Pair& rails = peer.route.pairs[pair];
     const AddressRail& remote = peer.address.rails[rails.remote];
@@ -186,7 +186,7 @@ Status Core::move_datagrams(Peer& peer, std::size_t pair) {
     return status;
 }
 
-// To the best of the others that can be had; if there is none, things stay as they are.
+// Moves to the best other path that works; without one, the datagrams stay where they are.
 void Core::leave_path(Peer& peer) {
     for (std::size_t tries = 0; tries < peer.route.total; ++tries) {
         const std::size_t pair = next_pair(peer);
@@ -202,7 +202,7 @@ void Core::leave_path(Peer& peer) {
             return;
         }
         if (!paths_->usable(peer, pair)) {
-            return; // that was the last resort
+            return; // it was the last resort
         }
         paths_->report_failure(peer, pair, reason_text(status.reason()));
     }
@@ -240,8 +240,9 @@ void Core::watch_silence() {
     silence_->end_look();
 }
 
-// One that is up again is taken in; one that has failed is done without, unless the adapter itself goes another
-// way. What is not repairable yet is looked at when its connection opens.
+// Takes a path that is up again into the connection. Repairs the connection without a path that has
+// failed, unless the adapter itself migrates to another path. A peer that is not repairable yet is
+// checked when its connection opens.
 void Core::on_path_changed(Peer& peer, std::size_t pair, PathState, PathState now,
                            const std::string&) {
     DatagramTarget& target = peer.datagram;

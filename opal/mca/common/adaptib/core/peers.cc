@@ -27,7 +27,7 @@ std::string Core::peer_text(std::uint64_t name, const std::string& host) const {
            std::to_string(name >> 32) + (host.empty() ? "" : " on host " + host);
 }
 
-// A peer that failed keeps its record, and what is started to it fails at once.
+// A failed peer keeps its record; operations started to it fail at once.
 Status Core::get_peer(std::uint64_t name, Peer*& out, Why why) {
     if (name == environment_.self) {
         out = nullptr;
@@ -58,7 +58,7 @@ Status Core::get_loopback(Peer*& out) { return get_loopback(loopback_, 0, out); 
 Status Core::get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric, Peer*& out) {
     if (loopback != nullptr && loopback->state == ConnectState::failed &&
         loopback->one_sided == 0) {
-        loopback.reset(); // an operation outside of a registered range broke it
+        loopback.reset(); // an operation outside a registered range has failed it
     }
     if (loopback == nullptr) {
         Attached& attached = fabrics_[fabric];
@@ -112,7 +112,8 @@ Status Core::get_for_atomics(Peer& peer, Peer*& out) {
     return kOk;
 }
 
-// A peer that does not use the last fabric is reached by processes of one fabric alone: it is its own twin.
+// If the last fabric does not reach the peer, all processes reach it over one and the same fabric:
+// it is its own amo_peer.
 Status Core::make_twin(const Peer& peer, Why why, Peer*& out) {
     PeerRoute route;
     if (!route_over(last_fabric(), peer.address, route)) {
@@ -163,7 +164,8 @@ std::uint32_t Core::published_rate(std::uint32_t rail) const {
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(rate, UINT32_MAX));
 }
 
-// The rails of the peer that the fabric reaches: those of one fabric are published one behind the other.
+// Pairs the peer's rails that the fabric reaches with our own; rails of one fabric are published
+// consecutively.
 bool Core::route_over(std::uint32_t fabric, const ProcessAddress& address, PeerRoute& out) const {
     const auto count = static_cast<std::uint32_t>(address.rails.size());
     const RailRange local = fabrics_[fabric].rails;
@@ -288,8 +290,8 @@ Status Core::make_peer(std::uint64_t name, Why why, Peer*& out) {
     return kOk;
 }
 
-// ok also if the way to it has to be waited for, and always for who has sent something
-// (core/contact.cc).
+// Returns ok also if the path to the peer has to be waited for, and always for a peer that has sent
+// something (core/contact.cc).
 Status Core::wake_peer(Peer& peer, Why why, const ProcessAddress& address) {
     peer.address = address;
     peer.datagram.key = address.key;
@@ -307,8 +309,8 @@ Status Core::wake_peer(Peer& peer, Why why, const ProcessAddress& address) {
     return status;
 }
 
-// Its datagrams can be sent, by the first of its pairs of rails for which that is so; those that
-// are known to have failed come last. Errors: of `pair`, the last one tried.
+// Prepares sending datagrams to the peer, over the first pair of rails that works; pairs that are
+// known to have failed are tried last. Errors: of `pair`, the last one tried.
 Status Core::reach(Peer& peer, std::size_t& pair) {
     if (peer.life.ended) {
         return Status::error(Reason::peer_gone);
@@ -326,8 +328,8 @@ Status Core::reach(Peer& peer, std::size_t& pair) {
     return status;
 }
 
-// A finished peer keeps its record, so that its sequence numbers go on should it come back; its
-// connection, rings and mappings go.
+// A finished peer keeps its record, so that its sequence numbers continue should it come back; its
+// connection, rings and mappings are released.
 void Core::finish_peers() {
     let_left_peers_go();
     std::vector<Peer*> finished;
@@ -337,12 +339,12 @@ void Core::finish_peers() {
             continue;
         }
         if (peer->repair.wanted || peer->interrupted) {
-            peer->finishing = false; // our answer may have been lost: parted again when it is not
+            peer->finishing = false; // our answer may be lost; finish once it is under way again
             continue;
         }
         if ((peer->ring_out != nullptr && !peer->ring_out->settled()) ||
             !connections_->drained(*peer)) {
-            finished_.push_back(peer); // our answer to its goodbye is under way
+            finished_.push_back(peer); // our answer to its disconnect is under way
             continue;
         }
         connections_->close(*peer, ConnectState::idle);

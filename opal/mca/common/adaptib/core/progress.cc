@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the core moves forward (core/core.h gives the order).
+// Progress of the core (core/core.h gives the order).
 #include <algorithm>
 #include <cstring>
 #include <unordered_set>
@@ -16,29 +16,29 @@ namespace {
 constexpr std::size_t kRingBudget = 16; // messages of one ring per pass
 constexpr std::size_t kDatagramBudget = 16;
 constexpr std::size_t kCompletionBudget = 64;
-constexpr std::uint64_t kIdlePolls = 20000; // then a ring is polled in turn with other idle ones
-constexpr std::size_t kAlwaysHot = 4;       // so many rings are polled each time anyway
-constexpr std::uint64_t kDatagramEvery = 8; // passes, while rings are busy
+constexpr std::uint64_t kIdlePolls = 20000;     // without a message; then a ring is polled in turn
+constexpr std::size_t kAlwaysHot = 4;           // rings that each pass polls in any case
+constexpr std::uint64_t kDatagramEvery = 8;     // passes, while rings are busy
 constexpr std::uint64_t kCompletionsEvery = 16; // passes, while none is awaited: errors, signals
-constexpr std::uint64_t kRareEvery = 32;        // the same while nothing comes at all
+constexpr std::uint64_t kRareEvery = 32; // passes that poll rings alone, while nothing arrives
 constexpr std::uint64_t kUnusedEvery =
     64; // passes: queues of a fabric, not the first, without peers
-constexpr std::uint64_t kTimedCredits = 16; // one of so many, once some of a period were timed
+constexpr std::uint64_t kTimedCredits = 16; // of so many one is timed, once a period has samples
 constexpr std::uint64_t kHousekeepingEvery = 1024;
-// Passes: until enough of a period were timed, and then.
+// Passes between two timings of channels: until a period has enough samples, and after that.
 constexpr std::uint64_t kTimedEagerly = 8;
 constexpr std::uint64_t kTimedEvery = 4 * kHousekeepingEvery;
 constexpr std::uint64_t kKeepAliveEvery = 64 * kHousekeepingEvery;
-constexpr std::uint64_t kPassesPerAwaited = 8; // and not before: each request is looked at
+constexpr std::uint64_t kPassesPerAwaited = 8; // at least, as keep_alive() visits each request
 
-// Of a header as it lies in a ring.
+// Loads one member of a header that lies in a ring.
 template <typename T> T load_member(const std::byte* header, std::size_t offset) {
     T value{};
     std::memcpy(&value, header + offset, sizeof value);
     return load_piece(value);
 }
 
-// What a ring's reader has found; it fits the ring.
+// Checks a message that a ring's reader has found. REQUIRES: it fits the ring.
 bool acceptable(const MessageHeader& header, const std::byte* body) {
     if (header.type == MessageType::eager) [[likely]] {
         return is_envelope(header);
@@ -49,14 +49,16 @@ bool acceptable(const MessageHeader& header, const std::byte* body) {
     return is_sequenced(header.type) && check_message(header, body, header.length);
 }
 
-// Who has said goodbye may be gone as soon as it has heard ours. Until then it takes part in transfers that are
-// under way, whose messages may be more than its ring holds.
+// False if the peer may be gone: once it has begun to disconnect, it may go as soon as it hears
+// that this side does, too. Until then it takes part in transfers under way, and needs credit,
+// since their messages may be more than the ring holds.
 bool takes_credit(const Peer& peer) {
     const bool needs = !peer.heard_goodbye || (peer.users > 0 && !peer.said_goodbye);
     return needs && peer.state != ConnectState::closing && peer.state != ConnectState::failed;
 }
 
-// It lies in memory that is mapped here, and nothing that was posted there can come later.
+// True if the credit word lies in memory that is mapped here, and no credit posted earlier can
+// arrive after a store.
 bool stores_credit(const Peer& peer) {
     return peer.answers != nullptr && peer.credits_posted == 0 && peer.ring_out != nullptr &&
            peer.ring_out->stores();
@@ -69,7 +71,8 @@ std::size_t Core::progress(bool again) {
     return tick_ == timers_at_ ? pass_with_timers(again) : pass(again);
 }
 
-// Most passes find nothing, or messages and no more: these look at one line of each ring, and at what nothing_else() asks.
+// Most passes find nothing, or only messages. Those read one line of each ring, and what
+// nothing_else() checks.
 [[gnu::always_inline]] inline std::size_t Core::pass(bool again) {
     const std::size_t events = hot_rings_are_silent() ? 0 : poll_hot_rings();
     const bool idle = events == 0;
@@ -83,8 +86,9 @@ std::size_t Core::progress(bool again) {
     return events + look_after_others(idle);
 }
 
-// From one pass to the next it is 30 ns, and a message that comes meanwhile is found that much later. Who does something
-// else between two passes (MPI_Test, a flush) waits for nothing, and is not kept.
+// From one pass to the next it takes 30 ns, which delays a message that arrives meanwhile. So a
+// caller that only waits gets further polls of the rings here. A caller that does something else
+// between two passes (MPI_Test, a flush) is not kept.
 inline std::size_t Core::look_again() {
     if (ticks() - idle_ended_ < environment_.tight_ticks) [[likely]] {
         for (std::uint32_t left = looks_again_; left > 0; --left) {
@@ -104,7 +108,7 @@ inline bool Core::nothing_else() const {
            !connections_->has_work();
 }
 
-// All but the rings that are busy.
+// Everything but the busy rings.
 [[gnu::noinline]] std::size_t Core::look_after_others(bool idle) {
     std::size_t events = cold_.empty() ? 0 : poll_cold_ring();
     if (tick_ % kDatagramEvery == 0 || (idle && events == 0 && !quiet())) {
@@ -131,8 +135,9 @@ inline bool Core::nothing_else() const {
     return events;
 }
 
-// Channels are timed when they have not been looked at for longest, and timers run when all that came is known. They run as
-// often as if nothing were timed: the more often they do, the more acknowledgements go by themselves.
+// Times channels before the pass, when they have gone unpolled for longest, and runs timers after
+// it, when all that has arrived is known. Timers run as often as without timing: if they ran more
+// often, more acknowledgments would go as datagrams of their own.
 [[gnu::noinline]] std::size_t Core::pass_with_timers(bool again) {
     std::size_t events = 0;
     timers_at_ += kTimersEvery;
@@ -159,7 +164,7 @@ inline bool Core::nothing_else() const {
     return events;
 }
 
-// No fabric in use has anything to poll for.
+// True if no fabric in use has anything to poll for.
 inline bool Core::quiet() const {
     const Bell* const bell = fabrics_.front().bell;
     return bell != nullptr && bell->quiet() && (fabrics_.size() == 1 || others_quiet());
@@ -171,7 +176,8 @@ bool Core::others_quiet() const {
     });
 }
 
-// A fabric without peers waits for their first messages only; the first fabric is the cheapest to ask.
+// A fabric without peers gets only first messages, so it is polled rarely; not so the first fabric,
+// the cheapest to poll.
 std::size_t Core::poll_datagrams() {
     std::size_t events = fabrics_[0].datagrams->poll(fabrics_[0].receiver, kDatagramBudget);
     for (std::size_t i = 1; i < fabrics_.size(); ++i) {
@@ -194,7 +200,8 @@ std::size_t Core::poll_completions() {
     return events;
 }
 
-// The lines that others have written come at the same time.
+// Reads all rings without a branch, so that lines that other processors have written are loaded at
+// the same time.
 inline bool Core::hot_rings_are_silent() const {
     bool silent = true;
     for (const HotRing& ring : hot_) {
@@ -214,7 +221,7 @@ std::size_t Core::poll_hot_rings() {
         const std::ptrdiff_t place = ring - hot_.data();
         const std::size_t taken = poll_ring(peer);
         events += taken;
-        ring = hot_.data() + place; // a message may bring or end rings
+        ring = hot_.data() + place; // a message may add or remove rings
         end = hot_.data() + hot_.size();
         if (ring < end && ring->peer == &peer) {
             ring->next = peer.ring_in->credit_due() ? nullptr : peer.ring_in->next();
@@ -229,7 +236,7 @@ void Core::heat_ring(Peer& peer) {
     hot_.emplace_back(peer);
 }
 
-// Rings in which nothing came for long are polled in turn from now on.
+// Moves rings in which nothing has arrived for long to those that are polled in turn.
 void Core::cool_rings() {
     for (std::size_t i = 0; i < hot_.size() && hot_.size() > kAlwaysHot;) {
         if (tick_ - hot_[i].peer->busy_at <= kIdlePolls) {
@@ -252,10 +259,11 @@ std::size_t Core::poll_cold_ring() {
     return taken;
 }
 
-// What comes most is taken here, from registers: an eager or active message that has its turn.
+// Takes the most frequent messages here, from registers: eager and active ones whose sequence
+// number is the next. Leaves all others to poll_with_care.
 std::size_t Core::poll_ring(Peer& peer) {
     RingReader& ring = *peer.ring_in;
-    bool looked = false; // after the credit, since the last message
+    bool looked = false; // the credit has been checked since the last message
     std::size_t taken = 0;
     for (; taken < kRingBudget; ++taken) {
         const std::uint64_t head = ring.head();
@@ -286,7 +294,7 @@ std::size_t Core::poll_ring(Peer& peer) {
     return taken;
 }
 
-// False: nothing has been done with it.
+// Returns false if the message was left untouched.
 template <std::uint64_t kKind>
 [[gnu::always_inline]] inline bool Core::take_short(Peer& peer, RingReader& ring,
                                                     std::uint64_t head) {
@@ -312,8 +320,8 @@ template <std::uint64_t kKind>
     return true;
 }
 
-// To give a place back that is long takes a store into each of its lines. Whoever exchanges messages with the peer, one for
-// one, answers first: an answer would wait behind these stores.
+// Releasing a long slot writes one word per cache line. In a ping-pong with the peer, reply first
+// and release afterwards, so that the reply does not queue behind those stores.
 template <std::uint64_t kKind>
 [[gnu::always_inline]] inline void Core::give_back(Peer& peer, RingReader& ring,
                                                    const RingReader::Short& found) {
@@ -334,13 +342,13 @@ template <std::uint64_t kKind>
 
 void Core::let_go() { std::exchange(holding_, nullptr)->ring_in->let_go(); }
 
-// Any other message. False: there is none.
+// Takes any other message. Returns false if there is none.
 bool Core::poll_with_care(Peer& peer, RingReader& ring) {
     if (ring.holds()) [[unlikely]] {
         let_go();
     }
     if (peer.state == ConnectState::failed) [[unlikely]] {
-        return false; // what has its turn is missing
+        return false; // messages before it may be missing
     }
     MessageHeader header;
     const std::byte* body = nullptr;
@@ -361,7 +369,8 @@ bool Core::poll_with_care(Peer& peer, RingReader& ring) {
     return true;
 }
 
-// What a message takes is the same, whichever channel it came by.
+// Handles a message, and keeps the time for that out of the channel's, since it is the same for all
+// channels.
 void Core::hand_over(Peer& peer, const MessageHeader& header, const std::byte* body) {
     if (stopwatch_ == nullptr) [[likely]] {
         protocol_->on_message(peer, header, body);
@@ -372,7 +381,7 @@ void Core::hand_over(Peer& peer, const MessageHeader& header, const std::byte* b
     stopwatch_->aside += environment_.clock->now() - start + stopwatch_->clock;
 }
 
-// Nothing behind it can be trusted, or has its turn.
+// Nothing behind a malformed message can be trusted, or delivered, since delivery is in order.
 void Core::on_garbage(Peer& peer) {
     if (peer.state != ConnectState::failed) {
         ++counters_.bad_packets;
@@ -380,11 +389,11 @@ void Core::on_garbage(Peer& peer) {
     }
 }
 
-// All that it ever will hold is there.
+// All that will ever arrive in the ring is there: takes it.
 void Core::on_ring_final(Peer& peer) {
     while (peer.ring_in.has_value() && peer.state != ConnectState::failed && poll_ring(peer) > 0) {
     }
-    if (holding_ == &peer) { // the ring may be kept, empty
+    if (holding_ == &peer) { // the ring may be reused, so leave it empty
         let_go();
     }
 }
@@ -394,7 +403,7 @@ void Core::return_credit(Peer& peer) {
     Subchannel& subchannel = peer.subchannels[connections_->chosen_subchannel(peer)];
     if (subchannel.qp == nullptr || peer.home_move.held || peer.state == ConnectState::repairing ||
         peer.state == ConnectState::requested) {
-        return; // it goes over another queue pair soon; a new ring begins with new counts
+        return; // the credit will use another queue pair; a new ring begins with new counts
     }
     const bool timed = meter_ != nullptr &&
                        (meter_->wants_credits() || counters_.credit_returns % kTimedCredits == 0);
@@ -413,8 +422,9 @@ void Core::return_credit(Peer& peer) {
     }
 }
 
-// Unsignaled, but for one in kSignalEvery, which releases the others' places in the send queue. An adapter that takes
-// nothing inline reads the count from beside our own credit, maybe late: then it sends a later one, which is as true.
+// Posts unsignaled writes, but for one in kSignalEvery, whose completion frees the others'
+// send-queue entries. An adapter that does not send inline reads the count from a copy beside our
+// own credit, maybe late: then it sends a later count, which is as true.
 bool Core::post_credit(Peer& peer, Subchannel& subchannel) {
     std::uint64_t consumed = peer.ring_in->consumed();
     Gather gather{&consumed, sizeof consumed, 0};
@@ -438,14 +448,15 @@ bool Core::post_credit(Peer& peer, Subchannel& subchannel) {
     return subchannel.qp->post_send(work).ok();
 }
 
-// The sender, met for the first time maybe; null: it is not who it says, or nothing is known of it.
+// Returns the sender of a datagram, maybe at first contact; null if it is not who it claims to be,
+// or if nothing is known of it.
 Peer* Core::sender_of(std::uint32_t fabric, std::uint64_t from, std::uint64_t from_key) {
     Peer* peer = peers_.find(from);
     if (peer == nullptr && !make_peer(from, Why::datagram, peer).ok()) {
         ++counters_.bad_packets;
         return nullptr;
     }
-    if (peer->route.fabric != fabric) { // its twin, if there may be one
+    if (peer->route.fabric != fabric) { // the datagram is for its amo_peer, if it may have one
         Peer* twin = twins_.find(from);
         if (twin == nullptr && fabric == last_fabric()) {
             static_cast<void>(make_twin(*peer, Why::datagram, twin));
@@ -489,11 +500,12 @@ void Core::housekeeping() {
     }
 }
 
-// A peer that has died gives no credit and no answer either, so who waits for one would not notice. Telling it
-// again what we have consumed does no harm and fails if it is gone. All requests are looked at once.
+// A peer that has died sends neither credit nor answers, so a request that waits for it would wait
+// forever. Writing our credit to it again does no harm, and fails if it is gone. Visits all
+// requests in one go.
 void Core::keep_alive() {
     std::unordered_set<const Peer*> awaited;
-    const Peer* last = nullptr; // many requests are of one peer
+    const Peer* last = nullptr; // many requests in a row are of one peer
     protocol_->for_each_awaited([&](const Peer& peer) {
         if (&peer != last) {
             awaited.insert(&peer);
@@ -510,7 +522,8 @@ void Core::keep_alive() {
     });
 }
 
-// What was under way as datagrams over a rail that is down is lost, and what was in rings, if neither are moved.
+// Fails the peers that lose data with a rail that is down: datagrams under way, or messages in a
+// ring, if these cannot move to another path.
 void Core::fail_peers_on(std::uint32_t rail) {
     const std::string& name = rails_[rail]->info().name;
     for_each_peer([&](Peer& peer) {
@@ -526,7 +539,8 @@ void Core::fail_peers_on(std::uint32_t rail) {
     });
 }
 
-// A request that was wrong has failed the target that all peers write over. They try again until it is back.
+// Replaces a rail's DC target, which all peers write over, after a bad request has failed it. The
+// peers retry until it is back.
 bool Core::renew_target(std::uint32_t rail, std::uint32_t qp_number) {
     Status status = kOk;
     if (shared_ == nullptr || !shared_->renew_target(rail, qp_number, status)) {
@@ -541,10 +555,10 @@ bool Core::renew_target(std::uint32_t rail, std::uint32_t qp_number) {
     return true;
 }
 
-// LID, GID or partition. Queue pairs and address handles are of the old one: all paths over the
-// rail are made anew, as after an error of its port, and are asked for at once; what is sent over
-// them says where the rail is reached now. Many events change nothing (a further address of the
-// host).
+// The LID, GID or partition of a rail has changed. Queue pairs and address handles still have the
+// old one, so all paths over the rail are made anew, as after a port error. They are probed at
+// once; what is sent over them tells the rail's new address. Many such events change nothing (a
+// further address of the host).
 void Core::on_address_changed(Attached& attached, std::uint32_t rail) {
     const std::uint32_t index = attached.rails.first + rail;
     const RailAddress now = rails_[index]->address();
@@ -576,7 +590,7 @@ void Core::poll_events() {
     }
 }
 
-// A fabric may have something to say that shows with the first peer.
+// Passes the fabric's notices on; it may have some only once there is a peer.
 void Core::tell_notices(Attached& attached) {
     const std::vector<std::string>& notices = attached.fabric->notices();
     while (attached.notices_told < notices.size()) {
@@ -588,7 +602,7 @@ void Core::poll_events(Attached& attached) {
     Event event;
     while (attached.fabric->poll_event(event)) {
         if (event.rail >= attached.rails.count) {
-            continue; // one that there was no room for
+            continue; // a rail beyond kMaxRails, which is not used
         }
         const std::uint32_t index = attached.rails.first + event.rail;
         const std::string& rail = rails_[index]->info().name;

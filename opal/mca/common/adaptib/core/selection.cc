@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who is to have a connection and a ring while there is no room for all (parameter `channel_policy`).
+// Selection of the peers that get a connection and a ring while there is no room for all (parameter
+// `channel_policy`).
 //
-// Once per period the messages of each peer are counted, both ways: a connection serves both, so its two ends
-// see the same number. That costs nothing per message, since messages are numbered. The peers that
-// select/selector.h chooses are asked for a connection, and have the others' closed if need be
-// (connect/limits.cc).
-// Where there are dynamically connected queue pairs, peers that are worth a ring but not a queue pair get one over
-// these.
+// Once per period the messages of each peer are counted, in both directions: a connection serves
+// both, so its two ends see the same number. Counting costs nothing per message, since messages are
+// numbered. For the peers that select/selector.h chooses a connection is requested; if need be,
+// connections of others are closed for them (connect/limits.cc). With dynamically connected queue
+// pairs, a peer that is worth a ring but not a queue pair gets a ring over these.
 // Source: Takagi et al., section 3.
-// May touch: what core/core.h may.
+// May touch: the same as core/core.h.
 #include <algorithm>
 
 #include "core/core.h"
@@ -26,13 +26,13 @@ void Core::select_channels(Nanoseconds now) {
     std::vector<std::uint64_t> talking;
     std::vector<std::uint64_t> beside;
     Mapping in_use;
-    std::vector<std::uint64_t> others; // have connections, for which they were not chosen
+    std::vector<std::uint64_t> others; // peers that are connected without having been chosen
     peers_.for_each([&](Peer& peer) {
         const std::uint32_t messages = peer.messages();
         const std::uint32_t news = messages - peer.usage.counted;
         peer.usage.counted = messages;
         const bool open = peer.state == ConnectState::open;
-        const bool may_be = open || now >= peer.usage.own_after; // else it was refused
+        const bool may_be = open || now >= peer.usage.own_after; // else it was refused recently
         if (news > 0) {
             if (may_be) {
                 counts.push_back({peer.name, static_cast<double>(news)});
@@ -76,16 +76,16 @@ void Core::select_channels(Nanoseconds now) {
     connect_selected(talking, now);
 }
 
-// Asks for the connections of those that were selected.
+// Requests connections to the selected peers.
 void Core::connect_selected(const std::vector<std::uint64_t>& talking, Nanoseconds now) {
     const std::vector<std::uint64_t>& sharing = selector_->mapping().shared;
     const auto shall_share = [&](const Peer& peer) {
         return std::binary_search(sharing.begin(), sharing.end(), peer.name);
     };
     std::uint64_t free = connections_->free_room();
-    std::size_t waiting = 0;                   // are to share, and have no room
-    for (const std::uint64_t name : talking) { // who is silent has no use for one, chosen or not
-        Peer* peer = peers_.find(name);        // may end others, so not from within for_each
+    std::size_t waiting = 0;                   // peers to share, without room
+    for (const std::uint64_t name : talking) { // a silent peer has no use for one, even if chosen
+        Peer* peer = peers_.find(name);        // may end other peers, so not within for_each
         if (peer == nullptr || peer->datagram.handle == nullptr || peer->released) {
             continue;
         }
@@ -104,7 +104,7 @@ void Core::connect_selected(const std::vector<std::uint64_t>& talking, Nanosecon
             }
         }
     }
-    connections_->for_each_connected([&](Peer& peer) { // theirs in the next period
+    connections_->for_each_connected([&](Peer& peer) { // makes room for the next period
         if (waiting > 0 && peer.shared && peer.state == ConnectState::open && !peer.usage.chosen &&
             !shall_share(peer)) {
             --waiting;
@@ -113,7 +113,7 @@ void Core::connect_selected(const std::vector<std::uint64_t>& talking, Nanosecon
     });
 }
 
-// Looks at rings and queue, and at the clock.
+// Polls the rings and the datagram queue, and times both.
 std::size_t Core::time_channels() {
     const Clock& clock = *environment_.clock;
     const std::size_t rings = hot_.size();
@@ -132,10 +132,10 @@ std::size_t Core::time_channels() {
     return from_rings + from_queue;
 }
 
-// One message of each that has any.
+// Takes one message from each ring that has any.
 std::size_t Core::look_into_rings() {
     std::size_t events = 0;
-    for (std::size_t i = 0; i < hot_.size(); ++i) { // a message may bring or end rings
+    for (std::size_t i = 0; i < hot_.size(); ++i) { // a message may add or remove rings
         const HotRing& ring = hot_[i];
         if (ring.has_nothing()) {
             continue;
@@ -149,10 +149,10 @@ std::size_t Core::look_into_rings() {
     return events;
 }
 
-// What the selection goes by, for the report and the counters.
+// Hands the costs to the selection, and notes them for the report and the counters.
 void Core::note_costs() {
     constexpr double kPicoseconds = 1000;
-    constexpr std::uint64_t kCreditsLeast = 16; // before their number says anything
+    constexpr std::uint64_t kCreditsLeast = 16; // with fewer their number means nothing
     ChannelCosts costs = model_costs_;
     if (meter_ != nullptr) {
         const std::uint64_t credits = counters_.credit_returns;
@@ -171,7 +171,8 @@ void Core::note_costs() {
     counters_.cost_credit = ps(costs.credit);
 }
 
-// All that has come since, of peers that are gone as well: their records stay.
+// Adds all messages that have come since the last call, also of peers that are gone: their records
+// stay.
 void Core::note_sources(Nanoseconds now) {
     source_map_->look(now);
     peers_.for_each([this](Peer& peer) {

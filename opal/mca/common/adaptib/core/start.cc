@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Connections at the start of the job (parameter `connect`).
 //
-// Each process asks those at certain distances above it, and is asked by those below: at the distances
-// 1, 2, 4, ... (partial: at most 2 log2 N connections each), or up to half of the job (static: all). A few
-// at a time, as progress is made: nobody waits for it.
+// Each process requests connections to peers at certain distances above it, and gets requests from
+// peers below: at distances 1, 2, 4, ... (partial: at most 2 log2 N connections each), or up to
+// half of the job (static: all). It requests a few at a time, as progress is made; nothing waits
+// for them.
 // Source: Yu, Gao, Panda, section 3 (partially static), 5 (the static baseline).
-// May touch: what core/core.h may.
+// May touch: the same as core/core.h.
 #include <algorithm>
 #include <bit>
 
@@ -50,11 +51,11 @@ void Core::connect_some() {
         const std::uint64_t name = environment_.self - start_.rank + other;
         Peer* peer = peers_.find(name);
         if (peer == nullptr && !make_peer(name, Why::user, peer).ok()) {
-            start_.step = start_.steps; // it was said why; the others would not be found either
+            start_.step = start_.steps; // a message told why; the others would fail the same way
             return;
         }
         if (peer->datagram.handle == nullptr || peer->released) {
-            continue; // met, and let go of since
+            continue; // contacted and released since
         }
         connections_->request_if_room(*peer);
         if (peer->connecting()) {

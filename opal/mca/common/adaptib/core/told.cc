@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What connections, paths and transfers tell the core, and what it does about it.
+// Events that connections, paths and transfers report to the core, and the core's reactions.
 //
-// May touch: what core/core.h may.
+// May touch: the same as core/core.h.
 #include <algorithm>
 #include <utility>
 
@@ -11,8 +11,8 @@ namespace adaptib {
 
 namespace {
 
-constexpr Nanoseconds kTellRepairs{1'000'000'000};         // one notice at most
-constexpr Nanoseconds kForgiveUnconnected{30'000'000'000}; // paths that could not be connected
+constexpr Nanoseconds kTellRepairs{1'000'000'000};         // at most one notice per this time
+constexpr Nanoseconds kForgiveUnconnected{30'000'000'000}; // until unconnected paths are retried
 
 } // namespace
 
@@ -28,7 +28,7 @@ void Core::on_connected(Peer& peer) { protocol_->on_connected(peer); }
 
 void Core::on_unconnected(Peer& peer) { protocol_->on_unconnected(peer); }
 
-// The first rail that has more to say says it.
+// Adds the error text of the first rail that has one.
 void Core::on_connect_failed(Peer& peer, Status status, const std::string& what) {
     if (leaves(peer)) {
         peer.state = peer.state == ConnectState::failed ? ConnectState::idle : peer.state;
@@ -50,14 +50,14 @@ bool Core::is_usable(const Peer& peer, std::size_t pair) {
     const auto good = [&](std::size_t i) {
         return paths_->usable(peer, i) && (peer.unconnected_paths & (1u << i)) == 0;
     };
-    bool any = false; // else those that have failed are tried again
+    bool any = false; // without any good one, failed paths are tried again
     for (std::size_t i = 0; i < peer.route.count && !any; ++i) {
         any = good(i);
     }
     return any ? good(pair) : !paths_->rail_down(peer.route.pairs[pair].local);
 }
 
-// It is not used for a while, where there is another one: to try again interrupts the connection.
+// Does without the path for a while, if there is another one: a retry interrupts the connection.
 void Core::on_path_unconnected(Peer& peer, std::size_t pair, const std::string& why) {
     peer.unconnected_paths |= 1u << pair;
     forgive_unconnected_at_ =
@@ -68,10 +68,11 @@ void Core::on_path_unconnected(Peer& peer, std::size_t pair, const std::string& 
 void Core::on_interrupted(Peer& peer) {
     static_cast<void>(leaves(peer));
     protocol_->on_interrupted(peer);
-    life_->want(peer); // its part of the repair is waited for
+    life_->want(peer); // the repair needs an answer of the peer
 }
 
-// What it leads to may complete, too: it ends after as many as queues can hold.
+// Takes completions until there are none. Their handling may cause further ones, so the number is
+// bounded by what the queues can hold.
 void Core::on_abandoned(Peer& peer) {
     peer.abandoned = true;
     for (std::size_t left = kCompletionDepth * (rails_.size() + counters_.queue_pairs); left > 0;) {
@@ -84,7 +85,7 @@ void Core::on_abandoned(Peer& peer) {
 
 void Core::on_fenced(Peer& peer) { protocol_->on_fenced(peer); }
 
-// Path by path the repository says what failed; this is for whoever looks closely.
+// The path repository reports what failed, path by path; this notice is for close observers.
 void Core::on_repaired(Peer& peer, Nanoseconds took) {
     for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
         if (peer.subchannels[i].qp != nullptr) {
@@ -104,8 +105,8 @@ void Core::on_repaired(Peer& peer, Nanoseconds took) {
                              std::to_string(microseconds) + " us.");
 }
 
-// A queue pair in the error state, by a completion or an event. One that is shared fails for all, but the request
-// is that of one; the others' connections are made anew.
+// A queue pair is in the error state, by a completion or an event. A shared one fails for all peers
+// that use it, but the failed request is one peer's; the others' connections are made anew.
 void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status,
                           std::uint64_t wr_id) {
     const WorkTarget* owner = nullptr;
@@ -124,14 +125,15 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
                 return;
             }
             const bool own = !peer.shared || owner == &peer.quiet_work;
-            const bool refused = peer.subchannels[i].refused; // that operation has ended by itself
+            const bool refused = peer.subchannels[i].refused; // its operation has ended already
             if (peer.repairable && (is_path_failure(status) || !own || refused)) {
                 if (is_path_failure(status) && status != WorkStatus::flushed && own) {
                     paths_->report_failure(peer, i, work_status_text(status), tells_paths(peer));
                 }
                 connections_->repair(peer);
             } else if (!peer.finishing) {
-                // One that was answered and takes its end down has no use for the connection any more.
+                // A peer that is disconnected, and takes its end down, does not use the connection
+                // any more.
                 protocol_->on_peer_failed(peer, std::string(work_status_text(status)) +
                                                     " on rail " + rails_[rail]->info().name);
             }
@@ -150,10 +152,10 @@ void Core::on_failure(const std::string& text) { environment_.message(Severity::
 
 void Core::on_broken(Peer& peer) { broken_.push_back(&peer); }
 
-// A failed peer's record stays, so the list may wait for a pass.
+// A failed peer's record stays, so the list may wait until a later pass.
 void Core::tell_broken() {
     for (const Peer* broken : std::exchange(broken_, {})) {
-        Peer* peer = peers_.find(broken->name); // the user does not know twins
+        Peer* peer = peers_.find(broken->name); // the user does not know amo_peers
         if (peer != nullptr && broken_handler_ != nullptr) {
             broken_handler_(broken_context_, *peer);
         }

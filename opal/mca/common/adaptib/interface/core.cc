@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The C interface over the core (common_adaptib.h): parameters and counters, the core's life with what only a real process
-// has, its clock, its seed and its fabrics, progress, and peers.
+// The C interface over the core (common_adaptib.h): parameters and counters, progress, peers, and
+// the core's life with what only a real process has: its clock, its seed and its fabrics.
 //
-// Every function is noexcept. What could throw runs out of memory only: making the core and first contact
-// with a peer answer with NO_MEMORY; in the middle of the protocol it ends the process.
+// Every function is noexcept. Only lack of memory could throw: making the core and first contact
+// with a peer then return NO_MEMORY; elsewhere in the protocol the process ends.
 // May touch: every folder of the core; no header of Open MPI.
 #include "common_adaptib.h"
 
@@ -29,7 +29,7 @@ namespace {
 
 opal_common_adaptib_core* g_core = nullptr;
 
-// Reports what has completed, without the lock.
+// Runs the completion functions, without the lock.
 int report_completed(CompletedList& list) {
     int count = 0;
     while (!list.empty()) {
@@ -53,13 +53,14 @@ std::uint64_t system_seed() {
     return seed;
 }
 
-// The version that this process publishes; another one only to test that peers refuse it.
+// The wire version that this process publishes; a different one only to test that peers refuse it.
 std::uint16_t published_version() {
     const char* text = std::getenv("ADAPTIB_TEST_WIRE_VERSION");
     return text == nullptr ? kWireVersion : static_cast<std::uint16_t>(std::atoi(text));
 }
 
-// Processes that the job spawns, whose ranks begin with 0 again, have the number of their job before it.
+// Ranks of spawned jobs begin with 0 again, so the path of such a process has its job's number
+// before the rank.
 std::string source_map_path(const std::string& path, std::uint64_t self) {
     constexpr std::uint64_t kFirstJob = 1;
     const std::uint64_t job = self >> 32 & 0xffff;
@@ -67,7 +68,8 @@ std::string source_map_path(const std::string& path, std::uint64_t self) {
            std::to_string(self & 0xffffffffu);
 }
 
-// False: nothing can be written there, which was told. What is there already is kept until the end.
+// Returns false, after a message, if the file cannot be written. Existing content is kept until the
+// end.
 bool can_write(opal_common_adaptib_core& core, const std::string& path) {
     std::FILE* file = std::fopen(path.c_str(), "a");
     if (file == nullptr) {
@@ -156,7 +158,7 @@ int open_core(opal_common_adaptib_core& core) {
 
 } // namespace
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Parameters and counters
 
 const opal_common_adaptib_parameter_t* opal_common_adaptib_parameters(size_t* count) noexcept {
@@ -180,7 +182,7 @@ const opal_common_adaptib_counter_t* opal_common_adaptib_counters(size_t* count)
     return table.data();
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Life
 
 int opal_common_adaptib_core_acquire(const opal_common_adaptib_environment_t* environment,
@@ -257,7 +259,7 @@ void opal_common_adaptib_process_ended(opal_common_adaptib_core_t* core,
 
 namespace {
 
-// One thread at a time is in progress; it leaves the lock while an active message's handler runs.
+// One thread at a time is in progress; it gives up the lock while an active message's handler runs.
 [[gnu::always_inline]] inline int progress_once(opal_common_adaptib_core_t* core, bool again) {
     core->inside = true;
     const auto events = static_cast<int>(core->core->progress(again));
@@ -273,7 +275,7 @@ namespace {
         if (!lock.owns_lock() || core->inside) {
             return 0;
         }
-        events = progress_once(core, false); // others may wait for the lock
+        events = progress_once(core, false); // other threads may wait for the lock
         completed = std::exchange(core->protocol->completed(), {});
     }
     return events + report_completed(completed);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the files of the C interface (common_adaptib.h) share: the handle of a process's core, its lock, and what handles,
-// envelopes and statuses are on either side.
+// Shared parts of the C interface (common_adaptib.h): the handle of a process's core, its lock, and
+// the conversion of handles, envelopes and statuses.
 //
-// Threads: Guard and guarded() take the lock if there are any.
+// Threads: Guard and guarded() take the lock if several threads may call.
 // May touch: every folder of the core; no header of Open MPI.
 #pragma once
 
@@ -46,10 +46,10 @@ struct opal_common_adaptib_core {
         : threads(from.threads != nullptr ? from.threads : &kAlone), environment(from),
           bootstrap(from) {}
 
-    // What every call looks at: one cache line.
+    // Members that every call reads: one cache line.
     alignas(adaptib::kCacheLine) adaptib::Protocol* protocol = nullptr; // core's
     const bool* threads; // several may call at the same time
-    bool inside = false; // somebody is in progress
+    bool inside = false; // a thread is in progress
     std::unique_ptr<adaptib::Core> core;
 
     opal_common_adaptib_environment_t environment;
@@ -62,12 +62,12 @@ struct opal_common_adaptib_core {
     adaptib::MonotonicClock clock;
     adaptib::Random random{0};
     adaptib::CallbackBootstrap bootstrap;
-    std::string source_map; // the file that it goes to; empty: none
+    std::string source_map; // the file to write it to; empty: none
 };
 
 namespace adaptib {
 
-// Takes the lock if there are threads.
+// Takes the lock if several threads may call.
 class Guard {
 public:
     explicit Guard(opal_common_adaptib_core* core) : core_(*core->threads ? core : nullptr) {
@@ -87,8 +87,8 @@ private:
     opal_common_adaptib_core* core_;
 };
 
-// kCall(core, arguments...), which is inlined twice: without the lock, and behind a call with it, so that who has
-// no threads does nothing for it.
+// Calls kCall(core, arguments...). It is inlined twice: without the lock, and in a function of its
+// own with the lock, so that a process with one thread does nothing for it.
 template <auto kCall, typename... Arguments>
 [[gnu::noinline]] auto locked(opal_common_adaptib_core* core, Arguments... arguments) {
     const Guard guard(core);
@@ -131,7 +131,7 @@ inline Envelope envelope_of(const opal_common_adaptib_envelope_t& from) {
     return {load_piece(from.context), load_piece(from.source), load_piece(from.tag)};
 }
 
-// A process sends to itself through the core's own handle.
+// The core's own handle stands for the process itself as a peer; its Peer is null.
 inline Peer* peer_of(opal_common_adaptib_core* core, opal_common_adaptib_peer_t* peer) {
     const bool self = static_cast<void*>(peer) == static_cast<void*>(core);
     return self ? nullptr : reinterpret_cast<Peer*>(peer);

@@ -56,7 +56,7 @@ int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, s
         kLocalWrite | ((access & OPAL_COMMON_ADAPTIB_REMOTE_READ) != 0 ? kRemoteRead : 0u) |
         ((access & OPAL_COMMON_ADAPTIB_REMOTE_WRITE) != 0 ? kRemoteWrite : 0u) |
         ((access & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 ? kRemoteAtomic : 0u);
-    // Whole words: osc/rdma changes shorter elements by the word that they are in.
+    // Registers whole words: osc/rdma changes a shorter element by the word that contains it.
     if ((rights & kRemoteAtomic) != 0) {
         constexpr std::uintptr_t kWord = sizeof(std::uint64_t);
         const auto begin = reinterpret_cast<std::uintptr_t>(base);
@@ -108,7 +108,7 @@ const Registration* memory_of(const opal_common_adaptib_one_sided_t& operation) 
     return operation.region == nullptr ? nullptr : &operation.region->memory();
 }
 
-// The peer that the operation goes to.
+// Finds the peer record that the operation goes to.
 Status target_of(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
                  const opal_common_adaptib_one_sided_t& operation, Peer*& out) {
     Core& in = *core->core;

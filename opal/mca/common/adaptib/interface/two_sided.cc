@@ -9,7 +9,7 @@ using namespace adaptib;
 
 namespace {
 
-// A send that needed no request.
+// Completes a send that needed no request.
 void end_at_once(UserRequest& user, Bytes bytes) {
     user.kind = static_cast<std::uint32_t>(RequestKind::send);
     user.status = OPAL_COMMON_ADAPTIB_SUCCESS;

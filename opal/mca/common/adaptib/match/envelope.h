@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Envelope: what a message says of itself and what a receive asks for.
+// Envelope: what identifies a message, and the pattern that a receive matches.
 //
 // Purpose: the value that matching compares, its wildcard rules and its hash.
 // Rules: ANY_TAG does not match negative tags (they belong to the library's own traffic).
@@ -24,7 +24,7 @@ struct Envelope {
     constexpr Envelope() = default;
     constexpr Envelope(std::uint32_t in, std::int32_t from, std::int32_t with)
         : context(in), source(from), tag(with) {}
-    // Member by member (base/pieces.h).
+    // Copies member by member (base/pieces.h).
     constexpr Envelope(const Envelope& other)
         : Envelope(load_piece(other.context), load_piece(other.source), load_piece(other.tag)) {}
     constexpr Envelope& operator=(const Envelope& other) {
@@ -37,14 +37,14 @@ struct Envelope {
     friend constexpr bool operator==(const Envelope&, const Envelope&) = default;
 };
 
-// Does a message with envelope `message` (no wildcards) fit `pattern`?
+// True if a message with envelope `message` (no wildcards) fits `pattern`.
 constexpr bool envelope_matches(const Envelope& pattern, const Envelope& message) {
     return pattern.context == message.context &&
            (pattern.source == message.source || pattern.source == Envelope::kAnySource) &&
            (pattern.tag == message.tag || (pattern.tag == Envelope::kAnyTag && message.tag >= 0));
 }
 
-// Which fields of a pattern are wildcards; the values are bits, so that `any` is both.
+// The fields of a pattern that are wildcards; the values are bits, so that `any` is both.
 enum class PatternClass : std::uint8_t { exact = 0, any_tag = 1, any_source = 2, any = 3 };
 
 constexpr PatternClass pattern_class(const Envelope& pattern) {
@@ -52,7 +52,7 @@ constexpr PatternClass pattern_class(const Envelope& pattern) {
                                      (pattern.source == Envelope::kAnySource ? 2 : 0));
 }
 
-// `message` with the wildcards of `wild`: the one pattern of that class that fits it.
+// `message` with the wildcards of class `wild`: the only pattern of that class that fits it.
 constexpr Envelope generalised(Envelope message, PatternClass wild) {
     const auto bits = static_cast<unsigned>(wild);
     if ((bits & 1u) != 0) {
@@ -64,8 +64,8 @@ constexpr Envelope generalised(Envelope message, PatternClass wild) {
     return message;
 }
 
-// One wide multiplication, its four quarters folded together. No factor can become zero: the first one's
-// constant has a source below -1 in its lower half, the second one's has more than a tag's 32 bits.
+// One wide multiplication, its four quarters folded together. No factor can become zero: the lower
+// half of the first constant is a source below -1, and the second constant exceeds a tag's 32 bits.
 constexpr std::uint32_t envelope_hash(const Envelope& envelope) {
     const std::uint64_t place =
         (std::uint64_t{envelope.context} << 32) | static_cast<std::uint32_t>(envelope.source);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // KeyedFifos: a FIFO per key, in a hash table that consists of its elements.
 //
-// Purpose: the one data structure of matching. Finding, appending and removing cost the same
-// however many keys there are and however many elements share one. Structure: the first element of
-// each FIFO stands for its key: it alone hangs in a bucket's chain.
-//   When it leaves, the second takes its place in the chain. There are no key records that could be
-//   missing, left over or in need of memory.
+// Purpose: the one data structure of matching. Finding, appending and removing cost the same,
+// however many keys there are and however many elements share one.
+// Structure: the first element of each FIFO represents its key: it alone is in a bucket's chain.
+// When it leaves, the second takes its place in the chain. There are no key records that could be
+// missing, left over or in need of memory.
 // Invariants:
 //   1. The first element's prev is the last one (itself if alone); the last one's next is null.
 //      Hence an element is in the table exactly if its prev is not null, and it is the first of
 //      its FIFO exactly if its prev's next is null.
-//   2. There are about twice as many buckets as keys or more, unless the system had no memory for
+//   2. There are at least about twice as many buckets as keys, unless the system had no memory for
 //      them: then chains grow longer, and nothing else changes.
 //   3. More than kKeptBuckets buckets are kept only while a sixteenth of them is in use.
 // Ownership: elements are the caller's; the table owns its bucket array.
@@ -33,14 +33,14 @@ template <class Element> struct FifoLink {
     Element* prev = nullptr;
     // Meaningful while linked.
     Element* next;
-    Element* chain; // next key of the bucket; in the first of a FIFO
+    Element* chain; // in the first of a FIFO: next key of the bucket
 
     bool linked() const { return prev != nullptr; }
 };
 
-// Key: static FifoLink<Element>& link(Element&);
+// Key provides: static FifoLink<Element>& link(Element&);
 //      static Envelope key(const Envelope&)                     an element's key
-//      static bool same(const Envelope& a, const Envelope& b)   key(a) == key(b), cheaply
+//      static bool same(const Envelope& a, const Envelope& b)   key(a) == key(b), but cheaper
 template <class Element, class Key> class KeyedFifos {
 public:
     static constexpr std::size_t kFirstBuckets = 32;
@@ -50,8 +50,8 @@ public:
     KeyedFifos(const KeyedFifos&) = delete;
     KeyedFifos& operator=(const KeyedFifos&) = delete;
 
-    // Where the first element with this key hangs; `*find(…)` is null if there is none. The place
-    // is valid until the table is changed.
+    // Returns the link to the first element with this key; `*find(…)` is null if there is none. The
+    // link is valid until the table is changed.
     Element** find(const Envelope& envelope) {
         Element** place = bucket(envelope);
         while (*place != nullptr && !Key::same((*place)->envelope, envelope)) {
@@ -126,7 +126,8 @@ public:
         own.prev = nullptr;
     }
 
-    // Calls visit(Element&) for each, in order within a key. `visit` must not change the table.
+    // Calls visit(Element&) for each element, in order within a key. `visit` must not change the
+    // table.
     template <class Visit> void for_each(Visit&& visit) const {
         for (std::size_t i = 0; i <= mask_; ++i) {
             for (Element* first = buckets_[i]; first != nullptr; first = Key::link(*first).chain) {
@@ -168,12 +169,11 @@ private:
         return &buckets_[envelope_hash(Key::key(envelope)) & mask_];
     }
 
-    // Changes the number of buckets, a power of two; without memory for them things stay as they
-    // are.
+    // Changes the number of buckets, a power of two; without memory for them nothing changes.
     [[gnu::noinline]] void resize(std::size_t count) {
         std::unique_ptr<Element*[]> fresh(new (std::nothrow) Element*[count]());
         if (!fresh) {
-            grow_above_ *= 2; // ask again later, not at every call
+            grow_above_ *= 2; // retry later, not at every call
             shrink_below_ /= 2;
             return;
         }

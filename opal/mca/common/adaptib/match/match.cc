@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The paths of matching on which wildcards or cancellations are involved.
+// The paths of matching that involve wildcards or cancellation.
 #include "match/match.h"
 
 #include <new>
@@ -75,7 +75,7 @@ void Matcher::remove_from_indexes(UnexpectedMessage& message) {
 
 template <PatternClass kClass>
 UnexpectedMessage* Matcher::search(Index<kClass>& index, const Envelope& pattern) {
-    index.unused = 0; // first, for add_to() drops an index that was not used
+    index.unused = 0; // before add_to(), which drops an unused index
     if (!index.active) {
         index.active = true;
         ++indexes_;

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Matching: which receive gets which message.
+// Matching: decides which receive gets which message.
 //
 // Purpose: posted and unexpected queues with MPI's rules. An exact match costs the same at any
-// depth (hash by envelope, a FIFO per envelope); wildcard receives are ordered against exact ones
-// by the order of posting, unexpected messages among themselves by the order of arrival. Rules:
-// ANY_TAG does not match negative tags (they belong to the library's own traffic). How:
-//   Posted receives hang in one table under their pattern. A message fits at most four patterns
-//   (its own envelope, and with the source, the tag or both made wildcards), so arrive() looks at
-//   the heads of at most four FIFOs and takes the one posted first; classes of which none is posted
-//   are skipped. Unexpected messages hang in a table by envelope and in a list by arrival. Wildcard
-//   searches have an index per class, which is built by the first search of that class that finds
-//   messages queued, kept up to date from then on, and dropped again when it is not used for long:
-//   a program without wildcards never pays for them. Indexes for ANY_TAG do not contain negative
-//   tags.
-// Ownership: nodes are the caller's (members or bases of its requests and messages); a node is
-// linked
-//   from the call that queues it until the call that returns or removes it, and must not move, die
-//   or change its envelope meanwhile. Nothing is allocated per match; tables grow by doubling.
+// depth (hash by envelope, a FIFO per envelope). Wildcard receives are ordered against exact ones
+// by the order of posting, unexpected messages among themselves by the order of arrival.
+// Rules: ANY_TAG does not match negative tags (they belong to the library's own traffic).
+// Posted receives: one table holds them under their pattern. A message fits at most four patterns
+// (its own envelope, and with the source, the tag or both made wildcards), so arrive() looks at the
+// heads of at most four FIFOs and takes the one posted first; it skips classes of which none is
+// posted.
+// Unexpected messages: a table holds them by envelope, and a list by arrival. Wildcard searches use
+// an index per class. The first search of that class that finds messages queued builds it, later
+// messages are added to it, and it is dropped when it was not used for long: a program without
+// wildcards never pays for it. Indexes for ANY_TAG do not contain negative tags.
+// Ownership: nodes are the caller's (members or bases of its requests and messages). A node is
+// linked from the call that queues it until the call that returns or removes it, and must not move,
+// die or change its envelope meanwhile. Nothing is allocated per match; tables grow by doubling.
 // Errors: none. A table that gets no memory works on with longer chains.
 // Threads: one at a time (the core's lock).
 // May touch: base/ only.
@@ -62,7 +61,7 @@ private:
     friend class Matcher;
     template <PatternClass> friend struct MessageKey;
 
-    // Set when a wildcard index takes the message, or passes it over: without one nothing of them is touched.
+    // Set when a wildcard index takes the message, or passes it over; without an index untouched.
     union ClassLinks {
         ClassLinks() {}
         FifoLink<UnexpectedMessage> of[3];
@@ -70,7 +69,7 @@ private:
     ClassLinks by_class_;
 
 public:
-    // What every message needs follows; it is as long as a cache line.
+    // The members that every message uses follow; they take one cache line.
     static constexpr Bytes kInFront = sizeof(ClassLinks);
 
     Envelope envelope; // no wildcards
@@ -84,14 +83,14 @@ private:
 };
 static_assert(sizeof(UnexpectedMessage) == UnexpectedMessage::kInFront + kCacheLine);
 
-// How posted receives hang in their table: under the pattern itself.
+// Posted receives are in their table under the pattern itself.
 struct PatternKey {
     static FifoLink<PostedReceive>& link(PostedReceive& receive) { return receive.link_; }
     static Envelope key(const Envelope& pattern) { return pattern; }
     static bool same(const Envelope& a, const Envelope& b) { return a == b; }
 };
 
-// How messages hang in a table: under the pattern of one class that fits them.
+// Messages are in a table under the pattern of one class that fits them.
 template <PatternClass kClass> struct MessageKey {
     static FifoLink<UnexpectedMessage>& link(UnexpectedMessage& message) {
         if constexpr (kClass == PatternClass::exact) {
@@ -114,8 +113,8 @@ public:
     Matcher(const Matcher&) = delete;
     Matcher& operator=(const Matcher&) = delete;
 
-    // Queues `receive`, unless an unexpected message fits: then the earliest such is removed and
-    // returned, and `receive` is not queued. REQUIRES: `receive` is not queued.
+    // Queues `receive`, unless an unexpected message fits: then the earliest of those is removed
+    // and returned, and `receive` is not queued. REQUIRES: `receive` is not queued.
     UnexpectedMessage* post(PostedReceive& receive) {
         UnexpectedMessage* const message = take(receive.envelope);
         if (message == nullptr) {
@@ -123,7 +122,7 @@ public:
         }
         return message;
     }
-    // The second half of it. REQUIRES: take(receive.envelope) has just returned null.
+    // The second half of post(). REQUIRES: take(receive.envelope) has just returned null.
     [[gnu::always_inline]] void queue(PostedReceive& receive) {
         receive.number_ = next_number_++;
         count_wildcard(receive, 1);
@@ -132,8 +131,8 @@ public:
         peak_posted_ = posted_ > peak_posted_ ? posted_ : peak_posted_;
     }
 
-    // The first posted receive, in order of posting, that the message fits, removed; or null.
-    // REQUIRES: `message` has no wildcards.
+    // Removes and returns the first posted receive, in order of posting, that the message fits; or
+    // null. REQUIRES: `message` has no wildcards.
     [[gnu::always_inline]] PostedReceive* arrive(const Envelope& message) {
         assert(pattern_class(message) == PatternClass::exact);
         if (posted_ == 0) {
@@ -163,7 +162,7 @@ public:
         }
     }
 
-    // Probe: the earliest unexpected message that fits `pattern`, or null; it stays queued.
+    // Probe: returns the earliest unexpected message that fits `pattern`, or null; it stays queued.
     UnexpectedMessage* find(const Envelope& pattern) {
         if (messages_.empty()) {
             return nullptr;
@@ -174,17 +173,17 @@ public:
         return find_by_wildcard(pattern);
     }
 
-    // Matched probe: the same, removed.
+    // Matched probe: likewise, but removes the message.
     [[gnu::always_inline]] UnexpectedMessage* take(const Envelope& pattern) {
         return messages_.empty() ? nullptr
                                  : take_queued(pattern.context, pattern.source, pattern.tag);
     }
 
-    // Takes a receive out of the queue; false if it was not in it (matched before, or never
+    // Removes a receive from the queue; false if it was not in it (matched before, or never
     // posted).
     bool cancel(PostedReceive& receive);
 
-    // The same for a message.
+    // Likewise for a message.
     bool remove(UnexpectedMessage& message);
 
     std::size_t posted() const { return posted_; }
@@ -192,7 +191,7 @@ public:
     std::size_t peak_posted() const { return peak_posted_; }
     std::size_t peak_unexpected() const { return peak_unexpected_; }
 
-    // Calls visit(PostedReceive&) for each that is queued, those with the same pattern in order of
+    // Calls visit(PostedReceive&) for each queued receive, those with the same pattern in order of
     // posting. `visit` must not call the matcher.
     template <class Visit> void for_each_posted(Visit&& visit) const { receives_.for_each(visit); }
 
@@ -206,7 +205,7 @@ public:
         }
     }
 
-    // Empties a queue: each node is removed and then given to `visit`, which may end its life. For
+    // Empties a queue: removes each node, then calls `visit` with it, which may end its life. For
     // shutdown; `visit` must not call the matcher.
     template <class Visit> void drain_posted(Visit&& visit) {
         posted_ = 0;
@@ -230,13 +229,13 @@ private:
         std::size_t unused = 0; // messages queued since the last search
     };
 
-    // An index that so many messages (and as many as are queued) were added to without a search
-    // between them is dropped: rebuilding it costs less than what was added, so the cost per
-    // message stays constant however searches are spread.
+    // An index is dropped when more than this number of messages, plus as many as are queued, were
+    // added since its last search. Rebuilding it costs less than what was added, so the cost per
+    // message stays constant, however searches are spread.
     static constexpr std::size_t kIndexPatience = 4096;
     static constexpr std::size_t kOneLess = ~std::size_t{0};
 
-    // A receive came or went.
+    // Counts a receive that is queued or removed.
     void count_wildcard(const PostedReceive& receive, std::size_t by) {
         const PatternClass wild = pattern_class(receive.envelope);
         if (wild != PatternClass::exact) [[unlikely]] {
@@ -254,7 +253,7 @@ private:
         return receive;
     }
 
-    // The envelope in pieces, that it stays in registers.
+    // Takes the envelope as scalars, so that it stays in registers.
     UnexpectedMessage* take_queued(std::uint32_t context, std::int32_t source, std::int32_t tag) {
         const Envelope pattern{context, source, tag};
         if (pattern_class(pattern) == PatternClass::exact) {
@@ -273,7 +272,7 @@ private:
         return message;
     }
 
-    // The rest of removing a message that has left by_envelope_.
+    // Completes the removal of a message that has left by_envelope_.
     void forget(UnexpectedMessage& message) {
         messages_.remove(message);
         if (indexed()) {
@@ -293,7 +292,7 @@ private:
 
     KeyedFifos<PostedReceive, PatternKey> receives_;
     std::size_t posted_ = 0;
-    std::size_t wildcards_ = 0;              // of them, with a wildcard
+    std::size_t wildcards_ = 0;              // posted receives with a wildcard
     std::size_t wildcards_by_class_[4] = {}; // the same by PatternClass
     std::uint64_t next_number_ = 0;
     std::size_t peak_posted_ = 0;
@@ -301,7 +300,7 @@ private:
 
     KeyedFifos<UnexpectedMessage, MessageKey<PatternClass::exact>> by_envelope_;
     IntrusiveList<UnexpectedMessage, &UnexpectedMessage::by_arrival_> messages_;
-    unsigned indexes_ = 0; // active ones of the following
+    unsigned indexes_ = 0; // number of active ones among the following
     Index<PatternClass::any_tag> by_source_;
     Index<PatternClass::any_source> by_tag_;
     Index<PatternClass::any> by_context_;

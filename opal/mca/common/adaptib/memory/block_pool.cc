@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// BlockPool's ways in and out, and its marks for AddressSanitizer.
+// BlockPool: allocation, release, and marks for AddressSanitizer.
 #include "memory/block_pool.h"
 
 #include <cassert>
@@ -18,7 +18,7 @@ void BlockPool::mark_used(void* memory, Bytes size) { __asan_unpoison_memory_reg
 
 namespace {
 
-// Under AddressSanitizer a block that is released must be readable: if it is free already, this is reported.
+// Reads a block that is being released: if it is free already, AddressSanitizer reports that.
 #ifdef ADAPTIB_ASAN
 void check_used(const void* memory) {
     static_cast<void>(*static_cast<const volatile char*>(memory));
@@ -155,8 +155,8 @@ void BlockPool::release_single(void* memory, Bytes block) {
     cached_ += block;
 }
 
-// Is there room for `size` more cached bytes? Makes it at the cost of the other classes if need be;
-// `own_class` is an index of singles_, or kSingleClasses for a slab.
+// Returns true if there is room for `size` more cached bytes, after making room at the cost of the
+// other classes if need be. `own_class` is an index of singles_, or kSingleClasses for a slab.
 bool BlockPool::make_room(Bytes size, std::size_t own_class) {
     if (size > keep_limit_) {
         return false;

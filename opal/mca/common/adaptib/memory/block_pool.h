@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // BlockPool: memory for unexpected payloads and message records.
 //
-// Purpose: blocks of any size in O(1) without a call of the system when the working set repeats,
-// and without keeping what a burst once needed. Structure: sizes are rounded up, to a power of two
-// from 64 B to 2 KiB, then to a quarter of one (2.5, 3, 3.5, 4, 5 KiB …): a message of 4,000 B,
-// with its record, takes 5 KiB.
+// Purpose: blocks of any size in O(1), without a system call when the working set repeats, and
+// without keeping what a burst once needed.
+// Structure: sizes are rounded up, to a power of two from 64 B to 2 KiB, then to a quarter of one
+// (2.5, 3, 3.5, 4, 5 KiB …): a message of 4,000 B, with its record, takes 5 KiB.
 //   up to 2 KiB   cut from slabs of 32 KiB; a slab has a LIFO list of its free blocks, and the slab
 //                 that a block was last returned to is the next to be taken from
 //   up to 64 KiB  a LIFO list of single free blocks per size
 //   above         straight from and to the system
 // Invariants:
 //   1. cached() (single free blocks, and slabs of which no block is in use) is at most the limit.
-//      What comes back beyond it displaces blocks of other sizes, so that sizes that are not used
-//      any more do not fill the cache for ever; if there are none, it goes back to the system
-//      itself.
+//      A block that is released beyond it displaces blocks of other sizes, so that sizes that are
+//      not used any more do not fill the cache forever; if there are none, the block itself goes
+//      back to the system.
 //   2. A slab is in its class's list exactly if it has both used and free blocks, and in the list
-//   of
-//      empty slabs, from which any class takes, exactly if it has no used one. The pool cannot give
-//      back a slab of which a block is in use.
-// Errors: nullptr if the system has no memory.
-// Under AddressSanitizer free blocks, and the rest of a block behind the size asked for, are
-// poisoned; a block that is released twice is reported. Ownership: blocks are the caller's until
-// released; all are released before the pool is destroyed. Threads: not thread safe. May touch:
-// base/ only.
+//      of empty slabs, from which any class takes, exactly if it has no used one. The pool cannot
+//      return a slab of which a block is in use.
+// Errors: nullptr if the system has no memory. Under AddressSanitizer free blocks, and the rest of
+// a block behind the size asked for, are poisoned; a block that is released twice is reported.
+// Ownership: blocks are the caller's until released; all are released before the pool is destroyed.
+// Threads: not thread safe.
+// May touch: base/ only.
 #pragma once
 
 #include <bit>
@@ -57,16 +56,16 @@ public:
     BlockPool(const BlockPool&) = delete;
     BlockPool& operator=(const BlockPool&) = delete;
 
-    // A block of at least `size` bytes, aligned to kAlignment, contents undefined; nullptr if the
-    // system has none. A size of zero gives a block too.
+    // Returns a block of at least `size` bytes, aligned to kAlignment, contents undefined; nullptr
+    // if the system has no memory. Size zero gives a block, too.
     [[nodiscard]] void* allocate(Bytes size);
 
     // REQUIRES: `block` is from allocate(size) of this pool with the same size, or null.
     void release(void* block, Bytes size);
 
-    // allocate(kQuickBlock) and its release, for what comes and goes by the message: the last few blocks are at
-    // hand. They count as free, keep their slabs until trim(), and are not touched: who uses a part of one alone has
-    // no other lines of it in his cache.
+    // allocate(kQuickBlock) and its release, for objects that live as long as one message: the last
+    // few blocks are kept at hand. They count as free, but keep their slabs until trim(). The pool
+    // does not touch them, so that a user of a part of a block has only those lines in its cache.
     static constexpr Bytes kQuickBlock = 256;
     [[nodiscard]] void* allocate_quick() {
         if (quick_count_ == 0) {
@@ -88,7 +87,7 @@ public:
         in_use_ -= kQuickBlock;
     }
 
-    // An object in a block; nullptr as above. destroy() takes it back, null is fine.
+    // Creates an object in a block; nullptr as above. destroy() takes it back; null is allowed.
     template <class T, class... Arguments> [[nodiscard]] T* create(Arguments&&... arguments) {
         static_assert(alignof(T) <= kAlignment);
         void* const block = allocate(sizeof(T));
@@ -101,10 +100,10 @@ public:
         }
     }
 
-    // Gives back to the system all that is cached.
+    // Returns everything cached to the system.
     void trim();
 
-    // What a block for `size` bytes takes, slab headers apart.
+    // Size of a block for `size` bytes, without slab headers.
     static constexpr Bytes block_bytes(Bytes size) {
         if (size > kLargestInSlab) {
             return round_up(size, size > kLargestBlock ? kAlignment : quarter_below(size));
@@ -112,11 +111,11 @@ public:
         return std::bit_ceil(size < kSmallestBlock ? kSmallestBlock : size);
     }
 
-    Bytes in_use() const { return in_use_; } // block_bytes() of all that is handed out
+    Bytes in_use() const { return in_use_; } // block_bytes() of all blocks handed out
     Bytes peak_in_use() const { return peak_; }
-    Bytes held() const { return held_; }     // what the pool has from the system
-    Bytes cached() const { return cached_; } // of that, what trim() would give back
-    std::uint64_t system_calls() const { return system_calls_; } // requests to the system so far
+    Bytes held() const { return held_; }     // memory that the pool has from the system
+    Bytes cached() const { return cached_; } // the part of it that trim() would return
+    std::uint64_t system_calls() const { return system_calls_; } // allocations from it so far
 
 private:
     static constexpr std::size_t kSlabClasses = 6;    // 64 B … 2 KiB
@@ -126,13 +125,13 @@ private:
         FreeBlock* next;
     };
 
-    // At the start of each slab; a slab is aligned to its size, so a block's address leads to it.
+    // Header of each slab. A slab is aligned to its size, so a block's address leads to it.
     struct Slab {
         ListLink<Slab> link;
         FreeBlock* free = nullptr;
         std::uint32_t in_use = 0;
-        std::uint32_t cut = 0;   // how many blocks were handed out since it was empty
-        std::uint32_t count = 0; // how many there are
+        std::uint32_t cut = 0;   // blocks handed out for the first time since it was empty
+        std::uint32_t count = 0; // blocks that it holds
     };
     static_assert(sizeof(Slab) <= kAlignment);
     using SlabList = IntrusiveList<Slab, &Slab::link>;
@@ -183,7 +182,7 @@ private:
     SlabList slabs_[kSlabClasses];
     SlabList empty_slabs_;
     FreeBlock* singles_[kSingleClasses] = {};
-    void* quick_[kQuickCount]; // the last one came last
+    void* quick_[kQuickCount]; // a stack
 };
 
 } // namespace adaptib

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Registration: user memory made known to every rail that may carry it.
+// Registration: user memory registered with every rail that may carry it.
 //
-// Purpose: one object per buffer under transfer, with a key for each rail of the fabrics that may carry
-// it; the keys go to the peer. A rail whose device has failed has none, as long as another one has; to one without
-// atomics the memory is known for all else.
+// Purpose: one object per buffer under transfer, with a key for each rail of the fabrics that may
+// carry it; the keys are sent to the peer. A rail whose device has failed has no key, as long as
+// another rail has one. For a rail without atomics the memory is registered with all other rights.
 // Ownership: RAII; the memory must stay until the object is gone.
-// Errors: no_memory, locked_memory from any rail, no_device from all: nothing stays registered then.
+// Errors: no_memory or locked_memory from any rail, no_device from all: then nothing stays
+// registered.
 // May touch: base/, fabric/.
 #pragma once
 
@@ -29,8 +30,8 @@ public:
     }
     void reset();
 
-    // Keys are numbered as rails are; those before the range, and of failed devices, are 0.
-    // REQUIRES: make() succeeded; of local_key and remote_key: the rail is in the range.
+    // Keys are indexed by rail; those before the range, and those of failed devices, are 0.
+    // REQUIRES: make() succeeded; for local_key and remote_key: the rail is in the range.
     std::uint32_t key_count() const { return end_; }
     std::uint32_t local_key(std::uint32_t rail) const { return local_keys_[rail]; }
     std::uint32_t remote_key(std::uint32_t rail) const {
@@ -41,13 +42,13 @@ public:
 private:
     std::array<std::uint32_t, kMaxRails> local_keys_{}; // of regions_
     std::array<std::unique_ptr<MemoryRegion>, kMaxRails> regions_;
-    std::uint32_t end_ = 0; // of the range
+    std::uint32_t end_ = 0; // of the range of rails
 };
 
-// Memory of the first rail of the range whose device has not failed.
+// Allocates memory of the first rail of the range whose device has not failed.
 Status allocate_from(RailList rails, RailRange with, Bytes length, std::uint32_t access,
                      std::unique_ptr<MemoryRegion>& out);
-// Of which only the first bytes have memory at first (Rail::allocate_sparse).
+// Likewise, but at first only the `first` bytes are backed by memory (Rail::allocate_sparse).
 Status allocate_sparse_from(RailList rails, RailRange with, Bytes length, Bytes first,
                             std::uint32_t access, std::unique_ptr<MemoryRegion>& out);
 

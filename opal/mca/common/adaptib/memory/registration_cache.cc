@@ -58,7 +58,7 @@ RegistrationCache::Entry* RegistrationCache::covering(std::uintptr_t begin, std:
     return fits ? &entry : nullptr;
 }
 
-// A rail that has no room gets some: what nobody uses goes.
+// Registers the range. If a rail has no room, drops the registrations without users, and retries.
 Status RegistrationCache::make(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access,
                                Entry*& out) {
     auto entry = std::make_unique<Entry>();
@@ -80,8 +80,9 @@ Status RegistrationCache::make(std::uintptr_t begin, std::uintptr_t end, std::ui
     return kOk;
 }
 
-// One range over this one and all that it overlaps. They may not want the same rights, or one of them be
-// gone unnoticed: then this one alone, in their place.
+// Registers one range over this one and all kept ones that it overlaps. That fails if the memory
+// does not allow the rights of all of them, or if one was unmapped unnoticed: then registers this
+// range alone in their place.
 Status RegistrationCache::make_kept(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access,
                                     Entry*& out) {
     const std::uintptr_t own_begin = begin;
@@ -131,7 +132,7 @@ void RegistrationCache::release(Entry& entry) {
     }
 }
 
-// It is found no more, and goes with its last user.
+// Removes the entry from the index; its registration ends with its last user.
 RegistrationCache::Entries::iterator RegistrationCache::drop(Entries::iterator at) {
     Entry& entry = *at->second;
     entry.kept = false;
@@ -143,7 +144,7 @@ RegistrationCache::Entries::iterator RegistrationCache::drop(Entries::iterator a
     return entries_.erase(at);
 }
 
-// Until those that are there, used or not, are that many bytes at most, or all are in use.
+// Drops idle entries until all registrations, used or not, are `bytes` at most, or all are in use.
 void RegistrationCache::shrink_to(Bytes bytes) {
     while (bytes_ > bytes && !idle_.empty()) {
         drop(entries_.find(idle_.front()->begin));
@@ -157,13 +158,14 @@ void RegistrationCache::forget(const void* address, Bytes length) noexcept {
     if (forgotten_count_ < kForgotten) {
         forgotten_[forgotten_count_++] = {begin, begin + length};
     } else {
-        forgotten_[0] = {0, UINTPTR_MAX}; // too much to remember: everything
+        forgotten_[0] = {0, UINTPTR_MAX}; // the list is full: forget everything
     }
     forgotten_any_.store(true, std::memory_order_release);
     forgotten_lock_.clear(std::memory_order_release);
 }
 
-// Nothing is called under the lock: what is called may unmap memory, and come to forget().
+// Copies the ranges and handles them without the lock: the functions called may unmap memory, and
+// so call forget().
 void RegistrationCache::settle_forgotten() {
     std::array<Range, kForgotten> ranges;
     while (forgotten_lock_.test_and_set(std::memory_order_acquire)) {

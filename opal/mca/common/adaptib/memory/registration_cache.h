@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // RegistrationCache: registrations of user memory that are kept after use.
 //
-// Purpose: registering costs a system call and pinned pages, and programs use the same buffers again. A
-// kept range is found by address; ranges that overlap become one, so that the kept ones are disjoint.
-// The least recently used ones go when they are more than `max_bytes`, or when a rail has no room.
-// A program that unmaps memory must have it forgotten: the adapter would go on using the old pages. A
-// cache that is not told of that (max_bytes 0) registers for each use.
+// Purpose: a registration costs a system call and pinned pages, and programs reuse their buffers. A
+// kept range is found by address; ranges that overlap are merged, so that the kept ones are
+// disjoint. The least recently used ones are dropped when all exceed `max_bytes`, or when a rail
+// has no room.
+// Memory that the program unmaps must be forgotten: the adapter would go on using the old pages. A
+// cache that does not learn of unmapping (max_bytes 0) registers for each use.
 // Ownership: a Use keeps its registration as long as it lives, forgotten or not; the cache outlives
-//   its uses. Memory is registered in whole pages, which is what can be unmapped.
-// Threads: one at a time; but forget() may be called by any thread at any time, in the middle of malloc and
-//   of the cache's own functions too: it takes no lock that is held while anything else is called.
+//   its uses. Memory is registered in whole pages, the unit of unmapping.
+// Threads: one at a time, except that any thread may call forget() at any time, even within malloc
+// or within the cache's own functions: it takes no lock that is held while anything else is called.
 // Source: Rashti and Afsahi, section 2 (the cost of registration).
 // May touch: base/, fabric/, observe/.
 #pragma once
@@ -43,7 +44,7 @@ class RegistrationCache {
     };
 
 public:
-    // Memory that is registered while this lives. Empty until acquire() fills it.
+    // Keeps memory registered while it lives. Empty until acquire() fills it.
     class Use {
     public:
         Use() = default;
@@ -57,7 +58,7 @@ public:
                 entry_ = nullptr;
             }
         }
-        // What `other` has, which is empty then.
+        // Takes over the registration of `other`, which is empty afterwards.
         void take(Use& other) {
             reset();
             cache_ = other.cache_;
@@ -79,14 +80,14 @@ public:
     RegistrationCache(const RegistrationCache&) = delete;
     RegistrationCache& operator=(const RegistrationCache&) = delete;
 
-    // Makes the memory known to those rails. Errors: a rail's; `out` is empty then.
+    // Registers the memory with the cache's rails. Errors: a rail's; `out` is empty then.
     Status acquire(void* address, Bytes length, std::uint32_t access, Use& out);
 
-    // The memory is about to be unmapped, or its pages to be replaced.
+    // Tells that the memory is about to be unmapped, or its pages to be replaced.
     void forget(const void* address, Bytes length) noexcept;
-    // Gives up what nobody uses, for others that have no room.
+    // Drops all registrations without users, to make room for others.
     void make_room() { shrink_to(0); }
-    // Gives up what was forgotten; acquire() does so by itself.
+    // Drops forgotten registrations; acquire() does so by itself.
     void settle() {
         if (forgotten_any_.load(std::memory_order_acquire)) [[unlikely]] {
             settle_forgotten();
@@ -108,7 +109,7 @@ private:
     void use(Entry& entry, Use& out);
     void settle_forgotten();
     void account(Bytes bytes) {
-        counters_.registered_bytes += bytes - bytes_; // others may count there, too
+        counters_.registered_bytes += bytes - bytes_; // other caches may count there, too
         bytes_ = bytes;
     }
 
@@ -120,7 +121,7 @@ private:
     Entries entries_;
     IntrusiveList<Entry, &Entry::idle_link> idle_;
 
-    // What forget() was told and nobody has looked at yet.
+    // Ranges that forget() has noted and that settle_forgotten() has not handled yet.
     std::atomic<bool> forgotten_any_ = false;
     std::atomic_flag forgotten_lock_;
     struct Range {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Staging blocks: registered memory through which non-contiguous data is packed and unpacked.
 //
-// Purpose: blocks of one size for the peers of one fabric, from its first rail's own memory (which local
-// peers can map), known to its rails; kept for the next transfer up to a limit.
+// Purpose: blocks of one size for the peers of one fabric, from memory of its first working rail
+// (which local peers can map), registered with its rails; kept for the next transfer up to a limit.
 // Ownership: a block belongs to the taker from take() until give().
 // Threads: one at a time.
 // May touch: base/, fabric/, memory/registration.h.
@@ -27,7 +27,7 @@ struct StagingBlock {
 
 class StagingPool {
 public:
-    // `registrations`: of the same rails, some of which may be given up for a block.
+    // `registrations`: the cache of the same rails, which gives up idle ones for a block.
     StagingPool(RailList rails, RailRange with, Bytes block_bytes, std::size_t kept,
                 RegistrationCache& registrations)
         : rails_(rails), with_(with), block_bytes_(block_bytes), kept_(kept),

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Windows: memory of this process that atomics of peers reach.
 //
-// Purpose: atomics that this process carries out for others (protocol/atomic.cc) are checked
-// before: the word lies in a window that is there still. The name that comes with the atomic says
-// which; it may be another window's (protocol/region_keys.cc says why), so it only says where to
-// look first.
-// Ownership: a window belongs to its user and goes before the table. Threads: one at a time.
+// Purpose: before this process carries out an atomic for a peer (protocol/atomic.cc), it checks
+// that the word lies in a window that still exists. The name in the request says which window, but
+// it may be another window's (protocol/region_keys.cc says why), so it only says where to look
+// first.
+// Ownership: a window belongs to its user, who resets it before the table is destroyed.
+// Threads: one at a time.
 // May touch: memory/registration.h.
 #pragma once
 
@@ -39,7 +40,7 @@ private:
 
 class WindowTable {
 public:
-    // Registers the memory with the rails, of which there is one at least. Errors: as Registration::make.
+    // Registers the memory with the rails (at least one). Errors: as Registration::make.
     Status open(OpenWindow& out, RailList rails, void* address, Bytes length,
                 std::uint32_t access) {
         out.reset();
@@ -48,7 +49,8 @@ public:
             return status;
         }
         const Range range{reinterpret_cast<std::uintptr_t>(address), length};
-        if (!ranges_.emplace(key_of(out), range).second) { // keys of two rails: one has failed
+        // A name in use means equal keys of two rails, of which one has failed.
+        if (!ranges_.emplace(key_of(out), range).second) {
             out.memory_.reset();
             return Status::error(Reason::no_memory);
         }
@@ -56,7 +58,7 @@ public:
         return kOk;
     }
 
-    // Which of a window's keys names it: the last one that there is.
+    // The key that names a window: its last nonzero one.
     template <typename Keys> static std::uint32_t name_of(const Keys& keys, std::uint32_t count) {
         std::uint32_t name = 0;
         for (std::uint32_t i = 0; i < count; ++i) {
@@ -65,7 +67,7 @@ public:
         return name;
     }
 
-    // The window of that name, or else any other, has the aligned word.
+    // True if the window of that name, or else any other, contains the aligned word.
     bool has_word(std::uint32_t name, std::uint64_t address) const {
         if (address % sizeof(std::uint64_t) != 0) {
             return false;

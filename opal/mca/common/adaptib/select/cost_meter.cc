@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What channels cost on this machine (select/cost_meter.h).
+// CostMeter: samples and costs (select/cost_meter.h).
 #include "select/cost_meter.h"
 
 #include <algorithm>
@@ -8,7 +8,8 @@ namespace adaptib {
 
 namespace {
 
-// Of the model's. Less, or nothing, is where the senders run (whose lines come from afar), not what the channels are.
+// Least saving of a ring, as a part of the model's. A smaller or negative one tells where the
+// senders run (their lines come from afar), not what the channels cost.
 constexpr double kLeastSaved = 0.1;
 
 double time_of(Nanoseconds took, Nanoseconds clock) {
@@ -22,7 +23,7 @@ void CostMeter::add(Few& to, double nanoseconds) {
     ++samples_;
 }
 
-// A message's own time is what the pass took over looking at the rings.
+// A message's own time is what the pass took beyond polling the other rings in vain.
 void CostMeter::add_rings(Nanoseconds took, Nanoseconds clock, std::size_t rings,
                           std::size_t messages) {
     if (rings == 0) {
@@ -51,7 +52,8 @@ void CostMeter::add_credit(Nanoseconds took, Nanoseconds clock) {
     add(credit_, time_of(took, clock));
 }
 
-// Of shared rings, which nothing here has, the model's relation to connected ones is believed.
+// Nothing here has shared rings to time, so their saving follows that of connected ones as in the
+// model.
 ChannelCosts CostMeter::costs(const ChannelCosts& model, double messages_per_credit) const {
     ChannelCosts costs = model;
     if (ring_.known() && queue_.known()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How many messages came from each source, and when (select/history.h).
+// History: buckets, their merging and sums (select/history.h).
 #include "select/history.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 
 bool by_source(const SourceCount& a, const SourceCount& b) { return a.source < b.source; }
 
-// Of sorted counts, those of one source become one.
+// Adds up the counts of each source. REQUIRES: `counts` is sorted by source.
 void fold(std::vector<SourceCount>& counts) {
     std::size_t kept = 0;
     for (const SourceCount& count : counts) {
@@ -41,7 +41,7 @@ void History::add(std::vector<SourceCount> counts) {
     }
 }
 
-// If there are too many of a width; of the widest, the oldest goes.
+// Merges the two oldest buckets of a width if there are too many; drops the oldest of the widest.
 void History::merge_oldest(std::uint64_t width) {
     std::size_t first = 0;
     std::size_t count = 0;

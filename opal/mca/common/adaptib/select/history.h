@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How many messages came from each source, and when: fine for what is recent, coarse for what is long past.
+// History: the number of messages from each source over time, fine for the recent past, coarse for
+// long ago.
 //
-// Purpose: sums over any window of time in memory that follows the sources that were active, not those that
-// there are. Periods are kept one by one at first; of each width there are kPerWidth buckets at most, then the
-// two oldest become one of twice the width (an exponential histogram). What is older than the widest bucket
-// holds is forgotten, and so are, in a bucket of more than one period, all but its busiest sources.
-// Time counts in periods from the first add() on. A window that begins within a bucket gets its share of it.
+// Purpose: sums over any window of time, in memory that follows the sources that were active, not
+// all that exist. Periods are kept one by one at first. Of each width there are at most kPerWidth
+// buckets; beyond that the two oldest become one of twice the width (an exponential histogram).
+// Counts older than the widest buckets are forgotten, and so are all but the busiest sources of a
+// bucket of more than one period.
+// Time counts in periods from the first add() on. A window that begins within a bucket gets its
+// share of it.
 // Threads: one at a time.
-// Source: Takagi et al., 3.4 and table 2 keep a table of 2048 periods by all processes; exponential histograms:
-//   Datar, Gionis, Indyk, Motwani, "Maintaining stream statistics over sliding windows", 2002.
+// Source: Takagi et al., 3.4 and table 2 keep a table of 2048 periods by all processes; exponential
+//   histograms: Datar, Gionis, Indyk, Motwani, "Maintaining stream statistics over sliding
+//   windows", 2002.
 // May touch: base/.
 #pragma once
 
@@ -29,13 +33,13 @@ public:
 
     struct Window {
         std::vector<SourceCount> counts; // sorted by source
-        double messages = 0;             // those of forgotten sources as well
+        double messages = 0;             // including those of forgotten sources
     };
 
-    // One more period. REQUIRES: no source twice.
+    // Adds one more period. REQUIRES: no source twice.
     void add(std::vector<SourceCount> counts);
     std::uint64_t now() const { return now_; }
-    // The messages of [from, now()).
+    // Sums the messages of [from, now()).
     void sum(std::uint64_t from, Window& out) const;
 
     std::size_t memory_bytes() const;
@@ -50,7 +54,7 @@ private:
     void merge_oldest(std::uint64_t width);
     static void join(Bucket& into, const Bucket& later);
 
-    std::deque<Bucket> buckets_; // oldest first: widths fall
+    std::deque<Bucket> buckets_; // oldest first, so widths fall
     std::uint64_t now_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which sources deserve a ring of their own (select/mapping.h).
+// Search for the best mapping of channels to sources (select/mapping.h).
 #include "select/mapping.h"
 
 #include <algorithm>
@@ -15,16 +15,17 @@ bool busier(const SourceCount& a, const SourceCount& b) {
     return a.count != b.count ? a.count > b.count : a.source < b.source;
 }
 
-// The most that is saved by l rings, and how many of them are connections then.
+// The best result so far: l rings, and how many of them are connections.
 struct Best {
     std::size_t rings = 0;
     std::size_t connections = 0;
     double gain = 0;
 };
 
-// For a given number of rings, one more connection among them saves n (r - d) - (rho - delta) more, and the n
-// fall: as long as that is positive, if a connection saves more for each message than a shared ring does. If it
-// does not, the sum falls first or grows throughout: none or all.
+// For a given number of rings, one more connection among them saves n (r - d) - (rho - delta) more,
+// and n falls from source to source. If a connection saves at least as much per message as a shared
+// ring (r >= d), connections are added as long as that is positive. If not, the sum falls first or
+// grows throughout, so the best is none or all.
 class Search {
 public:
     Search(std::span<const SourceCount> sorted, const ChannelCosts& costs,
@@ -50,7 +51,8 @@ private:
         return best;
     }
 
-    // The published double loop, over sums. Few of its pairs are possible where a change costs more than a ring saves.
+    // The published double loop, over sums. If a change costs more than a ring saves, few of its
+    // pairs are possible.
     Best run_changing() {
         const std::size_t all = sorted_.size();
         std::vector<double> sums(all + 1, 0);
@@ -79,7 +81,7 @@ private:
         return best;
     }
 
-    // What the ring of one more source saves; the sources before it keep their kind, or all change it.
+    // Adds the ring of one more source; the sources before it keep their kind, or all change it.
     void add(double count) {
         const double shared = of(count, costs_.shared_ring, costs_.establish_shared);
         const double connected = of(count, costs_.connected_ring, costs_.establish);
@@ -112,7 +114,7 @@ private:
     std::size_t connections_ = 0;
     double saved_ = 0;
     double saved_shared_ = 0;
-    double saved_connected_ = 0; // as many as there may be
+    double saved_connected_ = 0; // with as many connections as allowed
 };
 
 double count_of(std::span<const SourceCount> counts, std::uint64_t source) {
@@ -170,7 +172,7 @@ double gain_of(const Mapping& mapping, std::span<const SourceCount> counts,
         shared.push_back(count_of(counts, source));
         gain += shared.back() * (costs.shared_ring - credit);
     }
-    if (costs.change > 0 && shared.size() > costs.initiators) { // the busiest have one each
+    if (costs.change > 0 && shared.size() > costs.initiators) { // the busiest get one each
         const auto changing = shared.begin() + static_cast<std::ptrdiff_t>(costs.initiators);
         std::nth_element(shared.begin(), changing, shared.end(), std::greater<>());
         gain -= std::accumulate(changing, shared.end(), 0.0) * costs.change;

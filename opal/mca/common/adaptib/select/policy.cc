@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the parameter `channel_policy` comes to (select/policy.h).
+// Planning of channels from the parameters (select/policy.h).
 #include "select/policy.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ std::string name_of(const char* parameter) {
     return std::string("opal_common_adaptib_") + parameter;
 }
 
-// The policy that stands in for one that needs queue pairs which the devices do not have.
+// Returns the policy that replaces one that needs DC queue pairs which the devices do not have.
 std::string_view without_dc(std::string_view policy, const ChannelBounds& bounds,
                             ChannelPlan& plan) {
     const bool needs = policy == "dc_on_demand" || policy == "fixed:shared_ring";
@@ -43,7 +43,8 @@ void limit_connections(const ChannelBounds& bounds, ChannelPlan& plan) {
     plan.connections = most;
 }
 
-// What connections leave of the device's queue pairs; without a limit for these what is kept gives way.
+// Limits the pool to the queue pairs that connections leave. If their number is not limited, pooled
+// ones give way to connections.
 void limit_pool(const ChannelBounds& bounds, ChannelPlan& plan) {
     const std::uint64_t all = bounds.queue_pairs / bounds.paths;
     const std::uint64_t most = all - std::min(all, plan.connections);

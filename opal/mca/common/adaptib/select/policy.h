@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the parameter `channel_policy` and its budgets come to with the devices at hand.
+// ChannelPlan: the meaning of the parameter `channel_policy` and its budgets for the devices at
+// hand.
 //
-// Purpose: one place that knows which values the parameter has, what each means, and what happens instead where
-// the devices cannot do it, with words for whoever chose it.
+// Purpose: one place that knows the parameter's values, their meaning, and what happens instead if
+// the devices cannot do it, with a text for the user who set it.
 // Threads: pure functions.
-// Source: Takagi et al., section 4: the methods that theirs is compared with.
+// Source: Takagi et al., section 4: the methods that the paper's own is compared with.
 // May touch: base/.
 #pragma once
 
@@ -18,27 +19,27 @@
 
 namespace adaptib {
 
-// What is known of the devices.
+// Known properties of the devices.
 struct ChannelBounds {
-    std::uint64_t queue_pairs = 0;      // that one process can have; 0: not known
+    std::uint64_t queue_pairs = 0;      // most that one process can have; 0: unknown
     std::uint64_t paths = 1;            // queue pairs of one connection, at least
-    bool dynamically_connected = false; // rings can be written over a pool of such queue pairs
+    bool dynamically_connected = false; // rings can be written over a pool of DC queue pairs
 };
 
 struct ChannelPlan {
     static constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
     Sharing sharing = Sharing::never;
-    bool selects = false; // the busiest are looked for every `period`
+    bool selects = false; // channels are selected every `period`, for the busiest peers
     Nanoseconds period{0};
-    std::uint64_t connect_threshold = 0; // messages; kNever: small ones do not connect
+    std::uint64_t connect_threshold = 0; // messages; kNever: small messages do not connect
     std::uint64_t connections = 0;       // h; 0: no limit but the device's
     std::uint64_t rings = 0;             // tau
-    std::uint64_t kept = 0;              // pi: closed connections
+    std::uint64_t kept = 0;              // pi: most closed connections kept for reuse
     std::vector<std::string> notices;    // one line each
 };
 
-// REQUIRES: check_parameters() is content.
+// REQUIRES: check_parameters() returned true.
 ChannelPlan plan_channels(const Parameters& parameters, const ChannelBounds& bounds);
 
 } // namespace adaptib

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// When to move to another mapping of channels (select/selector.h).
+// Selector: comparison and change of mappings (select/selector.h).
 #include "select/selector.h"
 
 #include <algorithm>
@@ -28,7 +28,8 @@ void Selector::move_to(Mapping& mapping, std::uint64_t from) {
     end_ = history_.now();
 }
 
-// REQUIRES: window_ is the short one.
+// True if in the short window `extended` is worse than the mapping in use. REQUIRES: window_ is the
+// short one.
 bool Selector::is_outdated(const Mapping& extended) {
     return window_.messages > 0 &&
            gain_of(extended, window_.counts, costs_) < gain_of(mapping_, window_.counts, costs_);

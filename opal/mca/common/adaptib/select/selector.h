@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// When to move to another mapping of channels: the time window follows the program's phases.
+// Selector: decides when to change to another mapping of channels; its time window follows the
+// program's phases.
 //
-// Purpose: once per period, given the messages of the period, compares the mapping in use with the best one for
-// the window that it was chosen by, extended to now, and with the best one for a window half as long that ends
-// now. The one that saves most per message is taken, if that is more than a threshold: a pattern that stays
-// makes the window grow and the decision firm, one that changes is noticed by the short window. What the long window
-// says is not done if in the short one it would have cost time: then what is longer ago is over.
+// Purpose: once per period, given the messages of the period, compares the mapping in use with two
+// others: the best one for the window by which the mapping in use was chosen, extended to now, and
+// the best one for a window half as long that ends now. Takes the one that saves most per message,
+// if that is more than a threshold. A stable pattern makes the window grow and the decision firm;
+// the short window notices a change. The long window's choice is not taken if it would have cost
+// time in the short one: then the older past does not count any more.
 // Threads: one at a time. Not for the critical path: some microseconds per period.
 // Source: Takagi et al., section 3.4 (steps T1 to T4).
 // May touch: base/.
@@ -22,7 +24,8 @@ namespace adaptib {
 
 class Selector {
 public:
-    // Table 2: gamma, nanoseconds per message, where r is the 150 ns of that table; else in proportion to r.
+    // Table 2: gamma, nanoseconds per message, for the table's r of 150 ns; scaled in proportion to
+    // r.
     static constexpr double kThreshold = 25;
 
     enum class Step : std::uint8_t { none, first, extended, shrunk };
@@ -34,14 +37,16 @@ public:
     explicit Selector(const ChannelCosts& costs, double threshold = kThreshold)
         : costs_(costs), threshold_(threshold) {}
 
-    // What is known of costs by now; the next tick goes by it.
+    // Sets the costs known by now, which the next tick uses.
     void use(const ChannelCosts& costs) { costs_ = costs; }
-    // The mapping in use, where it is not the last one: channels were not to be had, or others are there.
+    // Sets the mapping in use, if it is not the last chosen one: channels were not available, or
+    // others exist.
     void now_in_use(Mapping mapping) { mapping_ = std::move(mapping); }
-    // Sources that take turns with us on one processor, sorted: what either end of a message saves is time of both, so
-    // theirs count twice. Of the other sources only our end's is ours.
+    // Sets the sources, sorted, that run on the same processor as this process. What either end of
+    // a message saves is time of both, so their messages count twice; of other sources only what
+    // this end saves counts.
     void now_beside(std::vector<std::uint64_t> sources) { beside_ = std::move(sources); }
-    // One more period has passed. none: mapping() stays.
+    // Ends one more period. none: mapping() stays.
     Step tick(std::vector<SourceCount> counts, const ChannelLimits& limits);
 
     const Mapping& mapping() const { return mapping_; }
@@ -53,7 +58,7 @@ public:
 
 private:
     bool is_outdated(const Mapping& extended);
-    // The best mapping for [from, now), and what it saves more than the one in use, per message.
+    // Finds the best mapping for [from, now); returns its gain over the one in use, per message.
     double compare(std::uint64_t from, const ChannelLimits& limits, Mapping& best);
     void move_to(Mapping& mapping, std::uint64_t from);
 

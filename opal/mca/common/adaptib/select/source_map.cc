@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which sources sent how much, and when (select/source_map.h).
+// SourceMap: counting and text (select/source_map.h).
 #include "select/source_map.h"
 
 namespace adaptib {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which sources sent how much, and when: the whole run in a few hundred units of time, to be drawn.
+// SourceMap: messages by source and time for the whole run, in a few hundred units of time, for
+// drawing.
 //
-// Purpose: what figures 3 to 5 of the paper show. Other than History, which looks back from now and forgets,
-// all units are alike and nothing is lost: when there are kUnitsMost of them, two each become one. Memory
-// follows the sources that sent.
+// Purpose: the data of figures 3 to 5 of the paper. Unlike History, which looks back from now and
+// forgets, all units are alike and nothing is lost: when there are kUnitsMost of them, each two
+// become one. Memory follows the sources that sent.
 // Threads: one at a time. Not for the critical path: counts are given once a unit.
 // Source: Takagi et al., 2.2 (figures 3 to 5).
 // May touch: base/.
@@ -26,14 +27,16 @@ public:
     explicit SourceMap(Nanoseconds start) : start_(start) {}
 
     Nanoseconds unit() const { return unit_; }
-    // When the unit is over that the last look fell into.
+    // End of the unit that the last look() fell into.
     Nanoseconds due() const { return due_; }
-    // What add() is given from now on came before `now`. REQUIRES: not before the last look.
+    // Tells that messages added from now on came before `now`. REQUIRES: not before the last
+    // look().
     void look(Nanoseconds now);
     void add(std::uint64_t source, std::uint64_t messages);
 
-    // As a file: lines that begin with # say what it is, the others are unit, source and messages. A source
-    // of `self`'s job is its rank, the low half of its name; others are JOB:RANK.
+    // The map as a file: lines that begin with # describe it, the others are unit, source and
+    // messages. A source of `self`'s job is given as its rank, the low half of its name; others as
+    // JOB:RANK.
     std::string text(std::uint64_t self) const;
 
 private:

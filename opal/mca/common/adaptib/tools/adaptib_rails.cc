@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// adaptib_rails: lists the virtual rails of running jobs and takes them down, brings them up, slows them.
+// adaptib_rails: lists the virtual rails of running jobs, and takes them down, brings them up or
+// slows them.
 //
-// Purpose: striping and failover can be watched on one machine, while a job runs. A process's rail states
+// Purpose: shows striping and failover on one machine, while a job runs. A process's rail states
 // are words of its shared segment (fabric/shm/layout.h), which this tool finds through /proc.
 // May touch: base/, fabric/shm/layout.h, the system.
 #include <dirent.h>
@@ -35,7 +36,7 @@ constexpr const char* kUsage =
     "RAIL: shm0, shm1, ... or all. RATE: bytes per second, with kB, MB or GB (powers of 1000).\n"
     "KEY: hexadecimal, as list shows it. Without --pid and --job: every process of yours.\n";
 
-// Mapped first page of a process's segment.
+// The mapped first page of a process's segment.
 class Segment {
 public:
     Segment(std::uint32_t pid, const std::string& path) : pid_(pid) {
@@ -63,8 +64,8 @@ public:
     }
     Segment& operator=(Segment&&) = delete;
 
-    // A segment of this format that belongs to the process itself: a child that was forked holds its
-    // parent's, too.
+    // True for a segment of this format that belongs to the process itself: a forked child also
+    // holds its parent's.
     bool valid() const {
         return header_ != nullptr && header_->magic.load(std::memory_order_acquire) == kMagic &&
                header_->version == kLayoutVersion && header_->pid == pid_ && header_->rails >= 1 &&
@@ -184,8 +185,8 @@ bool parse(int argc, char** argv, Command& out) {
     return true;
 }
 
-// A memfd, or where there are none (fabric/shm/segment_file.h) a file in /dev/shm that has no name;
-// its header tells.
+// True for a memfd, or, on systems without memfds (fabric/shm/segment_file.h), an unlinked file in
+// /dev/shm; the segment's header tells for sure.
 bool may_be_segment(std::string_view target) {
     return target.starts_with("/memfd:adaptib-") ||
            (target.starts_with("/dev/shm/") && target.ends_with(" (deleted)"));
@@ -195,7 +196,7 @@ void find_in_process(std::uint32_t pid, std::vector<Segment>& out, bool& forbidd
     const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
     DIR* files = opendir(folder.c_str());
     if (files == nullptr) {
-        return; // another user's, or gone
+        return; // the process is another user's, or gone
     }
     while (const dirent* entry = readdir(files)) {
         const std::string path = folder + "/" + entry->d_name;
@@ -258,7 +259,7 @@ void print(const Segment& segment) {
     }
 }
 
-// True when the process has the rail.
+// Returns true if the process has the rail.
 bool change(const Segment& segment, const Command& command, std::uint32_t rail) {
     if (rail >= segment.header().rails) {
         return false;
