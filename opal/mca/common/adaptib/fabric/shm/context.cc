@@ -19,7 +19,7 @@ Context::Context(std::unique_ptr<OwnSegment> segment, const Clock& clock, std::u
       own_rails_(segment_->header()->rail), consumer_(segment_->base()), regions_(segment_.get()),
       bounce_(segment_.get()), rail_free_at_(rails, Nanoseconds{0}), rail_was_down_(rails, false) {}
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Tables
 
 Status Context::peer(const RailAddress& address, std::shared_ptr<PeerSegment>& out,
@@ -152,7 +152,7 @@ Status Context::add_srq(std::uint32_t& index) {
 
 void Context::remove_srq(std::uint32_t index) { free_srqs_.push_back(index); }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Rails and events
 
 Nanoseconds Context::pace(std::uint32_t rail, std::uint64_t peer_word, Bytes bytes) {
@@ -224,7 +224,7 @@ bool Context::next_event(Event& out) {
     return true;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Progress
 
 void Context::activate(LocalQueuePair* qp) {
@@ -337,7 +337,7 @@ void Context::look_after() {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Memory that others touch
 
 void Context::forbid_single_copy(PeerSegment* peer, const std::string& why) {

@@ -36,7 +36,7 @@ LocalQueuePair::~LocalQueuePair() {
     context_.count_broken(broken_ ? -1 : 0);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // States
 
 Status LocalQueuePair::modify_impl(const QpAttributes& attributes, std::uint32_t mask) {
@@ -135,7 +135,7 @@ void LocalQueuePair::enter_error() {
     flush_receives();
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Completions
 
 void LocalQueuePair::complete_send(std::uint64_t wr_id, Opcode opcode, WorkStatus status,
@@ -157,7 +157,7 @@ bool LocalQueuePair::progress() {
     return progress_sends();
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // The receive queue
 
 Status LocalQueuePair::post_receive_impl(const ReceiveWork& work) {

@@ -19,7 +19,7 @@ template <class T, class... Arguments> std::unique_ptr<T> make(Arguments&&... ar
 
 } // namespace
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Memory
 
 ShmMemoryRegion::ShmMemoryRegion(Context& context, void* address, Bytes length, std::uint32_t key,
@@ -100,7 +100,7 @@ Status ShmRail::allocate(Bytes length, Bytes first, bool sparse, std::uint32_t a
     return kOk;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Rail
 
 ShmRail::ShmRail(Context& context, std::uint32_t index, BytesPerSecond rate)

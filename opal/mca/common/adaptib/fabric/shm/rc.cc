@@ -23,7 +23,7 @@ RcQueuePair::~RcQueuePair() {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Connection
 
 Status RcQueuePair::connect(const QpAttributes& attributes) {
@@ -91,7 +91,7 @@ Gate RcQueuePair::gate_impl() const {
 
 bool RcQueuePair::target_lives_impl() const { return peer_ == nullptr || peer_->check_alive(); }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Posting
 
 Status RcQueuePair::check(const SendWork& work, Bytes& length) const {
@@ -190,7 +190,7 @@ void RcQueuePair::fail(std::uint64_t wr_id, Opcode opcode, WorkStatus status,
     enter_error();
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Trying
 
 RcQueuePair::Step RcQueuePair::attempt(const SendWork& work, Bytes length, Attempt& a,
@@ -244,7 +244,7 @@ RcQueuePair::Step RcQueuePair::stall(Attempt& a, WorkStatus& status) {
     return Step::over;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Progress
 
 bool RcQueuePair::progress_sends() {

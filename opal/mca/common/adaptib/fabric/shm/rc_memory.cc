@@ -119,7 +119,7 @@ RcQueuePair::Step RcQueuePair::copy_trouble(CopyResult result, Attempt& a, WorkS
     return Step::wait;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Writes and reads
 
 void RcQueuePair::copy_shared(const SendWork& work, std::byte* remote, Bytes offset, Bytes part,
@@ -202,7 +202,7 @@ RcQueuePair::Step RcQueuePair::move_data(const SendWork& work, Bytes length, Att
     return Step::over;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Atomics
 
 RcQueuePair::Step RcQueuePair::do_atomic(const SendWork& work, Attempt& a, WorkStatus& status) {
@@ -305,7 +305,7 @@ void RcQueuePair::unlock_atomics() {
     peer_->header()->atomic_lock.store(0, std::memory_order_release);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Within the call: what nothing stands in the way of. The rest, errors included, is for post_send.
 
 // A write or read of private memory with the keys of the last one: of all that was found out then, tags and words
@@ -436,7 +436,7 @@ bool RcQueuePair::execute_private(const ExecuteWork& work) {
     return result == CopyResult::ok;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Mapping
 
 void* RcQueuePair::map_impl(std::uint64_t address, Bytes length, std::uint32_t key) {

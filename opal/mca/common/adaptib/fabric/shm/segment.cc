@@ -58,7 +58,7 @@ Bytes file_limit() {
 
 } // namespace
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // OwnSegment: life
 
 Status OwnSegment::create(const SegmentOptions& options, std::unique_ptr<OwnSegment>& out,
@@ -198,7 +198,7 @@ RailAddress OwnSegment::address(std::uint32_t rail) const {
     return out;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // OwnSegment: memory
 
 Status OwnSegment::commit(Bytes offset, Bytes length) {
@@ -272,7 +272,7 @@ bool OwnSegment::discard(Bytes offset, Bytes length) {
     return done;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // PeerSegment
 
 bool PeerSegment::decode(const RailAddress& address, WireAddress& out) {

@@ -73,7 +73,7 @@ Status parse_wanted(const std::string& list, std::vector<Wanted>& out, std::stri
     return kOk;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // The list
 
 DeviceList::~DeviceList() {
@@ -198,7 +198,7 @@ bool port_wanted(const DeviceList& list, const std::string& device, int port) {
                                    : matches(list.included(), device, port);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // One device
 
 Device::Device(const Calls& calls, ibv_device* device, std::uint32_t distance)

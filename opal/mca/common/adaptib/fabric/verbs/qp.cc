@@ -134,7 +134,7 @@ void VerbsQueuePair::forget_completions() {
     std::erase(rail_.fatal(), number_);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // What is known of the state
 
 void VerbsQueuePair::look_again() const {
@@ -217,7 +217,7 @@ void VerbsQueuePair::path_migrated() {
     std::erase(rail_.rearming(), this);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Moves
 
 Status VerbsQueuePair::modify_impl(const QpAttributes& attributes, std::uint32_t mask) {
@@ -405,7 +405,7 @@ Status VerbsQueuePair::alternate_port(std::uint8_t number, Port& port) {
     return kOk;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Meetings
 
 Status VerbsQueuePair::meet_impl(const QpAttributes& attributes, std::uint32_t mask,

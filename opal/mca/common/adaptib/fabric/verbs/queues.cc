@@ -73,7 +73,7 @@ int scatter_list(const ReceiveWork& work, std::uint32_t max, ibv_sge* list, int 
     return used;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Completion queue
 
 VerbsCompletionQueue::~VerbsCompletionQueue() {
@@ -252,7 +252,7 @@ void VerbsCompletionQueue::translate(const ibv_wc& from, WorkCompletion& to) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Shared receive queue
 
 VerbsSharedReceiveQueue::~VerbsSharedReceiveQueue() {

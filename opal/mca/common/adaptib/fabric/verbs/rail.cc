@@ -61,7 +61,7 @@ void VerbsRail::describe() {
     info_.max_reads = std::min({limit(d.max_qp_rd_atom), limit(d.max_qp_init_rd_atom), 255u});
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // What the device really gives
 
 bool VerbsRail::try_qp(ibv_cq* cq, ibv_qp_type type, Bytes inline_bytes, int& error) {
@@ -175,7 +175,7 @@ Status VerbsRail::open_meeting_point(std::string& error_text) {
     return status;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 PortState VerbsRail::state_impl() const {
     return down_ || !port_.active() ? PortState::down : PortState::active;
