@@ -487,7 +487,8 @@ public:
     void* map(std::uint64_t remote_address, Bytes length, std::uint32_t remote_key) {
         return map_impl(remote_address, length, remote_key);
     }
-    // Gives the same range memory, if it is of the target's Rail::allocate_sparse. Errors: no_memory.
+    // Gives the same range memory, if it is of the target's Rail::allocate_sparse. Errors:
+    // no_memory.
     Status commit(std::uint64_t remote_address, Bytes length, std::uint32_t remote_key) {
         return commit_impl(remote_address, length, remote_key);
     }

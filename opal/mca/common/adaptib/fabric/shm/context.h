@@ -31,7 +31,7 @@ namespace adaptib::shm {
 class LocalQueuePair;
 
 struct Counters {
-    std::uint64_t dropped_key = 0; // datagrams with another Q_Key
+    std::uint64_t dropped_key = 0;     // datagrams with another Q_Key
     std::uint64_t dropped_target = 0;  // records that no queue pair takes
     std::uint64_t dropped_garbage = 0; // malformed records
 };

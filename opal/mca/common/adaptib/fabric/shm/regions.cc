@@ -64,8 +64,8 @@ Status RegionTable::add(std::uint64_t base, Bytes length, std::uint32_t rail, st
     const std::uint64_t tag = region_tag(key, rail, access);
     local_[index] = {{tag, base, length}, offset};
     RegionEntry& entry = table_[index];
-    // Each of these is a release store, because the zero that remove() stored in the tag does not by
-    // itself keep later stores behind it. So a reader that finds one of the new values under the
+    // Each of these is a release store, because the zero that remove() stored in the tag does not
+    // by itself keep later stores behind it. So a reader that finds one of the new values under the
     // old tag sees a different tag when it reads the tag again.
     entry.base.store(base, std::memory_order_release);
     entry.length.store(length, std::memory_order_release);
