@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Context: what the objects of one shm fabric share, and the engine that moves their work.
+// Context: what the objects of one shm fabric share, and their progress engine.
 //
 // Purpose: the segment, the peers, the tables of queue pairs and regions, events, and progress(),
 // which every poll of a completion queue calls. Order in progress(): records that peers sent, then

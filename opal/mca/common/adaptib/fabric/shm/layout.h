@@ -42,7 +42,7 @@ inline constexpr Bytes kDatagramBytes = 4096 + 256;
 // Rail words: zero means "active, at full speed", so that one comparison answers usable().
 
 inline constexpr std::uint64_t kRailDown = 1ull << 63;
-inline constexpr std::uint64_t kRailClosed = 1ull << 62;         // owner has ended or closed it
+inline constexpr std::uint64_t kRailClosed = 1ull << 62;         // the segment's owner is gone
 inline constexpr std::uint64_t kRailRateMask = (1ull << 48) - 1; // bytes per second, 0 = no limit
 
 struct alignas(kCacheLine) RailEntry {

@@ -213,7 +213,7 @@ bool Consumer::resolve_hole() {
     bool somebody_lives = false;
     const std::uint64_t end = hole_end(somebody_lives);
     if (somebody_lives || !stuck()) {
-        return false; // published meanwhile, or will be
+        return false; // the record is published meanwhile, or will be
     }
     if (end != 0) {
         ++holes_;
