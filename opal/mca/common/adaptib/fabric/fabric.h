@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The fabric interface: verbs-shaped, implemented by verbs (hardware), shm (one host) and sim.
 //
-// Purpose: everything the core asks of a wire. Each call mirrors one of libibverbs, so that the verbs
-// fabric is thin and an RDMA engineer recognises it; semantics are those of the InfiniBand
-// Architecture, vol. 1, ch. 9-11, and are written down call by call in fabric/README.md. What a device
-// lacks is a capability flag that the core asks for (RailInfo::has), never an #ifdef.
+// Purpose: everything that the core asks of a wire. Each call mirrors one of libibverbs, so that
+// the verbs fabric is thin and an RDMA engineer recognizes it. The semantics are those of the
+// InfiniBand Architecture, vol. 1, ch. 9-11; fabric/README.md states them call by call. Anything
+// that a device may lack is a capability flag that the core asks for (RailInfo::has), never an
+// #ifdef.
 //
-// Shape: every object has public non-virtual calls (checked, counted) over private virtual *_impl.
-// Ownership: every object is owned by the unique_ptr that its create call returned. Children first:
-//   queue pairs before the queues, memory regions and address handles that they use, those before
-//   their rail, rails before the fabric.
-// Threads: an object is used by one thread at a time (the caller's lock); nothing here blocks, except
-//   that a fabric without an engine of its own (shm) may move data inside post_send.
+// Shape: every object has public non-virtual calls over private virtual *_impl.
+// Ownership: the unique_ptr that a create call returns owns the object. Children are destroyed
+//   first: queue pairs before the queues, memory regions and address handles that they use; those
+//   before their rail; rails before the fabric.
+// Threads: one thread at a time uses an object (under the caller's lock). Nothing here blocks,
+//   except that a fabric without an engine of its own (shm) may copy data inside post_send.
+//   that a fabric without an engine of its own (shm) may copy data inside post_send.
 // Errors: Status; outputs are set only when it is ok.
 // May touch: base/ only.
 #pragma once
@@ -33,8 +35,8 @@
 
 namespace adaptib {
 
-// ---------------------------------------------------------------------------------------------------
-// What a rail is and can do
+// -------------------------------------------------------------------------------------------------
+// Capabilities and properties of a rail
 
 enum class Capability : std::uint32_t {
     rc = 1u << 0,  // reliable connected queue pairs
@@ -43,17 +45,18 @@ enum class Capability : std::uint32_t {
     srq = 1u << 3, // shared receive queues
     rdma_read = 1u << 4,
     rdma_write = 1u << 5,
-    write_imm = 1u << 6,     // write with immediate
-    atomic64 = 1u << 7,      // 64-bit compare-and-swap and fetch-and-add
-    migration = 1u << 8,     // automatic path migration
-    reliable_ud = 1u << 9,   // datagrams are neither lost nor doubled nor reordered (per sender)
-    direct = 1u << 10,       // memory from Rail::allocate can be mapped by peers (QueuePair::map)
-    whole_memory = 1u << 11, // one region can be all memory that the process has or will have
-                             // (register_memory of kWholeMemory at null, without kRemoteAtomic):
-                             // nothing is pinned, and what is not mapped is remote_access_error
-    // Connected queue pairs come up by QueuePair::meet(); modify() is for one with itself.
+    write_imm = 1u << 6,   // write with immediate
+    atomic64 = 1u << 7,    // 64-bit compare-and-swap and fetch-and-add
+    migration = 1u << 8,   // automatic path migration
+    reliable_ud = 1u << 9, // datagrams of one sender are not lost, duplicated or reordered
+    direct = 1u << 10,     // peers can map memory of Rail::allocate (QueuePair::map)
+    // One region can cover all memory that the process has or will have (register_memory of
+    // kWholeMemory at null, without kRemoteAtomic). Nothing is pinned; an access to an unmapped
+    // address ends as remote_access_error.
+    whole_memory = 1u << 11,
+    // Connected queue pairs come up by QueuePair::meet(); modify() only connects one with itself.
     meets = 1u << 12,
-    sees_regions = 1u << 13, // an initiator sees the target's regions (QueuePair::find_key)
+    sees_regions = 1u << 13, // the initiator can look up the target's regions (QueuePair::find_key)
 };
 
 constexpr Bytes kWholeMemory = Bytes{1} << 62;
@@ -67,26 +70,26 @@ struct RailInfo {
     std::uint32_t capabilities = 0;
     BytesPerSecond rate{}; // nominal, one direction; 0 = unknown
     int numa_node = -1;    // -1 = unknown
-    std::uint32_t distance =
-        10;                   // from the process, as hwloc has it (10: its own node); 10 = unknown
-    std::uint32_t paths = 1;  // 2^LMC on InfiniBand; flow labels on RoCE
-    std::string adapter;      // that the rail is a port of; empty: it has no ports
-    std::uint8_t port = 0;    // its number there, from 1
-    Bytes datagram_bytes = 0; // payload of one datagram
+    // Distance from the process in hwloc's units (10: its own NUMA node); 10 also if unknown.
+    std::uint32_t distance = 10;
+    std::uint32_t paths = 1;     // 2^LMC on InfiniBand; flow labels on RoCE
+    std::string adapter;         // device that the rail is a port of; empty: the rail is no port
+    std::uint8_t port = 0;       // port number on that device, from 1
+    Bytes datagram_bytes = 0;    // payload of one datagram
     Bytes max_message_bytes = 0; // of one RC work request
     Bytes inline_bytes = 0;
     std::uint32_t max_gather = 1;     // scatter/gather entries of one work request
     std::uint32_t max_send_depth = 0; // work requests outstanding on one queue pair
     std::uint32_t max_cq_depth = 0;
-    std::uint32_t max_queue_pairs = 0; // of one process; 0: not known
+    std::uint32_t max_queue_pairs = 0; // per process; 0 = unknown
     std::uint32_t max_reads = 0;       // outstanding RDMA reads and atomics of one queue pair
-    // Capability::dc: what an initiator takes to go from one target to another; 0: not known.
+    // Capability::dc: time to switch an initiator to another target; 0 = unknown.
     Nanoseconds target_change{0};
 
     bool has(Capability c) const { return (capabilities & static_cast<std::uint32_t>(c)) != 0; }
 };
 
-// Where a rail can be reached; made by Rail::address, sent to the peer as it is.
+// Address of a rail. Rail::address makes it; the peer receives it unchanged.
 struct RailAddress {
     static constexpr std::size_t kMaxBytes = 64;
     std::uint16_t size = 0;
@@ -101,11 +104,11 @@ struct PathSpec {
     std::uint8_t gid_index = 0;        // RoCE
     std::uint32_t flow_label = 0;      // RoCE
     std::uint8_t service_level = 0;
-    std::uint8_t source_port =
-        0; // alternate paths: the port of the adapter to leave from; 0: the rail's
+    // Alternate paths: the port of the adapter to send from; 0: the rail's own.
+    std::uint8_t source_port = 0;
 };
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Work requests and completions
 
 enum class Opcode : std::uint8_t {
@@ -114,16 +117,19 @@ enum class Opcode : std::uint8_t {
     write,
     write_imm,
     read,
-    compare_swap, // remote 8 bytes == compare_add ? swap : unchanged; old value to the gather entry
-    fetch_add,    // remote 8 bytes += compare_add; old value to the gather entry
+    // Remote 8 bytes == compare_add ? swap : unchanged; the old value goes to the gather entry.
+    compare_swap,
+    // Remote 8 bytes += compare_add; the old value goes to the gather entry.
+    fetch_add,
 };
 
 enum SendFlag : std::uint32_t {
     kSignaled = 1u << 0,
-    kInline = 1u << 1, // the payload is taken before post_send returns; no local key needed
+    kInline = 1u << 1, // post_send copies the payload; no local key needed
     kFence = 1u << 2,  // wait for this queue pair's earlier reads and atomics
-    // The last 8 bytes (8-byte aligned at the target) become visible after all the others, so that a
-    // poller who sees them may read the rest. Adapters write in address order and give this for free.
+    // The last 8 bytes (8-byte aligned at the target) become visible after all the others, so that
+    // a poller that sees them may read the rest. Adapters write in address order, which gives this
+    // for free.
     kPublish = 1u << 3,
 };
 
@@ -151,7 +157,7 @@ struct SendWork {
     std::uint64_t remote_access_key = 0;           // UD: Q_Key, DC: access key
 };
 
-// Writes nothing: its completion says that all has arrived that was posted before.
+// Zero-length write. Its completion tells that everything posted before it has arrived.
 constexpr SendWork empty_write(std::uint64_t wr_id, std::uint64_t address, std::uint32_t key) {
     SendWork work;
     work.wr_id = wr_id;
@@ -162,7 +168,7 @@ constexpr SendWork empty_write(std::uint64_t wr_id, std::uint64_t address, std::
     return work;
 }
 
-// What QueuePair::execute() is asked for: one piece of memory here, one there.
+// Work of QueuePair::execute(): one contiguous piece of local memory, one of remote memory.
 struct ExecuteWork {
     Opcode opcode = Opcode::write; // write, read, compare_swap, fetch_add
     std::uint32_t local_key = 0;
@@ -180,7 +186,7 @@ struct ReceiveWork {
     std::uint32_t scatter_count = 0;
 };
 
-// The statuses that verbs name (ibv_wc_status), in verbs' words.
+// Completion statuses of verbs (ibv_wc_status), with the names of verbs.
 enum class WorkStatus : std::uint8_t {
     success,
     local_length_error,
@@ -224,8 +230,8 @@ struct WorkCompletion {
 
 const char* work_status_text(WorkStatus status);
 
-// Whether the way to the target is what failed: another one, or a new queue pair, may carry the same request.
-// Otherwise the request itself is wrong.
+// Returns true if the path to the target failed: another path, or a new queue pair, may carry the
+// same request. Otherwise the request itself is wrong.
 constexpr bool is_path_failure(WorkStatus status) {
     switch (status) {
     case WorkStatus::local_qp_error:
@@ -241,7 +247,7 @@ constexpr bool is_path_failure(WorkStatus status) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Memory
 
 enum Access : std::uint32_t {
@@ -251,11 +257,11 @@ enum Access : std::uint32_t {
     kRemoteAtomic = 1u << 3,
 };
 
-// Memory of a target's, and the rights that its region has to give.
+// Range of the target's memory, and the rights that its region must grant.
 struct RemoteRange {
     std::uint64_t address = 0;
     Bytes length = 0;
-    std::uint32_t access = 0; // Access
+    std::uint32_t access = 0; // bits of Access
 };
 
 class MemoryRegion {
@@ -265,8 +271,10 @@ public:
     Bytes length() const { return length_; }
     std::uint32_t local_key() const { return local_key_; }
     std::uint32_t remote_key() const { return remote_key_; }
-    // Of a region from Rail::allocate_sparse: the range has memory from now on; it is zero, and its
-    // whole pages have none. False: such memory cannot be taken back, and nothing has changed.
+    // Both apply to regions from Rail::allocate_sparse.
+    // commit() gives the range memory.
+    // discard() zeroes the range and frees its whole pages. It returns false, and changes nothing,
+    // if such memory cannot be freed.
     Status commit(Bytes offset, Bytes length) { return commit_impl(offset, length); }
     bool discard(Bytes offset, Bytes length) { return discard_impl(offset, length); }
 
@@ -283,13 +291,13 @@ private:
     virtual bool discard_impl(Bytes, Bytes) { return false; }
 };
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Queues
 
 class CompletionQueue {
 public:
     virtual ~CompletionQueue() = default;
-    // Takes up to out.size() completions, oldest first; returns how many.
+    // Takes up to out.size() completions, oldest first; returns their number.
     std::size_t poll(std::span<WorkCompletion> out) { return poll_impl(out); }
 
 private:
@@ -300,7 +308,7 @@ class SharedReceiveQueue {
 public:
     virtual ~SharedReceiveQueue() = default;
     Status post(const ReceiveWork& work) { return post_impl(work); }
-    // Once fewer than `limit` receives are posted, the event srq_limit is raised, once. 0 = off.
+    // Raises the event srq_limit once, when fewer than `limit` receives are posted. 0 disarms it.
     Status arm_limit(std::uint32_t limit) { return arm_limit_impl(limit); }
 
 private:
@@ -308,24 +316,25 @@ private:
     virtual Status arm_limit_impl(std::uint32_t limit) = 0;
 };
 
-// What the system of this host, or the fabric, knows of the process that an address handle leads to
-// and of the way there, without asking that process.
+// State of the process behind an address handle, and of the path to it, as far as the host's system
+// or the fabric knows without asking that process.
 enum class Reach : std::uint8_t {
-    unknown, // only an answer could tell
-    ended,   // the process has ended; from then on AddressHandle::standing() says so, too
-    cut_off, // it lives; a datagram that is sent to it now is lost
-    good,    // it lives; what was sent to it lies in its queue, or was taken
+    unknown, // only a reply could tell
+    ended,   // the process has ended; AddressHandle::standing() says so from now on
+    cut_off, // the process lives; a datagram sent to it now is lost
+    good,    // the process lives; earlier datagrams are in its queue or were taken
 };
 
 class AddressHandle {
 public:
     virtual ~AddressHandle() = default;
-    // The peer is known to run on the one processor that this process may run on: they take turns, and what either does
-    // is time of both. As it is now; some microseconds.
+    // Returns true if the peer is known to run on the one processor that this process may run on:
+    // the two take turns, and each spends time of both. Asks the system each time (some
+    // microseconds).
     bool shares_processor() const { return shares_processor_impl(); }
-    // What has become of the peer, without a call of the system. ok: nothing is known against it;
-    // no_device: it has closed its fabric; peer_gone: it has ended without that; or why it has
-    // refused this process (Rail::refuse), of which `text` says more to a person.
+    // State of the peer, without a system call. ok: nothing is known against it; no_device: it has
+    // closed its fabric; peer_gone: it has ended without closing; any other reason: it has refused
+    // this process (Rail::refuse), and `text` explains that to a person.
     Status standing(std::string& text) const { return standing_impl(text); }
 
 private:
@@ -333,17 +342,19 @@ private:
     virtual Status standing_impl(std::string&) const { return kOk; }
 };
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Queue pairs
 
 enum class QpType : std::uint8_t { rc, ud, dc_initiator, dc_target };
 enum class QpState : std::uint8_t { reset, init, ready_to_receive, ready_to_send, error };
 enum class MigrationState : std::uint8_t { migrated, rearm, armed };
 
-// Where the processor sees that nothing has changed since QueuePair::usable() was true: `trouble` is one for all
-// queue pairs of a fabric, and nonzero while one of them has an error, or a rail of this process, as of the last
-// poll, or of a peer, as of the last look for events or some hundred polls ago, is not well; `target` belongs to the
-// queue pair at the other end. The default is never open.
+// Memory words that show whether QueuePair::usable() still holds, without calling it.
+// `trouble` is shared by all queue pairs of a fabric. It is nonzero while one of them has an error,
+// or while a rail is not well: a rail of this process as of the last poll, a rail of a peer as of
+// the last look for events or of some hundred polls ago.
+// `target` belongs to the queue pair at the other end.
+// A default-constructed gate is never open.
 struct Gate {
     const std::atomic<std::uint64_t>* trouble = &kShut;
     const std::atomic<std::uint64_t>* target = nullptr;
@@ -362,7 +373,7 @@ struct QpInit {
     QpType type = QpType::rc;
     CompletionQueue* send_cq = nullptr;
     CompletionQueue* receive_cq = nullptr;
-    // null: the queue pair has a receive queue of its own. A DC target cannot have one.
+    // null: the queue pair has its own receive queue, which a DC target cannot have.
     SharedReceiveQueue* srq = nullptr;
     std::uint32_t send_depth = 0;
     std::uint32_t receive_depth = 0; // ignored with an srq
@@ -371,8 +382,8 @@ struct QpInit {
     bool signal_all = false;
 };
 
-// Attributes of QueuePair::modify; which are required by which transition is the table of
-// ibv_modify_qp(3), and an absent required or a superfluous one is bad_argument.
+// Attributes of QueuePair::modify. The table of ibv_modify_qp(3) says which transition requires
+// which; a missing required attribute, or a superfluous one, is bad_argument.
 enum QpMask : std::uint32_t {
     kQpState = 1u << 0,
     kQpAccess = 1u << 1,
@@ -399,28 +410,29 @@ struct QpAttributes {
     std::uint32_t receive_psn = 0;
     std::uint32_t max_reads = 1;        // as initiator
     std::uint32_t max_target_reads = 1; // as target
-    std::uint8_t timeout = 14;          // 4.096 us x 2^timeout per try; 0 = for ever
+    std::uint8_t timeout = 14;          // 4.096 us x 2^timeout per try; 0 = forever
     std::uint8_t retry_count = 6;
-    std::uint8_t rnr_retry = 7; // 7 = for ever
+    std::uint8_t rnr_retry = 7; // 7 = forever
     std::uint8_t rnr_timer = 12;
 };
 
-// What QueuePair::meet needs, and what it may be given besides. Packet numbers are the service's.
+// Attributes that QueuePair::meet requires and those that it may take besides. The connection
+// service chooses the packet numbers.
 constexpr std::uint32_t kMeetRequired =
     kQpPath | kQpRemote | kQpReceiveLimits | kQpRetry | kQpSendLimits;
 constexpr std::uint32_t kMeetOptional = kQpAlternatePath | kQpMigration;
 
-// How the two ends of a connection recognise each other in a meeting.
+// Lets the two ends of a connection recognize each other in QueuePair::meet.
 struct Meeting {
-    bool asks = false; // this end goes to the other one, which waits for it
-    std::array<std::byte, 32>
-        token{}; // the same at both ends, of no other meeting, known to nobody else
+    bool asks = false; // this end initiates the connection; the other one waits for it
+    // Same at both ends, different for each connection, known to nobody else.
+    std::array<std::byte, 32> token{};
 };
 
 class QueuePair {
 public:
     virtual ~QueuePair() = default;
-    // Of a DC target: what it has got on its way to RTR; 0 before it was there (may be).
+    // A DC target gets its number on the way to RTR and may have 0 before.
     std::uint32_t number() const { return number_; }
     QpType type() const { return type_; }
 
@@ -428,56 +440,63 @@ public:
         return modify_impl(attributes, mask);
     }
     QpAttributes query() const { return query_impl(); }
-    // Capability::meets, RC: from INIT to RTS together with queue pair remote_qp of the rail path.remote, by a
-    // service of the network's that finds the path and tells the two of each other. ok: it has begun. The
-    // end that asks gets an event: met, when both are in RTS; or not_met (Rail::trouble() says why). Who asks may
-    // call it again then, or when it has waited for long; the other end before it knows from elsewhere that they
-    // have met.
-    // Errors: what another try would not change.
+    // Capability::meets, RC: connects with queue pair remote_qp of the rail path.remote, from INIT
+    // to RTS, through a network service (rdma_cm) that finds the path and introduces the two ends.
+    // ok: the attempt has begun. The end with Meeting::asks gets an event: met, when both ends are
+    // in RTS, or not_met (Rail::trouble() says why). That end may call meet() again after not_met,
+    // or after a long wait; the other end may do so until it learns by other means that the two are
+    // connected.
+    // Errors: those that another try would not change.
     Status meet(const QpAttributes& attributes, std::uint32_t mask, const Meeting& meeting) {
         return meet_impl(attributes, mask, meeting);
     }
 
-    // ok: accepted; its completion comes if it is signaled or fails. again(queue_full): the send queue
-    // (or, with UD over shm, the target's queue) is full. error(bad_state): not ready to send.
+    // ok: accepted; a completion follows if the request is signaled or fails. again(queue_full):
+    // the send queue (UD over shm: or the target's queue) is full. error(bad_state): not ready to
+    // send.
     Status post_send(const SendWork& work) { return post_send_impl(work); }
     Status post_receive(const ReceiveWork& work) { return post_receive_impl(work); }
-    // A write, read or atomic within the call, where the processor moves the data. ok: done, and no
-    // completion follows. again: it cannot be done now, or in this way, or at all: post it.
+    // Performs a write, read or atomic inside the call, where the processor copies the data. ok:
+    // done, no completion follows. again: not possible now, not this way, or never; use post_send.
     Status execute(const ExecuteWork& work) { return execute_impl(work); }
-    // As the target of a write, read or atomic: does what the peer's queue pair would do to this process's
-    // memory, by the same rules. gather[0], the only entry, is memory of the core's own: what is written,
-    // or where what is read or the old value goes. Not ok: nothing was done.
+    // Target side of a write, read or atomic: does to this process's memory what the peer's queue
+    // pair would do, by the same rules. gather[0], the only entry, is memory of the core: it holds
+    // the data to write, or receives the data read or the old value. Not ok: nothing was done.
     Status serve(const SendWork& work) { return serve_impl(work); }
-    // The same without memory of the core's: a part of a peer's write or read (the work is a read or write here),
-    // between this process's memory, known by the key that the peer has of it, and the peer's. Both are outside of
-    // what rails have allocated. Not ok: what the request names may be changed as far as it goes.
+    // Target side of a part of a peer's write or read, copied directly between the peer's memory
+    // and this process's memory, without memory of the core. `work` is a read if the peer writes
+    // and a write if the peer reads; its local key is the key by which the peer knows the memory.
+    // Neither side may be memory that a rail has allocated. Not ok: part of the destination may
+    // have changed.
     Status serve_copy(const ExecuteWork& work) { return serve_copy_impl(work); }
-    // Capability::sees_regions, RC: leaves `key` as it is if it names a region of the target's that
-    // covers the range and gives the rights; else sets it to the key of another live region that
-    // does.
+    // Capability::sees_regions, RC: leaves `key` unchanged if it names a region of the target that
+    // covers the range and grants the rights; otherwise sets it to the key of another live region
+    // that does.
     // Errors: bad_key (no region does), bad_state (not ready to send, or the target is not).
     Status find_key(const RemoteRange& range, std::uint32_t& key) {
         return find_key_impl(range, key);
     }
-    // False once the process at the other end is known to have ended. May ask the system.
+    // Returns false once the process at the other end is known to have ended. May ask the system.
     bool target_lives() const { return target_lives_impl(); }
 
-    // Capability::direct, RC: the local address of [remote_address, +length) if the key allows remote
-    // writing and the memory came from the target's Rail::allocate; null otherwise. Valid while the
-    // queue pair is not reset. Who stores through it checks usable() before each message, and goes back to
-    // post_send, whose completion tells what is wrong, when it is false.
+    // Capability::direct, RC: returns the local address of [remote_address, +length) if the key
+    // allows remote writes and the memory came from the target's Rail::allocate; otherwise null.
+    // The address is valid until the queue pair is reset. A caller that stores through it checks
+    // usable() before each message. When that is false, the caller goes back to post_send, whose
+    // completion tells what is wrong.
     void* map(std::uint64_t remote_address, Bytes length, std::uint32_t remote_key) {
         return map_impl(remote_address, length, remote_key);
     }
-    // The same range has memory from now on, if it is of Rail::allocate_sparse. Errors: no_memory.
+    // Gives the same range memory, if it is of the target's Rail::allocate_sparse. Errors:
+    // no_memory.
     Status commit(std::uint64_t remote_address, Bytes length, std::uint32_t remote_key) {
         return commit_impl(remote_address, length, remote_key);
     }
-    // False once the queue pair is not ready to send, its rail is down or slowed, or its target ended.
+    // False if the queue pair is not ready to send, its rail is down or slowed, or its target has
+    // ended.
     bool usable() const { return usable_impl(); }
-    // As long as it is open usable() need not be asked; once it is not, ask, and take another. Valid until the queue
-    // pair is reset or destroyed.
+    // While the gate is open, the caller need not ask usable(). Once the gate is closed, the caller
+    // asks usable() and takes a new gate. Valid until the queue pair is reset or destroyed.
     Gate gate() const { return gate_impl(); }
 
 protected:
@@ -509,7 +528,7 @@ private:
     QpType type_;
 };
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Rails and the fabric
 
 class Rail {
@@ -518,32 +537,33 @@ public:
     const RailInfo& info() const { return info_; }
     PortState state() const { return state_impl(); }
     RailAddress address() const { return address_impl(); }
-    // Whether who published this address may be reached over this rail: it is one of this kind of fabric
-    // and, where the fabric ends at the host, of this host, where the two may open each other's
-    // memory as far as the addresses tell. Alike at both ends, without a call of the system; what
-    // else is in the way, create_ah and QueuePair::modify say.
+    // Returns true if the owner of this address may be reached over this rail: the address is of
+    // this kind of fabric and, where the fabric ends at the host, of this host, and the two
+    // processes may open each other's memory as far as the addresses tell. Same result at both
+    // ends; no system call. create_ah and QueuePair::modify report other obstacles.
     bool reaches(const RailAddress& remote) const { return reaches_impl(remote); }
-    // For a person: why not, where there is more to say than that it is another kind of fabric, or
-    // another host. REQUIRES: !reaches(remote).
+    // Text for a person: why the address is not reachable, if there is more to say than "another
+    // kind of fabric" or "another host". REQUIRES: !reaches(remote).
     std::string why_out_of_reach(const RailAddress& remote) const {
         return why_out_of_reach_impl(remote);
     }
-    // Of several rails that can be reached, the one with the highest value is most likely of the same
-    // network, by its address. Alike at both ends. REQUIRES: reaches(remote).
+    // Of several reachable rails, the one with the highest value is most likely on the same
+    // network, judged by its address. Same result at both ends. REQUIRES: reaches(remote).
     std::uint32_t likeness(const RailAddress& remote) const { return likeness_impl(remote); }
-    // How many paths lead to a remote rail, one at least; alike at both ends. The two ends of a connection
-    // take the path of the same index: what one sends comes back the way that the other expects it from.
+    // Number of paths to a remote rail, at least 1; same result at both ends. Both ends of a
+    // connection use the path of the same index, so that packets of one end arrive on the path that
+    // the other expects.
     // REQUIRES: reaches(remote); index < paths_to(remote).
     std::uint32_t paths_to(const RailAddress& remote) const { return paths_to_impl(remote); }
     PathSpec path_to(const RailAddress& remote, std::uint32_t index) const {
         return path_to_impl(remote, index);
     }
-    // Why the last call that this rail, or one of its queue pairs, refused was refused, where a status
+    // Reason of the last call that this rail or one of its queue pairs refused, where the status
     // alone does not tell; empty if there is nothing to add.
     std::string trouble() const { return trouble_impl(); }
-    // Tells the peer at that address, whose datagrams arrive here, that it cannot be reached from
-    // here and is never answered: it gets the event peer_changed. Needs no way to the peer; a
-    // fabric that has no such means does nothing.
+    // Tells the peer at that address, whose datagrams arrive here, that this process cannot reach
+    // it and never replies: the peer gets the event peer_changed. Needs no path to the peer. Does
+    // nothing in a fabric that has no means for it.
     void refuse(const RailAddress& remote, Reason why) { refuse_impl(remote, why); }
 
     Status create_cq(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) {
@@ -558,20 +578,21 @@ public:
     Status create_ah(const PathSpec& path, std::unique_ptr<AddressHandle>& out) {
         return create_ah_impl(path, out);
     }
-    // Of a handle of this rail's. May ask the system: some microseconds.
+    // REQUIRES: the handle is of this rail. May ask the system (some microseconds).
     Reach reach(const AddressHandle& handle) const { return reach_impl(handle); }
-    // The caller's memory, for local and, as `access` says, remote use until the region is destroyed.
+    // Registers the caller's memory for local use and, as `access` says, for remote use, until the
+    // region is destroyed.
     Status register_memory(void* address, Bytes length, std::uint32_t access,
                            std::unique_ptr<MemoryRegion>& out) {
         return register_impl(address, length, access, out);
     }
-    // New zeroed memory, aligned to a cache line, owned by the region and registered.
+    // Allocates zeroed memory, aligned to a cache line. The region owns it; it is registered.
     Status allocate(Bytes length, std::uint32_t access, std::unique_ptr<MemoryRegion>& out) {
         return allocate_impl(length, access, out);
     }
-    // The same, at the beginning of a page, where only the first bytes need memory now: more comes
-    // with MemoryRegion::commit and, of peers, QueuePair::commit. All have it at once where the
-    // fabric has no way to do that. REQUIRES: first <= length.
+    // As allocate(), but page-aligned, and only the first bytes need memory now: the owner adds
+    // more by MemoryRegion::commit, peers by QueuePair::commit. A fabric that cannot do that gives
+    // the whole region memory at once. REQUIRES: first <= length.
     Status allocate_sparse(Bytes length, Bytes first, std::uint32_t access,
                            std::unique_ptr<MemoryRegion>& out) {
         return allocate_sparse_impl(length, first, access, out);
@@ -607,10 +628,10 @@ private:
     }
 };
 
-// The rails of a process, of one or several fabrics; owned elsewhere.
+// Rails of a process, of one or several fabrics; owned elsewhere.
 using RailList = std::span<Rail* const>;
 
-// Some of a list's that follow each other: those of one fabric.
+// Consecutive rails of such a list: those of one fabric.
 struct RailRange {
     std::uint32_t first = 0;
     std::uint32_t count = 0;
@@ -621,16 +642,16 @@ struct RailRange {
 enum class EventKind : std::uint8_t {
     port_active,
     port_error,
-    address_changed, // LID, GID or partition may be another: Rail::address()
+    address_changed, // LID, GID or partition may have changed: Rail::address()
     qp_fatal,
     path_migrated,
     path_migration_error,
     armed, // a loaded alternate path is ready
     srq_limit,
     device_fatal,
-    met,          // QueuePair::meet
-    not_met,      // the same; Rail::trouble() says why until the next event is asked for
-    peer_changed, // some peer is gone, or refuses this process: AddressHandle::standing() tells
+    met,          // QueuePair::meet has succeeded
+    not_met,      // it has failed; Rail::trouble() says why until the next poll_event
+    peer_changed, // a peer is gone or refuses this process: AddressHandle::standing() tells
 };
 
 struct Event {
@@ -640,26 +661,26 @@ struct Event {
     SharedReceiveQueue* srq = nullptr;
 };
 
-// Where the processor sees, in two cache lines, that polling would find nothing.
+// Memory words, in two cache lines, that show whether a poll would find nothing.
 struct Bell {
-    const std::atomic<std::uint64_t>* next = nullptr; // nonzero: something has come
-    bool busy = true; // there is something to go on with, or to take
+    const std::atomic<std::uint64_t>* next = nullptr; // nonzero: something has arrived
+    bool busy = true; // there is work to continue, or there are completions to take
 
     bool quiet() const { return !busy && next->load(std::memory_order_acquire) == 0; }
 };
 
-// Says what a process answers to those who ask it something while it does something else.
+// Source of a process's replies to questions that arrive while the process does something else.
 class Answerer {
 public:
     struct Reply {
-        std::size_t length = 0;       // 0: there is none
-        std::uint64_t access_key = 0; // of the queue pair that has asked
-        RailAddress to;               // where that is reached ...
-        std::uint32_t path = 0;       // ... over this one of the paths (Rail::path_to)
+        std::size_t length = 0;       // 0: no reply
+        std::uint64_t access_key = 0; // of the queue pair that asked
+        RailAddress to;               // address of that queue pair's rail
+        std::uint32_t path = 0;       // index of the path to it (Rail::path_to)
     };
-    // What is written into `reply`, of kMostQuestion bytes, to a question that has reached a rail
-    // of the fabric. On any thread, at any time: takes no lock, allocates nothing, calls nothing of
-    // the fabric's.
+    // Writes the reply to a question that has reached a rail of the fabric into `reply`, which has
+    // kMostQuestion bytes. Runs on any thread, at any time: takes no lock, allocates nothing, calls
+    // nothing of the fabric.
     virtual Reply answer(std::uint32_t rail, std::span<const std::byte> question,
                          std::span<std::byte> reply) const noexcept = 0;
 
@@ -672,25 +693,26 @@ class Fabric {
 public:
     virtual ~Fabric() = default;
     std::span<const std::unique_ptr<Rail>> rails() const { return rails_; }
-    // The next asynchronous event, if there is one.
+    // Takes the next asynchronous event, if there is one.
     bool poll_event(Event& out) { return poll_event_impl(out); }
-    // From now on each rail, as far as it can, has a responder: a datagram queue pair with that
-    // access key. What reaches it, of up to kMostQuestion bytes, is answered by what the answerer
-    // says, to the queue pair that has sent it, whatever this process does meanwhile. The answerer
-    // outlives the fabric. Questions and answers may get lost, and there may be fewer answers than
+    // Gives each rail, as far as it can have one, a responder: a datagram queue pair with that
+    // access key. It answers each question of up to kMostQuestion bytes with the answerer's reply,
+    // to the queue pair that sent it, whatever this process does meanwhile. The answerer outlives
+    // the fabric. Questions and replies may get lost, and there may be fewer replies than
     // questions. Not ok: there is no responder.
     Status respond(const Answerer& answerer, std::uint64_t access_key) {
         return respond_impl(answerer, access_key);
     }
-    // The number of the rail's responder; 0: it has none.
+    // Number of the rail's responder; 0: it has none.
     std::uint32_t responder_qp(std::uint32_t rail) const { return responder_qp_impl(rail); }
-    // What a person should know of how the fabric came up ("single copy: off, process_vm_readv is
-    // forbidden ..."), one line each; empty when all is as asked for.
+    // Notices for a person about how the fabric came up ("single copy: off, process_vm_readv is
+    // forbidden ..."), one line each; empty when everything is as requested.
     const std::vector<std::string>& notices() const { return notices_; }
-    // Where the processor moves the data, and it was measured: what copying costs.
+    // Measured cost of copies, where the processor copies the data; otherwise empty.
     const std::optional<CopyCosts>& copy_costs() const { return copy_costs_; }
-    // While it is quiet no completion queue need be polled, but for every tenth time or so: what is rare is looked
-    // after in polls. Null: there is none. Lives as long as the fabric.
+    // While the bell is quiet, the caller need not poll completion queues, except in one pass of
+    // ten or so, because polls also do rare work. Null: there is no bell. Lives as long as the
+    // fabric.
     const Bell* bell() const { return bell_; }
 
 protected:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The rules of queue pairs (fabric/qp_rules.h).
+// Rules of queue pairs (fabric/qp_rules.h).
 #include "fabric/qp_rules.h"
 
 #include <array>
@@ -44,7 +44,7 @@ constexpr std::array kTransitions{
                kQpPath | kQpReceiveLimits, 0},
 };
 
-// Waiting time of the IBA's RNR timer codes, in microseconds x 10.
+// Waiting times of the IBA's RNR timer codes, in tenths of a microsecond.
 constexpr std::array<std::int64_t, 32> kRnrTenths{
     6553600, 100,    200,    300,    400,    600,     800,     1200,    1600,    2400,   3200,
     4800,    6400,   9600,   12800,  19200,  25600,   38400,   51200,   76800,   102400, 153600,

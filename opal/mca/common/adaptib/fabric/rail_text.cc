@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The names of capabilities.
+// Names of capabilities.
 #include "fabric/rail_text.h"
 
 namespace adaptib {

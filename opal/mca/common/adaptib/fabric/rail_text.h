@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a rail can do, for a person to read.
+// Text of a rail's capabilities, for a person.
 // May touch: fabric/fabric.h.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace adaptib {
 
-// "mlx5_0:1: rc, ud, dc, ...": its name and its capabilities.
+// Name and capabilities: "mlx5_0:1: rc, ud, dc, ...".
 std::string rail_text(const RailInfo& info);
 
 } // namespace adaptib

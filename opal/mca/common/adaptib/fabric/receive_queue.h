@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ReceiveQueue: the posted receives of a queue pair or of a shared receive queue, for fabrics that keep
-// them in software.
-// Threads: one at a time, with the whole fabric.
+// ReceiveQueue: the posted receives of a queue pair or of a shared receive queue, for fabrics that
+// keep them in software.
+// Threads: one thread at a time uses the whole fabric.
 // May touch: base/, fabric/fabric.h.
 #pragma once
 
@@ -51,7 +51,7 @@ public:
         std::copy_n(work.scatter, work.scatter_count, receive.scatter.begin());
         return kOk;
     }
-    // The oldest; null when there is none.
+    // Oldest receive; null if there is none.
     const QueuedReceive* peek() { return posted_.empty() ? nullptr : &posted_.front(); }
     void drop() { posted_.pop(); }
     std::size_t size() const { return posted_.size(); }

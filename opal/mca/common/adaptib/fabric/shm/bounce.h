@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Bounce slots and the requests of the copy pipeline.
 //
-// Purpose: where the system forbids cross-memory attach, the target copies between its private memory
-// and slots in the initiator's segment. The initiator fills a slot (writes), sends a BounceRequest
-// through the target's queue, and finds the answer in the slot; several slots are on their way at once.
-// Invariant: a slot whose request has not been answered is not used again, also when its queue pair is
-// long gone, unless the target's process has ended.
-// Threads: one at a time, with the whole fabric.
+// Purpose: where cross-memory attach is forbidden or cannot reach the memory, the target copies
+// between its private memory and slots in the initiator's segment. The initiator fills a slot
+// (writes), sends a BounceRequest through the target's queue, and finds the answer in the slot.
+// Several slots are in flight at once.
+// Invariant: a slot whose request has not been answered is not used again, even after its queue
+// pair is gone, until the target has ended or closed its segment.
+// Threads: one thread at a time uses the whole fabric.
 // May touch: base/, fabric/fabric.h, layout.h, limits.h, segment.h.
 #pragma once
 
@@ -28,10 +29,11 @@ enum class BounceAnswer : std::uint8_t {
     done,
     access_error,    // key, range or right
     invalid_request, // not for this queue pair
-    not_ready,       // the queue pair does not receive: nothing was done
+    // Nothing was done: the queue pair does not receive, or the lock of the atomics is held.
+    not_ready,
 };
 
-// In the first line of a slot; the data follows.
+// First cache line of a slot; the data follows.
 struct alignas(kCacheLine) BounceHeader {
     std::atomic<std::uint64_t> answer; // tag << 8 | BounceAnswer
     std::uint64_t result;              // of an atomic
@@ -39,7 +41,7 @@ struct alignas(kCacheLine) BounceHeader {
 
 // Payload of RecordType::request.
 struct BounceRequest {
-    std::uint64_t slot_offset; // of the BounceHeader, in the initiator's segment
+    std::uint64_t slot_offset; // offset of the BounceHeader in the initiator's segment
     std::uint64_t tag;
     std::uint64_t remote_address;
     std::uint64_t compare_add;
@@ -52,25 +54,26 @@ struct BounceRequest {
 
 enum BounceFlag : std::uint32_t {
     kBouncePublish = 1u << 0, // the last 8 bytes become visible last
-    // The initiator's cross-memory attach found that the memory cannot be pinned. The target must
-    // not touch it without the system's help, since it may not be mapped at all.
+    // The initiator's cross-memory attach failed at an address of this request. The target copies
+    // only through the system (copy_checked), because the memory may not be mapped at all.
     kBounceChecked = 1u << 1,
 };
 
-// The slot that a request names; null when it does not lie in the initiator's segment.
+// Returns the slot that a request names; null if the slot does not lie in the initiator's segment.
 std::byte* find_slot(PeerSegment& initiator, const BounceRequest& request);
 
-// Name of the owner itself in the lock of its atomics, in place of a producer slot.
+// Stands for the segment's owner in atomic_lock, in place of a producer slot.
 inline constexpr std::uint64_t kLockOwner = 0xffff;
 
 class BouncePool {
 public:
     explicit BouncePool(OwnSegment* segment) : segment_(segment) {}
 
-    // An empty slot with a tag of its own; false when all are in use or there is no memory.
+    // Takes an empty slot and gives it a new tag. False: all slots are in use, or there is no
+    // memory.
     bool take(std::uint32_t& slot);
     void give(std::uint32_t slot);
-    // Back as soon as the target has answered or ended.
+    // Frees the slot once the target has answered or is gone.
     void abandon(std::uint32_t slot, std::shared_ptr<PeerSegment> target);
 
     BounceHeader* header(std::uint32_t slot) const {
@@ -94,7 +97,7 @@ private:
     OwnSegment* segment_;
     std::vector<Slot> slots_;
     std::vector<std::uint32_t> free_;
-    std::uint32_t abandoned_ = 0; // of slots_; they do not count towards the limit
+    std::uint32_t abandoned_ = 0; // of slots_; not counted against kBounceSlots
     std::uint64_t next_tag_ = 1;
 };
 

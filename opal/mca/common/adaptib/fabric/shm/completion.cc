@@ -9,7 +9,7 @@
 
 namespace adaptib::shm {
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Completion queue
 
 ShmCompletionQueue::ShmCompletionQueue(Context& context, std::uint32_t rail)
@@ -47,7 +47,7 @@ std::size_t ShmCompletionQueue::poll_impl(std::span<WorkCompletion> out) {
     return count;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Shared receive queue
 
 ShmSharedReceiveQueue::ShmSharedReceiveQueue(Context& context, std::uint32_t rail,

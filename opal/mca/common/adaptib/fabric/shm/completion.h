@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Completion queues and shared receive queues.
 //
-// Purpose: the local queues. Polling a completion queue is what drives the fabric.
+// Purpose: the local queues. Polling a completion queue drives the whole fabric.
 // Ownership: the caller's; queue pairs that use a queue end before it.
-// Threads: one at a time, with the whole fabric.
+// Threads: one thread at a time uses the whole fabric.
 // May touch: base/, fabric/fabric.h, fabric/receive_queue.h, layout.h.
 #pragma once
 
@@ -29,7 +29,8 @@ public:
     ~ShmCompletionQueue() override;
 
     std::uint32_t rail() const { return rail_; }
-    // `release` counts the send requests of the queue pair that this completion covers (0: none).
+    // `release`: how many of the queue pair's send requests, counted from its first one, this
+    // completion covers (0: none).
     void push(const WorkCompletion& completion, LocalQueuePair* qp, std::uint64_t release);
     void forget(const LocalQueuePair* qp);
 
@@ -56,7 +57,7 @@ public:
     std::uint32_t index() const { return index_; }
     const QueuedReceive* peek() { return receives_.peek(); }
     void drop();
-    // The queue pair has messages for which there was no receive.
+    // Registers a queue pair that has messages but found no receive; the next post activates it.
     void wait_for_post(LocalQueuePair* qp);
     void forget(const LocalQueuePair* qp);
 

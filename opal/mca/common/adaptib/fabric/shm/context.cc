@@ -19,7 +19,7 @@ Context::Context(std::unique_ptr<OwnSegment> segment, const Clock& clock, std::u
       own_rails_(segment_->header()->rail), consumer_(segment_->base()), regions_(segment_.get()),
       bounce_(segment_.get()), rail_free_at_(rails, Nanoseconds{0}), rail_was_down_(rails, false) {}
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Tables
 
 Status Context::peer(const RailAddress& address, std::shared_ptr<PeerSegment>& out,
@@ -74,7 +74,7 @@ void Context::refuse(const RailAddress& address, Reason why) {
 
 PeerSegment* Context::known_peer(std::uint64_t cookie) const {
     const auto it = peers_.find(cookie);
-    return it == peers_.end() ? nullptr : it->second.lock().get(); // alive while others hold it
+    return it == peers_.end() ? nullptr : it->second.lock().get(); // other owners keep it alive
 }
 
 std::uint64_t Context::producer_cookie(std::uint32_t slot) const {
@@ -86,7 +86,7 @@ std::uint64_t Context::producer_cookie(std::uint32_t slot) const {
 
 Status Context::add_qp(LocalQueuePair* qp, std::uint32_t& number) {
     std::uint32_t index = 0;
-    // A number comes back as late as possible, but pages of the table are not used up for that.
+    // Reuses a number as late as possible, but does not take new pages of the table for that.
     if (free_qps_.size() > 64 || (queue_pairs_.size() == kMaxQueuePairs && !free_qps_.empty())) {
         index = free_qps_.front();
         free_qps_.pop_front();
@@ -152,7 +152,7 @@ Status Context::add_srq(std::uint32_t& index) {
 
 void Context::remove_srq(std::uint32_t index) { free_srqs_.push_back(index); }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Rails and events
 
 Nanoseconds Context::pace(std::uint32_t rail, std::uint64_t peer_word, Bytes bytes) {
@@ -201,7 +201,7 @@ void Context::look_at_peers_rails() {
     }
 }
 
-// What gates and the bell say from now on.
+// Updates `trouble` and the bell.
 void Context::watch() {
     std::uint64_t trouble = peers_trouble_ | static_cast<std::uint64_t>(broken_);
     for (std::uint32_t rail = 0; rail < rail_count_; ++rail) {
@@ -224,7 +224,7 @@ bool Context::next_event(Event& out) {
     return true;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Progress
 
 void Context::activate(LocalQueuePair* qp) {
@@ -284,7 +284,7 @@ void Context::turn_away(const RecordView& record) {
 }
 
 void Context::progress_active() {
-    // Queue pairs may be activated meanwhile; none ends, that is the caller's to do.
+    // Progress may activate other queue pairs but destroys none; only the caller does that.
     for (std::size_t i = 0; i < active_.size();) {
         LocalQueuePair* qp = active_[i];
         qp->active = false;
@@ -292,7 +292,7 @@ void Context::progress_active() {
             qp->active = true;
             ++i;
         } else if (qp->active) {
-            ++i; // activated again by what it did
+            ++i; // its own progress activated it again
         } else {
             active_[i] = active_.back();
             active_.pop_back();
@@ -313,7 +313,7 @@ void Context::pay() {
     });
 }
 
-// What is rare: dead producers, memory for the queue, dead peers.
+// Rare work: dead producers, memory for the queue, dead peers.
 void Context::look_after() {
     if (consumer_.stuck()) {
         consumer_.resolve_hole();
@@ -337,8 +337,8 @@ void Context::look_after() {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
-// Memory that others touch
+// -------------------------------------------------------------------------------------------------
+// Memory that peers touch
 
 void Context::forbid_single_copy(PeerSegment* peer, const std::string& why) {
     if (peer == nullptr) {
@@ -358,7 +358,7 @@ void Context::forbid_single_copy(PeerSegment* peer, const std::string& why) {
 }
 
 void Context::wait_for_initiators() {
-    const MonotonicClock clock; // a bound on waiting for other processes, whatever our clock is
+    const MonotonicClock clock; // bounds the wait for other processes, whatever clock_ is
     const Nanoseconds limit = clock.now() + kFenceLimit;
     Nanoseconds look = clock.now() + kFenceLook;
     for (const LocalQueuePair* qp : queue_pairs_) {
@@ -367,7 +367,7 @@ void Context::wait_for_initiators() {
             if (time > limit) {
                 return;
             }
-            if (time > look) { // one that was killed in the middle of it touches nothing more
+            if (time > look) { // a peer killed in the middle touches nothing more
                 look = time + kFenceLook;
                 peer->check_alive();
             }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Context: what the objects of one shm fabric share, and the engine that moves their work.
+// Context: what the objects of one shm fabric share, and their progress engine.
 //
-// Purpose: the segment, the peers, the tables of queue pairs and regions, events, and progress(), which
-// every poll of a completion queue calls. Order in progress(): what peers sent us, then our own requests
-// that had to wait, then, every kPollsPerRound polls, what is rare (dead producers, dead peers).
+// Purpose: the segment, the peers, the tables of queue pairs and regions, events, and progress(),
+// which every poll of a completion queue calls. Order in progress(): records that peers sent, then
+// own requests that had to wait, then records owed to peers, then, every kPollsPerRound polls, rare
+// work (dead producers, memory for the queue, dead peers, the peers' rails).
 // Ownership: owned by the fabric; all other objects refer to it.
-// Threads: one at a time, with the whole fabric.
+// Threads: one thread at a time uses the whole fabric.
 // May touch: base/, fabric/fabric.h and this folder.
 #pragma once
 
@@ -31,7 +32,7 @@ class LocalQueuePair;
 
 struct Counters {
     std::uint64_t dropped_key = 0;     // datagrams with another Q_Key
-    std::uint64_t dropped_target = 0;  // records for no queue pair, or one that does not take them
+    std::uint64_t dropped_target = 0;  // records that no queue pair takes
     std::uint64_t dropped_garbage = 0; // malformed records
 };
 
@@ -47,24 +48,26 @@ public:
     Consumer& consumer() { return consumer_; }
     Nanoseconds now() const { return clock_.now(); }
 
-    // The peer that a path leads to, mapped now if it was not; `rail` is the one named there.
+    // Finds the peer that a path leads to, and maps its segment if it is not mapped yet; `rail` is
+    // the rail named in the address.
     Status peer(const RailAddress& address, std::shared_ptr<PeerSegment>& out, std::uint32_t& rail);
-    // Why the last call of peer(), or the last wish for memory of the segment, came to nothing, for
-    // a person.
+    // Text for a person: why the last call of peer(), or the last request for memory of the
+    // segment, failed.
     const std::string& trouble_text() const { return trouble_text_; }
-    // There was no memory in the segment.
+    // Records for trouble_text() that the segment had no memory.
     void note_no_memory() { trouble_text_ = segment_->trouble(); }
-    // Tells the process at that address, which sends to this one, that it will never be answered.
+    // Tells the process at that address, which sends to this one, that this process never replies
+    // to it.
     void refuse(const RailAddress& address, Reason why);
 
-    // Queue pairs: an index of the table, their number, and back.
+    // Queue pairs: an entry of the table, its number, and the way back from the number.
     Status add_qp(LocalQueuePair* qp, std::uint32_t& number);
     void remove_qp(LocalQueuePair* qp);
     LocalQueuePair* find_qp(std::uint32_t number) const;
     Status add_srq(std::uint32_t& index);
     void remove_srq(std::uint32_t index);
 
-    // `qp` has something that waits for progress, until its progress() returns false.
+    // Calls qp->progress() in each poll until it returns false.
     void activate(LocalQueuePair* qp);
 
     std::uint64_t rail_word(std::uint32_t rail) const {
@@ -73,11 +76,13 @@ public:
     const std::atomic<std::uint64_t>& rail_word_of(std::uint32_t rail) const {
         return own_rails_[rail].word;
     }
-    // Zero while all rails, ours and the peers' that are mapped, are active and not slowed, as of the last poll; the
-    // peers', of the last round or look for events.
+    // Zero while no queue pair is broken and all rails, this process's and those of mapped peers,
+    // are active and not slowed: own rails as of the last poll, peers' rails as of the last round
+    // or look for events.
     const std::atomic<std::uint64_t>& trouble() const { return watch_.trouble; }
-    // Queue pairs that were ready to send and have had an error: until the last is gone that is trouble, too. A peer
-    // that is lost leaves such ones, so sends to others look at more from then on.
+    // Counts broken queue pairs: those that were ready to send and then had an error. While one
+    // exists, trouble() is nonzero. A lost peer leaves such queue pairs, so from then on sends to
+    // other peers check more.
     void count_broken(int more) {
         broken_ += more;
         if (more > 0) {
@@ -85,14 +90,15 @@ public:
         }
     }
     const Bell& bell() const { return watch_.bell; }
-    // A completion was queued, so many were taken.
+    // A completion was queued; `count` completions were taken.
     void completion_queued() {
         ++completions_;
         watch_.bell.busy = true;
     }
     void completions_taken(std::size_t count) { completions_ -= count; }
 
-    // The time at which `bytes` more have left a slowed rail; 0 for one that is not slowed.
+    // Reserves a slowed rail for `bytes` more and returns the time at which they have left it; 0 if
+    // no rail is slowed.
     Nanoseconds pace(std::uint32_t rail, std::uint64_t peer_word, Bytes bytes);
 
     void raise(EventKind kind, std::uint32_t rail, std::uint32_t qp_number,
@@ -101,19 +107,19 @@ public:
     void progress();
 
     bool single_copy() const { return single_copy_; }
-    // The system forbids cross-memory attach with this peer (null: at all).
+    // Turns cross-memory attach off: the system forbids it with this peer (null: with any process).
     void forbid_single_copy(PeerSegment* peer, const std::string& why);
     void choose_pipeline() { single_copy_ = false; }
 
-    // To be said to a peer as soon as its queue has room.
+    // Sends a record to a peer as soon as the peer's queue has room.
     void owe(std::shared_ptr<PeerSegment> peer, const RecordFields& fields);
-    // Waits, within kFenceLimit, until no peer is in the middle of touching this process's memory.
+    // Waits, at most kFenceLimit, until no peer is touching this process's memory.
     void wait_for_initiators();
-    // Cookie of the process that wrote a record; 0 when there is none.
+    // Cookie of the process that wrote a record; 0 if there is none.
     std::uint64_t producer_cookie(std::uint32_t slot) const;
     PeerSegment* known_peer(std::uint64_t cookie) const;
 
-    // This process's name in the lock of a target's atomics.
+    // Name of this process in the lock of a target's atomics.
     static std::uint64_t lock_name(PeerSegment& target);
     // Frees the lock of the segment's atomics if its holder has ended. Reads /proc.
     static void break_dead_lock(std::byte* base);
@@ -144,8 +150,8 @@ private:
     BouncePool bounce_;
     Counters counters_;
     std::uint32_t polls_ = 0;
-    std::uint64_t peers_trouble_ = 0; // their rails' words, as last looked at
-    int broken_ = 0;                  // queue pairs
+    std::uint64_t peers_trouble_ = 0; // OR of their rail words, as of the last look
+    int broken_ = 0;                  // broken queue pairs
     std::size_t completions_ = 0;     // in all completion queues
     bool single_copy_ = true;
     bool single_copy_noticed_ = false;
@@ -163,8 +169,8 @@ private:
     std::uint32_t srqs_ = 0;
     std::map<std::uint64_t, std::weak_ptr<PeerSegment>> peers_; // by cookie
     std::string trouble_text_;
-    Obstacle obstacle_;                 // that peer() met last ...
-    std::uint64_t obstacle_cookie_ = 0; // ... with that peer
+    Obstacle obstacle_;                 // that peer() met last
+    std::uint64_t obstacle_cookie_ = 0; // peer with which it met obstacle_
     std::uint64_t looked_at_ = 0;
     Nanoseconds next_look_{0};
     std::vector<Nanoseconds> rail_free_at_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Timing copies of our own memory (fabric/shm/copy_costs.h).
+// Times copies of this process's own memory (fabric/shm/copy_costs.h).
 #include "fabric/shm/copy_costs.h"
 
 #include <unistd.h>
@@ -14,7 +14,7 @@ namespace adaptib::shm {
 
 namespace {
 
-constexpr int kTimes = 5; // each size is copied
+constexpr int kTimes = 5; // copies of each size
 constexpr Nanoseconds kLimit = std::chrono::milliseconds{1};
 
 template <typename F> void keep_least(const Clock& clock, Nanoseconds& least, F&& copy) {
@@ -57,7 +57,7 @@ std::optional<CopyCosts> measure_copies(const Clock& clock) {
     };
     trial.plain = [](std::byte* to, const std::byte* from, Bytes length) {
         std::memcpy(to, from, length);
-        asm volatile("" : : "r"(to) : "memory"); // somebody may look
+        asm volatile("" : : "r"(to) : "memory"); // keeps the copy: the memory may be read
     };
     return measure_copies(clock, trial);
 }

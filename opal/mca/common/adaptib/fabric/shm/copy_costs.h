@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What copying costs on this host (base/copy_costs.h), measured on ourselves.
+// Cost of copies on this host (base/copy_costs.h), measured within this process.
 //
-// Purpose: a cross-memory attach of our own memory costs what one of another process's does, but for the
-// lines that come from its cache: these cost the same whoever copies.
+// Purpose: a cross-memory attach of this process's own memory costs as much as one of another
+// process's memory, except for cache lines that come from the other process's cache. Those cost the
+// same for every kind of copy.
 // Threads: free functions without state.
 // May touch: base/, the system.
 #pragma once
@@ -17,16 +18,16 @@
 namespace adaptib::shm {
 
 struct CopyTrial {
-    std::function<bool(std::byte* to, const std::byte* from, Bytes length)>
-        single; // false: refused
+    // Returns false if the system refuses.
+    std::function<bool(std::byte* to, const std::byte* from, Bytes length)> single;
     std::function<void(std::byte* to, const std::byte* from, Bytes length)> plain;
 };
 
-// Copies each size a few times, each way, and keeps the least time: what disturbs, prolongs. None if a
-// single copy is refused, or if it takes longer than half a millisecond altogether (an instrumented
-// program, a processor that is shared by many): such times say nothing.
+// Copies each size a few times in each way and keeps the shortest time, since disturbances only
+// prolong a copy. Returns none if a single copy is refused, or if all of it takes longer than a
+// millisecond (an instrumented program, a processor shared by many): such times say nothing.
 std::optional<CopyCosts> measure_copies(const Clock& clock, const CopyTrial& trial);
-// The same with the system's own copies.
+// As above, with the system's own copies.
 std::optional<CopyCosts> measure_copies(const Clock& clock);
 
 } // namespace adaptib::shm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Both ends of handing a descriptor over a Unix socket (descriptor_server.h).
+// Both ends of passing a descriptor over a Unix socket (descriptor_server.h).
 #include "fabric/shm/descriptor_server.h"
 
 #include <poll.h>
@@ -21,10 +21,10 @@ namespace adaptib::shm {
 namespace {
 
 constexpr std::uint64_t kRequestMagic = 0x7165'7220'6d68'7361u; // "ashm req"
-constexpr std::uint32_t kMostNames = 16;                        // tried, should some be taken
-constexpr std::size_t kStack = 256 * 1024;                      // address space; a page is used
-constexpr useconds_t kPause = 10'000; // behind an error of the socket that may pass
-constexpr char kGranted = 1;          // what an answer says
+constexpr std::uint32_t kMostNames = 16;                        // to try if some are taken
+constexpr std::size_t kStack = 256 * 1024;                      // address space; one page is used
+constexpr useconds_t kPause = 10'000; // microseconds after a socket error that may pass
+constexpr char kGranted = 1;          // contents of an answer
 constexpr char kWrongKey = 2;
 
 struct Request {
@@ -37,7 +37,7 @@ struct Name {
     socklen_t length = 0;
 };
 
-// A name that begins with a zero is in no file system.
+// A name that begins with a zero byte is not in a file system.
 Name name_of(std::uint32_t number) {
     Name out;
     out.address.sun_family = AF_UNIX;
@@ -52,7 +52,7 @@ const sockaddr* address_of(const Name& name) {
     return reinterpret_cast<const sockaddr*>(&name.address);
 }
 
-// A message of one piece, and room beside it for what the kernel carries.
+// A message of one piece, with room beside it for the kernel's control data.
 template <std::size_t N> struct Message {
     explicit Message(void* data, std::size_t size) : piece{data, size} {
         header.msg_iov = &piece;
@@ -87,7 +87,7 @@ ssize_t send_with(int socket, void* data, std::size_t size, int descriptor, int 
     return n;
 }
 
-// What came beside a message; at most one descriptor, which is the caller's then.
+// Control data of a message; at most one descriptor, which becomes the caller's.
 struct Beside {
     int descriptor = -1;
     pid_t sender = 0;
@@ -117,8 +117,8 @@ int fail(int error) {
     return -1;
 }
 
-// Two ends that an answer goes over; the first one hears whom it comes from. False, and errno: they
-// cannot be had.
+// Opens the two ends over which an answer comes; the first end learns the sender's identity. False,
+// and errno: refused.
 bool open_pair(int (&pair)[2]) {
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
         return false;
@@ -134,8 +134,8 @@ bool open_pair(int (&pair)[2]) {
     return false;
 }
 
-// 0, or the errno with which the system refuses what asking takes, as a seccomp profile may: who
-// cannot ask others does not offer to be asked, so that both ends of a pair know.
+// Returns 0, or the errno with which the system refuses the calls of a client, as a seccomp profile
+// may. A process that cannot ask others does not offer a server, so that both ends of a pair know.
 int try_asking() {
     int pair[2];
     if (!open_pair(pair)) {
@@ -150,7 +150,7 @@ int try_asking() {
 
 } // namespace
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // The server
 
 std::unique_ptr<DescriptorServer> DescriptorServer::start(int descriptor, std::uint64_t key,
@@ -207,7 +207,7 @@ int DescriptorServer::start_thread() {
     return error;
 }
 
-// A child that was forked has the socket too: to shut it down would end the parent's.
+// A forked child has the socket, too; a shutdown there would end the parent's.
 DescriptorServer::~DescriptorServer() {
     if (running_ && getpid() == owner_) {
         ends_.store(true, std::memory_order_release);
@@ -228,11 +228,11 @@ void DescriptorServer::serve() {
     while (!ends_.load(std::memory_order_acquire)) {
         Request request{};
         Message<CMSG_SPACE(sizeof(int))> message(&request, sizeof request);
-        message.header.msg_controllen = CMSG_LEN(sizeof(int)); // no room for two descriptors
+        message.header.msg_controllen = CMSG_LEN(sizeof(int)); // no room for a second descriptor
         const ssize_t n = recvmsg(socket_, &message.header, MSG_CMSG_CLOEXEC);
         if (n < 0) {
             if (errno == EBADF || errno == ENOTSOCK) {
-                return; // the program has closed what it does not know
+                return; // the program has closed a descriptor that is not its own
             }
             if (errno != EINTR) {
                 usleep(kPause);
@@ -257,8 +257,8 @@ void DescriptorServer::answer(int reply, bool entitled) const {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
-// Who asks
+// -------------------------------------------------------------------------------------------------
+// The client
 
 namespace {
 
@@ -268,7 +268,7 @@ int ask(std::uint32_t number, std::uint64_t key, int reply, Nanoseconds limit) {
     if (from < 0) {
         return errno;
     }
-    // Its queue may be full of others' requests for a moment.
+    // The server's queue may be full of other requests for a moment.
     const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(limit).count();
     const timeval wait{static_cast<time_t>(micros / 1'000'000),
                        static_cast<suseconds_t>(std::max<std::int64_t>(micros % 1'000'000, 1))};
@@ -292,7 +292,7 @@ int take_answer(int from, std::uint32_t pid, Nanoseconds limit) {
     if (n < 0) {
         return -1;
     }
-    if (n == 0) { // the request was dropped: the process ends, or has no descriptor left
+    if (n == 0) { // request dropped: the server ends, or has no descriptor left
         return fail(EAGAIN);
     }
     const Beside came = beside(message.header);
@@ -305,7 +305,7 @@ int take_answer(int from, std::uint32_t pid, Nanoseconds limit) {
     if (byte == kWrongKey) {
         return fail(EKEYREJECTED);
     }
-    // The kernel leaves out what there is no room for here.
+    // The kernel omits a descriptor if this process has no room for it.
     return came.descriptor >= 0 ? came.descriptor : fail(EMFILE);
 }
 

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Hands a descriptor of this process to processes of the job that may not take it from /proc.
 //
-// Purpose: the kernel lets a process open /proc/<pid>/fd of another one only if both are of one
-// user and one user namespace and the target is dumpable. A rank may be in a user namespace of its
-// own (rootless containers), or give rights up after MPI_Init. A Unix socket knows none of these
-// rules: it has an abstract name, which needs no directory in common and is gone with its owner,
-// and is reached from the same network namespace. That is where PMIx, too, finds its server.
+// Purpose: the kernel lets a process open /proc/<pid>/fd of another one only if both have the same
+// user and user namespace and the target is dumpable. A rank may be in its own user namespace
+// (rootless containers), or give up rights after MPI_Init. These rules do not apply to a Unix
+// socket: it has an abstract name, which needs no common directory and vanishes with its owner, and
+// every process of the same network namespace reaches it. PMIx finds its server in the same way.
 //
 // Protocol: one datagram asks. It carries the key of the descriptor and one end of a socket pair,
-// over which the answer comes: the descriptor, or that the key is wrong. So the server never waits
-// for anybody, and a stranger holds nobody up.
-// Trust: the key is known to processes of the job alone (it is part of the published address), and
-// decides. The user of the asking process does not: it may have changed since. The answer carries
-// its sender's process number, attested by the kernel; one of another process is not taken.
-// Threads: one, asleep until it is asked: the owner may be computing. It allocates nothing. All
-// signals are blocked in it. Fork: a child has no such thread, and its copy of this object ends
-// none.
+// over which the server answers: with the descriptor, or with "wrong key". So the server never
+// waits for a client, and a stranger cannot block others.
+// Trust: the key decides, and only processes of the job know it (it is part of the published
+// address). The client's user does not decide, because it may have changed since. The answer
+// carries its sender's process number, attested by the kernel; the client rejects an answer of
+// another process.
+// Threads: one, asleep until a client asks, since the owner may be computing. The thread allocates
+// nothing and blocks all signals. Fork: a child has no such thread, and its copy of this object
+// ends none.
 // May touch: base/, the system.
 #pragma once
 
@@ -33,14 +34,14 @@ namespace adaptib::shm {
 class DescriptorServer {
 public:
     // Serves `descriptor`, which stays the caller's and outlives the server. `first_number`: the
-    // name that is tried first. Null and errno: the system gives no such socket, or no thread.
+    // name to try first. Null and errno: the system refuses such a socket or a thread.
     static std::unique_ptr<DescriptorServer> start(int descriptor, std::uint64_t key,
                                                    std::uint32_t first_number);
     ~DescriptorServer();
     DescriptorServer(const DescriptorServer&) = delete;
     DescriptorServer& operator=(const DescriptorServer&) = delete;
 
-    // What its socket's name ends with.
+    // Number at the end of the socket's name.
     std::uint32_t number() const { return number_; }
 
 private:
@@ -55,18 +56,18 @@ private:
     std::uint64_t key_;
     int socket_ = -1;
     std::uint32_t number_ = 0;
-    pid_t owner_ = 0; // the process whose thread it is
+    pid_t owner_ = 0; // process that the thread belongs to
     bool running_ = false;
     std::atomic<bool> ends_{false};
     pthread_t thread_{};
 };
 
-// Asks process `pid` for the descriptor that it serves by that number, and waits for the answer up
-// to `limit`. Returns a descriptor of this process; or -1 and errno:
-//   ECONNREFUSED      nobody serves there (any more), or it is another process
+// Asks process `pid` for the descriptor that it serves under that number, and waits for the answer
+// up to `limit`. Returns a descriptor of this process; or -1 and errno:
+//   ECONNREFUSED      nobody serves there (any more), or another process does
 //   EKEYREJECTED      it serves, but not for this key
-//   EAGAIN, EMFILE, ENFILE, ENOMEM, ENOBUFS   may go better later
-//   else              what the system refuses
+//   EAGAIN, EMFILE, ENFILE, ENOMEM, ENOBUFS   a later try may succeed
+//   else              the system's refusal
 int request_descriptor(std::uint32_t number, std::uint32_t pid, std::uint64_t key,
                        Nanoseconds limit);
 

@@ -16,7 +16,7 @@ namespace adaptib::shm {
 
 namespace {
 
-constexpr Bytes kExtent = 2 * kMiB; // at least, where there is so much left
+constexpr Bytes kExtent = 2 * kMiB; // at least, if that much is left
 
 } // namespace
 
@@ -38,7 +38,7 @@ Status Heap::refuse(std::string text) {
     return Status::error(Reason::no_memory);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Blocks
 
 Status Heap::allocate(Bytes length, Bytes& offset) {
@@ -75,7 +75,7 @@ Status Heap::allocate_sparse(Bytes length, Bytes first, Bytes& offset) {
         give(offset, need);
         return status;
     }
-    mark(offset, need, true); // whatever peers commit and write
+    mark(offset, need, true); // peers may commit and write any of them
     blocks_.emplace(offset, Block{need, true});
     in_use_ += need;
     return kOk;
@@ -109,7 +109,7 @@ Status Heap::take(Bytes need, Bytes alignment, Bytes& offset) {
     return take_free(need, alignment, offset) ? kOk : Status::error(Reason::internal);
 }
 
-// First fit: low addresses stay warm.
+// First fit, so that low addresses stay warm.
 bool Heap::take_free(Bytes need, Bytes alignment, Bytes& offset) {
     for (auto it = free_.begin(); it != free_.end(); ++it) {
         const auto [start, length] = *it;
@@ -152,7 +152,7 @@ Status Heap::add_extent(Bytes need) {
     return kOk;
 }
 
-// Adjacent free blocks of one extent become one.
+// Merges adjacent free blocks of one extent.
 void Heap::give(Bytes offset, Bytes length) {
     const Extent& extent = extent_of(offset);
     auto next = free_.lower_bound(offset);
@@ -171,7 +171,7 @@ void Heap::give(Bytes offset, Bytes length) {
     free_.emplace(offset, length);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Memory
 
 Status Heap::commit(Bytes offset, Bytes length) {
@@ -206,7 +206,7 @@ void Heap::mark(Bytes offset, Bytes length, bool committed) {
     }
 }
 
-// What other blocks left in the range.
+// Zeroes what other blocks left in the range.
 void Heap::clear(Bytes offset, Bytes length) {
     for (Bytes at = offset; at < offset + length;) {
         const Bytes next = std::min((at / kPage + 1) * kPage, offset + length);
@@ -217,7 +217,7 @@ void Heap::clear(Bytes offset, Bytes length) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Addresses
 
 const Heap::Extent& Heap::extent_of(Bytes offset) const {

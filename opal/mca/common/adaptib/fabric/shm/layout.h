@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is in a shared-memory segment: the one format that owner, peers and tools/adaptib_rails share.
+// Format of a shared-memory segment, shared by its owner, peers and tools/adaptib_rails.
 //
-// Purpose: a process's segment is a memfd that it creates and that its peers map. In it, in order:
-//   Header | ProducerSlot[] | QueuePairEntry[] | SrqEntry[] | RegionEntry[] | ring of granules | heap
-// Every offset but the last two is a constant; those are in the header. The file has its full size
-// from the start, memory is committed piece by piece (segment.h, heap.h).
-// Who writes what: the owner writes everything, except: producer slots, ring records and the ring's
-// reserve word (peers), the word of its memory (peers whose rings grow add to it), rail words
-// (tools/adaptib_rails), the alive word and the closed bits of a dead
-// owner (whoever notices), bounce-slot answers (the peer that served the request).
-// Trust: a peer is a process of the same user; what it wrote is nevertheless checked before use.
-// Threads: words that two processes touch are atomics; all other fields are published by one.
+// Purpose: a process creates its segment as a file without a name (segment_file.h), and its peers
+// map it. In it, in order:
+//   Header | ProducerSlot[] | QueuePairEntry[] | SrqEntry[] | RegionEntry[] | granule ring | heap
+// All offsets except the heap's are constants; the header names the ring's and the heap's. The file
+// has its full size from the start; memory is committed piece by piece (segment.h, heap.h).
+// Writers: the owner writes everything, except: producer slots, ring records and the words
+// `reserve`, `committed` and `producers_end` (peers), the word `memory` (peers whose rings grow add
+// to it), the lock of the atomics (peers), blocks that peers map, rail words (tools/adaptib_rails),
+// the alive word and the closed bits of a dead owner (the process that notices), bounce-slot
+// answers (the peer that served the request).
+// Trust: a peer is a process of the same user; readers nevertheless check what it wrote.
+// Threads: words that two processes touch are atomics; an atomic publishes all other fields.
 // May touch: base/ only.
 #pragma once
 
@@ -33,14 +35,14 @@ inline constexpr std::uint32_t kMaxRegions = 65536;
 
 inline constexpr Bytes kPage = 4096;
 inline constexpr Bytes kGranule = kCacheLine;
-inline constexpr Bytes kDatagramBytes =
-    4096 + 256; // payload of one record of the queue: a page and headers
+// Payload of one record of the queue: a page and headers.
+inline constexpr Bytes kDatagramBytes = 4096 + 256;
 
-// ---------------------------------------------------------------------------------------------------
-// Rail words: zero is "active, as fast as it goes", so that one compare answers usable().
+// -------------------------------------------------------------------------------------------------
+// Rail words: zero means "active, at full speed", so that one comparison answers usable().
 
 inline constexpr std::uint64_t kRailDown = 1ull << 63;
-inline constexpr std::uint64_t kRailClosed = 1ull << 62;         // the owner has ended
+inline constexpr std::uint64_t kRailClosed = 1ull << 62;         // the segment's owner is gone
 inline constexpr std::uint64_t kRailRateMask = (1ull << 48) - 1; // bytes per second, 0 = no limit
 
 struct alignas(kCacheLine) RailEntry {
@@ -48,12 +50,12 @@ struct alignas(kCacheLine) RailEntry {
 };
 
 // Header::alive
-inline constexpr std::uint32_t kEnded = 0; // the process has ended; whoever noticed that wrote it
+inline constexpr std::uint32_t kEnded = 0; // ended; the process that noticed wrote this
 inline constexpr std::uint32_t kAlive = 1;
 inline constexpr std::uint32_t kLeft = 2; // the owner has closed the segment
 
 struct Header {
-    std::atomic<std::uint64_t> magic; // written last: what is mapped before is not yet a segment
+    std::atomic<std::uint64_t> magic; // written last: before, the mapping is not yet a segment
     std::uint32_t version;
     std::uint32_t pid;
     std::uint64_t start_time; // of the process, clock ticks since boot
@@ -65,51 +67,51 @@ struct Header {
     std::uint64_t heap_offset;
     std::uint32_t rails;
 
-    alignas(kCacheLine) std::atomic<std::uint32_t> alive; // kEnded ...
-    // Owner of the lock that makes atomics on private memory atomic among each other:
-    // 0 or pid << 32 | producer slot + 1.
+    alignas(kCacheLine) std::atomic<std::uint32_t> alive; // kEnded, kAlive or kLeft
+    // Lock that makes atomics on private memory atomic among each other: 0, or its holder:
+    // pid << 32 | producer slot + 1, or pid << 32 | kLockOwner for the segment's owner (bounce.h).
     alignas(kCacheLine) std::atomic<std::uint64_t> atomic_lock;
 
     // The queue. Positions count granules from 0 and never wrap.
-    alignas(kCacheLine) std::atomic<std::uint64_t> reserve; // producers: end of what is reserved
-    alignas(
-        kCacheLine) std::atomic<std::uint64_t> consumed; // consumer: start of what is not consumed
+    alignas(kCacheLine) std::atomic<std::uint64_t> reserve; // producers: end of the reserved part
+    // Consumer: start of the part that is not consumed.
+    alignas(kCacheLine) std::atomic<std::uint64_t> consumed;
     alignas(kCacheLine) std::atomic<std::uint64_t> committed; // granules that have memory
     std::atomic<std::uint32_t> producers_end;                 // no slot at or above was ever used
     std::atomic<std::uint32_t> regions_end;                   // no entry at or above was ever used
-    std::atomic<std::uint64_t>
-        memory; // bytes that the file has, as far as its owner and peers know
-    std::atomic<std::uint64_t> memory_max; // beyond which peers take none for rings
+    // Bytes of memory that the file has, as far as its owner and peers know.
+    std::atomic<std::uint64_t> memory;
+    std::atomic<std::uint64_t> memory_max; // limit of `memory` for growing rings
 
     alignas(kCacheLine) RailEntry rail[kMaxRails];
 };
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // The queue
 
-// One per process that sends to this one. `intent` names the granules that its owner is about to
-// reserve (position << 16 | count), written before the reservation: what is reserved and not published
-// by a process that was killed can be told from what is merely slow.
 inline constexpr std::uint64_t kSlotClaiming = 1ull << 63;
 
+// One per process that sends to this one. `intent` names the granules that its owner is about to
+// reserve (position << 16 | count); the owner writes it before the reservation. So the consumer can
+// tell granules that a killed process reserved and never published from those of a slow process.
 struct alignas(kCacheLine) ProducerSlot {
-    std::atomic<std::uint64_t>
-        owner; // 0: free; pid; with kSlotClaiming while it is being filled in
+    // 0: free; pid; with kSlotClaiming while the slot is being filled in.
+    std::atomic<std::uint64_t> owner;
     std::atomic<std::uint64_t> start_time;
     std::atomic<std::uint64_t> cookie; // of the producer's own segment
     std::atomic<std::uint64_t> intent;
-    // Written by the segment's owner, who cannot map the producer's segment, and answer it: why
-    // (obstacle.h). 0: it can, or has not given up.
+    // The segment's owner writes here why it cannot map the producer's segment and so cannot answer
+    // it (obstacle.h). 0: it can, or has not given up.
     std::atomic<std::uint64_t> refused;
 };
 
 enum class RecordType : std::uint8_t {
-    skip = 1, // to the end of the ring
+    skip = 1, // skips to the end of the ring
     datagram, // UD
     message,  // RC send, or a fragment of one
     notice,   // RC write with immediate: the data is already there
-    request,  // copy pipeline (pipeline.h)
-    broken,   // the sending queue pair met an error that the target's queue pair has to share
+    request,  // copy pipeline (pipeline.cc)
+    broken,   // the sending queue pair met an error that the target's queue pair shares
 };
 
 enum RecordFlag : std::uint8_t {
@@ -131,11 +133,12 @@ struct RecordHeader {
 };
 static_assert(sizeof(RecordHeader) == 32, "small datagrams share the first line with the header");
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Queue pairs
 
-// bit 0: receives; 1..7: of the packet number that it expects first; 8..15: access; 16..39: number of
-// the remote queue pair; 40..63: own number. All but the access must be as the initiator expects.
+// bit 0: receives; 1..7: low bits of the packet number that it expects first; 8..15: access;
+// 16..39: number of the remote queue pair; 40..63: own number. Everything but the access must be as
+// the initiator expects.
 inline constexpr std::uint64_t kQpReceives = 1;
 inline constexpr std::uint64_t kQpAccessMask = 0xff00;
 
@@ -155,33 +158,34 @@ constexpr std::uint32_t qp_word_access(std::uint64_t word) {
 struct alignas(kCacheLine) QueuePairEntry {
     std::atomic<std::uint64_t> word;
     std::atomic<std::uint64_t> remote_cookie;
-    std::atomic<std::uint32_t> srq;          // index + 1, 0: receive queue of its own
+    std::atomic<std::uint32_t> srq;          // index + 1; 0: its own receive queue
     std::atomic<std::uint32_t> rnr_timer;    // code of the IBA
-    std::atomic<std::uint32_t> target_reads; // reads and atomics that it serves at a time
+    std::atomic<std::uint32_t> target_reads; // reads and atomics that it serves; 0: none
 
-    // To the initiator: messages taken, and what became of the one that was not.
+    // Read by the initiator: messages taken, and the fate of the one that was refused.
     alignas(kCacheLine) std::atomic<std::uint64_t> acknowledged;
     std::atomic<std::uint64_t> refused; // message number << 8 | WorkStatus, 0 = none
-    std::atomic<std::uint64_t> posted;  // receives posted to the queue of its own, ever
+    std::atomic<std::uint64_t> posted;  // receives ever posted to its own receive queue
 
-    // As initiator: nonzero while memory of the target is being touched (fencing, queue_pair.h).
+    // Written as initiator: nonzero while this queue pair touches the target's memory (fencing,
+    // rc.h).
     alignas(kCacheLine) std::atomic<std::uint64_t> busy;
 };
 
 struct alignas(kCacheLine) SrqEntry {
-    std::atomic<std::uint64_t> available; // receives posted and not yet used
+    std::atomic<std::uint64_t> available; // receives posted and not used yet
 };
 
 inline constexpr std::uint32_t kQpIndexBits = 13;
 static_assert(kMaxQueuePairs == 1u << kQpIndexBits);
 constexpr std::uint32_t qp_index(std::uint32_t number) { return number & (kMaxQueuePairs - 1); }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Memory regions: key = generation << 16 | index
 
 inline constexpr std::uint64_t kRegionValid = 1;
-inline constexpr std::uint64_t kPrivate =
-    ~0ull; // RegionEntry::offset of memory outside the segment
+// RegionEntry::offset of memory outside the segment.
+inline constexpr std::uint64_t kPrivate = ~0ull;
 
 struct RegionEntry {
     std::atomic<std::uint64_t> tag; // 0, or key << 32 | rail << 16 | access << 8 | kRegionValid
@@ -203,14 +207,14 @@ constexpr std::uint32_t region_rail(std::uint64_t tag) {
 constexpr std::uint32_t region_access(std::uint64_t tag) {
     return static_cast<std::uint32_t>(tag >> 8) & 0xffu;
 }
-// Of a region with that key, of that rail, that gives those rights at least.
+// Returns true if the region has that key and rail and grants at least those rights.
 constexpr bool region_is(std::uint64_t tag, std::uint32_t key, std::uint32_t rail,
                          std::uint32_t access) {
     const std::uint64_t wanted = region_tag(key, rail, access);
     return (tag & (~region_tag(0, 0, ~0u) | wanted)) == wanted;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Offsets
 
 inline constexpr Bytes kProducersOffset = kPage;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// States of a queue pair and completions.
+// States of a queue pair, and completions.
 #include "fabric/shm/local_qp.h"
 
 namespace adaptib::shm {
@@ -25,7 +25,7 @@ LocalQueuePair::~LocalQueuePair() {
     if (entry_ == nullptr) {
         return;
     }
-    // The derived part is gone: it has called disconnect() and drop_sends() itself.
+    // The derived part is gone; it has called disconnect() and drop_sends() itself.
     send_cq_->forget(this);
     receive_cq_->forget(this);
     if (srq_ != nullptr) {
@@ -36,7 +36,7 @@ LocalQueuePair::~LocalQueuePair() {
     context_.count_broken(broken_ ? -1 : 0);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // States
 
 Status LocalQueuePair::modify_impl(const QpAttributes& attributes, std::uint32_t mask) {
@@ -80,8 +80,8 @@ QpAttributes LocalQueuePair::query_impl() const {
     return out;
 }
 
-// Gates do not look at the queue pair itself: all are shut while there is one with an error. One that is reset
-// has given its gates up.
+// Gates do not look at the queue pair itself, so a queue pair with an error closes the gates of
+// all. Gates of a queue pair that is reset are invalid.
 void LocalQueuePair::set_state(QpState to) {
     const bool broken = to == QpState::error && (broken_ || state_ == QpState::ready_to_send);
     context_.count_broken(static_cast<int>(broken) - static_cast<int>(broken_));
@@ -95,7 +95,8 @@ void LocalQueuePair::publish() {
         std::memory_order_seq_cst);
 }
 
-// After the entry says that we do not receive: until the peer, should it be copying, is done.
+// Waits, after the entry says that this queue pair does not receive, until the peer has finished a
+// copy that it may be doing.
 void LocalQueuePair::fence() {
     if (busy_peer() != nullptr) {
         context_.wait_for_initiators();
@@ -135,7 +136,7 @@ void LocalQueuePair::enter_error() {
     flush_receives();
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Completions
 
 void LocalQueuePair::complete_send(std::uint64_t wr_id, Opcode opcode, WorkStatus status,
@@ -157,7 +158,7 @@ bool LocalQueuePair::progress() {
     return progress_sends();
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // The receive queue
 
 Status LocalQueuePair::post_receive_impl(const ReceiveWork& work) {

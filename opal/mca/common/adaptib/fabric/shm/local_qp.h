@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What RC and UD queue pairs have in common: states, receiving, completions.
+// Common part of RC and UD queue pairs: states, receiving, completions.
 //
 // Purpose: the state machine of fabric/README.md, the receive queue, and taking records out of the
 // process's queue into posted receives.
-// A queue pair is always in one of 5 states (QpState); its entry in the segment tells peers whether it
-// receives. Records that find no receive wait in held_, in order.
-// Threads: one at a time, with the whole fabric.
+// A queue pair is always in one of 5 states (QpState); its entry in the segment tells peers whether
+// it receives. Records that find no receive wait in held_, in order.
+// Threads: one thread at a time uses the whole fabric.
 // May touch: base/, fabric/fabric.h and this folder.
 #pragma once
 
@@ -27,31 +27,31 @@ public:
     LocalQueuePair(Context& context, std::uint32_t rail, const QpInit& init);
     ~LocalQueuePair() override;
 
-    // Takes a number and an entry of the table. Before anything else.
+    // Takes a number and an entry of the table. REQUIRES: no other call came before.
     Status enter();
 
-    // A record for this queue pair. False: it was not taken, the queue has to wait.
+    // Delivers a record to this queue pair. False: not taken, the queue has to wait.
     bool deliver(const RecordView& record);
-    // Does what waits; false when nothing waits any more.
+    // Does the waiting work; false when none is left.
     bool progress();
-    // A completion was polled that covers the first `count` send requests.
+    // Called when a polled completion covers the first `count` send requests.
     void release_sends(std::uint64_t count) {
         if (count > released_) {
             released_ = count;
         }
     }
-    // As initiator of a connection that the target reported as broken.
+    // Moves to ERR and flushes all requests and receives; no effect in ERR.
     void enter_error();
-    // The target's side of fencing: the connected peer, if it is touching our memory right now.
+    // Target's side of fencing: the connected peer, if it is touching this process's memory now.
     virtual PeerSegment* busy_peer() const { return nullptr; }
 
     std::uint32_t rail() const { return rail_; }
     bool active = false; // in the context's list
 
 protected:
-    // Whether the record comes from whom this queue pair listens to.
+    // Returns true if the record comes from a sender that this queue pair listens to.
     virtual bool accepts(const RecordView& record) const = 0;
-    // To RTR: resolves the path. Nothing may have changed unless it is ok.
+    // Move to RTR: resolves the path. If the status is not ok, nothing may have changed.
     virtual Status connect(const QpAttributes& attributes) = 0;
     virtual void disconnect() = 0;
     virtual void ready_to_send() {} // RTS is reached, attributes_ are complete
@@ -64,11 +64,11 @@ protected:
     bool receives() const {
         return state_ == QpState::ready_to_receive || state_ == QpState::ready_to_send;
     }
-    void publish(); // state and access, to the table
+    void publish(); // writes state and access to the table
     void fence();
     void complete_send(std::uint64_t wr_id, Opcode opcode, WorkStatus status,
                        std::uint64_t release);
-    // What the caller asked for, or wants to know of: not of successes nobody signaled.
+    // A success completes only if the request is signaled; errors always complete.
     bool wants_completion(std::uint32_t flags) const {
         return signal_all_ || (flags & kSignaled) != 0;
     }
@@ -81,10 +81,10 @@ protected:
     std::uint32_t rail_;
     QueuePairEntry* entry_ = nullptr;
     QpState state_ = QpState::reset;
-    bool broken_ = false; // it was ready to send, and has had an error
+    bool broken_ = false; // was ready to send and then had an error
     QpAttributes attributes_;
     std::uint64_t posted_ = 0;   // send requests accepted
-    std::uint64_t released_ = 0; // of them, given back
+    std::uint64_t released_ = 0; // of them, covered by polled completions
 
 private:
     Status modify_impl(const QpAttributes& attributes, std::uint32_t mask) final;
@@ -118,7 +118,7 @@ private:
     ReceiveQueue receives_queue_;
     std::uint64_t receives_posted_ = 0;
     std::uint64_t acknowledged_ = 0;
-    std::uint64_t epoch_ = 0; // records before this position are of an earlier connection
+    std::uint64_t epoch_ = 0; // records before this position belong to an earlier connection
 
     bool assembling_ = false; // a message of several records is arriving
     QueuedReceive arriving_;

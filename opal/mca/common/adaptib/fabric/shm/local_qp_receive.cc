@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From the process's queue into posted receives.
+// Takes records from the process's queue into posted receives.
 #include <algorithm>
 
 #include "fabric/shm/local_qp.h"
@@ -30,7 +30,7 @@ bool LocalQueuePair::deliver(const RecordView& record) {
 }
 
 bool LocalQueuePair::hold(const RecordView& record) {
-    // What RC sends is bounded by the receives that its sender saw; datagrams are not.
+    // The receives that an RC sender saw bound what it sends; nothing bounds datagrams.
     if (type() == QpType::ud && held_bytes_ + record.payload_bytes > kHeldBytes) {
         return false;
     }
@@ -42,7 +42,7 @@ bool LocalQueuePair::hold(const RecordView& record) {
 
 void LocalQueuePair::wait_for_receive() {
     if (srq_ == nullptr) {
-        return; // post_receive looks
+        return; // post_receive activates the queue pair
     }
     if (srq_->peek() != nullptr) {
         context_.activate(this);
@@ -59,7 +59,7 @@ void LocalQueuePair::drain_held() {
             return;
         }
         if (held_.empty()) {
-            return; // taking it ended in ERR
+            return; // take() moved the queue pair to ERR
         }
         held_bytes_ -= first.payload.size() + sizeof(Held);
         held_.pop_front();
@@ -177,7 +177,7 @@ void LocalQueuePair::acknowledge() {
     entry_->acknowledged.store(++acknowledged_, std::memory_order_release);
 }
 
-// The message that is arriving cannot be taken: an error here and at its sender.
+// Refuses the message that is arriving: an error here and at its sender.
 void LocalQueuePair::refuse(std::uint64_t wr_id, WorkStatus here, WorkStatus at_sender) {
     entry_->refused.store((acknowledged_ + 1) << 8 | static_cast<std::uint64_t>(at_sender),
                           std::memory_order_release);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The node's memory, and the limits of control groups (fabric/shm/node_memory.h).
+// Memory of the node, and limits of control groups (fabric/shm/node_memory.h).
 #include "fabric/shm/node_memory.h"
 
 #include <unistd.h>
@@ -13,17 +13,17 @@ namespace adaptib::shm {
 namespace {
 
 constexpr Bytes kUnlimited = ~Bytes{0};
-constexpr Bytes kShare = 16;       // of the node: one part in so many
+constexpr Bytes kShare = 16;       // fraction of the node's memory: 1/16
 constexpr Bytes kLeast = 4 * kMiB; // the fixed part, the queue and some rings
 
-// "max", or nothing there: unlimited.
+// Returns kUnlimited for "max" or a missing file.
 Bytes limit_in(const std::string& file) {
     std::ifstream in(file);
     Bytes bytes = 0;
     return in >> bytes ? bytes : kUnlimited;
 }
 
-// Of the group and of all around it.
+// Lowest limit of the group and of all groups around it.
 Bytes limit_of_group(const std::string& root, std::string group, const char* file) {
     Bytes least = kUnlimited;
     while (true) {
@@ -40,8 +40,7 @@ bool names_memory(const std::string& controllers) {
     return ("," + controllers + ",").find(",memory,") != std::string::npos;
 }
 
-// Lines "hierarchy:controllers:group"; the second version of control groups has no controllers
-// there.
+// Reads lines "hierarchy:controllers:group"; version 2 of control groups has no controllers there.
 Bytes limit_of_groups(const std::string& proc, const std::string& sys) {
     Bytes least = kUnlimited;
     std::ifstream groups(proc + "/self/cgroup");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How much memory the processes of this node may use.
+// Amount of memory that the processes of this node may use.
 //
 // Threads: any. May touch: base/, the system.
 #pragma once
@@ -10,15 +10,16 @@
 
 namespace adaptib::shm {
 
-// The node has what the machine has, or less where a control group of this process or of one around
-// it allows less (containers, batch systems). `proc` and `sys` stand for /proc and /sys in tests.
+// Memory of the node: that of the machine, or less where the control group of this process, or one
+// around it, has a lower limit (containers, batch systems). `proc` and `sys` replace /proc and /sys
+// in tests.
 Bytes node_memory(const std::string& proc = "/proc", const std::string& sys = "/sys");
 
-// A process may have a share of that, divided among so many processes, where no parameter says how
-// much.
+// Memory that one process may use where no parameter says it: a fixed share of the node's memory,
+// divided among that many processes.
 Bytes default_memory(Bytes node, std::uint32_t processes);
 
-// The same of this node, which is looked at once.
+// As above, for this node, whose memory is read only once.
 Bytes default_memory(std::uint32_t processes);
 
 } // namespace adaptib::shm

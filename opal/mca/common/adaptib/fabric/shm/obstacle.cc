@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What was in the way of mapping a segment (obstacle.h).
+// Text and packed form of an obstacle (obstacle.h).
 #include "fabric/shm/obstacle.h"
 
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ways of opening a peer's segment (opening.h).
+// Two ways of opening a peer's segment (opening.h).
 #include "fabric/shm/opening.h"
 
 #include <cerrno>
@@ -11,7 +11,7 @@ namespace adaptib::shm {
 
 namespace {
 
-// The server is asleep and answers at once; on a crowded machine it is tried again later.
+// The server sleeps and answers at once; on a crowded machine the caller tries again later.
 constexpr Nanoseconds kAnswerLimit{50'000'000};
 
 bool is_refusal(int error) { return error == EACCES || error == EPERM; }
@@ -28,13 +28,13 @@ bool may_pass(int error) {
     }
 }
 
-// A process that lives and is not to be seen in /proc: hidepid hides those that may not be looked
-// into.
+// Returns true if the process lives but /proc does not show it: hidepid hides processes that this
+// one may not look into.
 bool is_hidden(const WireAddress& wire) {
     return process_start_time(wire.pid) == 0 && process_alive(wire.pid, wire.start_time);
 }
 
-// /proc is open, and the file is not there: a process that lives has closed its segment.
+// /proc is readable and the file is not there: if the process lives, it has closed its segment.
 Status why_not_there(const WireAddress& wire) {
     if (process_start_time(wire.pid) == wire.start_time) {
         return Status::error(Reason::peer_gone);
@@ -43,7 +43,7 @@ Status why_not_there(const WireAddress& wire) {
                                                                   : Reason::peer_gone);
 }
 
-// The process had a server where this process would find it.
+// Returns true if the process had a server that this process would have found.
 bool has_closed(const WireAddress& wire, int error) {
     return error == EKEYREJECTED ||
            (error == ECONNREFUSED && own_visibility().network == wire.visibility.network);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Opening the file of a peer's segment: the ways, tried in turn.
+// Opens the file of a peer's segment; tries two ways in turn.
 //
-// Purpose: /proc/<pid>/fd first, which takes no help of the peer's. Where the system refuses that
-// (another user namespace, a process that is not dumpable, a /proc that hides it), the peer's
-// DescriptorServer is asked. A file that has been mapped needs neither again, but for growing.
+// Purpose: /proc/<pid>/fd comes first, because it needs no help of the peer. Where the system
+// refuses it (another user namespace, a process that is not dumpable, a /proc that hides it), the
+// peer's DescriptorServer is asked. A mapped file needs neither again, except to grow the queue's
+// ring.
 // Threads: functions without state.
 // May touch: base/, obstacle.h, process.h, segment_address.h, descriptor_server.h.
 #pragma once
@@ -15,8 +16,8 @@
 
 namespace adaptib::shm {
 
-// `fd` is the caller's. Errors: peer_gone; no_permission; no_memory: may go better later;
-// unreachable. `obstacle` says more of all but the first.
+// `fd` becomes the caller's. Errors: peer_gone; no_permission; no_memory (a later try may succeed);
+// unreachable. `obstacle` says more about all but the first.
 Status open_segment_of(const WireAddress& wire, int& fd, Obstacle& obstacle);
 
 } // namespace adaptib::shm

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The copy pipeline: RC writes, reads and atomics on private memory without cross-memory attach; and what the
-// target does for an initiator that asked for it by a message (serve).
+// The copy pipeline: RC writes, reads and atomics on private memory without cross-memory attach;
+// and the target's side of a request that the initiator sent by a message (serve).
 //
-// It also carries single requests whose memory cross-memory attach cannot reach
-// (Attempt::unpinned), since the kernel cannot pin it: each end copies its own part, by its own
-// page tables. Memory that is not mapped fails the same way at first, so both ends leave it to the
-// system to look (copy_checked, process.h).
+// It also carries single requests whose memory cross-memory attach cannot reach (Attempt::unpinned)
+// because the kernel cannot pin it: each end copies its own part through its own page tables.
+// Unmapped memory fails the same way at first, so both ends let the system check each address
+// (copy_checked, process.h).
 //
-// The initiator's half cuts a request into pieces of a bounce slot and keeps a few on their way; the
-// target's half executes a piece while its completion queues are polled. Everything is checked again
-// where it is executed.
+// The initiator's half cuts a request into pieces of a bounce slot and keeps a few in flight. The
+// target's half executes a piece while its completion queues are polled, and checks everything
+// again.
 #include <algorithm>
 #include <cstring>
 
@@ -18,7 +18,7 @@
 
 namespace adaptib::shm {
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Initiator
 
 RcQueuePair::Step RcQueuePair::bounce(const SendWork& work, Bytes length, Attempt& a,
@@ -46,7 +46,7 @@ RcQueuePair::Step RcQueuePair::bounce(const SendWork& work, Bytes length, Attemp
     return Step::over;
 }
 
-// Takes the answers that are there, in order. False: one of them was an error.
+// Takes the answers that have arrived, in order. False: one of them was an error.
 bool RcQueuePair::reap(const SendWork& work, Attempt& a, WorkStatus& status) {
     std::size_t done = 0;
     bool good = true;
@@ -77,8 +77,8 @@ bool RcQueuePair::reap(const SendWork& work, Attempt& a, WorkStatus& status) {
     return good;
 }
 
-// The data of a read, or the old value of an atomic. False: the memory of this process is not
-// there.
+// Copies the data of a read, or the old value of an atomic, to its destination. False: local memory
+// is not mapped.
 bool RcQueuePair::empty_slot(const SendWork& work, const Piece& piece, const Attempt& a) const {
     const std::span<const Gather> gather{work.gather, work.gather_count};
     if (work.opcode == Opcode::compare_swap || work.opcode == Opcode::fetch_add) {
@@ -92,7 +92,7 @@ bool RcQueuePair::empty_slot(const SendWork& work, const Piece& piece, const Att
     return true;
 }
 
-// The data of a write. False: the memory of this process is not there.
+// Copies the data of a write into the slot. False: local memory is not mapped.
 bool RcQueuePair::fill_slot(const SendWork& work, Bytes length, const Attempt& a,
                             std::byte* slot) const {
     if (work.opcode != Opcode::write && work.opcode != Opcode::write_imm) {
@@ -107,14 +107,15 @@ bool RcQueuePair::fill_slot(const SendWork& work, Bytes length, const Attempt& a
     return true;
 }
 
-// later: no slot, or no room in the target's queue.
+// Sends the next piece. later: there is no slot, or no room in the target's queue.
 RcQueuePair::Asked RcQueuePair::request_piece(const SendWork& work, Bytes length, Attempt& a) {
     BouncePool& pool = context_.bounce();
     std::uint32_t slot = 0;
     if (!pool.take(slot)) {
         return Asked::later;
     }
-    // The tail of a published write stays in one piece: pieces end on multiples of 8 before it.
+    // The last 8 bytes of a published write stay in one piece: pieces before it end on multiples of
+    // 8.
     const Bytes part = std::min(length - a.moved, kBounceBytes);
     const bool last = a.moved + part == length;
     const bool publish = last && (work.flags & kPublish) != 0 && part >= 8 &&
@@ -157,7 +158,7 @@ void RcQueuePair::abandon_pieces() {
     pieces_.clear();
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Target
 
 void RcQueuePair::serve(const RecordView& record) {
@@ -199,7 +200,7 @@ Status RcQueuePair::serve_impl(const SendWork& work) {
     return kOk;
 }
 
-// A region of this process that the peer may access so; null: there is none.
+// Finds a region of this process that grants the peer the access; null: there is none.
 const RegionView* RcQueuePair::find_served(std::uint32_t key, std::uint64_t address, Bytes length,
                                            std::uint32_t access) const {
     const RegionView* region = context_.regions().find(key);
@@ -253,7 +254,7 @@ BounceAnswer RcQueuePair::execute(const BounceRequest& request, std::byte* data,
     return BounceAnswer::done;
 }
 
-// What is not mapped must not end the process: the system looks.
+// Copies through the system, because an access to an unmapped address must not end the process.
 BounceAnswer RcQueuePair::execute_checked(const BounceRequest& request, std::byte* data) const {
     const bool read = static_cast<Opcode>(request.opcode) == Opcode::read;
     const Bytes tail = (request.flags & kBouncePublish) != 0 && request.length >= 8 ? 8 : 0;
@@ -306,7 +307,7 @@ BounceAnswer RcQueuePair::execute_atomic(const BounceRequest& request, bool shar
     return answer;
 }
 
-// REQUIRES: the lock of the atomics. False: the memory is not there.
+// REQUIRES: the lock of the atomics is held. False: the memory is not mapped.
 bool RcQueuePair::atomic_checked(const BounceRequest& request, std::uint64_t& old) const {
     const Gather memory{reinterpret_cast<void*>(request.remote_address), 8, 0};
     const std::span<const Gather> word{&memory, 1};

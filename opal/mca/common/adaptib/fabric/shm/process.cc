@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Process identity from /proc and cross-memory attach.
+// Identity of processes from /proc, and cross-memory attach.
 #include "fabric/shm/process.h"
 
 #include <dirent.h>
@@ -23,7 +23,7 @@ namespace adaptib::shm {
 
 namespace {
 
-// Reads a small file of /proc; the text ends with a zero. False when it cannot be read.
+// Reads a small file of /proc; the text ends with a zero byte. False if it cannot be read.
 bool read_text(const char* path, std::span<char> out) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
@@ -49,7 +49,8 @@ std::uint64_t hash_bytes(std::uint64_t hash, const void* data, std::size_t lengt
 constexpr std::size_t kVectors = 16;
 constexpr Bytes kMaxCall = kGiB; // below the kernel's MAX_RW_COUNT
 
-// The part [offset, offset + length) of the gather list, as far as it fits; returns its length.
+// Converts the part [offset, offset + length) of the gather list, as far as it fits; returns its
+// length.
 Bytes slice(std::span<const Gather> gather, Bytes offset, Bytes length,
             std::array<iovec, kVectors>& vectors, std::size_t& count) {
     if (gather.size() == 1) [[likely]] {
@@ -91,18 +92,19 @@ CopyResult copy_error(int error) {
 namespace {
 
 struct StatLine {
-    bool ended = false; // of the thread that the line is of: a zombie has ended
+    bool ended = false; // the thread of this line has ended: a zombie counts
     std::uint64_t start_time = 0;
 };
 
-// False, and errno: it cannot be read.
+// False, and errno: the line cannot be read.
 bool read_stat(const char* path, StatLine& out) {
     std::array<char, 1024> text;
     errno = 0;
     if (!read_text(path, text)) {
         return false;
     }
-    // "pid (name) state ppid ... starttime": the name may hold anything, its end is the last ')'.
+    // "pid (name) state ppid ... starttime": the name may contain anything; it ends at the last
+    // ')'.
     const char* at = std::strrchr(text.data(), ')');
     if (at == nullptr || at[1] != ' ') {
         return false;
@@ -127,7 +129,7 @@ bool read_stat(std::uint32_t pid, StatLine& out) {
 
 enum class Threads : std::uint8_t { some_live, none_live, unknown };
 
-// Looks for a thread of the process that has not ended; `thread` is its number.
+// Looks for a thread of the process that has not ended, and sets `thread` to its number.
 Threads find_living_thread(std::uint32_t pid, std::uint32_t& thread) {
     char path[64];
     std::snprintf(path, sizeof path, "/proc/%u/task", pid);
@@ -155,13 +157,13 @@ Threads find_living_thread(std::uint32_t pid, std::uint32_t& thread) {
     return found;
 }
 
-// What a pidfd says of the process that has this number now. It is opened for each question: a
-// program with many peers would miss the descriptors.
+// State of the process with this number, according to a pidfd. Each question opens a new pidfd: a
+// program with many peers could not spare the descriptors.
 enum class PidfdSays : std::uint8_t {
     lives,
-    ended,   // and was not waited for
-    none,    // there is no process of that number
-    nothing, // the kernel does not know pidfds, a filter forbids them, or no descriptor is left
+    ended,   // ended and not waited for
+    none,    // no process has that number
+    nothing, // no pidfds in this kernel, a filter forbids them, or no descriptor is left
 };
 
 PidfdSays ask_pidfd(std::uint32_t pid) {
@@ -184,8 +186,8 @@ bool may_exist(std::uint32_t pid) {
     return kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH;
 }
 
-// The first thread of the process has ended. The kernel (5.3 and later) wakes a pidfd when the last
-// one has; should another one do so earlier, the list of threads tells.
+// REQUIRES: the first thread of the process has ended. The kernel (5.3 and later) wakes a pidfd
+// when the last thread has ended. A kernel may wake it earlier; then the list of threads decides.
 bool other_threads_live(std::uint32_t pid, PidfdSays pidfd) {
     std::uint32_t thread = 0;
     switch (pidfd == PidfdSays::lives ? Threads::some_live : find_living_thread(pid, thread)) {
@@ -196,7 +198,7 @@ bool other_threads_live(std::uint32_t pid, PidfdSays pidfd) {
     return pidfd == PidfdSays::nothing && may_exist(pid);
 }
 
-// Nothing is to be read in /proc of that process.
+// Decides about a process of which /proc shows nothing.
 bool lives_unseen(std::uint32_t pid, PidfdSays pidfd, int error) {
     if (pidfd != PidfdSays::nothing) {
         return pidfd == PidfdSays::lives;
@@ -267,7 +269,7 @@ std::uint64_t read_host_identity() {
 int only_processor(std::uint32_t pid) {
     cpu_set_t set;
     if (sched_getaffinity(static_cast<pid_t>(pid), sizeof set, &set) != 0 || CPU_COUNT(&set) != 1) {
-        return -1; // more processors than a set has: not known
+        return -1; // more processors than the set holds: unknown
     }
     int processor = 0;
     while (!CPU_ISSET(processor, &set)) {
@@ -276,7 +278,7 @@ int only_processor(std::uint32_t pid) {
     return processor;
 }
 
-// Read once: later there may be no file descriptor left to read it with.
+// Reads the identity only once: later there may be no file descriptor left for it.
 std::uint64_t host_identity() {
     static const std::uint64_t identity = read_host_identity();
     return identity;
@@ -284,7 +286,7 @@ std::uint64_t host_identity() {
 
 CopyResult copy_memory(Direction direction, std::uint32_t process, std::uint64_t remote,
                        std::span<const Gather> gather, Bytes offset, Bytes length) {
-    std::uint32_t pid = process; // or a thread of it
+    std::uint32_t pid = process; // or one of its threads
     while (length > 0) {
         std::array<iovec, kVectors> local;
         std::size_t count = 0;
@@ -306,7 +308,7 @@ CopyResult copy_memory(Direction direction, std::uint32_t process, std::uint64_t
         if (n == 0) {
             return CopyResult::fault;
         }
-        const Bytes done = static_cast<Bytes>(n); // less than asked for: the next call says why
+        const Bytes done = static_cast<Bytes>(n); // a shorter copy: the next call says why
         remote += done;
         offset += done;
         length -= done;

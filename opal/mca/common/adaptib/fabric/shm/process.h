@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Processes of this host: who they are, whether they live, and copying to and from their memory.
+// Processes of this host: identity, liveness, and copies to and from their memory.
 //
-// Purpose: the system calls of the shm fabric that concern another process.
+// Purpose: the shm fabric's system calls that concern another process.
 // Threads: free functions without state.
 // May touch: base/, fabric/fabric.h (Gather), the system.
 #pragma once
@@ -16,23 +16,23 @@
 
 namespace adaptib::shm {
 
-// Start time of a process in clock ticks since boot, also of one that has ended and was not waited
-// for. 0: there is no such process, or /proc cannot be read.
+// Start time of a process in clock ticks since boot; also of a process that has ended and has not
+// been waited for. 0: there is no such process, or /proc cannot be read.
 std::uint64_t process_start_time(std::uint32_t pid);
 
-// False once the process that started at `start_time` has ended, all of its threads. What cannot be
-// found out (no file descriptor is left, /proc is not mounted) does not end a process. Some
-// microseconds.
+// Returns false once the process that started at `start_time` has ended, all of its threads. If the
+// system gives no information (no file descriptor left, /proc not mounted), the process counts as
+// alive. Takes some microseconds.
 bool process_alive(std::uint32_t pid, std::uint64_t start_time);
 
-// Opens descriptor `fd` of the process by /proc, that of a living thread of it if the first one has
-// ended. Returns a descriptor of this process, or -1 and errno.
+// Opens descriptor `fd` of the process in /proc; if its first thread has ended, through a living
+// thread. Returns a descriptor of this process, or -1 and errno.
 int open_descriptor_of(std::uint32_t pid, std::uint32_t fd);
 
-// The one processor that the process (0: this one) is bound to; -1: it may run on several, or that is not known.
+// Number of the only processor that the process (0: this one) is bound to; -1: several, or unknown.
 int only_processor(std::uint32_t pid);
 
-// The same for all processes that see each other's /proc: boot id and process-number namespace.
+// Same value in all processes that see each other's /proc: from boot id and PID namespace.
 std::uint64_t host_identity();
 
 enum class CopyResult : std::uint8_t {
@@ -46,23 +46,23 @@ enum class CopyResult : std::uint8_t {
 enum class Direction : std::uint8_t { from_peer, to_peer };
 
 // Copies [offset, offset + length) of the gather list from or to `remote` of process pid, by
-// process_vm_readv or process_vm_writev. The system looks at the memory of one thread: where the
-// first one has ended, each call costs a search for another (some 50 us).
+// process_vm_readv or process_vm_writev. The system looks at the memory of one thread: if the first
+// thread has ended, each call searches for another (some 50 us).
 CopyResult copy_memory(Direction direction, std::uint32_t pid, std::uint64_t remote,
                        std::span<const Gather> gather, Bytes offset, Bytes length);
 
 // Copies [offset, offset + length) of a gather list from or to `plain`, both memory of process
-// own_pid, which is the caller. `plain` is mapped and can be pinned. The gather list may name
-// memory that is not mapped (fault), or that the kernel cannot pin: device mappings, memfd_secret,
-// [vvar]. The system pins the side that it calls remote, and reaches the other one by the page
-// tables of the caller, as the processor does; so `plain` is the remote side.
+// own_pid, the caller. `plain` is mapped and can be pinned. The gather list may name memory that is
+// not mapped (fault) or that the kernel cannot pin: device mappings, memfd_secret, [vvar]. The
+// system pins the side that it calls remote and reaches the other side through the caller's page
+// tables, as the processor does; therefore `plain` is the remote side.
 inline CopyResult copy_checked(Direction direction, std::uint32_t own_pid, void* plain,
                                std::span<const Gather> gather, Bytes offset, Bytes length) {
     return copy_memory(direction, own_pid, reinterpret_cast<std::uintptr_t>(plain), gather, offset,
                        length);
 }
 
-// One piece, with nothing between the caller and the call of the system. Returns how much was copied.
+// Copies one contiguous piece with a bare system call. Returns the number of bytes copied.
 [[gnu::always_inline]] inline Bytes copy_piece(Direction direction, std::uint32_t pid,
                                                std::uint64_t remote, void* local, Bytes length) {
     const iovec here{local, length};

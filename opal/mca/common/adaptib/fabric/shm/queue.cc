@@ -12,10 +12,10 @@ namespace adaptib::shm {
 namespace {
 
 constexpr std::uint64_t kCommitStep = 64 * kKiB / kGranule;
-// So much of the ring is to have memory that is not reserved yet: more than a record takes.
+// Part of the ring that should have memory and is not reserved yet: more than a record takes.
 constexpr std::uint64_t kCommitAhead = 16 * kKiB / kGranule;
 static_assert(kCommitAhead * kGranule > 2 * kDatagramBytes);
-// Looks at a hole that nobody admits to, before one granule of it is given up: reached only when
+// Looks at a hole that no intent covers before one of its granules is given up. Reached only when
 // shared memory was damaged.
 constexpr std::uint32_t kUnexplainedLooks = 1000;
 
@@ -25,7 +25,7 @@ constexpr std::uint64_t pack_intent(std::uint64_t position, std::uint64_t count)
 
 } // namespace
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Producer
 
 Producer::Producer(std::byte* base, std::uint32_t slot, Commit commit)
@@ -53,9 +53,9 @@ Push Producer::reserve(std::uint64_t granules, std::uint64_t& position) {
                 return result;
             }
         }
-        // Releases what this process has published before: a consumer that finds the earlier intent
-        // gone sees those records, and takes none of their granules for a hole that somebody else
-        // left.
+        // Release order covers the records that this process has published before: a consumer that
+        // finds the earlier intent gone sees those records and does not take their granules for a
+        // hole of another producer.
         intent_->intent.store(pack_intent(start, pad + granules), std::memory_order_release);
         if (header_->reserve.compare_exchange_weak(start, end, std::memory_order_acq_rel,
                                                    std::memory_order_relaxed)) {
@@ -109,7 +109,7 @@ void note_committed(Header& header, std::uint64_t end) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Consumer
 
 Consumer::Consumer(std::byte* base)
@@ -149,7 +149,7 @@ bool Consumer::front_slow(RecordView& out) {
         std::uint64_t granules = 0;
         if (!check(consumed_, out, granules)) {
             ++garbage_;
-            release(1); // the next record is found by its state, which names its position
+            release(1); // the next record's state names its position
         } else if (out.fields.type == RecordType::skip) {
             release(granules);
         } else {
@@ -174,7 +174,7 @@ bool Consumer::stuck() const {
            at(consumed_)->state.load(std::memory_order_acquire) == 0;
 }
 
-// The end of the hole at the front, as the intents tell; 0 when no intent covers it.
+// End of the hole at the front according to the intents; 0 if no intent covers it.
 std::uint64_t Consumer::hole_end(bool& somebody_lives) const {
     const std::uint64_t reserved = header_->reserve.load(std::memory_order_acquire);
     const std::uint32_t slots =
@@ -194,8 +194,8 @@ std::uint64_t Consumer::hole_end(bool& somebody_lives) const {
                           slot.start_time.load(std::memory_order_relaxed))) {
             somebody_lives = true;
         }
-        // Two dead candidates: the one that lost the race for the place reserved nothing. The winner's
-        // end is where another record, or the end of what is reserved, begins.
+        // With two dead candidates, the one that lost the race for the place reserved nothing. The
+        // winner's end is where another record begins, or the reserved part ends.
         const bool fits =
             last == reserved ||
             (last < reserved && at(last)->state.load(std::memory_order_acquire) == last + 1);
@@ -213,7 +213,7 @@ bool Consumer::resolve_hole() {
     bool somebody_lives = false;
     const std::uint64_t end = hole_end(somebody_lives);
     if (somebody_lives || !stuck()) {
-        return false; // published meanwhile, or will be
+        return false; // the record is published meanwhile, or will be
     }
     if (end != 0) {
         ++holes_;

@@ -4,15 +4,18 @@
 // Purpose: everything that peers send without touching memory regions arrives here, so that polling
 // costs one load, however many peers there are.
 // Shape: a ring of cache-line granules. A record is a RecordHeader and its payload in consecutive
-// granules. Positions count granules from 0 and never wrap, the place in the ring is position mod size.
+// granules. Positions count granules from 0 and never wrap; the place in the ring is position mod
+// size.
 // Invariants:
 //   1. Granules [consumed, reserve) are reserved, each by exactly one producer (compare-and-swap on
 //      `reserve`); all others have a first word of zero.
-//   2. A producer writes its intent before it reserves, and publishes by setting the record's state to
-//      position + 1 with release. The consumer reads nothing of a record before it saw that.
-//   3. The consumer zeroes the first word of every granule before it gives them back through `consumed`.
-// A producer that is killed between reserving and publishing leaves a hole; resolve_hole() finds the
-// intents that cover it, and skips it once all their owners have ended.
+//   2. A producer writes its intent before it reserves, and publishes by setting the record's state
+//      to position + 1 with release. The consumer reads nothing of a record before it has seen
+//      that.
+//   3. The consumer zeroes the first word of every granule before it releases the granules through
+//      `consumed`.
+// A producer that is killed between reserving and publishing leaves a hole. resolve_hole() finds
+// the intents that cover the hole, and skips it once all their owners have ended.
 // Threads: a Producer and a Consumer are used by one thread at a time each.
 // May touch: base/, layout.h, process.h.
 #pragma once
@@ -28,7 +31,7 @@ namespace adaptib::shm {
 
 enum class Push : std::uint8_t { ok, full, no_memory };
 
-// What a producer says of a record; state, producer and granules are the queue's business.
+// Fields of a record that its producer sets; the queue sets state, producer and granules.
 struct RecordFields {
     RecordType type = RecordType::datagram;
     std::uint8_t flags = 0;
@@ -41,12 +44,13 @@ struct RecordFields {
 
 class Producer {
 public:
-    // Gets memory for granules [0, end) of the ring from the system. no_memory: there is none, or no owner; full: this
-    // process cannot ask for it now (it has no descriptor, or may not open the owner's), the owner can.
+    // Gets memory for granules [0, end) of the ring from the system. no_memory: there is none, or
+    // no owner. full: this process cannot get it now (it has no descriptor, or may not open the
+    // owner's), but the owner can.
     using Commit = std::function<Push(std::uint64_t end)>;
 
     Producer() = default;
-    // REQUIRES: slot belongs to the caller; base is the mapped segment of the target.
+    // REQUIRES: the slot belongs to the caller; base is the mapped segment of the target.
     Producer(std::byte* base, std::uint32_t slot, Commit commit);
 
     // Reserves, calls fill(std::byte* payload) for `payload` bytes, publishes.
@@ -77,8 +81,8 @@ public:
         return (sizeof(RecordHeader) + payload + kGranule - 1) / kGranule;
     }
 
-    // Only the reservation: the step between which and publishing a producer may die. For push() and
-    // for tests of that.
+    // Only reserves. A producer may die after this step and before it publishes. For push() and for
+    // tests of that case.
     Push reserve(std::uint64_t granules, std::uint64_t& position);
 
 private:
@@ -97,7 +101,7 @@ private:
     Commit commit_;
 };
 
-// A record as the consumer sees it: fields copied and checked, payload in place until pop().
+// Record as the consumer sees it: fields copied and checked, payload in place until pop().
 struct RecordView {
     RecordFields fields;
     std::uint16_t producer = 0;
@@ -106,10 +110,11 @@ struct RecordView {
     Bytes payload_bytes = 0;
 };
 
-// Whether the owner is to get more memory for its ring before producers come to the end of what it has: not all of
-// them may be able to. If so, up to which granule.
+// Returns true if the owner should get more memory for its ring, before producers reach the end of
+// what has memory: some of them may not be able to get more. Sets `end` to the granule up to which
+// the ring should have memory.
 bool wants_more(const Header& header, std::uint64_t& end);
-// Granules [0, end) of the ring have memory.
+// Records that granules [0, end) of the ring have memory.
 void note_committed(Header& header, std::uint64_t end);
 
 class Consumer {
@@ -118,23 +123,24 @@ public:
     // REQUIRES: base is the owner's own segment.
     explicit Consumer(std::byte* base);
 
-    // The oldest record, false when there is none. Garbage is skipped and counted.
+    // Oldest record; false if there is none. Skips and counts garbage.
     bool front(RecordView& out) {
         if (at(consumed_)->state.load(std::memory_order_acquire) == 0) {
             return false;
         }
         return front_slow(out);
     }
-    // Nonzero: front() has something to look at. Until the next pop().
+    // Word that is nonzero when front() has something to look at. Valid until the next pop().
     const std::atomic<std::uint64_t>* next_state() const { return &at(consumed_)->state; }
-    // No record that is not in the queue yet has a position below this.
+    // Lower bound for the position of every record that is not in the queue yet.
     std::uint64_t reserved() const { return header_->reserve.load(std::memory_order_acquire); }
     // REQUIRES: front() was true since the last pop().
     void pop();
 
-    // Something is reserved but not published. Cheap enough for one call in a hundred polls.
+    // Returns true if the granules at the front are reserved but not published. Cheap enough for
+    // one call in a hundred polls.
     bool stuck() const;
-    // Skips what a dead producer left at the front; true when it did. Reads /proc.
+    // Skips a hole that a dead producer left at the front; true if it did. Reads /proc.
     bool resolve_hole();
 
     std::uint64_t garbage() const { return garbage_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Creating the objects of a rail.
+// Creates the objects of a rail.
 #include "fabric/shm/rail.h"
 
 #include <utility>
@@ -19,7 +19,7 @@ template <class T, class... Arguments> std::unique_ptr<T> make(Arguments&&... ar
 
 } // namespace
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Memory
 
 ShmMemoryRegion::ShmMemoryRegion(Context& context, void* address, Bytes length, std::uint32_t key,
@@ -55,7 +55,8 @@ Status ShmRail::register_impl(void* address, Bytes length, std::uint32_t access,
         (!info_.has(Capability::whole_memory) || (access & kRemoteAtomic) != 0)) {
         return Status::error(Reason::not_supported);
     }
-    Bytes offset = kPrivate; // memory that another rail's allocate gave can be mapped over this one
+    // Peers can map memory of another rail's allocate() over this rail, too.
+    Bytes offset = kPrivate;
     static_cast<void>(context_.segment().find(address, length, offset));
     std::uint32_t key = 0;
     const Status status = context_.regions().add(base, length, index_, access, offset, key);
@@ -100,7 +101,7 @@ Status ShmRail::allocate(Bytes length, Bytes first, bool sparse, std::uint32_t a
     return kOk;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Rail
 
 ShmRail::ShmRail(Context& context, std::uint32_t index, BytesPerSecond rate)
@@ -208,8 +209,8 @@ Status ShmRail::create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHand
     return status;
 }
 
-// The processor sees whether the peer's rail takes datagrams; whether its process lives the system
-// says.
+// A word in shared memory tells whether the peer's rail takes datagrams; the system tells whether
+// its process lives.
 Reach ShmRail::reach_impl(const AddressHandle& handle) const {
     const auto& to = static_cast<const ShmAddressHandle&>(handle);
     if (!to.peer->check_alive()) {

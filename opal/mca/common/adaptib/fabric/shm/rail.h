@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A virtual rail of the shm fabric: creates the objects, checks their arguments.
-// Threads: one at a time, with the whole fabric.
+// Virtual rail of the shm fabric: creates objects and checks their arguments.
+// Threads: one thread at a time uses the whole fabric.
 // May touch: base/, fabric/fabric.h and this folder.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace adaptib::shm {
 
 class ShmMemoryRegion final : public MemoryRegion {
 public:
-    // `offset`: kPrivate, or where the block of the segment starts that the region owns.
+    // `offset`: kPrivate, or the start of the segment's block that the region owns.
     ShmMemoryRegion(Context& context, void* address, Bytes length, std::uint32_t key, Bytes offset);
     ~ShmMemoryRegion() override;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Life of an RC request: posted, tried, issued, retired.
+// Life of an RC request: posted, attempted, issued, retired.
 #include "fabric/shm/rc.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ RcQueuePair::~RcQueuePair() {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Connection
 
 Status RcQueuePair::connect(const QpAttributes& attributes) {
@@ -74,8 +74,8 @@ bool RcQueuePair::usable_impl() const {
     return state_ == QpState::ready_to_send && rails_word() == 0 && connected();
 }
 
-// The cookie is not looked at again: the word says the numbers of both, of which one comes again after 2,047 others, and
-// bits of the packet number.
+// The gate does not check the cookie again: the word contains both queue pair numbers, of which the
+// target's comes back only after 2,047 others, and bits of the packet number.
 Gate RcQueuePair::gate_impl() const {
     const std::uint64_t word =
         peer_entry_ == nullptr ? 0 : peer_entry_->word.load(std::memory_order_acquire);
@@ -91,7 +91,7 @@ Gate RcQueuePair::gate_impl() const {
 
 bool RcQueuePair::target_lives_impl() const { return peer_ == nullptr || peer_->check_alive(); }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Posting
 
 Status RcQueuePair::check(const SendWork& work, Bytes& length) const {
@@ -166,7 +166,7 @@ void RcQueuePair::enqueue(const SendWork& work, Bytes length, const Attempt& att
     } else if ((work.flags & kInline) != 0 && length > 0) {
         op.inline_data.resize(length);
         gather_out({work.gather, work.gather_count}, 0, op.inline_data.data(), length);
-        op.gather[0] = {nullptr, length, 0}; // the address is set when it is used: ops move
+        op.gather[0] = {nullptr, length, 0}; // issue() sets the address, since ops move
         op.work.gather_count = 1;
     }
     if (step != Step::issued && (rails_word() & kRailRateMask) != 0) {
@@ -190,7 +190,7 @@ void RcQueuePair::fail(std::uint64_t wr_id, Opcode opcode, WorkStatus status,
     enter_error();
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Trying
 
 RcQueuePair::Step RcQueuePair::attempt(const SendWork& work, Bytes length, Attempt& a,
@@ -224,7 +224,7 @@ RcQueuePair::Step RcQueuePair::attempt(const SendWork& work, Bytes length, Attem
     return Step::over;
 }
 
-// No answer can come at present: until the retries are used up.
+// No reply can come at present: waits until the retries are used up.
 RcQueuePair::Step RcQueuePair::stall(Attempt& a, WorkStatus& status) {
     const bool gone = (peer_rail_word_->load(std::memory_order_acquire) & kRailClosed) != 0;
     if (!gone) {
@@ -244,7 +244,7 @@ RcQueuePair::Step RcQueuePair::stall(Attempt& a, WorkStatus& status) {
     return Step::over;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Progress
 
 bool RcQueuePair::progress_sends() {
@@ -256,7 +256,7 @@ bool RcQueuePair::progress_sends() {
     return !ops_.empty();
 }
 
-// True while the op has to wait because a rail is slowed.
+// Returns true while the op has to wait because a rail is slowed.
 bool RcQueuePair::slowed(Op& op) {
     const std::uint64_t word = rails_word();
     if ((word & kRailRateMask) == 0 || (word & kRailDown) != 0 || op.attempt.moved > 0) {
@@ -273,7 +273,7 @@ void RcQueuePair::issue() {
     while (next_ < ops_.size()) {
         Op& op = ops_[next_];
         if (op.phase == Phase::over || slowed(op)) {
-            return; // over: it failed, nothing after it is executed
+            return; // over: failed; nothing after it is executed
         }
         op.work.gather = op.gather.data();
         if ((op.work.flags & kInline) != 0) {
@@ -291,7 +291,7 @@ void RcQueuePair::issue() {
     }
 }
 
-// Takes what is over from the front; true when something was.
+// Removes finished ops from the front; true if there were any.
 bool RcQueuePair::retire() {
     bool any = false;
     while (!ops_.empty()) {

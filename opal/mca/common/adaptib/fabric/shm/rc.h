@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Reliable connected queue pairs.
 //
-// Purpose: the initiator's side. What is possible at once is done inside post_send, without a queue
-// entry (attempt() on the stack); what is not becomes an Op and is tried again by progress().
-// An Op is always in one of 3 phases: waiting (not or partly executed), issued (a message in the target's
-// queue, not yet acknowledged), over (status known). Ops are issued in order and retired in order.
-// Fencing: while an initiator touches the target's memory its own table entry says busy. It looks at the
-// target's entry and regions after it said so, the target looks at busy after it changed them (both
-// sequentially consistent), so one of the two sees the other: once modify() to ERR or RESET, or the end of
-// a region, has returned, nothing touches that memory any more. (A peer's stores through map() are its own
-// affair.)
-// Threads: one at a time, with the whole fabric.
+// Purpose: the initiator's side. post_send performs a request at once if it can, without a queue
+// entry (attempt() on the stack). Otherwise the request becomes an Op, which progress() tries
+// again.
+// An Op is always in one of 3 phases: waiting (not or partly executed), issued (a message in the
+// target's queue, not yet acknowledged), over (status known). Ops are issued in order and retired
+// in order.
+// Fencing: while an initiator touches the target's memory, its own table entry says busy. The
+// initiator reads the target's entry and regions after it has set busy; the target reads busy after
+// it has changed its entry or regions (both sequentially consistent). So at least one of the two
+// sees the other. Once modify() to ERR or RESET, or the destruction of a region, has returned,
+// nothing touches that memory any more. (Fencing does not cover a peer's stores through map().)
+// Threads: one thread at a time uses the whole fabric.
 // May touch: base/, fabric/fabric.h and this folder.
 #pragma once
 
@@ -39,12 +41,13 @@ public:
 private:
     static constexpr Nanoseconds kNever{-1};
 
-    // How far the execution of a request has come.
+    // Progress of a request's execution.
     struct Attempt {
-        Bytes moved = 0;             // bytes copied, sent, or handed to the pipeline
-        bool data_done = false;      // write with immediate: the notice is what is left
-        std::uint64_t message = 0;   // number that its acknowledgement will have; 0: not issued
-        Nanoseconds give_up{kNever}; // when no answer becomes retry_exceeded
+        Bytes moved = 0;           // bytes copied, sent, or handed to the pipeline
+        bool data_done = false;    // write with immediate: only the notice is left
+        std::uint64_t message = 0; // its number, which the target acknowledges; 0: not issued
+        // Time at which a missing reply becomes retry_exceeded.
+        Nanoseconds give_up{kNever};
         Nanoseconds rnr_since{kNever};
         std::uint32_t lock_waits = 0;
         bool unpinned = false; // cross-memory attach failed at an address: the target copies
@@ -59,19 +62,20 @@ private:
         Phase phase = Phase::waiting;
         WorkStatus status = WorkStatus::success;
         std::uint64_t release = 0;
-        Nanoseconds ready_at{0}; // slowed rail; 0: not computed
+        Nanoseconds ready_at{0}; // slowed rail: may start then; 0: not computed
         std::vector<std::byte> inline_data;
     };
-    // What execute() found out at its last write, or read, of private memory, with no request waiting.
+    // Facts that execute() found in its last write, or read, of private memory, while no request
+    // waited.
     struct alignas(kCacheLine) Known {
         std::uint32_t local_key = 0;
         std::uint32_t remote_key = 0;
-        std::uint64_t word = 0; // of the target's entry, the right included
+        std::uint64_t word = 0; // word of the target's entry, including the access right
         RegionRange local;      // length 0: nothing is known
         RegionRange remote;
     };
     static_assert(sizeof(Known) == kCacheLine);
-    struct Piece { // of the op at next_, in the copy pipeline
+    struct Piece { // part of the op at next_, in the copy pipeline
         std::uint32_t slot;
         Bytes offset;
         Bytes length;
@@ -110,14 +114,14 @@ private:
     Step attempt(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
     Step stall(Attempt& a, WorkStatus& status);
 
-    // rc_message.cc: what goes through the target's queue
+    // rc_message.cc: requests that go through the target's queue
     Step send_message(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
     Step send_notice(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
     Step wait_for_room(Push push, Attempt& a, WorkStatus& status);
     bool receive_ready(Attempt& a, WorkStatus& status, Step& step);
     WorkStatus message_state(std::uint64_t message, bool& over) const;
 
-    // rc_memory.cc: what touches the target's memory
+    // rc_memory.cc: requests that touch the target's memory
     Step move_data(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
     Step do_atomic(const SendWork& work, Attempt& a, WorkStatus& status);
     template <Opcode kOpcode> bool execute_known(const ExecuteWork& work);
@@ -141,8 +145,8 @@ private:
         return region_.mapped + (address - region_.base);
     }
 
-    // pipeline.cc: where cross-memory attach is forbidden or cannot reach the memory, or the
-    // initiator prefers to ask
+    // pipeline.cc: requests where cross-memory attach is forbidden or cannot reach the memory;
+    // target side of the copy pipeline and of QueuePair::serve
     enum class Asked : std::uint8_t { yes, later, local_fault };
     Step bounce(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
     bool reap(const SendWork& work, Attempt& a, WorkStatus& status);
@@ -162,7 +166,7 @@ private:
         return own_rail_word_.load(std::memory_order_acquire) |
                peer_rail_word_->load(std::memory_order_acquire);
     }
-    // The target's entry is as this connection expects it.
+    // Returns true if the target's entry is as this connection expects.
     bool connected() const {
         return (peer_entry_->word.load(std::memory_order_seq_cst) & ~kQpAccessMask) ==
                    expected_word_ &&
@@ -174,7 +178,8 @@ private:
     void begin_touching() { entry_->busy.store(1, std::memory_order_seq_cst); }
     void end_touching() { entry_->busy.store(0, std::memory_order_release); }
 
-    // Constant while connected; for usable() two cache lines, this one and the first.
+    // Constant while connected. usable() reads two cache lines of this object: this one and the
+    // first.
     alignas(kCacheLine) QueuePairEntry* peer_entry_ = nullptr;
     const std::atomic<std::uint64_t>& own_rail_word_;
     std::atomic<std::uint64_t>* peer_rail_word_ = nullptr;
@@ -186,7 +191,7 @@ private:
     std::uint32_t remote_number_ = 0;
     std::shared_ptr<PeerSegment> peer_;
 
-    std::array<Known, 2> known_; // writes, reads; of this connection
+    std::array<Known, 2> known_; // of writes and of reads; for this connection
     RegionView region_;          // the remote region used last
     std::uint64_t messages_ = 0; // sent on this connection
     GrowingRing<Op> ops_;

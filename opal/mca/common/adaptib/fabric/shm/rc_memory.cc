@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RC writes, reads and atomics: memory in the target's segment is touched directly, its private memory
-// by cross-memory attach, or by the copy pipeline where that is forbidden or cannot reach the
-// memory.
+// RC writes, reads and atomics. The initiator accesses memory of the target's segment directly and
+// its private memory by cross-memory attach, or by the copy pipeline where attach is forbidden or
+// cannot reach the memory.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -21,7 +21,7 @@ constexpr std::uint32_t needed_access(Opcode opcode) {
     }
 }
 
-// Bytes at the end that have to become visible last.
+// Number of bytes at the end that must become visible last.
 constexpr Bytes tail_of(const SendWork& work, Bytes length) {
     const bool whole = (work.remote_address + length) % 8 == 0 && length >= 8;
     return (work.flags & kPublish) != 0 && whole && work.opcode != Opcode::read ? 8 : 0;
@@ -44,12 +44,12 @@ SendWork request_of(const ExecuteWork& work, const Gather& gather) {
 
 } // namespace
 
-// Looks the key up, and whether it, its rail and the target queue pair allow the access; region_ is
-// the region then. REQUIRES: begin_touching.
+// Looks the key up and checks that the region, its rail and the target queue pair allow the access;
+// on success region_ is the region. REQUIRES: begin_touching.
 bool RcQueuePair::find_remote(std::uint64_t address, Bytes length, std::uint32_t key,
                               std::uint32_t access) {
     const std::uint64_t tag = peer_regions_[region_index(key)].tag.load(std::memory_order_seq_cst);
-    // Tags are used again after some ten thousand others: then the range is another one.
+    // A tag comes back after some ten thousand others; the range is another one then.
     bool covered = tag == region_.tag && region_.covers(address, length);
     if (!covered) {
         region_.mapped = nullptr;
@@ -86,7 +86,7 @@ Status RcQueuePair::find_key_impl(const RemoteRange& range, std::uint32_t& key) 
     return kOk;
 }
 
-// An error that the target's queue pair shares.
+// Fails a request with an error that the target's queue pair shares.
 RcQueuePair::Step RcQueuePair::remote_error(WorkStatus which, WorkStatus& status) {
     RecordFields fields;
     fields.type = RecordType::broken;
@@ -97,13 +97,13 @@ RcQueuePair::Step RcQueuePair::remote_error(WorkStatus which, WorkStatus& status
     return Step::over;
 }
 
-// `bounce` is set when the copy pipeline has to do it.
+// Sets `bounce` if the copy pipeline has to do the request.
 RcQueuePair::Step RcQueuePair::copy_trouble(CopyResult result, Attempt& a, WorkStatus& status,
                                             bool& bounce) {
     switch (result) {
     case CopyResult::ok: break;
-    case CopyResult::
-        fault: // of this request alone: the target finds out whether the memory is there
+    case CopyResult::fault:
+        // Concerns this request alone. The target finds out whether the memory is there.
         a.unpinned = true;
         bounce = true;
         return Step::wait;
@@ -119,7 +119,7 @@ RcQueuePair::Step RcQueuePair::copy_trouble(CopyResult result, Attempt& a, WorkS
     return Step::wait;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Writes and reads
 
 void RcQueuePair::copy_shared(const SendWork& work, std::byte* remote, Bytes offset, Bytes part,
@@ -202,7 +202,7 @@ RcQueuePair::Step RcQueuePair::move_data(const SendWork& work, Bytes length, Att
     return Step::over;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Atomics
 
 RcQueuePair::Step RcQueuePair::do_atomic(const SendWork& work, Attempt& a, WorkStatus& status) {
@@ -263,7 +263,7 @@ std::uint64_t RcQueuePair::atomic_shared(const SendWork& work) {
     return old;
 }
 
-// REQUIRES: begin_touching, lock_atomics. Not ok: the word is as it was.
+// REQUIRES: begin_touching, lock_atomics. Not ok: the word is unchanged.
 CopyResult RcQueuePair::atomic_private(const SendWork& work, std::uint64_t& old) {
     std::uint64_t fresh = 0;
     const Gather old_word{&old, 8, 0};
@@ -294,7 +294,7 @@ bool RcQueuePair::lock_atomics(Attempt& a) {
             return true;
         }
     }
-    // Held for long: by one who has ended? Reads /proc, so not at every try.
+    // The lock has been held for long: has its holder ended? Reads /proc, so not at every try.
     if (++a.lock_waits % 16 == 1) {
         Context::break_dead_lock(peer_->base());
     }
@@ -305,11 +305,13 @@ void RcQueuePair::unlock_atomics() {
     peer_->header()->atomic_lock.store(0, std::memory_order_release);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// Within the call: what nothing stands in the way of. The rest, errors included, is for post_send.
+// -------------------------------------------------------------------------------------------------
+// Execution inside the call, if nothing is in the way. post_send handles everything else, errors
+// included.
 
-// A write or read of private memory with the keys of the last one: of all that was found out then, tags and words
-// tell whether it still holds. Everything else is execute_any's, what does not hold any more included.
+// Fast path: a write or read of private memory with the keys of the last one. Tags and words tell
+// whether the facts found then still hold. execute_any does everything else, including facts that
+// no longer hold.
 template <Opcode kOpcode>
 [[gnu::always_inline]] inline bool RcQueuePair::execute_known(const ExecuteWork& work) {
     Known& known = known_of(kOpcode);
@@ -347,7 +349,7 @@ Status RcQueuePair::execute_impl(const ExecuteWork& work) {
     return done ? kOk : Status::again(Reason::none);
 }
 
-// As far as this process knows.
+// Checks everything that this process knows itself.
 inline bool RcQueuePair::may_execute(const ExecuteWork& work) const {
     return state_ == QpState::ready_to_send && ops_.empty() && work.opcode >= Opcode::write &&
            work.opcode != Opcode::write_imm && work.opcode <= Opcode::fetch_add &&
@@ -377,8 +379,8 @@ bool RcQueuePair::execute_any(const ExecuteWork& work) {
     return done;
 }
 
-// What the peer sees as a read is a write here. Memory of a segment would be copied by the processor, for which what
-// the peer names need not be mapped.
+// A read of the peer is a write here. Memory of the peer's segment is refused: the processor would
+// copy it, and the addresses that the peer names need not be mapped.
 Status RcQueuePair::serve_copy_impl(const ExecuteWork& work) {
     const bool peer_reads = work.opcode == Opcode::write;
     const auto address = reinterpret_cast<std::uintptr_t>(work.local);
@@ -394,7 +396,7 @@ Status RcQueuePair::serve_copy_impl(const ExecuteWork& work) {
     return done ? kOk : Status::again(Reason::none);
 }
 
-// REQUIRES: find_remote, of memory in the target's segment.
+// REQUIRES: find_remote found memory in the target's segment.
 bool RcQueuePair::execute_shared(const ExecuteWork& work) {
     const Gather gather{work.local, work.length, work.local_key};
     const SendWork request = request_of(work, gather);
@@ -407,7 +409,7 @@ bool RcQueuePair::execute_shared(const ExecuteWork& work) {
     return true;
 }
 
-// REQUIRES: find_remote, of memory outside.
+// REQUIRES: find_remote found memory outside the segment.
 bool RcQueuePair::execute_private(const ExecuteWork& work) {
     if (!context_.single_copy() || !peer_->single_copy) {
         return false;
@@ -436,7 +438,7 @@ bool RcQueuePair::execute_private(const ExecuteWork& work) {
     return result == CopyResult::ok;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Mapping
 
 void* RcQueuePair::map_impl(std::uint64_t address, Bytes length, std::uint32_t key) {

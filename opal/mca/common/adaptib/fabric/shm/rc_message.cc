@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RC sends and write-with-immediate notices: through the target's queue, acknowledged by the target.
+// RC sends and notices of writes with immediate: sent through the target's queue, which
+// acknowledges.
 #include <algorithm>
 
 #include "fabric/qp_rules.h"
@@ -7,7 +8,7 @@
 
 namespace adaptib::shm {
 
-// What became of message number `message`. Valid also when the target is in ERR by now.
+// State of message number `message`. Valid even if the target is in ERR by now.
 WorkStatus RcQueuePair::message_state(std::uint64_t message, bool& over) const {
     const std::uint64_t word = peer_entry_->word.load(std::memory_order_acquire);
     over = false;
@@ -28,7 +29,8 @@ WorkStatus RcQueuePair::message_state(std::uint64_t message, bool& over) const {
     return WorkStatus::success;
 }
 
-// Whether the target has a receive for the next message; when not, `step` is what to do.
+// Returns true if the target has a receive for the next message; otherwise `step` says how to go
+// on.
 bool RcQueuePair::receive_ready(Attempt& a, WorkStatus& status, Step& step) {
     const std::uint32_t srq = peer_entry_->srq.load(std::memory_order_acquire);
     bool ready = false;
@@ -51,7 +53,7 @@ bool RcQueuePair::receive_ready(Attempt& a, WorkStatus& status, Step& step) {
             a.rnr_since = now;
         }
         const auto timer = rnr_time(peer_entry_->rnr_timer.load(std::memory_order_acquire));
-        // Only once the messages before have been taken is it this one's turn to be refused.
+        // This message can only be refused after the target has taken all earlier ones.
         const bool turn = peer_entry_->acknowledged.load(std::memory_order_acquire) >= messages_;
         if (turn && now - a.rnr_since >= timer * attributes_.rnr_retry) {
             status = WorkStatus::rnr_retry_exceeded;

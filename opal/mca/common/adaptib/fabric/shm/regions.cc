@@ -57,16 +57,16 @@ Status RegionTable::add(std::uint64_t base, Bytes length, std::uint32_t rail, st
         return Status::error(Reason::no_memory);
     }
     free_.pop_back();
-    if (++generation_[index] == 0x7fff) { // never all ones: ~0 is nobody's key
+    if (++generation_[index] == 0x7fff) { // never all ones: ~0 is no region's key
         generation_[index] = 1;
     }
     key = static_cast<std::uint32_t>(generation_[index]) << 16 | index;
     const std::uint64_t tag = region_tag(key, rail, access);
     local_[index] = {{tag, base, length}, offset};
     RegionEntry& entry = table_[index];
-    // Each releases the zero that remove() has left in the tag, which by itself does not keep later
-    // stores behind it: a reader that finds one of these values under the old tag finds another tag
-    // when it looks again.
+    // Each of these is a release store, because the zero that remove() stored in the tag does not
+    // by itself keep later stores behind it. So a reader that finds one of the new values under the
+    // old tag sees a different tag when it reads the tag again.
     entry.base.store(base, std::memory_order_release);
     entry.length.store(length, std::memory_order_release);
     entry.offset.store(offset, std::memory_order_release);

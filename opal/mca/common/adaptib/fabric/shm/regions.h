@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory regions: the table that peers read, keys, and the checks of local and remote ranges.
 //
-// Purpose: register_memory and allocate put an entry into the segment's table; an initiator reads the
-// target's entry itself and decides itself whether the access is allowed. Keys carry a generation, so
-// that a revoked key is not the next region's.
-// Invariant: while an entry's tag is set its other fields do not change; a reader takes them between two
-// looks at the tag.
-// Threads: the table by its owner's thread; RegionView by any process.
+// Purpose: register_memory and allocate put an entry into the segment's table. An initiator reads
+// the target's entry and decides by itself whether the access is allowed. Keys carry a generation,
+// so that a later region does not get a revoked key.
+// Invariant: while an entry's tag is set, its other fields do not change. A reader takes them
+// between two reads of the tag.
+// Threads: the owner's thread changes the table; any process may read it (RegionView).
 // May touch: base/, fabric/fabric.h, layout.h, segment.h.
 #pragma once
 
@@ -33,17 +33,16 @@ struct RegionRange {
 
 struct RegionView : RegionRange {
     std::uint64_t offset = kPrivate;
-    std::byte* mapped = nullptr; // of a peer's segment, where this process looks at it
+    std::byte* mapped = nullptr; // address of a peer's region in this process, once mapped
 };
 
 constexpr std::uint32_t region_index(std::uint32_t key) { return key & (kMaxRegions - 1); }
 
-// What `key` of a peer stands for; false when it stands for nothing.
+// Reads the region that `key` names in a peer's table; false if there is none.
 bool read_region(const RegionEntry* table, std::uint32_t key, RegionView& out);
 
-// The key of a region of that rail of a peer's that covers the range and gives the rights; 0: there
-// is none. Looks at all entries: for a range that the key which was given does not cover.
-// `segment`: the peer's.
+// Key of a region of the peer's rail that covers the range and grants the rights; 0: there is none.
+// Searches the whole table: for a range that the given key does not cover. `segment`: the peer's.
 std::uint32_t find_region(std::byte* segment, std::uint32_t rail, const RemoteRange& range);
 
 class RegionTable {
@@ -53,8 +52,8 @@ public:
 
     Status add(std::uint64_t base, Bytes length, std::uint32_t rail, std::uint32_t access,
                std::uint64_t offset, std::uint32_t& key);
-    // Afterwards no peer that looks finds the key. Who is in the middle of using it: see
-    // Context::wait_for_initiators.
+    // Afterwards no peer that looks finds the key. Context::wait_for_initiators waits for those
+    // that are using it already.
     void remove(std::uint32_t key);
 
     // Null: no such region.
@@ -72,9 +71,10 @@ public:
                region_is(local_[index].tag, entry.local_key, rail, access) &&
                local_[index].covers(reinterpret_cast<std::uintptr_t>(entry.address), entry.length);
     }
-    // REQUIRES: there was a region with that key.
+    // REQUIRES: a region with that key was registered once.
     std::uint64_t tag(std::uint32_t key) const { return local_[region_index(key)].tag; }
-    // Whether each entry lies in its region, which is of that rail and gives that right.
+    // Returns true if each entry lies in its region and that region has the rail and grants the
+    // rights.
     bool allows(std::span<const Gather> gather, std::uint32_t rail, std::uint32_t access) const;
 
 private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Creating, growing and mapping segments.
+// Creates, grows and maps segments.
 #include "fabric/shm/segment.h"
 
 #include <fcntl.h>
@@ -38,7 +38,7 @@ std::string system_text(const char* what, int error) {
     return std::string(what) + ": " + std::strerror(error);
 }
 
-// Who is about to take a slot has not said there yet when it started.
+// A claiming process has not stored its start time in the slot yet, so /proc gives it.
 bool owner_alive(const ProducerSlot& slot, std::uint64_t owner) {
     const auto pid = static_cast<std::uint32_t>(owner);
     const std::uint64_t start = (owner & kSlotClaiming) != 0
@@ -47,7 +47,7 @@ bool owner_alive(const ProducerSlot& slot, std::uint64_t owner) {
     return process_alive(pid, start);
 }
 
-// The largest file that this process may have; growing one beyond raises a signal.
+// Largest file that this process may have; growing a file beyond it raises a signal.
 Bytes file_limit() {
     rlimit limit{};
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
@@ -58,7 +58,7 @@ Bytes file_limit() {
 
 } // namespace
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // OwnSegment: life
 
 Status OwnSegment::create(const SegmentOptions& options, std::unique_ptr<OwnSegment>& out,
@@ -145,7 +145,7 @@ Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text
     return kOk;
 }
 
-// Without a server there is the way over /proc alone, and peers know it.
+// Without a server only the way through /proc remains, and peers know that from the address.
 void OwnSegment::become_visible(const SegmentOptions& options) {
     visibility_ = own_visibility();
     visibility_.user_space ^= options.user_space;
@@ -161,7 +161,7 @@ void OwnSegment::become_visible(const SegmentOptions& options) {
 
 OwnSegment::~OwnSegment() {
     server_.reset();
-    // A child that was forked has the mapping too; the segment is its parent's.
+    // A forked child has the mapping too, but the segment is its parent's.
     if (made_ && static_cast<std::uint32_t>(getpid()) == pid_) {
         Header* h = header();
         h->alive.store(kLeft, std::memory_order_release);
@@ -198,7 +198,7 @@ RailAddress OwnSegment::address(std::uint32_t rail) const {
     return out;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // OwnSegment: memory
 
 Status OwnSegment::commit(Bytes offset, Bytes length) {
@@ -229,7 +229,7 @@ void OwnSegment::commit_ahead() {
     }
 }
 
-// What the file has now: what peers have added since the last time is in it.
+// Stores how much memory the file has now, including what peers have added since the last call.
 void OwnSegment::note_memory() { header()->memory.store(memory(), std::memory_order_relaxed); }
 
 Status OwnSegment::heap_says(Status status) {
@@ -248,7 +248,7 @@ Status OwnSegment::allocate_sparse(Bytes length, Bytes first, Bytes& offset) {
     note_memory();
     const Bytes most = header()->memory_max.load(std::memory_order_relaxed);
     const Bytes has = header()->memory.load(std::memory_order_relaxed);
-    const bool small = first <= kPage; // a connection without a ring
+    const bool small = first <= kPage; // for a connection without a ring
     if (!small && (has >= most || most - has < first)) {
         trouble_ = "the shared segment has " + std::to_string(has) + " bytes of memory of " +
                    std::to_string(most) + " that it may have";
@@ -272,7 +272,7 @@ bool OwnSegment::discard(Bytes offset, Bytes length) {
     return done;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // PeerSegment
 
 bool PeerSegment::decode(const RailAddress& address, WireAddress& out) {
@@ -317,7 +317,7 @@ Status PeerSegment::map_file(int fd, const WireAddress& wire, Obstacle& obstacle
     struct stat file {};
     if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode) ||
         static_cast<Bytes>(file.st_size) <= kRingOffset) {
-        return Status::error(Reason::peer_gone); // it uses the descriptor for something else
+        return Status::error(Reason::peer_gone); // the peer uses the descriptor for something else
     }
     size_ = static_cast<Bytes>(file.st_size);
     const auto refused = [&] {
@@ -346,7 +346,7 @@ Status PeerSegment::map_file(int fd, const WireAddress& wire, Obstacle& obstacle
     return kOk;
 }
 
-// Checks that what is mapped is the segment that the address speaks of.
+// Checks that the mapping is the segment that the address names.
 Status PeerSegment::check(const WireAddress& wire) {
     const Header* h = header();
     if (h->magic.load(std::memory_order_acquire) != kMagic || h->cookie != wire.cookie) {
@@ -376,7 +376,8 @@ Status PeerSegment::check(const WireAddress& wire) {
 Status PeerSegment::claim_slot(int fd, std::uint64_t own_cookie, Obstacle& obstacle) {
     own_pid_ = static_cast<std::uint32_t>(getpid());
     const std::uint64_t start = process_start_time(own_pid_);
-    // /proc cannot be read now, for want of a file descriptor, say. Who has no start time counts as ended.
+    // /proc cannot be read now, for example because no file descriptor is left. A process without a
+    // start time would count as dead.
     if (start == 0) {
         obstacle = {Obstacle::Step::identity, Reason::none, errno};
         return Status::error(Reason::no_memory);
@@ -393,7 +394,8 @@ Status PeerSegment::claim_slot(int fd, std::uint64_t own_cookie, Obstacle& obsta
                 }
             }
             std::uint64_t owner = slots[i].owner.load(std::memory_order_acquire);
-            if (pass == 1 && owner != 0) { // full: whose owner has ended and left nothing behind?
+            // All slots are taken: reuses one whose owner has ended and left no unconsumed intent.
+            if (pass == 1 && owner != 0) {
                 const std::uint64_t intent = slots[i].intent.load(std::memory_order_acquire);
                 const bool settled = (intent >> 16) + (intent & 0xffff) <=
                                      header()->consumed.load(std::memory_order_acquire);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a RailAddress of the shm fabric holds.
+// Contents of a RailAddress of the shm fabric.
 // Threads: a value type.
 // May touch: base/, fabric/fabric.h, visibility.h.
 #pragma once
@@ -25,7 +25,7 @@ struct WireAddress {
 };
 static_assert(sizeof(WireAddress) <= RailAddress::kMaxBytes);
 
-// Segments of both processes can be mapped by the other one, as far as addresses tell.
+// Returns true if each of the two processes can map the other's segment, as far as addresses tell.
 inline bool reach_each_other(const WireAddress& a, const WireAddress& b) {
     return a.host == b.host && can_open_each_other(a.visibility, b.visibility);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// memfd_create, fallocate, and what stands in for them.
+// memfd_create, fallocate, and their replacements.
 #include "fabric/shm/segment_file.h"
 
 #include <fcntl.h>
@@ -26,8 +26,8 @@ constexpr unsigned kNoExec = 0x0008U;
 constexpr unsigned kNoExec = MFD_NOEXEC_SEAL;
 #endif
 
-// The system has no such call, or a filter does not let this process use it: not a matter of
-// resources.
+// Returns true if the system has no such call, or a filter forbids it to this process: not a lack
+// of resources.
 bool is_refused(int error) {
     return error == ENOSYS || error == EPERM || error == EACCES || error == EINVAL ||
            error == EOPNOTSUPP;
@@ -43,7 +43,7 @@ int open_memfd(const char* name) {
 
 int open_in_dev_shm(const char* name) {
     const int nameless = open(kDirectory, O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600);
-    // Kernels before 3.11, and file systems that do not know O_TMPFILE, say one of these.
+    // Kernels before 3.11, and file systems without O_TMPFILE, return one of these errors.
     if (nameless >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) {
         return nameless;
     }
@@ -100,10 +100,10 @@ Status open_segment_file(std::uint64_t job_key, std::uint32_t pid, SegmentFile& 
     return Status::error(resources ? Reason::no_memory : Reason::not_supported);
 }
 
-// Has the system touch each page as a store would, and change nothing. Where there is no memory for
-// it a store would end the process by SIGBUS; the system answers EFAULT. Older kernels do it page
-// by page: FUTEX_WAKE asks which page of which file its word is in, and the page is there then.
-// Writes by the system would race with those of peers.
+// Makes the system touch each page as a store would, without a change. Without memory for the page,
+// a store would end the process by SIGBUS; the system returns EFAULT instead. Older kernels do this
+// page by page: FUTEX_WAKE asks which page of which file its word is in, and the page exists then.
+// Writes by the system would race with writes of peers.
 int commit_mapped(std::byte* at, Bytes length) {
     const auto told = [](int error) { return error == EFAULT ? ENOSPC : error; };
     int status = 0;
@@ -140,7 +140,7 @@ int commit_file(int fd, Bytes offset, Bytes length) {
     const Bytes page = page_bytes();
     const Bytes begin = offset / page * page;
     const Bytes end = round_up(offset + length, page);
-    for (int attempt = 0; attempt < 100; ++attempt) { // a signal makes it give up what it had got
+    for (int attempt = 0; attempt < 100; ++attempt) { // a signal makes fallocate undo its progress
         if (fallocate(fd, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
                       static_cast<off_t>(end - begin)) == 0) {
             return 0;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The file that a segment lives in, and memory for it.
+// The file that holds a segment, and memory for it.
 //
-// Purpose: the file is a memfd. Where the system does not give one (seccomp profiles of containers,
-// kernels before 3.17) it is a file in /dev/shm, of its owner alone, that has lost its name, or
-// never had one, before anything is in it. So nothing is left behind in either case, and peers open
-// both by /proc/<pid>/fd. Memory is taken before it is used, so that running out of it is an error
-// and not a signal: by fallocate, or, where that is refused, page by page.
+// Purpose: the file is a memfd. Where the system refuses one (seccomp profiles of containers,
+// kernels before 3.17), it is a file in /dev/shm that only its owner may open, and that has lost
+// its name, or never had one, before anything is in it. So neither leaves anything behind, and
+// peers open both through /proc/<pid>/fd. Memory is taken before use, so that running out of it is
+// an error and not a signal: by fallocate or, where the system refuses that, page by page.
 // Threads: any.
 // May touch: base/, the system.
 #pragma once
@@ -24,31 +24,30 @@ struct SegmentFile {
     bool in_dev_shm = false;
 };
 
-// An empty file. Errors: no_memory; not_supported where a person has to permit something.
+// Creates an empty file. Errors: no_memory; not_supported: a person has to permit something.
 // error_text says what.
 Status open_segment_file(std::uint64_t job_key, std::uint32_t pid, SegmentFile& out,
                          std::string& error_text);
 
-// Gets memory for the pages of [offset, offset + length), which lie within the file; what they hold
-// stays, whoever else uses them or takes memory for them meanwhile. Returns 0 or an errno.
+// Gets memory for the pages of [offset, offset + length), which lie within the file. Their contents
+// stay, even if others use them or take memory for them meanwhile. Returns 0 or an errno.
 int commit_file(int fd, Bytes offset, Bytes length);
 
-// The same for memory that is mapped, which need not be writable through a descriptor of this
-// process.
-// REQUIRES: `at` is the beginning of a page. Returns 0 or an errno.
+// As above for mapped memory; this process needs no writable descriptor of it.
+// REQUIRES: `at` is page-aligned. Returns 0 or an errno.
 int commit_mapped(std::byte* at, Bytes length);
 
-// Takes the pages back: they are zero, and have no memory. REQUIRES: whole pages. False: the system
-// does not do that, and nothing has changed.
+// Frees the pages: they become zero and have no memory. REQUIRES: whole pages. False: the system
+// does not support that, and nothing has changed.
 bool discard_file(int fd, Bytes offset, Bytes length);
 
 // Bytes of memory that the file has.
 Bytes memory_of_file(int fd);
 
-// Of the system: 4 KiB (kPage) or larger.
+// Page size of the system: 4 KiB (kPage) or more.
 Bytes page_bytes();
 
-// For a person: commit_file failed so.
+// Text for a person: commit_file failed with this error.
 std::string no_memory_text(const SegmentFile& file, int error);
 
 } // namespace adaptib::shm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Opening the shm fabric.
+// Opens the shm fabric.
 #include "fabric/shm/shm_fabric.h"
 
 #include <unistd.h>
@@ -28,7 +28,7 @@ public:
             context_.choose_pipeline();
         } else {
             copy_costs_ = options.copy_costs;
-            permission_.emplace(); // before a peer knows the address
+            permission_.emplace(); // before a peer knows this process's address
         }
         for (std::uint32_t i = 0; i < options.rails; ++i) {
             rails_.push_back(std::make_unique<shm::ShmRail>(context_, i, options.rate));
@@ -43,8 +43,8 @@ private:
     shm::Context context_;
 };
 
-// Cross-memory attach with ourselves: what a seccomp filter or an old kernel forbids is forbidden here,
-// too; what the rules of ptrace forbid shows with the first peer.
+// Tries cross-memory attach within this process: anything that a seccomp filter or an old kernel
+// forbids fails here, too. Failures by the rules of ptrace show with the first peer.
 shm::CopyResult probe_single_copy() {
     std::uint64_t from = 1;
     std::uint64_t to = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// prctl(PR_SET_PTRACER), and the file that says whether it is needed.
+// prctl(PR_SET_PTRACER), and the file that tells whether it is needed.
 #include "fabric/shm/tracing.h"
 
 #include <fcntl.h>
@@ -12,9 +12,9 @@ namespace adaptib::shm {
 
 namespace {
 
-constexpr int kDescendantsAndNamed = 1; // the scope in which PR_SET_PTRACER makes a difference
+constexpr int kDescendantsAndNamed = 1; // scope in which PR_SET_PTRACER makes a difference
 
-// Permissions of this process. The kernel keeps one for all.
+// Number of AttachPermissions of this process. The kernel keeps one permission for all.
 std::atomic<int> g_permissions{0};
 Yama* g_played = nullptr;
 
@@ -49,7 +49,7 @@ AttachPermission::AttachPermission()
     g_permissions += given_ ? 1 : 0;
 }
 
-// A child that was forked has a copy; the permission is its parent's.
+// A forked child has a copy of the object, but the permission is its parent's.
 AttachPermission::~AttachPermission() {
     if (given_ && getpid() == pid_ && --g_permissions == 0) {
         static_cast<void>(yama().let_attach(false));

@@ -10,8 +10,8 @@ namespace adaptib::shm {
 
 namespace {
 
-constexpr std::uint32_t kFullsPerLook =
-    256; // full queues between two looks at the target's process
+// Full queues between two checks of the target's process.
+constexpr std::uint32_t kFullsPerLook = 256;
 
 } // namespace
 
@@ -82,7 +82,7 @@ UdQueuePair::Sent UdQueuePair::send(const SendWork& work, Bytes length, PeerSegm
         return Sent::gone;
     }
     if ((word & kRailDown) != 0) {
-        return Sent::yes; // into the void
+        return Sent::yes; // the datagram vanishes
     }
     RecordFields fields;
     fields.type = RecordType::datagram;

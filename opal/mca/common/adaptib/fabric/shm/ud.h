@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Datagram queue pairs and address handles.
 //
-// Purpose: a datagram is one record in the target's queue: neither lost nor doubled nor reordered while
-// both rails are up; post_send says again(queue_full) when there is no room. On a rail that is down
-// datagrams vanish, on a slowed one they wait in ops_.
-// Threads: one at a time, with the whole fabric.
+// Purpose: a datagram is one record in the target's queue. It is neither lost nor duplicated nor
+// reordered while both rails are up; post_send says again(queue_full) when there is no room. On a
+// rail that is down datagrams vanish; on a slowed one they wait in ops_.
+// Threads: one thread at a time uses the whole fabric.
 // May touch: base/, fabric/fabric.h and this folder.
 #pragma once
 

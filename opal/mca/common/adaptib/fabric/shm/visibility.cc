@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Namespaces and rights of this process, and what follows from two processes' (visibility.h).
+// Namespaces and rights of this process, and what follows from those of two processes
+// (visibility.h).
 #include "fabric/shm/visibility.h"
 
 #include <sys/prctl.h>
@@ -29,7 +30,7 @@ bool open_by_server(const Visibility& a, const Visibility& b) {
 
 } // namespace
 
-// The superuser of a namespace looks into processes that are not dumpable, too.
+// The superuser of a namespace may look into processes that are not dumpable, too.
 Visibility own_visibility() {
     Visibility out;
     out.user_space = number_of_namespace("/proc/self/ns/user");

@@ -44,8 +44,8 @@ std::byte* Windows::at(Bytes offset, Bytes length) {
     return found->base + (offset - found->begin);
 }
 
-// A shared mapping can be mapped once more, and further than it goes, from any page of it on: so
-// from the last one; what lies before the window goes at once.
+// mremap can map a shared mapping once more, from any of its pages and beyond its end: this maps
+// from its last page. The part before the window is unmapped at once.
 bool Windows::add(Bytes offset, Bytes length) {
     const Bytes page = page_bytes();
     const Bytes from = mapped_ - page;

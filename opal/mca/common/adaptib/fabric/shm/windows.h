@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A process maps a peer's segment: its fixed part, and windows onto blocks of its heap.
+// Mapping of a peer's segment: its fixed part, and windows onto blocks of its heap.
 //
-// Purpose: a heap has blocks for every peer of its owner, and a process uses one or two of these;
-// so a window is mapped for each, when it is used first. It is made of the mapping that there is,
-// with no need of a descriptor or of permission to open the segment once more.
-// Ownership: the PeerSegment's. Pointers are valid as long as it is.
+// Purpose: a heap has blocks for every peer of its owner, and a process uses one or two of them, so
+// it maps a window for each at first use. A window is made from the existing mapping and needs
+// neither a descriptor nor permission to open the segment again.
+// Ownership: the PeerSegment's. Pointers are valid as long as it lives.
 // Threads: one thread at a time.
 // May touch: base/, the system.
 #pragma once
@@ -23,8 +23,8 @@ public:
     Windows(const Windows&) = delete;
     Windows& operator=(const Windows&) = delete;
 
-    // The first `mapped` bytes of a file of `size` are at `base`, which stays the caller's.
-    // REQUIRES: a page at least, whole pages.
+    // The first `mapped` bytes of a file of `size` bytes are at `base`, which stays the caller's.
+    // REQUIRES: `mapped` is whole pages, at least one.
     void begin(std::byte* base, Bytes mapped, Bytes size);
     // Null: beyond the file, or there is no address space for it.
     std::byte* at(Bytes offset, Bytes length);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a rail has of DC, and creating it.
+// Trial of a rail's DC, and creation of its queue pairs.
 #include "fabric/verbs/dc.h"
 
 #include "adaptib_config.h"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint32_t kDepth = 16;
 
-// Brings one up as who uses it later does, and says what was refused.
+// Brings both ends up as users do later, and records what was refused.
 class Trial {
 public:
     Trial(VerbsRail& rail, DcLimits& limits, std::string& why)
@@ -53,7 +53,7 @@ private:
     bool initiator() {
         std::unique_ptr<VerbsQueuePair> qp;
         int error = create(QpType::dc_initiator, qp);
-        while (error == EINVAL && limits_.inline_bytes > 0) { // too long for a request
+        while (error == EINVAL && limits_.inline_bytes > 0) { // too many bytes for a request
             limits_.inline_bytes = limits_.inline_bytes > 32 ? limits_.inline_bytes / 2 : 0;
             error = create(QpType::dc_initiator, qp);
         }
@@ -83,7 +83,7 @@ private:
 
     bool target() {
         std::unique_ptr<VerbsQueuePair> qp;
-        create(QpType::dc_target, qp); // nothing but room, until INIT
+        create(QpType::dc_target, qp); // makes only room until INIT
         QpAttributes a;
         a.state = QpState::init;
         a.max_target_reads = std::min(a.max_target_reads, rail_.info().max_reads);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// DC initiators: making one, posting.
+// DC initiators: creation, posting.
 #include "adaptib_config.h"
 
 #if ADAPTIB_HAVE_MLX5DV
@@ -16,7 +16,8 @@ namespace adaptib::verbs {
 
 namespace {
 
-// One that is not asked for may be missing; one that the rail does not have is refused.
+// Lists operations explicitly: one that is not listed may be missing, and one that the adapter
+// lacks is refused.
 std::uint64_t operations(const RailInfo& info) {
     std::uint64_t out = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
                         IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
@@ -54,7 +55,7 @@ ibv_qp* DcInitiator::make(ibv_qp_init_attr& init) {
     }
     ex_ = library.qp_ex_of(made);
     mlx5_ = ex_ == nullptr ? nullptr : library.mlx5_qp_of(ex_);
-    if (mlx5_ == nullptr) { // there is no way to post
+    if (mlx5_ == nullptr) { // no way to post
         rail_.calls().destroy_qp(made);
         errno = EOPNOTSUPP;
         return nullptr;
@@ -71,16 +72,16 @@ Status DcInitiator::modify_impl(const QpAttributes& attributes, std::uint32_t ma
     return status;
 }
 
-// It gives back those of unsignalled requests before it, too. A request that fails gives nothing back: signalled or not,
-// it ends in ERR, and from there RESET leads out, alone.
+// Releases the slots of earlier unsignaled requests, too. A failed request releases nothing:
+// signaled or not, it moves the queue pair to ERR, and only RESET leads out of there.
 void DcInitiator::sent() {
     for (bool found = false; !found && given_back_ != taken_; ++given_back_) {
         found = signalled_[given_back_ & (signalled_.size() - 1)];
     }
 }
 
-// The way, with its service level and GID, is that of each request's address handle. Older kernels do not take an
-// address vector here.
+// The path, with its service level and GID, is that of each request's address handle. Older kernels
+// refuse an address vector here.
 void DcInitiator::add_to_move(QpState to, ibv_qp_attr& out, int& mask) {
     if (to == QpState::ready_to_receive) {
         out.path_mtu = rail_.port().attributes.active_mtu;
@@ -118,8 +119,8 @@ Status DcInitiator::post_send_impl(const SendWork& work) {
     return kOk;
 }
 
-// What it does, whom to, and with what memory, even if there is none: the request is not built before all three are
-// said. What is wrong is told by ibv_wr_complete, which then takes nothing.
+// Sets operation, target and memory, in this order and even if there is no memory: the request is
+// not built before all three are set. ibv_wr_complete reports faults and then takes nothing.
 void DcInitiator::build(const SendWork& work, const ibv_send_wr& request) {
     ex_->wr_id = request.wr_id;
     ex_->wr_flags = request.send_flags & ~static_cast<unsigned>(IBV_SEND_INLINE);

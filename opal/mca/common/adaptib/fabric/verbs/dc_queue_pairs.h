@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The two ends of a dynamic connection. Only where ADAPTIB_HAVE_MLX5DV.
+// The two ends of a dynamic connection. Only with ADAPTIB_HAVE_MLX5DV.
 //
-// An initiator is a queue pair like others, but that it is made by mlx5dv and that its requests go by ibv_wr_*, since
-// ibv_post_send has no place for the target. It counts the slots of its send queue: where there is none, libmlx5 goes on
-// writing into the request before, which the adapter may not have read yet.
+// An initiator is a queue pair like others, except that mlx5dv creates it and that its requests go
+// by ibv_wr_*, since ibv_post_send has no field for the target. An initiator counts the slots of
+// its send queue: when there is none, libmlx5 writes on into the previous request, which the
+// adapter may not have read yet.
 //
-// A target is in the adapter only while it is in RTR, and the kernel knows no way on from there. So
-//   * INIT makes it, which is when its key is given to mlx5dv;
+// A target is in the adapter only while it is in RTR, and the kernel allows no transition from
+// there. So
+//   * INIT creates it, because mlx5dv takes the key at creation;
 //   * its number is known in RTR;
 //   * RESET, and ERR where the caller moves it there, destroy it;
-//   * it does not go to ERR by what an initiator does: its state is what modify() made it, and an event or the end of
-//     its queues alone changes that.
+//   * an initiator's error does not move it to ERR: its state is what modify() set, and only an
+//     event or the failure of its queues changes that.
 // Ownership: the caller's.  Threads: one.
 // May touch: base/, fabric/, libibverbs, libmlx5.
 #pragma once
@@ -38,8 +40,8 @@ private:
 
     ibv_qp_ex* ex_ = nullptr;
     mlx5dv_qp_ex* mlx5_ = nullptr;
-    // Slots of the send queue: how many were ever taken and given back, and which of those in between are of signalled
-    // requests, a ring of 2^n.
+    // Slots of the send queue: how many were ever taken and released, and a ring of 2^n flags that
+    // tells which of those in between belong to signaled requests.
     std::uint32_t taken_ = 0;
     std::uint32_t given_back_ = 0;
     std::vector<bool> signalled_;
@@ -50,13 +52,15 @@ public:
     using VerbsQueuePair::VerbsQueuePair;
     ~DcTarget() override;
     int create() override;
-    void failed(ibv_wc_status) override {
-    } // of the initiator: it has been told, and others are served
+    // No effect: the error is the initiator's, which has its own completion; the target serves
+    // others.
+    void failed(ibv_wc_status) override {}
 
 private:
     Status modify_impl(const QpAttributes& attributes, std::uint32_t mask) override;
     QpAttributes query_impl() const override;
-    // An event is being read that names the object, which would have to be acknowledged first.
+    // Does not touch the adapter: the event that names the object must be acknowledged before a
+    // destroy.
     void enter_error() override { state_ = QpState::error; }
 
     ibv_qp* make_target(std::uint64_t key);

@@ -18,7 +18,7 @@ namespace adaptib::verbs {
 
 namespace {
 
-// How answers leave: from this port. Whom they go to, initiators say.
+// Address vector of replies: they leave from this port. Initiators determine their destination.
 ibv_ah_attr answers(const Port& port, const PathSpec& path, const VerbsOptions& options) {
     PathSpec own;
     own.gid_index = path.gid_index;
@@ -56,7 +56,7 @@ QpAttributes DcTarget::query_impl() const {
 ibv_qp* DcTarget::make_target(std::uint64_t key) {
     ibv_qp_init_attr_ex wanted{};
     wanted.qp_context = static_cast<VerbsQueuePair*>(this);
-    wanted.send_cq = send_cq_.cq(); // it sends nothing, but there has to be one
+    wanted.send_cq = send_cq_.cq(); // sends nothing, but verbs requires a CQ
     wanted.recv_cq = receive_cq_.cq();
     wanted.srq = srq_->srq();
     wanted.qp_type = IBV_QPT_DRIVER;
@@ -70,8 +70,8 @@ ibv_qp* DcTarget::make_target(std::uint64_t key) {
     return rail_.device().mlx5()->create_qp(rail_.device().context(), &wanted, &dc);
 }
 
-// A new object, whether or not there is one already: neither key nor rights of one can be changed. 0 or the error
-// number; then the old one is as it was.
+// Creates a new object even if there is one, because neither key nor rights of an object can
+// change. Returns 0 or the error number; after an error the old object is unchanged.
 int DcTarget::to_init(const QpAttributes& wanted) {
     ibv_qp* made = make_target(wanted.access_key);
     if (made == nullptr) {
@@ -94,7 +94,7 @@ int DcTarget::to_init(const QpAttributes& wanted) {
     return 0;
 }
 
-// Of the receive limits mlx5 takes one: reads wait as the adapter has room for them.
+// mlx5 takes only one of the receive limits: reads wait until the adapter has room for them.
 int DcTarget::to_ready(const QpAttributes& wanted) {
     if (const int error = receive_cq_.make_room(*this); error != 0) {
         return error;
@@ -130,9 +130,9 @@ Status DcTarget::modify_impl(const QpAttributes& attributes, std::uint32_t mask)
     case QpState::init: error = to_init(wanted); break;
     case QpState::ready_to_receive: error = to_ready(wanted); break;
     case QpState::error:
-        receive_cq_.fetch(); // what has arrived stays
+        receive_cq_.fetch(); // keeps what has arrived
         end();
-        number_ = 0; // it may be another's now
+        number_ = 0; // may be another queue pair's number now
         break;
     default: end(); break;
     }

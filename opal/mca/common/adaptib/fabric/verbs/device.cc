@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Choice and life of devices.
+// Choice and lifetime of devices.
 #include "fabric/verbs/device.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::string trimmed(const std::string& text) {
                : text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// "mlx5_2" before "mlx5_10".
+// Sorts "mlx5_2" before "mlx5_10".
 bool by_name(const std::string& a, const std::string& b) {
     return a.size() != b.size() &&
                    a.find_last_not_of("0123456789") == b.find_last_not_of("0123456789") &&
@@ -73,7 +73,7 @@ Status parse_wanted(const std::string& list, std::vector<Wanted>& out, std::stri
     return kOk;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // The list
 
 DeviceList::~DeviceList() {
@@ -164,7 +164,8 @@ Status DeviceList::choose(const VerbsOptions& options, std::vector<ibv_device*>&
     return kOk;
 }
 
-// Where all are at the same node, or none says where it is, nobody asks how far that is.
+// Leaves distances_ empty, without asking hwloc, if all devices are at the same node or none tells
+// its node.
 void DeviceList::find_distances(const VerbsOptions& options,
                                 const std::vector<ibv_device*>& devices) {
     distances_.clear();
@@ -198,7 +199,7 @@ bool port_wanted(const DeviceList& list, const std::string& device, int port) {
                                    : matches(list.included(), device, port);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // One device
 
 Device::Device(const Calls& calls, ibv_device* device, std::uint32_t distance)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Devices: which of the machine's are used, and an open one.
+// Devices: the choice among those of the machine, and an open one.
 //
-// Ownership: the fabric owns its devices; all that was created in one ends before it.
+// Ownership: the fabric owns its devices; everything created in a device ends before it.
 // Threads: one.
 // May touch: base/, fabric/, libibverbs, sysfs.
 #pragma once
@@ -40,7 +40,7 @@ public:
     Device& operator=(const Device&) = delete;
 
     const Calls& calls() const { return calls_; }
-    const Mlx5Calls* mlx5() const { return mlx5_; } // null: it is not an mlx5 device's driver
+    const Mlx5Calls* mlx5() const { return mlx5_; } // null: libmlx5 does not drive this device
     ibv_context* context() const { return context_; }
     ibv_pd* pd() const { return pd_; }
     const ibv_device_attr& limits() const { return limits_; }
@@ -61,7 +61,7 @@ private:
     ibv_device_attr limits_{};
 };
 
-// The machine's devices; ends with the list.
+// Devices of the machine; their pointers end with the list.
 class DeviceList {
 public:
     explicit DeviceList(const Calls& calls) : calls_(calls) {}
@@ -69,13 +69,14 @@ public:
     DeviceList(const DeviceList&) = delete;
     DeviceList& operator=(const DeviceList&) = delete;
 
-    // Errors: no_device where the system knows no RDMA, no_permission, no_memory.
+    // Errors: no_device (the system has no RDMA support), no_permission, no_memory.
     Status read(std::string& error_text);
-    // In the order that rails get. Errors: bad_argument (unknown devices, both lists).
+    // Chooses devices, in the order that their rails get. Errors: bad_argument (unknown device, or
+    // both lists given).
     Status choose(const VerbsOptions& options, std::vector<ibv_device*>& out,
                   std::vector<std::string>& notices, std::string& error_text);
     std::string names() const; // "mlx5_0, mlx5_1"
-    // Of one that was chosen, from the process (fabric/verbs/near.h).
+    // Distance of a chosen device from the process (fabric/verbs/near.h).
     std::uint32_t distance(ibv_device* device) const;
     bool empty() const { return devices_.empty(); }
 
@@ -88,14 +89,14 @@ private:
 
     const Calls& calls_;
     ibv_device** list_ = nullptr;
-    std::vector<ibv_device*> devices_; // by name
-    std::map<ibv_device*, std::uint32_t>
-        distances_; // from the process, of those that are not all equally far
+    std::vector<ibv_device*> devices_; // sorted by name
+    // Distances from the process; empty if all devices are at one NUMA node.
+    std::map<ibv_device*, std::uint32_t> distances_;
     std::vector<Wanted> included_;
     std::vector<Wanted> excluded_;
 };
 
-// Whether the lists choose this port.
+// Returns true if the lists choose this port.
 bool port_wanted(const DeviceList& list, const std::string& device, int port);
 
 } // namespace adaptib::verbs

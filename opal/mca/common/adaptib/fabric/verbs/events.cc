@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reading asynchronous events.
+// Reads asynchronous events.
 #include "fabric/verbs/events.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace adaptib::verbs {
 
 namespace {
 
-constexpr int kMostAtOnce = 64; // of those that are not told
+constexpr int kMostAtOnce = 64; // events that are not reported to the caller
 constexpr std::size_t kArmedAtOnce = 16;
 
 bool of_queue_pair(ibv_event_type type) {
@@ -62,7 +62,8 @@ bool EventReader::next(const Rails& rails, const Devices& devices, Event& out) {
     return true;
 }
 
-// No further than to one that is told: what it names must not end before it is seen.
+// Stops at the first event that is reported: the object that it names must not end before the
+// caller sees the event.
 void EventReader::read(const Rails& rails, const Device& device) {
     ibv_async_event event{};
     for (int i = 0; i < kMostAtOnce && waiting_.empty() &&
@@ -73,9 +74,9 @@ void EventReader::read(const Rails& rails, const Device& device) {
     }
 }
 
-// Not told: COMM_EST (the first message says more), SQ_DRAINED (SQD is not used), SM_CHANGE (no use
-// is made of the subnet manager), WQ_FATAL (none are created). CLIENT_REREGISTER: a new subnet
-// manager may have given other LIDs.
+// Not reported: COMM_EST (the first message says more), SQ_DRAINED (SQD is not used), SM_CHANGE
+// (the subnet manager is not used), WQ_FATAL (no WQs are created). CLIENT_REREGISTER: a new subnet
+// manager may have assigned other LIDs.
 void EventReader::take(const Rails& rails, const Device& device, const ibv_async_event& event) {
     if (of_queue_pair(event.event_type)) {
         take_of_queue_pair(event);
@@ -94,7 +95,7 @@ void EventReader::take(const Rails& rails, const Device& device, const ibv_async
             return;
         }
         for (VerbsQueuePair* qp : srq.qps()) {
-            // A DC target without a number is not in the adapter: nothing of it can fail.
+            // A DC target without a number is not in the adapter, so nothing of it can fail.
             if (qp->number() != 0 && qp->fatal()) {
                 srq.rail().add_fatal(qp->number());
             }
@@ -118,7 +119,7 @@ void EventReader::take(const Rails& rails, const Device& device, const ibv_async
 void EventReader::take_of_queue_pair(const ibv_async_event& event) {
     auto* qp = static_cast<VerbsQueuePair*>(event.element.qp->qp_context);
     if (qp == nullptr) {
-        return; // one that only tried what the device can do
+        return; // a trial queue pair (VerbsRail::try_qp)
     }
     const std::uint32_t rail = qp->rail().index();
     switch (event.event_type) {
@@ -131,7 +132,7 @@ void EventReader::take_of_queue_pair(const ibv_async_event& event) {
         break;
     case IBV_EVENT_QP_LAST_WQE_REACHED:
         if (qp->last_state() == QpState::error) {
-            break; // that was no news
+            break; // no news
         }
         [[fallthrough]];
     default:
@@ -162,7 +163,7 @@ void EventReader::take_of_port(VerbsRail& rail, ibv_event_type type) {
     }
 }
 
-// Each asks the adapter: so only some at a time, in turn.
+// Each check is a call to the adapter, so only some queue pairs are checked at a time, in turn.
 void EventReader::look_for_armed(VerbsRail& rail) {
     std::vector<VerbsQueuePair*>& list = rail.rearming();
     const std::size_t count = std::min(list.size(), kArmedAtOnce);

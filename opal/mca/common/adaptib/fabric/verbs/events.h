@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Asynchronous events of devices, in the words of the fabric interface.
+// Asynchronous events of devices, translated to those of the fabric interface.
 //
-// An event is acknowledged as soon as it is read: destroying an object waits for that.
+// An event is acknowledged as soon as it is read, because destroying an object waits for that.
 // Ownership: the fabric's.  Threads: one.
 // May touch: base/, fabric/, libibverbs.
 #pragma once
@@ -21,7 +21,7 @@ public:
     using Rails = std::vector<std::unique_ptr<Rail>>;
     using Devices = std::vector<std::unique_ptr<Device>>;
 
-    // The next event of any device; false: there is none now. Never blocks.
+    // Takes the next event of any device; false: there is none now. Never blocks.
     bool next(const Rails& rails, const Devices& devices, Event& out);
 
 private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Registering and allocating memory.
+// Registers and allocates memory.
 #include "fabric/verbs/memory.h"
 
 #include <sys/mman.h>
@@ -16,7 +16,8 @@ namespace {
 
 constexpr Bytes kPage = 4096;
 
-// Pages of its own: a child process may lose what is registered, and must not lose more than that.
+// Separate pages: a child process may lose registered pages, and must not lose anything else with
+// them.
 class Pages {
 public:
     Pages() = default;

@@ -12,13 +12,14 @@
 
 namespace adaptib::verbs {
 
-// The calls Rail::register_memory and Rail::allocate.
+// Implement Rail::register_memory and Rail::allocate.
 Status register_memory_of(VerbsRail& rail, void* address, Bytes length, std::uint32_t access,
                           std::unique_ptr<MemoryRegion>& out);
 Status allocate_memory(VerbsRail& rail, Bytes length, std::uint32_t access,
                        std::unique_ptr<MemoryRegion>& out);
 
-// Access -> ibv_access_flags, without what the rail cannot do: to some adapters that is an error.
+// Translates Access to ibv_access_flags, without rights that the rail cannot give: some adapters
+// refuse those.
 int verbs_access(const VerbsRail& rail, std::uint32_t access);
 
 class VerbsAddressHandle final : public AddressHandle {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// libmlx5 as a table, where its header was there when this was built.
+// Table of libmlx5, if its header was present when adaptib was built.
 //
-// It is not linked with: Debian and others have it in the package of libibverbs' drivers, which machines with other
-// adapters, or none, need not have, and there nothing of adaptib would load. Where there is an mlx5 adapter libibverbs
-// has loaded it as its driver, and it has to be that one: another copy would take the device for none of its own.
+// adaptib does not link libmlx5. Debian and others have it in the package of libibverbs' drivers,
+// which machines with other adapters, or none, need not have; with a link, nothing of adaptib would
+// load there. On a machine with an mlx5 adapter, libibverbs has loaded libmlx5 as its driver, and
+// it must be that copy: another copy would not recognize the device.
 #include "adaptib_config.h"
 #include "fabric/verbs/verbs_fabric.h"
 

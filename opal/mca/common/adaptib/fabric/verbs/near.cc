@@ -25,8 +25,8 @@ struct Nearness::Place {
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
 
-    hwloc_bitmap_t processors; // that the process may run on
-    hwloc_bitmap_t nodes;      // and their memory
+    hwloc_bitmap_t processors; // processors that the process may run on
+    hwloc_bitmap_t nodes;      // NUMA nodes of those processors
 };
 
 void Nearness::Free::operator()(hwloc_topology* topology) const {
@@ -39,7 +39,7 @@ Nearness::Nearness() : place_(std::make_unique<Place>()) {
         return;
     }
     topology_.reset(topology);
-    // Processors and NUMA nodes stay, and nothing else is asked for.
+    // Keeps only processors and NUMA nodes; nothing else is needed.
     if (hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE) != 0 ||
         hwloc_topology_load(topology) != 0 ||
         hwloc_get_cpubind(topology, place_->processors, HWLOC_CPUBIND_PROCESS) != 0) {

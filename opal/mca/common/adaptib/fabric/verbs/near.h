@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How far a device is from this process: by hwloc's distances between NUMA nodes.
+// Distance of a device from this process, by hwloc's distances between NUMA nodes.
 // Ownership: value types.  Threads: one.
 // May touch: hwloc.
 #pragma once
@@ -13,14 +13,17 @@ namespace adaptib::verbs {
 
 class Nearness {
 public:
-    // Reads the machine's topology and where this process is bound. If that cannot be, all is equally far.
+    // Reads the machine's topology and the binding of this process. If that fails, everything is
+    // equally far.
     Nearness();
-    // Of processors like those with these numbers on that machine, for tests; takes the topology over.
+    // For tests: as if this process ran on the processors with these numbers; takes over the
+    // topology.
     Nearness(hwloc_topology* topology, unsigned first_processor, unsigned last_processor);
     ~Nearness();
 
-    // The smallest latency from the process's nodes to that node, as the firmware tells it (10 is local),
-    // or, where it tells nothing, 10 for the process's own and 20 for others. Unknown nodes (-1) are local.
+    // Smallest latency from the process's nodes to that node as the firmware gives it (10 is
+    // local), or, if it gives none, 10 for the process's own nodes and 20 for others. An unknown
+    // node (-1) is local.
     std::uint64_t distance(int numa_node) const;
 
 private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Addresses of ports, and the way from one to another.
+// Addresses of ports, and the paths between them.
 #include <algorithm>
 #include <cstring>
 
@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::uint32_t kAddressMagic = 0xad1b7e01;
 constexpr std::uint8_t kHopLimit = 64;
-// Of a flow label the low 14 bits, mixed with the 6 above them, become the UDP source port. An odd factor
-// keeps those of different paths apart, in bits of all places.
+// Adapters make the UDP source port from the low 14 bits of a flow label, mixed with the 6 bits
+// above. An odd factor keeps the labels of different paths apart, in bits of all positions.
 constexpr std::uint32_t kFlowStep = 0x1e3b;
 constexpr std::uint32_t kFlowMask = 0x3fff;
 
@@ -117,7 +117,7 @@ PathSpec path_to(const Port& port, const RailAddress& remote, std::uint32_t inde
     path.remote = remote;
     WireAddress wire{};
     if (!decode_address(remote, wire)) {
-        return path; // whoever uses it is told
+        return path; // address_vector() reports the error
     }
     if (port.ethernet()) {
         path.flow_label = index * kFlowStep & kFlowMask;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reading a port: state, GID, partition key.
+// Reads a port: state, GID, partition key.
 #include "fabric/verbs/port.h"
 
 #include <arpa/inet.h>
@@ -21,7 +21,7 @@ bool is_zero(const ibv_gid& gid) {
 
 bool is_link_local(const std::uint8_t* raw) { return raw[0] == 0xfe && (raw[1] & 0xc0) == 0x80; }
 
-// How good a GID is for RoCE; 0 = useless.
+// Fitness of a GID for RoCE; 0 = useless.
 int grade(const ibv_gid_entry& entry) {
     if (entry.gid_type != IBV_GID_TYPE_ROCE_V2 || is_zero(entry.gid)) {
         return 0;
@@ -37,7 +37,7 @@ std::string gid_text(const ibv_gid_entry& entry) {
            (entry.gid_type < kTypes.size() ? kTypes[entry.gid_type] : "?") + ") " + text;
 }
 
-// RoCE: the one asked for, or the best there is.
+// RoCE: chooses the requested GID, or the best one.
 Status choose_gid(const Device& device, const VerbsOptions& options, Port& port, std::string& why) {
     std::string seen;
     int best = 0;
@@ -46,7 +46,7 @@ Status choose_gid(const Device& device, const VerbsOptions& options, Port& port,
         if (device.calls().query_gid_ex(device.context(), port.number,
                                         static_cast<std::uint32_t>(index), &entry, 0) != 0 ||
             is_zero(entry.gid)) {
-            continue; // most of a table is empty
+            continue; // most entries of a table are empty
         }
         seen += (seen.empty() ? "" : ", ") + gid_text(entry);
         const int good = options.gid_index < 0 ? grade(entry) : index == options.gid_index ? 1 : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Posting requests and receives.
+// Posts requests and receives.
 #include <arpa/inet.h>
 
 #include <array>
@@ -33,7 +33,7 @@ bool is_atomic(Opcode opcode) { return opcode >= Opcode::compare_swap; }
 
 } // namespace
 
-// The checks that README.md wants of the request itself, and its translation.
+// Checks the request as README.md demands, and translates it.
 Status VerbsQueuePair::fill(const SendWork& work, ibv_send_wr& out, ibv_sge* list) const {
     const Status bad = Status::error(Reason::bad_argument);
     if (work.opcode > Opcode::fetch_add || work.gather_count > max_gather_ ||
@@ -53,7 +53,7 @@ Status VerbsQueuePair::fill(const SendWork& work, ibv_send_wr& out, ibv_sge* lis
             return bad;
         }
         length += entry.length;
-        if (entry.length != 0) { // to some adapters 0 is 2 GiB
+        if (entry.length != 0) { // some adapters take 0 for 2 GiB
             list[out.num_sge++] = {reinterpret_cast<std::uintptr_t>(entry.address),
                                    static_cast<std::uint32_t>(entry.length), entry.local_key};
         }
@@ -95,7 +95,7 @@ Status VerbsQueuePair::fill_datagram(const SendWork& work, ibv_send_wr& out) con
     return kOk;
 }
 
-// The provider did not take it: full, not in the state that we believed in, or really wrong.
+// The provider refused the request: queue full, another state than expected, or really wrong.
 Status VerbsQueuePair::refused(int result) {
     const int error = error_number(result);
     if (error == ENOMEM || error == EAGAIN) {
@@ -145,7 +145,7 @@ Status VerbsQueuePair::post_receive_impl(const ReceiveWork& work) {
         return refused(result);
     }
     if (state_ == QpState::error) [[unlikely]] {
-        move_to_error(); // some providers flush at the move only
+        move_to_error(); // some providers flush only at this transition
     }
     return kOk;
 }

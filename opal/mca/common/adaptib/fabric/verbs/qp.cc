@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Life and states of queue pairs.
+// Lifetime and states of queue pairs.
 #include "fabric/verbs/qp.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ QpState state_from(ibv_qp_state state) {
     }
 }
 
-// The attributes that stand for one bit of QpMask. The paths are fill_paths()'s.
+// Attributes that one bit of QpMask stands for. fill_paths() handles the paths.
 struct MaskPair {
     std::uint32_t here;
     int verbs;
@@ -113,7 +113,7 @@ VerbsQueuePair::~VerbsQueuePair() {
         }
         rail_.calls().destroy_qp(qp_);
     }
-    state_ = QpState::error; // nothing is asked of it any more
+    state_ = QpState::error; // nothing may ask its state any more
     if (number_ != 0) {
         forget_completions();
     }
@@ -134,8 +134,8 @@ void VerbsQueuePair::forget_completions() {
     std::erase(rail_.fatal(), number_);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// What is known of the state
+// -------------------------------------------------------------------------------------------------
+// Known state
 
 void VerbsQueuePair::look_again() const {
     ibv_qp_attr attributes{};
@@ -149,7 +149,7 @@ void VerbsQueuePair::look_again() const {
     }
 }
 
-// In ERR without a reason so far. Not every device raises an event.
+// Notes that the queue pair is in ERR without a known reason. Not every device raises an event.
 void VerbsQueuePair::suspect() const {
     if (told_ == Told::nobody) {
         told_ = Told::suspected;
@@ -217,8 +217,8 @@ void VerbsQueuePair::path_migrated() {
     std::erase(rail_.rearming(), this);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// Moves
+// -------------------------------------------------------------------------------------------------
+// Transitions
 
 Status VerbsQueuePair::modify_impl(const QpAttributes& attributes, std::uint32_t mask) {
     QpState to = state_;
@@ -259,7 +259,7 @@ void VerbsQueuePair::took_effect(const QpAttributes& attributes, std::uint32_t m
     apply_attributes(attributes, mask, attributes_);
     state_ = to;
     if (to == QpState::error && told_ == Told::nobody) {
-        told_ = Told::completion; // the caller's doing
+        told_ = Told::completion; // the caller's own action
     }
     if (to == QpState::reset) {
         attributes_ = {};
@@ -277,7 +277,7 @@ void VerbsQueuePair::took_effect(const QpAttributes& attributes, std::uint32_t m
     }
 }
 
-// Adapters go to ERR from every state but RESET.
+// Adapters move to ERR from every state except RESET.
 int VerbsQueuePair::move_to_error() {
     ibv_qp_attr attributes{};
     if (state_ == QpState::reset) {
@@ -383,7 +383,7 @@ Status VerbsQueuePair::fill_paths(const QpAttributes& a, std::uint32_t mask, ibv
     return kOk;
 }
 
-// Another port of the device, which is asked each time: it may have come or gone.
+// Reads another port of the device each time, because it may have come up or gone down.
 Status VerbsQueuePair::alternate_port(std::uint8_t number, Port& port) {
     if (number == 0 || number == port.number) {
         return kOk;
@@ -405,8 +405,8 @@ Status VerbsQueuePair::alternate_port(std::uint8_t number, Port& port) {
     return kOk;
 }
 
-// ---------------------------------------------------------------------------------------------------
-// Meetings
+// -------------------------------------------------------------------------------------------------
+// Connections by a service
 
 Status VerbsQueuePair::meet_impl(const QpAttributes& attributes, std::uint32_t mask,
                                  const Meeting& meeting) {
@@ -435,9 +435,9 @@ Status VerbsQueuePair::meet_impl(const QpAttributes& attributes, std::uint32_t m
     return kOk;
 }
 
-// The service finds the path, the partition, the packet numbers, and as many reads as both ends take. How long
-// is waited for an answer is ours; so are, on RoCE, the flow label of a further path and what the options
-// say of priority. (On InfiniBand the service level belongs to the path.)
+// The service decides the path, the partition, the packet numbers, and as many reads as both ends
+// take. The fabric decides the timeouts and, on RoCE, the flow label of a further path and the
+// priority of the options. (On InfiniBand the service level belongs to the path.)
 Status VerbsQueuePair::rise(QpState to, const ibv_qp_attr& found) {
     const Port& port = rail_.port();
     QpAttributes a = wanted_;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Queue pairs of a verbs rail: connected and datagram ones, and what those of dynamic connections (dc_queue_pairs.h)
-// have in common with them.
+// Queue pairs of a verbs rail: connected and datagram ones, and the part that those of dynamic
+// connections (dc_queue_pairs.h) share with them.
 //
-// A queue pair is always in one of 5 states (QpState). state_ is the one last known: the adapter moves
-// a queue pair to ERR by itself, and an error completion, an event, query() or a refused call tells.
+// A queue pair is always in one of 5 states (QpState). state_ is the last known one: the adapter
+// moves a queue pair to ERR by itself, and an error completion, an event, query() or a refused call
+// reports that.
 // Ownership: the caller's.  Threads: one.
 // May touch: base/, fabric/, libibverbs.
 #pragma once
@@ -16,9 +17,9 @@
 
 namespace adaptib::verbs {
 
-constexpr std::uint32_t kNumberMask = 0xffffff; // queue pairs, packets
+constexpr std::uint32_t kNumberMask = 0xffffff; // of queue pair numbers and packet numbers
 
-// A Q_Key has 32 bits, of which the highest is the system's.
+// Folds an access key into a Q_Key of 31 bits: the highest of its 32 bits is the system's.
 std::uint32_t queue_key(std::uint64_t access_key);
 
 class VerbsQueuePair : public QueuePair {
@@ -30,27 +31,32 @@ public:
     VerbsRail& rail() { return rail_; }
     const VerbsCompletionQueue& send_cq() const { return send_cq_; }
     const VerbsCompletionQueue& receive_cq() const { return receive_cq_; }
-    const VerbsSharedReceiveQueue* srq() const { return srq_; } // null: it has receives of its own
+    // Null: the queue pair has its own receive queue.
+    const VerbsSharedReceiveQueue* srq() const { return srq_; }
     std::uint32_t send_depth() const { return send_depth_; }
     std::uint32_t receive_depth() const { return receive_depth_; }
     QpState last_state() const { return state_; }
-    // It is in ERR, as this completion tells.
+    // Called when an error completion tells that the queue pair is in ERR.
     virtual void failed(ibv_wc_status status);
-    // A signalled request of it has succeeded. Told of DC initiators, perhaps of others.
+    // Called when a signaled request has succeeded: for DC initiators, perhaps for other queue
+    // pairs.
     virtual void sent() {}
-    // It is in ERR, as an event of the device tells, or has to. False: one has told it already.
+    // Moves to ERR because of an event of the device or a failed queue. False: an event was
+    // reported already.
     bool fatal();
-    // For one of VerbsRail::suspects(): whether no completion tells why it is in ERR; then an event has to.
+    // REQUIRES: in VerbsRail::suspects(). Returns true if no completion tells why the queue pair is
+    // in ERR, so that an event has to.
     bool needs_event() const;
     void path_migrated();
     bool armed() const; // asks the adapter
 
     // ---- For the rail's meeting point
 
-    const QpAttributes& wanted() const { return wanted_; } // what meet() was given
-    // To RTR or RTS as meet() wants it and, in what the service decides, as it has `found`.
+    const QpAttributes& wanted() const { return wanted_; } // attributes given to meet()
+    // Moves to RTR or RTS with the attributes of meet(); `found` has those that the service
+    // decides.
     Status rise(QpState to, const ibv_qp_attr& found);
-    // To INIT, from where a try that came to nothing has left it.
+    // Moves to INIT from the state in which a failed attempt left the queue pair.
     Status begin_again();
 
 protected:
@@ -59,15 +65,15 @@ protected:
     Status post_send_impl(const SendWork& work) override;
     Status post_receive_impl(const ReceiveWork& work) override;
 
-    // ---- What the kinds of queue pairs have their own ways for
+    // ---- Differs between the kinds of queue pairs
 
-    // Null and errno if there is none.
+    // Returns null and sets errno on failure.
     virtual ibv_qp* make(ibv_qp_init_attr& init);
-    // What a move wants besides what its attributes say.
+    // Adds attributes that a transition needs besides those of the caller.
     virtual void add_to_move(QpState, ibv_qp_attr&, int&) {}
     virtual void enter_error();
 
-    // ---- What they share
+    // ---- Common to all kinds
 
     Status check_values(const QpAttributes& attributes, std::uint32_t mask) const;
     void took_effect(const QpAttributes& attributes, std::uint32_t mask, QpState to);
@@ -89,7 +95,7 @@ private:
                      const Meeting& meeting) override;
     bool usable_impl() const override;
 
-    // What modify() asks the adapter for.
+    // Parts of modify().
     Status check_migration(const QpAttributes& attributes, std::uint32_t mask) const;
     Status fill(const QpAttributes& attributes, std::uint32_t mask, QpState to, ibv_qp_attr& out,
                 int& out_mask);
@@ -100,7 +106,7 @@ private:
     Status refused_move(int result);
     void forget_completions();
 
-    // What post_send() does.
+    // Parts of post_send().
     Status fill_datagram(const SendWork& work, ibv_send_wr& out) const;
     void look_again() const; // reads state_
     void suspect() const;
@@ -108,11 +114,11 @@ private:
     std::uint32_t receive_depth_;
     std::uint32_t max_gather_;
     Bytes inline_bytes_;
-    // Who has told that, and why, it is in ERR.
+    // Source that has reported why the queue pair is in ERR.
     enum class Told : std::uint8_t { nobody, suspected, completion, event };
     mutable Told told_ = Told::nobody;
     bool alternate_loaded_ = false;
-    QpAttributes wanted_; // by meet()
+    QpAttributes wanted_; // attributes of meet()
     std::uint32_t wanted_mask_ = 0;
 };
 

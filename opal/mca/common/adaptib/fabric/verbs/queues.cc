@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Completions in the words of the fabric interface, shared receives.
+// Translates completions; shared receives.
 #include "fabric/verbs/queues.h"
 
 #include <arpa/inet.h>
@@ -16,7 +16,7 @@ namespace adaptib::verbs {
 namespace {
 
 constexpr std::size_t kBatch = 16;
-constexpr std::uint32_t kDepthOfFixed = 1u << 16; // where a queue stays as it was made
+constexpr std::uint32_t kDepthOfFixed = 1u << 16; // depth of queues that cannot grow
 
 WorkStatus work_status(ibv_wc_status status) {
     switch (status) {
@@ -65,7 +65,7 @@ int scatter_list(const ReceiveWork& work, std::uint32_t max, ibv_sge* list, int 
         if (entry.length > UINT32_MAX) {
             return -1;
         }
-        if (entry.length != 0) { // to some adapters 0 is 2 GiB
+        if (entry.length != 0) { // some adapters take 0 for 2 GiB
             list[used++] = {reinterpret_cast<std::uintptr_t>(entry.address),
                             static_cast<std::uint32_t>(entry.length), entry.local_key};
         }
@@ -73,7 +73,7 @@ int scatter_list(const ReceiveWork& work, std::uint32_t max, ibv_sge* list, int 
     return used;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Completion queue
 
 VerbsCompletionQueue::~VerbsCompletionQueue() {
@@ -100,7 +100,7 @@ void VerbsCompletionQueue::attach(VerbsQueuePair& qp) {
     }
 }
 
-// One shared receive queue's receives are so many, however many queue pairs it serves.
+// Counts a shared receive queue once, however many queue pairs it serves.
 std::uint64_t VerbsCompletionQueue::needed(const VerbsQueuePair& more) const {
     std::uint64_t entries = 0;
     std::vector<const VerbsSharedReceiveQueue*> shared;
@@ -225,7 +225,7 @@ void VerbsCompletionQueue::translate(const ibv_wc& from, WorkCompletion& to) {
     to.wr_id = from.wr_id;
     to.status = work_status(from.status);
     to.qp_number = from.qp_num;
-    if (from.status != IBV_WC_SUCCESS) [[unlikely]] { // nothing else of it is valid
+    if (from.status != IBV_WC_SUCCESS) [[unlikely]] { // no other field is valid
         to.vendor_error = from.vendor_err;
         if (VerbsQueuePair* qp = find(from.qp_num); qp != nullptr) {
             qp->failed(from.status);
@@ -252,7 +252,7 @@ void VerbsCompletionQueue::translate(const ibv_wc& from, WorkCompletion& to) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Shared receive queue
 
 VerbsSharedReceiveQueue::~VerbsSharedReceiveQueue() {

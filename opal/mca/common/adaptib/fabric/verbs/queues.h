@@ -21,23 +21,24 @@ public:
 
     VerbsRail& rail() { return rail_; }
     ibv_cq* cq() { return cq_; }
-    // Room for all that its queue pairs, and this one, can leave in it; 0 or the error number.
+    // Makes room for everything that its queue pairs and this one can leave in it; 0 or the error
+    // number.
     int make_room(const VerbsQueuePair& qp);
-    // REQUIRES: there is room for it.
+    // REQUIRES: make_room succeeded for it.
     void attach(VerbsQueuePair& qp);
     void detach(VerbsQueuePair& qp);
-    // Takes the completions of a queue pair out; those of others stay, in order.
+    // Removes the completions of a queue pair; those of others stay, in order.
     void forget(const VerbsQueuePair& qp);
-    // Reads all completions that there are; poll() gives them later.
+    // Reads all available completions; poll() returns them later.
     void fetch();
-    // No more completions will come: all its queue pairs fail, and so does the rail.
+    // Called when no more completions can come: all its queue pairs fail, and so does the rail.
     void fail();
 
 private:
     std::size_t poll_impl(std::span<WorkCompletion> out) override;
-    VerbsQueuePair* find(std::uint32_t number) const; // null: not one of ours
+    VerbsQueuePair* find(std::uint32_t number) const; // null: not one of this queue's
     void fetch_but(const VerbsQueuePair* qp);
-    std::uint64_t needed(const VerbsQueuePair& more) const; // entries, if nobody polled
+    std::uint64_t needed(const VerbsQueuePair& more) const; // entries, if nobody polls
     void translate(const ibv_wc& from, WorkCompletion& to);
     int poll_library(std::span<ibv_wc> out);
 
@@ -45,7 +46,7 @@ private:
     ibv_cq* cq_ = nullptr;
     bool broken_ = false;
     std::size_t datagram_qps_ = 0;
-    std::size_t initiators_ = 0;       // of DC
+    std::size_t initiators_ = 0;       // DC initiators
     std::vector<VerbsQueuePair*> qps_; // by number
     std::deque<WorkCompletion> kept_;  // read by forget() and fetch()
 };
@@ -71,7 +72,8 @@ private:
     std::vector<VerbsQueuePair*> qps_;
 };
 
-// A receive's entries behind the `used` that are there; the new count, or -1 for more than `max`.
+// Appends a receive's entries to the `used` present ones; returns the new count, or -1 for more
+// than `max`.
 int scatter_list(const ReceiveWork& work, std::uint32_t max, ibv_sge* list, int used);
 
 } // namespace adaptib::verbs

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A rail: its limits, and creating objects.
+// A rail: its limits, and creation of objects.
 #include "fabric/verbs/rail.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ constexpr std::uint32_t kProbeDepth = 16;
 
 std::uint32_t limit(int value) { return value > 0 ? static_cast<std::uint32_t>(value) : 0; }
 
-// What a queue of requests pins, for a message to a person: about a request's size in hardware.
+// Memory that a queue of requests pins, for an error text: about the hardware's size of a request.
 Bytes queue_bytes(std::uint32_t depth, std::uint32_t gather) {
     return Bytes{depth} * (64 + Bytes{16} * gather);
 }
@@ -49,7 +49,7 @@ void VerbsRail::describe() {
     info_.paths = port_.ethernet() ? kRocePaths : 1u << port_.attributes.lmc;
     info_.adapter = device_.name();
     info_.port = port_.number;
-    // One entry of a datagram's receive is the GRH's.
+    // A receive of a datagram needs one entry for the GRH.
     std::uint32_t gather = std::min(kMaxGather, limit(d.max_sge) - (limit(d.max_sge) > 1 ? 1 : 0));
     for (const int other : {d.max_sge_rd, d.max_srq_sge}) {
         gather = other > 0 ? std::min(gather, limit(other)) : gather;
@@ -61,8 +61,8 @@ void VerbsRail::describe() {
     info_.max_reads = std::min({limit(d.max_qp_rd_atom), limit(d.max_qp_init_rd_atom), 255u});
 }
 
-// ---------------------------------------------------------------------------------------------------
-// What the device really gives
+// -------------------------------------------------------------------------------------------------
+// Trial of what the device really offers
 
 bool VerbsRail::try_qp(ibv_cq* cq, ibv_qp_type type, Bytes inline_bytes, int& error) {
     ibv_qp_init_attr init{};
@@ -81,7 +81,7 @@ bool VerbsRail::try_qp(ibv_cq* cq, ibv_qp_type type, Bytes inline_bytes, int& er
     return true;
 }
 
-// No call tells how much a queue pair takes inline.
+// Finds the inline limit by trial, because no call reports it.
 bool VerbsRail::try_inline(ibv_cq* cq, ibv_qp_type type, int& error) {
     for (const Bytes step : kInlineSteps) {
         if (try_qp(cq, type, step, error)) {
@@ -127,7 +127,7 @@ Status VerbsRail::probe(std::string& error_text) {
     offer(rc, Capability::write_imm);
     offer(rc && info_.max_reads > 0, Capability::rdma_read);
     offer(rc && info_.max_reads > 0 && d.atomic_cap != IBV_ATOMIC_NONE, Capability::atomic64);
-    // soft-RoCE's device says yes, and only its port the truth.
+    // The device of soft-RoCE claims this; only its port tells the truth.
     offer(rc && (d.device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG) != 0 &&
               (port_.attributes.port_cap_flags & IBV_PORT_AUTO_MIGR_SUP) != 0,
           Capability::migration);
@@ -147,7 +147,8 @@ Status VerbsRail::probe(std::string& error_text) {
     return kOk;
 }
 
-// Both ends, with an SRQ and, where the rail has them, atomics; who uses DC asks for no more than these flags.
+// Tries both ends, with an SRQ and, where the rail has them, atomics. Users of DC need no more than
+// these flags.
 void VerbsRail::probe_dc() {
     dc_limits_ = {info_.inline_bytes, info_.max_reads};
     if (!info_.has(Capability::rc) || !info_.has(Capability::srq)) {
@@ -159,7 +160,7 @@ void VerbsRail::probe_dc() {
         info_.capabilities |= static_cast<std::uint32_t>(Capability::dc);
         info_.inline_bytes = dc_limits_.inline_bytes;
     }
-    trouble_.clear(); // nobody has asked for what was tried
+    trouble_.clear(); // the caller has not asked for this trial
 }
 
 Status VerbsRail::open_meeting_point(std::string& error_text) {
@@ -175,7 +176,8 @@ Status VerbsRail::open_meeting_point(std::string& error_text) {
     return status;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
+// Rail's interface
 
 PortState VerbsRail::state_impl() const {
     return down_ || !port_.active() ? PortState::down : PortState::active;
@@ -186,7 +188,8 @@ RailAddress VerbsRail::address_impl() const {
                           meeting_point_ == nullptr ? nullptr : &meeting_point_->address());
 }
 
-// The bits of the GID's prefix that agree: on InfiniBand the subnet, on RoCE as much of the IP address.
+// Counts equal leading bits of the GID: on InfiniBand of the subnet prefix, on RoCE of the whole
+// GID with its IP address.
 std::uint32_t VerbsRail::likeness_impl(const RailAddress& remote) const {
     WireAddress wire{};
     if (!decode_address(remote, wire) || wire.link_layer != port_.attributes.link_layer) {
@@ -211,7 +214,8 @@ PathSpec VerbsRail::path_to_impl(const RailAddress& remote, std::uint32_t index)
     return verbs::path_to(port_, remote, index);
 }
 
-// Whether the two networks are one shows when a connection is made, and check_peer then says what is wrong.
+// Does not check that both are on one network: that shows when a connection is made, and check_peer
+// then says what is wrong.
 bool VerbsRail::reaches_impl(const RailAddress& remote) const {
     WireAddress wire{};
     return decode_address(remote, wire);
@@ -264,7 +268,7 @@ Status VerbsRail::check(const QpInit& init) {
         }
         return status;
     }
-    // A receive of a datagram has the GRH before it, one of a connection has not.
+    // A datagram's receive has an entry for the GRH before it, a connection's has not.
     if (init.type == QpType::ud && init.srq != nullptr) {
         return Status::error(Reason::not_supported);
     }

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A rail of the verbs fabric: one port of one device.
 //
-// Purpose: creates objects and checks what they are asked for; each is one object of libibverbs, and
-// each call is one call of it. Where that does not do, the fabric adds:
-//   * datagrams: a scatter entry before the caller's takes the GRH, whose 40 bytes no one reads;
-//   * completions of a queue pair that is reset or destroyed are taken out of its queues, since a
-//     provider may leave them there and numbers are used again;
-//   * the first error completion moves the queue pair to ERR, so that SQE is not seen and providers
+// Purpose: creates objects and checks their arguments. Each object is one object of libibverbs, and
+// each call is one call of it. Where that is not enough, the fabric adds:
+//   * datagrams: a scatter entry before the caller's takes the 40 bytes of the GRH, which nobody
+//     reads;
+//   * completions of a queue pair that is reset or destroyed are removed from its queues, since a
+//     provider may leave them there and numbers are reused;
+//   * the first error completion moves the queue pair to ERR, so that SQE never shows and providers
 //     that stop half-way flush the rest;
-//   * qp_fatal for a queue pair that is found in ERR without a completion that tells why, since not every
+//   * qp_fatal for a queue pair found in ERR without a completion that tells why, since not every
 //     device raises an event;
-//   * a completion queue is made larger as queue pairs come, so that all can fail at once; where the device
-//     does not do that it is deep from the beginning, and the queue pair that has no room is refused;
-//   * RESET to ERR, which the adapter does not know, goes by INIT;
-//   * DC queue pairs are libmlx5's (dc.h).
+//   * a completion queue grows as queue pairs are created, so that all of them can fail at once; if
+//     the device cannot resize, the queue is deep from the start, and a queue pair without room is
+//     refused;
+//   * RESET to ERR, which adapters do not support, goes through INIT;
+//   * DC queue pairs are those of libmlx5 (dc.h).
 // Ownership: the fabric's.  Threads: one.
 // May touch: base/, fabric/, libibverbs.
 #pragma once
@@ -33,10 +35,10 @@ namespace adaptib::verbs {
 
 class VerbsQueuePair;
 
-// What no call tells of a rail's DC queue pairs (dc.h).
+// Limits of a rail's DC queue pairs that no call reports (dc.h).
 struct DcLimits {
     Bytes inline_bytes = 0;      // of an initiator
-    std::uint32_t max_reads = 0; // the same
+    std::uint32_t max_reads = 0; // of an initiator
 };
 
 constexpr std::uint32_t kMaxGather = 16; // so that a request's entries fit on the stack
@@ -48,12 +50,14 @@ public:
               std::uint32_t index, std::uint64_t owner);
     ~VerbsRail() override;
 
-    // Tries what queue pairs there are, and how much they take inline. Errors: it has none, or no memory
-    // for them; error_text goes on behind the rail's name.
+    // Finds out by trial which queue pairs the rail has and how many inline bytes they take.
+    // Errors: none, or no memory for them; error_text continues a sentence that begins with the
+    // rail's name.
     Status probe(std::string& error_text);
-    // If the options want one. Errors: there is none; error_text as above.
+    // Opens the meeting point if the options ask for one. Errors: not possible; error_text as
+    // above.
     Status open_meeting_point(std::string& error_text);
-    MeetingPoint* meeting_point() const { return meeting_point_.get(); } // null: there is none
+    MeetingPoint* meeting_point() const { return meeting_point_.get(); } // null: none
 
     const Device& device() const { return device_; }
     const Calls& calls() const { return device_.calls(); }
@@ -63,29 +67,29 @@ public:
     const ibv_sge& grh() const { return grh_; }
     const DcLimits& dc_limits() const { return dc_limits_; }
 
-    // Whether a completion queue can be made larger.
+    // Returns true if the device can resize completion queues.
     bool queues_grow() const { return queues_grow_; }
 
-    // Events: the port's state; its LID, GID or partition key may be another.
+    // After events: the port is down; its state, LID, GID or partition key may have changed.
     void set_down() { down_ = true; }
     void read_again();
-    // A completion queue takes nothing any more: the rail is down for good.
+    // Called when a completion queue has failed: the rail is down for good.
     void break_down() { broken_ = tell_broken_ = down_ = true; }
     bool broken() const { return broken_; }
-    // Whether that is still to be told.
+    // Returns true once, if that still has to be reported.
     bool take_broken() { return std::exchange(tell_broken_, false); }
 
-    // Queue pairs that wait for ARMED, which no event tells.
+    // Queue pairs that wait for ARMED, which no event reports.
     std::vector<VerbsQueuePair*>& rearming() { return rearming_; }
-    // Queue pairs found in ERR that nobody has told the reason of.
+    // Queue pairs found in ERR whose reason nothing has reported.
     std::vector<const VerbsQueuePair*>& suspects() { return suspects_; }
-    // Queue pairs in ERR of which no completion can come.
+    // Queue pairs in ERR from which no completion can come.
     void add_fatal(std::uint32_t qp_number) { fatal_.push_back(qp_number); }
     std::vector<std::uint32_t>& fatal() { return fatal_; }
 
-    // What Rail::trouble() is to say.
+    // Text that Rail::trouble() returns.
     std::string& told_trouble() { return trouble_; }
-    // Memory would have had to be pinned.
+    // Status of a call that failed to pin memory; sets the trouble text.
     Status refuse(int error, Bytes needed);
 
 private:
@@ -126,7 +130,7 @@ private:
     std::vector<std::uint32_t> fatal_;
     std::string trouble_;
     DcLimits dc_limits_;
-    std::string dc_lacks_; // why there is no DC
+    std::string dc_lacks_; // reason why there is no DC
     std::unique_ptr<MeetingPoint> meeting_point_;
 };
 

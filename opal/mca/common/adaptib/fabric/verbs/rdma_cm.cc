@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Meetings by rdma_cm.
+// Connections by rdma_cm.
 //
-// Queue pairs stay ours: librdmacm is told their numbers alone, tells the attributes that it has found
-// (rdma_init_qp_attr), and we move them. All that it has to say comes by one event channel a rail, which is
-// read when the fabric is asked for events, and never waited for.
+// Queue pairs stay the fabric's: librdmacm learns only their numbers, returns the attributes that
+// it has found (rdma_init_qp_attr), and the fabric moves the queue pairs. All events of a rail come
+// through one event channel, which is read when the fabric is asked for events, and never waited
+// for.
 //
-//     the end that asks                              the end that is asked
+//     active end (Meeting::asks)                      passive end
 //     create_id, resolve_addr
 //     ADDR_RESOLVED: resolve_route
-//     ROUTE_RESOLVED: connect                 -->    CONNECT_REQUEST, of a queue pair that waits for it:
+//     ROUTE_RESOLVED: connect                 -->    CONNECT_REQUEST, for a waiting queue pair:
 //                                                    RTR, RTS, accept
 //     CONNECT_RESPONSE: RTR, RTS, establish   <--
 //     event met                               -->    ESTABLISHED
 //
-// A queue pair has one id at most. One try may come to nothing at any point; then its id is destroyed, and
-// with it all that the kernel still does for it. Tries are numbered: the end that is asked follows a later
-// one, and resets its queue pair for it, but never an earlier one. What comes from the network is recognised by
-// the token that both ends have agreed on, and refused otherwise.
+// A queue pair has at most one id. A try may fail at any point; then its id is destroyed, and with
+// it everything that the kernel still does for the try. Tries are numbered: the passive end follows
+// a later try, and resets its queue pair for it, but never an earlier one. A request from the
+// network is recognized by the token that both ends have agreed on, and rejected otherwise.
 //
-// An event is copied and acknowledged before it is looked at: destroying an id waits for that.
+// An event is copied and acknowledged before it is handled, because destroying an id waits for
+// that.
 // rdma_resolve_route asks the daemon ibacm, if one runs on this host, and waits for its answer.
 #include "adaptib_config.h"
 #include "fabric/verbs/meeting_point.h"
@@ -44,11 +46,11 @@ namespace adaptib::verbs {
 namespace {
 
 constexpr int kResolveMilliseconds = 1000;
-constexpr int kMostAtOnce = 64; // events that are not told
+constexpr int kMostAtOnce = 64; // events that are not reported to the caller
 constexpr int kBacklog = 1024;
 constexpr std::uint32_t kMagic = 0xad1b7ec0;
 
-// What a request carries. Of the 56 bytes that InfiniBand leaves for it.
+// Private data of a request. InfiniBand leaves 56 bytes for it.
 struct Introduction {
     std::uint32_t magic;
     std::uint32_t try_number;
@@ -139,12 +141,12 @@ public:
     void progress(std::deque<Event>& out) override;
 
 private:
-    // A queue pair that meets, or has met.
+    // A queue pair that connects, or has connected.
     struct Encounter {
         VerbsQueuePair* qp = nullptr;
         Meeting meeting;
         rdma_cm_id* id = nullptr; // its context is this record; null: none, or not yet
-        std::uint32_t tries = 0;  // that have begun
+        std::uint32_t tries = 0;  // tries begun
         bool met = false;
     };
 
@@ -176,8 +178,10 @@ private:
     rdma_cm_id* listener_ = nullptr;
     sockaddr_storage here_{}; // without a port
     WireMeetingPoint address_{};
-    std::vector<rdma_cm_id*> parked_; // to be destroyed when the port is up; without context
-    std::map<std::uint32_t, Encounter> encounters_; // by queue pair; records stay where they are
+    // Ids without context, to be destroyed when the port is up.
+    std::vector<rdma_cm_id*> parked_;
+    // By queue pair number; the address of a record never changes.
+    std::map<std::uint32_t, Encounter> encounters_;
     struct Told {
         Event event;
         std::string why;
@@ -185,7 +189,7 @@ private:
     std::deque<Told> told_;
 };
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Opening
 
 RdmaCm::~RdmaCm() {
@@ -239,8 +243,9 @@ bool RdmaCm::bound_here(const rdma_cm_id& id) const {
            rail_.calls().get_device_name(id.verbs->device) == rail_.device().name();
 }
 
-// To the address of this port, of all that the host has: that of the GID is most likely the one (RoCE), an IPv6
-// address the least. Only rdma_cm knows which interface belongs to which port.
+// Binds to this port's address, found among all addresses of the host: the GID's address comes
+// first, because it is most likely the right one (RoCE), IPv6 addresses last. Only rdma_cm knows
+// which interface belongs to which port.
 Status RdmaCm::bind(std::string& error_text) {
     std::vector<sockaddr_storage> candidates = calls_.host_addresses();
     std::stable_sort(
@@ -273,10 +278,10 @@ Status RdmaCm::bind(std::string& error_text) {
     return Status::error(Reason::no_device);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// Meeting
+// -------------------------------------------------------------------------------------------------
+// Connecting
 
-// A link-local address is one of the link that this port is at, too.
+// The scope of a link-local address is the link of this port.
 sockaddr_storage RdmaCm::address_of(const WireMeetingPoint& at) const {
     sockaddr_storage out{};
     if (at.family == 4) {
@@ -376,7 +381,7 @@ void RdmaCm::connect(Encounter& encounter) {
     }
 }
 
-// The moves to RTR and RTS. False: why is in the rail's trouble.
+// Moves the queue pair to RTR and RTS. False: the rail's trouble text says why.
 bool RdmaCm::rise(Encounter& encounter) {
     const auto ask = [&](ibv_qp_state state, ibv_qp_attr& out) {
         int mask = 0;
@@ -428,8 +433,8 @@ void RdmaCm::complete(Encounter& encounter) {
     tell(EventKind::met, encounter, "");
 }
 
-// ---------------------------------------------------------------------------------------------------
-// Being asked
+// -------------------------------------------------------------------------------------------------
+// Passive end
 
 RdmaCm::Encounter* RdmaCm::whom(const CmEvent& request) {
     Introduction introduction{};
@@ -479,12 +484,13 @@ bool RdmaCm::answer(Encounter& encounter, const CmEvent& request) {
 }
 
 void RdmaCm::reject(rdma_cm_id* id, Rejection why) {
-    calls_.reject(id, &why, sizeof why); // if that is lost, the other side hears of it in its time
+    // If the message is lost, the other end gets a timeout.
+    calls_.reject(id, &why, sizeof why);
     calls_.destroy_id(id);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// What has happened
+// -------------------------------------------------------------------------------------------------
+// Events
 
 bool RdmaCm::read(CmEvent& out) {
     rdma_cm_event* event = nullptr;
@@ -530,8 +536,8 @@ void RdmaCm::handle_listener(const CmEvent& event) {
     }
 }
 
-// Not told: ADDR_CHANGE and TIMEWAIT_EXIT (nothing follows from them), and the end of a connection that was there:
-// its queue pairs say more, or who uses them has closed it.
+// Not reported: ADDR_CHANGE and TIMEWAIT_EXIT (they have no consequences), and the end of an
+// established connection: its queue pairs tell more, or their user has closed it.
 void RdmaCm::handle(const CmEvent& event) {
     if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) {
         on_request(event);
@@ -574,7 +580,7 @@ void RdmaCm::handle(const CmEvent& event) {
     }
 }
 
-// Who is asked just goes on waiting.
+// The passive end just goes on waiting.
 void RdmaCm::failed(Encounter& encounter, const std::string& why) {
     drop_id(encounter);
     if (encounter.meeting.asks) {
@@ -590,8 +596,8 @@ void RdmaCm::tell(EventKind kind, const Encounter& encounter, const std::string&
     told_.push_back({{kind, rail_.index(), encounter.qp->number(), nullptr}, why});
 }
 
-// Destroying an id sends the other side a message, which must not be tried over a port that is down: soft-RoCE
-// spins, and the queue pair that carries all such messages of the port never sends again.
+// Destroying an id sends the other end a message. That must not be tried over a port that is down:
+// soft-RoCE spins, and the queue pair that carries all such messages of the port never sends again.
 void RdmaCm::drop_id(Encounter& encounter) {
     rdma_cm_id* const id = std::exchange(encounter.id, nullptr);
     if (id == nullptr) {

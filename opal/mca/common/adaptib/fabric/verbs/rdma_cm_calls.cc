@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librdmacm as a table, where it was there when this was built.
+// Table of librdmacm, if it was present when adaptib was built.
 #include "adaptib_config.h"
 #include "fabric/verbs/verbs_fabric.h"
 

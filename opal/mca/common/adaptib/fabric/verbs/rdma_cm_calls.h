@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The functions of librdmacm that the fabric uses, as a table, so that a test can stand in.
-// Arguments and results are those of the manual pages: -1 and errno where something is wrong.
+// Functions of librdmacm that the fabric uses, as a table, so that a test can replace them.
+// Arguments and results are those of the manual pages: -1 and errno on failure.
 // Threads: constant.
-// May touch: librdmacm. Its header is included here alone, and this one only where ADAPTIB_HAVE_RDMACM.
+// May touch: librdmacm. Only this file includes its header; include this file only with
+// ADAPTIB_HAVE_RDMACM.
 #pragma once
 
 #include <netinet/in.h>
@@ -16,7 +17,7 @@ namespace adaptib::verbs {
 struct RdmaCmCalls {
     rdma_event_channel* (*create_event_channel)();
     void (*destroy_event_channel)(rdma_event_channel* channel);
-    // O_NONBLOCK for the channel's file; 0 or the error number.
+    // Sets O_NONBLOCK for the channel's file; 0 or the error number.
     int (*set_nonblocking)(rdma_event_channel* channel);
     int (*get_event)(rdma_event_channel* channel, rdma_cm_event** event);
     int (*ack_event)(rdma_cm_event* event);
@@ -26,7 +27,7 @@ struct RdmaCmCalls {
     int (*destroy_id)(rdma_cm_id* id);
     int (*bind_addr)(rdma_cm_id* id, sockaddr* address);
     int (*listen)(rdma_cm_id* id, int backlog);
-    std::uint16_t (*get_src_port)(rdma_cm_id* id); // network's byte order
+    std::uint16_t (*get_src_port)(rdma_cm_id* id); // network byte order
     int (*resolve_addr)(rdma_cm_id* id, sockaddr* from, sockaddr* to, int milliseconds);
     int (*resolve_route)(rdma_cm_id* id, int milliseconds);
     int (*connect)(rdma_cm_id* id, rdma_conn_param* parameters);
@@ -35,8 +36,8 @@ struct RdmaCmCalls {
     int (*establish)(rdma_cm_id* id);
     int (*init_qp_attr)(rdma_cm_id* id, ibv_qp_attr* attributes, int* mask);
 
-    // Not of librdmacm: the IP addresses of this host's interfaces that are up, but for loopback; empty if they
-    // cannot be had.
+    // Not of librdmacm: IP addresses of this host's interfaces that are up, without loopback; empty
+    // on failure.
     std::vector<sockaddr_storage> (*host_addresses)();
 };
 

@@ -32,7 +32,7 @@ Responder::~Responder() {
     }
 }
 
-// In a child there is nobody to wait for.
+// A forked child has no thread to wait for.
 void Responder::stop() {
     if (!running_ || getpid() != owner_) {
         return;
@@ -97,7 +97,8 @@ void* Responder::run(void* self) {
     return nullptr;
 }
 
-// Asleep until something comes, and otherwise as long as there is something to go on with.
+// Poll timeout: forever if there is nothing to do but wait; otherwise until the remaining work is
+// due.
 int Responder::timeout(bool rests) const {
     const auto any = [this](auto&& is) {
         return std::any_of(ports_.begin(), ports_.end(),
@@ -125,12 +126,12 @@ void Responder::loop() {
     }
     Clock::time_point began = Clock::now();
     std::size_t left = kMostAtOnce;
-    bool woken = false; // not by a question
+    bool woken = false; // by something other than a question
     while (true) {
         const bool rests = left == 0;
-        const nfds_t count = rests ? 1 : watched.size(); // the first wakes it in any case
+        const nfds_t count = rests ? 1 : watched.size(); // the first one wakes it anyway
         if (poll(watched.data(), count, timeout(rests)) < 0 && errno != EINTR) {
-            return; // nothing will come any more
+            return; // nothing can arrive any more
         }
         if (ends_) {
             return;
@@ -151,7 +152,7 @@ void Responder::loop() {
             if ((channel.revents & kReadable) != 0 || looks) {
                 left -= std::min(left, ports[i]->on_event(left));
             } else if (channel.revents != 0) {
-                channel.fd = -1; // the device is gone: poll() looks at it no more
+                channel.fd = -1; // the device is gone: poll() ignores it now
             }
         }
         woken = woken && rests;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Responder: the thread that answers for a process while the process computes (fabric/fabric.h,
+// Responder: the thread that replies for a process while the process computes (fabric/fabric.h,
 // Fabric::respond).
 //
 // Purpose: one thread for all rails of a fabric. It sleeps in poll() on the rails' completion
-// channels and on a descriptor that wakes it to end; what comes is answered by the rail's
-// ResponderPort. It answers kMostAtOnce questions in kInterval at most, of all rails, and rests for
-// what is left of that time: whoever asks more gets no answer to some, and the processor stays with
-// the program. Asynchronous events of the devices are read by the core alone, which has their order
-// to keep.
-// Shares with others: the answerer, and each rail's port under a lock that is taken when either
-// changes something.
-// Signals: all are blocked in it. Fork: a child has no such thread, and its copy of this object
-// ends without one.
-// Ownership: the fabric's; before the rails.
+// channels and on a descriptor that wakes it to end; the rail's ResponderPort answers each
+// question. The thread takes about kMostAtOnce questions of all rails in each kInterval and rests
+// for the remainder of that time: a peer that asks more often gets no reply to some questions, and
+// the program keeps the processor. Only the core reads the devices' asynchronous events, because it
+// has to keep their order.
+// Shared: the answerer; each rail's port, under a lock that either side takes when it changes
+// something.
+// Signals: all are blocked in the thread. Fork: a child has no such thread, and its copy of this
+// object ends without one.
+// Ownership: the fabric's; ends before the rails.
 // May touch: base/, fabric/, libibverbs, pthreads, poll, eventfd.
 #pragma once
 
@@ -39,15 +39,15 @@ public:
     Responder(const Responder&) = delete;
     Responder& operator=(const Responder&) = delete;
 
-    // Rails that cannot have a queue pair more go without. Errors: none has one, or there is no
-    // thread.
+    // Rails that cannot have another queue pair go without a responder. Errors: no rail has one, or
+    // there is no thread.
     Status start(std::span<const std::unique_ptr<Rail>> rails, const Answerer& answerer,
                  std::uint64_t access_key);
-    // 0: none.
+    // Number of the rail's responder; 0: none.
     std::uint32_t number(std::uint32_t rail) const {
         return rail < ports_.size() && ports_[rail] != nullptr ? ports_[rail]->number() : 0;
     }
-    // The rail's port has been read again.
+    // Takes over the rail's port after the rail has read it again.
     void set_port(std::uint32_t rail, const Port& port);
 
 private:
@@ -61,7 +61,7 @@ private:
     int wakes_ = -1;                                    // eventfd
     bool running_ = false;
     std::atomic<bool> ends_{false};
-    pid_t owner_ = 0; // the process whose thread it is
+    pid_t owner_ = 0; // process that the thread belongs to
     pthread_t thread_{};
 };
 

@@ -13,10 +13,11 @@ namespace adaptib::verbs {
 
 namespace {
 
-constexpr std::uint64_t kAnswerTag = std::uint64_t{1} << 32; // wr_id
-constexpr std::uint32_t kLifeShift = 33; // the same: which life of the queue pair's it is of
+constexpr std::uint64_t kAnswerTag = std::uint64_t{1} << 32; // in wr_id: an answer
+// In wr_id: the life of the queue pair.
+constexpr std::uint32_t kLifeShift = 33;
 constexpr int kBatch = 16;
-constexpr unsigned kAcknowledgeEvery = 64; // events: each time takes a lock of the library
+constexpr unsigned kAcknowledgeEvery = 64; // events; acknowledging takes a library lock
 
 } // namespace
 
@@ -95,7 +96,7 @@ Status ResponderPort::make_queue_pair() {
     return start() ? kOk : Status::error(Reason::no_device);
 }
 
-// From RESET to RTS, with all receives.
+// Moves from RESET to RTS and posts all receives.
 bool ResponderPort::start() {
     ++life_;
     ibv_qp_attr attributes{};
@@ -122,11 +123,11 @@ bool ResponderPort::start() {
     for (std::uint32_t i = 0; i < kReceives && good; ++i) {
         good = post_receive(i);
     }
-    // What came between polling and this is told by no event: see on_event().
+    // Arming reports nothing that arrived before it: see on_event().
     return good && calls_.req_notify_cq(cq_, 0) == 0;
 }
 
-// Not at once again, in case that the device is gone.
+// Does not restart at once again, in case the device is gone.
 void ResponderPort::restart() {
     const auto now = std::chrono::steady_clock::now();
     if (now < restart_at_) {
@@ -152,7 +153,7 @@ bool ResponderPort::post_receive(std::uint32_t index) {
     return calls_.post_recv(qp_, &work, &bad) == 0;
 }
 
-// The queue is armed before it is looked at for the last time, so that nothing stays in it untold.
+// Arms the queue before the last poll, so that no completion stays in it unreported.
 std::size_t ResponderPort::on_event(std::size_t limit) {
     ibv_cq* of = nullptr;
     void* context = nullptr;
@@ -250,7 +251,7 @@ void ResponderPort::answer(std::span<const std::byte> question, std::uint32_t as
     ++handles_[handle].under_way;
 }
 
-// The one that leads there; or else a new one in place of the one that was not used for longest.
+// Finds the handle that leads there; otherwise replaces the least recently used one.
 bool ResponderPort::find_handle(const Answerer::Reply& reply, std::size_t& handle) {
     WireAddress remote{};
     if (!decode_address(reply.to, remote)) {

@@ -2,15 +2,16 @@
 // ResponderPort: the datagram queue pair of one rail at which questions are answered
 // (fabric/fabric.h, Answerer).
 //
-// Purpose: its objects of libibverbs, and what happens when its completion channel wakes: questions
-// are taken, answered from buffers that were registered at the beginning, and receives posted
-// again. Answers that would have to wait for a buffer, or for an address handle, are not given: who
-// asks asks again. Address handles are kept, kHandles of them, by where they lead: making one is a
-// call of the system on some devices. A queue pair that has failed is begun anew, once in
-// kRestEvery; one whose device is gone stays as it is.
-// Ownership: the responder's. Nothing is allocated after open().
-// Threads: open() and the destructor while nobody else is there, set_port() any; the rest by the
-// responder's thread.
+// Purpose: owns its objects of libibverbs and works when its completion channel wakes: takes
+// questions, answers them from buffers that were registered at the start, and posts the receives
+// again. It gives no answer that would have to wait for a buffer or for an address handle: the peer
+// asks again. It keeps kHandles address handles, by destination, because creating one is a system
+// call on some devices. It restarts a failed queue pair, at most once in kRestEvery; a queue pair
+// whose device is gone stays as it is.
+// Ownership: the responder's. Nothing is allocated after open(), except by libibverbs for address
+// handles.
+// Threads: open() and the destructor run while no other thread uses the object; set_port() on any
+// thread; the rest on the responder's thread.
 // May touch: base/, fabric/, libibverbs.
 #pragma once
 
@@ -29,7 +30,7 @@ namespace adaptib::verbs {
 class ResponderPort {
 public:
     static constexpr std::uint32_t kReceives = 128;
-    static constexpr std::uint32_t kAnswers = 32; // under way
+    static constexpr std::uint32_t kAnswers = 32; // in flight
     static constexpr std::size_t kHandles = 32;
 
     ResponderPort(VerbsRail& rail, const Answerer& answerer, std::uint64_t access_key);
@@ -37,18 +38,20 @@ public:
     ResponderPort(const ResponderPort&) = delete;
     ResponderPort& operator=(const ResponderPort&) = delete;
 
-    // Errors: what the device says; nothing is left then but what the destructor gives back.
+    // Errors: as the device reports; then only the destructor may follow.
     Status open();
     std::uint32_t number() const { return qp_ == nullptr ? 0 : qp_->qp_num; }
     int descriptor() const { return channel_->fd; }
-    // The rail's port is another: its LID, its GID, its partition. on_event() is to be called then.
+    // Takes over a changed port of the rail: its LID, GID or partition. The caller then calls
+    // on_event().
     void set_port(const Port& port);
 
-    // The channel is readable. At most `limit` questions; returns how many there were.
+    // Called when the channel is readable. Takes questions in batches, until there are `limit` or
+    // more; returns their number.
     std::size_t on_event(std::size_t limit);
-    // Questions are left that no event will tell of.
+    // Returns true if questions are left that no event will report.
     bool pending() const { return pending_; }
-    // It is to be begun anew, which on_event() tries now and then.
+    // Returns true if the queue pair has failed; on_event() tries to restart it now and then.
     bool broken() const { return broken_; }
 
 private:
@@ -78,18 +81,18 @@ private:
     const Calls& calls_;
     const Answerer& answerer_;
     const std::uint32_t queue_key_;
-    std::mutex port_lock_; // of the next two
+    std::mutex port_lock_; // protects the next two
     Port port_;
-    bool moved_ = false; // to another partition: the queue pair is begun anew
+    bool moved_ = false; // to another partition: the queue pair restarts
     ibv_comp_channel* channel_ = nullptr;
     ibv_cq* cq_ = nullptr;
     ibv_qp* qp_ = nullptr;
     std::unique_ptr<MemoryRegion> memory_;
     std::array<Handle, kHandles> handles_;
     std::array<std::uint32_t, kAnswers> free_answers_{};
-    std::array<std::size_t, kAnswers> handle_of_{}; // of an answer under way
+    std::array<std::size_t, kAnswers> handle_of_{}; // of an answer in flight
     std::size_t free_count_ = 0;
-    std::uint64_t life_ = 0; // of the queue pair: from one RESET to the next
+    std::uint64_t life_ = 0; // counts the queue pair's lives, from one RESET to the next
     std::uint64_t answered_ = 0;
     unsigned unacknowledged_ = 0; // events
     bool pending_ = false;

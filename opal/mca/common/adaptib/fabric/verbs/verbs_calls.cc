@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// libibverbs as a table. Where its header has a macro or an inline function, a lambda stands for it.
+// Table of libibverbs. A lambda stands for each macro and inline function.
 #include "fabric/verbs/verbs_calls.h"
 
 #include <fcntl.h>

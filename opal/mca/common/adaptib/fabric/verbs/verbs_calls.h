@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The functions of libibverbs that the fabric uses, as a table, so that a test can stand in.
+// Functions of libibverbs that the fabric uses, as a table, so that a test can replace them.
 // Arguments and results are those of the manual pages.
 // Threads: constant.
-// May touch: libibverbs. The fabric includes its header here alone.
+// May touch: libibverbs. Only this file of the fabric includes its header.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -26,7 +26,7 @@ struct Calls {
     int (*query_gid_ex)(ibv_context* context, std::uint32_t port, std::uint32_t index,
                         ibv_gid_entry* entry, std::uint32_t flags);
     int (*query_pkey)(ibv_context* context, std::uint8_t port, int index, __be16* pkey);
-    // O_NONBLOCK for the context's event file; 0 or the error number.
+    // Sets O_NONBLOCK for the context's event file; 0 or the error number.
     int (*set_nonblocking)(ibv_context* context);
     int (*get_async_event)(ibv_context* context, ibv_async_event* event);
     void (*ack_async_event)(ibv_async_event* event);
@@ -63,7 +63,7 @@ struct Calls {
     int (*post_recv)(ibv_qp* qp, ibv_recv_wr* work, ibv_recv_wr** bad);
 };
 
-// libibverbs itself.
+// Table of libibverbs itself.
 const Calls& library_calls();
 
 } // namespace adaptib::verbs

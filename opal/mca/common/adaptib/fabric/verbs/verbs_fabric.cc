@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Opening the verbs fabric.
+// Opens the verbs fabric.
 #include "fabric/verbs/verbs_fabric.h"
 
 #include <unistd.h>
@@ -21,7 +21,7 @@ namespace verbs {
 
 namespace {
 
-// Tells this fabric from others behind the same port.
+// Number that distinguishes this fabric from others on the same port.
 std::uint64_t new_owner() {
     static std::atomic<std::uint32_t> count{0};
     return static_cast<std::uint64_t>(getpid()) << 32 | ++count;
@@ -57,12 +57,12 @@ private:
     std::vector<std::unique_ptr<Device>> devices_;
     EventReader events_;
     std::unique_ptr<Responder> responder_; // null: none; ends before the rails
-    // Should there be no rail at all: why.
+    // Reason for the error if no rail is left.
     Status first_ = Status::error(Reason::no_device);
     std::string left_out_;
 };
 
-// The responder goes by the same port as the rail.
+// Passes port changes on to the responder, which uses the same port as the rail.
 bool VerbsFabric::poll_event_impl(Event& out) {
     if (!events_.next(rails_, devices_, out)) {
         return false;
@@ -125,8 +125,8 @@ Status VerbsFabric::add_port(const Device& device, std::uint8_t number, std::str
     return kOk;
 }
 
-// Errors: a port that if_include names and the device does not have. What else is wrong with a device
-// or a port leaves it out.
+// Errors: only a port that if_include names and the device does not have. With any other fault, the
+// device or port is left out.
 Status VerbsFabric::add_device(const DeviceList& list, ibv_device* device,
                                std::string& error_text) {
     std::unique_ptr<Device> opened;
@@ -152,7 +152,7 @@ Status VerbsFabric::add_device(const DeviceList& list, ibv_device* device,
         }
         const Status status = add_port(*opened, static_cast<std::uint8_t>(number), why);
         if (!status.ok()) {
-            // A port without a cable is nothing to talk about unless it was asked for.
+            // A port without a cable is worth a notice only if it was asked for.
             const bool tell = !list.included().empty() || why != "is down";
             leave_out(status, opened->name() + ":" + std::to_string(number) + " " + why, tell);
         }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The verbs fabric: rails are the active ports of RDMA devices, over libibverbs.
 //
-// Purpose: InfiniBand and RoCE, hardware or soft-RoCE. See fabric/README.md for what it keeps, rail.h
-// for what is thin about it. Of the system it needs no more than locked memory.
-// This header names nothing of libibverbs, so who chooses a fabric may include it in any build.
+// Purpose: InfiniBand and RoCE, hardware or soft-RoCE. fabric/README.md says what a fabric
+// guarantees; rail.h says what this fabric adds to libibverbs. Of the system it needs only locked
+// memory.
+// This header names nothing of libibverbs, so that code which chooses a fabric may include it in
+// any build.
 // Ownership: the caller's.
-// Threads: a fabric and all its objects by one thread at a time.
+// Threads: one thread at a time uses a fabric and all its objects; the responder has a thread of
+// its own.
 // May touch: base/, fabric/.
 #pragma once
 
@@ -27,8 +30,9 @@ struct RdmaCmCalls;
 } // namespace verbs
 
 struct VerbsOptions {
-    // Devices or ports, as "mlx5_0,mlx5_1:2"; empty = all; not both. Rails come in the order of
-    // if_include, without it the nearest to the processors of this process first, and then by name.
+    // Devices or ports, as "mlx5_0,mlx5_1:2"; empty = all; not both lists. Rails come in the order
+    // of if_include; without it, devices nearest to the processors of this process come first, then
+    // by name.
     std::string if_include;
     std::string if_exclude;
     int gid_index = -1;             // RoCE; -1 = RoCE v2, IPv4 before global before link-local IPv6
@@ -36,27 +40,28 @@ struct VerbsOptions {
     std::uint8_t service_level = 0; // for paths that name none
     std::uint8_t traffic_class = 0; // RoCE
     bool fork_support = true;       // a child process may run while memory is registered
-    Bytes locked_bytes = 0; // what will be registered at least; more than the limit is an error
+    // Bytes that will be registered at least; an error if they exceed the limit.
+    Bytes locked_bytes = 0;
     const verbs::Calls* calls = nullptr;         // null = libibverbs
-    const verbs::RdmaCmCalls* rdma_cm = nullptr; // connections are made by it; null = not
-    const verbs::Mlx5Calls* mlx5 = nullptr;      // null = libmlx5, none beside other `calls`
-    // How far a NUMA node (-1: unknown) is; empty = what hwloc says (near.h).
+    const verbs::RdmaCmCalls* rdma_cm = nullptr; // makes connections; null = datagrams do
+    const verbs::Mlx5Calls* mlx5 = nullptr;      // null = libmlx5, or none if `calls` is set
+    // Distance of a NUMA node (-1: unknown); empty = as hwloc says (near.h).
     std::function<std::uint64_t(int numa_node)> distance;
 };
 
-// ok; bad_argument (contradictory, an unknown device or port, no such GID or partition), no_device,
-// no_permission, locked_memory, no_memory: error_text says for a person why.
+// ok; bad_argument (contradictory options, an unknown device or port, no such GID or partition),
+// no_device, no_permission, locked_memory, no_memory. error_text explains an error to a person.
 Status open_verbs_fabric(const VerbsOptions& options, std::unique_ptr<Fabric>& out,
                          std::string& error_text);
 
-// librdmacm, for VerbsOptions::rdma_cm. Null: it was not there when this was built.
+// librdmacm, for VerbsOptions::rdma_cm. Null: this build has none.
 const verbs::RdmaCmCalls* rdma_cm_library();
 
-// libmlx5, as the driver of devices that libibverbs has listed. Null: there is no such device, or mlx5dv was not there
-// when this was built.
+// libmlx5, as the driver of devices that libibverbs has listed. Null: there is no such device, or
+// this build has no mlx5dv.
 const verbs::Mlx5Calls* mlx5_library();
 
-// Says that `needed` bytes of locked memory are more than is allowed, and where to allow more.
+// Text for a person: `needed` bytes of locked memory exceed the limit, and where to raise it.
 std::string verbs_memlock_text(Bytes needed);
 
 } // namespace adaptib
