@@ -51,7 +51,7 @@ struct Operation {
     std::int32_t tag = 0;      // kAnyTag for any; of atomics: the word
     std::uint64_t bytes = 0;   // of the message, or room of the receive
     std::uint64_t offset = 0;  // one-sided: in the target's memory
-    std::uint64_t amount = 0;  // turns; atomics: the operand
+    std::uint64_t amount = 0;  // turns (compute: ticks); atomics: the operand
     std::uint64_t element = 0; // not contiguous: elements of this size ...
     std::uint64_t stride = 0;  // ... at this distance
     std::uint64_t at_once = 0; // 1: tries the fast path first, as the C interface does

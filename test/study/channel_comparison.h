@@ -7,8 +7,8 @@
 // rank per host. Parameters that differ from the defaults: dc_initiators is 28 with dc_on_demand,
 // as many as the paper's DC-RDMA-OD has for data; with aqps it is 8, the default, as many as the
 // paper's AQPS has in all (4 for data, 2 for credits, 2 for control messages; here all share one
-// pool), connect_max is 26 (its h), and channel_period is 1 ms, since the programs run for a fraction of a
-// second.
+// pool), connect_max is 26 (its h), and channel_period is 1 ms, since the programs run for a
+// fraction of a second.
 // AQPS runs twice: by the costs of the model, which include a DC initiator's changes of target
 // (channel_costs = measured), and by the published costs, which leave these out (connect-ib). Both
 // are compared with the paper's figures.

@@ -148,7 +148,7 @@ double mean(const std::vector<double>& rates, std::size_t from, std::size_t to) 
     return sum / static_cast<double>(to - from);
 }
 
-// Returns the ms from bin `from` to the first kSteady consecutive bins with at least that mean rate.
+// Returns the ms from bin `from` to the first kSteady bins in a row with at least that mean rate.
 double until(const std::vector<double>& rates, std::size_t from, double rate) {
     for (std::size_t i = from; i + kSteady <= rates.size(); ++i) {
         if (mean(rates, i, i + kSteady) >= rate) {

@@ -47,7 +47,7 @@ enum class Fault : std::uint8_t {
     // fabric/README.md when the queue has room.
     send_refused,
     receive_refused,
-    // A call fails with `reason` and does nothing. modify: on the way from RESET to RTS only.
+    // A call fails with `reason` and does nothing. modify: all but to RESET and ERR.
     create_cq_fails,
     create_srq_fails,
     create_qp_fails,

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint32_t kMaxCqDepth = 1u << 20;
 constexpr Bytes kMaxMessage = 2 * kGiB;
-// Of one region that a rail allocates; no process has more.
+// Limit of one region that a rail allocates; no process has more memory.
 constexpr Bytes kMostMemory = Bytes{1} << 40;
 constexpr Bytes kPage = 4096;
 constexpr std::uint32_t kAddressMagic = 0x736d6c64; // a LID follows
