@@ -67,7 +67,7 @@ bool Buffer::intact(Bytes length) const {
     return intact && untouched(end, memory_.size());
 }
 
-// Whole elements only, as a convertor packs, but for the last one.
+// Packs whole elements only, as a convertor does, except for the last one.
 int Buffer::pack(void* context, std::size_t offset, void* to, std::size_t* length) {
     const auto& self = *static_cast<const Buffer*>(context);
     Bytes end = std::min<Bytes>(offset + *length, self.bytes_);

@@ -2,7 +2,8 @@
 // Buffer: the memory of one message, contiguous or in elements with gaps, between guards.
 //
 // Purpose: fills in and checks payloads, and notices a byte that was written where none belonged.
-// Ownership: the data that data() describes is the buffer's; it must not move while that is used.
+// Ownership: data() describes memory of the buffer, which must not move while that description is
+// in use.
 // Threads: one.
 // May touch: base/.
 #pragma once
@@ -23,11 +24,11 @@ public:
     Data data();
     std::byte* base() { return memory_.data() + kGuard; }
     void fill(std::uint64_t seed);
-    // Whoever reads it from now on gets something else.
+    // Overwrites the payload: later reads get other bytes.
     void scramble();
-    // Of the first `length` bytes. REQUIRES: they are there.
+    // Digest of the first `length` bytes. REQUIRES: the buffer has as many.
     std::uint64_t digest(Bytes length) const;
-    // Nothing but the first `length` bytes was written.
+    // True if nothing but the first `length` bytes was written.
     bool intact(Bytes length) const;
     Bytes bytes() const { return bytes_; }
 

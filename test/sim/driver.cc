@@ -46,7 +46,7 @@ void Driver::switch_channel(std::uint32_t rank, std::uint32_t to, bool connected
     } else {
         core(rank).demote(other);
     }
-    if (!other.subchannels.empty()) { // of a connection that stays, the home moves
+    if (!other.subchannels.empty()) { // if the connection stays, its control lane migrates
         const auto next = static_cast<std::uint32_t>((other.home + 1) % other.subchannels.size());
         core(rank).connections().move_home(other, next);
     }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Driver: any number of complete cores, and whose turn it is.
+// Driver: any number of complete cores, and the order of their turns.
 //
-// Purpose: what a torture run sees of the cores, whatever fabric they stand on. The operations are those of
-// the C interface (common_adaptib.h), in the same steps; they are virtual so that a test can show that what
-// it spoils is noticed. One rank at a time has its turn: its core's progress, then `turn`.
-// Ownership: the driver owns the cores; requests and buffers are the caller's and outlive the driver.
+// Purpose: the cores as a torture run sees them, on any fabric. The operations are those of the C
+// interface (common_adaptib.h), in the same steps; they are virtual so that a test can spoil one
+// and show that the models notice. One rank at a time has its turn: its core's progress, then
+// `turn`.
+// Ownership: the driver owns the cores; requests and buffers are the caller's and outlive the
+// driver.
 // Threads: one.
 // May touch: the core.
 #pragma once
@@ -25,18 +27,18 @@ namespace adaptib::torture {
 using OneSidedOperation = opal_common_adaptib_one_sided_t;
 using Remote = opal_common_adaptib_remote_t;
 
-// How the start of an operation went.
+// Result of starting an operation.
 struct Started {
     Status status;
-    bool complete = false; // nothing will be reported
-    bool matched = false;  // receives: by a message that was there
+    bool complete = false; // the completion is not reported
+    bool matched = false;  // receives: matched a message that had arrived
 };
 
 struct Found {
     std::int32_t source = 0;
     std::int32_t tag = 0;
     Bytes bytes = 0;
-    InboundMessage* message = nullptr; // claimed
+    InboundMessage* message = nullptr; // set if claimed
 };
 
 struct Send {
@@ -49,7 +51,7 @@ struct Send {
 
 class Listener {
 public:
-    // An active message.
+    // Called for an active message.
     virtual void on_active(std::uint32_t rank, std::uint64_t from, std::uint8_t tag,
                            const std::byte* payload, Bytes length) = 0;
 
@@ -64,22 +66,22 @@ public:
     virtual std::uint32_t ranks() const = 0;
     virtual Core& core(std::uint32_t rank) = 0;
     virtual Counters& counters(std::uint32_t rank) = 0;
-    // What the cores said to people: nothing, in a world without faults.
+    // Messages of the cores to the user: none in a world without faults.
     virtual std::vector<std::string> messages() = 0;
 
-    // What a rank does in its turn; from inside it, it may ask for the next one in so many ticks, or
-    // compute so long: it does nothing meanwhile, be it progress.
+    // Called in each turn of a rank. Inside it the rank may ask for its next turn after some ticks
+    // (wake), or compute for some ticks: meanwhile it does nothing, not even progress.
     std::function<void(std::uint32_t rank)> turn;
     virtual void wake(std::uint32_t rank, std::uint64_t ticks) = 0;
     virtual void compute(std::uint32_t rank, std::uint64_t ticks) = 0;
-    // Turns, until `done`. False: nothing will happen any more.
+    // Gives turns until `done`. Returns false if nothing more can happen.
     virtual bool run(const std::function<bool()>& done) = 0;
-    // Progress, until all that is under way has arrived.
+    // Runs progress until all data under way has arrived.
     virtual void settle() = 0;
 
     static std::uint64_t name(std::uint32_t rank) { return (std::uint64_t{1} << 32) | rank; }
 
-    // Moves a rank's core; what has completed is reported. Returns the number of events.
+    // Runs progress of a rank's core and reports completed requests. Returns the number of events.
     std::size_t progress(std::uint32_t rank);
 
     virtual Started send(std::uint32_t rank, const Send& what, UserRequest& request);
@@ -95,21 +97,21 @@ public:
     virtual Started one_sided(std::uint32_t rank, std::uint32_t to,
                               const OneSidedOperation& operation, const Registration* region,
                               bool at_once, UserRequest& request);
-    // The user lets go of a peer, as after MPI_Comm_disconnect; what is started later gets it again.
+    // Releases a peer, as after MPI_Comm_disconnect; the next operation gets it again.
     void release(std::uint32_t rank, std::uint32_t to);
-    // The channel of a peer in use is another one, as the selection of channels may have it at any time.
+    // Switches the channel of a peer in use, as the selection of channels may do at any time.
     void switch_channel(std::uint32_t rank, std::uint32_t to, bool connected);
 
-    // Makes memory known to the others; `own` holds what had to be registered for it.
+    // Exposes memory to the other ranks; `own` holds the registration if one was needed.
     Status expose(std::uint32_t rank, void* base, Bytes bytes, std::uint32_t access,
                   OpenWindow& own, Remote& remote);
     void listen(Listener& listener);
-    // Receives that wait for a message.
+    // Number of receives that wait for a message.
     std::size_t posted(std::uint32_t rank);
     std::size_t unexpected(std::uint32_t rank);
 
 private:
-    // Null in `out`: ourselves.
+    // Null in `out`: the rank itself.
     Status peer(std::uint32_t rank, std::uint32_t to, Peer*& out);
 
     struct Ear {

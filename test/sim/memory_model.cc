@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which put may a byte be of, and the chain of atomics (sim/memory_model.h).
+// Candidate puts for each byte, and the chain of atomics (sim/memory_model.h).
 #include "sim/memory_model.h"
 
 #include <algorithm>
@@ -26,19 +26,20 @@ bool ended_well(const char* kind, std::uint32_t id, Time completed, int status,
     return false;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Puts and gets
 
 bool covers(const MovedData& put, Bytes from, Bytes to) {
     return put.offset <= from && to <= put.offset + put.bytes;
 }
 
-// What the bytes [from, to), which no put covers in part, may be when they are read between two times.
+// Returns the possible contents of the bytes [from, to), which no put covers in part, for a read
+// between two times.
 std::vector<const std::byte*> candidates(const std::vector<const MovedData*>& puts, Bytes from,
                                          Bytes to, const std::byte* first, Time started,
                                          Time completed) {
     std::vector<const MovedData*> possible; // null: the first content
-    Time replaced = 0;                      // what was complete before this is gone
+    Time replaced = 0; // puts that completed before this time have been replaced
     for (const MovedData* put : puts) {
         if (covers(*put, from, to) && put->completed < started) {
             replaced = std::max(replaced, put->started);
@@ -115,7 +116,7 @@ void check_moves(const MemoryHistory& history, std::vector<std::string>& problem
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Atomics
 
 bool changes(const AtomicUpdate& update) {
@@ -123,7 +124,7 @@ bool changes(const AtomicUpdate& update) {
                        : update.operand != 0;
 }
 
-// The values are random, so none comes twice: who changed a value is the only one that did.
+// The values are random, so no value comes twice, and each value was changed by one atomic only.
 void check_chain(const std::vector<const AtomicUpdate*>& updates, std::uint64_t last,
                  const std::string& where, std::vector<std::string>& problems) {
     std::map<std::uint64_t, std::vector<const AtomicUpdate*>> readers;
@@ -184,7 +185,7 @@ std::vector<std::string> check(const MemoryHistory& history) {
         words[{update.target, update.word}].push_back(&update);
     }
     if (!whole) {
-        return problems; // what they did is not known
+        return problems; // the effect of the atomics is not known
     }
     for (std::uint32_t rank = 0; rank < history.memory.size(); ++rank) {
         const auto& last = history.memory[rank].words;

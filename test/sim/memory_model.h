@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory model: can what gets and atomics brought back, and what memory holds at the end, be?
+// Memory model: checks the results of gets and atomics, and the final content of memory.
 //
-// Purpose: as sim/model.h, for one-sided operations, which are not ordered: of operations that overlap in
-// time either may come first, one that had completed when another started comes before it.
-//   * A byte that a get brings, or that is there at the end, is that of a put that had started, or the
-//     first content; but of none that a later put, complete before the get started, has replaced.
-//   * The atomics of a word form one chain: each saw what the one before it left, and no two are in
-//     another order than they were seen to be in.
-// Words of atomics are not put to or got from.
+// Purpose: as sim/model.h, for one-sided operations. These are not ordered: of operations that
+// overlap in time either may come first; an operation that had completed when another one started
+// comes before it.
+//   * A byte that a get returns, or that memory holds at the end, comes from a put that had
+//     started, or from the first content; but not from a put that a later put, complete before the
+//     get started, has replaced.
+//   * The atomics of a word form one chain: each saw the value that the one before it left, and no
+//     two are in another order than the observed one.
+// Puts and gets do not touch the words of atomics.
 // Threads: one.
 // May touch: base/.
 #pragma once
@@ -27,8 +29,8 @@ struct MovedData {
     std::uint32_t target = 0;
     Bytes offset = 0;
     Bytes bytes = 0;
-    std::uint64_t payload = 0;       // put: what was written
-    const std::byte* data = nullptr; // get: what was read
+    std::uint64_t payload = 0;       // put: seed of the data written
+    const std::byte* data = nullptr; // get: the data read
     Time started = 0;
     Time completed = kNever;
     int status = 0;
@@ -47,10 +49,10 @@ struct AtomicUpdate {
     int status = 0;
 };
 
-// The memory of one rank that the others reach.
+// The memory of one rank that other ranks can access.
 struct ExposedMemory {
-    std::uint64_t payload = 0;       // its first content
-    const std::byte* data = nullptr; // its last
+    std::uint64_t payload = 0;       // seed of the first content
+    const std::byte* data = nullptr; // the last content
     Bytes bytes = 0;
     std::vector<std::uint64_t> words; // the last values; the first are 0
 };
@@ -58,7 +60,7 @@ struct ExposedMemory {
 struct MemoryHistory {
     std::vector<MovedData> puts;
     std::vector<MovedData> gets;
-    std::vector<AtomicUpdate> atomics; // in the order of starting
+    std::vector<AtomicUpdate> atomics; // in order of start
     std::vector<ExposedMemory> memory; // by rank
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The rules of matching, as bounds of the moments of arrival (sim/model.h).
+// The rules of matching, as bounds on the times of arrival (sim/model.h).
 #include "sim/model.h"
 
 #include <algorithm>
@@ -37,19 +37,19 @@ std::string text_of(const Probed& probe) {
            text_of(probe.pattern) + ")";
 }
 
-// A message, who took it, and when it may have arrived.
+// A message, its taker, and the bounds of its time of arrival.
 struct Arrival {
     const SentMessage* message = nullptr;
     const Received* taker = nullptr;
     Time after = 0;
     Time before = kNever;
     std::vector<std::size_t> later; // messages that arrived after this one
-    std::size_t earlier = 0;        // how many have this one in `later`
+    std::size_t earlier = 0;        // number of messages that have this one in `later`
 
     Time taken() const { return taker == nullptr ? kNever : taker->posted; }
 };
 
-// What happened at one rank in one context.
+// The events at one rank in one context.
 class Matching {
 public:
     Matching(const History& history, std::vector<std::string>& problems)
@@ -65,7 +65,7 @@ public:
     void check() {
         const std::size_t before = problems_.size();
         identify();
-        if (problems_.size() == before) { // otherwise who took what is guessed
+        if (problems_.size() == before) { // otherwise the takers are guesses
             bound_by_senders();
             bound_by_receives();
             bound_by_probes();
@@ -83,7 +83,7 @@ private:
         std::size_t arrival; // kNobody: cancelled
     };
 
-    // What has arrived is before `time`.
+    // Bounds the arrival: it happened before `time`.
     static void before(Arrival& arrival, Time time) {
         arrival.before = std::min(arrival.before, time);
     }
@@ -221,7 +221,7 @@ private:
         }
     }
 
-    // The first message of the envelope shown that no receive posted earlier took.
+    // Returns the first message of the shown envelope that no earlier receive took.
     std::size_t shown_by(const Probed& probe) {
         const Envelope envelope{probe.pattern.context, probe.source, probe.tag};
         for (const std::size_t i : by_envelope_[{probe.source, probe.tag}]) {
@@ -243,7 +243,7 @@ private:
         return kNobody;
     }
 
-    // The k-th active message of a sender was delivered k-th (check_actives).
+    // The k-th active message of a sender was the k-th one delivered (check_actives).
     void bound_by_actives() {
         for (Arrival& arrival : arrivals_) {
             const SentMessage& message = *arrival.message;
@@ -270,7 +270,7 @@ private:
         }
     }
 
-    // Each message as early as those before it allow.
+    // Places each message as early as the messages before it allow.
     void solve() {
         std::deque<std::size_t> ready;
         std::size_t placed = 0;

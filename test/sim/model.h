@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Model: is what a set of cores was seen to do with messages allowed by MPI?
+// Model: checks that MPI allows the observed behavior of a set of cores.
 //
-// Purpose: the order in which messages of different senders arrive is free, so the model does not predict:
-// it is given the whole history of a run and says what in it cannot be. Time is the place in the one order
-// in which the calls and completions of all ranks happened; no two have the same.
+// Purpose: the order in which messages of different senders arrive is free, so the model does not
+// predict: it takes the whole history of a run and reports everything in it that is impossible.
+// Time is the position in the one order in which the calls and completions of all ranks happened;
+// no two have the same.
 //
-// How. Messages of one envelope to one rank are matched in the order of sending, by receives in the order
-// of posting, whatever else happens: so the k-th such receive got the k-th such message, and its length
-// and payload have to be those. What remains is whether there are moments of arrival that explain it all:
-//   * a message arrives after its send and, if it was matched or settled, before what shows that;
-//   * those of one sender and context arrive in the order of sending;
-//   * a receive (or probe) that took m would have taken any other message that it fits, that had arrived,
-//     and that nothing had taken: so any other that it fits and that was taken later arrived later;
-//   * a message that a cancelled receive fits, and nothing posted earlier took, arrived after the cancel;
+// Method. Messages of one envelope to one rank are matched in the order of sending, by receives in
+// the order of posting, whatever else happens: so the k-th such receive got the k-th such message,
+// and its length and payload have to be those. It remains to find times of arrival that explain
+// everything:
+//   * a message arrives after its send and, if it was matched or settled, before the event that
+//     shows it;
+//   * messages of one sender and context arrive in the order of sending;
+//   * a receive (or probe) that took m would have taken any other message that it fits, that had
+//     arrived, and that nothing had taken: so any other message that it fits and that was taken
+//     later arrived later;
+//   * a message that a cancelled receive fits, and that no receive posted earlier took, arrived
+//     after the cancel;
 //   * active messages and messages of one sender arrive in the order of sending, unless messages
 //     are held back.
-// Each is "this before that", so the question is whether a graph has a cycle, and a time between bounds.
+// Each rule is "this before that", so the check is for cycles in a graph, and for times between
+// bounds.
 // Threads: one.
 // May touch: base/, match/envelope.h.
 #pragma once
@@ -34,25 +40,25 @@ using Time = std::uint64_t;
 constexpr Time kNever = ~Time{0};
 
 struct SentMessage {
-    std::uint32_t id = 0; // for texts, as all ids here
+    std::uint32_t id = 0; // for error texts, as are all ids here
     std::uint32_t receiver = 0;
     Envelope envelope; // source: the sender
     Bytes bytes = 0;
-    std::uint64_t payload = 0; // its seed
+    std::uint64_t payload = 0; // seed of the payload
     bool synchronous = false;
     Time started = 0;
     Time completed = kNever;
     int status = 0;
 };
 
-// A receive, or a claim (matched probe) with the receive of what it took.
+// A receive, or a claim (matched probe) with its receive.
 struct Received {
     std::uint32_t id = 0;
     std::uint32_t rank = 0;
     Envelope pattern;
     Bytes room = 0;
     Time posted = 0;
-    bool at_once = false; // it took a message that had arrived before; claims always do
+    bool at_once = false; // it took a message that had arrived before; true for all claims
     Time cancelled = kNever;
     Time completed = kNever;
     int status = 0;
@@ -95,18 +101,19 @@ struct DeliveredActive {
     Time when = 0;
 };
 
-// Each list in the order of starting (or happening).
+// Each list is in order of start (or occurrence).
 struct History {
     std::vector<SentMessage> messages;
     std::vector<Received> receives;
     std::vector<Probed> probes;
     std::vector<SentActive> actives;
     std::vector<DeliveredActive> delivered;
-    bool holds_back = false; // messages may have to wait at their senders until they are asked for
-    std::vector<Time> settled; // by then all that had been sent has arrived
+    bool holds_back = false; // senders may have to hold messages back until a receive asks for them
+    std::vector<Time> settled; // times at which all messages sent before had arrived
 };
 
-// What MPI does not allow in a history that ended with everything received or cancelled; none: all is well.
+// Returns the violations of MPI in a history that ended with everything received or cancelled;
+// empty if there are none.
 std::vector<std::string> check(const History& history);
 
 } // namespace adaptib::torture

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations are started, written down, and complete (sim/runner.h).
+// Starts and records operations, and handles their completions (sim/runner.h).
 #include <algorithm>
 
 #include "sim/payload.h"
@@ -37,7 +37,7 @@ void Runner::started(Live& live, const Started& how) {
     }
 }
 
-// --- two-sided -------------------------------------------------------------------------------------
+// --- two-sided -----------------------------------------------------------------------------------
 
 void Runner::send(const Operation& operation) {
     Live& live = make(operation, operation.bytes);
@@ -139,7 +139,8 @@ void Runner::on_active(std::uint32_t rank, std::uint64_t from, std::uint8_t tag,
                                   length, digest.value(), now()});
 }
 
-// As MPI_Comm_disconnect wants it: all that was started between the two is complete, on this side.
+// Releases a peer as MPI_Comm_disconnect requires: only if all operations between the two are
+// complete on this side.
 void Runner::release(const Operation& operation) {
     const auto self = operation.rank;
     const auto peer = static_cast<std::uint32_t>(operation.peer);
@@ -187,9 +188,9 @@ OneSidedOperation Runner::describe(Live& live, const Operation& operation) {
     return what;
 }
 
-// False: there is no memory for it now, it is to be tried again.
+// Returns false if there is no memory for the operation now; it has to be tried again.
 bool Runner::one_sided(const Operation& operation) {
-    Live* live = find(operation.id); // there already: it is tried again
+    Live* live = find(operation.id); // exists already if it is tried again
     if (live == nullptr) {
         live = &make(operation, is_atomic(operation.verb) ? 0 : operation.bytes);
         record_one_sided(*live, operation);
@@ -231,7 +232,7 @@ void Runner::record_one_sided(Live& live, const Operation& operation) {
     }
 }
 
-// --- completion ------------------------------------------------------------------------------------
+// --- completion ----------------------------------------------------------------------------------
 
 void Runner::on_completed(Live& live) {
     if (live.done) {

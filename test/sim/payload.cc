@@ -12,7 +12,7 @@ namespace adaptib::torture {
 
 namespace {
 
-constexpr Bytes kPlaces = 64 * kKiB; // where payloads begin
+constexpr Bytes kPlaces = 64 * kKiB; // positions at which payloads begin
 
 std::vector<std::byte> make_noise() {
     std::vector<std::byte> noise(kLongestPayload + kPlaces);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Payload: what the bytes of a message or a put are, from a number.
+// Payload: makes the bytes of a message or a put from a number.
 //
-// Purpose: every payload has a seed; its bytes lie somewhere in one table of noise, so that they can be
-// filled in, compared and digested at the speed of memory, and are never kept beside the buffers.
+// Purpose: every payload has a seed. Its bytes lie somewhere in one table of noise, so that a test
+// can fill them in, compare and digest them at the speed of memory, and never stores them beside
+// the buffers.
 // Threads: one.
 // May touch: base/.
 #pragma once
@@ -19,7 +20,7 @@ constexpr Bytes kLongestPayload = 4 * kMiB;
 // The payload of `seed`: kLongestPayload bytes.
 const std::byte* payload(std::uint64_t seed);
 
-// Of bytes that may come in pieces: the digest of all is that of the concatenation.
+// Digest of bytes that may come in pieces: the digest of all pieces is that of their concatenation.
 class Digest {
 public:
     void add(const std::byte* bytes, Bytes length);

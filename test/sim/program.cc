@@ -20,11 +20,11 @@ constexpr std::array<std::string_view, 16> kVerbs{
     "send",   "ssend", "receive", "probe", "claim", "cancel",  "wait",    "compute",
     "active", "put",   "get",     "add",   "swap",  "release", "promote", "demote"};
 
-// Settings, by the word that begins their lines.
+// Lists of settings, by the first word of their lines.
 constexpr std::array<std::pair<std::string_view, std::vector<Setting> Program::*>, 3> kLists{
     {{"parameter", &Program::settings}, {"world", &Program::world}, {"fault", &Program::faults}}};
 
-// Every field of an operation but rank and verb, as text sees it.
+// Visits all fields of an operation but rank and verb, with their names in the text.
 template <class Operation, class Visit> void for_each_field(Operation& operation, Visit&& visit) {
     visit("id", operation.id);
     visit("peer", operation.peer);
@@ -163,7 +163,7 @@ Parameters Program::parameters() const {
                 *static_cast<char**>(place) = const_cast<char*>(setting.value.c_str());
                 break;
             case OPAL_COMMON_ADAPTIB_TYPE_BOOL:
-            case OPAL_COMMON_ADAPTIB_TYPE_DOUBLE: break; // none that a program sets
+            case OPAL_COMMON_ADAPTIB_TYPE_DOUBLE: break; // no program sets one
             }
         }
     }

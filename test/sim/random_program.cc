@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program from a seed (sim/program.h).
+// Makes a program from a seed (sim/program.h).
 //
-// What is drawn, and how often, is to reach the places where protocols change: sizes around each limit, few
-// tags and contexts so that patterns meet, receives before and after their messages, more receives than
-// messages and fewer, bursts to one rank, and waits in between.
+// The choices and their frequencies aim at the places where protocols change: sizes around each
+// limit, few tags and contexts so that patterns meet, receives before and after their messages,
+// more receives than messages and fewer, bursts to one rank, and waits in between.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -127,7 +127,7 @@ private:
             set_world("lmc", one_of<4>({1, 2, 3, 5}));
         }
         set_world("warp", one_in(3) ? 0 : 1 + random_.below(1'000'000));
-        // Datagrams that get lost, are doubled or late: each in so many of a thousand cases.
+        // Datagrams that are lost, doubled or late: per thousand.
         if (one_in(2)) {
             set_world("datagram_loss", one_of<4>({0, 10, 100, 300}));
             set_world("datagram_twice", one_of<3>({0, 10, 100}));
@@ -135,7 +135,8 @@ private:
         }
     }
 
-    // Ports that fail and come back, so many changes, in microseconds; from the schedule's seed, as meetings.
+    // Draws ports that fail and come back: the number of changes, and their pace in microseconds.
+    // Uses the schedule's seed, as draw_meetings does.
     void draw_failures() {
         Random random(program_.schedule ^ 0xfa11);
         if (random.below(3) > 0) {
@@ -148,13 +149,13 @@ private:
         const bool lossy =
             std::any_of(program_.world.begin(), program_.world.end(),
                         [](const Setting& setting) { return setting.name == "datagram_loss"; });
-        if (!lossy) { // what is on its way when a port goes down is lost, and has to have a number
+        if (!lossy) { // datagrams on a port that goes down are lost, so they need sequence numbers
             set_world("datagram_loss", 0);
         }
         fails_ = true;
     }
 
-    // What a network may do to a core without harm, each in so many of a thousand cases.
+    // Draws harmless faults of a network, per thousand.
     void draw_faults() {
         const auto draw = [this](const char* name, std::uint64_t value) {
             program_.faults.push_back({name, std::to_string(value)});
@@ -172,7 +173,8 @@ private:
         }
     }
 
-    // From the schedule's seed, so that programs of before stay what they are.
+    // Draws connections through a connection manager. Uses the schedule's seed, so that older seeds
+    // still give the same programs.
     void draw_meetings() {
         Random random(program_.schedule);
         if (random.below(3) == 0) {
@@ -181,7 +183,7 @@ private:
         }
     }
 
-    // In the same way: other policies, and budgets that a notice is about.
+    // Draws other policies. Uses the schedule's seed, as the next functions do.
     void draw_policies() {
         Random random(program_.schedule ^ 0x706f6c);
         const std::array<const char*, 4> others{"fixed:rc_ring", "fixed:shared_sendrecv",
@@ -192,8 +194,8 @@ private:
         draw_sharing(random);
     }
 
-    // Half of the networks with failures, and some of the others, have dynamically connected queue pairs, which many
-    // peers share.
+    // Gives half of the networks with failures, and a quarter of the others, dynamically connected
+    // queue pairs, which many peers share.
     void draw_sharing(Random& random) {
         const bool shares = random.below(fails_ ? 2 : 4) == 0;
         if (!shares || program_.world.empty()) {
@@ -211,14 +213,15 @@ private:
         set("dc_initiators", kInitiators[random.below(kInitiators.size())]);
     }
 
-    // In the same way: who carries atomics out. Where ports fail an adapter's may end with an error.
+    // Draws where atomics are executed. If ports fail, atomics of an adapter could end with an
+    // error.
     void draw_atomics() {
         Random random(program_.schedule ^ 0x61746f);
         const std::array<const char*, 3> ways{"auto", "adapter", "target"};
         program_.settings.push_back({"atomics", fails_ ? "target" : ways[random.below(3)]});
     }
 
-    // In the same way: windows of puts and gets at the same time that are soon full.
+    // Draws the put/get balance: off, or with a window that is soon full.
     void draw_interleaving() {
         Random random(program_.schedule ^ 0x696e74);
         if (const std::uint64_t which = random.below(3); which < 2) {
@@ -226,8 +229,8 @@ private:
         }
     }
 
-    // In the same way: channels are switched while messages fly; in some programs at every other step, and
-    // often there and back.
+    // Switches channels while messages are under way, in half of the programs; in some of these
+    // before every other operation, and often there and back.
     void draw_switches() {
         Random random(program_.schedule ^ 0x737769);
         if (random.below(2) == 0) {
@@ -250,9 +253,9 @@ private:
         program_.operations = std::move(all);
     }
 
-    // In the same way: ranks that compute for long, in a third of the programs, longer than
-    // partition_timeout where somebody else says that they live: the system, over shared memory, or
-    // responders, which half of the networks do not have.
+    // Makes ranks compute for long, in a third of the programs: longer than partition_timeout if
+    // something else reports that they live: the system, over shared memory, or responders, which
+    // half of the networks do not have.
     void draw_computing() {
         Random random(program_.schedule ^ 0x636f6d);
         if (random.below(3) != 0 || program_.operations.empty()) {
@@ -275,8 +278,8 @@ private:
         }
     }
 
-    // In the same way: of half of the programs over shared memory, large rings; of half of these no memory
-    // for them, now and then or from some point on.
+    // Gives half of the programs over shared memory large rings; half of these lack memory for
+    // them, now and then or from some point on.
     void draw_memory() {
         Random random(program_.schedule ^ 0x6d656d);
         if (!program_.world.empty() || random.below(2) == 0) {
@@ -296,7 +299,7 @@ private:
         }
     }
 
-    // Little room for messages that nobody has asked for.
+    // Draws little room for unexpected messages, in half of the programs.
     void draw_unexpected() {
         Random random(program_.schedule ^ 0x756e6578);
         if (random.below(2) == 0) {
@@ -304,11 +307,11 @@ private:
         }
     }
 
-    // What this program likes.
+    // Draws the habits of this program.
     void draw_habits() {
         contexts_ = static_cast<std::uint32_t>(1 + random_.below(3));
         tags_ = static_cast<std::int32_t>(1 + random_.below(4));
-        wild_ = random_.below(4); // of 4 receives
+        wild_ = random_.below(4); // out of 4 receives have wildcards
         small_ = one_in(3);
         largest_ = one_in(4) ? kMiB + 100 : 200'000;
         strided_ = one_in(2);
@@ -335,7 +338,7 @@ private:
     }
 
     std::uint32_t draw_rank() { return static_cast<std::uint32_t>(random_.below(program_.ranks)); }
-    // Seldom the rank itself.
+    // Seldom returns the rank itself.
     std::int32_t draw_target(std::uint32_t from) {
         std::int32_t to = static_cast<std::int32_t>(from);
         for (int i = 0; to == static_cast<std::int32_t>(from) && i < (one_in(12) ? 1 : 5); ++i) {
@@ -343,7 +346,7 @@ private:
         }
         return to;
     }
-    // Negative ones are matched by those who name them alone.
+    // A negative tag matches only receives that name it.
     std::int32_t draw_tag() {
         return one_in(12) ? -7 : static_cast<std::int32_t>(random_.below(std::uint64_t(tags_)));
     }
@@ -379,7 +382,7 @@ private:
         return send;
     }
 
-    // What fits `send`, now and then more, less, or another one altogether.
+    // Draws a receive, claim or probe that fits `send`, at times with wildcards or too little room.
     Operation draw_receive(const Operation& send, Verb verb) {
         Operation receive = start(verb, static_cast<std::uint32_t>(send.peer));
         receive.peer = static_cast<std::int32_t>(send.rank);
@@ -444,7 +447,7 @@ private:
             Operation active = start(Verb::active, from);
             active.peer = to;
             active.tag = static_cast<std::int32_t>(random_.below(256));
-            // What is longer than an active message may be is cut when it is sent.
+            // An active message that is too long is cut when it is sent.
             active.bytes = one_in(3) ? random_.below(5000) : random_.below(100);
             active.at_once = one_in(3) ? 0 : 1;
             draw_layout(active);
@@ -470,7 +473,7 @@ private:
         draw_wait(operation);
     }
 
-    // Often both sides let go of each other.
+    // In two of three cases both sides release each other.
     void draw_release() {
         Operation release = operation_of(Verb::release, draw_rank(), 0);
         release.amount = 0;
@@ -516,7 +519,7 @@ private:
     std::uint64_t wild_ = 0;
     bool small_ = false;
     bool releases_ = false;
-    bool fails_ = false; // ports do
+    bool fails_ = false; // ports fail
     std::uint64_t largest_ = 0;
     bool strided_ = false;
     std::uint64_t one_sided_ = 0;

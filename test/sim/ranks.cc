@@ -9,8 +9,8 @@ namespace adaptib::sim {
 
 namespace {
 
-constexpr int kPasses = 64;            // of progress in one turn
-constexpr int kStirPasses = 66 * 1024; // so many let a core do all that it does now and then
+constexpr int kPasses = 64;            // passes of progress in one turn
+constexpr int kStirPasses = 66 * 1024; // passes after which a core has done all its occasional work
 
 } // namespace
 
@@ -87,7 +87,7 @@ Peer* Ranks::peer(std::size_t from, std::size_t to) {
     return core(from).get_peer(name(to), peer).ok() ? peer : nullptr;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Turns
 
 void Ranks::Rank::happen() { ranks.turn(*this); }
@@ -124,7 +124,7 @@ std::size_t Ranks::pass(Rank& rank) {
     const auto rings = static_cast<std::int64_t>(rank.core->rings_polled());
     rank.process->charge(options_.ring_poll * rings / 2);
     const std::size_t events = rank.core->progress();
-    if (events > 0) { // else it waits
+    if (events > 0) { // otherwise the rank waits
         rank.process->charge(options_.ring_poll * rings / 2);
     }
     CompletedList& completed = rank.core->protocol().completed();
@@ -138,7 +138,7 @@ std::size_t Ranks::pass(Rank& rank) {
     return events;
 }
 
-// Until each idle ring has been looked at, in turn, since the last thing that happened.
+// True until each idle ring has been polled, in turn, since the last event.
 bool Ranks::goes_on(const Rank& rank) {
     if (computes(rank)) {
         return false;
@@ -150,13 +150,13 @@ void Ranks::turn(Rank& rank) {
     if (rank.process->dead()) {
         return;
     }
-    if (computes(rank)) { // it was to have a turn before it began
+    if (computes(rank)) { // the turn was scheduled before the computing began
         wake(rank.number);
         return;
     }
     rank.in_turn = true;
     if (rank.process->idle()) {
-        rank.core->protocol().on_polled(); // who waits has looked all the time, in vain
+        rank.core->protocol().on_polled(); // an idle rank has polled all the time, in vain
     }
     rank.process->begin_turn();
     if (rank.core->deadline() <= rank.process->now()) {
@@ -178,7 +178,8 @@ void Ranks::turn(Rank& rank) {
     }
 }
 
-// Nothing is under way: what cores do only now and then may start something. False: nor does that.
+// Called when nothing is under way: occasional work of the cores may start something. Returns false
+// if it does not.
 bool Ranks::stir() {
     for (const std::unique_ptr<Rank>& rank : ranks_) {
         if (!rank->process->dead() && !computes(*rank)) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ranks: any number of complete cores over one simulated world.
 //
-// Purpose: what mpirun and the processes' progress loops are in production. Each rank has its turn when
-// there is something for it to look at, when it asked for one (wake), and as long as its progress finds
-// something; the time that a turn takes is the rank's own.
+// Purpose: stands for mpirun and the processes' progress loops of production. A rank has its turn
+// when it has something to look at, when it asked for a turn (wake), and as long as its progress
+// finds something; the time that a turn takes is the rank's own.
 // Ownership: the Ranks own the world, the cores and what these need.
 // Threads: one.
 // May touch: core/, fabric/sim/, base/.
@@ -27,19 +27,19 @@ namespace adaptib::sim {
 struct RanksOptions {
     std::size_t ranks = 2;
     WorldOptions world;
-    std::vector<std::uint32_t> hosts; // of each rank; empty: rank i on host i modulo their number
-    bool counts_by_host =
-        false; // local ranks are those of a host, as in a job; else the ranks' own
+    // Host of each rank; empty: rank i on host i modulo their number.
+    std::vector<std::uint32_t> hosts;
+    bool counts_by_host = false; // local ranks count per host, as in a job; else they are the ranks
     Parameters parameters = default_parameters();
-    // What differs at a rank; empty: nothing.
+    // Changes the parameters of a rank; may be empty.
     std::function<void(std::size_t rank, Parameters&)> parameters_of;
     bool maps_sources = false; // Core::Environment
-    MeasureOptions measure;    //
+    MeasureOptions measure;    // Core::Environment
     std::uint64_t seed = 1;
-    // What looking at a ring costs in each pass of progress, whether there is something or not. What is found is so on
-    // average in the middle of a pass.
+    // Cost of polling a ring in each pass of progress, whether or not it holds a message. On
+    // average a message is found in the middle of a pass.
     Nanoseconds ring_poll{0};
-    // What each rank's fabric is wrapped in; empty: nothing.
+    // Wraps each rank's fabric; may be empty.
     std::function<std::unique_ptr<Fabric>(std::size_t rank, std::unique_ptr<Fabric>)> wrap;
     // The rank's program: called in each of its turns, after progress; completed requests have been
     // reported. May start operations, and wake(rank, when).
@@ -48,7 +48,7 @@ struct RanksOptions {
 
 class Ranks {
 public:
-    // Null with `text` set if a core cannot come up.
+    // Returns null with `text` set if a core cannot start.
     static std::unique_ptr<Ranks> create(RanksOptions options, std::string& text);
     ~Ranks();
 
@@ -61,19 +61,19 @@ public:
     // The rank's own time.
     Nanoseconds now(std::size_t rank) { return process(rank).now(); }
 
-    // First contact, if there was none. Null: the peer cannot be reached.
+    // Makes first contact if there was none. Null: the peer cannot be reached.
     Peer* peer(std::size_t from, std::size_t to);
     static std::uint64_t name(std::size_t rank) { return (std::uint64_t{1} << 32) | rank; }
 
-    // A turn for the rank at `when`, or as soon as it has time.
+    // Gives the rank a turn at `when`, or as soon as it has time.
     void wake(std::size_t rank, Nanoseconds when = Nanoseconds{0});
-    // The rank computes for so long from now on: it has no turns, whatever comes for it.
+    // Makes the rank compute for this time from now on: it has no turns, whatever arrives for it.
     void compute(std::size_t rank, Nanoseconds time);
     void kill(std::size_t rank);
     bool alive(std::size_t rank) { return !process(rank).dead(); }
 
-    // Until the condition, looked at after each event, is true. False if it is not after `limit` of virtual
-    // time, or if nothing can happen any more: idle() tells which.
+    // Runs until the condition, which is checked after each event, is true. Returns false if it is
+    // not after `limit` of virtual time, or if nothing more can happen: idle() tells which.
     bool run_until(const std::function<bool()>& condition, Nanoseconds limit);
     bool idle() const { return idle_; }
 
@@ -91,10 +91,10 @@ private:
         std::vector<std::string> messages;
         std::unique_ptr<Core> core;
         Process* process = nullptr;
-        Nanoseconds away_until{0}; // it computes
+        Nanoseconds away_until{0}; // the rank computes until then
         bool in_turn = false;
         bool again = false;
-        std::size_t vain = 0; // passes since there was something
+        std::size_t vain = 0; // passes since the last event
     };
     explicit Ranks(RanksOptions options);
     bool start(std::string& text);

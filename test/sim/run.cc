@@ -37,7 +37,7 @@ Outcome Runner::outcome() {
         cancel(*live);
     }
     drains_.resize(program_.ranks);
-    constexpr int kInVain = 3; // what was held back comes once it was asked for
+    constexpr int kInVain = 3; // messages held back come once a receive has asked for them
     for (int in_vain = 0; in_vain < (history_.holds_back ? kInVain : 1);) {
         in_vain = receive_what_is_left() ? 0 : in_vain + 1;
         settle();
@@ -45,7 +45,7 @@ Outcome Runner::outcome() {
     look_at_buffers();
     look_at_ranks();
     ask_the_models();
-    // The cores go before the buffers, and after their regions.
+    // The cores are destroyed after their regions, and before the buffers.
     for (auto& live : lives_) {
         live->key.reset();
     }
@@ -82,10 +82,10 @@ void Runner::expose(std::uint32_t rank, void* base, Bytes bytes, std::uint32_t a
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Turns
 
-// Some operations, one, or none.
+// Starts some operations, one, or none.
 void Runner::on_turn(std::uint32_t rank) {
     Rank& self = ranks_[rank];
     while (self.next < self.list.size() && random_.below(3) != 0) {
@@ -101,7 +101,7 @@ void Runner::on_turn(std::uint32_t rank) {
     }
 }
 
-// True: the operation is over or started, the next one has its turn.
+// Returns true if the operation is over or started, so that the next one has its turn.
 bool Runner::step(Rank& self, const Operation& operation) {
     switch (operation.verb) {
     case Verb::wait: {
@@ -141,10 +141,10 @@ bool Runner::step(Rank& self, const Operation& operation) {
     return (is_atomic(operation.verb) && !has_atomics_ && !asked) || one_sided(operation);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // The end
 
-// Something is started and has its partner, and is not complete.
+// True if an operation is started and has its partner, but is not complete.
 bool Runner::moving() {
     std::vector<std::size_t> waiting(program_.ranks, 0);
     for (const auto& live : lives_) {
@@ -177,7 +177,7 @@ void Runner::settle() {
 bool Runner::receive_what_is_left() {
     bool found = false;
     std::set<std::uint32_t> contexts;
-    std::set<std::int32_t> tags{Envelope::kAnyTag}; // and those that are matched by name only
+    std::set<std::int32_t> tags{Envelope::kAnyTag}; // and the tags that wildcards do not match
     for (const SentMessage& message : history_.messages) {
         contexts.insert(message.envelope.context);
         if (message.envelope.tag < 0) {
@@ -203,7 +203,7 @@ void Runner::look_at_buffers() {
     for (const auto& live : lives_) {
         const Verb verb = live->operation->verb;
         if (!live->done) {
-            continue; // the models say so
+            continue; // the models report it
         }
         if (verb == Verb::receive || verb == Verb::claim) {
             const Received& record = history_.receives[live->record];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A run: a program on a driver, and what the models say of it.
+// A run: a program on a driver, and the verdict of the models.
 // Threads: one.
 #pragma once
 
@@ -17,10 +17,10 @@ struct Outcome {
     std::vector<std::string> problems;
     std::uint64_t messages = 0;  // two-sided and active
     std::uint64_t one_sided = 0; // operations
-    std::uint64_t course = 0;    // a digest of what completed when: the same for the same program
+    std::uint64_t course = 0;    // digest of all times of completion: the same for the same program
 };
 
-// The cores that the program asks for. Null: they cannot be made; `problem` says why.
+// Makes the cores that the program asks for. Null with `problem` set if they cannot be made.
 std::unique_ptr<Driver> open(const Program& program, std::string& problem);
 
 Outcome run(const Program& program, std::unique_ptr<Driver> driver);

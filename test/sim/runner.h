@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runner: the user of the cores in one run, and its diary.
+// Runner: the user of the cores in one run, and its record.
 //
-// Purpose: carries out a program's operations (operations.cc) when their ranks have their turns (run.cc),
-// and writes down what happens for the models. It is a hard user: what a send or put has given back is
-// overwritten at once, what a receive or get has brought is looked at when it completes and again at the
-// end, and so is everything beside it.
+// Purpose: carries out a program's operations (operations.cc) when their ranks have their turns
+// (run.cc), and records the events for the models. It is a demanding user: it overwrites the buffer
+// of a send or put at once when that completes, digests the buffer of a receive at completion, and
+// checks all buffers, and the memory beside them, at the end.
 // Threads: one.
 #pragma once
 
@@ -32,20 +32,20 @@ public:
 private:
     // A started operation.
     struct Live {
-        UserRequest user{}; // first: completion finds the rest by it
+        UserRequest user{}; // first member: completion finds the others through it
         Runner* runner = nullptr;
         const Operation* operation = nullptr;
-        std::size_t record = 0; // in the history's list for that verb
+        std::size_t record = 0; // index in the history's list for that verb
         Buffer buffer;
         Registration key;
         std::uint64_t old = 0;    // atomics
-        std::uint64_t digest = 0; // receives: of what came
+        std::uint64_t digest = 0; // receives: of the received bytes
         bool done = false;
     };
     struct Rank {
         std::vector<const Operation*> list;
         std::size_t next = 0;
-        std::uint64_t turns = 0; // that the present operation has had
+        std::uint64_t turns = 0; // turns that the present operation has had
         std::vector<std::byte> memory;
         Remote memory_remote{};
         std::vector<std::uint64_t> words;
@@ -96,21 +96,22 @@ private:
     std::unique_ptr<Driver> driver_;
     Random random_;
     Time now_ = 0;
-    std::size_t left_;                     // operations not begun
-    std::vector<std::string> said_before_; // by the cores, before the program began
-    bool has_atomics_ = false;             // all rails; otherwise they are left out
+    std::size_t left_;                     // operations not yet begun
+    std::vector<std::string> said_before_; // by the cores, before the program begins
+    bool has_atomics_ = false; // all rails have them; otherwise only target-assisted ones are run
     std::vector<Rank> ranks_;
     std::vector<std::unique_ptr<OpenWindow>> keys_;
     std::vector<std::unique_ptr<Live>> lives_;
     std::map<std::uint32_t, Live*> by_id_;
-    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> last_seen_; // of atomics
-    std::vector<Operation> drains_; // of the end, one a rank
+    // Values of the atomics' words.
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> last_seen_;
+    std::vector<Operation> drains_; // claims at the end, one per rank
     History history_;
     MemoryHistory memory_;
     Outcome outcome_;
 };
 
-// What a receive, probe or claim asks for.
+// The envelope that a receive, probe or claim asks for.
 inline Envelope pattern_of(const Operation& operation) {
     return {operation.context, operation.peer, operation.tag};
 }

@@ -69,7 +69,8 @@ public:
     std::uint32_t ranks() const override { return static_cast<std::uint32_t>(nodes_.size()); }
     Core& core(std::uint32_t rank) override { return *nodes_[rank]->core; }
     Counters& counters(std::uint32_t rank) override { return nodes_[rank]->counters; }
-    // A path whose queue pairs did not meet in time, since a rank computed, is made again later.
+    // Leaves out expected messages: a path whose queue pairs did not connect in time, since a rank
+    // computed, is made again later; with bounded memory there may be no room for a ring.
     std::vector<std::string> messages() override {
         std::vector<std::string> all;
         for (const std::string& text : messages_) {
@@ -82,7 +83,7 @@ public:
         }
         return all;
     }
-    void wake(std::uint32_t, std::uint64_t) override {} // all have turns all the time
+    void wake(std::uint32_t, std::uint64_t) override {} // all ranks have turns all the time
     void compute(std::uint32_t rank, std::uint64_t ticks) override {
         Node& node = *nodes_[rank];
         if (ticks < kLong) { // as many turns
@@ -113,10 +114,10 @@ public:
         return true;
     }
     void settle() override {
-        constexpr int kIdleRounds = 300; // what a core does only now and then has happened
+        constexpr int kIdleRounds = 300; // by then the cores have done their occasional work
         for (int idle = 0; idle < kIdleRounds; ++idle) {
             for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
-                // Meetings that come to nothing are tried again after milliseconds.
+                // Failed attempts to connect are repeated after milliseconds.
                 clock_.advance(nodes_[rank]->plan.meets ? 10 * kTick : kTick);
                 if (progress(rank) > 0) {
                     idle = 0;
@@ -135,16 +136,16 @@ private:
         fault::FaultLog log;
         std::unique_ptr<Core> core;
         std::uint64_t pause = 0;   // turns
-        Nanoseconds away_until{0}; // it computes for long
-        Nanoseconds pace{0};       // time goes so fast meanwhile
+        Nanoseconds away_until{0}; // it computes for long, until then
+        Nanoseconds pace{0};       // speed of time meanwhile
     };
 
     static constexpr Nanoseconds kTick{1000};
     static constexpr Nanoseconds kTickOfPrograms{200}; // as in sim_driver.cc
-    static constexpr std::uint64_t kLong = 1'000'000;  // of those
+    static constexpr std::uint64_t kLong = 1'000'000;  // in ticks of programs
     static constexpr std::int64_t kTurnsMeanwhile = 3000;
 
-    // While a rank computes for long the others have a few thousand turns.
+    // Speeds time up while a rank computes for long, so that the others have a few thousand turns.
     Nanoseconds tick() const {
         Nanoseconds longest = kTick;
         for (const auto& node : nodes_) {
@@ -155,7 +156,7 @@ private:
         return longest;
     }
 
-    // Now and then a rank has several turns in a row.
+    // Gives a rank several turns in a row now and then.
     std::uint32_t next() {
         clock_.advance(tick());
         if (row_ == 0) {
@@ -215,7 +216,7 @@ private:
     ManualClock clock_;
     test::AddressTable table_;
     std::vector<std::string> messages_;
-    bool bounded_ = false; // memory for rings is
+    bool bounded_ = false; // memory for rings is bounded
     std::vector<std::unique_ptr<Node>> nodes_;
     std::vector<std::uint32_t> turns_;
     std::uint32_t last_ = 0;

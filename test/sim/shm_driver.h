@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cores over the shared-memory fabric, all in this process; whose turn it is is drawn.
+// Cores over the shared-memory fabric, all in this process; their turns are drawn at random.
 //
-// What a program says of faults (fabric/fault/fault.h) of all fabrics, in lines "fault NAME VALUE":
-// datagram_doubled, datagram_delayed, completion_delayed, send_refused, in so many of a thousand cases;
-// lacks_whole_memory, lacks_direct, lacks_reliable_ud, 1: the rails do not show these capabilities. The first
-// two break what reliable_ud promises. Random programs have neither of them yet.
+// A program sets faults (fabric/fault/fault.h) of all fabrics in lines "fault NAME VALUE".
+// datagram_doubled, datagram_delayed, completion_delayed, send_refused, commit_fails,
+// meeting_fails: in this many of a thousand cases; the first two break the promise of reliable_ud,
+// and random programs do not set them yet.
+// lacks_whole_memory, lacks_direct, lacks_reliable_ud: 1: the rails hide these capabilities.
+// meets: 1: queue pairs connect through a connection manager.
 // Threads: one.
 #pragma once
 

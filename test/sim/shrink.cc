@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is tried to make a failing program smaller (sim/shrink.h).
+// Attempts to make a failing program smaller (sim/shrink.h).
 #include "sim/shrink.h"
 
 #include <algorithm>
@@ -29,7 +29,8 @@ public:
     }
 
 private:
-    // What is left out changes the turns of all that follows, so others are tried, too.
+    // Leaving an operation out changes the turns of all that follow, so other schedules are tried,
+    // too.
     bool accept(Program smaller) {
         constexpr int kSchedules = 4;
         for (int i = 0; i < kSchedules && trials_-- > 0; ++i, ++smaller.schedule) {
@@ -60,7 +61,7 @@ private:
         return dropped;
     }
 
-    // Those that take part in nothing; the others are numbered anew.
+    // Drops ranks that take part in nothing, and renumbers the others.
     bool drop_ranks() {
         std::map<std::uint32_t, std::uint32_t> number;
         for (const Operation& operation : best_.operations) {
@@ -95,7 +96,7 @@ private:
             auto& settings = smaller.*list;
             std::string problem;
             if (settings[at].name == "machine") {
-                ++at; // without it, it is another world
+                ++at; // without a machine there is no world
                 continue;
             }
             settings.erase(settings.begin() + static_cast<std::ptrdiff_t>(at));

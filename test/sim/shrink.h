@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Shrinking: the shortest program found that still fails.
+// Shrinking: finds the shortest program that still fails.
 //
-// Purpose: delta debugging over operations, then ranks, parameters and sizes, until nothing more can go.
+// Purpose: delta debugging over operations, then ranks, parameters and sizes, until nothing more
+// can be left out.
 // May touch: sim/program.h.
 #pragma once
 

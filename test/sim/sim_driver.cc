@@ -31,7 +31,7 @@ void warp(Random& random, BytesPerSecond& rate) {
     rate.value = random.below(2) == 0 ? rate.value / factor : rate.value * factor;
 }
 
-// A machine that there is not: other things are slow.
+// Makes a machine that does not exist: other operations are slow.
 void warp(sim::MachineModel& machine, std::uint64_t seed) {
     Random random(seed);
     for (Nanoseconds* cost :
@@ -47,10 +47,10 @@ void warp(sim::MachineModel& machine, std::uint64_t seed) {
     }
 }
 
-// Ports that go down and come back, at the times and in the order that a seed gives; at the end all are up.
+// Takes ports down and up, at times and in an order that a seed gives; at the end all are up.
 class Failures final : private sim::Event {
 public:
-    // `pace`: a change follows the one before after twice that at most.
+    // `pace`: mean time between two changes; the maximum is twice that.
     void begin(sim::World& world, std::uint64_t seed, std::uint32_t changes, Nanoseconds pace) {
         world_ = &world;
         random_ = Random(seed);
@@ -71,7 +71,7 @@ private:
             return;
         }
         --left_;
-        // The same few fail again and again.
+        // Lets the same few fail again and again.
         const std::size_t among = random_.below(2) == 0 ? ports_.size() : (ports_.size() + 2) / 3;
         const sim::PortIndex port = ports_[random_.below(among)];
         const bool was_up = std::erase(down_, port) == 0;
@@ -102,7 +102,7 @@ public:
         options.ranks = program.ranks;
         options.parameters = program.parameters();
         options.seed = program.schedule;
-        if (program.schedule % 2 == 0) { // programs are short
+        if (program.schedule % 2 == 0) { // programs are short, so measurements have to be
             options.measure = {.messages = 4,
                                .every = std::chrono::microseconds{200},
                                .again = std::chrono::microseconds{10}};
@@ -123,8 +123,8 @@ public:
         };
         ranks_ = sim::Ranks::create(std::move(options), problem);
         const std::uint32_t failing = number(program, "failures", 0);
-        // Of 1000. Every second question or its answer is lost: paths are taken for down now and
-        // then.
+        // Per thousand. From here on a third or more of all questions, or their answers, are lost,
+        // so that paths are taken for down now and then.
         constexpr std::uint32_t kManyLost = 200;
         paths_may_fail_ = failing > 0 || number(program, "datagram_loss", 0) >= kManyLost;
         if (ranks_ != nullptr && failing > 0) {
@@ -155,14 +155,14 @@ public:
     }
     void compute(std::uint32_t rank, std::uint64_t ticks) override {
         const Nanoseconds time = kTick * ticks;
-        if (time < kLong) { // as part of its turn
+        if (time < kLong) { // part of its turn
             ranks_->process(rank).charge(time);
         } else {
             ranks_->compute(rank, time);
         }
     }
     bool run(const std::function<bool()>& done) override { return ranks_->run_until(done, kLimit); }
-    // Until the world stands still, and nothing starts when the cores are asked often.
+    // Runs until the world stands still, and many passes of the cores start nothing.
     void settle() override {
         constexpr int kIdlePasses = 300;
         sim::Simulator& simulator = ranks_->world().simulator();
@@ -174,7 +174,7 @@ public:
                 for (int i = 0; i < kIdlePasses; ++i) {
                     events += progress(rank);
                 }
-                // What was begun outside of a turn may wait for nothing but time.
+                // Work that began outside of a turn may wait for nothing but time.
                 if (const Nanoseconds due = ranks_->core(rank).deadline();
                     due != Nanoseconds::max()) {
                     ranks_->wake(rank, due);
@@ -221,7 +221,7 @@ private:
         return sim::Routes::compute(world.topology, world.routes, problem);
     }
 
-    // What is said of paths that fail and come back.
+    // True for messages about paths that fail and come back.
     static bool is_of_paths(const std::string& text) {
         return text.starts_with("path ") || text.starts_with("rail ") || text.starts_with("of ") ||
                text.find(" was made anew over ") != std::string::npos;
@@ -229,7 +229,7 @@ private:
 
     std::unique_ptr<sim::Ranks> ranks_;
     bool paths_may_fail_ = false;
-    Failures failures_; // gone before the world
+    Failures failures_; // ends before the world
 };
 
 } // namespace

@@ -8,7 +8,7 @@
 
 namespace adaptib::sim {
 
-// What is in the file, decompressed; empty if it cannot be read.
+// Returns the decompressed content of the file; empty if it cannot be read.
 inline std::string stored_routes_file(const std::string& name) {
     const std::string command = "xz -dc " ADAPTIB_TEST_SIM "/routes/" + name + ".xz";
     std::FILE* pipe = ::popen(command.c_str(), "r");

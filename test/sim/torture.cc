@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Torture: random programs on complete cores, many seeds, on several processors (sim/README.md).
 //
-// A process for each job takes every n-th seed; what it is at stands in memory that it shares with the
-// parent, which says how far all are, and notices a seed that ends its process or never ends.
+// Each job is a process that takes every n-th seed. It keeps its state in memory that it shares
+// with the parent. The parent reports progress, and notices a seed that ends its process or never
+// ends.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -47,7 +48,7 @@ struct Options {
     bool print = false;
 };
 
-// Of one job; written by it, read by the parent.
+// State of one job; the job writes it, the parent reads it.
 struct Progress {
     std::atomic<std::uint64_t> seed{0};
     std::atomic<std::uint64_t> seeds{0}; // done
@@ -79,14 +80,15 @@ void show(const std::string& title, const Outcome& outcome) {
     std::fflush(stdout);
 }
 
-// The kind of the first problem, whatever the numbers in it; 0: none.
+// Kind of the first problem, whatever the numbers in it; 0: none.
 int kind_of(const Outcome& outcome) {
     std::string text = outcome.problems.empty() ? "" : outcome.problems[0];
     std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
     return text.empty() ? 0 : static_cast<int>(1 + std::hash<std::string>{}(text) % 100);
 }
 
-// How it fails, 0: not at all. In a process of its own: it may end itself, or never.
+// Returns how the program fails, 0: not at all. Runs it in a process of its own, which it may end,
+// or keep for ever.
 int failure_apart(const Program& program) {
     const pid_t child = fork();
     if (child == 0) {
@@ -130,7 +132,7 @@ void work(const Options& options, std::uint64_t first, Progress& progress,
         if (!outcome.problems.empty()) {
             show("seed " + std::to_string(seed) + " failed", outcome);
             if (options.shrink) {
-                progress.seed = 0; // takes as long as it takes
+                progress.seed = 0; // shrinking has no time limit
                 shrink_and_show(program, std::to_string(seed));
             }
             ++progress.failed;
@@ -176,11 +178,11 @@ private:
         const pid_t child = fork();
         if (child == 0) {
             work(options_, seed, progress_[job], end_);
-            std::exit(0); // what looks for leaks does so here
+            std::exit(0); // a leak checker reports here
         }
         return child;
     }
-    // False when all have ended.
+    // Returns false when all have ended.
     bool watch() {
         bool left = false;
         for (std::uint64_t job = 0; job < options_.jobs; ++job) {
@@ -219,7 +221,8 @@ private:
         if (options_.shrink) {
             shrink_and_show(random_program(seed), std::to_string(seed));
         }
-        children_[job] = start(job, seed + options_.jobs); // the seeds behind it
+        // Continues with the next seed of the job.
+        children_[job] = start(job, seed + options_.jobs);
     }
     std::uint64_t report(SteadyClock::time_point begin) {
         std::uint64_t seeds = 0;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All ranks send to one: adaptive selection of channels against DC and RC on demand (Takagi et al., 4.3, figure 11).
+// All ranks send to one: adaptive selection of channels against DC and RC on demand (Takagi et al.,
+// 4.3, figure 11).
 //
-// channel_comparison.h says what is measured.
-// Bounds (--check): with 64 ranks AQPS takes at least 13 % less time than DC on demand, 13 % less than RC on
-//   demand (the paper's figures).
+// See channel_comparison.h for the measurement.
+// Bounds (--check): with 64 ranks AQPS takes at least 13 % less time than DC on demand, 13 % less
+// than RC on demand (the paper's figures).
 #include "study/channel_comparison.h"
 
 int main(int argc, char** argv) {

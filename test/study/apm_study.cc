@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Automatic path migration of many queue pairs (Vishnu, 9.4, figures 9.6 to 9.11, two hosts).
 //
-// Measured: loading an alternate path on N queue pairs, until the last one is told to be armed; migrating all of
-// them on request, until the last one is told to have migrated; and a port that fails under writes that use the
-// queue pairs in turn: how much longer a write takes that finds its queue pair on the failed port. There: two
-// hosts with one InfiniHost adapter each, whose second port is the alternate path. Here: machine model
-// `infinihost`, the fabric without the core; an adapter loads and migrates one queue pair after another.
-// The model's two costs are taken from the same chapter (fabric/sim/machine.cc says from where): that the times
-// are the paper's says nothing; that they grow with the number of queue pairs, and that the price of a fault
-// does not depend on the message, are findings. Not in the model: what INIT to RTS costs (figures 9.4, 9.5),
-// and the processor's time for events (9.10, 9.11 measure how a computation is held up by it).
+// Measured: the time to load an alternate path on N queue pairs, until the last one reports armed;
+// to migrate all of them on request, until the last one reports that it has migrated; and a port
+// that fails under writes that use the queue pairs in turn: the extra time of a write that finds
+// its queue pair on the failed port.
+// Paper: two hosts with one InfiniHost adapter each, whose second port is the alternate path.
+// Here: machine model `infinihost`, the fabric without the core; an adapter loads and migrates one
+// queue pair after another. The model's two costs are from the same chapter (fabric/sim/machine.cc
+// gives the sources). So it is no finding that the times are the paper's; it is one that they grow
+// with the number of queue pairs, and that the price of a fault does not depend on the message. Not
+// in the model: the cost of INIT to RTS (figures 9.4, 9.5), and the processor's time for events
+// (9.10 and 9.11 measure how much it delays a computation).
 // Bounds (--check):
 //   twice the queue pairs take 1.9 to 2.1 times as long, to arm and to migrate
 //   migrating takes 1.1 to 1.4 times as long as arming
@@ -53,7 +55,7 @@ public:
         }
     }
 
-    // Microseconds, each.
+    // Microseconds each.
     double arm() {
         return time_of(EventKind::armed, [this](End& self, End& peer, std::size_t i) {
             QpAttributes a;

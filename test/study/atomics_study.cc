@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Atomics carried out by adapters, or by the process whose memory it is (the parameter `atomics`).
+// Atomics executed by adapters, or by the process that owns the memory (the parameter `atomics`).
 //
-// Measured: a fetch-and-add of one process at a time, to another host, until the old value is there; and 1 to 15
-// hosts that add to one counter, 8 additions under way at each. All processes are in calls of MPI all the time, so a
-// target serves as soon as its core is looked at; one that computes would not, which no table shows. Machine model
-// `connect-ib`, complete cores, two adapters of each host.
+// Measured: a fetch-and-add of one process at a time, to another host, until the old value has
+// arrived; and 1 to 15 hosts that add to one counter, with 8 additions under way at each. All
+// processes are in calls of MPI all the time, so a target serves as soon as its core runs; a target
+// that computes would not, which no table shows. Machine model `connect-ib`, complete cores, two
+// adapters per host.
 // Bounds (--check):
-//   every addition is counted once, and each gets a value of its own
-//   one at a time the target's take at most 2 times as long as the adapter's
+//   every addition counts once, and each returns a value of its own
+//   one at a time, target-assisted additions take at most 2 times as long as the adapter's
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -25,7 +26,7 @@ using namespace adaptib;
 using namespace adaptib::study;
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t kWarm = 100; // additions of each, before what is timed
+constexpr std::uint64_t kWarm = 100; // additions of each origin before the timed ones
 
 class Counter {
 public:
@@ -55,7 +56,7 @@ public:
             slots_[i].owner = this;
             slots_[i].rank = 1 + i % origins;
         }
-        for (std::size_t i = 0; i < origins; ++i) { // as a program's windows are: once
+        for (std::size_t i = 0; i < origins; ++i) { // once, as for a program's windows
             if (!keys_.emplace_back()
                      .make(ranks_->below().core(i + 1).rails(), slots_.data(),
                            slots_.size() * sizeof(Slot), kLocalWrite)
@@ -65,7 +66,7 @@ public:
         }
     }
 
-    // Microseconds for each addition, `each` of every origin.
+    // Microseconds per addition, with `each` additions per origin.
     double run(std::uint64_t each) {
         play(kWarm);
         const Nanoseconds begin = ranks_->now(1);
@@ -73,7 +74,7 @@ public:
         const double all = static_cast<double>(each * old_.size());
         return 1e-3 * static_cast<double>((last_ - begin).count()) / all;
     }
-    // Additions that were not counted once, or ended badly.
+    // Number of additions that did not count once, or that failed.
     std::uint64_t wrong() {
         std::vector<std::uint64_t> seen;
         for (const auto& of_one : old_) {
@@ -89,7 +90,7 @@ public:
 
 private:
     struct Slot {
-        UserRequest user{}; // first: the core gives it back
+        UserRequest user{}; // first member: the core returns a pointer to it
         Counter* owner = nullptr;
         std::size_t rank = 0;
         std::uint64_t old = 0;
@@ -159,7 +160,7 @@ private:
     std::vector<std::vector<std::uint64_t>> old_; // by origin
     std::vector<Slot> slots_;
     std::unique_ptr<SimulatedRanks> ranks_;
-    OpenWindow window_; // goes before the ranks, as the keys
+    OpenWindow window_; // ends before the ranks, as the keys do
     std::deque<Registration> keys_;
     opal_common_adaptib_remote_t remote_{};
     std::uint64_t goal_ = 0;

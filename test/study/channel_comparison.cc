@@ -14,7 +14,7 @@ namespace adaptib::study {
 
 namespace {
 
-constexpr int kRepeats = 5; // of both programs (4.3)
+constexpr int kRepeats = 5; // of both programs (AQPS 4.3)
 constexpr std::uint32_t kMostRanks = 64;
 char kDcOnDemand[] = "dc_on_demand";
 char kRcOnDemand[] = "rc_on_demand";
@@ -23,11 +23,11 @@ char kMeasured[] = "measured";
 char kConnectIb[] = "connect-ib";
 
 struct Method {
-    const char* name; // the paper's
+    const char* name; // as the paper calls it
     char* policy;
     int initiators;
-    int connections;         // 0: for all
-    char* costs = kMeasured; // in simulations: those of the model, changes of targets included
+    int connections;         // 0: to all peers
+    char* costs = kMeasured; // in simulations: of the model, changes of target included
 };
 constexpr Method kDc{"DC-RDMA-OD", kDcOnDemand, 28, 0};
 constexpr Method kRc{"RC-RDMA-OD", kRcOnDemand, 8, 0};
@@ -36,7 +36,7 @@ constexpr Method kPublishedCosts{"AQPS by published costs", kAqps, 8, 26, kConne
 
 struct Result {
     double microseconds = 0; // per message
-    std::string text;        // what carried them
+    std::string text;        // statistics of the channels used
 };
 
 std::string text_of(SimulatedRanks& ranks) {
@@ -116,7 +116,7 @@ private:
 
     const Study& study_;
     Program program_;
-    std::uint64_t messages_; // of each part, without those of barriers
+    std::uint64_t messages_; // of each part, without messages of barriers
 };
 
 sim::MachineModel without_dc_costs(sim::MachineModel machine) {
@@ -124,7 +124,7 @@ sim::MachineModel without_dc_costs(sim::MachineModel machine) {
     return machine;
 }
 
-// What is left of each method's time without what is its own.
+// Adds each method's time without its own costs.
 void add_breakdown(Study& study, const Comparison& comparison) {
     const sim::MachineModel& usual = *sim::machine("connect-ib");
     const auto row = [&](const char* what, const Method& method, const sim::MachineModel& machine) {
@@ -142,7 +142,7 @@ void add_breakdown(Study& study, const Comparison& comparison) {
     }
 }
 
-// What the model assumes of DC, made otherwise: AQPS against DC on demand, percent.
+// Varies the model's assumptions about DC: AQPS against DC on demand, percent.
 void add_varied(Study& study, const Comparison& comparison) {
     const sim::MachineModel& usual = *sim::machine("connect-ib");
     const auto row = [&](const char* what, const sim::MachineModel& machine, int initiators,
@@ -178,7 +178,7 @@ int channel_study(const char* name, const char* title, Program program, const Pu
                   int argc, char** argv) {
     Study study(name, title, "machine model connect-ib");
     study.parse(argc, argv);
-    const bool brief = study.quick() || program == Program::repeat; // which has ten parts
+    const bool brief = study.quick() || program == Program::repeat; // repeat has ten parts
     const Comparison comparison(study, program, brief ? 100'000 : 300'000);
     Panel panel;
     panel.title = title;

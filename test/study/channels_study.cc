@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Channels selected while a job runs, beside fixed choices: one to all, all to one, neighbours, neighbours that change;
-// and what the pool of closed connections saves.
+// Channels selected while a job runs, beside fixed choices: one to all, all to one, neighbors,
+// neighbors that change; and the savings of the pool of closed connections.
 //
-// Measured: virtual time of a round, complete cores over the core's own channels, machine model connect-ib with DC, 24
-// ranks, connections of their own for 8 of 23 peers (connect_max; 4 DC initiators), channel_period 1 ms; each ring that is
-// looked at costs the paper's p. A part is measured once it has gone on for 3 periods: one in which nothing may be known
-// of it, one after which it is chosen for, one in which connections are made.
-//   neighbours: each rank and the four before and behind it. neighbours that change: at distances 1 to 4, 5 to 8, 9 to
-//   12 in turn, each part for 9 periods, three times; all of it counts.
-// The pool: neighbours that change, under rc_on_demand, with connect_pool as it is and 0; from asking for a connection
-//   until it is open, and a round. A queue pair takes 1 ms to make there, the least that the paper's "thousands of
-//   microseconds" for creating and destroying one (3.4) can mean; and once nothing, as in other studies.
-// Bounds (--check): aqps takes at most 1.03 times as long as the best of the fixed choices, and never longer than the worst;
-//   with the pool connections are open in 0.9 of the time at most, where making a queue pair costs something in half.
+// Measured: virtual time of a round, complete cores over the core's own channels, machine model
+// connect-ib with DC, 24 ranks, connections of their own for 8 of 23 peers (connect_max; 4 DC
+// initiators), channel_period 1 ms; polling a ring costs the paper's p. A part is measured once it
+// has gone on for 3 periods: in the first the core may know nothing of it, after the second it
+// selects for it, in the third it connects.
+//   neighbors: each rank and the four before and behind it. neighbors that change: at distances 1
+//   to 4, 5 to 8, 9 to 12 in turn, each part for 9 periods, three times; all of it counts.
+// The pool: neighbors that change, under rc_on_demand, with connect_pool at its default and 0; the
+// time from the request for a connection until it is open, and that of a round. Creating a queue
+// pair takes 1 ms there, the least that the paper's "thousands of microseconds" for creating and
+// destroying one (3.4) can mean; and in a second run nothing, as in other studies.
+// Bounds (--check): aqps takes at most 1.03 times as long as the best of the fixed choices, and
+// never longer than the worst; with the pool connections are open in 0.9 of the time at most, and
+// in half of it if creating a queue pair costs something.
+// Source: Takagi et al., 3.4, 4.
 // Source: Takagi et al., 3.4, 4.
 #include <algorithm>
 #include <memory>
@@ -32,10 +36,10 @@ using namespace std::chrono_literals;
 constexpr std::uint32_t kRanks = 24;
 constexpr int kConnections = 8;
 constexpr int kInitiators = 4;
-constexpr std::uint32_t kNear = 4; // neighbours on either side
+constexpr std::uint32_t kNear = 4; // neighbors on either side
 constexpr Nanoseconds kMakeQueuePair = 1ms;
-constexpr Nanoseconds kBefore = 3ms; // a part goes on for so long before it counts
-constexpr Nanoseconds kPart = 9ms;   // and so long each of those that change
+constexpr Nanoseconds kBefore = 3ms; // a part goes on for this time before it counts
+constexpr Nanoseconds kPart = 9ms;   // duration of each part that changes
 
 char kAqps[] = "aqps";
 char kRcOnDemand[] = "rc_on_demand";
@@ -85,7 +89,7 @@ std::unique_ptr<SimulatedRanks> world_of(const Study& study, const Options& chos
     return routed_ranks(study, std::move(options));
 }
 
-// Microseconds of a round, of those that begin when it has gone on for `before`, in `time`.
+// Microseconds of a round, over `time` of those rounds that begin after `before`.
 double round_of(const Study& study, SimulatedRanks& ranks, const Pattern& pattern,
                 std::uint32_t rounds, Nanoseconds before, Nanoseconds time) {
     Nanoseconds unmeasured{0};
@@ -107,7 +111,7 @@ double round_of(const Study& study, SimulatedRanks& ranks, const Pattern& patter
     return 1e-3 * static_cast<double>(measured.count()) / static_cast<double>(count);
 }
 
-constexpr std::uint32_t kRounds = 30; // of a piece
+constexpr std::uint32_t kRounds = 30; // of one replay
 
 double steady(const Study& study, const Pattern& pattern, char* policy) {
     const auto ranks = world_of(study, {policy});

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Collective operations over several paths (Vishnu 7.2.2 and 8.4.2).
 //
-// There: 64 hosts on a switch of 144 ports. MPI_Alltoall of 48 processes in order takes 25 % less with HSAM
-// (adaptive, 4 paths) than with one path, with 8 paths more than with one; with BSS (12, 3) half of one path's
-// time (48), and 32 % less than HSAM (64). MPI_Allgather of 64 processes placed at random: BSS takes 43 % less
-// than one path and 32 % less than HSAM. MPI_Allreduce, at random: "significant benefits". Here: the same
-// exchanges as patterns over the production scheduler and flows (flow_ranks.h), machine model infinihost-iii,
-// 256 KiB to each rank (allreduce: 1 MB), on four random routings and OpenSM's of a random order.
+// Paper: 64 hosts on a switch of 144 ports. MPI_Alltoall of 48 processes in order takes 25 % less
+// with HSAM (adaptive, 4 paths) than with one path, with 8 paths more than with one; with BSS (12,
+// 3) half of one path's time (48), and 32 % less than HSAM (64). MPI_Allgather of 64 processes
+// placed at random: BSS takes 43 % less than one path and 32 % less than HSAM. MPI_Allreduce, at
+// random: "significant benefits".
+// Here: the same exchanges as patterns over the production scheduler and flows (flow_ranks.h),
+// machine model infinihost-iii, 256 KiB to each rank (allreduce: 1 MB), on four random routings and
+// OpenSM's of a random order.
 // Bounds (--check), medians of the routings:
 //   alltoall of 48 and 64, adaptive over 4 paths: at most 0.75 of one path's time
-//   auto over 8 paths takes at least 0.8 of the time that the ideal balancer saves: alltoall
-//   and at most 1.01 of one path's time in any of them
+//   alltoall, auto over 8 paths: at least 0.8 of the time that the ideal balancer saves
+//   all patterns, auto over 8 paths: at most 1.01 of one path's time
 #include <string>
 
 #include "study/multipath.h"
@@ -25,7 +27,7 @@ struct Case {
     std::uint32_t ranks;
     bool at_random;
     Bytes bytes;
-    std::optional<double> hsam; // the paper's, of one path's time
+    std::optional<double> hsam; // in the paper, of one path's time
     std::optional<double> bss;
 };
 

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How many connections the NAS parallel benchmarks need, and what connecting at the start costs
-// (Yu, Gao, Panda: Adaptive Connection Management for Scalable MPI over InfiniBand, table 2, figures 5, 6).
+// Number of connections that the NAS parallel benchmarks need, and cost of connecting at the start
+// (Yu, Gao, Panda: Adaptive Connection Management for Scalable MPI over InfiniBand, table 2,
+// figures 5, 6).
 //
-// Measured: connections of a rank (mean of all ranks) after the production cores have replayed a kernel's
-// messages, in each mode of the parameter `connect`; machine model connect-ib.
-//   16 ranks: the messages of nas-16.tsv (measured, class W; its head says how), up to 40 of each kind
-//     between two ranks, with their mean size: more change nothing.
-//   32 ranks: made here from the kernels' published communication structure, 40 messages of 2 KiB to each
-//     partner. CG: 4 x 8 processes, reduction partners i xor 1, 2, 4 in a row, and the partner of the
-//     transposition. MG: 2 x 4 x 4 processes, periodic, neighbours at distance 1, and 2 where there are 4
-//     (coarse grids). LU: 4 x 8 processes, neighbours without wrapping. IS and FT: all to all, 16 KiB. EP: none.
-//     To these the collective messages, as many as each kernel has on 16 ranks, by the algorithms seen there:
-//     recursive doubling, and a tree of radix 4. SP and BT want a square.
-// Then the start alone: virtual time until the connections of each mode are up, and the memory of queue
-// pairs and buffers (counters queue_pairs_bytes, buffers_bytes) of a rank, for 2 to 1,024 ranks (16,384
-// without any connections; 128 and 1,024 with --quick), static up to 256 (64).
+// Measured: connections of a rank (mean of all ranks) after the production cores have replayed a
+// kernel's messages, in each mode of the parameter `connect`; machine model connect-ib.
+//   16 ranks: the messages of nas-16.tsv (measured, class W; see the head of that file), up to 40
+//     of each kind between two ranks, with their mean size: more messages change nothing.
+//   32 ranks: made here from the kernels' published communication structure, 40 messages of 2 KiB
+//     to each partner. CG: 4 x 8 processes, reduction partners i xor 1, 2, 4 in a row, and the
+//     partner of the transposition. MG: 2 x 4 x 4 processes, periodic, neighbors at distance 1, and
+//     2 where there are 4 (coarse grids). LU: 4 x 8 processes, neighbors without wrapping. IS and
+//     FT: all to all, 16 KiB. EP: none. To these come the collective messages, as many as each
+//     kernel has on 16 ranks, by the algorithms seen there: recursive doubling, and a tree of radix
+//     4. SP and BT need a square number of ranks.
+// Then the start alone: virtual time until the connections of each mode are up, and the memory of a
+// rank's queue pairs and buffers (counters queue_pairs_bytes, buffers_bytes), for 2 to 1,024 ranks
+// (on_demand to 16,384, static to 256; with --quick 128, static 64).
 // Bounds (--check):
 //   connections on demand and partial are those of table 2 within 0.5
-//   on_demand: not one connection at the start, and the memory of a rank does not grow with the job
-//   partial: at most 2 log2 N connections a rank; static: N - 1
+//   on_demand: no connection at the start, and the memory of a rank does not grow with the job
+//   partial: at most 2 log2 N connections per rank; static: N - 1
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -41,7 +43,7 @@ using namespace adaptib::study;
 constexpr std::uint64_t kEnough = 40; // messages of a kind between two ranks
 constexpr const char* kModes[] = {"on_demand", "partial", "static"};
 
-// What one rank sends another, in messages of one size.
+// Messages of one size from one rank to another.
 struct Flow {
     std::uint32_t from = 0;
     std::uint32_t to = 0;
@@ -50,7 +52,7 @@ struct Flow {
 };
 using Flows = std::vector<Flow>;
 
-// Message k of each flow in step k.
+// Puts message k of each flow into step k.
 Pattern pattern_of(std::uint32_t ranks, const Flows& flows) {
     std::uint64_t steps = 1;
     for (const Flow& flow : flows) {
@@ -94,7 +96,7 @@ std::map<std::string, Flows> measured(const Study& study) {
     return kernels;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // 32 ranks
 
 constexpr std::uint32_t kRanks = 32;
@@ -105,8 +107,9 @@ void add(Flows& flows, std::uint32_t from, std::uint32_t to, Bytes bytes) {
     }
 }
 
-// `doubling` messages of recursive doubling to each partner, and `tree` along a tree of radix 4 from rank 0:
-// what the 16 ranks' collective operations were made of. One flow for each two ranks, as counted together.
+// Adds `doubling` messages of recursive doubling to each partner, and `tree` messages along a tree
+// of radix 4 from rank 0: the collective operations of the 16 ranks consist of these. Makes one
+// flow for each pair, as they were counted together.
 Flows with_collectives(Flows flows, std::uint64_t doubling, std::uint64_t tree) {
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> messages;
     for (std::uint32_t from = 0; from < kRanks; ++from) {
@@ -186,7 +189,7 @@ std::map<std::string, Flows> made() {
         {"ft", with_collectives(all_to_all(), 8, 1)}, {"ep", with_collectives({}, 5, 1)}};
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 std::unique_ptr<SimulatedRanks> ranks_of(const Study& study, std::uint32_t count,
                                          const char* mode) {
@@ -221,7 +224,7 @@ double connections_of(const Study& study, std::uint32_t count, const Flows& flow
     if (!replay(pattern_of(count, flows), *ranks, timing, text)) {
         study.fail(text + "\n" + ranks->complaints());
     }
-    ranks->run_until([] { return false; }); // handshakes that are under way
+    ranks->run_until([] { return false; }); // completes handshakes under way
     return connections(*ranks);
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What several paths cost where one is as good: no paper's figure.
+// Cost of several paths where one path is as good: no paper's figure.
 //
-// On regular routes, and on OpenSM's own order of hosts (leaf by leaf), the flows of a displaced ring and of an
-// alltoall between hosts in order share no link with one path to a port (LMC 0). The same with 8 and 16 paths
-// under each policy, over flows (flow_ranks.h), machine model infinihost-iii, 256 KiB; from the first message
-// on, since a policy that tries in vain pays then.
+// On regular routes, and on OpenSM's own order of hosts (leaf by leaf), the flows of a displaced
+// ring and of an alltoall between hosts in order share no link with one path to a port (LMC 0). The
+// study repeats both with 8 and 16 paths under each policy, over flows (flow_ranks.h), machine
+// model infinihost-iii, 256 KiB. It measures from the first message on, since a policy that tries
+// in vain pays then.
 // Bounds (--check): auto takes at most 1.01 times as long as one path, on every routing.
 #include <algorithm>
 #include <string>

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The displaced ring over several paths (Vishnu, figures 3.4, 3.5, 7.6 and 7.7).
 //
-// There: 24 processes on two leaf blocks of a switch of 144 ports; in step j each sends to the j-th next. With
-// four paths and adaptive striping (HSAM) the mean bandwidth is 21 % higher than with one path (7.2.2). Here:
-// the production scheduler over flows (flow_ranks.h), machine model infinihost-iii, 1 MB; 24 and 48 ranks in
-// order, on four random routings and on OpenSM's of a random order; the mean of the rounds after those in
-// which policies learn. The ideal balancer has links without limit between the switches.
+// Paper: 24 processes on two leaf blocks of a switch of 144 ports; in step j each sends to the j-th
+// next. With four paths and adaptive striping (HSAM) the mean bandwidth is 21 % higher than with
+// one path (7.2.2).
+// Here: the production scheduler over flows (flow_ranks.h), machine model infinihost-iii, 1 MB; 24
+// and 48 ranks in order, on four random routings and on OpenSM's of a random order; the mean of the
+// rounds after those in which policies learn. The ideal balancer's links between switches are never
+// a bottleneck.
 // Bounds (--check):
-//   adaptive over 4 paths has at least 1.2 times the bandwidth of one path, in the median of the routings
+//   adaptive over 4 paths has at least 1.2 times the bandwidth of one path, in the median of the
+//   routings
 //   auto over 8 paths takes at least 0.8 of the time that the ideal balancer saves, in the median
 #include <string>
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Several send engines of one port (Vishnu 6.3.2, figures 6.3 and 6.6).
 //
-// There: IBM's 12x adapter, whose port has several send engines, each of which one queue pair keeps busy: with
-// four queue pairs 1 MB takes a third less (EPC, even striping; not binding or round robin, which are whole),
-// and streams of large messages reach 2745 MB/s against 1661; of 16 to 64 KiB even striping is "much worse"
-// than EPC. Here: the production scheduler over flows (flow_ranks.h), machine model ibm-12x, four paths of
-// which each has a queue pair and an engine; ping-pong of blocking messages, streams of 64 non-blocking ones.
+// Paper: IBM's 12x adapter, whose port has several send engines; one queue pair keeps one engine
+// busy. With four queue pairs 1 MB takes a third less (with EPC and even striping; not with binding
+// or round robin, which do not split messages), and streams of large messages reach 2745 MB/s
+// against 1661; for 16 to 64 KiB even striping is "much worse" than EPC.
+// Here: the production scheduler over flows (flow_ranks.h), machine model ibm-12x, four paths, each
+// with a queue pair and an engine; ping-pong of blocking messages, streams of 64 non-blocking ones.
 // Bounds (--check):
 //   EPC, 1 MiB: latency at most 0.67 of one queue pair's; stream at least 1.6 times as fast
 //   binding: neither is more than 2 % better or worse than one queue pair
@@ -55,7 +56,7 @@ double seconds(const Study& study, const Setting& setting, Marker marker, const 
     options.marker = marker;
     FlowRanks ranks(std::move(options));
     Timing timing;
-    for (int i = 0; i < 2; ++i) { // the first time, policies learn
+    for (int i = 0; i < 2; ++i) { // policies learn in the first run
         if (!replay(pattern, ranks, timing, text)) {
             study.fail(text);
         }

@@ -80,12 +80,12 @@ private:
     BytesPerSecond rate_;
 };
 
-// What a receiver has for a sender.
+// A receiver's state for a sender.
 struct FlowRanks::Pair {
     std::unique_ptr<Scheduler> scheduler;
     std::vector<std::unique_ptr<QueuePair>> queue_pairs; // by subchannel
     std::vector<SubchannelView> views;
-    struct Last { // stripe of a subchannel that was over
+    struct Last { // last stripe of a subchannel that ended
         Nanoseconds done{0};
         Nanoseconds late{0};
     };
@@ -156,7 +156,7 @@ FlowRanks::Pair& FlowRanks::pair(std::uint32_t receiver, std::uint32_t sender) {
     const std::vector<sim::PortIndex>& theirs = host_of(sender).ports;
     for (std::uint32_t rail = 0; rail < ours.size(); ++rail) {
         for (std::uint32_t k = 0; k < options_.paths; ++k) {
-            // What is read comes by the path that the answers take.
+            // Data that is read comes over the path of the responses.
             const sim::Lid lid = topology.ports[ours[rail]].lid + k % (1u << topology.lmc);
             sim::Path& path = *network_->path(theirs[rail], lid);
             SubchannelView view;
@@ -256,7 +256,7 @@ void FlowRanks::move(const Key& key, const Message& message, const Receive& rece
     }
 }
 
-// A stripe is there; the rank sees it when it has time.
+// Called when a stripe has arrived; the rank sees it as soon as it has time.
 void FlowRanks::moved(const Moving& stripe) {
     const std::uint32_t receiver = std::get<1>(stripe.transfer->key);
     const Nanoseconds arrived = simulator_.now() + options_.machine.receive_work;

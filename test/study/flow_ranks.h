@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// FlowRanks: ranks as a replay sees them, with the production scheduler over flows instead of complete cores.
+// FlowRanks: ranks for a replay, with the production scheduler over flows instead of complete
+// cores.
 //
-// Purpose: many ranks with many paths each, in seconds. A message above the eager limit goes as a rendezvous
-// by reading does: announced, matched, planned by the receiver's Scheduler for that sender, its stripes posted
-// one after another and moved as flows over the network's links; the times of its stripes go back to the
-// scheduler. Of the rest of a core only what takes time is there, by the same machine models:
+// Purpose: simulates many ranks with many paths each, in seconds. A message above the eager limit
+// follows the rendezvous by RDMA read: the sender announces it (RTS), the receiver matches it and
+// its Scheduler for that sender plans it, the receiver posts the stripes one after another, and
+// flows over the network's links move them; the times of the stripes go back to the scheduler. Of
+// the rest of a core only the parts that take time are modeled, by the same machine models:
 //   a rank's processor does one thing at a time (post, signal, poll_completion);
-//   the way of a request, of an announcement and of the word that all is read: doorbell, work_request, the
-//   path's latency, receive_work; bytes of small messages at the port's rate; they do not slow flows down;
-//   a queue pair (one for each path of a pair) moves one stripe after another, as fast as an engine.
-// What is late to be seen is not learnt from, as in protocol/move.cc. test/unit/study/flow_ranks_test.cc
-// compares times with those of complete cores.
+//   a request, an RTS and the final message after a read (FIN) take doorbell, work_request, the
+//   path's latency and receive_work; bytes of small messages go at the port's rate and do not slow
+//   flows down;
+//   a queue pair (one for each path of a pair) moves one stripe after another, as fast as an
+//   engine.
+// The scheduler does not learn from completions that are seen late, as in protocol/move.cc.
+// test/unit/study/flow_ranks_test.cc compares times with those of complete cores.
 // Ownership: owns its world.  Threads: one.
 #pragma once
 
@@ -32,12 +36,12 @@ namespace adaptib::study {
 
 struct FlowOptions {
     std::size_t ranks = 2;
-    std::vector<std::uint32_t> hosts; // of each rank; empty: rank i on host i modulo their number
+    // Host of each rank; empty: rank i on host i modulo their number.
+    std::vector<std::uint32_t> hosts;
     sim::MachineModel machine;
     sim::Topology topology; // with LIDs
     sim::Routes routes;
-    std::uint32_t paths =
-        1; // to a peer, from each port: path k goes to its base LID + k modulo 2^lmc
+    std::uint32_t paths = 1; // to a peer, from each port: path k goes to base LID + k modulo 2^lmc
     SchedulerOptions scheduler;
     Bytes eager_limit = 4096;
     Marker marker = Marker::collective;
@@ -45,7 +49,7 @@ struct FlowOptions {
 
 class FlowRanks final : public Ranks {
 public:
-    // REQUIRES: policies that exist, a host for each rank, all hosts with as many ports.
+    // REQUIRES: existing policies, a host for each rank, the same number of ports on all hosts.
     explicit FlowRanks(FlowOptions options);
     ~FlowRanks() override;
 
@@ -57,15 +61,15 @@ public:
     Nanoseconds now(std::uint32_t rank) const override;
     bool run_until(const std::function<bool()>& condition) override;
 
-    // Traffic of others: a flow without end from one host's first port to another's path. Limited to
-    // `rate`; 0: by its links alone.
+    // Adds traffic of other jobs: an endless flow from one host's first port over a path to another
+    // host. `rate` limits it; 0: only its links do.
     void load(std::uint32_t from_host, std::uint32_t to_host, std::uint32_t path,
               BytesPerSecond rate);
-    void unload(); // ends all of it
+    void unload(); // ends all such flows
 
     sim::Network& network() { return *network_; }
     sim::Simulator& simulator() { return simulator_; }
-    // How the receiver sees the sender; null: nothing large has come yet.
+    // The receiver's scheduler for that sender; null: no large message has come yet.
     Scheduler* scheduler(std::uint32_t receiver, std::uint32_t sender);
     std::uint64_t stripes() const { return stripes_; }
     std::uint64_t transfers() const { return transfers_; }
@@ -76,7 +80,7 @@ private:
         Nanoseconds busy{0};
     };
     struct Transfer;
-    struct Moving { // a stripe
+    struct Moving { // a stripe under way
         std::shared_ptr<Transfer> transfer;
         Stripe stripe;
         Nanoseconds posted{0};
@@ -88,8 +92,8 @@ private:
     struct Message {
         const void* data = nullptr;
         Bytes bytes = 0;
-        Waiter* waiter = nullptr;          // the sender's; null: it has ended
-        std::shared_ptr<std::byte[]> copy; // then data is in it
+        Waiter* waiter = nullptr;          // the sender's; null: the send has ended
+        std::shared_ptr<std::byte[]> copy; // then holds data
     };
     struct Receive {
         void* data = nullptr;
@@ -103,9 +107,10 @@ private:
     };
 
     void after(Nanoseconds when, std::function<void()> what);
-    // When the rank's processor is through with something that takes so long and can begin now.
+    // Occupies the rank's processor for `cost`, as soon as it is free; returns the time at which it
+    // is done.
     Nanoseconds work(std::uint32_t rank, Nanoseconds cost);
-    Nanoseconds way(std::uint32_t from, std::uint32_t to); // of a message without bytes
+    Nanoseconds way(std::uint32_t from, std::uint32_t to); // time of a message without bytes
     Pair& pair(std::uint32_t receiver, std::uint32_t sender);
     void arrived(const Key& key, const Message& message);
     void match(const Key& key, const Message& message, const Receive& receive);

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory of a rank with channels by DC on demand, by RC on demand, and selected (Takagi et al., 4.2, figures 8, 9).
+// Memory of a rank with channels by DC on demand, by RC on demand, and selected (Takagi et al.,
+// 4.2, figures 8, 9).
 //
-// All ranks talk to all. Sizes of queue pairs, receives and rings are the paper's (table 4), whose queue pairs
-// nobody here can measure; what is ours is the memory of the statistics, taken from a production History with
-// 256 active sources of n, after so many periods that nothing is added any more, and beside it the paper's table of
-// 2,048 periods by all ranks.
-// Figure 8 is without buffers, figure 9 with receives and rings: common to all methods, and linear in n.
+// All ranks talk to all. Sizes of queue pairs, receives and rings are the paper's (table 4), whose
+// queue pairs cannot be measured here. The memory of the statistics is ours, taken from a
+// production History with 256 active sources of n, after so many periods that it does not grow any
+// more; beside it stands the paper's table of 2,048 periods by all ranks.
+// Figure 8 is without buffers, figure 9 with receives and rings: common to all methods, and linear
+// in n.
 // Bounds (--check), at 65,536 ranks:
-//   our statistics take less than 2 MB; with the paper's table AQPS takes 273 MB within 1 %, the table 87 MB
-//   within 3 %, and RC on demand 93 GB within 1 %
+//   our statistics take less than 2 MB; with the paper's table AQPS takes 273 MB within 1 %, the
+//   table 87 MB within 3 %, and RC on demand 93 GB within 1 %
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -21,19 +23,18 @@ namespace {
 using namespace adaptib;
 using namespace adaptib::study;
 
-constexpr double kKB = 1000; // as the figures of the text are only if
+constexpr double kKB = 1000; // the figures in the text fit only so
 constexpr double kMB = kKB * 1000;
 constexpr double kGB = kMB * 1000;
 constexpr double kMost = 65'536;
 // Table 4, KB.
-constexpr double kCommon = 296 + 512; // credits, establishing
+constexpr double kCommon = 296 + 512; // credits, establishing connections
 constexpr double kDcPool = 3464;      // 28 queue pairs
 constexpr double kSmallPool = 1340;   // 4
 constexpr double kConnection = 1424;
 constexpr double kRing = 64;
-constexpr double kReceive =
-    (2 * 256.0 + 4096.0) / 1000; // of each peer's: credit, establishing, data
-constexpr double kPool = 128;    // pi
+constexpr double kReceive = (2 * 256.0 + 4096.0) / 1000; // of each peer: credit, establishing, data
+constexpr double kPool = 128;                            // pi
 
 // sigma of table 2, entries of 8 bytes a rank.
 double published_table(double ranks) {

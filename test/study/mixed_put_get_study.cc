@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Puts and gets in turns (Vishnu, 5.3.4, figures 5.14 to 5.17).
 //
-// There: a process opens an epoch, issues 16 MPI_Put and 16 MPI_Get of the same size and ends it, several times;
-// the maximum throughput in 10^6 bytes/s. "In order" only one direction of the links is busy at a time; with
-// reordering, puts and gets in turns, "almost" the peak of both directions is reached. MVAPICH2, load balanced
-// fragmentation; two clusters (study/one_sided.cc). Here: the production core, operations as its BTL starts
-// them, with one rail and with two, sizes from 4 KiB to 1 MiB, over today's to 2 MiB, where epochs are as long. As asked for: `interleave` 0, puts first.
-// Interleaved: `interleave` as it is, puts first, and gets first. In turns: `interleave` 0, and the program asks
-// for a put and a get in turns. The peaks of one direction and of both are of 32 puts by one process and by two.
+// Paper: a process opens an epoch, issues 16 MPI_Put and 16 MPI_Get of the same size and ends it,
+// several times; the maximum throughput in 10^6 bytes/s. "In order" only one direction of the links
+// is busy at a time; with reordering, puts and gets in turns, "almost" the peak of both directions
+// is reached. MVAPICH2, load balanced fragmentation; two clusters (study/one_sided.cc).
+// Here: the production core, operations as its BTL starts them, with one rail and with two, sizes
+// from 4 KiB to 1 MiB, on today's hosts to 2 MiB, so that epochs are as long. As asked for:
+// `interleave` 0, puts first. Interleaved: `interleave` at its default, puts first, and gets first.
+// In turns: `interleave` 0, and the program starts a put and a get in turns. The peaks of one
+// direction and of both are of 32 puts by one process and by two.
 // Bounds (--check):
-//   interleaved, puts first or gets first, both buses of full duplex: at least 0.92 of the peak of both
-//     directions, as asked for at most 1.1 times that of one direction (over today's 1.2: of what is longer
-//     than a MiB the last part goes out when gets are asked for)
-//   with PCI-X, which has one direction at a time: at least 0.97 of the peak of both
-//   at no size interleaved takes more than 1.02 times as long as what is asked for
-//   puts alone, after mixed ones: at most 1.03 times as long as ever
+//   interleaved, puts first or gets first, on full-duplex buses: at least 0.92 of the peak of both
+//     directions; with PCI-X, which has one direction at a time: at least 0.97 of it
+//   as asked for: 0.9 to 1.1 times the peak of one direction (today's hosts: to 1.2, because the
+//     last part of an operation longer than 1 MiB leaves when gets are started)
+//   interleaved: at no size more than 1.02 times the time of "as asked for"
+//   puts alone, after mixed epochs: at most 1.03 times their time in a world without gets
 #include <algorithm>
 #include <map>
 #include <string>
@@ -68,7 +70,7 @@ public:
         : study_(study), machine_(machine), host_(host), window_(window),
           striping_(std::move(striping)) {}
 
-    // MB/s, the best epoch.
+    // MB/s of the best epoch.
     double rate(const Operations& all, bool interleave, bool both) {
         OneSidedPair pair = make(interleave);
         double bytes = 0;
@@ -82,7 +84,7 @@ public:
         return best;
     }
 
-    // Of puts alone, in epochs after mixed ones, the longest: of what they take in a world that knows no gets.
+    // The longest epoch of puts alone, after mixed epochs, relative to one in a world without gets.
     double puts_after_mixed(Bytes bytes) {
         OneSidedPair mixed = make(true);
         OneSidedPair pure = make(true);

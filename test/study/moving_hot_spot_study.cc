@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Hot spots that move, and other jobs on the same switches: no paper's figure.
 //
-// Two ranks on different leaves of a switch of 144 ports, random routes, messages of 1 MB one after another;
-// four other flows on each of the spines that the first four of twelve paths take. After 100 messages these
-// flows end and come back on the next four; after 100 more they end for good. And a displaced ring of 24 ranks
-// in order while 60 flows without end go between hosts of other leaves and these, each at 100 MB/s.
+// Two ranks on different leaves of a switch of 144 ports, random routes, messages of 1 MB one after
+// another; four other flows on each of the spines that the first four of twelve paths take. After
+// 100 messages these flows end and come back on the next four paths; after 100 more they end for
+// good. In a second part a displaced ring of 24 ranks in order runs while 60 endless flows go
+// between hosts of other leaves and these, each at 100 MB/s.
 // Over flows (flow_ranks.h), machine model infinihost-iii.
 // Bounds (--check):
-//   bss (12, 3) and auto over 12 paths: within 50 messages after the move at most 1.1 times as slow as before
-//   auto: when the hot spot is gone, at most 1.01 of one path's time without any, over one path again
+//   bss (12, 3) and auto over 12 paths: messages 41 to 50 after the move take at most 1.1 times as
+//   long as before
+//   auto: when the hot spot is gone, at most 1.01 of one path's time without any, over one path
+//   again
 //   background jobs: auto over 8 paths is at least as fast as one path
 #include <algorithm>
 #include <string>
@@ -23,7 +26,7 @@ using namespace adaptib;
 using namespace adaptib::study;
 
 constexpr std::uint32_t kSender = 0;    // host, on the first leaf
-constexpr std::uint32_t kReceiver = 12; // on the second
+constexpr std::uint32_t kReceiver = 12; // host, on the second leaf
 constexpr Bytes kBytes = 1'000'000;
 constexpr int kMessages = 100;
 
@@ -33,7 +36,7 @@ public:
         : study_(study), ranks_(flow_ranks(study, {Routing::Kind::random, study.seed()}, policy,
                                            {kSender, kReceiver})) {}
 
-    // Four more flows on the way from the first leaf up to the spine of each of these paths.
+    // Adds four flows on the way from the first leaf up to the spine of each of these paths.
     void crowd(std::uint32_t first_path, std::uint32_t paths) {
         ranks_->unload();
         for (std::uint32_t k = first_path; k < first_path + paths; ++k) {
@@ -55,7 +58,7 @@ public:
     }
     void clear() { ranks_->unload(); }
 
-    // Seconds of each of kMessages.
+    // Seconds of each of kMessages messages.
     std::vector<double> messages() {
         std::vector<double> times;
         Pattern pattern;
@@ -87,7 +90,7 @@ private:
     std::unique_ptr<FlowRanks> ranks_;
 };
 
-// Of times[from, to).
+// Median of times[from, to).
 double median(const std::vector<double>& times, int from, int to) {
     std::vector<double> some(times.begin() + from, times.begin() + to);
     std::nth_element(some.begin(), some.begin() + (to - from) / 2, some.end());
@@ -99,7 +102,7 @@ double background_seconds(const Study& study, const PathPolicy& policy) {
     const auto ranks =
         flow_ranks(study, {Routing::Kind::random, study.seed()}, policy, in_order(kRanks));
     Random random(study.seed());
-    for (int i = 0; i < 60; ++i) { // into the two leaves, out of them, and beside
+    for (int i = 0; i < 60; ++i) { // half of them into the two leaves, half out of them
         const auto other = static_cast<std::uint32_t>(24 + random.below(120));
         const auto one = static_cast<std::uint32_t>(random.below(kRanks));
         ranks->load(i % 2 == 0 ? one : other, i % 2 == 0 ? other : one, 0, {100'000'000});

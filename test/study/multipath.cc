@@ -27,7 +27,7 @@ template <typename T> void shuffle(std::vector<T>& all, Random& random) {
     }
 }
 
-// The file with OpenSM's routes.
+// Name of the file with OpenSM's routes.
 std::string stored_name(Routing::Kind kind, std::uint32_t lmc) {
     const std::string base = "fat_tree_12x12x12_lmc" + std::to_string(lmc);
     switch (kind) {

@@ -13,7 +13,7 @@ namespace adaptib::study {
 
 namespace {
 
-constexpr Bytes kMemory = 64 * kMiB; // more than an epoch moves in one direction
+constexpr Bytes kMemory = 64 * kMiB; // more than one direction of an epoch
 constexpr Nanoseconds kLimit = std::chrono::minutes{1};
 
 sim::MachineModel registered(const char* name) {
@@ -28,16 +28,16 @@ std::vector<OneSidedHosts> one_sided_hosts() {
     sim::MachineModel em64t = registered("infinihost-iii");
     em64t.port_rate = {1'000'000'000}; // 4x
     em64t.engine_rate = {971'000'000}; // Vishnu 5.3.2: the peak of one port
-    em64t.bus_rate = {1'500'000'000};  // and of two, in one direction
+    em64t.bus_rate = {1'500'000'000};  // the peak of two ports, in one direction
     return {{"IA32", registered("infinihost"), {}, {.adapters = 2}, 0},
             {"EM64T", em64t, {}, {.ports = 2}, 1},
             {"connect-ib", registered("connect-ib"), {}, {.adapters = 2}, 2}};
 }
 
-// What one process asks for, and its memory, in which the other puts and gets.
+// Requests of one process, and its memory, which the other one puts to and gets from.
 struct OneSidedPair::Side {
     struct Request {
-        UserRequest user{}; // first: the core gives it back
+        UserRequest user{}; // first member: the core returns a pointer to it
         Side* side = nullptr;
     };
     static void completed(UserRequest* user) {
@@ -47,7 +47,7 @@ struct OneSidedPair::Side {
     }
 
     std::vector<std::byte> memory =
-        std::vector<std::byte>(2 * kMemory); // window, then our own data
+        std::vector<std::byte>(2 * kMemory); // the window, then data of its own
     Registration known;
     opal_common_adaptib_remote_t remote{};
     std::vector<Request> requests;
@@ -86,10 +86,10 @@ OneSidedPair::OneSidedPair(const Study& study, const sim::MachineModel& machine,
         side.remote.key_count = side.known.key_count();
         side.known.copy_remote_keys(side.remote.keys);
     }
-    epoch({{true, 8}, {false, 8}}, true); // until the two are connected
+    epoch({{true, 8}, {false, 8}}, true); // connects the two
 }
 
-// Regions go before their rails.
+// Regions end before their rails.
 OneSidedPair::~OneSidedPair() { sides_.clear(); }
 
 void OneSidedPair::start(std::size_t rank, const std::vector<Operation>& operations) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// OneSidedPair: two complete cores of a simulated world, of which the first, or both, put and get.
+// OneSidedPair: two complete cores of a simulated world; the first one, or both, put and get.
 //
-// Purpose: what the studies of Vishnu's chapter 5 share: the hosts of its measurements, and epochs: a process
-// asks for a list of operations and waits until all are complete.
+// Purpose: shared by the studies of Vishnu's chapter 5: the hosts of its measurements, and epochs,
+// in which a process starts a list of operations and waits until all are complete.
 // Ownership: owns its world.  Threads: one.
 #pragma once
 
@@ -24,14 +24,14 @@ struct OneSidedHosts {
     std::uint32_t papers; // 0: IA32 cluster, 1: EM64T cluster, 2: none
 };
 
-// Vishnu 5.3.1: two adapters on PCI-X buses of their own (IA32), one with two ports on PCI Express (EM64T). And
-// hosts of today with two adapters.
-// Registering costs nothing: the windows of an epoch are there before.
+// Vishnu 5.3.1: two adapters on PCI-X buses of their own (IA32), one with two ports on PCI Express
+// (EM64T). Also hosts of today with two adapters.
+// Registration costs nothing: the windows of an epoch exist before it.
 std::vector<OneSidedHosts> one_sided_hosts();
 
 class OneSidedPair {
 public:
-    // Ends the program if the world cannot come up.
+    // Ends the program if the world cannot start.
     OneSidedPair(const Study& study, const sim::MachineModel& machine, const sim::HostModel& host,
                  const std::function<void(Parameters&)>& parameters, std::uint64_t seed);
     ~OneSidedPair();
@@ -40,7 +40,8 @@ public:
         bool put = true;
         Bytes bytes = 0;
     };
-    // Until all are complete: microseconds. `both`: the second process does the same to the first.
+    // Returns the microseconds until all operations are complete. `both`: the second process does
+    // the same to the first.
     double epoch(const std::vector<Operation>& operations, bool both = false);
 
     sim::Ranks& ranks() { return *ranks_; }

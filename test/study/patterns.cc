@@ -20,14 +20,14 @@ Pattern empty(std::string_view name, std::uint32_t ranks, std::size_t steps) {
     return pattern;
 }
 
-// From `from` to `to`, in that step of both.
+// Adds a message from `from` to `to`, in that step of both.
 void add(Pattern& pattern, std::size_t step, std::uint32_t from, std::uint32_t to, Bytes bytes) {
     pattern.ranks[from][step].sends.push_back({to, bytes});
     pattern.ranks[to][step].receives.push_back({from, bytes});
 }
 
-// Rounds of one step with a barrier where it is due; `received` is what the busiest rank gets a
-// round.
+// Makes rounds of one step, with a barrier where it is due; `received` is the number of messages
+// that the busiest rank receives in a round.
 template <typename Round>
 Pattern rounds_of(std::string_view name, std::uint32_t ranks, std::uint32_t rounds,
                   std::uint32_t received, Round round) {
@@ -239,7 +239,7 @@ std::string text_of(std::size_t rank, std::size_t step, const char* what) {
     return "rank " + std::to_string(rank) + ", step " + std::to_string(step) + ": " + what;
 }
 
-// Of one step: by (source, destination) the sizes, in order.
+// The sizes of one step's messages by (source, destination), in order.
 using Sizes = std::map<std::pair<std::size_t, std::size_t>, std::vector<Bytes>>;
 
 std::string difference(std::size_t step, const Sizes& sent, const Sizes& received) {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Replays a communication pattern on a fat tree, and shows what its steps take.
+// Replays a communication pattern on a fat tree, and shows the time of each step.
 //
 //     test/study/run patterns --pattern alltoall --ranks 48 --bytes 1000000 --spines 6
 //
-// One rank a host, hosts filled leaf by leaf; --placement random draws the hosts, anew in each
+// One rank per host, hosts filled leaf by leaf; --placement random draws the hosts, anew in each
 // repetition.
 // Default: the displaced ring of Vishnu 3 (figures 3.3 to 3.5) on its switch of 144 ports (12
-// leaves with 12 hosts, 12 spines): 24 ranks on two leaves. There the links between the leaves
-// carry up to four flows in step 12, on routes as OpenSM computed them then; routes as computed
-// today give each destination a spine of its own, and no link is shared (Routes::compute).
-// "wire" is the time in which the busiest rank's port could carry what the rank sends or receives.
+// leaves with 12 hosts, 12 spines): 24 ranks on two leaves. In the paper the links between the
+// leaves carry up to four flows in step 12, on routes as OpenSM computed them then; routes as
+// computed today give each destination a spine of its own, and no link is shared (Routes::compute).
+// "wire" is the time in which the busiest rank's port could carry all that the rank sends or
+// receives.
 // Bounds (--check): nothing is faster than the wire; and the default, where no link is shared,
 // takes at most 1.05 times as long.
 #include <algorithm>
@@ -28,7 +29,7 @@ namespace {
 using namespace adaptib;
 using namespace adaptib::study;
 
-constexpr std::size_t kShown = 32; // steps of which the table shows each
+constexpr std::size_t kShown = 32; // most steps of which the table shows each
 
 struct Setting {
     std::string pattern = "displaced_ring";
@@ -41,7 +42,7 @@ struct Setting {
     std::uint64_t rounds = 100;
     std::uint64_t leaves = 12;
     std::uint64_t spines = 12;
-    std::uint64_t hosts = 12; // of a leaf
+    std::uint64_t hosts = 12; // per leaf
     std::uint64_t lmc = 0;
 
     bool operator==(const Setting&) const = default;
@@ -88,7 +89,7 @@ Timing run(const Study& study, const Setting& setting, const Pattern& pattern, s
     options.hosts = placed(setting, seed);
     options.seed = options.world.seed = seed;
     options.world.machine = *sim::machine(setting.machine);
-    // Buffers are used again and again; what registers them has them in its cache.
+    // Programs reuse their buffers, so registrations come from the cache and cost nothing.
     options.world.machine.registration = options.world.machine.registration_page = {};
     options.world.topology = sim::fat_tree(
         static_cast<std::uint32_t>(setting.leaves), static_cast<std::uint32_t>(setting.spines),
@@ -102,7 +103,7 @@ Timing run(const Study& study, const Setting& setting, const Pattern& pattern, s
     std::string text;
     const auto ranks = routed_ranks(std::move(options), text);
     Timing timing;
-    // The first time, connections are made.
+    // Connections are made in the first replay.
     if (ranks == nullptr || !replay(pattern, *ranks, timing, text) ||
         !replay(pattern, *ranks, timing, text)) {
         study.fail(text + (ranks != nullptr ? "\n" + ranks->complaints() : ""));
@@ -110,7 +111,7 @@ Timing run(const Study& study, const Setting& setting, const Pattern& pattern, s
     return timing;
 }
 
-// Of one port, with what feeds it.
+// Rate of one port, limited by engines and bus.
 BytesPerSecond port_rate(const sim::MachineModel& machine) {
     BytesPerSecond rate = machine.port_rate;
     if (machine.engine_rate.value != 0) {
@@ -119,11 +120,11 @@ BytesPerSecond port_rate(const sim::MachineModel& machine) {
     return machine.bus_rate.value != 0 ? std::min(rate, machine.bus_rate) : rate;
 }
 
-// What the steps [first, last) take at least.
+// The least time of the steps [first, last).
 Nanoseconds wire_time(const Pattern& pattern, std::size_t first, std::size_t last,
                       const sim::MachineModel& machine) {
     Bytes most = 0;
-    Bytes most_both = 0; // over a bus that is one for both directions
+    Bytes most_both = 0; // over a half-duplex bus
     for (const auto& rank : pattern.ranks) {
         Bytes sent = 0;
         Bytes received = 0;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Puts and gets over two rails against one (Vishnu, 5.3.2 and 5.3.3, figures 5.4 to 5.13).
 //
-// There: MVAPICH2 on two clusters (study/one_sided.cc), load balanced fragmentation; peak bandwidth of MPI_Put and
-// MPI_Get, of puts of both processes at a time, and the latency of large ones. Here: the production core,
-// operations as its BTL starts them, `striping_policy` auto; 64 operations under way, sizes from 1 KiB to 1 MiB.
-// MB are 10^6 bytes. Latency: of one operation until it is complete.
+// Paper: MVAPICH2 on two clusters (study/one_sided.cc), load balanced fragmentation; peak bandwidth
+// of MPI_Put and MPI_Get, of puts of both processes at a time, and the latency of large ones.
+// Here: the production core, operations as its BTL starts them, `striping_policy` auto; 64
+// operations under way, sizes from 1 KiB to 1 MiB. MB are 10^6 bytes. Latency: of one operation
+// until it is complete.
 // Bounds (--check), of two rails against one:
-//   IA32, a bus for each: bandwidth of puts, of gets and of both directions 1.85 to 2.01 times as high, latency of
-//     1 MiB 0.5 to 0.55 times as long
-//   EM64T, ports of one bus of 1500 MB/s: bandwidth at least 1.45 times (the bus: 1.55), latency at most 0.7 times
+//   IA32, a bus for each rail: bandwidth of puts, of gets and of both directions 1.85 to 2.01 times
+//     as high, latency of 1 MiB 0.5 to 0.55 times as long
+//   EM64T, ports of one bus of 1500 MB/s: bandwidth at least 1.45 times (the bus: 1.55), latency
+//     at most 0.7 times
 //   no size takes more than 1.05 times as long (EM64T: 1.15), in a stream or alone
 #include <algorithm>
 #include <map>
@@ -30,7 +32,7 @@ constexpr std::size_t kWindow = 64;
 struct Curves {
     Curve bandwidth; // MB/s
     Curve latency;   // us
-    Curve both;      // MB/s; of puts
+    Curve both;      // MB/s, puts
 };
 
 Curves measure(const Study& study, const sim::MachineModel& machine, const sim::HostModel& host,
@@ -53,7 +55,8 @@ Curves measure(const Study& study, const sim::MachineModel& machine, const sim::
     return curves;
 }
 
-// Of large ones: the model has what fits a packet pass a bus of half duplex without waiting.
+// Peak of large operations: in the model those that fit into a packet do not wait at a half-duplex
+// bus.
 double peak(const Curve& curve) {
     double high = 0;
     for (const auto& [bytes, value] : curve) {
@@ -65,7 +68,7 @@ double peak(const Curve& curve) {
 struct Papers {
     double one;
     double two;
-    double latency; // of two rails, of one's
+    double latency; // of two rails, relative to one
 };
 constexpr Papers kPuts[] = {{880, 1750, 0.54}, {971, 1500, 0.68}};
 constexpr Papers kGets[] = {{881, 1705, 0.55}, {969, 1494, 0.67}};

@@ -16,7 +16,7 @@ std::int32_t tag_of(std::size_t step) {
     return static_cast<std::int32_t>(step % static_cast<std::size_t>(kTags));
 }
 
-// What the first bytes of a message say; the rest is not looked at.
+// Stamp in the first bytes of a message; the others are not checked.
 std::uint64_t stamp_of(std::size_t from, std::size_t step) {
     return (from + 1) * 0x9e3779b97f4a7c15u + step * 0x2545f4914f6cdd1du;
 }
@@ -25,12 +25,12 @@ struct Stage {
     const Pattern& pattern;
     Ranks& ranks;
     Timing& timing;
-    std::vector<Nanoseconds> sums; // of the ranks' times, by step
+    std::vector<Nanoseconds> sums; // sums of the ranks' times, by step
     std::size_t playing = 0;
     std::string failure;
 };
 
-// One rank on its way through its steps.
+// Takes one rank through its steps.
 class Player final : public Ranks::Waiter {
 public:
     Player(Stage& stage, std::uint32_t rank) : stage_(stage), rank_(rank) {
@@ -52,7 +52,7 @@ public:
         in_.resize(most_received);
     }
 
-    // Goes on for as long as steps end within their calls.
+    // Goes on as long as steps end within their calls.
     void play() {
         playing_ = true;
         while (step_ < steps().size() && stage_.failure.empty()) {
@@ -86,7 +86,7 @@ private:
         begin_ = stage_.ranks.now(rank_);
         Timing::Step& time = stage_.timing.steps[step_];
         time.begin = std::min(time.begin, begin_);
-        // All are counted before the first may end.
+        // Counts all operations before the first one may end.
         waiting_ = step.receives.size() + step.sends.size();
         Bytes at = 0;
         for (const Transfer& receive : step.receives) {

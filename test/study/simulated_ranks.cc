@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cores of a simulated world for replays (simulated_ranks.h).
+// The cores of a simulated world as ranks of a replay (simulated_ranks.h).
 #include "study/simulated_ranks.h"
 
 #include <utility>
@@ -10,7 +10,7 @@ namespace adaptib::study {
 
 namespace {
 
-// Longer than any pattern takes; who is not through by then waits for ever.
+// Longer than any pattern takes; a rank that still waits then waits for ever.
 constexpr Nanoseconds kLimit = std::chrono::hours{1};
 
 Data contiguous(void* base, Bytes bytes) { return {base, bytes, nullptr, nullptr, nullptr}; }

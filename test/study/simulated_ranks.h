@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// SimulatedRanks: the complete cores of a simulated world (sim/ranks.h), as a replay sees ranks.
+// SimulatedRanks: the complete cores of a simulated world (sim/ranks.h) as ranks of a replay.
 //
-// Purpose: two-sided messages between contiguous buffers, told to a Waiter when they end; and the
-// usual worlds in one call.
+// Purpose: sends two-sided messages between contiguous buffers and reports their end to a Waiter;
+// makes the usual worlds in one call.
 // Ownership: owns the world below.  Threads: one.
 #pragma once
 
@@ -20,7 +20,7 @@ class Study;
 
 class SimulatedRanks final : public Ranks {
 public:
-    // Null with `text` set if a core cannot come up.
+    // Returns null with `text` set if a core cannot start.
     static std::unique_ptr<SimulatedRanks> create(sim::RanksOptions options, std::string& text);
 
     std::size_t size() const override { return below_->size(); }
@@ -32,12 +32,12 @@ public:
     bool run_until(const std::function<bool()>& condition) override;
 
     sim::Ranks& below() { return *below_; }
-    // What the cores said to people, and what they refused.
+    // The messages of all cores to the user.
     std::string complaints() const;
 
 private:
     struct Operation {
-        UserRequest user{}; // first: the core gives it back
+        UserRequest user{}; // first member: the core returns a pointer to it
         SimulatedRanks* owner = nullptr;
         Waiter* waiter = nullptr;
     };
@@ -51,10 +51,10 @@ private:
     std::unique_ptr<sim::Ranks> below_; // ends first: the cores hold operations
 };
 
-// Routes for `options.world.topology` by OpenSM's usual rules, then create(). Ends up with no ranks
-// and `text` if the topology does not connect all.
+// Computes routes for `options.world.topology` as OpenSM does by default, then calls create().
+// Returns null with `text` set if the topology does not connect all ports.
 std::unique_ptr<SimulatedRanks> routed_ranks(sim::RanksOptions options, std::string& text);
-// The same; what is wrong ends the study.
+// The same; an error ends the study.
 std::unique_ptr<SimulatedRanks> routed_ranks(const Study& study, sim::RanksOptions options);
 
 } // namespace adaptib::study

@@ -30,7 +30,7 @@ std::string quoted(const std::string& text) {
     return out + '"';
 }
 
-// All of a list, each made text by `each`, in brackets.
+// Lists all items in brackets, each as the text that `each` returns.
 template <typename List, typename Each> std::string json_list(const List& list, Each each) {
     std::string out = "[";
     for (const auto& item : list) {

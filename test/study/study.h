@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Study: the frame of a program that repeats a published measurement in the simulator.
 //
-// Purpose: options, repetitions with seeds, the table of ours and the paper's figures, the bounds
+// Purpose: options, repetitions with seeds, the table of our and the paper's figures, the bounds
 // that the study's header states, the data of its picture. A study is a main() that makes a Study,
-// adds rows and panels, and returns finish(). The picture is written as JSON (--output);
+// adds rows and panels, and returns finish(). It writes the picture as JSON (--output);
 // test/study/run draws it.
 // Threads: one.
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace adaptib::study {
 
-// What a figure has to be between.
+// The range that a figure has to be in.
 struct Bound {
     double low = -std::numeric_limits<double>::infinity();
     double high = std::numeric_limits<double>::infinity();
@@ -38,46 +38,47 @@ struct Panel {
 
     std::string title;
     std::string unit;
-    bool log = true;                 // of curves' values
-    bool bytes = true;               // curves: what is across are sizes
-    std::vector<std::string> labels; // bars: of the groups; curves have none
+    bool log = true;                 // curves: logarithmic values
+    bool bytes = true;               // curves: the horizontal axis shows sizes in bytes
+    std::vector<std::string> labels; // bars: labels of the groups; empty for curves
     std::vector<Series> series;
 
-    // The series of that name; made if there is none.
+    // The series of that name; added if missing.
     Series& operator[](const std::string& name);
 };
 
 class Study {
 public:
-    // `machine`: the model that is used (sim/machine.h), or what else the picture's head is to say.
+    // `machine`: the model in use (sim/machine.h), or other text for the picture's head.
     Study(std::string name, std::string title, std::string machine);
 
-    // Options of its own; --check, --quick, --seed and --output are there already.
+    // Adds an option of the study; --check, --quick, --seed and --output exist already.
     void option(const char* name, std::string& value, const char* help);
     void option(const char* name, std::uint64_t& value, const char* help);
-    // Ends the program when something is wrong with the options, or help was asked for.
+    // Ends the program if an option is wrong, or help was asked for.
     void parse(int argc, char** argv);
     bool quick() const { return quick_; }
     std::uint64_t seed() const { return seed_; }
     void set_machine(std::string machine) { machine_ = std::move(machine); }
 
-    // `run` with `times` seeds that follow from --seed.
+    // Calls `run` with `times` seeds, from --seed on.
     Spread repeat(int times, const std::function<double(std::uint64_t seed)>& run) const;
 
-    // A line of the table, and its bound. Without a paper's figure: ours alone.
+    // Adds a line to the table, with its bound. Without a paper's figure it shows ours alone.
     void row(const std::string& what, const std::string& unit, const Spread& ours,
              std::optional<double> paper = {}, std::optional<Bound> bound = {});
     void row(const std::string& what, const std::string& unit, double ours,
              std::optional<double> paper = {}, std::optional<Bound> bound = {}) {
         row(what, unit, Spread{ours, ours, ours}, paper, bound);
     }
-    // A sentence below the table: what explains a difference.
+    // Adds a sentence below the table, which explains a difference.
     void note(const std::string& text) { notes_.push_back(text); }
     void panel(Panel panel) { panels_.push_back(std::move(panel)); }
 
-    // Table, picture, key figure as the last line. The exit status.
+    // Prints the table and the key figure as the last line, writes the picture, and returns the
+    // exit status.
     int finish(const std::string& key_figure) const;
-    // For what could not be measured: says it and ends the program with status 2.
+    // Reports that something could not be measured, and ends the program with status 2.
     [[noreturn]] void fail(const std::string& text) const;
 
 private:
@@ -114,7 +115,7 @@ private:
     std::vector<Panel> panels_;
 };
 
-// Four digits, without an exponent.
+// Text of four digits, without an exponent.
 std::string number_text(double value);
 
 } // namespace adaptib::study

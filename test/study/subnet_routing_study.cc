@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Several paths over the routes of OpenSM's engines: no paper's figure.
 //
-// A switch of 144 ports as OpenSM routes it (test/sim/routes): minhop, dfsssp, and ftree, whose tables are made
-// for shift patterns such as these. ftree knows one LID a port, so there is one path; whoever wants several takes
-// another engine, minhop or dfsssp. Displaced ring of 48 ranks (which is how 48 ranks do an alltoall) and
-// alltoall of 64 in pairs, on hosts in order, for which routes can be free of contention, and on hosts drawn at
-// random, for which they are not: one path, the policies, and the ideal balancer, which has links without limit
-// between the switches. The production scheduler over flows (flow_ranks.h), machine model infinihost-iii, 256 KiB to
-// each rank.
-// A routing of eight LIDs a port is another one than that of one LID, for the first of them, too. So "one path" is given
-// for both; what several are worth is told by that of eight.
+// A switch of 144 ports as OpenSM routes it (test/sim/routes): by minhop, dfsssp, and ftree, whose
+// tables are made for shift patterns such as these. ftree gives a port one LID, so there is one
+// path; several paths need another engine, minhop or dfsssp. Displaced ring of 48 ranks (the
+// alltoall of 48 ranks has the same steps) and alltoall of 64 in pairs, on hosts in order, for
+// which routes can be free of contention, and on hosts drawn at random, for which they are not: one
+// path, the policies, and the ideal balancer, whose links between the switches are never a
+// bottleneck. The production scheduler over flows (flow_ranks.h), machine model infinihost-iii, 256
+// KiB to each rank.
+// A routing of eight LIDs per port differs from that of one LID, for the first of them, too. So
+// "one path" is given for both; the gain of several paths is relative to that of eight.
 // Bounds (--check), for auto over 8 paths, of one path's time over the same tables:
 //   at most 1.01, from the first message on, where the ideal balancer saves less than 1 %
-//   else, after 12 rounds of learning, at least 0.8 of what the ideal balancer saves
-// And: of the ring with ftree and hosts in order the ideal balancer saves less than 1 %, or the tables are not what they should be.
+//   otherwise, after 12 rounds of learning, at least 0.8 of the time that the ideal balancer saves
+// And for the ring with ftree and hosts in order the ideal balancer saves less than 1 %; otherwise
+// the tables are wrong.
 #include <algorithm>
 #include <string>
 

@@ -2,14 +2,15 @@
 // Two rails against one (Vishnu, 4.3.2, figures 4.3 to 4.6, one process on each of two hosts).
 //
 // Measured: half a ping-pong; the bandwidth of one direction and the sum of both, 64 messages in
-// flight and an answer of 4 bytes behind them. There: MVAPICH on eight hosts with two InfiniHost
-// adapters, each on a PCI-X bus of its own and with one port in use; "original" has one rail,
-// "multi-rail" stripes large messages evenly over two and sends small ones round robin. Here: the
-// production core with one rail, and with two under the policies `even` (above eager_limit; smaller
-// ones stay on one rail) and `binding`; machine model `infinihost`, in which registering memory
-// costs nothing, since MVAPICH has a cache of registrations (4.2.1) and the tests use the same
-// buffers all the time; a row says what it costs where each message is registered. MB are 10^6
-// bytes.
+// flight and an answer of 4 bytes behind them. MB are 10^6 bytes.
+// Paper: MVAPICH on eight hosts with two InfiniHost adapters, each on a PCI-X bus of its own and
+// with one port in use; "original" has one rail, "multi-rail" stripes large messages evenly over
+// two and sends small ones round robin.
+// Here: the production core with one rail, and with two under the policies `even` (from
+// striping_threshold on; smaller messages take one rail, eager ones always the same) and `binding`;
+// machine model `infinihost`, in which registering memory costs nothing, since MVAPICH has a cache
+// of registrations (4.2.1) and the tests use the same buffers all the time; a row shows the ratio
+// with each message registered.
 // Bounds (--check), of two rails with `even` against one:
 //   the peak bandwidth of one direction, and of both, is 1.85 to 2.01 times as high
 //   the latency of 1 MiB is 0.5 to 0.55 times as long, that of 8 bytes 0.95 to 1.05 times
@@ -59,11 +60,11 @@ public:
         options.parameters.multiplexing_policy = const_cast<char*>(setting.multiplexing);
         options.parameters.striping_policy = const_cast<char*>(setting.striping);
         ranks_ = routed_ranks(study, std::move(options));
-        seconds(ping_pong(8, 40)); // until the two are connected
+        seconds(ping_pong(8, 40)); // connects the two
         seconds(ping_pong(65536, 2));
     }
 
-    // Microseconds, one way.
+    // Microseconds one way.
     double latency(Bytes bytes) { return 1e6 * seconds(ping_pong(bytes, 10)) / 20; }
     // MB/s.
     double bandwidth(Bytes bytes, bool both_ways) {
@@ -105,7 +106,7 @@ Curves measure(const Study& study, const sim::MachineModel& machine, const Setti
     return curves;
 }
 
-// Of large messages.
+// Peak of large messages.
 double peak(const Curve& curve) {
     double high = 0;
     for (const auto& [bytes, value] : curve) {
@@ -114,7 +115,7 @@ double peak(const Curve& curve) {
     return high;
 }
 
-// The worst of all sizes: how much longer, or less.
+// The worst ratio of all sizes.
 double worst(const Curve& curve, const Curve& base, bool rate) {
     double high = 0;
     for (const auto& [bytes, value] : curve) {

@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rails of which one is four times as fast as the other, over one and over eight paths each: no paper's figure.
+// Two rails, one four times as fast as the other, over one and over eight paths each: no paper's
+// figure.
 //
-// Two hosts with two ports each, on networks of their own; messages of 16 KiB to 4 MiB one after another, and
-// streams of 64 messages of 1 MiB. "Told": both ends know the rates. "Not told": the slow link is the sender's,
-// whose rate FlowRanks does not know, so that the ports seem alike and only times can tell. The production
-// scheduler over flows (flow_ranks.h), machine model infinihost-iii, links slower than the adapters.
-// "Small messages", from 8 B to 64 KiB and so below and above eager_limit and striping_threshold: complete cores, all
-// parameters as they are, rails of 1:1, 2:1, 4:1 and 10:1, of which the first is the slow one; half a ping-pong, and
-// the time of a stream of 64 messages, over both against the fast one alone.
-// "Two processes a host" in the same way, of the second ones: the slow rail is their home, since nobody tells that it
-// is slow. Before and after all have sent 1 MiB there and back 40 times; and after short messages alone, 1 KiB there and
-// back for more than 1 s: their ports are measured then (connect/measure.cc).
+// Two hosts with two ports each, on networks of their own; messages of 16 KiB to 4 MiB one after
+// another, and streams of 64 messages of 1 MiB. "Told": both ends know the rates. "Not told": the
+// slow link is the sender's, whose rate FlowRanks does not know, so that the ports seem alike and
+// only times differ. The production scheduler over flows (flow_ranks.h), machine model
+// infinihost-iii, links slower than the adapters.
+// "Small messages", from 8 B to 96 KiB and so below and above eager_limit and striping_threshold:
+// complete cores, all parameters at their defaults, rails of 1:1, 2:1, 4:1 and 10:1, of which the
+// first is the slow one; half a ping-pong, and the time of a stream of 64 messages, over both
+// against the fast one alone.
+// "Two processes a host" measures the second processes in the same way: the slow rail has their
+// control lane, since nothing tells that it is slow. Measured before and after all have sent 1 MiB
+// there and back 40 times; and after short messages alone, 1 KiB there and back for more than 1 s,
+// which makes the core measure their ports (connect/measure.cc).
 // Bounds (--check), of the sum of both rails:
 //   auto, the default: streams at least 0.97, told or not, over 2 and over 16 paths
 //   even: streams at most 0.45, which is why it is not the default
-//   auto, told: no message takes more than 1.02 times what it takes over the fast rail alone
+//   auto, told: no message takes more than 1.02 times its time over the fast rail alone
 //   small messages, at every size and ratio, alone and in a stream: the same
-//   of two processes a host, not told: the same, once large ones were sent, or short ones alone for long enough
+//   of two processes a host, not told: the same, after large messages, or after short ones alone
+//   for long enough
 #include <algorithm>
 #include <map>
 #include <string>
@@ -68,7 +73,8 @@ std::unique_ptr<FlowRanks> ranks_of(const Study& study, const Setting& setting) 
     return std::make_unique<FlowRanks>(std::move(options));
 }
 
-// The pattern often enough for policies to learn, then once more: seconds.
+// Runs the pattern often enough for policies to learn, then once more; returns the seconds of the
+// last run.
 double seconds(const Study& study, FlowRanks& ranks, const Pattern& pattern, int learning) {
     Timing timing;
     std::string text;
@@ -98,7 +104,7 @@ Curve latencies(const Study& study, const Setting& setting) {
     return curve;
 }
 
-// The rate of all links of one port of every host.
+// Sets the rate of all links of one port of every host.
 void set_rate(sim::Topology& topology, std::size_t port, std::uint64_t rate) {
     for (const sim::Host& host : topology.hosts) {
         sim::Link& link = topology.links[topology.ports[host.ports[port]].link];
@@ -111,8 +117,8 @@ struct Small {
     Curve stream; // us, a message
 };
 
-// The same between processes of the first host and their partners on the second, for as many; those before `first` do
-// nothing.
+// The same pattern between `processes` processes of the first host and their partners on the
+// second; processes before `first` do nothing.
 Pattern of_processes(const Pattern& pattern, std::uint32_t processes, std::uint32_t first) {
     Pattern all;
     all.name = pattern.name;
@@ -137,13 +143,13 @@ Pattern of_processes(const Pattern& pattern, std::uint32_t processes, std::uint3
 
 struct Hosts {
     std::uint64_t ratio = 0; // of the rates; 0: the fast rail alone
-    bool told = true;        // the first rail is the slow one; else the second
+    bool told = true;        // the first rail is the slow one; otherwise the second
     std::uint32_t processes = 1;
-    int learning = 0; // messages there and back, of all, ...
-    Bytes of = kMiB;  // ... so long
+    int learning = 0; // number of messages there and back, of all processes, ...
+    Bytes of = kMiB;  // ... and their size
 };
 
-// Complete cores.
+// Measures with complete cores.
 Small small_messages(const Study& study, const Hosts& hosts) {
     const std::uint64_t ratio = hosts.ratio;
     const bool slow_first = ratio > 0 && hosts.told;
@@ -177,7 +183,7 @@ Small small_messages(const Study& study, const Hosts& hosts) {
         }
         return 1e-3 * static_cast<double>(timing.total.count());
     };
-    microseconds(ping_pong(64 * kKiB, 10)); // until all are connected
+    microseconds(ping_pong(64 * kKiB, 10)); // connects all
     if (hosts.learning > 0) {
         microseconds(ping_pong(hosts.of, static_cast<std::uint32_t>(hosts.learning)));
     }
@@ -215,7 +221,7 @@ Panels panels_of(const std::string& who) {
     return panels;
 }
 
-// The worst size of each, against the fast rail alone.
+// Adds the worst size of each curve, relative to the fast rail alone.
 void compare(Study& study, const std::string& name, const Small& ours, const Small& base,
              std::optional<Bound> bound) {
     const auto add = [&](const char* what, const Curve& both, const Curve& one) {

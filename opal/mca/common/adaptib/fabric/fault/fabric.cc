@@ -34,7 +34,7 @@ public:
         info_.capabilities |=
             node.plan().meets ? static_cast<std::uint32_t>(Capability::meets) : 0u;
     }
-    // What an event of the fabric below calls by that name.
+    // The wrapper of a shared receive queue that an event from below names.
     SharedReceiveQueue* find_srq(const SharedReceiveQueue* below) const {
         const auto found = srqs_.find(below);
         return found == srqs_.end() ? nullptr : found->second;
@@ -42,7 +42,7 @@ public:
 
 private:
     PortState state_impl() const override {
-        static_cast<void>(node_.dead()); // a switch whose time has come
+        static_cast<void>(node_.dead()); // applies faults whose time has come
         return node_.down(index_) ? PortState::down : below_.state();
     }
     RailAddress address_impl() const override {
@@ -122,7 +122,7 @@ Status FaultRail::create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedRec
     return status;
 }
 
-// Below, there may be twice as many requests: doubled and late datagrams.
+// The queue pair below has room for twice as many requests: doubled and late datagrams.
 Status FaultRail::create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) {
     Status status = node_.refuse(Site::create_qp, index_);
     QpInit inner = init;
@@ -206,7 +206,7 @@ private:
     std::uint32_t responder_qp_impl(std::uint32_t rail) const override {
         return below_->responder_qp(rail);
     }
-    // What is down or dead answers nothing.
+    // A rail that is down or silent does not answer, nor does a dead node.
     Reply answer(std::uint32_t rail, std::span<const std::byte> question,
                  std::span<std::byte> reply) const noexcept override {
         const bool mute = node_.frozen() || node_.down(rail) || node_.silent(rail);
@@ -215,7 +215,7 @@ private:
 
     const Answerer* answerer_ = nullptr;
     Node node_;
-    std::unique_ptr<Fabric> below_; // asks the node until it ends
+    std::unique_ptr<Fabric> below_; // uses the node until it ends
 };
 
 } // namespace

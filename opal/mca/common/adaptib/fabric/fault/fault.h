@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A fabric with faults: a decorator of any fabric, for tests and studies.
 //
-// Purpose: what goes wrong on a real wire, on purpose, at a given point, at a given time or at random. The
-// faults are those of the node whose fabric is wrapped: of what it posts, asks for and is told. What a
-// peer does to it, a store into its memory included, passes unharmed; the peer's own fabric may be
-// wrapped as well. The same plan over a fabric that behaves alike gives the same faults.
-// Every request is signaled below, so that it is known how far a queue pair is; above nothing shows of it.
+// Purpose: injects the faults of a real wire, at a given point, at a given time or at random. The
+// faults are those of the node, the process whose fabric is wrapped: of its posts, its calls and
+// its events. Actions of a peer, such as a store into the node's memory, pass unharmed; the peer's
+// own fabric may be wrapped as well. The same plan over a fabric that behaves alike gives the same
+// faults.
+// Every request is signaled below (in the wrapped fabric), so that the decorator knows how far a
+// queue pair is; the node does not notice that.
 // Ownership: owns the fabric below. Plan, log and clock are the caller's and outlive it.
 // Threads: as the fabric below.
 // May touch: base/, fabric/fabric.h.
@@ -25,96 +27,107 @@
 
 namespace adaptib::fault {
 
-// What can go wrong, grouped by the opportunity for it.
+// Kinds of faults, grouped by the opportunity for them.
 enum class Fault : std::uint8_t {
     // A datagram is posted (UD).
-    datagram_lost,      // "success", and it goes nowhere
-    datagram_doubled,   // it goes twice
-    datagram_delayed,   // "success", and it goes after `delay`, behind those posted meanwhile
-    datagram_corrupted, // 1 to `bytes` bytes of it are others (of a copy)
+    datagram_lost,    // completes with success, but is not sent
+    datagram_doubled, // is sent twice
+    // Completes with success, and is sent after `delay`, behind those posted meanwhile.
+    datagram_delayed,
+    datagram_corrupted, // 1 to `bytes` of its bytes are changed (in a copy)
     datagram_fails,     // as request_fails
-    // A request is posted on a connected queue pair (RC, DC). While such a fault is planned execute()
-    // says "again", so that all requests pass here. Stores through map() do not: see FaultPlan::lacks.
-    request_fails,      // never executed; completes with `status` once those before it are done
-    request_fails_done, // executed, and completes with `status` all the same
-    // A completion is about to be given to the node.
-    completion_delayed, // kept back for `delay`, and what comes after it in the same queue with it
-    // post_send, post_receive: again(queue_full). The second breaks a promise of fabric/README.md when
-    // the queue has room.
+    // A request is posted on a connected queue pair (RC, DC). While such a fault is planned
+    // execute() returns again, so that all requests are posted. Stores through map() are not: see
+    // FaultPlan::lacks.
+    request_fails,      // never executed; completes with `status` once all earlier ones are done
+    request_fails_done, // executed, but completes with `status`
+    // A completion is about to be delivered to the node.
+    completion_delayed, // held back for `delay`, with all later ones of the same queue
+    // post_send, post_receive return again(queue_full). receive_refused breaks a promise of
+    // fabric/README.md when the queue has room.
     send_refused,
     receive_refused,
-    // A call fails with `reason` and does nothing. modify: on the way from RESET to RTS only.
+    // A call fails with `reason` and does nothing. modify: all but to RESET and ERR.
     create_cq_fails,
     create_srq_fails,
     create_qp_fails,
     create_ah_fails,
     register_fails,
     allocate_fails,
-    commit_fails, // of sparse memory, by who writes into it
+    commit_fails, // of sparse memory, by its writer
     modify_fails,
-    // A queue pair goes to meet another one (FaultPlan::meets): it does not, which is told after `delay`.
+    // A queue pair starts to connect through the connection manager (FaultPlan::meets). The attempt
+    // fails, which is reported after `delay`.
     meeting_fails,
-    // Anything is posted; at a given time these come by themselves.
-    rail_down, // port_error; what is posted waits for the rail's return, and then for its timeout
+    // Anything is posted; without `nth` and `rate` these come by themselves at the time `from`.
+    rail_down, // port_error; posted requests wait until the rail returns, at most for their timeout
     rail_up,   // port_active
-    // As rail_down, but told as device_fatal, and whatever is asked of the rail's device is no_device.
+    // As rail_down, but reported as device_fatal; calls that create or change objects of the rail
+    // return no_device.
     device_fails,
-    // Nobody is told, and nothing that is on its queue pairs or posted there has an effect or completes, not even
-    // as an error, until they are reset or destroyed; what comes in is lost as well. After rail_up, which is not
-    // told either, other queue pairs work.
+    // Not reported. No request on the rail's queue pairs completes any more, not even with an
+    // error, and those posted later have no effect, until the queue pairs are reset or destroyed;
+    // incoming messages are lost as well. After rail_up, which is not reported either, queue pairs
+    // that were created or reset since then work.
     rail_silent,
-    death, // the process stops: nothing it posts has an effect, nothing it polls returns anything
+    death, // the process stops: its posts have no effect, its polls return nothing
 };
 constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::death) + 1;
 
-// Both are waited for.
+// A delay is over when both parts have passed.
 struct Delay {
-    std::uint64_t polls = 0; // calls of poll, of any completion queue of the node
+    std::uint64_t polls = 0; // calls of poll, on any completion queue of the node
     Nanoseconds time{0};
 };
 
 constexpr std::uint32_t kAnyRail = ~0u;
 
-// One row of a plan. Of its opportunities, those on `rail` and from `from` until before `until`, it takes
+// One row of a plan. Opportunities on `rail`, from `from` until before `until`, count for it. Of
+// these it takes
 //   the nth, counted from 1                if nth is given,
 //   each with the probability `rate`       if rate is given,
 //   the first                              otherwise.
-// Where several rows would take one opportunity, the first of them does.
+// If several rows would take one opportunity, the first row takes it.
 struct PlannedFault {
     Fault fault = Fault::datagram_lost;
     std::uint64_t nth = 0;
     double rate = 0;
     Nanoseconds from = Nanoseconds::min();
     Nanoseconds until = Nanoseconds::max();
-    std::uint32_t rail = kAnyRail; // index; rail_down, rail_up and device_fails: any is all
+    std::uint32_t rail = kAnyRail; // index; kAnyRail: faults of rails strike all rails
     WorkStatus status = WorkStatus::retry_exceeded;
     Reason reason = Reason::no_memory;
     Delay delay{};
     std::uint32_t bytes = 1;
 };
 
-// May be changed while the fabric runs: rows may be appended (and count from then on), not removed.
+// The plan may change while the fabric runs: rows may be appended (they count from then on), not
+// removed.
 struct FaultPlan {
-    std::uint64_t seed = 1; // of all that is random; read at the beginning
+    std::uint64_t seed = 1; // of all random choices; read at the beginning
     std::vector<PlannedFault> faults;
-    // Capabilities that the rails do not show; read at the beginning. Without Capability::direct nothing
-    // is stored behind the decorator's back.
+    // Capabilities that the rails hide; read at the beginning. Without Capability::direct no store
+    // bypasses the decorator.
     std::uint32_t lacks = 0;
-    // The rails have Capability::meets, whatever is below: who is asked is ready at once, who asks when it is
-    // told. To be the same for all nodes; read at the beginning.
+    // Gives the rails Capability::meets, whatever the fabric below has. The passive end of a
+    // connection is ready at once, the active end when it gets the event. To be the same for all
+    // nodes; read at the beginning.
     bool meets = false;
-    // What is known below of a peer's process (Rail::reach) is told; else nothing.
+    // Passes on the knowledge of the fabric below about a peer's process (Rail::reach); otherwise
+    // nothing is known.
     bool knows_processes = false;
-    // Where a rail is reached, if not where it is; changes what the node says, not what it is told.
+    // Changes the address that the node publishes for a rail, but not the addresses that it
+    // receives.
     std::function<void(std::uint32_t rail, RailAddress& address)> readdress;
-    // Called by each QueuePair::execute, before it looks at anything: what a test does at that moment.
+    // Called first in each QueuePair::execute, so that a test can act at that moment.
     std::function<void()> at_execute;
-    // Of memory that is registered at any time, as under "ulimit -l"; beyond, register_memory says
-    // no_memory (and Fault::register_fails is logged). What a rail allocates does not count.
+    // Limit of memory that is registered at the same time, as under "ulimit -l". Beyond it
+    // register_memory returns no_memory (and Fault::register_fails is logged). Memory that a rail
+    // allocates does not count.
     Bytes locked_limit = ~Bytes{0};
 };
 
-// What was injected, in order.
+// The injected faults, in order.
 struct FaultLog {
     struct Entry {
         Fault fault = Fault::datagram_lost;
@@ -124,7 +137,7 @@ struct FaultLog {
         friend bool operator==(const Entry&, const Entry&) = default;
     };
     std::vector<Entry> entries;
-    Bytes locked = 0; // registered now
+    Bytes locked = 0; // bytes registered now
 
     std::size_t count(Fault fault) const {
         return static_cast<std::size_t>(
@@ -133,8 +146,9 @@ struct FaultLog {
     }
 };
 
-// Called when the node should look again (poll) at that time, which may be over: something comes that the
-// fabric below knows nothing of. For drivers that let a node rest, in a simulated world.
+// Called when the node should poll again at the time `when`, which may be past: something will
+// happen that the fabric below knows nothing of. For drivers that let a node rest, in a simulated
+// world.
 using Wake = std::function<void(Nanoseconds when)>;
 
 std::unique_ptr<Fabric> with_faults(std::unique_ptr<Fabric> below, const FaultPlan& plan,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which fault comes when (node.h).
+// Choice and timing of faults (node.h).
 #include "fabric/fault/node.h"
 
 #include "fabric/fault/queue_pair.h"
@@ -44,7 +44,8 @@ bool by_itself(const PlannedFault& fault) {
 
 } // namespace
 
-// One opportunity of the row: counted, and random numbers drawn, whether another row takes it or not.
+// Offers one opportunity to the row: counts it, and draws random numbers, even if another row takes
+// it.
 bool Node::takes(const PlannedFault& fault, Row& row, std::uint32_t rail) {
     if (row.spent || (fault.rail != kAnyRail && fault.rail != rail) || now() < fault.from ||
         now() >= fault.until) {
@@ -97,7 +98,7 @@ bool Node::planned(Site site) const {
     return false;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Faults of the whole node
 
 bool Node::dead() {
@@ -183,7 +184,7 @@ bool Node::take_event(Event& out) {
     return true;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Queue pairs
 
 FaultQp* Node::find(std::uint32_t rail, std::uint32_t number) const {

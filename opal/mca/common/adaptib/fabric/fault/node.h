@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the objects of one decorated fabric share: which fault comes now, which rail is down, who waits.
+// State shared by the objects of one decorated fabric: the planned faults, the rails that are down,
+// the queue pairs that wait.
 //
-// Ownership: of the decorated fabric; queue pairs enter and leave by themselves.
+// Ownership: the decorated fabric's; queue pairs enter and leave by themselves.
 // Threads: one.
 // May touch: base/, fabric/fabric.h, fault.h.
 #pragma once
@@ -17,7 +18,7 @@ namespace adaptib::fault {
 
 class FaultQp;
 
-// When a Delay is over.
+// The end of a Delay.
 struct Due {
     std::uint64_t polls = 0;
     Nanoseconds time = Nanoseconds::min();
@@ -54,17 +55,19 @@ public:
     Random& random() { return random_; }
     Nanoseconds now() const { return clock_.now(); }
 
-    // The fault that takes this opportunity, or null. Who injects it notes it.
+    // Returns the fault that takes this opportunity, or null. The caller that injects the fault
+    // notes it.
     const PlannedFault* draw(Site site, std::uint32_t rail);
     void note(Fault fault, std::uint32_t rail) { log_.entries.push_back({fault, rail, now()}); }
-    // draw, for calls that just fail.
+    // Draws and notes a fault for a call, and returns the status that the call fails with; ok: no
+    // fault.
     Status refuse(Site site, std::uint32_t rail);
-    // Whether any row may still take such an opportunity.
+    // True if some row may still take such an opportunity.
     bool planned(Site site) const;
 
-    // Faults of the whole node whose time has come; then: whether it is dead.
+    // Applies the faults of the whole node whose time has come; returns true if the node is dead.
     bool dead();
-    // The same, with an opportunity for them.
+    // The same, and gives faults of the node an opportunity.
     bool dead_at_post(std::uint32_t rail);
     bool down(std::uint32_t rail) const { return down_[rail]; }
     bool silent(std::uint32_t rail) const { return silent_[rail]; }
@@ -89,7 +92,7 @@ public:
     }
     void leave(std::uint32_t rail, std::uint32_t number);
     FaultQp* find(std::uint32_t rail, std::uint32_t number) const;
-    // The queue pair has something to do later.
+    // Registers a queue pair that has work to do later.
     void wait(std::uint32_t rail, std::uint32_t number, FaultQp& qp) {
         waiting_[{rail, number}] = &qp;
         wake(now());
@@ -102,7 +105,7 @@ private:
     struct Row {
         std::uint64_t seen = 0;
         bool spent = false;
-        bool announced = false; // that its time will come
+        bool announced = false; // a wake-up at its time was requested
     };
     bool takes(const PlannedFault& fault, Row& row, std::uint32_t rail);
     void strike(const PlannedFault& fault, std::uint32_t rail);
@@ -114,9 +117,9 @@ private:
     FaultLog& log_;
     Wake wake_;
     Random random_;
-    std::vector<Row> rows_; // of the plan's faults
+    std::vector<Row> rows_; // one per fault of the plan
     std::vector<bool> down_;
-    std::vector<bool> failed_; // down, and nothing can be made or moved there
+    std::vector<bool> failed_; // down, and nothing can be created or changed there
     std::vector<bool> silent_;
     bool dead_ = false;
     std::uint64_t polls_ = 0;

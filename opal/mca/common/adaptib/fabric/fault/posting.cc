@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What happens to a request or datagram when it is posted (queue_pair.h).
+// Posting of requests and datagrams (queue_pair.h).
 #include "fabric/fault/queue_pair.h"
 
 namespace adaptib::fault {
 
 namespace {
 
-// Each byte that is hit differs from what it was before, also when it is hit twice.
+// Each changed byte differs from its original, even if it is changed twice.
 void corrupt(std::vector<std::byte>& bytes, std::uint64_t count, Random& random) {
     const std::vector<std::byte> before = bytes;
     for (std::uint64_t i = 0; i < count; ++i) {
@@ -33,7 +33,7 @@ Status FaultQp::post_send_impl(const SendWork& work) {
     return type() == QpType::ud ? post_datagram(work) : post_request(work);
 }
 
-// It seems to be under way for ever.
+// Accepts a request that stays under way for ever.
 Status FaultQp::swallow(const SendWork& work) {
     mute_ = true;
     if (sends_.size() >= send_depth_) {
@@ -79,7 +79,7 @@ Status FaultQp::post_datagram(const SendWork& work) {
         return kOk;
     }
     if (node_.down(rail_index_)) {
-        drop(work); // it left, as far as one can know
+        drop(work); // it left, as far as the node knows
         return kOk;
     }
     const PlannedFault* fault = node_.draw(Site::datagram, rail_index_);
@@ -127,7 +127,7 @@ Status FaultQp::inject(const PlannedFault& fault, const SendWork& work) {
     return status.ok() && fault.fault != Fault::datagram_doubled ? pass(work) : status;
 }
 
-// The payload in memory of its own; null if that cannot be registered.
+// Copies the payload into memory of its own; null if that memory cannot be registered.
 std::unique_ptr<KeptWork> FaultQp::copy(const SendWork& work) {
     auto kept = std::make_unique<KeptWork>();
     for (std::uint32_t i = 0; i < work.gather_count; ++i) {
@@ -148,7 +148,7 @@ std::unique_ptr<KeptWork> FaultQp::copy(const SendWork& work) {
     return kept;
 }
 
-// A late datagram: the node was told long ago that it left.
+// Sends a late datagram. The node was told long ago that it left.
 bool FaultQp::send_copy(std::unique_ptr<KeptWork>& kept) {
     if (broken_ || node_.down(rail_index_)) {
         return true; // lost

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A queue pair with faults: its calls, and what is kept in its list (queue_pair.h).
+// A queue pair with faults: its calls, and the upkeep of its list (queue_pair.h).
 #include "fabric/fault/queue_pair.h"
 
 #include "fabric/qp_rules.h"
@@ -8,7 +8,7 @@ namespace adaptib::fault {
 
 namespace {
 
-// fabric/README.md, Errors: until the first of a rail's requests without an answer fails.
+// Time until the first unanswered request of a rail fails (fabric/README.md, Errors).
 Nanoseconds patience(const QpAttributes& attributes) {
     if (attributes.timeout == 0) {
         return Nanoseconds::max();
@@ -73,7 +73,8 @@ Status FaultQp::modify_impl(const QpAttributes& attributes, std::uint32_t mask) 
     return kOk;
 }
 
-// Packet numbers are made of the queue pairs' own, as no service tells any.
+// Uses the queue pairs' numbers as packet sequence numbers, since no connection service exchanges
+// any.
 Status FaultQp::meet_impl(const QpAttributes& attributes, std::uint32_t mask,
                           const Meeting& meeting) {
     if (!node_.plan().meets || type() != QpType::rc) {
@@ -84,7 +85,8 @@ Status FaultQp::meet_impl(const QpAttributes& attributes, std::uint32_t mask,
     }
     not_met_.reset();
     if (meeting.asks && below_->query().state == QpState::ready_to_send) {
-        node_.add_event({EventKind::met, rail_index_, number_, nullptr}); // the one before was late
+        // An earlier attempt succeeded late.
+        node_.add_event({EventKind::met, rail_index_, number_, nullptr});
         return kOk;
     }
     if (const PlannedFault* fault = meeting.asks ? node_.draw(Site::meeting, rail_index_) : nullptr;
@@ -127,7 +129,8 @@ Status FaultQp::post_receive_impl(const ReceiveWork& work) {
     return status;
 }
 
-// What is done within a call cannot fail as a request does.
+// True if no planned fault could hit a request: one that is done within a call cannot fail as a
+// posted one does.
 bool FaultQp::executes() {
     return usable_impl() && !node_.planned(Site::request) && !node_.planned(Site::send) &&
            !node_.planned(Site::node);
@@ -158,7 +161,7 @@ bool FaultQp::usable_impl() const {
     return !node_.dead() && !broken_ && !mute_ && !has_to_wait() && below_->usable();
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // The list
 
 FaultQp::Sent& FaultQp::add(const SendWork& work, Where where) {
@@ -265,8 +268,8 @@ void FaultQp::on_send(const WorkCompletion& completion) {
     advance();
 }
 
-// Tells what is over, oldest first. An injected failure breaks the queue pair; whether another one does is
-// said below (not every fabric's datagrams do).
+// Reports requests that are over, oldest first. An injected failure breaks the queue pair; for
+// other failures the state below tells (not every fabric breaks it when a datagram fails).
 void FaultQp::advance() {
     while (!sends_.empty() && !mute_) {
         Sent& first = sends_.front();
@@ -295,8 +298,8 @@ void FaultQp::advance() {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
-// What is done later
+// -------------------------------------------------------------------------------------------------
+// Later work
 
 bool FaultQp::progress() {
     send_late();
@@ -359,7 +362,8 @@ void FaultQp::release_held() {
     }
 }
 
-// The rail is down: the first request that has waited for too long gets no answer.
+// Called while the rail is down: the first request gets no answer once it has waited for the
+// timeout.
 void FaultQp::give_up() {
     Sent& first = sends_.front();
     if (first.where == Where::held && !first.barred && node_.now() - first.posted >= timeout_) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A queue pair with faults.
 //
-// Purpose: what was posted is kept in a list, in posting order, until it has completed; so a request can be
-// made to fail, be kept back or end by itself, and completions still come in posting order.
-// A request is always in one of three states: below (posted there), held (kept back: a rail is down, or
-// one before it is to fail), over (its completion is known).
-// Once a request has failed nothing that is held is posted any more; it is flushed in its turn.
+// Purpose: a list keeps each posted request, in posting order, until it has completed. So a request
+// can be made to fail, be held back or end by itself, and completions still come in posting order.
+// A request is always in one of three states: below (posted to the queue pair below), held (held
+// back: a rail is down, or an earlier request is to fail), over (its completion is known).
+// Once a request has failed, no held request is posted any more; each is flushed in its turn.
 // Ownership: the caller's.
 // Threads: one.
 // May touch: base/, fabric/fabric.h and this folder.
@@ -19,12 +19,12 @@
 
 namespace adaptib::fault {
 
-// A request that outlives its call.
+// A request that is kept beyond the call that posted it.
 struct KeptWork {
     SendWork work;
     std::vector<Gather> gather;
-    std::vector<std::byte> bytes;         // of the payload, if that was taken
-    std::unique_ptr<MemoryRegion> region; // of bytes, if those are a copy to be sent
+    std::vector<std::byte> bytes;         // copy of the payload, if one was made
+    std::unique_ptr<MemoryRegion> region; // of `bytes`, if they are to be sent
 };
 
 class FaultQp final : public QueuePair {
@@ -33,27 +33,27 @@ public:
             std::unique_ptr<QueuePair> below);
     ~FaultQp() override;
 
-    // From below.
+    // Called with each completion from below.
     void on_completion(const WorkCompletion& completion);
-    // From now on it says nothing any more.
+    // Makes the queue pair report nothing from now on.
     void fall_silent() { mute_ = true; }
-    // Does what is due; true when nothing is left to do later.
+    // Does the work that is due; returns true if none is left for later.
     bool progress();
-    // When progress() is due by itself; max: not before something happens below.
+    // Time at which progress() has work by itself; max: not before something happens below.
     Nanoseconds next_look() const;
 
 private:
     enum class Where : std::uint8_t { below, held, over };
     struct Sent {
-        WorkCompletion completion; // as the node will see it; its status is known when it is over
+        WorkCompletion completion; // as the node will see it; the status is valid in state over
         Where where = Where::below;
-        std::uint64_t number = 0;              // below
-        bool wanted = false;                   // a success is told
-        bool doubled = false;                  // nothing of it is told
-        bool barred = false;                   // held: never goes below, ends with `fate`
-        WorkStatus fate = WorkStatus::success; // else: what its success is turned into
-        Nanoseconds posted{0};                 // held
-        std::unique_ptr<KeptWork> kept;        // held, or a copy is below
+        std::uint64_t number = 0;              // in state below: the number in its wr_id
+        bool wanted = false;                   // success is reported
+        bool doubled = false;                  // neither success nor failure is reported
+        bool barred = false;                   // in state held: is never posted, ends with `fate`
+        WorkStatus fate = WorkStatus::success; // if not barred: replaces success
+        Nanoseconds posted{0};                 // in state held
+        std::unique_ptr<KeptWork> kept;        // in state held, or if a copy is below
     };
     struct Late {
         std::unique_ptr<KeptWork> kept;
@@ -91,11 +91,11 @@ private:
 
     Sent& add(const SendWork& work, Where where);
     Status pass(const SendWork& work);
-    Status pass(std::unique_ptr<KeptWork>& kept); // taken if ok
+    Status pass(std::unique_ptr<KeptWork>& kept); // moves from `kept` if ok
     void hold(const SendWork& work, WorkStatus fate, bool barred);
-    void drop(const SendWork& work); // over at once, successful
+    void drop(const SendWork& work); // completes at once with success
     std::unique_ptr<KeptWork> copy(const SendWork& work);
-    bool send_copy(std::unique_ptr<KeptWork>& kept); // false: not now
+    bool send_copy(std::unique_ptr<KeptWork>& kept); // false: try again later
 
     void on_send(const WorkCompletion& completion);
     void on_receive(WorkCompletion completion);
@@ -117,7 +117,7 @@ private:
     bool signal_all_;
 
     bool failing_ = false; // a request that is to fail is in the list
-    bool broken_ = false;  // one has failed, or the node moved to ERR
+    bool broken_ = false;  // a request has failed, or the node moved the queue pair to ERR
     bool mute_ = false;    // Fault::rail_silent
     Nanoseconds timeout_ = Nanoseconds::max();
     std::uint64_t next_send_ = 0;
@@ -126,7 +126,7 @@ private:
     std::deque<Sent> sends_;
     std::deque<Received> receives_;
     std::vector<Late> late_;
-    std::optional<Due> not_met_; // when it is told
+    std::optional<Due> not_met_; // when not_met is reported
 };
 
 } // namespace adaptib::fault

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Completion queues and shared receive queues with faults.
 //
-// Purpose: a completion queue takes all that arose below, has the queue pairs say what of it the node gets
-// to see, and keeps that, in order. Requests carry wr_ids of the decorator's below: what they are, since
-// a failed completion does not tell, and a running number.
+// Purpose: a completion queue takes all completions from below, lets the queue pairs decide which
+// of them the node sees, and keeps those, in order. Requests below carry wr_ids of the decorator:
+// the kind of work, since a failed completion does not tell it, and a running number.
 // Ownership: the caller's; queue pairs that use a queue end before it.
 // Threads: one.
 // May touch: base/, fabric/fabric.h and this folder.
@@ -56,7 +56,7 @@ public:
         : node_(node), rail_(rail), below_(std::move(below)) {}
 
     SharedReceiveQueue* below() const { return below_.get(); }
-    // The caller's wr_id of a receive that completed.
+    // Looks up the caller's wr_id of a completed receive; returns false if the number is unknown.
     bool take(std::uint64_t number, std::uint64_t& wr_id);
 
 private:
@@ -67,7 +67,7 @@ private:
     std::uint32_t rail_;
     std::unique_ptr<SharedReceiveQueue> below_;
     std::uint64_t next_ = 0;
-    std::map<std::uint64_t, std::uint64_t> posted_; // number: wr_id
+    std::map<std::uint64_t, std::uint64_t> posted_; // by number: the caller's wr_id
 };
 
 } // namespace adaptib::fault

@@ -15,7 +15,8 @@ Status Adapter::add(SimQueuePair* qp, std::uint32_t& number) {
     const std::uint32_t index = free_.back();
     free_.pop_back();
     Slot& slot = slots_[index];
-    // The next generation, never 0 and below 2^24, so that a late packet finds nobody.
+    // The next generation gives a new number, never 0 and below 2^24, so that a late packet finds
+    // no queue pair.
     constexpr std::uint32_t kGenerations = (1u << (24 - kSlotBits)) - 1;
     const std::uint32_t generation = (slot.number >> kSlotBits) % kGenerations + 1;
     slot.number = generation << kSlotBits | index;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Adapter: what the queue pairs of a simulated adapter share.
+// Adapter: state that the queue pairs of a simulated adapter share.
 //
-// Purpose: their numbers, the send engines of each port, the ports' wires, and the cache of queue-pair
-// contexts: who is not in it waits for its context to be fetched.
-// An engine takes work requests one after another; packets also wait for the wire of the port that they
-// leave and of the one that they reach, reserved in the order of departure. Long messages share wires
-// and engines as flows instead.
+// Purpose: holds their numbers, the send engines of each port, the ports' wires, and the cache of
+// queue-pair contexts: a queue pair outside the cache waits until its context is fetched.
+// An engine takes work requests one after another. Packets also wait for the wires of the port that
+// they leave and of the one that they reach; wire time is reserved in the order of departure. Long
+// messages share wires and engines as flows instead.
 // Ownership: the World's.  Threads: one.
 // May touch: base/, fabric/, fabric/sim/.
 #pragma once
@@ -23,16 +23,17 @@ class SimQueuePair;
 
 struct Engine {
     Nanoseconds free_at{0};
-    // The same of what the adapter begins by itself (DC: the next target after an answer). It does not wait behind
-    // requests whose doorbell has been rung, but not heard; they wait for it.
+    // Busy time with work that the adapter starts by itself (DC: the next target after an
+    // acknowledgement). Such work does not wait behind requests whose doorbell has been rung but
+    // not yet heard; those requests wait for it.
     Nanoseconds inside_until{0};
-    LinkIndex link = kNoIndex; // what its flows share; kNoIndex: no limit of its own
+    LinkIndex link = kNoIndex; // the link that its flows share; kNoIndex: no limit of its own
 };
 
 // One direction of a port.
 struct Wire {
     Nanoseconds free_at{0};
-    Nanoseconds handled_at{0}; // inwards: the adapter is through with what has arrived
+    Nanoseconds handled_at{0}; // inbound: the adapter has handled all that arrived until then
 };
 
 class Adapter {
@@ -47,12 +48,14 @@ public:
         const std::uint32_t slot = number & (kSlots - 1);
         return slot < slots_.size() && slots_[slot].number == number ? slots_[slot].qp : nullptr;
     }
-    // Its context is needed now: how long it takes until it is there. Of a number that nobody has: no time.
+    // Marks the context of a queue pair as used now. Returns the time to fetch it: 0 on a hit, or
+    // if no queue pair has the number.
     Nanoseconds use(std::uint32_t number);
 
     std::vector<SimQueuePair*> queue_pairs() const;
 
-    // Loading or taking an alternate path, of one queue pair after another: when the adapter is through with it.
+    // Returns the time at which the adapter has loaded or taken over an alternate path. It does so
+    // for one queue pair after another.
     Nanoseconds migration_done(Nanoseconds now, Nanoseconds cost) {
         migration_free_at_ = std::max(now, migration_free_at_) + cost;
         return migration_free_at_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Datagrams under way, kept by the world and used again.
+// Datagrams under way. A pool in the world keeps and reuses them.
 // Ownership: the pool's.  Threads: one.
-// May touch: base/, fabric/sim/{simulator,topology}.h.
+// May touch: base/, fabric/sim/{simulator,network}.h.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Flows: start, stop, end, and what is left in between (fabric/sim/flows.h).
+// Flows: starts, stops, ends, and accounting in between (fabric/sim/flows.h).
 #include "fabric/sim/flows.h"
 
 #include <algorithm>
@@ -11,9 +11,9 @@ namespace {
 
 constexpr int kFraction = 22;
 constexpr std::uint64_t kFastest = std::uint64_t{1} << 40;
-// What is left of a flow, for each byte of it.
+// Units of Flow::left_ in a byte.
 constexpr std::uint64_t kByte = std::uint64_t{1'000'000'000} << kFraction;
-// A flow that would take longer than this (146 years) does not end.
+// A flow that would take longer than this (146 years) never ends.
 constexpr std::int64_t kLongest = std::numeric_limits<std::int64_t>::max() / 2;
 
 std::int64_t units(BytesPerSecond rate) {

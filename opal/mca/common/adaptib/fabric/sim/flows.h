@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Flows: transfers that share links, each with its max-min fair rate.
 //
-// Purpose: who is moving bytes over which links, how fast, and when each is through. Changes of one
-// moment (flows start, stop, end; a link's rate changes) are solved together, before time moves on, and
-// only for the flows that they concern. Between changes rates are constant. A flow may have a limit of
-// its own (the engine that feeds it).
-// Fairness: no flow can be faster without making one slower that is not faster. That is so exactly if
-// every flow has its limit or a bottleneck: a link of its own that is full, where nobody is faster
-// (Bertsekas, Gallager, Data Networks, 6.5.2).
-// Exactness: rates are whole multiples of 2^-22 bytes/s, rounded down, and what is left of a flow is
-// counted in what such a rate moves in 1 ns, without any rounding, however often the rate changes. So
-//  - a flow is through at the first whole nanosecond at which its rates have moved all bytes: exactly, if
-//    its rates are whole bytes/s, and within the rounding of the rates else;
-//  - with n flows on its bottleneck, its rate is that of exact sharing but for a few times n * 2^-22 bytes/s
-//    (full is a link of n flows with less than n units to spare, and nobody faster is within n units);
+// Purpose: tracks which flows move bytes over which links, at which rate, and when each flow ends.
+// Changes of one moment (a flow starts, stops or ends; a link's rate changes) are solved together,
+// before time moves on, and only for the flows that they affect. Between changes rates are
+// constant. A flow may have a limit of its own (the engine that feeds it).
+// Fairness: no flow can get faster without slowing down a flow that is not faster than itself. That
+// holds exactly if every flow runs at its limit or has a bottleneck: one of its links that is full
+// and on which no flow is faster (Bertsekas, Gallager, Data Networks, 6.5.2).
+// Exactness: rates are whole multiples of 2^-22 bytes/s, rounded down. The rest of a flow is
+// counted in the amount that such a rate moves in 1 ns, without any rounding, however often the
+// rate changes. So
+//  - a flow ends at the first whole nanosecond at which its rates have moved all bytes: exactly, if
+//    its rates are whole bytes/s, otherwise within the rounding of the rates;
+//  - with n flows on its bottleneck, a flow's rate differs from exact sharing by a few times
+//    n * 2^-22 bytes/s at most (a link of n flows counts as full with less than n units to spare,
+//    and as fastest on it every flow within n units of the fastest);
 //  - results are the same on every machine: there is no floating point.
-// Cost: a change costs about as much as the flows whose rates it changes; few if hosts have a flow each,
-//   hundreds if thousands of flows cross everywhere, for then each concerns all.
-// Ownership: the caller's Flow objects, which Flows outlives; one that is destroyed is stopped. A Flow
-//   keeps its memory when it is over: used again, it allocates nothing.
+// Cost: a change costs about as much as the flows whose rates it changes: few if each host has one
+// flow, hundreds if thousands of flows cross everywhere, because each of those affects all others.
+// Ownership: the caller owns the Flow objects, and Flows outlives them. Destroying an active flow
+// stops it. A Flow keeps its memory when it has ended: started again, it allocates nothing.
 // Threads: one.
 // May touch: base/, fabric/sim/simulator.h, topology.h.
 #pragma once
@@ -56,74 +58,76 @@ private:
 
     struct Place {
         LinkIndex link;
-        std::uint32_t slot; // its own among the members of the link
+        std::uint32_t slot; // index of the flow among the members of the link
     };
 
-    // The last byte has left; the flow is not active any more. Here it may be started again, or destroyed.
+    // Called when the last byte has left; the flow is no longer active. The callee may start it
+    // again, or destroy it.
     virtual void on_through() = 0;
 
     Flows* flows_ = nullptr;
     std::vector<Place> places_;
     Wide left_ = 0;                   // as of settled_; 2^-22 * 10^-9 bytes
-    Nanoseconds settled_{0};          //
+    Nanoseconds settled_{0};          // the time that left_ refers to
     std::int64_t rate_ = 0;           // 2^-22 bytes/s
-    std::int64_t limit_ = 0;          // the same; 0: none
+    std::int64_t limit_ = 0;          // 2^-22 bytes/s; 0: none
     LinkIndex bottleneck_ = kNoIndex; // kNoIndex: its limit
-    std::uint32_t started_at_ = 0;    // kNoIndex: solved before; else in Flows::started_
-    bool chosen_ = false;             // while solving: it may change
-    bool fixed_ = false;              // it has its rate of this round:
-    std::int64_t next_rate_ = 0;      //
+    std::uint32_t started_at_ = 0;    // index in Flows::started_; kNoIndex: solved before
+    bool chosen_ = false;             // while solving: its rate may change
+    bool fixed_ = false;              // it has a rate in this round:
+    std::int64_t next_rate_ = 0;
     LinkIndex next_bottleneck_ = kNoIndex;
     End end_{*this};
 };
 
 class Flows {
 public:
-    // Links may not be faster than 2^40 bytes/s; what is faster counts as that.
+    // Rates of links above 2^40 bytes/s count as 2^40 bytes/s.
     Flows(Simulator& simulator, const Topology& topology);
     Flows(const Flows&) = delete;
     Flows& operator=(const Flows&) = delete;
 
-    // `limit`: 0 = none. Neither links nor a limit: it is through at this moment, by an event. The links are
-    // copied. REQUIRES: bytes > 0, no link twice, not active.
+    // `limit`: 0 = none. With neither links nor a limit the flow ends at this moment, by an event.
+    // Copies the links. REQUIRES: bytes > 0, no link twice, not active.
     void start(Flow& flow, std::span<const LinkIndex> links, Bytes bytes, BytesPerSecond limit);
-    // Bytes that had not left yet, rounded up; 0 if the flow would have been through at this moment.
-    // There is no on_through(). REQUIRES: active.
+    // Returns the bytes that had not left yet, rounded up; 0 if the flow would have ended at this
+    // moment. Does not call on_through(). REQUIRES: active.
     Bytes stop(Flow& flow);
-    // 0 stops what is on it.
+    // Rate 0 stops the flows on the link.
     void set_rate(LinkIndex link, BytesPerSecond rate);
-    // Solves what has changed at this moment, if anything; rates are as of now. REQUIRES: active.
+    // Returns the rate as of now; first solves any changes of this moment. REQUIRES: active.
     BytesPerSecond rate(const Flow& flow);
     std::size_t active() const { return active_; }
-    // Flows whose rate was computed so far, each time it was: the work that solving was.
+    // Number of rate computations so far, one for each flow in each round: the work that solving
+    // took.
     std::uint64_t computed() const { return computed_; }
 
 private:
     friend class Flow;
     struct Member {
         Flow* flow;
-        std::uint32_t nth; // of its places
+        std::uint32_t nth; // index in the flow's places_
     };
     struct LinkState {
         std::int64_t capacity = 0; // 2^-22 bytes/s
         std::int64_t used = 0;     // sum of the members' rates
-        std::uint32_t bound = 0;   // members whose bottleneck it is
+        std::uint32_t bound = 0;   // members whose bottleneck the link is
         bool changed = false;      // is in changed_
         // In a round of solving:
         bool touched = false;      // is in touched_
         std::uint32_t unfixed = 0; // chosen flows without a rate
         std::uint32_t chosen = 0;  // all chosen flows
         std::uint32_t newly_bound = 0;
-        std::int64_t left = 0; // of the capacity, for those
+        std::int64_t left = 0; // capacity left for those chosen flows
         std::vector<Member> members;
     };
-    // A rate at which a link is full, or a flow has its limit.
+    // A rate at which a link is full, or at which a flow reaches its limit.
     struct Level {
         std::int64_t rate;
-        std::uint32_t index; // of the link; of the flow in chosen_, with kLimit
+        std::uint32_t index; // the link; with kLimit: the flow in chosen_
         static constexpr std::uint32_t kLimit = 1u << 31;
 
-        // std's heaps have the greatest in front.
+        // std's heaps have the greatest element in front.
         bool operator<(const Level& other) const {
             return rate != other.rate ? rate > other.rate : index > other.index;
         }
@@ -155,8 +159,8 @@ private:
     std::vector<LinkState> links_;
     std::size_t active_ = 0;
     std::uint64_t computed_ = 0;
-    std::vector<LinkIndex> changed_; // links, since the last solution
-    std::vector<Flow*> started_;     // flows, since then; null: stopped again
+    std::vector<LinkIndex> changed_; // links changed since the last solution
+    std::vector<Flow*> started_;     // flows started since then; null: stopped again
     Solving solving_{*this};
     // While solving:
     std::vector<Flow*> chosen_;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Flows: the rates of those whom a change concerns.
+// Flows: computes the rates of the flows that a change affects.
 //
-// Some flows are chosen, all others keep their rates. Progressive filling gives the chosen ones a max-min
-// fair share of what the others leave them. Then every link that a chosen flow is on is looked at: has
-// each flow still its bottleneck, seen with all flows together? Those that have not, or that are too fast
-// beside one that has not, are chosen as well, and the round is repeated. When nobody is added, every flow
-// has its limit or a bottleneck, and that makes the rates those of all flows solved together, though
-// most were not looked at. After kRounds all flows that are connected with a chosen one by links are
-// chosen, which needs no further look.
+// Some flows are chosen, all others keep their rates. Progressive filling gives the chosen flows a
+// max-min fair share of the capacity that the others leave. Then each link of a chosen flow is
+// checked: does each flow on it still have its bottleneck, seen with all flows together? Flows that
+// do not, and flows that are too fast beside one that does not, are chosen as well, and the round
+// is repeated. When no flow is added, every flow runs at its limit or has a bottleneck, which makes
+// the rates those of all flows solved together, although most flows were not looked at. After
+// kRounds rounds all flows that links connect with a chosen one are chosen, which needs no further
+// check.
 #include <algorithm>
 #include <limits>
 
@@ -62,8 +63,8 @@ void Flows::choose(Flow& flow) {
     }
 }
 
-// Who has his bottleneck here, and who will be too fast. That spares rounds, and what the others use then
-// fits even into a link that has become slower.
+// Chooses the flows whose bottleneck this link is, and those that will be too fast. That saves
+// rounds, and makes the rates of all other flows fit even into a link that has become slower.
 void Flows::choose_concerned(LinkIndex link) {
     const LinkState& state = links_[link];
     const auto count = static_cast<std::int64_t>(state.members.size());
@@ -84,7 +85,7 @@ void Flows::choose_all_connected() {
         for (const Flow::Place& place : chosen_[i]->places_) {
             LinkState& state = links_[place.link];
             if (state.changed) {
-                continue; // lent as a mark: all its members are chosen
+                continue; // the flag serves as a mark here: all members are chosen already
             }
             state.changed = true;
             changed_.push_back(place.link);
@@ -129,8 +130,8 @@ void Flows::prepare_round() {
     computed_ += chosen_.size();
 }
 
-// Progressive filling: the lowest level is the next that is reached. The level of a link rises when flows
-// on it are fixed below it, so it is looked up again when it is its turn.
+// Progressive filling: the lowest level is reached next. The level of a link rises when flows on it
+// are fixed below it, so the level is computed again when its turn comes.
 void Flows::compute_round() {
     for (std::size_t unfixed = chosen_.size(); unfixed > 0;) {
         std::pop_heap(levels_.begin(), levels_.end());
@@ -187,7 +188,8 @@ bool Flows::round_holds() {
     return chosen_.size() == chosen;
 }
 
-// Chooses those who have lost their bottleneck here, and those who keep a chosen flow from having one.
+// Chooses flows that have lost their bottleneck on this link, and flows that keep a chosen flow
+// from having one.
 void Flows::check_link(LinkIndex link) {
     const LinkState& state = links_[link];
     if (state.chosen == state.members.size() || (state.bound == 0 && state.newly_bound == 0)) {
@@ -196,7 +198,7 @@ void Flows::check_link(LinkIndex link) {
     const auto slack = static_cast<std::int64_t>(state.members.size());
     const bool full = state.left < slack;
     std::int64_t fastest = 0;
-    std::int64_t bound_at = std::numeric_limits<std::int64_t>::max() - slack; // chosen ones
+    std::int64_t bound_at = std::numeric_limits<std::int64_t>::max() - slack; // of the chosen flows
     for (const Member& member : state.members) {
         const Flow& flow = *member.flow;
         fastest = std::max(fastest, flow.fixed_ ? flow.next_rate_ : flow.rate_);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The machine models and where each number comes from.
+// The machine models and the source of each number.
 //
 // AQPS: Takagi et al., Adaptive Transport Service Selection for MPI with InfiniBand Network, 2015.
 // Vishnu: the dissertation on multi-path communication over InfiniBand. Rashti: Rashti and Afsahi
 // on buffer reuse, 2011. Zambre: Zambre et al. on multiple endpoints with libibverbs. MB are 10^6
-// bytes, as in the papers' rates. "Assumed" is what no source says; a study that depends on such a
-// number has to vary it.
+// bytes, as in the papers' rates. "Assumed" marks numbers without a source; a study that depends on
+// one has to vary it.
 #include "fabric/sim/machine.h"
 
 #include <algorithm>
@@ -19,22 +19,23 @@ constexpr MachineModel kConnectIb = {
     .name = "connect-ib",
     // Zambre 3.1: ibv_post_send of mlx5, this adapter's driver, every 296 cycles at 2.5 GHz.
     .post = Nanoseconds{118},
-    // AQPS, table 2: a message found by polling memory is d = 0.1 us faster than one that comes by
-    // a completion, which costs taking it and posting the next receive. The split is assumed.
+    // AQPS, table 2: a message found by polling memory is d = 0.1 us faster than one that arrives
+    // by a completion, which costs taking it and posting the next receive. The split is assumed.
     .post_receive = Nanoseconds{40},
     .poll_empty = Nanoseconds{10}, // AQPS, table 2: p
     .poll_completion = Nanoseconds{60},
-    // AQPS, table 2: a credit packet takes c = 0.3 us of its sender: a post, a completion, and the
-    // rest, of which this is the part that is there only if it is signaled (assumed: half).
+    // AQPS, table 2: a credit packet costs its sender c = 0.3 us: a post, a completion, and a rest.
+    // Half of the rest (assumed) arises only if the packet is signaled.
     .signal = Nanoseconds{60},
     .copy_start = Nanoseconds{20}, // assumed
     .copy_rate = {6'000'000'000},  // assumed: one core of that processor, beyond its caches
-    // Rashti, table 2: 4 KiB in the fast path pay from n = 60 uses on, n = R / (C - V) (equation
-    // 3). With a copy of 4 KiB in C - V = 0.85 us (assumed: its processor at 4.8 GB/s) R is 51 us.
+    // Rashti, table 2: in the fast path registering 4 KiB pays off from n = 60 uses on, by equation
+    // 3, n = R / (C - V). With C - V = 0.85 us for a copy of 4 KiB (assumed: its processor copies
+    // at 4.8 GB/s) R is 51 us.
     .registration = Nanoseconds{51'000},
     .registration_page = Nanoseconds{250}, // assumed: pinning a page
-    // The four of these and the wire are assumed so that 8 bytes written into polled memory take
-    // 0.8 us, as is common for this adapter; AQPS's figures show times of whole programs only.
+    // These four and the wire are assumed, so that 8 bytes written into polled memory take 0.8 us,
+    // as is common for this adapter; AQPS's figures show times of whole programs only.
     .doorbell = Nanoseconds{350},
     .work_request = Nanoseconds{30},
     .receive_work = Nanoseconds{30},
@@ -44,29 +45,29 @@ constexpr MachineModel kConnectIb = {
     .port_rate = {6'790'000'000}, // AQPS, table 3
     .bus_rate = {15'750'000'000}, // AQPS, table 3: PCI Express 3.0, 16 lanes
     .bus_half_duplex = false,
-    // AQPS 4.3: with 26 RC and 8 DC queue pairs (h of table 2, chosen for that) nothing is fetched,
-    // with the 63 + 8 of RC-RDMA-OD on 64 ranks it is. The lower bound; a DC queue pair is two here,
-    // an initiator and a target.
+    // AQPS 4.3: with 26 RC and 8 DC queue pairs (h of table 2, chosen for that) no context is
+    // fetched again, with the 63 + 8 of RC-RDMA-OD on 64 ranks some are. This is the lower bound; a
+    // DC queue pair counts twice here, as an initiator and a target.
     .qp_cache = 42,
     .qp_miss = Nanoseconds{300},        // assumed: a read over the bus
     .cable = Nanoseconds{15},           // assumed: 3 m
     .switch_latency = Nanoseconds{170}, // assumed: an FDR switch
-    .mtu = 4096,                        // InfiniBand's largest
-    .inline_bytes = 128,                // Rashti 5.1.1: up to here by PIO
+    .mtu = 4096,                        // the largest of InfiniBand
+    .inline_bytes = 128,                // Rashti 5.1.1: PIO up to this size
     .max_gather = 30,                   // assumed, as the next two
     .max_reads = 16,
     .max_send_depth = 16'384,
-    // AQPS, table 2: r - d, what a message over DC takes longer than one over RC. That it keeps the adapters busy,
-    // one half each, is assumed.
+    // AQPS, table 2: r - d, the extra time of a message over DC compared to RC. Assumed: it
+    // occupies the adapters, one half each.
     .dc_message = Nanoseconds{50},
-    // Fitted, in equal parts: with them DC on demand takes 0.76/0.81 of the time of RC on demand in onetoall on
-    // 64 ranks, as in AQPS 4.3 (test/study/onetoall_study.cc).
+    // Fitted, both equal, so that DC on demand takes 0.76/0.81 of the time of RC on demand in
+    // onetoall on 64 ranks, as in AQPS 4.3 (test/study/onetoall_study.cc).
     .dc_connect = Nanoseconds{127},
     .dc_disconnect = Nanoseconds{127},
     .dc_nack_backoff = Nanoseconds{1'000}, // assumed; AQPS 2.1 says what happens, not how long
     // AQPS 4.3, alltoone: a rank accepts as many connections as it has DC queue pairs.
     .dc_responders = 1,
-    // Not used in AQPS's work: those of infinihost.
+    // AQPS does not use migration: the values of infinihost.
     .migrate = Nanoseconds{29'000},
     .load_alternate = Nanoseconds{25'000},
     .rc = true,
@@ -89,16 +90,15 @@ constexpr MachineModel kInfinihost = {
     .poll_completion = Nanoseconds{250},
     .signal = Nanoseconds{150},
     .copy_start = Nanoseconds{50},         // assumed
-    .copy_rate = {1'050'000'000},          // PC2100: 2.1 GB/s, of which a copy needs two
+    .copy_rate = {1'050'000'000},          // PC2100: 2.1 GB/s; a copied byte counts twice
     .registration = Nanoseconds{51'000},   // as connect-ib (Rashti, table 2, a similar host)
     .registration_page = Nanoseconds{500}, // assumed
-    // Vishnu 4.3.2: the smallest latency is "around 6 us". Of these 0.4 are the post, 0.1 two
-    // copies, 1.4 the adapters' work (assumed), 0.2 the wire; the rest is the way over PCI-X and
-    // back.
+    // Vishnu 4.3.2: the smallest latency is "around 6 us". The post takes 0.4 of it, two copies
+    // 0.1, the adapters' work 1.4 (assumed), the wire 0.2; the rest is the way over PCI-X and back.
     .doorbell = Nanoseconds{3'900},
     .work_request = Nanoseconds{700},
     .receive_work = Nanoseconds{700},
-    // Assumed; of the order of a post, which is what Vishnu 6.2.1 compares it with.
+    // Assumed: of the order of a post, with which Vishnu 6.2.1 compares it.
     .ack = Nanoseconds{1'000},
     .engines = 1,
     // Vishnu 4.3.2: the peak of one rail in one direction; the port itself is 4x (2.3).
@@ -135,17 +135,17 @@ constexpr MachineModel kInfinihost = {
     .reliable_ud = true,
 };
 
-// Mellanox InfiniHost III MT25208, DDR, one port, 8x PCI Express; Xeon 3.6 GHz, a switch of 144 ports (Vishnu
-// 7.2.1 and 8.4.1).
+// Mellanox InfiniHost III MT25208, DDR, one port, 8x PCI Express; Xeon 3.6 GHz, a switch of 144
+// ports (Vishnu 7.2.1 and 8.4.1).
 constexpr MachineModel kInfinihost3 = {
     .name = "infinihost-iii",
-    .post = Nanoseconds{400}, // assumed: as infinihost, and so the next four
+    .post = Nanoseconds{400}, // assumed: as infinihost, as are the next four
     .post_receive = Nanoseconds{200},
     .poll_empty = Nanoseconds{30},
     .poll_completion = Nanoseconds{250},
     .signal = Nanoseconds{150},
     .copy_start = Nanoseconds{50}, // assumed
-    .copy_rate = {2'100'000'000},  // one channel of DDR2-533, 4.2 GB/s, of which a copy needs two
+    .copy_rate = {2'100'000'000},  // one channel of DDR2-533, 4.2 GB/s; a copied byte counts twice
     .registration = Nanoseconds{51'000},   // as connect-ib
     .registration_page = Nanoseconds{500}, // assumed
     // Assumed, as the next three; with two cables and a switch 3 us from end to end.
@@ -155,7 +155,7 @@ constexpr MachineModel kInfinihost3 = {
     .ack = Nanoseconds{1'000},
     .engines = 1,
     .engine_rate = {0},
-    // 4x DDR without its coding (2.3), which 8x PCI Express carries, too. The switch's links are the
+    // 4x DDR without its coding (2.3); 8x PCI Express carries as much. The switch's links are the
     // same, so that a link with two flows is a hot spot.
     .port_rate = {2'000'000'000},
     .bus_rate = {0},
@@ -175,7 +175,7 @@ constexpr MachineModel kInfinihost3 = {
     .dc_nack_backoff = Nanoseconds{0},
     .dc_responders = 0,
     .migrate = Nanoseconds{29'000},        // as infinihost
-    .load_alternate = Nanoseconds{25'000}, //
+    .load_alternate = Nanoseconds{25'000}, // as infinihost
     .rc = true,
     .ud = true,
     .dc = false,
@@ -196,15 +196,17 @@ constexpr MachineModel kIbm12x = {
     .poll_completion = Nanoseconds{200},
     .signal = Nanoseconds{100},
     .copy_start = Nanoseconds{50}, // assumed
-    .copy_rate = {2'100'000'000},  // one channel of DDR2-533, 4.2 GB/s, of which a copy needs two
+    .copy_rate = {2'100'000'000},  // one channel of DDR2-533, 4.2 GB/s; a copied byte counts twice
     .registration = Nanoseconds{51'000},   // as connect-ib
     .registration_page = Nanoseconds{500}, // assumed
-    // Vishnu gives no small latency in numbers: assumed, 3.2 us from these and the wire.
+    // Vishnu gives no number for the latency of small messages. Assumed: 3.2 us with these and the
+    // wire.
     .doorbell = Nanoseconds{1'400},
     .work_request = Nanoseconds{500},
     .receive_work = Nanoseconds{500},
     .ack = Nanoseconds{1'000},
-    // Vishnu 2.3.1: several; 6.3.2 gains up to 4 queue pairs, each of which keeps one busy.
+    // Vishnu 2.3.1: several engines. 6.3.2: up to 4 queue pairs raise the bandwidth, each keeps one
+    // engine busy.
     .engines = 4,
     .engine_rate = {1'661'000'000}, // Vishnu 6.3.2: the peak of one queue pair
     // Vishnu 6.3.2: the peak of four queue pairs. 12x is 3 GB/s (2.3.1) with headers.
@@ -237,9 +239,9 @@ constexpr MachineModel kIbm12x = {
     .reliable_ud = true,
 };
 
-// The shared-memory path of the host that the top README's table is of: two cores of one socket.
-// There the processors are the adapters: what one of them does for a message is in `post`, and a
-// message is found in memory. Measured by `test/bench/compare --rounds 13` and
+// The shared-memory path of the host of the table in the top README: two cores of one socket. There
+// the processors act as adapters: the sender's work for a message is in `post`, and the receiver
+// finds the message in memory. Measured by `test/bench/compare --rounds 13` and
 // `adaptib_bench_copy`.
 constexpr MachineModel kHere = {
     .name = "here",

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Network: paths between ports, and whether they carry anything now.
 //
-// Purpose: topology, routes and flows as the adapters see them: a path for a port and a destination LID,
-// with its latency and the links that a long message takes its share of; links and ports that are down;
-// hosts that are cut off from each other.
-// A path begins and ends with the adapters' host buses, if the machine has such a limit.
-// Ownership: paths belong to the network and stay where they are.
+// Purpose: gives the adapters a view of topology, routes and flows: a path for a port and a
+// destination LID, with its latency and the links that a long message shares; links and ports that
+// are down; hosts that are cut off from each other.
+// A path begins and ends with the adapters' host buses, if the machine limits those.
+// Ownership: paths belong to the network and keep their addresses.
 // Threads: one.
 // May touch: base/, fabric/sim/{simulator,machine,topology,routes,flows}.h.
 #pragma once
@@ -28,9 +28,10 @@ struct Path {
     PortIndex to = kNoIndex;
     std::vector<LinkIndex> links;
     Nanoseconds latency{0}; // cables and switches
+    // State of the network that `rate` and `up` reflect: Network::changes_.
     std::uint64_t looked = 0;
-    BytesPerSecond rate{}; // of the slowest link, as of `looked`
-    bool up = true;        // the same
+    BytesPerSecond rate{}; // of the slowest link
+    bool up = true;
 };
 
 class Network {
@@ -40,7 +41,7 @@ public:
     const Topology& topology() const { return topology_; }
     Flows& flows() { return *flows_; }
 
-    // Null: there is no such LID, or no route to it.
+    // Null: no port has that LID, or no route leads to it.
     Path* path(PortIndex from, Lid to);
     bool leads(PortIndex from, Lid to) const;
     bool up(Path& path) {
@@ -53,19 +54,19 @@ public:
 
     bool port_slowed(PortIndex port) const { return slowed_[topology_.ports[port].link] > 1; }
 
-    // Both directions of a cable. What is under way on it stands still.
+    // Sets both directions of a cable. Flows on a cable that is down stand still.
     void set_link(LinkIndex link, bool up);
     void set_port(PortIndex port, bool up);
-    // Nominal rate / factor.
+    // Sets the rate to nominal rate / factor.
     void slow_port(PortIndex port, std::uint32_t factor);
-    // Hosts of different groups do not reach each other. All are of group 0 at first.
+    // Hosts of different groups do not reach each other. At first all hosts are in group 0.
     void set_group(std::uint32_t host, std::uint32_t group);
 
 private:
     void look(Path& path);
     void set_rate(LinkIndex link);
 
-    Topology topology_; // and the host buses, as further links
+    Topology topology_; // includes the host buses, as further links
     Routes routes_;
     std::unique_ptr<Flows> flows_;
     std::vector<LinkIndex> bus_out_; // by node; kNoIndex: no limit

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reading OpenSM's tables (fabric/sim/opensm_routes.h): the tables, then the LIDs, then the whole.
+// Reads OpenSM's tables (fabric/sim/opensm_routes.h): the tables, then the LIDs, then checks all
+// routes.
 #include "fabric/sim/opensm_routes.h"
 
 #include <bit>
@@ -27,7 +28,7 @@ public:
             if (node.kind == Node::Kind::within_switch) {
                 by_guid_.emplace(node.guid, n);
                 const auto [there, added] = by_name_.emplace(node.name, n);
-                there->second = added ? n : kNoIndex; // a name that is not unique names none
+                there->second = added ? n : kNoIndex; // an ambiguous name refers to no switch
             }
         }
         for (PortIndex p = 0; p < topology.ports.size(); ++p) {
@@ -53,7 +54,7 @@ public:
         return true;
     }
 
-    // The topology with OpenSM's LIDs; then all routes are followed.
+    // Gives the topology OpenSM's LIDs, then checks all routes.
     bool finish(Topology& topology, Routes& out) {
         topology = topology_;
         for (NodeIndex n = 0; n < topology.nodes.size(); ++n) {
@@ -162,7 +163,7 @@ private:
         return end == by_link_.end() || deliver(static_cast<Lid>(lid), end->second, line.rest());
     }
 
-    // The switch hands the LID to this port: it is the port's.
+    // Records that the switch delivers the LID to this port, which owns it therefore.
     bool deliver(Lid lid, PortIndex port, std::string_view comment) {
         if (owner_[lid] != kNoIndex && owner_[lid] != port) {
             return fail("the LID goes to " + named(port) + ", and to " + named(owner_[lid]) +
@@ -229,12 +230,12 @@ private:
     std::string& error_;
     std::map<std::uint64_t, NodeIndex> by_guid_;
     std::map<std::string_view, NodeIndex> by_name_;
-    std::map<LinkIndex, PortIndex> by_link_; // outwards
+    std::map<LinkIndex, PortIndex> by_link_; // by outbound link
     std::map<NodeIndex, Lid> switch_lids_;
     std::vector<std::uint32_t> header_lines_; // by node; 0: no table yet
     std::vector<PortIndex> owner_;            // by LID
     std::vector<std::uint32_t> owner_lines_;
-    NodeIndex switch_ = kNoIndex; // whose table is read
+    NodeIndex switch_ = kNoIndex; // the switch whose table is being read
     Lid last_lid_ = 0;
     Routes routes_;
 };

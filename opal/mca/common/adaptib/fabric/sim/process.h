@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Process: the processor of one simulated rank.
 //
-// Purpose: what the rank does takes time: posting, polling, copying. Within one turn the rank's own time
-// runs ahead of the world's; its next turn begins when both agree. It is also the rank's Clock.
+// Purpose: charges the rank for its work: posting, polling, copying. Within one turn the rank's own
+// time runs ahead of the world's; its next turn begins when both agree. A Process is also the
+// rank's Clock.
 // Ownership: the World's.  Threads: one.
 // May touch: base/, fabric/sim/simulator.h.
 #pragma once
@@ -16,8 +17,8 @@
 
 namespace adaptib::sim {
 
-// Told when there is something for a rank to look at: a completion, an event, memory that changed, room
-// in a queue that was full.
+// Notified when a rank has something to look at: a completion, an event, changed memory, or room in
+// a queue that was full.
 class Activity {
 public:
     virtual void on_activity() = 0;
@@ -32,10 +33,11 @@ public:
 
     Nanoseconds now() const override { return std::max(simulator_.now(), busy_until_); }
     std::uint32_t host() const { return host_; }
-    // It has had nothing to do until now, or since.
+    // True if all work of the rank is done at the present time of the world.
     bool idle() const { return busy_until_ <= simulator_.now(); }
     void charge(Nanoseconds cost) { busy_until_ = now() + cost; }
-    // To be paid at the beginning of its next turn: what has landed has to be looked at and copied.
+    // Adds a cost that the rank pays at the beginning of its next turn, to look at and copy data
+    // that has landed.
     void owe(Nanoseconds cost) { owed_ += cost; }
     void begin_turn() {
         charge(owed_);
@@ -49,7 +51,7 @@ public:
         }
     }
 
-    // Completions and events that it has not taken yet.
+    // Completions and events that the rank has not taken yet.
     void add_unseen() {
         ++unseen_;
         wake();
@@ -57,7 +59,7 @@ public:
     void seen(std::size_t count) { unseen_ -= count; }
     std::size_t unseen() const { return unseen_; }
 
-    // A process that has died: nothing reaches it, nothing comes from it.
+    // A dead process sends and receives nothing.
     bool dead() const { return dead_; }
     void die() { dead_ = true; }
 

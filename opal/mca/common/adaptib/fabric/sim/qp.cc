@@ -37,7 +37,7 @@ void copy_gather(std::span<const Gather> from, std::span<const Gather> to) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Queues
 
 void SimCompletionQueue::push(const WorkCompletion& completion, const SimQueuePair* qp,
@@ -120,7 +120,7 @@ void SimSharedReceiveQueue::check_limit() {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Queue pair
 
 SimQueuePair::SimQueuePair(SimRail& rail, const QpInit& init)
@@ -244,7 +244,7 @@ void SimQueuePair::complete_receive(const WorkCompletion& completion, Bytes copi
     push(receive_cq_, completion, copied);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Receiving
 
 Status SimQueuePair::post_receive_impl(const ReceiveWork& work) {
@@ -355,7 +355,7 @@ void SimQueuePair::flush_receives() {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Posting
 
 Status SimQueuePair::check_list(const SendWork& work, Bytes& length) const {
@@ -365,7 +365,8 @@ Status SimQueuePair::check_list(const SendWork& work, Bytes& length) const {
                         length);
 }
 
-// Whoever sends out of memory of the rail's, or publishes, has copied the message there.
+// Charges the copy, too, if the process has copied the message into memory of the rail, or
+// publishes it.
 Nanoseconds SimQueuePair::post(const SendWork& work) {
     Bytes copied = 0;
     const bool published = (work.flags & kPublish) != 0;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What simulated queue pairs have in common: states, the receive queue, completions.
+// Common base of simulated queue pairs: states, the receive queue, completions.
 //
-// A queue pair is always in one of 5 states (QpState); the moves are those of fabric/README.md.
-// Ownership: the caller's; others find it by its number only, through the adapter.  Threads: one.
+// A queue pair is always in one of 5 states (QpState); fabric/README.md lists the transitions.
+// Ownership: the caller's; other queue pairs find it by its number only, through the adapter.
+// Threads: one.
 // May touch: base/, fabric/, fabric/sim/.
 #pragma once
 
@@ -16,7 +17,7 @@
 
 namespace adaptib::sim {
 
-// An event that is a member of `T` and calls one of its functions.
+// An event that is a member of `T` and calls one of its member functions.
 template <class T, void (T::*kFunction)()> class MemberEvent final : public Event {
 public:
     explicit MemberEvent(T& owner) : owner_(owner) {}
@@ -27,24 +28,24 @@ private:
     T& owner_;
 };
 
-// Rounded up; `rate` 0 is not limited.
+// Time to send `bytes`, rounded up; `rate` 0 means no limit.
 Nanoseconds wire_time(Bytes bytes, BytesPerSecond rate);
 
-// REQUIRES: as many bytes in `to` as in `from`, or more.
+// REQUIRES: `to` has room for all bytes of `from`.
 void copy_gather(std::span<const Gather> from, std::span<const Gather> to);
 
 class SimQueuePair : public QueuePair {
 public:
     SimQueuePair(SimRail& rail, const QpInit& init);
     ~SimQueuePair() override;
-    // Takes a number. Before anything else.
+    // Takes a number from the adapter. REQUIRES: called before anything else.
     Status enter();
 
     Process& process() { return rail_.process(); }
-    // Faults, told by the world.
+    // Faults, reported by the world.
     virtual void path_changed() = 0;
     void process_died();
-    // The shared receive queue has a receive again.
+    // Called when the shared receive queue has a receive again.
     void receive_posted();
 
 protected:
@@ -57,27 +58,29 @@ protected:
     };
     enum class Answer : std::uint8_t { taken, no_receive, too_long, no_access };
 
-    // To RTR: nothing may have changed unless it is ok.
+    // Transition to RTR. Changes nothing unless it returns ok.
     virtual Status connect(const QpAttributes& attributes) = 0;
     virtual Status migrate_to(const QpAttributes&, std::uint32_t) { return kOk; } // kQpMigration
     virtual void stop_sending() = 0; // nothing more reaches the wire
-    virtual void flush_sends() = 0;  // what is outstanding ends as flushed
-    virtual void forget_sends() = 0; // or without a word
+    virtual void flush_sends() = 0;  // outstanding requests complete as flushed
+    virtual void forget_sends() = 0; // drops outstanding requests without completions
     virtual void on_receive_posted() {}
 
     bool receives() const {
         return (state_ == QpState::ready_to_receive || state_ == QpState::ready_to_send) &&
                !rail_.process().dead();
     }
-    // Takes a message into the next receive. too_long, no_access: the receive is still there.
+    // Takes a message into the next receive. On too_long and no_access the receive stays in the
+    // queue.
     Answer take(const Message& message);
-    // What arrived cannot be taken: the receive ends with that status, ERR.
+    // Rejects a message that cannot be taken: the receive completes with that status, the queue
+    // pair goes to ERR.
     void refuse_receive(WorkStatus status);
-    // A write with immediate uses a receive up, whose memory is not touched.
+    // Uses up a receive for a write with immediate; the receive's memory is not touched.
     Answer take_notice(Bytes written, std::uint32_t value);
     const QueuedReceive* next_receive();
     void wait_for_receive();
-    // ERR without a completion that tells it.
+    // Moves to ERR where no completion reports it: raises qp_fatal.
     void fatal();
     void enter_error();
 
@@ -85,21 +88,22 @@ protected:
     bool wants_completion(std::uint32_t flags) const {
         return signal_all_ || (flags & kSignaled) != 0;
     }
-    // What a request shows to be wrong with its gather list; sets its length.
+    // Refuses a request whose gather list is wrong; sets its length.
     Status check_list(const SendWork& work, Bytes& length) const;
-    // What each end has to do more for a message of this queue pair's transport.
+    // Extra time that each end needs for a message of this queue pair's transport.
     Nanoseconds dc_work() const {
         const bool dc = type() == QpType::dc_initiator || type() == QpType::dc_target;
         return dc ? machine_.dc_message / 2 : Nanoseconds{0};
     }
-    // A packet through the engine and both wires: when it has left, and when it is taken at the other end, by the
-    // queue pair of that number there, whose context may have to be fetched.
+    // Sends a packet through the engine and both wires. Returns when it has left, and when the
+    // other end has handled it. `target` is the queue pair's number there, whose context may have
+    // to be fetched.
     struct Passage {
         Nanoseconds left;
         Nanoseconds arrives;
     };
     Passage send_packet(Path& path, Bytes bytes, Nanoseconds ready, std::uint32_t target);
-    // A request is handed to the adapter: costs the process; when the adapter sees it.
+    // Hands a request to the adapter and charges the process. Returns when the adapter sees it.
     Nanoseconds post(const SendWork& work);
 
     SimRail& rail_;

@@ -22,7 +22,7 @@ public:
     explicit SimCompletionQueue(SimRail& rail) : rail_(rail) {}
 
     SimRail& rail() { return rail_; }
-    // `copied`: bytes that whoever takes it has to copy.
+    // `copied`: bytes that the process has to copy when it takes the completion.
     void push(const WorkCompletion& completion, const SimQueuePair* qp, Bytes copied);
     void forget(const SimQueuePair* qp);
     ~SimCompletionQueue() override;
@@ -47,7 +47,7 @@ public:
     SimRail& rail() { return rail_; }
     const QueuedReceive* peek() { return receives_.peek(); }
     void drop();
-    // Tells the queue pair of the next receive, once.
+    // Tells the queue pair of the next posted receive, once.
     void wait_for_post(SimQueuePair* qp);
     void forget(const SimQueuePair* qp) { std::erase(waiting_, qp); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The simulated fabric and its rails: creating objects, checking their arguments.
+// The simulated fabric and its rails: creates objects and checks their arguments.
 #include "fabric/sim/rail.h"
 
 #include <algorithm>
@@ -20,9 +20,10 @@ namespace {
 
 constexpr std::uint32_t kMaxCqDepth = 1u << 20;
 constexpr Bytes kMaxMessage = 2 * kGiB;
-constexpr Bytes kMostMemory = Bytes{1} << 40; // of one region of the rail's; no process has more
+// Limit of one region that a rail allocates; no process has more memory.
+constexpr Bytes kMostMemory = Bytes{1} << 40;
 constexpr Bytes kPage = 4096;
-constexpr std::uint32_t kAddressMagic = 0x736d6c64; // what follows is a LID
+constexpr std::uint32_t kAddressMagic = 0x736d6c64; // a LID follows
 
 bool decode(const RailAddress& address, std::uint32_t& lid) {
     std::uint32_t words[2];
@@ -36,7 +37,7 @@ bool decode(const RailAddress& address, std::uint32_t& lid) {
 
 } // namespace
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Fabric
 
 SimFabric::SimFabric(World& world, Process& process) : world_(world), process_(process) {
@@ -106,7 +107,7 @@ bool SimFabric::poll_event_impl(adaptib::Event& out) {
     return true;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Rail
 
 SimRail::SimRail(World& world, SimFabric& fabric, Process& process, PortIndex port,
@@ -137,7 +138,7 @@ SimRail::SimRail(World& world, SimFabric& fabric, Process& process, PortIndex po
     info_.max_message_bytes = kMaxMessage;
     info_.inline_bytes = m.inline_bytes;
     info_.target_change = m.dc_connect + m.dc_disconnect;
-    info_.max_gather = std::min(m.max_gather, kMaxGather); // what a queue here keeps
+    info_.max_gather = std::min(m.max_gather, kMaxGather); // a queue here keeps no more
     info_.max_send_depth = m.max_send_depth;
     info_.max_cq_depth = kMaxCqDepth;
     info_.max_reads = m.max_reads;
@@ -160,7 +161,7 @@ bool SimRail::reaches_impl(const RailAddress& remote) const {
     return decode(remote, lid);
 }
 
-// Of one network, or not.
+// 1 if a route leads to the remote rail: both are in one network.
 std::uint32_t SimRail::likeness_impl(const RailAddress& remote) const {
     std::uint32_t lid = 0;
     return decode(remote, lid) && world_.network().leads(port_, lid) ? 1 : 0;
@@ -283,7 +284,8 @@ Status SimRail::allocate_impl(Bytes length, std::uint32_t access,
     if (length > kMostMemory) {
         return Status::error(Reason::no_memory);
     }
-    // Of large memory, what nobody touches costs nothing: there are many ranks.
+    // With many ranks in this process, calloc keeps the untouched pages of large memory free of
+    // cost.
     SimMemoryRegion::Memory memory(static_cast<std::byte*>(std::calloc(length + kCacheLine, 1)));
     std::uint32_t key = 0;
     if (memory == nullptr) {

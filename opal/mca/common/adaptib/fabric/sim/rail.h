@@ -22,7 +22,7 @@ public:
     };
     using Memory = std::unique_ptr<std::byte[], Free>;
 
-    // `own`: memory that ends with the region, or null.
+    // `own`: memory that is freed with the region, or null.
     SimMemoryRegion(RegionTable& table, void* address, Bytes length, std::uint32_t key, Memory own)
         : MemoryRegion(address, length), table_(table), own_(std::move(own)) {
         local_key_ = remote_key_ = key;
@@ -52,7 +52,7 @@ public:
     PortIndex port() const { return port_; }
     RegionTable& regions() { return regions_; }
     void raise(EventKind kind, std::uint32_t qp_number, SharedReceiveQueue* srq = nullptr);
-    // The way to a remote rail; null: nobody is there, or no route leads there.
+    // Returns the path to a remote rail; null: no port has that address, or no route leads there.
     Path* path(const PathSpec& spec);
 
 private:

@@ -97,7 +97,7 @@ Status RcQueuePair::post_send_impl(const SendWork& work) {
     return kOk;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Completions
 
 void RcQueuePair::finish_first(WorkStatus status) {
@@ -122,7 +122,7 @@ void RcQueuePair::finish_first(WorkStatus status) {
     }
 }
 
-// What has been answered by now is over.
+// Completes the requests that have been answered by now.
 void RcQueuePair::settle() {
     while (!requests_.empty() && requests_.front().known &&
            requests_.front().answered <= simulator_.now()) {
@@ -139,7 +139,8 @@ void RcQueuePair::settle() {
     pump();
 }
 
-// Nothing happens for what nobody waits for: those requests are settled with the next that tells.
+// Schedules nothing for requests that nobody waits for: they are settled with the next one that
+// tells().
 void RcQueuePair::plan_settling() {
     if (settles_.scheduled()) {
         return;

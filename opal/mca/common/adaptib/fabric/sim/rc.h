@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Reliable connected queue pairs of the simulated fabric, and the dynamically connected ones.
 //
-// Purpose: requests go out in order and are answered in order. One file per thing that happens:
+// Purpose: requests go out in order and are answered in order. One file per event:
 //     rc.cc          posting, states, completions
 //     rc_send.cc     requests leave: packets at once, long ones as flows; answers; retries
 //     rc_target.cc   a request arrives: rights, receives, memory
-//     rc_migration.cc  automatic path migration;  rc_dc.cc  who a DC initiator is connected to
+//     rc_migration.cc  automatic path migration;  rc_dc.cc  the connection of a DC initiator
 //
 // A request is queued, on the wire, arrived or answered; requests_ holds them in posting order:
 //
@@ -13,10 +13,12 @@
 //     [arrived_ .. sent_)    on the wire, in order of `arrives`
 //     [sent_ ..)             queued; the first of them may be on its way out as a flow (leaving_)
 //
-// What gets no answer (path down, nobody there, no receive) is taken back with all after it and sent
-// again later; what had arrived and was not heard of is not carried out twice.
+// A request without an answer (path down, no target, no receive) is taken back with all after it
+// and sent again later; a request that had arrived but whose answer was lost is not carried out
+// twice.
 // Ownership: the caller's.  Threads: one.
-// Source: InfiniBand Architecture, vol. 1, 9.7 (reliable service), 17.2.8 (migration); Takagi et al., 2.1 (DC).
+// Source: InfiniBand Architecture, vol. 1, 9.7 (reliable service), 17.2.8 (migration); Takagi et
+// al., 2.1 (DC).
 // May touch: base/, fabric/, fabric/sim/.
 #pragma once
 
@@ -44,9 +46,9 @@ private:
         std::vector<std::byte> inlined;
         Bytes length = 0;
         std::uint64_t old_value = 0; // atomics
-        Nanoseconds ready{0};        // the adapter sees it
+        Nanoseconds ready{0};        // when the adapter sees the request
         Nanoseconds arrives{0};
-        Nanoseconds answered{0}; // the answer is here
+        Nanoseconds answered{0}; // when the answer arrives
         bool known = false;      // `answered` is set
         bool carried_out = false;
         WorkStatus status = WorkStatus::success;
@@ -81,7 +83,7 @@ private:
     void settle();
     void plan_settling();
     void finish_first(WorkStatus status);
-    // Whether something waits for its completion: the process, a later request.
+    // True if the process, or a later request, waits for the completion of this request.
     bool tells(const Request& request) const {
         return wants_completion(request.work.flags) || request.returns_data() ||
                request.status != WorkStatus::success || is_initiator();
@@ -116,7 +118,7 @@ private:
     enum class Outcome : std::uint8_t { done, nobody, no_receive, busy, refused };
     RcQueuePair* target() const;
     std::uint32_t remote() const { return is_initiator() ? dc_remote_ : attributes_.remote_qp; }
-    // Where its packets leave from, and reach it: another one than the rail's once it has migrated.
+    // Port that packets leave from and arrive at; after a migration it may differ from the rail's.
     PortIndex port() const { return path_ == nullptr ? rail_.port() : path_->from; }
     void let_requester_go();
     Path* way_back(const RcQueuePair& at) const;
@@ -149,18 +151,18 @@ private:
     GrowingRing<Request> requests_;
     std::size_t arrived_ = 0;
     std::size_t sent_ = 0;
-    std::size_t telling_ = 0;     // the first request whose completion somebody waits for, or later
+    std::size_t telling_ = 0;     // the first request that tells() is this one or a later one
     std::uint32_t reads_out_ = 0; // of [0, sent_), those that return data
     Nanoseconds last_arrival_{0};
     bool leaving_ = false;
-    bool halted_ = false; // one was refused or cannot be sent: nothing follows it
+    bool halted_ = false; // a request was refused or cannot be sent: nothing follows it
     Pause pause_ = Pause::none;
     std::uint32_t tries_ = 0;
     std::uint32_t rnr_tries_ = 0;
     Nanoseconds rnr_until_{0};
     Path* path_ = nullptr;
-    std::vector<LinkIndex> links_;      // of a flow: the engine's, then the path's
-    std::vector<LinkIndex> links_back_; // an initiator's, of the answers
+    std::vector<LinkIndex> links_;      // of a flow: the link of the engine, then those of the path
+    std::vector<LinkIndex> links_back_; // an initiator's, for the answers
 
     MemberEvent<RcQueuePair, &RcQueuePair::begin_flow> flow_begins_{*this};
     MemberEvent<RcQueuePair, &RcQueuePair::arrivals> arrives_{*this};
@@ -175,15 +177,18 @@ private:
     MemberEvent<RcQueuePair, &RcQueuePair::try_to_arm> arms_{*this};
     MemberEvent<RcQueuePair, &RcQueuePair::tell_migrated> migrated_{*this};
 
-    // DC: whom an initiator is connected to (path_ leads there), and whether it is one of those that the
-    // target serves; at a target, how many that are.
-    std::uint32_t dc_remote_ = 0; // 0: nobody
+    // DC. An initiator: the target that it is connected to (path_ leads there), and whether the
+    // target serves it now. A target: the number of initiators that it serves.
+    std::uint32_t dc_remote_ = 0; // 0: none
     bool dc_served_ = false;
     bool dc_connecting_ = false;
-    std::uint64_t dc_turn_ =
-        0; // which initiator the target serves or served last; an initiator's own
+    // A target: number of its last change to another initiator. An initiator: that number when it
+    // was served; while both are equal, the target has served no other initiator since.
+    std::uint64_t dc_turn_ = 0;
     std::uint32_t initiators_ = 0;
-    std::uint32_t dc_life_ = 0; // of the target: whom it served before an error it knows no more
+    // A target: number of its resets and errors; each makes it forget the initiators that it
+    // served. An initiator: that number when it was served.
+    std::uint32_t dc_life_ = 0;
 };
 
 } // namespace adaptib::sim

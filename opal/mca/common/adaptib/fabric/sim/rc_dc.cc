@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Dynamically connected transport: an initiator is connected to one target at a time; a target that
-// serves as many initiators as it can refuses further ones, which come again.
+// Dynamically connected transport: an initiator is connected to one target at a time. A target that
+// serves as many initiators as it can refuses further ones, which try again later.
 // Source: Takagi et al., 2.1.
 #include "fabric/sim/rc.h"
 
 namespace adaptib::sim {
 
-// False: its doorbell is still on its way. What an initiator does with the engine it asks for only then, so that
-// nobody waits for it before.
+// Returns false while the request's doorbell is on its way. The initiator reserves the engine only
+// after that, so that no other request waits for it earlier.
 bool RcQueuePair::is_heard(const Request& request) {
     if (request.ready <= simulator_.now()) {
         return true;
@@ -16,8 +16,9 @@ bool RcQueuePair::is_heard(const Request& request) {
     return false;
 }
 
-// False: the request has to wait, for the last answer of the target before or for the connection. Connecting and
-// disconnecting are packets: engine and target do nothing else meanwhile.
+// Returns false if the request has to wait for the last acknowledgement of the previous target, or
+// for the connection. Connecting and disconnecting are packets: engine and target do nothing else
+// meanwhile.
 bool RcQueuePair::retarget(Request& request) {
     Path& path = static_cast<const SimAddressHandle*>(request.work.address_handle)->path();
     const bool same = dc_remote_ == request.work.remote_qp && path_ == &path;
@@ -25,7 +26,7 @@ bool RcQueuePair::retarget(Request& request) {
         return true;
     }
     if (sent_ > 0) {
-        return false; // settling goes on with the next
+        return false; // settle() pumps again
     }
     Nanoseconds begin = std::max(simulator_.now(), engine_.inside_until);
     if (dc_remote_ != 0) {
@@ -39,7 +40,7 @@ bool RcQueuePair::retarget(Request& request) {
     return false;
 }
 
-// A packet of that cost at both ends: when it has left.
+// Sends a packet of that cost at both ends. Returns when it has left.
 Nanoseconds RcQueuePair::occupy(const Path& path, Nanoseconds begin, Nanoseconds cost) {
     engine_.inside_until = begin + cost;
     engine_.free_at = std::max(engine_.free_at, begin) + cost;
@@ -48,13 +49,13 @@ Nanoseconds RcQueuePair::occupy(const Path& path, Nanoseconds begin, Nanoseconds
     return begin + cost;
 }
 
-// Served before by the target, and nobody else since.
+// True if the target has served this initiator before, and no other one since.
 bool RcQueuePair::is_remembered() const {
     const RcQueuePair* at = target();
     return at != nullptr && dc_turn_ != 0 && at->dc_turn_ == dc_turn_;
 }
 
-// False: the target serves as many as it can.
+// Returns false if the target serves as many initiators as it can.
 bool RcQueuePair::get_served(RcQueuePair& at) {
     if (dc_served_ && dc_life_ == at.dc_life_) {
         return true;
@@ -72,7 +73,8 @@ bool RcQueuePair::get_served(RcQueuePair& at) {
     return true;
 }
 
-// An initiator that has nothing more to send lets others be served; it stays connected until they are.
+// Lets the target serve others, as this initiator has nothing more to send; it stays connected
+// until the target does.
 void RcQueuePair::let_others_be_served() {
     RcQueuePair* at = dc_served_ ? target() : nullptr;
     if (at != nullptr && at->dc_life_ == dc_life_ && at->initiators_ > 0) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Automatic path migration: always in one of three states, MIGRATED, REARM, ARMED (fabric/README.md).
+// Automatic path migration. A queue pair is always in one of three states, MIGRATED, REARM, ARMED
+// (fabric/README.md).
 // Source: InfiniBand Architecture, vol. 1, 17.2.8; Vishnu, chapter 9.
 #include "fabric/sim/rc.h"
 
@@ -42,7 +43,7 @@ Status RcQueuePair::migrate_to(const QpAttributes& attributes, std::uint32_t mas
     return kOk;
 }
 
-// Both ends have loaded a path: whoever is ready last arms both.
+// Arms both ends once both have loaded a path; the end that is ready last does so.
 void RcQueuePair::try_to_arm() {
     RcQueuePair* peer = target();
     if (peer == nullptr || attributes_.migration != MigrationState::rearm ||
@@ -55,7 +56,7 @@ void RcQueuePair::try_to_arm() {
     }
 }
 
-// Goes over to the alternate path at both ends; what was under way is sent again over it.
+// Moves both ends to the alternate path; requests under way are sent again over it.
 void RcQueuePair::migrate() {
     RcQueuePair* peer = target();
     take_alternate();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RC: requests leave, are answered, or sent again (fabric/sim/rc.h).
+// RC: requests leave, are answered, or are sent again (fabric/sim/rc.h).
 #include <algorithm>
 
 #include "fabric/qp_rules.h"
@@ -10,11 +10,11 @@ namespace adaptib::sim {
 namespace {
 
 constexpr std::uint8_t kForEver = 7;       // rnr_retry
-constexpr std::uint8_t kUsualTimeout = 14; // between two tries without end
+constexpr std::uint8_t kUsualTimeout = 14; // interval of retries that never end (timeout 0)
 
 } // namespace
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Leaving
 
 void RcQueuePair::pump() {
@@ -88,7 +88,7 @@ void RcQueuePair::add_to_wire(Request& request, Nanoseconds arrives) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Arriving
 
 void RcQueuePair::arrivals() {
@@ -102,9 +102,9 @@ void RcQueuePair::arrivals() {
     }
 }
 
-// False: nothing that follows it arrives now.
+// Returns false if no later request arrives now.
 bool RcQueuePair::arrival(Request& request) {
-    if (request.status != WorkStatus::success) { // it has never left
+    if (request.status != WorkStatus::success) { // it never left
         reject(request, request.status, Nanoseconds{0});
         return false;
     }
@@ -160,7 +160,7 @@ void RcQueuePair::answer(Request& request, WorkStatus status, Nanoseconds after)
     plan_settling();
 }
 
-// The target says no, or nobody can be asked: this request is the last one.
+// Ends with this request: the target refuses it, or it cannot be sent. No request follows it.
 void RcQueuePair::reject(Request& request, WorkStatus status, Nanoseconds after) {
     take_back(arrived_ + 1);
     ++arrived_;
@@ -169,7 +169,7 @@ void RcQueuePair::reject(Request& request, WorkStatus status, Nanoseconds after)
     answer(request, status, after);
 }
 
-// Long answers to reads come back one after another.
+// Sends long responses to reads back one after another.
 void RcQueuePair::respond() {
     if (response_.active()) {
         return;
@@ -198,10 +198,10 @@ void RcQueuePair::response_through() {
     respond();
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // No answer
 
-// Requests from `first` on are queued again.
+// Queues the requests from `first` on again.
 void RcQueuePair::take_back(std::size_t first) {
     simulator_.cancel(arrives_);
     simulator_.cancel(flow_begins_);
@@ -224,7 +224,7 @@ void RcQueuePair::take_back(std::size_t first) {
     plan_settling();
 }
 
-// What has arrived and is being answered is not heard of either.
+// Takes back all unanswered requests: also those whose responses are under way.
 void RcQueuePair::take_back_unanswered() { take_back(response_.active() ? responding_ : arrived_); }
 
 void RcQueuePair::no_answer() {
@@ -247,7 +247,7 @@ void RcQueuePair::no_receive(RcQueuePair& at, Request& request) {
     ++rnr_tries_;
     rnr_until_ = simulator_.now() + back->latency + rnr_time(at.attributes_.rnr_timer);
     if (attributes_.rnr_retry == kForEver && !is_initiator()) {
-        pause_ = Pause::no_receive; // until there is one
+        pause_ = Pause::no_receive; // until the target posts one
         at.wait_for_receive();
     } else {
         wait(Pause::no_receive, rnr_until_);

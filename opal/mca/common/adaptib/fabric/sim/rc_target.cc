@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RC: a request has arrived at its target (fabric/sim/rc.h).
+// RC: carries out a request at its target (fabric/sim/rc.h).
 #include <algorithm>
 #include <cstring>
 
@@ -7,7 +7,7 @@
 
 namespace adaptib::sim {
 
-// Who takes our requests now; null: nobody.
+// Returns the queue pair that takes our requests now; null: none.
 RcQueuePair* RcQueuePair::target() const {
     if (path_ == nullptr) {
         return nullptr;
@@ -29,7 +29,7 @@ RcQueuePair* RcQueuePair::target() const {
     return ours ? at : nullptr;
 }
 
-// Who waits for a receive of ours tries again.
+// Lets the peer try again if it waits for a receive of ours.
 void RcQueuePair::let_requester_go() {
     if (type() != QpType::rc || path_ == nullptr) {
         return;
@@ -51,7 +51,7 @@ Path* RcQueuePair::way_back(const RcQueuePair& at) const {
                : at.path_;
 }
 
-// A DC target has no path of its own: its answers go where the request came from.
+// A DC target has no path of its own: its responses go back to the initiator of the request.
 std::span<const LinkIndex> RcQueuePair::links_back(const RcQueuePair& at) {
     if (!is_initiator()) {
         return at.links_;
@@ -130,7 +130,7 @@ RcQueuePair::Outcome RcQueuePair::carry_out_write(RcQueuePair& at, Request& requ
     if (work.opcode == Opcode::write_imm) {
         static_cast<void>(at.take_notice(request.length, work.immediate));
     }
-    if ((work.flags & kPublish) != 0) { // somebody polls there
+    if ((work.flags & kPublish) != 0) { // the process polls there
         at.process().owe(machine_.copy_start + wire_time(request.length, machine_.copy_rate));
         at.process().wake();
     }

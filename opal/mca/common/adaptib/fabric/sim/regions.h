@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory regions of a simulated rail: keys, ranges, rights.
-// Ownership: the rail's table; regions take themselves out of it.  Threads: one.
+// Ownership: the rail's table; regions remove themselves from it.  Threads: one.
 // May touch: base/, fabric/fabric.h.
 #pragma once
 
@@ -17,7 +17,7 @@ struct Region {
     Bytes length = 0; // 0: the entry is free
     std::uint32_t access = 0;
     std::uint32_t generation = 0;
-    bool allocated = false; // by the rail: what messages are copied into and out of
+    bool allocated = false; // by the rail: memory that messages are copied into and out of
 
     bool covers(std::uint64_t address, Bytes bytes) const {
         return address >= base && bytes <= length && address - base <= length - bytes;
@@ -48,7 +48,7 @@ public:
         entries_[key & (kEntries - 1)].length = 0;
         free_.push_back(key & (kEntries - 1));
     }
-    // Null: no such region now.
+    // Null: no region has that key now.
     const Region* find(std::uint32_t key) const {
         const std::uint32_t index = key & (kEntries - 1);
         return index < entries_.size() && entries_[index].length != 0 &&
@@ -64,8 +64,8 @@ public:
                    ? region
                    : nullptr;
     }
-    // Whether each entry lies in a region that gives that right. `allocated`: of them, the bytes in memory
-    // of the rail's.
+    // True if each entry lies in a region that grants `access`. `allocated`: the number of bytes in
+    // memory that the rail allocated.
     bool allows(std::span<const Gather> gather, std::uint32_t access, Bytes& allocated) const {
         allocated = 0;
         for (const Gather& entry : gather) {
@@ -86,7 +86,8 @@ public:
 private:
     static constexpr std::uint32_t kIndexBits = 20;
     static constexpr std::uint32_t kEntries = 1u << kIndexBits;
-    static constexpr std::uint32_t kGenerations = 1u << (32 - kIndexBits); // the last is nobody's
+    // The last one is never used.
+    static constexpr std::uint32_t kGenerations = 1u << (32 - kIndexBits);
 
     std::vector<Region> entries_;
     std::vector<std::uint32_t> free_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a rail answers by itself (fabric/sim/responder.h).
+// Answers that a rail gives without its process (fabric/sim/responder.h).
 #include "fabric/sim/responder.h"
 
 #include <array>

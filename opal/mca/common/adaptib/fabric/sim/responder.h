@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Responder: what a simulated process's rail answers while the process does something else
-// (Fabric::respond).
+// Responder: answers datagrams to a rail of a simulated process while the process does something
+// else (Fabric::respond).
 //
-// Purpose: the thread of a real process, as an event: what arrives is answered kWakes later, by
-// virtual time, however long the rank does not look. A process that has died answers nothing.
+// Purpose: stands for the thread of a real process. It answers each datagram kWakes later, in
+// virtual time, however long the rank does not poll. The responder of a dead process answers
+// nothing.
 // Ownership: the fabric's.  Threads: one.
 // May touch: base/, fabric/, fabric/sim/.
 #pragma once
@@ -16,10 +17,10 @@ namespace adaptib::sim {
 
 class Responder final : public UdQueuePair {
 public:
-    // Until the thread runs, and has looked at what has come.
+    // Time until the thread runs and has read the datagram.
     static constexpr Nanoseconds kWakes{20'000};
 
-    // `index`: of the rail in its fabric.
+    // `index`: the rail's index in its fabric.
     Responder(SimRail& rail, const QpInit& init, std::uint32_t index, const Answerer& answerer,
               std::uint64_t access_key)
         : UdQueuePair(rail, init), index_(index), answerer_(answerer), key_(access_key) {}

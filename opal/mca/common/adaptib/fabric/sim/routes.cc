@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Shortest paths, following a route, and checking all of them (fabric/sim/routes.h).
+// Computes shortest paths, follows a route, and checks all routes (fabric/sim/routes.h).
 #include "fabric/sim/routes.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ std::vector<std::vector<PortIndex>> ports_by_switch(const Topology& topology) {
     return plugged;
 }
 
-// How many links each switch is away from one of them, going over switches alone.
+// Distances of all switches from one of them, in links, over switches alone.
 class Distances {
 public:
     explicit Distances(const Topology& topology)
@@ -44,7 +44,7 @@ public:
         distance_[destination] = 0;
         for (std::size_t i = 0; i < reached_.size(); ++i) {
             for (const LinkIndex out : topology_.nodes[reached_[i]].out) {
-                // A cable leads both ways: who is behind it reaches us.
+                // A cable leads both ways: the switch behind it reaches us.
                 const NodeIndex next = out == kNoIndex ? kNoIndex : topology_.links[out].to;
                 if (next != kNoIndex && is_switch(topology_, next) &&
                     distance_[next] == kUnreached) {
@@ -54,7 +54,7 @@ public:
             }
         }
     }
-    // Nearest first; the destination is the first.
+    // Nearest first; the first one is the destination.
     std::span<const NodeIndex> reached() const { return reached_; }
 
     // The ports of `node` that lead one link nearer, lowest first.
@@ -84,8 +84,9 @@ public:
     Follower(const Topology& topology, const Routes& routes)
         : topology_(topology), routes_(routes), seen_(topology.nodes.size(), 0) {}
 
-    // From switch `from` to port `target`, by `lid`. A switch that was passed in this or an earlier call
-    // for this LID leads there. The first call for a LID has `fresh` set.
+    // Follows the route from switch `from` to port `target`, by `lid`. Stops at a switch that an
+    // earlier call for this LID has passed, since that one leads there. The first call for a LID
+    // has `fresh` set.
     bool follow(NodeIndex from, Lid lid, PortIndex target, bool fresh, std::string& text) {
         good_ = fresh ? ++mark_ : good_;
         ++mark_;
@@ -133,7 +134,7 @@ private:
 
     const Topology& topology_;
     const Routes& routes_;
-    std::vector<std::uint64_t> seen_; // the call that passed the switch last
+    std::vector<std::uint64_t> seen_; // the last call that passed the switch
     std::uint64_t mark_ = 0;
     std::uint64_t good_ = 0; // the first call for the present LID
     NodeIndex failed_at_ = kNoIndex;
@@ -177,8 +178,9 @@ bool Routes::compute(const Topology& topology, Routes& out, std::string& text) {
     const Lid per_port = Lid{1} << topology.lmc;
     Routes made;
     made.tables_.resize(topology.nodes.size());
-    // Where each switch goes on choosing among equal ports: one further with each port, so that 2^lmc = 1
-    // spreads evenly and paths of a port start where those of its neighbour do not.
+    // Position at which each switch goes on choosing among equal ports. It advances by one with
+    // each port, so that one LID per port (lmc 0) spreads evenly, and routes to neighboring ports
+    // begin with different choices.
     std::vector<std::uint32_t> turn(topology.nodes.size(), 0);
     Distances distances(topology);
     std::vector<std::uint16_t> hops;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// SimFabric: what one simulated process sees of the world; its rails are the ports of its host.
+// SimFabric: the world as one simulated process sees it; its rails are the ports of its host.
 // Ownership: the caller's (World::attach); ends before the world.  Threads: one.
 // May touch: base/, fabric/, fabric/sim/.
 #pragma once
@@ -27,7 +27,7 @@ public:
 
 private:
     struct Responding {
-        std::unique_ptr<CompletionQueue> cq; // in which nothing is
+        std::unique_ptr<CompletionQueue> cq; // always empty
         std::unique_ptr<Responder> responder;
     };
     bool poll_event_impl(adaptib::Event& out) override;

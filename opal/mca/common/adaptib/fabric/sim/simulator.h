@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Simulator: virtual time, and what happens when.
+// Simulator: virtual time and the queue of events.
 //
-// Purpose: the one clock and the one queue of events of a simulated world. An event is an object that
-// its owner keeps and schedules; equal times are ordered by the sequence in which they were scheduled,
-// so that a world does the same every time, whatever machine, compiler or address space it runs in.
-// Ownership: the owner of an event keeps it alive while it is scheduled; destroying it cancels it. The
-//   simulator outlives its events.
+// Purpose: the one clock and the one queue of events of a simulated world. An event is an object
+// that its owner keeps and schedules. Events of equal times are ordered by the sequence in which
+// they were scheduled, so that a world does the same every time, on any machine, compiler or
+// address space.
+// Ownership: the owner of an event keeps it alive while it is scheduled; destroying it cancels it.
+// The simulator outlives its events.
 // Threads: one.
 // May touch: base/.
 #pragma once
@@ -37,7 +38,7 @@ private:
     friend class Simulator;
     static constexpr std::size_t kNone = ~std::size_t{0};
 
-    // The time has come; the event is not scheduled any more and may be scheduled again.
+    // Called at the event's time; the event is no longer scheduled and may be scheduled again.
     virtual void happen() = 0;
 
     Simulator* simulator_ = nullptr;
@@ -52,16 +53,17 @@ public:
     Simulator& operator=(const Simulator&) = delete;
 
     Nanoseconds now() const override { return now_; }
-    // Scheduled already: moved, with a new place among equal times. A time that is over is now.
+    // An event that is scheduled already moves, with a new place among equal times. A time in the
+    // past means now.
     void schedule(Event& event, Nanoseconds when);
     void cancel(Event& event);
 
     bool idle() const { return heap_.empty(); }
     // REQUIRES: not idle().
     Nanoseconds next() const { return heap_.front().when; }
-    // Lets the next event happen; false if there is none.
+    // Runs the next event; returns false if there is none.
     bool step();
-    // Moves time where no event is. REQUIRES: none is scheduled before `when`.
+    // Moves time on without an event. REQUIRES: no event is scheduled before `when`.
     void advance(Nanoseconds when) { now_ = when > now_ ? when : now_; }
     std::uint64_t happened() const { return happened_; }
 
@@ -86,7 +88,7 @@ private:
     Nanoseconds now_{0};
     std::uint64_t sequence_ = 0;
     std::uint64_t happened_ = 0;
-    std::vector<Entry> heap_; // four children each
+    std::vector<Entry> heap_; // four children per entry
 };
 
 inline Event::~Event() {

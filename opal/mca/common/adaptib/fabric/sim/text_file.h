@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Text files that describe a network: reading them, line by line and piece by piece.
+// Text files that describe a network: reads them line by line and token by token.
 //
-// Purpose: what the readers of topologies and routes share. Every complaint names file, line and reason.
+// Purpose: shared by the readers of topologies and routes. Every error message names file, line and
+// reason.
 // Ownership: views into the caller's text.  Threads: none of its own.
 // May touch: nothing.
 #pragma once
@@ -13,22 +14,23 @@
 
 namespace adaptib::sim {
 
-// All of a file; false with "file: reason" if it cannot be read or is longer than `limit`.
+// Reads a whole file; false with "file: reason" if it cannot be read or is longer than `limit`.
 bool read_text_file(const std::string& path, std::size_t limit, std::string& out,
                     std::string& error);
 
-// The pieces of one line, from left to right. What is not there is left, and the call says false.
+// Reads the tokens of one line, from left to right. A call returns false if its token is not next;
+// only a hexadecimal number may be consumed in part then.
 class Scanner {
 public:
     explicit Scanner(std::string_view line) : rest_(line) {}
 
     void skip_spaces();
     bool accept(std::string_view text);
-    // Decimal digits, or hexadecimal ones behind 0x; false also if the number is above `most`.
+    // Decimal digits, or hexadecimal ones after 0x; false also if the number is above `most`.
     bool number(std::uint64_t most, std::uint64_t& out);
     // With or without 0x.
     bool hexadecimal(std::uint64_t& out);
-    // Something between two quotes.
+    // A string between two quotes.
     bool quoted(char quote, std::string_view& out);
     std::string_view rest() const { return rest_; }
     bool at_end() const { return rest_.empty(); }
@@ -39,7 +41,7 @@ private:
     std::string_view rest_;
 };
 
-// The lines of a text, without their ends, numbered from 1; and complaints about the present one.
+// The lines of a text, without their ends, numbered from 1; formats errors about the present line.
 class Lines {
 public:
     Lines(std::string_view text, const std::string& file) : text_(text), file_(file) {}
@@ -47,7 +49,7 @@ public:
     // False at the end.
     bool next(std::string_view& line);
     std::uint32_t number() const { return number_; }
-    // Always false, for return statements.
+    // Returns false always, for return statements.
     bool fail(std::string& error, const std::string& reason) const {
         return fail_at(number_ == 0 ? 1 : number_, error, reason);
     }

@@ -26,7 +26,7 @@ constexpr std::array kWords{
     Word{Kind::kill, "process", "dies", false},
 };
 
-// They come first; what has no other direction is inside an adapter.
+// Number of links of cables. They come first; a link without a reverse one is inside an adapter.
 std::size_t cable_directions(const Topology& topology) {
     return static_cast<std::size_t>(
         std::count_if(topology.links.begin(), topology.links.end(),
@@ -152,7 +152,7 @@ bool Timeline::schedule(World& world, const std::vector<Fault>& faults,
                                        : topology.ports.size();
         if (fault.where >= places) {
             text = to_text({fault});
-            text.back() = '"'; // instead of the end of its line
+            text.back() = '"'; // replaces the newline
             text = "\"" + text + " names what the world has not: it has " + std::to_string(places) +
                    " of them.";
             return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The generated topologies, and who answers to which LID (fabric/sim/topology.h).
+// The generated topologies, and the owners of LIDs (fabric/sim/topology.h).
 #include "fabric/sim/topology.h"
 
 #include <algorithm>
@@ -9,7 +9,8 @@ namespace adaptib::sim {
 
 namespace {
 
-// GUIDs as ibsim numbers them: apart from each other, room for the ports' own behind each.
+// GUIDs as ibsim numbers them: in separate ranges, with room behind each adapter for its ports'
+// own.
 constexpr std::uint64_t kAdapterGuid = 0x100000;
 constexpr std::uint64_t kSwitchGuid = 0x40000000;
 constexpr std::uint64_t kGuidsPerAdapter = 16;
@@ -32,7 +33,7 @@ NodeIndex add_switch(Topology& topology, const std::string& name, std::uint32_t 
     return static_cast<NodeIndex>(topology.nodes.size() - 1);
 }
 
-// Hosts without cables; the ports of host h are those from h * adapters * ports on.
+// Adds hosts without cables; the ports of host h begin at h * adapters * ports.
 void add_hosts(Topology& topology, std::uint32_t hosts, const HostModel& model) {
     const std::size_t adapters = std::size_t{hosts} * model.adapters;
     topology.hosts.reserve(hosts);
@@ -59,13 +60,14 @@ void add_hosts(Topology& topology, std::uint32_t hosts, const HostModel& model) 
     }
 }
 
-// How many networks there are, and which ports of a host are in each: `per_host` from `network` on.
+// Number of networks, and the ports of a host in each of them: `per_host` ports from port `network`
+// on.
 struct Networks {
     explicit Networks(const HostModel& model)
         : all(model.adapters * model.ports), count(model.one_network ? 1 : all),
           per_host(model.one_network ? all : 1) {}
 
-    // The name of a switch; with several networks, each has its number in front.
+    // The name of a switch; with several networks, the number of its network comes first.
     std::string name(const char* text, std::uint32_t network, std::uint32_t number) const {
         const std::string own = numbered(text, number, 1);
         return count == 1 ? own : numbered("net", network, 1) + own;

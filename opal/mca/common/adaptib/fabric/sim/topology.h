@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Topology: the hosts, switches and links of a simulated network, and where its ports are.
+// Topology: the hosts, switches and links of a simulated network, and the places of its ports.
 //
-// Purpose: plain data that a generator or a file makes and that routes, flows and adapters are told by.
-// A cable is two links, one each way. A host has adapters with one or several ports; a port has 2^LMC
-// LIDs, base LID first; all ports of a network share one LMC.
+// Purpose: plain data. A generator or a file makes it; routes, flows and adapters read it.
+// A cable is two links, one each way. A host has adapters with one or several ports; a port has
+// 2^LMC LIDs, base LID first; all ports of a network share one LMC.
 // Ownership: values.  Threads: constant after it is made.
-// Source: InfiniBand Architecture, vol. 1, ch. 4 (LIDs and LMC); Vishnu, figures 3.3 and 8.4 (the switch
-// of 144 ports is fat_tree(12, 12, 12)).
+// Source: InfiniBand Architecture, vol. 1, ch. 4 (LIDs and LMC); Vishnu, figures 3.3 and 8.4 (the
+// switch of 144 ports is fat_tree(12, 12, 12)).
 // May touch: base/.
 #pragma once
 
@@ -20,10 +20,10 @@
 
 namespace adaptib::sim {
 
-using NodeIndex = std::uint32_t; // hosts' adapters and switches; InfiniBand's nodes
+using NodeIndex = std::uint32_t; // adapters of hosts, and switches; InfiniBand's nodes
 using PortIndex = std::uint32_t; // into Topology::ports
 using LinkIndex = std::uint32_t; // into Topology::links; one direction
-using Lid = std::uint32_t;       // 1..0xbfff on InfiniBand; larger networks are allowed here
+using Lid = std::uint32_t;       // 1..0xbfff on InfiniBand; larger values are allowed here
 
 constexpr std::uint32_t kNoIndex = ~0u;
 
@@ -42,9 +42,9 @@ struct Node {
     Kind kind = Kind::adapter;
     std::string name; // "H003", "leaf2"
     std::uint64_t guid = 0;
-    Nanoseconds latency{0};        // a switch's, from port to port
+    Nanoseconds latency{0};        // of a switch, from port to port
     std::uint32_t host = kNoIndex; // adapters: index of the host, into Topology::hosts
-    std::vector<LinkIndex> out;    // by port number - 1; kNoIndex: nothing is plugged in
+    std::vector<LinkIndex> out;    // by port number - 1; kNoIndex: no cable
     Lid lid = 0;                   // switches: of port 0
 };
 
@@ -52,8 +52,8 @@ struct Node {
 struct Port {
     NodeIndex adapter = kNoIndex;
     std::uint32_t number = 1;  // on the adapter
-    Lid lid = 0;               // the base; the port answers to lid .. lid + 2^lmc - 1
-    LinkIndex link = kNoIndex; // outwards
+    Lid lid = 0;               // the base LID; the port answers to lid .. lid + 2^lmc - 1
+    LinkIndex link = kNoIndex; // the outbound one
 };
 
 struct Host {
@@ -71,13 +71,13 @@ struct Topology {
 
     // The port that answers to a LID; kNoIndex if none does.
     PortIndex port_of(Lid lid) const;
-    // LIDs of ports and switches, in order of the ports, then of the switches.
-    // A port's base is a multiple of 2^lmc; a switch has one LID.
+    // Assigns LIDs to the ports, in their order, then to the switches. A port's base LID is a
+    // multiple of 2^lmc; a switch has one LID.
     void assign_lids(std::uint32_t lmc);
 
-    // For those who build one: a cable between two ports that are free; then, when all are in,
-    // plug_ports() sets the links of the adapters' ports; and index_lids() where LIDs and lmc came from
-    // elsewhere than assign_lids().
+    // For builders of topologies: connect() adds a cable between two free ports. When all cables
+    // are in, plug_ports() sets the links of the adapters' ports. index_lids() is for LIDs and an
+    // lmc that do not come from assign_lids().
     void connect(NodeIndex a, std::uint32_t a_port, NodeIndex b, std::uint32_t b_port,
                  BytesPerSecond rate, Nanoseconds latency);
     void plug_ports();
@@ -86,7 +86,7 @@ struct Topology {
     std::vector<PortIndex> by_lid; // filled by assign_lids and index_lids
 };
 
-// A link inside an adapter (its bus, an engine): it has no other direction.
+// Adds a link inside an adapter (its bus, an engine): it has no reverse direction.
 LinkIndex add_inner_link(Topology& topology, NodeIndex adapter, BytesPerSecond rate);
 
 struct LinkModel {
@@ -96,8 +96,9 @@ struct LinkModel {
     Nanoseconds switch_latency{100};
 };
 
-// `hosts` hosts with `adapters` adapters of `ports` ports. Port p of adapter a is plugged into a crossbar
-// of its own for each (a, p): separate networks, as with two rails. One network: `one_network`.
+// `hosts` hosts with `adapters` adapters of `ports` ports. Each (adapter a, port p) has a crossbar
+// of its own: separate networks, as with two rails. With `one_network` all ports share one
+// crossbar.
 struct HostModel {
     std::uint32_t adapters = 1;
     std::uint32_t ports = 1;
@@ -105,8 +106,9 @@ struct HostModel {
 };
 Topology crossbar(std::uint32_t hosts, const HostModel& host, const LinkModel& links,
                   std::uint32_t lmc = 0);
-// Two levels: `leaves` switches with `hosts_per_leaf` hosts each, every leaf with one link to each of
-// `spines` switches. With several ports a host and not one_network, one such tree for each port.
+// Two levels: `leaves` switches with `hosts_per_leaf` hosts each; every leaf has one link to each
+// of `spines` switches. With several ports per host and without one_network there is one such tree
+// for each port.
 Topology fat_tree(std::uint32_t leaves, std::uint32_t spines, std::uint32_t hosts_per_leaf,
                   const HostModel& host, const LinkModel& links, std::uint32_t lmc = 0);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reading a topology (fabric/sim/topology_file.h): first all blocks, then which end belongs to which.
+// Reads a topology (fabric/sim/topology_file.h): first all blocks, then the two ends of each cable.
 #include "fabric/sim/topology_file.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr std::uint32_t kMostPorts = 254; // of a node: InfiniBand, vol. 1, 14.2
 
 std::string quote(std::string_view text) { return '"' + std::string(text) + '"'; }
 
-// Data rate of a lane: the signalling rate without what the encoding takes (8b/10b up to QDR, then
+// Data rate of a lane: the signaling rate less the encoding's share (8b/10b up to QDR, then
 // 64b/66b; HDR and later are named by their data rate). InfiniBand, vol. 2, 5.
 BytesPerSecond lane_rate(std::string_view speed) {
     static constexpr std::pair<std::string_view, std::uint64_t> kSpeeds[] = {
@@ -33,7 +33,7 @@ BytesPerSecond lane_rate(std::string_view speed) {
     return {0};
 }
 
-// "... 4xQDR"; 0 if the comment ends with something else.
+// Rate of a comment "... 4xQDR"; 0 if the comment ends with something else.
 BytesPerSecond rate_in(std::string_view comment) {
     comment = comment.substr(0, comment.find_last_not_of(" \t") + 1);
     const std::size_t space = comment.find_last_of(" \t");
@@ -45,7 +45,8 @@ BytesPerSecond rate_in(std::string_view comment) {
     return {lanes * lane_rate(word.rest()).value};
 }
 
-// "node3" of "node3 HCA-1" and "node3 mlx5_1": two words, the second numbered behind - or _.
+// Host of an adapter: "node3" of "node3 HCA-1" and "node3 mlx5_1", two words, the second with a
+// number after - or _.
 std::string host_of(const std::string& name) {
     const std::size_t space = name.find(' ');
     const std::size_t mark = name.find_last_of("-_");
@@ -82,14 +83,14 @@ public:
     }
 
 private:
-    // One end of a cable, as its own block tells it.
+    // One end of a cable, as its own block describes it.
     struct End {
         NodeIndex node;
         std::uint32_t port;
         std::uint32_t line;
         std::string_view peer;
         std::uint32_t peer_port;
-        BytesPerSecond rate; // 0: not told
+        BytesPerSecond rate; // 0: not given
     };
 
     bool fail(const std::string& reason) { return lines_.fail(error_, reason); }

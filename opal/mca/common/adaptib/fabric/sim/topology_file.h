@@ -8,11 +8,12 @@
 //     Hca 2 "H000"
 //     [2] "S-0000000000200001"[1]
 //
-// A block for each switch and each adapter (Ca, Hca), a line for each port with a cable, which stands in
-// the blocks of both its ends. The name of a node is what its comment says, else its id. The GUID is that
-// of a line before the block, else that in the id, else 0. A cable has the rate that its comment ends
-// with (4xQDR), else that of the LinkModel. Adapters "node3 HCA-1" and "node3 mlx5_1" belong to host
-// node3; any other one is a host of its own. Ports without a cable are not in Topology::ports.
+// A file has a block for each switch and each adapter (Ca, Hca), with a line for each port with a
+// cable, so that a cable is in the blocks of both its ends. A node's name is that in its comment,
+// else its id. Its GUID is that of a line before the block, else that in the id, else 0. A cable
+// has the rate that its comment ends with (4xQDR), else that of the LinkModel. Adapters "node3
+// HCA-1" and "node3 mlx5_1" belong to host node3; any other adapter is a host of its own. Ports
+// without a cable are not in Topology::ports.
 // Ownership: values.  Threads: none of its own.
 // Source: ibnetdiscover(8); ibsim's README and net-examples.
 // May touch: base/, fabric/sim/topology.h, text_file.h.
@@ -27,13 +28,13 @@
 
 namespace adaptib::sim {
 
-// What is larger is refused.
+// Larger files are refused.
 constexpr std::size_t kTopologyFileBytes = std::size_t{256} << 20;
 constexpr std::uint32_t kTopologyFileNodes = 1u << 17;
 constexpr std::uint32_t kTopologyFilePorts = 1u << 21; // of all nodes
 
-// `text` is the file's content, `file` its name in messages. LIDs are assigned with `lmc`. False with
-// `error` ("file:line: reason") and nothing changed if the text makes no sense.
+// `text` is the file's content, `file` its name in messages. LIDs are assigned with `lmc`. Returns
+// false with `error` ("file:line: reason") and changes nothing if the text is malformed.
 bool parse_topology(std::string_view text, const std::string& file, const LinkModel& links,
                     std::uint32_t lmc, Topology& out, std::string& error);
 bool read_topology(const std::string& path, const LinkModel& links, std::uint32_t lmc,

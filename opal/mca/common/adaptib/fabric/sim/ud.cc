@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Datagrams: leaving, arriving (fabric/sim/ud.h).
+// Datagrams: sending and receiving (fabric/sim/ud.h).
 #include "fabric/sim/ud.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ UdQueuePair::UdQueuePair(SimRail& rail, const QpInit& init)
 
 UdQueuePair::~UdQueuePair() { drop_held(); }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Sending
 
 Status UdQueuePair::post_send_impl(const SendWork& work) {
@@ -138,7 +138,7 @@ void UdQueuePair::forget_sends() {
     drop_held();
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Receiving
 
 void UdQueuePair::arrive(Datagram* datagram) {
@@ -163,7 +163,8 @@ void UdQueuePair::arrive(Datagram* datagram) {
     }
 }
 
-// False: there is no receive. One that is too short, or not ours to write, loses the datagram.
+// Returns false if there is no receive. A receive that is too short or not writable fails, and the
+// datagram is lost.
 bool UdQueuePair::deliver(Datagram* datagram) {
     const Gather whole{datagram->payload.data(), datagram->payload.size(), 0};
     Message message;

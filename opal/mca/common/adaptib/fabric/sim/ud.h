@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Unreliable datagrams of the simulated fabric, or reliable ones if the machine says so.
 //
-// A datagram's payload is copied when it is posted and delivered by an event of its own. Where datagrams
-// are reliable they wait at a target that has no receive, and a sender that finds too many of them there is
-// told to come again.
+// A datagram's payload is copied when it is posted and delivered by an event of its own. Reliable
+// datagrams wait at a target that has no receive; a sender that finds too many of them there gets
+// again(queue_full).
 // Ownership: the caller's.  Threads: one.
 // Source: InfiniBand Architecture, vol. 1, 9.8.3.
 // May touch: base/, fabric/, fabric/sim/.
@@ -24,11 +24,11 @@ public:
     ~UdQueuePair() override;
 
     void path_changed() override {}
-    // Takes the datagram, or gives it back to the pool.
+    // Takes the datagram, or returns it to the pool.
     virtual void arrive(Datagram* datagram);
 
 protected:
-    // Returns when it has left.
+    // Returns the time at which the datagram has left.
     Nanoseconds transmit(const SendWork& work, Bytes length, Path& path, Nanoseconds ready);
     void left(std::size_t count);
 
@@ -54,7 +54,7 @@ private:
     GrowingRing<Send> sends_;
     MemberEvent<UdQueuePair, &UdQueuePair::settle_sends> settles_{*this};
     std::deque<Datagram*> held_;
-    std::size_t inbound_ = 0; // on their way to us, and held
+    std::size_t inbound_ = 0; // datagrams under way to this queue pair, and held
     std::vector<Process*> blocked_;
 };
 

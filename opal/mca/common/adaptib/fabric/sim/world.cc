@@ -15,7 +15,7 @@ namespace adaptib::sim {
 
 namespace {
 
-// An engine with a rate of its own is a link, which its flows share.
+// Makes each engine with a rate of its own a link, which its flows share.
 void add_engines(Topology& topology, const MachineModel& machine, std::uint32_t per_port,
                  std::vector<Engine>& engines) {
     for (std::size_t i = 0; machine.engine_rate.value != 0 && i < engines.size(); ++i) {
@@ -66,7 +66,7 @@ World::Attached World::attach(std::uint32_t host) {
 
 void World::leave(SimFabric* fabric) { std::erase(fabrics_, fabric); }
 
-// Queue pairs whose message stands still on a link that is down have to notice.
+// Makes queue pairs notice that their message stands still on a link that is down.
 void World::paths_changed() {
     for (const std::unique_ptr<Adapter>& adapter : adapters_) {
         if (adapter != nullptr) {

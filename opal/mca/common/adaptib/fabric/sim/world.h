@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // World: a simulated network with the processes on its hosts.
 //
-// Purpose: owns virtual time, the network, the adapters and the processes; gives each process a Fabric
-// whose rails are the ports of its host. Whoever drives the world lets events happen (simulator().step())
-// and gives each process its turn when its Activity says so. What a process does in its turn takes its
-// own time (Process); packets and completions are events.
+// Purpose: owns virtual time, the network, the adapters and the processes; gives each process a
+// Fabric whose rails are the ports of its host. The driver of the world runs events
+// (simulator().step()) and gives each process its turn when its Activity says so. The actions of a
+// process in its turn take its own time (Process); packets and completions are events.
 // Faults: ports, links and hosts can be taken down, slowed, cut off; processes can die.
 // The same options and the same calls give the same world, event by event (trace()).
-// Ownership: fabrics that were attached end before the world.
+// Ownership: attached fabrics end before the world.
 // Threads: one.
 // May touch: base/, fabric/, fabric/sim/.
 #pragma once
@@ -36,12 +36,12 @@ struct WorldOptions {
     Topology topology; // with LIDs
     Routes routes;
     std::uint64_t seed = 1;
-    // Of datagrams, where the machine does not promise to deliver them (reliable_ud); probabilities.
+    // Probabilities for datagrams, if the machine does not promise to deliver them (reliable_ud).
     double datagram_loss = 0;
     double datagram_twice = 0;
-    double datagram_late = 0; // overtaken by later ones
+    double datagram_late = 0; // overtaken by later datagrams
     Nanoseconds late_by{20'000};
-    bool responders = true; // processes have some (Fabric::respond)
+    bool responders = true; // processes have responders (Fabric::respond)
 };
 
 class World {
@@ -51,13 +51,13 @@ public:
 
     struct Attached {
         std::unique_ptr<Fabric> fabric;
-        Process* process; // the world's
+        Process* process; // owned by the world
     };
-    // A process on a host. REQUIRES: host < topology().hosts.size().
+    // Starts a process on a host. REQUIRES: host < topology().hosts.size().
     Attached attach(std::uint32_t host);
 
     std::size_t processes() const { return processes_.size(); }
-    Process& process(std::size_t number) { return *processes_[number]; } // as attached
+    Process& process(std::size_t number) { return *processes_[number]; } // in the order of attach
 
     Simulator& simulator() { return simulator_; }
     Network& network() { return *network_; }
@@ -65,14 +65,14 @@ public:
     const Topology& topology() const { return network_->topology(); }
     Random& random() { return random_; }
 
-    // Faults; at this moment.
+    // Faults, effective at once.
     void set_port(PortIndex port, bool up);
     void set_link(LinkIndex link, bool up);
     void slow_port(PortIndex port, std::uint32_t factor) { network_->slow_port(port, factor); }
     void set_group(std::uint32_t host, std::uint32_t group);
     void kill(Process& process);
 
-    // Told of each completion, datagram, event and fault, one line each; empty: nobody.
+    // Called with a line for each completion, datagram, event and fault. May be empty.
     std::function<void(const std::string&)> trace;
     void tell(const char* format, ...) __attribute__((format(printf, 2, 3)));
 
