@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Heat spreads over a square plate: each rank holds a block of it, and in each step exchanges the
- * edges of its block with its four neighbours (rows are contiguous, columns a vector type) while
- * the inner points are computed. At the end the whole plate is compared with the same steps done
- * by one rank alone: not a bit may differ.
+ * Heat spreads over a square plate. Each rank holds a block of it; in each step it exchanges the
+ * edges of its block with its four neighbors (rows are contiguous, columns a vector type) while it
+ * computes the inner points. At the end the whole plate is compared with one that a single rank
+ * computes: not a bit may differ.
  *
  *   mpicc -O2 -o halo halo.c
  *   mpirun --mca pml cm --mca mtl adaptib -np 4 ./halo [points per side] [steps]
@@ -22,8 +22,8 @@ enum {
 };
 
 typedef struct {
-    int rows, columns;           /* of this rank's block, without the edges of the neighbours */
-    int first_row, first_column; /* of the block in the plate */
+    int rows, columns;           /* size of this rank's block, without the neighbors' edges */
+    int first_row, first_column; /* position of the block in the plate */
     double *now, *next;          /* (rows + 2) x (columns + 2) */
 } block_t;
 
@@ -107,7 +107,7 @@ static void step(block_t *block, MPI_Comm grid, const int *neighbour, MPI_Dataty
     swap(block);
 }
 
-/* The number of points of this block that differ from the plate computed alone. */
+/* The number of points of this block that differ from the plate that one rank computes. */
 static long compare(const block_t *block, int side, int steps)
 {
     block_t plate;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Rank 0 hands out tasks of different lengths to whoever asks next, and adds the answers up: few
- * short messages, from any source, in no fixed order. The task: how many primes are in an interval.
- * The sum is compared with a sieve.
+ * Rank 0 hands out tasks of different lengths to the rank that asks next, and adds up the answers:
+ * few short messages, from any source, in no fixed order. A task is to count the primes of an
+ * interval. The sum is compared with a sieve's result.
  *
  *   mpicc -O2 -o tasks tasks.c
  *   mpirun --mca pml cm --mca mtl adaptib -np 4 ./tasks [limit]
@@ -47,7 +47,7 @@ static long primes_by_sieve(long limit)
     return count;
 }
 
-/* Answers each question with a task, and with an empty one when there is no more. */
+/* Replies to each question with a task, or with an empty one when no tasks are left. */
 static long hand_out(long limit, int workers, long *tasks)
 {
     long next = 0, sum = 0, answer;

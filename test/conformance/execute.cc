@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Conformance: QueuePair::execute, which completes a write, read or atomic inside the call. A request
-// that it accepts has the effects of post_send. A request that it declines has no effect; the
-// caller must use post_send.
+// Conformance: QueuePair::execute, which completes a write, read or atomic inside the call. A
+// request that it accepts has the effects of post_send. A request that it declines has no effect;
+// the caller must use post_send.
 #include <atomic>
 #include <cstring>
 #include <vector>
@@ -262,7 +262,7 @@ TEST_P(Execute, LaterOnesWin) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // The target's side
 
 // The target serves a copy only if the peer's own request and a request of this end would both be
@@ -319,7 +319,7 @@ TEST_P(Execute, ACopyIsServedWithTheRightsOfBothEnds) {
     EXPECT_TRUE(stays_empty({p.a.send, p.b.send}));
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Faulty requests: execute declines, and post_send reports the error
 
 class ExecuteRefused : public Execute {
@@ -367,7 +367,7 @@ TEST_P(ExecuteRefused, RemoteKeysAndRanges) {
     const std::vector<Gather> word{local_->gather(8, 8)};
     const std::vector<Gather> all{local_->gather(0, 64)};
     for (Buffer* target : {target_, own_}) {
-        // Lies inside memory that is registered and mapped, so that only the range check can refuse.
+        // Lies within memory that is registered and mapped: only the range check can refuse.
         std::unique_ptr<MemoryRegion> middle;
         ASSERT_EQ(rail(1).register_memory(target->data() + 16, 32, kAllAccess, middle), kOk);
         const std::uint64_t start = target->remote(16);

@@ -36,7 +36,7 @@ protected:
 ADAPTIB_CONFORMANCE(RcErrors);
 
 TEST_P(RcErrors, EverythingBehindTheFailedOneIsFlushed) {
-    // Sends wait for receives, so that all requests are outstanding when the failing one is reached.
+    // Sends wait for receives: all requests are outstanding when the failing one is reached.
     for (const Bytes length : {Bytes{100}, Bytes{50'000}}) {
         Pair p = rc_pair();
         Buffer& source = memory(0, length);

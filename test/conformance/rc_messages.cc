@@ -167,7 +167,8 @@ TEST_P(RcMessages, GatherAndScatterLists) {
                 expected.insert(expected.end(), from.data() + i * 11,
                                 from.data() + i * 11 + pieces[i]);
             }
-            // Scatter list: equal parts with holes of 100 bytes between them; the last takes the rest.
+            // Scatter list: equal parts with holes of 100 bytes between them; the last part takes
+            // the rest.
             std::vector<Gather> scatter;
             const Bytes part = expected.size() / scatter_count;
             for (std::uint32_t i = 0; i < scatter_count; ++i) {

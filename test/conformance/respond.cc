@@ -15,8 +15,8 @@ namespace {
 constexpr std::uint64_t kResponderKey = 0x5ec2e7;
 constexpr std::size_t kQuestion = 24;
 
-// Answers a question that begins with 'q': repeats it with each byte incremented; the last byte names
-// the rail. Gives no answer to any other question.
+// Answers a question that begins with 'q': repeats it with each byte incremented; the last byte
+// names the rail. Gives no answer to any other question.
 class Echo final : public Answerer {
 public:
     Reply answer(std::uint32_t rail, std::span<const std::byte> question,

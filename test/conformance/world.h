@@ -25,7 +25,8 @@ class World {
 public:
     virtual ~World() = default;
 
-    // At least two. Every node reaches every other one, and rail i of one reaches rail i of another.
+    // Number of nodes: at least two. Every node reaches every other one, and rail i of one reaches
+    // rail i of another.
     virtual std::size_t nodes() const = 0;
     virtual Fabric& fabric(std::size_t node) = 0;
 
