@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What does it cost to record how much each peer sends, and to select connections by it?
+// Cost of recording how much each peer sends, and of selecting connections by it.
 //
 // A core records nothing per message, since messages are numbered; the cost arises once a period.
 // Measures a complete core that receives from 256 peers and has room for 26 connections: the timers

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What does it cost to plan a transfer, and to learn from its times?
+// Cost of planning a transfer, and of learning from its times.
 //
 // Measures one plan() of each policy for a transfer of 1 MiB over 2, 4 and 16 subchannels, which
 // belong to one port each or all to the same port, followed by a learn() of the times of its

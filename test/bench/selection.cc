@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What does it cost to find the busiest sources?
+// Cost of finding the busiest sources.
 //
 // Measures, as medians:
 //   * one find_mapping() over the counts of 1,000 active sources among 65,536, beside the published

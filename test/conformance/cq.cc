@@ -149,7 +149,7 @@ TEST_P(Cq, OneQueueForSendsAndReceivesOfManyQueuePairs) {
 }
 
 TEST_P(Cq, HoldsItsDepth) {
-    // Nobody polls this queue until it is exactly full.
+    // The test does not poll this queue until it is exactly full.
     const std::uint32_t depth = std::min({64u, info().max_send_depth, info().max_cq_depth});
     EndOptions options;
     options.send_depth = depth;

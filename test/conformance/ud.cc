@@ -259,7 +259,7 @@ TEST_P(Ud, FullQueueSaysAgainAndRecovers) {
     Buffer& source = memory(0, 8 * 100'200);
     Buffer& target = memory(1, 64 * 8);
     std::uint64_t taken = 0;
-    // Nobody polls, and the target posts no receive.
+    // The test does not poll, and the target posts no receive.
     for (; taken < 100'000; ++taken) {
         std::memcpy(source.data() + taken * 8, &taken, 8);
         const std::vector<Gather> gather{source.gather(taken * 8, 8)};
