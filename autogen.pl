@@ -1,7 +1,7 @@
 #!/usr/bin/env perl
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Makes configure and the Makefile.in files, after a look at whether the tools for it are there.
+# Makes configure and the Makefile.in files, after checking that the tools for it are installed.
 # Usage: ./autogen.pl        (then ./configure && make && make install)
 
 use strict;
@@ -33,7 +33,7 @@ if (@missing) {
 
 my $top = dirname(abs_path($0));
 chdir($top) or die "autogen.pl: cannot enter $top: $!\n";
-# Everything that is copied here from the tools goes to this one folder.
+# All files that the tools copy here go to this one folder.
 -d "config/generated" or mkdir("config/generated") or die "autogen.pl: config/generated: $!\n";
 
 system("autoreconf", "--install", "--force") == 0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# --enable-fuzzing: coverage instrumentation in the core, and the fuzz targets of test/fuzz linked with
-# libFuzzer. Needs clang (./configure CXX=clang++ --enable-fuzzing --enable-asan).
+# --enable-fuzzing: coverage instrumentation in the core, and the fuzz targets of test/fuzz linked
+# with libFuzzer. Needs clang (./configure CXX=clang++ --enable-fuzzing --enable-asan).
 
 AC_DEFUN([ADAPTIB_FUZZING], [
     AC_ARG_ENABLE([fuzzing],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# GoogleTest, for `make check` only: without it everything else builds.
+# GoogleTest, for `make check` only: everything else builds without it.
 # Sets GTEST_CFLAGS, GTEST_LIBS and the conditional ADAPTIB_HAVE_GTEST.
 
 AC_DEFUN([ADAPTIB_GTEST], [

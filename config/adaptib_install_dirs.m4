@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Where `make install` puts the components, the common library beside them (they find it by $ORIGIN)
-# and the help texts:
-#   nothing given                $HOME/.openmpi/components: Open MPI looks there by itself
+# Directories to which `make install` copies the components, the common library beside them (they
+# find it by $ORIGIN) and the help texts:
+#   nothing given                $HOME/.openmpi/components, which Open MPI searches by default
 #   --prefix=DIR                 DIR/lib/openmpi
 #   --with-component-dir=DIR     DIR
 #   --with-component-dir=ompi    Open MPI's own component directory

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# What is required and was not found is collected, so that one message names all of it.
+# Collects all requirements that configure has not found, so that one message names all of them.
 
 AC_DEFUN([ADAPTIB_MISSING_INIT], [
     adaptib_missing=

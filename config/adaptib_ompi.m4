@@ -5,11 +5,11 @@
 #   adaptib_ompi_CPPFLAGS   internal headers and mpi.h
 #   adaptib_mpi_CPPFLAGS    mpi.h alone, for MPI programs
 #   adaptib_mpi_LIBS        libmpi, libopen-pal
-#   adaptib_ompi_CFLAGS     what its inline functions need of the compiler
-# Packages of Open MPI 5 may lack internal headers that others of theirs include (Debian 13's does): these are then
-# taken from a source tree of the same version (--with-ompi-source).
+#   adaptib_ompi_CFLAGS     compiler flags that its inline functions need
+# Packages of Open MPI 5 may lack internal headers that their other headers include (Debian 13's
+# does); configure then takes them from a source tree of the same version (--with-ompi-source).
 
-# _ADAPTIB_OMPI_PATH(variable, key): what ompi_info says of the directory `key`
+# _ADAPTIB_OMPI_PATH(variable, key): sets the variable to ompi_info's path of the directory `key`
 AC_DEFUN([_ADAPTIB_OMPI_PATH], [
     $1=`"$adaptib_ompi_info" --path $2 --parsable 2>/dev/null | sed -n 's/^path:$2://p' | head -n 1`
 ])
@@ -75,7 +75,7 @@ newer. Install a newer one, or name it by --with-ompi=DIR.])])
     AS_CASE([$with_ompi_source], [no], [], [_ADAPTIB_OMPI_SOURCE])
 ])
 
-# REQUIRES: of the version that is installed, since structures differ.
+# REQUIRES: the sources are of the installed version, since structures differ.
 AC_DEFUN([_ADAPTIB_OMPI_SOURCE], [
     AC_MSG_CHECKING([for the version of Open MPI's sources])
     adaptib_source_version=`(. "$with_ompi_source/VERSION" && echo "$major.$minor.$release$greek") 2>/dev/null`
@@ -142,8 +142,8 @@ AC_DEFUN([_ADAPTIB_OMPI_HEADERS], [
     AC_LANG_POP([C])
 ])
 
-# Open MPI's lists swap 16 bytes at once where the processor can, by inline functions that a component
-# must compile in the same way.
+# Open MPI's lists swap 16 bytes at once where the processor can, in inline functions. A component
+# must compile these functions in the same way.
 AC_DEFUN([_ADAPTIB_OMPI_ATOMICS], [
     AC_MSG_CHECKING([for the flag that Open MPI's atomic operations need])
     adaptib_save_CFLAGS=$CFLAGS

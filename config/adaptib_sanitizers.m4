@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# --enable-asan (addresses and undefined behaviour), --enable-tsan (threads): for the unit tests; a
-# component built so is not loaded by an ordinary mpirun. Sets adaptib_sanitize_FLAGS.
+# --enable-asan (addresses and undefined behavior), --enable-tsan (threads): for the unit tests; an
+# ordinary mpirun does not load a component that is built in this way. Sets adaptib_sanitize_FLAGS.
 
 AC_DEFUN([ADAPTIB_SANITIZERS], [
     AC_ARG_ENABLE([asan],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# What configure found, in a few lines at the end.
+# Prints configure's findings, in a few lines at its end.
 
 AC_DEFUN([ADAPTIB_SUMMARY], [
     adaptib_text_dir=`

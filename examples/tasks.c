@@ -47,7 +47,7 @@ static long primes_by_sieve(long limit)
     return count;
 }
 
-/* Answers each question with a task, and with an empty one when there is no more. */
+/* Replies to each question with a task, or with an empty one when no tasks are left. */
 static long hand_out(long limit, int workers, long *tasks)
 {
     long next = 0, sum = 0, answer;

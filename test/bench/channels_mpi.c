@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Patterns of small messages for test/bench/channels, which reads what rank 0 prints: a line
- * `PATTERN MICROSECONDS` for each, the median time of a round of all ranks.
+ * Patterns of small messages for test/bench/channels, which reads rank 0's output: a line
+ * `PATTERN MICROSECONDS` for each pattern, the median time of a round of all ranks.
  *
  *   channels_mpi SETTLE SECONDS PATTERN,...
  *
  *   onetoall     rank 0 sends two messages to each of the others, and each answers with one
  *   alltoone     each of the others sends two messages to rank 0, which answers with one
  *   neighbours   each rank exchanges a message with the next one and the one before it
- *   changing     the same with ranks further and further away: the distance grows when SETTLE + SECONDS
- *                are over, three times
+ *   changing     the same at distances 1, 2 and 3, each for SETTLE + SECONDS
  *
- * What comes in the first SETTLE seconds of a pattern, or of a distance, does not count: whoever selects
- * channels has had a period to do so. Every message is checked.
+ * The first SETTLE seconds of each pattern, and of each distance, do not count: they give the
+ * transport time to select channels. Every message is checked.
  *
  * May touch: mpi.h, the C library.
  */
@@ -25,7 +24,7 @@
 
 enum {
     BYTES = 64,
-    ROUNDS = 50, /* between two looks at the clock */
+    ROUNDS = 50, /* between two readings of the clock */
     DISTANCES = 3,
     MOST_SAMPLES = 1 << 20
 };
@@ -61,7 +60,8 @@ static void check(const unsigned char *bytes, int from, uint64_t number)
     }
 }
 
-/* `to_hub`: messages of each of the others to rank 0 in a round; `from_hub`: to each of them. */
+/* One round: every other rank sends `to_hub` messages to rank 0, and rank 0 sends `from_hub`
+ * messages to each of them. */
 static void hub_round(struct world *w, int to_hub, int from_hub)
 {
     const int in = 0 == w->rank ? to_hub : from_hub;
@@ -118,7 +118,7 @@ static void pattern_round(struct world *w, const char *pattern, int distance)
     ++w->sent;
 }
 
-/* Rank 0's clock decides for all when it is over. */
+/* Repeats rounds for `seconds` by rank 0's clock; `keep` records their times. */
 static void run_for(struct world *w, const char *pattern, int distance, double seconds, int keep)
 {
     const double end = MPI_Wtime() + seconds;

@@ -120,8 +120,8 @@ METRICS = {
 }
 
 
-# Each job of more ranks than cores is in one of several states for as long as it lasts, so many short ones say more than
-# few long ones (TUNING.md, "A barrier").
+# A job of more ranks than cores stays in one of several states as long as it lasts, so many short
+# jobs tell more than few long ones (TUNING.md, "A barrier").
 CROWD_JOBS = 3
 
 
@@ -133,7 +133,7 @@ def fail_of(command, what, text):
     return Failure(f"{what}: {' '.join(command)}\n" + "\n".join(text.splitlines()[-20:]))
 
 
-# ---------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Runs
 
 
@@ -209,7 +209,7 @@ def rounds_of(options, metrics):
     parts = [name for name in PARTS if any(METRICS[m].part == name for m in metrics)]
     start = time.monotonic()
     for number in range(options.rounds):
-        # --quick keeps its promise on a slow machine as well.
+        # --quick stays under a minute on a slow machine, too.
         elapsed = time.monotonic() - start
         if options.quick and number and elapsed * (number + 1) / number > 52:
             print(f"compare: {number} rounds in {elapsed:.0f} s, no further one", file=sys.stderr)
@@ -226,10 +226,10 @@ def rounds_of(options, metrics):
     return found
 
 
-# ---------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Ratios and bounds
 
-# Of one transport at one metric and size; verdict is "ok", "noise", "broken", or "" without a bound.
+# One transport at one metric and size; verdict is "ok", "noise", "broken", or "" without a bound.
 Cell = collections.namedtuple("Cell", "metric size transport peer ratio bound verdict")
 
 
@@ -346,7 +346,7 @@ def print_key_figure(cells):
     return bool(broken)
 
 
-# ---------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def machine():

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Measures one transport for test/bench/compare, which reads what it prints: a line
- * `metric size median best` for each metric and size, of the batches of this run. Times are in
+ * Measures one transport for test/bench/compare, which reads the output: a line
+ * `metric size median best` for each metric and size, over the batches of this run. Times are in
  * microseconds, rates in million messages/s, bandwidths in MB/s (10^6 bytes).
  *
  *     compare_mpi PART [batch in microseconds [batches [metric,metric... [size,size...]]]]
  *
  *   line      two pinned processes without MPI: half a round trip of a cache line each way
  *   two       latency (half a ping-pong); rate of 8-byte messages, 64 in flight; bandwidth in one
- *             direction and in both (the sum), 64 messages or 4 MiB in flight
+ *             direction and in both (the sum), with up to 64 messages or 4 MiB, but at least 4
+ *             messages in flight
  *   one       MPI_Put, MPI_Get, MPI_Fetch_and_op, each with its flush, in a window of
  *             MPI_Win_create and (*_allocate) in one of MPI_Win_allocate; the target waits in MPI
- *   long_two, long_one   the same of 4 KiB to 64 MiB, each size twice the last
+ *   long_two, long_one   the same from 4 KiB to 64 MiB, each size twice the one before
  *   depth     latency of 8 bytes while other receives are posted, or other messages unexpected, on
  *             both sides; the size is their number
  *   crowd     barrier and alltoall of all ranks, each block of the size given
- *   turns     what such a barrier and such an alltoall are made of, where ranks take turns on processors: turns
- *             of a rank (turns_*), time of one (work_*), and between two ranks' (change_*)
+ *   turns     parts of such a barrier and alltoall where ranks take turns on processors: turns of a
+ *             rank (turns_*), duration of a turn (work_*), time between two turns (change_*)
  *
- * Everything is done once with the payload checked before it is timed (large ones by their bytes,
- * counters by their sum). The batches of all metrics and sizes take turns, so that a disturbance of
- * the machine hits all alike; a batch is as many repetitions as fill its time. May touch: mpi.h,
+ * Each operation runs once with its payload checked before it is timed (data by its bytes, counters
+ * by their sum). The batches of all metrics and sizes take turns, so that a disturbance of the
+ * machine hits all alike; a batch is as many repetitions as fill its time. May touch: mpi.h,
  * the C library, test/mpi/check.h.
  */
 #define _GNU_SOURCE
@@ -49,20 +50,21 @@ enum {
     LONG_FROM = 4096,
     WARM_UP = 200,        /* repetitions */
     WARM_PIECE = 4 << 20, /* longer ones are moved in pieces */
-    /* Repetitions of what all ranks do together: rank 0 may come last, and find all others waiting. */
+    /* Least repetitions of a collective operation per batch: rank 0 may come last to one, find all
+     * others waiting, and so measure too short a time. */
     LEAST_OF_ALL = 50
 };
 
-/* One metric at one size. `run` does so many repetitions and returns rank 0's seconds. */
+/* One metric at one size. `run` does `repetitions` repetitions and returns rank 0's seconds. */
 struct item {
     const char *name;
     size_t size;
     double (*run)(const struct item *item, long repetitions);
     void (*verify)(const struct item *item);
-    /* What a repetition stands for: times are divided by it, rates multiplied. */
+    /* Work of a repetition in the metric's unit: divides times, multiplies rates. */
     double per_repetition;
     bool rate;
-    long least; /* repetitions of a batch */
+    long least; /* repetitions per batch */
     MPI_Win window;
     long repetitions;
     double samples[MAX_BATCHES];
@@ -72,8 +74,8 @@ static struct item items[MAX_ITEMS];
 static int item_count;
 static double batch_seconds = 2e-3;
 static int batches = 15;
-static size_t room = LARGEST;                               /* of the buffers */
-static const char *chosen_metrics = "", *chosen_sizes = ""; /* all, when empty */
+static size_t room = LARGEST;                               /* size of the buffers */
+static const char *chosen_metrics = "", *chosen_sizes = ""; /* all if empty */
 static unsigned char *out, *in;
 
 static double now(void)
@@ -119,7 +121,7 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Prints seconds per repetition, sorted upwards, in the item's unit. */
+/* Sorts the samples (seconds per repetition) and prints median and best in the item's unit. */
 static void print_samples(const struct item *item, double *samples, int count)
 {
     qsort(samples, (size_t) count, sizeof *samples, by_value);
@@ -135,7 +137,7 @@ static void print_samples(const struct item *item, double *samples, int count)
     fflush(stdout);
 }
 
-/* Whether a comma-separated list has the word, or is empty. */
+/* True if a comma-separated list contains the word, or is empty. */
 static bool listed(const char *list, const char *word)
 {
     const size_t length = strlen(word);
@@ -150,7 +152,7 @@ static bool listed(const char *list, const char *word)
     return *list == '\0';
 }
 
-/* Leaves the items that were asked for. */
+/* Keeps only the chosen items. */
 static void choose(void)
 {
     int kept = 0;
@@ -170,8 +172,8 @@ static double timed(const struct item *item, long repetitions)
     return item->run(item, repetitions);
 }
 
-/* All ranks agree on rank 0's number of repetitions for a batch: the time of a batch is tried
- * until it is well known, which warms up as well. */
+/* Finds the number of repetitions that fill a batch, by longer and longer trials, which also warm
+ * up. All ranks use rank 0's number. */
 static void calibrate(struct item *item)
 {
     long repetitions = 1;
@@ -265,7 +267,7 @@ static void line(void)
     pin(0);
     struct item *item = add("line", 64, NULL, NULL, 2, false);
     uint64_t i = 0;
-    for (int batch = -1; batch < batches; ++batch) { /* the first one warms up */
+    for (int batch = -1; batch < batches; ++batch) { /* batch -1 warms up */
         double start = now();
         for (uint64_t end = i + repetitions; i < end;) {
             __atomic_store_n(&lines->there, ++i, __ATOMIC_RELEASE);
@@ -288,7 +290,7 @@ static void verify_message(const struct item *item)
 {
     MPI_Status status;
     const int size = (int) item->size;
-    for (int i = 0; i < 40; ++i) { /* enough to change to the transport's way for steady traffic */
+    for (int i = 0; i < 40; ++i) { /* enough for the transport to set up connections */
         const int other = 1 - check_rank;
         fill(out, item->size, key_of(check_rank, TAG_CHECK, item->size, (uint64_t) i));
         memset(in, 0, item->size);
@@ -326,7 +328,7 @@ static int in_flight(size_t size)
     return count > WINDOW ? WINDOW : count < 4 ? 4 : (int) count;
 }
 
-/* Messages in flight have room of their own where there is enough. */
+/* The buffer part of a message in flight; parts are disjoint as far as `room` suffices. */
 static unsigned char *slot(unsigned char *buffer, const struct item *item, int index)
 {
     return buffer + (size_t) index * item->size % room;
@@ -398,7 +400,6 @@ static void part_two(void)
     measure(false);
 }
 
-/* Each size twice the last. */
 static void part_long_two(void)
 {
     for (size_t size = LONG_FROM; size <= LONGEST; size *= 2) {
@@ -590,7 +591,8 @@ static void depth_posted(int depth, uint64_t *values, MPI_Request *requests)
 static void depth_unexpected(int depth, uint64_t *values)
 {
     const int other = 1 - check_rank;
-    /* In portions that the other side takes in before the next: no transport has to hold all back. */
+    /* Sends in portions of 50, which the other side receives into its unexpected queue before the
+     * next portion, so that no transport has to queue all of them at the sender. */
     for (int i = 0; i < depth; ++i) {
         uint64_t value = value_of(check_rank, i);
         MPI_Send(&value, 1, MPI_UINT64_T, other, TAG_OTHERS + i, MPI_COMM_WORLD);
@@ -686,11 +688,11 @@ static void part_crowd(void)
 }
 
 /* ------------------------------------------------------------------------------------------------
- * Turns: Open MPI gives the processor up by this function, which is called here instead of the C library's */
+ * Turns: Open MPI yields the processor by sched_yield, which this program overrides to count */
 
 static bool turns_counted;
 static long turns;
-static double away; /* between a turn's end and the next one's beginning */
+static double away; /* seconds between the end of a turn and the beginning of the next */
 
 __attribute__((visibility("default"))) int sched_yield(void)
 {
@@ -703,7 +705,8 @@ __attribute__((visibility("default"))) int sched_yield(void)
     return rc;
 }
 
-/* Averages of the ranks, of one batch: all processor time that is no rank's turn is between two of them. */
+/* Averages over the ranks for one batch. Processor time outside all ranks' turns counts as time
+ * between two turns. */
 static void sample_turns(const struct item *item, double *count, double *work, double *change)
 {
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -731,12 +734,14 @@ static void turns_of(const char *what, double (*run)(const struct item *, long r
     static char names[6][32];
     static int named;
     item->least = LEAST_OF_ALL;
-    timed(item, 1000); /* connects, and fills the rings */
+    timed(item, 1000); /* warm-up: connects and touches the rings */
     calibrate(item);
     for (int i = 0; i < 3; ++i) {
         char *name = names[named++];
         snprintf(name, sizeof names[0], "%s_%s", values[i], what);
-        made[i] = add(name, 0, NULL, NULL, i == 0 ? 1e6 : 1, false); /* turns are no microseconds */
+        /* print_samples converts seconds to microseconds; per_repetition 1e6 undoes that for the
+         * number of turns. */
+        made[i] = add(name, 0, NULL, NULL, i == 0 ? 1e6 : 1, false);
     }
     for (int batch = 0; batch < batches; ++batch) {
         sample_turns(item, &made[0]->samples[batch], &made[1]->samples[batch],
@@ -755,7 +760,7 @@ static void part_turns(void)
     turns_of("alltoall", run_alltoall);
 }
 
-/* ------------------------------------------------------------------------------------------------ */
+/* ---------------------------------------------------------------------------------------------- */
 
 int main(int argc, char **argv)
 {

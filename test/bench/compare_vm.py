@@ -68,7 +68,7 @@ SHOWN = {"latency": OURS + ("static",) + PEERS + ("tcp", "raw_send", "raw_write"
                                                   "raw_eager_ob1", "raw_rendezvous", "ib_send_lat_e"),
          "bandwidth": OURS + PEERS + ("tcp", "ib_write_bw")}
 TITLE = {"latency": "latency, one way (us)", "bandwidth": "bandwidth over 100 Mbit/s (MB/s)"}
-# (metric, whether against bare verbs) -> bound
+# (metric, True if compared with bare verbs) -> bound
 BOUNDS = {("latency", False): 1.0, ("latency", True): 1.1,
           ("bandwidth", False): 1.01, ("bandwidth", True): 1.03}
 STATIC_BOUND = 1.01
@@ -240,7 +240,7 @@ def set_defaults(options):
         options.transports = "mtl,ucx,btl,raw,ofi,static,perftest,tcp"
         if options.rails or options.faults:
             options.transports = ",".join(RAILS_SHOWN if options.rails else FAULTS_SHOWN)
-    # The same always comes out where rates are what limits: rounds are of no use.
+    # Measurements that rates limit always give the same result: more rounds are of no use.
     options.rounds = options.rounds or (1 if options.quick or options.rails else 3)
     options.repetitions = 100 if options.quick else 200
     if options.rails:

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What copying costs on this host: what the machine model `here` takes its copy_start and copy_rate
-// from.
+// Cost of copying on this host: the source of copy_start and copy_rate of the machine model `here`.
 //
-// Measures memcpy between two buffers of one size, 8 bytes to 4 MiB, in rounds; shows the median of
-// each size. copy_start is the time of the smallest, less that of its bytes; copy_rate that of 1
-// MiB, whose two buffers are beyond the first cache.
-// Bound (--check): the model is within a factor of 3 of what is measured, both ways.
+// Measures memcpy between two buffers of one size, 8 bytes to 4 MiB, and shows the median for each
+// size. copy_start is the time of the smallest copy, less its bytes / copy_rate; copy_rate is the
+// rate at 1 MiB, where the two buffers exceed the first-level cache.
+// Bound (--check): the model is within a factor of 3 of the measurement, both ways.
 //
 //     copy [--quick] [--check]
 #include <algorithm>
@@ -26,14 +25,15 @@ constexpr Bytes kSizes[] = {8, 64, 512, 4 * kKiB, 32 * kKiB, 256 * kKiB, kMiB, 4
 constexpr Bytes kStartSize = 8;
 constexpr Bytes kRateSize = kMiB;
 
-// Nanoseconds of one copy, of a batch of about 100 us.
+// Nanoseconds of one copy, averaged over a batch of about 100 us.
 double sample(const Clock& clock, std::vector<std::byte>& from, std::vector<std::byte>& to) {
     const Bytes size = from.size();
     const Bytes copies = std::max<Bytes>(2, 500'000 / std::max<Bytes>(size, 50));
     const Nanoseconds start = clock.now();
     for (Bytes i = 0; i < copies; ++i) {
         std::memcpy(to.data(), from.data(), size);
-        asm volatile("" : : "r"(to.data()), "r"(from.data()) : "memory"); // each copy is made
+        // Keeps the compiler from dropping copies.
+        asm volatile("" : : "r"(to.data()), "r"(from.data()) : "memory");
     }
     return static_cast<double>((clock.now() - start).count()) / static_cast<double>(copies);
 }

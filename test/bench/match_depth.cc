@@ -4,13 +4,13 @@
 // Measures one match (a receive posted and a message that arrives for it, in either order) while
 // 0, 100 or 10,000 other receives, or as many unexpected messages, are queued:
 //   same       all have one envelope: each match takes the oldest and queues one more
-//   beside     all have different envelopes, of which the matches use one after another of 64
+//   beside     all have different envelopes; the matches use 64 of them in turn
 //   wildcard   the same with receives from any source, each with a tag of its own
-//   scattered  as beside, but the matches go through all of them in random order, so that each touches
-//              memory that none of the last thousands did
-// Bound (--check): a match at depth 100 or 10,000 costs at most 3 times what it costs in an empty
-// matcher of the same side, and 6 times when scattered, where the processor's caches and not the
-// matcher set the price. (A list that is searched would be beyond 100 times.)
+//   scattered  as beside, but the matches go through all envelopes in random order, so that each
+//              touches memory that thousands of matches before it did not
+// Bound (--check): a match at depth 100 or 10,000 costs at most 3 times as much as in an empty
+// matcher of the same side, and 6 times as much when scattered, where the processor's caches set
+// the price and not the matcher. (A matcher that searched a list would exceed 100 times.)
 //
 //     match_depth [--quick] [--check]
 #include <algorithm>
@@ -53,7 +53,7 @@ const char* text(Shape shape) {
     return "?";
 }
 
-// One matcher at one depth, and a way to do one match that leaves the depth as it is.
+// One matcher at one depth; each match leaves the depth unchanged.
 class Case {
 public:
     Case(Side side, Shape shape, std::size_t depth)
@@ -61,7 +61,7 @@ public:
           receives_(new PostedReceive[count_]), messages_(new UnexpectedMessage[count_]) {
         Random random(1);
         for (std::size_t i = 0; i < count_; ++i) {
-            // 128 ranks, and tags as applications choose them.
+            // 128 ranks, and small tags such as applications choose.
             Envelope envelope{3, static_cast<std::int32_t>(i % 128),
                               static_cast<std::int32_t>(i / 128)};
             if (shape == Shape::same) {
@@ -116,7 +116,8 @@ private:
         return i;
     }
 
-    // With others queued: the message takes the one that is queued for it, which is posted anew.
+    // The message takes the receive that is queued for it; then that receive is posted anew. In an
+    // empty matcher the receive is posted just before the message arrives.
     bool run_posted() {
         bool good = true;
         for (int n = 0; n < kMatchesPerSample; ++n) {
@@ -133,7 +134,7 @@ private:
         return good;
     }
 
-    // All that a message which comes too early goes through: no receive, queued, taken by a receive.
+    // A message that comes before its receive: finds none, is queued, and is taken by the receive.
     bool run_unexpected() {
         bool good = true;
         for (int n = 0; n < kMatchesPerSample; ++n) {
@@ -211,8 +212,8 @@ int main(int argc, char** argv) {
             }
         }
     }
-    // A case is warmed up and then sampled in a row, so that its memory is as near as it can be; the
-    // whole is done in several rounds, so that a disturbance of the machine hits all alike.
+    // Each case is warmed up and then sampled in a row, so that its memory is in the caches. All
+    // cases are sampled in several rounds, so that a disturbance of the machine hits all alike.
     const MonotonicClock clock;
     const int rounds = options.quick ? 3 : 11;
     const int samples_per_round = options.quick ? 8 : 16;

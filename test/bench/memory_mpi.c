@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * Measures the memory that one job takes for short messages between all its ranks, for
- * test/bench/memory, which reads what rank 0 prints: lines `metric value`.
+ * test/bench/memory, which reads rank 0's output: lines `metric value`.
  *
- *   shared    KiB of shared memory of this host that the messages have added
- *   address   KiB of address space of a rank afterwards, the largest
- *   resident  KiB of private memory of a rank afterwards, mean
- *   seconds   for the messages: every rank sends MESSAGES of BYTES bytes to each other one, and
- *             receives as many
+ *   shared    KiB of this host's shared memory that the messages have added
+ *   address   KiB of a rank's address space afterwards, maximum
+ *   resident  KiB of a rank's private resident memory afterwards, mean
+ *   seconds   duration of the messages: every rank sends MESSAGES of BYTES bytes to each other
+ *             rank, and receives as many
  *
  * May touch: mpi.h, the C library.
  */
@@ -22,7 +22,7 @@ enum {
     MESSAGES = 40 /* far above connect_threshold */
 };
 
-/* In each step each rank sends to one other rank. */
+/* In each step every rank sends to one other rank. */
 static void send_to_all(int rank, int ranks)
 {
     char out[BYTES], in[BYTES];

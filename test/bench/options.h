@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The options that every benchmark program takes.
+// Options that every benchmark program accepts.
 // May touch: nothing.
 #pragma once
 
@@ -13,7 +13,7 @@ struct Options {
     bool check = false;
 };
 
-// False, and said, if there is another one.
+// Parses the options; prints the usage and returns false if it finds an unknown one.
 inline bool read_options(int argc, char** argv, Options& out) {
     for (int i = 1; i < argc; ++i) {
         if (std::strcmp(argv[i], "--quick") == 0) {

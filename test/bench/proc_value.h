@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * The system's figures of this process or of the host, for measuring MPI programs. Ends the job
- * where it says nothing.
+ * Reads the system's figures of this process or of the host, for measurements in MPI programs. Ends
+ * the job if the system does not give a figure.
  *
  * May touch: mpi.h, the C library.
  */
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* KiB, of a line "name: value kB" of a file like /proc/self/status. */
+/* Returns the KiB of the line "name: value kB" of a file like /proc/self/status. */
 static inline double proc_value(const char* path, const char* name) {
     FILE* file = fopen(path, "r");
     char line[256];

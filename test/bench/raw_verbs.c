@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * What the devices give without MPI, for test/bench/compare --vm: a ping-pong over a reliable connection
- * between two processes, one on each device, which poll and yield the processor when there is nothing. (The
- * programs of perftest poll without yielding, or sleep; where both ends share a processor, neither is the
- * least time.)
+ * Latency of the devices without MPI, for test/bench/compare --vm: a ping-pong over a reliable
+ * connection between two processes, one on each device, which poll, and yield the processor when
+ * there is nothing. (The perftest programs poll without yielding, or sleep; where both ends share a
+ * processor, neither gives the least time.)
  *
  *     raw_verbs DEVICE DEVICE GID_INDEX REPETITIONS SIZE...
  *
  * Prints half of a round trip, the median of REPETITIONS, as `KIND SIZE us` for each kind:
  *   raw_send        send and receive
  *   raw_write       RDMA write, its last byte polled
- *   raw_eager       what a short message of MPI is at least: a header of 32 bytes and the data, copied into
- *                   registered memory, one RDMA write, polled, copied out
- *   raw_eager_ob1   the same with the 16 bytes that pml/ob1 has before the data besides
- *   raw_rendezvous  what a long one is at least: an announcement of 64 bytes, an RDMA read of the data by
- *                   who receives it, a word of 32 bytes that it is over
+ *   raw_eager       minimum for a short MPI message: a header of 32 bytes and the data, copied into
+ *                   registered memory, sent by one RDMA write, polled, copied out
+ *   raw_eager_ob1   the same with another 16 bytes, pml/ob1's header, before the data
+ *   raw_rendezvous  minimum for a long MPI message: an announcement (RTS) of 64 bytes, an RDMA read
+ *                   of the data by the receiver, a FIN of 32 bytes
  * May touch: libibverbs.
  */
 #include <infiniband/verbs.h>
@@ -42,7 +42,7 @@ enum {
     MOST = 10000
 };
 
-/* What one end tells the other. */
+/* Data that each end sends to the other to connect. */
 struct address {
     union ibv_gid gid;
     uint64_t in, out;
@@ -58,7 +58,7 @@ struct end {
     volatile unsigned char *in;
     unsigned char *out, *user;
     uint32_t inline_bytes;
-    uint32_t header; /* of eager messages */
+    uint32_t header; /* bytes before the data of an eager message */
     struct address peer;
 };
 
@@ -180,7 +180,7 @@ static void connect_to_peer(struct end *end, int gid_index, int channel)
     }
 }
 
-/* Both are connected, or have posted what the other needs. */
+/* Waits until the other end calls it too: both are connected then, or have posted receives. */
 static void meet(int channel)
 {
     char byte = 0;
@@ -189,7 +189,8 @@ static void meet(int channel)
     }
 }
 
-/* The first `size` bytes of out to those of the peer's in; a read the other way round, from the peer's out. */
+/* Posts a transfer of the first `size` bytes: from `out` to the peer's `in`, or, for a read, from
+ * the peer's `out` to `in`. */
 static void post(struct end *end, enum ibv_wr_opcode opcode, uint32_t size)
 {
     const bool reads = opcode == IBV_WR_RDMA_READ;
@@ -220,7 +221,7 @@ static void post_receive(struct end *end)
     }
 }
 
-/* Returns how many sends have completed; counts receives. */
+/* Returns the number of completed sends; adds that of completed receives to `received`. */
 static int poll_once(struct end *end, int *received)
 {
     struct ibv_wc done[4];
@@ -239,9 +240,9 @@ static int poll_once(struct end *end, int *received)
     return sent;
 }
 
-/* What is under way at this end. */
+/* Operations under way at this end. */
 struct traffic {
-    int received; /* and not looked at */
+    int received; /* received messages not yet consumed */
     int unsent;
 };
 
@@ -256,7 +257,7 @@ static void wait_until_sent(struct end *end, struct traffic *traffic)
     }
 }
 
-/* A buffer is written again only after its last use is complete. */
+/* Waits for earlier sends, as they use the same buffer; then marks its last byte and posts it. */
 static void write_marked(struct end *end, enum ibv_wr_opcode opcode, uint32_t size,
                          unsigned char value, struct traffic *traffic)
 {
@@ -322,7 +323,8 @@ static void receive_eager(struct end *end, uint32_t size, unsigned char value,
     memcpy(end->user, (unsigned char *) end->in + end->header, size);
 }
 
-/* The data is the peer's out, wherever the announcement was: its end is that of the read. */
+/* The receiver reads the data from this end's `out`, which also holds the announcement. Returns
+ * when the receiver reports the end of its read. */
 static void send_rendezvous(struct end *end, uint32_t size, unsigned char value,
                             struct traffic *traffic)
 {
@@ -342,7 +344,7 @@ static void receive_rendezvous(struct end *end, uint32_t size, unsigned char val
     write_marked(end, IBV_WR_RDMA_WRITE, END_OF_READ, value, traffic);
 }
 
-/* One message, of which `value` is the mark: another one each time */
+/* A kind of message. `value` is the mark in its last byte, and differs from message to message. */
 struct kind {
     const char *name;
     uint32_t header;
@@ -370,7 +372,7 @@ static void measure(struct end *end, bool first, int channel, const struct kind 
     static struct traffic traffic;
     unsigned char value = 0;
     end->header = kind->header;
-    memset((void *) end->in, 0, ROOM); /* what will be waited for is not there yet */
+    memset((void *) end->in, 0, ROOM); /* removes old marks */
     meet(channel);
     for (int i = -WARM; i < repetitions; ++i) {
         const double start = now();

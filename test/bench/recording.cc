@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What does it cost to record who sends how much, and to choose by it?
+// Cost of recording how much each peer sends, and of selecting connections by it.
 //
-// Nothing is recorded per message, since messages are numbered; so the cost is that of a period. Measures, in a
-// complete core that 256 peers send to and that has room for 26 connections, the timers of a pass in which a period
-// is over, less those of one in which none is: counting, the statistics, the search and what it starts; and the same
-// with the map of sources (source_map), a look of which is due too. Medians.
-// Per message: of the default period and a million messages a second.
+// A core records nothing per message, since messages are numbered; the cost arises once a period.
+// Measures a complete core that receives from 256 peers and has room for 26 connections: the timers
+// of a pass that ends a period, less those of a pass that does not. This is the cost of counting,
+// the statistics, the search, and the work that the search starts. Measures the same with the map
+// of sources (source_map), which is also due for an update then. Shows medians.
+// Cost per message: assumes the default period and a million messages per second.
 // Bound (--check): 2 ns per message.
 //
 //     recording [--quick] [--check]
@@ -32,7 +33,7 @@ using namespace adaptib::study;
 constexpr std::uint32_t kRanks = 257;
 constexpr int kConnections = 26;
 constexpr std::uint32_t kRounds = 20; // more than connect_threshold
-constexpr double kMessages = 1e6;     // a second
+constexpr double kMessages = 1e6;     // per second
 constexpr double kMostNanoseconds = 2;
 
 [[noreturn]] void fail(const std::string& text) {
@@ -48,12 +49,12 @@ void carry(SimulatedRanks& ranks, std::uint32_t rounds) {
     }
 }
 
-// Rank 0 sleeps for so long.
+// Lets rank 0 sleep for `time` of virtual time.
 void pass(SimulatedRanks& ranks, Nanoseconds time) {
     sim::Ranks& below = ranks.below();
     const Nanoseconds until = below.now(0) + time;
     const auto over = [&] {
-        below.wake(0, until); // again, once it has been awake for something else
+        below.wake(0, until); // repeated, since something else may have woken the rank
         return below.now(0) >= until;
     };
     if (!ranks.run_until(over)) {
@@ -61,7 +62,7 @@ void pass(SimulatedRanks& ranks, Nanoseconds time) {
     }
 }
 
-// Nanoseconds of a period.
+// Nanoseconds that the end of one period costs.
 double measure(bool maps_sources, int samples) {
     sim::RanksOptions options;
     options.ranks = kRanks;
@@ -92,7 +93,7 @@ double measure(bool maps_sources, int samples) {
         const Nanoseconds middle = clock.now();
         core.run_timers();
         const Nanoseconds end = clock.now();
-        if (counters.selections == before + 1) { // else a pass of the core's own was first
+        if (counters.selections == before + 1) { // else the core's own pass ended the period
             each.push_back(static_cast<double>((middle - start - (end - middle)).count()));
         }
     }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What does it cost to look for the busiest sources?
+// Cost of finding the busiest sources.
 //
-// Measures one find_mapping() over the counts of 65,536 sources of which 1,000 have sent anything, beside the
-// published double loop over the 256 busiest of them, once they are sorted; the search where shared queue pairs change
-// their targets, for more and for less than a ring saves; and one period of a Selector with
-// 256 active sources, with the memory of its statistics after 4,096 periods. Medians.
+// Measures, as medians:
+//   * one find_mapping() over the counts of 1,000 active sources among 65,536, beside the published
+//     double loop over the 256 busiest of them, already sorted;
+//   * the search where shared queue pairs change targets, at a cost above and below a ring's gain;
+//   * one period of a Selector with 256 active sources, and the memory of its statistics after
+//     4,096 periods.
 // Bound (--check): 50 us for each search, 2 MiB of statistics.
 //
 //     selection [--quick] [--check]
@@ -88,7 +90,7 @@ int main(int argc, char** argv) {
     const double search = search_with({}, gain);
     double most = search;
     std::vector<SourceCount> sorted = counts;
-    find_mapping(sorted, {}, {}); // sorts
+    find_mapping(sorted, {}, {}); // sorts the counts as a side effect
     double published = 0;
     const double loop = microseconds(3, [&](int) { published = published_loop(sorted, {}, {}); });
     std::printf("search, 1,000 active sources of 65,536: %10.1f us\n", search);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How fast the simulator is, and how much memory a simulated rank takes.
+// Speed of the simulator, and memory of a simulated rank.
 //
 // Measures, over complete cores on the machine model `connect-ib`:
 //   pair      2 ranks, 8-byte messages over rings, 64 in flight in both directions
@@ -7,10 +7,10 @@
 //   datagram  64 ranks, an 8-byte alltoall over and over without connections
 //   displaced 1,024 ranks on a fat tree, the displaced ring with all its 1,023 steps, 8 bytes
 //   flows     1,024 ranks, 8 steps (2 with --quick) of the displaced ring with 1 MiB
-//   memory    what 16,384 ranks (1,024 with --quick) take once they are made, and after each has
-//             exchanged 8-byte messages with 16 others; and what a connection takes more
-// Times and rates are of this process's processor time, all included: cores, network, and
-// the replay that drives them. Best of a few runs.
+//   memory    of 16,384 ranks (1,024 with --quick) once they are made, and after each has exchanged
+//             8-byte messages with 16 others; and the additional memory of a connection
+// Times and rates are in this process's processor time, which includes cores, network, and the
+// replay that drives them. Rates are the best of several runs.
 // Bounds (--check): pair, ring and datagram at least 1 million messages/s; displaced and flows
 // within 10 s; memory at most 1 MiB a rank, which is 16,384 ranks in 16 GiB.
 //
@@ -59,7 +59,7 @@ double resident_bytes() {
     std::exit(2);
 }
 
-// Ranks on 32 leaves with 32 hosts at most, several on a host where there are more.
+// Makes ranks on up to 32 leaves of 32 hosts each; more ranks than hosts share hosts.
 std::unique_ptr<SimulatedRanks> ranks_of(std::uint32_t count, int connect_threshold) {
     const std::uint32_t leaves = std::clamp((count + 31) / 32, 1u, 32u);
     sim::RanksOptions options;
@@ -87,7 +87,7 @@ double seconds_of(SimulatedRanks& ranks, const Pattern& pattern) {
     return processor_seconds() - start;
 }
 
-// `window` messages from each rank to the next one, over and over.
+// In each of `steps` steps every rank sends `window` messages to the next rank.
 Pattern neighbours(std::uint32_t count, std::uint32_t window, std::uint32_t steps) {
     Pattern pattern;
     pattern.name = "neighbours";
@@ -102,7 +102,7 @@ Pattern neighbours(std::uint32_t count, std::uint32_t window, std::uint32_t step
 }
 
 double rate_of(SimulatedRanks& ranks, const Pattern& pattern, bool rings, int runs) {
-    seconds_of(ranks, pattern); // connections and memory come to be
+    seconds_of(ranks, pattern); // warm-up: makes connections, allocates memory
     if ((ranks.below().counters(0).ring_sent > 0) != rings) {
         fail("messages did not take the channel that is to be measured");
     }
@@ -174,10 +174,11 @@ void report_memory(Report& report, bool quick) {
     report.memory("memory, 16 peers each", (made + resident_bytes() - start) / count);
 }
 
-// What a connection costs more, on each side; no bound: ring_bytes decides.
+// Reports the additional memory of a connection on each side. It has no bound, since it depends on
+// ring_bytes.
 void report_connection() {
     constexpr std::uint32_t kCount = 256;
-    constexpr std::uint32_t kPeers = 16; // connected to, and as many by which
+    constexpr std::uint32_t kPeers = 16; // connections in each direction
     const Pattern pattern = displaced_ring(kCount, 8, kPeers);
     const auto ranks = ranks_of(kCount, 0);
     const double start = resident_bytes();
@@ -194,8 +195,8 @@ int main(int argc, char** argv) {
         return 2;
     }
     Report report;
-    report_memory(report,
-                  options.quick); // before others give back what would be taken again unseen
+    // Comes first: later, the process would reuse freed memory, and its size would not show it.
+    report_memory(report, options.quick);
     report_connection();
     report_rates(report, options.quick);
     report_displaced(report, options.quick);

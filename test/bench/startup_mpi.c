@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Measures the start of one job for test/bench/startup, which reads what rank 0 prints: lines
+ * Measures the start of one job for test/bench/startup, which reads rank 0's output: lines
  * `metric value`.
  *
- *   init      seconds in MPI_Init, the slowest rank's
- *   first     seconds from MPI_Init's end to that of a barrier, the slowest rank's
- *   resident  KiB of VmRSS of a rank when all that is to be connected is: mean
+ *   init      seconds in MPI_Init, maximum over the ranks
+ *   first     seconds from the end of MPI_Init to the end of a barrier, maximum over the ranks
+ *   resident  KiB of VmRSS of a rank once all initial connections are made, mean
  *   pinned    KiB of VmLck and VmPin, mean
- *   latency   microseconds: half a ping-pong of 8 bytes of ranks 0 and 1 over their connection, the
- *             best of the batches
+ *   latency   microseconds of half an 8-byte ping-pong of ranks 0 and 1 over their connection, best
+ *             of the batches; only in jobs of two ranks
  *
  * May touch: mpi.h, the C library.
  */
@@ -87,7 +87,7 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD);
     const double first = seconds();
 
-    /* Whoever is to be connected from the start is by then. */
+    /* Gives the transport 0.2 s to finish the connections that it makes from the start. */
     while (seconds() - first < 0.2) {
         int flag;
         MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);

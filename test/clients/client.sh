@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# What the clients and the fault tests share; sourced, not run. From the environment:
-#   ADAPTIB_MPIRUN  mpirun and the arguments that every run has
-#   ADAPTIB_WAYS    the ways to run instead of those that a client names: ADAPTIB_WAYS="vader ucx"
-#                   shows whether what fails over adaptib fails over its peers, too
-#   ADAPTIB_BRIEF   not empty: less of it, for a slow machine, and three times the time
+# Functions that the clients and the fault tests share; sourced, not run. From the environment:
+#   ADAPTIB_MPIRUN  mpirun and the arguments of every run
+#   ADAPTIB_WAYS    transports that replace those that a client names: ADAPTIB_WAYS="vader ucx"
+#                   shows if a test that fails over adaptib fails over its peers, too
+#   ADAPTIB_BRIEF   not empty: shorter tests with three times the time, for a slow machine
 #   ADAPTIB_TMP     a directory to work in
 # Exit status of a client: 0 passed, 77 skipped (with a line that says why), anything else failed.
 
@@ -14,7 +14,7 @@ name=$(basename "$0")
 programs=$here/../mpi
 : "${ADAPTIB_MPIRUN:=mpirun --oversubscribe}"
 
-# What a run's traffic goes over.
+# mpirun arguments that choose the transport of a run.
 declare -A way_arguments=(
     [mtl]="--mca pml cm --mca mtl adaptib"
     [btl]="--mca pml ob1 --mca btl adaptib,self"
@@ -44,8 +44,9 @@ skip() {
     exit 77
 }
 
-# every WAYS RANKS COMMAND...: runs the command for each way and each number of ranks ("mtl btl",
-# "2 4"), with these set: way, ranks, and over, which is mpirun with all that goes before the program
+# every WAYS RANKS COMMAND...: runs the command for each transport and each number of ranks
+# ("mtl btl", "2 4"). Sets way, ranks, and over, which is mpirun with all arguments before the
+# program.
 every() {
     local ways=${ADAPTIB_WAYS:-$1} counts=$2
     shift 2
@@ -63,8 +64,8 @@ need() {
     command -v "$1" >/dev/null || skip "there is no $1 (Debian package: $2)"
 }
 
-# need_python: sets python to one that has numpy and mpi4py; the python3 in the path need not be the
-# one that Debian's packages are for
+# need_python: sets python to an interpreter that has numpy and mpi4py; the python3 in the path need
+# not be the one that Debian's packages are for
 need_python() {
     for python in python3 /usr/bin/python3; do
         "$python" -c 'import numpy, mpi4py' 2>/dev/null && return 0
@@ -78,15 +79,16 @@ compile() {
         >"$work/compile.log" 2>&1 || { cat "$work/compile.log" >&2; fail "$1.c does not compile"; }
 }
 
-# other_hosts: whatever host mpirun is given is a namespace of this one (test/mpi/hosts.sh). PRTE_ is Open MPI 5's.
+# other_hosts: makes every host that mpirun is given a namespace of this host (test/mpi/hosts.sh).
+# PRTE_ is for Open MPI 5.
 other_hosts() {
     export OMPI_MCA_plm_rsh_agent=$programs/hosts.sh OMPI_MCA_oob_tcp_if_include=lo
     export PRTE_MCA_plm_ssh_agent=$programs/hosts.sh
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 }
 
-# within SECONDS COMMAND...: output to $work/out; sets seconds, the time that it had, and status, which is 124 or 137 if
-# that was not enough
+# within SECONDS COMMAND...: runs the command with its output in $work/out. Sets seconds, the time
+# that it had, and status, which is 124 or 137 if that was not enough.
 within() {
     seconds=$1
     shift
@@ -96,7 +98,7 @@ within() {
     sed -i 's/\x00//g' "$work/out" # Open MPI 5 says zeros
 }
 
-# limited SECONDS COMMAND...: the same, and fails if the time was not enough
+# limited SECONDS COMMAND...: does the same as within, and fails if the time was not enough
 limited() {
     within "$@"
     if [ "$status" = 124 ] || [ "$status" = 137 ]; then
@@ -105,14 +107,14 @@ limited() {
     fi
 }
 
-# shm_names: what is in /dev/shm
+# shm_names: prints the names in /dev/shm
 shm_names() {
     ls -A /dev/shm | sort
 }
 
-# clean_before, clean_after PROGRAM: no name has been left in /dev/shm and no process of PROGRAM
-# (a path in the work directory, so that nobody else's is meant). Names are given two seconds to
-# go, and those of programs that run beside the test are not seen as new as long as these run.
+# clean_before, clean_after PROGRAM: check that a run has left no name in /dev/shm and no process of
+# PROGRAM (a path in the work directory, so that it is no other program's process). Names have two
+# seconds to go; names that other running programs hold do not count.
 clean_before() {
     shm_names >"$work/shm.before"
 }
@@ -125,14 +127,14 @@ clean_after() {
         [ -z "$new$left" ] && return 0
         sleep 0.1
     done
-    # A name that another running program holds open is that program's.
+    # A name that another running program holds open belongs to that program.
     for tries in $new; do
         held "/dev/shm/$tries" || fail "left in /dev/shm: $tries"
     done
     [ -z "$left" ] || { kill -9 $left; fail "processes still running: $left"; }
 }
 
-# held FILE: whether a running process has it open or mapped
+# held FILE: returns 0 if a running process has the file open or mapped
 held() {
     grep -qsF -- "$1" /proc/[0-9]*/maps && return 0
     local descriptor
@@ -142,7 +144,7 @@ held() {
     return 1
 }
 
-# processes_of PROGRAM: the process numbers of those that execute this file
+# processes_of PROGRAM: prints the numbers of the processes that execute this file
 processes_of() {
     local process
     for process in /proc/[0-9]*; do
@@ -152,7 +154,7 @@ processes_of() {
     done
 }
 
-# wait_for FILE SECONDS: until the file is there
+# wait_for FILE SECONDS: waits until the file exists and is not empty
 wait_for() {
     local tries
     for tries in $(seq 1 $((10 * $2))); do
@@ -162,7 +164,8 @@ wait_for() {
     return 1
 }
 
-# says COUNT PATTERN: the output has the pattern in exactly COUNT lines (or at least one for "some")
+# says COUNT PATTERN: checks that exactly COUNT lines of the output ("some": at least one) have the
+# pattern
 says() {
     local found
     found=$(grep -cE -- "$2" "$work/out")

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * The last rank ends, and whoever waits for it gets an error soon. Argument: what says so.
+ * The last rank ends, and all ranks that wait for it get an error soon. Argument: the source of the
+ * news.
  *
- *   event   the runtime, by an event of PMIx: here the rank lives, and the others say so
- *           themselves, each to itself alone and to nobody who would end the process for it
- *   killed  nobody: it is killed in the middle of traffic
+ *   event   an event of PMIx, as the runtime sends it. Here the rank lives: each other rank raises
+ *           the event itself, for itself alone, so that no daemon ends the job because of it.
+ *   killed  none: the rank is killed in the middle of traffic
  *
  * Needs PMIx beside MPI (test/clients/fault_ended).
  */
@@ -21,12 +22,12 @@ enum {
     LARGE = 300000
 };
 
-static const double delay = 1; // seconds, until the event
-static const double soon = 1;  // from then on
+static const double delay = 1; // seconds until the event
+static const double soon = 1;  // seconds from the event until all errors are there, at most
 static pmix_proc_t ended;
 static bool killed;
 
-/* In a thread of its own, as the runtime's. */
+/* Runs in a thread of its own, as the runtime's events do. */
 static void *say_so(void *unused)
 {
     pmix_info_t info[2];
@@ -43,7 +44,8 @@ static void *say_so(void *unused)
     return unused;
 }
 
-/* Messages of both kinds come until it ends; `byte` is what is waited for. */
+/* Receives short and long messages until the rank is killed; then, or if it lives, waits for a
+ * `byte` that never comes. Returns the error. */
 static int receive_all(int rank, char *byte)
 {
     static char large[LARGE];
@@ -109,7 +111,7 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     CHECK(PMIx_Init(&self, NULL, 0) == PMIX_SUCCESS, "PMIx_Init");
     PMIX_LOAD_PROCID(&ended, self.nspace, (pmix_rank_t) last);
-    for (int i = 0; i < MANY; ++i) { /* a connection, with a ring */
+    for (int i = 0; i < MANY; ++i) { /* enough to make a connection with a ring */
         MPI_Sendrecv(word, 8, MPI_BYTE, (check_rank + 1) % check_ranks, TAG + 1, word + 8, 8,
                      MPI_BYTE, (check_rank + check_ranks - 1) % check_ranks, TAG + 1,
                      MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -123,7 +125,7 @@ int main(int argc, char **argv)
     }
     printf("rank %d is through\n", check_rank);
     fflush(stdout);
-    while (MPI_Wtime() < began + 2 * (delay + soon)) { /* who ends first ends the job */
+    while (MPI_Wtime() < began + 2 * (delay + soon)) { /* the first rank to exit ends the job */
         usleep(10000);
     }
     _exit(0); /* MPI_Finalize would wait for the rank that has ended */

@@ -33,7 +33,7 @@ def pickled_messages():
         request.wait()
         got = world.sendrecv(thing(rank, number), dest=preceding, source=following)
         expect(got, thing(following, number), "sendrecv")
-    # irecv takes objects up to the size of its buffer
+    # irecv accepts objects up to the size of its buffer.
     requests = [world.irecv(1 << 20, source=preceding, tag=n) for n in range(8)]
     sends = [world.issend(thing(rank, n), dest=following, tag=n) for n in range(8)]
     for number, request in enumerate(requests):
@@ -65,7 +65,7 @@ def buffer_messages():
             requests = [world.Irecv(got, preceding, 2), world.Isend(mine, following, 2)]
             MPI.Request.Waitall(requests)
             expect(got, theirs, f"Isend of {count} {kind}")
-    # a column of a matrix
+    # A column of a matrix.
     matrix = numpy.zeros((400, 300))
     matrix[:, 7] = numpy.arange(400) + rank
     column = MPI.DOUBLE.Create_vector(400, 1, 300).Commit()
@@ -76,7 +76,7 @@ def buffer_messages():
     want[:, 9] = numpy.arange(400) + preceding
     expect(got, want, "column of a matrix")
     column.Free()
-    # persistent
+    # Persistent requests.
     out, got = numpy.zeros(5000), numpy.zeros(5000)
     requests = [world.Recv_init(got, preceding, 4), world.Send_init(out, following, 4)]
     for number in range(10):

@@ -77,7 +77,7 @@ class Window:
         return (size * LARGEST * 8 + index * 8, count, MPI.INT64_T)
 
 
-# An epoch: what opens and closes access to one target, and exposure to the rank before us.
+# Epochs, which open and close access to one target, and exposure to the rank before this one.
 class Fence:
     def __init__(self, window, target):
         self.win = window.win
@@ -214,7 +214,7 @@ def accumulates(window):
                                       window.part_at(0, count), MPI.MAX)
         expect(window.part(0)[:count], numpy.full(count, size - 1.0), "Accumulate MAX")
         window.clear()
-    # The sums that each rank found on its way are all different, and the last one is complete.
+    # The sums that the ranks' operations return are all different, and the final sum is complete.
     found = numpy.zeros(10, "i8")
     with Lock(window, 0):
         window.win.Get_accumulate([numpy.full(10, 1 << rank, "i8"), MPI.INT64_T], [found, MPI.INT64_T], 0,
@@ -250,8 +250,8 @@ def counters(window):
 
 def swaps(window):
     """A spin lock of compare-and-swap around a count that is read, changed and written."""
-    # In memory of rank 0 that it brought along, rank 0's own swaps need not be atomic with those of
-    # others (README, known problems of Open MPI).
+    # In a created window, rank 0's own swaps in its own memory need not be atomic with those of
+    # other ranks (README, known problems of Open MPI).
     takers = range(size) if window.kind == "allocate" else range(1, size)
     rounds, win = 20, window.win
     free, mine, got = numpy.zeros(1, "i8"), numpy.full(1, rank + 1, "i8"), numpy.zeros(1, "i8")

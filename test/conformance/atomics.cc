@@ -93,7 +93,8 @@ TEST_P(Atomics, CompletionNamesTheKind) {
 }
 
 TEST_P(Atomics, ContentionLosesNothing) {
-    // Every node, the target's own too, over several connections each; each old value occurs once.
+    // Every node, the target's own included, adds over several connections. Each old value must be
+    // returned exactly once.
     constexpr std::uint64_t kEach = 300;
     Buffer& target = memory(1, 16);
     struct Client {
@@ -139,7 +140,7 @@ TEST_P(Atomics, ContentionLosesNothing) {
 }
 
 TEST_P(Atomics, LockByCompareSwap) {
-    // A lock taken in turns by two nodes protects a counter that is read and written.
+    // A lock that two nodes take in turn protects a counter, which they read and write.
     ADAPTIB_NEEDS(rdma_read);
     ADAPTIB_NEEDS(rdma_write);
     Buffer& target = memory(1, 16); // lock, counter
@@ -243,8 +244,8 @@ TEST_P(Atomics, WhatIsNotWhollyInTheRegionIsNotTouched) {
         {start + 8, uneven->remote_key(), true},
         {start + 16, uneven->remote_key(), false},
         {0, middle->remote_key(), false},
-        {~std::uint64_t{7}, middle->remote_key(), false},                // its end wraps around
-        {start + (std::uint64_t{1} << 32), middle->remote_key(), false}, // 32 bits would be inside
+        {~std::uint64_t{7}, middle->remote_key(), false},                // the end wraps around
+        {start + (std::uint64_t{1} << 32), middle->remote_key(), false}, // inside modulo 2^32
     };
     for (const Case& c : cases) {
         for (const Opcode opcode : {Opcode::fetch_add, Opcode::compare_swap}) {

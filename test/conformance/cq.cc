@@ -51,7 +51,7 @@ TEST_P(Cq, PollTakesWhatWasAskedForAndKeepsTheRest) {
     for (std::uint64_t i = 0; i < 40; ++i) {
         ASSERT_EQ(a.qp->post_send(send_work(i, gather)), kOk);
     }
-    // Portions of 0, 1, 2, 3 ... by hand; the harness's poll would take all.
+    // Polls portions of 0 to 7 completions by hand; the harness's poll would take all.
     const auto drain = [&](CompletionQueue& cq, std::uint64_t first) {
         std::vector<WorkCompletion> all;
         std::size_t portion = 0;
@@ -69,7 +69,7 @@ TEST_P(Cq, PollTakesWhatWasAskedForAndKeepsTheRest) {
                 }
                 all.insert(all.end(), out.begin(),
                            out.begin() + static_cast<std::ptrdiff_t>(count));
-                // The other end may have to be polled for progress.
+                // Progress may require polling the other end, too.
                 CompletionQueue& other = &cq == a.send->cq.get() ? *b.send->cq : *a.receive->cq;
                 EXPECT_EQ(other.poll(out), 0u);
                 return all.size() >= 40 || HasFailure();
@@ -122,7 +122,7 @@ TEST_P(Cq, OneQueueForSendsAndReceivesOfManyQueuePairs) {
     }
     ASSERT_TRUE(wait_for(here, kPairs * kMessages * 2));
     ASSERT_TRUE(wait_for(there, kPairs * kMessages * 2));
-    // Per queue pair and direction the order is that of posting.
+    // Completions of one queue pair and direction come in posting order.
     for (std::size_t i = 0; i < kPairs; ++i) {
         for (const bool at_a : {true, false}) {
             const Queue& q = at_a ? here : there;
@@ -149,7 +149,7 @@ TEST_P(Cq, OneQueueForSendsAndReceivesOfManyQueuePairs) {
 }
 
 TEST_P(Cq, HoldsItsDepth) {
-    // Nobody polls this queue until it is exactly full.
+    // The test does not poll this queue until it is exactly full.
     const std::uint32_t depth = std::min({64u, info().max_send_depth, info().max_cq_depth});
     EndOptions options;
     options.send_depth = depth;
@@ -183,7 +183,8 @@ TEST_P(Cq, HoldsItsDepth) {
 }
 
 TEST_P(Cq, GrowsWithItsQueuePairs) {
-    // It is made for 8; each queue pair can leave 64 at once, and nobody polls before all have failed.
+    // The CQ is created for 8 completions. Each queue pair can add 64 sends and 64 receives at
+    // once, and the test does not poll before all queue pairs have failed.
     constexpr std::size_t kPairs = 12;
     Queue& shared = queue(0, 8);
     EndOptions options;
@@ -196,7 +197,7 @@ TEST_P(Cq, GrowsWithItsQueuePairs) {
         End& b = rc_end(1);
         connect(a, b);
         ends.push_back(&a);
-        // Unsignalled, and no receive is there: they are for the flush.
+        // Unsignaled sends without a receive at the peer: they only wait to be flushed.
         const std::vector<Gather> gather{memory_of_a.gather(0, 8)};
         SendWork work = send_work(i, gather);
         work.flags = 0;
@@ -207,7 +208,7 @@ TEST_P(Cq, GrowsWithItsQueuePairs) {
             ASSERT_EQ(post_receive(a, 1000 + i, {memory_of_a.gather(0, 64)}), kOk);
             ++posted;
         }
-        if (i % 2 == 0) { // those of the first are there while room is made for others
+        if (i % 2 == 0) { // fills the CQ while later queue pairs still make it grow
             QpAttributes attributes;
             attributes.state = QpState::error;
             ASSERT_EQ(a.qp->modify(attributes, kQpState), kOk);
@@ -225,7 +226,7 @@ TEST_P(Cq, GrowsWithItsQueuePairs) {
         of_last += c.qp_number == ends.back()->qp->number() ? 1 : 0;
     }
     EXPECT_GT(of_last, 64u) << "its sends and its receives";
-    // And it works as before.
+    // The CQ works as before.
     End& from = end(0, options);
     End& to = rc_end(1);
     connect(from, to);

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t kInitiatorSend = kQpState | kQpRetry | kQpSendPsn | kQpSendLimits;
 constexpr std::uint32_t kTargetInit = kQpState | kQpAccess | kQpKey;
 constexpr std::uint32_t kTargetReceive = kQpState | kQpPath | kQpReceiveLimits;
-constexpr std::uint64_t kKey = 0xdc00'0000'1ee7'c0de; // all of its 64 bits count
+constexpr std::uint64_t kKey = 0xdc00'0000'1ee7'c0de; // all 64 bits are significant
 
 class Dc : public Fixture {
 protected:
@@ -24,7 +24,7 @@ protected:
             GTEST_SKIP() << "the rail lacks dc: " << why_not();
         }
     }
-    // What a rail without says of it, when it is asked for one all the same.
+    // Asks a rail without DC for a DC initiator and returns the rail's reason for refusing.
     std::string why_not() {
         QpInit init;
         init.type = QpType::dc_initiator;
@@ -68,7 +68,7 @@ protected:
         start_initiator(e, rnr_retry);
         return e;
     }
-    // With an SRQ, or one of its own.
+    // Creates a target in RESET, with the given SRQ or one of its own.
     End& raw_target(std::size_t node, SharedReceiveQueue* s = nullptr) {
         EndOptions options;
         options.type = QpType::dc_target;
@@ -103,7 +103,7 @@ TEST_P(Dc, OneInitiatorManyTargets) {
     };
     std::vector<There> there;
     for (std::size_t i = 0; i < 4; ++i) {
-        const std::size_t node = i % nodes(); // the first is one's own
+        const std::size_t node = i % nodes(); // the first target is on the initiator's node
         There one{&srq(node, 64), nullptr, &memory(node, 64 * kSlot), &handle(0, node)};
         one.at = &target(node, one.s);
         for (std::uint64_t slot = 0; slot < 64; ++slot) {
@@ -121,7 +121,7 @@ TEST_P(Dc, OneInitiatorManyTargets) {
     for (std::uint64_t m = 0; m < kMessages; ++m) {
         fill(source.data() + m * kSlot, kSlot, m);
         const std::vector<Gather> gather{source.gather(m * kSlot, (m * 37) % kSlot)};
-        There& one = there[(m / 3) % there.size()]; // some in a row to each
+        There& one = there[(m / 3) % there.size()]; // three in a row to each target
         ASSERT_EQ(post(from, to(*one.at, send_work(m, gather), *one.through)), kOk);
     }
     ASSERT_TRUE(wait_for(*from.send, kMessages));
@@ -267,7 +267,7 @@ TEST_P(Dc, UnsignalledRequestsAreCovered) {
     End& at = target(1);
     End& from = initiator(0);
     AddressHandle& through = handle(0, 1);
-    constexpr std::uint64_t kRequests = 208; // more than there are slots
+    constexpr std::uint64_t kRequests = 208; // more than the send queue holds
     constexpr Bytes kSize = 64;
     Buffer& here = memory(0, kRequests * kSize);
     Buffer& there = memory(1, kRequests * kSize);
@@ -291,7 +291,7 @@ TEST_P(Dc, UnsignalledRequestsAreCovered) {
         EXPECT_EQ(from.send->got[i].wr_id, 16 * i + 15);
         EXPECT_EQ(from.send->got[i].status, WorkStatus::success);
     }
-    for (std::uint64_t i = 0; i < kRequests; ++i) { // none in the place of another
+    for (std::uint64_t i = 0; i < kRequests; ++i) { // no write took another's place
         EXPECT_TRUE(holds(there.data() + i * kSize, kSize, i)) << i;
     }
 }
@@ -319,7 +319,7 @@ TEST_P(Dc, WhatIsRefusedAtOnce) {
     EXPECT_EQ(post_receive(at, 1, {there.gather(0, 64)}), Status::error(Reason::bad_argument));
     EXPECT_EQ(at.qp->post_send(to(at, send_work(1, gather), handle(1, 1))),
               Status::error(Reason::bad_state));
-    // Nothing of it has hurt.
+    // The refused calls had no effect.
     EXPECT_EQ(run(from, to(at, rdma_work(2, Opcode::write, gather, there.remote(), there.key()),
                            through)),
               WorkStatus::success);
@@ -378,7 +378,7 @@ TEST_P(Dc, AWrongKeyReachesNobody) {
 }
 
 TEST_P(Dc, AnInitiatorWorksAgainAfterAnError) {
-    End& gone = raw_target(1); // in RESET
+    End& gone = raw_target(1);
     End& at = target(1);
     End& from = initiator(0);
     AddressHandle& through = handle(0, 1);
@@ -397,7 +397,7 @@ TEST_P(Dc, AnInitiatorWorksAgainAfterAnError) {
     EXPECT_EQ(from.send->got[1].status, WorkStatus::flushed);
     EXPECT_TRUE(wait_state(from, QpState::error));
 
-    ASSERT_EQ(from.qp->modify({}, kQpState), kOk); // RESET
+    ASSERT_EQ(from.qp->modify({}, kQpState), kOk); // to RESET
     EXPECT_EQ(from.qp->query().state, QpState::reset);
     start_initiator(from);
     from.send->got.clear();

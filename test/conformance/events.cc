@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Conformance: rails that go down and come back, nodes that end. Needs the controls of World.
+// Conformance: rails that go down and come back, nodes that end. Uses the controls of World.
 #include <algorithm>
 #include <vector>
 
@@ -57,7 +57,7 @@ TEST_P(Events, PortDownAndUp) {
 
 TEST_P(Events, WorkOverADeadRailEndsInRetryExceeded) {
     ADAPTIB_NEEDS_SWITCH;
-    // Either end's rail may be the dead one.
+    // Kills the rail of either end in turn.
     for (const std::size_t dead : {std::size_t{0}, std::size_t{1}}) {
         for (const Bytes length : {Bytes{64}, Bytes{100'000}}) {
             Pair p = rc_pair();
@@ -76,7 +76,7 @@ TEST_P(Events, WorkOverADeadRailEndsInRetryExceeded) {
                 const Status status = p.a.qp->post_send(work);
                 ASSERT_TRUE(status.ok() || status == Status::error(Reason::bad_state));
                 if (!status.ok()) {
-                    break; // the first one has failed already
+                    break; // the first request has failed already
                 }
             }
             ASSERT_TRUE(wait_state(p.a, QpState::error));
@@ -221,7 +221,7 @@ TEST_P(Events, EndedNodesDoNotAnswer) {
                       WorkStatus::retry_exceeded);
         }
         EXPECT_FALSE(p.a.qp->usable());
-        // Those who live go on.
+        // The surviving nodes go on.
         Pair alive = rc_pair(0, 0);
         ASSERT_EQ(post_receive(alive.b, 1, {}), kOk);
         EXPECT_EQ(run(alive.a, send_work(1, {})), WorkStatus::success);

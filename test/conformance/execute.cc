@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Conformance: QueuePair::execute, a write, read or atomic within the call. What it does is what post_send
-// would do; what it does not do is untouched, and left to post_send.
+// Conformance: QueuePair::execute, which completes a write, read or atomic inside the call. A
+// request that it accepts has the effects of post_send. A request that it declines has no effect;
+// the caller must use post_send.
 #include <atomic>
 #include <cstring>
 #include <vector>
@@ -21,11 +22,11 @@ protected:
             GTEST_SKIP() << "the rail lacks rc, rdma_write or rdma_read";
         }
     }
-    // On memory of the rail's, or of the caller's.
+    // Target memory: allocated by the rail (`own`), or the caller's.
     Buffer& target_of(bool own, Bytes size, std::uint32_t access = kAllAccess) {
         return own ? allocated(1, size, access) : memory(1, size, access);
     }
-    // Within the call, or else posted; true if it was within the call.
+    // Executes a request inside the call, or else posts it; true if it completed inside the call.
     bool execute(End& e, const SendWork& work) {
         const Status status = e.qp->execute(piece_of(work));
         if (status.ok()) {
@@ -95,7 +96,7 @@ TEST_P(Execute, AtomicsAreThoseOfPostSend) {
             set_word(result, i, 0xaaaa);
         }
         std::uint64_t value = 1001;
-        // By turns within the call and posted.
+        // Atomics alternate between execute and post_send.
         for (std::uint64_t round = 0; round < 64; ++round) {
             const bool add = round % 4 < 2;
             const bool equal = round % 8 < 6;
@@ -140,7 +141,7 @@ TEST_P(Execute, AddsByAllWaysLoseNothing) {
                     rdma_work(i, Opcode::fetch_add, gather, target.remote(), target.key());
                 add.compare_add = 1;
                 if ((i + node) % 3 == 0 || !pairs[node].a.qp->execute(piece_of(add)).ok()) {
-                    ASSERT_EQ(post(pairs[node].a, add), kOk); // signalled, and not waited for
+                    ASSERT_EQ(post(pairs[node].a, add), kOk); // signaled; completes later
                     ++posted;
                 }
             }
@@ -191,7 +192,7 @@ TEST_P(Execute, NoCompletionFollowsAndNoSlotIsUsed) {
 }
 
 TEST_P(Execute, NothingOvertakesWhatIsPosted) {
-    // A message without a receive waits; what is executed would go before it.
+    // A message without a receive waits; an executed request would overtake it.
     for (const bool own : {false, true}) {
         Pair p = rc_pair();
         Buffer& local = memory(0, 64);
@@ -215,7 +216,7 @@ TEST_P(Execute, NothingOvertakesWhatIsPosted) {
                           rdma_work(2, Opcode::fetch_add, old, target.remote(), target.key()))),
                       kNotNow);
         }
-        // Posted ones keep the order, and what is executed once they are over works again.
+        // Posted requests keep their order; execute works again once they have completed.
         ASSERT_EQ(
             p.a.qp->post_send(rdma_work(3, Opcode::write, gather, target.remote(), target.key())),
             kOk);
@@ -250,7 +251,7 @@ TEST_P(Execute, LaterOnesWin) {
             first.flags = 0;
             ASSERT_EQ(post(p.a, first), kOk);
             execute(p.a, rdma_work(2, Opcode::write, little, target.remote(at), target.key()));
-            // A read behind them sees both.
+            // A read behind both writes sees both.
             std::fill(local.data(), local.data() + kSize, std::byte{0});
             execute(p.a, rdma_work(3, Opcode::read, big, target.remote(), target.key()));
             EXPECT_TRUE(holds(local.data(), at, round));
@@ -261,10 +262,11 @@ TEST_P(Execute, LaterOnesWin) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
-// As the target
+// -------------------------------------------------------------------------------------------------
+// The target's side
 
-// What the peer could not do by a request of its own, or this end by one of its own, is not done for it.
+// The target serves a copy only if the peer's own request and a request of this end would both be
+// allowed: a write needs kRemoteRead here and kRemoteWrite there, a read the reverse.
 TEST_P(Execute, ACopyIsServedWithTheRightsOfBothEnds) {
     constexpr Bytes kSize = 4096;
     constexpr Bytes kPart = kSize - 16;
@@ -317,8 +319,8 @@ TEST_P(Execute, ACopyIsServedWithTheRightsOfBothEnds) {
     EXPECT_TRUE(stays_empty({p.a.send, p.b.send}));
 }
 
-// ---------------------------------------------------------------------------------------------------
-// What is left to post_send, which says what is wrong
+// -------------------------------------------------------------------------------------------------
+// Faulty requests: execute declines, and post_send reports the error
 
 class ExecuteRefused : public Execute {
 protected:
@@ -339,7 +341,8 @@ protected:
             EXPECT_TRUE(holds(b->data(), 64, 1));
         }
     }
-    // Over a new connection: nothing happens but what post_send says then.
+    // Tries the request over a new connection: execute must decline it without effect, and
+    // post_send must end it with the wanted status.
     void refuse(const SendWork& work, WorkStatus wanted, const RcOptions& rc = {}) {
         Pair p = rc_pair(0, 1, {}, rc);
         EXPECT_EQ(p.a.qp->execute(piece_of(work)), kNotNow);
@@ -364,7 +367,7 @@ TEST_P(ExecuteRefused, RemoteKeysAndRanges) {
     const std::vector<Gather> word{local_->gather(8, 8)};
     const std::vector<Gather> all{local_->gather(0, 64)};
     for (Buffer* target : {target_, own_}) {
-        // In the middle of what is registered and mapped, so that the range check is what refuses.
+        // Lies within memory that is registered and mapped: only the range check can refuse.
         std::unique_ptr<MemoryRegion> middle;
         ASSERT_EQ(rail(1).register_memory(target->data() + 16, 32, kAllAccess, middle), kOk);
         const std::uint64_t start = target->remote(16);
@@ -374,7 +377,7 @@ TEST_P(ExecuteRefused, RemoteKeysAndRanges) {
                 continue;
             }
             const bool atomic = opcode == Opcode::fetch_add;
-            const Bytes step = atomic ? 8 : 1; // what overruns by a byte is misaligned, for atomics
+            const Bytes step = atomic ? 8 : 1; // an atomic one byte off would be misaligned
             for (const std::uint64_t address :
                  {start - step, start + 24 + step, std::uint64_t{0}, ~std::uint64_t{7},
                   start + (std::uint64_t{1} << 32)}) {
@@ -416,7 +419,7 @@ TEST_P(ExecuteRefused, Rights) {
                    WorkStatus::remote_access_error);
             RcOptions rc;
             rc.access = others & ~static_cast<std::uint32_t>(kLocalWrite);
-            Pair p = rc_pair(0, 1, {}, rc); // post_send: QueuePairRightsAreKept
+            Pair p = rc_pair(0, 1, {}, rc); // QueuePairRightsAreKept tests the same by post_send
             EXPECT_EQ(p.a.qp->execute(
                           piece_of(rdma_work(1, c.opcode, word, target->remote(), target->key()))),
                       kNotNow)
@@ -542,7 +545,7 @@ TEST_P(ExecuteRefused, KeysEndWithTheRegion) {
         ASSERT_EQ(rail(1).register_memory(target->data(), 64, kAllAccess, region), kOk);
         const std::uint32_t key = region->remote_key();
         fill(local_->data(), 64, 1);
-        execute(p.a, write_to(target->remote(), key, gather)); // the key is known from now on
+        execute(p.a, write_to(target->remote(), key, gather)); // lets the initiator cache the key
         region.reset();
         std::fill(local_->data(), local_->data() + 8, std::byte{9});
         EXPECT_EQ(p.a.qp->execute(piece_of(write_to(target->remote(), key, gather))), kNotNow);
@@ -556,7 +559,7 @@ TEST_P(ExecuteRefused, KeysEndWithTheRegion) {
     }
 }
 
-// What the last one with the same keys was allowed, the next one may not be.
+// A request may be forbidden although the previous one with the same keys was allowed.
 TEST_P(ExecuteRefused, NothingIsTakenForGranted) {
     for (const Opcode opcode : {Opcode::write, Opcode::read}) {
         for (Buffer* target : {target_, own_}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The conformance suite over shm with the fault decorator: one that has no faults planned cannot be told
-// from the fabric below, and one that delays completions keeps to fabric/README.md as well.
+// The conformance suite over shm with the fault decorator. A decorator without planned faults must
+// behave like the fabric below it; one that delays completions must keep to fabric/README.md, too.
 //
 // May touch: fabric/, fabric/fault/fault.h.
 #include "conformance/shm_world.h"
@@ -18,7 +18,7 @@ fault::FaultPlan delayed_completions() {
     return plan;
 }
 
-// Of all worlds, one after another; regions of memory are counted there.
+// The log of all worlds, which run one after another. It also counts memory regions.
 fault::FaultLog shared_log;
 
 Wrap with(const fault::FaultPlan& plan) {

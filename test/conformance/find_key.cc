@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Conformance: keys of the target's regions that the initiator finds itself (capability
+// Conformance: the initiator finds the keys of the target's regions itself (capability
 // sees_regions).
 #include <vector>
 
@@ -19,7 +19,7 @@ protected:
             GTEST_SKIP() << "the rail lacks rc";
         }
     }
-    // The key that is found in place of the given one; 0 if there is none.
+    // The key that find_key puts in place of the given one; 0 if it finds none.
     static std::uint32_t found(End& from, const RemoteRange& range, std::uint32_t given) {
         std::uint32_t key = given;
         const Status status = from.qp->find_key(range, key);

@@ -24,7 +24,7 @@ void PrintTo(const WorldFactory& world, std::ostream* out) { *out << world.name;
 
 namespace {
 
-// "RcErrors.SomeTest" of Fabric/RcErrors.SomeTest/verbs
+// Extracts "RcErrors.SomeTest" from Fabric/RcErrors.SomeTest/verbs.
 std::string test_name() {
     const testing::TestInfo& info = *testing::UnitTest::GetInstance()->current_test_info();
     std::string suite = info.test_suite_name();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Harness of the conformance suite: the fixture with its queues, queue pairs and buffers.
 //
-// Purpose: a test says what it is about, the rest (creating, connecting, polling, patterns) is here.
+// Purpose: a test states only its subject; creating, connecting, polling and patterns are here.
 // Errors: set-up that fails throws, and GoogleTest reports the test as failed.
-// Ownership: the fixture owns everything; TearDown ends it in the order that fabric.h asks for.
+// Ownership: the fixture owns everything; TearDown destroys it in the order that fabric.h requires.
 // Threads: one.
 #pragma once
 
@@ -22,7 +22,7 @@
 
 namespace adaptib {
 
-// What GoogleTest prints of a Status.
+// Prints a Status for GoogleTest.
 void PrintTo(const Status& status, std::ostream* out);
 void PrintTo(const WorkStatus& status, std::ostream* out);
 
@@ -30,20 +30,20 @@ namespace conformance {
 
 void PrintTo(const WorldFactory& world, std::ostream* out);
 
-constexpr Nanoseconds kLong{10'000'000'000}; // nothing healthy takes that long
-constexpr Nanoseconds kQuiet{20'000'000};    // how long something must not happen
+constexpr Nanoseconds kLong{10'000'000'000}; // longer than any healthy operation
+constexpr Nanoseconds kQuiet{20'000'000};    // duration of a check that nothing happens
 
-// Everything a queue pair may give to a peer.
+// All rights that memory or a queue pair can grant.
 constexpr std::uint32_t kAllAccess = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
 
-// A completion queue and what was polled from it.
+// A completion queue and the completions polled from it.
 struct Queue {
     std::size_t node = 0;
     std::unique_ptr<CompletionQueue> cq;
     std::deque<WorkCompletion> got;
 };
 
-// Caller's or the rail's memory, registered.
+// Registered memory, owned by the caller or allocated by the rail.
 struct Buffer {
     std::size_t node = 0;
     std::vector<std::uint64_t> words; // empty: allocated by the rail
@@ -89,7 +89,7 @@ struct RcOptions {
     std::uint8_t timeout = 14;  // 67 ms
     std::uint8_t retry_count = 2;
     std::optional<std::uint32_t> max_target_reads;
-    std::uint32_t first_psn = 0; // reconnecting takes another one each time
+    std::uint32_t first_psn = 0; // each reconnection uses another one
 };
 
 constexpr std::uint32_t kRcInit = kQpState | kQpAccess;
@@ -143,9 +143,9 @@ protected:
     // Polls every queue once.
     void poll();
     bool wait(const std::function<bool()>& predicate, Nanoseconds limit = kLong);
-    // Waits for `count` completions in all; false when they do not come.
+    // Waits for `count` completions in all; returns false when they do not come.
     bool wait_for(const Queue& q, std::size_t count, Nanoseconds limit = kLong);
-    // Lets things happen for a while; fails when a completion comes in one of these queues meanwhile.
+    // Polls for kQuiet; returns false when a completion arrives in one of these queues.
     bool stays_empty(const std::vector<const Queue*>& queues);
     bool wait_state(const End& e, QpState state, Nanoseconds limit = kLong);
     bool wait_event(std::size_t node, EventKind kind, Event& out, Nanoseconds limit = kLong);
@@ -153,16 +153,17 @@ protected:
     Status post_receive(End& e, std::uint64_t wr_id, const std::vector<Gather>& scatter);
     Status post_receive(SharedReceiveQueue& q, std::uint64_t wr_id,
                         const std::vector<Gather>& scatter);
-    // Calls again, polling, while the answer is "again".
+    // Posts a request; while post_send returns "again", polls and repeats the call.
     Status post(End& e, const SendWork& work, Nanoseconds limit = kLong);
-    // Whether it ended with that status, or what the world calls it.
+    // Succeeds if `got` is the wanted status, or the world's other name for it.
     testing::AssertionResult ended(std::optional<WorkStatus> got, WorkStatus wanted) const;
-    // One signalled request alone: its completion status; nothing when it did not come.
+    // Posts one signaled request and returns its completion's status; nothing when no completion
+    // comes.
     std::optional<WorkStatus> run(End& e, SendWork work, Nanoseconds limit = kLong);
 
 private:
     std::unique_ptr<World> world_;
-    // Ended from the last to the first.
+    // Destroyed from the last to the first.
     std::vector<std::unique_ptr<Buffer>> buffers_;
     struct HandleEntry {
         std::size_t node;
@@ -178,21 +179,21 @@ private:
     std::vector<std::unique_ptr<End>> ends_;
 };
 
-// Requests. `gather` must outlive the post.
+// Make requests. `gather` must outlive the post.
 SendWork send_work(std::uint64_t wr_id, const std::vector<Gather>& gather);
 SendWork rdma_work(std::uint64_t wr_id, Opcode opcode, const std::vector<Gather>& gather,
                    std::uint64_t remote_address, std::uint32_t remote_key);
-// The same within the call. REQUIRES: one entry.
+// Converts a request for QueuePair::execute. REQUIRES: one gather entry.
 ExecuteWork piece_of(const SendWork& work);
 
-// Bytes that depend on seed and position, and differ from their neighbours' patterns.
+// A byte that depends on seed and position; the patterns of neighboring seeds differ.
 std::byte pattern(std::uint64_t seed, Bytes position);
 void fill(std::byte* at, Bytes length, std::uint64_t seed);
-// Success, or where the first wrong byte is.
+// Success, or a failure that names the first wrong byte.
 testing::AssertionResult holds(const std::byte* at, Bytes length, std::uint64_t seed);
 testing::AssertionResult all_equal(const std::byte* at, Bytes length, std::byte value);
 
-// Lengths around everything that an implementation may have an edge at, up to `limit`.
+// Lengths around all sizes at which an implementation may change its behavior, up to `limit`.
 std::vector<Bytes> boundary_lengths(Bytes limit);
 
 #define ADAPTIB_NEEDS(capability)                                                                  \

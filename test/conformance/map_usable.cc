@@ -54,7 +54,7 @@ TEST_P(MapUsable, StoresAreSeenByTheTarget) {
         ASSERT_NE(there, nullptr) << size;
         EXPECT_TRUE(all_equal(bytes(there), size, std::byte{0}));
         fill(bytes(there), size, size);
-        std::atomic_signal_fence(std::memory_order_seq_cst); // one thread stores and looks
+        std::atomic_signal_fence(std::memory_order_seq_cst); // one thread stores and loads
         EXPECT_TRUE(holds(target.data(), size, size));
         fill(target.data(), size, size + 1);
         EXPECT_TRUE(holds(bytes(there), size, size + 1));
@@ -123,7 +123,7 @@ TEST_P(MapUsable, QueuePairRightsCount) {
 }
 
 TEST_P(MapUsable, RingOfStores) {
-    // What the ring channel does: payload by stores, then the word that publishes it.
+    // Writes as the ring channel does: stores the payload, then the word that publishes it.
     ADAPTIB_NEEDS(direct);
     Pair p = rc_pair();
     constexpr Bytes kSlots = 16;
@@ -153,7 +153,8 @@ TEST_P(MapUsable, MappingOutlivesTheRegionWhileTheQueuePairLives) {
     ASSERT_NE(there, nullptr);
     destroy(p.b);
     destroy(target);
-    // A late store must not fault; where it goes nobody looks. Afterwards new memory is zero all the same.
+    // A late store must not fault, and must not reach memory that is allocated afterwards: new
+    // memory is zero.
     *there = std::byte{9};
     Buffer& next = allocated(1, 4096);
     EXPECT_TRUE(all_equal(next.data(), 4096, std::byte{0}));

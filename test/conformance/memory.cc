@@ -10,7 +10,7 @@ namespace {
 
 class Memory : public Fixture {
 protected:
-    // One RDMA request over a new connection, as an error ends a queue pair.
+    // Runs one RDMA request over a new connection, since an error ends a queue pair.
     std::optional<WorkStatus> try_once(Opcode opcode, const Gather& local, std::uint64_t address,
                                        std::uint32_t key, std::uint32_t qp_access = kAllAccess) {
         RcOptions rc;
@@ -155,7 +155,8 @@ TEST_P(Memory, QueuePairRightsAreKept) {
             if ((given & c.needed) != 0) {
                 EXPECT_EQ(*status, WorkStatus::success);
             } else {
-                // Adapters differ: the right of the queue pair is an access or an invalid request.
+                // Adapters differ: a right that the queue pair lacks is reported as an access error
+                // or as an invalid request.
                 EXPECT_TRUE(*status == WorkStatus::remote_access_error ||
                             *status == WorkStatus::remote_invalid_request)
                     << work_status_text(*status);
@@ -169,7 +170,7 @@ TEST_P(Memory, RangesAreKeptToTheByte) {
     ADAPTIB_NEEDS(rdma_write);
     Buffer& local = memory(0, 4096);
     for (const bool own : {false, true}) {
-        // Inside a larger region of the same process, so that a range check is what refuses.
+        // Lies inside a larger region of the same process, so that only a range check can refuse.
         Buffer& whole = own ? allocated(1, 4096) : memory(1, 4096);
         std::unique_ptr<MemoryRegion> middle;
         ASSERT_EQ(rail(1).register_memory(whole.data() + 1000, 1000, kAllAccess, middle), kOk);

@@ -9,7 +9,7 @@ namespace {
 
 class Migration : public Fixture {
 protected:
-    // From the first path to the last one of the same rail.
+    // Attributes that load an alternate path over the same rail: path bits 1 and LID offset 1.
     QpAttributes load(End& self, End& peer) {
         QpAttributes a = rc_attributes(self, peer, QpState::ready_to_send);
         a.alternate_path = a.path;

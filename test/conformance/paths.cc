@@ -15,7 +15,7 @@ protected:
     RailAddress address(std::size_t node, std::size_t index = 0) {
         return rail(node, index).address();
     }
-    // Connects the ends of a pair that is new over the path of that index.
+    // Makes a pair and connects its ends over the path of that index.
     Pair pair_over(std::uint32_t index) {
         Pair p{end(0), end(1)};
         for (const auto& [self, peer] : {std::pair<End&, End&>{p.a, p.b}, {p.b, p.a}}) {

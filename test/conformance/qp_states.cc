@@ -39,7 +39,7 @@ protected:
                 {QpState::ready_to_send, kQpRetry | kQpSendPsn | kQpSendLimits,
                  kQpAccess | alternate | migration}};
     }
-    // Every attribute has a value that its transition accepts.
+    // Attributes each of which has a value that its transition accepts.
     QpAttributes attributes(End& self, End& peer, QpState state) {
         QpAttributes a = rc_attributes(self, peer, state);
         a.access_key = kTestKey;
@@ -51,7 +51,7 @@ protected:
                 const char* what) {
         const QpState before = e.qp->query().state;
         const Status status = e.qp->modify(a, mask);
-        // What the rail lacks altogether may be told as that.
+        // A rail that lacks migration may report that instead of the expected reason.
         const bool lacking = (mask & (kQpAlternatePath | kQpMigration)) != 0 &&
                              !has(Capability::migration) &&
                              status == Status::error(Reason::not_supported);
@@ -217,7 +217,7 @@ TEST_P(QpStates, PostingInEachState) {
     EXPECT_EQ(post_receive(p.a, 12, {memory_a.gather(0, 64)}), kOk);
     EXPECT_FALSE(p.a.qp->usable());
     EXPECT_TRUE(stays_empty({p.a.send, p.a.receive}));
-    // RTR already receives.
+    // A queue pair in RTR already receives.
     connect_one(p.b, p.a);
     const std::vector<Gather> from_b{memory_b.gather(0, 64)};
     fill(memory_b.data(), 64, 2);
@@ -257,7 +257,7 @@ TEST_P(QpStates, DestroyWithWorkOutstanding) {
             p.a.send->cq.reset();
             destroy(source);
             std::fill(sink.data(), sink.data() + length, std::byte{1});
-            // The peer: its sends end, and nothing of the dead one arrives any more.
+            // The peer's sends end with an error, and it receives nothing more of the dead end.
             ASSERT_EQ(post_receive(p.b, 1, {back.gather(0, length)}), kOk);
             EXPECT_TRUE(stays_empty({p.b.receive}));
             const std::vector<Gather> from_b{back.gather(0, length)};
@@ -272,7 +272,7 @@ TEST_P(QpStates, ResetMakesItUsableAgain) {
     Buffer& source = memory(0, 64);
     Buffer& target = memory(1, 64);
     for (std::uint64_t round = 0; round < 5; ++round) {
-        // Leftovers of the round before must not show: sends that wait, receives never used.
+        // Leftovers of one round (waiting sends, unused receives) must not affect the next.
         const std::vector<Gather> gather{source.gather(0, 64)};
         const std::vector<Gather> bad{{source.data(), 64, ~0u}};
         ASSERT_EQ(post_receive(p.a, 900, {source.gather(0, 64)}), kOk);
@@ -315,7 +315,7 @@ TEST_P(QpStates, WhatWasOnTheWayDoesNotReachTheNextConnection) {
         Buffer& target = memory(1, length);
         const std::vector<Gather> gather{source.gather(0, length)};
         for (std::uint64_t round = 1; round <= 20; ++round) {
-            // Sent, and nobody polls until both ends are connected anew.
+            // Sends, and does not poll until both ends are connected anew.
             fill(source.data(), length, 1000 + round);
             ASSERT_EQ(post_receive(p.b, 900, {target.gather(0, length)}), kOk);
             ASSERT_EQ(p.a.qp->post_send(send_work(901, gather)), kOk);
@@ -327,7 +327,7 @@ TEST_P(QpStates, WhatWasOnTheWayDoesNotReachTheNextConnection) {
             fill(source.data(), length, round);
             ASSERT_EQ(post_receive(p.b, round, {target.gather(0, length)}), kOk);
             ASSERT_EQ(p.a.qp->post_send(send_work(round, gather)), kOk);
-            // Completions from before the reset may still come, or not.
+            // Completions from before the reset may or may not still come.
             const auto current = [&](Queue& q) {
                 std::erase_if(q.got, [](const WorkCompletion& c) { return c.wr_id >= 900; });
                 return !q.got.empty();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Conformance: what a rail says of itself, and that creating objects is checked.
+// Conformance: a rail's description of itself, and the checks of arguments that create objects.
 #include <set>
 #include <string>
 

@@ -51,7 +51,7 @@ Bytes RandomConnection::draw_length() {
 }
 
 std::vector<Gather> RandomConnection::draw_gather(std::uint32_t slot, Bytes length) {
-    // Pieces one after the other; the slot is exactly as long as the largest operation.
+    // Pieces lie one behind the other; the slot is exactly as long as the largest operation.
     std::vector<Gather> gather;
     const std::uint64_t pieces = 1 + random_.below(limits_.max_gather);
     Bytes at = 0;
@@ -102,12 +102,12 @@ bool RandomConnection::post(Opcode opcode, Bytes length, bool last) {
     work.gather = operation.gather.data();
     work.gather_count = static_cast<std::uint32_t>(operation.gather.size());
     work.immediate = static_cast<std::uint32_t>(random_.next());
-    // A signalled one at least once in half the slots, so that slots come back.
+    // At least one in send_slots / 2 requests is signaled, so that slots become free again.
     operation.signalled = last || random_.below(4) == 0 ||
                           next_id_ % (limits_.send_slots / 2) == 0 || (incoming && !limits_.fences);
     work.flags = operation.signalled ? +kSignaled : 0u;
     if (limits_.fences && (reads_before || random_.below(8) == 0)) {
-        work.flags |= kFence; // else this one could overtake what those read
+        work.flags |= kFence; // without it, this request could overtake outstanding reads
     }
     if (!incoming && length <= limits_.inline_bytes && random_.below(2) == 0) {
         work.flags |= kInline;
@@ -121,7 +121,7 @@ bool RandomConnection::post(Opcode opcode, Bytes length, bool last) {
             work.compare_add = random_.below(2) == 0 ? now : random_.next();
             work.swap = random_.next();
         } else if (opcode == Opcode::write && length >= 8 && random_.below(3) == 0) {
-            offset = (offset + length) / 8 * 8 - length; // the end is aligned
+            offset = (offset + length) / 8 * 8 - length; // aligns the end
             if (offset < limits_.remote_bytes) {
                 work.flags |= kPublish;
             } else {
@@ -142,7 +142,7 @@ bool RandomConnection::post(Opcode opcode, Bytes length, bool last) {
         return false;
     }
     if ((work.flags & kInline) != 0) {
-        std::memset(slot, 0x5a, length); // the payload was taken
+        std::memset(slot, 0x5a, length); // post_send has taken the payload
     }
     apply(work, operation, payload);
     outstanding_.push_back(std::move(operation));
@@ -256,7 +256,7 @@ void RandomConnection::take_completions() {
         const WorkCompletion done = a_.send->got.front();
         a_.send->got.pop_front();
         ASSERT_EQ(done.status, WorkStatus::success) << "request " << done.wr_id;
-        // Silent ones before it are covered; a signalled one must not be left out.
+        // The completion covers unsignaled requests before it; no signaled one may be skipped.
         for (;;) {
             ASSERT_FALSE(outstanding_.empty()) << "completion of unknown request " << done.wr_id;
             const Operation operation = std::move(outstanding_.front());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One connection of a random program, with a model of what it must do.
+// One connection of a random program, with a model of its required effects.
 //
-// Purpose: draws operations, posts them, applies each to a model at the moment it is accepted (a queue pair
-// executes in posting order), and compares every byte at completion and at the end.
+// Purpose: draws operations, posts them, applies each to a model when the queue pair accepts it (a
+// queue pair executes in posting order), and compares every byte at completion and at the end.
 // Ownership: borrows its ends and buffers from the fixture.
 // Threads: one.
 #pragma once
@@ -18,8 +18,8 @@
 namespace adaptib::conformance {
 
 struct RandomLimits {
-    Bytes remote_bytes = 96 * 1024; // the target's memory that is written, read and counted in
-    Bytes largest = 24 * 1024;      // of one operation
+    Bytes remote_bytes = 96 * 1024; // target memory for writes, reads and atomics
+    Bytes largest = 24 * 1024;      // length of one operation, at most
     std::uint32_t send_slots = 24;  // operations outstanding, at most
     std::uint32_t receive_slots = 16;
     std::uint32_t max_gather = 1;
@@ -33,17 +33,19 @@ struct RandomLimits {
 
 class RandomConnection {
 public:
-    // `local`: send_slots x largest; `remote`: remote_bytes, zero; `receives`: receive_slots x largest.
+    // Sizes: `local` send_slots x largest; `remote` remote_bytes, all zero; `receives`
+    // receive_slots x largest.
     RandomConnection(End& a, End& b, Buffer& local, Buffer& remote, Buffer& receives,
                      const RandomLimits& limits, std::uint64_t seed);
 
-    // Posts one operation if it can; false when the queue is full.
+    // Posts one operation. Returns false when the queue is full, or when the operation would have
+    // to wait for a read or an atomic and the world lacks fences.
     bool post_one();
     // Posts one receive if there is a free slot.
     void post_receive_one();
-    // Takes what was polled.
+    // Takes the polled completions and checks them.
     void take_completions();
-    // Posts a signalled operation that covers all before it.
+    // Posts a signaled operation that covers all before it.
     bool post_last();
 
     bool all_done() const { return outstanding_.empty() && expected_.empty(); }
@@ -58,7 +60,7 @@ private:
         Opcode opcode = Opcode::send;
         std::uint32_t slot = 0;
         std::vector<Gather> gather;
-        std::vector<std::byte> result; // what a read or an atomic must bring
+        std::vector<std::byte> result; // bytes that a read or an atomic must return
     };
     struct Message {
         std::vector<std::byte> payload; // empty with write_imm

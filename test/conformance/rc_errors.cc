@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Conformance: what an error does to a connection: status, ERR, flushing in order, nothing further.
+// Conformance: effects of an error on a connection: status, state ERR, flushing in order, and
+// nothing further.
 #include <algorithm>
 #include <vector>
 
@@ -16,7 +17,7 @@ protected:
             GTEST_SKIP() << "the rail lacks rc";
         }
     }
-    // After an error: refused, or accepted and flushed.
+    // Expects that a queue pair in ERR refuses a request, or accepts and flushes it.
     void expect_dead(End& e) {
         e.send->got.clear();
         SendWork work = send_work(4711, {});
@@ -35,7 +36,7 @@ protected:
 ADAPTIB_CONFORMANCE(RcErrors);
 
 TEST_P(RcErrors, EverythingBehindTheFailedOneIsFlushed) {
-    // Sends wait for receives, so that all of it is outstanding when the failing one is reached.
+    // Sends wait for receives: all requests are outstanding when the failing one is reached.
     for (const Bytes length : {Bytes{100}, Bytes{50'000}}) {
         Pair p = rc_pair();
         Buffer& source = memory(0, length);
@@ -44,7 +45,7 @@ TEST_P(RcErrors, EverythingBehindTheFailedOneIsFlushed) {
         const std::vector<Gather> bad{{source.data(), length, ~0u}};
         for (std::uint64_t i = 0; i < 16; ++i) {
             SendWork work = send_work(i, i == 6 ? bad : good);
-            work.flags = i % 3 == 0 && i != 6 ? +kSignaled : 0u; // 6 is not signalled
+            work.flags = i % 3 == 0 && i != 6 ? +kSignaled : 0u; // 6 is not signaled
             ASSERT_EQ(p.a.qp->post_send(work), kOk) << i;
         }
         for (std::uint64_t i = 0; i < 10; ++i) {
@@ -162,13 +163,14 @@ TEST_P(RcErrors, ModifyToErrorFlushes) {
     EXPECT_EQ(p.a.receive->got[8].wr_id, 50u);
     EXPECT_EQ(p.a.receive->got[8].status, WorkStatus::flushed);
     expect_dead(p.a);
-    // Nothing of it arrives any more.
+    // None of the flushed sends arrives later.
     ASSERT_EQ(post_receive(p.b, 1, {target.gather(0, 64)}), kOk);
     EXPECT_TRUE(stays_empty({p.b.receive}));
 }
 
 TEST_P(RcErrors, FlushedMemoryIsTheCallersAgain) {
-    // A receive posted later at the peer must not take data of what was flushed, nor write to ours.
+    // A receive that the peer posts later must not take data of a flushed send, and the peer's send
+    // must not write into the memory of a flushed receive.
     for (const Bytes length : {Bytes{200}, Bytes{100'000}}) {
         Pair p = rc_pair();
         Buffer& source = memory(0, length);
@@ -184,7 +186,7 @@ TEST_P(RcErrors, FlushedMemoryIsTheCallersAgain) {
         ASSERT_TRUE(wait_for(*p.a.receive, 1));
         destroy(source);
         std::fill(sink.data(), sink.data() + length, std::byte{4});
-        // The peer sends to a queue pair in ERR: no answer.
+        // The peer sends to a queue pair in ERR, which does not answer.
         const std::vector<Gather> back{target.gather(0, length)};
         EXPECT_EQ(run(p.b, send_work(3, back)), WorkStatus::retry_exceeded);
         EXPECT_TRUE(all_equal(sink.data(), length, std::byte{4}));
@@ -222,7 +224,7 @@ TEST_P(RcErrors, NoAnswerEndsInRetryExceeded) {
 }
 
 TEST_P(RcErrors, PeerThatEndsInTheMiddle) {
-    // Requests that wait for receives of a queue pair which is then destroyed.
+    // Requests wait for receives of a queue pair, which is then destroyed.
     for (const Bytes length : {Bytes{64}, Bytes{100'000}}) {
         Pair p = rc_pair();
         Buffer& source = memory(0, length);

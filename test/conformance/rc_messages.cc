@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Conformance: send and receive over RC: contents, lengths, order, gather lists, waiting for receives.
+// Conformance: send and receive over RC: contents, lengths, order, gather lists, waiting for
+// receives.
 #include <algorithm>
 #include <vector>
 
@@ -129,7 +130,7 @@ TEST_P(RcMessages, OrderIsKeptBothWays) {
             const std::vector<Gather> gather{out[side]->gather(i * kSlot, length(i))};
             ASSERT_EQ(post(*ends[side], send_work(i, gather)), kOk);
         }
-        // Receives are given back only as fast as they are used.
+        // Posts new receives only as fast as messages use them up.
         ASSERT_TRUE(wait(
             [&] { return p.a.receive->got.size() + 16 > i && p.b.receive->got.size() + 16 > i; }));
     }
@@ -166,7 +167,8 @@ TEST_P(RcMessages, GatherAndScatterLists) {
                 expected.insert(expected.end(), from.data() + i * 11,
                                 from.data() + i * 11 + pieces[i]);
             }
-            // Scatter: equal parts with holes of 100 bytes between them, the last takes the rest.
+            // Scatter list: equal parts with holes of 100 bytes between them; the last part takes
+            // the rest.
             std::vector<Gather> scatter;
             const Bytes part = expected.size() / scatter_count;
             for (std::uint32_t i = 0; i < scatter_count; ++i) {
@@ -229,7 +231,7 @@ TEST_P(RcMessages, InlineTakesThePayloadAtOnceAndNeedsNoKey) {
     Pair p = rc_pair(0, 1, options);
     Buffer& target = memory(1, 16 * most);
     std::vector<std::byte> plain(most);
-    // Nothing is posted at the target yet: the requests wait while their source changes.
+    // The target has posted no receive yet: the requests wait while their source changes.
     for (std::uint64_t i = 0; i < 8; ++i) {
         fill(plain.data(), most, i);
         const std::vector<Gather> gather{{plain.data(), most - i % most, 0}};
@@ -254,7 +256,7 @@ TEST_P(RcMessages, WaitsForReceivesInOrder) {
     options.send_depth = 32;
     options.receive_depth = 8192;
     Pair p = rc_pair(0, 1, options);
-    // Small and large requests: what may lie in a queue on the way, and what may not.
+    // Small requests, whose data may lie in a queue on the way, and large ones, whose data may not.
     for (const Bytes length : {Bytes{64}, Bytes{5000}, Bytes{300'000}}) {
         Buffer& source = memory(0, length + 8192);
         Buffer& target = memory(1, length + 8192);
@@ -289,7 +291,7 @@ TEST_P(RcMessages, WaitsForReceivesInOrder) {
 }
 
 TEST_P(RcMessages, WaitingOnesDoNotHoldOthersUp) {
-    // The first queue pair has no receive; the second, between the same nodes, goes on.
+    // The first pair waits for a receive; the second, between the same nodes, goes on.
     Pair stuck = rc_pair();
     Pair free = rc_pair();
     Buffer& source = memory(0, 4096);
@@ -318,7 +320,7 @@ TEST_P(RcMessages, RnrRetriesEnd) {
     Buffer& target = memory(1, 64);
     EXPECT_EQ(run(p.a, send_work(1, {source.gather(0, 64)})), WorkStatus::rnr_retry_exceeded);
     EXPECT_EQ(p.a.qp->query().state, QpState::error);
-    // The responder notices nothing: what is posted now stays.
+    // The responder notices nothing: a receive that it posts now stays unused.
     EXPECT_EQ(p.b.qp->query().state, QpState::ready_to_send);
     ASSERT_EQ(post_receive(p.b, 1, {target.gather(0, 64)}), kOk);
     EXPECT_TRUE(stays_empty({p.b.receive}));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Conformance: RDMA read and write over RC, with and without immediate data; publishing; releasing of
-// unsignalled requests.
+// Conformance: RDMA read and write over RC, with and without immediate data; publishing; release of
+// unsignaled requests.
 #include <algorithm>
 #include <atomic>
 #include <vector>
@@ -31,7 +31,7 @@ TEST_P(RcRdma, WritesOfEveryLength) {
         Buffer& source = memory(0, room);
         Buffer& target = own ? allocated(1, room) : memory(1, room);
         for (const Bytes length : lengths) {
-            const Bytes at = 64 + length % 13; // odd places as well
+            const Bytes at = 64 + length % 13; // unaligned offsets as well
             fill(source.data() + 64, length, length);
             std::fill(target.data(), target.data() + room, std::byte{0xee});
             const std::vector<Gather> gather{source.gather(64, length)};
@@ -198,7 +198,7 @@ TEST_P(RcRdma, PublishedWordComesLast) {
             ASSERT_EQ(post(p.a, work), kOk);
             std::atomic_ref<std::uint64_t> word(
                 *reinterpret_cast<std::uint64_t*>(ring.data() + length - 8));
-            // Looked at without waiting for the completion, which may come later.
+            // Polls the word without waiting for the completion, which may come later.
             ASSERT_TRUE(wait([&] { return word.load(std::memory_order_acquire) == round; }));
             ASSERT_TRUE(holds(ring.data(), length - 8, round)) << "round " << round;
             ASSERT_TRUE(wait_for(*p.a.send, 1));
@@ -376,7 +376,7 @@ TEST_P(RcRdma, ReadsThatReachBeyondTheRegionBringNothing) {
         ASSERT_EQ(rail(1).register_memory(whole.data() + 1000, 1000, kAllAccess, middle), kOk);
         fill(whole.data(), 4096, 5);
         const std::uint64_t start = whole.remote(1000);
-        const std::uint64_t far = std::uint64_t{1} << 32; // in 32 bits it would be inside
+        const std::uint64_t far = std::uint64_t{1} << 32; // a 32-bit check would find it inside
         struct Case {
             std::uint64_t address;
             Bytes length;
@@ -404,7 +404,8 @@ TEST_P(RcRdma, ReadsThatReachBeyondTheRegionBringNothing) {
 }
 
 TEST_P(RcRdma, EmptyOnesReachNoMemory) {
-    // Neither key nor address of a request without bytes is looked at (InfiniBand Architecture, 9.4).
+    // The responder checks neither key nor address of a request of zero bytes (InfiniBand
+    // Architecture, 9.4).
     Buffer& local = memory(0, 64);
     Buffer& target = memory(1, 64);
     fill(local.data(), 64, 1);
@@ -447,7 +448,7 @@ TEST_P(RcRdma, ARegionThatEndsUnderTrafficIsNotWrittenAfterwards) {
             }
             const Status posted =
                 p.a.qp->post_send(rdma_work(i, Opcode::write, gather, address, key));
-            // After an error that is known already the queue pair takes nothing more.
+            // Once the initiator knows of the error, the queue pair takes nothing more.
             ASSERT_TRUE(posted.ok() || (i > end_after && posted.is_error())) << i;
         }
         ASSERT_TRUE(wait_state(p.a, QpState::error));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Conformance: responders, which answer whatever their process does.
+// Conformance: responders, which answer questions no matter what their process does.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -15,8 +15,8 @@ namespace {
 constexpr std::uint64_t kResponderKey = 0x5ec2e7;
 constexpr std::size_t kQuestion = 24;
 
-// Says a question back, each byte one more, to who has begun it with 'q'; its last byte names the
-// rail.
+// Answers a question that begins with 'q': repeats it with each byte incremented; the last byte
+// names the rail. Gives no answer to any other question.
 class Echo final : public Answerer {
 public:
     Reply answer(std::uint32_t rail, std::span<const std::byte> question,
@@ -33,11 +33,12 @@ public:
         return {question.size(), kTestKey, to[rail], 0};
     }
 
-    std::vector<RailAddress> to; // by rail: where who asks is reached
+    std::vector<RailAddress> to; // by rail: address of the asking node
     mutable std::atomic<std::size_t> asked{0};
 };
 
-// Node 0 asks, node 1 has responders and is not progressed, or looked at, from then on.
+// Node 0 asks. Node 1 has responders; once they are started, the test neither progresses nor polls
+// node 1.
 class Respond : public Fixture {
 protected:
     void SetUp() override {
@@ -68,7 +69,8 @@ protected:
             answer_.push_back(&memory(0, info(i).datagram_bytes, kAllAccess, i));
         }
     }
-    // `first`: whether there is an answer to it. A receive that an answer did not come for stays.
+    // Asks a question that begins with `first`; only 'q' can be answered. Leaves its receive posted
+    // when no answer comes.
     void ask(std::size_t index, char first, std::uint64_t key, Bytes length = kQuestion) {
         Buffer& question = *question_[index];
         fill(question.data(), question.size(), index);
@@ -86,7 +88,7 @@ protected:
         got_ = wait_for(*asker_[index]->receive, before + 1,
                         has(Capability::reliable_ud) && expected_ ? kLong : kQuiet);
     }
-    // Questions and answers may get lost.
+    // Repeats a valid question until an answer comes, since questions and answers may get lost.
     bool is_answered(std::size_t index) {
         expected_ = true;
         for (int attempt = 0; attempt < kAttempts && !HasFatalFailure(); ++attempt) {
@@ -97,7 +99,7 @@ protected:
         }
         return false;
     }
-    // Never, however often.
+    // Repeats a question that must not be answered; true if any answer comes.
     bool is_answered(std::size_t index, char first, std::uint64_t key, Bytes length = kQuestion) {
         expected_ = false;
         bool any = false;
@@ -117,7 +119,7 @@ protected:
     static constexpr int kAttempts = 50;
 
     Echo echo_;
-    std::vector<End*> asker_; // by rail, as all of these
+    std::vector<End*> asker_; // by rail, like all vectors here
     std::vector<AddressHandle*> to_;
     std::vector<Buffer*> question_;
     std::vector<Buffer*> answer_;
@@ -168,7 +170,7 @@ TEST_P(Respond, EndsWithItsFabric) {
     }
     find_responders();
     ASSERT_TRUE(is_answered(0));
-    wait([] { return false; }, kQuiet); // for what is late
+    wait([] { return false; }, kQuiet); // lets late datagrams arrive
     destroy_node_objects(1);
     ASSERT_TRUE(world().end_node(1));
     const std::size_t asked = echo_.asked;

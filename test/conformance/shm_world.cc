@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The conformance suite over shm: several fabrics in one process, which know of each other only what
-// processes would.
+// The conformance suite over shm: several fabrics in one process, which know of each other no more
+// than separate processes would.
 //
-// Purpose: worlds with single copy, with the copy pipeline, with several rails and with a small queue.
-// Rails are switched as tools/adaptib_rails does it: by the rail word in the node's segment.
+// Purpose: worlds with single copy, with the copy pipeline, with several rails and with a small
+// queue. They switch rails as tools/adaptib_rails does: by the rail word in the node's segment.
 // May touch: fabric/, fabric/shm/{shm_fabric,segment,layout}.h, the system (mmap).
 #include "conformance/shm_world.h"
 
@@ -106,7 +106,7 @@ public:
     }
     bool can_slow_rails() const override { return true; }
     bool slow_rail(std::size_t node, std::size_t rail, std::uint32_t factor) override {
-        constexpr std::uint64_t kFast = 4'000'000'000; // taken for the speed of a rail at factor 1
+        constexpr std::uint64_t kFast = 4'000'000'000; // assumed bytes/s of a rail at factor 1
         return views_[node]->set_rail(rail, factor <= 1 ? 0 : kFast / factor);
     }
     bool executes(bool allocated) const override {

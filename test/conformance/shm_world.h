@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Worlds of shm fabrics, as they are or wrapped (shm_world.cc).
+// Worlds of shm fabrics, plain or wrapped in a decorator (shm_world.cc).
 #pragma once
 
 #include "base/clock.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The conformance suite over the simulated fabric: a crossbar, several rails, a fat tree with several
-// paths a port, and datagrams that get lost.
+// The conformance suite over the simulated fabric: a crossbar, several rails, a fat tree with
+// several paths per port, and a lossy network (datagrams lost, doubled or late).
 // May touch: fabric/, fabric/sim/.
 #include <algorithm>
 #include <utility>
@@ -25,7 +25,7 @@ public:
     bool run_until(const std::function<bool()>& predicate, Nanoseconds limit) override {
         sim::Simulator& simulator = world_.simulator();
         const Nanoseconds end = simulator.now() + limit;
-        const Nanoseconds step = limit / 1000 + Nanoseconds{1}; // where nothing happens
+        const Nanoseconds step = limit / 1000 + Nanoseconds{1}; // of time without events
         while (!predicate()) {
             if (simulator.now() >= end) {
                 return false;

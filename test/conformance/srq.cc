@@ -17,7 +17,7 @@ protected:
             GTEST_SKIP() << "the rail lacks rc or srq";
         }
     }
-    // A pair of which the second end receives from the SRQ into a common CQ.
+    // Makes a pair whose second end takes receives from the SRQ and completes them in a common CQ.
     Pair shared_pair(std::size_t from, SharedReceiveQueue& s, Queue& receive) {
         EndOptions options;
         options.srq = &s;

@@ -31,7 +31,7 @@ protected:
         work.remote_access_key = key;
         return work;
     }
-    // Datagrams may be lost: sends until one arrives.
+    // Sends until one datagram arrives, since datagrams may get lost.
     bool send_until_received(End& from, const SendWork& work, End& to) {
         const std::size_t before = to.receive->got.size();
         const int attempts = has(Capability::reliable_ud) ? 1 : 50;
@@ -61,7 +61,7 @@ TEST_P(Ud, DatagramsOfEveryLength) {
         std::fill(target.data(), target.data() + room, std::byte{0xee});
         const std::vector<Gather> gather{source.gather(0, length)};
         WorkCompletion done;
-        do { // an earlier one, doubled, may take the receive
+        do { // a duplicate of an earlier datagram may take the receive
             ASSERT_EQ(post_receive(b, length, {target.gather(0, info().datagram_bytes)}), kOk);
             ASSERT_TRUE(send_until_received(a, datagram(1, gather, to, b), b)) << length;
             done = b.receive->got.front();
@@ -151,7 +151,7 @@ TEST_P(Ud, UnknownTargetsAreDroppedInSilence) {
     destroy(gone);
     SendWork to_nobody = to_gone;
     to_nobody.remote_qp = 0xabcdef;
-    // More than any queue holds: what is dropped must not pile up.
+    // Sends more than any queue holds: dropped datagrams must not pile up.
     for (int i = 0; i < 3000; ++i) {
         ASSERT_EQ(run(a, to_gone), WorkStatus::success) << i;
         ASSERT_EQ(run(a, to_nobody), WorkStatus::success) << i;
@@ -206,7 +206,7 @@ TEST_P(Ud, ReliableOnesArriveOnceAndInOrder) {
         ASSERT_EQ(post_receive(b, slot, {target.gather(slot * 8, 8)}), kOk);
     }
     std::vector<AddressHandle*> handles;
-    // Numbers are unique per rail only, so the payload names the sender in its upper half.
+    // The payload's upper half names the sender, since QP numbers are unique only within a rail.
     for (std::size_t node = 0; node < nodes(); ++node) {
         handles.push_back(&handle(node, 1));
         for (std::uint64_t i = 0; i < kMessages; ++i) {
@@ -259,7 +259,7 @@ TEST_P(Ud, FullQueueSaysAgainAndRecovers) {
     Buffer& source = memory(0, 8 * 100'200);
     Buffer& target = memory(1, 64 * 8);
     std::uint64_t taken = 0;
-    // Nobody polls and nothing is posted at the target.
+    // The test does not poll, and the target posts no receive.
     for (; taken < 100'000; ++taken) {
         std::memcpy(source.data() + taken * 8, &taken, 8);
         const std::vector<Gather> gather{source.gather(taken * 8, 8)};

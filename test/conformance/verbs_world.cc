@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The conformance suite over the RDMA devices of this machine, hardware or soft-RoCE.
 //
-// Purpose: two fabrics in one process. Without further ado both are on all devices, and a rail reaches
-// itself; ADAPTIB_VERBS_RAILS="a0,a1/b0,b1" puts one on the first devices, one on the others, which
-// must be joined pairwise. Skipped where there is no device, unless that variable asks for some.
+// Purpose: two fabrics in one process. By default both use all devices, and a rail reaches itself.
+// ADAPTIB_VERBS_RAILS="a0,a1/b0,b1" puts one fabric on the devices before the slash and the other
+// on those behind it; the devices must be connected pairwise. The suite is skipped where there is
+// no device, unless that variable names some.
 // May touch: fabric/, fabric/verbs/verbs_fabric.h.
 #include <array>
 #include <cstdlib>
@@ -47,12 +48,12 @@ public:
             if (clock_.now() >= end) {
                 return false;
             }
-            std::this_thread::yield(); // soft-RoCE works on this processor
+            std::this_thread::yield(); // soft-RoCE needs this processor for its work
         }
         return true;
     }
 
-    // What soft-RoCE of Linux 6.1 does otherwise.
+    // Statuses that soft-RoCE of Linux 6.1 reports differently.
     WorkStatus other_name(WorkStatus status) const override {
         if (!soft_) {
             return status;
@@ -70,7 +71,8 @@ public:
                      "a receive"
                    : "";
     }
-    bool fences() const override { return !soft_; } // with one, what is sent again stops for ever
+    // A fence stops soft-RoCE for ever when it has to retransmit.
+    bool fences() const override { return !soft_; }
     bool can_end_nodes() const override { return true; }
     bool end_node(std::size_t node) override {
         fabrics_[node].reset();
@@ -79,7 +81,7 @@ public:
 
 private:
     MonotonicClock clock_;
-    bool soft_ = false; // the device stands on a network interface (rdma link add)
+    bool soft_ = false; // the device is built on a network interface (rdma link add)
     std::array<std::unique_ptr<Fabric>, 2> fabrics_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Conformance: one region for all memory of a process (capability whole_memory).
-// May touch: the system (mmap), for memory that is not there.
+// May touch: the system (mmap), for memory that is not mapped.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ protected:
         EXPECT_EQ(rail(node).register_memory(nullptr, kWholeMemory, access, region), kOk);
         return region;
     }
-    // One request over a new connection, within the call first.
+    // Runs one request over a new connection: tries execute first, then post_send.
     std::optional<WorkStatus> try_once(Opcode opcode, const Gather& local, std::uint64_t address,
                                        std::uint32_t key) {
         Pair p = rc_pair();
@@ -45,7 +45,7 @@ protected:
 };
 ADAPTIB_CONFORMANCE(WholeMemory);
 
-// Pages of which the later ones are not mapped any more.
+// Four pages, of which the last two are no longer mapped.
 class HalfMapped {
 public:
     HalfMapped() : page_(static_cast<Bytes>(sysconf(_SC_PAGESIZE))) {
@@ -105,7 +105,8 @@ TEST_P(WholeMemory, WhateverIsMappedIsReached) {
     EXPECT_EQ(there->address(), nullptr);
     EXPECT_EQ(there->length(), kWholeMemory);
     constexpr Bytes kSize = 20'000;
-    // Made after the region: on the heap, on the stack, of static life, mapped, of the rail, registered.
+    // Memory that exists only after the region was made: heap, stack, static, mapped, allocated by
+    // the rail, registered.
     const auto heap = std::make_unique<std::byte[]>(kSize);
     std::byte stack[kSize];
     static std::byte fixed[kSize];
@@ -178,7 +179,7 @@ TEST_P(WholeMemory, MemoryThatIsNotThereIsAnError) {
     EXPECT_TRUE(all_equal(half.data(), 4096, std::byte{0xee}));
     EXPECT_TRUE(all_equal(static_cast<std::byte*>(fixed), 4096, std::byte{0}));
     munmap(fixed, 4096);
-    // What is there goes on to be reached.
+    // Mapped memory stays reachable.
     fill(local.data(), 64, 2);
     EXPECT_EQ(try_once(Opcode::write, local.gather(0, 64), address_of(half.end()) - 64,
                        region->remote_key()),
@@ -210,7 +211,7 @@ TEST_P(WholeMemory, RightsAndEndsAreThoseOfAnyRegion) {
         EXPECT_EQ(words, std::vector<std::uint64_t>(8, 7));
         EXPECT_TRUE(holds(local.data(), 64, 1));
     }
-    // At the local side, too.
+    // The same holds at the local side.
     std::unique_ptr<MemoryRegion> here = whole(0, 0);
     Buffer& target = memory(1, 64);
     const Gather gather{words.data(), 64, here->local_key()};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A fuzzer's input, taken piece by piece; what lies beyond its end is zero.
+// A fuzzer's input, read piece by piece; reads beyond its end return zeros.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace adaptib::fuzz {
 
-// What must hold whatever arrives.
+// Aborts unless the condition holds; used for conditions that must hold for any input.
 inline void require(bool condition, const char* what) {
     if (!condition) {
         std::fprintf(stderr, "fuzz: broken: %s\n", what);
@@ -47,7 +47,7 @@ public:
     std::uint32_t below(std::uint32_t bound) { return take<std::uint8_t>() % bound; }
     bool flag() { return (take<std::uint8_t>() & 1) != 0; }
 
-    // All that is left, in memory of exactly its size.
+    // The rest of the input, in memory of exactly its size.
     std::vector<std::byte> rest() {
         std::vector<std::byte> bytes(left_.size());
         copy(bytes.data(), bytes.size());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Live cores under a stranger's messages (live_core.h).
 //
-// Each message bears the right keys and, mostly, the next sequence number, so that it reaches the
-// protocol; its type, envelope and body are the input's. Ids are taken from a small range, in which
-// those of live requests lie; addresses and keys are the input's or those of real memory.
+// Each message carries the right keys and, mostly, the next sequence number, so that it reaches the
+// protocol. Its type, envelope and body come from the input. Ids come from a small range that
+// contains the ids of live requests; addresses and keys come from the input or name real memory.
 #include "fuzz/live_core.h"
 
 #include <array>
@@ -21,18 +21,18 @@ namespace {
 
 constexpr std::size_t kMaxActions = 120;
 constexpr std::size_t kNodes = 2;
-constexpr std::size_t kLargest = 20000; // of a message; above all limits of the world's parameters
+constexpr std::size_t kLargest = 20000; // message length; above all limits in small_parameters
 
 std::uint64_t name_of(std::size_t node) { return (std::uint64_t{7} << 32) | node; }
 
-// A request with its buffer. Behind pack functions the buffer moves in elements of 7 bytes.
+// A request with its buffer. With pack functions the data moves in elements of 7 bytes.
 struct Request {
-    UserRequest user{}; // first: complete() gets its address
+    UserRequest user{}; // stays first: complete() gets its address and casts it
     std::vector<std::byte> buffer;
-    std::size_t node = 0; // whose
+    std::size_t node = 0; // the node that started it
     bool is_receive = false;
     bool done = false;
-    bool taken = false; // cancelled
+    bool taken = false; // canceled, or never started
 
     explicit Request(std::size_t bytes) : buffer(bytes, std::byte{0x5a}) {
         user.complete = [](UserRequest* request) {
@@ -72,7 +72,7 @@ private:
     }
 };
 
-// Parameters that make every path short: small rings, blocks and limits.
+// Small rings, blocks and limits, so that short inputs reach every code path.
 Parameters small_parameters(Input& input) {
     static char put[] = "put";
     static char none[] = "none";
@@ -167,7 +167,8 @@ private:
             "a core's address is one");
     }
 
-    // Speaks in the name of each node to the other (0, 1), and in his own to node 0 (2).
+    // Opens the stranger's three voices: 0 and 1 speak to a node in the other node's name, 2 speaks
+    // to node 0 in the stranger's own name.
     void open_stranger() {
         stranger_ = open_fabric(stranger_random_);
         Rail& rail = *stranger_->rails()[0];
@@ -240,7 +241,7 @@ private:
         clock_.advance(Nanoseconds{input_.take<std::uint16_t>()});
     }
 
-    // -----------------------------------------------------------------------------------------------
+    // ---------------------------------------------------------------------------------------------
     // Users
 
     std::size_t length() {
@@ -263,7 +264,7 @@ private:
 
     void note(Request& request, Status status, bool complete) {
         if (!status.ok()) {
-            request.taken = true; // never started
+            request.taken = true;
         } else if (complete) {
             request.user.complete(&request.user);
         }
@@ -274,7 +275,7 @@ private:
         Request& request = requests_.emplace_back(length());
         request.node = node;
         const auto bits = input_.take<std::uint8_t>();
-        Peer* peer = nullptr; // the node itself
+        Peer* peer = nullptr; // stands for the node itself
         if ((bits & 4) == 0) {
             peer = peer_at(node, 1 - node);
         }
@@ -331,10 +332,10 @@ private:
         nodes_[node]->core->protocol().release_peer(*peers_[node]);
     }
 
-    // -----------------------------------------------------------------------------------------------
+    // ---------------------------------------------------------------------------------------------
     // The stranger
 
-    // Overwrites a word in what a peer writes into: ring and credit.
+    // Overwrites a word of the memory that a peer writes into: ring and credit.
     void scribble() {
         Peer& peer = *peers_[input_.below(kNodes)];
         const std::uint64_t at = input_.take<std::uint16_t>();
@@ -358,7 +359,8 @@ private:
     }
     void keys(std::uint32_t& count, std::uint32_t* to) {
         count = input_.below(kMaxRails + 2);
-        // Another key is nobody's: with that of all memory any address would be good.
+        // Sets the top bit so that the key belongs to no region: the key of all memory would make
+        // any address valid.
         const std::uint32_t key =
             input_.flag() ? input_.take<std::uint32_t>() | 0x80000000u : window_->remote_key();
         std::fill_n(to, kMaxRails, key);
@@ -370,7 +372,7 @@ private:
         return bytes;
     }
 
-    // A body of its type with plausible ids.
+    // Makes a body of the given type with plausible ids.
     std::vector<std::byte> plausible(MessageType type, const Peer& peer) {
         switch (type) {
         case MessageType::eager_sync:
@@ -460,7 +462,7 @@ private:
             body.resize(body.size() + std::min<std::size_t>(length(), 1500));
         }
         const auto spoil = input_.take<std::uint8_t>();
-        if ((spoil & 3) == 3 && !body.empty()) { // other bytes at some place
+        if ((spoil & 3) == 3 && !body.empty()) { // overwrites up to 8 bytes somewhere
             const std::size_t at = input_.take<std::uint8_t>() % body.size();
             input_.copy(body.data() + at, std::min<std::size_t>(8, body.size() - at));
         }
@@ -470,10 +472,10 @@ private:
             return;
         }
         std::copy(body.begin(), body.end(), to);
-        if ((spoil & 12) == 12) { // says another length than it has
+        if ((spoil & 12) == 12) { // claims another length than it has
             header.length = std::min<std::uint32_t>(input_.take<std::uint16_t>(), 2000);
         }
-        static_cast<void>(voice.channel->commit(voice.target, header)); // a full queue loses it
+        static_cast<void>(voice.channel->commit(voice.target, header)); // a full queue drops it
         if ((spoil & 16) == 0) {
             progress();
         }

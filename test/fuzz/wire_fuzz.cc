@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Fuzz target: whatever arrives from outside. The first byte chooses the stage:
+// Fuzz target: all data that arrives from outside. The first byte chooses the stage:
 //
 //     0  the checks of messages and of published addresses, on raw bytes
 //     1  a ring full of the input, read until nothing or garbage is left
@@ -25,7 +25,8 @@ void check_address(const std::vector<std::byte>& blob) {
 
 void check_bytes(Input& input) {
     if (input.flag()) {
-        std::vector<std::byte> blob = encode(ProcessAddress{}); // magic and version, then the input
+        // Also checks the input behind a valid magic and version.
+        std::vector<std::byte> blob = encode(ProcessAddress{});
         blob.resize(6);
         const std::vector<std::byte> rest = input.rest();
         check_address(rest);
@@ -52,7 +53,8 @@ struct Free {
     void operator()(void* memory) const { std::free(memory); }
 };
 
-// Messages as a writer stores or posts them, one after the other, each of which the input may spoil.
+// Fills a ring with messages as a writer stores or posts them, one behind the other; the input may
+// corrupt any of them.
 void fill_with_messages(Input& input, std::byte* memory) {
     std::uint64_t unit = 0;
     std::uint32_t number = kBeforeFirst + 1;
@@ -117,7 +119,7 @@ void read_ring(Input& input) {
     while (reader.poll(header, body) == RingReader::Found::message) {
         require(++messages <= kUnits, "no more messages than lines");
         for (std::uint32_t i = 0; i < header.length; ++i) {
-            sum += static_cast<unsigned>(body[i]); // all of it is within the ring
+            sum += static_cast<unsigned>(body[i]); // lets a sanitizer check each byte's address
         }
         static_cast<void>(check_message(header, body, header.length));
         const std::uint64_t before = reader.consumed();

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The core and some of its tests for another processor, without Open MPI and so without configure. Called by
-# test/lib/aarch64.sh with
-#   out        where everything goes
+# The core and some of its tests for another processor, without Open MPI and so without configure.
+# Called by test/lib/aarch64.sh with
+#   out        directory of all results
 #   programs   adaptib_unit_* and adaptib_conformance_* of test/sources.am
 #   core_sources, sim_sources, and for each program <program>_sources
 
@@ -13,7 +13,7 @@ googletest := /usr/src/googletest/googletest
 CXX := aarch64-linux-gnu-g++
 AR := aarch64-linux-gnu-ar
 CXXFLAGS := -std=c++20 -O2 -pthread -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
-# As test/Makefile.am says.
+# test/Makefile.am gives the reasons.
 test_flags := -Wno-shadow -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread -Wno-sign-conversion \
     -DADAPTIB_TEST_SIM=\"$(top)/test/sim\" -DADAPTIB_TEST_STUDY=\"$(top)/test/study\"
 
@@ -41,7 +41,7 @@ $(out)/libcore.a: $(call objects,core,$(core_sources) $(sim_sources))
 	@rm -f $@
 	@$(AR) rcs $@ $^
 
-# Static: nothing of that processor's has to be installed to run it.
+# Static, so that a run needs no installed libraries of that processor.
 define program
 $(out)/$(1): $(call objects,test,$($(1)_sources)) $(out)/libcore.a $(out)/gtest/gtest-all.o $(out)/gtest/gtest_main.o
 	@echo "  CXXLD    $(1)"

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The core for a processor that orders memory weakly: built by a cross compiler, run under qemu's emulation of one process.
-# It compiles without a warning there, and its tests pass; an emulation on x86 reorders little, so that says nothing
-# of what only a real one would show.
+# The core for a processor that orders memory weakly: built by a cross compiler, run under qemu's
+# emulation of one process. It has to compile without a warning, and its tests have to pass.
+# Emulation on x86 reorders little, so it does not show errors that only a real processor would
+# show.
 
 aarch64_programs="adaptib_unit_base adaptib_unit_match adaptib_unit_channel adaptib_unit_memory adaptib_unit_protocol
     adaptib_unit_schedule
     adaptib_conformance_shm"
 
-# am_list FILE VARIABLE: the words of a variable of a Makefile.am
+# am_list FILE VARIABLE: prints the words of a variable of a Makefile.am
 am_list() {
     sed -n "/^$2 = /,/[^\\\\]\$/p" "$1" | sed "s/^$2 = //; s/\\\\\$//" | tr -s ' \n' '  '
 }
 
-# build_aarch64 DIR: its programs
+# build_aarch64 DIR: builds the programs in the directory
 build_aarch64() {
     local dir=$1 core=$top/opal/mca/common/adaptib list=$top/test/sources.am program sources arguments=()
     mkdir -p "$dir"
@@ -30,14 +31,14 @@ build_aarch64() {
         sim_sources="$(am_list "$core/Makefile.am" sim_sources)" "${arguments[@]}"
 }
 
-# aarch64_runner PROGRAM SCRIPT: makes a script that runs it
+# aarch64_runner PROGRAM SCRIPT: makes a script that runs the program
 aarch64_runner() {
     mkdir -p "${2%/*}"
     printf '#!/bin/sh\nexec qemu-aarch64-static "%s" "$@"\n' "$1" >"$2"
     chmod +x "$2"
 }
 
-# refuses_big_endian DIR: configure says in words that there is no adaptib for such processors
+# refuses_big_endian DIR: checks that configure refuses big-endian processors with a message
 refuses_big_endian() {
     [ "$top/configure" -nt "$top/opal/mca/common/adaptib/configure.m4" ] || "$top/autogen.pl" || return 1
     mkdir -p "$1" && cd "$1" || return 1

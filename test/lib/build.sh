@@ -2,12 +2,13 @@
 #
 # Builds of adaptib, each variant in a directory of its own below build_root:
 #   release   components (installed to its components/), unit tests, MPI programs
-#   asan      unit tests under AddressSanitizer and UBSan: clang, which compiles these in half of gcc's time
+#   asan      unit tests under AddressSanitizer and UBSan: clang, which compiles these in half of
+#             gcc's time
 #   tsan      unit tests under ThreadSanitizer
 #   fuzz      fuzz targets: clang, libFuzzer, AddressSanitizer and UBSan
 
-# configure's arguments, one a line. -O1 compiles faster, and the sanitizers' reports show more of the
-# calls; -g1 has the lines that reports name, and compiles in two thirds of the time of -g.
+# Prints configure's arguments, one per line. -O1 compiles faster, and the sanitizers' reports show
+# more of the calls; -g1 has the lines that reports name, and compiles in 2/3 of the time of -g.
 build_options() {
     local flags="-g1 -O1"
     case $1 in
@@ -25,8 +26,9 @@ build_options() {
     esac
 }
 
-# build_adaptib VARIANT [TARGET...]: autogen, configure where they are due; then make, install (release),
-# and the targets in test/. Says one line; on failure the end of the log, and fails.
+# build_adaptib VARIANT [TARGET...]: runs autogen and configure if necessary; then makes, installs
+# (release), and makes the targets in test/. Prints one line; on failure prints the end of the log
+# and fails.
 build_adaptib() {
     local variant=$1 dir=$build_root/$1 log=$logs/build-$1.log start=$SECONDS
     shift
@@ -44,7 +46,7 @@ build_adaptib() {
 build_steps() {
     local variant=$1 dir=$build_root/$1 target options
     shift
-    # make repeats autogen's and configure's work by itself when their sources have changed.
+    # make itself repeats autogen and configure when their sources have changed.
     if [ ! -f "$top/configure" ] || [ ! -f "$top/test/Makefile.in" ]; then
         "$top/autogen.pl" || return 1
     fi

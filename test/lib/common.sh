@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# What examples/run and test/run share. Sourced by bash, with `set -u`.
+# Functions that examples/run and test/run share. Sourced by bash, with `set -u`.
 #
 # Sets: top (source tree), build_root, logs, jobs. ADAPTIB_BUILD_DIR replaces build/ of the tree.
 
@@ -14,7 +14,7 @@ export LC_ALL=C
 
 say() { printf '%s\n' "$*"; }
 
-# die TEXT...: says what is wrong and ends
+# die TEXT...: prints an error and exits
 die() {
     printf '%s: %s\n' "${0##*/}" "$*" >&2
     exit 1

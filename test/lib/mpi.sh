@@ -3,11 +3,11 @@
 # Running MPI programs with the components of the release build.
 
 components=$build_root/release/components
-# pml cm hands all two-sided traffic to the MTL.
+# pml/cm passes all two-sided traffic to the MTL.
 adaptib_mca=(--mca pml cm --mca mtl adaptib)
 vader_mca=(--mca pml ob1 --mca btl "vader,self")
 
-# mpi_environment: what every run needs
+# mpi_environment: exports the variables that every run needs
 mpi_environment() {
     local pkglibdir
     pkglibdir=$(ompi_info --path pkglibdir --parsable | sed -n 's/^path:pkglibdir://p')
@@ -16,7 +16,7 @@ mpi_environment() {
     if [ "$(id -u)" = 0 ]; then
         export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     fi
-    # More ranks than processors: let waiting ranks yield, bind nobody.
+    # More ranks than processors: waiting ranks yield, and no rank is bound.
     export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
     export OMPI_MCA_hwloc_base_binding_policy=none
     [ "$(ompi_major)" -lt 5 ] || mpi_environment_of_5
@@ -24,20 +24,21 @@ mpi_environment() {
 
 ompi_major() { ompi_info --version | sed -n 's/^Open MPI v\([0-9]*\).*/\1/p'; }
 
-# mpirun hands the component path to PMIx, too, which says of each file there that it is none of its components.
+# mpirun passes the component path to PMIx, too, which would complain about each file there that is
+# not one of its components.
 mpi_environment_of_5() {
     local libdir
     libdir=$(pkg-config --variable=libdir pmix) || die "pkg-config does not find PMIx, which Open MPI 5 uses"
     export PMIX_MCA_mca_base_component_path=$libdir/pmix
 }
 
-# ompi_has FRAMEWORK COMPONENT
+# ompi_has FRAMEWORK COMPONENT: returns 0 if this Open MPI has the component
 ompi_has() { ompi_info --parsable | grep -q "^mca:$1:$2:version:"; }
 
-# Two hosts between which the ranks alternate; here if it is empty.
+# Two hosts between which the ranks alternate; if empty, all ranks run on this host.
 mpi_hosts=
 
-# run_mpi SECONDS RANKS [mpirun argument...] PROGRAM...: 124 or 137 if it took longer than SECONDS
+# run_mpi SECONDS RANKS [mpirun argument...] PROGRAM...: returns 124 or 137 after more than SECONDS
 run_mpi() {
     local seconds=$1 ranks=$2 where=()
     shift 2

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Debian packages: which part needs which, and how they get there.
+# Debian packages: the packages that each part needs, and their installation.
 
 # package           needed by (all = everything that builds)
 packages_table='
@@ -53,8 +53,8 @@ package_installed() {
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
-# ensure_packages PART...: installs what the parts need and the system lacks. Where dpkg is unknown
-# nothing is done: configure names what it misses.
+# ensure_packages PART...: installs packages that the parts need and the system lacks. Does nothing
+# where there is no dpkg: configure names the packages that it misses.
 ensure_packages() {
     command -v dpkg-query >/dev/null 2>&1 || return 0
     local wanted=" all $* " missing=() package parts part

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Results of tests: a line for each when it ends, and the account at the end. Sourced by test/run.
+# Results of tests: prints a line for each test when it ends, and a summary at the end. Sourced by
+# test/run.
 
 passed=0
 failed=0
@@ -21,7 +22,7 @@ result() {
     esac
 }
 
-# run_test PART NAME COMMAND...: exit status 0 is ok, 77 skipped, anything else FAILED
+# run_test PART NAME COMMAND...: runs a test; exit status 0 is ok, 77 skipped, anything else FAILED
 run_test() {
     local part=$1 name=$2 log start=$EPOCHREALTIME status seconds
     shift 2
@@ -46,8 +47,8 @@ run_test() {
     esac
 }
 
-# results_aside FILE COMMAND...: runs the command, which calls result, in a process of its own; and
-# results_take FILE, in the first process, adds up what it found.
+# results_aside FILE COMMAND...: runs the command, which calls result, in a process of its own;
+# results_take FILE, in the first process, adds its results.
 results_aside() {
     local file=$1.results
     shift
@@ -61,8 +62,8 @@ results_take() {
     . "$1.results" && rm "$1.results" || result FAILED "(results)" "${1##*/}" 0 "$1"
 }
 
-# in_shares BASE COMMAND ITEM...: the items in as many processes at a time as there are processors. Each calls
-# COMMAND BASE.N.log ITEM... with its share.
+# in_shares BASE COMMAND ITEM...: handles the items in as many processes at a time as there are
+# processors. Each process calls COMMAND BASE.N.log ITEM... with its share.
 in_shares() {
     local base=$1 command=$2 items share i
     shift 2
@@ -80,13 +81,13 @@ in_shares() {
     done
 }
 
-# elapsed START: seconds since $EPOCHREALTIME was START, with one digit
+# elapsed START: prints the seconds since $EPOCHREALTIME was START, with one decimal
 elapsed() {
     local microseconds=$((${EPOCHREALTIME/./} - ${1/./}))
     printf '%d.%d' $((microseconds / 1000000)) $((microseconds / 100000 % 10))
 }
 
-# results_end: the account; fails if anything failed
+# results_end: prints the summary; fails if any test failed
 results_end() {
     local failure
     if [ "$failed" -gt 0 ]; then

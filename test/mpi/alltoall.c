@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Everybody to everybody, again and again: one collective at a time, several non-blocking ones, and
- * by hand with all messages at once; meant for more ranks than processors. Arguments: rounds.
+ * All ranks to all ranks, repeatedly: one collective at a time, several non-blocking ones, and by
+ * hand with all messages at once; meant for more ranks than processors. Arguments: rounds.
  */
 #include "check.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Cancelled receives: those without a message end as cancelled and take nothing; those that are
- * matched end as if nothing had been asked. A cancelled or completed receive is one or the other
- * even when the message is just coming in.
+ * Canceled receives. A receive without a message ends as canceled and takes no message. A receive
+ * that is already matched ends as if it had not been canceled. A receive ends in exactly one of
+ * these ways even when its message arrives at that moment.
  */
 #include "check.h"
 
@@ -15,8 +15,8 @@ enum {
     SIZES = sizeof sizes / sizeof sizes[0]
 };
 
-/* Cancels some of many posted receives, with and without wildcards; the messages go to the
- * others. */
+/* Cancels some of many posted receives, with and without wildcards; the other receives get the
+ * messages. */
 static void among_many(int to, int from)
 {
     int values[COUNT];
@@ -61,7 +61,7 @@ static void among_many(int to, int from)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* The message is there: cancelling comes too late. */
+/* Cancels a receive whose message has arrived, which is too late. */
 static void too_late(int to, int from, size_t bytes)
 {
     unsigned char *out = guarded_new(bytes, 0), *in = guarded_new(bytes, 0);
@@ -84,7 +84,8 @@ static void too_late(int to, int from, size_t bytes)
     guarded_free(in, 0);
 }
 
-/* The message comes in about now: either the receive has it, or the next receive gets it. */
+/* Cancels a receive while its message arrives: this receive gets the message, or the next one
+ * does. */
 static void about_now(int to, int from, size_t bytes, int delay)
 {
     unsigned char *out = guarded_new(bytes, 0), *in = guarded_new(bytes, 0);
@@ -115,7 +116,7 @@ static void about_now(int to, int from, size_t bytes, int delay)
     guarded_free(in, 0);
 }
 
-/* A send may or may not be cancelled; what it was, both sides see the same. */
+/* Cancels a send. Whether that succeeds is open, but both sides must see the same result. */
 static void sends(int to, int from, size_t bytes)
 {
     unsigned char *out = guarded_new(bytes, 0), *in = guarded_new(bytes, 0);
@@ -125,7 +126,7 @@ static void sends(int to, int from, size_t bytes)
     fill(out, bytes, key_of(check_rank, 6, bytes, 0));
     MPI_Isend(out, (int) bytes, MPI_BYTE, to, 6, MPI_COMM_WORLD, &send);
     MPI_Cancel(&send);
-    /* A synchronous or large send ends only when it is received, if it is not cancelled. */
+    /* A large send that is not canceled ends only when it is received. */
     MPI_Iprobe(from, 6, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
     MPI_Test(&send, &flag, &status);
     if (flag) {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * What the MPI tests share: payload patterns, guarded buffers, and one way to fail.
+ * Helpers that the MPI tests share: payload patterns, guarded buffers, and one way to fail.
  *
  * A payload is a stream of bytes that follows from a key, and the key from sender, tag, size and
- * a salt (usually a sequence number), so that a byte in the wrong place, from the wrong message
- * or from nowhere is seen. A guarded buffer has a known zone before and behind the room for the
- * payload.
+ * a salt (usually a sequence number). So a check detects a byte in the wrong place, from the wrong
+ * message, or from nowhere. A guarded buffer has a known zone before and behind the payload.
  *
- * A test prints one line at success (rank 0) and aborts the job with what differed, where, and what
- * was expected otherwise. Threads: everything but check_begin and check_end may be called by any
- * thread. May touch: mpi.h and the C library.
+ * A test that succeeds prints one line (rank 0). A test that fails aborts the job and prints the
+ * difference, its place, and the expected value. Threads: any thread may call everything but
+ * check_begin and check_end. May touch: mpi.h and the C library.
  */
 #ifndef ADAPTIB_TEST_MPI_CHECK_H
 #define ADAPTIB_TEST_MPI_CHECK_H
@@ -68,7 +67,7 @@ __attribute__((unused)) static void check_note(const char *directory, const char
     fclose(file);
 }
 
-/* Starts MPI with at least the thread level asked for; `least` ranks are needed. */
+/* Starts MPI with at least thread level `level`; fails unless there are at least `least` ranks. */
 __attribute__((unused)) static void check_begin_threads(int *argc, char ***argv, const char *name,
                                                         int least, int level)
 {
@@ -174,8 +173,8 @@ __attribute__((unused)) static void check_bytes_from(int line, const void *from,
 /* ------------------------------------------------------------------------------------------------
  * Guarded buffers */
 
-/* Room for `bytes` at a distance of `shift` (< 64) from a 64-byte boundary; all of it has the
- * guard's value. */
+/* Allocates `bytes` at a distance of `shift` (< 64) from a 64-byte boundary, with guards around
+ * them; all bytes have the guard's value. */
 __attribute__((unused)) static unsigned char *guarded_new(size_t bytes, size_t shift)
 {
     size_t whole = bytes + shift + 2 * (size_t) CHECK_GUARD_BYTES;
@@ -248,7 +247,7 @@ __attribute__((unused)) static uint64_t random_below(uint64_t *state, uint64_t b
     return (random_next(state) >> 11) % bound;
 }
 
-/* Sizes around the limits that matter: nothing, one byte, a header's length, eager limits, pages,
+/* Sizes around the limits of a transport: zero, one byte, a header's length, eager limits, pages,
  * pipeline blocks. */
 __attribute__((unused)) static size_t mixed_size(uint64_t salt)
 {
@@ -258,7 +257,7 @@ __attribute__((unused)) static size_t mixed_size(uint64_t salt)
     return sizes[mix(salt + 77) % (sizeof sizes / sizeof sizes[0])];
 }
 
-/* Lets time pass with MPI making progress. */
+/* Lets time pass while MPI makes progress. */
 __attribute__((unused)) static void progress_for(double seconds, MPI_Comm comm)
 {
     double end = MPI_Wtime() + seconds;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * The usual collectives on several communicators (the world, a duplicate, the world backwards,
- * halves), with every root, small and large, each result checked; and the non-blocking ones,
- * several at a time on two communicators, with messages between. Arguments: blocking|nonblocking.
+ * The usual collectives on several communicators (the world, a duplicate, the world in reverse
+ * order, halves), with every root, small and large, each result checked; and non-blocking ones,
+ * several at a time on two communicators, with messages in between. Arguments:
+ * blocking|nonblocking.
  */
 #include "check.h"
 
 static MPI_Comm comm;
 static int rank, ranks;
 
-/* Element i of what rank r contributes. */
+/* Element i of rank r's contribution. */
 static int value(int r, int i)
 {
     return r * 7919 + i * 13 + 1;
@@ -149,7 +150,7 @@ static void symmetric(int count)
     free(out);
 }
 
-/* From rank r to rank s go count + r + 2 s elements; once as ints (v), once as types (w). */
+/* Rank r sends count + r + 2 s elements to rank s; once as ints (v), once as types (w). */
 static void all_to_all_uneven(int count)
 {
     size_t n = (size_t) ranks;
@@ -180,7 +181,7 @@ static void all_to_all_uneven(int count)
                           comm);
         }
         for (int r = 0, at = 0; r < ranks; ++r) {
-            int theirs = 0; /* where rank r's part for this rank begins in its buffer */
+            int theirs = 0; /* offset of the part for this rank in rank r's buffer */
             for (int s = 0; s < rank; ++s) {
                 theirs += count + r + 2 * s;
             }
@@ -198,7 +199,7 @@ static void all_to_all_uneven(int count)
     free(in);
 }
 
-/* 2 x 2 matrices: associative, not commutative. */
+/* Multiplies 2 x 2 matrices, which is associative, but not commutative. */
 static void multiply(void *in, void *in_out, int *count, MPI_Datatype *type)
 {
     unsigned *a = in, *b = in_out;

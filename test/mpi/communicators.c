@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Many communicators, made and freed in loops with traffic: messages stay within their
- * communicator although source and tag are the same, ranks are those of the communicator, and a
- * communicator may be freed while its messages are under way. Arguments: rounds (150 when
- * absent).
+ * Many communicators, made and freed in loops with traffic. Messages stay within their
+ * communicator although source and tag are the same; ranks are those of the communicator; a
+ * communicator may be freed while its messages are under way. Arguments: rounds (150 if absent).
  */
 #include "check.h"
 
@@ -55,7 +54,7 @@ static void exchange(MPI_Comm comm, size_t bytes, int salt)
     guarded_free(in, 0);
 }
 
-/* What is under way when its communicator is freed is delivered all the same. */
+/* Messages that are under way when their communicator is freed still arrive. */
 static void freed_early(int round)
 {
     enum {
@@ -98,7 +97,7 @@ static void parts(int round)
     exchange(backwards, mixed_size((uint64_t) round + 1), round);
     MPI_Allreduce(&check_rank, &sum, 1, MPI_INT, MPI_SUM, backwards);
     CHECK(sum == check_ranks * (check_ranks - 1) / 2, "Allreduce gave %d", sum);
-    /* All but one of the ranks; only they take part in the making. */
+    /* A communicator of all ranks but one, which does not take part in making it. */
     MPI_Comm_group(MPI_COMM_WORLD, &world);
     MPI_Group_excl(world, 1, members, &group);
     if (check_rank != members[0]) {

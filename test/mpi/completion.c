@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Waitany, Waitsome, Testany, Testsome, Testall, Waitall over mixes of sends and receives, of
- * eager and large messages, of finished, null and open requests: each completes once, with its
- * own status, and none that cannot be complete does.
+ * Waitany, Waitsome, Testany, Testsome, Testall, Waitall over mixes of sends and receives, of eager
+ * and large messages, of finished, null and open requests. Each request completes once, with its
+ * own status; none completes before it can.
  */
 #include "check.h"
 
@@ -142,7 +142,7 @@ static void one_round(int way, int to)
         free(out[i]);
         guarded_free(in[i], 0);
     }
-    MPI_Barrier(MPI_COMM_WORLD); /* nobody sends into receives of the next round */
+    MPI_Barrier(MPI_COMM_WORLD); /* keeps this round's sends from receives of the next round */
 }
 
 /* MPI_Request_get_status does not free; MPI_Request_free does not cancel. */

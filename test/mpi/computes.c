@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * A rank that owes the others something computes for long without a call of MPI: they wait for it,
- * however long that is beside partition_timeout. Arguments: what it owes, and for how many seconds
- * it computes.
+ * Rank 1 computes for a long time without an MPI call while the other ranks wait for it. They have
+ * to wait even if that takes longer than partition_timeout. Arguments: the subject of the wait, and
+ * the seconds that rank 1 computes.
  *
- *   eager       an answer to its first message
- *   rendezvous  the data of a large message, for which it has posted the receive
- *   sixteen     answers to many short messages, the last of which asks for a connection
+ *   eager       an answer to the first message to rank 1
+ *   rendezvous  the transfer of a large message for which rank 1 has posted the receive
+ *   sixteen     an answer to many short messages, the last of which asks for a connection
  *   first       the acceptance of a first message that is longer than a datagram
- *   atomic      an atomic on its window
- *   lock        the lock on a window, its own or another's, which all others wait for
+ *   atomic      an atomic on rank 1's window
+ *   lock        the lock that rank 1 holds on a window, its own or rank 0's
  */
 #include "check.h"
 
@@ -45,7 +45,8 @@ static void post(unsigned char *out, int to, int tag, size_t bytes)
     MPI_Send(out, (int) bytes, MPI_BYTE, to, tag, MPI_COMM_WORLD);
 }
 
-/* Rank 1 gets `count` messages, computes before the last of them is taken, and answers. */
+/* Rank 1 receives `count` messages and answers. It computes after the last of them, or, with
+ * `posted`, between posting the last receive and waiting for it. */
 static void messages(int count, size_t bytes, bool posted)
 {
     unsigned char *data = malloc(bytes + 1);
@@ -94,7 +95,8 @@ static void atomic(void)
     MPI_Win_free(&window);
 }
 
-/* Rank 1 holds the window of rank `target` while it computes; each of the others adds to it then. */
+/* Rank 1 computes while it holds the lock on the window of rank `target`; each other rank waits for
+ * that lock and adds to the window. */
 static void lock_at(int target, MPI_Win window, long *word)
 {
     const long one = 1, first = 1000;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Derived datatypes: every pair of ways to lay out the same ints, one at the sender and the other
- * at the receiver, from a few bytes to a few megabytes; what lies in gaps and outside stays
- * untouched. Then mixed basic types, and receives that get less than their room.
+ * Derived datatypes: every pair of layouts of the same ints, one at the sender and the other at the
+ * receiver, from a few bytes to a few megabytes; bytes in gaps and outside stay untouched. Then
+ * mixed basic types, and messages shorter than their receive.
  */
 #include "check.h"
 
@@ -67,7 +67,7 @@ static void make_struct(layout_t *layout, int ints)
     }
 }
 
-/* The lower bound is 24 bytes before the address, the data begin 16 bytes before it. */
+/* The lower bound is 24 bytes before the address; the data begins 16 bytes before it. */
 static void make_negative(layout_t *layout, int ints)
 {
     int lengths[2] = {2, 1};
@@ -149,7 +149,7 @@ static layout_t layout_new(int which, int ints)
     case 6:
         make_subarray(&layout, ints);
         break;
-    case 7: /* the first element last */
+    case 7: /* elements in reverse order */
         MPI_Type_create_hvector(ints, 1, -8, MPI_INT, &layout.type);
         for (int k = 0; k < ints; ++k) {
             layout.offsets[k] = -8 * (ptrdiff_t) k;
@@ -181,7 +181,7 @@ static int value_of(int sender, int k, int salt)
     return (int) (mix((uint64_t) (sender * 1000 + salt)) >> 3) + k * 3;
 }
 
-/* Element by element, and that all else still has the guard's value. */
+/* Checks every element, and that all other bytes still have the guard's value. */
 static void check_layout(const layout_t *layout, const unsigned char *origin, int ints, int from,
                          int salt, const char *what)
 {
@@ -251,7 +251,8 @@ static void one_pair(int send_way, int receive_way, int ints, arrival_t arrival)
     layout_free(&in);
 }
 
-/* The sender has less than the receiver has room for: count, elements, and the rest untouched. */
+/* The message is shorter than the receive: checks count, number of elements, and that the rest is
+ * untouched. */
 static void partial(int which, int room, int ints)
 {
     char what[80];
@@ -273,7 +274,7 @@ static void partial(int which, int room, int ints)
     int whole = ints * 4 % size == 0 ? ints * 4 / size : MPI_UNDEFINED;
     CHECK(elements == ints && count == whole, "%s: %d elements, count %d; expected %d, %d", what,
           elements, count, ints, whole);
-    /* What has not come must still have the guard's value. */
+    /* Resets the received elements to the guard's value, which all bytes must then have. */
     for (int k = 0; k < ints; ++k) {
         int value;
         memcpy(&value, origin + in.offsets[k], 4);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Endless one-sided traffic for the fault tests: each rank puts to the next, gets it back, or adds to its
- * counter without a pause, until it is killed or the time is up. Arguments: put|get|add, seconds,
- * directory. Each rank writes its process number into <directory>/pid.<rank> and, when its first
- * operations are over, makes <directory>/running.<rank>.
+ * Endless one-sided traffic for the fault tests: each rank puts to the next, gets from it, or adds
+ * to its counter without a pause, until it is killed or the time is up. Arguments: put|get|add,
+ * seconds, directory. Each rank writes its process number into <directory>/pid.<rank> and, when its
+ * first operations are over, makes <directory>/running.<rank>.
  */
 #include "check.h"
 
@@ -20,7 +20,7 @@ int main(int argc, char **argv)
     CHECK(argc == 4, "arguments: put|get|add, seconds, directory");
     const bool add = strcmp(argv[1], "add") == 0, get = strcmp(argv[1], "get") == 0;
     const int to = (check_rank + 1) % check_ranks;
-    /* The memory of a created window is shared with nobody: all of it goes over the BTL. */
+    /* Open MPI does not share the memory of a created window, so all operations go over the BTL. */
     unsigned char *memory = malloc(LARGE), *local = malloc(LARGE);
     int64_t one = 1, old = 0;
     MPI_Win win;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Endless traffic for the fault tests: each rank sends to the next and receives from the last
- * without a pause, large messages (rendezvous) or a stream of small ones, or adds to the counter of the
- * next (atomics, which have to be counted once), until it is killed or the time is up. Arguments:
- * rendezvous|eager|atomics, seconds, directory. Each rank writes its process
- * number into <directory>/pid.<rank> and, when it has received its first messages, makes
- * <directory>/running.<rank>.
+ * Endless traffic for the fault tests: each rank sends to the next rank and receives from the one
+ * before it without a pause, until it is killed or the time is up. It sends large messages
+ * (rendezvous), a stream of small ones (eager), or in addition increments the next rank's counter
+ * (atomics), which must count each increment once. Arguments: rendezvous|eager|atomics, seconds,
+ * directory. Each rank writes its process number into <directory>/pid.<rank> and, when it has
+ * received its first messages, makes <directory>/running.<rank>.
  */
 #include "check.h"
 
@@ -21,7 +21,7 @@ static uint64_t counter;
 static uint64_t added;
 static MPI_Win window_of_counter;
 
-/* Nobody else adds to the next one's counter. */
+/* Increments the next rank's counter, which no other rank changes. */
 static void add_to(int to)
 {
     const uint64_t one = 1;
@@ -66,7 +66,7 @@ int main(int argc, char **argv)
                        &window_of_counter);
         MPI_Win_lock_all(0, window_of_counter);
     }
-    double end = 0; /* the time begins once there is traffic */
+    double end = 0; /* set after the first messages */
     int go_on = 1;
     for (long round = 0; go_on; ++round) {
         MPI_Request requests[2 * WINDOW];
@@ -84,7 +84,7 @@ int main(int argc, char **argv)
             check_note(argv[3], "running", round);
             end = MPI_Wtime() + atof(argv[2]);
         }
-        if (round % 16 == 15) { /* all stop in the same round */
+        if (round % 16 == 15) { /* lets all ranks stop in the same round */
             go_on = MPI_Wtime() < end;
             MPI_Bcast(&go_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
         }

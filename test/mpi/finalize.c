@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Ranks that go from their last send straight to MPI_Finalize, while the receivers come later:
- * nothing is lost, and no rank waits for ever. Arguments: send|free|synchronous|receive, seconds the
- * receivers wait.
+ * Ranks that go from their last send straight to MPI_Finalize, while the receivers come later: no
+ * message is lost, and no rank waits for ever. Arguments: send|free|synchronous|receive, seconds
+ * that the receivers wait.
  *
- * "free" frees the request of a non-blocking send and lets MPI_Finalize see to it; "receive" that of receives, of messages of all
- * sizes that come about now, and of some that never come: there no more is asked than that MPI_Finalize ends.
+ * "free" frees the request of a non-blocking send and leaves its completion to MPI_Finalize.
+ * "receive" frees the requests of receives: some get messages of all sizes at about that time, some
+ * never get one. There the test only requires that MPI_Finalize ends.
  */
 #include "check.h"
 
@@ -15,7 +16,7 @@ enum {
     COUNT = 50
 };
 
-/* Small ones only where nobody waits for the send: a large one needs its receiver to complete. */
+/* Small sizes only: a large send without a wait would need its receiver to complete. */
 static size_t bytes_of(int i)
 {
     static const size_t sizes[] = {0, 1, 8, 100, 1000, 4000};
@@ -46,7 +47,7 @@ static int end_with_receives(void)
         MPI_Isend(out[i], (int) mixed_size((uint64_t) i), MPI_BYTE, to, i, comm, &request);
         MPI_Request_free(&request);
     }
-    MPI_Comm_free(&comm); /* it ends with the last of its requests */
+    MPI_Comm_free(&comm); /* takes effect after the last of its requests */
     MPI_Finalize();
     if (rank == last) {
         printf("finalize: ok\n");
@@ -63,8 +64,7 @@ int main(int argc, char **argv)
     if (strcmp(kind, "receive") == 0) {
         return end_with_receives();
     }
-    /* Rank 0 sends to all others; each of the others to the one above it, and nothing comes back.
-     * */
+    /* Rank 0 sends to all others, each other rank to the next; no rank answers. */
     for (int target = check_rank + 1; target < check_ranks; ++target) {
         if (check_rank > 0 && target > check_rank + 1) {
             break;
@@ -107,7 +107,7 @@ int main(int argc, char **argv)
     }
     int rank = check_rank;
     MPI_Finalize();
-    if (rank == check_ranks - 1) { /* the last one has received */
+    if (rank == check_ranks - 1) { /* the last rank has received all its messages */
         printf("finalize: ok\n");
     }
     return 0;

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * The first message of a rank reaches another one that cannot answer just then, or never. Argument:
+ * The first message of a rank reaches another rank that cannot answer yet, or ever. Argument:
  *
  * descriptors     Rank 1 has used up its file descriptors, as programs with many open files do,
- *                 while the other ranks send to it: an eager message, a synchronous and a large
- *                 one. It gets the first meanwhile, the others once it has closed files.
- * address_space   The address space is limited so far that no rank can map all others. Rank 0
- *                 receives from all.
- * undumpable      The ranks may not be looked into by others any more (PR_SET_DUMPABLE), and have
- *                 no right to do so all the same.
- * setuid          All ranks become another user, which closes them to each other, too.
- * one_setuid      Rank 1 does so alone.
- * refused         As undumpable, but rank 1 is not allowed either to ask rank 0 for its memory
- *                 (socketpair): a synchronous send and a receive of rank 0 end with an error.
+ *                 while the other ranks send to it: an eager message, a synchronous one, and a
+ *                 large one. It gets the eager message meanwhile, the others once it has closed
+ *                 files.
+ * address_space   The address space is limited so that no rank can map all others. Rank 0 receives
+ *                 from all.
+ * undumpable      The ranks forbid each other access to their memory (PR_SET_DUMPABLE) and drop the
+ *                 capability to access it in spite of that.
+ * setuid          All ranks become another user, which also forbids them access to each other.
+ * one_setuid      Only rank 1 becomes another user.
+ * refused         Rank 0 is undumpable, and rank 1 may not ask it for its memory either (no
+ *                 socketpair): a synchronous send and a receive of rank 0 end with an error.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -62,13 +63,13 @@ static void receive_without_descriptors(unsigned char *in)
         ++count;
     }
     CHECK(count > 0 && count < MOST_FILES, "%d files were opened", count);
-    probe_for(0.5); /* the others send */
+    probe_for(0.5); /* the other ranks send meanwhile */
     for (int i = 1; i < check_ranks; ++i) {
         int value = -1;
         MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         CHECK(value == 4711, "got %d", value);
     }
-    probe_for(1.5); /* long enough for a message about it */
+    probe_for(1.5); /* long enough for the notice that names the missing descriptors */
     while (count > 0) {
         close(files[--count]);
     }
@@ -139,8 +140,8 @@ static void become_another_user(void)
           "rank %d cannot become another user: run this as root", check_rank);
 }
 
-/* The first messages between all pairs, the very first of any source; large ones, which the kernel
- * does not copy now, both ways at once. */
+/* Sends the first messages between all pairs: first one to rank 0, which receives from any source;
+ * then large ones, both ways at once, which the kernel refuses to copy now. */
 static void talk(void)
 {
     unsigned char *out = malloc(LARGE), *in = malloc(LARGE);
@@ -161,7 +162,7 @@ static void talk(void)
     free(in);
 }
 
-/* socketpair fails from now on, as a seccomp profile may have it. */
+/* Makes socketpair fail from now on, as a seccomp profile may do. */
 static void forbid_socketpairs(void)
 {
     int pair[2];

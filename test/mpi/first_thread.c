@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * The first thread of each process ends early, by pthread_exit; a second one calls MPI, from
- * MPI_Init to MPI_Finalize. The process lives all the same, and messages of all sizes go on.
+ * The first thread of each process ends early, by pthread_exit; a second thread makes all MPI
+ * calls, from MPI_Init to MPI_Finalize. The process still lives, and messages of all sizes go on.
  * Argument: seconds.
  */
 #include "check.h"

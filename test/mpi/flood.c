@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * Tens of thousands of messages wait unexpected and are then received in the reverse order of their
- * tags; tens of thousands of receives wait posted and are then met in the reverse order.
- * With `bounded` rank 0 sends to rank 1, which waits for a message of rank 2 meanwhile: what that
- * takes of its memory has to stay below the bytes that are given; afterwards it receives all.
+ * tags; tens of thousands of receives wait posted and are then matched in the reverse order.
+ * With `bounded` rank 0 sends to rank 1, which waits for a message of rank 2 meanwhile. The memory
+ * that rank 1 needs for that has to stay below the given bytes; afterwards rank 1 receives all.
  * Arguments: unexpected|posted, number of messages; or bounded, number of messages, bytes.
  */
 #include <unistd.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Ranks fork while they talk: a child that lives on must not change what its parent sends and receives (its
- * copies of pages may be the ones that an adapter still reads). The child touches, and unmaps, only memory of its own.
+ * Ranks fork while they exchange messages. A child that lives on must not change the messages that
+ * its parent sends and receives (after copy-on-write the adapter may still use the pages that the
+ * child has got). The child touches and unmaps only memory of its own.
  */
 #include "check.h"
 
@@ -38,7 +39,8 @@ static void exchange(int round)
     }
 }
 
-/* Lives until its input ends. It unmaps memory, of which Open MPI's hooks tell whoever keeps registrations. */
+/* Lives until its input ends. It unmaps memory, for which Open MPI's memory hooks call registration
+ * caches. */
 static void child(int input)
 {
     char byte;
@@ -81,14 +83,14 @@ int main(int argc, char **argv)
             child(ends[0]);
         }
         close(ends[0]);
-        exchange(2 * round - 1); /* beside the child */
+        exchange(2 * round - 1); /* while the child lives */
         close(ends[1]);
         CHECK(pid == waitpid(pid, &status, 0) && WIFEXITED(status) && 0 == WEXITSTATUS(status),
               "the child ended with status %d", status);
         for (size_t i = 0; i < sizeof(private_memory); ++i) {
             CHECK(private_memory[i] == round, "byte %zu of our memory is the child's", i);
         }
-        exchange(2 * round); /* without */
+        exchange(2 * round); /* after its end */
     }
     check_end();
     return 0;

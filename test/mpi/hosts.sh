@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Several hosts on one host: an agent for mpirun's remote starts (plm_rsh_agent). The command runs
-# here, in a UTS namespace of its own with the host name asked for, so that Open MPI takes its
+# here, in a UTS namespace of its own with the requested host name, so that Open MPI takes its
 # processes for those of another host. Needs root. Usage: hosts.sh HOST COMMAND...
 #
-# HOSTS_APART=1: and in a process namespace of its own, so that processes of two hosts share no memory.
+# HOSTS_APART=1: also uses a process namespace, so that processes of two hosts share no memory.
 # HOSTS_RAILS="HOST=DEVICE[,DEVICE...] ...": the RDMA devices of the processes of each host.
 
 host=$1

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Intercommunicators between the even and the odd ranks: messages both ways between every two, with
- * wildcards, collectives across, duplicates, and merging.
+ * Intercommunicators between the even and the odd ranks: messages both ways between all pairs, with
+ * wildcards, collectives across the groups, duplicates, and merging.
  */
 #include "check.h"
 
@@ -16,8 +16,8 @@ static void exchange(MPI_Comm inter, int tag, int salt)
     MPI_Comm_remote_size(inter, &theirs);
     unsigned char *out = malloc(ROOM), *in = malloc(ROOM);
     size_t bytes = mixed_size((uint64_t) salt);
-    /* The key has the sender's rank in MPI_COMM_WORLD, which says that the right process has
-     * sent. */
+    /* The key contains the sender's rank in MPI_COMM_WORLD, so the check notices a message of a
+     * wrong process. */
     int other = check_rank % 2 == 0 ? 1 : 0;
     MPI_Request *requests = malloc((size_t) theirs * sizeof *requests);
     fill(out, bytes, key_of(check_rank, tag, bytes, (uint64_t) salt));

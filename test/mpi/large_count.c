@@ -22,7 +22,7 @@ static void fill_steps(unsigned char *buffer, size_t bytes, uint64_t key)
     }
 }
 
-/* One message in whichever way; returns the status of the receive. */
+/* Transfers one message; returns the status of the receive. */
 static MPI_Status transfer(void *buffer, int count, MPI_Datatype type, size_t bytes)
 {
     MPI_Status status, seen;

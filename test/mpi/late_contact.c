@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Ranks that have talked to their neighbour only meet others for the first time late in the job:
- * by a large synchronous send, by both at once, by a burst, into a wildcard receive, through a
- * probe, and on a new communicator. Arguments: first contact
+ * Ranks that so far exchanged messages only with their neighbor contact other ranks for the first
+ * time late in the job: by a large synchronous send, by both at once, by a burst, into a wildcard
+ * receive, through a probe, and on a new communicator. Arguments: first contact
  * (eager|large|burst|wildcard|communicator).
  */
 #include "check.h"
@@ -13,7 +13,7 @@ enum {
     LARGE = 1500000
 };
 
-/* Ranks 0 and 1, 2 and 3 … exchange many messages; an odd last rank talks to itself. */
+/* Ranks 0 and 1, 2 and 3 … exchange many messages; an odd last rank sends to itself. */
 static void talk_to_neighbour(void)
 {
     int peer = check_rank ^ 1, in = -1;
@@ -55,7 +55,7 @@ static void exchange(int to, int from, size_t bytes, bool wildcard, MPI_Comm com
     free(in);
 }
 
-/* The first messages to a rank are many at once, of all sizes; their order holds. */
+/* The first contact is many messages at once, of all sizes; they keep their order. */
 static void burst(int to, int from)
 {
     unsigned char *out[BURST], *in = malloc(300000);
@@ -84,7 +84,7 @@ int main(int argc, char **argv)
     CHECK(argc == 2, "arguments: eager|large|burst|wildcard|communicator");
     const char *kind = argv[1];
     talk_to_neighbour();
-    /* No barrier: the ranks come here at different times. */
+    /* Without a barrier, so that the ranks come here at different times. */
     for (int distance = check_ranks - 1; distance > 0; --distance) {
         int to = (check_rank + distance) % check_ranks;
         int from = (check_rank - distance + check_ranks) % check_ranks;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Ranks build one linked list in a dynamic window, each appending elements of its own while the
- * others read and change theirs. Arguments: elements per rank (100), lists built (1), "pages" (each
+ * Ranks build one linked list in a dynamic window; each rank appends elements of its own while the
+ * others read and change them. Arguments: elements per rank (100), lists built (1), "pages" (each
  * element on a page of its own, in random order; needs osc_rdma_max_attach of as many elements).
  *
- * An element is attached when it is made, so the list of attached regions that Open MPI keeps for
- * each rank changes all the time while other ranks look addresses up in it: osc/rdma may then hand
- * the BTL the registration handle of another region than that of the address. Open MPI 5.0 searches
- * that list without the lock under which it is changed (5.0.7), and then finds no region
- * (MPI_ERR_RMA_RANGE): there the elements are attached before the list is begun.
+ * A rank attaches an element when it makes it, so the list of attached regions that Open MPI keeps
+ * for each rank changes all the time while other ranks look up addresses in it: osc/rdma may then
+ * hand the BTL the registration handle of another region than that of the address. Open MPI 5.0
+ * searches that list without the lock under which it is changed (5.0.7), and then finds no region
+ * (MPI_ERR_RMA_RANGE): there the ranks attach all elements before they begin the list.
  *
  * To append, a rank claims the tail's link by compare-and-swap of the 4-byte rank, then publishes
  * the 8-byte displacement by MPI_Fetch_and_op(MPI_REPLACE); a rank that loses the race reads the
@@ -60,8 +60,8 @@ static void end(int rank)
     MPI_Win_unlock(rank, window);
 }
 
-static size_t page;       /* 0: elements lie wherever MPI_Alloc_mem puts them */
-static element_t **slots; /* the pages of elements not made yet, in random order */
+static size_t page;       /* 0: MPI_Alloc_mem chooses the places of elements */
+static element_t **slots; /* pages of elements not made yet, in random order */
 
 static void slots_new(int elements)
 {
@@ -92,7 +92,8 @@ static element_t *element_new(int value, int index, link_t *where)
     return element;
 }
 
-/* Makes this process's element the tail's successor, unless there is one: `*found` is its rank. */
+/* Claims the tail's link for this rank. If the tail has a successor already, returns false and sets
+ * `*found` to the successor's rank. */
 static bool claim(link_t tail, int *found)
 {
     const int nobody = NOBODY;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Many short operations of one epoch, most of which wait for room: what each takes does not depend
- * on how many there are. Rank 0 starts them and ends the epoch; the last rank is their target.
- * First some, then many more: the time per operation must not grow. The times of a busy machine say
- * little, so each is the best of some tries, and the bound is far above what such a machine makes
- * of the same time, and far below the ratio of the numbers, which is what grows with operations
- * that look at each other. How often one-sided operations had to wait (performance variable
- * transfer_stalls) is bounded, too.
- * Arguments: put|get|send, some, many (say 1000000 for a soak).
+ * Many short operations in one epoch, most of which wait for room: the time of each must not depend
+ * on their number. Rank 0 starts them and ends the epoch; the last rank is their target. The test
+ * runs first some, then many more operations, and compares the times per operation. Times on a busy
+ * machine vary, so each is the best of several tries, and the bound is far above such variations.
+ * It is far below the ratio of the numbers, by which the time would grow if each operation had to
+ * look at the others. The number of times that one-sided operations had to wait (performance
+ * variable transfer_stalls) is bounded, too. Arguments: put|get|send, some, many (1000000, for
+ * example, for a soak).
  */
 #include "check.h"
 
@@ -16,17 +16,17 @@
 enum {
     BYTES = 4,
     TRIES = 3,
-    MOST_STALLS = 4, /* of an operation */
+    MOST_STALLS = 4, /* per operation */
     TAG = 5
 };
 
 static const double most_growth = 4;
-static const double short_time = 1e-7; /* per operation: below, a ratio says nothing */
+static const double short_time = 1e-7; /* seconds per operation; below, no ratio is checked */
 
 static unsigned char *memory, *local;
 static MPI_Win window;
 
-/* The counter, of the component that has it: both may. */
+/* The counter's value: the larger one if both components have it. */
 static unsigned long long counted(const char *suffix)
 {
     int count = 0;
@@ -64,7 +64,7 @@ static unsigned long long counted(const char *suffix)
     return most;
 }
 
-/* From the first operation to the end of the epoch. */
+/* The time from the first operation to the flush of all. */
 static double time_one_sided(bool put, int count, int target)
 {
     const double start = MPI_Wtime();
@@ -106,8 +106,8 @@ static double one_sided(bool put, int count, int target, uint64_t salt)
     return took;
 }
 
-/* The target looks away until most are started. All are over when it has them: the PML may keep
- * what waits, and say that it is sent. */
+/* The target sleeps until most sends are started. The time ends when the target reports that it has
+ * all messages: the PML may complete a send that it still has queued. */
 static double sends(int count, int target, uint64_t salt)
 {
     const size_t bytes = (size_t) count * BYTES;
@@ -173,13 +173,14 @@ int main(int argc, char **argv)
     local = malloc((size_t) many * BYTES);
     memory = malloc((size_t) many * BYTES);
     CHECK(local != NULL && memory != NULL, "no memory");
-    /* What Open MPI allocates itself it would share within a host. */
+    /* Creates the window over this program's memory: Open MPI would share memory of its own within
+     * a host, and not use the BTL. */
     const bool uses_window = strcmp(kind, "send") != 0;
     if (uses_window) {
         MPI_Win_create(memory, (MPI_Aint) many * BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
         MPI_Win_lock_all(0, window);
     }
-    best_of(kind, some, target); /* connects */
+    best_of(kind, some, target); /* makes the connection */
     const double few = best_of(kind, some, target), all = best_of(kind, many, target);
     if (check_rank == 0) {
         printf("%s: %d operations: %.0f ns each, %d: %.0f ns each\n", kind, some, 1e9 * few, many,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Send modes: a synchronous send does not complete before it is matched (and does then), ready
- * sends into posted receives, buffered sends complete without a receive and their buffer may be
- * used again.
+ * Send modes: a synchronous send completes when it is matched and not before; ready sends go into
+ * posted receives; buffered sends complete without a receive, and their buffer may be reused.
  */
 #include "check.h"
 
@@ -39,7 +38,7 @@ static void synchronous(size_t bytes, bool posted_other)
         MPI_Irecv(dummy, 8, MPI_BYTE, 0, 2, MPI_COMM_WORLD, &other); /* does not match */
         MPI_Barrier(MPI_COMM_WORLD);
         if (posted_other) {
-            MPI_Probe(0, 1, MPI_COMM_WORLD, &status); /* seen, but not matched */
+            MPI_Probe(0, 1, MPI_COMM_WORLD, &status); /* sees the message, does not match it */
             CHECK_STATUS(&status, 0, 1, bytes, "Probe of a synchronous send");
         }
         MPI_Recv(NULL, 0, MPI_BYTE, 0, GO + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -55,7 +54,7 @@ static void synchronous(size_t bytes, bool posted_other)
     guarded_free(buffer, 0);
 }
 
-/* Synchronous sends into receives that wait already, and many at once. */
+/* Many synchronous sends at once, into receives that are posted already. */
 static void synchronous_posted(size_t bytes)
 {
     enum {
@@ -132,7 +131,7 @@ static void buffered(void)
             MPI_Wait(&request, MPI_STATUS_IGNORE);
             memset(buffer, 0, sizes[i]);
         }
-        MPI_Barrier(MPI_COMM_WORLD); /* both have sent, nobody has received */
+        MPI_Barrier(MPI_COMM_WORLD); /* both ranks have sent, neither has received */
         for (int i = SIZES - 1; i >= 0; --i) {
             uint64_t key = key_of(peer, i, sizes[i], (uint64_t) round);
             MPI_Status status;
@@ -151,7 +150,8 @@ static void buffered(void)
     free(buffer);
 }
 
-/* Buffer_detach returns only when all has gone; the buffer is overwritten at once. */
+/* MPI_Buffer_detach returns only when all messages have left the buffer, which the test then
+ * overwrites at once. */
 static void detach_delivers(void)
 {
     enum {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Open MPI's pml/monitoring, which puts itself before the PML, counts every message. It takes part where the parameter `pml` names it,
- * or only what it excludes.
+ * Open MPI's pml/monitoring, which puts itself before the PML, counts every message. Open MPI loads
+ * it if the parameter `pml` names it, or names only components to exclude.
  */
 #include "check.h"
 
@@ -28,13 +28,14 @@ static void ask_for_counts(void)
     char prefix[ROOM];
     CHECK(mkdtemp(directory) != NULL, "no directory %s", directory);
     snprintf(prefix, sizeof prefix, "%s/counts", directory);
-    /* The users' messages apart from Open MPI's own. */
+    /* 2: counts users' messages apart from Open MPI's own. */
     setenv("OMPI_MCA_pml_monitoring_enable", "2", 1);
     setenv("OMPI_MCA_pml_monitoring_enable_output", "3", 1);
     setenv("OMPI_MCA_pml_monitoring_filename", prefix, 1);
 }
 
-/* A line of the report, which MPI_Finalize writes, is: E <from> <to> <bytes> bytes <messages> msgs sent ... */
+/* Reads the number of messages from the report that MPI_Finalize writes; its lines are:
+ * E <from> <to> <bytes> bytes <messages> msgs sent ... */
 static long counted(int to)
 {
     char path[ROOM], line[4096];

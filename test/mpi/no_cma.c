@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Runs a program for which the kernel forbids cross-memory attach: process_vm_readv and
- * process_vm_writev return EPERM, by a seccomp filter that children inherit.
+ * Runs a program without cross-memory attach: process_vm_readv and process_vm_writev fail with
+ * EPERM, by a seccomp filter that children inherit.
  * Usage: no_cma program [argument...]. Exit status 77 if the filter cannot be installed.
  */
 #define _GNU_SOURCE
@@ -33,7 +33,7 @@ static int install(void)
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
 }
 
-/* The filter does what the test relies on. */
+/* True if the filter has the effect that the test relies on. */
 static int works(void)
 {
     char from = 'x', to = 'y';

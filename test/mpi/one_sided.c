@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * One-sided communication: put and get of many sizes under every kind of synchronisation, to each
- * rank and to oneself; many operations in one epoch; strided targets; accumulate,
+ * One-sided communication: put and get of many sizes under every kind of synchronization, to each
+ * rank and to the rank itself; many operations in one epoch; strided targets; accumulate,
  * get_accumulate, fetch_and_op and compare_and_swap from all ranks at once.
  * Arguments: create|allocate|both (default), rounds of atomic operations.
  *
- * A window has one slot for each rank that writes, and a last one that its owner fills. Local
- * loads and stores of it stand between a lock and an unlock of the rank itself.
+ * A window has one slot for each rank that writes, and a last one that its owner fills. A rank
+ * loads from and stores into its own window only between a lock and an unlock of itself.
  */
 #include "check.h"
 
 enum {
     LARGEST = 2 << 20,
-    GAP = 64, /* behind each payload, never to be written */
+    GAP = 64, /* bytes behind each payload, which no operation may write */
     SLOT = LARGEST + 2 * GAP,
-    ELEMENTS = 3000, /* of an accumulate */
-    MANY = 300       /* operations of one epoch, of up to 512 bytes */
+    ELEMENTS = 3000, /* elements of an accumulate */
+    MANY = 300       /* operations of one epoch, of up to 512 bytes each */
 };
 
 typedef enum {
@@ -32,7 +32,7 @@ static const char *const mode_names[] = {"fence",    "exclusive lock", "shared l
                                          "lock_all", "post and start", "lock_all with requests"};
 
 static MPI_Win win;
-static unsigned char *memory; /* of the window */
+static unsigned char *memory; /* the window's memory */
 static unsigned char *out, *in;
 static char text[128];
 
@@ -119,7 +119,7 @@ static void put(epoch_kind mode, int to, int from, size_t at, size_t bytes)
         MPI_Put(out, (int) bytes, MPI_BYTE, to, (MPI_Aint) at, (int) bytes, MPI_BYTE, win);
     }
     if (mode == LOCK_ALL) {
-        /* Complete at the target now, so a get of the same epoch has it. */
+        /* The put is complete at the target now, so a get in the same epoch returns its data. */
         MPI_Win_flush(to, win);
         guarded_reset(in, bytes);
         MPI_Get(in, (int) bytes, MPI_BYTE, to, (MPI_Aint) at, (int) bytes, MPI_BYTE, win);
@@ -154,7 +154,8 @@ static void get(epoch_kind mode, int to, int from, size_t at, size_t bytes, uint
 /* ------------------------------------------------------------------------------------------------
  * Put and get */
 
-/* Each rank writes to the rank `distance` ahead, reads that back, and what that rank stored. */
+/* Each rank writes to the rank `distance` ahead, and reads back its own data and the data that the
+ * target itself stored. */
 static void transfer(epoch_kind mode, size_t bytes, int distance)
 {
     int to = (check_rank + distance) % check_ranks;
@@ -235,7 +236,7 @@ static void many(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Contiguous here, rows with gaps there. */
+/* Contiguous at the origin, rows with gaps at the target. */
 static void strided(void)
 {
     enum {
@@ -303,7 +304,7 @@ static int64_t word_at(size_t at)
     return value;
 }
 
-/* Every ticket is given out once, to each rank in rising order. */
+/* Every ticket is issued once; each rank gets tickets in ascending order. */
 static void tickets(int rounds)
 {
     int64_t one = 1, nothing = 0, last = -1;
@@ -334,9 +335,9 @@ static void tickets(int rounds)
     free(all);
 }
 
-/* A lock made of compare_and_swap guards a counter that put and get change. In Open MPI 4.1 the rank whose
- * memory a created window is swaps without the transport, under a lock that the others do not take: with
- * such a window it stays out. */
+/* A lock made of compare_and_swap guards a counter that put and get change. In Open MPI 4.1 the
+ * owner of a created window's memory swaps without the transport, under a lock that other ranks do
+ * not take; so with a created window the owner does not take part. */
 static void spin_lock(int rounds, bool created)
 {
     int64_t none = 0, me = check_rank + 1, old, value;
@@ -396,7 +397,8 @@ static void accumulate_to(int to, int round)
     }
 }
 
-/* All ranks add to all at once; the sums are known. An odd number of rounds leaves the bits. */
+/* All ranks accumulate at all ranks at once; the results are known. `rounds` must be odd, so that
+ * MPI_BXOR leaves the bits set. */
 static void accumulates(int rounds)
 {
     MPI_Win_lock_all(0, win);
@@ -451,7 +453,7 @@ static void accumulate_fenced(void)
     local_end();
 }
 
-/* ------------------------------------------------------------------------------------------------ */
+/* ---------------------------------------------------------------------------------------------- */
 
 static void everything(int rounds, bool created)
 {

@@ -4,10 +4,10 @@
  * once to every rank; get_accumulate, fetch_and_op and compare_and_swap of 8 to 64 bits; the types
  * of value and place for MINLOC and MAXLOC; single elements and arrays of several thousand.
  *
- * Argument: no_gaps leaves out the pairs that have gaps inside: for them Open MPI 4.1's osc/pt2pt lacks
- * MINLOC and MAXLOC, and its osc/rdma over a BTL takes the size of a type for its extent. Operands are
- * small whole numbers, so that every order of the ranks gives the same result, and MPI_Reduce_local says
- * which.
+ * Operands are small whole numbers, so that every order of the ranks gives the same result, which
+ * MPI_Reduce_local computes. Argument: no_gaps omits pairs with gaps inside: for them Open MPI
+ * 4.1's osc/pt2pt lacks MINLOC and MAXLOC, and its osc/rdma over a BTL takes a type's size for its
+ * extent.
  */
 #include "check.h"
 
@@ -15,7 +15,7 @@ enum {
     KINDS_MAX = 40,
     LARGEST = 16, /* bytes of an element */
     MOST = 3001,  /* elements */
-    GAP = 64,     /* bytes behind the elements, never to be written */
+    GAP = 64,     /* bytes behind the elements, which no operation may write */
     SLOT = MOST * LARGEST + GAP
 };
 
@@ -32,7 +32,7 @@ typedef struct {
     const char *name;
     MPI_Datatype type;
     family kind;
-    int bytes; /* of an element's number; of all numbers, in a complex one */
+    int bytes; /* size of an element's number, or of both numbers of a complex one */
 } type_row;
 
 typedef struct {
@@ -105,7 +105,7 @@ static void set_number(unsigned char *at, const type_row *type, int value)
     case LOGICAL:
         *at = value % 2 != 0;
         break;
-    default: { /* little or big endian alike: from a number of that size */
+    default: { /* copies from a number of that size: independent of endianness */
         int8_t one = (int8_t) value;
         int16_t two = (int16_t) value;
         int32_t four = value;
@@ -119,7 +119,7 @@ static void set_number(unsigned char *at, const type_row *type, int value)
     }
 }
 
-/* Pairs as C knows them. */
+/* Stores a pair in the layout of the C struct. */
 #define SET_PAIR(number_type)                                                                      \
     do {                                                                                           \
         struct {                                                                                   \
@@ -154,7 +154,7 @@ static size_t extent_of(const type_row *type)
     return (size_t) extent;
 }
 
-/* `count` elements of small numbers (1 or 2, so that products of many ranks fit 8 bits). */
+/* Sets `count` elements to small numbers (1 or 2, so that products of many ranks fit 8 bits). */
 static void set_elements(unsigned char *to, const type_row *type, int count, uint64_t key)
 {
     size_t extent = extent_of(type);
@@ -173,7 +173,7 @@ static void set_elements(unsigned char *to, const type_row *type, int count, uin
     }
 }
 
-/* The bytes of the elements without the gaps inside them. */
+/* Packs the elements without the gaps inside them; returns the number of bytes. */
 static int packed(const unsigned char *from, const type_row *type, int count, unsigned char *to)
 {
     int position = 0;
@@ -201,7 +201,7 @@ static void compare(int line, const unsigned char *got, const unsigned char *wan
  * All ranks at all ranks */
 
 enum {
-    START = 1000 /* the key of what is there before */
+    START = 1000 /* key of the initial contents */
 };
 
 static uint64_t operand_key(int origin, int target)
@@ -218,7 +218,7 @@ static void prepare(const type_row *type, int count)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* All ranks replaced all elements: each is one rank's. */
+/* After all ranks have replaced all elements: each element is one rank's operand. */
 static void check_origins(const type_row *type, int count)
 {
     static unsigned char there[MOST * 2 * LARGEST], one[MOST * 2 * LARGEST];
@@ -267,7 +267,7 @@ static void accumulate(const type_row *type, const op_row *op, int count)
 {
     snprintf(text, sizeof text, "accumulate, %s, %s, %d elements", type->name, op->name, count);
     if (op->op == MPI_NO_OP) {
-        return; /* means nothing here */
+        return; /* MPI_Accumulate with MPI_NO_OP would have no effect */
     }
     prepare(type, count);
     MPI_Win_lock_all(0, win);
@@ -276,13 +276,13 @@ static void accumulate(const type_row *type, const op_row *op, int count)
         set_elements(operand, type, count, operand_key(check_rank, target));
         MPI_Accumulate(operand, count, type->type, target, 0, count, type->type, op->op, win);
         MPI_Win_flush_local(target, win);
-        memset(operand, 0xff, (size_t) count * extent_of(type)); /* it is ours again */
+        memset(operand, 0xff, (size_t) count * extent_of(type)); /* the flush allows its reuse */
     }
     MPI_Win_unlock_all(win);
     verify(type, op, count);
 }
 
-/* At the next rank alone, so that what is found is known. */
+/* Each rank operates on the next rank alone, so that the old contents are known. */
 static void get_accumulate(const type_row *type, const op_row *op, int count, bool fetch)
 {
     size_t bytes = (size_t) count * extent_of(type);
@@ -362,7 +362,7 @@ static void operations(void)
 /* ------------------------------------------------------------------------------------------------
  * Compare and swap */
 
-/* At the next rank alone. The neighbours of the element stay as they are. */
+/* Each rank operates on the next rank alone. The elements beside the swapped one stay unchanged. */
 static void swaps(const type_row *type)
 {
     enum {

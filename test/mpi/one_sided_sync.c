@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Synchronisation of windows: fences with every assertion; post, start, complete with several origins
- * and targets at once, ended by wait and by test; exclusive locks that keep others out and shared ones
- * that do not, with and without MPI_MODE_NOCHECK; the four kinds of flush; operations with requests
- * (put, get, accumulate, get_accumulate) ended by wait, test and waitany in any order; several windows
- * with epochs of different kinds at the same time. Argument: rounds.
+ * Synchronization of windows: fences with every assertion; post, start, complete with several
+ * origins and targets at once, ended by wait and by test; exclusive locks that keep other ranks
+ * out, and shared ones that do not, with and without MPI_MODE_NOCHECK; the four kinds of flush;
+ * operations with requests (put, get, accumulate, get_accumulate) ended by wait, test and waitany
+ * in any order; several windows with epochs of different kinds at the same time. Argument: rounds.
  */
 #include "check.h"
 
@@ -34,7 +34,7 @@ static uint64_t key(int origin, int target, int round)
     return key_of(origin, target, size_of(origin, target, round), (uint64_t) round);
 }
 
-/* Every rank's piece for `target`, in this rank's buffer for it. */
+/* Puts this rank's piece for `target` into its slot there. The piece has a buffer of its own. */
 static void put_to(int target, int round)
 {
     size_t bytes = size_of(check_rank, target, round);
@@ -61,8 +61,8 @@ static void local_unlock(void)
 }
 
 /* ------------------------------------------------------------------------------------------------
- * Fences: put | get | local stores, in epochs that follow each other, each fence with what may be asserted
- * of it. */
+ * Fences: put | get | local stores, in consecutive epochs, each fence with the assertions that hold
+ * for it. */
 
 static void fences(int round)
 {
@@ -75,7 +75,7 @@ static void fences(int round)
     for (int origin = 0; origin < check_ranks; ++origin) {
         check_from(origin, round);
     }
-    /* Only gets: nobody's memory changes. */
+    /* Only gets: no rank's memory changes. */
     MPI_Win_fence(MPI_MODE_NOPUT | MPI_MODE_NOSTORE, win);
     for (int i = 0; i < check_ranks; ++i) {
         int target = (check_rank + i) % check_ranks, origin = (target + 1) % check_ranks;
@@ -89,7 +89,7 @@ static void fences(int round)
         int target = (check_rank + i) % check_ranks, origin = (target + 1) % check_ranks;
         CHECK_BYTES(in + slot(i), size_of(origin, target, round), key(origin, target, round), text);
     }
-    /* Local stores, then nothing but them is to be seen by gets of the next epoch. */
+    /* Local stores, which gets of the next epoch must return. */
     for (int origin = 0; origin < check_ranks; ++origin) {
         fill(memory + slot(origin), 64, key_of(check_rank, origin, 64, (uint64_t) round + 500));
     }
@@ -131,7 +131,7 @@ static void end_exposure(bool by_test)
     }
 }
 
-/* Everybody to everybody else. */
+/* Each rank puts to all other ranks. */
 static void posts_all(int round, bool by_test)
 {
     MPI_Group others = group_of_others(0, check_ranks);
@@ -153,7 +153,8 @@ static void posts_all(int round, bool by_test)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* One target, the others origins; one of them, which changes, comes late: test says no till then. */
+/* One target, to which all other ranks are origins. One of them, another in each round, comes late:
+ * MPI_Win_test returns false until then. */
 static void posts_one(int round)
 {
     int target = round % check_ranks, late = (target + 1) % check_ranks;
@@ -191,7 +192,7 @@ static void posts_one(int round)
 /* ------------------------------------------------------------------------------------------------
  * Locks */
 
-/* A counter and an array that only the holder of the exclusive lock touches, by get and put. */
+/* Only the holder of the exclusive lock touches a counter and an array, by get and put. */
 static void exclusive_locks(int rounds)
 {
     static int64_t words[WORDS];
@@ -224,7 +225,8 @@ static void exclusive_locks(int rounds)
     local_unlock();
 }
 
-/* All hold a shared lock of the same rank at the same time: the barrier inside ends. */
+/* All ranks hold a shared lock of the same rank at the same time, or else the barrier under the
+ * lock would not end. */
 static void shared_locks(int round, int assertion)
 {
     int home = round % check_ranks;
@@ -234,7 +236,7 @@ static void shared_locks(int round, int assertion)
     put_to(home, round);
     MPI_Win_flush(home, win);
     MPI_Barrier(MPI_COMM_WORLD);
-    /* Complete at the target: others get it. */
+    /* The puts are complete at the target, so other ranks can get their data. */
     int origin = (check_rank + 1) % check_ranks;
     size_t bytes = size_of(origin, home, round);
     guarded_reset(in, bytes);
@@ -245,7 +247,7 @@ static void shared_locks(int round, int assertion)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* After each kind of flush what it promises holds. */
+/* Checks the guarantee of each kind of flush. */
 static void flushes(int round)
 {
     snprintf(text, sizeof text, "flushes, round %d", round);
@@ -258,7 +260,7 @@ static void flushes(int round)
         }
     }
     MPI_Win_flush_local_all(win);
-    memset(out, 0xff, slot(check_ranks)); /* the buffers are ours again */
+    memset(out, 0xff, slot(check_ranks)); /* the flush allows reuse of the buffers */
     if (round % 3 == 0) {
         for (int target = 0; target < check_ranks; ++target) {
             MPI_Win_flush(target, win);
@@ -300,7 +302,7 @@ static void finish(MPI_Request *requests, int how)
     }
 }
 
-/* Each request has a piece of its own of the slot. */
+/* Each request has its own piece of the slot. */
 static void requests(int how)
 {
     enum {
@@ -323,7 +325,7 @@ static void requests(int how)
                  &all[i]);
     }
     finish(all, how);
-    memset(out, 0xff, SIZE); /* ours again */
+    memset(out, 0xff, SIZE); /* completed requests allow reuse of the buffers */
     MPI_Win_flush(target, win);
     MPI_Barrier(MPI_COMM_WORLD);
     guarded_reset(in, SIZE);
@@ -352,7 +354,8 @@ static void requests(int how)
     local_unlock();
 }
 
-/* All ranks add to all elements of one rank, half of them with a look at what was there. */
+/* All ranks add to all elements of one rank; half of the operations also return the old
+ * contents. */
 static void accumulate_requests(int how)
 {
     enum {
@@ -418,7 +421,7 @@ static void windows(void)
         }
         fill(pieces + i * ROOM, ROOM, key_of(check_rank, i, ROOM, 4));
     }
-    /* Epochs of different kinds overlap; they end in another order than they began. */
+    /* Epochs of different kinds overlap, and end in another order than they began. */
     for (int i = 0; i < COUNT; ++i) {
         if (i % 3 == 0) {
             MPI_Win_fence(0, all[i]);
@@ -451,7 +454,7 @@ static void windows(void)
     }
     MPI_Barrier(MPI_COMM_WORLD);
     for (int i = 0; i < COUNT; ++i) {
-        MPI_Win_free(&all[(i * 5) % COUNT]); /* in another order than they were made */
+        MPI_Win_free(&all[(i * 5) % COUNT]); /* in another order than that of their making */
     }
     for (int i = 1; i < COUNT; i += 2) {
         free(bases[i]);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Datatypes of one-sided operations: each of a list of layouts here against each there with the same
- * signature, for put, get, accumulate and get_accumulate; several of them at a time; at places of the
- * window that are not aligned to the layout. What stands between the pieces stays as it was. Arguments:
- * the most elements of one transfer; no_get_accumulate does accumulate in its place, as osc/rdma of
- * Open MPI 4.1.4 brings wrong results of get_accumulate into derived datatypes when it goes over a BTL
- * (4.1.5 does not).
+ * Datatypes of one-sided operations: each of a list of layouts at the origin with each one at the
+ * target with the same signature, for put, get, accumulate and get_accumulate; several items at a
+ * time; at places of the window that are not aligned to the layout. Bytes between the pieces stay
+ * unchanged. Arguments: the most items of one transfer; no_get_accumulate, which replaces
+ * get_accumulate by accumulate, since osc/rdma of Open MPI 4.1.4 over a BTL returns wrong results
+ * of get_accumulate into derived datatypes (4.1.5 does not).
  */
 #include "check.h"
 
 enum {
     LAYOUTS_MAX = 12,
-    GROUP = 24 /* numbers in one item of each layout */
+    GROUP = 24 /* numbers in one item of every layout */
 };
 
 typedef struct {
     const char *name;
-    MPI_Datatype type; /* GROUP numbers, in an extent that is a multiple of the number's */
+    MPI_Datatype type; /* GROUP numbers; its extent is a multiple of a number's size */
 } layout;
 
 static MPI_Win win;
@@ -78,7 +78,7 @@ static size_t extent_of(const layout *of)
     return (size_t) extent;
 }
 
-/* Puts numbers, one after another, into the layout, or takes them out. */
+/* Copy numbers from an array into the layout, and back. */
 static void to_layout(const layout *of, int count, const int64_t *numbers, unsigned char *buffer)
 {
     int position = 0, bytes = count * GROUP * 8;
@@ -99,7 +99,7 @@ static void numbers_of(int64_t *numbers, int count, int who, int salt)
     }
 }
 
-/* The whole buffer must be as expected: pieces and what is between them. */
+/* Compares the whole buffer: the pieces and the bytes between them. */
 static void compare(int line, const unsigned char *got, const unsigned char *want, const char *what)
 {
     if (memcmp(got, want, room) == 0) {
@@ -130,7 +130,7 @@ static void window_fill(const layout *there, int count, size_t shift, const buff
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* What the window must hold if `numbers` are at the layout's places. */
+/* Checks that the window holds `numbers` at the layout's places, and nothing else. */
 static void window_check(const layout *there, int count, size_t shift, const int64_t *numbers,
                          const buffers *b)
 {
@@ -143,7 +143,7 @@ static void window_check(const layout *there, int count, size_t shift, const int
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* `here` with `count` items at this rank, `there` at the next. */
+/* Transfers `count` items between layout `here` at this rank and `there` at the next rank. */
 static void transfer(const layout *here, const layout *there, int count, const buffers *b)
 {
     int target = (check_rank + 1) % check_ranks,
@@ -169,7 +169,7 @@ static void transfer(const layout *here, const layout *there, int count, const b
     numbers_of(b->ours, count, from, 1);
     window_check(there, count, shift, b->ours, b);
 
-    /* What was put, plus what it was before, with a look at the sum before. */
+    /* Adds the numbers of the put twice more; the first addition also returns the old contents. */
     memset(b->result, CHECK_GUARD_VALUE, room);
     memset(b->expected, CHECK_GUARD_VALUE, room);
     numbers_of(b->ours, count, check_rank, 1);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Kinds of windows. Argument: which.
+ * Kinds of windows. Argument: the kind.
  *
- *   kinds     created, allocated, and in shared memory; displacement units of 1 to 24 bytes that differ
- *             from rank to rank; ranks whose window is empty; windows over a part of the ranks; one after
- *             another many times; two over the same memory
- *   allocated the same without the created ones
+ *   kinds     created, allocated, and in shared memory; displacement units of 1 to 24 bytes that
+ *             differ from rank to rank; ranks whose window is empty; windows over a part of the
+ *             ranks; many windows one after another; two windows over the same memory
+ *   allocated the same without created windows
  *   shared    MPI_Win_allocate_shared: loads and stores beside put, get and accumulate
  *   dynamic   memory attached and detached while the window is in use
  *   large     3 GiB, hardly touched: displacements beyond 2^31, in bytes and in units
@@ -23,8 +23,9 @@ enum {
 
 static char text[128];
 
-/* Each rank puts a piece to every rank of the window, gets it back, and looks at what it was given.
- * `unit[r]` is the displacement unit of rank r, `pieces[r]` how many pieces its window holds. */
+/* Each rank puts a piece to every rank of the window, gets it back, and checks the pieces that
+ * other ranks put here. `unit[r]`: displacement unit of rank r; `pieces[r]`: pieces that its window
+ * holds. */
 static void exchange(MPI_Win win, MPI_Comm comm, unsigned char *memory, const int *unit,
                      const int *pieces, int salt)
 {
@@ -141,9 +142,9 @@ static void kinds(bool created)
             one_kind(MPI_COMM_WORLD, MPI_WIN_FLAVOR_ALLOCATE, some_empty, i);
         }
     }
-    /* One part alone, and the same unit for all: osc/rdma of Open MPI 4.1 gives windows over several parts of
-     * a split communicator the same name in /dev/shm, and forgets the unit of a rank that is alone on its
-     * host if the units differ. */
+    /* Only one part, and the same unit for all ranks: osc/rdma of Open MPI 4.1 gives windows over
+     * several parts of a split communicator the same name in /dev/shm, and forgets the unit of a
+     * rank that is alone on its host if the units differ. */
     MPI_Comm_split(MPI_COMM_WORLD, check_rank % 2 == 0 ? 0 : MPI_UNDEFINED, -check_rank, &part);
     if (check_ranks >= 4 && part != MPI_COMM_NULL) {
         one_kind(part, MPI_WIN_FLAVOR_ALLOCATE, false, 5);
@@ -163,7 +164,7 @@ static void kinds(bool created)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ */
+/* ---------------------------------------------------------------------------------------------- */
 
 static void shared(void)
 {
@@ -188,7 +189,7 @@ static void shared(void)
     memset(mine, 0, WORDS * 8);
     MPI_Win_sync(win);
     MPI_Barrier(MPI_COMM_WORLD);
-    /* Stores to one place, operations to others. */
+    /* Stores and operations go to different places. */
     for (int rank = 0; rank < check_ranks; ++rank) {
         int64_t value = check_rank * 100 + rank;
         all[rank][10 + check_rank] = value;
@@ -216,7 +217,8 @@ static void shared(void)
     MPI_Win_free(&win);
 }
 
-/* Three areas per rank; the middle one is detached and another attached in its place, again and again. */
+/* Three areas per rank; in each round the rank detaches the middle one and attaches another in its
+ * place. */
 static void dynamic(void)
 {
     enum {
@@ -283,7 +285,7 @@ static void dynamic(void)
     free(in);
 }
 
-/* ------------------------------------------------------------------------------------------------ */
+/* ---------------------------------------------------------------------------------------------- */
 
 static unsigned char *map_memory(size_t bytes)
 {

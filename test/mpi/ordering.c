@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Messages of one sender with one tag are received in the order of their sending, whatever their
- * sizes; with several tags, in the order of sending within each tag, in whatever order the tags are
- * asked for. Arguments: messages per pair (600 when absent).
+ * Messages of one sender with one tag are received in sending order, whatever their sizes. With
+ * several tags they are received in sending order within each tag, in whatever order the receiver
+ * asks for the tags. Arguments: messages per pair (600 if absent).
  */
 #include "check.h"
 
@@ -23,7 +23,7 @@ static int tag_of(int number)
     return (int) (mix((uint64_t) number) % TAGS);
 }
 
-/* Starts the sends of all messages to every other rank; one tag, or tag_of. */
+/* Starts the sends of all messages to every other rank, with one tag or with tag_of. */
 static MPI_Request *send_all(unsigned char **storage, bool tags, size_t *count)
 {
     size_t whole = 0;
@@ -79,7 +79,7 @@ static void one_tag(unsigned char *buffer)
 
 static void posted_before(void)
 {
-    /* All receives are there first, so that each message is matched as it comes in. */
+    /* Posts all receives first, so that each message matches when it arrives. */
     enum {
         COUNT = 64
     };

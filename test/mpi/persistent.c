@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Persistent requests of every mode: started again and again with new contents, alone and by
- * Startall, with wildcards, with derived types, tested while inactive, cancelled and started again.
+ * Persistent requests of every mode: started repeatedly with new contents, alone and by Startall,
+ * with wildcards, with derived types, tested while inactive, canceled and started again.
  */
 #include "check.h"
 
@@ -28,7 +28,7 @@ static void make_send(int mode, unsigned char *buffer, size_t bytes, int tag, MP
     case 2:
         MPI_Bsend_init(buffer, (int) bytes, MPI_BYTE, to, tag, MPI_COMM_WORLD, request);
         break;
-    default: /* the receives are started before a barrier */
+    default: /* ready mode: the caller starts the receives before a barrier */
         MPI_Rsend_init(buffer, (int) bytes, MPI_BYTE, to, tag, MPI_COMM_WORLD, request);
         break;
     }
@@ -70,9 +70,9 @@ static void all_modes(void)
                  key_of(check_rank, i, sizes[i / MODES], (uint64_t) round));
         }
         for (int i = 2; i < COUNT && round > 0; i += MODES) {
-            /* Open MPI 4.1.4 forgets the user's buffer of a persistent buffered send with its
-             * first start (pml/cm for every size, pml/ob1 above the eager limit), so each is
-             * started once. */
+            /* Open MPI 4.1.4 forgets the user's buffer of a persistent buffered send at its first
+             * start (pml/cm for every size, pml/ob1 above the eager limit), so the test starts each
+             * one only once. */
             MPI_Request_free(&sends[i]);
             make_send(2, out[i], sizes[i / MODES], i, &sends[i]);
         }
@@ -153,7 +153,7 @@ static void cancelled(void)
         MPI_Wait(&request, &status);
         MPI_Test_cancelled(&status, &flag);
         CHECK(flag, "a persistent receive without a message was not cancelled");
-        MPI_Barrier(MPI_COMM_WORLD); /* all have cancelled before anyone sends */
+        MPI_Barrier(MPI_COMM_WORLD); /* all ranks have canceled before any rank sends */
         MPI_Start(&request);
         MPI_Send(&out, 1, MPI_INT, to, 45, MPI_COMM_WORLD);
         MPI_Wait(&request, &status);

@@ -2,17 +2,16 @@
 /*
  * Every pair of ranks, every size around a power of two: blocking ping-pong, non-blocking in both
  * directions at once, and Sendrecv; aligned and odd addresses.
- * Arguments: largest size in bytes (4 MiB when absent).
+ * Arguments: largest size in bytes (4 MiB if absent).
  */
 #include "check.h"
 
 static unsigned char *out, *in;
 
+/* Small messages repeat often enough for the transport to change from datagrams to a connection. */
 static int repetitions(size_t bytes)
 {
-    return bytes <= 16384    ? 24
-           : bytes <= 262144 ? 6
-                             : 2; /* enough for a small one to change channel */
+    return bytes <= 16384 ? 24 : bytes <= 262144 ? 6 : 2;
 }
 
 static void blocking(int peer, size_t bytes, int salt)
@@ -73,7 +72,7 @@ static void exchange(int to_rank, int from_rank, size_t bytes)
 static void all_of(size_t bytes)
 {
     for (int i = 0; i < repetitions(bytes); ++i) {
-        /* Each pair in turn; a pair's blocking exchanges do not wait for a third rank. */
+        /* One pair after another; a pair's blocking exchanges do not wait for a third rank. */
         for (int peer = 0; peer < check_ranks; ++peer) {
             if (peer != check_rank) {
                 blocking(peer, bytes, i);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Probe and Iprobe see what a receive with the same arguments would take, with its size, and do not
- * take it; matched probes take it: later receives and probes do not see it, and Mrecv and Imrecv
- * deliver it in any order.
+ * Probe and Iprobe report the message that a receive with the same arguments would take, with its
+ * size, and do not take it. Matched probes take the message: later receives and probes do not see
+ * it, and Mrecv and Imrecv deliver such messages in any order.
  */
 #include "check.h"
 
@@ -39,7 +39,7 @@ static void check_number(const MPI_Status *status, int source, int tag, int i, c
     CHECK_BYTES(buffer, size_of(i), key_of(source, tag, size_of(i), (uint64_t) i), what);
 }
 
-/* Probes with wildcards, then receives exactly what the probe has named. */
+/* Probes with wildcards, then receives exactly the message that the probe has named. */
 static void probe_then_receive(bool blocking)
 {
     if (check_rank != 0) {
@@ -84,7 +84,7 @@ static void matched_probe(bool blocking)
         for (int base = 0; base < COUNT; base += HELD) {
             MPI_Message messages[HELD];
             MPI_Status statuses[HELD];
-            /* All but the last are taken by matched probes; the last by a plain receive. */
+            /* Matched probes take all messages but the last, which a plain receive takes. */
             for (int i = 0; i < HELD - 1; ++i) {
                 int flag = 0;
                 if (blocking) {
@@ -133,7 +133,7 @@ static void none_and_nobody(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* A message goes to the receive that was posted before, so a probe does not see it. */
+/* A message goes to the receive that was posted first, so a probe does not see it. */
 static void posted_first(void)
 {
     MPI_Request request;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Several threads of rank 0 take messages by matched probes with wildcards on one communicator;
- * every message is received once, complete, and no thread takes another's.
+ * Several threads of rank 0 take messages by matched probes with wildcards on one communicator.
+ * Every message is received once and complete, and no thread takes another thread's message.
  */
 #include "check.h"
 
@@ -102,8 +102,8 @@ int main(int argc, char **argv)
                 MPI_Send(buffer, (int) bytes, MPI_BYTE, 0, i % 7, MPI_COMM_WORLD);
             }
         }
-        /* The last message was synchronous, so rank 0 has taken all of them when rank 1 hears of it,
-         * and rank 1 tells each thread that nothing more will come. */
+        /* The last message was synchronous, so rank 0 has taken all messages by now. Rank 1
+         * collects this news and tells each thread of rank 0 that no more messages will come. */
         if (check_rank > 1) {
             MPI_Send(NULL, 0, MPI_BYTE, 1, LAST, MPI_COMM_WORLD);
         } else {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * A random graph of messages among all ranks, the same for all from one seed: sizes from nothing
- * to 256 KiB, every send mode, contiguous and with gaps, received by posted and late receives,
- * with and without wildcards, by matched probes, in random order. Ranks wait for no one but their
+ * A random graph of messages among all ranks, which all compute from the same seed: sizes from 0 to
+ * 256 KiB, every send mode, contiguous and with gaps, received by posted and late receives, with
+ * and without wildcards, by matched probes, in random order. Ranks wait for nothing but their
  * messages. Arguments: seed, number of batches (of 64 messages).
  *
  * Nothing can deadlock: a blocking send (Ssend, too) is used only for a message whose receive is
@@ -84,7 +84,8 @@ static message_t random_message(uint64_t *random, int number)
     return m;
 }
 
-/* Byte i of the message in its buffer: format 0 contiguous, 1 two of three, 2 seven of sixteen. */
+/* The place of the message's byte i in its buffer. Format 0: contiguous; 1: two bytes of every
+ * three; 2: seven of every sixteen. */
 static size_t place_of(int format, size_t i)
 {
     return format == 0 ? i : format == 1 ? i / 2 * 3 + i % 2 : i / 7 * 16 + i % 7;

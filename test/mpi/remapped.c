@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Buffers in memory that is unmapped after use and mapped anew at the same address, from other pages:
- * whoever keeps registrations has to notice. In between a buffer that stays, so that some are kept.
+ * Buffers in memory that is unmapped after use and mapped anew at the same address, from other
+ * pages: a registration cache has to notice. In between, the test uses a buffer that stays mapped,
+ * so that the cache also keeps registrations.
  */
 #include "check.h"
 
@@ -10,7 +11,7 @@
 enum {
     ROUNDS = 24,
     BYTES = 1 << 20,
-    OFFSET = 4096 + 64 /* the buffer does not begin with its memory */
+    OFFSET = 4096 + 64 /* offset of the buffer in its mapping */
 };
 
 static void *map_at(void *wanted)
@@ -21,7 +22,8 @@ static void *map_at(void *wanted)
     return at;
 }
 
-/* Both at once, each way, so that each side sends from and receives into such memory. */
+/* Exchanges messages both ways at once, so that each side sends from and receives into such
+ * memory. */
 static void exchange(unsigned char *out, unsigned char *in, size_t bytes, int round)
 {
     const int peer = 1 - check_rank;
@@ -49,7 +51,7 @@ int main(int argc, char **argv)
             exchange((unsigned char *) out + OFFSET, (unsigned char *) in + OFFSET,
                      (size_t) (BYTES >> (round % 4)), 2 * round);
             exchange(kept, kept_in, BYTES, 2 * round + 1);
-            /* Every second time the new mapping itself replaces the old one. */
+            /* In odd rounds the new mapping itself replaces the old one. */
             if (round % 2 == 0) {
                 CHECK(0 == munmap(out, BYTES + 2 * OFFSET), "munmap");
                 CHECK(0 == munmap(in, BYTES + 2 * OFFSET), "munmap");

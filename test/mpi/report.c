@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * A job in which nothing goes wrong: the report that each process writes at its end
- * (opal_common_adaptib_report) says so of its connections and paths, although the processes leave
- * one after another.
+ * A job without any failure: the report that each process writes at its end
+ * (opal_common_adaptib_report) must not show a failure of connections or paths, although the
+ * processes leave one after another.
  */
 #include "check.h"
 
@@ -58,7 +58,7 @@ int main(int argc, char **argv)
     CHECK(file != NULL, "no temporary file");
     const int old = dup(2);
     CHECK(old >= 0 && dup2(fileno(file), 2) == 2, "stderr cannot be redirected");
-    usleep(20000 * (unsigned) check_rank); /* they leave one after another */
+    usleep(20000 * (unsigned) check_rank); /* makes the ranks leave one after another */
     MPI_Finalize();
     fflush(stderr);
     dup2(old, 2);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * What may be done with a request besides waiting for it: it is given up while it is active, also by one thread while another
- * makes it complete; it goes through a Fortran handle; its communicator is freed before it; another one ends with an error. And
- * data that is contiguous but does not begin at the buffer, or only if there is one element of it. Arguments: threads|alone, and
- * shortcut where sends that are done at once are to have no request of their own, ob1 where a truncated message of the process to
- * itself is no error (Open MPI 4.1.4, with any BTL).
+ * Uses of a request besides waiting for it: the program frees it while it is active, also in one
+ * thread while another thread's progress completes it; it goes through a Fortran handle; its
+ * communicator is freed before it; another request ends with an error. And types whose data is
+ * contiguous but does not begin at the buffer's address, or is contiguous for one element only.
+ * Arguments: threads|alone; then shortcut, if sends that complete at once must not have requests of
+ * their own, or ob1, where a truncated message of a process to itself is no error (Open MPI 4.1.4,
+ * with any BTL).
  */
 #include "check.h"
 
@@ -21,7 +23,7 @@ enum {
 
 static int to, from;
 
-/* Until the byte is written by a receive whose request is gone. */
+/* Waits until a receive whose request is freed writes the byte. */
 static void await_byte(const unsigned char *byte, unsigned char value, const char *what)
 {
     const double end = MPI_Wtime() + SECONDS;
@@ -31,7 +33,7 @@ static void await_byte(const unsigned char *byte, unsigned char value, const cha
     }
 }
 
-/* MPI_Request_free lets a receive go on. */
+/* A receive goes on after MPI_Request_free. */
 static void given_up(void)
 {
     unsigned char *in[GIVEN_UP], *out[GIVEN_UP];
@@ -55,7 +57,7 @@ static void given_up(void)
     for (int i = 0; i < GIVEN_UP; ++i) {
         const size_t bytes = mixed_size((uint64_t) i);
         const uint64_t key = key_of(from, i, bytes, 0);
-        /* Bytes come in any order: each is waited for. */
+        /* Waits for each byte, since they may arrive in any order. */
         for (size_t at = 0; at < bytes; ++at) {
             if (in[i][at] != byte_of(key, at)) {
                 await_byte(&in[i][at], byte_of(key, at), "given up");
@@ -71,7 +73,7 @@ static void given_up(void)
     }
 }
 
-/* The memory of requests that are given up comes back. */
+/* Frees many active requests; their memory must be reused. */
 static void given_up_often(void)
 {
     struct rusage before, after;
@@ -95,7 +97,8 @@ static void given_up_often(void)
           after.ru_maxrss - before.ru_maxrss);
 }
 
-/* One thread gives a receive up while another makes progress, by which it is complete at about that time. */
+/* One thread frees a receive request while another thread's progress completes it at about the same
+ * time. */
 static atomic_bool race_over;
 
 static void *makes_progress(void *unused)
@@ -150,7 +153,7 @@ static void fortran_handles(void)
     CHECK(value == from + 7, "value %d, expected %d", value, from + 7);
 }
 
-/* The communicator's number must not be another's while a receive waits on it. */
+/* A new communicator must not get the number of a freed one on which a receive still waits. */
 static void outlives_communicator(void)
 {
     MPI_Comm first, second;
@@ -174,7 +177,8 @@ static void outlives_communicator(void)
     MPI_Comm_free(&second);
 }
 
-/* The error of one receive ends no other one, be it that the other has the memory of a third one that ended with an error. */
+/* The error of one receive must not end another one, even if the other reuses the request of a
+ * third receive that ended with an error. */
 static void error_beside_another(void)
 {
     const int out[2] = {77, 78};
@@ -208,7 +212,7 @@ static void error_beside_another(void)
     MPI_Comm_free(&comm);
 }
 
-/* Sends `count` elements of `type` out of `out`, and receives them as they were sent. */
+/* Sends `count` elements of `type` from `out`, and receives as many of the same type into `in`. */
 static void exchange(MPI_Datatype type, int count, int *out, int *in, size_t bytes, bool blocking)
 {
     MPI_Request request;
@@ -227,7 +231,8 @@ static void exchange(MPI_Datatype type, int count, int *out, int *in, size_t byt
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-/* Three numbers from the fourth on, in an element as long as eight; or, with gaps, as three. */
+/* Elements of three ints that begin 4 ints behind the buffer's address; an element's extent is 3
+ * ints, or 8 with gaps. */
 static void types(bool gaps, int count, bool blocking)
 {
     int in[32], out[32], length = 3, place = 4 * (int) sizeof(int);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Messages to oneself, on MPI_COMM_WORLD and MPI_COMM_SELF: every size, receive first and send
- * first, every mode, probes, derived types on one or both sides, order.
+ * Messages of a rank to itself, on MPI_COMM_WORLD and MPI_COMM_SELF: every size, receive first and
+ * send first, every mode, probes, derived types on one or both sides, order.
  */
 #include "check.h"
 
@@ -39,7 +39,7 @@ static void one_size(size_t bytes)
             MPI_Send(out, (int) bytes, MPI_BYTE, self, way, comm);
             MPI_Wait(&requests[0], &status);
             break;
-        case 3: /* synchronous: not before it is matched */
+        case 3: /* a synchronous send does not complete before it is matched */
             MPI_Issend(out, (int) bytes, MPI_BYTE, self, way, comm, &requests[0]);
             for (int i = 0; i < 20; ++i) {
                 MPI_Test(&requests[0], &flag, MPI_STATUS_IGNORE);
@@ -65,7 +65,8 @@ static void one_size(size_t bytes)
     guarded_free(in, 5);
 }
 
-/* Blocks of two with a gap of one out, every other one in, and mixes with contiguous. */
+/* Sends blocks of two ints with gaps of one, receives into every other int; or one side is
+ * contiguous. */
 static void typed(int ints, bool send_typed, bool receive_typed, bool receive_first)
 {
     MPI_Datatype pairs, singles;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * Processes started by MPI_Comm_spawn: messages both ways between parents and children, eager and
- * large, collectives over the merged communicator, children among themselves, disconnecting, and
- * all of it again with new children. Arguments: rounds, children per round.
+ * large, collectives over the merged communicator, traffic among children, disconnecting, and all
+ * of this again with new children. Arguments: rounds, children per round.
  */
 #include "check.h"
 
@@ -14,7 +14,7 @@ enum {
     ROOM = 1000000
 };
 
-/* Who sends is in the key: 1000 + rank is a child. */
+/* The key names the sender: its rank, or 1000 + rank for a child. */
 static void exchange(MPI_Comm other, bool child, int salt)
 {
     int mine, theirs;

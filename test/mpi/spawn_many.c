@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * A parent that spawns a child, exchanges messages with it, small and large, disconnects, and does
- * that again and again: nothing of a child that has gone is left, neither mappings of its memory
- * nor file descriptors. Argument: rounds.
+ * A parent repeatedly spawns a child, exchanges small and large messages with it, and disconnects.
+ * After a child has ended, the parent has neither mappings of its memory nor file descriptors left.
+ * Argument: rounds.
  */
 #include "check.h"
 
@@ -11,7 +11,7 @@
 
 enum {
     LARGE = 1000000,
-    MESSAGES = 40, /* more than make a connection */
+    MESSAGES = 40, /* enough to make a connection */
     WARM_UP = 3
 };
 
@@ -57,7 +57,7 @@ static void exchange(MPI_Comm other)
     free(out);
 }
 
-/* Children that have gone may be noticed only while messages are looked for. */
+/* Probes for messages, since the parent may notice the end of a child only while it does so. */
 static void look_for_messages(double seconds)
 {
     const double begin = MPI_Wtime();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * MPI_THREAD_MULTIPLE: several threads per rank send and receive at once, on a communicator of
- * their own or on one for all with tags of their own, blocking and not, with probes; one more
- * thread runs collectives meanwhile. Arguments: own|shared, threads, rounds.
+ * MPI_THREAD_MULTIPLE: several threads per rank send and receive at once, each on its own
+ * communicator or all on one with a tag of its own each, blocking and non-blocking, with probes.
+ * One more thread runs collectives meanwhile. Arguments: own|shared, threads, rounds.
  */
 #include "check.h"
 
@@ -17,7 +17,7 @@ enum {
 static int threads, rounds;
 static MPI_Comm comms[LIMIT], collective_comm;
 
-/* A window of non-blocking messages to the next rank and from the last one. */
+/* Exchanges WINDOW non-blocking messages to the next rank and from the one before. */
 static void window(MPI_Comm comm, int thread, int round, unsigned char *out, unsigned char *in)
 {
     int to = (check_rank + 1) % check_ranks, from = (check_rank - 1 + check_ranks) % check_ranks;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * The tools' interface begun and ended several times before MPI_Init: each time Open MPI forgets all parameters, and
- * components register them again. Then a message each way around the ranks.
+ * The MPI_T interface begins and ends several times before MPI_Init: each time Open MPI forgets all
+ * parameters, and components register them again. Then messages go around the ranks both ways.
  */
 #include "check.h"
 

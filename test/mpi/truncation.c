@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Messages longer than their receive: the receive ends with class MPI_ERR_TRUNCATE, nothing
- * behind its room is touched, the sender completes as usual, and the traffic after it is
- * unharmed; eager and rendezvous, unexpected and posted, Recv, Wait, Waitall, Mrecv, derived
- * types.
+ * Messages longer than their receive: the receive ends with class MPI_ERR_TRUNCATE, no byte behind
+ * its buffer is written, the send completes as usual, and later traffic is not affected; eager and
+ * rendezvous, unexpected and posted, Recv, Wait, Waitall, Mrecv, derived types.
  *
- * pml/ob1 of Open MPI 4.1.4 writes behind the room when it gets a message by cross-memory attach,
+ * pml/ob1 of Open MPI 4.1.4 writes behind the buffer when it gets a message by cross-memory attach,
  * so a run over ob1 needs --mca btl_vader_single_copy_mechanism none.
  */
 #include "check.h"
@@ -42,7 +41,7 @@ static void expect_truncated(int code, const char *what)
 
 static void by_vector(int peer, size_t room, const char *what)
 {
-    /* Every other byte; the gaps stay as they are. */
+    /* Receives into every other byte; the gaps must stay unchanged. */
     MPI_Datatype every_other;
     MPI_Type_vector((int) room, 1, 2, MPI_BYTE, &every_other);
     MPI_Type_commit(&every_other);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Buffers in memory that the processor reads and writes and the kernel does not pin, so that
- * process_vm_readv and process_vm_writev fail at them: the [vvar] pages, and those of memfd_secret
- * where there is any. Device memory that is mapped is such memory, too. Argument "windows": puts,
- * gets and accumulates, too.
+ * Buffers in memory that the processor can read and write but the kernel does not pin, so that
+ * process_vm_readv and process_vm_writev fail for them: the [vvar] pages, and pages of memfd_secret
+ * where the kernel has it. Mapped device memory behaves like this, too. With argument "windows" the
+ * test also does puts, gets and accumulates.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -36,7 +36,7 @@ static const void *vvar(void)
     return (const void *) at;
 }
 
-/* Null: there is no such memory here. */
+/* Returns null where the kernel has no such memory. */
 static unsigned char *secret_new(void)
 {
     void *at = MAP_FAILED;
@@ -50,7 +50,8 @@ static unsigned char *secret_new(void)
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* The kernel's clock lies there: what arrives need only arrive. */
+/* Sends from the [vvar] pages. Their contents change (the kernel's clock), so only arrival
+ * counts. */
 static void send_vvar(void)
 {
     const void *from = vvar();
@@ -68,7 +69,7 @@ static void send_vvar(void)
     }
 }
 
-/* Both ways at once, between each kind of memory. */
+/* Exchanges messages both ways at once. */
 static void exchange(unsigned char *out, unsigned char *in, size_t bytes, int round)
 {
     const int peer = 1 - check_rank;
@@ -93,7 +94,7 @@ static void messages(unsigned char *secret[2], unsigned char *plain[2])
     }
 }
 
-/* Each puts into its half of the other's window, gets it back, and adds to it. */
+/* Each rank puts into its half of the other's window, gets it back, and adds to it. */
 static void windows(unsigned char *memory, unsigned char *local)
 {
     enum {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * ANY_SOURCE, ANY_TAG and both: order per source, order among the posted receives, and never a
- * match with the internal messages of collectives on the same communicator.
+ * ANY_SOURCE, ANY_TAG and both: order per source, order among posted receives, and no match with
+ * the internal messages of collectives on the same communicator.
  */
 #include "check.h"
 
@@ -10,7 +10,7 @@ enum {
     ROOM = 300000
 };
 
-/* Rank 0 takes what comes; the messages of each source come in their order. */
+/* Rank 0 receives from any source; the messages of each source arrive in sending order. */
 static void any_of_all(bool any_tag)
 {
     unsigned char *buffer = malloc(ROOM);
@@ -41,8 +41,8 @@ static void any_of_all(bool any_tag)
     free(next);
 }
 
-/* Receives with and without wildcards match in the order in which they were posted; each of the
- * messages fits the receives named in its comment, and the first of these that is left takes it. */
+/* Receives with and without wildcards match in posting order: message i goes to receive `taker[i]`,
+ * the first of those left that it matches (-1: to none). */
 static void posted_order(void)
 {
     enum {
@@ -86,8 +86,8 @@ static void posted_order(void)
     }
 }
 
-/* Unexpected messages: wildcards take the earliest of what fits, exact ones the earliest of
- * theirs. */
+/* Unexpected messages: a receive, with or without wildcards, takes the earliest message that
+ * matches it. */
 static void unexpected_order(void)
 {
     enum {
@@ -146,7 +146,7 @@ static void hidden_collectives(void)
     free(all);
 }
 
-/* Wildcard receives wait while collectives run over them; then the messages meant for them come. */
+/* Wildcard receives wait while collectives run; then the messages for them arrive. */
 static void posted_over_collectives(void)
 {
     enum {
@@ -180,7 +180,7 @@ static void posted_over_collectives(void)
         MPI_Testall(COUNT, receives, &done, MPI_STATUSES_IGNORE);
         CHECK(!done, "the wildcard receives completed without a message to them");
     }
-    MPI_Barrier(MPI_COMM_WORLD); /* nobody sends while another still looks */
+    MPI_Barrier(MPI_COMM_WORLD); /* no rank sends while another still tests its receives */
     for (int i = 0; i < COUNT; ++i) {
         int data[2] = {check_rank, i};
         MPI_Send(data, 2, MPI_INT, (check_rank + 1) % check_ranks, i, MPI_COMM_WORLD);

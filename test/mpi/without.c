@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Runs a program for which the kernel has not these system calls: they return ENOSYS, by a seccomp
- * filter that children inherit, as in a container whose profile does not know them.
+ * Runs a program without the named system calls: they fail with ENOSYS, by a seccomp filter that
+ * children inherit, as in a container whose profile does not know the calls.
  * Usage: without CALL[,CALL...] program [argument...], CALL: memfd_create, fallocate. Exit status
  * 77 if the filter cannot be installed.
  */
@@ -34,7 +34,7 @@ static int install(unsigned number)
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
 }
 
-/* The filter does what the test relies on. */
+/* True if the filter is installed and has the effect that the test relies on. */
 static int is_gone(const char *call)
 {
     errno = 0;

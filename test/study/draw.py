@@ -10,7 +10,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
 import chart  # noqa: E402
 
-# By the order in which a study names its series first.
+# Colors, by the order in which a study first names its series.
 PALETTE = ("#0b5cad", "#d9822b", "#12a096", "#8f4fbf", "#c23030", "#66727f", "#a3a61d", "#2f3b47")
 
 

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Kernel and initramfs of the virtual machine, made once and kept below build/vm. Sourced by bash after
-# test/lib/common.sh.
+# Kernel and initramfs of the virtual machine, made once and kept below build/vm. Sourced by bash
+# after test/lib/common.sh.
 #
-# The kernel is Debian's stock one, downloaded and unpacked there: nothing gets into this system's boot.
-# Remove build/vm to get Debian's present kernel.
+# The kernel is Debian's stock one, downloaded and unpacked there; this system's boot does not
+# change. Remove build/vm to get Debian's current kernel.
 
 vm_dir=$build_root/vm
 vm_kernel=$vm_dir/kernel/vmlinux
 vm_initramfs=$vm_dir/initramfs
 
-# In the order in which they are loaded; what they depend on is added. rxe needs crc32_generic and does
-# not say so. crc32-pclmul would be slow when it is emulated.
+# Modules in loading order; their dependencies are added. rxe needs crc32_generic without declaring
+# it. crc32-pclmul would be slow under emulation.
 vm_modules='virtio_pci 9pnet_virtio 9p overlay
     virtio_net veth ib_uverbs rdma_ucm ib_umad crc32_generic rdma_rxe
     sch_netem sch_tbf'
 
-# vm_image: makes what is missing or older than what it is made of
+# vm_image: makes kernel and initramfs if they are missing or older than their sources
 vm_image() {
     [ "$(dpkg --print-architecture)" = amd64 ] || die "the virtual machine runs amd64 only"
     mkdir -p "$vm_dir" || exit 1
@@ -48,18 +48,19 @@ vm_get_kernel() {
         say "$version" >version && cd "$vm_dir" && mv "$dir" kernel
 }
 
-# vm_unpack FILE: the kernel proper of a bzImage (Documentation/arch/x86/boot.rst of the kernel says where),
-# which an emulated processor would need seconds to unpack
+# vm_unpack FILE: prints the kernel proper of a bzImage (the kernel's
+# Documentation/arch/x86/boot.rst describes its place); an emulated processor would need seconds to
+# unpack it
 vm_unpack() {
     local setup offset length
     setup=$(od -An -tu1 -j 0x1f1 -N 1 "$1")
     offset=$(od -An -tu4 -j 0x248 -N 4 "$1")
     length=$(od -An -tu4 -j 0x24c -N 4 "$1")
-    # Behind the stream there is its size.
+    # The compressed stream is followed by its size, which xz must ignore.
     tail -c +$(((setup + 1) * 512 + offset + 1)) "$1" | head -c "$length" | xz -dc --single-stream
 }
 
-# The package that linux-image-amd64 stands for
+# Prints the package that linux-image-amd64 depends on.
 vm_kernel_package() {
     apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/^ *Depends: *\(linux-image-[^ ]*\)$/\1/p' |
         head -n 1

@@ -2,18 +2,19 @@
 /*
  * atomics: all actors accumulate on the same words at the same time. Each rank has three regions:
  *
- *   sums     one commutative operation. The final values are known, and each result has at least
- *            what its actor has added before.
+ *   sums     one commutative operation. The final values are known, and each result includes at
+ *            least all that its actor has added before.
  *   swapped  MPI_REPLACE and MPI_NO_OP. All bytes of a value are equal and name its writer, so a
- *            torn word is seen. A word ends with the last value of one of its writers.
+ *            check detects a torn word. A word ends with the last value of one of its writers.
  *   claimed  MPI_Compare_and_swap from 0. One actor wins; all others get its value.
  *
- * The actions of an actor follow from the key, so each rank knows who may have written what.
+ * The actions of an actor follow from the key, so each rank knows which actor may have written
+ * which values.
  */
 #include "mpi/rma/atomics.h"
 
 /* ------------------------------------------------------------------------------------------------
- * What actors do */
+ * Actions, and the model */
 
 static action random_action(const atomics *a, int actor, rng *random)
 {
@@ -70,7 +71,7 @@ static void follow(atomics *a, const action *x, int actor)
     }
 }
 
-/* Makes the model what it is when all actors are done, before the first of them begins. */
+/* Computes the model's final state, in which all actors are done, before the first one begins. */
 static void follow_all(atomics *a)
 {
     for (int actor = 0; actor < actors(); ++actor) {
@@ -85,9 +86,9 @@ static void follow_all(atomics *a)
 }
 
 /* ------------------------------------------------------------------------------------------------
- * Doing it */
+ * Execution */
 
-/* What this actor has made of each word so far. */
+/* This actor's own contribution to each word so far. */
 typedef struct {
     uint64_t *sums;
     unsigned char *last;
@@ -250,7 +251,7 @@ static void make(atomics *a, rng *random)
     a->type[SWAPPED] = basic_of_size((size_t) 1 << between(random, 1, 3), true);
     a->type[CLAIMED] = basic_of_size((size_t) 1 << between(random, 0, 3), true);
     size_t bytes = region_at(a, REGIONS) + FIRST;
-    /* Displacements count in units, and a word begins at a multiple of one. */
+    /* The unit is the smallest word size, so that every word begins at a multiple of it. */
     int unit = 8;
     for (int region = 0; region < REGIONS; ++region) {
         int size = (int) a->type[region]->size;

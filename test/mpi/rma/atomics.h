@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Declarations that atomics.c, which executes, and atomics_check.c share.
+ * Declarations shared by atomics.c, which executes, and atomics_check.c, which checks.
  */
 #ifndef ADAPTIB_TEST_MPI_RMA_ATOMICS_H
 #define ADAPTIB_TEST_MPI_RMA_ATOMICS_H
@@ -8,10 +8,9 @@
 #include "mpi/rma/stress.h"
 
 enum {
-    WORDS_MAX =
-        700, /* of a region: more than one atomic operation, and than one block of a page, takes */
-    FIRST = 96,     /* the first region begins behind so many bytes */
-    UNTOUCHED = 255 /* the value of a swapped word that no actor has written */
+    WORDS_MAX = 700, /* of a region: more than one BTL atomic or one block of a page takes */
+    FIRST = 96,      /* offset of the first region in bytes */
+    UNTOUCHED = 255  /* the value of a swapped word that no actor has written */
 };
 
 typedef enum {
@@ -25,24 +24,24 @@ typedef struct {
     region_kind region;
     int target, first, count;
     bool gets, alone, writes, requests; /* alone: by MPI_Fetch_and_op */
-    uint64_t value;                     /* of SUMS; else the byte or the word that is written */
+    uint64_t value;                     /* SUMS: operand; else the byte or the word to write */
 } action;
 
-/* What an operation returned, and what that may be. */
+/* The result of an operation, and limits for it. */
 typedef struct outcome {
     struct outcome *next;
     action action;
     MPI_Request request;
     unsigned char *given, *got;
-    uint64_t *own; /* SUMS: at least so much was there; SWAPPED: the actor's last value, or 0 */
+    uint64_t *own; /* SUMS: least value; SWAPPED: the actor's last value, or 0 */
 } outcome;
 
-/* What is known of one word. */
+/* The model's knowledge of one word. */
 typedef struct {
     uint64_t sum;
-    unsigned char written[32];      /* SWAPPED: bit mask of values */
-    unsigned char last[ACTORS_MAX]; /* SWAPPED: of each actor; 0: none */
-    bool tried[ACTORS_MAX];         /* CLAIMED */
+    unsigned char written[32];      /* SWAPPED: bit mask of written values */
+    unsigned char last[ACTORS_MAX]; /* SWAPPED: last value of each actor; 0: none */
+    bool tried[ACTORS_MAX];         /* CLAIMED: actors that tried to claim the word */
 } word_model;
 
 typedef struct {
@@ -66,7 +65,7 @@ static inline size_t region_at(const atomics *a, region_kind region)
     return FIRST + (size_t) region * (size_t) ((a->words * 8 + 64 + 23) / 24 * 24);
 }
 
-/* The values of an actor: no other actor has them. 0 and UNTOUCHED are nobody's. */
+/* The number of values that one actor has to itself. No actor has 0 or UNTOUCHED. */
 static inline int values_of_each(void)
 {
     return 254 / actors();
@@ -77,7 +76,7 @@ static inline int writer_of(int value)
     return (value - 1) / values_of_each();
 }
 
-/* Collective, behind the last operation: what came back, and what is there in the end. */
+/* Checks results and final contents. Collective; to be called behind the last operation. */
 void atomics_check(atomics *a);
 
 #endif /* ADAPTIB_TEST_MPI_RMA_ATOMICS_H */

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * What atomics are checked for: results against what the actor itself and all others have done;
- * final values against the model.
+ * Checks of atomics: results against the actions of the actor itself and of all others; final
+ * values against the model.
  */
 #include "mpi/rma/atomics.h"
 
-/* All words of the region, one after another, of any rank. */
+/* Reads all words of a region of any rank. */
 static void read_region(atomics *a, int target, region_kind region, unsigned char *words)
 {
     MPI_Aint at = a->win.base[target] + (MPI_Aint) region_at(a, region) / a->win.unit[target];
@@ -28,8 +28,9 @@ static void fail_word(const atomics *a, const action *x, int word, const unsigne
          word, what, (unsigned long) number_at(type, at), (unsigned long) wanted, x->count);
 }
 
-/* Operations but SUM never take back what they did: doing once more what this actor did changes
- * nothing. */
+/* A sum lies between this actor's own contribution and the final value. The other operations, BXOR
+ * excepted, never undo an update: repeating this actor's updates changes nothing, and the final
+ * value already includes the result. */
 static void check_sum(const atomics *a, const action *x, int word, const unsigned char *at,
                       uint64_t own)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
  * contents: one to three windows of any flavor at once, several phases of random operations in them
- * (program.c) under random synchronization, and stores of the windows' own processes in between.
- * The model knows every result and all contents.
+ * (program.c) under random synchronization, and stores of the windows' own processes between the
+ * phases. The model knows every result and all contents.
  */
 #include "mpi/rma/stress.h"
 
@@ -72,7 +72,7 @@ static void end(contents *c)
     free(c->places);
 }
 
-/* The processes store into their own memory, which others read and write in the next phase. */
+/* The processes store into their own memory, which other ranks read and write in the next phase. */
 static void store(contents *c, rng *random)
 {
     for (int i = 0; i < c->program.place_count; ++i) {

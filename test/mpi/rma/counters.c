@@ -6,7 +6,7 @@
 
 enum {
     COUNTERS = 3, /* at each rank, side by side */
-    MOST = 60     /* of one actor at one counter */
+    MOST = 60     /* increments of one actor at one counter, at most */
 };
 
 typedef struct {
@@ -14,7 +14,7 @@ typedef struct {
     session session;
     const basic_type *type;
     uint64_t key;
-    int each; /* of every actor at every counter */
+    int each; /* increments of every actor at every counter */
     uint64_t *returned[THREADS_MAX];
 } counters;
 
@@ -75,8 +75,8 @@ static void count(void *argument)
     }
 }
 
-/* How often each number came back, over all actors; `seen` has actors() * each places for each
- * counter. */
+/* Checks that each number came back once over all actors. `seen` counts how often, and has
+ * actors() * each places per counter. */
 static void check_returned(const counters *c)
 {
     size_t total = (size_t) (actors() * c->each), all = (size_t) (stress_ranks * COUNTERS) * total;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * dynamic: a dynamic window with several pieces of memory of each process. In each phase some stay,
- * and all ranks do random operations there (program.c), while their owners detach, free, allocate
- * and attach the others again and again. These come into use in the next phase, often at the
- * addresses that others had before. Without ATTACH_IN_USE they do so between the phases only.
+ * dynamic: a dynamic window with several pieces of memory of each process. In each phase some
+ * pieces stay, and all ranks do random operations there (program.c). Meanwhile their owners
+ * repeatedly detach, free, allocate and attach the other pieces, which come into use in the next
+ * phase, often at addresses that other pieces had before. Without ATTACH_IN_USE the owners change
+ * pieces only between phases.
  */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "mpi/rma/stress.h"
@@ -12,8 +13,8 @@
 
 enum {
     SLOTS = 8,
-    PAIRED = 4, /* the first slots: two of them in one page */
-    MAPPED = 6, /* from PAIRED on: mapped at one address; then from the heap */
+    PAIRED = 4, /* slots 0 to 3: two of them share a page */
+    MAPPED = 6, /* slots 4 and 5: each mapped at a fixed address; later ones: from the heap */
     HALF_PAGE = PAGE / 2,
     SLOT_MAX = 200 * 1024, /* whole pages */
     SLOT_ROOM = SLOT_MAX + PAGE
@@ -27,11 +28,11 @@ typedef struct {
 
 typedef struct {
     window win;
-    unsigned char *arena; /* where mapped slots are, whether they have memory or not */
-    unsigned char *pages; /* of paired slots */
+    unsigned char *arena; /* address space reserved for mapped slots */
+    unsigned char *pages; /* memory of paired slots */
     slot slots[SLOTS];
     bool stays[RANKS_MAX][SLOTS];
-    size_t bytes[RANKS_MAX][SLOTS]; /* at the beginning of a phase */
+    size_t bytes[RANKS_MAX][SLOTS]; /* sizes at the beginning of a phase */
     MPI_Aint address[RANKS_MAX][SLOTS];
     unsigned char *models[RANKS_MAX][SLOTS];
     rng churning; /* this rank's own */
@@ -93,7 +94,7 @@ static void detach(dynamic *d, int number)
     }
 }
 
-/* One of the slots that do not stay changes. The first thread alone does that. */
+/* Attaches or detaches random slots among those that do not stay. Only the first thread does so. */
 static void churn(void *argument)
 {
     dynamic *d = argument;
@@ -114,7 +115,7 @@ static void churn(void *argument)
     }
 }
 
-/* What did not stay has new memory, and what that holds is known. */
+/* Gives slots that did not stay new memory with known contents. */
 static void renew(dynamic *d, rng *random)
 {
     for (int rank = 0; rank < stress_ranks; ++rank) {
@@ -176,7 +177,7 @@ static void end(dynamic *d)
     }
 }
 
-/* The slots that stay in this phase, of all ranks. */
+/* Chooses the slots of all ranks that stay in this phase; at least one. */
 static int choose_places(dynamic *d, place *places, rng *random)
 {
     int count = 0;
@@ -207,7 +208,7 @@ void dynamic_round(uint64_t key)
         session only = {.win = &d.win};
         program p;
         int count = choose_places(&d, places, &random);
-        MPI_Barrier(MPI_COMM_WORLD); /* nothing that goes now is used any more */
+        MPI_Barrier(MPI_COMM_WORLD); /* no rank still uses slots that `churn` may now detach */
         program_begin(&p, places, count, &only, 1);
         program_choose_sync(&only, &random);
         program_divide(&p, random_next(&random), false);
@@ -217,7 +218,7 @@ void dynamic_round(uint64_t key)
         program_run(&p);
         program_check(&p);
         program_release(&p);
-        MPI_Barrier(MPI_COMM_WORLD); /* nobody uses the window while `renew` detaches */
+        MPI_Barrier(MPI_COMM_WORLD); /* no rank uses the window while `renew` detaches */
         renew(&d, &random);
     }
     end(&d);

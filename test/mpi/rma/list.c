@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * list: all ranks append elements to one linked list in a dynamic window at the same time. An
- * element is attached just before it is appended, so that the memory of each process changes while
- * others follow the list through it; without ATTACH_IN_USE all are attached before. A rank sets the
- * tail's next rank by compare and swap, and the next displacement after that; a rank that loses the
- * swap reads the displacement until it is set, and goes on there. Each operation has a lock epoch of
- * its own. Then every rank walks the list: each element is there once.
+ * list: all ranks append elements to one linked list in a dynamic window at the same time. A rank
+ * attaches an element just before it appends it, so that the memory of each process changes while
+ * others follow the list through it; without ATTACH_IN_USE ranks attach all elements first. A rank
+ * sets the tail's next rank by compare and swap, and the next displacement after that; a rank that
+ * loses the swap reads the displacement until it is set, and goes on there. Each operation has a
+ * lock epoch of its own. Then every rank walks the list: each element is there once.
  */
 #include "mpi/rma/stress.h"
 
 enum {
-    MOST = 14, /* elements of a rank; osc/rdma takes up to 64 attached regions */
+    MOST = 14, /* elements of a rank, at most; osc/rdma takes up to 64 attached regions */
     NOBODY = -1
 };
 
@@ -58,7 +58,7 @@ static void attach_element(list *l, int value)
             FAIL("no memory for an element");
         }
     } else {
-        /* 64 bytes each, so that none lies on two pages */
+        /* 64 bytes, aligned, so that no element lies on two pages */
         if (posix_memalign((void **) &made, 64, 64) != 0) {
             FAIL("no memory for an element");
         }
@@ -79,7 +79,8 @@ static pointer new_element(list *l, int value)
     return to;
 }
 
-/* Whether the tail had no next rank, and now has this one. Else `first` is the rank it has. */
+/* Tries to set the tail's next rank to this one. Returns true if the tail had none; else sets
+ * `first` to the rank that it has. */
 static bool claim(const list *l, pointer tail, int *first)
 {
     int nobody = NOBODY;
@@ -131,7 +132,7 @@ static pointer append(list *l, pointer tail, int value)
     return made;
 }
 
-/* Of the element that this rank appends as its i-th; the head's is 0. */
+/* The value of this rank's i-th element; the head's value is 0. */
 static int value_of(int i)
 {
     return 1 + stress_rank * MOST + i;
@@ -159,7 +160,7 @@ static element read_element(const list *l, pointer of)
     return got;
 }
 
-/* Every element once, those of one rank in the order in which it appended them. */
+/* Checks that every element is there once, those of one rank in the order of their appending. */
 static void walk(const list *l)
 {
     int seen[RANKS_MAX] = {0}, count = 0;

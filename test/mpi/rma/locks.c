@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * locks: three locks built of atomics in one window (compare and swap; tickets; the queue of
- * Mellor-Crummey and Scott). Under the lock an actor reads an array of another window by MPI_Get,
- * adds 1 to each word, and writes it by MPI_Put: a second one there at the same time, or an update
- * that comes late, is seen.
+ * locks: a lock built of atomics in one window, of one of three kinds (compare and swap; tickets;
+ * the queue of Mellor-Crummey and Scott). Under the lock an actor reads an array of another window
+ * by MPI_Get, adds 1 to each word, and writes it by MPI_Put. So the test detects two actors under
+ * the lock at the same time, and an update that comes late.
  */
 #include "mpi/rma/stress.h"
 
@@ -18,12 +18,11 @@ typedef enum {
 
 /* Words of the lock window of each rank, 24 bytes apart. */
 enum {
-    WORD_LOCK =
-        1,       /* 0: free (SPIN); the next ticket (TICKET); the last of the queue, or 0 (QUEUE) */
-    WORD_SERVED, /* TICKET */
-    WORD_NODES,  /* QUEUE: of each thread of the rank two words */
-    NODE_WAITS = 0, /* not 0 while its owner has to wait */
-    NODE_NEXT,      /* the next actor of the queue, or 0 */
+    WORD_LOCK = 1,  /* SPIN: owner, 0: free; TICKET: next ticket; QUEUE: last of the queue, or 0 */
+    WORD_SERVED,    /* TICKET: the ticket that has the lock */
+    WORD_NODES,     /* QUEUE: two words for each thread of the rank */
+    NODE_WAITS = 0, /* not 0 while the node's owner has to wait */
+    NODE_NEXT,      /* the next actor in the queue, or 0 */
     NODE_WORDS
 };
 
@@ -32,7 +31,7 @@ typedef struct {
     window locks, data;
     session lock_session, data_session;
     const basic_type *type;
-    int home, data_home; /* the ranks of the lock and the data */
+    int home, data_home; /* ranks that hold the lock and the data */
     int times, words;
     uint64_t key;
 } locks;
@@ -134,7 +133,7 @@ static void release(const locks *l)
     }
 }
 
-/* The critical section: all words are the same before and behind it. */
+/* The critical section: all words are equal before and after it. */
 static void add_one(const locks *l, uint64_t *words)
 {
     int unit = l->data.unit[l->data_home];

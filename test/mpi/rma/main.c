@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Random programs of one-sided operations on real processes, checked by a model of what MPI 3.1
- * allows.
+ * Random programs of one-sided operations on real processes, checked by a model of the results that
+ * MPI 3.1 allows.
  *
  *   rma_stress [option...]
  *
@@ -12,25 +12,25 @@
  *     --round R        only that round
  *     --only K,K       only these kinds
  *     --skip K,K       all kinds but these
- *     --flavors F,F    of windows: create, allocate, dynamic; shared only if it is named
+ *     --flavors F,F    flavors of windows: create, allocate, dynamic; shared only if named
  *     --threads T      T threads of each rank issue operations at the same time (1)
- *     --with W,W       also long_swap, derived_get_accumulate, lock_flush_all: Open MPI 4.1.4
- *                      fails there over every BTL (stress.h)
- *     --without W,W    neither logical, unsigned_order nor local_swap: it fails there over vader;
- *                      attach_in_use: 5.0 fails there over every BTL, and it is off there
- *     --trace 1        each rank tells each step
+ *     --with W,W       adds long_swap, derived_get_accumulate, lock_flush_all, in which Open MPI
+ *                      4.1.4 fails over every BTL (stress.h)
+ *     --without W,W    omits logical, unsigned_order, local_swap, in which Open MPI 4.1.4 fails
+ *                      over vader, or attach_in_use, in which 5.0 fails over every BTL (and which
+ *                      is off there)
+ *     --trace 1        each rank prints each step
  *     --hang S         a round that takes longer than S seconds is a hang (60)
  *
  * Kinds:
  *   contents  windows of all flavors, all operations, all synchronization; the contents are known
- *   dynamic   the same in a dynamic window, of which memory is attached and detached meanwhile
+ *   dynamic   the same in a dynamic window, while its memory is attached and detached
  *   atomics   all ranks accumulate on the same words: sums, replaced words, compare and swap
- *   counters  fetch and add: every number once
- *   locks     locks built of atomics around reading and writing
- *   list      a linked list in a dynamic window, appended to by all at once
+ *   counters  fetch and add: every number comes back once
+ *   locks     locks built of atomics, which protect reads and writes
+ *   list      a linked list in a dynamic window, to which all ranks append at once
  *
- * A round follows from seed, kind and number alone. What fails says so, with the command to repeat
- * it.
+ * A round follows from seed, kind and number alone. A failure prints the command that repeats it.
  */
 #include "mpi/rma/stress.h"
 
@@ -132,7 +132,7 @@ static int find(const char *const *names, int count, const char *name, size_t le
     return -1;
 }
 
-/* The places in `names` of the words of a list. */
+/* Finds the words of a comma-separated list in `names`; returns their number. */
 static int words_of(const char *list, const char *const *names, int count, unsigned *words,
                     int most)
 {
@@ -248,7 +248,7 @@ static void read_options(int argc, char **argv)
     }
 }
 
-/* Threads decide what MPI is asked for. */
+/* The thread level to ask of MPI: MPI_THREAD_MULTIPLE for more than one thread. */
 static int threads_of(int argc, char **argv)
 {
     for (int i = 1; i + 1 < argc; i += 2) {
@@ -285,7 +285,7 @@ static void begin(int argc, char **argv)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* What rank 0's clock says, in all ranks. */
+/* Decides by rank 0's clock, for all ranks. */
 static bool time_is_over(double begin)
 {
     int over = options.seconds > 0 && MPI_Wtime() - begin >= options.seconds;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * One random operation of an actor, in its own part of a place, clear of the operations that it has
- * under way. The operation is started, and applied to the model at once. Its result is compared
- * when MPI says that it is there.
+ * One random operation of an actor, in its own part of a place, clear of its operations under way.
+ * The operation is started, and applied to the model at once. Its result is compared when MPI
+ * reports it complete.
  */
 #include "mpi/rma/stress.h"
 
@@ -20,7 +20,8 @@ static const char *const kind_names[OPERATION_KINDS] = {"MPI_Put",          "MPI
                                                         "MPI_Accumulate",   "MPI_Get_accumulate",
                                                         "MPI_Fetch_and_op", "MPI_Compare_and_swap"};
 
-/* Started, and not known to be complete. Buffers have guards before and behind their bytes. */
+/* An operation that is started and not known to be complete. Its buffers have guards before and
+ * behind their bytes. */
 struct pending {
     pending *next;
     const window *win;
@@ -34,14 +35,14 @@ struct pending {
     MPI_Request request;
 };
 
-/* What one operation is to do. */
+/* The plan of one operation. */
 typedef struct {
     operation_kind kind;
     const basic_type *basic;
     const operation *op;
     place *at;
-    size_t start;             /* byte of the place */
-    layout there, here, back; /* at the target, of the origin, of the result */
+    size_t start;             /* offset in the place */
+    layout there, here, back; /* layouts at the target, of the origin, of the result */
     bool requests, no_origin;
     uint64_t key;
 } plan;
@@ -90,7 +91,8 @@ static void compare_result(const pending *p)
          got[first], want[first], wrong);
 }
 
-/* The program may use the operation's buffers again. A late reader would see other bytes. */
+/* Checks the result and frees the buffers. Overwrites the origin first, so that a late read of it
+ * would deliver wrong bytes. */
 static void release(pending *p)
 {
     if (p->result != NULL) {
@@ -145,7 +147,8 @@ void operations_complete(walker *w, const window *win, int target)
 /* ------------------------------------------------------------------------------------------------
  * The model */
 
-/* What is there before and after, element by element as the types list them. Returns the former. */
+/* Applies an operation to the model, element by element in the layout's order. Returns the contents
+ * before it. */
 static unsigned char *apply(const plan *o, const unsigned char *given, const unsigned char *compare)
 {
     size_t size = o->basic->size, bytes = o->there.elements * size;
@@ -173,7 +176,7 @@ static unsigned char *apply(const plan *o, const unsigned char *given, const uns
 }
 
 /* ------------------------------------------------------------------------------------------------
- * The real one */
+ * Execution */
 
 static void start_transfer(const plan *o, pending *p, MPI_Aint disp)
 {
@@ -289,7 +292,7 @@ static void execute(walker *w, plan *o, const unsigned char *given, const unsign
 }
 
 /* ------------------------------------------------------------------------------------------------
- * The choice */
+ * Random choice of an operation */
 
 static operation_kind random_kind(rng *random)
 {
@@ -308,7 +311,7 @@ static operation_kind random_kind(rng *random)
     return kinds[random_below(random, sizeof kinds / sizeof kinds[0])];
 }
 
-/* Sizes around the limits that matter, seldom the large ones. */
+/* Sizes around the limits of a transport; large ones are rare. */
 static size_t random_size(rng *random, size_t largest)
 {
     static const size_t sizes[] = {1,     2,     4,     8,     16,    24,    32,    56,
@@ -325,7 +328,8 @@ static size_t random_size(rng *random, size_t largest)
     return size;
 }
 
-/* osc/rdma cuts at 4 KiB, and takes the last piece by atomics if it has at most 32 elements. */
+/* Avoids a short last piece: osc/rdma cuts at 4 KiB, and does the last piece by atomics if it has
+ * at most 32 elements. */
 static size_t without_short_piece(size_t elements, size_t size)
 {
     size_t piece = 4096 / size, left = elements % piece;
@@ -398,7 +402,7 @@ bool operation_random(walker *w, int place_number, bool requests)
     if (!find_room(w, &o, place_number)) {
         return false;
     }
-    /* Accumulates of one origin at one place keep their order. */
+    /* Accumulates of one origin at one place keep their order, so several in a row are allowed. */
     int times = accumulates && o.kind != FETCH_AND_OP && one_in(&w->random, 6) ? 3 : 1;
     for (int i = 0; i < times; ++i) {
         o.key = random_next(&w->random) | 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * A phase of a program: every actor has a part of each place for itself, and does bursts of
- * operations there. Windows are open by fence, post and start, or lock_all during the phase, or
+ * A phase of a program: every actor has a part of each place to itself, and does bursts of
+ * operations there. Windows are open by fence, post and start, or lock_all during the phase, or are
  * locked for each burst. Operations between two flushes do not overlap.
  */
 #include "mpi/rma/stress.h"
@@ -93,7 +93,7 @@ void program_choose_sync(session *s, rng *random)
 /* ------------------------------------------------------------------------------------------------
  * Opening and closing */
 
-/* origins: those that reach this rank; else those that this rank reaches */
+/* The group of ranks that reach this rank (`origins`), or that this rank reaches. */
 static MPI_Group group_of(const session *s, bool origins)
 {
     int ranks[RANKS_MAX], count = 0;
@@ -173,7 +173,7 @@ static bool may_use(const walker *w, const session *s, int target)
     return s->sync != SYNC_PSCW || s->reached[w->rank][target];
 }
 
-/* What the actor did there is complete: it may use its part from the beginning. */
+/* Lets the actor use its parts from the beginning, since its operations there are complete. */
 static void rewind_parts(walker *w, const window *win, int target)
 {
     for (int i = 0; i < w->program->place_count; ++i) {
@@ -229,7 +229,7 @@ static void flush_for_room(walker *w, const window *win, int target)
 
 static void lock_for_burst(walker *w, const session *s, int target)
 {
-    /* NOCHECK promises that no rank asks for a conflicting lock. */
+    /* NOCHECK promises that no rank requests a conflicting lock. */
     bool exclusive = one_in(&w->random, 2) && s->exclusive;
     int assertion = s->nocheck && !s->exclusive ? MPI_MODE_NOCHECK : 0;
     if (w->execute) {
@@ -317,7 +317,7 @@ static void walk_own(void *argument)
     walk(&own->walkers[stress_thread]);
 }
 
-/* The model follows what actors of other ranks do. This rank makes no call of MPI meanwhile. */
+/* Applies the operations of the other ranks' actors to the model, without any MPI call. */
 static void follow_others(program *p)
 {
     step("following the others", 0, 0);

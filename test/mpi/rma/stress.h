@@ -3,12 +3,12 @@
  * Declarations that the files of rma_stress share.
  *
  * A round of a program follows from seed, kind and round number alone. Every rank generates the
- * whole round, executes its own part and computes what the other ranks do; so no rank has to be
- * told what to expect.
+ * whole round, executes its own part and computes the effects of the other ranks' parts; so ranks
+ * need not exchange expectations.
  *
  *   main.c        options; the loop over seeds, kinds and rounds; threads
- *   watch.c       where each rank is, told when something fails or hangs
- *   types.c       datatypes; what MPI's operations compute
+ *   watch.c       reports the step of each rank when something fails or hangs
+ *   types.c       datatypes; results of MPI's operations
  *   window.c      windows of all flavors, with guards
  *   operations.c  one random operation, executed or only followed by the model
  *   program.c     a phase of random operations under random synchronization
@@ -30,11 +30,11 @@ enum {
 };
 
 /*
- * Parts of programs in which Open MPI itself is at fault (4.1.4: read and tried). Over adaptib the
- * first three work and vader fails; the others fail over every BTL.
+ * Parts of programs in which Open MPI itself is at fault (4.1.4: its code read, and tried). The
+ * first three work over adaptib and fail over vader; the others fail over every BTL.
  *
- * LOGICAL: osc/rdma hands MPI_LAND, MPI_LOR and MPI_LXOR to a BTL that has other atomics than add;
- *     vader leaves the word as it is and returns 0.
+ * LOGICAL: osc/rdma passes MPI_LAND, MPI_LOR and MPI_LXOR to a BTL that has other atomics than add;
+ *     vader leaves the word unchanged and returns 0.
  * UNSIGNED_ORDER: the same for MPI_MIN and MPI_MAX; vader compares unsigned numbers as signed ones.
  * LOCAL_SWAP: MPI_Compare_and_swap of 8 bytes in memory that osc/rdma has mapped (the process's own
  *     included) goes to the BTL without an endpoint; vader crashes.
@@ -42,9 +42,9 @@ enum {
  *     lock under which osc/rdma does all other accumulates. In the process's own memory it takes
  *     that lock, but is not atomic with the swaps of other processes.
  * DERIVED_GET_ACCUMULATE: MPI_Get_accumulate with derived datatypes, or of more than 4 KiB, takes
- *     results from the wrong place where a piece is so short that atomics of the BTL are used.
+ *     results from the wrong place where a piece is so short that osc/rdma uses atomics of the BTL.
  * LOCK_FLUSH_ALL: MPI_Win_flush_all and MPI_Win_flush_local_all wait for nothing if single targets
- *     are locked: they look into a hash table, but locks are in an array unless there are very many
+ *     are locked: they search a hash table, but locks are in an array unless there are very many
  *     ranks. 5.0.7 has the same code.
  * ATTACH_IN_USE: memory is attached and detached while other ranks use the window. 5.0.7 searches
  *     a rank's list of attached regions in shared memory without the lock under which that rank
@@ -62,16 +62,16 @@ typedef enum {
 
 typedef struct {
     uint64_t first_seed, last_seed;
-    bool range; /* the last seed was named */
+    bool range; /* the options name the last seed */
     int first_round, rounds;
     double seconds; /* 0: no limit */
-    unsigned kinds; /* bit mask of main.c's table */
+    unsigned kinds; /* bit mask over main.c's table */
     unsigned flavors[4];
     int flavor_count;
     int threads;
-    unsigned with; /* of stress_with */
-    unsigned hang; /* seconds that a round may take */
-    bool trace;    /* every step is told */
+    unsigned with; /* bit mask of stress_with */
+    unsigned hang; /* seconds after which a round counts as hanging */
+    bool trace;    /* print every step */
 } stress_options;
 
 extern stress_options options;
@@ -101,24 +101,24 @@ static inline int this_actor(void)
     return stress_rank * options.threads + stress_thread;
 }
 
-/* Runs the function in each thread of this rank: as each of its actors. */
+/* Runs the function in each thread of this rank, as each of the rank's actors. */
 void run_actors(void (*function)(void *argument), void *argument);
 
 /* ------------------------------------------------------------------------------------------------
  * watch.c */
 
-/* What this thread does now, for the words that a hang ends with. `what` must stay. */
+/* Notes this thread's current step, which a hang or a failure reports. `what` must stay valid. */
 void step(const char *what, long first, long second);
 void watch_begin(int argc, char **argv);
 void watch_round(uint64_t seed, const char *kind, int round);
 void watch_end(void);
-/* Errors of MPI end with our words, too. */
+/* Installs an error handler that reports MPI errors of this window as failures. */
 void watch_window(MPI_Win win);
 
 __attribute__((noreturn, format(printf, 3, 4))) void stress_fail(const char *file, int line,
                                                                  const char *format, ...);
 
-/* Those of check.h know one source file only. */
+/* Replaces check.h's macro, which does not print the source file. */
 #undef FAIL
 #define FAIL(...) stress_fail(__FILE__, __LINE__, __VA_ARGS__)
 
@@ -137,7 +137,7 @@ static inline bool one_in(rng *random, unsigned bound)
     return random_below(random, bound) == 0;
 }
 
-/* least..most, both included */
+/* A number from least to most, both included. */
 static inline int between(rng *random, int least, int most)
 {
     return least + (int) random_below(random, (uint64_t) (most - least + 1));
@@ -156,9 +156,9 @@ typedef struct {
 typedef struct {
     MPI_Op op;
     const char *name;
-    bool bits;     /* for MPI_BYTE, too */
-    bool sums;     /* may overflow: unsigned types only */
-    bool commutes; /* the order of several does not matter */
+    bool bits;     /* defined for MPI_BYTE, too */
+    bool sums;     /* may overflow: used with unsigned types only */
+    bool commutes; /* the order of several operations does not matter */
 } operation;
 
 enum {
@@ -175,17 +175,17 @@ extern const int operation_count;
 void types_begin(void);
 const basic_type *random_basic(rng *random, bool integer);
 const basic_type *basic_of_size(size_t size, bool is_signed);
-/* An operation other than NO_OP that the type has. */
+/* A random operation other than NO_OP that is defined for the type. */
 const operation *random_operation(rng *random, const basic_type *type);
-/* The number at `at`, and what an operation makes of it. */
+/* Access to the number at `at`, and the result of an operation. */
 uint64_t number_at(const basic_type *type, const unsigned char *at);
 void set_number(const basic_type *type, unsigned char *at, uint64_t number);
 uint64_t combine(const operation *op, const basic_type *type, uint64_t target, uint64_t origin);
 
-/* Where the elements of one side of a transfer are. */
+/* Places of the elements of one side of a transfer. */
 typedef struct {
     const basic_type *basic;
-    size_t elements, span; /* of bytes, from the beginning to behind the last element */
+    size_t elements, span; /* span: bytes from the beginning to the end of the last element */
     MPI_Datatype type;
     int count;
     bool derived;
@@ -195,7 +195,7 @@ typedef struct {
     } block[BLOCKS_MAX];
 } layout;
 
-/* A flat one if `derived` is false or a derived one would be longer than `room` bytes. */
+/* Makes a flat layout if `derived` is false or a derived one would exceed `room` bytes. */
 void layout_make(layout *layout, const basic_type *basic, size_t elements, size_t room,
                  bool derived, rng *random);
 void layout_commit(layout *layout);
@@ -211,29 +211,29 @@ typedef struct {
     int flavor, number;
     size_t bytes;
     int unit[RANKS_MAX];
-    MPI_Aint base[RANKS_MAX]; /* what displacements count from; a dynamic window's address */
-    unsigned char *memory;    /* this rank's */
-    unsigned char *block;     /* what holds it, with guards around it, if it is ours */
+    MPI_Aint base[RANKS_MAX]; /* origin of displacements: 0, or a dynamic window's address */
+    unsigned char *memory;    /* this rank's part */
+    unsigned char *block;     /* block with `memory` and its guards, if this program allocated it */
     size_t block_bytes;
 } window;
 
-/* Collective. All bytes of the memory have the guard's value. `unit`: of displacements; 0: random
- * ones, which divide 24. */
+/* Makes a window; collective. All bytes of its memory get the guard's value. `unit`: displacement
+ * unit; 0: random units, which divide 24. */
 void window_make(window *w, int flavor, size_t bytes, int number, int unit, rng *random);
 void window_free(window *w);
 void window_check_guards(const window *w);
 int random_flavor(rng *random);
-/* Whether compare and swap may be tried there (WITH_LOCAL_SWAP), and together with other
- * accumulates of all ranks (WITH_LONG_SWAP). */
+/* True if compare and swap works there (else WITH_LOCAL_SWAP is needed), and if it is atomic with
+ * other accumulates of all ranks (else WITH_LONG_SWAP is needed). */
 bool swap_works(const window *w, int origin, int target, size_t size);
 bool long_swap_works(const window *w);
 const char *flavor_name(int flavor);
-/* Lets the memory of this rank be read and written by this rank. */
+/* Between begin and end this rank may read and write its own memory. */
 void window_own_begin(window *w);
 void window_own_end(window *w);
 
 /* ------------------------------------------------------------------------------------------------
- * operations.c, program.c: actors do random operations in parts of memory that are their own for a
+ * operations.c, program.c: actors do random operations in parts of memory that they own during a
  * phase */
 
 /* Memory of one rank that a program may use. */
@@ -242,7 +242,7 @@ typedef struct {
     int target;
     MPI_Aint base; /* displacement of its first byte */
     size_t bytes;
-    unsigned char *memory; /* at the target */
+    unsigned char *memory; /* the place itself; used at the target only */
     unsigned char *model;
 } place;
 
@@ -258,11 +258,11 @@ typedef struct {
     window *win;
     sync_kind sync;
     bool nocheck, exclusive;
-    int thread;                         /* the only one that uses it (SYNC_LOCK), or -1 */
-    bool reached[RANKS_MAX][RANKS_MAX]; /* PSCW: origin, target */
+    int thread;                         /* the only thread that uses it (SYNC_LOCK), or -1 */
+    bool reached[RANKS_MAX][RANKS_MAX]; /* PSCW: [origin][target] */
 } session;
 
-/* The bytes of a place that one actor alone uses. */
+/* The bytes of a place that only one actor uses. */
 typedef struct {
     size_t begin, end;
 } part;
@@ -272,49 +272,51 @@ typedef struct {
     int place_count;
     session *sessions; /* one for each window */
     int session_count;
-    part *parts; /* of place i and actor a: [i * actors() + a] */
+    part *parts; /* part of actor a at place i: [i * actors() + a] */
     uint64_t key;
     int bursts;
-    size_t largest; /* bytes of one transfer */
+    size_t largest; /* bytes of one transfer, at most */
     /* Called now and then while this rank executes its part; may be NULL. */
     void (*meanwhile)(void *argument);
     void *argument;
 } program;
 
-/* A program over these places. The arrays stay the caller's; its sessions are to be chosen yet. */
+/* Begins a program over these places. The caller keeps the arrays and still has to choose the
+ * sessions. */
 void program_begin(program *p, place *places, int place_count, session *sessions,
                    int session_count);
-/* Chooses whose is which part. `large`: one actor has nearly all of each place. */
+/* Gives each actor its parts. `large`: one actor gets nearly all of each place. */
 void program_divide(program *p, uint64_t key, bool large);
 void program_choose_sync(session *s, rng *random);
 void session_open(session *s);
 void session_close(session *s);
 void program_run(program *p);
 void program_release(program *p);
-/* Collective: this rank's memory is what the model says. */
+/* Compares this rank's memory with the model; collective. */
 void program_check(const program *p);
 
-/* One actor's way through a program: executed, or only followed by the model. */
+/* One actor's way through a program: executed, or only applied to the model. */
 typedef struct pending pending;
 typedef struct {
     program *program;
     int actor, rank;
     bool execute;
     rng random;
-    size_t *cursors; /* per place: what is free from here on */
+    size_t *cursors; /* per place: the actor's part is free from here on */
     pending *waiting;
     long count;
 } walker;
 
-/* One operation at that place; false: there is no room left. `requests`: it may return one. */
+/* Does one operation at that place; false: no room is left there. `requests`: the operation may be
+ * one that returns a request. */
 bool operation_random(walker *w, int place_number, bool requests);
 /* Waits for the requests among the operations at that target of the window. */
 void operations_wait(walker *w, const window *win, int target);
-/* The operations at one target (all: -1) are complete, locally at least. */
+/* Releases the operations at one target (-1: all), which are complete at least locally. */
 void operations_complete(walker *w, const window *win, int target);
 
 /* ------------------------------------------------------------------------------------------------
- * Kinds of programs: one round */
+ * One round of each kind of program */
 
 void contents_round(uint64_t key);
 void dynamic_round(uint64_t key);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Basic types of 1 to 8 bytes, what MPI's operations make of them, and layouts: where the elements
- * of a transfer are, as an MPI datatype and as a list of blocks.
+ * Basic types of 1 to 8 bytes, MPI's operations on them, and layouts: places of a transfer's
+ * elements, as an MPI datatype and as a list of blocks.
  */
 #include "mpi/rma/stress.h"
 
@@ -10,7 +10,7 @@ enum {
     OPERATIONS = 12,
     OP_MAX = 4,
     OP_MIN = 5,
-    OP_LOGICAL = 9 /* the first of those that give 0 or 1 */
+    OP_LOGICAL = 9 /* the first of the operations that yield 0 or 1 */
 };
 
 static basic_type type_table[TYPES];
@@ -32,7 +32,7 @@ void types_begin(void)
         {MPI_UINT32_T, "MPI_UINT32_T", 4, false, true, true},
         {MPI_INT64_T, "MPI_INT64_T", 8, true, true, true},
         {MPI_UINT64_T, "MPI_UINT64_T", 8, false, true, true},
-        /* These two are only moved: not every pattern of bits is a number. */
+        /* No arithmetic on these two: not every pattern of bits is a number. */
         {MPI_FLOAT, "MPI_FLOAT", 4, true, true, false},
         {MPI_DOUBLE, "MPI_DOUBLE", 8, true, true, false},
     };
@@ -74,8 +74,8 @@ const basic_type *basic_of_size(size_t size, bool is_signed)
     FAIL("no type of %zu bytes", size);
 }
 
-/* What overflows is for unsigned numbers of 4 and 8 bytes: Open MPI's op/avx adds shorter ones with
- * saturation. */
+/* True if the operation may be used with the type. Operations that overflow need unsigned numbers
+ * of 4 or 8 bytes: Open MPI's op/avx adds shorter ones with saturation. */
 static bool may_have(const operation *op, const basic_type *type)
 {
     int number = (int) (op - operation_table);
@@ -200,7 +200,7 @@ static void make_blocks(layout *l, rng *random)
     }
 }
 
-/* The first element is no longer the first in memory. */
+/* Permutes the blocks, so that the order of elements is not their order in memory. */
 static void shuffle(layout *l, rng *random)
 {
     for (int i = l->blocks - 1; i > 0; --i) {
@@ -231,7 +231,7 @@ void layout_make(layout *l, const basic_type *basic, size_t elements, size_t roo
     make_flat(l);
 }
 
-/* MPI_Type_vector if the blocks are alike, else MPI_Type_create_hindexed. */
+/* Makes the datatype: MPI_Type_vector if the blocks are alike, else MPI_Type_create_hindexed. */
 void layout_commit(layout *l)
 {
     if (!l->derived) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Failures and hangs end with words: which program, with which command it is repeated, and where
- * each rank was.
+ * Failures and hangs end with a report: the program, the command that repeats it, and the step of
+ * each rank.
  *
- * Every thread notes what it does in a place of its own (step). A round that takes longer than
- * options.hang ends by a signal in each rank: each says where its threads are, waits until the
- * others have said so, too, and aborts. Signals of crashes say the same before the process ends.
- * The handlers format with snprintf, which is not promised to work in a handler, but the process
- * ends there in any case.
+ * Every thread notes its current step in a place of its own (step). A round that takes longer than
+ * options.hang ends by a signal in each rank: each rank prints the steps of its threads, gives the
+ * others OTHERS_SPEAK_S seconds to print theirs, and aborts. Signals of crashes print the same
+ * before the process ends. The handlers format with snprintf, which is not async-signal-safe, but
+ * the process ends there in any case.
  */
 #include "mpi/rma/stress.h"
 
@@ -140,7 +140,7 @@ static void on_comm_error(MPI_Comm *comm, int *code, ...)
     fail_of(*code);
 }
 
-/* Words of the command line that choose seeds or a round are left out. */
+/* True for options that choose seeds or a round; the command to repeat a round omits these. */
 static bool chooses(const char *word)
 {
     static const char *const words[] = {"--seed", "--seeds", "--seconds", "--round"};
@@ -158,8 +158,8 @@ static void append(const char *format, const char *a, const char *b)
     snprintf(command + length, sizeof command - length, format, a, b);
 }
 
-/* Whether mpirun was told so, as far as it matters here; it hands parameters on in the environment.
- */
+/* True for MCA parameters that the command to repeat a round includes. mpirun passes parameters on
+ * in the environment. */
 static bool parameter_matters(const char *name)
 {
     static const char *const begins[] = {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * Windows of the four flavors, with guards around the memory where it is ours (create, dynamic).
+ * Windows of the four flavors, with guards around memory that this program allocates (create,
+ * dynamic).
  */
 #include "mpi/rma/stress.h"
 
@@ -13,8 +14,8 @@ int random_flavor(rng *random)
     return flavors[options.flavors[random_below(random, (uint64_t) options.flavor_count)]];
 }
 
-/* Whether osc/rdma maps the memory of other ranks; osc/sm does in any case, and has no such faults.
- */
+/* True if osc/rdma maps the memory of other ranks. (osc/sm always does, but has none of the faults
+ * in stress.h.) */
 static bool is_mapped(const window *w)
 {
     return w->flavor == MPI_WIN_FLAVOR_ALLOCATE && stress_one_host;
@@ -42,7 +43,8 @@ const char *flavor_name(int flavor)
     return "?";
 }
 
-/* Whole pages, so that no other memory of this process shares one with a dynamic window's. */
+/* Allocates whole pages, so that a dynamic window's memory shares no page with other memory of this
+ * process. */
 static void make_block(window *w, size_t shift)
 {
     size_t whole = w->bytes + shift + 2 * (size_t) CHECK_GUARD_BYTES;
@@ -54,8 +56,8 @@ static void make_block(window *w, size_t shift)
     w->memory = w->block + CHECK_GUARD_BYTES + shift;
 }
 
-/* Between hosts Open MPI 4.1.4's osc/rdma takes the wrong unit for a rank that is alone on its
- * host, if units differ, so there they are the same. */
+/* Chooses displacement units: equal ones between hosts, since Open MPI 4.1.4's osc/rdma takes the
+ * wrong unit for a rank that is alone on its host if units differ. */
 static void choose_units(window *w, int unit, rng *random)
 {
     static const int units[] = {1, 8, 4, 2, 24, 1};
@@ -94,7 +96,8 @@ static void make_dynamic(window *w, MPI_Info info)
     MPI_Allgather(&address, 1, MPI_AINT, w->base, 1, MPI_AINT, MPI_COMM_WORLD);
 }
 
-/* A program that loads and stores beside operations of others needs this model. */
+/* Requires the unified memory model, which a program needs that loads and stores beside operations
+ * of other ranks. */
 static void check_model(const window *w)
 {
     int *model, found = 0;

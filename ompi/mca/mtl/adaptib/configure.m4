@@ -1,11 +1,11 @@
 # -*- shell-script -*-
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The MTL's checks: it needs what the common library needs, and nothing else. Used by adaptib's own
+# The MTL's checks: it has no requirements beyond those of the common library. Used by adaptib's own
 # configure and, in an Open MPI source tree, by Open MPI's.
 
 # MCA_ompi_mtl_adaptib_POST_CONFIG(1 if it will be built)
-# A place for the peer's handle in ompi_proc_t, in Open MPI's build only.
+# Reserves a place for the peer's handle in ompi_proc_t, in Open MPI's build only.
 AC_DEFUN([MCA_ompi_mtl_adaptib_POST_CONFIG], [
     AS_IF([test "$1" = "1"], [OMPI_REQUIRE_ENDPOINT_TAG([MTL])])
 ])

@@ -1,7 +1,7 @@
 # -*- shell-script -*-
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The BTL's checks: it needs what the common library needs, and nothing else. Used by adaptib's own
+# The BTL's checks: it has no requirements beyond those of the common library. Used by adaptib's own
 # configure and, in an Open MPI source tree, by Open MPI's.
 
 # MCA_opal_btl_adaptib_CONFIG(action if it can be built, action if not)

@@ -5,7 +5,7 @@
 # laid over an Open MPI source tree, by Open MPI's. It needs
 #   * a C++ compiler that knows C++20 (the core is C++; Open MPI itself is C),
 #   * Linux (process_vm_readv, memfd_create),
-# and takes libibverbs, with libhwloc, librdmacm and libmlx5's header if they are there.
+# and uses libibverbs with libhwloc, librdmacm, and libmlx5's header if configure finds them.
 
 m4_define([ADAPTIB_VERSION_NUMBER], [0.1.0])
 
@@ -48,8 +48,8 @@ struct Options {
     AC_LANG_POP([C++])
 ])
 
-# Sets adaptib_have_verbs, adaptib_have_rdmacm, adaptib_have_mlx5dv, common_adaptib_verbs_LIB (what is built) and common_adaptib_verbs_LIBS (what
-# the core takes in).
+# Sets adaptib_have_verbs, adaptib_have_rdmacm, adaptib_have_mlx5dv, common_adaptib_verbs_LIB (the
+# library to build) and common_adaptib_verbs_LIBS (the libraries that the core links).
 AC_DEFUN([ADAPTIB_VERBS], [
     adaptib_have_verbs=no
     common_adaptib_verbs_LIB=
@@ -76,7 +76,8 @@ AC_DEFUN([ADAPTIB_VERBS], [
     AS_IF([test "$adaptib_have_rdmacm" = yes],
         [common_adaptib_verbs_LIBS="libadaptib_verbs.la -lrdmacm -libverbs -lhwloc"],
         [AC_MSG_NOTICE([no librdmacm: connect_method rdma_cm will be refused (Debian package: librdmacm-dev)])])
-    # libmlx5 is not linked with: the fabric finds it where libibverbs has loaded it (fabric/verbs/mlx5_calls.cc).
+    # The core does not link with libmlx5: the fabric finds it where libibverbs has loaded it
+    # (fabric/verbs/mlx5_calls.cc).
     adaptib_have_mlx5dv=no
     AS_IF([test "$adaptib_have_verbs" = yes],
         [AC_SEARCH_LIBS([dlopen], [dl])
@@ -121,8 +122,8 @@ AC_DEFUN([MCA_opal_common_adaptib_CONFIG], [
            common_adaptib_CXXFLAGS="$common_adaptib_CXXFLAGS $adaptib_warn_CXXFLAGS $adaptib_sanitize_FLAGS"
            common_adaptib_LDFLAGS="-avoid-version $adaptib_mpi_LDFLAGS $adaptib_sanitize_FLAGS"
            common_adaptib_tool_LDFLAGS="$adaptib_sanitize_FLAGS"
-           # Not the .la: libtool would have the components look where they were installed first, and
-           # beside themselves ($ORIGIN) only then.
+           # Links the .so and not the .la: with the .la, libtool would make the components search
+           # the installation directory before their own ($ORIGIN).
            common_adaptib_LIB='-Wl,$(OPAL_TOP_BUILDDIR)/opal/mca/common/adaptib/.libs/libmca_common_adaptib.so'],
           [common_adaptib_libdir='${libdir}'
            common_adaptib_bindir='${bindir}'
@@ -144,7 +145,7 @@ AC_DEFUN([MCA_opal_common_adaptib_CONFIG], [
             [AC_MSG_WARN([adaptib needs Linux; $host_os is not])
              common_adaptib_happy=no])
 
-    # What processes and hosts exchange is in the order of little-endian processors, and read as it lies.
+    # Processes and hosts exchange data in little-endian order, and read it without conversion.
     AC_C_BIGENDIAN([m4_ifdef([ADAPTIB_MISSING],
                         [ADAPTIB_MISSING([a little-endian processor: adaptib is not written for big-endian ones])],
                         [AC_MSG_WARN([adaptib is not written for big-endian processors])
