@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Layout. Whoever has to change a number here raises kWireVersion.
 
 static_assert(kWireVersion == 28);
@@ -179,7 +179,7 @@ static_assert(offsetof(ProbeBody, nonce) == 0);
 static_assert(offsetof(ProbeBody, size) == 4);
 static_assert(offsetof(ProbeBody, bytes) == 8);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Headers
 
 struct TypeFacts {
@@ -290,7 +290,7 @@ TEST(Wire, TheHeadWordIsTheFirstEightBytesAndNeverZero) {
     EXPECT_NE(header_of(MessageType::none, 0).head_word(), 0u);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Bodies
 
 RendezvousBody direct_body() {
@@ -540,7 +540,7 @@ TEST(Wire, ARendezvousIsAsLongAsItsKeys) {
 TEST(Wire, ARendezvousWhoseCountIsOutOfRangeHasNoLength) {
     for (const std::uint32_t count : {kMaxRails + 1, kMaxRails + 2, 0x40000000u, UINT32_MAX}) {
         RendezvousBody body = direct_body();
-        body.key_count = count; // of which 4 times 0x40000000 is 0
+        body.key_count = count; // 4 * 0x40000000 wraps to 0
         for (std::uint32_t length = 32; length <= 64; length += 4) {
             const std::vector<std::byte> bytes = bytes_of(body, length);
             const MessageHeader header = header_of(MessageType::rendezvous, length);
@@ -572,7 +572,7 @@ TEST(Wire, CheckMessageReadsNothingOfAMessageWithoutBody) {
     EXPECT_FALSE(check_message(header_of(MessageType::rendezvous, 64), nullptr, 63));
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Sequence numbers
 
 TEST(Wire, SequenceNumbersAreOrderedAroundTheWrap) {
