@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Parameters: rows, defaults, ranges and help texts agree, and each refusal explains itself in
-// full.
+// Parameters: rows, defaults, ranges and help texts agree; each refusal explains itself in full.
 #include "base/parameters.h"
 
 #include <gtest/gtest.h>

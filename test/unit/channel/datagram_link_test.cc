@@ -55,7 +55,7 @@ TEST_F(Link, KeepsWhatIsNotAcknowledged) {
 }
 
 // If nothing has gone to the peer since its previous datagram came, no message is in sight that
-// would carry the acknowledgement.
+// would carry the acknowledgment.
 TEST_F(Link, OwesAloneWhatNothingElseWillCarry) {
     const Nanoseconds now{0};
     EXPECT_FALSE(link.owes_alone());
@@ -117,7 +117,7 @@ TEST_F(Link, TheOldestIsRepeatedWithGrowingIntervals) {
         EXPECT_EQ(link.deadline(), now + interval);
         now = link.deadline();
     }
-    acknowledged(2, 0, now); // an acknowledgement resets the backoff
+    acknowledged(2, 0, now); // an acknowledgment resets the backoff
     EXPECT_EQ(link.deadline(), now + DatagramLink::kFirstTimeout);
 }
 

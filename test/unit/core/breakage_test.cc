@@ -140,7 +140,7 @@ TEST(Breakage, APeerThatBreaksAfterAPutEndsTheSendOnce) {
     clear.keys[0] = peer->subchannels[0].remote_memory_key;
     world.core(0).protocol().on_message(*peer, header, reinterpret_cast<std::byte*>(&clear));
     ASSERT_EQ(world.counters(0).bad_packets, 0u);
-    peer->datagram.handle.reset(); // what is sent from now on fails
+    peer->datagram.handle.reset(); // later sends fail
     for (int i = 0; i < 200; ++i) {
         world.progress(0);
     }

@@ -42,7 +42,7 @@ TEST(Scheduling, TheDefaultStripesOverAllRails) {
         return moved(defaults.multiplexing_policy, defaults.striping_policy, 3, bytes).reads;
     };
     EXPECT_EQ(reads(1'000'000), 3u);
-    EXPECT_GE(reads(4'000'000), 7u); // six rounds of 512 KiB, and what is left
+    EXPECT_GE(reads(4'000'000), 7u); // six rounds of 512 KiB, and the rest
 }
 
 // The sender's marker, which is blocking here, reaches the receiver, which reads.

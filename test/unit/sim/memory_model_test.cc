@@ -104,7 +104,7 @@ TEST(MemoryModel, OverlappingPutsAtTheSameTimeMayMix) {
     std::copy_n(payload(101), 10, story.memory().begin());
     story.done(b);
     EXPECT_LEGAL(story);
-    std::copy_n(payload(1), 10, story.memory().begin()); // what was there before both
+    std::copy_n(payload(1), 10, story.memory().begin()); // the content from before both puts
     EXPECT_ILLEGAL(story, "at the end: byte 0");
 }
 

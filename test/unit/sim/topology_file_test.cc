@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Topology files: ibsim's input and ibnetdiscover's output; every complaint; broken files at random.
+// Topology files: ibsim's input, ibnetdiscover's output; every complaint; broken files at random.
 #include "fabric/sim/topology_file.h"
 
 #include <gtest/gtest.h>
