@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A rail that makes nothing: tests of what needs only a part of one derive from it.
+// A rail that creates nothing: base of test rails that need only part of the interface.
 #pragma once
 
 #include <memory>

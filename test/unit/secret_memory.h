@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory that its process uses like any other, and that the kernel does not pin: as device
+// Memory that its process uses like any other, and that the kernel does not pin, as with device
 // mappings.
 // May touch: the system, gtest.
 #pragma once
@@ -18,7 +18,7 @@ namespace adaptib::test {
 #define SYS_memfd_secret 447
 #endif
 
-// memfd_secret: behind the last page there is nothing. Counts as locked memory.
+// Memory of memfd_secret, with nothing behind its last page. It counts as locked memory.
 class SecretMemory {
 public:
     explicit SecretMemory(std::size_t bytes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The published address: there and back, and what is not one is refused.
+// The published address: encoding round-trips, and malformed input is refused.
 #include "base/address.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ void expect_equal(const ProcessAddress& a, const ProcessAddress& b) {
     }
 }
 
-// Decodes a copy of exactly this size, so that a sanitizer sees every read beyond.
+// Decodes a copy of exactly `size` bytes, so that a sanitizer catches every read past its end.
 Status decode_exact(const std::vector<std::byte>& blob, std::size_t size, ProcessAddress& out) {
     const auto copy = std::make_unique<std::byte[]>(size);
     std::memcpy(copy.get(), blob.data(), size);
@@ -104,7 +104,8 @@ TEST(Address, RailsThatCannotBeAreRefused) {
     EXPECT_FALSE(comes_back([](AddressRail& rail) { rail.adapter = 2; })) << "there are two";
     EXPECT_FALSE(comes_back([](AddressRail& rail) { rail.flags = 4; }));
     std::vector<std::byte> blob = encode(sample(1));
-    const std::size_t zero = blob.size() - 5 - 1 - 64 - 2 - 4 - 1; // name, address, its size, rate
+    // Back from the end: name 5 + 1, address 64, its size 2, rate 4.
+    const std::size_t zero = blob.size() - 5 - 1 - 64 - 2 - 4 - 1;
     ProcessAddress back;
     EXPECT_TRUE(decode_exact(blob, blob.size(), back).ok());
     blob[zero] = std::byte{1};
@@ -151,7 +152,7 @@ TEST(Address, AnotherVersionIsToldWithItsNumber) {
         ProcessAddress back;
         EXPECT_EQ(decode_exact(blob, blob.size(), back), Status::error(Reason::version));
         EXPECT_EQ(back.version, version);
-        // What follows the version may look entirely different there.
+        // In another version the bytes behind the version may have any layout.
         EXPECT_EQ(decode_exact(blob, 6, back), Status::error(Reason::version));
         EXPECT_EQ(back.version, version);
     }
@@ -166,14 +167,15 @@ TEST(Address, EveryCorruptByteIsRefusedOrHarmless) {
             bad[at] = static_cast<std::byte>(value);
             ProcessAddress back;
             if (decode_exact(bad, bad.size(), back).ok()) {
-                EXPECT_EQ(encode(back), bad); // understood as what it says
+                EXPECT_EQ(encode(back), bad); // decodes to what the bytes say
             } else {
                 ++refused;
             }
         }
     }
-    // All other values of magic, version, rail count and host length; of each rail those of the sizes of its
-    // address and its name, and those of paths, adapter, flags and zero that cannot be.
+    // Refused: all other values of magic, version, rail count and host length; for each rail, all
+    // other values of the sizes of its address and name, and impossible values of paths, adapter,
+    // flags and the zero byte.
     const std::size_t of_rail = 3 * 255 + (256 - kMaxSubchannels) + 254 + 252 + 255;
     EXPECT_EQ(refused, (4u + 2 + 2 + 2) * 255 + 2 * of_rail);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Clocks: the process's runs forward at the speed of real time, the manual one only when told to.
+// Clocks: the process's clock runs at the speed of real time, the manual clock only when told to.
 #include "base/clock.h"
 
 #include <gtest/gtest.h>

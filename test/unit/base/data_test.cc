@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Data: the two kinds of message bytes look alike from outside.
+// Data: callers cannot tell the two kinds of message bytes apart.
 #include "base/data.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace adaptib {
 namespace {
 
-// Bytes behind a packer that moves at most `most` bytes per call, and only whole elements.
+// Bytes behind a packer that processes at most `most` bytes a call, and only whole elements.
 struct Packed {
     std::vector<std::byte> bytes;
     std::size_t element = 1;

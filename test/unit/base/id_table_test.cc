@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// IdTable: an id finds its object while it is in use, and nothing else ever finds anything.
+// IdTable: an id finds its object while the object is in the table; no other id finds anything.
 #include "base/id_table.h"
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ TEST(IdTable, RemovingTwiceOrSomethingInventedChangesNothing) {
     table.remove(0);
     EXPECT_EQ(table.size(), 1u);
     EXPECT_EQ(table.find(id_b), &b);
-    // The free list still is one: two more objects get slots of their own.
+    // The free list is intact: two more objects get slots of their own.
     const std::uint64_t id_c = table.add(&a);
     const std::uint64_t id_d = table.add(&a);
     EXPECT_EQ(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Parameters: rows, defaults, ranges and help texts agree, and what is refused is said in full.
+// Parameters: rows, defaults, ranges and help texts agree; each refusal explains itself in full.
 #include "base/parameters.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ std::vector<std::string> choices_of(const Row& row) {
     return choices;
 }
 
-// The last choice shows the form of a text.
+// A free text: the last choice of its range shows the form and ends in "...".
 bool is_free(const Row& row) {
     return row.type == OPAL_COMMON_ADAPTIB_TYPE_STRING &&
            std::string_view(row.range).ends_with("...");
@@ -75,7 +75,7 @@ std::int64_t number_in(Parameters& values, const Row& row) {
                : static_cast<std::int64_t>(value_in<std::size_t>(values, row));
 }
 
-// Refused because of this row's range, and said so in full.
+// Expects a refusal that names the row, the value, the row's range and its default.
 void expect_refused(const Parameters& values, const Row& row, const std::string& value) {
     std::string text;
     EXPECT_FALSE(check_parameters(values, text)) << row.name << " = " << value;
@@ -86,7 +86,7 @@ void expect_refused(const Parameters& values, const Row& row, const std::string&
     EXPECT_NE(text.find(std::string("default: ") + row.default_text), std::string::npos) << text;
 }
 
-// Not refused because of the row's range; the pair checks may have their say.
+// Expects no refusal because of the row's range; the pair checks may refuse.
 void expect_in_range(const Parameters& values, const Row& row, const std::string& value) {
     std::string text;
     if (!check_parameters(values, text)) {
@@ -108,7 +108,7 @@ void expect_accepted(const Parameters& values) {
     EXPECT_TRUE(check_parameters(values, text)) << text;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // The table
 
 TEST(Parameters, DefaultsPass) {
@@ -132,7 +132,7 @@ TEST(Parameters, EveryFieldHasARowOfItsOwn) {
         case OPAL_COMMON_ADAPTIB_TYPE_STRING: bytes += sizeof(char*); break;
         }
     }
-    // What is left of the structure is padding.
+    // The rest of the structure is padding.
     EXPECT_LE(bytes, sizeof(Parameters));
     EXPECT_LT(sizeof(Parameters) - bytes, 5 * sizeof(std::size_t));
 }
@@ -255,7 +255,7 @@ TEST(Parameters, HelpTextsContradictNothing) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Ranges
 
 TEST(Parameters, NumbersAreRefusedJustOutsideTheirRange) {
@@ -322,7 +322,7 @@ TEST(Parameters, StringsAreOneOfTheirChoices) {
     EXPECT_GE(strings, 2);
 }
 
-// A list that its user checks: any text but none.
+// The user of such a list checks its content: the table accepts any text that is not empty.
 TEST(Parameters, FreeTextsAreTaken) {
     int texts = 0;
     for (const Row& row : parameter_table()) {
@@ -361,7 +361,7 @@ TEST(Parameters, TheUnitIsSaid) {
     EXPECT_NE(text.find("OMPI_MCA_"), std::string::npos) << text;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Pairs
 
 TEST(Parameters, ARingHoldsTwoOfTheLargestEagerMessages) {
@@ -380,7 +380,7 @@ TEST(Parameters, ARingHoldsTwoOfTheLargestEagerMessages) {
     values.eager_limit = 0;
     values.ring_bytes = 4096;
     expect_accepted(values);
-    values.eager_limit = -1; // fits itself to the ring
+    values.eager_limit = -1; // adapts to the ring
     expect_accepted(values);
     EXPECT_EQ(first_eager_limit(values), 2048u - 128u);
     values.ring_bytes = 131072;
@@ -453,7 +453,7 @@ TEST(Parameters, ABatchIsAPartOfThePaths) {
     EXPECT_FALSE(check_parameters(values, text));
     EXPECT_NE(text.find("bss_batch"), std::string::npos);
     EXPECT_NE(text.find("bss_paths (4)"), std::string::npos);
-    values.bss_paths = 0; // all
+    values.bss_paths = 0; // all paths
     EXPECT_TRUE(check_parameters(values, text)) << text;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Copies of all lengths, wherever the two sides lie: those bytes, and no others.
+// copy_few at all lengths and offsets of both sides: it writes those bytes and no others.
 #include "base/pieces.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kPage = 4096;
 constexpr std::byte kUntouched{0xee};
 
-// The first byte of a page in it.
+// Returns the first byte of a page inside `memory`.
 std::byte* page_of(std::vector<std::byte>& memory) {
     const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
     return memory.data() + (kPage - at % kPage) % kPage;
@@ -43,7 +43,8 @@ TEST(Pieces, CopiesOfAFewBytes) {
     }
 }
 
-// Those that may be cut into parts are among them, and so is a target close behind the source within its page.
+// Includes sizes that may be copied in parts, and targets that lie close behind the source's offset
+// within a page.
 TEST(Pieces, CopiesOfManyBytes) {
     for (const std::size_t bytes :
          {2047u, 2048u, 2049u, 4000u, 4096u, 4097u, 6144u, 6145u, 8192u, 70'001u}) {

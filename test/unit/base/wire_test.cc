@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The wire format: its layout in literal numbers, and what the checks of arriving bytes let pass.
+// The wire format: its layout in literal numbers, and which arriving bytes pass the checks.
 #include "base/wire.h"
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 
-// ---------------------------------------------------------------------------------------------------
-// Layout. Whoever has to change a number here raises kWireVersion.
+// -------------------------------------------------------------------------------------------------
+// Layout. A change of any number here requires a new kWireVersion.
 
 static_assert(kWireVersion == 29);
 static_assert(kMaxRails == 8 && kMaxSubchannels == 16);
@@ -179,15 +179,15 @@ static_assert(offsetof(ProbeBody, nonce) == 0);
 static_assert(offsetof(ProbeBody, size) == 4);
 static_assert(offsetof(ProbeBody, bytes) == 8);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Headers
 
 struct TypeFacts {
     MessageType type;
     std::uint32_t body;
-    bool payload; // a body may be followed by any number of bytes
+    bool payload; // any number of bytes may follow the body
     bool sequenced;
-    std::uint32_t most = body; // of a body that varies, without payload
+    std::uint32_t most = body; // largest length of a body that varies and has no payload
 };
 
 constexpr TypeFacts kTypes[] = {
@@ -290,7 +290,7 @@ TEST(Wire, TheHeadWordIsTheFirstEightBytesAndNeverZero) {
     EXPECT_NE(header_of(MessageType::none, 0).head_word(), 0u);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Bodies
 
 RendezvousBody direct_body() {
@@ -311,7 +311,7 @@ TEST(Wire, RendezvousBodiesWithinTheirRangesPass) {
     EXPECT_FALSE(check_body(body));
     body.key_count = UINT32_MAX;
     EXPECT_FALSE(check_body(body));
-    body.key_count = 0; // nobody could read it
+    body.key_count = 0; // no reader could read the source
     EXPECT_FALSE(check_body(body));
 
     body = direct_body();
@@ -448,7 +448,7 @@ TEST(Wire, ConnectBodiesNameOneToSixteenPathsBetweenRailsThatCanExist) {
             body.subchannel_count = i + 1;
             body.subchannels[i] = bad;
             EXPECT_FALSE(check_body(body)) << i;
-            body.subchannel_count = i == 0 ? 1 : i; // what is not counted is not looked at
+            body.subchannel_count = i == 0 ? 1 : i; // entries beyond the count are not checked
             EXPECT_EQ(check_body(body), i != 0) << i;
         }
     }
@@ -501,7 +501,7 @@ void expect_checked(MessageType type, const Body& good, const Body& bad,
     }
 }
 
-// The keys that there are cross the wire: the length and the count have to agree.
+// Only the keys in use cross the wire: the length and the count have to agree.
 TEST(Wire, ARendezvousIsAsLongAsItsKeys) {
     for (const SourceKind kind : {SourceKind::direct, SourceKind::packed}) {
         for (std::uint32_t count = 0; count <= kMaxRails; ++count) {
@@ -512,7 +512,7 @@ TEST(Wire, ARendezvousIsAsLongAsItsKeys) {
             for (std::uint32_t i = 0; i < kMaxRails; ++i) {
                 body.keys[i] = 100 + i;
             }
-            // Neither more bytes nor fewer than announced are read (the sanitizer sees to it).
+            // The checks read no byte beyond the announced length (a sanitizer would see it).
             for (std::uint32_t length = 1; length <= 80; ++length) {
                 std::vector<std::byte> bytes(length);
                 std::memcpy(bytes.data(), &body, std::min<std::size_t>(length, sizeof body));
@@ -540,7 +540,7 @@ TEST(Wire, ARendezvousIsAsLongAsItsKeys) {
 TEST(Wire, ARendezvousWhoseCountIsOutOfRangeHasNoLength) {
     for (const std::uint32_t count : {kMaxRails + 1, kMaxRails + 2, 0x40000000u, UINT32_MAX}) {
         RendezvousBody body = direct_body();
-        body.key_count = count; // of which 4 times 0x40000000 is 0
+        body.key_count = count; // 4 * 0x40000000 wraps to 0
         for (std::uint32_t length = 32; length <= 64; length += 4) {
             const std::vector<std::byte> bytes = bytes_of(body, length);
             const MessageHeader header = header_of(MessageType::rendezvous, length);
@@ -572,7 +572,7 @@ TEST(Wire, CheckMessageReadsNothingOfAMessageWithoutBody) {
     EXPECT_FALSE(check_message(header_of(MessageType::rendezvous, 64), nullptr, 63));
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Sequence numbers
 
 TEST(Wire, SequenceNumbersAreOrderedAroundTheWrap) {

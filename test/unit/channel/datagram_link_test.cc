@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Numbers, acknowledgements and retransmission of one peer's datagrams; then two links against each other
-// over a wire that loses, doubles and reorders.
+// Numbers, acknowledgements and retransmission of one peer's datagrams; then two links joined by a
+// wire that loses, doubles and reorders.
 #include "channel/datagram_link.h"
 
 #include <gtest/gtest.h>
@@ -54,8 +54,8 @@ TEST_F(Link, KeepsWhatIsNotAcknowledged) {
     EXPECT_FALSE(link.unacknowledged());
 }
 
-// Who has sent nothing since the datagram before it has nothing to send that would carry an
-// acknowledgement.
+// If nothing has gone to the peer since its previous datagram came, no message is in sight that
+// would carry the acknowledgment.
 TEST_F(Link, OwesAloneWhatNothingElseWillCarry) {
     const Nanoseconds now{0};
     EXPECT_FALSE(link.owes_alone());
@@ -73,8 +73,7 @@ TEST_F(Link, OwesAloneWhatNothingElseWillCarry) {
     EXPECT_TRUE(link.owes_alone()) << "no more";
 }
 
-// A peer that is known to live and not to listen is sent what it lacks ever more rarely, as long as
-// it is away.
+// A peer that is known to live but not to listen gets missing datagrams ever more rarely meanwhile.
 TEST_F(Link, RestsWhileThePeerDoesNotListen) {
     Nanoseconds now{0};
     link.add(7, now);
@@ -89,16 +88,16 @@ TEST_F(Link, RestsWhileThePeerDoesNotListen) {
     EXPECT_LT(sent.size(), 100u);
     EXPECT_GT(sent.size(), 60u);
     EXPECT_LE(sent.back() - sent[sent.size() - 2], DatagramLink::kMostRest);
-    // Heard again, it is sent what it has not acknowledged then, without delay.
+    // Once the peer listens again, it gets what it has not acknowledged without delay.
     link.listens(now);
     EXPECT_LE(link.deadline(), now + DatagramLink::kFirstTimeout);
-    link.listens(now + milliseconds(5)); // once
+    link.listens(now + milliseconds(5)); // has no effect a second time
     EXPECT_LE(link.deadline(), now + DatagramLink::kFirstTimeout);
 }
 
 TEST_F(Link, NonsenseIsNotTakenForAnAcknowledgement) {
     link.add(1, Nanoseconds{0});
-    acknowledged(5, 0, Nanoseconds{0}); // of what was never sent
+    acknowledged(5, 0, Nanoseconds{0}); // numbers that were never sent
     acknowledged(1, 0xffff'fffeu, Nanoseconds{0});
     EXPECT_TRUE(released.empty());
     EXPECT_TRUE(link.unacknowledged());
@@ -118,7 +117,7 @@ TEST_F(Link, TheOldestIsRepeatedWithGrowingIntervals) {
         EXPECT_EQ(link.deadline(), now + interval);
         now = link.deadline();
     }
-    acknowledged(2, 0, now); // an answer: patient no more
+    acknowledged(2, 0, now); // an acknowledgment resets the backoff
     EXPECT_EQ(link.deadline(), now + DatagramLink::kFirstTimeout);
 }
 
@@ -126,7 +125,7 @@ TEST_F(Link, AGapIsFilledWithoutWaiting) {
     for (std::uint32_t i = 0; i < 3; ++i) {
         link.add(i, Nanoseconds{0});
     }
-    acknowledged(1, 0b10, milliseconds{1}); // number 3 is there
+    acknowledged(1, 0b10, milliseconds{1}); // number 3 has arrived
     EXPECT_EQ(to_repeat(milliseconds{1}), 0u);
     acknowledged(1, 0b11, milliseconds{2});
     EXPECT_EQ(to_repeat(milliseconds{2}), DatagramLink::kNone)
@@ -174,7 +173,7 @@ TEST_F(Link, AcknowledgementsWaitForOneAnotherALittle) {
     EXPECT_TRUE(link.ack_due(microseconds{7})) << "the sender does not know";
 }
 
-// 2000 datagrams through a bad wire: each is handed on once, however often it comes.
+// Sends 2000 datagrams through a bad wire: the link hands each on once, however often it arrives.
 TEST(LinkPair, EveryDatagramOnceThroughABadWire) {
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
         Random random(seed);
@@ -188,7 +187,7 @@ TEST(LinkPair, EveryDatagramOnceThroughABadWire) {
         };
         std::multimap<Nanoseconds, Packet> to_receiver;
         std::multimap<Nanoseconds, Packet> to_sender;
-        std::map<std::uint32_t, std::uint32_t> number_of; // by slot
+        std::map<std::uint32_t, std::uint32_t> number_of; // datagram number of each slot
         std::vector<std::uint32_t> free;
         for (std::uint32_t i = 0; i < 64; ++i) {
             free.push_back(i);

@@ -85,7 +85,7 @@ MessageHeader eager_header(Bytes length, std::uint32_t sequence = 0) {
     return header;
 }
 
-// again if there is no slot.
+// Returns again if there is no slot.
 Status send(Node& from, DatagramTarget& target, const MessageHeader& header,
             const std::vector<std::byte>& body) {
     std::byte* to = from.channel->reserve(body.size());
@@ -188,7 +188,7 @@ TEST_F(Datagram, AFullQueueSaysAgainLosesNothingAndRecovers) {
         const Status status = send(a, target, eager_header(1000, sent), body);
         ASSERT_FALSE(status.is_error());
         sent += status.ok() ? 1 : 0;
-        a.poll(); // gives back the slots of what is sent
+        a.poll(); // releases the slots of sent datagrams
         refused = status.ok() ? 0 : refused + 1;
     }
     EXPECT_EQ(refused, 10) << "the queue takes more than it has room for";
@@ -221,7 +221,7 @@ TEST_F(Datagram, SlotsRunOutUntilTheirCompletionsAreTaken) {
     EXPECT_EQ(b.arrived.size(), 64u);
 }
 
-// Though the port always has something under way.
+// Address handles of sent probes are released although the port always has a send in flight.
 TEST_F(Datagram, AddressHandlesOfProbesGoWhenTheyAreSent) {
     const DatagramTarget target = a.target(b);
     const auto& segment = static_cast<const shm::ShmAddressHandle&>(*target.handle).peer;
@@ -269,12 +269,12 @@ TEST_F(Datagram, TheLimitOfAPollIsKept) {
     EXPECT_EQ(b.arrived.size(), 40u);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Strangers
 
 TEST_F(Datagram, AWrongTargetKeyIsDroppedAndCounted) {
     DatagramTarget target = a.target(b);
-    target.key ^= std::uint64_t{1} << 63; // in no Q_Key
+    target.key ^= std::uint64_t{1} << 63; // a bit that is in no Q_Key
     ASSERT_TRUE(send(a, target, eager_header(10), pattern(10, 1)).ok());
     b.poll();
     EXPECT_TRUE(b.arrived.empty());
@@ -307,7 +307,7 @@ public:
         EXPECT_TRUE(qp_->modify(attributes, kQpState | kQpSendPsn).ok());
     }
 
-    // With the right Q_Key, or one that is wrong by so much.
+    // Sends with the right Q_Key plus `wrong_by`.
     Status send(const std::vector<std::byte>& bytes, std::uint32_t wrong_by = 0) {
         std::copy(bytes.begin(), bytes.end(), memory_.begin());
         const Gather gather{memory_.data(), bytes.size(), region_->local_key()};
@@ -346,11 +346,11 @@ std::vector<std::byte> packet(const DatagramHeader& prefix, const MessageHeader&
     return bytes;
 }
 
-// Its queue pairs can be reached.
+// A rail that gives the test access to its queue pairs.
 class OpenRail final : public test::NullRail {
 public:
     explicit OpenRail(Rail& below) : below_(below) { info_ = below.info(); }
-    QueuePair* qp = nullptr; // the last one
+    QueuePair* qp = nullptr; // created last
 
 private:
     RailAddress address_impl() const override { return below_.address(); }
@@ -370,9 +370,10 @@ private:
     Rail& below_;
 };
 
-// It sends nothing, which would tell.
+// The channel sends nothing meanwhile, so no send completion reports the failure.
 TEST_F(Datagram, AQueuePairThatFailsIsBegunAnew) {
-    for (const bool told : {false, true}) { // by an event, or by the receives that it gives back
+    // If told, an event reports the failure; otherwise only flushed receives show it.
+    for (const bool told : {false, true}) {
         OpenRail rail(b.rail());
         ASSERT_TRUE(DatagramChannel::create(rail, b.identity, clock, b.counters, b.channel).ok());
         DatagramTarget target = a.target(b);

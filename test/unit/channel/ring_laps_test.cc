@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rings that are stored into: the short ways to write and to read, laps, and what is left where it lies, with the habits of
-// each kind of processor.
+// Rings that the writer stores into: the fast paths of writer and reader, laps, and messages that
+// stay in place, with the habits of each kind of processor.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 using test::payload_of;
 using test::Ring;
 
-// Intel's, those of Zen 3 and 4, and what no processor has together.
+// Habits of Intel's processors, of Zen 3 and 4, and a combination that no processor has.
 constexpr std::array kHabits{
     RingHabits{.most_claimed = 136, .lap_messages = 16, .lap_longest = 128, .dirties = false},
     RingHabits{.most_claimed = 0, .lap_messages = 4, .lap_longest = 264, .dirties = true},
@@ -37,8 +37,8 @@ struct Sent {
     MessageType type;
 };
 
-// Both ways to write and to read a message may follow each other, whatever comes between: long messages that
-// are left where they are, the ring's end, a full ring.
+// The fast and the general paths of writer and reader may alternate in any order, whatever comes
+// between: long messages that stay in place, the ring's end, a full ring.
 TEST_P(RingsOf, TheShortWayGivesTheSame) {
     Random random(11);
     for (const std::uint64_t units : {64u, 128u, 1024u}) {
@@ -88,7 +88,7 @@ TEST_P(RingsOf, TheShortWayGivesTheSame) {
     }
 }
 
-// Of 22 bytes: ob1's header and 8 of data.
+// Messages of 22 bytes: ob1's header and 8 bytes of data.
 TEST(Ring, TwoBriefMessagesShareALine) {
     Ring ring(64, true);
     ring.qp.gated = true;
@@ -104,10 +104,11 @@ TEST(Ring, TwoBriefMessagesShareALine) {
         EXPECT_EQ(payload, payload_of(number, 22));
         return ring.reader.consumed() - before;
     };
-    EXPECT_EQ(units_of_next(), 2u); // the first one asks the queue pair whether it can be stored
+    EXPECT_EQ(units_of_next(), 2u); // the writer first asks the queue pair whether it can store
     EXPECT_EQ(units_of_next(), 1u);
     EXPECT_EQ(units_of_next(), 1u);
-    ring.sequence += 0x10000; // the low bits of its number are the same: it has all of it
+    // The low 16 bits of the number do not change, so the message carries a whole header.
+    ring.sequence += 0x10000;
     EXPECT_EQ(units_of_next(), 2u);
     EXPECT_EQ(units_of_next(), 1u);
     ring.type = MessageType::eager;
@@ -116,7 +117,8 @@ TEST(Ring, TwoBriefMessagesShareALine) {
     EXPECT_EQ(units_of_next(), 1u);
 }
 
-// Who waits for answers uses the beginning of the ring again and again; who does not uses all of it.
+// A writer that waits for answers reuses the beginning of the ring; one that does not uses all of
+// it.
 TEST_P(RingsOf, ShortLapsWhereTheReaderKeepsUp) {
     constexpr std::uint64_t kUnits = 4096;
     Ring ring = make(kUnits);
@@ -129,14 +131,15 @@ TEST_P(RingsOf, ShortLapsWhereTheReaderKeepsUp) {
         const bool large = i / 1000 % 2 != 0;
         const std::size_t size = random.below(large ? 3 * kLeftFrom : 200);
         ASSERT_TRUE(ring.send(payload_of(i, size)));
-        if (!large && i % 1000 > 600 && random.below(40) == 0) { // once it is late
+        // Now and then the reader falls behind.
+        if (!large && i % 1000 > 600 && random.below(40) == 0) {
             ++i;
             ASSERT_TRUE(ring.send(payload_of(i, size)));
             ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
         }
         ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
         ASSERT_EQ(payload, payload_of(i, size));
-        if (large || i <= 600 || i % 1000 > 600) { // before that it becomes short again
+        if (large || i <= 600 || i % 1000 > 600) { // else laps are still becoming short again
             constexpr std::uint64_t kLargest = 3 * kLeftFrom / kRingUnit + 1;
             const std::uint64_t most =
                 large
@@ -147,7 +150,7 @@ TEST_P(RingsOf, ShortLapsWhereTheReaderKeepsUp) {
         }
         ASSERT_EQ(ring.take(payload, number), RingReader::Found::nothing);
     }
-    constexpr std::uint64_t kMessage = 4; // units of one with 100 bytes
+    constexpr std::uint64_t kMessage = 4; // units of a message with 100 bytes
     do {                                  // until a lap has just begun
         ASSERT_TRUE(ring.send(payload_of(ring.sequence, 100)));
         ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
@@ -160,8 +163,10 @@ TEST_P(RingsOf, ShortLapsWhereTheReaderKeepsUp) {
         all_used = all_used && ring.writer->lapped();
     }
     EXPECT_FALSE(all_used);
-    EXPECT_GE(burst, kUnits / kMessage - 2); // the reader has not told of the message before them
-    for (std::uint32_t round = 0; round < 2; ++round) { // from where it is, and with all room
+    // The reader has not told of the message before the burst.
+    EXPECT_GE(burst, kUnits / kMessage - 2);
+    // First from the current position, then with all room.
+    for (std::uint32_t round = 0; round < 2; ++round) {
         for (std::uint32_t left = burst; left > 0; --left) {
             ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
             ASSERT_EQ(payload, payload_of(number, 100));
@@ -174,11 +179,12 @@ TEST_P(RingsOf, ShortLapsWhereTheReaderKeepsUp) {
     EXPECT_EQ(burst, kUnits / kMessage);
 }
 
-// Many messages, an answer, many messages, ...: wherever in the ring the first of them lie, it becomes short again. Without
-// the answers the ends of laps would fall between messages of the same bundle for all of the ring.
+// Bundles of messages with an answer between them: wherever in the ring the first bundle lies, laps
+// become short again. Without answers the writer would look for the end of a lap only in the middle
+// of a bundle, all through the ring.
 TEST_P(RingsOf, AnAnswerLetsTheWriterLookAgain) {
     constexpr std::uint32_t kUnits = 8192;
-    constexpr std::uint32_t kBundle = 64; // messages of a unit
+    constexpr std::uint32_t kBundle = 64; // messages of one unit each
     for (const std::uint32_t before : {1u, 7u, 33u, 63u}) {
         for (const bool answers : {false, true}) {
             Ring ring = make(kUnits);
@@ -209,7 +215,8 @@ TEST_P(RingsOf, AnAnswerLetsTheWriterLookAgain) {
     }
 }
 
-// No message is spent on where a lap ends: the last one of it says so, stored in one way or the other, long or short.
+// The last message of a lap marks its end, so no extra message is needed, whether the writer stores
+// it on the fast or the general path, long or short.
 TEST_P(RingsOf, TheLastMessageOfALapEndsIt) {
     constexpr std::uint64_t kUnits = 4096;
     for (const std::size_t size : {std::size_t{8}, std::size_t{100}, kLeftFrom, Bytes{1500}}) {
@@ -238,12 +245,14 @@ TEST_P(RingsOf, TheLastMessageOfALapEndsIt) {
                 ASSERT_LE(ring.reader.next() - begin,
                           static_cast<std::ptrdiff_t>(longest * kRingUnit));
             }
-            EXPECT_GE(laps, 2000 * size / (2 * longest * kRingUnit)); // a lap is hardly longer
+            // Laps are hardly longer than that.
+            EXPECT_GE(laps, 2000 * size / (2 * longest * kRingUnit));
         }
     }
 }
 
-// Readers that keep up for a while and then do not, messages that are left in the ring and short ones, stores and posts.
+// Mixes readers that keep up with readers that fall behind, long messages that stay in the ring
+// with short ones, and stores with posts.
 TEST_P(RingsOf, NothingIsLostBetweenShortLapsAndLongOnes) {
     std::uint32_t held = 0;
     for (std::uint64_t seed = 1; seed <= 50; ++seed) {
@@ -300,7 +309,8 @@ TEST_P(RingsOf, NothingIsLostBetweenShortLapsAndLongOnes) {
     EXPECT_GT(held, 10'000u);
 }
 
-// What is held is not given back: the writer finds neither that the reader has caught up, nor room.
+// A message whose release is deferred stays the reader's: the writer finds neither that the reader
+// has caught up, nor room.
 TEST_P(RingsOf, WhatIsHeldIsTheReadersStill) {
     constexpr std::uint64_t kUnits = 256;
     Ring ring = make(kUnits);
@@ -325,13 +335,13 @@ TEST_P(RingsOf, WhatIsHeldIsTheReadersStill) {
     ASSERT_EQ(ring.take(payload, number), RingReader::Found::nothing);
 }
 
-// Whether a message with that first word would be taken the short way, and what of it is known then.
+// Returns whether the reader takes a message with this first word on the fast path; fills `what`.
 bool is_taken_as(Ring& ring, std::uint64_t word, RingReader::Short& what) {
     return with_ring_kind(
         word, [&]<std::uint64_t kKind>() { return ring.reader.take_short<kKind>(word, what); });
 }
 
-// What does not lie in the ring as a whole is never taken the short way.
+// The reader never takes a message on the fast path that would reach beyond the ring's end.
 TEST(Ring, TheShortWayKeepsToTheRing) {
     Ring ring(64, true);
     ring.short_way = true;
@@ -341,7 +351,7 @@ TEST(Ring, TheShortWayKeepsToTheRing) {
         ASSERT_TRUE(ring.send(payload_of(ring.sequence, 8)));
         ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
     }
-    MessageHeader header; // one unit is left
+    MessageHeader header; // room for one unit before the ring's end
     RingReader::Short what;
     const auto is_taken = [&](MessageType type, std::uint64_t length) {
         header.type = type;
@@ -352,7 +362,8 @@ TEST(Ring, TheShortWayKeepsToTheRing) {
     EXPECT_FALSE(is_taken(MessageType::eager, 9));
     EXPECT_FALSE(is_taken(MessageType::eager, kLeftFrom));
     EXPECT_FALSE(is_taken(MessageType::eager, 0xffffffff));
-    EXPECT_FALSE(is_taken(MessageType::active, 8)); // with a whole header: seldom
+    // An active message with a whole header is too rare for the fast path.
+    EXPECT_FALSE(is_taken(MessageType::active, 8));
     EXPECT_FALSE(is_taken(MessageType::skip, 0));
     const auto brief_is_taken = [&](Bytes length, std::uint32_t sequence) {
         header.type = MessageType::active;
@@ -388,10 +399,11 @@ TEST(Ring, TheShortWayKeepsToWhatIsLeftInTheRing) {
         ASSERT_TRUE(ring.send(payload_of(ring.sequence, 200)));
         ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
     }
-    EXPECT_FALSE(is_taken(MessageType::eager, kLeftFrom)); // the ring ends before
+    EXPECT_FALSE(is_taken(MessageType::eager, kLeftFrom)); // it would reach beyond the ring
 }
 
-// Where that helps, each line of a message that is left there has been stored into when it is consumed.
+// With habits that dirty lines, consuming a message that stays in place stores into each of its
+// lines.
 TEST_P(RingsOf, LinesThatAreLeftAreDirtiedWhereThatHelps) {
     for (const bool short_way : {false, true}) {
         Ring ring = make(1024);

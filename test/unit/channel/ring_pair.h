@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Both sides of a ring in one process, and a queue pair between them that can be mapped, or shows what it wrote byte by
-// byte. May touch: channel/ring.h, base/, fabric/fabric.h.
+// Both sides of a ring in one process, joined by a queue pair that can be mapped, or that reveals
+// posted bytes one by one.
+// May touch: channel/ring.h, base/, fabric/fabric.h.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,7 +35,7 @@ public:
     BorrowedRegion(void* address, Bytes length) : MemoryRegion(address, length) {}
 };
 
-// Only registration: the ring asks a rail for nothing else.
+// Implements registration only: the ring asks its rail for nothing else.
 class MemoryRail final : public NullRail {
     Status register_impl(void* address, Bytes length, std::uint32_t,
                          std::unique_ptr<MemoryRegion>& out) override {
@@ -43,7 +44,7 @@ class MemoryRail final : public NullRail {
     }
 };
 
-// Writes into this process's memory; bytes of posted writes become visible when told to.
+// Writes into this process's memory; bytes of posted writes become visible when the test says so.
 class MemoryQp final : public QueuePair {
 public:
     MemoryQp() : QueuePair(QpType::rc) {}
@@ -68,9 +69,9 @@ public:
             complete_first();
         }
     }
-    // What is not visible yet never will be.
+    // Drops the writes that are not visible yet.
     void lose() { writes_.clear(); }
-    // Completions of signaled writes since it was asked last.
+    // Completions of signaled writes since the previous call.
     std::size_t completions() { return std::exchange(completions_, 0); }
     std::size_t hidden() const {
         std::size_t total = 0;
@@ -80,7 +81,7 @@ public:
         return total;
     }
 
-    // Whether what is not visible yet would change anything: the reader leaves zeros where a tail will be.
+    // True if showing the rest would change nothing: the reader leaves zeros where a tail will be.
     bool done() const {
         return std::all_of(writes_.begin(), writes_.end(), [](const Write& write) {
             return std::equal(write.bytes.begin() + static_cast<std::ptrdiff_t>(write.shown),
@@ -88,11 +89,12 @@ public:
         });
     }
 
-    std::function<Status(std::byte* at, Bytes length)> commits; // null: nothing needs to be
+    // Answers commits; null: they all succeed.
+    std::function<Status(std::byte* at, Bytes length)> commits;
     bool mappable = true;
     bool up = true;
-    bool gated = false;   // with a gate that is open
-    bool inlined = false; // the last write
+    bool gated = false;   // has a gate, which is open
+    bool inlined = false; // the last write was inline
     Status post_result = kOk;
 
 private:
@@ -117,7 +119,7 @@ private:
         EXPECT_EQ(work.opcode, Opcode::write);
         const bool signaled = (work.flags & kSignaled) != 0;
         auto* const to = reinterpret_cast<std::byte*>(work.remote_address);
-        if (work.gather_count == 0) { // only its completion matters
+        if (work.gather_count == 0) { // only the completion matters
             writes_.push_back({to, {}, signaled});
             return kOk;
         }
@@ -157,7 +159,7 @@ struct Ring {
         write_into({reinterpret_cast<std::uintptr_t>(memory.address()), 0, units, inline_bytes, 0},
                    habits);
     }
-    // In memory of the caller's, that can be mapped, with a word of its room.
+    // A ring that can be mapped, in the caller's memory, with the caller's word for its room.
     Ring(std::byte* lines, std::uint64_t units, std::uint64_t& room,
          const RingHabits& habits = ring_habits())
         : memory(kCacheLine),
@@ -236,7 +238,7 @@ struct Ring {
                 reader.consume(header.sequence);
             }
         }
-        tell_credit(); // a skip counts, too
+        tell_credit(); // skips count, too
         return found;
     }
     void tell_credit() {
@@ -255,8 +257,8 @@ struct Ring {
     std::uint32_t sequence = 0;
     MessageType type = MessageType::eager; // of the next message
     MessageType taken_type = MessageType::none;
-    bool short_way = false; // for what takes it
-    bool holds = false;     // what can be, until the next look
+    bool short_way = false; // tries the fast paths
+    bool holds = false;     // defers releases where possible, until the next take()
     std::uint32_t stored_short = 0;
     std::uint32_t taken_brief = 0;
     std::uint32_t taken_short = 0;
@@ -267,7 +269,7 @@ inline std::vector<std::byte> payload_of(std::uint32_t number, std::size_t size)
     std::vector<std::byte> payload(size);
     Random random(number);
     for (std::byte& byte : payload) {
-        // Zero bytes and bytes like a header's are the ones that could mislead the reader.
+        // The bytes that could mislead the reader are zeros and bytes like a header's.
         byte = static_cast<std::byte>(random.below(4) == 0 ? 0 : random.next() & 0xff);
     }
     return payload;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A ring's memory: the writer stores into what there is and no further, gets more, and goes on where
-// it gets none; the reader takes back what is not used.
+// A ring's memory: the writer stores only into memory that is there, gets more, and goes on without
+// where there is none; the reader takes unused memory back.
 #include "channel/ring_room.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ constexpr Bytes kPage = 4096;
 constexpr std::uint32_t kFirst = 512; // units: four pages
 constexpr std::uint64_t kUnits = 8192;
 
-// Pages that were not committed cannot be touched.
+// A ring in reserved address space: pages that were not committed cannot be touched.
 class Room : public testing::Test {
 protected:
     Room() {
@@ -53,7 +53,7 @@ protected:
     }
     RingRoom room() { return RingRoom(reinterpret_cast<std::byte*>(&word_)); }
 
-    // As RingMemory::shrink does.
+    // Does what RingMemory::shrink does.
     bool shrink() {
         const std::uint32_t units = room().units();
         if (!room().begin_to_shrink(kFirst)) {
@@ -77,7 +77,7 @@ protected:
         sizes_.push_back(size);
         return true;
     }
-    // False: there is none.
+    // Returns false if there is no message.
     bool take() {
         std::vector<std::byte> payload;
         std::uint32_t number = 0;
@@ -205,7 +205,7 @@ TEST_F(Room, WhileItIsTakenBackTheWriterStaysInTheFirstPart) {
 }
 
 TEST_F(Room, NothingIsTakenFromWhoDoesNotKnowOfIt) {
-    room().begin(2 * kFirst); // a new ring, and no writer that has seen the word
+    room().begin(2 * kFirst); // a new ring, whose writer has not seen the word yet
     EXPECT_FALSE(room().begin_to_shrink(kFirst));
     room().mind();
     EXPECT_TRUE(room().begin_to_shrink(kFirst));

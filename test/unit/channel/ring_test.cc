@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ring channel: messages come out as they went in, stored or posted, over one queue pair or another.
+// The ring channel: messages come out as they went in, stored or posted, over any queue pair.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -21,7 +21,7 @@ using test::Ring;
 class RingModes : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Mapped, RingModes, testing::Bool());
 
-// The next message, if there is one, is the one that it should be.
+// Takes the next message, if there is one, and checks that it is the expected one.
 void take_next(Ring& ring, std::deque<std::size_t>& sizes, std::uint32_t& received) {
     std::vector<std::byte> payload;
     std::uint32_t number = 0;
@@ -59,7 +59,8 @@ TEST_P(RingModes, RandomTrafficComesOutAsItWentIn) {
     }
 }
 
-// The home moves: nothing is posted from hold() on, and all that was is there before it goes on elsewhere.
+// Lane migration: from hold() on the writer posts nothing, and it goes on over the other queue pair
+// only when all earlier posts have arrived.
 TEST_P(RingModes, GoesOnOverAnotherQueuePairInOrder) {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
         SCOPED_TRACE(seed);
@@ -112,7 +113,8 @@ TEST_P(RingModes, GoesOnOverAnotherQueuePairInOrder) {
     }
 }
 
-// What was posted over the old queue pair and is not known to be consumed can be sent again after a move.
+// Messages that were posted over the old queue pair, and are not known to be consumed, can be sent
+// again after a migration.
 TEST(Ring, WhatIsInDoubtIsKeptAcrossAMove) {
     Ring ring(64, false);
     ASSERT_TRUE(ring.send(payload_of(0, 100)));
@@ -148,7 +150,7 @@ TEST(Ring, AMoveThatTheNextRailHasNoRoomForIsRefused) {
     EXPECT_TRUE(ring.send(payload_of(1, 100))) << "it goes on as before";
 }
 
-// What was posted may be under way still when the queue pair can be stored through again.
+// Posted writes may still be in flight when the queue pair can be stored through again.
 TEST(Ring, StoresDoNotOvertakeWhatWasPosted) {
     Ring ring(64, true);
     ring.qp.up = false;
@@ -166,7 +168,7 @@ TEST(Ring, StoresDoNotOvertakeWhatWasPosted) {
     EXPECT_EQ(payload, payload_of(1, 100));
 }
 
-// What the peer may not have is known, in order, across the ring's end.
+// The writer knows, in order and across the ring's end, which messages the peer may lack.
 TEST(Ring, WhatIsInDoubtIsWhatTheReaderHasNotTold) {
     Ring ring(16, false);
     std::vector<std::byte> payload;
@@ -199,8 +201,8 @@ TEST(Ring, WhatIsInDoubtIsWhatTheReaderHasNotTold) {
     EXPECT_FALSE(ring.writer->for_each_in_doubt([](const MessageHeader&, const std::byte*) {}));
 }
 
-// A connection breaks after its messages were posted for a while, and stored again: what is in doubt, and nothing else,
-// is known.
+// A connection breaks after the writer has posted for a while, and maybe stored again: the writer
+// names the messages in doubt, and no others.
 TEST(Ring, NothingIsLostAndNothingInventedWhereMessagesAreStoredAgain) {
     std::size_t stored_last = 0;
     std::size_t repeated = 0;
@@ -265,7 +267,7 @@ TEST(Ring, NothingIsLostAndNothingInventedWhereMessagesAreStoredAgain) {
     EXPECT_GT(repeated, 100u);
 }
 
-// Whether what was posted has arrived cannot be asked: then it is not taken for granted.
+// If the writer cannot ask whether its posts have arrived, it does not assume so.
 TEST(Ring, AnErrorIsNoArrival) {
     Ring ring(64, true);
     ring.qp.up = false;
@@ -311,7 +313,7 @@ TEST(Ring, AMessageThatTheQueuePairTakesInlineIsPostedSo) {
     EXPECT_FALSE(never.qp.inlined);
 }
 
-// Where messages go both ways, no count is written by itself.
+// With messages in both directions, they carry the counts, and none is written by itself.
 TEST(Ring, CreditGoesAlongWithMessages) {
     Ring there(128, false);
     Ring back(128, false);
@@ -351,9 +353,10 @@ TEST(Ring, ACountOfMoreThanWasSentIsNotBelieved) {
     EXPECT_FALSE(ring.send({}));
     ring.writer->heard(1);
     EXPECT_TRUE(ring.send({}));
-    ring.writer->heard(0); // an old one
+    ring.writer->heard(0); // an older count
     EXPECT_FALSE(ring.send({}));
-    for (const std::uint64_t count : {std::uint64_t{10}, ~std::uint64_t{0}}) { // of 9
+    // More than the 9 that were sent.
+    for (const std::uint64_t count : {std::uint64_t{10}, ~std::uint64_t{0}}) {
         ring.credit = count;
         EXPECT_FALSE(ring.send({}));
     }
@@ -361,7 +364,7 @@ TEST(Ring, ACountOfMoreThanWasSentIsNotBelieved) {
     EXPECT_TRUE(ring.send({}));
 }
 
-// Lap after lap over what the messages before have left, of the same length at the same places.
+// Each lap overwrites what earlier messages of the same length left at the same places.
 TEST(Ring, AHalfVisibleMessageIsNotThere) {
     Ring ring(16, false);
     std::vector<std::byte> payload;
@@ -386,7 +389,8 @@ TEST(Ring, ASkipIsTakenOnceItIsWhole) {
     std::vector<std::byte> payload;
     std::uint32_t number = 0;
     for (std::uint32_t sent = 0; sent < 200; ++sent) {
-        const std::vector<std::byte> expected = payload_of(sent, 150); // six units: 4 are skipped
+        // Six units: at the ring's end 4 are skipped.
+        const std::vector<std::byte> expected = payload_of(sent, 150);
         ASSERT_TRUE(ring.send(expected));
         RingReader::Found found = RingReader::Found::nothing;
         while (!ring.qp.done()) {
@@ -413,7 +417,8 @@ TEST(Ring, ABeginningThatStaysOneIsGarbageInTheEnd) {
 }
 
 TEST(Ring, WhatNoMessageBeginsWithIsGarbageAtOnce) {
-    // Brief, but no active message, of another number, too long for a short one, and for the ring; posted as the last
+    // From the sixth word on: brief, but no active message; brief with another number; brief with
+    // more bytes than a short message has; brief with more than the ring has; posted as the last
     // one of a lap, without and with a count.
     const std::uint64_t words[] = {0x1b0002,       0xad0002,    0x100000002,     0xffff0002,
                                    0x1001c0002,    0x8ad1f0002, 0x10008ad1f000f, 0x300ad1f000f,

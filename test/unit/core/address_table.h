@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// AddressTable: what the processes of a test have published, by name; PMIx's part.
+// AddressTable: addresses that the processes of a test have published, by name, in place of PMIx.
 // Threads: one.
 // May touch: base/bootstrap.h.
 #pragma once

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Small one-sided operations that the target is asked for: done once, by whom ever, and with the same result.
+// Small one-sided operations that are target-assisted: each executes once, at either end, with the
+// same result.
 //
-// ThreadSanitizer does not see that the words which two cores share are the same ones: what the target's
-// thread touches is looked at when it has ended.
+// ThreadSanitizer does not see that the words that two cores share are the same ones: the test
+// looks at data that the target's thread touches only when that thread has ended.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -20,7 +21,7 @@ using Way = WayChoice::Way;
 
 constexpr std::size_t kTarget = 1;
 
-// From now on the peer is asked first, or never.
+// Makes this way the preferred one from now on: target-assisted first, or never.
 void prefer(Peer& peer, Way way) {
     const auto teach = [way](WayChoice& choice) {
         for (int i = 0; i < 5; ++i) {
@@ -48,7 +49,8 @@ bool at_once(Cores& world, std::size_t from, const opal_common_adaptib_one_sided
     return world.core(from).protocol().one_sided_at_once(*world.peer(from, kTarget), what, nullptr);
 }
 
-// Whether enough was asked for and done; on a busy machine the two threads seldom run at the same time.
+// True once enough operations were target-assisted and executed, or time is over: on a busy machine
+// the two threads seldom run at the same time.
 class Enough {
 public:
     explicit Enough(Cores& world) : counters_(world.counters(0)) {}
@@ -124,7 +126,7 @@ TEST(Asked, TheTargetDoesWhatItIsAskedFor) {
     exchange(world, 100, 3);
 }
 
-// Each size has a choice of its own, and no other operation is asked for.
+// Each size has a choice of its own, and larger operations are never target-assisted.
 TEST(Asked, SizesAreLearntApart) {
     AskChoices choices;
     EXPECT_EQ(&choices.of_move(1), &choices.moves[0]);
@@ -167,7 +169,7 @@ TEST(Asked, WhatWasTakenBackIsNotDoneAgain) {
     const Counters& counters = world.counters(0);
     EXPECT_GE(counters.operations_asked, 3u);
     EXPECT_EQ(counters.operations_asked, counters.operations_taken_back);
-    exchange(world, 100, 3); // and now the target looks at its ring
+    exchange(world, 100, 3); // now the target looks at its ring
     EXPECT_EQ(word, 300u);
     EXPECT_EQ(world.counters(kTarget).operations_served, 0u);
     EXPECT_EQ(world.counters(kTarget).bad_packets, 0u);
@@ -193,7 +195,8 @@ TEST(Asked, AWindowThatIsGoneIsNotReached) {
     exchange(world, 100, 3);
 }
 
-// One asks, one does it by itself: the target and the second one hold the same lock.
+// One initiator is target-assisted, the other executes directly: the target and the second
+// initiator hold the same lock.
 TEST(Asked, AtomicsOfBothWaysAddUp) {
     Cores world(3);
     alignas(8) std::uint64_t word = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A core that looks at what comes while a test waits for it within a call.
-// Threads: one of its own, which nobody else may use the core beside.
+// A node that makes progress while a test waits for it within a call.
+// Threads: one of its own, beside which no other thread may use the node's core.
 #pragma once
 
 #include <atomic>

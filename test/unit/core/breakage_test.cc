@@ -44,7 +44,7 @@ TEST(Breakage, APeerThatBreaksWhileBlocksAreAnnouncedEndsTheSendOnce) {
     ASSERT_TRUE(world.receive(1, 0, 1, contiguous(got), receive).ok());
     ASSERT_TRUE(world.send(0, 1, 1, sent.data(), send).ok());
     for (int i = 0; i < 20; ++i) {
-        world.progress(1); // clears the sender
+        world.progress(1); // sends the CTS
     }
     QpAttributes attributes;
     attributes.state = QpState::error;
@@ -56,7 +56,8 @@ TEST(Breakage, APeerThatBreaksWhileBlocksAreAnnouncedEndsTheSendOnce) {
     EXPECT_NE(send.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
 }
 
-// One message is missing: those behind it must not take its place, in the same ring or by the queue.
+// One message is missing: those behind it must not take its place, in the same ring
+// or over the queue.
 TEST(Breakage, WhatAFailedPeerHasSentIsNotTaken) {
     for (const bool ring : {true, false}) {
         Cores world(2);
@@ -85,7 +86,7 @@ TEST(Breakage, WhatAFailedPeerHasSentIsNotTaken) {
     }
 }
 
-// Who only waits for messages of a peer has nothing under way that could fail.
+// A process that only waits for messages of a peer has no transfer in flight that could fail.
 TEST(Breakage, TheUserIsToldOnceThatSomethingMayBeLost) {
     for (const bool under_way : {true, false}) {
         Cores world(2);
@@ -108,7 +109,7 @@ TEST(Breakage, TheUserIsToldOnceThatSomethingMayBeLost) {
         }
         EXPECT_EQ(told.size(), under_way ? 1u : 0u);
         EXPECT_EQ(send.done, under_way);
-        TestRequest later; // it is told when somebody wants something of it, too
+        TestRequest later; // an operation on the peer later reports it, too
         static_cast<void>(world.send(0, 1, 1, contiguous(sent), later));
         for (int i = 0; i < 2000; ++i) {
             world.progress(0);
@@ -117,7 +118,7 @@ TEST(Breakage, TheUserIsToldOnceThatSomethingMayBeLost) {
     }
 }
 
-// The channel breaks when the writer says that it has written.
+// The channel breaks when the writer sends its ATP.
 TEST(Breakage, APeerThatBreaksAfterAPutEndsTheSendOnce) {
     Options options;
     options.parameters.ring_max = 0;
@@ -134,19 +135,19 @@ TEST(Breakage, APeerThatBreaksAfterAPutEndsTheSendOnce) {
     ClearBody clear{};
     clear.send_id = std::uint64_t{2} << 32;
     clear.wanted = 8;
-    clear.address = peer->credit_address; // something that may be written
+    clear.address = peer->credit_address; // memory that may be written
     clear.key_count = 1;
     clear.keys[0] = peer->subchannels[0].remote_memory_key;
     world.core(0).protocol().on_message(*peer, header, reinterpret_cast<std::byte*>(&clear));
     ASSERT_EQ(world.counters(0).bad_packets, 0u);
-    peer->datagram.handle.reset(); // what is sent from now on fails
+    peer->datagram.handle.reset(); // later sends fail
     for (int i = 0; i < 200; ++i) {
         world.progress(0);
     }
     EXPECT_TRUE(send.done);
 }
 
-// More completions than a queue of them has room for, between two passes.
+// More completions come between two passes than a completion queue has room for.
 TEST(Breakage, ManyLargeReceivesAtOnce) {
     constexpr std::size_t kSenders = 20;
     constexpr std::size_t kEach = 250;
@@ -196,7 +197,7 @@ TEST(Breakage, AReceiveThatFailsLocallyEndsTheSend) {
     EXPECT_TRUE(world.run({&send}));
 }
 
-// A peer that has parted meets again before the other side has looked at the last answer.
+// A peer that has disconnected connects again before the other end has seen the last reply.
 TEST(Breakage, APeerThatMeetsAgainEarlyIsNotForgotten) {
     for (int offset = 0; offset < 9; ++offset) {
         SCOPED_TRACE(offset);
@@ -215,9 +216,9 @@ TEST(Breakage, APeerThatMeetsAgainEarlyIsNotForgotten) {
         }
         world.core(0).protocol().release_peer(*world.peer(0, 1));
         world.core(1).protocol().release_peer(*world.peer(1, 0));
-        world.progress(1); // answers 0's goodbye
+        world.progress(1); // replies to 0's disconnect
         for (int i = 0; i < 10 && world.counters(0).connections_open == 1; ++i) {
-            world.progress(0); // answers 1's goodbye, and is through
+            world.progress(0); // replies to 1's disconnect, and is done
         }
         ASSERT_EQ(world.counters(0).connections_open, 0u);
         ASSERT_EQ(world.counters(1).connections_open, 1u);
@@ -229,8 +230,8 @@ TEST(Breakage, APeerThatMeetsAgainEarlyIsNotForgotten) {
     }
 }
 
-// A peer that is through with the goodbyes asks for a new connection, which overtakes its answer to ours: the connection
-// is not taken down when that is here.
+// A peer that is done with the disconnect asks for a new connection, and this request overtakes the
+// peer's reply to node 0's disconnect: when that reply comes, it does not take the connection down.
 TEST(Breakage, ARequestThatOvertakesTheAnswerToAGoodbyeWaitsForIt) {
     Options options;
     options.parameters.connect_threshold = 1000000000;
@@ -272,7 +273,7 @@ TEST(Breakage, ARequestThatOvertakesTheAnswerToAGoodbyeWaitsForIt) {
     EXPECT_EQ(world.counters(0).bad_packets, 0u);
 }
 
-// The answer to a goodbye waits for room in the shared queue while the answering side is through.
+// The reply to a disconnect waits for room in the shared queue when the replying end is done.
 TEST(Breakage, AnAnswerThatFindsNoRoomIsNotLost) {
     Options options;
     options.parameters.connect_threshold = 1000000000;
@@ -289,7 +290,7 @@ TEST(Breakage, AnAnswerThatFindsNoRoomIsNotLost) {
     Peer* at1 = world.peer(1, 0);
     world.core(0).protocol().release_peer(*at0);
     ASSERT_TRUE(world.run([&] { return at0->goodbye_answered; }));
-    world.core(1).protocol().release_peer(*at1); // its goodbye lies in 0's queue
+    world.core(1).protocol().release_peer(*at1); // its disconnect lies in 0's queue
     for (TestRequest& request : flood) {
         ASSERT_TRUE(world.send(2, 1, 5, contiguous(filler), request).ok());
     }
@@ -310,7 +311,7 @@ TEST(Breakage, AnAnswerThatFindsNoRoomIsNotLost) {
     EXPECT_TRUE(world.run({&send, &receive}));
 }
 
-// Let go before there was any traffic, and wanted again before the next progress.
+// A peer is released before there was any traffic, and wanted again before the next progress.
 TEST(Breakage, APeerWantedAgainAtOnceKeepsItsConnection) {
     Options options;
     options.parameters.connect_threshold = 0;
@@ -333,7 +334,8 @@ TEST(Breakage, APeerWantedAgainAtOnceKeepsItsConnection) {
     EXPECT_TRUE(world.run({&send, &receive}));
 }
 
-// A whole ring is taken in one pass, a goodbye last: its writer still needs room for an answer.
+// The reader takes a whole ring in one pass, with a disconnect at its end: the ring's writer still
+// needs room for a reply.
 TEST(Breakage, CreditIsReturnedBeforeAGoodbyeIsHeard) {
     for (std::size_t lines = 40; lines <= 64; ++lines) {
         SCOPED_TRACE(lines);
@@ -417,7 +419,7 @@ TEST(Breakage, AReceiveFromALostPeerEnds) {
               Status::error(Reason::unreachable));
     EXPECT_TRUE(protocol.is_lost(*peer));
     std::vector<std::byte> sent = pattern(100, 1);
-    TestRequest other; // somebody else may still answer
+    TestRequest other; // another peer may still answer
     ASSERT_TRUE(world.send(2, 0, 5, contiguous(sent), other).ok());
     ASSERT_TRUE(world.run({&anybody}));
     EXPECT_EQ(got, sent);
@@ -441,7 +443,7 @@ TEST(Breakage, WhoWaitsForCreditNoticesThatThePeerHasEnded) {
     EXPECT_EQ(world.messages(0).size(), 1u);
 }
 
-// A message that fits the ring is over for its sender once the write is posted.
+// A message that fits the ring is complete for its sender once the write is posted.
 TEST(Breakage, AMessageThatIsLostWithNobodyWaitingIsTold) {
     fault::FaultPlan plan;
     plan.lacks = static_cast<std::uint32_t>(Capability::direct); // the ring is written by requests
@@ -471,12 +473,13 @@ TEST(Breakage, AMessageThatIsLostWithNobodyWaitingIsTold) {
               std::string::npos);
 }
 
-// Nothing that was sent waits for room; an answer is missing, or what the peer would send.
+// No message waits for room: a reply is missing, or something that the peer would send.
 TEST(Breakage, WhoWaitsForAnAnswerNoticesThatThePeerHasEnded) {
     enum class Waits { receive, synchronous, announced };
     for (const Waits waits : {Waits::receive, Waits::synchronous, Waits::announced}) {
         for (const char* fault_tolerance : {"auto", "off"}) {
-            for (const bool stores : {true, false}) { // into the peer's ring, or requests
+            // true: into the peer's ring; false: by requests.
+            for (const bool stores : {true, false}) {
                 SCOPED_TRACE(std::to_string(static_cast<int>(waits)) + " " + fault_tolerance +
                              (stores ? " stores" : " posts"));
                 fault::FaultPlan plan;
@@ -523,7 +526,7 @@ TEST(Breakage, WhoWaitsForAnAnswerNoticesThatThePeerHasEnded) {
     }
 }
 
-// The first of several that were held fails the peer, and with it the others.
+// The first of several queued operations fails the peer, and with it the others.
 TEST(Breakage, OperationsThatWereHeldFailTogether) {
     fault::FaultPlan plan;
     plan.lacks = static_cast<std::uint32_t>(Capability::whole_memory);
@@ -538,7 +541,7 @@ TEST(Breakage, OperationsThatWereHeldFailTogether) {
     std::vector<std::byte> here(100'000);
     TestRequest puts[3];
     Cores world(2, options);
-    exchange(world, 100, 1); // by the queue
+    exchange(world, 100, 1); // over the shared queue
     Peer* peer = world.peer(0, 1);
     ASSERT_EQ(peer->state, ConnectState::idle);
     const Window window(world, 1, there.data(), there.size());
@@ -560,7 +563,8 @@ TEST(Breakage, OperationsThatWereHeldFailTogether) {
     }
 }
 
-// What is to be repeated was in a ring; there is no memory to write into it any more, and the queue takes nothing as long.
+// The message to be repeated was in a ring. No memory is left to write into that ring, and the
+// shared queue takes nothing that long.
 TEST(Breakage, AMessageThatCannotBeRepeatedFailsThePeer) {
     fault::FaultPlan plan;
     plan.lacks = static_cast<std::uint32_t>(Capability::direct); // the ring is written by requests
@@ -594,7 +598,7 @@ TEST(Breakage, AMessageThatCannotBeRepeatedFailsThePeer) {
     EXPECT_EQ(peer->state, ConnectState::failed);
 }
 
-// The sender packs for a receiver that unpacks, each with parameters of its own.
+// The sender packs for a receiver that unpacks; each end has parameters of its own.
 TEST(Breakage, BlocksThatOneSideHasNoRoomForAreNotSent) {
     struct Side {
         int depth;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A peer of this host that computes, and one that has ended: silence says nothing, the system does.
+// A peer of this host that computes, and one that has ended: the system tells which,
+// silence does not.
 #include <string>
 
 #include "cores.h"
@@ -9,16 +10,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Nanoseconds kStep = 20ms; // from one look of who waits to the next
+constexpr Nanoseconds kStep = 20ms; // between two polls of the waiting node
 
-// A rank that computes: node 1 makes no progress, while node 0 waits for it.
+// A rank that computes: node 1 makes no progress while node 0 waits for it.
 class Computing : public testing::TestWithParam<int> {
 protected:
     Computing() {
         options_.parameters.partition_timeout = 2;
         options_.parameters.shm_rails = GetParam();
     }
-    // Node 0 waits so long.
+    // Lets node 0 wait for `time`.
     void wait(Cores& world, Nanoseconds time) {
         for (Nanoseconds end = world.clock.now() + time; world.clock.now() < end;) {
             world.clock.advance(kStep);
@@ -41,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(Rails, Computing, testing::Values(1, 2, 3));
 
 constexpr Nanoseconds kLong = 7s; // 3 x partition_timeout, and more
 
-// Whatever it owes: the acknowledgement of a short message, the data of a long one, a connection.
+// Node 1 may owe the acknowledgment of a short message, the data of a long one, or a connection.
 TEST_P(Computing, IsWaitedForWhateverItOwes) {
     for (const std::size_t bytes : {8u, 3000u, 20'000u, 1'000'000u}) {
         for (const int before : {0, 1, 15, 16, 40}) { // messages, before it computes
@@ -79,7 +80,8 @@ TEST_P(Computing, IsWaitedForWhateverItOwes) {
     }
 }
 
-// What waits for it is told within a second, and why; what it had sent before is taken.
+// Requests that wait for an ended process fail within a second, with the reason; messages that it
+// had sent before are received.
 TEST_P(Computing, AProcessThatHasEndedIsNoticedWithinASecond) {
     for (const int before : {0, 1, 40}) { // messages
         SCOPED_TRACE(before);
@@ -100,20 +102,19 @@ TEST_P(Computing, AProcessThatHasEndedIsNoticedWithinASecond) {
         EXPECT_TRUE(receive.done);
         EXPECT_EQ(receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
         EXPECT_EQ(got, last);
-        if (waits.done) { // a receive ends where it is known who would have sent
+        if (waits.done) { // a receive ends if its sender is known
             EXPECT_EQ(waits.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
         }
         TestRequest vain;
         const Status status = world.send(0, 1, 9, contiguous(last), vain);
         wait(world, 1s);
-        // A peer of which nothing was wanted any more has left; a later send is an error of its
-        // own.
+        // A peer that nothing is wanted of has left; a later send to it is an error of its own.
         EXPECT_TRUE(!status.ok() || vain.done);
         EXPECT_TRUE(!status.ok() || vain.user.status == OPAL_COMMON_ADAPTIB_UNREACHABLE);
     }
 }
 
-// A long message's data, which only the other side can fetch.
+// The data of a long message, which only the other end can fetch.
 TEST_P(Computing, AProcessThatEndsWhileItIsWaitedForEndsTheRequest) {
     Cores world(2, options_);
     exchange(world, 8, 40);

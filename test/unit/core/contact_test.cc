@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A message has come whose sender cannot be answered yet, or never.
+// A message has come whose sender cannot be answered yet, or not at all.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ using fault::Fault;
 constexpr Nanoseconds kMillisecond{1'000'000};
 constexpr Nanoseconds kSecond{1'000'000'000};
 
-// Node 1 cannot reach anybody while `reason` says so.
+// Node 1 can reach no new peer, for `reason`, until `until`.
 class Contact : public testing::Test {
 protected:
     Cores& begin(Reason reason, Nanoseconds until, std::uint64_t shm_rails = 1) {
@@ -45,7 +45,7 @@ protected:
         world_->clock.advance(2 * kMillisecond);
         return *world_;
     }
-    // Steps of a millisecond, with some passes each.
+    // Lets time pass, in steps of a millisecond with some passes each.
     void pass_time(Nanoseconds time) {
         for (Nanoseconds done{0}; done < time; done += kMillisecond) {
             world_->clock.advance(kMillisecond);
@@ -54,7 +54,7 @@ protected:
             }
         }
     }
-    // Messages between 1 and 2 go on, whoever else waits.
+    // Exchanges messages between nodes 1 and 2, which go on whatever else waits.
     static void exchange_with_2(Cores& world) {
         for (int i = 0; i < 40; ++i) {
             const std::size_t from = 1 + static_cast<std::size_t>(i % 2);
@@ -203,7 +203,7 @@ TEST_F(Contact, WhoCannotBeAnsweredForLongIsRefused) {
     EXPECT_EQ(world.messages(1).size(), 2u) << "after a second, and at the end";
 }
 
-// What a process sends before it ends is not lost, though it is there no more.
+// Messages that a process sends before it ends are not lost, though the process is gone.
 TEST(ContactWithoutFaults, TheLastMessagesOfWhoHasLeftAreTaken) {
     Cores world(2);
     int word[2] = {5, 6};

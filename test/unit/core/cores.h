@@ -48,7 +48,7 @@ inline Data contiguous(std::vector<std::byte>& buffer) {
 
 std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed);
 
-// A message of a pattern, with what it may be received into.
+// A message of a pattern, with buffers to receive it into.
 struct PatternMessage {
     PatternMessage(std::size_t from_node, std::size_t bytes, std::size_t seed)
         : from(from_node), sent(pattern(bytes, seed)), got(bytes), scattered(bytes, 1, 3) {
@@ -67,21 +67,22 @@ struct PatternMessage {
 
 struct Options {
     Parameters parameters = default_parameters();
-    std::function<void(std::size_t node, Parameters&)> parameters_of; // where nodes have others
+    std::function<void(std::size_t node, Parameters&)> parameters_of; // changes for single nodes
     std::uint64_t seed = 1;
     std::vector<std::uint16_t> wire_versions; // per node; empty: the real one
-    // The host of each node; empty: all are on one, with one fabric. Else a node has two fabrics: shm for
-    // the nodes of its own host, and shm of another kind for all, or, without `far`, the first alone.
+    // Host of each node. Empty: all are on one, with one fabric. Otherwise a node has two
+    // fabrics: shm for the nodes of its own host, and shm of another kind for all nodes; without
+    // `far` only the first one.
     std::vector<std::uint64_t> hosts;
     bool far = true;
-    // The user namespace of each node, from which no other shared memory can be opened; empty:
-    // all are in one.
+    // User namespace of each node, which can open no shared memory of other ones. Empty: all
+    // nodes are in one.
     std::vector<std::uint32_t> user_spaces;
-    bool timed = false;           // what things cost is measured, by the clock below
-    const bool* yields = nullptr; // Core::Environment, as the next
+    bool timed = false;           // costs are measured, by the clock below
+    const bool* yields = nullptr; // as in Core::Environment; so is the next
     std::uint64_t tight_ticks = 0;
-    std::optional<CopyCosts> copy_costs; // what the nodes believe that copies cost
-    // What each node's fabric is wrapped in, its second if there are two; empty: nothing.
+    std::optional<CopyCosts> copy_costs; // the nodes take these costs of copies for granted
+    // Wraps each node's fabric, or the second one if there are two; empty: no wrapper.
     std::function<std::unique_ptr<Fabric>(std::size_t node, std::unique_ptr<Fabric>, const Clock&)>
         wrap;
 };
@@ -101,7 +102,7 @@ public:
     ~Cores();
 
     std::size_t size() const { return nodes_.size(); }
-    // Ends a node's core and fabric; it is not progressed any more.
+    // Ends a node's core and fabric, which make no progress any more.
     void end(std::size_t node) { nodes_[node]->core.reset(); }
     Core& core(std::size_t node) { return *nodes_[node]->core; }
     Counters& counters(std::size_t node) { return nodes_[node]->counters; }
@@ -111,14 +112,14 @@ public:
 
     Status send(std::size_t from, std::size_t to, std::int32_t tag, const Data& data,
                 TestRequest& request, bool synchronous = false, std::uint32_t context = 0);
-    // The short way; false: not sent.
+    // Tries the fast path; false: not sent.
     bool send_at_once(std::size_t from, std::size_t to, std::int32_t tag, const Data& data);
     Status receive(std::size_t at, std::int32_t source, std::int32_t tag, const Data& data,
                    TestRequest& request, std::uint32_t context = 0);
 
     void progress(std::size_t node, bool again = false);
     void progress();
-    // Until `condition`; false if it does not come true in many passes.
+    // Makes progress until `condition`; false if it does not come true in many passes.
     bool run(const std::function<bool()>& condition);
     bool run(const std::vector<TestRequest*>& requests);
 
@@ -129,7 +130,7 @@ private:
     std::vector<std::unique_ptr<Node>> nodes_;
 };
 
-// `rounds` messages each way between nodes 0 and 1, one after another, payloads checked.
+// Sends `rounds` messages each way between nodes 0 and 1, one after another, and checks payloads.
 void exchange(Cores& world, std::size_t bytes, int rounds);
 
 } // namespace adaptib::test

@@ -9,7 +9,8 @@ namespace {
 
 char kConnectIb[] = "connect-ib";
 
-// Messages by the shared queue and, from the 17th on, by the ring, looked for in many passes.
+// Sends messages over the shared queue and, from the 17th on, over the ring; many
+// passes look for each.
 void talk(Cores& world, int passes = 10'000) {
     std::vector<std::byte> from(8);
     std::vector<std::byte> to(8);
@@ -55,14 +56,15 @@ TEST(Costs, AreKnownSoon) {
     EXPECT_LE(passes(40 * 4096), 60u);
 }
 
-// A queue in which nothing is need not be timed: once rings are known passes are timed no more until something comes there.
+// An empty queue need not be timed: once rings are known, passes are timed no more until
+// something comes there.
 TEST(Costs, OfASilentQueueAreNotLookedFor) {
     Options options;
     options.timed = true;
     Cores world(2, options);
     talk(world, 0);
-    for (int i = 0; i < 2 * 4096;
-         ++i) { // one pass each: every eighth comes in a timed one, to begin with
+    // One pass each: every eighth comes in a timed one, to begin with.
+    for (int i = 0; i < 2 * 4096; ++i) {
         std::vector<std::byte> data(8);
         TestRequest receive;
         ASSERT_TRUE(world.receive(1, 0, 1, contiguous(data), receive).ok());
@@ -73,7 +75,8 @@ TEST(Costs, OfASilentQueueAreNotLookedFor) {
     EXPECT_LE(world.counters(1).cost_samples, 100u);
 }
 
-// However often passes are timed: with timers acknowledgements go that messages would have taken along.
+// Timing passes more often does not run timers more often: timers send acknowledgments that
+// messages would have carried.
 TEST(Costs, TimersDoNotRunMoreOftenForThem) {
     Options options;
     options.timed = true;
@@ -85,8 +88,8 @@ TEST(Costs, TimersDoNotRunMoreOftenForThem) {
     const std::uint64_t looks = world.counters(1).cost_samples;
     const std::uint64_t before = world.counters(1).selections;
     for (int pass = 0; pass < 64 * 100; ++pass) {
-        world.clock.advance(
-            std::chrono::milliseconds(1)); // timers find that channels are to be selected
+        // Timers find that channels are to be selected.
+        world.clock.advance(std::chrono::milliseconds(1));
         world.progress(1);
     }
     EXPECT_EQ(world.counters(1).selections - before, 100u);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cores with two fabrics: peers of the same host over the near one, the others over the far one, which is
-// made as poor as an adapter's: nothing is mapped, every buffer is registered, datagrams may be lost.
+// Cores with two fabrics: peers of the same host over the near one, the others over the far one.
+// The far one is made as poor as an adapter's: nothing is mapped, every buffer is registered,
+// datagrams may get lost.
 #include <array>
 #include <deque>
 #include <numeric>
@@ -51,7 +52,7 @@ public:
     std::unique_ptr<Cores> world;
 };
 
-// One message, whose receive may take it from anybody.
+// One message, whose receive may take it from any source.
 struct Message {
     Message(std::size_t bytes, std::uint64_t seed) : sent(pattern(bytes, seed)), got(bytes) {}
 
@@ -157,7 +158,7 @@ TEST(Fabrics, AReceiveFromAnybodyTakesBothKinds) {
     }
 }
 
-// Two containers on one host: what the addresses say keeps both ends off shared memory.
+// Two containers on one host: their addresses keep both ends off shared memory.
 TEST(Fabrics, WhoCannotOpenTheOthersMemoryTakesTheNextFabric) {
     TwoFabrics at;
     at.options.hosts = {0, 0, 0, 0};
@@ -224,7 +225,7 @@ TEST(Fabrics, ScatteredDataCrossesBoth) {
     }
 }
 
-// Memory is known to the fabric that moves it, and to no other.
+// Memory is registered with the fabric that transfers it, and with no other.
 TEST(Fabrics, ANearMessageNeedsNoRegistration) {
     TwoFabrics at;
     at.options.parameters.ring_bytes = 131072;
@@ -240,7 +241,8 @@ TEST(Fabrics, ANearMessageNeedsNoRegistration) {
     }
 }
 
-// However little can be locked: a transfer ends, in the fragments that the ring or the shared queue hold if need be.
+// However little can be locked, a transfer ends: if need be, in fragments that the ring or the
+// shared queue holds.
 TEST(Fabrics, TransfersEndWithAnyAmountOfLockedMemory) {
     for (std::size_t limit = 400'000; limit < 2'000'000; limit += 100'000) {
         SCOPED_TRACE(limit);
@@ -332,10 +334,11 @@ TEST(Fabrics, ThereIsRoomForSomeRailsOfEach) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Pairs of rails
 
-// Rails of two processes, each with the number of its network; the more alike the closer the numbers.
+// Rails of two processes, each with the number of its network; the closer the numbers, the better
+// the subnet match.
 void expect_pairs(const std::vector<std::uint32_t>& lower, const std::vector<std::uint32_t>& higher,
                   const std::vector<PeerRoute::Pair>& expected) {
     constexpr std::uint32_t kFirst = 2; // rails of another fabric come before
@@ -376,7 +379,7 @@ TEST(Routes, RailsOfOneNetworkArePaired) {
     expect_pairs({4, 2}, {1, 2, 3, 4}, {{0, 3, 0}, {1, 1, 0}});
 }
 
-// Rails of one network: what one host has as its second, the other as its first.
+// Rails of one network: the second rail of one host has the rate of the other host's first.
 TEST(Routes, RailsOfOneNetworkArePairedByTheirRates) {
     const std::vector<std::uint32_t> lower{25, 100, 25};
     const std::vector<std::uint32_t> higher{100, 50};
@@ -455,7 +458,7 @@ TEST(Routes, ThereIsRoomForSixteenPathsInAll) {
     EXPECT_EQ(with_paths(pairs, std::vector<std::uint32_t>(kMaxRails, 3)).size(), kMaxSubchannels);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // One-sided operations
 
 struct Window {
@@ -504,7 +507,8 @@ TEST(Fabrics, AWindowIsReachedFromNearAndFar) {
     }
 }
 
-// All on the fabric that all processes have: a peer of the same host by its twin, ourselves, too.
+// All atomics go over the fabric that all processes have: those to a peer of the same host, or to
+// the process itself, by a second record of the peer (amo_peer).
 TEST(Fabrics, AtomicsOfAllGoOverOneFabric) {
     TwoFabrics at;
     at.start();
@@ -545,7 +549,7 @@ TEST(Fabrics, AtomicsOfAllGoOverOneFabric) {
     std::vector<std::uint64_t> expected(old.size());
     std::iota(expected.begin(), expected.end(), 1000);
     EXPECT_EQ(old, expected);
-    // The near peers go on side by side with their twins, and both part.
+    // Near peers and their amo_peers work side by side, and both disconnect.
     Message message(100, 1);
     ASSERT_TRUE(at.world->receive(0, 1, 1, contiguous(message.got), message.receive).ok());
     ASSERT_TRUE(at.world->send(1, 0, 1, contiguous(message.sent), message.send).ok());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a flush waits for (protocol/flush.h): all that was started before it, and it ends although others go on.
+// A flush (protocol/flush.h) waits for all operations started before it, and ends
+// although others go on.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -31,7 +32,8 @@ TEST(FlushEpochs, WhatIsNotUnderWayIsNotWaitedFor) {
     EXPECT_TRUE(epochs.passed(mark));
 }
 
-// The first in is the first out, and there are always some: waiting for none of them would never end.
+// The first in is the first out, and some are always outstanding: waiting until none
+// is would never end.
 TEST(FlushEpochs, EndsWhileOthersAreStarted) {
     FlushEpochs epochs;
     std::deque<std::uint64_t> open;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who exchanges messages one for one gives a long one's place in the ring back after its answer (Core::give_back), with the
-// habits of processors where that is worth it.
+// Deferred release (Core::give_back): in a ping-pong, a process releases the slot of a long message
+// after its own reply, with the habits of processors where that pays.
 #include <gtest/gtest.h>
 
 #include "channel/ring.h"
@@ -20,7 +20,7 @@ protected:
     static bool holds(Cores& world, std::size_t at, std::size_t from) {
         return world.peer(at, from)->ring_in->holds();
     }
-    // From 0 to 1 and back; the passes of each end with what it waits for.
+    // Sends a message from 0 to 1 and back; each end's passes stop when its message has come.
     static void exchange_once(Cores& world, std::size_t bytes, std::uint64_t seed) {
         for (const std::size_t from : {std::size_t{0}, std::size_t{1}}) {
             const std::size_t to = 1 - from;
@@ -57,7 +57,7 @@ TEST_F(Held, UntilAPassFindsNothing) {
     EXPECT_FALSE(holds(world, 0, 1));
 }
 
-// A stream, of which none is answered.
+// A stream in one direction, without replies.
 TEST_F(Held, NotWhereNobodyAnswers) {
     Cores world(2);
     exchange(world, 1000, 40);
@@ -74,7 +74,8 @@ TEST_F(Held, NotWhereNobodyAnswers) {
     }
 }
 
-// However long the other side computes after the last message that it has taken, wherever a lap ends.
+// A long message finds room however long the other end computes after the last message that it has
+// taken, and wherever a lap ends.
 TEST_F(Held, LeavesRoomForALongMessage) {
     for (int rounds = 40; rounds < 80; ++rounds) {
         Cores world(2);
@@ -82,7 +83,7 @@ TEST_F(Held, LeavesRoomForALongMessage) {
         for (int i = 0; i < rounds; ++i) {
             ASSERT_NO_FATAL_FAILURE(exchange_once(world, 1000, static_cast<std::uint64_t>(i)));
         }
-        world.progress(1); // has the last one's answer to take
+        world.progress(1); // node 1 is done with the last exchange
         ASSERT_NO_FATAL_FAILURE(exchange_once(world, 4000, 1));
         const Bytes half = world.peer(0, 1)->ring_capacity;
         std::vector<std::byte> sent = pattern(std::min<Bytes>(half, 4000), 7);
@@ -95,7 +96,7 @@ TEST_F(Held, LeavesRoomForALongMessage) {
     }
 }
 
-// What is kept of a connection is an empty ring, also if no pass has been idle meanwhile.
+// A connection that is kept has an empty ring, also if no pass has been idle meanwhile.
 TEST_F(Held, NothingIsWhenAConnectionCloses) {
     for (int rounds = 1; rounds < 12; ++rounds) {
         Options options;

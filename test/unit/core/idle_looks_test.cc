@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A pass that finds nothing looks into the rings again (Parameters::idle_looks), if nobody minds.
+// A pass that finds nothing looks into the rings again (Parameters::idle_looks), unless others
+// would suffer.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -12,10 +13,10 @@ namespace adaptib::test {
 namespace {
 
 constexpr int kMessages = 50;
-constexpr std::uint64_t kManyPasses = 200; // timers have run since the ring is there
+constexpr std::uint64_t kManyPasses = 200; // enough for timers to run while the ring exists
 
-// Node 1 waits in a thread of its own, with calls that look `again`, and node 0 takes its time before each message.
-// Returns how often something came while a pass looked again.
+// Node 1 waits in a thread of its own, with calls that look `again`, and node 0 takes its time
+// before each message. Returns how often something came while a pass looked again.
 std::uint64_t found_idle(int looks, bool again, const bool* yields,
                          std::uint64_t tight_ticks = ~std::uint64_t{0}) {
     Options options;
@@ -53,7 +54,8 @@ std::uint64_t found_idle(int looks, bool again, const bool* yields,
 }
 
 TEST(IdleLooks, FindWhatComesMeanwhile) {
-    // Nearly all the time is spent on them; once is enough, since who runs when is not ours to say.
+    // Nearly all the time is spent on these looks. One find is enough, since the test does not
+    // control which thread runs when.
     EXPECT_GT(found_idle(100'000, true, nullptr), 0u);
 }
 

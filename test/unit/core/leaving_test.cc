@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A peer has gone in good order: nothing of it is left here, and nothing has failed.
+// A peer has left in good order: nothing of it remains here, and nothing has failed.
 #include <fstream>
 
 #include "cores.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr Nanoseconds kMillisecond{1'000'000};
 
-// Of segments, in this process: of their fixed parts, which are at the beginning.
+// Counts the segments mapped in this process, by their fixed parts, which are at the beginning.
 std::size_t mappings() {
     std::ifstream maps("/proc/self/maps");
     std::size_t count = 0;
@@ -43,7 +43,7 @@ protected:
             }
         }
     }
-    // Of node 0.
+    // Checks node 0.
     void expect_that_nothing_has_failed() {
         EXPECT_EQ(world_->counters(0).connections_failed, 0u);
         EXPECT_EQ(world_->counters(0).paths_failed, 0u);
@@ -62,11 +62,11 @@ protected:
     }
 
     std::optional<Cores> world_;
-    Peer* peer_ = nullptr; // node 1, to node 0
+    Peer* peer_ = nullptr; // node 0's record of node 1
     std::size_t before_ = 0;
 };
 
-// As a child that has disconnected and ended, while its parent has not been told to let it go.
+// Like a child that has disconnected and ended, while its parent has not released it yet.
 TEST_P(Leaving, WhoHasSaidGoodbyeAndGoneLeavesNothing) {
     Cores& world = begin();
     world.core(1).protocol().release_peer(*world.peer(1, 0));
@@ -82,7 +82,7 @@ TEST_P(Leaving, WhoHasSaidGoodbyeAndGoneLeavesNothing) {
     expect_that_nothing_has_failed();
 }
 
-// As in MPI_Finalize: one is gone before it has answered the other's goodbye.
+// As in MPI_Finalize: one end is gone before it has replied to the other's disconnect.
 TEST_P(Leaving, AGoodbyeThatNobodyAnswersIsNoFailure) {
     Cores& world = begin();
     world.end(1);
@@ -136,7 +136,7 @@ TEST_P(Leaving, WhoIsStillWantedIsLost) {
     EXPECT_EQ(world.counters(0).connections_failed, 1u);
 }
 
-// What is started to it later is an error of its own.
+// An operation that is started to the peer later is an error of its own.
 TEST_P(Leaving, WhoHasLeftCannotBeSentTo) {
     Cores& world = begin();
     world.end(1);

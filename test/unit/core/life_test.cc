@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Peers come and go: probes and cancels, connecting at the same time, goodbyes, another wire version.
+// Peers come and go: probes and cancels, simultaneous connects, disconnects, another wire version.
 #include "cores.h"
 
 namespace adaptib::test {
@@ -28,8 +28,8 @@ TEST(Life, ProbeSeesAMessageAndMatchedProbeTakesIt) {
     EXPECT_EQ(got, sent);
 }
 
-// It gets the message without becoming one that is posted: what is left of an earlier one in its memory, which
-// could have been cancelled, does not count.
+// The receive gets the message without being posted: the state that an earlier receive, which could
+// have been cancelled, has left in its memory does not count.
 TEST(Life, AReceiveOfWhatIsThereIsOverAtOnce) {
     Cores world(2);
     std::vector<std::byte> got(8);
@@ -74,8 +74,8 @@ TEST(Life, OnlyAnUnmatchedReceiveCanBeCancelled) {
     EXPECT_EQ(got, sent);
 }
 
-// A component that sends and receives messages goes, another one goes on with the core: nothing may be left that points to the
-// requests of the first (the address sanitizer sees it).
+// One component of two ends its messages, and the other goes on with the core: nothing may point to
+// requests of the first one any more (the address sanitizer sees it).
 TEST(Life, MessagesEndBeforeTheCore) {
     static char none[] = "none";
     Options options;
@@ -140,8 +140,8 @@ TEST(Life, AConnectionWaitsForSecondsBeforeItIsBroken) {
     for (std::size_t node = 0; node < 2; ++node) {
         ASSERT_EQ(world.peer(node, 1 - node)->state, ConnectState::open);
         const QpAttributes a = world.peer(node, 1 - node)->subchannels[0].qp->query();
-        ASSERT_GT(a.timeout, 0);     // for ever
-        ASSERT_LT(a.retry_count, 7); // for ever on soft-RoCE
+        ASSERT_GT(a.timeout, 0);     // 0: forever
+        ASSERT_LT(a.retry_count, 7); // 7: forever on soft-RoCE
         const Nanoseconds patience{(std::int64_t{4096} << a.timeout) * (a.retry_count + 1)};
         EXPECT_GT(patience, std::chrono::seconds(5));
         EXPECT_LT(patience, std::chrono::seconds(30));
@@ -185,7 +185,8 @@ TEST(Life, ManyPeersOfWhichFewAreHot) {
             EXPECT_EQ(got, sent);
         }
         for (int i = 0; i < 25000; ++i) {
-            world.progress(0); // the rings go cold; the next round finds them all the same
+            // The rings go cold; the next round finds their messages all the same.
+            world.progress(0);
         }
     }
     EXPECT_EQ(world.counters(0).rings_open, 9u);
@@ -222,7 +223,7 @@ TEST(Life, AGoodbyeThatTheOtherSideDoesNotShareIsRevoked) {
         for (int i = 0; i < life * 5; ++i) {
             world.progress();
         }
-        exchange(world, 1500, 3); // node 1 never let go
+        exchange(world, 1500, 3); // node 1 has never released the peer
     }
     EXPECT_EQ(world.counters(0).connections_open, 1u);
     world.core(0).protocol().release_peer(*world.peer(0, 1));
@@ -238,12 +239,12 @@ TEST(Life, WhatIsStartedDuringAGoodbyeGoesOutAfterIt) {
     world.core(0).protocol().release_peer(*world.peer(0, 1));
     world.core(1).protocol().release_peer(*world.peer(1, 0));
     for (int i = 0; i < 3; ++i) {
-        world.progress(0); // has heard the other's goodbye, not its answer
+        world.progress(0); // node 0 has got the other's disconnect, but not its reply
     }
     exchange(world, 1500, 3);
 }
 
-// At the end of a job each process goes when its own goodbyes are out.
+// At the end of a job each process ends when its own disconnects are sent.
 TEST(Life, APeerThatHasSaidGoodbyeMayBeGoneBeforeItIsAnswered) {
     for (const bool tolerant : {true, false}) {
         SCOPED_TRACE(tolerant);

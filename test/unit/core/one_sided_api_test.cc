@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One-sided operations through the C interface, of a process with itself: what a user may get wrong, for
-// those that are started and those that are tried within the call first.
+// One-sided operations through the C interface, of a process with itself: user errors, in
+// operations that are started and in those that are tried within the call first.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -55,7 +55,7 @@ protected:
         regions_.push_back(made);
         return remote;
     }
-    // COMPLETE, or AGAIN with nothing done.
+    // Returns COMPLETE, or AGAIN with nothing done.
     int now(opal_common_adaptib_operation_t kind, const opal_common_adaptib_remote_t& remote,
             std::uint64_t address, std::size_t bytes, std::uint64_t operand = 0,
             std::uint64_t compare = 0, opal_common_adaptib_region_t* region = nullptr) {
@@ -63,8 +63,8 @@ protected:
                                                    &remote, bytes,  operand, compare};
         return opal_common_adaptib_start_now(core_, self_, &what);
     }
-    // What start returns; if it started, what the request ended with. Within the call, if that is what
-    // is tested, and possible.
+    // Returns the result of start or, if that started the request, the status with which the
+    // request ended. Tries within the call first if that is what is tested.
     int run(opal_common_adaptib_operation_t kind, const opal_common_adaptib_remote_t& remote,
             std::uint64_t address, std::size_t bytes, std::uint64_t operand = 0,
             std::uint64_t compare = 0) {
@@ -198,7 +198,7 @@ TEST_P(OneSidedApi, EachOperationDoesWhatItSays) {
     EXPECT_EQ(words_[12], 12u);
 }
 
-// A region of its own for the local memory, or none: both are good for the short way.
+// The local memory may have a region of its own or none: both are good for the fast path.
 TEST_P(OneSidedApi, ALocalRegionMayBeGiven) {
     ASSERT_GE(put(0, 8), 0);
     opal_common_adaptib_remote_t unused{};
@@ -215,7 +215,7 @@ TEST_P(OneSidedApi, ALocalRegionMayBeGiven) {
     }
 }
 
-// Memory that was registered, deregistered and unmapped, as a window that was freed.
+// Memory that was registered, deregistered and unmapped, like a window that was freed.
 TEST_P(OneSidedApi, MemoryThatIsGoneIsAnErrorAndNoCrash) {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     for (const std::uint32_t access : {7u, 3u}) { // a window; memory of a transfer
@@ -231,10 +231,10 @@ TEST_P(OneSidedApi, MemoryThatIsGoneIsAnErrorAndNoCrash) {
             ASSERT_EQ(opal_common_adaptib_register(core_, at, page, access, &made, &remote),
                       OPAL_COMMON_ADAPTIB_SUCCESS);
             messages_.clear();
-            ASSERT_GE(run(kind, remote, remote.base, 8), 0); // its key is known
+            ASSERT_GE(run(kind, remote, remote.base, 8), 0); // makes its key known
             opal_common_adaptib_deregister(core_, made);
             if (access == 7) {
-                // Nobody reaches it any more, though it is still there.
+                // Operations no longer reach the window, though its memory is still there.
                 std::memset(at, 0x5a, page);
                 local_[0] = 1;
                 EXPECT_EQ(now(kind, remote, remote.base, 8, 1, 0x5a5a5a5a5a5a5a5a),
@@ -245,7 +245,7 @@ TEST_P(OneSidedApi, MemoryThatIsGoneIsAnErrorAndNoCrash) {
             ASSERT_EQ(munmap(at, page), 0);
             EXPECT_EQ(now(kind, remote, remote.base, 8), OPAL_COMMON_ADAPTIB_AGAIN);
             EXPECT_EQ(run(kind, remote, remote.base, 8), OPAL_COMMON_ADAPTIB_BAD_PARAM);
-            // A window is looked for before; of a transfer's memory only the system knows.
+            // A window is looked up first; of a transfer's memory only the system knows.
             EXPECT_EQ(messages_.size(), access == 7 ? 0u : 1u);
             EXPECT_GE(put(0, 0), 0); // nothing else is broken
         }
@@ -298,15 +298,15 @@ TEST_P(OneSidedApi, ADescriptionThatPromisesTooMuchIsABadParameter) {
     EXPECT_TRUE(messages_.empty());
 }
 
-// Windows may overlap: what one of them covers is allowed, whichever description comes with it.
+// Windows may overlap: an operation may use what one of them covers, with any window's description.
 TEST_P(OneSidedApi, TheDescriptionOfAnotherWindowWillDo) {
     const opal_common_adaptib_remote_t other = region(words_, 32, 7);
     for (const auto kind : kOperations) {
         std::memcpy(local_, words_ + 4, 8); // so that a put changes nothing
         EXPECT_GE(run(kind, other, remote_.base, 8, words_[4], words_[4]), 0);
     }
-    words_[4] = 4; // to which the addition added
-    // One half of each.
+    words_[4] = 4; // undoes the addition
+    // A description with one half of each.
     opal_common_adaptib_remote_t torn = other;
     torn.base = remote_.base;
     torn.bytes = remote_.bytes;

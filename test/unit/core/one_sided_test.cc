@@ -10,7 +10,7 @@
 namespace adaptib::test {
 namespace {
 
-// How data is copied, and who carries atomics out.
+// Parameters: the way in which data is copied, and the end that executes atomics.
 class OneSidedTraffic : public testing::TestWithParam<std::tuple<const char*, const char*>> {
 protected:
     Options options() const {
@@ -93,7 +93,7 @@ TEST_P(OneSidedTraffic, AtomicsOfSeveralOriginsAddUp) {
 
 TEST_P(OneSidedTraffic, WhatIsOutsideOrForbiddenIsRefusedAtOnce) {
     Cores world(2, options());
-    exchange(world, 100, 20); // what a target has is known once there is a connection
+    exchange(world, 100, 20); // the target's regions are known once there is a connection
     alignas(8) std::uint64_t words[4] = {};
     const Window all(world, 1, words, sizeof words);
     const Window readable(world, 1, words, sizeof words, OPAL_COMMON_ADAPTIB_REMOTE_READ);
@@ -128,12 +128,12 @@ TEST_P(OneSidedTraffic, AWindowThatIsGoneEndsTheOperationWithAnError) {
     EXPECT_EQ(put.user.status, OPAL_COMMON_ADAPTIB_BAD_PARAM);
     EXPECT_EQ(world.messages(0).size(), 1u);
     EXPECT_EQ(world.core(0).protocol().one_sided_outstanding(), 0u);
-    // With the connection there it is refused at once. Neither hurts anything else.
+    // With a connection the operation is refused at once. Neither case hurts anything else.
     EXPECT_EQ(start(world, 0, 1, what, put).reason(), Reason::bad_key);
     exchange(world, 100, 3);
 }
 
-// The description is that of a neighbour, or a half of each: osc/rdma may pass such ones on.
+// The description is that of a neighbor window, or half of each: osc/rdma may pass such ones on.
 TEST_P(OneSidedTraffic, ADescriptionOfAnotherWindowOfTheTargetWillDo) {
     for (const bool connected : {false, true}) {
         Cores world(2, options());
@@ -168,7 +168,8 @@ TEST_P(OneSidedTraffic, ADescriptionOfAnotherWindowOfTheTargetWillDo) {
     }
 }
 
-// Many puts from node 0 to node 1; in the middle of them the window goes, or all of node 1 does.
+// Starts many puts from node 0 to node 1; in the middle of them the window ends, or
+// all of node 1 does.
 void interrupt(Cores& world, Window& window, std::vector<std::byte>& memory, bool ends) {
     constexpr std::size_t kPuts = 64;
     const std::size_t size = memory.size();
@@ -226,7 +227,7 @@ TEST_P(OneSidedTraffic, AWindowThatGoesInTheMiddleOfPuts) {
     Window window(world, 1, memory.data(), memory.size());
     exchange(world, 100, 20);
     interrupt(world, window, memory, false);
-    // The target goes on: this process and another still put to it.
+    // The target goes on: this process and another one still put to it.
     const Window other(world, 1, memory.data(), memory.size());
     for (const std::size_t from : {std::size_t{0}, std::size_t{2}}) {
         std::vector<std::byte> sent = pattern(memory.size(), from);
@@ -249,7 +250,7 @@ TEST_P(OneSidedTraffic, APeerThatEndsInTheMiddleOfPuts) {
     interrupt(world, window, memory, true);
 }
 
-// What is tried within the call and what is started, by turns, from several origins.
+// Several initiators try operations within the call and start others, alternately.
 TEST_P(OneSidedTraffic, AtOnceAndStartedAddUp) {
     for (const int rails : {1, 2}) {
         Options options = this->options();
@@ -284,7 +285,8 @@ TEST_P(OneSidedTraffic, AtOnceAndStartedAddUp) {
         for (std::size_t i = 0; i < old.size(); ++i) {
             ASSERT_EQ(old[i], 1000 + i) << "each origin saw a value of its own";
         }
-        // Over the only path, where a single copy is possible; and the target itself.
+        // Within the call: over the only path, where a single copy is possible; and by
+        // the target itself.
         const bool target = std::string(std::get<1>(GetParam())) == "target";
         const bool short_way =
             target || (rails == 1 && std::string(std::get<0>(GetParam())) == "auto");
@@ -383,8 +385,8 @@ TEST(ActiveMessages, ArriveInOrderWhateverTheirSize) {
     }
 }
 
-// By all three ways: within the call in two pieces, as a request, and two-sided in between; the small
-// ring fills up and messages wait.
+// Messages go in all three ways: within the call in two pieces, as a request, and two-sided in
+// between. The small ring fills up, so that messages wait.
 TEST(ActiveMessages, ThoseSentAtOnceKeepTheOrder) {
     for (const std::size_t ring : {std::size_t{4096}, std::size_t{131072}}) {
         Options options;
@@ -460,7 +462,7 @@ TEST(ActiveMessages, NoneAtOnceThatIsTooLongOrToAPeerThatIsLost) {
     EXPECT_FALSE(at_once(bytes.size(), 0));
     EXPECT_TRUE(world.run([&] { return world.counters(1).bad_packets == 2; })) << "unheard";
     world.end(1);
-    // What goes out before that is known is lost; then nothing goes out any more.
+    // Messages sent before that is known are lost; afterwards nothing is sent any more.
     for (int pass = 0; pass < 100000 && peer->datagram.handle != nullptr; ++pass) {
         static_cast<void>(at_once(8, 8));
         world.progress(0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The policies decide how many rails carry a message; what arrives is the same
+// The policies decide how many rails carry a message; the data that arrives is the same
 // (two_sided_test.cc has these cases, too).
 #include <gtest/gtest.h>
 
@@ -42,10 +42,10 @@ TEST(Scheduling, TheDefaultStripesOverAllRails) {
         return moved(defaults.multiplexing_policy, defaults.striping_policy, 3, bytes).reads;
     };
     EXPECT_EQ(reads(1'000'000), 3u);
-    EXPECT_GE(reads(4'000'000), 7u); // six rounds of 512 KiB, and what is left
+    EXPECT_GE(reads(4'000'000), 7u); // six rounds of 512 KiB, and the rest
 }
 
-// The sender's marker, which is blocking here, reaches the one who reads.
+// The sender's marker, which is blocking here, reaches the receiver, which reads.
 TEST(Scheduling, EpcStripesForASenderThatBlocks) {
     EXPECT_EQ(moved("binding", "epc", 2, 1'000'000).reads, 2u);
 }
@@ -57,7 +57,7 @@ TEST(Scheduling, OthersKeepThemWhole) {
     }
 }
 
-// What rank 0 of two says when it starts.
+// Returns what rank 0 of two reports when it starts.
 std::vector<std::string> told(std::size_t threshold, int eager_limit, const char* striping) {
     Options options;
     options.parameters.striping_threshold = threshold;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Threads: several in the process's core through the C interface, two cores with a thread each, two simulated worlds.
-// For ThreadSanitizer first of all; what is checked without it is that nothing is lost, doubled or mixed.
+// Threads: several in the process's core through the C interface, two cores with a thread each, two
+// simulated worlds. For ThreadSanitizer first of all; without it the tests check that nothing is
+// lost, doubled or mixed.
 //
-// What ThreadSanitizer cannot see here: a core maps its peer's segment at an address of its own, so the
+// Limits of ThreadSanitizer here: a core maps its peer's segment at an address of its own, so the
 // words that two cores share are different words to it, and cross-memory attach is the kernel's.
 #include <algorithm>
 #include <atomic>
@@ -20,7 +21,7 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPatience{120};
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // One core, many threads
 
 // A request that any thread may complete.
@@ -34,7 +35,7 @@ struct SharedRequest {
                 1, std::memory_order_release);
         };
     }
-    // With what a starting call returned.
+    // Notes the result of a call that starts the request; true if that call succeeded.
     bool started(int code) {
         if (code == OPAL_COMMON_ADAPTIB_COMPLETE) {
             reported.fetch_add(1, std::memory_order_release);
@@ -92,7 +93,7 @@ protected:
         return request.started(
             opal_common_adaptib_receive(core_, nullptr, &what, &data, &request.user));
     }
-    // Progress until `condition`; false if it does not come true.
+    // Makes progress until `condition`; false if it does not come true.
     template <class Condition> bool wait_until(Condition&& condition) {
         const auto end = SteadyClock::now() + kPatience;
         while (!condition()) {
@@ -108,7 +109,7 @@ protected:
     bool wait(const SharedRequest& request) {
         return wait_until([&] { return request.done(); });
     }
-    // `work(i)` in `count` threads at the same time.
+    // Runs `work(i)` in `count` threads at the same time.
     template <class Work> static void in_threads(int count, Work&& work) {
         std::atomic<int> ready{0};
         std::vector<std::thread> threads;
@@ -145,7 +146,7 @@ TEST_F(CoreThreads, EachSendsToTheNextAllSizes) {
         int round = 0;
         for (int again = 0; again < 4; ++again) {
             for (const std::size_t size : sizes) {
-                // Tags count; the context is the receiver, so that order shows.
+                // Tags count up, and the context names the receiver, so that a wrong order shows.
                 std::vector<std::byte> out = pattern(size, size * 64 + std::size_t(me));
                 std::vector<std::byte> in(size);
                 const std::vector<std::byte> wanted = pattern(size, size * 64 + std::size_t(from));
@@ -175,7 +176,8 @@ TEST_F(CoreThreads, EachSendsToTheNextAllSizes) {
     });
 }
 
-// All send to one context, all receive from it, by turns with posted wildcards, probes and matched probes.
+// All threads send to one context, and all receive from it, alternately with posted wildcards,
+// probes and matched probes.
 TEST_F(CoreThreads, EveryMessageGoesToOneTakerOnly) {
     constexpr int kThreads = 4;
     constexpr int kEach = 150;
@@ -272,14 +274,14 @@ TEST_F(CoreThreads, CancelAndMatchAtTheSameTime) {
 TEST_F(CoreThreads, CompletionFunctionsMayStartOperations) {
     constexpr int kLinks = 500;
     struct Chain {
-        UserRequest user{}; // first: complete() gets its address
+        UserRequest user{}; // has to be first: complete() gets its address
         opal_common_adaptib_core_t* core = nullptr;
         opal_common_adaptib_peer_t* peer = nullptr;
         std::vector<std::byte> buffer = std::vector<std::byte>(20000);
         std::atomic<int> links{0};
         bool sends = false;
 
-        // Until one does not complete at once.
+        // Starts operations until one does not complete at once.
         void go() {
             const auto what = envelope(kContext, 0, 1);
             const Data data = contiguous(buffer);
@@ -319,7 +321,7 @@ TEST_F(CoreThreads, CompletionFunctionsMayStartOperations) {
     });
 }
 
-// Puts, gets and atomics to a window, within the call and started, by turns.
+// Puts, gets and atomics to a window, alternately within the call and started.
 TEST_F(CoreThreads, OneSidedOperationsNowAndStarted) {
     constexpr int kThreads = 4;
     constexpr std::uint64_t kRounds = 300;
@@ -385,7 +387,7 @@ TEST_F(CoreThreads, OneSidedOperationsNowAndStarted) {
     opal_common_adaptib_deregister(core_, region);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Two cores, a thread each
 
 struct Case {
@@ -476,7 +478,7 @@ void play(Cores& world, std::size_t me, std::size_t windows, std::atomic<int>& f
         }
     }
     finished.fetch_add(1);
-    while (finished.load() < 2) { // what it still needs of us
+    while (finished.load() < 2) { // the other core may still need this one
         world.progress(me);
         std::this_thread::yield();
         ASSERT_LT(SteadyClock::now(), end);
@@ -502,8 +504,8 @@ TEST_P(TwoCores, EagerAndRendezvousBothWays) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
-// Two simulated worlds, a thread each: what they share may be constants only
+// -------------------------------------------------------------------------------------------------
+// Two simulated worlds, a thread each: they may share constants only
 
 std::string trace_of(std::size_t number) {
     sim::RanksOptions options;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Long data that both ends copy, when an end cannot, or is gone, or what comes from it is wrong.
+// Cooperative copies of long data when an end cannot copy, or is gone, or sends something wrong.
 //
-// One thread: what the other end does while one waits within the call, it does as the first one's nth part begins.
+// One thread: actions of the other end while the first one waits within the call happen as the
+// first one's nth part begins.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -39,12 +40,12 @@ protected:
 
     Peer& peer() { return *world->peer(kWants, kHas); }
     Counters& counters() { return world->counters(kWants); }
-    // Where the node that wants data offers it to the other one.
+    // The word in which the node that wants data offers the copy to the other node.
     std::atomic_ref<std::uint64_t> word() {
         return std::atomic_ref<std::uint64_t>(peer().ring_layout().answer().shared);
     }
     SharedWork work() { return SharedWork::of(word().load()); }
-    // Takes so many units from the back: the first of them.
+    // Takes `units` units from the back; returns the first of them.
     std::uint32_t take_back(std::uint32_t units) {
         SharedWork taken = work();
         EXPECT_FALSE(taken.closed);
@@ -53,7 +54,7 @@ protected:
         word().store(taken.word());
         return kUnits - taken.back;
     }
-    // Within the next calls, as the nth part begins.
+    // Calls `act` within the next calls, as the nth part begins.
     void at_part(int nth, std::function<void()> act) {
         plans[kWants].at_execute = [nth, act = std::move(act)]() mutable {
             if (--nth == 0) {
@@ -61,12 +62,13 @@ protected:
             }
         };
     }
-    // From now on that node's fabric does nothing within the call.
+    // Lets the fabric of that node do nothing within the call from now on.
     void disable(std::size_t node) {
         plans[node].faults.push_back({.fault = fault::Fault::request_fails, .nth = 1u << 30});
     }
 
-    // A message is announced, and received as far as the one end comes; finish() does the rest.
+    // Announces a message. take() receives it as far as one end gets alone, and
+    // finish() does the rest.
     void announce(std::size_t seed) {
         ask_first(peer());
         out = pattern(kBytes, seed);
@@ -106,7 +108,7 @@ protected:
 };
 
 TEST_F(TogetherRefused, TheOtherEndComesAsAnyPartBegins) {
-    constexpr int kParts = 7; // by one end alone; as the last one begins nothing is left
+    constexpr int kParts = 7; // copied by one end alone; as the last one begins nothing is left
     for (int nth = 1; nth < kParts; ++nth) {
         ASSERT_NO_FATAL_FAILURE(announce(std::size_t(nth)));
         at_part(nth, [&] { world->progress(kHas); });
@@ -125,8 +127,8 @@ TEST_F(TogetherRefused, TheOtherEndComesAsAnyPartBegins) {
     expect_unharmed();
 }
 
-// It has copied some parts well and writes nonsense into the next, which it then gives back: of what it had taken, those
-// are copied here, and the others are not copied again.
+// The other end copies some parts well, takes further ones, writes nonsense into them and then
+// refuses them: this end copies the refused parts, and does not copy the good ones again.
 TEST_F(TogetherRefused, WhatTheOtherEndCouldNotCopyIsCopiedHere) {
     for (std::uint32_t well = 0; well < 5; ++well) {
         for (std::uint32_t badly = 1; badly < 4; ++badly) {
@@ -155,7 +157,8 @@ TEST_F(TogetherRefused, WhatTheOtherEndCouldNotCopyIsCopiedHere) {
     expect_unharmed();
 }
 
-// The process at the other end ends while it copies a part: who waits for it notices, and the receive ends.
+// The process at the other end ends while it copies a part: the waiting end notices, and
+// the receive ends.
 TEST_F(TogetherRefused, ATargetThatEndsInTheMiddleIsNotWaitedFor) {
     ASSERT_NO_FATAL_FAILURE(announce(1));
     at_part(2, [&] {
@@ -172,7 +175,8 @@ TEST_F(TogetherRefused, ATargetThatEndsInTheMiddleIsNotWaitedFor) {
     EXPECT_EQ(peer().state, ConnectState::failed);
 }
 
-// The slot lies where the peer writes. What it leaves there may be nonsense: the data is right all the same.
+// The slot lies where the peer writes, and the peer may leave nonsense there: the data is
+// right all the same.
 TEST_F(TogetherRefused, NonsenseInTheSlotIsABadPacket) {
     using Spoil = void (*)(SharedWork&);
     const Spoil ways[] = {
@@ -200,7 +204,7 @@ TEST_F(TogetherRefused, NonsenseInTheSlotIsABadPacket) {
     expect_unharmed();
 }
 
-// An offer that is over is read while the next one stands.
+// The other end reads an offer that is over while the next one stands.
 TEST_F(TogetherRefused, ALateLookAtAnOfferDoesNotTakeThatOfTheNext) {
     std::vector<std::byte> first_out = pattern(kBytes, 1);
     std::vector<std::byte> first_in(kBytes);
@@ -228,7 +232,7 @@ TEST_F(TogetherRefused, ALateLookAtAnOfferDoesNotTakeThatOfTheNext) {
     expect_unharmed();
 }
 
-// Offers have many numbers, and then the first ones again, but for 0, which is what an empty slot says.
+// Offers have many numbers, and then the first ones again, except 0, which marks an empty slot.
 TEST_F(TogetherRefused, NumbersComeAgain) {
     for (const std::uint64_t offers :
          {SharedWork::kNumbers - 3, 5 * SharedWork::kNumbers - 3, ~std::uint64_t{0} - 3}) {
@@ -250,8 +254,8 @@ TEST_F(TogetherRefused, NumbersComeAgain) {
     EXPECT_EQ(world->counters(kHas).bad_packets, 0u);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// One end's fabric does nothing within the call any more
+// -------------------------------------------------------------------------------------------------
+// The fabric of one end does nothing within the call any more
 
 TEST_F(TogetherRefused, TheOtherEndCannot) {
     disable(kHas);
@@ -293,8 +297,8 @@ TEST_F(TogetherRefused, NeitherCan) {
     expect_unharmed();
 }
 
-// ---------------------------------------------------------------------------------------------------
-// What a message says
+// -------------------------------------------------------------------------------------------------
+// Forged messages
 
 class ForgedShare : public TogetherRefused {
 protected:
@@ -313,7 +317,7 @@ protected:
                         .open_window(out_window, theirs.data(), theirs.size(), access)
                         .ok());
     }
-    // Of all of a node's memory.
+    // Returns the key of all of a node's memory.
     std::uint32_t whole_key(std::size_t node) {
         const Registration* all =
             world->core(node).protocol().exposed(ours.data(), kLength, kRemoteRead);
@@ -331,7 +335,7 @@ protected:
         body.opcode = static_cast<std::uint8_t>(opcode);
         return body;
     }
-    // What has become of the offer when the other end has seen it.
+    // Sends a forged offer; returns its word as it is when the other end has seen it.
     SharedWork forge(const ShareBody& body) {
         word().store(SharedWork{.number = body.number & SharedWork::kNumbers}.word());
         std::byte* to = peer().reserve_in_ring(sizeof body);
@@ -389,7 +393,8 @@ TEST_F(ForgedShare, KeysAreThoseThatTheyAreTakenFor) {
     }
 }
 
-// The access is checked as if it came over the fabric: what this process may do to its memory itself says nothing.
+// Access is checked as if it came over the fabric: this process's own rights to its
+// memory do not count.
 TEST_F(ForgedShare, RightsAreThoseOfThePeer) {
     OpenWindow other;
     ASSERT_NO_FATAL_FAILURE(open(other, kLocalWrite | kRemoteRead));
@@ -411,7 +416,7 @@ TEST_F(ForgedShare, RangesDoNotLeaveRegions) {
         body = good(opcode);
         body.theirs = ~std::uint64_t{0} - kLength / 2;
         expect_refused(body);
-        window.reset(); // with the key
+        window.reset(); // the key ends with the window
         const std::uint32_t gone = body.their_key;
         ASSERT_NO_FATAL_FAILURE(open(window, kLocalWrite | kRemoteRead | kRemoteWrite));
         body = good(opcode);
@@ -420,7 +425,7 @@ TEST_F(ForgedShare, RangesDoNotLeaveRegions) {
     }
 }
 
-// Neither end's process is harmed by an address at which there is nothing, wherever the other one lies.
+// An address without memory harms neither end's process, wherever the other address lies.
 TEST_F(ForgedShare, WhatIsNotMappedHarmsNobody) {
     void* const hole =
         mmap(nullptr, kLength, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -435,7 +440,7 @@ TEST_F(ForgedShare, WhatIsNotMappedHarmsNobody) {
         body = good(opcode);
         body.ours = reinterpret_cast<std::uintptr_t>(hole);
         expect_refused(body);
-        // In a segment data is copied by the processor.
+        // The processor copies data in a segment.
         body = good(opcode);
         body.their_key = whole_key(kHas);
         body.theirs = reinterpret_cast<std::uintptr_t>(hole);
@@ -467,10 +472,11 @@ TEST_F(ForgedShare, WhatMakesNoSenseIsABadPacket) {
     exchange(*world, 100, 3);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Puts and gets
 
-// A part of the window is not mapped any more: the move fails, whichever end tries it, and nothing else does.
+// A part of the window is not mapped any more: the transfer fails, whichever end tries it, and
+// nothing else does.
 TEST_F(TogetherRefused, AWindowWithAHole) {
     constexpr std::size_t kWindow = 4u << 20;
     constexpr std::size_t kThere = 3u << 20;
@@ -504,7 +510,7 @@ TEST_F(TogetherRefused, AWindowWithAHole) {
     munmap(memory, kThere);
 }
 
-// What it would write beyond its window is known before anything is moved.
+// The range is checked against the window before any data moves.
 TEST_F(TogetherRefused, APutThatLeavesItsWindowWritesNothing) {
     std::vector<std::byte> memory(2u << 20, std::byte{0x11});
     const std::size_t bytes = memory.size() - 1;

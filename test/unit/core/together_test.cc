@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Long data that both of its ends copy: right whether the other end comes or not, and over when the call is.
+// Cooperative copies of long data: right whether or not the other end comes, and over
+// when the call is.
 //
-// ThreadSanitizer does not see that the words which two cores share are the same ones: what the other end's
-// thread touches is looked at when it has ended.
+// ThreadSanitizer does not see that the words that two cores share are the same ones: the test
+// looks at data that the other end's thread touches only when that thread has ended.
 #include <algorithm>
 #include <chrono>
 
@@ -54,7 +55,7 @@ TEST(Together, BothEndsCopyAMessage) {
     }
 }
 
-// An offer that nobody took up in time is none: what lies there by then stays as it is.
+// An offer that nobody took up in time is void: data that lies there by then stays as it is.
 TEST(Together, AnOfferThatIsOverIsNotTakenUp) {
     Cores world(2);
     exchange(world, 100, 3);
@@ -82,7 +83,8 @@ TEST(Together, AnOfferThatIsOverIsNotTakenUp) {
     EXPECT_EQ(world.counters(kHas).bad_packets, 0u);
 }
 
-// Who has something to copy itself does not wait for this. Its mark is set here by hand.
+// A process that copies data itself does not wait for offers, so it gets none. Its mark is
+// set by hand here.
 TEST(Together, WhoCopiesInTheOtherDirectionIsNotAsked) {
     Cores world(2);
     exchange(world, 100, 3);
@@ -114,7 +116,7 @@ TEST(Together, WhoCopiesAloneIsNotMarkedAnyMoreBehindIt) {
     EXPECT_TRUE(SharedWork::of(word).closed);
 }
 
-// Of a put or get. The window is the first half of the memory.
+// A put or get. The window is the first half of the memory.
 struct OneSidedWay {
     const char* name;
     opal_common_adaptib_operation_t operation;

@@ -227,7 +227,7 @@ TEST_P(TwoSided, OrderHoldsAcrossSizesAndChannelChanges) {
     EXPECT_EQ(world.counters(1).duplicates, 0u);
 }
 
-// Sends at once, the others, and those that stall since the ring is full: one order for all.
+// Sends at once, other sends, and those that stall because the ring is full: all keep one order.
 TEST_P(TwoSided, SendsAtOnceKeepTheOrder) {
     Cores world(2, options());
     exchange(world, 64, 40); // connected, if ever
@@ -292,7 +292,7 @@ TEST(SendsAtOnce, OnlyWhatIsShortContiguousAndFirstInLine) {
     EXPECT_FALSE(world.send_at_once(0, 1, 1, contiguous(longer)));
     Strided strided(96, 8, 16);
     EXPECT_FALSE(world.send_at_once(0, 1, 1, strided.data()));
-    // Until the ring is full; then nothing overtakes what waits, though a shorter one would fit.
+    // The ring fills up; then nothing overtakes a waiting message, though a shorter one would fit.
     std::size_t in_ring = 0;
     while (world.send_at_once(0, 1, 2, contiguous(small))) {
         ASSERT_LT(++in_ring, 1000u);
@@ -308,7 +308,7 @@ TEST(SendsAtOnce, OnlyWhatIsShortContiguousAndFirstInLine) {
         ASSERT_TRUE(
             world.receive(1, 0, OPAL_COMMON_ADAPTIB_ANY_TAG, contiguous(got), receive).ok());
         while (!receive.done) {
-            world.progress(1); // the sender makes none
+            world.progress(1); // the sender makes no progress
         }
         EXPECT_EQ(receive.user.tag, 2);
         EXPECT_FALSE(world.send_at_once(0, 1, 4, contiguous(small.data(), 0)));
@@ -324,7 +324,7 @@ TEST(SendsAtOnce, OnlyWhatIsShortContiguousAndFirstInLine) {
     }
 }
 
-// Thousands of messages one way: credit comes back as often as it takes, and nothing but eager traffic
+// Thousands of messages one way: credit comes back as often as it takes, and only eager traffic
 // releases the send queue.
 TEST_P(TwoSided, ALongOneWayStreamDoesNotStall) {
     Cores world(2, options());

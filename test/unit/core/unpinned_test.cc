@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Buffers that the kernel does not pin, so that cross-memory attach fails at them: messages, puts,
+// Buffers that the kernel does not pin, so that cross-memory attach fails on them: messages, puts,
 // gets and atomics carry their data all the same, by every way that data within a host can take,
 // and no connection breaks.
 #include <sys/mman.h>
@@ -38,7 +38,8 @@ protected:
     }
     ~UnpinnedBuffers() override { world.reset(); } // before the buffers
 
-    // A message in `from`, received into `to`. `there`: its sender makes progress meanwhile.
+    // Sends a message in `from`, and receives it into `to`. `there`: its sender makes
+    // progress meanwhile.
     void carry(std::byte* from, std::byte* to, std::size_t bytes, bool there) {
         const std::vector<std::byte> sent = pattern(bytes, ++seed_);
         std::copy(sent.begin(), sent.end(), from);
@@ -63,8 +64,8 @@ protected:
             world->progress(1);
         }
     }
-    // It is all as before: nothing was said, no connection made anew, and ordinary data moves
-    // within the call.
+    // Checks that everything is as before: no notice, no new connection, and ordinary data
+    // moves within the call.
     void expect_unharmed() {
         exchange(*world, 100'000, 3);
         for (const std::size_t node : {std::size_t{0}, std::size_t{1}}) {
@@ -94,7 +95,7 @@ TEST_P(UnpinnedBuffers, CarryMessages) {
     expect_unharmed();
 }
 
-// Both ends copy, as soon as one of them does not refuse.
+// Both ends copy, unless both refuse.
 TEST_P(UnpinnedBuffers, CarryLongMessagesThatBothEndsCopy) {
     for (int round = 0; round < 10; ++round) {
         for (std::size_t to : {std::size_t{0}, std::size_t{1}}) {
@@ -165,14 +166,15 @@ TEST_P(UnpinnedBuffers, TakeAtomics) {
     expect_unharmed();
 }
 
-// A window's memory that is unmapped while others use it is their operation's error, and nothing
-// else.
+// Memory of a window that is unmapped while others use it makes their operation fail,
+// and nothing else.
 TEST_P(UnpinnedBuffers, AWindowThatIsNotMappedAnyMoreIsAnErrorOfTheOperation) {
     void* const gone =
         mmap(nullptr, kMost, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(gone, MAP_FAILED);
     const Window window(*world, 1, gone, kMost);
-    ASSERT_EQ(mprotect(gone, kMost, PROT_NONE), 0); // as unmapped, and nobody else gets it
+    // Like munmap, but no allocator reuses the range.
+    ASSERT_EQ(mprotect(gone, kMost, PROT_NONE), 0);
     alignas(8) std::byte local[8] = {};
     for (const auto kind :
          {OPAL_COMMON_ADAPTIB_PUT, OPAL_COMMON_ADAPTIB_GET, OPAL_COMMON_ADAPTIB_FETCH_ADD}) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Many one-sided operations and messages of one epoch, more than queues take: what each of them
-// costs does not depend on how many wait, one rail does not hold up another, and all of them end
-// once whatever happens meanwhile.
+// Many one-sided operations and messages of one epoch, more than queues take: the cost of each does
+// not depend on how many wait, one rail does not hold up another, and all of them end once,
+// whatever happens meanwhile.
 //
-// What is counted: offers that a queue pair refused (the fault injector's log), the times that a
+// The tests count offers that a queue pair refused (the fault injector's log), the times that a
 // transfer had to wait (transfer_stalls), and calls of a packer.
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -23,8 +23,8 @@ using fault::Fault;
 
 constexpr Nanoseconds kLong{1'000'000'000};
 
-// Node 0 puts into, and gets from, memory of the others, which is one pattern; each operation has
-// bytes of its own.
+// Node 0 puts into, and gets from, memory of the other nodes, which is one pattern; each operation
+// has bytes of its own.
 class Epoch {
 public:
     explicit Epoch(int rails, std::size_t nodes = 2, const char* policy = "round_robin") {
@@ -77,7 +77,7 @@ public:
         ASSERT_TRUE(end());
         operations_.clear();
     }
-    // From now on the rail takes nothing.
+    // Lets the rail refuse everything from now on.
     void block(std::uint32_t rail) {
         plan_.faults.push_back({.fault = Fault::send_refused,
                                 .rate = 1,
@@ -113,7 +113,7 @@ public:
                        each.request.user.status == OPAL_COMMON_ADAPTIB_SUCCESS;
             }));
     }
-    // Those that are done are the first ones.
+    // True if the finished operations are the first ones.
     bool in_order() const {
         bool before = true;
         for (const Operation& each : operations_) {
@@ -173,14 +173,14 @@ private:
 
     fault::FaultPlan plan_;
     fault::FaultLog log_;
-    std::vector<std::vector<std::byte>> memory_; // by node
+    std::vector<std::vector<std::byte>> memory_; // of each node
     std::vector<std::unique_ptr<Window>> windows_;
     std::deque<Operation> operations_;
     std::size_t used_ = 0;
 };
 
-// ---------------------------------------------------------------------------------------------------
-// What waiting costs
+// -------------------------------------------------------------------------------------------------
+// Cost of waiting
 
 class Waiting : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Rails, Waiting, testing::Values(1, 2, 4));
@@ -211,7 +211,7 @@ TEST_P(Waiting, APassOffersOneTransferPerRail) {
     }
 }
 
-// Queues that are full, and take one when another is done.
+// Full queues take one request when another one is done.
 TEST_P(Waiting, EachTransferWaitsAFewTimesHoweverManyThereAre) {
     for (const auto kind : {OPAL_COMMON_ADAPTIB_PUT, OPAL_COMMON_ADAPTIB_GET}) {
         for (const std::size_t bytes : {std::size_t{4}, std::size_t{100}}) {
@@ -247,7 +247,7 @@ TEST_P(Waiting, PutsAndGetsInTurnsAreNotPassedAround) {
     }
 }
 
-// All of them before the peer is connected.
+// All operations start before the peer is connected.
 TEST_P(Waiting, ForAConnection) {
     for (const std::size_t count : {std::size_t{1000}, std::size_t{10000}}) {
         Epoch epoch(GetParam());
@@ -265,7 +265,7 @@ std::size_t heap_in_use() {
     return info.uordblks + info.hblkhd;
 }
 
-// While they wait for their first turn, and when they are planned.
+// Operations take no memory while they wait for their first turn, nor once they are planned.
 TEST_P(Waiting, TakesNoMemory) {
     constexpr std::size_t kCount = 40000;
     constexpr std::size_t kMost = 32; // bytes of each, with what the posted ones take
@@ -285,7 +285,7 @@ TEST_P(Waiting, TakesNoMemory) {
     epoch.expect_all_moved();
 }
 
-// A core that ends while some wait has none of their memory in use any more.
+// A core that ends while operations wait has none of their memory in use any more.
 TEST_P(Waiting, EndsWithTheCore) {
     Epoch epoch(GetParam());
     ASSERT_NO_FATAL_FAILURE(epoch.connect(1));
@@ -297,8 +297,8 @@ TEST_P(Waiting, EndsWithTheCore) {
     epoch.world->end(0);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// Who waits for whom
+// -------------------------------------------------------------------------------------------------
+// Order of waiting
 
 TEST(WaitingOrder, OverOneRailIsThatOfTheStarts) {
     Epoch epoch(1);
@@ -329,7 +329,7 @@ TEST(BlockedRail, DoesNotHoldUpTheOther) {
         start_some();
         epoch.pass(100);
         EXPECT_EQ(epoch.done(), 500u) << "in turns";
-        start_some(); // while 500 wait for the other one
+        start_some(); // while 500 wait for the blocked rail
         epoch.pass(100);
         EXPECT_EQ(epoch.done(), 1000u);
         epoch.unblock();
@@ -338,8 +338,8 @@ TEST(BlockedRail, DoesNotHoldUpTheOther) {
     }
 }
 
-// Stripes of all peers are as many as their completions' queue takes: then those of one do not come
-// before those of another.
+// All peers' stripes are as many as their completion queue takes: then one peer's do not all come
+// before another's.
 TEST(BoundOfAll, IsSharedByPeers) {
     constexpr std::size_t kEach = 8000;
     constexpr std::size_t kPeers = 3;
@@ -363,8 +363,8 @@ TEST(BoundOfAll, IsSharedByPeers) {
     epoch.expect_all_moved();
 }
 
-// ---------------------------------------------------------------------------------------------------
-// What happens while some wait
+// -------------------------------------------------------------------------------------------------
+// Events while operations wait
 
 void kill_queue_pair(Peer& peer, std::size_t which) {
     Subchannel& subchannel = peer.subchannels[which % peer.subchannels.size()];
@@ -420,7 +420,7 @@ TEST_P(Waiting, EndsOnceWhenThePeerDies) {
     }
 }
 
-// One peer's are not looked at for the other's sake, and live on.
+// One peer's operations are not touched for another peer's sake, and live on.
 TEST_P(Waiting, OfOnePeerDoesNotEndWithAnother) {
     Epoch epoch(GetParam(), 3);
     ASSERT_NO_FATAL_FAILURE(epoch.connect(1));
@@ -438,7 +438,7 @@ TEST_P(Waiting, OfOnePeerDoesNotEndWithAnother) {
     epoch.expect_nothing_left();
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Messages
 
 // Data that counts how often it was packed.
@@ -457,7 +457,7 @@ struct Counted {
     }
 };
 
-// Active messages that the ring takes whole, and others that go in parts; sends.
+// Active messages that the ring takes whole, others that go in parts, and sends.
 TEST(WaitingMessages, ArePackedWhenThereIsRoom) {
     for (const bool active : {true, false}) {
         for (const std::size_t bytes : {std::size_t{100}, std::size_t{40000}}) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One-sided operations between the cores of a test: memory that others may reach, and operations on it.
+// One-sided operations between the cores of a test: memory that other cores may reach, and
+// operations on it.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The shm fabric between real processes: both ways of copying, a forbidden system call, killed peers, atomics from several
-// processes.
+// The shm fabric between real processes: both ways of copying, a forbidden system call, killed
+// peers, atomics of several processes.
 #include <gtest/gtest.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -32,7 +32,7 @@
 namespace adaptib::test {
 namespace {
 
-// Two processes and a pipe each way. The child serves (polls) until it is told to end.
+// Two processes and a pipe each way. The child polls until it is told to end.
 class Processes : public testing::Test {
 protected:
     struct Child {
@@ -41,7 +41,7 @@ protected:
         int from = -1;
     };
 
-    // `work` runs in the child: its end of the pipes, result = exit status 0.
+    // Runs `work` in a child with its ends of the pipes; true is exit status 0.
     static Child start(const std::function<bool(int in, int out)>& work) {
         int down[2];
         int up[2];
@@ -75,7 +75,7 @@ protected:
         return read(pipe_end, &value, sizeof value) == static_cast<ssize_t>(sizeof value);
     }
 
-    // What a child does until the pipe is closed.
+    // Polls, in a child, until the pipe is closed.
     static void serve(Node& node, int in) {
         std::atomic<bool> end{false};
         std::thread listener([&] {
@@ -90,8 +90,8 @@ protected:
         listener.join();
     }
 
-    // A child with one RC queue pair that polls until the pipe is closed. Its private buffer is in
-    // memory that only it has.
+    // Starts a child with one RC queue pair that polls until the pipe is closed. The child alone
+    // has the memory of its private buffer.
     static Child start_target(ShmOptions::SingleCopy copy = ShmOptions::SingleCopy::automatic) {
         return start([copy](int in, int out) {
             Node node(copy);
@@ -105,7 +105,7 @@ protected:
             return true;
         });
     }
-    // Connects `node` with a child from start_target.
+    // Connects `node` with a child of start_target.
     static bool meet(Node& node, const Child& child, Card& card) {
         QueuePair* qp = node.add_qp(QpType::rc);
         bool ready = false;
@@ -165,7 +165,7 @@ TEST_F(Processes, WriteAndReadByThePipeline) {
     EXPECT_EQ(finish(child), 0);
 }
 
-// process_vm_readv and process_vm_writev answer EPERM in this process from now on.
+// Makes process_vm_readv and process_vm_writev fail with EPERM in this process from now on.
 bool forbid_single_copy() {
     sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -179,8 +179,8 @@ bool forbid_single_copy() {
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// The initiator is a child, so that the filter ends with it. `before`: already there when the fabric
-// opens; otherwise it shows with the first request.
+// Runs `work` in a child, so that the filter ends with the child. `before`: the filter is there
+// when the fabric opens; otherwise the first request meets it.
 void forbidden_child(bool before, const std::function<void(Node&)>& work) {
     const pid_t pid = fork();
     if (pid == 0) {
@@ -257,7 +257,8 @@ TEST_F(Processes, MemoryThatIsNotMappedIsARemoteAccessError) {
         if (qp == nullptr || !node.rail().register_memory(page, 8192, kAll, region).ok()) {
             return false;
         }
-        // Registered, and gone; kept from other use, which an allocator would find for it.
+        // Removes access to the registered page, but keeps its range, so that no
+        // allocator reuses it.
         mprotect(page, 8192, PROT_NONE);
         card = card_of(node);
         card.own = reinterpret_cast<std::uintptr_t>(page);
@@ -266,7 +267,7 @@ TEST_F(Processes, MemoryThatIsNotMappedIsARemoteAccessError) {
             !tell(out, true)) {
             return false;
         }
-        serve(node, in); // the target is the one that knows
+        serve(node, in); // the target detects the error
         return true;
     });
     Card card;
@@ -279,7 +280,7 @@ TEST_F(Processes, MemoryThatIsNotMappedIsARemoteAccessError) {
 }
 
 TEST_F(Processes, AWholeProcessIsReachedWhereItsMemoryIs) {
-    // By single copy, and through the pipeline, where the target moves the data itself.
+    // By single copy, and through the pipeline, in which the target moves the data itself.
     for (const auto copy : {ShmOptions::SingleCopy::automatic, ShmOptions::SingleCopy::none}) {
         Child child = start([](int in, int out) {
             Node node(ShmOptions::SingleCopy::cma);
@@ -294,7 +295,7 @@ TEST_F(Processes, AWholeProcessIsReachedWhereItsMemoryIs) {
                 each = good ? node.add_qp(QpType::rc) : nullptr;
                 good = each != nullptr;
             }
-            // A page that is there, and behind it one that is not, and that nobody else gets meanwhile.
+            // A page with memory, and behind it one without, whose range no allocator can reuse.
             auto* page = static_cast<std::byte*>(
                 mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
             Card card;
@@ -343,7 +344,8 @@ TEST_F(Processes, AWholeProcessIsReachedWhereItsMemoryIs) {
         EXPECT_EQ(bytes[0], 0x77);
         EXPECT_EQ(bytes[4095], 0x77);
         std::memset(bytes, 0x77, 4096);
-        // A byte too far, and nowhere at all: an error each, and the target lives.
+        // One byte too far, and an address without memory: each ends with an error, and
+        // the target lives.
         EXPECT_EQ(
             node.run(*node.qps[1], Node::rdma(Opcode::write, gather, card.own + 1, card.own_key)),
             WorkStatus::remote_access_error);
@@ -364,7 +366,8 @@ TEST_F(Processes, AKilledTargetEndsWhatIsOutstanding) {
     ASSERT_TRUE(gate.open());
     ASSERT_TRUE(node.rail().create_ah({card.address}, node.ah).ok());
     const Gather gather{node.words.data(), 100, node.own->local_key()};
-    SendWork send = Node::rdma(Opcode::send, gather, 0, 0); // no receive is posted: it waits
+    // No receive is posted, so the send waits.
+    SendWork send = Node::rdma(Opcode::send, gather, 0, 0);
     send.wr_id = 77;
     ASSERT_TRUE(qp.post_send(send).ok());
     WorkCompletion done;
@@ -380,7 +383,7 @@ TEST_F(Processes, AKilledTargetEndsWhatIsOutstanding) {
     EXPECT_EQ(node.rail().create_ah({card.address}, again), Status::error(Reason::peer_gone));
 }
 
-// It touches nothing any more: whoever waits for it to be done does not wait to the end.
+// A dead process touches no memory, so fencing does not wait for its copy to the limit.
 TEST_F(Processes, APeerKilledInTheMiddleOfACopyIsNotWaitedForLong) {
     Child child = start_target();
     Card card;
@@ -401,7 +404,8 @@ TEST_F(Processes, APeerKilledInTheMiddleOfACopyIsNotWaitedForLong) {
     finish(child);
 }
 
-// Bound where the peer is, or not; as it is when it is asked for.
+// A call of shares_processor() tells whether both processes are bound to one
+// processor at that time.
 TEST_F(Processes, WhoTakesTurnsOnOneProcessorIsKnown) {
     Child child = start_target();
     Card card;
@@ -418,7 +422,7 @@ TEST_F(Processes, WhoTakesTurnsOnOneProcessorIsKnown) {
         }
         const auto bind = [&](pid_t pid, bool to_first) {
             cpu_set_t set = before;
-            CPU_CLR(first, &set); // of two, the other is left
+            CPU_CLR(first, &set); // keeps the others
             if (to_first) {
                 CPU_ZERO(&set);
                 CPU_SET(first, &set);
@@ -439,8 +443,8 @@ TEST_F(Processes, WhoTakesTurnsOnOneProcessorIsKnown) {
 }
 
 TEST_F(Processes, AtomicsOfSeveralProcessesAreAtomic) {
-    // Single-copy initiators and one of the pipeline add to a private and a shared word, with requests and
-    // within the call.
+    // Single-copy initiators and one initiator of the pipeline add to a private and a shared word,
+    // by requests and within the call.
     constexpr std::uint64_t kAdds = 3000;
     constexpr std::size_t kInitiators = 4;
     Node node;
@@ -460,7 +464,7 @@ TEST_F(Processes, AtomicsOfSeveralProcessesAreAtomic) {
                 return false;
             }
             const Gather gather{mine.words.data(), 8, mine.own->local_key()};
-            std::uint64_t next[2] = {0, 0}; // no old value comes twice
+            std::uint64_t next[2] = {0, 0}; // least value to expect: no old value comes twice
             std::size_t within = 0;
             for (std::uint64_t i = 0; i < 2 * kAdds; ++i) {
                 const bool shared = i % 2 == 1;
@@ -501,7 +505,7 @@ TEST_F(Processes, AtomicsOfSeveralProcessesAreAtomic) {
     const Nanoseconds end = node.clock.now() + 3 * kLong;
     WorkCompletion done;
     for (const Child& child : children) {
-        for (;;) { // poll for the pipeline, until the child has ended
+        for (;;) { // polls for the pipeline until the child has ended
             siginfo_t info{};
             ASSERT_EQ(
                 waitid(P_PID, static_cast<id_t>(child.pid), &info, WEXITED | WNOHANG | WNOWAIT), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// measure_copies: what is kept of times that are disturbed, and the real ones.
+// measure_copies: the result from disturbed times, and the real one of this host.
 #include "fabric/shm/copy_costs.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 class CopyCostsTest : public testing::Test {
 protected:
-    // Copies that take a time of our choice; every third one is disturbed by `disturbance`.
+    // Copies that take times set by the test; each third copy takes `disturbance` longer.
     CopyTrial trial(Nanoseconds disturbance) {
         CopyTrial made;
         made.single = [this, disturbance](std::byte*, const std::byte*, Bytes length) {
@@ -56,7 +56,7 @@ TEST_F(CopyCostsTest, NoneWhereSingleCopiesAreRefused) {
     EXPECT_EQ(singles_, 1);
 }
 
-// Of the real system: a few tries, since others may have the processor.
+// Measures the real system, several times, since other processes may have the processor.
 TEST_F(CopyCostsTest, OfThisHost) {
     const MonotonicClock clock;
     for (int attempt = 0; attempt < 1000; ++attempt) {

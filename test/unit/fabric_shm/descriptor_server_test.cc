@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Handing a descriptor over a Unix socket: to whom, from whom, and what strangers can do.
+// Passing a descriptor over a Unix socket: which processes get it and from which, and what
+// strangers can do.
 #include "fabric/shm/descriptor_server.h"
 
 #include <fcntl.h>
@@ -37,7 +38,8 @@ std::size_t open_descriptors() {
     return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-// The server closes what a request brought after it has answered.
+// Waits until `count` descriptors are open: the server closes a request's descriptors only
+// after its answer.
 bool come_down_to(std::size_t count) {
     for (int i = 0; i < 1000 && open_descriptors() > count; ++i) {
         usleep(5000);
@@ -70,7 +72,7 @@ protected:
         close(got);
         return good;
     }
-    // Sends the server something that is no request, with descriptors beside it.
+    // Sends the server bytes that are no request, with descriptors attached.
     void disturb(std::size_t bytes, const std::vector<int>& beside) const {
         sockaddr_un to{};
         to.sun_family = AF_UNIX;
@@ -162,7 +164,7 @@ TEST_F(Descriptors, StrangersHoldNobodyUp) {
     EXPECT_TRUE(come_down_to(before));
 }
 
-// The owner has given its rights up, or the asking process has.
+// Owner and asking process have different users, as when either has given up its rights.
 TEST_F(Descriptors, GoToAProcessThatHasChangedItsUser) {
     if (geteuid() != 0) {
         GTEST_SKIP() << "only root can become another user";
@@ -205,7 +207,7 @@ TEST_F(Descriptors, AreWaitedForSoLongOnly) {
     int status = 0;
     ASSERT_EQ(kill(child, SIGSTOP), 0);
     ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
-    for (int i = 0; i < 20; ++i) { // more than its queue has room for
+    for (int i = 0; i < 20; ++i) { // more requests than the server's queue holds
         EXPECT_EQ(request_descriptor(at, static_cast<std::uint32_t>(child), kKey, kShort), -1);
         EXPECT_EQ(errno, EAGAIN);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A process lives as long as one of its threads: with pidfds, where the system refuses them, and
+// A process lives as long as one of its threads: with pidfds, where the system refuses pidfds, and
 // where /proc is not mounted.
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ using shm::Direction;
 using shm::process_alive;
 using shm::process_start_time;
 
-// The state of the first thread, as /proc says.
+// Returns the state of the first thread, from /proc.
 char state_of(pid_t pid) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
     const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -61,7 +61,7 @@ struct Headless {
                 work(down[0], up[1]);
                 _exit(0);
             }).detach();
-            syscall(SYS_exit, 0); // as pthread_exit, which would unwind into the test's frames
+            syscall(SYS_exit, 0); // not pthread_exit, which would unwind into the test's frames
         }
         close(down[0]);
         close(up[1]);
@@ -106,7 +106,7 @@ bool leave_proc() {
     return left && chdir("/") == 0 && access("/proc", F_OK) != 0;
 }
 
-// What a child that has prepared itself so finds out.
+// Prepares a child and evaluates `holds` in it.
 testing::AssertionResult in_child(const std::function<bool()>& prepare,
                                   const std::function<bool()>& holds) {
     const pid_t child = fork();
@@ -178,7 +178,7 @@ TEST(LifeOfProcesses, MemoryIsReachedByALivingThread) {
               CopyResult::gone);
 }
 
-// Its second thread has a fabric: this process maps its segment, and it this process's, connects,
+// The second thread has a fabric: each process maps the other's segment and connects,
 // and both move data.
 TEST(LifeOfProcesses, AFabricWorksWithoutTheFirstThread) {
     Node here;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A process's half of what tests of the shm fabric need: the fabric, queues, memory; and what it tells the other half.
+// One process's part of a test of the shm fabric: a fabric, queues and memory, and the card that
+// tells the other process about them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ inline constexpr std::uint32_t kAll = kLocalWrite | kRemoteWrite | kRemoteRead |
 inline constexpr Nanoseconds kLong{20'000'000'000};
 inline constexpr Bytes kBuffer = 3 * kMiB + 40;
 
-// Everything one process needs: a fabric, a queue, RC queue pairs, a private and a shared buffer.
+// One process's fabric, completion queue, RC queue pairs, private buffer and shared buffer.
 struct Node {
     explicit Node(ShmOptions::SingleCopy copy = ShmOptions::SingleCopy::automatic,
                   const Clock* other_clock = nullptr, std::uint32_t rails = 1)
@@ -73,7 +74,7 @@ struct Node {
         a.state = QpState::ready_to_send;
         return good && qp.modify(a, kQpState | kQpRetry | kQpSendPsn | kQpSendLimits).ok();
     }
-    // Polls until one completion is there.
+    // Polls until one completion is there; false after `limit`.
     bool wait(WorkCompletion& out, Nanoseconds limit = kLong) {
         const Nanoseconds end = clock.now() + limit;
         while (clock.now() < end) {
@@ -114,7 +115,7 @@ struct Node {
     bool ok = false;
 };
 
-// What a process tells another.
+// Addresses and keys that one process tells another.
 struct Card {
     RailAddress address;
     std::uint32_t qp[4] = {};

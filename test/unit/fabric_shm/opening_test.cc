@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Opening a peer's segment where /proc is closed, and what addresses tell about it beforehand.
+// Opening a peer's segment where /proc is closed, and predicting that from both addresses.
 #include "fabric/shm/opening.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@
 namespace adaptib::shm {
 namespace {
 
-constexpr int kNotHere = 77; // the machine does not allow what the test needs
+constexpr int kNotHere = 77; // exit status: the machine does not allow what the test needs
 
 std::unique_ptr<OwnSegment> create(bool server = true) {
     SegmentOptions options;
@@ -51,7 +51,7 @@ bool drop_the_right_to_look() {
     return syscall(SYS_capset, &header, data) == 0;
 }
 
-// A child that has gone through `change`, and opens the segment of this process.
+// Runs `work` in a child that has gone through `change`; skips the test if `change` fails.
 void in_child(bool (*change)(), const std::function<bool()>& work) {
     const pid_t child = fork();
     if (child == 0) {
@@ -94,7 +94,7 @@ TEST(Opening, FromAnotherUserNamespaceWithoutAServerIsRefused) {
     in_child(enter_user_space, [&] { return is_refused(*segment); });
 }
 
-// PR_SET_DUMPABLE 0, or what setuid does, after the address was published.
+// The owner sets PR_SET_DUMPABLE to 0 after publishing its address; setuid does the same.
 TEST(Opening, OfAProcessThatIsNotDumpableAnyMore) {
     const auto served = create();
     const auto alone = create(false);
@@ -107,7 +107,7 @@ TEST(Opening, OfAProcessThatIsNotDumpableAnyMore) {
     EXPECT_EQ(prctl(PR_SET_DUMPABLE, before, 0, 0, 0), 0);
 }
 
-// A sender needs memory for the queue that its owner, which computes, has not taken.
+// A sender commits memory of the queue itself while the owner computes.
 TEST(Opening, TheQueueGrowsWithoutProc) {
     const auto segment = create();
     in_child(enter_user_space, [&] {
@@ -117,7 +117,7 @@ TEST(Opening, TheQueueGrowsWithoutProc) {
         }
         RecordFields fields{};
         fields.type = RecordType::datagram;
-        for (int i = 0; i < 100; ++i) { // of 64 KiB that have memory from the start
+        for (int i = 0; i < 100; ++i) { // only 64 KiB have memory from the start
             if (peer->producer().push(fields, 4096, [](std::byte*) {}) != Push::ok) {
                 return false;
             }
@@ -126,7 +126,8 @@ TEST(Opening, TheQueueGrowsWithoutProc) {
     });
 }
 
-// A process that has left MPI and goes on, with another file in the segment's place or none.
+// The owner has left MPI and goes on, with another file or none under the segment's
+// descriptor number.
 TEST(Opening, OfAProcessThatHasClosedItsSegment) {
     auto segment = create();
     const RailAddress old = segment->address(0);
@@ -144,8 +145,8 @@ TEST(Opening, OfAProcessThatHasClosedItsSegment) {
     close(number);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// What is known beforehand
+// -------------------------------------------------------------------------------------------------
+// Prediction from addresses
 
 struct Pair {
     Visibility a;
@@ -161,7 +162,7 @@ TEST(Visible, BothEndsComeToTheSameResult) {
         {{1, 1, 5, kBoth}, {2, 1, 6, kBoth}, true, ""}, // rootless containers
         {{1, 1, 5, kWayServer}, {1, 1, 6, kBoth}, true, ""},
         {{1, 1, 0, kWayProc}, {1, 2, 6, kBoth}, true, ""},
-        {{0, 1, 0, kWayProc}, {2, 1, 6, kWayProc}, true, ""}, // not known: it is tried
+        {{0, 1, 0, kWayProc}, {2, 1, 6, kWayProc}, true, ""}, // unknown: the peers try it
         {{1, 1, 5, kBoth}, {2, 2, 6, kBoth}, false, "different network namespaces"},
         {{1, 1, 5, kBoth}, {2, 1, 0, kWayProc}, false, "has no Unix socket"},
         {{1, 1, 5, kBoth}, {2, 2, 6, kBoth}, false, "different user namespaces"},
@@ -200,7 +201,8 @@ TEST(Visible, TheAddressSaysIt) {
     }
 }
 
-// Both ends of a pair know then that this way is closed.
+// A process that cannot ask a descriptor server offers none, so both ends of a pair know that
+// this way is closed.
 TEST(Visible, WhoCannotAskOthersIsNotAskedEither) {
     in_child([] { return take_away(SYS_socketpair, EPERM); },
              [] { return create()->wire_address(0).visibility.ways == kWayProc; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who is alive, also when there is no file descriptor left to look with.
+// Liveness of processes, also when there is no file descriptor left to find out with.
 #include <gtest/gtest.h>
 
 #include <fcntl.h>

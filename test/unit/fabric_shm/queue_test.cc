@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The shm fabric's receive queue: many processes as producers, some of which are killed, and damaged memory.
+// The shm fabric's receive queue: many processes as producers, some of which die,
+// and damaged memory.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -62,7 +63,7 @@ protected:
     MonotonicClock clock_;
 };
 
-// A record that says who sent it, its number, and has a payload that follows from both.
+// Pushes a record with its sender and number, and a payload that follows from both.
 bool push_numbered(PeerSegment& peer, std::uint32_t who, std::uint32_t number, Bytes length) {
     RecordFields fields;
     fields.target_qp = 1;
@@ -166,7 +167,7 @@ TEST_F(Queue, FourProcessesAreEachInOrderAndWhole) {
             consumer_.pop();
             ++total;
         }
-        consumer_.resolve_hole(); // must not mistake the slow for the dead
+        consumer_.resolve_hole(); // must not take a slow producer for a dead one
     }
     EXPECT_EQ(total, 4 * kEach);
     for (const pid_t child : children) {
@@ -176,7 +177,7 @@ TEST_F(Queue, FourProcessesAreEachInOrderAndWhole) {
     EXPECT_EQ(consumer_.garbage(), 0u);
 }
 
-// To get memory for the ring takes a descriptor; the owner has one.
+// A producer needs a descriptor to commit memory for the queue; here only the owner has one.
 TEST_F(Queue, AProducerWithoutADescriptorWaitsForTheOwnersMemory) {
     SegmentOptions options;
     options.segment_max = 16 * kMiB;
@@ -227,7 +228,7 @@ TEST_F(Queue, ADeadProducersReservationIsSkipped) {
         raise(SIGKILL);
         return reserved;
     });
-    siginfo_t info{}; // it stays a zombie: that, too, is dead
+    siginfo_t info{}; // the child stays a zombie, which counts as dead, too
     ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
     ASSERT_TRUE(push_numbered(*peer, 1, 1, 10));
     RecordView record;
@@ -305,7 +306,7 @@ TEST_F(Queue, ProducersKilledMidStreamDoNotStopTheOthers) {
         ASSERT_EQ(seen, 200u) << "round " << round;
         from_the_living += seen;
         RecordView record;
-        while (consumer_.resolve_hole() || consumer_.front(record)) { // what the victim left
+        while (consumer_.resolve_hole() || consumer_.front(record)) { // leftovers of the victim
             if (consumer_.front(record)) {
                 consumer_.pop();
             }

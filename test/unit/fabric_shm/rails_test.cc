@@ -149,7 +149,7 @@ TEST_F(Rails, AGateShutsWithEitherQueuePair) {
     EXPECT_FALSE(a.qps[0]->gate().open());
     EXPECT_FALSE(b.qps[0]->gate().open()) << "it is in error";
     ASSERT_TRUE(other.open());
-    // While one of ours is broken none is believed.
+    // While one of this process's queue pairs is broken, all of its gates are shut.
     const auto fail_and = [&](QueuePair& qp, auto&& end) {
         attributes.state = QpState::error;
         ASSERT_TRUE(qp.modify(attributes, kQpState).ok());
@@ -174,7 +174,7 @@ TEST_F(Rails, TheBellRingsForWhatHasComeAndForWhatIsLeft) {
     ASSERT_NE(bell, nullptr);
     EXPECT_EQ(poll(), 0u);
     EXPECT_TRUE(bell->quiet());
-    // What has come: a message.
+    // A message has come.
     ASSERT_TRUE(a.qps[0]->post_receive({}).ok());
     SendWork send;
     send.opcode = Opcode::send;
@@ -183,7 +183,7 @@ TEST_F(Rails, TheBellRingsForWhatHasComeAndForWhatIsLeft) {
     EXPECT_EQ(poll(), 1u);
     poll();
     EXPECT_TRUE(bell->quiet());
-    // What is left to take: two completions, taken one by one.
+    // Two completions are left to take, one by one.
     ASSERT_TRUE(post(64).ok());
     ASSERT_TRUE(post(64).ok());
     EXPECT_FALSE(bell->quiet());
@@ -192,7 +192,7 @@ TEST_F(Rails, TheBellRingsForWhatHasComeAndForWhatIsLeft) {
     EXPECT_EQ(poll(), 1u);
     poll();
     EXPECT_TRUE(bell->quiet());
-    // What waits: a request over a slowed rail.
+    // A request waits for a slowed rail.
     RailWord word(b, 0);
     word.set(1'000'000);
     ASSERT_TRUE(post(1000).ok());
@@ -257,7 +257,8 @@ TEST_F(Rails, DatagramsVanishOnARailThatIsDown) {
     EXPECT_EQ(b.cq->poll({&done, 1}), 0u);
 }
 
-// A key comes again after some ten thousand others of the same place in the table, for another range.
+// After some ten thousand other keys of the same place in the table, a key comes again
+// for another range.
 TEST_F(Rails, AKeyThatIsUsedAgainMeansItsNewRange) {
     std::vector<std::uint64_t> first(16);
     std::vector<std::uint64_t> second(16);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Segments where the kernel has no memfd_create, no fallocate, or neither: as good, elsewhere, and
-// out of memory without a signal.
+// Segments on a kernel without memfd_create, fallocate, or both: as usable, from another place, and
+// with an error instead of a signal when memory runs out.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -29,8 +29,8 @@ namespace {
 
 constexpr int kNoFilters = 77;
 
-// Runs `work` in a child without those calls; EXPECT_* in it count. Skips the test where there are
-// no filters.
+// Runs `work` in a child in which `calls` fail with `error`; failed expectations of `work` count.
+// Skips the test where the system has no filters.
 template <class Work> void without(const std::vector<long>& calls, int error, Work&& work) {
     const pid_t child = fork();
     if (child == 0) {
@@ -67,7 +67,7 @@ std::set<std::string> names_in_dev_shm() {
     return names;
 }
 
-// Made, mapped by a peer, written and grown.
+// Creates a segment, maps it as a peer, writes to it and grows it.
 void use_segment() {
     const std::set<std::string> before = names_in_dev_shm();
     std::string error;
@@ -116,7 +116,7 @@ TEST(SegmentFile, IsAMemfdWhereThereAreSuch) {
     close(file.fd);
 }
 
-// ENOSYS is an old kernel's answer, and that of newer profiles; EPERM that of older ones.
+// ENOSYS comes from old kernels and newer container profiles, EPERM from older profiles.
 TEST(SegmentFile, ASegmentWithoutMemfd) {
     for (const int error : {ENOSYS, EPERM}) {
         without({SYS_memfd_create}, error, use_segment);
@@ -133,7 +133,8 @@ TEST(SegmentFile, ASegmentWithoutEither) {
     without({SYS_memfd_create, SYS_fallocate}, ENOSYS, use_segment);
 }
 
-// What another process stores meanwhile stays, page by page and word by word.
+// Committing memory again keeps its content, page by page and word by word: another process may
+// store there meanwhile.
 TEST(SegmentFile, MemoryThatIsTakenAgainKeepsWhatItHolds) {
     without({SYS_fallocate}, ENOSYS, [] {
         constexpr Bytes kLength = 64 * 4096;
@@ -153,7 +154,7 @@ TEST(SegmentFile, MemoryThatIsTakenAgainKeepsWhatItHolds) {
     });
 }
 
-// Behind its end a file has no memory: a store there ends the process by SIGBUS.
+// A file has no memory behind its end: a store there ends the process by SIGBUS.
 TEST(SegmentFile, NoMemoryIsAnErrorAndNoSignal) {
     without({SYS_fallocate}, ENOSYS, [] {
         const int fd = memfd_create("test", MFD_CLOEXEC);
@@ -163,7 +164,7 @@ TEST(SegmentFile, NoMemoryIsAnErrorAndNoSignal) {
     });
 }
 
-// A /dev/shm of this process alone. False: it cannot be had (root alone can).
+// Gives this process a /dev/shm of its own. Returns false if that is not allowed (only root may).
 bool own_dev_shm(const char* options) {
     return unshare(CLONE_NEWNS) == 0 &&
            mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
@@ -186,13 +187,13 @@ TEST(SegmentFile, AFullDevShmIsSaidByName) {
             EXPECT_NE(own->trouble().find("No space left on device"), std::string::npos);
             EXPECT_NE(own->trouble().find("/dev/shm"), std::string::npos) << own->trouble();
             EXPECT_NE(own->trouble().find("--shm-size"), std::string::npos);
-            // What there is goes on to be used.
+            // The memory that is there remains in use.
             EXPECT_TRUE(own->allocate(100'000, offset).ok()) << own->trouble();
         });
     }
 }
 
-// Not even for the header.
+// /dev/shm has no room for the header either.
 TEST(SegmentFile, ADevShmWithoutAPageIsAnError) {
     for (const bool has_fallocate : {true, false}) {
         without({}, 0, [&] {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Segments of the shm fabric: allocation, limits, and that a peer maps only what it was told of.
+// Segments of the shm fabric: allocation, limits, and that a peer maps only what an
+// address tells it.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -52,7 +53,7 @@ RailAddress changed(const RailAddress& address, void (*change)(WireAddress&)) {
     return out;
 }
 
-// True when `work` is true in a child process that ends by itself.
+// True if `work` returns true in a child process that ends by itself.
 template <class Work> testing::AssertionResult in_child(Work&& work) {
     const pid_t child = fork();
     if (child == 0) {
@@ -96,7 +97,7 @@ TEST(Segment, BlocksAreAlignedZeroApartAndUsedAgain) {
         segment->release(offset);
     }
     EXPECT_EQ(segment->heap_in_use(), 0u);
-    Bytes whole = 0; // freed neighbours have become one block again
+    Bytes whole = 0; // freed neighbors have become one block again
     EXPECT_TRUE(segment->allocate(2 * kMiB, whole).ok()) << segment->trouble();
     EXPECT_EQ(whole, segment->header()->heap_offset);
 }
@@ -127,7 +128,7 @@ TEST(Segment, AFileSizeLimitIsNoSignal) {
                OwnSegment::create(small(), out, error) == Status::error(Reason::no_memory) &&
                error.find("ulimit -f") != std::string::npos;
     }));
-    EXPECT_TRUE(in_child([&] { // room for some: what fits is given, then it is an error
+    EXPECT_TRUE(in_child([&] { // With room for some, allocations that fit succeed, then one fails.
         std::unique_ptr<OwnSegment> out;
         std::string error;
         Bytes offset = 0;
@@ -142,8 +143,7 @@ TEST(Segment, OnlyWhatTheAddressSaysIsMapped) {
     const RailAddress good = segment->address(0);
     EXPECT_TRUE(map(good).ok());
     const Status unreachable = Status::error(Reason::unreachable);
-    const Status gone =
-        Status::error(Reason::peer_gone); // its process uses the descriptor otherwise
+    const Status gone = Status::error(Reason::peer_gone); // the descriptor is another file by now
     EXPECT_EQ(map(changed(good, [](WireAddress& w) { ++w.cookie; })), gone);
     EXPECT_EQ(map(changed(good, [](WireAddress& w) { w.fd = 0; })), gone);
     EXPECT_EQ(map(changed(good, [](WireAddress& w) { w.fd = 900; })), gone);
@@ -221,7 +221,8 @@ TEST(Segment, ProducerSlotsComeBack) {
     EXPECT_EQ(segment->header()->producers_end.load(), 1u);
 }
 
-// Who is about to take a slot has not said yet when it started; it counts as there as long as its process is.
+// A process that is about to take a slot has not stored its start time yet; the slot counts as
+// taken as long as that process lives.
 TEST(Segment, ASlotThatIsBeingTakenIsLeftAlone) {
     const auto segment = create();
     std::shared_ptr<PeerSegment> first;

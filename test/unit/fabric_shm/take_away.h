@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Calls of the system that a process has no more, as in a container whose profile forbids them.
+// System calls taken away from a process, as the profile of a container does.
 #pragma once
 
 #include <linux/filter.h>
@@ -10,7 +10,8 @@
 
 namespace adaptib::shm {
 
-// The call answers `error` in this process from now on. False: there are no filters here.
+// Makes `call` fail with `error` in this process from now on. Returns false where the
+// system has no filters.
 inline bool take_away(long call, int error) {
     sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

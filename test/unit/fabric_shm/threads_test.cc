@@ -20,8 +20,8 @@ TEST(Threads, TwoFabricsInTwoThreadsExchangeMessagesAndPublishedWrites) {
     ASSERT_TRUE(Node::connect(*x, b.rail().address(), y->number()));
     ASSERT_TRUE(Node::connect(*y, a.rail().address(), x->number()));
     constexpr std::uint64_t kRounds = 3000;
-    // Each writes a line of its number into the other's shared buffer, publishing the last word, and
-    // waits for the other's.
+    // Each node writes a line filled with the round's number into the other's shared buffer,
+    // publishing the last word, and waits for the other's line.
     const auto play = [](Node& self, Node& peer, bool first) {
         auto* mine = static_cast<std::uint64_t*>(self.shared->address());
         for (std::uint64_t round = 1; round <= kRounds; ++round) {

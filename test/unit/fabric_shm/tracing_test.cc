@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who is told that peers may attach, when, and that it is taken back. The kernel's part is played:
-// few test machines have Yama.
+// Permission for peers to attach: when a process gives it, and that it takes the permission back.
+// The test plays the kernel's part, as few test machines have Yama.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -68,8 +68,8 @@ TEST(Tracing, NobodyIsToldWhereThereIsNoSingleCopy) {
     EXPECT_TRUE(yama.said.empty());
 }
 
-// 0: whoever may signal the process may attach. 2 and 3: only who has a capability, or nobody,
-// whatever is said.
+// -1: no Yama. 0: any process that may signal this one may attach. 2 and 3: only processes with a
+// capability, or none, may attach, whatever this process says.
 TEST(Tracing, NothingIsSaidWhereItMakesNoDifference) {
     for (const int scope : {-1, 0, 2, 3}) {
         PlayedYama yama(scope);
@@ -109,7 +109,7 @@ TEST(Tracing, AForkedChildDoesNotTakeItsParentsBack) {
     EXPECT_EQ(status, 0);
 }
 
-// Whatever this kernel has: what is said to it, it takes, or there is no Yama.
+// On this kernel: it accepts the calls, or has no Yama.
 TEST(Tracing, TheKernelsOwn) {
     const int scope = yama().scope();
     EXPECT_EQ(scope >= 0, access("/proc/sys/kernel/yama/ptrace_scope", F_OK) == 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory that cross-memory attach does not reach, since the kernel cannot pin it: carried all the
-// same. Memory that is not there fails the same system call, and has to stay an error.
+// Memory that cross-memory attach does not reach, since the kernel cannot pin it: data is carried
+// all the same. Memory that is not there makes the same system call fail, and stays an error.
 //
 // Initiator and target are two fabrics of this process, which attaches to itself by the same rules.
 #include <sys/mman.h>
@@ -40,7 +40,7 @@ protected:
     static bool all(Node& node, std::unique_ptr<MemoryRegion>& out) {
         return node.rail().register_memory(nullptr, kWholeMemory, kTransfers, out).ok();
     }
-    // A new pair of queue pairs, the last of each node.
+    // Adds a connected pair of queue pairs, the last one of each node.
     bool connect() {
         QueuePair* const a = here.add_qp(QpType::rc);
         QueuePair* const b = there.add_qp(QpType::rc);
@@ -50,7 +50,7 @@ protected:
     }
     QueuePair& qp() { return *here.qps.back(); }
     QueuePair& target_qp() { return *there.qps.back(); }
-    // Posts, and polls at both ends.
+    // Posts, and polls both ends until the completion comes.
     WorkStatus run(SendWork work) {
         work.flags |= kSignaled;
         if (!qp().post_send(work).ok()) {
@@ -84,7 +84,7 @@ protected:
                              .compare_add = 0,
                              .swap = 0});
     }
-    // Writes and reads of all lengths between the two, and nothing beside them.
+    // Writes and reads all lengths between the two; checks that the bytes beside stay.
     void exchange(std::byte* local, std::byte* remote) {
         std::uint64_t seed = 0;
         for (const Bytes length : kLengths) {
@@ -123,7 +123,8 @@ TEST_F(Unpinned, TheInitiatorsMemory) { exchange(secret_here.data(), plain_there
 
 TEST_F(Unpinned, ThatOfBothEnds) { exchange(secret_here.data(), secret_there.data()); }
 
-// More than one piece of cross-memory attach, of which the first can be reached and the last not.
+// A transfer of more than one piece of cross-memory attach, whose first piece can be reached and
+// whose last cannot.
 TEST_F(Unpinned, FromTheMiddleOn) {
     constexpr Bytes kPlain = shm::kCopyPiece + kMiB;
     void* const at =
@@ -144,7 +145,8 @@ TEST_F(Unpinned, FromTheMiddleOn) {
     munmap(at, kPlain + kSecret);
 }
 
-// Requests behind it wait for it, and those behind these are as fast as ever: within the call.
+// Transfers of unpinned memory go through the queue; later ones of ordinary memory are as fast as
+// before, within the call.
 TEST_F(Unpinned, WhatFollowsInOrdinaryMemoryIsDoneWithinTheCall) {
     const std::uint64_t plain = reinterpret_cast<std::uintptr_t>(plain_there.data());
     ASSERT_EQ(execute(Opcode::write, plain_here.data(), 4096, plain), kOk);
@@ -159,7 +161,7 @@ TEST_F(Unpinned, WhatFollowsInOrdinaryMemoryIsDoneWithinTheCall) {
     EXPECT_TRUE(there.fabric->notices().empty());
 }
 
-// What the target does for an initiator, by a message or as its part of a long copy.
+// The target's part: serving a request that came by message, and its part of a long copy.
 TEST_F(Unpinned, TheTargetServes) {
     fill(plain_there.data(), 4096, 4);
     Gather data{plain_there.data(), 4096, 0};
@@ -171,7 +173,7 @@ TEST_F(Unpinned, TheTargetServes) {
     work.opcode = Opcode::read;
     EXPECT_EQ(target_qp().serve(work), kOk);
     EXPECT_EQ(std::memcmp(plain_there.data(), secret_there.data(), 4096), 0);
-    work.remote_address = secret_there.address() + kSecret; // nothing is there
+    work.remote_address = secret_there.address() + kSecret; // no memory is there
     EXPECT_FALSE(target_qp().serve(work).ok());
     ExecuteWork part{.opcode = Opcode::write, // the initiator reads
                      .local_key = whole_there->local_key(),
@@ -214,15 +216,15 @@ TEST_F(Unpinned, Atomics) {
     EXPECT_EQ(*word, 7u);
 }
 
-// Registered, and gone since; or never there. The error is the initiator's, at both ends nothing
-// crashes.
+// Memory that has gone since its registration, or was never there: the initiator gets an error, and
+// neither end crashes.
 TEST_F(Unpinned, MemoryThatIsNotThereIsAnErrorStill) {
     void* const page =
         mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(page, MAP_FAILED);
     std::unique_ptr<MemoryRegion> region;
     ASSERT_TRUE(there.rail().register_memory(page, 8192, kAll, region).ok());
-    ASSERT_EQ(mprotect(page, 8192, PROT_NONE), 0); // as unmapped, and nobody else gets it
+    ASSERT_EQ(mprotect(page, 8192, PROT_NONE), 0); // like munmap, but no allocator reuses the range
     const std::uint64_t gone = reinterpret_cast<std::uintptr_t>(page);
     for (const Opcode opcode :
          {Opcode::write, Opcode::read, Opcode::fetch_add, Opcode::compare_swap}) {
@@ -230,7 +232,7 @@ TEST_F(Unpinned, MemoryThatIsNotThereIsAnErrorStill) {
         const Gather gather{secret_here.data(), length, whole_here->local_key()};
         for (const bool own_region : {true, false}) {
             if (!own_region && opcode > Opcode::read) {
-                continue; // such a region gives no right to atomics
+                continue; // regions of all memory give no right to atomics
             }
             const std::uint32_t key = own_region ? region->remote_key() : whole_there->remote_key();
             EXPECT_EQ(run(Node::rdma(opcode, gather, gone, key)), WorkStatus::remote_access_error);
@@ -240,12 +242,12 @@ TEST_F(Unpinned, MemoryThatIsNotThereIsAnErrorStill) {
         if (opcode > Opcode::read) {
             continue;
         }
-        // Half of the target's memory is there, and cannot be pinned.
+        // The target's memory is there in part, and cannot be pinned.
         EXPECT_EQ(run(Node::rdma(opcode, gather, secret_there.address() + kSecret - 64,
                                  whole_there->remote_key())),
                   WorkStatus::remote_access_error);
         ASSERT_TRUE(connect());
-        // The initiator's own is not there: its own error.
+        // The initiator's own memory is not there, which is the initiator's error.
         auto* const nowhere = static_cast<std::byte*>(page);
         for (const std::uint64_t remote :
              {secret_there.address(),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A process computes for long, and makes no call meanwhile: what it did not hear then is nobody's silence.
+// A process that computes for long makes no call meanwhile: that it heard nothing then is
+// no peer's silence.
 #include "fabric/fault/fault.h"
 #include "unit/core/cores.h"
 
@@ -11,7 +12,8 @@ using std::chrono::seconds;
 
 constexpr Nanoseconds kStep{50'000};
 
-// Nodes over two rails, both with faults; who hears nothing for 20 s is given up. Node 0 is the one that computes.
+// Nodes over two rails, both with faults; a peer that is silent for 20 s is given
+// up. Node 0 computes.
 class Absence : public testing::Test {
 protected:
     void start(int connect_threshold) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Calls that fail: the nth, at random, for want of memory; and what a rail lacks.
+// Calls that fail: the nth, at random, or for lack of memory; and capabilities that a rail lacks.
 #include <functional>
 
 #include "unit/fault/nodes.h"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whole cores over a fabric with faults: whatever goes wrong, requests end, and a lost peer is named.
+// Whole cores over a fabric with faults: whatever goes wrong, requests end, and notices
+// name a lost peer.
 //
-// Node 0's fabric has the faults. The end that only responds notices nothing of its peer's end, so node 1
-// is asked only for what it can know: once node 0 has ended, what it sends ends.
+// Node 0's fabric has the faults. The passive end does not notice errors of its peer's end, so the
+// tests expect of node 1 only what it can know: once node 0 has ended, node 1's sends end.
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -22,7 +23,7 @@ constexpr std::size_t kMessages = 20; // each way
 struct Config {
     const char* name;
     const char* rendezvous;
-    bool stores; // rings are stored into, otherwise every message is a request
+    bool stores; // the writer stores into rings; otherwise every message is a request
     int connect_threshold;
 };
 constexpr std::array kConfigs{Config{"get", "get", true, 0}, Config{"put", "put", true, 0},
@@ -35,7 +36,7 @@ class Traffic {
 public:
     explicit Traffic(const Config& config, std::uint64_t seed = 1) : random_(seed) {
         plan.seed = seed;
-        // All moves are requests; node 1 as it comes.
+        // All transfers are requests; node 1's fabric is unchanged.
         plan.lacks = static_cast<std::uint32_t>(Capability::whole_memory);
         if (!config.stores) {
             plan.lacks |= static_cast<std::uint32_t>(Capability::direct);
@@ -52,9 +53,9 @@ public:
         };
         world = std::make_unique<Cores>(2, options);
     }
-    ~Traffic() { world.reset(); } // before the buffers that it may still write to
+    ~Traffic() { world.reset(); } // before the buffers that the cores may still write to
 
-    // Posts all of it, progressing at times; what is refused has ended.
+    // Posts all messages, with passes in between; refused ones count as ended.
     void start() {
         for (std::size_t i = 0; i < kMessages; ++i) {
             for (const std::size_t from : {std::size_t{0}, std::size_t{1}}) {
@@ -82,7 +83,7 @@ public:
         if (status.ok()) {
             status = world->send(from, 1 - from, tag, out, message.send);
         }
-        if (!status.ok()) { // who waits for it is told here, otherwise by no one
+        if (!status.ok()) { // nobody else tells the receiver
             message.send.done = true;
             if (!message.receive.done) {
                 message.receive_refused = message.receive.done =
@@ -90,7 +91,7 @@ public:
             }
         }
     }
-    // Until all has ended, or nothing more will.
+    // Runs until `done`, or until `passes` are over.
     bool run(const std::function<bool()>& done, int passes = 20000) {
         for (int pass = 0; pass < passes && !done(); ++pass) {
             world->progress();
@@ -115,7 +116,7 @@ public:
         }
         return count;
     }
-    // What has arrived is what was sent; returns how many have.
+    // Checks that received messages are those that were sent; returns their number.
     std::size_t check_payloads() const {
         std::size_t good = 0;
         for (const Message& message : messages_) {
@@ -137,14 +138,15 @@ public:
     bool lost(std::size_t node) {
         return world->peer(node, 1 - node)->state == ConnectState::failed;
     }
-    // All went well in spite of everything.
+    // Expects that all messages arrive, and that no core has anything to report.
     void expect_all_arrived() {
         EXPECT_TRUE(run([this] { return all_done(); })) << left(0) << " and " << left(1) << " left";
         EXPECT_EQ(check_payloads(), 2 * kMessages);
         EXPECT_TRUE(world->messages(0).empty()) << world->messages(0)[0];
         EXPECT_TRUE(world->messages(1).empty());
     }
-    // Node 0 has lost the peer, or not noticed anything; then it ends, and node 1 notices.
+    // Expects that node 0 has lost the peer, or noticed nothing; in the first case it ends,
+    // and node 1 notices.
     void expect_ends(const std::string& why) {
         run([this] { return all_done() || (lost(0) && left(0) == 0); });
         if (all_done() && !lost(0)) {
@@ -194,7 +196,7 @@ TEST_P(FaultyCores, WithoutFaultsAllArrives) {
     EXPECT_TRUE(traffic.log.entries.empty());
 }
 
-// Each request in turn, executed or not.
+// Each request fails in turn, executed or not.
 TEST_P(FaultyCores, TheNthRequestFails) {
     constexpr std::array kStatuses{WorkStatus::retry_exceeded, WorkStatus::remote_access_error,
                                    WorkStatus::general_error, WorkStatus::fatal};
@@ -254,7 +256,7 @@ TEST_P(FaultyCores, CallsFail) {
     }
 }
 
-// The core asks for reliable datagrams: lost ones stop it, but nothing else happens.
+// The rail promises reliable datagrams: lost ones stop traffic, and do no other harm.
 TEST_P(FaultyCores, BadDatagramsDoNoHarm) {
     std::uint64_t bad = 0;
     std::size_t corrupted = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The paths of a peer's datagrams: one counts as up if something comes over it.
+// Paths of a peer's datagrams: one counts as up only if something comes over it.
 #include <memory>
 #include <set>
 #include <vector>
@@ -13,7 +13,8 @@ namespace {
 using fault::Fault;
 using std::chrono::milliseconds;
 
-// Node 0's datagrams get lost, those over rail 0 for a while: node 1 goes on to be heard over it.
+// Datagrams of node 0 get lost, those over rail 0 for a while only: node 0 goes on to hear node 1
+// over rail 0, which says nothing about rail 1.
 TEST(DatagramPaths, WhatComesOverAnotherOneDoesNotSpeakForIt) {
     fault::FaultPlan plan;
     fault::FaultLog log;

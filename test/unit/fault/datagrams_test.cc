@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Faults of datagrams: what arrives is what the log says.
+// Faults of datagrams: the log tells exactly what arrives.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -25,7 +25,8 @@ protected:
             EXPECT_TRUE(nodes_.post_receive(b_, i, i * kSlot, kSlot).ok());
         }
     }
-    // Datagram i: slot i of the sender's memory, which is used anew once its completion is there.
+    // Sends datagram i from slot i of the sender's memory, which is free again once the
+    // completion is there.
     void send(std::size_t i) {
         for (std::size_t byte = 0; byte < kSlot; ++byte) {
             *nodes_.memory(0, i * kSlot + byte) = expected(i, byte);
@@ -43,7 +44,7 @@ protected:
         }
         return wrong;
     }
-    // Which datagram each receive got; kReceives: none of them, whole.
+    // Datagram that each receive got; kReceives: none of them, as a whole.
     std::vector<std::size_t> arrived() {
         std::vector<std::size_t> out;
         for (const WorkCompletion& completion : b_.got) {

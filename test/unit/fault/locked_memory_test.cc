@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Too little locked memory: what cannot be registered is copied, with one message, and arrives whole.
+// Too little locked memory: data that cannot be registered is copied, with one notice,
+// and arrives whole.
 #include <algorithm>
 
 #include "fabric/fault/fault.h"
@@ -10,7 +11,7 @@ namespace {
 
 constexpr Bytes kBlock = 65536;
 
-// Memory of node 1 that the other may reach; it goes before the cores do.
+// Memory of node 1 that the other node may reach; has to end before the cores do.
 struct Window {
     Window(Cores& world, void* base, Bytes bytes) {
         EXPECT_TRUE(registration
@@ -43,7 +44,7 @@ Status start(Cores& world, const opal_common_adaptib_one_sided_t& what, TestRequ
     return status;
 }
 
-// Which of two nodes has room for staging blocks alone.
+// Nodes that have lockable memory for their staging blocks only.
 enum class Poor : std::uint8_t { none, sender, receiver, both };
 
 struct Case {
@@ -71,7 +72,7 @@ protected:
         return GetParam().poor == Poor::both ||
                GetParam().poor == (node == 0 ? Poor::sender : Poor::receiver);
     }
-    // Enough for the blocks of two transfers on two rails; a buffer of more than that has no room.
+    // Leaves room for the blocks of two transfers on two rails; a longer buffer has no room.
     void set_limits() {
         const auto depth = static_cast<Bytes>(options_.parameters.block_depth);
         for (std::size_t node = 0; node < 2; ++node) {
@@ -183,7 +184,7 @@ TEST_P(LockedMemoryLimits, PutAndGetMoveEveryByte) {
 class LockedMemoryFaults : public testing::Test {
 protected:
     LockedMemoryFaults() {
-        options_.parameters.registration_cache = 0; // limits are met exactly
+        options_.parameters.registration_cache = 0; // so that limits are met exactly
         options_.wrap = [this](std::size_t node, std::unique_ptr<Fabric> fabric,
                                const Clock& clock) {
             plan_.lacks = static_cast<std::uint32_t>(Capability::whole_memory);
@@ -197,8 +198,8 @@ protected:
     fault::FaultLog log_;
 };
 
-// The sender's rail knows no memory by itself. A buffer is registered for its first message only, until the
-// program says that it unmaps it.
+// The sender's rail does not cover all memory by itself. A buffer is registered for its first
+// message only, until the program says that it unmaps the buffer.
 TEST_F(LockedMemoryFaults, BuffersStayRegistered) {
     options_.parameters.registration_cache = 1u << 30;
     Cores world(2, options_);
@@ -252,7 +253,8 @@ TEST_F(LockedMemoryFaults, AtomicsGoThroughABlockThatIsThere) {
     for (int i = 0; i < 20; ++i) {
         TestRequest request;
         ASSERT_TRUE(start(world, add, request).ok());
-        // While the one block is in use there is none for another operation, which comes again later.
+        // While the only block is in use, another operation fails for lack of memory,
+        // and may come again.
         TestRequest second;
         opal_common_adaptib_one_sided_t more = add;
         more.local = &other;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Connections whose queue pairs have to meet, and queue pairs that cannot be connected: what is tried again, what a
-// connection does without, and what a person is told.
+// Connections whose queue pairs need an rdma_cm connect, and queue pairs that cannot be connected:
+// what is tried again, what a connection does without, and the notices for people.
 #include <array>
 
 #include "fabric/fault/fault.h"
@@ -48,14 +48,14 @@ public:
         for (const Nanoseconds end = cores->clock.now() + time;
              cores->clock.now() < end && !done();) {
             cores->clock.advance(kStep);
-            for (int i = 0; i < 64; ++i) { // timers are looked after now and then
+            for (int i = 0; i < 64; ++i) { // timers run only once in so many passes
                 cores->progress();
             }
         }
         return done();
     }
     void plan(const fault::PlannedFault& fault) {
-        for (fault::FaultPlan& each : plans) { // whoever asks
+        for (fault::FaultPlan& each : plans) { // either node may be the one that asks
             each.faults.push_back(fault);
         }
     }
@@ -71,7 +71,7 @@ public:
         return messages[node].send.done && messages[node].receive.done &&
                messages[node].got == messages[node].sent;
     }
-    // Both ends have these paths and no others.
+    // True if both ends have these paths and no others.
     bool lives(std::array<bool, kRails> paths) {
         for (std::size_t node : {0u, 1u}) {
             for (std::size_t i = 0; i < kRails; ++i) {
@@ -154,7 +154,7 @@ TEST(Meetings, APathThatIsNotMetIsDoneWithoutAndTakenBack) {
         EXPECT_TRUE(world.run(2 * kSecond, [&] { return world.open() && world.arrived(0); }));
         EXPECT_TRUE(world.lives({rail != 0, rail != 1}));
         EXPECT_EQ(world.peer(1).state, ConnectState::open);
-        world.ask(1); // the other direction, after the other side has dropped it, too
+        world.ask(1); // the other direction, after its sender has dropped the path, too
         EXPECT_TRUE(world.run(kSecond, [&] { return world.arrived(1); }));
         EXPECT_TRUE(world.run(40 * kSecond, [&] {
             return world.open() && world.lives({true, true});
@@ -190,7 +190,7 @@ TEST(Meetings, WhoNeverMeetsIsTriedForLongAndThenLost) {
         << world.told(1 - asker);
 }
 
-// The process that was asked is not left waiting for ever either, should the other one say nothing more.
+// The process that was asked does not wait forever either if the asking one falls silent.
 TEST(Meetings, WhoIsAskedGivesUpAsWell) {
     World world;
     world.options.parameters.partition_timeout = 20;
@@ -207,7 +207,7 @@ TEST(Meetings, WhoIsAskedGivesUpAsWell) {
         << world.told(asked);
 }
 
-// As if a request of the service's were lost and no answer came.
+// Behaves like a service whose request is lost, so that no answer comes.
 TEST(Meetings, AMeetingThatIsSilentIsTriedAgain) {
     for (const double rate : {0.0, 1.0}) {
         World world;
@@ -225,7 +225,7 @@ TEST(Meetings, AMeetingThatIsSilentIsTriedAgain) {
     }
 }
 
-// In a repair nobody is waited for that long: paths are looked for again, by a new attempt.
+// A repair does not wait that long for an rdma_cm connect: a new attempt looks for paths again.
 TEST(Meetings, ARepairThatMeetsNobodyBeginsAnew) {
     World world;
     world.start();
@@ -244,13 +244,13 @@ TEST(Meetings, ARepairThatMeetsNobodyBeginsAnew) {
     EXPECT_EQ(world.cores->counters(0).bad_packets + world.cores->counters(1).bad_packets, 0u);
 }
 
-// Without meetings: one queue pair of that node does not take its move to RTR or RTS.
+// Without rdma_cm: one queue pair of a node refuses its move to RTR or RTS.
 class QueuePairThatCannotBeConnected : public testing::TestWithParam<std::size_t> {};
 INSTANTIATE_TEST_SUITE_P(Nodes, QueuePairThatCannotBeConnected, testing::Values(0u, 1u));
 
 TEST_P(QueuePairThatCannotBeConnected, TheConnectionDoesWithout) {
     const std::size_t node = GetParam();
-    // Of the moves the first are those to INIT.
+    // The first kRails moves are those to INIT.
     for (std::uint64_t nth = kRails + 1; nth <= 3 * kRails; ++nth) {
         SCOPED_TRACE(nth);
         World world(false);

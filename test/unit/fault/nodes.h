@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Two shm fabrics in one process, the first one with faults, and what the tests of this folder do with them.
+// Two shm fabrics in one process, the first one with faults, and what the tests of this
+// folder do with them.
 //
-// Purpose: Nodes nodes(rails); nodes.plan.faults...; End a, b; nodes.connect(a, b); post, poll, look.
-// Set-up that fails throws.
+// Purpose: Nodes nodes(rails); nodes.plan.faults...; End a, b; nodes.connect(a, b); post, poll,
+// look. Throws if the set-up fails.
 // Threads: one.
 #pragma once
 
@@ -36,7 +37,7 @@ public:
     explicit Nodes(fault::FaultPlan with = {}, std::uint32_t rails = 1);
 
     Rail& rail(std::size_t node, std::size_t index = 0) { return *fabric[node]->rails()[index]; }
-    // A row from now on.
+    // Adds a row to the plan, from now on.
     void plan_fault(const fault::PlannedFault& fault) { plan.faults.push_back(fault); }
 
     End end(std::size_t node, QpType type, std::size_t rail_index = 0);
@@ -49,20 +50,21 @@ public:
     Gather gather(std::size_t node, std::size_t offset, Bytes length, std::size_t rail_index = 0) {
         return {memory(node, offset), length, regions[node][rail_index]->local_key()};
     }
-    // `opcode` write or read: `length` bytes from node 0's offset to the same one of node 1, or back.
+    // Posts a `write` or `read` of `length` bytes between node 0's offset and the
+    // same one of node 1.
     Status post(End& from, std::uint64_t wr_id, Opcode opcode, std::size_t offset, Bytes length,
                 std::uint32_t flags = kSignaled);
-    // To the end whose address handle was given to start_ud.
+    // Sends to the end whose address handle start_ud got.
     Status post_datagram(End& from, End& to, std::uint64_t wr_id, std::size_t offset, Bytes length);
     Status post_receive(End& e, std::uint64_t wr_id, std::size_t offset, Bytes length);
 
-    // Polls all of these, `passes` times.
+    // Polls all of these ends, `passes` times.
     void poll(std::initializer_list<End*> ends, int passes = 100);
 
     ManualClock clock;
     fault::FaultPlan plan; // of node 0
     fault::FaultLog log;
-    std::vector<Nanoseconds> wakes; // that node 0 was asked to look
+    std::vector<Nanoseconds> wakes; // times at which node 0 asked to be polled
     Random random{1};
     std::unique_ptr<Fabric> fabric[2];
     std::vector<std::byte> bytes[2];
@@ -70,7 +72,7 @@ public:
     std::unique_ptr<AddressHandle> handle;                 // from 0 to 1
 };
 
-// With a connection from node 0 to node 1, and words to be written.
+// Two nodes with a connection from node 0 to node 1, and words for node 0 to write.
 struct Connected : Nodes {
     explicit Connected(fault::FaultPlan with = {}, std::uint32_t rails = 1,
                        std::size_t rail_index = 0)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Faults of rails and of the node, what a driver is told, and when the rows of a plan come.
+// Faults of rails and of the node, wake-up times for a driver, and the times at which
+// rows of a plan apply.
 #include <algorithm>
 
 #include "memory/window.h"
@@ -10,7 +11,7 @@ namespace {
 
 using fault::Fault;
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Rails
 
 constexpr Nanoseconds kPatience{2 * 4096 * 256}; // Nodes::connect: timeout 8, retry_count 1
@@ -43,7 +44,7 @@ TEST(FaultRails, AShortOutageLosesNothing) {
     nodes.write(0);
     nodes.plan_fault({.fault = Fault::rail_down, .from = nodes.clock.now()});
     EXPECT_FALSE(nodes.a.qp->usable());
-    std::uint64_t inlined = 0x0101010101010101; // taken at once
+    std::uint64_t inlined = 0x0101010101010101; // copied at once
     const Gather gather{&inlined, sizeof inlined, 0};
     SendWork work;
     work.wr_id = 1;
@@ -164,7 +165,7 @@ TEST(FaultRails, TheOtherRailGoesOnAndDatagramsAreLost) {
     EXPECT_TRUE(to.got.empty());
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Death
 
 TEST(FaultDeath, NothingHasAnEffectAndNothingComes) {
@@ -174,7 +175,7 @@ TEST(FaultDeath, NothingHasAnEffectAndNothingComes) {
     nodes.plan_fault({.fault = Fault::death, .from = nodes.clock.now() + Nanoseconds{10}});
     nodes.clock.advance(Nanoseconds{10});
     EXPECT_FALSE(nodes.a.qp->usable());
-    for (std::uint64_t i = 1; i < 300; ++i) { // more than a queue takes
+    for (std::uint64_t i = 1; i < 300; ++i) { // more than a queue holds
         ASSERT_TRUE(nodes.post(nodes.a, i, Opcode::write, i * 8, 8).ok());
     }
     ASSERT_TRUE(nodes.post(nodes.b, 1, Opcode::send, 0, 8).ok());
@@ -199,10 +200,11 @@ TEST(FaultDeath, AtTheNthRequest) {
     EXPECT_FALSE(nodes.written(2));
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Drivers that let a node rest
 
-// Polls only when asked to, at that time, as a simulated world would; true if `count` completions come.
+// Polls only at the times that the fabric asks for, as a simulated world does; true if `count`
+// completions come.
 bool rest_until(Connected& nodes, std::size_t count) {
     for (int turn = 0; turn < 100 && nodes.a.got.size() < count; ++turn) {
         if (nodes.wakes.empty()) {
@@ -272,14 +274,14 @@ TEST(FaultWakes, ARailComesBackInTime) {
     ASSERT_NE(std::find(nodes.wakes.begin(), nodes.wakes.end(), Nanoseconds{5000}),
               nodes.wakes.end());
     nodes.clock.advance(Nanoseconds{5000});
-    nodes.poll({&nodes.a}); // released; the fabric below says when it is done
+    nodes.poll({&nodes.a}); // released now; the fabric below completes it
     EXPECT_EQ(statuses(nodes.a.got), std::vector<WorkStatus>{WorkStatus::success});
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Plans
 
-// What 200 writes and 200 datagrams meet.
+// Returns the log of 200 writes and 200 datagrams under `plan`.
 fault::FaultLog run_plan(const fault::FaultPlan& plan) {
     Connected nodes(plan);
     End from = nodes.end(0, QpType::ud);
@@ -360,7 +362,8 @@ TEST(FaultPlans, ARowHasItsRail) {
     EXPECT_EQ(nodes.log.entries[0].rail, 1u);
 }
 
-// Memory is registered with all rails; one whose device has failed must not take it from the others.
+// Memory is registered with all rails; a rail whose device has failed must not
+// make the others fail.
 TEST(Registrations, ADeviceThatFailedIsLeftOut) {
     constexpr std::uint32_t kAccess = kLocalWrite | kRemoteRead;
     Nodes nodes({}, 2);

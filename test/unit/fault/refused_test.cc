@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A put, get or atomic that its target refuses ends with an error; everything else between the two
-// processes goes on, what is under way included.
+// processes goes on, transfers in flight included.
 //
-// The initiator does not see the target's regions here, as over an adapter: so it is the target's
-// queue pair that refuses, and fails.
+// The initiator does not see the target's regions here, as over an adapter: the target's queue pair
+// refuses, and fails.
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -36,7 +36,7 @@ protected:
         exchange(*world_, 100, 20);
     }
 
-    // An operation on memory that was a window once.
+    // Starts an operation on memory that is a window no more.
     void start_wrong(opal_common_adaptib_operation_t kind, TestRequest& request,
                      std::vector<std::byte>& local) {
         Window gone(*world_, 1, gone_.data(), gone_.size());
@@ -129,7 +129,7 @@ TEST_P(Refused, WhatIsUnderWayBesideItArrives) {
     }
 }
 
-// An atomic that the target carries out itself.
+// An atomic that the target executes itself (target-assisted).
 TEST(RefusedAtomic, OfATargetThatIsAskedEndsAloneToo) {
     Options options;
     char target[] = "target";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Connections that lose a path, or all of their queue pairs, in the middle of traffic: every message arrives
-// once, every request ends with success.
+// Connections that lose a path, or all of their queue pairs, in the middle of traffic: every
+// message arrives once, every request ends with success.
 #include <deque>
 
 #include "fabric/fault/fault.h"
@@ -14,9 +14,9 @@ using fault::Fault;
 struct Shape {
     const char* name;
     const char* rendezvous;
-    bool stores; // rings are stored into, otherwise every message is a request
+    bool stores; // the writer stores into rings; otherwise every message is a request
     int rails;
-    bool meets = false; // and some meetings come to nothing
+    bool meets = false; // queue pairs connect through rdma_cm, and some attempts fail
 };
 constexpr std::array kShapes{Shape{"get", "get", true, 2},
                              Shape{"put", "put", true, 2},
@@ -62,7 +62,7 @@ public:
         };
         world = std::make_unique<Cores>(2, options);
     }
-    ~Traffic() { world.reset(); } // before the buffers that it may still write to
+    ~Traffic() { world.reset(); } // before the buffers that the cores may still write to
 
     void post(std::size_t from, std::size_t bytes, bool strided, bool synchronous) {
         Message& message = messages.emplace_back(from, bytes, messages.size());
@@ -85,9 +85,10 @@ public:
     }
     void turn() {
         world->progress(random.below(2));
-        world->clock.advance(Nanoseconds{50000}); // who gets no answer gives up in time
+        // So that an end without an answer gives up in time.
+        world->clock.advance(Nanoseconds{50000});
     }
-    // A few more messages, and time for them.
+    // Posts a few more messages, and gives them time.
     void go_on() {
         post_some(2);
         for (int i = 0; i < 400; ++i) {
@@ -156,7 +157,7 @@ TEST_P(Repairs, AnIdleConnectionIsMadeAnew) {
     EXPECT_GE(traffic.world->counters(1).repairs, 1u);
 }
 
-// Each request in turn, executed or not, at one end or the other.
+// Each request fails in turn, executed or not, at one end or the other.
 TEST_P(Repairs, TheNthRequestFails) {
     std::uint64_t repairs = 0;
     for (std::uint64_t nth = 1; nth <= 40; nth += 3) {
@@ -196,7 +197,7 @@ TEST_P(Repairs, ManyFailures) {
     }
 }
 
-// For a while no queue pair can be made, or hardly any connected: traffic waits.
+// For a while no queue pair, or hardly any, can be made or connected: traffic waits.
 TEST_P(Repairs, NoQueuePairForAWhile) {
     std::size_t failed = 0;
     for (const Fault fault : {Fault::create_qp_fails, Fault::modify_fails}) {
@@ -225,7 +226,8 @@ TEST_P(Repairs, NoQueuePairForAWhile) {
     EXPECT_GT(failed, 10u);
 }
 
-// What a ring may have lost does not fit the shared queue: without memory for another ring the peer is lost.
+// Messages that the ring may have lost do not fit the shared queue: without memory for another ring
+// the peer is lost.
 TEST(RingsThatCannotBeMade, NobodyWaits) {
     for (std::uint64_t seed = 1; seed <= 6; ++seed) {
         SCOPED_TRACE(seed);
@@ -248,7 +250,7 @@ TEST(RingsThatCannotBeMade, NobodyWaits) {
     }
 }
 
-// At one end or the other, at the first connection or in a repair.
+// One path cannot be made, at one end or the other, at the first connection or in a repair.
 TEST(PathsThatCannotBeMade, TheOthersAreUsed) {
     for (std::uint64_t seed = 1; seed <= 4; ++seed) {
         SCOPED_TRACE(seed);
@@ -271,7 +273,7 @@ TEST(PathsThatCannotBeMade, TheOthersAreUsed) {
     }
 }
 
-// Though datagrams get lost.
+// The asking end hears that no path can be made, although datagrams get lost.
 TEST(PathsThatCannotBeMade, WithoutAnyTheAskerHearsOfIt) {
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
         SCOPED_TRACE(seed);
@@ -279,7 +281,7 @@ TEST(PathsThatCannotBeMade, WithoutAnyTheAskerHearsOfIt) {
         traffic.plans[1].faults = {
             {.fault = Fault::modify_fails, .rate = 1, .reason = Reason::unreachable},
             {.fault = Fault::datagram_lost, .rate = 0.5}};
-        traffic.post(0, 200, false, false); // which the other side needs no connection for
+        traffic.post(0, 200, false, false); // the receiver needs no connection for it
         EXPECT_TRUE(traffic.run(
             [&] {
                 return traffic.peer(0)->state == ConnectState::failed &&
@@ -289,7 +291,8 @@ TEST(PathsThatCannotBeMade, WithoutAnyTheAskerHearsOfIt) {
     }
 }
 
-// A rail goes down in the middle, for one end or for both, and comes back; the first one carries datagrams.
+// A rail goes down in the middle, for one end or for both, and comes back. Rail 0, which carries
+// the datagrams, stays.
 TEST(RailsThatComeAndGo, TrafficGoesOnAndTakesThemBack) {
     for (const Shape& shape : kShapes) {
         for (std::uint64_t seed = 1; seed <= 6 && shape.rails > 1; ++seed) {
@@ -347,10 +350,12 @@ TEST(RailsThatComeAndGo, ADeviceThatFailsIsLeft) {
     }
 }
 
-// A process whose passes take milliseconds, since it copies a lot or shares its processor, hears of a port in time.
+// A process whose passes take milliseconds, since it copies a lot or shares its processor, hears
+// of a port in time.
 TEST(RailsThatComeAndGo, FewPassesAreEnoughToHearOfIt) {
     for (const int before :
-         {0, 350, 700}) { // passes: housekeeping, which is every 1024, is no help
+         // Passes before the fault: housekeeping, each 1024 passes, must not be what notices.
+         {0, 350, 700}) {
         Traffic traffic(kShapes[0]);
         traffic.post_some(20);
         ASSERT_TRUE(traffic.run([&] { return traffic.open(); }));

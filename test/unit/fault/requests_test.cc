@@ -54,7 +54,7 @@ TEST_P(FailingRequests, TheFourthOfEight) {
     for (std::uint64_t i = 0; i < 3; ++i) {
         ASSERT_TRUE(nodes_.post_receive(a_, 100 + i, 0, 8).ok());
     }
-    for (std::uint64_t i = 0; i < 8; ++i) { // 1, 3, 5, 7 are not signaled
+    for (std::uint64_t i = 0; i < 8; ++i) { // requests 1, 3, 5 and 7 are unsignaled
         ASSERT_TRUE(nodes_.post(a_, i, Opcode::write, i * 8, 8, i % 2 == 0 ? +kSignaled : 0u).ok());
     }
     EXPECT_FALSE(a_.qp->usable());
@@ -170,7 +170,8 @@ protected:
 };
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomRequests, testing::Range<std::uint64_t>(1, 61));
 
-// Writes, some signaled: all in order, everything before a failure done, nothing behind it.
+// Writes, some signaled: completions are in order, everything before a failure is done, and
+// nothing behind it.
 TEST_P(RandomRequests, AFailureIsABoundary) {
     Random random(GetParam());
     std::vector<bool> signaled;

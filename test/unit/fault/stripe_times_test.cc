@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Times of stripes that are known badly, since who waits looks now and then: a whole core over two rails whose
-// completions come so late as the test says.
+// Times of stripes that are known badly, since a waiting process polls now and then: a whole core
+// over two rails whose completions come as late as the test says.
 #include <algorithm>
 #include <chrono>
 #include <deque>
@@ -17,13 +17,14 @@ using namespace std::chrono_literals;
 
 class LateLooks : public testing::Test {
 protected:
-    // Of one stripe after the other, by rail. A time counts if it is known to an eighth.
+    // Time from one stripe to the next, by rail. A measured time counts if it is
+    // known to an eighth.
     static constexpr Nanoseconds kStripe[] = {100us, 150us};
     static constexpr Nanoseconds kBetweenLooks = 30us;
 
     LateLooks() {
         plan_.lacks =
-            static_cast<std::uint32_t>(Capability::whole_memory); // all moves are requests
+            static_cast<std::uint32_t>(Capability::whole_memory); // all transfers are requests
         Options options;
         options.parameters.shm_rails = 2;
         options.wrap = [this](std::size_t node, std::unique_ptr<Fabric> fabric,
@@ -34,7 +35,7 @@ protected:
         world_ = std::make_unique<Cores>(2, options);
         exchange(*world_, 100'000, 1);
     }
-    // All asked for at once by node 1, which reads them: one stripe of each by each rail.
+    // Node 1 asks for all messages at once and reads them: one stripe of each over each rail.
     void read(std::size_t messages, std::size_t bytes) {
         for (const std::uint32_t rail : {0u, 1u}) {
             for (std::size_t stripe = 1; stripe <= messages; ++stripe) {
@@ -73,7 +74,7 @@ TEST_F(LateLooks, SayNothingOfOneTransfer) {
     EXPECT_EQ(learnt().lessons(), before);
 }
 
-// What both rails carried of a queue is known well.
+// The times of a whole queue of stripes on both rails are known well.
 TEST_F(LateLooks, DoOfAQueue) {
     const std::uint64_t before = learnt().lessons();
     read(8, 500'000);

@@ -33,7 +33,7 @@ TEST(Envelope, Fits) {
         {{1, 2, kAnyTag}, {1, 3, 3}, false},
         {{1, kAnySource, kAnyTag}, {1, 9, 9}, true},
         {{1, kAnySource, kAnyTag}, {2, 9, 9}, false},
-        // Negative tags are asked for by name only.
+        // Only a pattern that names a negative tag matches it.
         {{1, 2, kAnyTag}, {1, 2, -1}, false},
         {{1, kAnySource, kAnyTag}, {1, 2, -1}, false},
         {{1, kAnySource, kAnyTag}, {1, 2, INT32_MIN + 1}, false},

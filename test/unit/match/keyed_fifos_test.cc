@@ -14,8 +14,8 @@
 #include "base/random.h"
 
 namespace {
-// Bucket arrays are the only arrays that are asked for with nothrow. (noinline below: gcc 12 takes an
-// inlined malloc or free for the wrong partner of new[] and delete[].)
+// The table allocates bucket arrays with nothrow, and nothing else does. (noinline below: gcc 12
+// takes an inlined malloc or free for the wrong partner of new[] and delete[].)
 bool no_memory = false;
 int nothrow_arrays = 0;
 } // namespace
@@ -88,7 +88,7 @@ TEST(KeyedFifos, RemovesFirstMiddleLastAndOnly) {
     }
     table.remove(nodes[1]);
     table.remove(nodes[3]);
-    table.push_back(nodes[1]); // behind the new last one
+    table.push_back(nodes[1]); // behind the node that is last now
     table.remove(nodes[0]);
     EXPECT_EQ(pop(table, {}), &nodes[2]);
     EXPECT_EQ(table.front({}), &nodes[1]);
@@ -200,11 +200,11 @@ TEST(KeyedFifos, WorksOnWithoutMemory) {
     }
     no_memory = false;
     EXPECT_EQ(table.buckets(), Table::kFirstBuckets);
-    EXPECT_LE(nothrow_arrays, 10); // it does not ask at every call
+    EXPECT_LE(nothrow_arrays, 10); // the table does not retry at every call
     for (std::size_t i = 0; i < kCount; ++i) {
         ASSERT_EQ(pop(table, with_tag(i)), &nodes[i]);
     }
-    // And grows again once there is some.
+    // The table grows again once there is memory.
     for (std::size_t i = 0; i < kCount; ++i) {
         table.push_back(nodes[i]);
     }
@@ -223,7 +223,7 @@ TEST(KeyedFifos, DrainReleasesEverythingOnce) {
             auto node = std::make_unique<Node>();
             node->envelope = with_tag(i / 3);
             table.push_back(*node);
-            static_cast<void>(node.release()); // drain() ends its life
+            static_cast<void>(node.release()); // drain()'s callback deletes it
         }
         std::size_t visited = 0;
         table.for_each([&visited](Node& node) { visited += node.link.linked() ? 1 : 0; });

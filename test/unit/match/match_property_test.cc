@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Matcher against the rules written down naively: two lists that are searched from the front.
+// The matcher against a naive model of the rules: two lists that are searched from the front.
 //
-// Random calls over few keys, so that everything collides; each result must be the same node. A
-// failure names its seed, and `--gtest_filter=*/<seed - 1>` with the test's name repeats it alone.
+// Random calls over few keys make everything collide; each result must be the same node. A failure
+// names its seed, and `--gtest_filter=*/<seed - 1>` with the test's name repeats that seed alone.
 #include "match/match.h"
 
 #include <gtest/gtest.h>
@@ -52,11 +52,11 @@ public:
     std::vector<UnexpectedMessage*> unexpected; // in order of arrival
 };
 
-// What a run looks like; drawn from its seed.
+// Mix of calls in a run.
 struct Mix {
     std::uint64_t contexts;
     std::uint64_t sources;
-    std::uint64_t tags;           // from -tags / 3
+    std::uint64_t tags;           // their number; the first is -tags / 3
     std::uint64_t wild_of_4096;   // receives and probes with wildcards
     std::uint64_t posts_of_16;    // receives among receives and messages
     std::uint64_t removals_of_64; // cancelled receives, dropped messages
@@ -230,7 +230,8 @@ TEST_P(MatcherProperty, AgreesWithSearchedLists) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, MatcherProperty, testing::Range<std::uint64_t>(1, 241));
 
-// Wildcards so rare that the indexes are dropped and built again, over enough keys for large tables.
+// Wildcards are so rare that the matcher drops and rebuilds its indexes, over enough keys for large
+// tables.
 TEST(MatcherLongRun, IndexesComeAndGo) {
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
         SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -246,7 +247,7 @@ TEST(MatcherLongRun, IndexesComeAndGo) {
     }
 }
 
-// Beside the random runs: the moment in which an index is dropped while messages hang in it.
+// Drops an index while messages are linked in it, on purpose.
 TEST(MatcherLongRun, ADroppedIndexIsBuiltAgainInOrder) {
     constexpr std::size_t kCount = 20000;
     const auto messages = std::make_unique<UnexpectedMessage[]>(kCount);
@@ -256,10 +257,10 @@ TEST(MatcherLongRun, ADroppedIndexIsBuiltAgainInOrder) {
     for (std::size_t i = 0; i < kCount; ++i) {
         messages[i].envelope = {1, static_cast<std::int32_t>(i % 10), static_cast<std::int32_t>(i)};
         matcher.add_unexpected(messages[i]);
-        if (i % 9000 == 100) { // more than any index waits for a search
+        if (i % 9000 == 100) { // 9000 arrivals apart: more than any index waits for a search
             ASSERT_EQ(matcher.find(any), &messages[taken]);
         }
-        if (i >= 50) { // exact receives take from the front, 50 stay queued
+        if (i >= 50) { // exact receives take from the front; 50 messages stay queued
             ASSERT_EQ(matcher.take(messages[taken].envelope), &messages[taken]);
             ++taken;
         }

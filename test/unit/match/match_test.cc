@@ -16,7 +16,7 @@ namespace {
 constexpr std::int32_t kAnySource = Envelope::kAnySource;
 constexpr std::int32_t kAnyTag = Envelope::kAnyTag;
 
-// A message arrives: the receive that got it, or it is queued.
+// Delivers a message: returns the receive that matches it, or queues it and returns null.
 PostedReceive* deliver(Matcher& matcher, UnexpectedMessage& message) {
     PostedReceive* const receive = matcher.arrive(message.envelope);
     if (receive == nullptr) {
@@ -25,7 +25,8 @@ PostedReceive* deliver(Matcher& matcher, UnexpectedMessage& message) {
     return receive;
 }
 
-// Records lie in memory that was something else before, and no index sets links of messages that it has not seen.
+// Message records are made in memory with arbitrary content, and no index sets the links of
+// messages that it has not seen.
 TEST(MatcherTake, NothingIsReadOfLinksThatNoIndexHasSet) {
     struct alignas(UnexpectedMessage) Record {
         explicit Record(const Envelope& envelope) {
@@ -42,19 +43,19 @@ TEST(MatcherTake, NothingIsReadOfLinksThatNoIndexHasSet) {
     for (Record* record : {&before, &negative, &other}) {
         matcher.add_unexpected(*record->message);
     }
-    EXPECT_EQ(matcher.take({1, 1, 5}), other.message); // no index
+    EXPECT_EQ(matcher.take({1, 1, 5}), other.message); // no index exists
     EXPECT_EQ(matcher.find({1, 0, kAnyTag}), before.message);
-    Record after{{1, 0, 6}}; // one index of three
+    Record after{{1, 0, 6}}; // one of three indexes exists
     matcher.add_unexpected(*after.message);
     EXPECT_EQ(matcher.take({1, 0, -5}), negative.message);
     EXPECT_EQ(matcher.take({1, 0, kAnyTag}), before.message);
-    EXPECT_EQ(matcher.find({1, kAnySource, 6}), after.message); // two
+    EXPECT_EQ(matcher.find({1, kAnySource, 6}), after.message); // two exist
     EXPECT_EQ(matcher.take({1, kAnySource, kAnyTag}), after.message);
     EXPECT_EQ(matcher.unexpected(), 0u);
     EXPECT_EQ(matcher.find({1, kAnySource, kAnyTag}), nullptr);
 }
 
-// Which of several posted receives gets a message.
+// Choice among several posted receives.
 TEST(MatcherArrive, TheFirstPostedThatFits) {
     struct {
         const char* name;
@@ -113,7 +114,7 @@ TEST(MatcherArrive, TheFirstPostedThatFits) {
     }
 }
 
-// Which of several unexpected messages a receive or a probe gets.
+// Choice of a receive or a probe among several unexpected messages.
 TEST(MatcherPost, TheEarliestMessageThatFits) {
     struct {
         const char* name;
@@ -209,7 +210,7 @@ TEST(Matcher, WildcardsAndExactOnesAlternateInOrderOfPosting) {
 }
 
 TEST(Matcher, CancelTakesExactlyTheOne) {
-    // First, middle and last of one FIFO, and wildcards.
+    // Cancels the first, a middle and the last receive of one FIFO, for each pattern class.
     for (std::size_t gone = 0; gone < 4; ++gone) {
         for (const PatternClass wild : {PatternClass::exact, PatternClass::any_tag,
                                         PatternClass::any_source, PatternClass::any}) {
@@ -236,11 +237,11 @@ TEST(Matcher, CancelTakesExactlyTheOne) {
 TEST(Matcher, CancelAfterTheMatchIsRefused) {
     Matcher matcher;
     PostedReceive receive(Envelope{1, 2, 3});
-    EXPECT_FALSE(matcher.cancel(receive)); // never posted
+    EXPECT_FALSE(matcher.cancel(receive)); // was never posted
     ASSERT_EQ(matcher.post(receive), nullptr);
     ASSERT_EQ(matcher.arrive({1, 2, 3}), &receive);
     EXPECT_FALSE(matcher.cancel(receive));
-    ASSERT_EQ(matcher.post(receive), nullptr); // may be used again
+    ASSERT_EQ(matcher.post(receive), nullptr); // the record may be used again
     EXPECT_TRUE(matcher.cancel(receive));
     EXPECT_EQ(matcher.posted(), 0u);
 }
@@ -366,7 +367,7 @@ TEST(Matcher, DrainEndsEverything) {
     EXPECT_EQ(matcher.find({1, 2, kAnyTag}), nullptr);
 }
 
-// The caller finds its request by being its base.
+// A caller may derive its request from the node, and cast back.
 TEST(Matcher, NodesMayBeBases) {
     struct Request : PostedReceive {
         explicit Request(int request_id) : PostedReceive(Envelope{1, 2, 3}), id(request_id) {}

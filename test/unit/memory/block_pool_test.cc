@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// BlockPool: sizes, alignment, reuse, what is kept and what is given back, and that blocks in use
-// never overlap.
+// BlockPool: sizes, alignment, reuse, which memory it keeps and which it returns, and that blocks
+// in use never overlap.
 #include "memory/block_pool.h"
 
 #include <gtest/gtest.h>
@@ -84,7 +84,7 @@ TEST(BlockPool, TheLastBlockReleasedIsTheNextOne) {
     }
 }
 
-// Whether at hand or not.
+// Quick blocks are valid whether or not the pool has one at hand.
 TEST(BlockPool, QuickBlocksAreBlocks) {
     BlockPool pool;
     std::vector<void*> blocks;
@@ -204,7 +204,7 @@ TEST(BlockPool, SizesNoLongerUsedMakeRoom) {
         fill(size);
         EXPECT_LE(pool.cached(), 256 * kKiB);
         const std::uint64_t calls = pool.system_calls();
-        void* const block = pool.allocate(size); // its size has the room now
+        void* const block = pool.allocate(size); // blocks of this size are what is cached now
         EXPECT_EQ(pool.system_calls(), calls) << size;
         pool.release(block, size);
     }
@@ -215,7 +215,7 @@ TEST(BlockPool, ImpossibleSizesGiveNull) {
     for (const Bytes size : {UINT64_MAX, UINT64_MAX - 63, Bytes{1} << 63, Bytes{PTRDIFF_MAX}}) {
         EXPECT_EQ(pool.allocate(size), nullptr) << size;
     }
-    if (!kAsan && !kTsan) { // they would end the process
+    if (!kAsan && !kTsan) { // sanitizers would end the process
         EXPECT_EQ(pool.allocate(Bytes{1} << 60), nullptr);
         EXPECT_EQ(pool.system_calls(), 1u);
     }
@@ -243,7 +243,8 @@ TEST(BlockPool, CreatesAndDestroysObjects) {
     pool.destroy(static_cast<Record*>(nullptr));
 }
 
-// Every block is filled with its own byte; a byte that changed shows two blocks that overlap.
+// Each block is filled with a byte of its own; a byte that has changed shows two blocks that
+// overlap.
 TEST(BlockPool, BlocksInUseNeverOverlap) {
     struct Block {
         unsigned char* bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Kept registrations are found, merged, bounded and forgotten; what is in use stays registered.
+// Cached registrations are found, merged, bounded and forgotten; registrations in use stay.
 #include "memory/registration_cache.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ constexpr std::uintptr_t kPage = 4096;
 constexpr std::uintptr_t kBase = 0x10000000;
 constexpr Bytes kPlenty = 1u << 30;
 
-// Keeps book of what is registered; memory is only numbers to it.
+// Keeps a record of registrations; never touches the memory.
 class BookRail final : public test::NullRail {
 public:
     struct Region final : MemoryRegion {
@@ -37,8 +37,8 @@ public:
     std::size_t regions = 0;
     std::uint32_t made = 0;
     Bytes limit = ~Bytes{0};
-    Reason refusal = Reason::no_memory; // beyond it
-    // The right that is refused at read_only and above.
+    Reason refusal = Reason::no_memory; // the error beyond `limit`
+    // Registrations for local writes fail if they reach beyond this address.
     std::uintptr_t read_only = UINTPTR_MAX;
 
 private:
@@ -75,7 +75,7 @@ protected:
                    std::uint32_t access = kRemoteRead) {
         return cache_->acquire(at(offset), length, access, use);
     }
-    // Uses it once; how many registrations that took.
+    // Uses a range once; returns how many registrations that took.
     std::uint32_t registrations_for(std::uintptr_t offset, Bytes length,
                                     std::uint32_t access = kRemoteRead) {
         const std::uint32_t before = first_->made;
@@ -139,7 +139,7 @@ TEST_F(Registrations, RightsAreAddedUp) {
     EXPECT_EQ(first_->regions, 1u);
 }
 
-// A writable piece and pages behind it that may only be read cannot be one registration.
+// A writable range and read-only pages behind it cannot share one registration.
 TEST_F(Registrations, RangesThatCannotBeOneAreApart) {
     first_->read_only = kBase + 2 * kPage;
     EXPECT_EQ(registrations_for(0, 3 * kPage, kRemoteRead), 1u);
@@ -171,7 +171,7 @@ TEST_F(Registrations, UsesOutliveMergingAndForgetting) {
 TEST_F(Registrations, WhatIsUnmappedIsRegisteredAnew) {
     EXPECT_EQ(registrations_for(0, 2 * kPage), 1u);
     EXPECT_EQ(registrations_for(4 * kPage, 2 * kPage), 1u);
-    cache_->forget(at(2 * kPage), 2 * kPage); // between them
+    cache_->forget(at(2 * kPage), 2 * kPage); // lies between the two
     EXPECT_EQ(registrations_for(0, 2 * kPage), 0u);
     cache_->forget(at(kPage), kPage);
     EXPECT_EQ(registrations_for(0, kPage), 1u);
@@ -193,7 +193,7 @@ TEST_F(Registrations, TheLeastRecentlyUsedGoFirst) {
     ASSERT_TRUE(acquire(0, kPage, held).ok());
     EXPECT_EQ(registrations_for(2 * kPage, kPage), 1u);
     EXPECT_EQ(registrations_for(4 * kPage, kPage), 1u);
-    EXPECT_EQ(registrations_for(2 * kPage, kPage), 0u); // used later than the other now
+    EXPECT_EQ(registrations_for(2 * kPage, kPage), 0u); // now used later than the other one
     EXPECT_EQ(registrations_for(6 * kPage, kPage), 1u);
     EXPECT_EQ(first_->regions, 3u);
     EXPECT_EQ(registrations_for(2 * kPage, kPage), 0u);
@@ -203,7 +203,7 @@ TEST_F(Registrations, TheLeastRecentlyUsedGoFirst) {
     EXPECT_EQ(registrations_for(2 * kPage, kPage), 0u) << "nothing had to go for it";
 }
 
-// Whether memory is short, or what of it may be locked.
+// Refusals for lack of memory, and for lack of lockable memory.
 TEST_F(Registrations, ARailWithoutRoomGetsSome) {
     for (const Reason refusal : {Reason::no_memory, Reason::locked_memory}) {
         open(kPlenty);
@@ -221,7 +221,7 @@ TEST_F(Registrations, ARailWithoutRoomGetsSome) {
     }
 }
 
-// Others ask for room, too: what nobody uses goes.
+// make_room(): others need room, too, so unused registrations go.
 TEST_F(Registrations, RoomIsMadeForOthers) {
     second_->limit = 4 * kPage;
     EXPECT_EQ(registrations_for(0, kPage), 1u);
@@ -237,7 +237,7 @@ TEST_F(Registrations, RoomIsMadeForOthers) {
     EXPECT_EQ(counters_.registered_bytes, 0u);
 }
 
-// Whatever is acquired covers what was asked for, and the kept ones never overlap or exceed the limit.
+// Each use covers the range it asked for; cached registrations never overlap or exceed the limit.
 TEST_F(Registrations, RandomUsesAreCovered) {
     constexpr Bytes kLimit = 64 * kPage;
     for (std::uint64_t seed = 1; seed <= 50; ++seed) {
@@ -256,7 +256,7 @@ TEST_F(Registrations, RandomUsesAreCovered) {
             if (random.below(3) == 0) {
                 use.reset();
             }
-            // All four in use may exceed it: what is kept besides does not.
+            // The four in use may exceed the limit; unused ones do not.
             ASSERT_LE(first_->bytes, kLimit + 4 * 108 * kPage);
             ASSERT_EQ(first_->bytes, counters_.registered_bytes);
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Counters: a row for each, over the process's own values; the report says the numbers.
+// Counters: one row for each, which points at the process's own values; the report shows the
+// numbers.
 #include "observe/counters.h"
 
 #include <gtest/gtest.h>
@@ -129,7 +130,7 @@ TEST(Counters, StartAtZero) {
     }
 }
 
-// The words of the report's line that starts with `what`.
+// Returns the words of the report's line that starts with `what`.
 std::string line_of(const std::string& report, const std::string& what) {
     const std::size_t begin = report.find("  " + what + " ");
     EXPECT_NE(begin, std::string::npos) << what << " in\n" << report;
@@ -150,7 +151,7 @@ TEST(Counters, TheReportSaysWhoAndEveryNumberInItsPlace) {
     Counters counters;
     std::uint64_t words[kCount];
     for (std::size_t i = 0; i < kCount; ++i) {
-        words[i] = 1000000007 + 1000003 * i; // each one recognisable
+        words[i] = 1000000007 + 1000003 * i; // each one is recognizable
     }
     std::memcpy(&counters, words, sizeof counters);
     counters.rdma_write_bytes = UINT64_MAX;

@@ -13,7 +13,7 @@ using Pair = PeerRoute::Pair;
 using Pairs = std::vector<Pair>;
 
 struct Side {
-    std::vector<std::uint8_t> adapters; // of its rails
+    std::vector<std::uint8_t> adapters; // one of each rail
 };
 
 std::vector<AddressRail> published(const Side& side) {
@@ -24,7 +24,7 @@ std::vector<AddressRail> published(const Side& side) {
     return rails;
 }
 
-// What the one end finds; the other end must find the same, turned round.
+// Returns the ways that this end finds; the other end must find the same ones, mirrored.
 Pairs ways(const Side& ours, const Side& theirs, const Pairs& pairs, std::size_t subchannel,
            std::uint32_t paths) {
     PeerRoute there;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The completion filter: who is told of which completion, and when.
+// The completion filter: which target hears of which completion, and when.
 #include "recovery/completion_filter.h"
 
 #include <gtest/gtest.h>
@@ -152,7 +152,7 @@ TEST_F(CompletionFilterTest, MoreThanOneBatchIsTakenWithinTheLimit) {
     EXPECT_EQ(b.seen.size(), 50u);
 }
 
-// Whoever is told of a path may post, and complete, further work at once.
+// A listener that is told of a path may post, and complete, further work at once.
 class PostingListener final : public PathListener {
 public:
     PostingListener(FakeQueue& queue, WorkTarget& target) : queue_(queue), target_(target) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// EndedProcesses: threads tell, one takes.
+// EndedProcesses: several threads report, one takes.
 #include "recovery/ended_processes.h"
 
 #include <gtest/gtest.h>

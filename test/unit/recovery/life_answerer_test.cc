@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a responder answers, and to whom: in the format of datagrams, byte by byte.
+// A responder's answers, and which questions get one: in the format of datagrams, byte by byte.
 #include "recovery/life_answerer.h"
 
 #include <gtest/gtest.h>
@@ -117,7 +117,7 @@ TEST_F(Answering, AnswersNothingElse) {
     EXPECT_EQ(ask(question(), sizeof(Question), kMaxRails).length, 0u);
 }
 
-// An address is never half of one and half of another, whoever writes meanwhile.
+// A reader never gets parts of two addresses, even while another thread writes.
 TEST_F(Answering, TellsWholeAddressesToAnyThread) {
     std::atomic<bool> over{false};
     std::thread writer([&] {

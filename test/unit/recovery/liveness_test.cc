@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// For how long a peer may be silent, by table: what counts, and from when.
+// Liveness, by table: how long a peer may be silent, which evidence counts, and from when.
 #include "recovery/liveness.h"
 
 #include <gtest/gtest.h>
@@ -11,9 +11,9 @@ using namespace std::chrono_literals;
 
 struct Wait {
     const char* what;
-    Nanoseconds since; // something is waited for
-    Nanoseconds alive; // the last evidence; 0: none
-    Nanoseconds heard; // the last datagram; 0: none
+    Nanoseconds since; // the wait began
+    Nanoseconds alive; // last evidence of life; 0: none
+    Nanoseconds heard; // last datagram; 0: none
     Nanoseconds ends;
 };
 

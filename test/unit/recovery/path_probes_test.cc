@@ -22,7 +22,7 @@ class Probes : public testing::Test,
                public LifeAsker,
                public Witness {
 protected:
-    static constexpr std::size_t kPair = 1; // not that of the datagrams
+    static constexpr std::size_t kPair = 1; // not the pair of the datagrams
 
     Probes() {
         const PathRepository::Options options{true, "here", &world_.clock};
@@ -41,7 +41,8 @@ protected:
     }
     ~Probes() override { paths_->remove(*peer_); }
 
-    // The timers run as often as somebody polls. `answer`: the peer answers over its datagrams' path.
+    // Lets `time` pass, and runs the timers each millisecond. `answer`: the peer answers over
+    // its datagrams' path.
     void pass(Nanoseconds time, bool answer) {
         const Nanoseconds end = world_.clock.now() + time;
         while (world_.clock.now() < end) {
@@ -119,8 +120,8 @@ TEST_F(Probes, AnAnswerEndsTheSuspicion) {
     EXPECT_EQ(state(kPair), PathState::up);
 }
 
-// The peer computes with a full queue behind this path, then takes what came over another one
-// first: the one question that it had no time for is no reason.
+// The peer computes with a full queue behind this path, and then first takes messages that came
+// over another path: one question that it had no time for does not make the path fail.
 TEST_F(Probes, AQuestionCountsAsIgnoredOnce) {
     paths_->report_suspect(*peer_, kPair, "silent");
     probes_->run_timers();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The path repository: what it answers after what it was told, whom it tells, and what people read.
+// The path repository: its answers after reports, the notices that it gives, and its
+// texts for people.
 #include "recovery/path_repository.h"
 
 #include <gtest/gtest.h>
@@ -107,7 +108,7 @@ TEST_F(Paths, ASuspectPathIsUsableAndNobodyReadsOfIt) {
     EXPECT_EQ(counters_.paths_suspected, 1u);
     EXPECT_EQ(counters_.paths_recovered, 0u);
     paths_->report_failure(peer(0), 1, "an error");
-    paths_->report_suspect(peer(0), 1, "nobody answers"); // is known already
+    paths_->report_suspect(peer(0), 1, "nobody answers"); // the failure is known already
     EXPECT_EQ(paths_->state(peer(0), 1), PathState::failed);
 }
 
@@ -123,7 +124,7 @@ TEST_F(Paths, ARailTakesItsPathsAlongAndIsOneLine) {
     }
     EXPECT_EQ(changes_.size(), 4u);
     EXPECT_EQ(counters_.paths_failed, 4u);
-    // An answer that was under way does not bring it back; somebody new is told at once.
+    // A late answer does not bring the rail back; a peer that is added now hears of it at once.
     paths_->report_success(peer(0), 0);
     EXPECT_FALSE(paths_->usable(peer(0), 0));
     Peer& late = *peers_.emplace_back(world_.peer(13));
@@ -153,7 +154,7 @@ TEST_F(Paths, TimeWithoutAPathIsKept) {
     EXPECT_EQ(since, milliseconds{20});
     EXPECT_EQ(paths_->usable_count(peer(0)), 0u);
     at(milliseconds{50});
-    paths_->rail_restored(1); // which is not known to work yet
+    paths_->rail_restored(1); // the path is not known to work yet
     EXPECT_TRUE(paths_->without_path(peer(0), since));
     paths_->report_success(peer(0), 1);
     EXPECT_FALSE(paths_->without_path(peer(0), since));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Two rails that carry nothing, and peers of two rails each, for tests of what keeps and asks paths.
+// Two rails that carry nothing, and peers of two rails each, for tests of code that
+// tracks or probes paths.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ public:
     }
 
 private:
-    // Enough for a channel to be made, which the peers here must have.
+    // Enough for the datagram channel that each peer here must have.
     class Region final : public MemoryRegion {
     public:
         explicit Region(Bytes length)
@@ -68,7 +69,7 @@ struct TwoRails {
     TwoRails() {
         EXPECT_TRUE(DatagramChannel::create(first, {1, 2}, clock, counters, channel).ok());
     }
-    // Of two rails: two pairs that are connected, two more.
+    // Makes a peer of two rails: two connected pairs, and two more.
     std::unique_ptr<Peer> peer(std::uint64_t name) {
         ProcessAddress address;
         address.name = name;

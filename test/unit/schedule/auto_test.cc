@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Policy auto: how many paths of a port, and which part each port carries.
+// Policy auto: how many paths of a port it uses, and which part each port carries.
 
 #include <algorithm>
 #include <memory>
@@ -11,10 +11,10 @@
 namespace adaptib {
 namespace {
 
-// Paths of one port, as slow as a scene says; times of transfers that come one after another.
+// Paths of one port, as slow as a scene says, and times of transfers that come one after another.
 class OnePort {
 public:
-    // `speeds`: of the paths, bytes/s, of which the port carries kPort.
+    // `speeds`: of the paths, in bytes/s; the port as a whole carries kPort.
     explicit OnePort(std::vector<double> speeds)
         : speeds_(std::move(speeds)), up_(views(static_cast<std::uint32_t>(speeds_.size()), kGiB)),
           scheduler_(make_scheduler(options("binding", "auto", 0, 1024))) {
@@ -25,7 +25,8 @@ public:
     }
     static constexpr std::uint64_t kPort = 1'000'000'000;
 
-    // Seconds; how many paths carried it is in `paths`.
+    // Returns the seconds that a transfer takes; sets `paths` to the number of
+    // paths that carried it.
     double transfer(Bytes length) {
         const Plan plan = plan_of(*scheduler_, length, up_);
         expect_cover(plan, length, up_);
@@ -40,7 +41,7 @@ public:
         for (const Stripe& stripe : plan) {
             const double own = static_cast<double>(stripe.length) / speeds_[stripe.subchannel];
             const double noise = 0.98 + 0.04 * random_.unit();
-            // Together they are no faster than the port.
+            // All paths together are no faster than the port.
             times.push_back({stripe.subchannel, stripe.length,
                              noise * (shared ? longest : std::max(own, 0.95 * all))});
         }
@@ -59,7 +60,7 @@ public:
     Scheduler& scheduler() { return *scheduler_; }
 
     std::size_t paths = 0;
-    bool shared = false; // all stripes end together, at the port's rate or the slowest's
+    bool shared = false; // all stripes end together, at the rate of the port or of the slowest path
 
 private:
     std::vector<double> speeds_;
@@ -97,21 +98,22 @@ TEST(Auto, GoesBackWhenTheHotSpotIsGone) {
     OnePort port({2e8, 1e9, 1e9, 1e9});
     port.after(20, kLong);
     port.speed(0, 1e9);
-    port.after(100, kLong); // it looks once in 64
+    port.after(100, kLong); // the scheduler looks once in 64 transfers
     EXPECT_EQ(port.paths, 1u);
     EXPECT_GE(port.scheduler().spreading(Mix::reads).fallbacks, 1u);
 }
 
-// All are as slow as the first: somebody else has the port, or it never was as fast as it says.
+// All paths are as slow as the first: others use the port, or it never was as fast as announced.
 TEST(Auto, TrialsThatDoNotHelpBecomeRare) {
     OnePort port({4e8, 1e9, 1e9, 1e9});
     port.shared = true;
     for (std::size_t path = 0; path < 4; ++path) {
-        port.speed(path, 1e8); // four times a quarter: together no faster than one with 4e8
+        // Each has a quarter of 4e8: four are together no faster than one alone.
+        port.speed(path, 1e8);
     }
     int spread = 0;
     for (int i = 0; i < 10'000; ++i) {
-        // One path alone has all that there is.
+        // A path that is used alone gets all of the port's rate.
         port.speed(0, port.paths > 1 ? 1e8 : 4e8);
         port.transfer(kLong);
         spread += port.paths > 1 ? 1 : 0;
@@ -122,7 +124,8 @@ TEST(Auto, TrialsThatDoNotHelpBecomeRare) {
     EXPECT_EQ(port.scheduler().spreading(Mix::reads).spreads, 0u);
 }
 
-// Of stripes that share a bottleneck the longest seems the fastest, having it alone at its end.
+// Among stripes that share a bottleneck the longest seems the fastest, as it has the bottleneck to
+// itself at the end.
 TEST(Auto, ATrialKnowsNothingOfTheOneBefore) {
     const auto scheduler = make_scheduler(options("binding", "auto", 0, 1024));
     std::vector<SubchannelView> up = views(4, kGiB);
@@ -135,7 +138,7 @@ TEST(Auto, ATrialKnowsNothingOfTheOneBefore) {
     for (int i = 0; i < 2000; ++i) {
         const Plan plan = plan_of(*scheduler, kLong, up);
         if (plan.size() > 1 &&
-            scheduler->spreading(Mix::reads).trials > trials) { // the first of a trial
+            scheduler->spreading(Mix::reads).trials > trials) { // the first transfer of a trial
             trials = scheduler->spreading(Mix::reads).trials;
             Bytes longest = 0;
             Bytes shortest = kLong;
@@ -147,7 +150,7 @@ TEST(Auto, ATrialKnowsNothingOfTheOneBefore) {
         }
         std::vector<StripeTime> times;
         for (const Stripe& stripe :
-             plan) { // four times slower than the port; the lower, the faster
+             plan) { // four times slower than the port; paths with low numbers are faster
             const double favour = plan.size() == 1 ? 1 : 1 + 0.1 * stripe.subchannel;
             times.push_back(
                 {stripe.subchannel, stripe.length, 4e-9 * static_cast<double>(kLong) * favour});
@@ -157,10 +160,10 @@ TEST(Auto, ATrialKnowsNothingOfTheOneBefore) {
             std::max(uneven, scheduler->weight(Mix::reads, 0) - scheduler->weight(Mix::reads, 3));
     }
     EXPECT_GE(trials, 3u);
-    EXPECT_GT(uneven, 0.01); // within a trial it learns
+    EXPECT_GT(uneven, 0.01); // the scheduler learns within a trial
 }
 
-// A request takes some microseconds whatever its length: that is no slow path.
+// A request takes some microseconds whatever its length, which does not make a path slow.
 TEST(Auto, ShortTransfersAreNotJudged) {
     OnePort port({1e8, 1e9});
     port.after(200, 24'000); // the port carries them in 24 us
@@ -168,15 +171,15 @@ TEST(Auto, ShortTransfersAreNotJudged) {
     EXPECT_EQ(port.scheduler().spreading(Mix::reads).trials, 0u);
     port.after(20, kLong);
     EXPECT_EQ(port.paths, 2u);
-    // Those that are short take the fastest path known.
+    // Short transfers take the fastest path known.
     std::vector<SubchannelView> up = views(2, kGiB);
     up[0].rate.value = up[1].rate.value = OnePort::kPort;
     up[1].port = 0;
     EXPECT_EQ(plan_of(port.scheduler(), 24'000, up), (Plan{{1, 0, 24'000}}));
 }
 
-// Ports add up: a transfer is cut over them, whether their paths are spread or not.
-// With what they have under way, in rounds, and learning the same.
+// Rates of ports add up: a transfer is cut over all ports, whether their paths are spread or not.
+// Loads, rounds and learning are the same as adaptive's.
 TEST(Auto, WhereEachPortHasOnePathItIsAdaptive) {
     const auto automatic = make_scheduler(options("binding", "auto", 0, 1024));
     const auto adaptive = make_scheduler(options("binding", "adaptive", 0, 1024));
@@ -207,7 +210,7 @@ TEST(Auto, WhereEachPortHasOnePathItIsAdaptive) {
     }
 }
 
-// One port is planned in rounds only while its paths are spread.
+// A transfer over one port is planned in rounds only while the port's paths are spread.
 TEST(Auto, OnePathOfOnePortCarriesAllAtOnce) {
     OnePort port({1e9, 1e9, 1e9, 1e9});
     const TransferView transfer{8 * kMiB, Marker::blocking, Direction::read};
@@ -220,7 +223,7 @@ TEST(Auto, OnePathOfOnePortCarriesAllAtOnce) {
     EXPECT_EQ(port.scheduler().round(transfer, views(4, kGiB)), 512 * kKiB);
 }
 
-// What other paths of the same port have under way keeps it busy, too.
+// The load of other paths of a port keeps that port busy, too.
 TEST(Auto, CountsInWhatAllPathsOfAPortHaveUnderWay) {
     const auto scheduler = make_scheduler(options("binding", "auto", 0, 64));
     std::vector<SubchannelView> up =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What every policy does at the lengths where something changes, in one table; and what all plans have in
-// common, whatever rates, loads and times are.
+// Plans of every policy at the lengths where something changes, in one table; and properties of all
+// plans, whatever rates, loads and times are.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr Bytes kHuge = Bytes{1} << 40;
 constexpr std::array<Bytes, 12> kLengths{0,    1,    63,   64,   1023, 1024,
                                          1025, 1535, 1536, 1537, 1600, kHuge};
 
-// Of each length: the lengths of stripes, each behind its subchannel.
+// For each length: the stripes, as subchannel:length.
 using Plans = std::array<const char*, kLengths.size()>;
 
 struct Row {
@@ -33,13 +33,14 @@ struct Row {
 constexpr Plans kWhole = {"",       "1:1",    "1:63",   "1:64",   "1:1023", "1:1024",
                           "1:1025", "1:1535", "1:1536", "1:1537", "1:1600", "1:1099511627776"};
 
-// Three subchannels of equal rates, the process's position is 1, the sender blocks, the first transfer.
+// Three subchannels of equal rates; the process's position is 1, the sender blocks, and it is
+// the first transfer.
 constexpr Row kRows[] = {
     {"binding", "none", kWhole},
     {"round_robin", "none", kWhole},
     {"weighted_round_robin", "none", kWhole},
     {"window_round_robin", "none", kWhole},
-    // Equal parts in whole cache lines, from the process's position on, whatever min_stripe is.
+    // Equal parts in whole cache lines, from the process's position on; min_stripe does not matter.
     {"binding",
      "even",
      {"", "1:1", "1:63", "1:64", "1:1023", "1:384 2:384 0:256", "1:384 2:384 0:257",
@@ -60,7 +61,7 @@ constexpr Row kRows[] = {
      {"", "1:1", "1:63", "1:64", "1:1023", "1:512 2:512", "1:512 2:513", "1:768 2:767",
       "1:512 2:512 0:512", "1:512 2:512 0:513", "1:576 2:512 0:512",
       "1:366503875968 2:366503875904 0:366503875904"}},
-    // Half of the paths, rounded up.
+    // Uses half of the paths, rounded up.
     {"binding",
      "bss",
      {"", "1:1", "1:63", "1:64", "1:1023", "0:512 1:512", "0:512 1:513", "0:768 1:767",
@@ -70,7 +71,7 @@ constexpr Row kRows[] = {
      {"", "1:1", "1:63", "1:64", "1:1023", "0:512 1:512", "0:512 1:513", "0:768 1:767",
       "0:512 1:512 2:512", "0:512 1:512 2:513", "0:576 1:512 2:512",
       "0:366503875968 1:366503875904 2:366503875904"}},
-    // Each is a port of its own.
+    // Each subchannel is a port of its own.
     {"binding",
      "auto",
      {"", "1:1", "1:63", "1:64", "1:1023", "0:512 1:512", "0:512 1:513", "0:768 1:767",
@@ -129,7 +130,7 @@ TEST(Boundaries, TheTableHasEveryPolicy) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Properties
 
 struct Drawn {
@@ -137,7 +138,7 @@ struct Drawn {
     std::string striping;
 };
 
-// Every pair of policies that matters.
+// Every pair of policies that makes a difference.
 std::vector<Drawn> all_policies() {
     std::vector<Drawn> all;
     for (const std::string_view policy : multiplexing_policies()) {
@@ -149,13 +150,14 @@ std::vector<Drawn> all_policies() {
     return all;
 }
 
-// Rates of zero, loads and times beyond reason.
+// Draws plausible seconds, or extreme ones.
 double draw_seconds(Random& random) {
     constexpr double kTimes[] = {0.0, 1e-300, 1e-9, 1e-6, 1e-3, 1e3, 1e300};
     return random.below(2) == 0 ? 1e-6 * static_cast<double>(1 + random.below(100))
                                 : kTimes[random.below(std::size(kTimes))];
 }
 
+// Draws paths of which some are down, with rates of zero and extreme loads among them.
 std::vector<SubchannelView> draw_paths(Random& random) {
     constexpr std::uint64_t kRates[] = {0, 1, 1'000'000, 1'000'000'000, 50'000'000'000};
     constexpr Bytes kLoads[] = {0, 1, 100'000, Bytes{1} << 50};
@@ -163,7 +165,7 @@ std::vector<SubchannelView> draw_paths(Random& random) {
     std::vector<SubchannelView> up;
     for (std::uint32_t i = 0; i < 16; ++i) {
         if (random.below(3) == 0) {
-            continue; // a dead one
+            continue; // this subchannel is down
         }
         SubchannelView view;
         view.index = i;
@@ -178,7 +180,7 @@ std::vector<SubchannelView> draw_paths(Random& random) {
     return up;
 }
 
-// Nothing twice, nothing left out, nothing over who is not up, no empty stripe.
+// Checks that a plan covers each byte once, over paths that are up, without empty stripes.
 void expect_good(const std::vector<Stripe>& plan, Bytes length,
                  const std::vector<SubchannelView>& up) {
     Bytes covered = 0;
@@ -238,7 +240,8 @@ TEST(Properties, OfEveryPlanWhateverTheWorldIs) {
                         << path.index << ": " << weight;
                     sum += weight;
                 }
-                if (policy.striping != "even") { // which says it of the last one that it cut
+                // Policy even gives the weights of the last transfer that it cut.
+                if (policy.striping != "even") {
                     ASSERT_LE(sum, 1.000001);
                 }
             }
@@ -246,7 +249,7 @@ TEST(Properties, OfEveryPlanWhateverTheWorldIs) {
     }
 }
 
-// However slow a path has been: its weight never is nothing, so it is found when it is fast again.
+// A weight never becomes zero, however slow its path is: so a path that is fast again is found.
 TEST(Properties, NoWeightBecomesZero) {
     for (const char* policy : {"adaptive", "bss", "epc"}) {
         SchedulerOptions options;
@@ -268,7 +271,7 @@ TEST(Properties, NoWeightBecomesZero) {
     }
 }
 
-// Four paths as fast as 8 : 4 : 2 : 1, of which a stripe takes a half less or more than it should.
+// Four paths with speeds 8 : 4 : 2 : 1; each stripe takes up to a half less or more than it should.
 TEST(Properties, LearningFindsTheTrueRatioUnderNoise) {
     constexpr std::array<double, 4> kSpeeds{8e9, 4e9, 2e9, 1e9};
     for (const char* policy : {"adaptive", "bss", "epc", "auto"}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The home of each process of a host (schedule/home.h), and when a scheduler changes it.
+// The control lane of each process of a host (schedule/home.h), and when a scheduler changes it.
 #include "schedule/home.h"
 
 #include <gtest/gtest.h>
@@ -23,10 +23,10 @@ struct Rail {
 
 struct Scene {
     std::vector<SubchannelView> up;
-    std::vector<double> learnt; // by port
+    std::vector<double> learnt; // of each port
 };
 
-// The first paths of all rails, then the second ones ..., as PeerRoute has them.
+// Lists the first paths of all rails, then the second ones, and so on, as PeerRoute does.
 Scene scene_of(const std::vector<Rail>& rails) {
     Scene scene;
     for (std::uint32_t path = 0; path < 4; ++path) {
@@ -53,7 +53,7 @@ std::size_t home_in(const Scene& scene, std::uint32_t position) {
                    [&](const SubchannelView& path) { return scene.learnt[path.port]; });
 }
 
-// Homes of the first processes of a host, a digit each.
+// Returns the control lanes of the first processes of a host, one digit each.
 std::string homes(const std::vector<Rail>& rails, std::uint32_t processes = 12) {
     const Scene scene = scene_of(rails);
     std::string text;
@@ -99,7 +99,8 @@ TEST(Home, EveryProcessTakesTheRailOnWhichItFaresBest) {
     }
 }
 
-// With as many processes as there may be at a time: each has at least what it would have over the fast rail alone.
+// With any number of processes at a time, each has at least what it would have over
+// the fast rail alone.
 TEST(Home, NobodyFaresWorseThanWithoutTheSlowRail) {
     for (const std::uint64_t ratio : {1u, 2u, 3u, 4u, 10u, 100u}) {
         const Scene scene = scene_of({{100 * ratio}, {100}});
@@ -138,7 +139,7 @@ protected:
         scheduler_->plan({1000, Marker::blocking, Direction::read}, scene_.up, plan);
         return plan.at(0).subchannel;
     }
-    // A long transfer, of which rail 0 carried a byte a second, and rail 1 `ratio`.
+    // Learns from a long transfer, of which rail 0 carried a byte a second, and rail 1 `ratio`.
     void learn(double ratio) {
         std::vector<Stripe> plan;
         scheduler_->plan({kMiB, Marker::blocking, Direction::read}, scene_.up, plan);
@@ -180,7 +181,7 @@ TEST_F(Moving, AtOnceForAConnectionThatBegins) {
     EXPECT_EQ(scheduler_->home(), 1u);
 }
 
-// Its number in the route, not its place among those that are up.
+// A control lane is named by its number in the route, not by its place among the paths that are up.
 TEST_F(Moving, TheHomeIsToldByItsNumber) {
     scene_.up.erase(scene_.up.begin());
     EXPECT_EQ(home(), 1u);

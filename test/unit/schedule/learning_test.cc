@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Weights that policies learn from the times of stripes.
+// Weights that policies learn from times of stripes.
 
 #include <algorithm>
 #include <memory>
@@ -12,7 +12,7 @@
 namespace adaptib {
 namespace {
 
-// Paths whose speed nobody has announced, with times that are not exact.
+// Paths with speeds unknown to the policy, and times with noise.
 class Learning {
 public:
     Learning(const char* striping, std::vector<double> speeds, std::uint32_t batch = 0)
@@ -22,7 +22,7 @@ public:
         some.bss_batch = batch;
         scheduler_ = make_scheduler(some);
     }
-    // The same of one that is planned in rounds, one after the other.
+    // Returns the seconds that a transfer takes which is planned in rounds, one after the other.
     double in_rounds(Bytes length) {
         double sum = 0;
         const Bytes round = scheduler_->round({length, Marker::blocking, Direction::read}, up_);
@@ -33,7 +33,7 @@ public:
         }
         return sum;
     }
-    // Seconds that a transfer takes.
+    // Returns the seconds that a transfer takes, and lets the policy learn from it.
     double transfer(Bytes length) {
         std::vector<StripeTime> times;
         double longest = 0;
@@ -67,7 +67,7 @@ public:
         }
         return plan_of(*scheduler_, length, up);
     }
-    // Bytes that the path gets of one transfer, of which nothing is learnt.
+    // Returns the bytes of one transfer that the path gets; the policy learns nothing from it.
     Bytes part_of(std::size_t path, Bytes length) {
         Bytes part = 0;
         for (const Stripe& stripe : plan(length)) {
@@ -89,15 +89,15 @@ private:
     Random random_{7};
 };
 
-// Messages one by one to and fro over paths that claim the same rate, save up credit while they are idle, and take a fixed
-// time for each part besides: as rails behind a shaper do.
+// A ping-pong over paths that claim the same rate, save up credit while they are idle, and take a
+// fixed time for each part besides, as rails behind a shaper do.
 class Shaped {
 public:
     struct Wire {
         double rate = 0; // bytes per second
         double credit = 0;
         double saved = 0;
-        double at = 0; // when it had so much
+        double at = 0; // time at which `saved` was right
     };
     explicit Shaped(const std::vector<double>& rates)
         : up_(views(static_cast<std::uint32_t>(rates.size()), kGiB)),
@@ -107,7 +107,7 @@ public:
         }
         up_.resize(rates.size());
     }
-    // Seconds that it takes one way, in the mean.
+    // Returns the mean of the seconds that a message takes one way.
     double messages(int count, Bytes length) {
         double sum = 0;
         for (int i = 0; i < count; ++i) {
@@ -150,7 +150,7 @@ private:
 constexpr double kFast = 12.5e6;
 constexpr double kSlow = kFast / 4;
 
-// What is short goes for nothing while credit lasts, and takes long once it is used up.
+// Short transfers cost nothing while credit lasts, and take long once it is used up.
 TEST(Adaptive, SharesDoNotSwingWhereRailsSaveSomethingUp) {
     for (const Bytes length : {16 * kKiB, 32 * kKiB, 64 * kKiB, 256 * kKiB}) {
         Shaped both({kFast, kSlow});
@@ -177,7 +177,7 @@ TEST(Adaptive, LengthsThatTakeTurnsDoNotSpoilEachOther) {
     EXPECT_LT(sum, 1.03 * best);
 }
 
-// What was learnt last is where another length begins.
+// A new length begins with the shares learned last.
 TEST(Adaptive, WhatIsKnownOfOneLengthIsAtFirstTakenForTheOthersToo) {
     Learning paths("adaptive", {4e9, 1e9});
     paths.after(60, kLong);
@@ -232,7 +232,7 @@ TEST(Returned, APathBeginsWithLittleAndEarnsItsShare) {
     }
 }
 
-// What is slow after its return costs no more than a small part of a transfer does.
+// A path that is slow after its return costs no more than a small part of a transfer.
 TEST(Returned, ASlowPathEarnsNothing) {
     for (const char* policy : {"adaptive", "auto"}) {
         SCOPED_TRACE(policy);
@@ -248,7 +248,8 @@ TEST(Returned, ASlowPathEarnsNothing) {
     }
 }
 
-// Less than a stripe is worth: its share grows until it gets a part, whose time then says how fast it is.
+// The path's share is worth less than a stripe: it grows until the path gets a part, whose time
+// then shows how fast the path is.
 TEST(Returned, APathWithoutAPartGetsOneInTheEnd) {
     for (const char* policy : {"adaptive", "auto", "bss"}) {
         SCOPED_TRACE(policy);
@@ -272,7 +273,8 @@ TEST(Returned, APathWithoutAPartGetsOneInTheEnd) {
     }
 }
 
-// A port whose paths are all back is one of several; a path of a port whose others have stayed, one of these.
+// A port whose paths all return starts with a small share; a path that returns to a port whose
+// other paths have stayed gets its part of that port's share.
 TEST(Returned, PortsWithSeveralPaths) {
     Learning paths("auto", {1e9, 1e9, 1e9, 1e9});
     for (std::size_t path = 0; path < 4; ++path) {
@@ -297,7 +299,7 @@ TEST(Returned, PortsWithSeveralPaths) {
     EXPECT_GT(second(), kLong * 4 / 10);
 }
 
-// A slow way back is no slow way there.
+// A path that is slow for reads need not be slow for writes.
 TEST(Directions, AreLearntApart) {
     const std::vector<SubchannelView> up = views(2, kGiB);
     for (const char* policy : {"adaptive", "epc", "auto", "bss"}) {
@@ -344,7 +346,8 @@ TEST(Directions, AtOnceAreLearntOnTheirOwn) {
     EXPECT_EQ(scheduler->weight(Mix::writes, 0), 0);
 }
 
-// What the path without a part regains is taken from the others: else the sum would grow without end.
+// The share that the path without a part regains is taken from the others; otherwise the sum would
+// grow without bound.
 TEST(Adaptive, WeightsKeepTheirSum) {
     const std::vector<SubchannelView> up = views(4, kGiB);
     SchedulerOptions some = options("binding", "adaptive", 0, 64);
@@ -376,11 +379,12 @@ TEST(Adaptive, WeightsKeepTheirSum) {
     EXPECT_NEAR(sum(), before, 1e-6 * before);
 }
 
-// One path that carries all teaches nothing: what it left out would stay so.
+// A single path that carries everything teaches nothing, so the path that it left
+// out would stay out.
 TEST(LeftOut, ARailThatWasSlowIsUsedAgain) {
     struct Scene {
         const char* policy;
-        std::uint32_t paths; // of two rails
+        std::uint32_t paths; // both rails together
     };
     for (const Scene scene : {Scene{"adaptive", 2}, {"auto", 2}, {"auto", 4}, {"epc", 2}}) {
         SCOPED_TRACE(std::string(scene.policy) + " " + std::to_string(scene.paths));
@@ -391,7 +395,7 @@ TEST(LeftOut, ARailThatWasSlowIsUsedAgain) {
         for (SubchannelView& view : up) {
             view.port = view.index % 2;
         }
-        // How many transfers it takes until the second rail has a part, or none.
+        // Returns how many transfers it takes until the second rail has a part, or none.
         const auto transfers_until = [&](bool has_part, double speed) {
             for (int i = 1; i <= 200; ++i) {
                 std::vector<StripeTime> times;
@@ -418,7 +422,7 @@ TEST(LeftOut, ARailThatWasSlowIsUsedAgain) {
     }
 }
 
-// Nor do transfers that are too short for two paths make others forget.
+// Transfers that are too short for two paths do not make a policy forget shares either.
 TEST(LeftOut, WhatIsWorthNoStripeAnywayDoesNotAge) {
     SchedulerOptions some = options("binding", "adaptive", 0, 64);
     some.min_stripe = 8 * kKiB;
@@ -441,7 +445,7 @@ TEST(LeftOut, WhatIsWorthNoStripeAnywayDoesNotAge) {
     EXPECT_EQ(scheduler->weight(Mix::reads, 1), before);
 }
 
-// What says nothing of how paths compare is no reason to measure them less.
+// Times that say nothing about how paths compare are no reason to measure less.
 TEST(LeftOut, OneTimeIsNoLesson) {
     for (const char* policy : {"adaptive", "auto", "epc", "bss"}) {
         const auto scheduler = make_scheduler(options("binding", policy, 0, 64));
@@ -468,7 +472,7 @@ TEST(Adaptive, OneTimeAloneTeachesNothing) {
     EXPECT_EQ(paths.scheduler().weight(Mix::reads, 0), weight);
 }
 
-// Equation 7.4: 0.5 and 0.5, of which the second took three times as long.
+// Equation 7.4, from weights 0.5 and 0.5, where the second path took three times as long.
 TEST(Adaptive, LearnsAsTheEquationSays) {
     SchedulerOptions half = options("binding", "adaptive", 0, 64);
     half.alpha = 0.5;
@@ -480,7 +484,8 @@ TEST(Adaptive, LearnsAsTheEquationSays) {
     EXPECT_DOUBLE_EQ(scheduler->weight(Mix::reads, 1), 0.5 * 0.5 + 0.5 * 0.25);
 }
 
-// All that is planned before anything of it is over is planned with the same weights: it teaches as much as one transfer.
+// Transfers that are planned before the first of them ends have the same weights: together they
+// teach as much as one.
 TEST(Adaptive, WhatWasPostedBehindOthersCountsLess) {
     const auto up = views(2, kGiB);
     const auto scheduler = make_scheduler(options("binding", "adaptive", 0, 64));

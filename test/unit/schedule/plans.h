@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What tests of the schedulers share: subchannels, plans, and what holds of each plan.
+// Common to tests of the schedulers: subchannels, plans, and checks that hold for each plan.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ inline std::ostream& operator<<(std::ostream& out, const Stripe& s) {
 using Plan = std::vector<Stripe>;
 
 inline constexpr Bytes kMaxLength = Bytes{1} << 56;
-inline constexpr Bytes kLong = 1'000'000; // one that is striped by every policy that stripes
+inline constexpr Bytes kLong = 1'000'000; // every policy that stripes cuts this length
 
 inline std::vector<SubchannelView> views(std::uint32_t count, Bytes max_stripe) {
     std::vector<SubchannelView> up;
@@ -65,7 +65,8 @@ inline std::vector<Bytes> loads(const Plan& plan, std::size_t count) {
     return loads;
 }
 
-// Covers [0, length) in order, without empty or too long stripes, over subchannels that are up.
+// Checks that a plan covers [0, length) in order, without empty or too long stripes, over
+// subchannels that are up.
 inline void expect_cover(const Plan& plan, Bytes length, const std::vector<SubchannelView>& up) {
     Bytes covered = 0;
     for (const Stripe& stripe : plan) {

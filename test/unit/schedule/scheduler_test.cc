@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How transfers are planned: each policy, without what it learns (learning_test.cc, auto_test.cc).
+// Plans of each policy, without what it learns (learning_test.cc, auto_test.cc).
 
 #include <algorithm>
 #include <memory>
@@ -120,7 +120,7 @@ TEST(Binding, ProcessesAreSpreadOverTheNearestRails) {
     EXPECT_EQ(plan_of(*binding(7), 64, up), (Plan{{1, 0, 64}}));
 }
 
-// The first transfer, of 2100 bytes: what each of two rails carries.
+// Returns what each of two rails carries of a first transfer of `length` bytes.
 std::vector<Bytes> first_loads(const char* policy, const std::vector<SubchannelView>& up,
                                Bytes length) {
     SchedulerOptions some = options("binding", policy, 0, 64);
@@ -132,7 +132,7 @@ std::vector<Bytes> first_loads(const char* policy, const std::vector<SubchannelV
 TEST(FirstWeights, AreTheRatesWhereTheseDiffer) {
     auto up = views(2, kMiB);
     up[0].rate.value = 4000;
-    up[0].distance = 31; // says nothing beside a rate
+    up[0].distance = 31; // does not count beside a rate
     for (const char* policy : {"auto", "weighted", "adaptive", "load_balanced", "bss", "epc"}) {
         EXPECT_EQ(first_loads(policy, up, 6400), (std::vector<Bytes>{5120, 1280})) << policy;
     }
@@ -145,10 +145,11 @@ TEST(FirstWeights, AreSmallerForPortsThatAreFurtherAway) {
     for (const char* policy : {"auto", "adaptive", "bss", "epc"}) {
         EXPECT_EQ(first_loads(policy, up, 6400), (std::vector<Bytes>{4800, 1600})) << policy;
     }
-    for (const char* policy : {"weighted", "load_balanced", "even"}) { // which go by rates alone
+    // Policies that go by rates alone.
+    for (const char* policy : {"weighted", "load_balanced", "even"}) {
         EXPECT_EQ(first_loads(policy, up, 6400), (std::vector<Bytes>{3200, 3200})) << policy;
     }
-    // Of one port all paths are equally far.
+    // If all ports are equally far, distance does not count.
     for (SubchannelView& view : up) {
         view.distance = 30;
     }
@@ -196,7 +197,7 @@ TEST(WeightedRoundRobin, TakesTurnsByRate) {
     EXPECT_EQ(turns, (std::vector<std::uint32_t>{0, 0, 1, 0, 0, 0, 0, 1, 0, 0}));
 }
 
-// Atomics, among others.
+// Atomics are among these lengths.
 TEST(Spreading, NeverConcernsTheShortest) {
     for (const char* whole : kMultiplexing) {
         for (const char* striped : kStriping) {
@@ -243,7 +244,7 @@ TEST(Spreading, CoversEveryLengthExactly) {
     }
 }
 
-// Whichever paths go and come.
+// Plans name live subchannels only, whichever paths go and come.
 TEST(Spreading, NamesNoSubchannelThatIsNotUp) {
     Random random(1);
     for (const char* striped : kStriping) {
@@ -278,7 +279,7 @@ TEST(Even, CutsIntoEqualParts) {
     EXPECT_EQ(plan_of(*scheduler, 2048, views(2, kMiB)), (Plan{{0, 0, 1024}, {1, 1024, 1024}}));
     EXPECT_EQ(plan_of(*scheduler, 1024, views(4, kMiB)),
               (Plan{{0, 0, 256}, {1, 256, 256}, {2, 512, 256}, {3, 768, 256}}));
-    // Rounded to cache lines: the last part is what is left.
+    // Lengths are rounded to cache lines: the last part is the rest.
     EXPECT_EQ(plan_of(*scheduler, 1025, views(2, kMiB)), (Plan{{0, 0, 576}, {1, 576, 449}}));
     EXPECT_EQ(plan_of(*scheduler, 2048, views(2, 1000)),
               (Plan{{0, 0, 1000}, {0, 1000, 24}, {1, 1024, 1000}, {1, 2024, 24}}));
@@ -332,7 +333,7 @@ TEST(Adaptive, CountsInWhatIsUnderWay) {
     EXPECT_EQ(loads(plan_of(*weighted, 12800, up), 2), (std::vector<Bytes>{6400, 6400}));
     const std::vector<StripeTime> times{{0, 1000, 1e-6}, {1, 1000, 3e-6}};
     for (int i = 0; i < 40; ++i) {
-        adaptive->learn(Mix::reads, times); // 3 : 1
+        adaptive->learn(Mix::reads, times); // speeds 3 : 1
     }
     EXPECT_EQ(loads(plan_of(*adaptive, 19200, up), 2), (std::vector<Bytes>{12800, 6400}));
 }
@@ -351,7 +352,7 @@ TEST(Scheduler, PlansLongTransfersInRoundsWhereItLearns) {
     EXPECT_EQ(round("adaptive", kGiB, Marker::blocking, 1), kGiB);
     EXPECT_EQ(round("epc", kGiB), 512 * kKiB);
     EXPECT_EQ(round("epc", kGiB, Marker::non_blocking), kGiB);
-    // No round is below the threshold, where transfers are not striped.
+    // A round is never below the threshold, where transfers are not striped.
     EXPECT_EQ(round("adaptive", kGiB, Marker::blocking, 2, kMiB), kMiB);
     EXPECT_EQ(round("adaptive", kMiB - 1, Marker::blocking, 2, kMiB), kMiB - 1);
 }
@@ -367,7 +368,7 @@ TEST(LoadBalanced, FillsTheLeastLoadedFirst) {
     EXPECT_EQ(read(6400), (std::vector<Bytes>{0, 0, 6400}));
     EXPECT_EQ(read(7680), (std::vector<Bytes>{640, 0, 7040}));
     EXPECT_EQ(read(121600), (std::vector<Bytes>{57600, 0, 64000}));
-    // Writes are in nobody's way.
+    // Writes do not compete with reads.
     EXPECT_EQ(loads(plan_of(*scheduler, 19200, up, Marker::blocking, Direction::write), 3),
               (std::vector<Bytes>{6400, 6400, 6400}));
     up[2].rate.value = 3000;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What channels cost, from times that are written out.
+// Costs of channels, from literal times.
 #include "select/cost_meter.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST(CostMeter, TheMachinesCostsTakeThePlaceOfTheModels) {
     EXPECT_DOUBLE_EQ(costs.poll, 5);
     EXPECT_DOUBLE_EQ(costs.credit, 70);
     EXPECT_DOUBLE_EQ(costs.connected_ring, 200);
-    EXPECT_DOUBLE_EQ(costs.shared_ring, 200 * 100 / 150.0); // as d to r in the model
+    EXPECT_DOUBLE_EQ(costs.shared_ring, 200 * 100 / 150.0); // in the ratio of d to r in the model
     EXPECT_DOUBLE_EQ(costs.ring_messages, 40);
     EXPECT_EQ(costs.establish, ChannelCosts{}.establish);
     EXPECT_GT(meter.samples(), 6 * kSamples);
@@ -73,12 +73,12 @@ TEST(CostMeter, TheMachineMayChange) {
 // A clock that stood still, or ran backwards, and rings that save nothing.
 TEST(CostMeter, CostsAreNeverNegativeNorWithoutBounds) {
     CostMeter meter;
-    for (std::size_t i = 0; i < 2 * kSamples; ++i) { // the first times of messages are not known
+    for (std::size_t i = 0; i < 2 * kSamples; ++i) { // the first times of messages do not count
         meter.add_rings(0ns, 50ns, 4, 0);
         meter.add_credit(-5ns, 0ns);
         meter.add_queue(10ns, 0ns, 1);
         meter.add_rings(10s, 0ns, 4, 1);
-        meter.add_rings(10s, 0ns, 0, 0); // no ring: nothing was learnt
+        meter.add_rings(10s, 0ns, 0, 0); // no ring, so nothing to learn
         meter.add_queue(10s, 0ns, 0);
     }
     const ChannelCosts costs = meter.costs({}, 0.5);
@@ -89,7 +89,7 @@ TEST(CostMeter, CostsAreNeverNegativeNorWithoutBounds) {
     EXPECT_EQ(costs.ring_messages, 16);
 }
 
-// Looks are wanted until there were enough of a kind in a period, or many in vain.
+// The meter wants looks until it has enough of a kind in a period, or many were in vain.
 TEST(CostMeter, WantsSomeOfEachPeriod) {
     CostMeter meter;
     for (int period = 0; period < 2; ++period) {

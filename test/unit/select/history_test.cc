@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Statistics of sources: sums over windows, and the memory that they take.
+// Statistics of sources: sums over windows, and the memory that the statistics take.
 #include "select/history.h"
 
 #include <gtest/gtest.h>
@@ -81,12 +81,12 @@ TEST(History, NothingIsLostOrDoubled) {
     }
 }
 
-// 256 active sources of 65,536, for longer than anything is kept.
+// 256 active sources of 65,536, for longer than the history reaches.
 TEST(History, MemoryFollowsTheActiveSources) {
     History history;
     for (std::uint64_t t = 0; t < 20 * History::kWidest; ++t) {
         Counts counts;
-        if (t % 64 < 8) { // else nothing new: this test is not to take long
+        if (t % 64 < 8) { // else nothing new, to keep the test short
             for (std::uint64_t source = 0; source < 256; ++source) {
                 counts.push_back({source * 256, 7});
             }

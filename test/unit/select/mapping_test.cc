@@ -13,8 +13,8 @@ namespace {
 
 using Counts = std::vector<SourceCount>;
 
-// Figure 6 as it is printed, but that m is at most l, and that a ring beyond one for each initiator changes targets.
-// `sorted`: descending.
+// Figure 6 as printed, except that m is at most l, and that rings beyond one for each initiator pay
+// for changes of targets. `sorted`: descending.
 double published_sum(const Counts& sorted, const ChannelCosts& costs, std::size_t l,
                      std::size_t m) {
     double x = 0;
@@ -111,7 +111,7 @@ TEST(Mapping, PollingBoundsTheRingsOfManyEqualSources) {
     EXPECT_EQ(find_mapping(counts, costs, {}).mapping.rings(), 200u);
 }
 
-// What changing targets costs more than a ring saves: 81.25 ns.
+// A change of targets may cost more than the 81.25 ns that a shared ring saves.
 TEST(Mapping, WhereChangingTargetsCostsMuchAsManyShareAsThereAreInitiators) {
     ChannelCosts costs;
     costs.initiators = 4;
@@ -133,7 +133,7 @@ TEST(Mapping, WhereChangingTargetsCostsMuchAsManyShareAsThereAreInitiators) {
     }
 }
 
-// Who talks most has an initiator for itself, the others pay.
+// The busiest source has an initiator to itself; the others pay for the changes.
 TEST(Mapping, TheLeastBusyPayForChanges) {
     ChannelCosts costs;
     costs.initiators = 1;
@@ -144,7 +144,8 @@ TEST(Mapping, TheLeastBusyPayForChanges) {
     EXPECT_DOUBLE_EQ(gain_of(mapping, counts, costs), 4300 * 81.25 - 300 * 50 - polls);
 }
 
-// Costs drawn wide enough that each term decides now and then; a connection may save less than a shared ring.
+// Draws costs so widely that each term decides now and then; a connection may save less
+// than a shared ring.
 void compare_with_the_double_loop(bool changes) {
     int with_both = 0;
     int with_fewer = 0;
@@ -177,7 +178,7 @@ void compare_with_the_double_loop(bool changes) {
         const Choice choice = find_mapping(counts, costs, limits);
         const double near = 1e-6 * (1 + published);
         EXPECT_NEAR(choice.gain, published, near);
-        // and the mapping that is returned has that gain
+        // The mapping that is returned has that gain.
         EXPECT_NEAR(gain_of(choice.mapping, by_source, costs) - establishing(choice.mapping, costs),
                     published, near);
         EXPECT_LE(choice.mapping.rings(), limits.rings);
@@ -188,7 +189,7 @@ void compare_with_the_double_loop(bool changes) {
                 ? 1
                 : 0;
     }
-    EXPECT_GT(with_both, 100); // the inputs reach what is to be tested
+    EXPECT_GT(with_both, 100); // the inputs cover both cases
     EXPECT_GT(with_fewer, 100);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What channel_policy and its budgets come to, and what is said where a device cannot do it.
+// The plans that follow from channel_policy and its budgets, and the notices where a
+// device cannot do it.
 #include "select/policy.h"
 
 #include <gtest/gtest.h>
@@ -136,7 +137,7 @@ TEST(ChannelPolicy, TheDeviceBoundsConnections) { // h
         << more.notices[0];
     EXPECT_TRUE(has(more.notices[0], "1000 queue pairs")) << more.notices[0];
     EXPECT_TRUE(has(more.notices[0], "at most 500 peers")) << more.notices[0];
-    bounds.queue_pairs = 1; // fewer than a connection takes: one is tried anyway, not no limit
+    bounds.queue_pairs = 1; // Fewer than a connection takes: the limit is one, and not none.
     EXPECT_EQ(plan("aqps", bounds, 256, 7).connections, 1u);
     bounds.queue_pairs = 0; // not known
     EXPECT_EQ(plan("aqps", bounds, 256, 65'536).connections, 65'536u);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The windows of the selection: the published steps on traces written out.
+// The windows of the selection: the published steps on literal traces.
 #include "select/selector.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ TEST(Selector, APatternThatStaysIsLeftAlone) {
     selector.tick({{1, 10'000}, {2, 5000}, {3, 100}}, kTwo);
     for (int t = 0; t < 50; ++t) {
         EXPECT_EQ(selector.tick({{1, 10'000}, {2, 5000}, {3, 100}}, kTwo), Step::none);
-        EXPECT_LE(selector.gains().extended, 0); // only establishing is left to lose
+        EXPECT_LE(selector.gains().extended, 0); // a change could only cost establishing
         EXPECT_LE(selector.gains().shrunk, 0);
     }
     EXPECT_EQ(selector.end(), 1u);
@@ -41,13 +41,14 @@ TEST(Selector, AnAbruptChangeIsSeenInTheShortWindow) { // T2, T3, T4
     EXPECT_EQ(selector.mapping().connected, (Sources{3}));
     // [2, 3): 10,000 messages; in use, 1: -50,000; best, 3: 1,312,500 - 50,000 - 10,000
     EXPECT_DOUBLE_EQ(selector.gains().shrunk, (1'252'500.0 + 50'000) / 10'000);
-    // [0, 3): 1 is still the best one, and in use: what differs is that it was to be established
+    // [0, 3): 1 is still the best, and in use: the difference is that 1 was to be established
     EXPECT_DOUBLE_EQ(selector.gains().extended, -10'000.0 / 30'000);
     EXPECT_EQ(selector.begin(), 2u);
     EXPECT_EQ(selector.end(), 3u);
 }
 
-// The window that grew by staying tells what one period alone would not be enough for.
+// The long window, grown while the pattern stayed, shows a gain that one period alone
+// would not pay for.
 TEST(Selector, ASlowChangeIsSeenInTheLongWindow) {
     ChannelCosts costs;
     costs.establish = 1e6; // 1,000 messages do not pay for it, 20,000 do
@@ -76,7 +77,8 @@ TEST(Selector, WhatGainsLittleIsNotChanged) { // T4: gamma
     }
 }
 
-// A machine on which everything takes a tenth, or three times, as long decides as the published one.
+// Decisions are the published ones, too, on a machine on which everything takes a tenth, or
+// three times, as long.
 TEST(Selector, WhatLittleIsFollowsFromTheCosts) {
     const ChannelLimits one{1, 1, false};
     for (const double scale : {0.1, 1.0, 3.0}) {
@@ -96,7 +98,8 @@ TEST(Selector, WhatLittleIsFollowsFromTheCosts) {
     }
 }
 
-// Who came first has it: to move it to somebody who is no busier would gain nothing.
+// The source that came first keeps the connection: moving it to one that is no
+// busier gains nothing.
 TEST(Selector, WhatIsInUseStaysAmongEquals) {
     const ChannelLimits one{1, 1, false};
     Selector selector({});
@@ -111,7 +114,7 @@ TEST(Selector, WhatIsInUseStaysAmongEquals) {
     EXPECT_EQ(selector.mapping().connected, (Sources{2}));
 }
 
-// What both ends of a message save is time of one processor, or of two.
+// If both ends of a message share a processor, both save time of that one.
 TEST(Selector, WhoTakesTurnsWithUsCountsTwice) {
     const ChannelLimits three{3, 3, false};
     const auto period = [](double of_each) {
@@ -130,7 +133,7 @@ TEST(Selector, WhoTakesTurnsWithUsCountsTwice) {
     selector.now_beside({2, 4, 6});
     EXPECT_NE(selector.tick(period(10'000), three), Step::none);
     EXPECT_EQ(selector.mapping().connected, (Sources{2, 4, 6}));
-    // [3, 4): 70,000 messages; of two peers another 131.25 each, less what three take to be established
+    // [3, 4): 70,000 messages; two peers add 131.25 each, less the cost of establishing three
     EXPECT_DOUBLE_EQ(selector.gains().shrunk, (2 * 10'000 * 131.25 - 30'000) / 70'000);
     selector.now_beside({});
     EXPECT_EQ(selector.tick(period(10'000), three), Step::none) << "all are alike again";
@@ -148,7 +151,7 @@ TEST(Selector, TheFirstPeriodDecidesAgainstWhatIsInUse) {
     EXPECT_EQ(selector.mapping().connected, (Sources{1}));
 }
 
-// Source 3 has got its connection while another phase fills the window by which 1 had been chosen.
+// Source 3 has got its connection while another phase fills the window in which 1 had been chosen.
 TEST(Selector, ThePastDoesNotComeBack) {
     const ChannelLimits one{1, 1, false};
     Selector selector({});

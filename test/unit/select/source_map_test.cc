@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The map of sources over time: what is when, and that nothing is lost while units grow.
+// The map of sources over time: which unit a count belongs to, and that nothing is lost
+// while units grow.
 #include "select/source_map.h"
 
 #include <gtest/gtest.h>
@@ -55,8 +56,8 @@ TEST(SourceMap, CountsBelongToTheUnitThatIsOver) {
     map.add((7ull << 32) + 1, 2);
     map.add((7ull << 32) + 2, 0);
     EXPECT_EQ(map.due(), ms(102));
-    map.look(ms(101) + Nanoseconds{1}); // the next one has begun
-    map.add((9ull << 32) + 4, 1);       // of another job
+    map.look(ms(101) + Nanoseconds{1}); // the next unit has begun
+    map.add((9ull << 32) + 4, 1);       // a source of another job
     EXPECT_EQ(map.due(), ms(102));
     map.look(ms(110));
     map.add((7ull << 32) + 1, 1);

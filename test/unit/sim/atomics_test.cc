@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Atomics over a simulated network whose ports fail and come back: those that the target carries out are carried out
-// exactly once, and all end well; those of adapters at most once, and some end with an error.
+// Atomics over a simulated network whose ports fail and come back. Those that the target executes
+// (target-assisted) are executed exactly once, and all succeed; those of adapters at most once, and
+// some end with an error.
 #include <algorithm>
 #include <deque>
 
@@ -36,7 +37,7 @@ RanksOptions tolerant(RanksOptions options, const char* tolerance) {
     return options;
 }
 
-// A counter of each rank, and additions to them.
+// A counter on each rank, and additions to the counters.
 class Counting {
 public:
     Counting(std::uint64_t seed, const char* atomics, const HostModel& rails = {.ports = kPorts},
@@ -88,7 +89,7 @@ public:
     void set_port(std::size_t rank, std::size_t port, bool up) {
         ranks->world().set_port(ranks->world().topology().hosts[rank].ports[port], up);
     }
-    // Additions from and to all while ports fail and come back, then all ports are there again.
+    // Adds from and to all ranks while ports fail and come back; in the end all ports are up.
     void run() {
         for (int round = 0; round < 60; ++round) {
             for (std::uint64_t count = random.below(40); count > 0; --count) {
@@ -105,7 +106,8 @@ public:
         }
         EXPECT_TRUE(ranks->run_until([&] { return done(); }, 60s));
     }
-    // How many ended with an error. Who got a value got one of its own, and none was counted twice.
+    // Returns how many additions ended with an error. Checks that each success got a value of its
+    // own, and that no addition was counted twice.
     std::size_t failed() const {
         std::size_t all_failed = 0;
         for (std::size_t to = 0; to < kRanks; ++to) {
@@ -191,7 +193,7 @@ TEST(Atomics, AreTheTargetsByDefaultWhereAPathCanFailOverToAnother) {
     EXPECT_FALSE(one.asked(0));
 }
 
-// One adapter's atomics are not atomic with another's, and who comes first which way is everybody's own choice.
+// One adapter's atomics are not atomic with another's, and each initiator chooses its own adapter.
 TEST(Atomics, AreTheTargetsByDefaultWhereItHasSeveralAdapters) {
     Counting adapters(1, "auto", {.adapters = 2}, "off");
     EXPECT_TRUE(adapters.asked(0));
@@ -199,7 +201,7 @@ TEST(Atomics, AreTheTargetsByDefaultWhereItHasSeveralAdapters) {
     EXPECT_FALSE(ports.asked(0));
 }
 
-// Both ways on one word: the processor's own and those of peers are atomic with each other.
+// The target's own atomics on a word, and those of its peers, are atomic with each other.
 TEST(Atomics, TheTargetsOwnGoTheSameWay) {
     Counting counting(3, "target");
     constexpr std::size_t kEach = 50;
@@ -239,7 +241,7 @@ TEST(Atomics, OnAWindowThatIsGoneEndWithAnError) {
     EXPECT_FALSE(counting.ranks->messages(1).empty());
 }
 
-// Whether it has taken the message or not.
+// The target may have received the message before it dies, or not.
 TEST(Atomics, EndWhenTheirTargetDies) {
     std::size_t failed = 0;
     for (std::int64_t delay = 0; delay < 4000; delay += 20) {
@@ -267,7 +269,7 @@ TEST(Atomics, WaitForTheEndOfAGoodbye) {
         counting.ranks->core(1).protocol().release_peer(*counting.ranks->peer(1, 0));
         counting.ranks->wake(1);
         rest(*counting.ranks, Nanoseconds{static_cast<std::int64_t>(counting.random.below(5000))});
-        counting.add(0, 1); // ranks->peer() wants it again
+        counting.add(0, 1); // ranks->peer() asks for the peer again
     }
     ASSERT_TRUE(counting.ranks->run_until([&] { return counting.done(); }, 10s));
     EXPECT_EQ(counting.failed(), 0u);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages that no receive is posted for: how many are kept, who is made to wait, and that nobody
-// waits for ever.
+// Messages without a posted receive: how many are kept, which senders have to wait, and that
+// nobody waits forever.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Bytes kMost = 64 * kKiB;
-constexpr Bytes kOnItsWay = 1 * kMiB; // what a ring and the queue hold
-constexpr Bytes kAnnounced = 512;     // kept of a message that is announced
+constexpr Bytes kOnItsWay = 1 * kMiB; // capacity of a ring and the queue
+constexpr Bytes kAnnounced = 512;     // kept of an announced message
 
 // A message with a tag of its own.
 struct Tagged {
@@ -45,7 +45,7 @@ bool all_done(const AllTagged& messages) {
 
 class Flood {
 public:
-    // All of `count` messages are sent, and time passes.
+    // Sends `count` messages, and lets time pass.
     Flood(Bytes bytes, std::size_t count, std::size_t ranks = 3) {
         RanksOptions options = world_of(ranks);
         options.parameters.unexpected_memory = kMost;
@@ -67,7 +67,7 @@ public:
         ranks_->core(rank).protocol().update_levels();
         return ranks_->counters(rank).unexpected_bytes;
     }
-    // The last first.
+    // Receives all messages, the last one first.
     void receive_all() {
         for (std::size_t i = messages_.size(); i-- > 0;) {
             messages_[i]->receive(*ranks_, i % 2 == 0);
@@ -100,10 +100,10 @@ TEST(BackPressure, AFloodIsKeptByItsSender) {
 TEST(BackPressure, OtherTrafficPasses) {
     Flood flood(1000, 3000);
     const std::size_t sent = flood.sent();
-    carry(flood.ranks(), 2, 1, 100); // of another peer
+    carry(flood.ranks(), 2, 1, 100); // from another peer
     carry(flood.ranks(), 2, 1, 100'000);
-    EXPECT_LT(flood.sent(), sent + 500); // receives of theirs do not let the flood in
-    carry(flood.ranks(), 1, 0, 100);     // to the one that waits
+    EXPECT_LT(flood.sent(), sent + 500); // receives for other peers do not let the flood in
+    carry(flood.ranks(), 1, 0, 100);     // to the rank that is held back
     carry(flood.ranks(), 1, 0, 100'000);
     flood.receive_all();
 }
@@ -115,7 +115,7 @@ TEST(BackPressure, WhatIsAskedForComes) {
         last.receive(flood.ranks(), anybody);
         ASSERT_TRUE(flood.ranks().run_until([&] { return last.message.receive.done; }, 1s));
         EXPECT_EQ(last.message.got, last.message.sent);
-        // Of those that had to come before announcements are kept.
+        // Messages that had to come before the last one are kept as announcements.
         EXPECT_LE(flood.kept(1), kMost + kOnItsWay + 3000 * kAnnounced);
     }
 }
@@ -145,7 +145,7 @@ TEST(BackPressure, AProbeForSomebodyElseLetsNothingIn) {
     flood.receive_all();
 }
 
-// All send more than anybody keeps before they receive: unsafe in MPI, and common.
+// All ranks send more than any rank keeps before they receive: unsafe in MPI, and common.
 TEST(BackPressure, ThoseThatSendFirstDoNotWaitForEachOther) {
     constexpr std::size_t kRanks = 3;
     constexpr std::size_t kCount = 1000;
@@ -153,7 +153,8 @@ TEST(BackPressure, ThoseThatSendFirstDoNotWaitForEachOther) {
     options.parameters.unexpected_memory = kMost;
     const auto ranks = make(std::move(options));
     std::vector<AllTagged> of(kRanks);
-    // As a program with MPI_Send and MPI_Recv does: the next one when the last is complete.
+    // Behaves like a program with MPI_Send and MPI_Recv: starts the next one when the
+    // last is complete.
     std::vector<std::size_t> received(kRanks);
     const auto go_on = [&] {
         bool done = true;
@@ -184,7 +185,7 @@ TEST(BackPressure, ThoseThatSendFirstDoNotWaitForEachOther) {
     nothing_bad(*ranks);
 }
 
-// A synchronous send waits for its receive: a process that waits so restrains nobody.
+// A synchronous send waits for its receive: a process that waits in one restrains nobody.
 TEST(BackPressure, WhoWaitsWithASynchronousSendLetsAllIn) {
     Flood flood(1000, 3000);
     EXPECT_EQ(flood.ranks().peer(0, 1)->allowed, Allowance::nothing);
@@ -198,8 +199,8 @@ TEST(BackPressure, WhoWaitsWithASynchronousSendLetsAllIn) {
     flood.receive_all();
 }
 
-// The receiver takes what one peer has sent: the others, which it held back since all together was too
-// much, go on.
+// The receiver takes the messages of one peer. The other peers, which it held back because all of
+// them together sent too much, go on.
 TEST(BackPressure, TheOthersGoOnWhenAllOfItIsLess) {
     RanksOptions options = world_of(4);
     options.parameters.unexpected_memory = kMost;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ranks that compute for long, without a call of MPI, while others wait for them: however long that
-// is beside partition_timeout nobody is given up whose responder answers, and all that was sent
-// arrives.
+// Ranks that compute for long, without a call of MPI, while others wait for them: however
+// long that is beside partition_timeout, no rank is given up whose responder answers, and
+// all messages arrive.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -34,21 +34,21 @@ RanksOptions network(bool lossy, int connect_threshold, bool responders = true) 
     return options;
 }
 
-// What rank 1 owes when it begins to compute, and whether it is given up for that where it has no
-// responder.
+// Debt of rank 1 when it begins to compute, and whether rank 0 gives it up for that debt where rank
+// 1 has no responder.
 struct Debt {
     const char* what;
     int connect_threshold;
     std::size_t before; // messages of 8 bytes that have come and gone
     std::size_t count;  // then so many ...
     std::size_t bytes;  // ... of so many bytes
-    bool port_fails;    // but before that one of its ports
+    bool port_fails;    // before that, one of its ports fails
     bool lost;
 };
 
 class Computing : public testing::TestWithParam<Debt> {
 protected:
-    // Everything but the end: rank 1 computes, and rank 0 waits for what it has sent.
+    // Runs all but the end: rank 1 computes, and rank 0 waits for its messages.
     void begin(bool lossy, bool responders) {
         const Debt& debt = GetParam();
         ranks_ = make(network(lossy, debt.connect_threshold, responders));
@@ -57,7 +57,7 @@ protected:
         }
         rest(*ranks_, 1ms);
         if (debt.port_fails) {
-            set_port(*ranks_, 1, 0, false); // that carries the ring, and datagrams
+            set_port(*ranks_, 1, 0, false); // the port of the ring and the datagrams
         }
         ranks_->compute(1, kLong);
         for (std::size_t i = 0; i < debt.count; ++i) {
@@ -98,7 +98,7 @@ TEST_P(Computing, IsWaitedForAsLongAsItsResponderAnswers) {
     }
 }
 
-// The rule without the evidence: what these tests are about.
+// Without a responder's evidence the time limit applies.
 TEST_P(Computing, IsGivenUpWithoutAResponder) {
     SCOPED_TRACE(GetParam().what);
     begin(false, false);
@@ -108,7 +108,7 @@ TEST_P(Computing, IsGivenUpWithoutAResponder) {
     ranks_.reset(); // before the buffers
 }
 
-// A peer whose process dies while it computes is given up once nothing has answered for that long.
+// A peer that dies while it computes is given up once nothing has answered for that long.
 TEST_P(Computing, AndThatDiesIsGivenUp) {
     if (!GetParam().lost) {
         return;
@@ -126,7 +126,7 @@ TEST_P(Computing, AndThatDiesIsGivenUp) {
     ranks_.reset();
 }
 
-// Who takes a first message has acknowledged it before it computes.
+// A rank that takes a first message acknowledges it before it computes.
 TEST(Computing, WhatWasTakenIsAcknowledgedBefore) {
     for (const std::size_t count : {1, 3}) {
         SCOPED_TRACE(count);
@@ -144,8 +144,8 @@ TEST(Computing, WhatWasTakenIsAcknowledgedBefore) {
     }
 }
 
-// A rail that is reached elsewhere all of a sudden: who knew it learns so, and what was under way
-// arrives.
+// The address of a rail changes: ranks that knew the old one learn the new one, and messages
+// in flight arrive.
 TEST(Computing, ARailWhoseAddressChangesIsFoundAgain) {
     RanksOptions options = network(false, 1);
     std::string text;
@@ -156,7 +156,7 @@ TEST(Computing, ARailWhoseAddressChangesIsFoundAgain) {
     FirstRanksFaults faults(options);
     bool moved = false;
     faults.plan.readdress = [&](std::uint32_t rail, RailAddress& address) {
-        if (moved && rail == 0) { // by the second of its LIDs
+        if (moved && rail == 0) { // uses the second LID of the port
             std::uint32_t lid = 0;
             std::memcpy(&lid, address.bytes.data() + sizeof lid, sizeof lid);
             ++lid;
@@ -182,7 +182,7 @@ TEST(Computing, ARailWhoseAddressChangesIsFoundAgain) {
         messages.back()->start(*ranks);
     }
     rest(*ranks, 20us);
-    fabric->raise({EventKind::address_changed, 0, 0, nullptr}); // that is none
+    fabric->raise({EventKind::address_changed, 0, 0, nullptr}); // no real change
     rest(*ranks, 100ms);
     EXPECT_EQ(ranks->counters(0).repairs, 0u);
     EXPECT_EQ(known(1), old);
@@ -202,7 +202,8 @@ TEST(Computing, ARailWhoseAddressChangesIsFoundAgain) {
     }
 }
 
-// Its paths are tested meanwhile: one that fails, and tells nobody, is found, and so is its return.
+// Paths to a computing rank are tested: one that fails without an event is found, and
+// so is its return.
 TEST(Computing, PathsToARankThatComputesAreTested) {
     const auto ranks = make(network(false, 1));
     carry(*ranks, 0, 1, 100'000);
@@ -233,7 +234,7 @@ TEST(Computing, PathsToARankThatComputesAreTested) {
     }
 }
 
-// An atomic that the target is asked for, and that waits for it.
+// An initiator waits for an atomic that the target has to execute.
 TEST(Computing, ATargetOfAtomicsIsWaitedFor) {
     for (const int connect_threshold : {1, 1'000'000}) {
         SCOPED_TRACE(connect_threshold);

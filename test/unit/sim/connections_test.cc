@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Connection management of complete cores over a simulated network: who is connected from the start, limits,
-// closing of idle connections, and traffic to peers that cannot be connected.
+// Connection management of complete cores over a simulated network: connections from the start,
+// limits, closing of idle connections, and traffic to peers that cannot be connected.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ char kPut[] = "put";
 char kRcOnDemand[] = "rc_on_demand";
 char kUd[] = "ud";
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // The start
 
 struct StartCase {
@@ -98,12 +98,13 @@ TEST(Connections, ALargeMessageOrEnoughSmallOnesConnect) {
     carry(*ranks, 0, 2, 8);
     rest(*ranks, 1ms);
     EXPECT_EQ(ranks->counters(0).connections_open, 2u);
-    EXPECT_EQ(ranks->counters(0).connections_timed, 1u); // of the large one both asked
+    // For the large message both ends asked, so only the other connection is timed.
+    EXPECT_EQ(ranks->counters(0).connections_timed, 1u);
     EXPECT_GT(ranks->counters(0).connect_nanoseconds, 0u);
     EXPECT_GE(ranks->counters(0).connect_nanoseconds, ranks->counters(0).connect_nanoseconds_most);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // The limit
 
 TEST(Connections, TheOneThatWasIdleLongestIsClosed) {
@@ -114,11 +115,11 @@ TEST(Connections, TheOneThatWasIdleLongestIsClosed) {
     rest(*ranks, 5ms);
     carry(*ranks, 0, 2, 10'000);
     rest(*ranks, 5ms);
-    for (int i = 0; i < 1024; ++i) { // who was in use is looked at now and then
+    for (int i = 0; i < 1024; ++i) { // the core checks now and then which connections were used
         ranks->core(0).progress();
     }
     rest(*ranks, 5ms);
-    carry(*ranks, 0, 1, 10); // so 2 is the older one
+    carry(*ranks, 0, 1, 10); // so 2 was idle longer
     for (int i = 0; i < 40; ++i) {
         carry(*ranks, 0, 3, 10'000);
         rest(*ranks, 1ms);
@@ -132,7 +133,7 @@ TEST(Connections, TheOneThatWasIdleLongestIsClosed) {
     EXPECT_EQ(ranks->counters(2).connections_open, 0u);
     EXPECT_EQ(ranks->counters(2).queue_pairs, 0u);
     EXPECT_EQ(ranks->counters(0).queue_pairs, 2u);
-    carry(*ranks, 2, 0, 10'000); // and they go on with each other
+    carry(*ranks, 2, 0, 10'000); // both ends go on
     nothing_bad(*ranks);
 }
 
@@ -143,7 +144,7 @@ TEST(Connections, NobodyWaitsForAConnectionWhileNoneIsIdle) {
         options.parameters.rendezvous = rendezvous;
         const auto ranks = make(std::move(options));
         carry(*ranks, 0, 1, 10'000);
-        ranks->peer(0, 1)->users = 1; // something that does not end
+        ranks->peer(0, 1)->users = 1; // an operation that does not end
         for (const std::size_t bytes : {10u, 5000u, 100'000u, 1u << 20}) {
             carry(*ranks, 0, 2, bytes);
             carry(*ranks, 2, 0, bytes);
@@ -163,13 +164,13 @@ TEST(Connections, NobodyWaitsForAConnectionWhileNoneIsIdle) {
     }
 }
 
-// Each request is a queue pair and a ring made for nothing. Who refused asks when there is room.
+// Each refused request costs a queue pair and a ring. The rank that refused asks when it has room.
 TEST(Connections, WhoIsRefusedAsksLessAndLessOften) {
     RanksOptions options = world_of(3);
     options.parameters.connect_max = 1;
     const auto ranks = make(std::move(options));
     carry(*ranks, 0, 1, 10'000);
-    ranks->peer(0, 1)->users = 1; // something that does not end
+    ranks->peer(0, 1)->users = 1; // an operation that does not end
     const auto both = [&ranks](Nanoseconds time) {
         for (const Nanoseconds end = ranks->now(0) + time; ranks->now(0) < end;) {
             carry(*ranks, 0, 2, 100);
@@ -186,8 +187,8 @@ TEST(Connections, WhoIsRefusedAsksLessAndLessOften) {
     nothing_bad(*ranks);
 }
 
-// Rank 0 may have one connection. It talks to 1 and to 2 all the time, ten times as much to one of them as
-// to the other.
+// Rank 0 may have one connection. It exchanges messages with `busy` and `quiet` all the time, ten
+// times as many with `busy`.
 void talk(Ranks& ranks, std::size_t busy, std::size_t quiet, Nanoseconds time) {
     const Nanoseconds end = ranks.now(0) + time;
     while (ranks.now(0) < end) {
@@ -224,8 +225,9 @@ TEST(Connections, TheBusiestHasTheConnection) {
     }
 }
 
-// Rank 2 is busy with 0, which has no room, and needs its one connection for long messages to 3. It closes that for 0
-// once; then not for two periods, then not for four, and so on.
+// Rank 2 exchanges many messages with rank 0, which has no room, and needs its only connection for
+// long messages to rank 3. It closes that connection for rank 0 once; then not for two periods,
+// then not for four, and so on.
 TEST(Connections, WhoWasRefusedIsNotChosenForTwoPeriodsThenFour) {
     RanksOptions options = world_of(4);
     options.parameters.connect_max = 1;
@@ -233,7 +235,7 @@ TEST(Connections, WhoWasRefusedIsNotChosenForTwoPeriodsThenFour) {
     constexpr Nanoseconds kPeriod = 20ms;
     const auto ranks = make(std::move(options));
     carry(*ranks, 1, 0, 10'000);
-    ranks->peer(0, 1)->users = 1; // something that does not end
+    ranks->peer(0, 1)->users = 1; // an operation that does not end
     carry(*ranks, 2, 3, 100'000);
     const Peer& refused = *ranks->peer(2, 0);
     const auto next_refusal = [&](Nanoseconds patience) {
@@ -352,7 +354,7 @@ TEST(Connections, WhoNeedsTheConnectionKeepsIt) {
     options.parameters.connect_threshold = 1;
     const auto ranks = make(std::move(options));
     carry(*ranks, 0, 1, 10'000);
-    ranks->peer(1, 0)->users = 1; // at the other side
+    ranks->peer(1, 0)->users = 1; // in use at the other end
     for (int i = 0; i < 50; ++i) {
         carry(*ranks, 0, 2, 100);
         carry(*ranks, 0, 1, 100);
@@ -405,13 +407,14 @@ TEST(Connections, ManyPeersShareFewConnections) {
             }
             EXPECT_GT(closed, 0u);
             rest(*ranks, 10s);
-            EXPECT_TRUE(ranks->idle()); // nobody asks for ever
+            EXPECT_TRUE(ranks->idle()); // no rank asks forever
             nothing_bad(*ranks);
         }
     }
 }
 
-// What needs a connection gets one in the end, though each rank may have one and all want another.
+// Each operation that needs a connection gets one in the end, though each rank may have only one
+// and all of them want others.
 TEST(Connections, OneSidedOperationsTakeTurns) {
     RanksOptions options = world_of(5);
     options.parameters.connect_max = 1;
@@ -442,13 +445,13 @@ TEST(Connections, OneSidedOperationsTakeTurns) {
     nothing_bad(*ranks);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// The device takes no more
+// -------------------------------------------------------------------------------------------------
+// A device without room
 
 TEST(Connections, ADeviceWithoutRoomIsToldOnceAndDoesNotStopTraffic) {
     RanksOptions options = world_of(6);
     FirstRanksFaults faults(options);
-    // Rank 0 has its datagram queue pair and two connections; then nothing for 15 calls.
+    // Rank 0 gets its datagram queue pair and two connections; then 15 calls fail.
     for (std::uint64_t nth = 4; nth < 19; ++nth) {
         faults.plan.faults.push_back({.fault = fault::Fault::create_qp_fails, .nth = nth});
     }
@@ -479,7 +482,8 @@ TEST(Connections, ADeviceWithoutRoomIsToldOnceAndDoesNotStopTraffic) {
     EXPECT_EQ(ranks->counters(0).connections_failed, 0u);
 }
 
-// Who wants its loopback connection, for atomics or puts to itself, cannot do without: an idle one is closed for it.
+// A rank cannot do without a loopback connection for atomics or puts to itself: an idle connection
+// is closed for it.
 TEST(Connections, TheLoopbackGetsRoomFromIdleOnes) {
     RanksOptions options = world_of(3);
     FirstRanksFaults faults(options);
@@ -494,8 +498,8 @@ TEST(Connections, TheLoopbackGetsRoomFromIdleOnes) {
     Peer* self = nullptr;
     Status status = ranks->core(0).get_loopback(self);
     EXPECT_EQ(status, Status::error(Reason::no_memory));
-    for (int tries = 0; tries < 20 && !status.ok(); ++tries) { // as osc/rdma tries again
-        // Time goes by, in which the connection to 2 is idle.
+    for (int tries = 0; tries < 20 && !status.ok(); ++tries) { // tries again, as osc/rdma does
+        // Lets time pass, in which the connection to 2 is idle.
         for (int message = 0; message < 3000; ++message) {
             carry(*ranks, 0, 1, 100);
         }
@@ -507,11 +511,12 @@ TEST(Connections, TheLoopbackGetsRoomFromIdleOnes) {
     carry(*ranks, 0, 2, 50'000);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// Switching while messages fly
+// -------------------------------------------------------------------------------------------------
+// Switches of the channel while messages are in flight
 
-// The ranks 0 and 1 send each other messages all the time, which are compared and in order (tags are the same);
-// each step some are under way while `change` happens. `largest`: of the last of each tenth step.
+// Ranks 0 and 1 send each other messages all the time; their data is compared, and so is their
+// order (all tags are equal). In each step some are in flight while `change` happens. `largest`:
+// bytes of the last message in each tenth step.
 void stream(Ranks& ranks, int steps, std::size_t largest,
             const std::function<void(int step)>& change) {
     constexpr std::size_t kUnderWay = 2;
@@ -572,8 +577,8 @@ TEST_P(Switching, PromotionAndDemotionDisturbNothing) {
     nothing_bad(*ranks);
 }
 
-// Whatever call of the device fails for want of room while channels are switched, the channel that was there goes
-// on; when there is room, the next switch works.
+// If a call of the device fails for lack of room while channels are switched, the old channel goes
+// on; once there is room, the next switch works.
 TEST_P(Switching, WithoutQueuePairsOrMemoryTheOldChannelGoesOn) {
     for (const fault::Fault what : {fault::Fault::create_qp_fails, fault::Fault::allocate_fails,
                                     fault::Fault::register_fails}) {
@@ -583,7 +588,7 @@ TEST_P(Switching, WithoutQueuePairsOrMemoryTheOldChannelGoesOn) {
         options.world.datagram_loss = options.world.datagram_late = GetParam();
         options.parameters.connect_threshold = 1'000'000'000;
         options.parameters.registration_cache = 0;
-        options.parameters.connect_pool = 0; // each is made anew
+        options.parameters.connect_pool = 0; // each connection is made anew
         std::vector<std::unique_ptr<fault::FaultPlan>> plans;
         std::vector<std::unique_ptr<fault::FaultLog>> logs;
         ManualClock clock;
@@ -596,7 +601,7 @@ TEST_P(Switching, WithoutQueuePairsOrMemoryTheOldChannelGoesOn) {
         fault::PlannedFault row;
         row.fault = what;
         row.rate = 0.4;
-        for (const auto& plan : plans) { // the start has its queue pairs
+        for (const auto& plan : plans) { // after the start, which has its queue pairs
             plan->faults.push_back(row);
         }
         stream(*ranks, 300, 2000, [&](int step) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Processes that have ended, as the runtime says that started the job: of a process of another host
-// nobody else can say so before partition_timeout.
+// Processes that have ended, as reported by the runtime that started the job: of a process of
+// another host nobody else can say so before partition_timeout.
 #include "unit/sim/traffic.h"
 
 namespace adaptib::sim {
@@ -10,8 +10,8 @@ using namespace std::chrono_literals;
 
 constexpr Nanoseconds kAtOnce = 1s;
 
-// Two hosts with two rails each; rank 1 is the one that ends. With a connection, or without; with
-// fault tolerance, or without.
+// Two hosts with two rails each, where rank 1 ends: with a connection or without, with fault
+// tolerance or without.
 struct Kind {
     const char* name;
     bool connected;
@@ -67,7 +67,7 @@ protected:
     std::size_t failed() { return ranks_->counters(0).connections_failed; }
 
     std::unique_ptr<Ranks> ranks_;
-    Peer* peer_ = nullptr; // rank 1, to rank 0
+    Peer* peer_ = nullptr; // rank 0's record of rank 1
 };
 INSTANTIATE_TEST_SUITE_P(All, Ended,
                          testing::Values(Kind{"connection", true, true},
@@ -100,7 +100,8 @@ TEST_P(Ended, WhoWaitsForItToTakeALongMessageIsToldAtOnce) {
     EXPECT_EQ(request.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
 }
 
-// It lies in the queue, or the ring, of who computes, as the event comes; the next one never will.
+// The message lies in the queue or the ring of the computing rank 0 when the event comes; the next
+// one will never come.
 TEST_P(Ended, WhatItHadSentIsTakenFirst) {
     ranks_->compute(0, 2s);
     Message last(1, 0, 500);
@@ -119,7 +120,7 @@ TEST_P(Ended, WhatItHadSentIsTakenFirst) {
     ranks_.reset(); // before the message
 }
 
-// What is wanted of it later is an error, and not before.
+// An operation that needs the ended rank later gets an error, and nothing fails before.
 TEST_P(Ended, NothingHasFailedAsLongAsNothingIsWanted) {
     end();
     rest(*ranks_, 1s);
@@ -137,7 +138,7 @@ TEST_P(Ended, NothingHasFailedAsLongAsNothingIsWanted) {
     EXPECT_TRUE(!status.ok() || request.user.status == OPAL_COMMON_ADAPTIB_UNREACHABLE);
 }
 
-// Who is met only later, too.
+// The same holds for a rank that has ended before its first contact.
 TEST(EndedBefore, WhoIsMetLaterIsNotWaitedFor) {
     RanksOptions options;
     options.ranks = 2;

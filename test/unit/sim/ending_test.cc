@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a process waits for when it ends (Core::drain): that others have what it sent them, and not that those who are
-// gone say so.
+// Conditions that an ending process waits for (Core::drain): that others have what it sent them,
+// but not that ranks which are gone say so.
 #include "unit/sim/traffic.h"
 
 namespace adaptib::sim {
@@ -8,7 +8,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Two hosts. Connected, or on datagrams that are lost now and then.
+// Two hosts: connected, or with datagrams over a rail that may lose them.
 RanksOptions two(bool connected) {
     RanksOptions options;
     options.ranks = 2;
@@ -37,7 +37,7 @@ protected:
         ranks->wake(rank);
     }
 
-    // After a while; the first question sends something behind what it is about.
+    // Asks, waits, and asks again: the first call sends a message behind those that it is about.
     Core::Left left(std::size_t rank) {
         ranks->core(rank).left();
         rest(*ranks, 1ms);
@@ -76,7 +76,7 @@ TEST_P(Ending, BothGoWhenBothAreThrough) {
 INSTANTIATE_TEST_SUITE_P(Over, Ending, testing::Values(true, false),
                          [](const auto& each) { return each.param ? "connection" : "datagrams"; });
 
-// By datagrams, which may get lost; all is acknowledged.
+// Two ranks that have exchanged datagrams, over rails that may lose them; all are acknowledged.
 std::unique_ptr<Ranks> two_that_talked() {
     RanksOptions options = two(false);
     options.world.machine.dc = false;
@@ -86,7 +86,8 @@ std::unique_ptr<Ranks> two_that_talked() {
     return ranks;
 }
 
-// Who asks for a connection as the other end leaves gets no answer; it is not to wait for one when it leaves itself.
+// A rank that asks for a connection as the other end leaves gets no answer, and must not wait for
+// one when it leaves itself.
 TEST(Leaving, WhoEndsDoesNotWaitForAConnection) {
     for (const bool message : {false, true}) {
         SCOPED_TRACE(message);
@@ -106,8 +107,8 @@ TEST(Leaving, WhoEndsDoesNotWaitForAConnection) {
     }
 }
 
-// The other end leaves as soon as it has the answer to its goodbye, which it has to acknowledge; if that is lost, nobody
-// waits for it.
+// The other end leaves as soon as it has the reply to its disconnect. It should acknowledge that
+// reply; if the acknowledgment is lost, nobody waits for it.
 TEST(Leaving, WhoEndsDoesNotWaitForWhoHasLeft) {
     for (const bool lost : {false, true}) {
         SCOPED_TRACE(lost);
@@ -128,7 +129,7 @@ TEST(Leaving, WhoEndsDoesNotWaitForWhoHasLeft) {
         if (!lost) {
             ranks->core(0).drain(40ms);
             EXPECT_FALSE(link.busy());
-            rest(*ranks, 1ms); // it arrives
+            rest(*ranks, 1ms); // the acknowledgment arrives
         }
         ranks->kill(0);
         EXPECT_EQ(peers[1]->datagram.link->unacknowledged(), lost);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Complete cores over a simulated network whose ports fail and come back under traffic: every message arrives
-// once and whole, and no request ends with an error, whichever fail, if they come back within partition_timeout.
+// Complete cores over a simulated network whose ports fail and come back under traffic: every
+// message arrives once and whole, and no request ends with an error, whichever ports fail, if they
+// come back within partition_timeout.
 #include <algorithm>
 #include <cstring>
 
@@ -54,7 +55,7 @@ TEST(Failover, APortThatFailsAndComesBackCostsNoMessage) {
     }
     rest(*ranks, 500us); // in the middle of the long one
     EXPECT_FALSE(messages.back()->done());
-    set_port(*ranks, 1, 2, false); // the target's: the origin hears no event
+    set_port(*ranks, 1, 2, false); // the target's port: the initiator gets no event
     ASSERT_TRUE(ranks->run_until([&] { return messages.back()->done(); }, 60s));
     expect_arrived(messages);
     EXPECT_EQ(ranks->peer(0, 1)->live_subchannels(), kPorts - 1);
@@ -71,7 +72,7 @@ TEST(Failover, APortThatFailsAndComesBackCostsNoMessage) {
 class Storms : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, Storms, testing::Range<std::uint64_t>(1, 9));
 
-// What was under way over a path that failed is not counted any more.
+// Checks that nothing counts as outstanding any more, transfers over failed paths included.
 void expect_nothing_under_way(Ranks& ranks, std::size_t rank) {
     for (std::size_t to = 0; to < ranks.size(); ++to) {
         if (to == rank) {
@@ -102,7 +103,7 @@ TEST_P(Storms, LoseNothing) {
     EXPECT_GT(repairs, 0u);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Faults at a time of their own
 
 void set_host(Ranks& ranks, std::size_t rank, bool up) {
@@ -111,13 +112,13 @@ void set_host(Ranks& ranks, std::size_t rank, bool up) {
     }
 }
 
-// A cable that nobody tells of: what is on it stands still, and goes on when it is back.
+// Switches a cable without an event: data on it stands still, and moves on when the cable is back.
 void set_cable(Ranks& ranks, std::size_t rank, std::size_t port, bool up) {
     const Topology& topology = ranks.world().topology();
     ranks.world().set_link(topology.ports[topology.hosts[rank].ports[port]].link, up);
 }
 
-// Short and long ones, both ways.
+// Starts short and long messages, both ways.
 Messages both_ways(Ranks& ranks, std::size_t a, std::size_t b, std::size_t longest) {
     static std::size_t number = 0;
     Messages messages;
@@ -131,7 +132,7 @@ Messages both_ways(Ranks& ranks, std::size_t a, std::size_t b, std::size_t longe
     return messages;
 }
 
-// Traffic for some seconds: who sleeps looks for events seldom.
+// Traffic for some seconds, because sleeping ranks seldom look for events.
 void go_on(Ranks& ranks, std::size_t a, std::size_t b) {
     for (int i = 0; i < 12; ++i) {
         rest(ranks, 300ms);
@@ -143,7 +144,7 @@ void go_on(Ranks& ranks, std::size_t a, std::size_t b) {
 struct Beginning {
     bool connected;
     bool lossy;
-    std::size_t rank; // whose port fails
+    std::size_t rank; // the rank whose port fails
 };
 
 class FirstPort : public testing::TestWithParam<Beginning> {};
@@ -161,7 +162,7 @@ RanksOptions simple(bool lossy = false) {
     return options;
 }
 
-// That which datagrams take at first, and with them all handshakes.
+// The first port is the one that datagrams, and so all handshakes, use at first.
 TEST_P(FirstPort, IsOneOfMany) {
     RanksOptions options = simple(GetParam().lossy);
     options.parameters.connect_threshold = GetParam().connected ? 0 : 1'000'000;
@@ -190,8 +191,8 @@ TEST_P(FirstPort, IsOneOfMany) {
     }
 }
 
-// Published, and down before anything was sent, at one end or at both: what there is carries everything, under
-// every policy, and who is back is used.
+// Rails that are published, and down before the first message, at one end or at both: the other
+// rails carry everything, under every policy, and rails that come back are used.
 TEST(Failover, RailsThatGoBeforeTheFirstMessage) {
     char binding[] = "binding";
     for (const char* policy :
@@ -233,7 +234,7 @@ TEST(Failover, WithoutAPathTrafficWaitsForTheFirst) {
         rest(*ranks, 60s);
         EXPECT_FALSE(messages[4]->done());
         EXPECT_FALSE(messages[5]->done());
-        carry(*ranks, 0, 2, 1'000'000); // others do not mind
+        carry(*ranks, 0, 2, 1'000'000); // other peers go on
         set_port(*ranks, 1, 2, true);
         const Nanoseconds back = ranks->world().simulator().now();
         ASSERT_TRUE(ranks->run_until([&] { return all_done(messages); }, 20s));
@@ -279,8 +280,8 @@ TEST(Failover, WithoutAPathForTooLongThePeerIsGivenUp) {
     }
 }
 
-// Neither end is told. What was on the cable comes out when it is back, long after both ends fenced the connection
-// that it belongs to: nobody takes it.
+// Neither end gets an event. Data on the cable comes out when the cable is back, long after both
+// ends have fenced the connection that the data belongs to: no end takes the data.
 TEST(Failover, ACableThatNobodyTellsOf) {
     for (const bool lossy : {false, true}) {
         for (std::size_t port = 0; port < kPorts; ++port) {
@@ -316,7 +317,8 @@ TEST(Failover, ACableThatNobodyTellsOf) {
     }
 }
 
-// Both ends see it at once; or a second path fails while the connection is fenced, asked for, answered.
+// Both ends see the failure at once; or a second path fails while the connection is fenced,
+// requested, answered.
 class SecondFailure : public testing::TestWithParam<Nanoseconds> {};
 INSTANTIATE_TEST_SUITE_P(Later, SecondFailure,
                          testing::Values(0ns, 500ns, 2us, 5us, 10us, 20us, 40us, 80us, 200us, 1ms,
@@ -324,7 +326,7 @@ INSTANTIATE_TEST_SUITE_P(Later, SecondFailure,
 
 TEST_P(SecondFailure, InTheMiddleOfARepair) {
     const Nanoseconds later = GetParam();
-    for (const std::size_t second : {0, 1}) { // the rank that it happens to
+    for (const std::size_t second : {0, 1}) { // the rank of the second failure
         SCOPED_TRACE(second);
         const auto ranks = make(simple());
         carry(*ranks, 0, 1, 1'000'000);
@@ -345,7 +347,7 @@ TEST_P(SecondFailure, InTheMiddleOfARepair) {
     }
 }
 
-// Who computes answers nothing. That is no failure, of no path, and costs nothing but waiting.
+// A computing rank answers nothing. That is no failure of any path, and costs nothing but waiting.
 TEST(Failover, WhoComputesIsNotTakenForLost) {
     for (const bool responders : {false, true}) {
         SCOPED_TRACE(responders);
@@ -366,7 +368,7 @@ TEST(Failover, WhoComputesIsNotTakenForLost) {
         EXPECT_EQ(ranks->counters(0).connections_failed, 0u);
         EXPECT_LT(ranks->counters(0).datagram_repeated, 1000u); // in 30 s
         rest(*ranks, 3s);
-        if (responders) { // but for answers that get lost
+        if (responders) { // a few answers may get lost
             EXPECT_LE(ranks->counters(0).paths_suspected, 4u);
         } else {
             EXPECT_GT(ranks->counters(0).paths_suspected, 0u);
@@ -375,7 +377,7 @@ TEST(Failover, WhoComputesIsNotTakenForLost) {
     }
 }
 
-// What is kept for peers without a path does not fill the slots that all peers share.
+// Messages kept for peers without a path do not fill the slots that all peers share.
 TEST(Failover, PeersWithoutAPathDoNotStarveOthers) {
     constexpr std::size_t kMany = 10;
     RanksOptions options = simple();
@@ -410,7 +412,8 @@ TEST(Failover, PeersWithoutAPathDoNotStarveOthers) {
     expect_arrived(waiting);
 }
 
-// The first handshake is under way, or over, when a port fails: of each end, that of the datagrams or another.
+// The first handshake is in flight, or over, when a port fails: at each end, the port of the
+// datagrams or another one.
 TEST(Failover, APortFailsWhileConnecting) {
     for (std::int64_t microseconds = 0; microseconds <= 60; microseconds += 4) {
         for (const std::size_t rank : {0, 1}) {
@@ -429,7 +432,8 @@ TEST(Failover, APortFailsWhileConnecting) {
     }
 }
 
-// Announcement, match, reads or writes, finish, credit: each is hit by a failure, before, during or after it.
+// Announcement (RTS), match, reads or writes, FIN, credit: a failure hits each step, before,
+// during or after it.
 TEST(Failover, APortFailsAtAnyTimeOfATransfer) {
     std::uint64_t repeated = 0;
     for (std::int64_t step = 0; step < 60; ++step) {
@@ -455,7 +459,7 @@ TEST(Failover, APortFailsAtAnyTimeOfATransfer) {
     EXPECT_GT(repeated, 20u);
 }
 
-// Both sides say goodbye while the connection is fenced, asked for, answered, or anything else.
+// Both ends disconnect while the connection is fenced, requested, answered, or in any other state.
 TEST(Failover, WhoPartsInTheMiddleOfARepairParts) {
     constexpr Nanoseconds kLater[] = {0ns, 1us, 3us, 6us, 10us, 15us, 25us, 50us, 100us, 1ms, 60ms};
     for (const Nanoseconds later : kLater) {
@@ -492,8 +496,8 @@ TEST(Failover, WhoPartsInTheMiddleOfARepairParts) {
     }
 }
 
-// A process ends while nothing can be said any more: it waits as long as it is told, and its end leaves alone what
-// was under way.
+// A process ends while it has no path: drain() waits as long as it was told to, and the end leaves
+// transfers in flight alone.
 TEST(Failover, WhoEndsWithoutAPathEnds) {
     constexpr Nanoseconds kLater[] = {0ns, 3us, 30us, 1ms, 300ms};
     for (const Nanoseconds later : kLater) {
@@ -512,11 +516,11 @@ TEST(Failover, WhoEndsWithoutAPathEnds) {
             EXPECT_LT(ranks->now(rank) - before, 4ms);
             EXPECT_EQ(ranks->counters(rank).connections_failed, 0u) << broken(*ranks, rank);
         }
-        // Now the cores go, before the buffers.
+        // The cores end here, before the buffers.
     }
 }
 
-// It is not a path that is lost: nobody answers over any. Others do not mind.
+// No single path is lost: the peer answers over none. Other peers go on.
 TEST(Failover, ADeadPeerIsGivenUpInTime) {
     for (const bool connected : {true, false}) {
         SCOPED_TRACE(connected);
@@ -529,14 +533,14 @@ TEST(Failover, ADeadPeerIsGivenUpInTime) {
         rest(*ranks, 3us);
         ranks->kill(1);
         messages.push_back(std::make_unique<Message>(0, 1, 50, 99));
-        messages.back()->start(*ranks); // what came before may be acknowledged
+        messages.back()->start(*ranks); // earlier messages may be acknowledged
         const Nanoseconds began = ranks->world().simulator().now();
         ASSERT_TRUE(
             ranks->run_until([&] { return ranks->counters(0).connections_failed > 0; }, 100s));
         const Nanoseconds took = ranks->world().simulator().now() - began;
         EXPECT_GT(took, 15s);
-        EXPECT_LT(took, 40s); // its own time, after the queue pairs' if there are any
-        if (connected) {      // else nobody waits for anything of it
+        EXPECT_LT(took, 40s); // partition_timeout, after the queue pairs' own time if there are any
+        if (connected) {      // else nothing is wanted of the peer
             const std::string said = broken(*ranks, 0);
             EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
             EXPECT_NE(said.find("process 1 on host H001"), std::string::npos) << said;

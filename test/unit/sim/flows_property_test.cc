@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Flows against a naive model at random: all rates by progressive filling in floating point after every
-// change, and what is left of each flow added up from them.
+// Flows against a naive model at random: all rates by progressive filling in floating point after
+// every change, and the rest of each flow added up from these rates.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct Tracked final : Flow {
     const Simulator& simulator;
     Nanoseconds through{0};
     bool ended = false;
-    // The naive model's:
+    // State of the naive model:
     bool used = false;
     std::vector<LinkIndex> links;
     long double left = 0; // bytes
@@ -46,7 +46,7 @@ public:
     }
     virtual ~Model() = default;
 
-    // One change or a few at the same moment, then some time.
+    // Makes a few changes at the same moment, then lets some time pass.
     void step() {
         const std::uint64_t changes = 1 + random.below(4);
         for (std::uint64_t i = 0; i < changes; ++i) {
@@ -56,7 +56,7 @@ public:
         compare_rates();
         run(Nanoseconds{static_cast<std::int64_t>(random.below(2000))});
     }
-    // Links that stand still are given a rate; then everything ends.
+    // Gives a rate to links that stand still, and runs until everything has ended.
     void finish() {
         for (LinkIndex l = 0; l < capacity_.size(); ++l) {
             set_rate(l, 1 + random.below(1'000'000'000));
@@ -121,7 +121,8 @@ private:
         under_test.set_rate(link, {rate});
     }
 
-    // Progressive filling, the simplest way: raise all alike, freeze whom a full link or a limit holds.
+    // Progressive filling in the simplest way: raises all flows alike, and freezes those that a
+    // full link or a limit holds.
     void fill() {
         std::vector<double> left = capacity_;
         std::vector<Tracked*> rising;
@@ -196,7 +197,7 @@ private:
         bool any = false;
         for (const auto& flow : all_) {
             if (flow->used && flow->ended) {
-                // Neither before its last byte, nor a nanosecond later.
+                // A flow ends neither before its last byte, nor a nanosecond later.
                 const double tolerance = 1e-6 * flow->changes + 1e-6;
                 const double late = static_cast<double>(-flow->left / flow->rate * 1e9L);
                 EXPECT_GE(late, -tolerance);
@@ -216,7 +217,7 @@ private:
             if (flow->used) {
                 flow->left -= static_cast<long double>(flow->rate) *
                               static_cast<long double>(time.count()) / 1e9L;
-                // It would have ended before.
+                // A flow with less left would have ended before.
                 ASSERT_GE(static_cast<double>(flow->left), -flow->rate * 1.001e-9);
             }
         }
@@ -251,7 +252,7 @@ TEST(FlowsProperty, AnyLinks) {
     }
 }
 
-// Chains of links: what changes at one end is passed on to the other.
+// Chains of links: a change at one end is passed on to the other end.
 class Chain final : public Model {
 public:
     using Model::Model;

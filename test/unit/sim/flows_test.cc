@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Flows: small cases whose times are derived in comments, what is exact, and what solving costs.
+// Flows: small cases with times derived in comments, exact results, and the cost of solving.
 #include "fabric/sim/flows.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ Topology links_of(std::initializer_list<std::uint64_t> rates) {
     return topology;
 }
 
-// Does what it is told at its time.
+// Calls `what` at its time.
 struct At final : Event {
     At(Simulator& simulator, Nanoseconds when, std::function<void()> w) : what(std::move(w)) {
         simulator.schedule(*this, when);
@@ -77,7 +77,8 @@ TEST(Flows, OneFlow) {
     EXPECT_EQ(w.flows.active(), 0u);
 }
 
-// Both have 1 byte/ns until a is through with 100 bytes at 100; then b has 2 for the other 200: 100 + 100.
+// Both have 1 byte/ns until a is done with 100 bytes at 100; then b has 2 for the
+// other 200: 100 + 100.
 TEST(Flows, TwoShareALink) {
     Small w({2'000'000'000});
     w.flows.start(w.a, w.first, 100, {});
@@ -87,8 +88,8 @@ TEST(Flows, TwoShareALink) {
     EXPECT_EQ(w.b.through, Nanoseconds{200});
 }
 
-// Links of 1 and 4 bytes/ns; a is on the first, b on both, c on the second. a and b share the first: 0.5
-// each; c has what b leaves of the second: 3.5.
+// Links of 1 and 4 bytes/ns; a is on the first, b on both, c on the second. a and b share the
+// first: 0.5 each; c has what b leaves of the second: 3.5.
 TEST(Flows, ThreeOnTwoLinks) {
     Small w({1'000'000'000, 4'000'000'000});
     w.flows.start(w.a, w.first, 1000, {});
@@ -103,7 +104,8 @@ TEST(Flows, ThreeOnTwoLinks) {
     EXPECT_EQ(w.c.through, Nanoseconds{286}); // 285.7
 }
 
-// 3 bytes/ns; a's engine gives 0.5. b has the other 2.5: 1000 bytes in 400 ns; alone, a gets no faster.
+// 3 bytes/ns; a's engine gives 0.5. b has the other 2.5: 1000 bytes in 400 ns; alone,
+// a gets no faster.
 TEST(Flows, ALimit) {
     Small w({3'000'000'000});
     w.flows.start(w.a, w.first, 1000, {500'000'000});
@@ -172,8 +174,9 @@ TEST(Flows, DestroyingAFlowStopsIt) {
     EXPECT_EQ(w.a.through, Nanoseconds{50});
 }
 
-// a is through at 100, starts again within on_through, and again shares with b: 1 byte/ns for both up to
-// 300, where b has had its 300; a's second 200 bytes end there as well, its third 100 alone: 350.
+// a is done at 100, starts again within on_through, and again shares with b: 1 byte/ns for
+// both up to 300, where b has had its 300; a's second 200 bytes end there as well, its
+// third 100 alone: 350.
 TEST(Flows, StartedAgainWhenThrough) {
     Small w({2'000'000'000});
     int times = 1;
@@ -222,9 +225,9 @@ TEST(Flows, ChangesOfAMomentAreSolvedTogether) {
     EXPECT_EQ(w.c.through, Nanoseconds{15});
 }
 
-// Flow i is on the links i and i+1, whose rates are 2i+1 times 1000: it has its bottleneck at link i, where
-// flow i-1 leaves it (i+1) * 1000. If link 0 becomes slower by 100, flow 0 loses that, flow 1 wins it, flow
-// 2 loses it, and so on: more often than there are rounds of solving.
+// Flow i is on the links i and i+1, whose rates are 2i+1 times 1000: it has its bottleneck at link
+// i, where flow i-1 leaves it (i+1) * 1000. If link 0 becomes slower by 100, flow 0 loses that,
+// flow 1 wins it, flow 2 loses it, and so on: more often than there are rounds of solving.
 TEST(Flows, AChangeIsPassedOnFromLinkToLink) {
     Topology topology;
     for (std::uint64_t i = 0; i <= 40; ++i) {
@@ -246,8 +249,8 @@ TEST(Flows, AChangeIsPassedOnFromLinkToLink) {
     }
 }
 
-// 1 GiB whose rate changes 20,000 times, to whole bytes/s: through in the very nanosecond in which the sum
-// of rate * time reaches it.
+// 1 GiB whose rate changes 20,000 times, to whole bytes/s: it ends in the very nanosecond in which
+// the sum of rate * time reaches it.
 TEST(Flows, ExactOverManyChanges) {
     __extension__ using Wide = unsigned __int128;
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
@@ -275,7 +278,7 @@ TEST(Flows, ExactOverManyChanges) {
     }
 }
 
-// Seven flows of 1 GiB on one link are through together, when the link has moved all of it; and each of
+// Seven flows of 1 GiB on one link end together, when the link has moved all of it; and each of
 // thousands of short ones that pass beside them takes no more than it moves.
 TEST(Flows, SharesAddUp) {
     Small w({1'000'000'000});
@@ -299,7 +302,7 @@ TEST(Flows, SharesAddUp) {
     }
 }
 
-// 1,024 hosts, each sends to one other.
+// 1,024 hosts, each of which sends to one other.
 struct Tree {
     Tree() {
         std::string text;
@@ -356,8 +359,8 @@ TEST(Flows, AThousandAtOnce) {
     RecordProperty("microseconds_to_the_end", static_cast<int>(rest * 1000));
 }
 
-// Every host sends to random ones, one after another, so that flows start and end one by one while a
-// thousand are under way: few of them are looked at each time.
+// Every host sends to random ones, one after another, so that flows start and end one by one while
+// a thousand are in flight: each change looks at few of them.
 TEST(Flows, FewAreLookedAtForOneChange) {
     Tree tree;
     Random random(2);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Homes (schedule/home.h) that move while the job runs (connect/homes.cc), of complete cores over a simulated network:
-// a rail that is slower than it says is left once that is known; whatever happens at the same moment, messages arrive
-// once, in order and whole.
+// Control lanes (schedule/home.h) that migrate while the job runs (connect/homes.cc), of complete
+// cores over a simulated network: a rail that is slower than it announces is left once that is
+// known. Whatever happens at the same moment, messages arrive once, in order and whole.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -39,7 +39,7 @@ void move(Ranks& ranks, std::size_t from, std::size_t to, std::uint32_t home) {
     ranks.wake(from);
 }
 
-// Between ranks 0 and 1, there and back.
+// Sends messages between ranks 0 and 1, there and back; returns the time that they take.
 Nanoseconds ping_pong(Ranks& ranks, std::size_t bytes, int rounds) {
     const Nanoseconds began = ranks.world().simulator().now();
     for (int i = 0; i < rounds; ++i) {
@@ -49,7 +49,8 @@ Nanoseconds ping_pong(Ranks& ranks, std::size_t bytes, int rounds) {
     return ranks.world().simulator().now() - began;
 }
 
-// Rank 1 has the other rail as its home than rank 0; it is four times slower than it says.
+// Ranks 0 and 1 have their control lanes on different rails; rank 1's rail is four times
+// slower than announced.
 class ASlowRail : public testing::TestWithParam<char*> {
 protected:
     ASlowRail() {
@@ -58,7 +59,7 @@ protected:
             options.parameters.channel_policy = GetParam();
             options.parameters.rendezvous = kPut;
         }
-        options.program = [this](std::size_t rank) { // who waits looks all the time
+        options.program = [this](std::size_t rank) { // a waiting rank polls all the time
             if (ranks != nullptr) {
                 ranks->wake(rank, ranks->now(rank) + 1us);
             }
@@ -114,7 +115,8 @@ TEST_P(ASlowRail, MayBeAnotherOneLater) {
     nothing_bad(*ranks);
 }
 
-// Messages both ways, far more than a ring holds, while both homes move all the time.
+// Sends messages both ways, far more than a ring holds, while both control lanes
+// migrate all the time.
 TEST_P(ASlowRail, MessagesAndCreditKeepTheirOrderWhileHomesMove) {
     Random random(7);
     Messages messages;
@@ -124,7 +126,7 @@ TEST_P(ASlowRail, MessagesAndCreditKeepTheirOrderWhileHomesMove) {
         messages.push_back(
             std::make_unique<Message>(from, 1 - from, kSizes[random.below(5)], messages.size()));
         messages.back()->start(*ranks);
-        if (i % 10 == 0) { // while these are under way
+        if (i % 10 == 0) { // while these are in flight
             const std::size_t rank = random.below(2);
             move(*ranks, rank, 1 - rank, 1 - home(*ranks, rank, 1 - rank));
             rest(*ranks, Nanoseconds{static_cast<std::int64_t>(100'000 + random.below(100'000))});
@@ -151,13 +153,13 @@ TEST_P(ASlowRail, AConnectionIsNotClosedMeanwhile) {
         EXPECT_EQ(moving.state, ConnectState::open);
         ranks->wake(closes);
         rest(*ranks, 1ms);
-        if (moving.state == ConnectState::open) { // else: closed when it was over
+        if (moving.state == ConnectState::open) { // else: closed once the migration was over
             EXPECT_EQ(moving.home, 1 - from);
         }
         EXPECT_FALSE(moving.home_move.active);
         ping_pong(*ranks, 100'000, 1); // connects again
     }
-    EXPECT_GE(ranks->counters(0).homes_moved, 2u); // and back, once something is learnt
+    EXPECT_GE(ranks->counters(0).homes_moved, 2u); // and back, once something is learned
     nothing_bad(*ranks);
 }
 
@@ -172,7 +174,8 @@ TEST_P(ASlowRail, OnlyToASubchannelThatCanCarryIt) {
     EXPECT_FALSE(peer.home_move.active) << "its port is down";
 }
 
-// Short messages alone. Who waits looks all the time, or computes for so long in between; times are short.
+// Short messages only. A waiting rank polls all the time, or computes for `computes` in between;
+// intervals of measurements are short.
 class ShortMessages : public testing::Test {
 protected:
     explicit ShortMessages(Nanoseconds computes = 0us) {
@@ -192,7 +195,8 @@ protected:
             ranks->world().slow_port(host.ports[port], factor);
         }
     }
-    // Until the home of `from` at the other one is there, and whether that came about.
+    // Sends until the control lane from `from` to the other rank is `to`; returns
+    // whether it got there.
     bool comes_home(std::size_t from, std::uint32_t to, std::size_t bytes) {
         for (int i = 0; i < 100 && home(*ranks, from, 1 - from) != to; ++i) {
             ping_pong(*ranks, bytes, 20);
@@ -273,7 +277,7 @@ TEST_F(ShortMessages, FollowRailsThatChange) {
     nothing_bad(*ranks);
 }
 
-// Whichever rail it is, the other one looks better.
+// The rail that is not in use always looks better.
 TEST_F(ShortMessages, DoNotFollowPromisesForEver) {
     constexpr int kPhases = 400;
     std::uint64_t soon = 0;
@@ -315,7 +319,7 @@ protected:
     LateLooks() : ShortMessages(500us) {}
 };
 
-// Both ends are found at once: that says nothing.
+// A poll finds both measurements ended at once, which says nothing.
 TEST_F(LateLooks, TeachNothing) {
     slow(1, 4);
     for (int i = 0; i < 40; ++i) {
@@ -381,7 +385,7 @@ TEST_F(ShortMessages, APortThatFailsMeanwhileIsDoneWithout) {
 class Trouble : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, Trouble, testing::Range<std::uint64_t>(1, 9));
 
-// Ports fail and come back, connections are closed and made anew, while homes move.
+// Ports fail and come back, connections are closed and made anew, while control lanes migrate.
 TEST_P(Trouble, AtTheSameMomentLosesNothing) {
     Random random(GetParam());
     RanksOptions options = two_ports(4);
@@ -420,7 +424,7 @@ TEST_P(Trouble, AtTheSameMomentLosesNothing) {
         default: break;
         }
         rest(*ranks, Nanoseconds{static_cast<std::int64_t>(random.below(20'000))});
-        if (random.below(40) == 0) { // found out and repaired
+        if (random.below(40) == 0) { // time to notice and repair
             rest(*ranks, 100ms);
         }
     }
@@ -442,7 +446,8 @@ TEST_P(Trouble, AtTheSameMomentLosesNothing) {
     EXPECT_GT(repairs, 0u);
 }
 
-// The device of the old home says nothing any more: not even that what was under way is there.
+// The device of the old control lane falls silent: it does not even report that earlier
+// messages have arrived.
 TEST(HomeMoves, ASilentDeviceIsFoundOut) {
     RanksOptions options = two_ports();
     options.world.machine.reliable_ud = false;
@@ -470,7 +475,7 @@ TEST(HomeMoves, ASilentDeviceIsFoundOut) {
     };
     ranks = make(std::move(options));
     ping_pong(*ranks, 100'000, 1);
-    rest(*ranks, 3s); // nothing is looked after any more
+    rest(*ranks, 3s); // no request is watched any more
     ASSERT_EQ(home(*ranks, 0, 1), 0u);
     plans[0].faults.push_back({.fault = fault::Fault::rail_silent, .rail = 0});
     ranks->wake(0);
@@ -489,7 +494,8 @@ TEST(HomeMoves, ASilentDeviceIsFoundOut) {
     expect_unbroken(*ranks, 0);
 }
 
-// Without fault tolerance a rail that goes down is the end only of those whose home it is.
+// Without fault tolerance a rail that goes down ends only connections whose
+// control lane it carries.
 TEST(HomeMoves, TheOldHomeIsKeptIfTheNewOneGoesDown) {
     RanksOptions options = two_ports();
     options.parameters.fault_tolerance = kOff;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Puts and gets to one peer at the same time (protocol/interleaved.cc): what is held moves every byte in the end,
-// or ends with an error, whatever becomes of the connection meanwhile.
+// Puts and gets to one peer at the same time (protocol/interleaved.cc): queued operations move
+// every byte in the end, or end with an error, whatever happens to the connection meanwhile.
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -17,8 +17,8 @@ using namespace std::chrono_literals;
 char kOff[] = "off";
 constexpr std::size_t kMost = 32; // operations at a time
 
-// Two hosts, a network for each of their ports. Rank 0 puts into the first half of rank 1's memory, and gets from
-// the second, which nobody writes.
+// Two hosts, a network for each of their ports. Rank 0 puts into the first half of rank 1's memory,
+// and gets from the second half, which nobody writes.
 class MixedTraffic {
 public:
     explicit MixedTraffic(std::uint32_t ports = 2, int interleave = 100,
@@ -99,14 +99,14 @@ public:
         }
     }
     bool over() const { return over(operations_.size()); }
-    // Those that were started first.
+    // True if the first `count` operations have ended.
     bool over(std::size_t count) const {
         return std::all_of(operations_.begin(),
                            operations_.begin() + static_cast<std::ptrdiff_t>(count),
                            [](const Operation& each) { return each.request.done; });
     }
     std::size_t started() const { return operations_.size(); }
-    // Until all are, with success and every byte.
+    // Waits until all operations have ended, with success and every byte.
     void wait(Nanoseconds limit = 10s) {
         ASSERT_TRUE(ranks->run_until([this] { return over(); }, limit));
         EXPECT_EQ(outstanding(), 0u);
@@ -121,12 +121,12 @@ public:
         operations_.clear();
         put_at_ = get_at_ = 0;
     }
-    // Both directions are wanted at a time, which is seen at the end of the puts.
+    // Wants both directions at a time, which the core learns at the end of the puts.
     void learn() {
         start_epoch(kMiB);
         wait();
     }
-    // A state in which some are held and others under way.
+    // Brings about a state in which some operations are queued and others in flight.
     void hold() {
         const std::uint64_t before = held();
         start_epoch(kMiB);
@@ -162,7 +162,7 @@ private:
     };
 
     std::vector<std::byte> target_ = std::vector<std::byte>(2 * kHalf);
-    std::vector<std::byte> local_ = std::vector<std::byte>(2 * kHalf); // offset by offset
+    std::vector<std::byte> local_ = std::vector<std::byte>(2 * kHalf); // at the target's offsets
     Registration known_;
     Registration own_;
     opal_common_adaptib_remote_t remote_{};
@@ -196,8 +196,8 @@ TEST(Interleaving, ZeroHoldsNothing) {
     EXPECT_EQ(traffic.held(), 0u);
 }
 
-// Time of the third epoch: without, one direction after the other. Over two of connect-ib's rails 0.61 of that if reads
-// get more turns than writes.
+// Time of the third epoch: without interleaving one direction follows the other. Over two rails of
+// connect-ib it would be 0.61 of that if reads got more turns than writes.
 TEST(Interleaving, BothDirectionsAreBusyAtATime) {
     for (const auto& [model, puts_first] :
          {std::pair{"infinihost-iii", true}, std::pair{"infinihost-iii", false},
@@ -216,7 +216,7 @@ TEST(Interleaving, BothDirectionsAreBusyAtATime) {
     }
 }
 
-// A flush asks for what is outstanding; what is held is.
+// A flush asks for outstanding operations, and queued ones are outstanding.
 TEST(Interleaving, WhatIsHeldIsOutstanding) {
     MixedTraffic traffic;
     traffic.learn();
@@ -229,7 +229,7 @@ TEST(Interleaving, WhatIsHeldIsOutstanding) {
     EXPECT_EQ(traffic.peer()->one_sided, 0u);
 }
 
-// Somebody else goes on with gets: there are always some under way.
+// Another caller goes on with gets, so that some are always in flight.
 TEST(Interleaving, AFlushWaitsForWhatIsHeldAndNoMore) {
     MixedTraffic traffic;
     traffic.learn();
@@ -257,7 +257,7 @@ TEST(Interleaving, AtomicsAreNotHeld) {
     traffic.wait();
 }
 
-// Puts alone are not held for ever after.
+// Puts alone are not queued forever afterwards.
 TEST(Interleaving, IsForgotten) {
     MixedTraffic traffic;
     traffic.learn();
@@ -275,7 +275,8 @@ TEST(Interleaving, IsForgotten) {
     EXPECT_GT(traffic.held(), before) << "and learnt again";
 }
 
-// Any sizes in any order, windows that hold little, one to three rails, adapters that read few at a time.
+// Any sizes in any order, windows that hold little, one to three rails, adapters that
+// read few at a time.
 TEST(Interleaving, AnyMixtureMovesEveryByte) {
     std::uint64_t held = 0;
     for (std::uint64_t seed = 1; seed <= 40; ++seed) {
@@ -293,7 +294,7 @@ TEST(Interleaving, AnyMixtureMovesEveryByte) {
                 const bool puts = random.below(8) < (i / 5 % 2 == 0 ? 7u : 1u);
                 (puts ? put : got) += bytes + 8;
                 if (std::max(put, got) > 19 * kMiB) {
-                    break; // what overlaps has no defined result
+                    break; // overlapping operations have no defined result
                 }
                 traffic.start(puts ? OPAL_COMMON_ADAPTIB_PUT : OPAL_COMMON_ADAPTIB_GET, bytes);
                 if (random.below(6) == 0) {
@@ -308,7 +309,7 @@ TEST(Interleaving, AnyMixtureMovesEveryByte) {
     EXPECT_GT(held, 1000u);
 }
 
-// A port fails at any time of an epoch of which a part is held, and comes back.
+// A port fails at any time of an epoch of which a part is queued, and comes back.
 TEST(Interleaving, APortFailsWhileSomeAreHeld) {
     for (Nanoseconds at{0}; at < 5ms; at += 700us + 1ns) {
         for (const std::size_t rank : {0, 1}) {
@@ -325,7 +326,7 @@ TEST(Interleaving, APortFailsWhileSomeAreHeld) {
     }
 }
 
-// And all of them.
+// All ports fail, and come back.
 TEST(Interleaving, WithoutAPathWhatIsHeldWaits) {
     for (Nanoseconds at = 1ms; at < 4ms; at += 1ms) {
         MixedTraffic traffic;
@@ -344,7 +345,7 @@ TEST(Interleaving, WithoutAPathWhatIsHeldWaits) {
     }
 }
 
-// All end, those that are held with an error.
+// All operations end, the queued ones with an error.
 TEST(Interleaving, ThePeerDiesWhileSomeAreHeld) {
     for (const bool fault_tolerance : {false, true}) {
         MixedTraffic traffic(2, 100, "infinihost-iii", fault_tolerance);
@@ -360,7 +361,7 @@ TEST(Interleaving, ThePeerDiesWhileSomeAreHeld) {
     }
 }
 
-// The process ends: nothing of it is touched any more.
+// The process ends: its operations are not touched any more.
 TEST(Interleaving, TheProcessEndsWhileSomeAreHeld) {
     MixedTraffic traffic;
     traffic.learn();
@@ -368,9 +369,9 @@ TEST(Interleaving, TheProcessEndsWhileSomeAreHeld) {
     traffic.end();
 }
 
-// What leaves rank 1 is slow over the one rail, what comes to it over the other.
+// Data from rank 1 is slow over one rail, data to it over the other.
 TEST(Directions, AreLearntApart) {
-    Ranks* polling = nullptr; // who waits looks all the time, so that times are known well
+    Ranks* polling = nullptr; // a waiting rank polls all the time, so that times are known well
     MixedTraffic traffic(2, 100, "connect-ib", true, [&polling](RanksOptions& options) {
         Topology& topology = options.world.topology;
         const auto& ports = topology.hosts[1].ports;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Complete cores over a network that loses, doubles and reorders datagrams: messages and connection
-// handshakes come through, each once; a peer that does not answer any more is given up.
+// handshakes come through, each once; a peer that no longer answers is given up.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -100,7 +100,7 @@ TEST_P(Lossy, EveryMessageArrivesOnceAndInOrder) {
                 EXPECT_EQ(ranks->counters(i).bad_packets, 0u);
             }
             EXPECT_EQ(repeated > 0, GetParam() > 0) << repeated;
-            // Once all is said, nobody has anything left to do.
+            // Once everything is acknowledged, no rank has anything left to do.
             EXPECT_FALSE(ranks->run_until([] { return false; }, std::chrono::seconds{100}));
             EXPECT_TRUE(ranks->idle());
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The machine models: complete, consistent, and what they were derived from comes out again.
+// The machine models: complete, consistent, and true to the sources that they were derived from.
 #include "fabric/sim/machine.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST_P(Machine, RatesFitTogether) {
     EXPECT_GE(m.engines, 1u);
     if (m.engine_rate.value != 0) {
         EXPECT_LE(m.engine_rate, m.port_rate);
-        if (m.engines > 1) { // that several of them gain something is what they are for
+        if (m.engines > 1) { // several engines have to be worth something
             EXPECT_LT(m.engine_rate, m.port_rate);
             EXPECT_GE(m.engines * m.engine_rate.value, m.port_rate.value);
         }
@@ -106,7 +106,7 @@ TEST(Machines, NamesAreUnique) {
     EXPECT_EQ(machine(""), nullptr);
 }
 
-// What the sources say, from the numbers that were derived from it (machine.cc).
+// The derived numbers (machine.cc) reproduce what their sources say.
 TEST(Machines, GiveTheirSourcesAgain) {
     const MachineModel& infinihost = *machine("infinihost");
     EXPECT_NEAR(smallest_latency(infinihost, 1), 6'000, 100); // Vishnu 4.3.2

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The model of one-sided operations: what gets and atomics may bring back.
+// The model of one-sided operations: values that gets and atomics may return.
 #include "sim/memory_model.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr Bytes kBytes = 64;
 
-// The memory of one rank; puts are carried out when apply() says so.
+// The memory of one rank; apply() executes a put.
 class Story {
 public:
     Story() : memory_(payload(1), payload(1) + kBytes) {
@@ -80,7 +80,7 @@ TEST(MemoryModel, PutsInTurn) {
     story.put_all(16, 30);
     story.get(story.memory());
     EXPECT_LEGAL(story);
-    story.memory()[3] ^= std::byte{1}; // of no put
+    story.memory()[3] ^= std::byte{1}; // from no put
     EXPECT_ILLEGAL(story, "at the end: byte 3");
 }
 
@@ -98,13 +98,13 @@ TEST(MemoryModel, OverlappingPutsAtTheSameTimeMayMix) {
     Story story;
     const auto a = story.put(0, 32);
     const auto b = story.put(0, 32);
-    story.get(story.memory()); // neither yet
+    story.get(story.memory()); // sees neither put
     story.apply(a);
     story.done(a);
     std::copy_n(payload(101), 10, story.memory().begin());
     story.done(b);
     EXPECT_LEGAL(story);
-    std::copy_n(payload(1), 10, story.memory().begin()); // what was there before both
+    std::copy_n(payload(1), 10, story.memory().begin()); // the content from before both puts
     EXPECT_ILLEGAL(story, "at the end: byte 0");
 }
 

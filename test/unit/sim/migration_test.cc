@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Complete cores whose adapters migrate paths by themselves: ports and links fail under traffic, and nobody
-// notices but the counters.
+// Complete cores whose adapters migrate paths by themselves: ports and links fail under traffic,
+// and only the counters show it.
 #include <cstring>
 
 #include "unit/sim/traffic.h"
@@ -107,7 +107,7 @@ TEST(PathMigration, NotWhereItIsOffOrMissing) {
     carry(*ranks, 0, 1, 100'000);
 }
 
-// 20 messages between two ranks, which are under way then.
+// Starts 20 messages between two ranks, and leaves them in flight.
 Messages start_both_ways(Ranks& ranks) {
     Messages messages;
     for (std::size_t i = 0; i < 20; ++i) {
@@ -118,7 +118,7 @@ Messages start_both_ways(Ranks& ranks) {
     return messages;
 }
 
-// The port of the first rail carries the datagrams; this is the other one.
+// The port of the first rail carries the datagrams; here the other port fails.
 TEST(PathMigration, APortFailsUnderTrafficAndNothingIsLost) {
     for (const std::size_t loser : {std::size_t{0}, std::size_t{1}}) {
         for (const std::uint32_t lmc : {0u, 1u}) {
@@ -138,7 +138,7 @@ TEST(PathMigration, APortFailsUnderTrafficAndNothingIsLost) {
                 EXPECT_EQ(ranks->counters(rank).path_migrations_failed, 0u);
                 EXPECT_EQ(ranks->counters(rank).connections_failed, 0u);
             }
-            // Those of the failed port wait for it, or have a path that does not need it.
+            // Subchannels of the failed port wait for it, or have a path that does not need it.
             const Peer& peer = *ranks->peer(loser, 1 - loser);
             for (const Subchannel& subchannel : peer.subchannels) {
                 const bool moved = subchannel.local_rail == 1;
@@ -148,7 +148,7 @@ TEST(PathMigration, APortFailsUnderTrafficAndNothingIsLost) {
                               lmc == 0 ? MigrationStep::waiting : MigrationStep::armed);
                 }
             }
-            // It comes back, and is the alternate path from then on.
+            // The port comes back, and is the alternate path from then on.
             set_side_port(*ranks, loser, 1, true);
             rest(*ranks, 10ms);
             all_armed(*ranks, 0, 1);
@@ -157,7 +157,8 @@ TEST(PathMigration, APortFailsUnderTrafficAndNothingIsLost) {
     }
 }
 
-// The alternate path of an adapter with one port goes over the same port: it is armed, and no way out.
+// The alternate path of an adapter with one port goes over the same port: it is
+// armed, but no way out.
 TEST(PathMigration, WhereTheOnlyPortFailsSoftwareRepairs) {
     for (const std::size_t loser : {std::size_t{0}, std::size_t{1}}) {
         SCOPED_TRACE(loser);
@@ -204,7 +205,7 @@ TEST(PathMigration, OnRequestAgainAndAgain) {
     nothing_bad(*ranks);
 }
 
-// Many queue pairs at once, in batches.
+// Many queue pairs migrate at once, in batches.
 TEST(PathMigration, APortFailsForManyPeers) {
     Net net;
     net.ranks = 40;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The model of matching is exact: in small scenes it allows what some order of arrival leads to, and nothing
-// else.
+// The model of matching is exact: in small scenes it allows the results of all orders of arrival,
+// and no other results.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -17,7 +17,7 @@ namespace {
 constexpr int kNone = -1;
 constexpr std::uint32_t kReceiver = 9;
 
-// What a receive got or a probe showed: a message or kNone; and whether a receive got it at once.
+// Result of a receive or a probe: a message or kNone; and whether a receive got it at once.
 struct Result {
     int message = kNone;
     bool at_once = false;
@@ -51,7 +51,7 @@ Scene random_scene(Random& random) {
     return scene;
 }
 
-// Tries every order of arrival; `found` gets what comes of each.
+// Tries every order of arrival; `found` gets the results of each.
 class Everything {
 public:
     Everything(const Scene& scene, std::set<Results>& found) : scene_(scene), found_(found) {}
@@ -140,8 +140,9 @@ std::set<Results> possible(const Scene& scene) {
     return found;
 }
 
-// The history of a scene with these results; then all has arrived, what waits is cancelled, what is left is
-// received by its envelope. Message m has m + 1 bytes.
+// The history of a scene with these results. In the end all messages have arrived, waiting
+// receives are cancelled, and each message that is left is received by its envelope. Message
+// m has m + 1 bytes.
 class Telling {
 public:
     Telling(const Scene& scene, const Results& results) {
@@ -216,7 +217,7 @@ private:
     Time now_ = 0;
 };
 
-// All that can be claimed to have come of a scene: each message is received once at most.
+// Visits all results that a scene can claim: each message is received once at most.
 void for_each_claim(const Scene& scene, Results& results, std::size_t act,
                     const std::function<void()>& visit) {
     if (act == scene.acts.size()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The model of matching: histories that MPI allows pass, others do not.
+// The model of matching: histories that MPI allows pass, others fail.
 #include "sim/model.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ constexpr std::int32_t kAnySource = Envelope::kAnySource;
 constexpr std::int32_t kAnyTag = Envelope::kAnyTag;
 constexpr std::uint32_t kReceiver = 9;
 
-// A history at one rank: what happens gets its time in the order in which it is written down.
+// A history at one rank: each event gets the time of its place in the test.
 class Story {
 public:
     std::size_t send(std::int32_t from, std::int32_t tag, Bytes bytes = 16,
@@ -35,7 +35,7 @@ public:
     }
     void sent(std::size_t message) { history_.messages[message].completed = ++now_; }
 
-    // `takes`: the message that was there and is received at once.
+    // `takes`: the message that is there and that the receive gets at once.
     std::size_t receive(std::int32_t source, std::int32_t tag, int takes = -1, Bytes room = 16,
                         std::uint32_t context = 0) {
         const auto id = static_cast<std::uint32_t>(history_.receives.size());
@@ -135,7 +135,7 @@ TEST(Model, AMessageMayNotOvertakeAnotherThatFitsTheSameWildcard) {
     story.receive(1, kAnyTag, 0);
     EXPECT_ILLEGAL(story, "no order of arrival");
 
-    Story by_tag; // the second is asked for by its tag
+    Story by_tag; // the tag selects the second message
     by_tag.send(1, 5);
     by_tag.send(1, 6);
     by_tag.receive(1, 6, 1);
@@ -179,7 +179,7 @@ TEST(Model, AReceiveMayNotOvertakeAnEarlierOneThatFits) {
     EXPECT_LEGAL(legal);
 }
 
-// Each pair alone could be, all of them together not: a circle of arrivals.
+// Each pair alone could be legal, but all of them together form a circle of arrivals.
 TEST(Model, ArrivalsThatContradictEachOther) {
     Story story;
     story.send(1, 5);
@@ -208,7 +208,7 @@ TEST(Model, WhatCompletesMustHaveBeenSentBefore) {
     Story story;
     story.receive(1, 5);
     const Time early = story.history().receives[0].posted + 1;
-    story.probe(2, 5, -1); // takes that time
+    story.probe(2, 5, -1); // takes the time `early`
     story.send(1, 5);
     story.got(0, 0).completed = early;
     EXPECT_ILLEGAL(story, "must have arrived after");
@@ -284,11 +284,11 @@ TEST(Model, ACancelledReceiveGetsNothing) {
     Story legal;
     const auto cancelled = legal.receive(1, 5);
     legal.send(1, 5);
-    legal.cancel(cancelled); // the message is on its way
+    legal.cancel(cancelled); // the message is in flight
     legal.receive(1, 5, 0);
     EXPECT_LEGAL(legal);
 
-    Story arrived; // the message had arrived while the receive was there
+    Story arrived; // the message had arrived while the receive was posted
     arrived.receive(1, 5);
     arrived.send(1, 5);
     arrived.settle();
@@ -308,7 +308,7 @@ TEST(Model, ProbesShowTheFirstThatArrived) {
     Story legal;
     legal.probe(1, kAnyTag, -1);
     legal.send(1, 5);
-    legal.probe(1, kAnyTag, -1); // on its way
+    legal.probe(1, kAnyTag, -1); // in flight
     legal.probe(1, kAnyTag, 0);
     legal.receive(1, 5, 0);
     legal.probe(1, kAnyTag, -1);
@@ -328,7 +328,7 @@ TEST(Model, ProbesShowTheFirstThatArrived) {
     gone.probe(1, 5, 0);
     EXPECT_ILLEGAL(gone, "a message that is not there");
 
-    Story hidden; // it was there, and is not shown any more
+    Story hidden; // the message was there, and the probe no longer shows it
     hidden.send(1, 5);
     hidden.probe(1, 5, 0);
     hidden.probe(1, 5, -1);
@@ -343,7 +343,7 @@ TEST(Model, ProbesShowTheFirstThatArrived) {
     EXPECT_ILLEGAL(wrong, "shows 4 bytes");
 }
 
-// The probe saw 2's message first, so a receive of anybody's may not take 1's before it.
+// The probe saw 2's message first, so a receive from any source may not take 1's before it.
 TEST(Model, ProbesBindTheReceivesThatFollow) {
     Story story;
     story.send(1, 5);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Torture notices what is wrong: a driver that spoils one thing in each run, over many programs.
+// Torture notices what is wrong: a driver spoils one thing in each run, over many programs.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -24,7 +24,7 @@ enum class Spoil : std::uint8_t {
     completion_twice,
     wrong_tag,
     wrong_status,
-    posted_late, // behind the receive that follows it
+    posted_late, // behind the next receive
     cancel_denied,
     put_lost,
     add_twice,
@@ -35,12 +35,12 @@ enum class Spoil : std::uint8_t {
 struct Case {
     const char* name;
     Spoil spoil;
-    bool always; // there is no program in which it could do no harm
+    bool always; // true: it does harm in every program
 };
 
-// A request of the driver's own in the place of the user's.
+// A request of the driver that takes the place of the user's.
 struct Substitute {
-    UserRequest mine{}; // first
+    UserRequest mine{}; // has to be the first member
     UserRequest* user = nullptr;
     Data data{};
     Spoil spoil = Spoil::nothing;
@@ -49,7 +49,7 @@ struct Substitute {
 
 class Spoiler final : public Driver {
 public:
-    // The `nth` occasion is taken.
+    // Spoils the `nth` occasion.
     Spoiler(std::unique_ptr<Driver> below, Spoil spoil, int nth,
             std::vector<std::unique_ptr<Substitute>>& substitutes, bool& spoiled)
         : below_(std::move(below)), spoil_(spoil), nth_(nth), substitutes_(substitutes),
@@ -218,7 +218,7 @@ private:
         default: break;
         }
     }
-    // Of a message that is there: a receive that waits may be cancelled yet.
+    // Spoils only receives whose message is there: a waiting receive may yet be cancelled.
     Started receive_spoiled(std::uint32_t rank, const Envelope& pattern, const Data& data,
                             UserRequest& request) {
         Found found;
@@ -230,7 +230,7 @@ private:
         mine.spoil = spoil_;
         return finished(mine, Driver::receive(rank, pattern, data, mine.mine));
     }
-    // What completed within the call is reported.
+    // Reports an operation that completed within the call.
     static Started finished(Substitute& mine, Started started) {
         if (started.complete) {
             mine.mine.complete(&mine.mine);

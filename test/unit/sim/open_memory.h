@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory of the ranks of a simulated world that the others may write and read, and operations on it.
+// Memory of the ranks of a simulated world, open to the other ranks, and operations on it.
 // Threads: one.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// OpenSM's routes: those of test/sim/routes, which OpenSM made for the switch of 144 ports; every
+// Routes of OpenSM: those in test/sim/routes, which OpenSM made for the switch of 144 ports; every
 // complaint; broken files at random.
 #include "fabric/sim/opensm_routes.h"
 
@@ -16,7 +16,7 @@
 namespace adaptib::sim {
 namespace {
 
-// A file of test/sim/routes.
+// Returns a file of test/sim/routes.
 std::string stored(const std::string& name) {
     std::string text = stored_routes_file(name);
     EXPECT_NE(text, "") << name;
@@ -46,7 +46,7 @@ struct Switch144 {
         EXPECT_TRUE(routes.path(topology, ports[from], topology.ports[ports[to]].lid + k, links));
         return links;
     }
-    // How many flows are on the fullest link when each host sends to the one `step` further.
+    // Returns the flows on the fullest link if each host sends to the one `step` further.
     std::size_t hot_spot(std::uint32_t step) const {
         std::vector<std::size_t> flows(topology.links.size(), 0);
         for (std::uint32_t i = 0; i < 144; ++i) {
@@ -59,7 +59,7 @@ struct Switch144 {
 
     Topology topology;
     Routes routes;
-    std::vector<PortIndex> ports; // by host
+    std::vector<PortIndex> ports; // of each host
 };
 
 TEST(OpensmRoutes, PathsOfAPairTakeDifferentSpines) {
@@ -87,8 +87,8 @@ TEST(OpensmRoutes, PathsOfAPairTakeDifferentSpines) {
     }
 }
 
-// Routed leaf by leaf, hosts in a ring share no link, as with the routes that we compute; routed in another
-// order, they do.
+// With routing leaf by leaf, hosts in a ring share no link, as with routes from Routes::compute;
+// with routing in another order, they do.
 TEST(OpensmRoutes, HotSpotsComeWithTheOrder) {
     const Switch144 compact("fat_tree_12x12x12_lmc0_compact.lfts", true);
     const Switch144 random("fat_tree_12x12x12_lmc0_random.lfts", true);
@@ -104,7 +104,7 @@ TEST(OpensmRoutes, HotSpotsComeWithTheOrder) {
     EXPECT_GE(fullest, 4u);
 }
 
-// The routes that we compute are those that OpenSM's minhop computes by itself: spine for spine.
+// Routes::compute makes the routes that OpenSM's minhop makes by itself: spine for spine.
 TEST(OpensmRoutes, ComputedOnesAreTheSame) {
     for (const std::uint32_t lmc : {0u, 2u, 3u, 4u}) {
         const std::string name = "fat_tree_12x12x12_lmc" + std::to_string(lmc) + "_compact.lfts";
@@ -123,8 +123,8 @@ TEST(OpensmRoutes, ComputedOnesAreTheSame) {
     }
 }
 
-// Two switches with two cables between them, two hosts with two ports each (ibsim's net.2sw2path4hca2port)
-// at LMC 1.
+// Two switches with two cables between them, two hosts with two ports each (ibsim's
+// net.2sw2path4hca2port) at LMC 1.
 const char* const kTopology = R"(
 Switch	8 "Switch1"
 [1]	"Hca1"[1]
@@ -201,7 +201,7 @@ TEST(OpensmRoutes, SeveralPortsOfAHost) {
 
 TEST(OpensmRoutes, Complaints) {
     struct {
-        const char* what; // of kRoutes, where it is first
+        const char* what; // text of kRoutes, at its first occurrence
         const char* with;
         const char* error;
     } const cases[] = {
@@ -266,14 +266,14 @@ TEST(OpensmRoutes, ComplaintsAboutTheWhole) {
                  "Unicast lids [0-11] of switch Lid 5 guid 0x2 ('Switch2'):\n0 lids dumped\n"),
         "lfts:4: Hca1 port 1 has no LID: no table delivers one to it");
 
-    // Port 2 of Hca1 has one LID alone, the others two.
+    // Port 2 of Hca1 has only one LID, the other ports have two.
     std::string uneven = whole;
     uneven.replace(uneven.find("0x0007 002"), 10, "0x0007 000");
     EXPECT_EQ(error_of(uneven),
               "lfts:7: Hca1 port 2 has 1 LIDs from 6 on, Hca1 port 1 has 2; 2^LMC (0 "
               "to 7) from a multiple of that on are expected");
 
-    // Host 0's LID 1 to a spine that sends it back to the leaf of host 2.
+    // LID 1, of host 0, leads to a spine that sends it back to the leaf of host 2.
     Topology tree = fat_tree(2, 2, 2, {}, {});
     Routes routes;
     std::string error;
@@ -294,7 +294,7 @@ TEST(OpensmRoutes, FromADisk) {
     EXPECT_EQ(error, "/nowhere/lfts: No such file or directory");
 }
 
-// Whatever is in the file, it is read or refused; what is read passes the check of all routes.
+// Any file is read or refused; a file that is read passes the check of all routes.
 TEST(OpensmRoutes, BrokenAtRandom) {
     int read = 0;
     int refused = 0;

@@ -20,7 +20,8 @@ struct Net {
     HostModel host{};
 };
 
-// Two leaves with four hosts each, four spines: a port has four disjoint ways to one of the other leaf.
+// Two leaves with four hosts each, four spines: a port has four disjoint paths to one
+// of the other leaf.
 RanksOptions tree(const Net& net) {
     RanksOptions options;
     options.ranks = 8;
@@ -34,7 +35,7 @@ RanksOptions tree(const Net& net) {
     return options;
 }
 
-// Subchannels of rank 0 to rank 4, both ends; connects them.
+// Connects ranks 0 and 4; returns the number of their subchannels, which both ends agree on.
 std::size_t paths_between(Ranks& ranks) {
     carry(ranks, 0, 4, 1'000'000);
     const Peer& there = *ranks.peer(0, 4);
@@ -63,7 +64,7 @@ TEST(PathsPerPort, AreAsManyAsThePortsHaveAndTheParameterAllows) {
     EXPECT_EQ(paths_between(*make(tree({4, 16, {.ports = 3}}))), 16u) << "as there is room for";
 }
 
-// LIDs are there because somebody wants them to be used.
+// A port has several LIDs because somebody wants them to be used.
 TEST(PathsPerPort, AreThePortsLidsByDefault) {
     const int unset = default_parameters().paths_per_port;
     EXPECT_EQ(paths_between(*make(tree({0, unset, {}}))), 1u);
@@ -112,7 +113,7 @@ TEST(PathsPerPort, TakeDifferentSpines) {
     EXPECT_EQ(spines.size(), 4u);
 }
 
-// All of one leaf to the other, many lengths, under every kind of plan.
+// Sends from all ranks of one leaf to all of the other: many lengths, under every kind of plan.
 TEST(PathsPerPort, CarryWhatIsSent) {
     for (char* multiplexing : {kRoundRobin, default_parameters().multiplexing_policy}) {
         RanksOptions options = tree({3, 8, {.ports = 2}});
@@ -133,7 +134,8 @@ TEST(PathsPerPort, CarryWhatIsSent) {
     }
 }
 
-// Four hosts to the four of the other leaf, where single routes meet on some link between the switches.
+// Four hosts send to the four hosts of the other leaf; single routes meet on some link
+// between the switches.
 TEST(PathsPerPort, SpreadWhatSingleRoutesLetCollide) {
     const auto time_of = [](int paths) {
         Net net;
@@ -159,7 +161,7 @@ TEST(PathsPerPort, SpreadWhatSingleRoutesLetCollide) {
     RecordProperty("four_paths_us", static_cast<int>(four.count() / 1000));
 }
 
-// The link of a host's port, both ways.
+// Slows the link of a host's port, both ways.
 void slow_link(RanksOptions& options, std::size_t host, std::size_t port, std::uint64_t part) {
     Topology& topology = options.world.topology;
     Link& link = topology.links[topology.ports[topology.hosts[host].ports[port]].link];
@@ -167,7 +169,8 @@ void slow_link(RanksOptions& options, std::size_t host, std::size_t port, std::u
     topology.links[link.reverse].rate.value /= part;
 }
 
-// Two adapters each, of which one of rank 0 is four times as slow: who reads from it begins with that, and finds it.
+// Two adapters at each host, of which one of rank 0 is four times as slow: its reader begins with
+// that ratio, and measures it.
 TEST(PathsPerPort, WeightsOfUnequalRailsAreKnownAndSeen) {
     RanksOptions options;
     options.world.machine = *machine("connect-ib");
@@ -176,7 +179,7 @@ TEST(PathsPerPort, WeightsOfUnequalRailsAreKnownAndSeen) {
     ASSERT_TRUE(Routes::compute(options.world.topology, options.world.routes, text)) << text;
     slow_link(options, 0, 0, 2); // slower than the adapters themselves
     slow_link(options, 0, 1, 8);
-    Ranks* polling = nullptr; // who waits looks all the time, so that times are known well
+    Ranks* polling = nullptr; // a waiting rank polls all the time, so that times are known well
     options.program = [&polling](std::size_t rank) {
         if (polling != nullptr) {
             polling->wake(rank, polling->now(rank) + 1us);
@@ -201,7 +204,8 @@ TEST(PathsPerPort, WeightsOfUnequalRailsAreKnownAndSeen) {
     nothing_bad(*ranks);
 }
 
-// One host has its fast port first, the other last, a third has only one: fast ones meet.
+// One host has its fast port first, another one last, and a third has only one: fast
+// ports are paired.
 TEST(PathsPerPort, HostsWithDifferentRails) {
     RanksOptions options;
     options.ranks = 3;
@@ -226,12 +230,13 @@ TEST(PathsPerPort, HostsWithDifferentRails) {
     EXPECT_EQ(ranks->peer(2, 1)->live_subchannels(), 1u);
 }
 
-// Between the addresses and the first message a port goes down: whoever needs it hears of it, by name.
+// A port goes down between the exchange of addresses and the first message: each rank that needs
+// the port gets a notice with its name.
 TEST(PathsPerPort, ARailThatWentBeforeTheFirstMessageIsNamed) {
     for (const std::size_t loser : {std::size_t{0}, std::size_t{4}}) {
         SCOPED_TRACE(loser);
         RanksOptions options = tree({});
-        options.world.machine.reliable_ud = false; // else what is sent waits for the port
+        options.world.machine.reliable_ud = false; // else messages wait for the port
         options.parameters.partition_timeout = 20;
         const auto ranks = make(std::move(options));
         ranks->world().set_port(ranks->world().topology().hosts[loser].ports[0], false);

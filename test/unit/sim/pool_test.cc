@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is kept of closed connections (parameter connect_pool), and what becomes of it.
+// Closed connections that are kept (parameter connect_pool), and what becomes of them.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -92,14 +92,14 @@ TEST(Pool, NothingIsKeptWithoutAPool) {
 
 TEST(Pool, WhoWasClosedLongestAgoIsGivenUpFirst) {
     const auto ranks = make(one_connection(5, 2));
-    take_turns(*ranks, {1, 2, 3, 4}); // 1 is given up, 2 and 3 are kept
+    take_turns(*ranks, {1, 2, 3, 4}); // 1's is destroyed, 2's and 3's are kept
     EXPECT_EQ(ranks->counters(0).connections_kept, 2u);
     EXPECT_EQ(ranks->counters(0).buffers, kOtherBuffers + 3);
     EXPECT_EQ(ranks->peer(0, 1)->ring_memory, nullptr);
     take_turns(*ranks, {1});
     EXPECT_EQ(ranks->counters(0).connections_reused, 0u);
     EXPECT_EQ(ranks->counters(1).connections_reused, 1u) << "the other side has kept its own";
-    take_turns(*ranks, {3}); // which waits for it while 1 is closed, so 4 is given up
+    take_turns(*ranks, {3}); // 3's waits for its use while 1's is closed, so 4's is destroyed
     EXPECT_EQ(ranks->counters(0).connections_reused, 1u);
     nothing_bad(*ranks);
 }
@@ -114,12 +114,12 @@ TEST(Pool, OneSideKeepsTheOtherDoesNot) {
     take_turns(*ranks, {1, 2, 1, 2, 1});
     EXPECT_EQ(ranks->counters(0).connections_reused, 3u);
     EXPECT_EQ(ranks->counters(1).connections_reused, 0u);
-    EXPECT_GE(ranks->counters(2).connections_reused, 1u); // or what was made in vain at first
+    EXPECT_GE(ranks->counters(2).connections_reused, 1u); // more if an attempt at first was in vain
     nothing_bad(*ranks);
 }
 
-// What is kept is in nobody's way: a device that has no room for a further queue pair, or no memory for a ring,
-// gets back what nobody uses.
+// Kept connections are in nobody's way: a device that has no room for another queue pair, or no
+// memory for a ring, gets back those that nobody uses.
 TEST(Pool, GivesWayToConnectionsThatThereIsNoRoomForOtherwise) {
     for (const fault::Fault what : {fault::Fault::create_qp_fails, fault::Fault::allocate_fails}) {
         SCOPED_TRACE(static_cast<int>(what));
@@ -128,8 +128,8 @@ TEST(Pool, GivesWayToConnectionsThatThereIsNoRoomForOtherwise) {
         const auto ranks = make(std::move(options));
         take_turns(*ranks, {1, 2});
         ASSERT_EQ(ranks->counters(0).connections_kept, 1u);
-        faults.plan.faults.emplace_back().fault = what; // the next time
-        take_turns(*ranks, {3});                        // 2 is closed for it, 1 is given up
+        faults.plan.faults.emplace_back().fault = what; // the next call fails
+        take_turns(*ranks, {3});                        // 2's is closed for it, 1's is destroyed
         EXPECT_EQ(faults.log.count(what), 1u);
         EXPECT_EQ(ranks->counters(0).connections_kept, 1u);
         EXPECT_EQ(ranks->peer(0, 1)->ring_memory, nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Complete cores over the simulated fabric: messages of all sizes arrive, at the time that the machine
-// model says, the same way every time.
+// Complete cores over the simulated fabric: messages of all sizes arrive, at the time that the
+// machine model gives, in the same way every time.
 #include "sim/ranks.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ Data contiguous(std::vector<std::byte>& buffer) {
     return {buffer.data(), buffer.size(), nullptr, nullptr, nullptr};
 }
 
-// One message from rank 0 to rank 1, sent and received in their first turns.
+// Exchanges one message from rank 0 to rank 1, sent and received in their first turns.
 void exchange(Ranks& ranks, std::size_t bytes, std::uint64_t seed) {
     Random random(seed);
     std::vector<std::byte> sent(bytes);
@@ -74,7 +74,7 @@ TEST(Ranks, MessagesOfAllSizesArrive) {
     EXPECT_GT(ranks->counters(0).ring_sent, 0u);
 }
 
-// What a world does with random traffic of four ranks, as text.
+// Returns the trace of a world with random traffic of four ranks.
 std::string trace_of(std::uint64_t seed) {
     RanksOptions options = two_hosts(4);
     options.seed = options.world.seed = seed;
@@ -117,7 +117,8 @@ std::string trace_of(std::uint64_t seed) {
     return trace;
 }
 
-// A ring that was idle for long is looked at in turn with others. Its reader, which sleeps, wakes and looks at all.
+// A ring that has been idle for long is polled in turn with others. A reader that sleeps polls all
+// rings when it wakes.
 TEST(Ranks, AMessageIntoAnIdleRingIsSeenAtOnce) {
     constexpr std::size_t kRanks = 9;
     constexpr int kLong = 25'000; // passes
@@ -152,7 +153,7 @@ TEST(Ranks, TheSameSeedGivesTheSameTrace) {
     EXPECT_TRUE(first != trace_of(6));
 }
 
-// A rank dies in the middle: what others wait for from it ends with an error, and says so.
+// A rank dies in the middle: operations of others that wait for it end with an error and a notice.
 TEST(Ranks, ADeadRankIsNoticed) {
     for (const char* tolerance : {"on", "off"}) {
         SCOPED_TRACE(tolerance);

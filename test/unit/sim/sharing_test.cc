@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Connections over dynamically connected queue pairs that many peers share (connect/sharing.cc), of complete cores over
-// a simulated network: rings and transfers without a queue pair for each peer, changes of channel while messages fly,
-// errors of an initiator, of a target, of ports; no room.
+// Connections over dynamically connected queue pairs that many peers share (connect/sharing.cc),
+// of complete cores over a simulated network: rings and transfers without a queue pair for each
+// peer; changes of channel while messages are in flight; errors of an initiator, of a target, of
+// ports; lack of room.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +46,7 @@ bool is_shared(Ranks& ranks, std::size_t from, std::size_t to) {
     return peer.state == ConnectState::open && peer.shared && peer.ring_out != nullptr;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Traffic
 
 struct Case {
@@ -76,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, Sharing,
                                          Case{"lossy", kDcOnDemand, 2, true, 0.2}),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// More peers than initiators, all with all, with messages of all kinds.
+// More peers than initiators: every rank talks to every other one, with messages of all kinds.
 TEST_P(Sharing, AllTalkWithoutQueuePairsOfTheirOwn) {
     constexpr std::size_t kRanks = 13;
     const auto ranks = make(options(kRanks));
@@ -138,7 +139,7 @@ TEST(SharedRing, OneInitiatorCarriesBurstsToAllPeers) {
     nothing_bad(*ranks);
 }
 
-// How many of a rank's peers have each of its initiators, and each of its targets.
+// Number of a rank's peers on each of its initiators, and on each target that it uses.
 struct Spread {
     std::map<std::uint32_t, int> initiators;
     std::map<std::uint32_t, int> targets;
@@ -158,7 +159,7 @@ Spread spread_of(Ranks& ranks, std::size_t rank) {
     return spread;
 }
 
-// Whoever they are: as many peers, within one, to each of the queue pairs that they share.
+// Whichever the peers are, each shared queue pair gets the same number of them, within one.
 TEST(SharedRing, PeersAreSpreadEvenly) {
     RanksOptions options = world_of(26);
     options.parameters.dc_initiators = 4;
@@ -182,10 +183,10 @@ TEST(SharedRing, PeersAreSpreadEvenly) {
     nothing_bad(*ranks);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Changes of channel
 
-// Messages all the time, both ways, while `change` happens.
+// Sends messages both ways all the time while `change` happens.
 void stream(Ranks& ranks, int steps, const std::function<void(int step)>& change) {
     std::vector<Messages> waves;
     for (int step = 0; step < steps; ++step) {
@@ -218,7 +219,8 @@ void stream(Ranks& ranks, int steps, const std::function<void(int step)>& change
 class SharingSwitches : public testing::TestWithParam<double> {};
 INSTANTIATE_TEST_SUITE_P(Loss, SharingSwitches, testing::Values(0.0, 0.2));
 
-// Shared queue, shared ring, ring of its own, and back, asked for by either side, both at once now and then.
+// Changes between shared queue, shared ring and a ring of its own, and back, requested by either
+// end, sometimes by both at once.
 TEST_P(SharingSwitches, UpAndDownWhileMessagesFly) {
     RanksOptions options = world_of(2);
     options.world.machine.reliable_ud = GetParam() == 0;
@@ -251,15 +253,16 @@ TEST_P(SharingSwitches, UpAndDownWhileMessagesFly) {
     nothing_bad(*ranks);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // aqps
 
-// Without room for queue pairs for all, the others' rings are shared; the busiest get queue pairs of their own.
+// Without room for queue pairs for all peers, most of them share; the busiest get queue
+// pairs of their own.
 TEST(SharedRing, TheBusiestGetQueuePairsTheOthersShare) {
     constexpr std::size_t kRanks = 12;
     char aqps[] = "aqps";
     RanksOptions options = world_of(kRanks, aqps);
-    options.parameters.channel_costs = kPublished; // by which changes of targets cost nothing
+    options.parameters.channel_costs = kPublished; // changes of targets cost nothing by these
     options.parameters.connect_max = 3;
     options.parameters.channel_period = 5;
     options.parameters.connect_threshold = 2;
@@ -294,8 +297,8 @@ TEST(SharedRing, TheBusiestGetQueuePairsTheOthersShare) {
     nothing_bad(*ranks);
 }
 
-// What a change of targets costs is more than a ring saves: who would make the others' initiator or target change stays
-// with the shared queue, until something large is to go.
+// A change of targets costs more than a ring saves: a peer that would make another's initiator or
+// target change stays with the shared queue, until something large is to go.
 TEST(SharedRing, AsManyShareAsThereAreInitiators) {
     constexpr std::size_t kRanks = 6;
     char aqps[] = "aqps";
@@ -334,7 +337,7 @@ TEST(SharedRing, AsManyShareAsThereAreInitiators) {
     EXPECT_EQ(in_state(ConnectState::open, true).size(), 2u);
     ASSERT_EQ(without.size(), 2u);
     const std::uint64_t closed = ranks->counters(0).connections_closed;
-    periods(20); // all are alike: nothing is passed around
+    periods(20); // all peers are alike: nothing changes
     EXPECT_EQ(ranks->counters(0).connections_closed, closed);
     EXPECT_EQ(in_state(ConnectState::idle, false), without);
     for (const std::size_t from : without) {
@@ -345,7 +348,7 @@ TEST(SharedRing, AsManyShareAsThereAreInitiators) {
     nothing_bad(*ranks);
 }
 
-// While there is no room it shares, afterwards it has queue pairs of its own.
+// A peer shares while there is no room, and gets queue pairs of its own afterwards.
 TEST(SharedRing, WhereThereIsRoomAgainNobodyShares) {
     char aqps[] = "aqps";
     RanksOptions options = world_of(3, aqps);
@@ -355,7 +358,7 @@ TEST(SharedRing, WhereThereIsRoomAgainNobodyShares) {
     carry(*ranks, 0, 1, 100'000);
     carry(*ranks, 0, 2, 100'000);
     EXPECT_TRUE(is_shared(*ranks, 0, 2));
-    ranks->core(0).demote(*ranks->peer(0, 1)); // shares
+    ranks->core(0).demote(*ranks->peer(0, 1)); // this peer shares from now on
     const std::uint64_t enough = ranks->counters(0).selections + 3;
     for (int i = 0; i < 10'000 && ranks->counters(0).selections < enough; ++i) {
         carry(*ranks, 0, 2, 8);
@@ -368,8 +371,8 @@ TEST(SharedRing, WhereThereIsRoomAgainNobodyShares) {
     nothing_bad(*ranks);
 }
 
-// Whoever began: one process has room for queue pairs of its own, and asks for them once; the other has none, and asks
-// when that changes. Nothing else is closed to ask in vain.
+// Whichever process began: one has room for queue pairs of its own, and asks for them once; the
+// other has none, and asks when that changes. Neither closes another connection to ask in vain.
 TEST(SharedRing, OfTwoWhoShareTheOneWithoutRoomAsks) {
     for (const bool full_one_begins : {true, false}) {
         SCOPED_TRACE(full_one_begins);
@@ -417,10 +420,10 @@ TEST(SharedRing, ThePolicyOfConnectionsOfTheirOwnSharesNothing) {
     nothing_bad(*ranks);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// What fails
+// -------------------------------------------------------------------------------------------------
+// Failures
 
-// Requests fail at random, executed or not; whatever was under way to other peers comes back flushed.
+// Requests fail at random, executed or not; requests in flight to other peers come back flushed.
 TEST(SharedRing, InitiatorsThatFailLoseNothing) {
     std::uint64_t repairs = 0;
     std::uint64_t replaced = 0;
@@ -506,7 +509,7 @@ TEST(SharedRing, PortsThatFailAllTheTimeLoseNothing) {
     EXPECT_GT(repairs, 10u);
 }
 
-// A failure is repaired by those who used what failed, and by nobody else.
+// Only ranks that used the failed queue pair repair anything.
 TEST(SharedRing, ARepairDoesNotSpread) {
     constexpr std::size_t kRanks = 6;
     RanksOptions options = world_of(kRanks);
@@ -548,9 +551,8 @@ TEST(SharedRing, ARepairDoesNotSpread) {
     }
 }
 
-// A put that is wrong ends alone with an error; all peers whose requests went over the same
-// initiator to the same target, the one that it was for among them, have their connections made
-// anew.
+// A wrong put ends alone with an error. All peers whose requests use its initiator, or the target
+// that has failed by it, get new connections, the put's own peer among them.
 TEST(SharedRing, AWrongPutEndsAlone) {
     RanksOptions options = world_of(3);
     options.parameters.dc_initiators = 1;
@@ -580,15 +582,15 @@ TEST(SharedRing, AWrongPutEndsAlone) {
     EXPECT_EQ(request.user.status, OPAL_COMMON_ADAPTIB_BAD_PARAM);
     EXPECT_EQ(other.got, other.sent);
     carry(*ranks, 0, 1, 100'000);
-    carry(*ranks, 2, 1, 100'000); // over the target that had failed
+    carry(*ranks, 2, 1, 100'000); // over the target that has failed
     carry(*ranks, 0, 2, 100'000);
     carry(*ranks, 2, 0, 100'000);
     EXPECT_EQ(ranks->counters(0).connections_failed, 0u);
     EXPECT_EQ(ranks->counters(2).connections_failed, 0u);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// No room
+// -------------------------------------------------------------------------------------------------
+// Lack of room
 
 RanksOptions refusing(RanksOptions options, std::vector<std::unique_ptr<fault::FaultPlan>>& plans,
                       std::vector<std::unique_ptr<fault::FaultLog>>& logs, ManualClock& clock,
@@ -605,7 +607,8 @@ RanksOptions refusing(RanksOptions options, std::vector<std::unique_ptr<fault::F
     return options;
 }
 
-// Those that there are serve all; without one connections wait, and messages take the shared queue.
+// The initiators that exist serve all peers; a rank without one waits for connections, and its
+// messages take the shared queue.
 TEST(SharedRing, FewerInitiatorsThanAskedForServeAll) {
     std::vector<std::unique_ptr<fault::FaultPlan>> plans;
     std::vector<std::unique_ptr<fault::FaultLog>> logs;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Devices that fall silent: no event, no completion, no error, whatever is posted. Complete cores over a simulated
-// network find that out within the parameter failure_timeout, and take neither their own absence, nor a peer that
-// computes, nor a long transfer over a slow link for it.
+// Devices that fall silent: no event, no completion, no error, whatever is posted. Complete cores
+// over a simulated network find that out within the parameter failure_timeout. They do not mistake
+// their own absence, a computing peer, or a long transfer over a slow link for it.
 #include <algorithm>
 #include <array>
 
@@ -17,8 +17,8 @@ using fault::Fault;
 using test::TestRequest;
 
 constexpr Nanoseconds kTimeout = 1s; // failure_timeout's default
-constexpr Nanoseconds kRepair =
-    300ms; // what is silent is not waited for any longer, then it is a matter of us
+// Nobody waits for the silent device any longer, so a repair takes microseconds; this is the bound.
+constexpr Nanoseconds kRepair = 300ms;
 
 char kPut[] = "put";
 char kGet[] = "get";
@@ -27,14 +27,14 @@ char kOff[] = "off";
 
 struct Shape {
     char* rendezvous = kGet;
-    std::uint64_t slower = 1; // than the machine's links
+    std::uint64_t slower = 1; // factor, compared with the machine's links
     std::uint32_t ports = 2;
 };
 
 struct Answers {
-    int timeout; // parameter, ms
+    int timeout; // the parameter, in ms
     int retries;
-    std::uint8_t code; // 4.096 us x 2^code is that time at least
+    std::uint8_t code; // 4.096 us x 2^code is at least that time
 };
 
 // Two hosts; the fabric of each rank has faults.
@@ -79,7 +79,7 @@ public:
     std::uint64_t sum(std::uint64_t Counters::*counter) {
         return ranks->counters(0).*counter + ranks->counters(1).*counter;
     }
-    // How long it takes; max: too long.
+    // Returns the time until `done`; max: longer than `limit`.
     template <typename F> Nanoseconds wait(F&& done, Nanoseconds limit = 100s) {
         const Nanoseconds began = time();
         return ranks->run_until(done, limit) ? time() - began : Nanoseconds::max();
@@ -124,7 +124,7 @@ void start(World2& world, Messages& messages, std::size_t from, std::size_t byte
 
 struct Case {
     char* rendezvous;
-    std::size_t rank; // whose device falls silent
+    std::size_t rank; // the rank whose device falls silent
     std::uint32_t rail;
 };
 
@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(All, ASilentDevice,
                                          Case{kGet, 1, 1}, Case{kPut, 0, 0}, Case{kPut, 0, 1},
                                          Case{kPut, 1, 0}, Case{kPut, 1, 1}));
 
-// In the middle of long messages both ways, short ones among them.
+// The device falls silent in the middle of long messages both ways, with short ones among them.
 TEST_P(ASilentDevice, IsFoundOut) {
     World2 world({.rendezvous = GetParam().rendezvous});
     Messages messages;
@@ -158,7 +158,7 @@ TEST_P(ASilentDevice, IsFoundOut) {
     world.expect_connected_by_all();
 }
 
-// One that is written into the ring, unsignaled, which nobody answers before it is there.
+// A short message is written into the ring, unsignaled, and nothing answers it before it is there.
 TEST_P(ASilentDevice, IsFoundOutByOneShortMessage) {
     World2 world({.rendezvous = GetParam().rendezvous});
     world.set_silent(GetParam().rank, GetParam().rail, true);
@@ -213,7 +213,8 @@ TEST_P(ASilentDevice, IsFoundOutByPutsAndGets) {
     EXPECT_TRUE((put ? window : local) == std::vector<std::byte>(window.size(), std::byte{5}));
 }
 
-// Nobody is heard over another path: only when the device works again it is known that the old queue pair does not.
+// No other path lets the peer be heard: only when the device works again is it known that the old
+// queue pair does not.
 TEST(Silence, TheOnlyDeviceIsUsedAgainOnceItWorks) {
     World2 world({.ports = 1});
     Messages messages;
@@ -228,7 +229,7 @@ TEST(Silence, TheOnlyDeviceIsUsedAgainOnceItWorks) {
     world.expect_connected_by_all();
 }
 
-// What has completed meanwhile is found there.
+// A process that makes no call for long finds the completions of that time afterwards.
 TEST(Silence, WhoDoesNotCallForLongDoesNotTakeThatForSilence) {
     World2 world;
     for (int i = 0; i < 5; ++i) {
@@ -250,7 +251,7 @@ TEST(Silence, AProcessThatComputesIsWaitedFor) {
     Messages messages;
     start(world, messages, 0, 8);
     world.set_silent(0, 0, true);
-    world.ranks->process(1).charge(6s); // less than what a queue pair is given at most
+    world.ranks->process(1).charge(6s); // less than the longest time that a queue pair is given
     EXPECT_EQ(world.wait([&] { return world.sum(&Counters::paths_failed) > 0; }, 6s),
               Nanoseconds::max());
     EXPECT_LT(world.wait([&] { return arrived(messages); }), kTimeout + kRepair);
@@ -268,7 +269,7 @@ TEST(Silence, DevicesAreToldHowLongTheyWaitForAnAnswer) {
     }
 }
 
-// For seconds nothing completes, as the links carry so little.
+// Nothing completes for seconds, as the links carry so little.
 TEST(Silence, ALongTransferOverASlowLinkIsNotCut) {
     for (char* const rendezvous : {kGet, kPut}) {
         World2 world({.rendezvous = rendezvous, .slower = 1000});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A core's map of sources: who sent how much in which part of a run.
+// A core's map of sources: how much each sent in which part of a run.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -29,7 +29,7 @@ void send(Ranks& ranks, std::size_t from, std::size_t to, std::size_t count) {
     }
 }
 
-// Ranks that sleep do not notice time.
+// Lets time pass, and wakes the ranks, since sleeping ranks do not notice time.
 void pass(Ranks& ranks, Nanoseconds time) {
     Nanoseconds until{0};
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -71,7 +71,7 @@ std::uint64_t messages_of(const std::vector<Line>& lines, std::uint64_t source) 
     return sum;
 }
 
-// A rank that sleeps, as here, looks when it is asked.
+// A rank that sleeps, as here, updates its map when it is asked.
 TEST(SourceMapOfACore, SaysWhoSentHowMuchWhen) {
     RanksOptions options = three_ranks();
     options.maps_sources = true;

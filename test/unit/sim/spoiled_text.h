@@ -11,14 +11,15 @@
 
 namespace adaptib::sim {
 
-// `text` with `with` in the place of the first `what`.
+// Returns `text` with `with` in the place of the first `what`.
 inline std::string replaced(std::string text, const std::string& what, const std::string& with) {
     const std::size_t place = text.find(what);
     EXPECT_NE(place, std::string::npos) << what;
     return text.replace(std::min(place, text.size()), what.size(), with);
 }
 
-// One to three bytes changed, pieces left out or doubled. REQUIRES: the text is longer than 120 bytes.
+// Spoils a text at one to three places: changes a byte, leaves out a piece, or doubles one.
+// REQUIRES: the text is longer than 120 bytes.
 inline std::string spoiled(std::string text, Random& random) {
     for (std::uint64_t i = 1 + random.below(3); i > 0; --i) {
         const std::size_t at = random.below(text.size());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Times of stripes, of complete cores over a simulated network with two rails that are alike: what they teach is what ends
-// on both at the same time.
+// Times of stripes, of complete cores over a simulated network with two equal rails: the weights
+// that they teach make both rails end at the same time.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -22,11 +22,12 @@ RanksOptions two_rails() {
     return options;
 }
 
-// Of the bytes that rank 1 reads, in long messages.
+// Returns the first rail's share of the bytes that rank 1 reads, in long messages.
 double share_of_first(Ranks& ranks) { return ranks.peer(1, 0)->scheduler->weight(Mix::reads, 0); }
 
-// An adapter that works requests off while they are posted: the second rail begins when the first one's is posted. If
-// each stripe's time began when it was posted itself, or later, both would seem to be as fast.
+// An adapter works off requests while others are posted: the second rail begins when the first
+// rail's request is posted already. If each stripe's time began when it was posted itself, or
+// later, both rails would seem to be equally fast.
 TEST(StripeTimes, BeginBeforeTheFirstPost) {
     RanksOptions options = two_rails();
     options.world.machine.post = 10us;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Exact times in small worlds. The machine has round costs: a post 100 ns, then 200 ns until the adapter
-// has it, 50 ns there; 30 ns at the target, 70 ns until its acknowledgement leaves. Links move a byte per
-// nanosecond. Two hosts at one switch are 10 + 100 + 10 = 120 ns apart (cable, switch, cable).
+// Exact times in small worlds. The machine has round costs: a post 100 ns, then 200 ns until
+// the adapter has it, 50 ns there; 30 ns at the target, 70 ns until its acknowledgment leaves.
+// Links move a byte per nanosecond. Two hosts at one switch are 10 + 100 + 10 = 120 ns apart
+// (cable, switch, cable).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -103,7 +104,7 @@ protected:
         EXPECT_TRUE(n.rail(rail).create_qp(init, n.qps.emplace_back()).ok());
         return *n.qps.back();
     }
-    // Connected; `attributes` may have more than the usual.
+    // Makes a connected pair; `attributes` may have more than the usual values.
     struct Pair {
         QueuePair& a;
         QueuePair& b;
@@ -146,7 +147,7 @@ protected:
         work.remote_key = nodes[to]->memory[rail]->remote_key();
         ASSERT_TRUE(qp.post_send(work).ok());
     }
-    // The time at which the next completion of that node is there.
+    // Returns the time at which the next completion of that node is there.
     std::int64_t next_completion(std::size_t node, WorkStatus status = WorkStatus::success,
                                  std::size_t rail = 0) {
         WorkCompletion done[1];
@@ -170,8 +171,8 @@ Topology one_switch(std::uint32_t hosts, std::uint32_t ports = 1, std::uint32_t 
     return crossbar(hosts, host, links_of(round_machine()), lmc);
 }
 
-// A packet: 100 posted, 300 with the adapter, 350 on the wire, 1000 bytes gone at 1350, there at 1470, taken
-// at 1500, acknowledged at 1570, known at 1690.
+// A packet: 100 posted, 300 with the adapter, 350 on the wire, 1000 bytes gone at 1350, there at
+// 1470, taken at 1500, acknowledged at 1570, known at 1690.
 TEST_F(Timing, OnePacket) {
     build(round_machine(), one_switch(2), 2);
     Pair pair = connect(0, 1);
@@ -179,8 +180,8 @@ TEST_F(Timing, OnePacket) {
     EXPECT_EQ(next_completion(0), 1690);
 }
 
-// The second is posted at 200 and with the adapter at 400; the engine is free at 350 + 1000; its own 50 ns,
-// then its bytes: 2400. Then as above, 150 + 190 later.
+// The second is posted at 200 and with the adapter at 400; the engine is free at 350 + 1000; its
+// own 50 ns, then its bytes: 2400. Then as above, 150 + 190 later.
 TEST_F(Timing, PacketsFollowOneAnother) {
     build(round_machine(), one_switch(2), 2);
     Pair pair = connect(0, 1);
@@ -198,9 +199,10 @@ TEST_F(Timing, OneFlow) {
     EXPECT_EQ(next_completion(0), 1'000'690);
 }
 
-// Two hosts write to a third; both share its link from 350 on. The shorter one has half the rate until it is
-// through: 350 + 2 x 500,000 = 1,000,350; the longer one has 500,000 bytes left then, alone: 1,500,350.
-// Each is taken 150 ns later at the earliest, and the answer is there 190 ns after that.
+// Two hosts write to a third; both share its link from 350 on. The shorter one has half the
+// rate until it is done: 350 + 2 x 500,000 = 1,000,350; the longer one has 500,000 bytes left
+// then, alone: 1,500,350. Each is taken 150 ns later at the earliest, and the reply is there
+// 190 ns after that.
 TEST_F(Timing, TwoFlowsShareALink) {
     build(round_machine(), one_switch(3), 3);
     Pair from_0 = connect(0, 2);
@@ -235,8 +237,8 @@ TEST_F(Timing, EnginesFeedAPort) {
     const std::int64_t start = nodes[0]->at.process->now().count();
     post(one.a, 0, Opcode::write, 1, 500'000);
     post(two.a, 0, Opcode::write, 1, 500'000);
-    // The first is alone for 100 ns: 60 bytes. Then both have 500 MB/s, until it is through; the second has
-    // 60 bytes left then, at 600 MB/s: 100 ns.
+    // The first is alone for 100 ns: 60 bytes. Then both have 500 MB/s until the first is done; the
+    // second has 60 bytes left then, at 600 MB/s: 100 ns.
     EXPECT_EQ(next_completion(0), start + 350 + 100 + (500'000 - 60) * 2 + 340);
     EXPECT_EQ(next_completion(0), start + 450 + (500'000 - 60) * 2 + 100 + 340);
 }
@@ -250,13 +252,13 @@ TEST_F(Timing, ABusForTwoPorts) {
     Pair second = connect(0, 1, 1);
     post(first.a, 0, Opcode::write, 1, 750'100, 0);
     post(second.a, 0, Opcode::write, 1, 750'000, 1);
-    // The first alone for 100 ns, then both at 750 MB/s.
+    // The first is alone for 100 ns, then both have 750 MB/s.
     EXPECT_EQ(next_completion(0, WorkStatus::success, 0), 450 + 1'000'000 + 340);
     EXPECT_EQ(next_completion(0, WorkStatus::success, 1), 450 + 1'000'000 + 340);
 }
 
-// The request takes 350 + 0 + 150 to the target. Its answer is a work request there (50), 1000 bytes, 150
-// back.
+// The request takes 350 + 0 + 150 to the target. Its reply is a work request there (50),
+// 1000 bytes, 150 back.
 TEST_F(Timing, AReadIsAnsweredByTheTargetsAdapter) {
     build(round_machine(), one_switch(2), 2);
     Pair pair = connect(0, 1);
@@ -264,7 +266,8 @@ TEST_F(Timing, AReadIsAnsweredByTheTargetsAdapter) {
     EXPECT_EQ(next_completion(0), 350 + 150 + 50 + 1000 + 150);
 }
 
-// The queue pair that is used again has its context at hand; in turns each one's is fetched.
+// A queue pair that is used again has its context in the cache; used in turns, each
+// has to be fetched.
 TEST_F(Timing, QueuePairCache) {
     MachineModel machine = round_machine();
     machine.qp_cache = 1;
@@ -285,7 +288,7 @@ TEST_F(Timing, QueuePairCache) {
     EXPECT_EQ(run(one.a, 1), kHit + 400) << "the target has kept it";
 }
 
-// Nobody answers: code 10 is 4096 x 2^10 ns; two further tries.
+// No reply: code 10 is 4096 x 2^10 ns; two further tries.
 TEST_F(Timing, RetriesEnd) {
     build(round_machine(), one_switch(2), 2);
     QpAttributes attributes;
@@ -295,11 +298,11 @@ TEST_F(Timing, RetriesEnd) {
     world->set_port(world->topology().hosts[1].ports[0], false);
     post(pair.a, 0, Opcode::write, 1, 0);
     constexpr std::int64_t kTimeout = 4096 << 10;
-    // Each try takes 50 + 150 after the timeout before.
+    // Each try takes 50 + 150 after the previous timeout.
     EXPECT_EQ(next_completion(0, WorkStatus::retry_exceeded), 350 + 150 + 3 * kTimeout + 2 * 200);
 }
 
-// Down and up again within the time of one try: late, not lost.
+// A link is down and up again within the time of one try: the data is late, not lost.
 TEST_F(Timing, ALinkThatComesBack) {
     build(round_machine(), one_switch(2), 2);
     QpAttributes attributes;
@@ -344,7 +347,7 @@ protected:
         EXPECT_TRUE(qp.modify(a, kQpState | kQpRetry | kQpSendPsn | kQpSendLimits).ok());
         return qp;
     }
-    // An empty write.
+    // Posts an empty write.
     void write(QueuePair& qp, std::size_t from, std::size_t to, const QueuePair& at) {
         post_to(qp, from, Opcode::write, to, at, 0);
     }
@@ -370,8 +373,8 @@ protected:
     }
 };
 
-// Connecting 5000 at either end, one after the other; the next target: after the last answer 3000, which the target
-// before spends meanwhile, and 5000 again.
+// Connecting takes 5000 at either end, one after the other. The next target: 3000 after the last
+// reply, in which the previous target disconnects, too, and 5000 again.
 TEST_F(DcTiming, ConnectsAndDisconnects) {
     build(round_machine(), one_switch(3), 3);
     QueuePair& one = target(1);
@@ -387,7 +390,8 @@ TEST_F(DcTiming, ConnectsAndDisconnects) {
     EXPECT_EQ(next_completion(0), now + 300 + 3000 + 5000 + 120 + 5000 + 30 + 190);
 }
 
-// Half of what a message costs more than over RC at either end; the first one's packet is ready before the target is.
+// Each end bears half of what a message costs more than over RC; the first packet is ready
+// before the target is.
 TEST_F(DcTiming, AMessageCostsMoreThanOverRc) {
     MachineModel machine = round_machine();
     machine.dc_message = nanoseconds{400};
@@ -401,8 +405,8 @@ TEST_F(DcTiming, AMessageCostsMoreThanOverRc) {
     EXPECT_EQ(next_completion(0), now + 350 + 200 + 150 + 200 + 190);
 }
 
-// While a request's doorbell is on its way the engine is another initiator's, which has its answer and goes on to the
-// next target.
+// While a request's doorbell is in flight the engine belongs to another initiator, which has its
+// reply and goes on to the next target.
 TEST_F(DcTiming, TheEngineDoesNotWaitForADoorbell) {
     build(round_machine(), one_switch(3), 3);
     QueuePair& one = target(1);
@@ -416,15 +420,15 @@ TEST_F(DcTiming, TheEngineDoesNotWaitForADoorbell) {
     while (world->simulator().now() < nanoseconds{kArrives}) {
         ASSERT_TRUE(world->simulator().step());
     }
-    write(second, 0, 1, other); // heard 110 after the first one's answer
+    write(second, 0, 1, other); // heard 110 after the reply to the first one
     constexpr std::int64_t kAnswered = kArrives + 190;
     EXPECT_EQ(next_completion(0), kAnswered);
-    // The second connects behind it; then its packet leaves.
+    // The second one connects behind it; then its packet leaves.
     EXPECT_EQ(next_completion(0), kAnswered + 3000 + 5000 + 5000 + 50 + 150 + 190);
 }
 
-// Two at once for a target that serves one: the second to arrive is refused (back 120), comes again after
-// 10,000, and is served, since the first has nothing more to send.
+// Two initiators at once for a target that serves one: the second to arrive is refused (120 back),
+// comes again after 10,000, and is served, since the first has nothing more to send.
 TEST_F(DcTiming, ABusyTargetRefuses) {
     build(round_machine(), one_switch(3), 3);
     QueuePair& at = target(2);
@@ -432,11 +436,11 @@ TEST_F(DcTiming, ABusyTargetRefuses) {
     write(initiator(1), 1, 2, at);
     constexpr std::int64_t kArrives = 300 + 5000 + 120 + 2 * 5000 + 30; // both connect first
     EXPECT_EQ(next_completion(0), kArrives + 190);
-    // The target's adapter was at the first for 30 ns when the second came.
+    // The target's adapter was busy with the first for 30 ns when the second came.
     EXPECT_EQ(next_completion(1), kArrives + 30 + 120 + 10'000 + 50 + 150 + 190);
 }
 
-// Who was served before stays connected as long as the target serves nobody else.
+// An initiator that was served stays connected as long as the target serves no other one.
 TEST_F(DcTiming, AnotherInitiatorTakesTheConnection) {
     build(round_machine(), one_switch(3), 3);
     QueuePair& at = target(2);
@@ -446,7 +450,8 @@ TEST_F(DcTiming, AnotherInitiatorTakesTheConnection) {
     write(initiator(1), 1, 2, at);
     const std::int64_t now = next_completion(1);
     write(one, 0, 2, at);
-    // It disconnects and connects, then the target connects; to disconnect it has time meanwhile.
+    // The initiator disconnects and connects, then the target connects, which has
+    // disconnected meanwhile.
     EXPECT_EQ(next_completion(0), now + 300 + 3000 + 5000 + 120 + 5000 + 30 + 190);
 }
 
@@ -460,12 +465,13 @@ TEST_F(DcTiming, AWrongKeyIsNotAnswered) {
     EXPECT_GT(next_completion(0, WorkStatus::retry_exceeded), 0);
 }
 
-// A long answer to a read shares the links that lead to who asked, and is as slow as they are: over DC as over RC.
+// A long reply to a read shares the links that lead to the reader, and is as slow as they are:
+// over DC as over RC.
 class AnswerTiming : public DcTiming, public testing::WithParamInterface<bool> {
 protected:
     static constexpr std::int64_t kBytes = 1'000'000;
-    static constexpr std::int64_t kAround =
-        350 + 150 + 120 + 30; // the request there, the last byte back
+    // The request to the target, and the last byte back.
+    static constexpr std::int64_t kAround = 350 + 150 + 120 + 30;
 
     void prepare(const MachineModel& machine) {
         build(machine, one_switch(3), 3);
@@ -476,7 +482,7 @@ protected:
                 reads_[node] = [this, &from, &at, node] {
                     post_to(from, node, Opcode::read, 1, at, kBytes);
                 };
-                write(from, node, 1, at); // the first is connected behind
+                write(from, node, 1, at); // so that the first connect is over
                 next_completion(node);
             }
         } else {
@@ -500,7 +506,7 @@ TEST_P(AnswerTiming, IsAsSlowAsThePortThatItLeavesFromOrReaches) {
     MachineModel machine = round_machine();
     machine.dc_responders = 2;
     prepare(machine);
-    read_from(2); // over DC it connects
+    read_from(2); // over DC this read connects
     EXPECT_EQ(read_from(2), kAround + kBytes);
     world->slow_port(port_of(1), 4);
     EXPECT_EQ(read_from(2), kAround + 4 * kBytes);
@@ -538,8 +544,8 @@ TEST_P(AnswerTiming, IsNoFasterThanItsEngine) {
 INSTANTIATE_TEST_SUITE_P(Transport, AnswerTiming, testing::Bool(),
                          [](const auto& info) { return info.param ? "dc" : "rc"; });
 
-// Armed once both have loaded a path (9000); asked to migrate, the request under way goes out again 7000 ns
-// later over the other path.
+// The path is armed once both ends have loaded it (9000). Asked to migrate, the adapter sends the
+// request in flight again 7000 ns later over the other path.
 TEST_F(Timing, MigrationOnRequest) {
     build(round_machine(), one_switch(2, 1, 1), 2);
     Pair pair = connect(0, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Topology files: what ibsim reads and what ibnetdiscover writes; every complaint; broken files at random.
+// Topology files: ibsim's input, ibnetdiscover's output; every complaint; broken files at random.
 #include "fabric/sim/topology_file.h"
 
 #include <gtest/gtest.h>
@@ -113,7 +113,7 @@ TEST(TopologyFile, Ibnetdiscover) {
 
 TEST(TopologyFile, Complaints) {
     struct {
-        const char* what; // of kIbsim, where it is first
+        const char* what; // text of kIbsim, at its first occurrence
         const char* with;
         const char* error;
     } const cases[] = {
@@ -202,7 +202,7 @@ TEST(TopologyFile, FromADisk) {
     EXPECT_EQ(topology.nodes.size(), 4u);
 }
 
-// Whatever is in the file, it is read or refused; what is read can be routed.
+// Any file is read or refused; a topology that is read can be routed.
 TEST(TopologyFile, BrokenAtRandom) {
     int read = 0;
     int refused = 0;

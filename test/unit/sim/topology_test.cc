@@ -12,7 +12,8 @@
 namespace adaptib::sim {
 namespace {
 
-// What must hold for any topology: cables have two ends, and everything is where it says it is.
+// Checks what holds for any topology: cables have two ends, and every object is
+// where it says it is.
 void expect_consistent(const Topology& topology) {
     for (LinkIndex l = 0; l < topology.links.size(); ++l) {
         const Link& link = topology.links[l];
@@ -104,8 +105,8 @@ TEST(Topology, FatTree) {
     EXPECT_EQ(one.links[one.ports[8].link].to, one.links[one.ports[9].link].to);
 }
 
-// The switch of 144 ports: the LIDs of a port take as many spines as there are, in turn, and the hosts of
-// one leaf go to those of the next over different spines.
+// The switch of 144 ports: the LIDs of a port take as many spines as there are, in turn, and the
+// hosts of one leaf go to those of the next over different spines.
 TEST(Routes, LidsOfAPortTakeDifferentSpines) {
     for (const std::uint32_t lmc : {0u, 2u, 3u, 4u}) {
         const Topology topology = fat_tree(12, 12, 12, {}, {}, lmc);

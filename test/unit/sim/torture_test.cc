@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Programs that torture has found to fail, and shrunk; and that it would notice (mutations).
+// Shrunk programs with which torture once found an error, and a check that programs are repeatable.
 #include <gtest/gtest.h>
 
 #include "sim/program.h"
@@ -25,7 +25,7 @@ std::string failures(const std::string& text) {
     return all;
 }
 
-// The credit of a ring was written inline, where the adapter takes nothing inline.
+// The credit of a ring was written inline, although the adapter takes nothing inline.
 TEST(Programs, RingsOverAnAdapterWithoutInlineData) {
     EXPECT_EQ(failures("ranks 2\n"
                        "parameter eager_limit 100\n"
@@ -37,7 +37,7 @@ TEST(Programs, RingsOverAnAdapterWithoutInlineData) {
               "");
 }
 
-// A late request of the peer's had its answer take the place of a confirmation that waited for room.
+// The answer to a late request of the peer took the place of a confirmation that waited for room.
 TEST(Programs, AConfirmationOwedIsNotForgotten) {
     EXPECT_EQ(failures("ranks 2\n"
                        "schedule 54522572981400\n"
@@ -62,7 +62,8 @@ TEST(Programs, AConfirmationOwedIsNotForgotten) {
               "");
 }
 
-// Queue pairs were gone before the answer to a goodbye, which had only been posted, was there.
+// Queue pairs were destroyed before the reply to a disconnect, which had only been
+// posted, was sent.
 TEST(Programs, AGoodbyeIsAnsweredBeforeTheConnectionGoes) {
     EXPECT_EQ(failures("ranks 3\n"
                        "schedule 150792074967697\n"
@@ -80,7 +81,8 @@ TEST(Programs, AGoodbyeIsAnsweredBeforeTheConnectionGoes) {
               "");
 }
 
-// A peer that was through with the goodbyes asked for a connection anew, just before the core let go of it.
+// A peer that had finished the disconnect asked for a connection anew, just before the core
+// released the old one.
 TEST(Programs, ARequestBehindTheGoodbyesIsKept) {
     EXPECT_EQ(failures("ranks 2\n"
                        "schedule 268206076846146\n"
@@ -101,7 +103,7 @@ TEST(Programs, ARequestBehindTheGoodbyesIsKept) {
               "");
 }
 
-// Connections that the job begins with are asked for while goodbyes are said, and answered when they are over.
+// Connections that the job begins with are requested during a disconnect, and answered after it.
 TEST(Programs, WhatWasAskedForBeforeTheGoodbyesIsOver) {
     EXPECT_EQ(failures("ranks 2\n"
                        "schedule 137559836108165\n"
@@ -115,7 +117,7 @@ TEST(Programs, WhatWasAskedForBeforeTheGoodbyesIsOver) {
               "");
 }
 
-// Who has said goodbye takes part in transfers whose messages are more than its ring holds.
+// A rank that has disconnected takes part in transfers with more messages than its ring holds.
 TEST(Programs, WhoHasSaidGoodbyeGetsCredit) {
     EXPECT_EQ(failures("ranks 2\n"
                        "schedule 50499604525571\n"
@@ -138,7 +140,7 @@ TEST(Programs, WhoHasSaidGoodbyeGetsCredit) {
               "");
 }
 
-// A rank computes for half a minute: whoever sends to it waits.
+// A rank computes for half a minute, and ranks that send to it wait.
 TEST(Programs, APeerThatComputesIsNotGivenUp) {
     EXPECT_EQ(failures("ranks 2\n"
                        "schedule 260544688803305\n"
@@ -188,8 +190,8 @@ TEST(Programs, APeerThatComputesIsNotGivenUp) {
               "");
 }
 
-// Two queue pairs of a connection, of different adapters, had the same number: what one completed was taken for the
-// other's, and the wrong half was read again.
+// Two queue pairs of one connection, of different adapters, had the same number: the completion of
+// one was taken for the other's, and the wrong half was read again.
 TEST(Programs, QueuePairsOfTwoRailsWithTheSameNumber) {
     EXPECT_EQ(failures("ranks 2\n"
                        "schedule 130706470487854\n"
@@ -205,16 +207,17 @@ TEST(Programs, QueuePairsOfTwoRailsWithTheSameNumber) {
               "");
 }
 
-// Handshake messages that had waited for room said what was not true any more when they went: a request without a
-// queue pair, the confirmation of the next attempt. One that was refused while the other side waited for the answer
-// to its own was taken for open.
+// Handshake messages that had waited for room were out of date when they went: a request without a
+// queue pair, the confirmation of the next attempt. A connection that was refused while the other
+// end waited for the answer to its own request was taken for open.
 TEST(Programs, HandshakesWhilePortsFail) {
     for (const std::uint64_t seed : {351, 678, 1312, 5421}) {
         EXPECT_EQ(failures(print(random_program(seed))), "") << seed;
     }
 }
 
-// A request that another one had overtaken was kept instead of it, and answered: nobody waited for that answer.
+// A request that another one had overtaken was kept in its place, and answered: nobody
+// waited for that answer.
 TEST(Programs, ALateRequestDoesNotReplaceTheNext) {
     EXPECT_EQ(failures("ranks 2\n"
                        "schedule 87998667442999\n"
@@ -266,7 +269,7 @@ TEST(Programs, ALateRequestDoesNotReplaceTheNext) {
               "");
 }
 
-// Who was asked for an operation had not heard yet that the connection was open.
+// The target of an operation had not heard yet that the connection was open.
 TEST(Programs, AnOperationIsAskedForBeforeTheTargetCanAnswer) {
     EXPECT_EQ(failures("ranks 2\n"
                        "schedule 5528617673040\n"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A world's trace is the same with every compiler, optimization, sanitizer and machine: a digest of it is
-// written down here. Who changes what the simulated fabric does on purpose writes down the new one.
+// A world's trace is the same with every compiler, optimization, sanitizer and machine:
+// this file has a digest of it. A deliberate change of what the simulated fabric does needs
+// a new digest here.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -54,7 +54,7 @@ struct Message {
         send.done = complete;
         ranks.wake(source);
     }
-    // `from`: who sends; null: that is not said.
+    // `from`: the sender; null: not known.
     void start_receive(Ranks& ranks, const Envelope& pattern, Peer* from = nullptr) {
         bool complete = false;
         EXPECT_TRUE(ranks.core(target)
@@ -85,7 +85,7 @@ inline bool all_done(const Messages& messages) {
                        [](const auto& message) { return message->done(); });
 }
 
-// All are started, and arrive.
+// Starts all messages, and checks that they arrive.
 inline void carry(Ranks& ranks, const Messages& messages) {
     for (const auto& message : messages) {
         message->start(ranks);
@@ -106,7 +106,7 @@ inline void rest(Ranks& ranks, Nanoseconds time) {
     ranks.run_until([] { return false; }, time);
 }
 
-// Faults of rank 0's fabric; to outlive the ranks.
+// Faults of rank 0's fabric; has to outlive the ranks.
 struct FirstRanksFaults {
     explicit FirstRanksFaults(RanksOptions& options) {
         options.wrap = [this](std::size_t rank, std::unique_ptr<Fabric> below) {
@@ -137,7 +137,7 @@ inline void expect_arrived(const Messages& messages) {
     }
 }
 
-// What the rank said of peers that it gave up.
+// Returns the rank's notices about peers that it gave up.
 inline std::string broken(Ranks& ranks, std::size_t rank) {
     std::string all;
     for (const std::string& text : ranks.messages(rank)) {
@@ -146,7 +146,7 @@ inline std::string broken(Ranks& ranks, std::size_t rank) {
     return all;
 }
 
-// No connection was given up, and nothing that arrived was wrong.
+// Checks that the rank gave up no connection, and received nothing that was wrong.
 inline void expect_unbroken(Ranks& ranks, std::size_t rank) {
     EXPECT_EQ(ranks.counters(rank).bad_packets, 0u);
     EXPECT_EQ(ranks.counters(rank).connections_failed, 0u) << broken(ranks, rank);
@@ -156,8 +156,8 @@ inline void set_port(Ranks& ranks, std::size_t rank, std::size_t port, bool up) 
     ranks.world().set_port(ranks.world().topology().hosts[rank].ports[port], up);
 }
 
-// Messages between all ranks while one port after the other fails, or comes back; in the end all are there, and time has
-// passed. Whether the messages have arrived is the caller's to see.
+// Sends messages between all ranks while one port after the other fails or comes back; in the end
+// all ports are up, and up to 100 s pass. The caller checks that the messages have arrived.
 inline Messages storm(Ranks& ranks, Random& random, std::size_t ports,
                       std::span<const std::size_t> sizes) {
     constexpr int kRounds = 30;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Somebody cannot do without a connection, and all that there may be are in use.
+// An operation cannot do without a connection while all that are allowed are in use.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,10 +17,10 @@ using namespace std::chrono_literals;
 
 char kRcOnDemand[] = "rc_on_demand";
 
-// Two ranks do this without a pause, so that the connection between them is never idle.
+// Work that two ranks do without a pause, so that the connection between them is never idle.
 enum class Busy : std::uint8_t { messages, gets, gets_of_both, large_messages };
 
-// Once 1 and 2 are busy 0 puts something to 1: returns how long it takes.
+// Puts something from 0 to 1 once 1 and 2 are busy; returns how long that takes.
 Nanoseconds put_beside(Busy busy, char* policy) {
     RanksOptions options = world_of(3);
     options.parameters.connect_max = 1;
@@ -30,7 +30,7 @@ Nanoseconds put_beside(Busy busy, char* policy) {
     OpenMemory memory(*ranks, 1000);
     test::TestRequest put;
     std::vector<std::byte> value(1000, std::byte{7});
-    constexpr std::size_t kAtOnce = 2; // something is under way whenever one looks
+    constexpr std::size_t kAtOnce = 2; // something is in flight at any time
     struct Get {
         test::TestRequest request;
         std::vector<std::byte> value = std::vector<std::byte>(1000);
@@ -72,7 +72,7 @@ Nanoseconds put_beside(Busy busy, char* policy) {
     EXPECT_EQ(memory.of(1), value);
     const std::uint64_t by_then = repeated;
     ranks->run_until(go_on, 50ms);
-    EXPECT_GT(repeated, by_then + 100); // they have not been forgotten
+    EXPECT_GT(repeated, by_then + 100); // 1 and 2 go on
     nothing_bad(*ranks);
     return took;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ranks over flows: patterns end with what was sent, the same way every time, and take about as long as
-// complete cores do.
+// Ranks over flows: patterns end with the data that was sent, in the same way every time, and take
+// about as long as complete cores do.
 #include "study/flow_ranks.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ TEST(FlowRanks, TheSameGivesTheSameTimes) {
     EXPECT_EQ(first.mean_step, again.mean_step);
 }
 
-// One path of one port, or both of two adapters.
+// Over one path of one port, and over the ports of two adapters.
 TEST(FlowRanks, TakesAsLongAsCompleteCores) {
     for (const std::uint32_t ports : {1u, 2u}) {
         for (const char* name : {"displaced_ring", "alltoall", "allgather", "allreduce"}) {
@@ -83,7 +83,7 @@ TEST(FlowRanks, TakesAsLongAsCompleteCores) {
                 const Timing theirs = timing_of(*cores, pattern, 2);
                 const double ratio = static_cast<double>(ours.total.count()) /
                                      static_cast<double>(theirs.total.count());
-                // What the flows leave out: packets in the way of each other, and cores' own passes.
+                // Flows leave out packets that block each other, and the cores' own passes.
                 EXPECT_NEAR(ratio, 1.0, 0.12) << name << " " << bytes << ", ports " << ports;
             }
         }

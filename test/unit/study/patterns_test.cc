@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The patterns: every send has its receive, and the volumes are those of the algorithms.
+// Patterns: each send has its receive, and the volumes are those of the algorithms.
 #include "study/patterns.h"
 
 #include <gtest/gtest.h>
@@ -62,8 +62,9 @@ TEST(Patterns, DisplacedRingStepByStep) {
     const Pattern pattern = displaced_ring(24, 8);
     EXPECT_EQ(pattern.ranks[3][0].sends[0].peer, 4u);
     EXPECT_EQ(pattern.ranks[3][0].receives[0].peer, 2u);
-    EXPECT_EQ(pattern.ranks[20][11].sends[0].peer, 8u); // step 12: all between the blocks
-    // More steps than peers begin again, and never with oneself.
+    // Step 12: all messages cross between the blocks.
+    EXPECT_EQ(pattern.ranks[20][11].sends[0].peer, 8u);
+    // With more steps than peers the ring begins again, and no rank ever sends to itself.
     const Pattern longer = displaced_ring(3, 8, 5);
     EXPECT_EQ(longer.steps(), 5u);
     EXPECT_EQ(problem_of(longer), "");
@@ -91,7 +92,7 @@ TEST(Patterns, AllreduceDoubles) {
     const Pattern even = allreduce_doubling(16, 10);
     EXPECT_EQ(even.steps(), 4u);
     EXPECT_EQ(even.bytes(), 10u * 16 * 4);
-    // 11 = 8 + 3: three ranks give before and get after.
+    // 11 = 8 + 3: three ranks hand over their data before and get the result after.
     const Pattern odd = allreduce_doubling(11, 10);
     EXPECT_EQ(odd.steps(), 5u);
     EXPECT_EQ(odd.bytes(), 10u * (3 + 8 * 3 + 3));
@@ -101,7 +102,8 @@ TEST(Patterns, AllreduceDoubles) {
 }
 
 TEST(Patterns, OneToAllAndBackWithBarriers) {
-    // More than 128 received: after 129 rounds of onetoall, after 3 of alltoone with 64 ranks.
+    // A barrier follows when a rank has received more than 128 messages: after 129 rounds of
+    // onetoall, after 3 rounds of alltoone with 64 ranks.
     const std::uint64_t barrier = 64 * log2_up(64);
     const Pattern out = onetoall(64, 1, 130);
     EXPECT_EQ(out.bytes(), 130u * 63);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The replay of patterns, over ranks whose messages take 100 ns and 1 ns a byte, each for itself:
-// exact times, and what goes wrong is said.
+// The replay of patterns, over ranks whose messages take 100 ns and 1 ns a byte, independently:
+// exact times, and reports of what goes wrong.
 #include "study/replay.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ public:
         return true;
     }
 
-    // A send has ended at once: its payload is taken.
+    // Ends the send at once: the payload is copied.
     void send(std::uint32_t rank, std::uint32_t to, std::int32_t tag, const void* data, Bytes bytes,
               Waiter& waiter) override {
         if (++sent_ == lose) {
@@ -56,7 +56,7 @@ public:
         match(key);
     }
 
-    int lose = 0; // the number of the send that does not arrive, arrives otherwise, or fails
+    int lose = 0; // number of the send that is lost, arrives corrupted, or fails
     int corrupt = 0;
     int fail = 0;
 
@@ -116,7 +116,8 @@ TEST(Replay, EveryPatternEndsAsFarApartAsItsStepsAre) {
         const Timing timing = replayed(pattern);
         ASSERT_EQ(timing.steps.size(), pattern.steps());
         EXPECT_EQ(timing.mean_step.size(), pattern.steps());
-        // No step is faster than a message of nothing, none slower than one behind another.
+        // The pattern takes at least as long as an empty message, and at most 116 ns (16 bytes) a
+        // step.
         EXPECT_GE(timing.total, Nanoseconds{100});
         EXPECT_LE(timing.total, Nanoseconds{static_cast<std::int64_t>(116 * pattern.steps())});
     }
@@ -134,14 +135,14 @@ TEST(Replay, RingTakesAStepAfterTheOther) {
     EXPECT_EQ(timing.total, Nanoseconds{750});
 }
 
-// Rank 0 only sends, and is through with all its steps at once; the others get both rounds
-// together.
+// Rank 0 only sends, and has done all its steps at once; the others get both rounds together.
 TEST(Replay, RanksDoNotWaitForEachOther) {
     const Timing timing = replayed(onetoall(5, 8, 2));
     EXPECT_EQ(timing.total, Nanoseconds{108});
     EXPECT_EQ(timing.steps[1].begin, Nanoseconds{0});
     EXPECT_EQ(timing.steps[1].end, Nanoseconds{108});
-    // The first step: 0 of rank 0 and 108 of four others; the second began after it and was there.
+    // Step 0 takes 0 ns at rank 0 and 108 ns at the four others; step 1's messages are there
+    // already.
     EXPECT_EQ(timing.mean_step[0], Nanoseconds{4 * 108 / 5});
     EXPECT_EQ(timing.mean_step[1], Nanoseconds{0});
 }
@@ -151,11 +152,11 @@ TEST(Replay, WhatGoesWrongIsSaid) {
     Timing timing;
     std::string text;
     DelayedRanks losing(4);
-    losing.lose = 6; // in step 1, from 2 to 0, which rank 3 waits for in step 2
+    losing.lose = 6; // in step 1, from 2 to 0; rank 3 then waits for 0 in step 2
     EXPECT_FALSE(replay(pattern, losing, timing, text));
     EXPECT_EQ(text, "displaced_ring: nothing happens any more, and 2 ranks wait");
     DelayedRanks corrupting(4);
-    corrupting.corrupt = 3; // rank 2's first, to rank 3
+    corrupting.corrupt = 3; // the first send of rank 2, to rank 3
     EXPECT_FALSE(replay(pattern, corrupting, timing, text));
     EXPECT_EQ(text, "displaced_ring, rank 3, step 0: another message arrived than was sent");
     DelayedRanks failing(4);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Patterns over complete cores in the simulator: they end, the same way every time, and no faster
-// than their wires allow.
+// Patterns over complete cores in the simulator: they end, in the same way every time, and no
+// faster than their wires allow.
 #include "study/simulated_ranks.h"
 
 #include <gtest/gtest.h>
@@ -57,9 +57,9 @@ TEST(SimulatedRanks, TheSameSeedGivesTheSameTimes) {
     }
 }
 
-// Each rank sends and receives 11 x 1 MB over one port; the wire allows no less than this. The four
-// ranks of a leaf send 32 of them to other leaves, over two links: 2.9 times as long if one carries
-// them all.
+// Each rank sends and receives 11 x 1 MB over one port, so the wire sets a lower bound. The four
+// ranks of a leaf send 32 of these messages to other leaves, over two links: 2.9 times as long if
+// one link carries all of them.
 TEST(SimulatedRanks, NoFasterThanTheWire) {
     sim::MachineModel machine = *sim::machine("connect-ib");
     machine.registration = machine.registration_page = Nanoseconds{0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The frame of studies: what bounds do to the exit status, repetitions, and the picture's data.
+// The frame of studies: how bounds set the exit status, repetitions, and the picture's data.
 #include "study/study.h"
 
 #include <gtest/gtest.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every call of libibverbs fails once, at every place where it is made, with every error that the
-// manual pages name or leave open: the fabric says so, gives everything back and goes on.
+// manual pages name or leave open: the fabric reports it, destroys everything and goes on.
 //
-// A scenario makes all kinds of objects and calls, and bears with whatever is refused. It is run once as
-// it is, which counts the calls, and then once for each call and error.
+// A scenario makes all kinds of objects and calls, and puts up with refusals. It runs once without
+// failures, which counts the calls, and then once for each call and error.
 #include <cerrno>
 #include <functional>
 #include <map>
@@ -14,7 +14,8 @@
 namespace adaptib::test {
 namespace {
 
-// What an error number has to become. again: of posts, whose queues are full then.
+// The reason that each error number has to become. Posts with ENOMEM return again:
+// the queue is full.
 const std::map<int, Reason> kReasons{
     {ENOMEM, Reason::no_memory},    {EINVAL, Reason::bad_argument},
     {EPERM, Reason::no_permission}, {EACCES, Reason::no_permission},
@@ -22,8 +23,8 @@ const std::map<int, Reason> kReasons{
     {EBUSY, Reason::internal},      {EOPNOTSUPP, Reason::not_supported},
 };
 
-// Calls that answer without a word: another way is found, or nobody is worse off. All others have to be
-// told to the caller.
+// Calls whose failure is not reported: the fabric finds another way, or nobody is worse off. All
+// other failures have to be reported to the caller.
 const std::vector<std::string> kSilent{
     "fork_init",   "query_gid_ex", "query_qp", "get_async_event", "destroy_qp",   "destroy_cq",
     "destroy_srq", "destroy_ah",   "dereg_mr", "dealloc_pd",      "close_device", "resize_cq",
@@ -32,7 +33,7 @@ const std::vector<std::string> kSilent{
 class CallsFail : public VerbsTest {
 protected:
     struct Outcome {
-        std::vector<Status> refusals; // of the calls of the fabric, in their order
+        std::vector<Status> refusals; // statuses of the fabric's calls, in order
         std::vector<Event> events;
         std::size_t notices = 0;
         bool opened = false;
@@ -47,7 +48,7 @@ protected:
             outcome_.refusals.push_back(status);
         }
     }
-    // Creates, and checks that there is something exactly if the status is ok.
+    // Creates, and checks that there is an object exactly if the status is ok.
     template <typename T, typename Create> void make(std::unique_ptr<T>& out, Create create) {
         const Status status = create(out);
         EXPECT_EQ(status.ok(), out != nullptr);
@@ -158,10 +159,10 @@ protected:
     bool silent(const std::string& call) const {
         return std::find(kSilent.begin(), kSilent.end(), call) != kSilent.end();
     }
-    // Calls whose failure has another way round, at these places.
+    // Calls whose failure, at these places, the fabric works around.
     bool has_another_way(const std::string& call, int nth) const {
-        return (call == "create_qp" && nth <= kTries) || // less inline
-               (call == "query_port" && nth > 1) ||      // an event: what was known stays
+        return (call == "create_qp" && nth <= kTries) || // it tries with less inline data
+               (call == "query_port" && nth > 1) ||      // after an event: the old values stay
                (call == "query_pkey" && nth > 1) || call == "poll_cq" ||
                (call == "modify_qp" && error_moves_.contains(nth));
     }
@@ -180,8 +181,8 @@ protected:
             EXPECT_EQ(first, refusal(reason));
         }
     }
-    // After a call that gives something back has failed, that and what holds it is left; the device
-    // is closed all the same, which takes all of it along.
+    // After a call that destroys something has failed, its object and the parents of that are left.
+    // The device is closed all the same, which ends all of them.
     void check_left(const std::string& call) {
         EXPECT_EQ(lib_.living("context"), call == "close_device" ? 1 : 0);
         EXPECT_EQ(lib_.living("list"), 0);
@@ -200,7 +201,8 @@ protected:
     }
 
     static constexpr int kTries = 2; // queue pairs that opening tries
-    std::set<int> error_moves_;      // calls of modify_qp that nobody waits for
+    // Numbers of the calls of modify_qp whose result no caller waits for.
+    std::set<int> error_moves_;
     Outcome outcome_;
 };
 
@@ -210,7 +212,7 @@ TEST_F(CallsFail, NoneFails) {
     EXPECT_TRUE(outcome_.refusals.empty());
     EXPECT_EQ(outcome_.notices, 0u);
     EXPECT_EQ(outcome_.events.size(), 4u);
-    // Each call of the table is made, or it would not be seen failing.
+    // The scenario makes each call of the table: otherwise no failure of it would be tested.
     for (const char* call :
          {"fork_init",  "get_device_list", "open_device",   "close_device",    "query_device",
           "query_port", "query_gid_ex",    "query_pkey",    "set_nonblocking", "get_async_event",
@@ -223,7 +225,7 @@ TEST_F(CallsFail, NoneFails) {
 }
 
 TEST_F(CallsFail, EachOnceAtEachPlaceWithEachError) {
-    scenario(); // none has failed yet, so this notes error_moves_, too
+    scenario(); // without a failure, so this notes error_moves_, too
     const std::map<std::string, int> counts = lib_.counts();
     const std::set<int> error_moves = error_moves_;
     int runs = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which devices, ports, GIDs and partitions become rails, and what is said when none does.
+// Choice of the devices, ports, GIDs and partitions that become rails, and the text when none does.
 #include <stdlib.h>
 
 #include <array>
@@ -23,7 +23,7 @@ protected:
         }
         return text;
     }
-    // What opening ends with, and whether the text names all of these.
+    // Expects that opening fails for this reason, with a text that has all of these words.
     void refused(Reason reason, const std::vector<std::string>& words) {
         EXPECT_EQ(open(), refusal(reason));
         EXPECT_EQ(fabric_, nullptr);
@@ -31,7 +31,7 @@ protected:
             EXPECT_NE(error_.find(word), std::string::npos) << word << " is not in: " << error_;
         }
     }
-    // The GID that a queue pair would answer with.
+    // The index of the GID that a queue pair would send from.
     int gid_index() {
         std::unique_ptr<AddressHandle> handle;
         EXPECT_EQ(rail().create_ah(path_to(rail()), handle), kOk);

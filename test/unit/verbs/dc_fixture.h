@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Fixture of the tests of dynamically connected queue pairs over mlx5dv: a device that has them,
-// both ends on it, work that one has for the other, and what the library should be asked for.
-// What such queue pairs do is conformance/dc.cc's, on a device that has them.
+// both ends on it, work requests between the ends, and what the fabric should ask the library for.
+// Behavior of such queue pairs is tested by conformance/dc.cc, on a device that has them.
 // May touch: fabric/verbs/ as verbs_fixture.h does, and the stand-ins.
 #pragma once
 
@@ -56,7 +56,7 @@ protected:
         lib_.modified.clear();
         before_ = dc_creations().size();
     }
-    // Since then.
+    // Creations since open_device().
     const DcCreation& created(std::size_t index) { return dc_creations().at(before_ + index); }
     std::size_t creations() const { return dc_creations().size() - before_; }
 
@@ -117,7 +117,7 @@ protected:
         out.remote_access_key = kKey;
         return out;
     }
-    // The library says that something broke, and what is heard of it is that the target did.
+    // Lets the library report `broken`, and expects events that report an error of the target `at`.
     void is_told_as_error_of(QueuePair& at, const ibv_async_event& broken,
                              const std::vector<EventKind>& told = {EventKind::qp_fatal}) {
         lib_.raise(0, broken);
@@ -130,7 +130,7 @@ protected:
         EXPECT_EQ(at.query().state, QpState::error);
     }
     bool has_dc() { return rail().info().has(Capability::dc); }
-    // What a rail without DC says when it is asked for it.
+    // Checks that a rail without DC refuses both ends; returns the reason that it gives.
     std::string refused() {
         QpInit what = init(QpType::dc_initiator, cq());
         std::unique_ptr<QueuePair> none;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// DC initiators over mlx5dv: how they are made and moved, requests as they reach the library, what
-// becomes of those that are wrong or that it refuses, and when the send queue is full.
+// DC initiators over mlx5dv: how they are made and moved, requests as they reach the library, the
+// fate of wrong or refused requests, and the full send queue.
 #include <cerrno>
 #include <cstdint>
 #include <functional>
@@ -58,7 +58,7 @@ TEST_F(DcTest, HowAnInitiatorIsMade) {
 TEST_F(DcTest, AnInitiatorGoesEverywhereThatItMay) {
     open_device();
     QueuePair& made = qp(init(QpType::dc_initiator, cq()));
-    ASSERT_EQ(move(made, QpState::error), kOk); // by INIT, which the adapter wants
+    ASSERT_EQ(move(made, QpState::error), kOk); // through INIT, which the adapter requires
     EXPECT_EQ(fake(made).state, IBV_QPS_ERR);
     ASSERT_EQ(lib_.modified.size(), 2u);
     EXPECT_EQ(lib_.modified[0].mask, kInitMask);
@@ -163,7 +163,7 @@ TEST_F(DcTest, FlagsListsAndInlineData) {
     ASSERT_EQ(from.post_send(w), kOk);
     w.flags = kInline;
     ASSERT_EQ(from.post_send(w), kOk);
-    gather_[0].length = 0; // not said at all: some adapters take it for 2 GiB
+    gather_[0].length = 0; // left out of the list: some adapters take 0 for 2 GiB
     w.gather = gather_;
     w.gather_count = 2;
     w.flags = 0;
@@ -181,7 +181,7 @@ TEST_F(DcTest, FlagsListsAndInlineData) {
     EXPECT_EQ(posted[4].list[0].lkey, 12u);
 }
 
-// The request itself shows it: nothing is begun.
+// Requests that are wrong in themselves are not begun.
 TEST_F(DcTest, WhatIsWrongIsNotBegun) {
     open_device();
     QueuePair& from = qp(init(QpType::dc_initiator, cq()));
@@ -196,7 +196,8 @@ TEST_F(DcTest, WhatIsWrongIsNotBegun) {
     EXPECT_TRUE(refuses([](SendWork& w) { w.remote_qp = 1u << 24; }));
     EXPECT_TRUE(refuses([](SendWork& w) { w.gather_count = 4; }));
     EXPECT_TRUE(refuses([](SendWork& w) { w.gather = nullptr; }));
-    EXPECT_TRUE(refuses([](SendWork& w) { w.opcode = Opcode::fetch_add; })); // of 8 bytes in two
+    // The 8 bytes lie in two entries.
+    EXPECT_TRUE(refuses([](SendWork& w) { w.opcode = Opcode::fetch_add; }));
     EXPECT_TRUE(refuses([](SendWork& w) { w.opcode = static_cast<Opcode>(7); }));
     gather_[0].length = 62;
     EXPECT_TRUE(refuses([](SendWork& w) { w.flags = kInline; }));
@@ -218,7 +219,7 @@ TEST_F(DcTest, WhatTheProviderDoesNotTake) {
     lib_.complete_send(from.number(), written(0));
     EXPECT_EQ(poll(*cqs_.back()).size(), 1u);
 
-    fake(from).state = IBV_QPS_ERR; // by itself
+    fake(from).state = IBV_QPS_ERR; // the adapter's own doing
     EXPECT_EQ(from.post_send(work(10, Opcode::send)), refusal(Reason::bad_state));
     Event event;
     ASSERT_TRUE(fabric_->poll_event(event));
@@ -226,14 +227,14 @@ TEST_F(DcTest, WhatTheProviderDoesNotTake) {
     EXPECT_EQ(event.qp_number, from.number());
 }
 
-// With a full queue nothing is begun, or the request before would be overwritten: the stand-in
-// complains.
+// With a full queue no request is begun: it would overwrite an earlier one, and the
+// stand-in complains.
 TEST_F(DcTest, AFullSendQueue) {
     open_device();
     QueuePair& from = initiator();
     CompletionQueue& queue = *cqs_.back();
     std::uint64_t next = 0;
-    // Posts until the queue is full, every third request signalled; how many there was room for.
+    // Posts until the queue is full, every third request signaled; returns how many it took.
     const auto fill = [&] {
         const std::uint64_t first = next;
         for (;; ++next) {
@@ -260,14 +261,14 @@ TEST_F(DcTest, AFullSendQueue) {
     complete(8);
     EXPECT_EQ(poll(queue).size(), 2u);
     EXPECT_EQ(fill(), 6u);                     // to 16
-    for (int round = 0; round < 50; ++round) { // with each request in each place
+    for (int round = 0; round < 50; ++round) { // each request comes to each place
         complete_first();
         EXPECT_EQ(poll(queue).size(), 1u);
         EXPECT_NE(fill(), 0u);
         EXPECT_EQ(fake(from).sends.size(), 8u) << "as many as there is room for";
     }
 
-    // Another's completion gives nothing back, a receive's neither.
+    // Completions of another initiator release no slot, nor do those of receives.
     QueuePair& other = qp(init(QpType::dc_initiator, queue));
     start_initiator(other);
     ASSERT_EQ(other.post_send(work(1, Opcode::send)), kOk);
@@ -278,7 +279,7 @@ TEST_F(DcTest, AFullSendQueue) {
     EXPECT_EQ(poll(queue).size(), 2u);
     EXPECT_EQ(fill(), 0u);
 
-    // What is read because another leaves counts as well.
+    // Completions that are read because another queue pair leaves count as well.
     complete_first();
     ASSERT_EQ(move(other, QpState::reset), kOk);
     const std::size_t room = 8 - fake(from).sends.size();
@@ -303,7 +304,7 @@ TEST_F(DcTest, ResetEmptiesTheSendQueue) {
     ASSERT_EQ(move(from, QpState::reset), kOk);
     start_initiator(from);
     EXPECT_EQ(fill(0), 8);
-    lib_.complete_send(from.number(), failed(1, IBV_WC_REM_ACCESS_ERR)); // unsignalled
+    lib_.complete_send(from.number(), failed(1, IBV_WC_REM_ACCESS_ERR)); // of an unsignaled request
     EXPECT_EQ(poll(queue).size(), 1u);
     EXPECT_EQ(from.post_send(work(2, Opcode::write)), refusal(Reason::bad_state));
     ASSERT_EQ(move(from, QpState::reset), kOk);
@@ -329,7 +330,7 @@ TEST_F(DcTest, SlotsOfOneThatSignalsAll) {
         EXPECT_EQ(poll(*cqs_.back()).size(), 1u);
         ASSERT_EQ(from.post_send(w), kOk) << i;
     }
-    what.send_depth = 0; // there is room for one all the same
+    what.send_depth = 0; // there is room for one request all the same
     QueuePair& small = qp(what);
     start_initiator(small);
     EXPECT_EQ(small.post_send(w), kOk);

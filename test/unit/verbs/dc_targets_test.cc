@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // DC targets over mlx5dv: how they are made once their key is known, which moves they have, how
-// they leave, and what errors and events do to them.
+// they leave, and the effects of errors and events on them.
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -40,7 +40,7 @@ TEST_F(DcTest, HowATargetIsMade) {
     EXPECT_EQ(at.number(), 0u);
 
     QpAttributes b = target_attributes(QpState::ready_to_receive);
-    b.path = {}; // whom it answers is the initiators' business
+    b.path = {}; // initiators bring the path of replies
     b.path.service_level = 3;
     ASSERT_EQ(at.modify(b, kTargetReceive), kOk);
     ASSERT_EQ(lib_.modified.size(), 2u);
@@ -118,7 +118,7 @@ TEST_F(DcTest, ATargetThatLeavesEndsInTheAdapter) {
     EXPECT_FALSE(fabric_->poll_event(event)) << "all that was the caller's doing";
 }
 
-// A number can be used again as soon as its target has left.
+// The adapter can reuse a target's number as soon as that target has left.
 TEST_F(DcTest, ALateTargetTakesNothingFromTheNext) {
     open_device();
     CompletionQueue& queue = cq();
@@ -162,7 +162,7 @@ TEST_F(DcTest, AnotherKeyWantsAnotherTarget) {
         << "the rights stay";
     EXPECT_EQ(lib_.living("qp"), 1);
 
-    // One that cannot be had leaves things as they were.
+    // A target that cannot be made leaves everything as it was.
     a.access_key = 3;
     lib_.fail("mlx5dv_create_qp", 1, ENOMEM);
     EXPECT_EQ(at.modify(a, kQpState | kQpKey), refusal(Reason::no_memory));
@@ -200,7 +200,7 @@ TEST_F(DcTest, OnlyListedMovesOfATarget) {
     EXPECT_EQ(rail().create_qp(init(QpType::dc_target, cq()), none), refusal(Reason::bad_argument));
 }
 
-// It is of one initiator, and others are served.
+// The error concerns one initiator; the target goes on serving others.
 TEST_F(DcTest, AnErrorOfAReceiveLeavesTheTargetUp) {
     open_device();
     CompletionQueue& queue = cq();
@@ -218,7 +218,7 @@ TEST_F(DcTest, AnErrorOfAReceiveLeavesTheTargetUp) {
     EXPECT_FALSE(fabric_->poll_event(event));
 }
 
-// Destroying waits for events that are not acknowledged, and this one is being read.
+// Destroying would wait for unacknowledged events, and this event is being read.
 TEST_F(DcTest, AnEventOfATargetDoesNotEndItYet) {
     open_device();
     QueuePair& at = target(cq());
@@ -249,7 +249,7 @@ TEST_F(DcTest, TheEndOfTheSharedQueueIsTold) {
     is_told_as_error_of(at, broken);
 }
 
-// They are not in the adapter.
+// Such targets are not in the adapter.
 TEST_F(DcTest, TheEndOfTheSharedQueueIsNotThatOfTargetsWithoutANumber) {
     open_device();
     QpInit what = init(QpType::dc_target, cq());

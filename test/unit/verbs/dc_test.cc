@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Dynamically connected queue pairs over mlx5dv: which rails have them, what the library is asked
-// for to know that, what becomes of what it refuses; and when the library itself is taken.
+// Dynamically connected queue pairs over mlx5dv: which rails have them, which library calls find
+// that out, and refusals of these calls; and when the library itself is loaded.
 #include <dlfcn.h>
 
 #include <cerrno>
@@ -14,8 +14,8 @@
 namespace adaptib::test {
 namespace {
 
-// ---------------------------------------------------------------------------------------------------
-// Which rails have it
+// -------------------------------------------------------------------------------------------------
+// Rails with DC
 
 TEST_F(DcTest, BothEndsAreTried) {
     lib_.devices = {device_};
@@ -90,7 +90,7 @@ TEST_F(DcTest, OneEndIsNotEnough) {
     EXPECT_TRUE(rail().info().has(Capability::rc));
 }
 
-// Whatever is refused on the way: the rail is there without DC, and nothing is left.
+// A refusal at any step leaves a rail without DC, and no objects.
 TEST_F(DcTest, WhateverIsRefusedTheRailGoesOn) {
     struct Case {
         const char* call;
@@ -148,7 +148,7 @@ TEST_F(DcTest, AnAdapterWithoutAtomics) {
     EXPECT_EQ(from.post_send(work(1, Opcode::fetch_add)), refusal(Reason::not_supported));
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // The library itself
 
 TEST(Mlx5Library, IsTakenOnlyWhereItIsInUse) {
@@ -156,7 +156,7 @@ TEST(Mlx5Library, IsTakenOnlyWhereItIsInUse) {
     if (dlopen("libmlx5.so.1", RTLD_NOW | RTLD_NOLOAD) == nullptr) {
         EXPECT_FALSE(verbs::load_mlx5(calls));
     }
-    void* const library = dlopen("libmlx5.so.1", RTLD_NOW | RTLD_LOCAL); // as libibverbs would
+    void* const library = dlopen("libmlx5.so.1", RTLD_NOW | RTLD_LOCAL); // as libibverbs does
     if (library == nullptr) {
         GTEST_SKIP() << "this machine has no libmlx5: " << dlerror();
     }

@@ -9,7 +9,7 @@ namespace {
 
 class Events : public VerbsTest {
 protected:
-    // All that there are, at most 20.
+    // Returns all pending events, at most 20.
     std::vector<Event> events() {
         std::vector<Event> out;
         Event event;
@@ -82,7 +82,7 @@ TEST_F(Events, AddressesChange) {
     ASSERT_EQ(rail().create_ah(path_to(rail()), handle), kOk);
     EXPECT_EQ(lib_.ahs.back()->attributes.dlid, 99);
     handle.reset();
-    port(1).lid = 120; // by another subnet manager
+    port(1).lid = 120; // set by another subnet manager
     lib_.raise_port(0, IBV_EVENT_CLIENT_REREGISTER, 1);
     one(EventKind::address_changed, 0);
     ASSERT_EQ(rail().create_ah(path_to(rail()), handle), kOk);
@@ -141,7 +141,8 @@ TEST_F(Events, TheLastReceiveOfASharedQueue) {
 
 class SilentErrors : public Events {
 protected:
-    // A queue pair with a queue for sends and one for receives, in ERR without the fabric's doing.
+    // A queue pair with separate queues for sends and receives, which is in ERR without
+    // the fabric's doing.
     void SetUp() override {
         open_roce();
         sends_ = &cq();
@@ -297,7 +298,7 @@ TEST_F(Events, PollingABrokenQueue) {
     EXPECT_FALSE(pair.usable());
 }
 
-// Nothing made on the rail would ever complete, however often its port comes up.
+// Nothing on the rail would ever complete, however often its port comes up.
 TEST_F(Events, ABrokenQueueIsTheEndOfItsRail) {
     open_roce();
     cq();
@@ -338,8 +339,8 @@ TEST_F(Events, OnlyTheDeviceThatRaisedIt) {
     one(EventKind::device_fatal, 0);
 }
 
-// Each event is acknowledged before the caller may destroy what it names (the stand-in complains), and
-// what it names has not ended meanwhile.
+// Each event is acknowledged before the caller may destroy the object that it names (the stand-in
+// complains otherwise), and that object still exists when the event is reported.
 TEST_F(Events, ObjectsMayEndAfterTheirEvents) {
     open_roce();
     std::unique_ptr<SharedReceiveQueue> shared;
@@ -368,7 +369,7 @@ TEST_F(Events, FatalEventsOfQueuePairsThatEnded) {
     lib_.fail("poll_cq", 1, EIO);
     EXPECT_TRUE(poll(queue).empty());
     pair.reset();
-    one(EventKind::device_fatal, 0); // the rail's; nothing of the queue pair
+    one(EventKind::device_fatal, 0); // of the rail; none of the queue pair
 }
 
 } // namespace

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Queue pairs that meet by rdma_cm: the order of calls, what they are told, which attributes come from the service
-// and which are ours; every way in which a meeting can come to nothing, and the try after it.
+// Queue pairs that connect through rdma_cm (cm_connect): the order of calls, their arguments, and
+// which attributes come from the service and which from the fabric; every way in which a connect
+// can fail, and the next attempt.
 //
-// Rails 0 and 1 are ports of two devices in one fabric; pairs of queue pairs of theirs meet.
+// Rails 0 and 1 are ports of two devices in one fabric; their queue pairs connect to each other.
 #include <cerrno>
 #include <cstring>
 #include <functional>
@@ -39,7 +40,7 @@ protected:
         ASSERT_EQ(open(), kOk) << error_;
         ASSERT_EQ(fabric_->rails().size(), 2u) << error_;
     }
-    // Two queue pairs in INIT, that of rail 0 first.
+    // Makes two queue pairs in INIT, the one of rail 0 first.
     void make_pairs() {
         for (std::size_t i : {0u, 1u}) {
             pairs_[i] = &qp(init(QpType::rc, cq(i)), i);
@@ -55,19 +56,20 @@ protected:
         meeting.token = token_;
         return pairs_[index]->meet(a, kMeetRequired, meeting);
     }
-    // Queue pair 1 waits, queue pair 0 asks.
+    // Queue pair 1 waits passively, queue pair 0 connects actively.
     void both_meet() {
         ASSERT_EQ(meet(1, false), kOk);
         ASSERT_EQ(meet(0, true), kOk);
     }
-    // All that happens, and the events that tell of it, with the trouble that goes with each.
+    // Runs all pending steps; returns the events that they cause, with the rail's
+    // error text at each.
     struct Told {
         Event event;
         std::string why;
     };
     std::vector<Told> run() {
         std::vector<Told> out;
-        for (int idle = 0; idle < 3;) { // once more, should reading events have failed
+        for (int idle = 0; idle < 3;) { // a few rounds more, in case reading events has failed
             Event event;
             while (fabric_->poll_event(event)) {
                 out.push_back({event, rail(event.rail).trouble()});
@@ -93,7 +95,7 @@ protected:
         EXPECT_NE(told[0].why.find(why), std::string::npos) << told[0].why;
         EXPECT_TRUE(told[0].why.starts_with("rdma_cm: ")) << told[0].why;
     }
-    // The moves of a queue pair to that state.
+    // Calls of modify that move a queue pair to that state.
     std::vector<ModifyCall> moves(const QueuePair& pair, ibv_qp_state to) const {
         std::vector<ModifyCall> out;
         for (const ModifyCall& call : lib_.modified) {
@@ -109,7 +111,7 @@ protected:
     std::array<std::byte, sizeof(Meeting::token)> token_{};
 };
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Opening
 
 TEST_F(MeetingTest, ARailListensAtItsOwnAddress) {
@@ -208,8 +210,8 @@ TEST_F(MeetingTest, AMalformedTailIsNoAddress) {
     EXPECT_FALSE(rail().reaches(bad));
 }
 
-// ---------------------------------------------------------------------------------------------------
-// Meeting
+// -------------------------------------------------------------------------------------------------
+// Connecting
 
 TEST_F(MeetingTest, CallsAreInOrderAndBothAreReady) {
     open_rails();
@@ -297,7 +299,7 @@ TEST_F(MeetingTest, WhatIsWrongFromTheBeginningIsRefused) {
     EXPECT_TRUE(cm_.active().empty());
 }
 
-// One end with IPv4, the other with IPv6: rdma_cm cannot even be asked.
+// One end has an IPv4 and the other an IPv6 address: rdma_cm cannot even be asked.
 TEST_F(MeetingTest, KindsOfAddressesHaveToAgree) {
     cm_.addresses.pop_back();
     cm_.add_address("fd00::1", "rxe0");
@@ -307,8 +309,8 @@ TEST_F(MeetingTest, KindsOfAddressesHaveToAgree) {
     expect_not_met(run(), "IPv4");
 }
 
-// ---------------------------------------------------------------------------------------------------
-// What comes to nothing
+// -------------------------------------------------------------------------------------------------
+// Attempts that fail
 
 struct Failure {
     RdmaCmStandIn::Instead instead;
@@ -324,7 +326,7 @@ const Failure kFailures[] = {
     {{RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_REJECTED, 28}, "does not wait for it"},
     {{RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_REJECTED, 31}, "reason 31"},
     {{RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_CONNECT_ERROR, -EINVAL}, "could not be made"},
-    // The other end has accepted, and is in RTS: it has to begin again.
+    // The passive end has accepted, and is in RTS: it has to begin again.
     {{RDMA_CM_EVENT_CONNECT_RESPONSE, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT}, "does not answer"},
     {{RDMA_CM_EVENT_CONNECT_RESPONSE, RDMA_CM_EVENT_DISCONNECTED, 0}, "has disconnected"},
 };
@@ -365,7 +367,8 @@ TEST_F(MeetingTest, TheEndThatIsAskedBeginsAgainForALaterTry) {
     EXPECT_EQ(cm_.active().size(), 2u);
 }
 
-// Who asks has seen to it that both are ready; that the other end is not told so changes nothing.
+// The active end has seen both ends ready; losing the message that tells the passive
+// end changes nothing.
 TEST_F(MeetingTest, TheLastMessageMayBeLost) {
     open_rails();
     make_pairs();
@@ -411,7 +414,7 @@ TEST_F(MeetingTest, AQueuePairMayEndAtAnyPoint) {
     }
 }
 
-// To destroy one sends something.
+// Destroying a connected id sends a message.
 TEST_F(MeetingTest, IdsAreKeptWhileTheirPortIsDown) {
     open_rails();
     make_pairs();
@@ -444,8 +447,8 @@ TEST_F(MeetingTest, ADeviceThatGoesTakesItsListenerAlong) {
     EXPECT_THROW(cm_.listener(1), std::runtime_error);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// Who is not expected
+// -------------------------------------------------------------------------------------------------
+// Unexpected requests
 
 struct Request {
     std::uint32_t magic = 0xad1b7ec0;
@@ -512,7 +515,7 @@ TEST_F(MeetingTest, AQueuePairThatHasFailedIsNotRevived) {
     EXPECT_EQ(fake(*pairs_[1]).state, IBV_QPS_ERR);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Calls that fail
 
 const std::vector<std::string> kCmCalls{
@@ -534,7 +537,8 @@ const std::vector<std::string> kCmCalls{
 
 class MeetingCallsFail : public MeetingTest {
 protected:
-    // Opens, meets, and is asked by a stranger. Who hears that it has not met tries again, once.
+    // Opens, connects, and gets a stranger's request. An active end that hears of a failure
+    // tries again, once.
     void scenario() {
         outcome_ = {};
         cm_.actions.clear();
@@ -577,7 +581,7 @@ TEST_F(MeetingCallsFail, EachOnceAtEachPlace) {
         counts[call] = lib_.count(call);
         ASSERT_GT(counts[call], 0) << call;
     }
-    // The moves of the queue pairs as well: 2 to INIT, 2 to RTR, 2 to RTS.
+    // Includes the moves of the queue pairs: 2 to INIT, 2 to RTR, 2 to RTS.
     counts["modify_qp"] = lib_.count("modify_qp");
     for (const auto& [call, count] : counts) {
         for (int nth = call == "modify_qp" ? 3 : 1; nth <= count; ++nth) {
@@ -589,7 +593,7 @@ TEST_F(MeetingCallsFail, EachOnceAtEachPlace) {
                 EXPECT_TRUE(lib_.failed()) << "the call was not made";
                 const bool silent =
                     call == "destroy_id" || call == "reject" || call == "get_cm_event";
-                // A rail that cannot listen is left out.
+                // A rail that cannot listen is left out when opening.
                 EXPECT_TRUE(silent || outcome_.tried_again || !outcome_.opened);
                 if (outcome_.tried_again) {
                     EXPECT_TRUE(outcome_.why.starts_with("rdma_cm: ")) << outcome_.why;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Registering and allocating memory, and what is said when too little of it may be locked.
+// Registering and allocating memory, and the text when too little of it may be locked.
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -16,8 +16,8 @@ namespace {
 
 class Memory : public VerbsTest {};
 
-// To some adapters it is an error to be asked for what they cannot do; windows are for atomics, too, which the
-// process carries out then.
+// Some adapters fail a request for access that they cannot give. Windows ask for atomics, too,
+// which the process then executes itself.
 TEST_F(Memory, WhatTheAdapterCannotDoIsNotAskedOfIt) {
     lib_.devices = {roce_device("rxe0"), roce_device("rxe1")};
     lib_.devices[1].limits.atomic_cap = IBV_ATOMIC_NONE;
@@ -113,7 +113,7 @@ TEST_F(Memory, WhatCannotBeRevokedStaysMapped) {
     auto* data = static_cast<char*>(region->address());
     lib_.fail("dereg_mr", 1, EBUSY);
     region.reset();
-    data[0] = 1; // as the adapter may still do
+    data[0] = 1; // the adapter may still do so
     EXPECT_EQ(data[0], 1);
     lib_.mrs.back()->alive = false;
     --static_cast<FakePd*>(lib_.mrs.back()->pd)->users;
@@ -135,14 +135,16 @@ TEST_F(Memory, ErrorsWithoutALimit) {
     EXPECT_EQ(attempt(EIO), refusal(Reason::no_device));
 }
 
-// The limit is the process's, and root's capability lifts it: each case runs in a child without either.
+// The limit is per process, and root's capability lifts it: each case runs in a child
+// without that capability.
 class Memlock : public VerbsTest {
 protected:
-    // What `body` gives back as the exit status of a child with that limit.
+    // Runs `body` in a child with that limit; returns the result of `body`, which
+    // is the exit status.
     template <typename Body> int with_limit(rlim_t bytes, Body body) {
         const pid_t child = fork();
         if (child == 0) {
-            const rlimit limit{bytes, bytes}; // 64 KiB may be set everywhere
+            const rlimit limit{bytes, bytes}; // any process may set 64 KiB
             const bool limited = setrlimit(RLIMIT_MEMLOCK, &limit) == 0 &&
                                  (getuid() != 0 || setresuid(65534, 65534, 65534) == 0);
             _exit(limited ? body() : 99);

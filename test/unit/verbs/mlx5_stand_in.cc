@@ -12,10 +12,10 @@ namespace adaptib::test {
 
 namespace {
 
-// The views of a queue pair that posting goes by.
+// A queue pair's interface for posting.
 struct View : ibv_qp_ex {
     FakeQp* qp = nullptr;
-    std::uint64_t operations = 0; // that it was made for
+    std::uint64_t operations = 0; // those that it was created for
     mlx5dv_qp_ex mlx5{};
 };
 
@@ -170,7 +170,7 @@ ibv_qp* refuse(int error) {
     return nullptr;
 }
 
-// As libmlx5's create_qp and create_dct check it.
+// Checks what libmlx5's create_qp and create_dct check.
 int check(const FakeDevice& device, const ibv_qp_init_attr_ex& a, const mlx5dv_qp_init_attr& mlx5) {
     const bool target = mlx5.dc_init_attr.dc_type == MLX5DV_DCTYPE_DCT;
     if (a.qp_type != IBV_QPT_DRIVER || mlx5.comp_mask != MLX5DV_QP_INIT_ATTR_MASK_DC ||

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How far NUMA nodes are, on machines of hwloc's making.
+// Distances of NUMA nodes, on synthetic machines of hwloc.
 #include "fabric/verbs/near.h"
 
 #include <gtest/gtest.h>

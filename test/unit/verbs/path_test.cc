@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Addresses of rails and address vectors: by LID with LMC, by GID, and peers that do not fit together.
+// Addresses of rails and address vectors: by LID with LMC, by GID, and peers that do not match.
 #include <arpa/inet.h>
 
 #include <cerrno>
@@ -13,7 +13,7 @@ namespace {
 
 class Path : public VerbsTest {
 protected:
-    // The address of a rail that `change` has made differ from the fabric's.
+    // The path to a rail of another fabric, whose device `change` has modified.
     template <typename Change> PathSpec other(FakeDevice device, Change change) {
         StandIn& lib = lib_;
         const std::vector<FakeDevice> kept = lib.devices;
@@ -75,7 +75,7 @@ TEST_F(Path, InfinibandGoesByLid) {
 }
 
 TEST_F(Path, EachPathOfAPortTakesLidsOfItsOwn) {
-    open_ib(2); // the other has LIDs 32 to 35
+    open_ib(2); // the other port has LIDs 32 to 35
     const RailAddress remote = path_to(rail(1)).remote;
     ASSERT_EQ(rail().paths_to(remote), 4u);
     for (std::uint32_t index = 0; index < 4; ++index) {
@@ -87,7 +87,7 @@ TEST_F(Path, EachPathOfAPortTakesLidsOfItsOwn) {
     }
 }
 
-// What one sends from comes back to where it waits for it.
+// Each end sends from the LID to which the other end sends.
 TEST_F(Path, PortsOfDifferentLmcAgree) {
     lib_.devices = {ib_device("mlx5_0", 2, 0)};
     lib_.devices[0].ports[0].attributes.lmc = 3;
@@ -125,7 +125,7 @@ TEST_F(Path, WithoutLmcThereIsOnePath) {
     EXPECT_EQ(rail().create_ah(rail().path_to({}, 0), handle), refusal(Reason::bad_argument));
 }
 
-// As the kernel does it (rdma_flow_label_to_udp_sport).
+// Hashes a flow label as the kernel does (rdma_flow_label_to_udp_sport).
 std::uint32_t udp_port(std::uint32_t label) {
     return ((label & 0x3fff) ^ ((label & 0xfc000) >> 14)) | 0xc000;
 }
@@ -247,7 +247,7 @@ TEST_F(Path, MalformedAddressesAreRefused) {
         EXPECT_EQ(rail().create_ah(bad, handle).ok(), size == good.remote.size) << size;
         handle.reset();
     }
-    // Whatever comes from the wire: refused or harmless.
+    // Any bytes that come from the wire are refused or harmless.
     for (std::size_t at = 0; at < good.remote.size; ++at) {
         for (int bit = 0; bit < 8; ++bit) {
             PathSpec bad = good;

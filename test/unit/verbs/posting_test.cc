@@ -245,7 +245,7 @@ TEST_F(Posting, InEachState) {
     ASSERT_EQ(pair.modify(attributes(QpState::ready_to_send, rail()), kRcSend), kOk);
     EXPECT_TRUE(pair.usable());
     EXPECT_EQ(pair.post_send(work(Opcode::send)), kOk);
-    fake(pair).state = IBV_QPS_SQD; // no longer where we believe it to be
+    fake(pair).state = IBV_QPS_SQD; // not the state that the fabric expects
     EXPECT_EQ(pair.post_send(work(Opcode::send)), refusal(Reason::bad_state));
     EXPECT_EQ(pair.query().state, QpState::error);
     lib_.modified.clear();
@@ -295,7 +295,7 @@ TEST_F(Posting, TheGrhIsNotSeen) {
     arrived.src_qp = 0x321;
     arrived.wc_flags = IBV_WC_GRH;
     lib_.complete_receive(pair_->number(), arrived);
-    arrived.wc_flags = IBV_WC_WITH_IMM; // without a GRH its place stays empty
+    arrived.wc_flags = IBV_WC_WITH_IMM; // without a GRH its 40 bytes stay empty
     arrived.imm_data = htonl(0xfeedface);
     arrived.byte_len = 40;
     lib_.complete_receive(pair_->number(), arrived);

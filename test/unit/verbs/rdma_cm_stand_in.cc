@@ -13,8 +13,8 @@ namespace adaptib::test {
 
 namespace {
 
-constexpr std::size_t kRequestBytes = 56; // that InfiniBand leaves for private data
-constexpr int kNobodyListens = 8;         // reasons of REJ
+constexpr std::size_t kRequestBytes = 56; // what InfiniBand leaves for private data
+constexpr int kNobodyListens = 8;         // reason in a REJ
 constexpr int kConsumer = 28;
 
 RdmaCmStandIn* g_current = nullptr;
@@ -44,7 +44,7 @@ std::uint16_t port_of(const sockaddr* address) {
                : reinterpret_cast<const sockaddr_in6*>(address)->sin6_port;
 }
 
-// The call is made on a living id in one of these states.
+// Complains unless the id is alive and in one of these states; false if it is in another state.
 bool check(const char* call, rdma_cm_id* id, std::initializer_list<IdState> states) {
     auto& fake = *static_cast<FakeId*>(id);
     const bool right = std::find(states.begin(), states.end(), fake.state) != states.end();
@@ -57,7 +57,7 @@ bool check(const char* call, rdma_cm_id* id, std::initializer_list<IdState> stat
     return right;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Channels and events
 
 rdma_event_channel* create_event_channel() {
@@ -107,12 +107,12 @@ int get_event(rdma_event_channel* channel, rdma_cm_event** event) {
 int ack_event(rdma_cm_event* event) {
     const std::unique_ptr<rdma_cm_event> owned(event);
     --static_cast<FakeId*>(event->id)->unacknowledged;
-    // What it points to goes with it.
+    // Private data ends with the event.
     delete[] static_cast<const std::byte*>(event->param.conn.private_data);
     return 0;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Ids
 
 int create_id(rdma_event_channel* channel, rdma_cm_id** id, void* context, rdma_port_space space) {
@@ -138,7 +138,7 @@ int destroy_id(rdma_cm_id* id) {
     if (fake.unacknowledged != 0) {
         complain("destroy_id: would wait for an event to be acknowledged");
     }
-    static_cast<void>(enter("destroy_id")); // it is gone in any case
+    static_cast<void>(enter("destroy_id")); // the id ends in any case
     std::erase_if(static_cast<FakeChannel*>(fake.channel)->events, [&](const auto& event) {
         if (event->id != id) {
             return false;
@@ -173,7 +173,7 @@ int bind_addr(rdma_cm_id* id, sockaddr* address) {
     }
     fake.state = IdState::bound;
     fake.tcp_port = static_cast<std::uint16_t>(0x2000 + self().ids.size());
-    self().attach(fake); // an address of no device binds as well
+    self().attach(fake); // binding works for an address of no device, too
     return 0;
 }
 
@@ -221,7 +221,7 @@ int resolve_route(rdma_cm_id* id, int milliseconds) {
     return 0;
 }
 
-// What connect and accept are told of a queue pair.
+// Checks the parameters that connect and accept get of a queue pair.
 bool check_parameters(const char* call, const rdma_cm_id& id, const rdma_conn_param& p,
                       ibv_qp_state state) {
     const FakeQp& qp = StandIn::current().qp(p.qp_num);
@@ -374,7 +374,7 @@ std::vector<sockaddr_storage> host_addresses() {
 
 } // namespace
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 RdmaCmStandIn::RdmaCmStandIn() { g_current = this; }
 
@@ -460,7 +460,7 @@ void RdmaCmStandIn::raise(FakeId& id, rdma_cm_event_type type, int status, const
     static_cast<FakeChannel*>(id.channel)->events.push_back(std::move(event));
 }
 
-// As the library does it: a new id with the listener's context.
+// Makes what the library makes: a new id with the listener's context.
 FakeId& RdmaCmStandIn::request(FakeId& listener, std::uint32_t from_qp, const void* data,
                                std::size_t bytes) {
     FakeId& made = *ids.emplace_back(std::make_unique<FakeId>());
@@ -472,7 +472,7 @@ FakeId& RdmaCmStandIn::request(FakeId& listener, std::uint32_t from_qp, const vo
     made.psn = static_cast<std::uint32_t>(0x1000 * ids.size());
     made.seen.qp_num = from_qp;
     made.seen.responder_resources = made.seen.initiator_depth = 8;
-    std::vector<std::byte> padded(kRequestBytes); // that is how much always arrives
+    std::vector<std::byte> padded(kRequestBytes); // this many bytes always arrive
     std::memcpy(padded.data(), data, std::min(bytes, padded.size()));
     raise(made, RDMA_CM_EVENT_CONNECT_REQUEST, 0, padded.data(), padded.size());
     return made;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The responder's thread over the stand-in: what it makes, whom it answers, what it does when
-// things fail, and its end.
+// The responder's thread over the stand-in: which objects it makes, which questions it answers, its
+// behavior when calls fail, and its end.
 #include <dirent.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,9 +22,9 @@ using verbs::kGrhBytes;
 using verbs::ResponderPort;
 
 constexpr std::uint64_t kKey = 0x1'2345'6789;
-constexpr std::uint32_t kAsker = 0x77; // its queue pair
+constexpr std::uint32_t kAsker = 0x77; // queue pair that asks
 
-// Says its question back, from the last byte to the first, to those who begin with 'q'.
+// Answers questions that begin with 'q' by their bytes in reverse order.
 class Echo final : public Answerer {
 public:
     Reply answer(std::uint32_t rail, std::span<const std::byte> question,
@@ -49,7 +49,7 @@ protected:
         echo_.to = rail().address();
         ASSERT_EQ(fabric_->respond(echo_, kKey), kOk);
     }
-    // A receive of the responder's that was not used yet.
+    // Returns the next receive of the responder that the test has not used yet.
     ReceiveCall next_receive(std::uint32_t qp) {
         for (std::size_t i = used_; i < lib_.received.size(); ++i) {
             if (lib_.received[i].qp_number == qp) {
@@ -148,7 +148,7 @@ TEST_F(Responding, AnswersWhoAsksAndNobodyElse) {
     EXPECT_EQ(handle.attributes.grh.sgid_index, 3);
 }
 
-// What was taken is posted again, as long as it comes.
+// The responder reposts each receive that a question has used.
 TEST_F(Responding, KeepsItsReceives) {
     open_roce();
     respond();
@@ -163,7 +163,7 @@ TEST_F(Responding, KeepsItsReceives) {
     }));
 }
 
-// Handles are kept; answers that nobody can carry now are not given, and not owed.
+// The responder keeps address handles; while all of its send slots are in use it drops answers.
 TEST_F(Responding, NeedsNothingMoreThanAtTheBeginning) {
     open_roce();
     respond();
@@ -186,7 +186,7 @@ TEST_F(Responding, NeedsNothingMoreThanAtTheBeginning) {
     EXPECT_EQ(count_of("reg_mr"), registered);
 }
 
-// The adapter moves a queue pair to the error state, as for its own reasons.
+// The adapter moves a queue pair to the error state for reasons of its own.
 TEST_F(Responding, AQueuePairThatFailsIsBegunAnew) {
     open_roce();
     respond();
@@ -208,7 +208,7 @@ TEST_F(Responding, AQueuePairThatFailsIsBegunAnew) {
     EXPECT_TRUE(wait([&] { return answers() == 1; }));
 }
 
-// What the core hears of the port the thread goes by as well.
+// The thread follows the port's changes that the core hears of.
 TEST_F(Responding, AnotherPartitionIsFollowed) {
     open_roce();
     respond();
@@ -260,7 +260,7 @@ TEST_F(Responding, WithoutAnyThereIsNoThread) {
     EXPECT_EQ(fabric_->responder_qp(0), 0u);
 }
 
-// Signals are the program's.
+// Signals belong to the program's threads.
 TEST_F(Responding, TheThreadTakesNoSignals) {
     open_roce();
     const auto threads = [] {
@@ -308,7 +308,7 @@ TEST_F(Responding, AChildHasNoThreadToWaitFor) {
     int status = -1;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-    ask(fabric_->responder_qp(0), "q9"); // here it goes on
+    ask(fabric_->responder_qp(0), "q9"); // the parent's responder goes on
     EXPECT_TRUE(wait([&] { return answers() == 1; }));
 }
 #endif

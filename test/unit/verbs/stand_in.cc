@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The stand-in: its devices, faults, accounts, and the calls about devices and events.
+// The stand-in: its devices, faults and accounts, and the calls about devices and events.
 #include "unit/verbs/stand_in.h"
 
 #include <arpa/inet.h>
@@ -36,7 +36,7 @@ FakePort* port_of(ibv_context* context, std::uint32_t number) {
     return number >= 1 && number <= ports.size() ? &ports[number - 1] : nullptr;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Calls
 
 ibv_device** get_device_list(int* count) {
@@ -152,7 +152,7 @@ int query_pkey(ibv_context* context, std::uint8_t number, int index, __be16* pke
     return 0;
 }
 
-// Adds to what has to be acknowledged for an object to be destroyed.
+// Adds `by` to the events of an object that have to be acknowledged before it may be destroyed.
 void account(const ibv_async_event& event, int by) {
     switch (event.event_type) {
     case IBV_EVENT_CQ_ERR: static_cast<FakeCq*>(event.element.cq)->unacknowledged += by; break;
@@ -251,7 +251,7 @@ FakePort usual_port(std::uint8_t link_layer) {
 
 } // namespace
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 ibv_gid_entry gid(const char* text, ibv_gid_type type, std::uint32_t index) {
     ibv_gid_entry entry{};
@@ -268,7 +268,7 @@ FakeDevice roce_device(const std::string& name) {
     device.name = name;
     device.limits = usual_limits();
     device.limits.device_cap_flags =
-        IBV_DEVICE_AUTO_PATH_MIG; // as soft-RoCE says, whose ports do not
+        IBV_DEVICE_AUTO_PATH_MIG; // as soft-RoCE reports, though its ports have none
     FakePort port = usual_port(IBV_LINK_LAYER_ETHERNET);
     port.gids = {gid("fe80::2", IBV_GID_TYPE_ROCE_V1, 0), gid("fe80::2", IBV_GID_TYPE_ROCE_V2, 1),
                  gid("::ffff:10.0.0.1", IBV_GID_TYPE_ROCE_V1, 2),
@@ -302,7 +302,7 @@ std::recursive_mutex& StandIn::lock() {
     return mutex;
 }
 
-// Each call as a whole, whoever else calls.
+// Makes each call atomic with respect to calls of other threads.
 #define ADAPTIB_LOCKED(name)                                                                       \
     locked.name = [](auto... arguments) {                                                          \
         const std::lock_guard lock(StandIn::lock());                                               \
@@ -403,7 +403,7 @@ FakeQp& StandIn::qp(std::uint32_t number) {
 void StandIn::complete_send(std::uint32_t qp_number, ibv_wc completion) {
     FakeQp& fake = qp(qp_number);
     completion.qp_num = qp_number;
-    // It covers the unsignalled requests before it.
+    // A completion covers the unsignaled requests before it.
     while (!fake.sends.empty()) {
         const bool it = fake.sends.front().first == completion.wr_id;
         fake.sends.pop_front();

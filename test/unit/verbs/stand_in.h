@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A stand-in for libibverbs: devices in memory that keep the rules of the manual pages.
 //
-// Purpose: records what the fabric asks for, complains about what a real library would not forgive (a
-// wrong mask, an object destroyed before its children or twice, an event never acknowledged), makes any
-// call fail on request, and counts what is left at the end. No data moves; completions and events are
-// what a test puts there.
+// Purpose: records the fabric's calls, complains about what a real library would not forgive (a
+// wrong mask, an object destroyed before its children or twice, an event never acknowledged), makes
+// any call fail on request, and counts the objects left at the end. No data moves; completions and
+// events are those that a test adds.
 // Ownership: objects end with the StandIn, destroyed or not; one StandIn at a time.
-// Threads: calls on any; who looks at what is here while others call holds lock().
+// Threads: calls on any thread; a test that looks at the members while others call holds lock().
 // May touch: fabric/verbs/verbs_calls.h.
 #pragma once
 
@@ -38,7 +38,7 @@ struct FakeDevice {
     bool rc = true;
     bool ud = true;
     bool resizes = true; // completion queues
-    // DC, as far as mlx5_stand_in.h is asked: libmlx5 drives it; it has both ends, one, or none.
+    // For mlx5_stand_in.h: whether libmlx5 drives the device, and which ends of DC it has.
     bool mlx5 = false;
     bool initiators = true;
     bool targets = true;
@@ -47,9 +47,9 @@ struct FakeDevice {
     std::vector<FakePort> ports;
 };
 
-// One active port, GIDs: 0 link-local v1, 1 link-local v2, 2 ::ffff:10.0.0.1 v1, 3 the same v2.
+// One active port with GIDs 0 link-local v1, 1 link-local v2, 2 ::ffff:10.0.0.1 v1, 3 the same v2.
 FakeDevice roce_device(const std::string& name);
-// Active ports with LIDs 16, 32, ... of `lmc`.
+// Active ports with LIDs 16, 32, ... and with `lmc`.
 FakeDevice ib_device(const std::string& name, int ports, std::uint8_t lmc);
 ibv_gid_entry gid(const char* text, ibv_gid_type type, std::uint32_t index);
 
@@ -71,7 +71,7 @@ struct FakeAh : ibv_ah {
     bool alive = true;
     ibv_ah_attr attributes{};
 };
-// What a queue that is armed tells of its next completion; its descriptor is a counter of these.
+// Queues notifications of armed completion queues; its descriptor counts them.
 struct FakeCompletionChannel : ibv_comp_channel {
     bool alive = true;
     int users = 0;
@@ -91,7 +91,7 @@ struct FakeSrq : ibv_srq {
     ibv_srq_attr attributes{};
     std::uint32_t posted = 0;
 };
-// ibv_qp_type has one word for both.
+// ibv_qp_type has one value (IBV_QPT_DRIVER) for both ends.
 constexpr auto kDcInitiator = static_cast<ibv_qp_type>(0xfd);
 constexpr auto kDcTarget = static_cast<ibv_qp_type>(0xfe);
 
@@ -101,7 +101,7 @@ struct FakeQp : ibv_qp {
     int unacknowledged = 0;
     ibv_qp_init_attr init{};
     ibv_mig_state migration = IBV_MIG_MIGRATED;
-    std::deque<std::pair<std::uint64_t, bool>> sends; // wr_id, signalled
+    std::deque<std::pair<std::uint64_t, bool>> sends; // wr_id, signaled
     std::uint32_t receives = 0;
 };
 
@@ -135,13 +135,13 @@ public:
     std::vector<FakeDevice> devices;
     ibv_fork_status fork = IBV_FORK_DISABLED;
 
-    // Makes the nth call (from 1, counted from now) of that name fail.
+    // Makes the nth call of that name fail, counted from 1 and from now on.
     void fail(const std::string& call, int nth, int error);
     const std::map<std::string, int>& counts() const { return counts_; }
     int count(const std::string& call) const;
-    bool failed() const { return failed_; } // the failure asked for has happened
+    bool failed() const { return failed_; } // the failure that was asked for has happened
 
-    // What is not destroyed yet, by kind ("qp", ...), and in all.
+    // Objects that are not destroyed yet, of one kind ("qp", ...), and in all.
     int living(const std::string& kind) const;
     int living() const;
     const std::vector<std::string>& complaints() const { return complaints_; }
@@ -162,21 +162,21 @@ public:
     std::vector<SendCall> sent;
     std::vector<ReceiveCall> received;
 
-    // A completion of that queue pair's send or receive queue.
+    // Adds a completion to the send or receive queue of that queue pair.
     void complete_send(std::uint32_t qp_number, ibv_wc completion);
     void complete_receive(std::uint32_t qp_number, ibv_wc completion);
     void raise(std::size_t context, ibv_async_event event);
     void raise_port(std::size_t context, ibv_event_type type, int port);
     void raise_qp(ibv_event_type type, std::uint32_t qp_number);
 
-    // For the calls.
+    // Used by the calls.
     static StandIn& current();
-    int enter(const char* call); // 0, or the error that it shall fail with
+    int enter(const char* call); // 0, or the error that the call has to fail with
     void complain(const std::string& text) { complaints_.push_back(text); }
     FakeDevice& device_of(ibv_context* context);
-    FakeDevice& listed(ibv_device* device); // by get_device_list
+    FakeDevice& listed(ibv_device* device); // as listed by get_device_list
     int living_lists = 0;
-    std::uint32_t target_numbers = 5000; // of DC targets, the last that came to RTR
+    std::uint32_t target_numbers = 5000; // number of the DC target that came to RTR last
     FakeQp* dc_posting = nullptr;        // between ibv_wr_start and ibv_wr_complete
 
 private:
@@ -190,10 +190,10 @@ private:
     std::vector<std::string> complaints_;
 };
 
-// For the calls: a new queue pair, and what its objects think of it.
+// Used by the calls: makes a new queue pair, and counts it as a user of its objects.
 FakeQp& enter_qp(ibv_pd* pd, const ibv_qp_init_attr& init, ibv_qp_type kind);
 
-// Slots of the calls' table that have to do with objects (stand_in_objects.cc).
+// Fills the calls' slots for objects (stand_in_objects.cc).
 void add_object_calls(verbs::Calls& calls);
 
 } // namespace adaptib::test

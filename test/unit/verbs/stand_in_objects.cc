@@ -15,13 +15,13 @@ namespace {
 
 StandIn& self() { return StandIn::current(); }
 
-// A pointer's error goes by errno.
+// Calls that return a pointer give their error by errno.
 template <typename T> T* refuse(int error) {
     errno = error;
     return nullptr;
 }
 
-// What every destroy call has in common; 0: go on.
+// Common part of all destroy calls; 0: the call may go on.
 template <typename T> int end_object(const char* call, T& object, int users) {
     if (const int error = self().enter(call)) {
         return error;
@@ -38,7 +38,7 @@ template <typename T> void check_acknowledged(const char* call, const T& object)
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Protection domains, memory, address handles
 
 ibv_pd* alloc_pd(ibv_context* context) {
@@ -129,7 +129,7 @@ int destroy_ah(ibv_ah* ah) {
     return 0;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Queues
 
 ibv_comp_channel* create_comp_channel(ibv_context* context) {
@@ -152,7 +152,7 @@ int destroy_comp_channel(ibv_comp_channel* channel) {
     return error;
 }
 
-// As the library, which reads the descriptor.
+// Reads the descriptor, as the library does.
 int get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
     if ((fcntl(channel->fd, F_GETFL) & O_NONBLOCK) == 0) {
         self().complain("get_cq_event would block");
@@ -304,7 +304,7 @@ int post_srq_recv(ibv_srq* srq, ibv_recv_wr* work, ibv_recv_wr** bad) {
     return 0;
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Queue pairs
 
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
@@ -335,7 +335,8 @@ int destroy_qp(ibv_qp* qp) {
         return error;
     }
     fake.alive = false;
-    if (fake.kind == kDcTarget) { // as libmlx5 does, while other providers leave what has arrived
+    // libmlx5 drops the target's completions; other providers leave those that have arrived.
+    if (fake.kind == kDcTarget) {
         std::erase_if(static_cast<FakeCq*>(qp->recv_cq)->completions,
                       [qp](const ibv_wc& wc) { return wc.qp_num == qp->qp_num; });
     }
@@ -348,8 +349,8 @@ int destroy_qp(ibv_qp* qp) {
     return 0;
 }
 
-// ibv_modify_qp(3): what is required; InfiniBand Architecture, vol. 1, tables 91 to 95: what is optional. DC: what the
-// driver mlx5_ib of Linux takes, in the versions that take least.
+// Required attributes: ibv_modify_qp(3). Optional ones: InfiniBand Architecture, vol. 1, tables 91
+// to 95. DC: those that the driver mlx5_ib of Linux accepts, in the versions that accept least.
 struct Move {
     ibv_qp_type type;
     ibv_qp_state from;
@@ -394,7 +395,7 @@ constexpr Move kMoves[] = {
      IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER | IBV_QP_AV | IBV_QP_PATH_MTU, 0},
 };
 
-// The adapter does not know RESET to ERR; of a DC target neither of the two.
+// Adapters have no move from RESET to ERR; for a DC target they have no move to RESET or ERR.
 bool move_is_legal(const FakeQp& qp, ibv_qp_state to, int mask) {
     if (qp.kind != kDcTarget &&
         (to == IBV_QPS_RESET || (to == IBV_QPS_ERR && qp.state != IBV_QPS_RESET))) {
@@ -423,7 +424,7 @@ void check_values(const FakeQp& qp, const ibv_qp_attr& a, int mask) {
     const bool reads =
         (!has(IBV_QP_MAX_QP_RD_ATOMIC) || a.max_rd_atomic <= device.limits.max_qp_init_rd_atom) &&
         (!has(IBV_QP_MAX_DEST_RD_ATOMIC) || a.max_dest_rd_atomic <= device.limits.max_qp_rd_atom);
-    const bool key = !has(IBV_QP_QKEY) || a.qkey < 1u << 31; // the others are for the privileged
+    const bool key = !has(IBV_QP_QKEY) || a.qkey < 1u << 31; // larger keys are for privileged users
     if (!port || !numbers || !timers || !reads || !key) {
         self().complain("modify_qp: a value out of range");
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Creating queue pairs and moving them: the attributes and masks that reach ibv_create_qp and
-// ibv_modify_qp, against the tables of their manual pages; states that the adapter changes by itself.
+// Creating queue pairs and moving them: the attributes and masks that reach ibv_create_qp
+// and ibv_modify_qp, against the tables of their manual pages; states that the adapter
+// changes by itself.
 #include <cerrno>
 #include <set>
 #include <vector>
@@ -16,7 +17,7 @@ constexpr int kRtrMask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DES
 constexpr int kRtsMask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT |
                          IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT;
 
-// One legal call of QueuePair::modify, and the mask that ibv_modify_qp(3) wants for it.
+// One legal call of QueuePair::modify, and the mask that ibv_modify_qp(3) requires for it.
 struct Row {
     QpType type;
     QpState from;
@@ -273,7 +274,7 @@ TEST_F(States, WhatTheAdapterChangedIsSeen) {
     }
     EXPECT_FALSE(pair.usable());
     QueuePair& other = at(QpType::rc, QpState::ready_to_send);
-    fake(other).state = IBV_QPS_ERR; // and nobody has asked yet
+    fake(other).state = IBV_QPS_ERR; // no call has asked for the state yet
     QpAttributes a;
     a.access = kRemoteRead;
     EXPECT_EQ(other.modify(a, kQpAccess), refusal(Reason::bad_state));
@@ -365,7 +366,7 @@ TEST_F(States, TheAlternatePathMayLeaveFromTheOtherPort) {
     EXPECT_EQ(call.attributes.alt_ah_attr.dlid, 33);
     EXPECT_EQ(call.attributes.alt_ah_attr.src_path_bits, 1);
     EXPECT_EQ(call.attributes.path_mig_state, IBV_MIG_REARM);
-    // And back, after a migration: by its number.
+    // And back, as after a migration: the caller names the port by its number.
     a.alternate_path = rail().path_to(rail(1).address(), 0);
     a.alternate_path.source_port = 1;
     ASSERT_EQ(pair.modify(a, kQpAlternatePath | kQpMigration), kOk);
@@ -381,7 +382,8 @@ TEST_F(States, TheAlternatePathMayLeaveFromTheOtherPort) {
     EXPECT_EQ(lib_.modified.size(), calls) << "nothing was asked of the device";
 }
 
-// No event of the device tells: a few are asked at a time, so that many do not hold up the rest.
+// No event of the device reports that a path is armed: the fabric queries a few queue pairs at a
+// time, so that many of them do not hold up the rest.
 TEST_F(States, ManyThatWaitForArmedAreAskedInTurn) {
     constexpr std::size_t kCount = 50;
     constexpr int kAtOnce = 16;
@@ -421,13 +423,13 @@ TEST_F(States, NoMigrationWithoutTheCapability) {
     EXPECT_EQ(pair.modify(a, kQpAlternatePath), refusal(Reason::not_supported));
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Room for completions
 
 class Room : public VerbsTest {
 protected:
     int entries() { return lib_.cqs.back()->cqe; }
-    // Sends and receives of one queue, of so many each.
+    // Adds a queue pair with `depth` sends and `depth` receives on one queue.
     Status add(CompletionQueue& queue, std::uint32_t depth, SharedReceiveQueue* shared = nullptr) {
         QpInit what = init(QpType::rc, queue);
         what.send_depth = depth;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Fixture of the contract tests: a stand-in, a fabric over it, and what a rail is asked for.
-// TearDown ends the fabric; by then everything has to be given back and nothing complained about.
+// Fixture of the contract tests: a stand-in, a fabric over it, and attributes for a rail.
+// TearDown ends the fabric; by then it has to have destroyed everything, and nothing may be
+// complained about.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -97,7 +98,7 @@ protected:
         path.remote = remote.address();
         return path;
     }
-    // To RTS, with values of their own for all attributes.
+    // For moves up to RTS, with a distinct value for each attribute.
     QpAttributes attributes(QpState state, const Rail& remote) {
         QpAttributes a;
         a.state = state;
