@@ -32,7 +32,7 @@ struct SendRequest : PendingSend {
     Marker marker = Marker::blocking;
     MessageType type = MessageType::eager; // eager, eager_sync, rendezvous or active
     std::uint8_t tag = 0;                  // active
-    std::uint64_t id = 0;                  // eager_sync: what the acknowledgement names
+    std::uint64_t id = 0;                  // eager_sync: repeated by the acknowledgment
     std::uint32_t parts_sent = 0;          // active: bytes sent so far, in parts
     bool sent = false;                     // eager_sync: on its way
     SendTransfer* transfer = nullptr;      // rendezvous
