@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Active messages: an eager message for the listener instead of for matching. One that is longer than the
-// channel takes goes in parts, which follow each other in the order of the peer's messages.
+// Active messages: eager messages for the listener instead of for matching. A message longer than
+// the channel takes goes in parts, which follow each other in the order of the peer's messages.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -23,8 +23,9 @@ Status Protocol::send_active(Peer& peer, std::uint8_t tag, const Data& data, Use
     return start_send(request, complete_now);
 }
 
-// False if there is no room now; it goes on where it was then, and nothing else to the peer before it. Data
-// is packed as a whole, so that it cannot fail when parts are sent.
+// Returns false if there is no room now; the next call continues with the next part, and nothing
+// else goes to the peer before. Data is packed as a whole, so that packing cannot fail between
+// parts.
 bool Protocol::transmit_parts(SendRequest& request) {
     Peer& peer = *request.peer;
     const Data& data = request.data;
@@ -79,7 +80,7 @@ void Protocol::on_active_part(Peer& peer, const MessageHeader& header, const std
     peer.parts.insert(peer.parts.end(), body, body + header.length);
 }
 
-// The last part of a message, or a message that nobody listens for.
+// Takes the last part of a message, or a message without a listener.
 void Protocol::on_active_end(Peer& peer, std::uint8_t tag, const std::byte* body, Bytes length) {
     if (active_handler_ == nullptr) {
         ++counters_.bad_packets;

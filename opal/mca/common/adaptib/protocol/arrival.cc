@@ -8,7 +8,7 @@ void Protocol::on_unordered(Peer& peer, const MessageHeader& header, const std::
     if (peer.unheard) {
         return;
     }
-    // While the peer is finishing, a message belongs to what follows the goodbye.
+    // While the peer is finishing, a message belongs to what follows the disconnect.
     if (!peer.finishing && sequence_before(header.sequence, peer.next_receive)) {
         ++counters_.duplicates;
     } else {
@@ -58,7 +58,7 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     }
 }
 
-// Keeps a copy, in the order of the sequence numbers.
+// Keeps a copy of an early message, in the order of sequence numbers.
 void Protocol::store_early(Peer& peer, const MessageHeader& header, const std::byte* body) {
     EarlyMessage** at = &peer.early;
     while (*at != nullptr && sequence_before((*at)->header.sequence, header.sequence)) {

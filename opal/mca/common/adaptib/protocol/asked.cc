@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One-sided operations of up to kMostAsked bytes that the target is asked for, by a message in its ring, where that is faster
-// than doing them by calls of the system (schedule/way_choice.h).
+// Target-assisted operations: the initiator asks the target, by a message in its ring, for
+// one-sided operations of up to kMostAsked bytes, if that is faster than doing them by system calls
+// (schedule/way_choice.h).
 //
-// Once: the initiator offers the operation in its answer slot and says so in the message. Target and
-// initiator race for the offer by compare-and-swap on the slot's word. The target that gets it does the
-// operation and leaves the answer; the initiator that gets it back does the operation itself, and the
-// message finds no offer. Everything is over when the initiator's call returns, so one slot for each peer is
-// enough.
+// Exactly once: the initiator offers the operation in its answer slot and names the offer in the
+// message. Target and initiator race for the offer by compare-and-swap on the slot's word. If the
+// target wins, it does the operation and leaves the answer; if the initiator takes the offer back,
+// it does the operation itself, and the message finds no offer. Everything is over when the
+// initiator's call returns, so one slot per peer is enough.
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -18,9 +19,9 @@ namespace adaptib {
 
 namespace {
 
-constexpr std::uint32_t kLooksPerTime = 32;    // at the slot, between two looks at the clock
-constexpr std::uint32_t kMostLooks = 1u << 14; // where the clock stands still
-constexpr std::uint32_t kLooksPerYield = 1024; // taken up, not done: its processor was taken away
+constexpr std::uint32_t kLooksPerTime = 32;    // looks at the slot per reading of the clock
+constexpr std::uint32_t kMostLooks = 1u << 14; // bound on looks, if the clock stands still
+constexpr std::uint32_t kLooksPerYield = 1024; // taken, not done: the peer has lost its processor
 constexpr std::uint32_t kLooksPerPulse = 1u << 18;
 
 std::atomic_ref<std::uint64_t> word_of(AnswerSlot& slot) {
@@ -29,7 +30,7 @@ std::atomic_ref<std::uint64_t> word_of(AnswerSlot& slot) {
 
 AnswerState state_of(std::uint64_t word) { return static_cast<AnswerState>(word & 0xff); }
 
-// Memory for the answer comes with the first one of that length.
+// Commits memory for answers with the first answer of that length. Returns false if there is none.
 bool has_answer_room(Peer& peer, Bytes length) {
     if (length <= peer.answer_bytes) [[likely]] {
         return true;
@@ -45,7 +46,7 @@ bool has_answer_room(Peer& peer, Bytes length) {
 
 } // namespace
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Initiator
 
 bool Protocol::start_by_choice(Peer& peer, const ExecuteWork& work, const Registration& region,
@@ -63,13 +64,13 @@ bool Protocol::start_by_choice(Peer& peer, const ExecuteWork& work, const Regist
     }
     if (done && timed) {
         choice.note(way, options_.clock->now() - start);
-    } else if (missed) { // often the target is not there for long
+    } else if (missed) { // the target is often away for long
         choice.note(way, 2 * choice.patience());
     }
     return done;
 }
 
-// False: nothing was done.
+// Returns false if nothing was done.
 bool Protocol::ask(Peer& peer, const ExecuteWork& work, std::span<const std::uint32_t> remote_keys,
                    Nanoseconds patience) {
     const bool write = work.opcode == Opcode::write;
@@ -103,7 +104,7 @@ bool Protocol::ask(Peer& peer, const ExecuteWork& work, std::span<const std::uin
     header.flags = static_cast<std::uint8_t>(work.opcode);
     header.length = static_cast<std::uint32_t>(bytes);
     if (!peer.commit_in_ring(header).ok()) {
-        return false; // nobody hears of the offer
+        return false; // the target does not learn of the offer
     }
     ++counters_.operations_asked;
     if (!answered(peer, slot, number, patience)) {
@@ -118,7 +119,8 @@ bool Protocol::ask(Peer& peer, const ExecuteWork& work, std::span<const std::uin
     return true;
 }
 
-// Between two looks at what the peer has taken up and not done yet. False: it never will, it is dead.
+// Called between two looks at work that the peer may have taken and not done yet. Returns false if
+// the peer is dead, and so will never do it.
 bool Protocol::worth_waiting(const Peer& peer, std::uint32_t looks) {
     if (looks % kLooksPerYield == 0) {
         std::this_thread::yield();
@@ -126,12 +128,12 @@ bool Protocol::worth_waiting(const Peer& peer, std::uint32_t looks) {
     return looks % kLooksPerPulse != 0 || peer.subchannels.front().qp->target_lives();
 }
 
-// Waits for the target. False: it has not done the operation, and will not.
+// Waits for the target. Returns false if the target has not done the operation, and will not.
 bool Protocol::answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number,
                         Nanoseconds patience) const {
     const std::uint64_t offered = answer_word(number, AnswerState::offered);
     const std::uint64_t taken = answer_word(number, AnswerState::taken);
-    Nanoseconds give_up{0}; // known later: a look at the clock takes as long as some answers
+    Nanoseconds give_up{0}; // set later: reading the clock takes as long as some answers
     for (std::uint32_t look = 1;; ++look) {
         std::uint64_t word = word_of(slot).load(std::memory_order_acquire);
         if (word != offered && word != taken) {
@@ -146,15 +148,16 @@ bool Protocol::answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number
             return false;
         }
         if (word == taken && !worth_waiting(peer, look)) {
-            return false; // who does it again finds nobody
+            return false; // doing it without the target will find that the peer is gone
         }
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Target
 
-// By which the peer's offers are served. Null: not at all, who made it does without.
+// Returns the queue pair that serves the peer's offer, whose fields are in range if `sensible`.
+// Null: the offer is not served, and the initiator does without.
 QueuePair* Protocol::asked_over(const Peer& peer, bool sensible) {
     if (peer.answers == nullptr || peer.answer_data == nullptr) {
         return nullptr; // the connection is not open here yet
@@ -183,7 +186,7 @@ void Protocol::on_operate(Peer& peer, const MessageHeader& header, const std::by
                                                answer_word(body.number, AnswerState::taken))) {
         return; // taken back
     }
-    // The message lies in memory that is ours alone: only read, by a write.
+    // A write only reads the payload, which lies in memory of this process: the cast is safe.
     std::byte* data =
         opcode == Opcode::write ? const_cast<std::byte*>(from + sizeof body) : peer.answer_data;
     const Gather gather{data, body.length, 0};

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Atomics that the target's processor carries out, asked by a message (parameter `atomics`).
+// Target-assisted atomics: the target's processor executes them; the initiator asks by a message
+// (parameter `atomics`).
 //
-// Once: an adapter's atomic whose path fails before it completes may have been carried out or not, and its
-// result is lost in any case. A message has a sequence number: it is repeated after a failure, and falls out
-// where it had arrived. The answer is such a message, too. Whose memory it is decides, and says so to
-// all (access of the remote description): so all atomics on a word are carried out in one way, by the one
-// process, and need no lock among each other; they are atomic with the processor's as well.
+// Exactly once: an adapter's atomic whose path fails before it completes may have been executed or
+// not, and its result is lost in any case. A message has a sequence number: it is repeated after a
+// failure, and the receiver drops it if it had arrived. The answer is such a message, too. The
+// owner of the memory decides who executes atomics, and tells all initiators (access of the remote
+// description). So all atomics on a word are executed in one way, by one process, and need no lock
+// among each other; they are also atomic with those of the processor.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -30,10 +32,10 @@ std::uint64_t carry_out(std::uint64_t address, Opcode opcode, std::uint64_t comp
 
 } // namespace
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Initiator
 
-// On memory of this process. False: it is no window any more.
+// Executes an atomic on memory of this process. Returns false if the word is in no window any more.
 bool Protocol::atomic_here(const opal_common_adaptib_one_sided_t& operation, Opcode opcode) {
     const opal_common_adaptib_remote_t& remote = *operation.remote;
     if (!windows_.has_word(WindowTable::name_of(remote.keys, remote.key_count),
@@ -77,7 +79,7 @@ Status Protocol::start_atomic(Peer& peer, const opal_common_adaptib_one_sided_t&
     ++peer.one_sided;
     starting_ = &user;
     started_complete_ = false;
-    asked->held = peer.said_goodbye; // goes on when the goodbye is over
+    asked->held = peer.said_goodbye; // sent when the disconnect is over
     if (!asked->held) {
         send_atomic(*asked);
     }
@@ -107,7 +109,8 @@ void Protocol::send_held_atomics(const Peer& peer) {
             held.push_back(asked);
         }
     });
-    // In the order in which they were started, as far as slots tell; nobody may rely on it.
+    // Sends them in the order of their slots, mostly that of their starts; callers cannot rely on
+    // it.
     for (AskedAtomic* asked : held) {
         if (peer.state == ConnectState::failed) {
             return; // all of them have ended
@@ -152,7 +155,7 @@ void Protocol::on_atomic_done(Peer& peer, const AtomicDoneBody& body) {
     end_atomic(*asked, OPAL_COMMON_ADAPTIB_SUCCESS);
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Target
 
 void Protocol::on_atomic(Peer& peer, const AtomicBody& body) {

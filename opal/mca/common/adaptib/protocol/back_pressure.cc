@@ -13,8 +13,8 @@ void BackPressure::look(Peer& peer) {
     }
 }
 
-// The process has received some of its messages. Now and then it looks at all peers: what it has
-// received from others counts, too.
+// This process has received some of the peer's messages. Now and then checks all restrained peers:
+// messages received from others count, too.
 void BackPressure::ease(Peer& peer) {
     peer.unexpected.look_at = std::min(peer.unexpected.look_at, peer.unexpected.bytes + step_);
     if (peer.unexpected.told != Allowance::all && may_go_on(peer)) {

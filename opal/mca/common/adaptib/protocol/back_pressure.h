@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How much a process keeps of messages that no receive was posted for yet.
+// BackPressure: bounds the memory of unexpected messages, for which no receive is posted yet.
 //
 // Purpose: a sender that does not stop must not take all memory of a receiver that does not
-// receive. Where the messages of a peer take more than half of what there may be, or all together
-// take more than that, the peer is told to announce longer messages only, or to hold its messages
-// back; and when half of that is received, to go on. What is under way by then still comes, and the
-// receiver's own messages, answers, credit and one-sided operations pass: they are no messages to
-// be matched.
-// Nobody is made to hold back what may be waited for. A peer from which a receive is posted (or one
-// from anybody), or of which a probe has found nothing, announces: an announcement is all that is
-// kept here of a message, whatever its length. And while sends of this process wait themselves
-// everybody may send: two that send first and receive then are unsafe by MPI's rules, since they
-// rely on such memory, but common; they work as long as there is memory.
-// Units: bytes, with the record of each message. Ownership: none; a peer leaves by forget().
+// receive. A peer whose messages take half of the bound, or any peer while all messages take the
+// whole bound, is told to announce its longer messages (RTS only), or to hold its messages back;
+// and to go on once half of that has been received. Messages under way by then still arrive.
+// Answers, credit, one-sided operations and active messages pass: they are not matched.
+// A peer never has to hold back messages that this process may be waiting for. If a receive is
+// posted for the peer (or for any source), or a probe has found nothing, the peer may announce: of
+// an announced message only the RTS is kept here, whatever its length. And while sends of this
+// process wait, every peer may send. Two processes that both send first and then receive rely on
+// such memory, which MPI's rules call unsafe; but they are common, and work as long as there is
+// memory.
+// Units: bytes, including the record of each message. Ownership: none; forget() removes a peer.
 // Threads: one at a time.
 // May touch: base/, peer/.
 #pragma once
@@ -27,8 +27,8 @@ namespace adaptib {
 
 class BackPressureListener {
 public:
-    virtual void on_allowed(Peer& peer, Allowance allowance) = 0; // it is to be told
-    // To a peer of which too much is kept.
+    virtual void on_allowed(Peer& peer, Allowance allowance) = 0; // tell the peer
+    // Returns the least allowance to give a peer whose messages take too much memory.
     virtual Allowance least_for(const Peer& peer) const = 0;
 
 protected:
@@ -37,7 +37,7 @@ protected:
 
 class BackPressure {
 public:
-    // `most`: what there may be of all peers.
+    // `most`: bound on the messages of all peers.
     BackPressure(Bytes most, BackPressureListener& listener)
         : most_(most), step_(std::clamp<Bytes>(most / 8, 256, 64 * kKiB)), listener_(listener) {}
 
@@ -55,14 +55,14 @@ public:
             ease(peer);
         }
     }
-    // Some peer holds messages back, or announces them.
+    // Returns true if a peer has to hold back or announce messages.
     bool restrains() const { return !restrained_.empty(); }
-    // A receive was posted, or a probe has found nothing; null: from anybody.
+    // A receive was posted, or a probe has found nothing. Null: from any source.
     void on_wanted(Peer* from);
-    // All that it has may come: we are about to leave it.
+    // Allows the peer all messages: this process is about to disconnect from it.
     void release(Peer& peer);
     void release_all();
-    // It has failed, or ends.
+    // The peer has failed, or its record goes.
     void forget(Peer& peer);
 
     Bytes bytes() const { return bytes_; } // kept now
@@ -82,11 +82,11 @@ private:
     }
 
     const Bytes most_;
-    // Below so much a peer is left alone; it is looked at again after so much more.
+    // A peer with fewer bytes is not restrained; it is checked again after that many more.
     const Bytes step_;
     BackPressureListener& listener_;
     Bytes bytes_ = 0;
-    Bytes eased_at_ = 0; // bytes_ when all were last looked at
+    Bytes eased_at_ = 0; // bytes_ when all peers were last checked
     IntrusiveList<Peer, &Peer::restrained_link> restrained_;
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory cannot be registered, since locked memory is limited, say: this is told once, and the data takes
-// the way through staging blocks. Rendezvous has that way for data that is not contiguous (read.cc,
-// packed_source.cc); here is that of one-sided operations.
+// Memory that cannot be registered, for example since locked memory is limited: the protocol
+// reports that once, and the data goes through staging blocks. Rendezvous does that by its way for
+// data that is not contiguous (read.cc, packed_source.cc); this file does it for one-sided
+// operations.
 #include <algorithm>
 #include <cstring>
 
@@ -30,7 +31,7 @@ Status Protocol::registered_or_told(Status status, Bytes length) {
     return status;
 }
 
-// What is kept of registrations that nobody uses gives way to it.
+// If a rail has no room, cached registrations that nobody uses are dropped, and it tries again.
 Status Protocol::open_window(OpenWindow& out, void* address, Bytes length, std::uint32_t access) {
     Status status = windows_.open(out, rails_, address, length, access);
     if (status.wants_room()) {
@@ -45,8 +46,8 @@ Status Protocol::open_window(OpenWindow& out, void* address, Bytes length, std::
     return registered_or_told(status, length);
 }
 
-// REQUIRES: the operation has been checked. Errors: no_memory while others have all staging blocks;
-// not_supported when there is none to wait for.
+// REQUIRES: the operation has been checked. Errors: no_memory while other operations hold all
+// staging blocks; not_supported if there is no block to wait for.
 Status Protocol::start_copied(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                               Opcode opcode, UserRequest& user, bool& complete_now) {
     auto started = std::make_unique<CopiedOneSided>(*this, peer);

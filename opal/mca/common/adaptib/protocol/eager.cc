@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Eager messages, and the acknowledgement of synchronous ones.
+// Eager messages, and the acknowledgment of synchronous ones.
 #include <algorithm>
 
 #include "protocol/protocol.h"
@@ -23,7 +23,8 @@ void Protocol::on_eager_sync(Peer& peer, const MessageHeader& header, const std:
     }
 }
 
-// Until its receive is posted. Null: the peer has failed.
+// Keeps a message until its receive is posted. Returns null if there is no memory, which fails the
+// peer.
 InboundMessage* Protocol::keep(Peer& peer, std::uint32_t context, std::int32_t source,
                                std::int32_t tag, const std::byte* payload, Bytes length) {
     InboundMessage* message = store({context, source, tag}, length, length);
@@ -36,7 +37,7 @@ InboundMessage* Protocol::keep(Peer& peer, std::uint32_t context, std::int32_t s
     return message;
 }
 
-// What is not contiguous, or more than the receive takes.
+// Delivers into a buffer that is not contiguous, or is shorter than the message.
 void Protocol::deliver_part(ReceiveRequest& request, const Envelope& envelope,
                             const std::byte* payload, Bytes length) {
     const Bytes taken = std::min<Bytes>(length, request.data.bytes);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A peer is lost; and the goodbye of a peer that is let go.
+// Loss of a peer; disconnect from a peer that is released.
 #include "protocol/protocol.h"
 
 namespace adaptib {
 
-// Ends everything that waits for the peer. What is outstanding at a queue pair comes back flushed and
-// ends its transfer then.
+// Ends everything that waits for the peer. Work that is outstanding at a queue pair completes as
+// flushed, and ends its transfer then.
 void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
     if (!peer.failure.empty()) {
         return;
@@ -14,7 +14,8 @@ void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
                    " on host " + peer.address.host + " is broken: " + what +
                    ". Its requests end with an error.";
     peer.unheard = true;
-    // Who has said goodbye may be gone before our answer arrives, or ours.
+    // A peer that has sent its disconnect may be gone before this side's answer or disconnect
+    // arrives.
     const bool waits = peer.heard_goodbye ? holds_more_than_goodbyes(peer)
                                           : peer.has_waiting() || peer.work_failed;
     if (waits || has_business_with(peer)) {
@@ -52,8 +53,8 @@ bool Protocol::holds_more_than_goodbyes(const Peer& peer) {
     return more(peer.pending.front()) || more(peer.in_doubt.front());
 }
 
-// A connection that breaks when nobody waits for anything (processes end one after another) is not worth
-// a message until somebody wants to use it.
+// A connection that breaks while nothing waits for it (processes end one after another) is not
+// reported until the user wants to use it.
 void Protocol::tell_failure(Peer& peer) {
     if (!peer.failure_told) {
         peer.failure_told = true;
@@ -101,7 +102,7 @@ void Protocol::fail_pending(Peer& peer) {
     }
 }
 
-// Posted receives of which it is known that this peer would have sent.
+// Ends posted receives whose sender is known to be this peer.
 void Protocol::fail_receives(Peer& peer) {
     std::vector<ReceiveRequest*> lost;
     matcher_.for_each_posted([&](PostedReceive& posted) {
@@ -144,10 +145,11 @@ void Protocol::fail_transfers(Peer& peer) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
-// Letting go. Each side says goodbye when its user has released the peer, and answers the other's. A
-// side that has said it, heard it and had it answered takes the connection down: the other has taken
-// all that was sent, and writes nothing more, not even credit.
+// -------------------------------------------------------------------------------------------------
+// Disconnect handshake. Each side sends its disconnect (`goodbye`) when its user has released the
+// peer, and answers the other side's. A side that has sent its own, has received the other one, and
+// has got its own answered takes the connection down: the other side has received all that was
+// sent, and writes nothing more, not even credit.
 
 void Protocol::release_peer(Peer& peer) {
     if (peer.released) {
@@ -158,20 +160,20 @@ void Protocol::release_peer(Peer& peer) {
         return; // there never was any traffic
     }
     if (peer.datagram.handle == nullptr && !peer.datagram.coming) {
-        return; // it was let go before
+        return; // already disconnected
     }
     if (peer.said_goodbye) {
-        return; // and wanted again meanwhile; what was started since ends with the connection
+        return; // was wanted again meanwhile; requests since then end with the connection
     }
     back_pressure_.release(peer);
     peer.said_goodbye = true;
-    peer.goodbye_answered = false; // an earlier one, revoked since, may have been
+    peer.goodbye_answered = false; // an earlier one, revoked since, may have been answered
     const IdBody body{++peer.goodbye_number};
     send_control(peer, MessageType::goodbye, &body, sizeof body, kGoodbye);
 }
 
-// A goodbye is revoked as long as the peer has not said its own. After that both go through with it, and
-// what is started meanwhile waits for its end, which needs nothing but the peer's answer.
+// Revokes the disconnect, as long as the peer has not sent its own. After that both sides complete
+// it, and requests started meanwhile wait for its end, which needs nothing but the peer's answer.
 void Protocol::keep_peer(Peer& peer) {
     peer.released = false;
     if (peer.said_goodbye && !peer.heard_goodbye) {
@@ -182,7 +184,7 @@ void Protocol::keep_peer(Peer& peer) {
     }
 }
 
-// What was held goes out, or joins what waits.
+// Sends what was held, or adds it to what waits.
 void Protocol::go_on(Peer& peer) {
     let_go_held(peer);
     send_held_atomics(peer);
@@ -194,7 +196,7 @@ void Protocol::on_goodbye(Peer& peer, std::uint8_t flags, const IdBody& body) {
         peer.goodbye_answered = peer.said_goodbye && body.id == peer.goodbye_number;
     } else if (flags == kGoodbyeRevoked) {
         peer.heard_goodbye = false;
-        if (!peer.released) { // and wanted here as well: there is no goodbye to wait for
+        if (!peer.released) { // wanted here as well: there is no disconnect to wait for
             keep_peer(peer);
         }
     } else if (!peer.heard_goodbye) {
@@ -204,7 +206,7 @@ void Protocol::on_goodbye(Peer& peer, std::uint8_t flags, const IdBody& body) {
     finish_if_parted(peer);
 }
 
-// Our answer must be on its way, not among what waits: the channel that it takes is taken down.
+// This side's answer must be on its way, not pending: the channel that it takes is taken down.
 void Protocol::finish_if_parted(Peer& peer) {
     if (peer.parted() && !peer.finishing && peer.state != ConnectState::failed) {
         peer.finishing = true;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a flush waits for: the operations that were started before it, and no others, so that it ends although other threads go
-// on starting some.
+// FlushEpochs: tells when the operations that were started before a flush are complete. The flush
+// waits for no others, so that it ends although other threads go on starting operations.
 //
-// Operations belong to the epoch in which they were started. An epoch ends when somebody waits for it and those of the one before
-// are all complete; so there are at most two of which operations are under way, and two counts are enough.
+// An operation belongs to the epoch in which it was started. An epoch ends when a flush waits for
+// it and all operations of the epoch before are complete. So operations of at most two epochs are
+// under way, and two counts are enough.
 // May touch: the standard library.
 #pragma once
 
@@ -15,7 +16,7 @@ namespace adaptib {
 
 class FlushEpochs {
 public:
-    // An operation that is under way from now on: its epoch, for leave().
+    // Counts an operation as under way. Returns its epoch, for leave().
     std::uint64_t enter() {
         ++open_[now_ % 2];
         return now_;
@@ -24,9 +25,9 @@ public:
 
     std::size_t under_way() const { return open_[0] + open_[1]; }
 
-    // The last epoch of what is under way now.
+    // Returns the last epoch of the operations now under way.
     std::uint64_t mark() const { return now_; }
-    // All up to this epoch is complete. What the caller asks for ends with it.
+    // Ends that epoch if it can end. Returns true if all operations up to it are complete.
     bool passed(std::uint64_t mark) {
         if (now_ == mark && open_[(mark + 1) % 2] == 0) {
             ++now_;
@@ -36,7 +37,7 @@ public:
 
 private:
     std::uint64_t now_ = 1;
-    std::array<std::size_t, 2> open_{}; // of the last two epochs
+    std::array<std::size_t, 2> open_{}; // operations of the last two epochs
 };
 
 } // namespace adaptib

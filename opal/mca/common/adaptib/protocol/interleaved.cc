@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Puts and gets to one peer at the same time: both directions have work (peer/interleaving.h).
+// Put/get balance: both directions have work if a program does puts and gets to one peer at the
+// same time (peer/interleaving.h).
 //
-// Nobody knows of the gets that follow while puts are asked for, and who puts alone should not have to call
-// progress to keep the rails busy. So nothing is held until one direction was wanted while the other had
-// more than a window under way, and no longer if that does not happen any more.
+// While the program starts puts, nothing tells whether gets will follow, and a program that does
+// puts alone should not have to call progress to keep the rails busy. So nothing is held until one
+// direction was wanted while the other had more than a window under way, and nothing is held any
+// more once that ceases to happen.
 #include "protocol/protocol.h"
 
 namespace adaptib {
 
 namespace {
 
-constexpr Bytes kUnknownWindow = 512 * kKiB; // of rails whose rates are not known
+constexpr Bytes kUnknownWindow = 512 * kKiB; // if the rate of a rail is not known
 constexpr Bytes kLeastWindow = 4 * kKiB;
 constexpr std::uint32_t kRemember = 8;
 
@@ -28,7 +30,8 @@ Bytes under_way(const Peer& peer, Direction direction) {
 
 } // namespace
 
-// What the rails to the peer carry in that time. Paths of one rail share its rate.
+// Returns the bytes that the rails to the peer carry in options_.interleave. Paths of one rail
+// share its rate.
 Bytes Protocol::interleave_window(const Peer& peer) const {
     std::uint64_t rate = 0;
     std::uint64_t seen = 0; // bit by rail
@@ -47,7 +50,8 @@ Bytes Protocol::interleave_window(const Peer& peer) const {
     return std::max(static_cast<Bytes>(static_cast<double>(rate) * seconds), kLeastWindow);
 }
 
-// REQUIRES: stripes to the peer are outstanding.
+// Finds out whether both directions are wanted at once. REQUIRES: stripes to the peer are
+// outstanding.
 void Protocol::look_for_both(const Mover& mover) {
     Peer& peer = mover.peer;
     const Direction busy = other(mover.move.direction());
@@ -70,7 +74,8 @@ void Protocol::look_for_both(const Mover& mover) {
     known->memory = kRemember;
 }
 
-// REQUIRES: the peer's interleaving.
+// Returns true if the transfer's direction may post no further stripe now. REQUIRES: the peer has
+// an `interleaving`.
 bool Protocol::is_full(const Mover& mover) const {
     const Move& move = mover.move;
     const Peer& peer = mover.peer;
@@ -85,7 +90,7 @@ bool Protocol::is_full(const Mover& mover) const {
     if (direction == Direction::write || move.posted == move.plan.size()) {
         return false;
     }
-    // One more would stop the queue pair, and the writes behind it.
+    // One more read would stop the queue pair, and the writes behind it.
     const Subchannel& subchannel = peer.subchannels[move.plan[move.posted].subchannel];
     const std::uint32_t most = rails_[subchannel.local_rail]->info().max_reads;
     return most > 0 && subchannel.reads >= most;
@@ -108,8 +113,8 @@ bool Protocol::hold_if_full(Mover& mover) {
     return true;
 }
 
-// Stripes are done, or there is no connection any more. Where the next transfer finds no room, the
-// rest stays held: what waits for room is offered in each pass.
+// Posts held transfers: stripes are done, or the connection is gone. If the next transfer finds no
+// room, the rest stays held: a transfer that waits for room is offered in each pass.
 void Protocol::let_through(Peer& peer) {
     Interleaving& lanes = *peer.interleaving;
     Direction direction = other(lanes.turn);
@@ -135,7 +140,8 @@ void Protocol::let_through(Peer& peer) {
     lanes.held_any = lanes.wanted_both = false;
 }
 
-// The connection is gone, or about to be: what was held waits for the next one, or fails, like others.
+// Moves held transfers to the line: the connection is gone, or about to go. They wait for the next
+// connection, or fail, like others.
 void Protocol::give_up_holding(Peer& peer) {
     if (peer.interleaving == nullptr) {
         return;

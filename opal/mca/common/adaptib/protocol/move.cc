@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Stripes of a move: planned once the peer is connected, posted as far as there is room, counted back.
+// Stripes of a transfer: planned once the peer is connected, posted as far as there is room, and
+// counted as they complete.
 #include <algorithm>
 #include <cmath>
 
@@ -40,7 +41,7 @@ void Protocol::plan_move(Mover& mover) {
     ++move.rounds;
 }
 
-// What an interrupted plan has left, as a round. REQUIRES: views_.
+// Plans what an interrupted plan has left, as one round. REQUIRES: views_ is up to date.
 void Protocol::plan_left(Mover& mover) {
     Move& move = mover.move;
     for (const Stripe& piece : move.left) {
@@ -57,14 +58,16 @@ void Protocol::plan_left(Mover& mover) {
     ++move.rounds;
 }
 
-// What is the fault of the path, and not of the operation. An atomic may have been carried out.
+// Returns true if the path failed, not the operation, and the transfer can be repeated. An atomic
+// cannot be repeated, since it may have been executed.
 bool Protocol::may_repeat(const Mover& mover, WorkStatus status) const {
     const Opcode opcode = mover.move.opcode;
     return mover.peer.repairable && is_path_failure(status) &&
            (opcode == Opcode::read || opcode == Opcode::write);
 }
 
-// What is left is to be planned for the connection that there will be. REQUIRES: nothing is outstanding.
+// Drops the plan; what is left of it is planned again for the next connection. REQUIRES: nothing is
+// outstanding.
 void Protocol::interrupt_plan(Mover& mover) {
     Move& move = mover.move;
     for (; move.posted < move.plan.size(); ++move.posted) {
@@ -75,7 +78,8 @@ void Protocol::interrupt_plan(Mover& mover) {
     move.oldest = move.posted = 0;
 }
 
-// All that is planned is posted. A long transfer is planned in rounds, of which two are under way.
+// Plans the next round if it is due: a long transfer is planned in rounds, of which two are under
+// way. Returns false if nothing was planned. REQUIRES: all that is planned is posted.
 bool Protocol::plan_more(Mover& mover) {
     Move& move = mover.move;
     if (move.covered == move.length || move.outstanding_bytes > move.round) {
@@ -85,7 +89,8 @@ bool Protocol::plan_more(Mover& mover) {
     return true;
 }
 
-// Ends the mover (which may be gone afterwards) if it has nothing outstanding and cannot go on.
+// Ends the transfer (its mover may be gone afterwards) if it has nothing outstanding and cannot
+// continue.
 bool Protocol::post_stripes(Mover& mover, std::uint32_t offered) {
     Move& move = mover.move;
     Peer& peer = mover.peer; // the mover may be gone when it waits
@@ -95,10 +100,10 @@ bool Protocol::post_stripes(Mover& mover, std::uint32_t offered) {
     } else if (state != ConnectState::open || peer.repair.wanted ||
                (peer.yields && move.one_sided)) {
         if (move.posted_all()) {
-            return true; // what is outstanding ends it, or is posted again
+            return true; // outstanding stripes end it, or are posted again
         }
-        // Asking for a connection may fail the peer at once, and with it every mover that waits: so the
-        // mover waits first.
+        // Requesting a connection may fail the peer at once, and with it every waiting transfer: so
+        // this one waits first.
         wait_to_post(mover);
         connections_.request(peer);
         return false;
@@ -115,8 +120,9 @@ bool Protocol::post_stripes(Mover& mover, std::uint32_t offered) {
             }
         }
     }
-    Nanoseconds begun{
-        0}; // of all that is posted here: who posts late, since others' posts take time, ends late
+    // One start time for all stripes posted here: a stripe posted late, since posting the others
+    // takes time, also ends late.
+    Nanoseconds begun{0};
     while (!move.failed && (move.posted < move.plan.size() || plan_more(mover))) {
         if (outstanding_ >= options_.max_outstanding) {
             wait_to_post(mover);
@@ -210,13 +216,14 @@ Status Protocol::post_stripe(Mover& mover, const Stripe& stripe) {
 void Mover::on_work_done(std::uint32_t rail, const WorkCompletion& completion) {
     Protocol& owner = protocol;
     Peer& to = peer;
-    owner.on_stripe_done(*this, rail, completion); // it may be gone
+    owner.on_stripe_done(*this, rail, completion); // this mover may be gone
     if (to.interleaving != nullptr) {
         owner.let_through(to);
     }
 }
 
-// Those of one queue pair complete in order. plan.size(): none, the connection is gone.
+// Returns the index of the stripe that completes: those of one queue pair complete in order.
+// plan.size(): none, the connection is gone.
 std::size_t Protocol::stripe_of(const Mover& mover, std::uint32_t rail,
                                 std::uint32_t qp_number) const {
     const Move& move = mover.move;
@@ -231,9 +238,11 @@ std::size_t Protocol::stripe_of(const Mover& mover, std::uint32_t rail,
     return move.plan.size();
 }
 
-// A time is known well if completions were looked for shortly before: it may have been over since then
-// (Vishnu, 7.1.2, cases 2 and 3). With what its path had before it, it is the better known the more that was; and the times
-// of all paths are of the same while, and not of one when another one was idle already.
+// Takes the time of a stripe. It is known well if the core had polled for completions shortly
+// before, since the stripe may have ended at any time after that poll (Vishnu, 7.1.2, cases 2 and
+// 3). The stripe is timed together with the stripes that its path carried before it: the more there
+// were, the better the time is known; and the times of all paths are then of the same period, not
+// of one in which another path was already idle.
 void Protocol::take_time(Mover& mover, std::size_t stripe, WorkStatus status) {
     constexpr int kPrecision = 8;
     const Bytes length = mover.move.plan[stripe].length;
@@ -263,11 +272,12 @@ void Protocol::take_time(Mover& mover, std::size_t stripe, WorkStatus status) {
     timed.late = late;
     const auto opposite = static_cast<std::size_t>(other(mover.move.direction()));
     if (subchannel.outstanding[opposite] > 0) {
-        progress.mix = Mix::both; // whatever it was planned for
+        progress.mix = Mix::both; // whatever mix it was planned for
     }
 }
 
-// Once the stripes of a round are all done. A round is planned when most of the one before is.
+// Tells the scheduler the times of a round, once all its stripes are done. (The next round is
+// planned when most of the one before is done.)
 void Protocol::learn_from(Mover& mover, std::size_t stripe) {
     const Move& move = mover.move;
     const std::uint32_t round = move.progress[stripe].round;
@@ -275,10 +285,10 @@ void Protocol::learn_from(Mover& mover, std::size_t stripe) {
     while (first > 0 && move.progress[first - 1].round == round) {
         --first;
     }
-    // A path of which no more is known than that it took less time has a place among those that are known
-    // well if it was faster than one of them even so.
+    // If only an upper bound of a path's time is known, the bound counts among the well-known times
+    // if it is less than one of them.
     const Mix mix = move.progress[stripe].mix;
-    double slowest = 0; // per byte, of those that are known well
+    double slowest = 0; // per byte, of the well-known times
     const auto per_byte = [&move](std::size_t i) {
         const Nanoseconds taken = move.progress[i].taken;
         return std::chrono::duration<double>(taken).count() /
@@ -379,7 +389,8 @@ void Protocol::on_stripe_done(Mover& mover, std::uint32_t rail, const WorkComple
     }
 }
 
-// Which of a plan without times are done is not known: reads and writes do the same once more.
+// Gives up the outstanding stripes. In a plan without times it is not known which stripes are done:
+// all are repeated, since a read or write may be done twice.
 void Protocol::abandon(Mover& mover) {
     Move& move = mover.move;
     const bool timed = !move.progress.empty();
@@ -410,7 +421,8 @@ void Protocol::abandon(Mover& mover) {
     wait_to_post(mover);
 }
 
-// The last first: each becomes the first of the line. Nothing is posted meanwhile.
+// Begins with the last transfer, since each becomes the first of the line. Nothing is posted
+// meanwhile.
 void Protocol::abandon(Peer& peer) {
     for (std::size_t left = peer.posted.size(); left > 0 && !peer.posted.empty(); --left) {
         abandon(static_cast<Mover&>(*peer.posted.back()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Put, get and 64-bit atomics: straight to RDMA, without order and without sequence numbers (Vishnu, 5.2).
+// Put, get and 64-bit atomics: directly by RDMA, without order or sequence numbers (Vishnu, 5.2).
 #include <algorithm>
 #include <atomic>
 
@@ -38,7 +38,7 @@ Opcode opcode_of(opal_common_adaptib_operation_t operation) {
 
 } // namespace
 
-// All but whether the description covers what the operation goes to: find_keys() says that.
+// Checks all but whether the description covers the operation's memory, which find_keys() checks.
 Status Protocol::check(const opal_common_adaptib_one_sided_t& operation) {
     if (!is_sound(*operation.remote, right_for(operation.operation))) {
         return Status::error(Reason::bad_key);
@@ -54,7 +54,7 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
                                  const Registration* region, UserRequest& user,
                                  bool& complete_now) {
     complete_now = false;
-    // A copy: the user's may change while it is used (region_keys.cc).
+    // A copy: the user's description may change during the call (region_keys.cc).
     opal_common_adaptib_remote_t remote = *asked.remote;
     opal_common_adaptib_one_sided_t operation = asked;
     operation.remote = &remote;
@@ -75,7 +75,7 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
         tell_failure(peer);
         return Status::error(Reason::unreachable);
     }
-    if (is_atomic(operation.operation) && is_asked(operation)) { // which finds the memory itself
+    if (is_atomic(operation.operation) && is_asked(operation)) { // the target finds the memory
         return start_atomic(peer, operation, opcode_of(operation.operation), user, complete_now);
     }
     status = find_keys(peer, operation, remote);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The sender packs non-contiguous data block by block; the receiver reads each and gives it back.
+// The sender packs non-contiguous data block by block; the receiver reads and releases each block.
 #include <algorithm>
 
 #include "protocol/protocol.h"
 
 namespace adaptib {
 
-// Fills and announces every block that is free, while there is something left. Announcing may find the
-// peer broken, which ends the transfer. Without memory for any block all goes in fragments.
+// Fills and announces every free block, while there is data left. Announcing may find the peer
+// broken, which ends the transfer. Without memory for any block, the message goes in fragments.
 void Protocol::pack_blocks(SendTransfer& transfer) {
     const std::uint64_t id = transfer.id;
     const auto blocks = static_cast<std::uint32_t>(transfer.blocks.size());
@@ -36,8 +36,8 @@ void Protocol::pack_blocks(SendTransfer& transfer) {
     }
 }
 
-// False if nothing could be packed. More than is wanted may be packed, since a packer stops at an
-// element's end; what goes beyond is not announced.
+// Returns false if nothing could be packed. May pack more than is wanted, since a packer stops at
+// the end of an element; the excess is not announced.
 bool Protocol::pack_block(SendTransfer& transfer, std::uint32_t index) {
     SendTransfer::Block& block = transfer.blocks[index];
     if (block.memory == nullptr && !staging(transfer.peer).take(block.memory).ok()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The protocol's life, and how requests end (protocol/protocol.h).
+// Construction and destruction of the protocol; how requests end (protocol/protocol.h).
 #include "protocol/protocol.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ constexpr std::size_t kStagingKept = 16;
 
 } // namespace
 
-// All memory is registered once, where the rails can: then no buffer needs a registration of its own.
+// Registers all memory once, if the rails can: then no buffer needs a registration of its own.
 Protocol::Reach::Reach(RailList list, RailRange of, const Options& options, Counters& counters)
     : registrations(list, of, options.registration_cache, counters),
       staging(list, of, options.block_bytes, kStagingKept, registrations) {
@@ -38,7 +38,7 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
     }
 }
 
-// What the user never received, and transfers that will not end any more.
+// Destroys messages that the user never received, and transfers that will not end any more.
 Protocol::~Protocol() {
     std::vector<InboundMessage*> left;
     matcher_.for_each_unexpected([&](UnexpectedMessage& message) {
@@ -46,7 +46,7 @@ Protocol::~Protocol() {
     });
     for (InboundMessage* message : left) {
         matcher_.remove(*message);
-        message->peer = nullptr; // it may be gone
+        message->peer = nullptr; // the peer may be gone
         discard(*message);
     }
     sends_.for_each([](SendTransfer* transfer) { delete transfer; });

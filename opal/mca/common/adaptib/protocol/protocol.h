@@ -1,38 +1,47 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The two-sided protocol: eager, synchronous and rendezvous messages, in order, exactly once.
+// Protocol: eager, synchronous and rendezvous messages, in order, exactly once; active messages;
+// put, get and atomics.
 //
-// Purpose: from "send these bytes with this envelope" to messages on a peer's channel, and back to a
-// matched, filled receive. One file of this folder per protocol event:
+// Purpose: turns "send these bytes with this envelope" into messages on a peer's channel, and these
+// back into a matched, filled receive. One file of this folder per protocol event:
 //
-//     send.cc                a send is asked for; what waits is sent when there is room
-//     receive.cc             a receive is posted, or takes a message that is there; probe, cancel
+//     send.cc                the caller starts a send; pending sends go out when there is room
+//     timed.cc               messages that could go two ways: learns the eager limit
+//     receive.cc             the caller posts a receive, probes or cancels
 //     arrival.cc             a message arrives: order, duplicates, dispatch
-//     eager.cc               eager messages, and the acknowledgement of synchronous ones
-//     rendezvous.cc          an announcement is matched: who moves the data, and how
+//     eager.cc               eager messages, and the acknowledgment of synchronous ones
+//     restrained.cc          back-pressure: a peer is told which messages it may send
+//     rendezvous.cc          an RTS (`rendezvous`) is matched: who moves the data, and how
 //     read.cc                the receiver reads: at once, or by blocks
 //     packed_source.cc       the sender packs blocks on demand
 //     written.cc             the sender writes (put)
-//     pushed.cc              there is no connection: the message goes in fragments
-//     move.cc                stripes of a move are posted and come back
-//     waiting.cc             transfers that find no room wait, and are posted when there is some
-//     shelved.cc             what waits lies in its request
-//     interleaved.cc         puts and gets at the same time: what waits for its direction
+//     pushed.cc              without a connection: the message goes in fragments
+//     together.cc            cooperative copy: both ends copy a part of long data
+//     staged.cc              staged copy: long data goes through staging memory (staged_ends.cc)
+//     move.cc                stripes of a transfer are posted and complete
+//     waiting.cc             transfers without room wait, and are posted when there is some
+//     shelved.cc             the record of a waiting operation lies in its request
+//     interleaved.cc         put/get balance: operations wait until their direction may go on
 //     active.cc              active messages
 //     one_sided.cc           put, get and atomics
-//     region_keys.cc         the keys of the remote memory that they go to; what the target refuses
-//     atomic.cc              atomics that the target's processor carries out
-//     copied.cc              memory cannot be registered; one-sided operations without it
-//     self.cc                messages to ourselves
-//     repaired.cc            a connection is made anew: what was in doubt is sent again
-//     failure.cc             a peer is lost; the goodbye of a released one
+//     region_keys.cc         keys of the remote memory; operations that the target refuses
+//     asked.cc               target-assisted puts, gets and atomics within a host
+//     atomic.cc              atomics that the target's processor executes
+//     copied.cc              one-sided operations on memory that cannot be registered
+//     self.cc                messages of the process to itself
+//     repaired.cc            a connection is repaired: messages in doubt are sent again
+//     failure.cc             a peer is lost; disconnect from a released peer
+//     protocol.cc            construction and destruction; how requests end
 //
 // Invariants
-//   1. Messages to a peer are numbered in the order in which they are put on a channel, and handed to
-//      matching in that order whatever channel they took (Vishnu, 4.2.2).
+//   1. Messages to a peer are numbered in the order in which they are put on a channel, and handed
+//      to matching in that order whatever channel they took (Vishnu, 4.2.2).
 //   2. While a peer has pending sends, every further send to it is appended to them.
 //   3. A request is reported exactly once: by `complete` at its start, or through completed().
-// Threads: one at a time (the core's lock). No call blocks.
-// May touch: base/, match/, memory/, channel/, schedule/, peer/, connect/, observe/.
+// Threads: one at a time (the core's lock); forget_memory() may be called by any thread. No call
+// blocks, except that an initiator spins while a peer of this host does a part of its operation
+// (asked.cc, together.cc, staged.cc), as long as that peer lives.
+// May touch: base/, match/, fabric/, memory/, channel/, schedule/, peer/, connect/, observe/.
 #pragma once
 
 #include <cstdint>
@@ -64,16 +73,16 @@
 
 namespace adaptib {
 
-// What the protocol asks of the core above it.
+// Notices and questions of the protocol to the core above it.
 class ProtocolListener {
 public:
     virtual void on_failure(const std::string& text) = 0;
-    // A connection has failed, and what was under way over it may not have arrived.
+    // A connection has failed; messages and transfers under way over it may not have arrived.
     virtual void on_broken(Peer& peer) = 0;
     virtual void on_notice(const std::string& text) = 0;
-    // All goodbyes are said: nothing refers to the peer any more.
+    // The disconnect handshake is over: nothing refers to the peer any more.
     virtual void on_peer_finished(Peer& peer) = 0;
-    // True: the peer's process is gone, and that is no failure, as nothing is wanted of it.
+    // Returns true if the peer's process is gone and nothing is wanted of it: that is no failure.
     virtual bool leaves(Peer& peer) = 0;
 
 protected:
@@ -83,33 +92,33 @@ protected:
 class Protocol final : BackPressureListener {
 public:
     struct Options {
-        std::uint64_t self = 0; // name
-        Bytes eager_limit = 0;  // of messages to ourselves
+        std::uint64_t self = 0; // name of this process
+        Bytes eager_limit = 0;  // for messages of this process to itself
         Bytes active_max = 0;
-        Bytes active_eager = 0; // to begin with, and the least
+        Bytes active_eager = 0; // first value of active_eager(), and its minimum
         bool put = false;
-        std::uint64_t connect_threshold = 0; // messages
+        std::uint64_t connect_threshold = 0; // messages sent before a connection is made
         Bytes block_bytes = 0;
         std::size_t block_depth = 0;
-        const Clock* clock = nullptr; // how long stripes take
-        Bytes registration_cache = 0; // RegistrationCache's max_bytes
-        bool serves_atomics = false;  // carries out what peers ask for, on its windows
-        Nanoseconds interleave{0};    // what a window of puts or gets keeps rails busy for; 0: none
-        Bytes unexpected_most = kGiB; // kept of messages for which no receive is posted
-        std::size_t max_outstanding = 0; // stripes: their completions must fit a completion queue
+        const Clock* clock = nullptr;    // times stripes, copies and streams
+        Bytes registration_cache = 0;    // RegistrationCache's max_bytes
+        bool serves_atomics = false;     // executes atomics on its windows for the peers
+        Nanoseconds interleave{0};       // length of a put/get window in time; 0: no balance
+        Bytes unexpected_most = kGiB;    // bound on memory for unexpected messages
+        std::size_t max_outstanding = 0; // stripes; their completions have to fit a CQ
     };
 
-    // `fabrics`: the rails of each; a peer's are those of one.
+    // `fabrics`: the range of rails of each fabric. A peer's rails belong to one fabric.
     Protocol(const Options& options, RailList rails, std::span<const RailRange> fabrics,
              ConnectionManager& connections, Counters& counters, ProtocolListener& listener);
     ~Protocol();
 
-    // --- asked for by the user ---------------------------------------------------------------------
-    // `complete` is set if the request ended at once; then completed() does not show it.
+    // --- Calls of the user -----------------------------------------------------------------------
+    // Sets `complete` to true if the request ended within the call; completed() does not return it.
     Status send(Peer* peer, const Envelope& envelope, const Data& data, bool synchronous,
                 Marker marker, UserRequest& user, bool& complete);
-    // The short way for what is sent most: a contiguous eager message for which there is room in the
-    // peer's ring now. False: not sent, send() is to be called.
+    // Fast path for the most frequent case: a contiguous eager message for which the peer's ring
+    // has room now. Returns false if nothing was sent; the caller then calls send().
     [[gnu::always_inline]] static bool send_at_once(Peer& peer, const Envelope& envelope,
                                                     const void* base, Bytes bytes) {
         return bytes < peer.at_once_below &&
@@ -119,9 +128,9 @@ public:
     static bool send_at_once(Peer& peer, const Envelope& envelope, const Data& data) {
         return data.base != nullptr && send_at_once(peer, envelope, data.base, data.bytes);
     }
-    // The same for a longer one, which may be timed.
+    // Same for a longer message; may time the copy into the ring.
     bool send_timed(Peer& peer, const Envelope& envelope, const Data& data);
-    // `from` is who will send, if known: the receive ends when that peer is lost.
+    // `from`: the sender, if known. The receive ends with an error when that peer is lost.
     [[gnu::always_inline]] Status receive(const Envelope& pattern, const Data& data,
                                           UserRequest& user, bool& complete, Peer* from = nullptr) {
         if (UnexpectedMessage* found = matcher_.take(pattern); found != nullptr) {
@@ -138,9 +147,10 @@ public:
         }
         return kOk;
     }
-    // Nothing will come from this peer any more; the first time it is asked for, a message is given.
+    // Returns true if the peer is lost: nothing will come from it any more. The first such call
+    // reports the failure to the user, unless that was done before.
     bool is_lost(Peer& peer);
-    // Probes. `from`: who would send it; null: anybody. Null: there is no such message.
+    // Probes. `from`: the sender; null: any source. Return null if there is no such message.
     InboundMessage* find(const Envelope& pattern, Peer* from = nullptr);
     InboundMessage* take(const Envelope& pattern, Peer* from = nullptr);
     [[gnu::always_inline]] Status receive_taken(InboundMessage& message, const Data& data,
@@ -148,15 +158,15 @@ public:
         complete = deliver_now(message, data.base, data.bytes, user);
         if (!complete) [[unlikely]] {
             complete =
-                consume_now(message, Data(data), user); // a copy: else it is not in registers
+                consume_now(message, Data(data), user); // a copy, so `data` stays in registers
         }
         return kOk;
     }
     bool cancel(UserRequest& user);
-    // Errors: bad_argument if longer than active_max().
+    // Errors: bad_argument if longer than active_max(), unreachable.
     Status send_active(Peer& peer, std::uint8_t tag, const Data& data, UserRequest& user,
                        bool& complete);
-    // As send_at_once: a message in two pieces, of which the second may be empty.
+    // As send_at_once, for an active message in two pieces. The second piece may be empty.
     [[gnu::always_inline]] static bool send_active_at_once(Peer& peer, std::uint8_t tag,
                                                            const void* first, Bytes first_bytes,
                                                            const void* second, Bytes second_bytes) {
@@ -165,45 +175,49 @@ public:
                (store_active_in_ring(peer, tag, first, first_bytes, second, second_bytes) ||
                 put_active_in_ring(peer, tag, first, first_bytes, second, second_bytes));
     }
-    // The same for a longer one, which may be timed.
+    // Same for a longer message; may time the copy into the ring.
     bool send_active_timed(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
                            const void* second, Bytes second_bytes);
     Bytes active_max() const { return active_max_; }
-    // Up to here an active message is the fastest way to move data, as far as is known: for who has another,
-    // and follows it. Of the peer that was timed last.
+    // Length up to which an active message is the fastest way to move data, as far as is known, to
+    // the peer that was timed last. A caller that has another way may keep the reference, and reads
+    // later values through it.
     const std::size_t& active_eager() const { return active_eager_; }
-    // Data of that length went to the peer in the other way: now and then it should be tried again.
+    // The caller has sent data of that length to the peer in its other way. Now and then raises
+    // active_eager(), so that the next data goes as an active message and is timed.
     void on_not_active(Peer& peer, Bytes bytes);
-    // What is called with each active message that arrives; null: they are bad packets.
+    // Called with each active message that arrives. Null: active messages count as bad packets.
     using ActiveHandler = void (*)(void* context, Peer& peer, std::uint8_t tag,
                                    const std::byte* payload, Bytes length);
     void listen(ActiveHandler handler, void* context) {
         active_handler_ = handler;
         active_context_ = context;
     }
-    // What peers can reach the memory by already: the region of all memory, if all of them can, for a
-    // transfer. Null: it is to be registered; so is what may be the target of atomics, a window, that none
-    // reaches it any more when it is gone.
+    // Returns the registration by which all peers can reach the memory for transfers already: the
+    // region of all memory. Null: the caller has to register the memory. That is always so for
+    // memory that atomics may reach (a window): after its deregistration no peer may reach it.
     const Registration* exposed(const void* address, Bytes length, std::uint32_t access) const {
         const bool exists = length <= kWholeMemory &&
                             reinterpret_cast<std::uintptr_t>(address) <= kWholeMemory - length;
         const bool transfer = (access & kRemoteAtomic) == 0;
         return reaches_.size() == 1 && exists && transfer ? reaches_[0].all() : nullptr;
     }
-    // Memory of exposed() that its user keeps mapped until it takes it back. Shorter ranges are not
-    // worth to be listed.
+    // lent() lists exposed() memory that its user promises to keep mapped until the user takes it
+    // back. Ranges below kLeastShared are not worth listing.
     static bool is_worth_lending(Bytes length) { return length >= kLeastShared; }
     LentMemory& lent() { return lent_; }
-    // Registers memory that transfers to whatever peers need, for a time (`out`), from which it may be kept.
-    // Failures are counted, and the first is told.
+    // Registers memory for transfers with any peer, as long as `out` lives; the registration may
+    // stay in the cache afterwards. Counts failures, and reports the first one.
     Status register_memory(RegistrationCache::Use& out, void* address, Bytes length,
                            std::uint32_t access) {
         return register_memory(all_rails_ ? *all_rails_ : reaches_[0].registrations, out, address,
                                length, access);
     }
-    // For good, and for atomics: whoever carries those out.
+    // Registers a window: memory that atomics may reach, too, be they executed by adapters or by
+    // this process. Its registration ends with `out`.
     Status open_window(OpenWindow& out, void* address, Bytes length, std::uint32_t access);
-    // What is said of memory that is registered for such access: whether atomics are to be asked for, too.
+    // Returns the access to publish for memory registered with `access`: adds whether initiators
+    // have to ask this process for atomics.
     std::uint32_t told_access(std::uint32_t access) const {
         const bool asked =
             (access & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 && options_.serves_atomics;
@@ -218,18 +232,20 @@ public:
             all_rails_->forget(address, length);
         }
     }
-    // `local` is registered for the operation if `region` is null, or copied if that cannot be.
+    // If `region` is null, `local` is registered for the operation, or copied through staging
+    // memory if it cannot be registered.
     // The request ends with BAD_PARAM if the target refuses the operation later.
     // Errors: bad_argument, bad_key, no_memory (try again later), not_supported (no memory to copy
     // through), unreachable.
     Status start_one_sided(Peer& peer, const opal_common_adaptib_one_sided_t& asked,
                            const Registration* region, UserRequest& user, bool& complete);
-    // The short way, over the only path to the peer, where the fabric carries it out within the call.
-    // False: not done, start_one_sided() is to be called, and says what is wrong if anything is.
+    // Fast path: the fabric executes the operation within the call, over the only path to the peer.
+    // Returns false if the operation is not done; the caller then calls start_one_sided(), which
+    // also reports errors.
     bool one_sided_at_once(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                            const Registration* region);
-    // The same for what is_plain(), a put or get, all of it where it is called: half of what such a short
-    // operation costs is the way to the one call of the system that it is.
+    // Same for a put or get (is_plain()), inlined into its caller: half the cost of such a short
+    // operation is the code before its one system call.
     static bool is_plain(const opal_common_adaptib_one_sided_t& operation) {
         return operation.operation == OPAL_COMMON_ADAPTIB_PUT ||
                operation.operation == OPAL_COMMON_ADAPTIB_GET;
@@ -268,16 +284,17 @@ public:
         }
         return execute(peer, work(), *memory, keys);
     }
-    // Of one-sided operations that are under way.
+    // Counts the one-sided operations under way.
     FlushEpochs& flush_epochs() { return flush_epochs_; }
     std::size_t one_sided_outstanding() const { return flush_epochs_.under_way(); }
     void release_peer(Peer& peer);
-    void keep_peer(Peer& peer); // it was released, and is wanted again
+    void keep_peer(Peer& peer); // undoes release_peer(): the peer is wanted again
 
     CompletedList& completed() { return completed_; }
 
-    // --- told by the core --------------------------------------------------------------------------
-    // A sequenced message; it has passed check_message and stays valid during the call.
+    // --- Calls of the core -----------------------------------------------------------------------
+    // Takes a sequenced message. REQUIRES: it has passed check_message, and stays valid during the
+    // call.
     void on_message(Peer& peer, const MessageHeader& header, const std::byte* body) {
         if (!has_its_turn(peer, header.sequence)) [[unlikely]] {
             on_unordered(peer, header, body);
@@ -292,7 +309,7 @@ public:
     static bool has_its_turn(const Peer& peer, std::uint32_t sequence) {
         return sequence == peer.next_receive && !peer.finishing && !peer.unheard;
     }
-    // The same for the two types that come most. REQUIRES: it has its turn.
+    // Same for the two most frequent types. REQUIRES: has_its_turn().
     [[gnu::always_inline]] void on_eager_in_turn(Peer& peer, const Envelope& envelope,
                                                  const std::byte* body, Bytes length) {
         ++peer.next_receive;
@@ -310,57 +327,60 @@ public:
         }
     }
     void on_interrupted(Peer& peer); // nothing can be sent until on_connected or on_unconnected
-    void abandon(Peer& peer);        // what is under way will not come back
-    void on_fenced(Peer& peer);      // what was sent into peer.ring_out may be lost
+    void abandon(Peer& peer);        // stripes under way will not complete
+    void on_fenced(Peer& peer);      // messages posted into peer.ring_out may be lost
     void on_connected(Peer& peer);
     void on_unconnected(Peer& peer); // no connection for now
     void on_parted(Peer& peer);
     void on_peer_failed(Peer& peer, const std::string& what);
-    // Something of this process's waits for the peer, besides goodbyes.
+    // Returns true if something of this process waits for the peer, besides disconnect messages.
     bool needs(const Peer& peer) const;
-    // The peer is gone, and needs none. REQUIRES: !needs(peer).
+    // Drops disconnect messages to a peer that is gone. REQUIRES: !needs(peer).
     void drop_goodbyes(Peer& peer) { fail_pending(peer); }
-    // Says so to people, once. REQUIRES: it has failed.
+    // Reports the failure to the user, once. REQUIRES: the peer has failed.
     void tell_failure(Peer& peer);
-    // Posted receives are forgotten; their completion functions are not called.
+    // Drops all posted receives; their completion functions are not called.
     void drop_receives();
     bool has_posted_receives() const { return matcher_.posted() > 0; }
-    // Requests of tagged messages to or from the peer are under way: matched, or sent and not complete.
+    // Returns true while requests of tagged messages to or from the peer are under way: sends that
+    // are not complete, and matched receives.
     bool has_messages_of(const Peer& peer) const;
-    // Whoever an answer, or a message that is known to be its, is waited for of; some more than once.
+    // Calls f for each peer that an operation waits for: for a reply, or for a message from that
+    // source. May visit a peer more than once.
     void for_each_awaited(const std::function<void(const Peer&)>& f) const;
-    // How many requests that looks at, at most.
+    // Bound on the number of requests that for_each_awaited() looks at.
     std::size_t awaited() const {
         return matcher_.posted() + sends_.size() + receives_.size() + waiting_acks_.size() +
                asked_.size();
     }
-    // Sends and posts what found no room before.
+    // Sends messages and posts transfers that found no room before. Returns the number of peers
+    // that have no pending sends any more.
     std::size_t retry();
-    // Work requests whose completion is awaited.
+    // Returns true while completions of stripes are outstanding.
     bool work_outstanding() const { return outstanding_ > 0; }
-    // Completions have just been looked for.
+    // The core has just polled for completions.
     void on_polled() {
         if (striped_ > 0) [[unlikely]] {
             polled_ = options_.clock->now();
         }
     }
     bool retry_due() const { return !stalled_.empty() || !waiting_peers_.empty(); }
-    // A pass of progress has to look at more than what comes.
+    // Returns true if a pass of progress has more to do than to receive.
     bool has_work() const { return work_outstanding() || retry_due(); }
-    void forget(Peer& peer); // at the end: gives back what the peer holds of the pool
+    void forget(Peer& peer); // at the end: returns the peer's records to the pool
     void update_levels();
 
 private:
     Status registered_or_told(Status status, Bytes length);
     Status register_memory(RegistrationCache& cache, RegistrationCache::Use& out, void* address,
                            Bytes length, std::uint32_t access);
-    // What the rails of one fabric know of our memory.
+    // Local memory as registered with the rails of one fabric.
     struct Reach {
         Reach(RailList rails, RailRange of, const Options& options, Counters& counters);
-        // The region of all memory; null: buffers are registered one by one.
+        // Returns the region of all memory; null: buffers are registered one by one.
         const Registration* all() const { return has_whole ? &whole : nullptr; }
 
-        RegistrationCache registrations; // before what uses it
+        RegistrationCache registrations; // declared before its users
         StagingPool staging;
         Registration whole;
         bool has_whole = false;
@@ -369,8 +389,8 @@ private:
     StagingPool& staging(const Peer& peer) { return reach(peer).staging; }
     bool take_blocks(ReceiveTransfer& transfer);
     void give_blocks(ReceiveTransfer& transfer);
-    // What makes a buffer known to the rails to the peer: the region of all memory, or `own`; null if it
-    // cannot be.
+    // Returns a registration of the buffer with the peer's rails: the region of all memory, or
+    // `own`. Null: the buffer cannot be registered.
     const Registration* registered(const Peer& peer, RegistrationCache::Use& own, void* address,
                                    Bytes length, std::uint32_t access) {
         Reach& known = reach(peer);
@@ -405,8 +425,8 @@ private:
         header.length = static_cast<std::uint32_t>(bytes);
         return header;
     }
-    // False: nothing was sent, there is no room now, or something is to go first; the short way may have
-    // more reasons.
+    // The four *_in_ring functions return false if nothing was sent: there is no room now, or
+    // something has to go first. store_* are the fast path, and also refuse for other reasons.
     [[gnu::always_inline]] static bool store_in_ring(Peer& peer, const Envelope& envelope,
                                                      const void* base, Bytes bytes) {
         if (bytes >= kLeftFrom || !peer.flows(bytes)) [[unlikely]] {
@@ -415,7 +435,7 @@ private:
         MessageHeader header = eager_header(envelope, bytes);
         return peer.store_in_ring(header, [&](std::byte* to) { copy_few(to, base, bytes); });
     }
-    // The envelope in pieces, that it need not be put together in memory by who takes the short way.
+    // Takes the envelope in pieces, so that callers on the fast path need not build it in memory.
     static bool put_in_ring(Peer& peer, std::uint32_t context, std::int32_t source,
                             std::int32_t tag, const void* base, Bytes bytes);
     [[gnu::always_inline]] static bool store_active_in_ring(Peer& peer, std::uint8_t tag,
@@ -446,7 +466,8 @@ private:
     static void announce_if_asked(const Peer& peer, SendRequest& request);
     void on_allowed(Peer& peer, Allowance allowance) override;
     Allowance least_for(const Peer& peer) const override;
-    // May send to any peer, and fail it: nothing is reserved then, and nothing follows.
+    // May send to any peer, and fail it. REQUIRES: nothing is reserved, and the caller is through
+    // with its own message.
     void on_own_send_waits() {
         if (back_pressure_.restrains()) [[unlikely]] {
             back_pressure_.release_all();
@@ -594,8 +615,8 @@ private:
     void forget_waiting(Peer& peer);
 
     // move.cc
-    // False: it waits for room, or for the connection. `offered`: the subchannel behind which it
-    // was the first that waited.
+    // Returns false if the transfer waits for room, or for the connection. `offered`: the
+    // subchannel behind which it was the first that waited.
     bool post_stripes(Mover& mover, std::uint32_t offered = kNoSubchannel);
     bool may_repeat(const Mover& mover, WorkStatus status) const;
     void plan_left(Mover& mover);
@@ -604,12 +625,12 @@ private:
     bool plan_more(Mover& mover);
     Status post_stripe(Mover& mover, const Stripe& stripe);
     static Status check(const opal_common_adaptib_one_sided_t& operation);
-    // The description is one that this process can use, and gives that right.
+    // Returns true if this process can use the description, and the description gives `right`.
     static bool is_sound(const opal_common_adaptib_remote_t& remote, std::uint32_t right) {
         return remote.key_count != 0 && remote.key_count <= kMaxRails &&
                (remote.access & right) != 0;
     }
-    // It is of the memory that the operation goes to.
+    // Returns true if the description covers the memory that the operation goes to.
     static bool covers(const opal_common_adaptib_remote_t& remote,
                        const opal_common_adaptib_one_sided_t& operation) {
         return operation.remote_address >= remote.base && operation.bytes <= remote.bytes &&
@@ -633,7 +654,8 @@ private:
     static bool may_be_asked(const Peer& peer, Bytes length) {
         return peer.ask_choices != nullptr && length <= kMostAsked && length > 0;
     }
-    // Within the call, over the only path that there is, where the fabric can; `what` lacks the keys.
+    // Executes the operation within the call, over the only path to the peer, if the fabric can.
+    // `what` lacks the keys. Returns false if the operation is not done.
     [[gnu::always_inline]] bool execute(Peer& peer, const ExecuteWork& what,
                                         const Registration& region,
                                         std::span<const std::uint32_t> remote_keys) {
@@ -664,8 +686,8 @@ private:
     static bool worth_waiting(const Peer& peer, std::uint32_t looks);
     QueuePair* asked_over(const Peer& peer, bool sensible);
     void on_operate(Peer& peer, const MessageHeader& header, const std::byte* from);
-    static constexpr Bytes kLeastShared = 64 * kKiB; // below, the other end is hardly there in time
-    // `send_id`: of the peer's message that is read; 0: a window's memory.
+    static constexpr Bytes kLeastShared = 64 * kKiB; // below, the helper rarely begins in time
+    // `send_id`: the peer's send whose data is read; 0: the operation is a put or get.
     bool move_long(Peer& peer, const ExecuteWork& work, const Registration& region,
                    std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
     static ShareChoices::Pattern pattern_of(Peer& peer, const ExecuteWork& work,
@@ -788,9 +810,9 @@ private:
     Matcher matcher_;
     BackPressure back_pressure_;
     BlockPool pool_;
-    std::deque<Reach> reaches_;                  // one a fabric
-    std::vector<const Registration*> whole_;     // Reach::all() of each
-    std::optional<RegistrationCache> all_rails_; // where there are several
+    std::deque<Reach> reaches_;                  // one per fabric
+    std::vector<const Registration*> whole_;     // Reach::all() of each fabric
+    std::optional<RegistrationCache> all_rails_; // if there are several fabrics
     CompletedList completed_;
     UserRequest* starting_ = nullptr; // the request whose start is under way
     bool started_complete_ = false;
@@ -811,10 +833,10 @@ private:
     void* active_context_ = nullptr;
     std::size_t outstanding_ = 0; // stripes
     IntrusiveList<Peer, &Peer::stalled_link> stalled_;
-    IntrusiveList<Peer, &Peer::transfers_link> waiting_peers_; // with transfers that wait
+    IntrusiveList<Peer, &Peer::transfers_link> waiting_peers_; // with waiting transfers
     IntrusiveList<ReceiveTransfer, &ReceiveTransfer::undecided_link> undecided_;
-    std::size_t striped_ = 0; // stripes outstanding whose time is taken
-    Nanoseconds polled_{}; // when completions were looked for the last time, while there are such
+    std::size_t striped_ = 0; // timed stripes outstanding
+    Nanoseconds polled_{};    // time of the last poll for completions, kept while striped_ > 0
     std::vector<SubchannelView> views_; // scratch of plan_move
     std::vector<StripeTime> times_;     // scratch of learn_from
     std::vector<Peer*> stalled_now_;    // scratch of retry

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// There is no connection, and no room for one, or no memory to pack into or unpack from: the receiver asks for the
-// message itself, or the sender finds that it has to; it sends it in fragments, among its other messages and over the
-// channel that they take.
+// Fragments: the way of a message if there is no connection and no room for one, or no memory to
+// pack into or unpack from. The receiver asks for fragments (kClearPush), or the sender finds that
+// it has to send them. Fragments go among the sender's other messages, over the same channel.
 #include <algorithm>
 
 #include "protocol/protocol.h"
@@ -10,7 +10,7 @@ namespace adaptib {
 
 namespace {
 
-constexpr int kFragmentsInARow = 8; // then others that wait for the peer have their turn
+constexpr int kFragmentsInARow = 8; // then the peer's other pending sends have their turn
 
 } // namespace
 
@@ -32,8 +32,8 @@ void Protocol::start_fragments(SendTransfer& transfer) {
     stall(transfer.peer, transfer.fragments);
 }
 
-// The next bytes, for one fragment; 0: they cannot be packed. More than is wanted may be packed, since a
-// packer stops at an element's end.
+// Packs the next bytes, for one fragment. Returns their number; 0: they cannot be packed. May pack
+// more than is wanted, since a packer stops at the end of an element.
 Bytes Protocol::fill_fragment(SendTransfer& transfer, Bytes room) {
     const Data& data = transfer.request->data;
     const Bytes most = std::min<Bytes>(room, data.bytes - transfer.packed);
@@ -41,7 +41,8 @@ Bytes Protocol::fill_fragment(SendTransfer& transfer, Bytes room) {
     return gather_some(data, transfer.packed, fragment_.data(), most);
 }
 
-// False if there is no room now. The transfer is gone when all of it is sent, or the peer is broken.
+// Returns false if there is no room now. The transfer is gone once all of it is sent, it cannot be
+// packed, or the peer is broken.
 bool Protocol::send_fragments(SendTransfer& transfer) {
     Peer& peer = transfer.peer;
     for (int i = 0; i < kFragmentsInARow; ++i) {
@@ -87,7 +88,7 @@ bool Protocol::send_fragments(SendTransfer& transfer) {
     return true;
 }
 
-// A receiver that cannot unpack takes the rest all the same: so both sides end.
+// A receiver that cannot unpack still takes the rest, so that both sides end.
 void Protocol::on_fragment(Peer& peer, const MessageHeader& header, const std::byte* body) {
     const auto fragment = read_body<FragmentBody>(body);
     const Bytes bytes = header.length - sizeof fragment;
@@ -102,7 +103,7 @@ void Protocol::on_fragment(Peer& peer, const MessageHeader& header, const std::b
         ++counters_.bad_packets;
         return;
     }
-    transfer->mode = ReceiveTransfer::Mode::pushed; // or the sender has no memory for blocks
+    transfer->mode = ReceiveTransfer::Mode::pushed; // was `packed` if the sender lacks block memory
     if (!transfer->failed) {
         transfer->failed =
             !scatter(transfer->request->data, transfer->received, body + sizeof fragment, bytes)

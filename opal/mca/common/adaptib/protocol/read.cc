@@ -40,14 +40,14 @@ void ReceiveTransfer::on_move_done() {
     protocol.end_receive(*this);
 }
 
-// The memory for as many blocks as can be under way at a time. False: there is none.
+// Takes memory for as many blocks as can be under way at a time. Returns false if there is none.
 bool Protocol::take_blocks(ReceiveTransfer& transfer) {
     if (transfer.memory != nullptr) {
-        return true; // what is read needs no unpacking
+        return true; // the data needs no unpacking
     }
     StagingPool& pool = staging(transfer.peer);
     const bool known =
-        transfer.source.kind == SourceKind::direct; // else the packer says how long blocks are
+        transfer.source.kind == SourceKind::direct; // else the sender decides how long blocks are
     const std::size_t all = (transfer.wanted + options_.block_bytes - 1) / options_.block_bytes;
     transfer.spare.resize(known ? std::min(all, options_.block_depth) : options_.block_depth);
     for (std::unique_ptr<StagingBlock>& block : transfer.spare) {
@@ -83,7 +83,8 @@ void Protocol::start_block_reads(ReceiveTransfer& transfer) {
     }
 }
 
-// Reads [offset, offset + length) of the stream from `remote`. REQUIRES: fewer than block_depth are under way.
+// Reads [offset, offset + length) of the stream from `remote`. REQUIRES: fewer than block_depth
+// blocks are under way.
 void Protocol::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes length,
                                 std::uint64_t remote, const std::uint32_t* keys,
                                 std::uint32_t key_count, std::uint32_t remote_block) {

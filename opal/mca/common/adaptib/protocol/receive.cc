@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A receive is posted, or takes a message that is there already; probes; cancels.
+// Receives that take a message which has arrived already; probes; cancel.
 #include "protocol/protocol.h"
 
 namespace adaptib {
 
 namespace {
 
-// What fits a block that is at hand.
+// Longest payload that fits a quick block of the pool.
 constexpr Bytes kShortStored = BlockPool::kQuickBlock - sizeof(InboundMessage);
 
 } // namespace
 
-// A receive that has just been asked for gets an eager message that fits, without becoming a request. False:
-// consume_now() is to be called.
+// Gives a new receive an eager message that fits, without making the receive a request. Returns
+// false if the caller has to call consume_now().
 bool Protocol::deliver_now(InboundMessage& message, void* base, Bytes room, UserRequest& user) {
     if (message.type != MessageType::eager || base == nullptr || message.length > room)
         [[unlikely]] {
@@ -26,7 +26,7 @@ bool Protocol::deliver_now(InboundMessage& message, void* base, Bytes room, User
     return true;
 }
 
-// The same with any message. True: the receive is complete.
+// Same for any message. Returns true if the receive is complete.
 bool Protocol::consume_now(InboundMessage& message, const Data& data, UserRequest& user) {
     starting_ = &user;
     started_complete_ = false;
@@ -35,7 +35,7 @@ bool Protocol::consume_now(InboundMessage& message, const Data& data, UserReques
     return started_complete_;
 }
 
-// Nothing will come for it.
+// Refuses a receive whose sender is lost.
 Status Protocol::refuse_receive(Peer& peer, ReceiveRequest& request) {
     matcher_.cancel(request);
     tell_failure(peer);
@@ -58,7 +58,7 @@ InboundMessage* Protocol::take(const Envelope& pattern, Peer* from) {
     return found_or_wanted(matcher_.take(pattern), from);
 }
 
-// The receive gets the message, which ends as a record.
+// Gives the message to the receive, and discards its record.
 void Protocol::consume(InboundMessage& message, ReceiveRequest& request) {
     if (message.type == MessageType::none) {
         copy_from_self(*message.own, request);

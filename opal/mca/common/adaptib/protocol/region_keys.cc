@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The keys of the memory that puts, gets and atomics go to; and operations that the target refuses.
+// Keys of the memory that puts, gets and atomics go to; and operations that the target refuses.
 //
 // The description that comes with an operation need not be that of its address. osc/rdma (4.1.4 and
 // 5.0.7, osc_rdma_dynamic.c) looks the address up in the list of regions of a dynamic window, which
-// it shares with the window's owner on the same host, and passes a pointer into that list on, after
-// it has released the list's lock. When the owner attaches or detaches memory it moves the entries,
-// so that the pointer is at a neighbour's, or at one half of each. A BTL that needs no description,
-// as vader, does not notice.
+// it shares with the window's owner on the same host, and passes on a pointer into that list after
+// it has released the list's lock. When the owner attaches or detaches memory, it moves the
+// entries: the pointer then refers to a neighboring entry, or to one half of each. A BTL that needs
+// no description, such as vader, does not notice.
 //
-// So the description is copied once, and taken as a hint. Where the initiator sees the target's
-// table of regions (Capability::sees_regions) a key that does not cover the operation is replaced
-// by that of a live region which does, and gives the rights that the description names. All rights:
-// memory that was registered for transfers does not stand in for a window's. What no region covers
-// is an error of that operation. Elsewhere the description has to cover it. The list is a private
-// copy then, which one thread at a time uses.
+// So the description is copied once, and taken as a hint. If the initiator sees the target's table
+// of regions (Capability::sees_regions), a key that does not cover the operation is replaced by the
+// key of a live region that does, and that gives all rights that the description names: memory
+// registered for transfers does not stand in for a window's. An operation that no region covers
+// ends with an error. On other rails the description has to cover the operation; the list is then a
+// private copy, which one thread at a time uses.
 //
-// An operation that passes and is refused all the same (the memory was deregistered meanwhile) has
-// failed a queue pair. Only that operation ends with an error; the connection is made anew as after
-// a failed path (Core::on_path_failed). With fault_tolerance off, the peer fails.
+// An operation may pass this check and be refused all the same (the memory was deregistered
+// meanwhile), which fails a queue pair. Only that operation ends with an error; the connection is
+// repaired as after a failed path (Core::on_path_failed). With fault_tolerance off, the peer fails.
 #include <utility>
 
 #include "protocol/protocol.h"
@@ -57,21 +57,21 @@ Status Protocol::find_keys(const Peer& peer, const RemoteRange& range,
     return kOk;
 }
 
-// For an operation that begins. Errors: bad_key.
+// Finds the keys for an operation that begins. Errors: bad_key.
 Status Protocol::find_keys(const Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                            opal_common_adaptib_remote_t& remote) {
-    // A region of nothing has a key, of one byte (memory/registration.h).
+    // An empty region has a key, of one byte (memory/registration.h).
     if (!sees_regions(peer) || remote.bytes == 0) {
         return covers(remote, operation) ? kOk : Status::error(Reason::bad_key);
     }
     if (peer.state != ConnectState::open) {
-        return kOk; // they are looked for when there is a connection
+        return kOk; // keys are looked up once there is a connection
     }
     const RemoteRange range{operation.remote_address, operation.bytes, access_of(remote.access)};
     return find_keys(peer, range, {remote.keys, remote.key_count});
 }
 
-// For one that waited for a connection. False: it is refused.
+// Finds the keys for an operation that waited for a connection. Returns false if it is refused.
 bool Protocol::find_keys(Mover& mover) {
     Move& move = mover.move;
     if (!move.one_sided || move.keys_found || !sees_regions(mover.peer)) {
@@ -91,7 +91,7 @@ void Protocol::refuse(Mover& mover) {
     tell_refused(mover.peer, mover.move.opcode, mover.move.length);
 }
 
-// Once for each peer: a program that goes on all the same has more of them.
+// Reports once per peer: a program that continues has more such operations.
 void Protocol::tell_refused(Peer& peer, Opcode opcode, Bytes bytes) {
     if (std::exchange(peer.refusal_told, true)) {
         return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// An announced message is matched: who moves the data, and how; and how a rendezvous ends.
+// Rendezvous: an RTS (`rendezvous`) is matched; who moves the data, and how; how it ends.
 #include <algorithm>
 
 #include "protocol/protocol.h"
@@ -42,7 +42,7 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
     transfer->wanted = wanted;
     transfer->id = receives_.add(transfer);
     ++peer.users;
-    // Asking may fail the peer at once, and with it every transfer.
+    // Requesting a connection may fail the peer at once, and with it every transfer.
     const std::uint64_t id = transfer->id;
     undecided_.push_back(*transfer);
     connections_.request(peer);
@@ -54,7 +54,7 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
         ask_for_fragments(*transfer);
         return;
     }
-    if (is_contiguous(request.data)) { // while the connection comes up, if it has to
+    if (is_contiguous(request.data)) { // registers while the connection comes up, if it has to
         transfer->memory =
             registered(peer, transfer->own, request.data.base, wanted, kLocalWrite | kRemoteWrite);
     }
@@ -96,7 +96,7 @@ void Protocol::decide(ReceiveTransfer& transfer) {
     send_control(transfer.peer, MessageType::clear_to_send, &clear, sizeof clear);
 }
 
-// Those of the peer leave the list, in their order.
+// Calls f for the peer's undecided transfers, in their order. Each leaves the list before its call.
 template <typename F> void Protocol::for_each_undecided(Peer& peer, F&& f) {
     for (std::size_t left = undecided_.size(); left > 0 && !undecided_.empty(); --left) {
         ReceiveTransfer& transfer = *undecided_.pop_front();
@@ -155,7 +155,7 @@ void Protocol::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBody&
     }
 }
 
-// The receiver has read the message, or as much of it as it has room for, or gives up.
+// Takes a FIN: the receiver has read the message, or as much of it as it has room for, or gives up.
 void Protocol::on_finish(Peer& peer, const IdBody& body) {
     ++peer.finishes;
     SendTransfer* transfer = sends_.find(body.id);
@@ -187,7 +187,8 @@ void Protocol::end_receive(ReceiveTransfer& transfer) {
     const Bytes message_bytes = transfer.source.bytes;
     const Bytes wanted = transfer.wanted;
     const bool failed = transfer.failed;
-    // A packed source ends with its last block, a written one by itself; one that failed has to be told.
+    // A sender that packs ends with its last block, a sender that writes ends by itself. After a
+    // failure, the sender has to be told.
     const bool tell =
         !transfer.sender_ended && (failed || transfer.mode == ReceiveTransfer::Mode::read ||
                                    transfer.mode == ReceiveTransfer::Mode::read_blocks);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A connection is made anew (connect/repair.cc): sends wait behind a barrier meanwhile; then what the old
-// ring may have lost goes first, in its old order and with its old numbers, so that what was there all the
-// same falls out at the receiver.
+// Repair of a connection (connect/repair.cc): sends wait behind a barrier meanwhile. Then messages
+// that the old ring may have lost go first, in their old order and with their old sequence numbers,
+// so that the receiver drops those that had arrived.
 #include "protocol/protocol.h"
 
 namespace adaptib {
@@ -44,15 +44,15 @@ void Protocol::on_fenced(Peer& peer) {
 
 void Protocol::drop(RepeatedMessage& message) { pool_.release(&message, message.size()); }
 
-// Before what waits, in which there may be repeated messages already, of an earlier repair: those are later
-// ones.
+// Puts messages in doubt before those that wait. Among the waiting ones there may be repeated
+// messages of an earlier repair: those are later in the order.
 void Protocol::lift_barrier(Peer& peer) {
     if (!peer.interrupted) {
         return;
     }
     peer.interrupted = false;
     peer.work_failed = false;
-    static_cast<void>(peer.pending.take()); // nothing was put before it
+    static_cast<void>(peer.pending.take()); // the barrier: nothing was put before it
     PendingQueue waiting;
     std::swap(waiting, peer.pending);
     while (!peer.in_doubt.empty()) {
@@ -66,7 +66,7 @@ void Protocol::lift_barrier(Peer& peer) {
     peer.pending.append(waiting);
 }
 
-// What waited behind the barrier goes on.
+// Sends what waited behind the barrier.
 void Protocol::resume(Peer& peer) {
     lift_barrier(peer);
     if (flush(peer) && peer.stalled_link.linked()) {
@@ -74,7 +74,9 @@ void Protocol::resume(Peer& peer) {
     }
 }
 
-// There is no ring any more. A new connection may bring one; who is open again without one gets none.
+// Keeps a message that needs a ring waiting while there is none. A new connection may bring a ring;
+// if the peer is open again without one, none will come, and the peer fails. Returns true if the
+// message was dropped.
 bool Protocol::wait_for_ring(Peer& peer, RepeatedMessage& message) {
     connections_.request(peer);
     if (peer.state == ConnectState::open && !peer.repair.wanted) {
@@ -87,7 +89,7 @@ bool Protocol::wait_for_ring(Peer& peer, RepeatedMessage& message) {
     return true;
 }
 
-// False: there is no room now.
+// Returns false if there is no room now.
 bool Protocol::send_again(Peer& peer, RepeatedMessage& message) {
     const Bytes length = message.header.length;
     if (length > peer.message_capacity()) {

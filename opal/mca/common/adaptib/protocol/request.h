@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Requests and messages as the protocol sees them.
 //
-// Purpose: what lives in the words of opal_common_adaptib_request_t that belong to the core, and the
-// records of messages that came before their receive. All are plain enough to need no destruction.
+// Purpose: records that lie in the core's words of an opal_common_adaptib_request_t, and records of
+// messages that arrived before their receive was posted. None of them needs destruction.
 // Ownership: a request's memory is the user's until its completion is reported; an InboundMessage
 // belongs to the block pool.
 // May touch: base/, match/, peer/.
@@ -26,14 +26,14 @@ struct SendTransfer;
 struct SendRequest : PendingSend {
     SendRequest() : PendingSend(Kind::request) {}
     UserRequest* user = nullptr;
-    Peer* peer = nullptr; // null: to ourselves
+    Peer* peer = nullptr; // null: this process
     Data data{};
     Envelope envelope;
     Marker marker = Marker::blocking;
     MessageType type = MessageType::eager; // eager, eager_sync, rendezvous or active
     std::uint8_t tag = 0;                  // active
-    std::uint64_t id = 0;                  // eager_sync: what the acknowledgement names
-    std::uint32_t parts_sent = 0;          // active: bytes sent in parts
+    std::uint64_t id = 0;                  // eager_sync: repeated by the acknowledgment
+    std::uint32_t parts_sent = 0;          // active: bytes sent so far, in parts
     bool sent = false;                     // eager_sync: on its way
     SendTransfer* transfer = nullptr;      // rendezvous
 };
@@ -47,36 +47,38 @@ struct ReceiveRequest : PostedReceive {
             assign(data, to);
         }
     }
-    UserRequest& user() { // its words are where this is
+    UserRequest& user() { // its words hold this record
         return *reinterpret_cast<UserRequest*>(reinterpret_cast<std::byte*>(this) -
                                                offsetof(UserRequest, core));
     }
-    Peer* from; // null: anybody, or not known
-    Data data;  // contiguous: base and bytes alone are set
+    Peer* from; // null: any source, or not known
+    Data data;  // contiguous: only base and bytes are set
 };
-// With the request's own words and 24 bytes of who has it, contiguous ones take two cache lines.
+// A contiguous receive takes two cache lines, with the request's own words and 24 bytes of the
+// user's in front.
 static_assert(24 + offsetof(UserRequest, core) + sizeof(ReceiveRequest) -
                   (sizeof(Data) - offsetof(Data, pack)) <=
               2 * kCacheLine);
 
-// What few messages need.
+// Fields that few messages need.
 struct InboundRare {
-    SendRequest* own;      // from ourselves, not copied: the send that waits
+    SendRequest* own;      // from this process, not copied: the waiting send
     std::uint64_t send_id; // eager_sync
     std::byte unused[2 * kCacheLine - 2 * sizeof(void*) - UnexpectedMessage::kInFront];
 };
 
-// An unexpected message: an eager one with its payload behind the record, or an announcement, which is there,
-// too. What all messages need lies together, and that of few before it: a short eager message takes two lines.
+// An unexpected message: an eager message, or an RTS. The payload or the RTS body follows the
+// record. Fields that all messages need lie together, those that few need before them, so that a
+// short eager message uses two cache lines.
 struct InboundMessage : InboundRare, UnexpectedMessage {
     InboundMessage(const Envelope& sent, Bytes size) : UnexpectedMessage(sent, size) {}
-    Peer* peer = nullptr; // null: from ourselves
+    Peer* peer = nullptr; // null: from this process
     Bytes stored = 0;     // bytes behind this record
-    // From ourselves: eager, the payload is here, or none, it is with the send.
+    // From this process: `eager` if the payload is here, `none` if it is still with the send.
     MessageType type = MessageType::eager;
 
     std::byte* payload() { return reinterpret_cast<std::byte*>(this + 1); }
-    // REQUIRES: type is rendezvous, and so many bytes are stored.
+    // REQUIRES: type is rendezvous, and the whole body is stored.
     RendezvousBody& announced() {
         return *std::launder(reinterpret_cast<RendezvousBody*>(payload()));
     }
@@ -84,7 +86,7 @@ struct InboundMessage : InboundRare, UnexpectedMessage {
 };
 static_assert(sizeof(InboundMessage) % alignof(RendezvousBody) == 0);
 static_assert(sizeof(InboundMessage) ==
-              3 * kCacheLine + 24); // three words and the payload in one line
+              3 * kCacheLine + 24); // three words share a line with the payload
 
 static_assert(sizeof(SendRequest) <= sizeof(UserRequest::core));
 static_assert(sizeof(ReceiveRequest) <= sizeof(UserRequest::core));
@@ -104,7 +106,7 @@ make_receive(UserRequest& user, const Envelope& pattern, const Data& data, Peer*
     return *new (user.core) ReceiveRequest(pattern, data, from);
 }
 
-// A completed request that has not been reported yet is linked through its first core word.
+// Completed requests that have not been reported yet, linked through their first core word.
 class CompletedList {
 public:
     bool empty() const { return first_ == nullptr; }

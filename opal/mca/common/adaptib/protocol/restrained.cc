@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Back-pressure at both ends: a peer is told what it may send us (back_pressure.h), and we send
-// what a peer takes.
+// Back-pressure at both ends: as a receiver, this process tells a peer what it may send
+// (back_pressure.h); as a sender, it sends what the peer takes.
 #include "protocol/protocol.h"
 
 namespace adaptib {
 
 namespace {
 
-// A message up to this length takes no more memory than its announcement does.
+// A message up to this length takes no more memory than its RTS.
 constexpr Bytes kAsShort = sizeof(RendezvousBody);
 
 bool is_matched(const SendRequest& request) { return request.type != MessageType::active; }
 
 } // namespace
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Receiver
 
 void Protocol::on_allowed(Peer& peer, Allowance allowance) {
@@ -24,7 +24,7 @@ void Protocol::on_allowed(Peer& peer, Allowance allowance) {
 
 Allowance Protocol::least_for(const Peer& peer) const {
     const bool own_sends_wait = sends_.size() > 0 || waiting_acks_.size() > 0 || held_back_ > 0;
-    if (own_sends_wait || peer.said_goodbye) { // nothing follows a goodbye
+    if (own_sends_wait || peer.said_goodbye) { // nothing follows a disconnect
         return Allowance::all;
     }
     bool waited_for = false;
@@ -58,17 +58,17 @@ std::string Protocol::no_memory_text(const Peer& peer, Bytes bytes) const {
            std::to_string(back_pressure_.most()) + ")";
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Sender
 
-// The request waits until the goodbye is over, or the peer takes messages again.
+// Holds the request until the disconnect is over, or the peer takes messages again.
 void Protocol::hold(SendRequest& request) {
     request.peer->held.add(request);
     ++held_back_;
     counters_.sends_held += must_hold(*request.peer, request) ? 1 : 0;
 }
 
-// Requests that may go by now go out, or join those that wait, in their order.
+// Sends held requests that may go now, or adds them to the pending ones, in their order.
 void Protocol::send_held(Peer& peer) {
     while (!peer.held.empty()) {
         auto& request = static_cast<SendRequest&>(*peer.held.take());
@@ -95,7 +95,7 @@ bool Protocol::must_hold(const Peer& peer, const SendRequest& request) {
     return peer.allowed == Allowance::nothing && is_matched(request);
 }
 
-// A peer that takes announcements alone gets them of longer messages.
+// Makes a longer message an RTS if the peer takes announcements only.
 void Protocol::announce_if_asked(const Peer& peer, SendRequest& request) {
     if (peer.allowed == Allowance::announcements && is_matched(request) &&
         request.data.bytes > kAsShort) {
@@ -116,8 +116,8 @@ void Protocol::on_allowance(Peer& peer, std::uint8_t flags) {
     }
 }
 
-// Requests that wait for room have sent nothing yet: they are held, and so is what comes behind
-// them.
+// Holds pending requests of messages to be matched, which have sent nothing yet. All other pending
+// sends stay.
 void Protocol::hold_pending(Peer& peer) {
     PendingQueue others;
     while (peer.has_pending()) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages to ourselves: matched like any other, copied once or, if they come first, twice.
+// Messages of this process to itself: matched like any other, and copied once; an eager message
+// that comes before its receive is copied twice.
 #include <algorithm>
 #include <array>
 
@@ -35,7 +36,7 @@ void Protocol::send_to_self(SendRequest& request) {
     matcher_.add_unexpected(*message);
 }
 
-// Ends both requests.
+// Copies the data, and ends both requests.
 void Protocol::copy_from_self(SendRequest& send, ReceiveRequest& receive) {
     const Bytes taken = std::min<Bytes>(send.data.bytes, receive.data.bytes);
     const bool failed = taken > 0 && !copy(send.data, receive.data, taken).ok();
@@ -44,8 +45,8 @@ void Protocol::copy_from_self(SendRequest& send, ReceiveRequest& receive) {
     complete(*send.user, status, send.data.bytes);
 }
 
-// In pieces through a buffer unless one side is contiguous. A packer stops at an element's end, so
-// what it is asked for may reach beyond `length`.
+// Copies in pieces through a buffer, unless one side is contiguous. A packer stops at the end of an
+// element, so this function may ask it for bytes beyond `length`.
 Status Protocol::copy(const Data& from, const Data& to, Bytes length) {
     if (from.base != nullptr) {
         return scatter(to, 0, static_cast<const std::byte*>(from.base), length);

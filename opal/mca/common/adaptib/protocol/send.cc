@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A send is asked for; and what waits for room is sent when there is some.
+// Sends: the caller starts one; pending ones go out when there is room.
 #include <algorithm>
 
 #include "protocol/protocol.h"
@@ -73,8 +73,8 @@ void Protocol::stall(Peer& peer, PendingSend& send) {
     }
 }
 
-// Puts the request's first message on the channel; false if there is no room now. A peer that breaks
-// here has its requests, this one included, ended.
+// Puts the request's first message on the channel. Returns false if there is no room now. If the
+// peer breaks here, all its requests end, this one included.
 bool Protocol::transmit(SendRequest& request) {
     const bool eager = request.type != MessageType::rendezvous;
     return eager ? transmit_eager(request) : transmit_rendezvous(request);
@@ -118,7 +118,7 @@ bool Protocol::transmit_eager(SendRequest& request) {
         if (status.is_again()) {
             return false;
         }
-        if (body == 0) { // with a body, the request is among those that wait for the peer
+        if (body == 0) { // otherwise the request is in waiting_acks_, and on_peer_failed ends it
             complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
         }
         on_peer_failed(peer, reason_text(status.reason()));
@@ -135,8 +135,8 @@ bool Protocol::transmit_eager(SendRequest& request) {
     return true;
 }
 
-// What the receiver needs to fetch the message: an address and keys, or, where the data is not
-// contiguous or cannot be registered, a promise to pack it.
+// Prepares what the receiver needs to fetch the message: an address and keys, or, if the data is
+// not contiguous or cannot be registered, a promise to pack it.
 void Protocol::announce(SendRequest& request) {
     auto transfer = std::make_unique<SendTransfer>(*this, *request.peer);
     transfer->request = &request;
@@ -221,7 +221,7 @@ bool Protocol::put_active_in_ring(Peer& peer, std::uint8_t tag, const void* firs
     return peer.commit_in_ring(header).ok();
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Control messages
 
 void Protocol::send_control(Peer& peer, MessageType type, const void* body, std::size_t size,
@@ -265,10 +265,10 @@ bool Protocol::try_control(Peer& peer, MessageType type, const void* body, std::
     return !status.is_again();
 }
 
-// ---------------------------------------------------------------------------------------------------
-// What waits
+// -------------------------------------------------------------------------------------------------
+// Pending sends
 
-// True if nothing waits any more.
+// Returns true if nothing is pending any more.
 bool Protocol::flush(Peer& peer) {
     while (peer.has_pending()) {
         PendingSend* send = peer.pending.take();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A put, get or atomic that waits, and of which nothing is posted, lies in the words of its
-// request: the core holds no memory for it, however many wait.
+// Shelved operations: the record of a waiting put, get or atomic of which nothing is posted lies in
+// the words of its request. So the core needs no memory for them, however many wait.
 #include <algorithm>
 
 #include "protocol/protocol.h"
@@ -51,7 +51,8 @@ void ShelvedOneSided::restore(OneSided& operation) {
 
 WaitingTransfer& OneSided::shelve() { return protocol.shelve(*this); }
 
-// One of which nothing is posted, and that goes over one subchannel if it is planned.
+// Shelves an operation of which nothing is posted and which, if planned, goes over one subchannel.
+// Returns the record that waits: the shelved one, or else the operation itself.
 WaitingTransfer& Protocol::shelve(OneSided& operation) {
     const Move& move = operation.move;
     const bool whole = move.plan.empty() ? move.covered == 0
@@ -67,7 +68,7 @@ WaitingTransfer& Protocol::shelve(OneSided& operation) {
     return *shelved;
 }
 
-// Null: there is no memory now.
+// Returns the mover of a waiting record. Null: there is no memory now.
 Mover* Protocol::unshelve(Peer& peer, WaitingTransfer& transfer) {
     if (!transfer.shelved) {
         return static_cast<Mover*>(&transfer);
@@ -83,7 +84,7 @@ Mover* Protocol::unshelve(Peer& peer, WaitingTransfer& transfer) {
     return operation;
 }
 
-// REQUIRES: it waits nowhere any more.
+// REQUIRES: the record waits nowhere any more.
 void Protocol::fail_shelved(Peer& peer, ShelvedOneSided& shelved) {
     UserRequest& user = shelved.user();
     flush_epochs_.leave(shelved.epoch);
@@ -94,7 +95,7 @@ void Protocol::fail_shelved(Peer& peer, ShelvedOneSided& shelved) {
     complete(user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
 }
 
-// At the end: no registration is left in use.
+// Destroys shelved records at the end, so that no registration is left in use.
 void Protocol::forget_waiting(Peer& peer) {
     if (peer.waiting == nullptr) {
         return;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Long data that both ends copy through staging memory, by their processors (protocol/together.cc
-// says when).
+// Staged copy: both ends copy long data through staging memory, by their processors
+// (protocol/together.cc says when).
 //
-// The initiator's loop moves units (protocol/staged_ends.h) until all are in place. It takes back what
-// the helper does not take within kPatience, waits for what the helper has taken, and copies the rest
-// alone. Where data goes in both directions at once, each end is the initiator of one copy and the
-// helper of the other: the loop does the steps of both in turns.
+// The initiator's loop moves units (protocol/staged_ends.h) until all are in place. The initiator
+// takes back units that the helper does not take within kPatience, waits for the units that the
+// helper has taken, and copies the rest alone. If data goes in both directions at once, each end is
+// the initiator of one copy and the helper of the other: the loop does the steps of both in turns.
 //
-// The helper's memory is a window's, which is accessed by the rules of its key; or that of a message
-// that the helper sends and that is not over; or lent (memory/lent_memory.h). So the system does not
-// have to look whether it is mapped.
+// The helper's memory is a window's, which is accessed by the rules of its key; or the buffer of a
+// message that the helper is still sending; or lent (memory/lent_memory.h). So no system call has
+// to check that the memory is mapped.
 #include <algorithm>
 #include <optional>
 
@@ -22,16 +22,16 @@ namespace adaptib {
 namespace {
 
 constexpr Bytes kUnit = SharedWork::kUnit;
-// For the other end to take a unit: a unit takes it 0.5 to 4 us. With one that is not in MPI at all
-// that is lost.
+// Time for the helper to take a unit; each unit takes the helper 0.5 to 4 us. If the helper is not
+// in MPI at all, this time is lost.
 constexpr Nanoseconds kPatience{5'000};
-constexpr std::uint32_t kLooksPerTime = 32;     // between two looks at the clock
-constexpr std::uint32_t kMostLooks = 1u << 14;  // whatever the clock says
-constexpr std::uint32_t kMostServed = 1u << 13; // looks for a unit, some 50 us, at the other end
+constexpr std::uint32_t kLooksPerTime = 32;     // looks at the slot per reading of the clock
+constexpr std::uint32_t kMostLooks = 1u << 14;  // bound on looks, whatever the clock says
+constexpr std::uint32_t kMostServed = 1u << 13; // helper: bound on looks for a unit, some 50 us
 
 } // namespace
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Initiator
 
 bool Protocol::move_staged(Peer& peer, const ExecuteWork& work, const Registration& region,
@@ -61,9 +61,9 @@ bool Protocol::move_staged(Peer& peer, const ExecuteWork& work, const Registrati
            execute_part(peer, work, moved, work.length - moved, region, remote_keys);
 }
 
-// Returns how much is in place, from the beginning on. The helper touches nothing any more. What the
-// peer has open in the other direction is helped with in the same loop, so that neither end waits for
-// the other one's copy.
+// Returns the number of bytes in place, from the beginning on; the helper touches nothing any more.
+// The same loop helps with an offer that the peer has open in the other direction, so that neither
+// end waits for the other's copy.
 Bytes Protocol::pump_staged(const Peer& peer, StagedCopy& copy) {
     std::optional<StagedOffer> crossing;
     Nanoseconds give_up{0};
@@ -81,7 +81,7 @@ Bytes Protocol::pump_staged(const Peer& peer, StagedCopy& copy) {
         }
         if (!worth_waiting(peer, look)) {
             copy.close();
-            return 0; // the copy by one end alone finds that the peer is gone
+            return 0; // copying the rest alone will find that the peer is gone
         }
         if (look % kLooksPerTime == 0 && !copy.is_closed()) {
             const Nanoseconds now = options_.clock->now();
@@ -103,10 +103,11 @@ Bytes Protocol::pump_staged(const Peer& peer, StagedCopy& copy) {
     return copy.in_place();
 }
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Helper
 
-// This process's memory that the offer names. Null: it is a window's, if `good`.
+// Returns this process's memory that the offer names. Null: the memory is a window's if `good`, and
+// the offer is invalid otherwise.
 std::byte* Protocol::find_offered(const Peer& peer, const ShareBody& body, bool& good) {
     const bool fills = static_cast<Opcode>(body.opcode) == Opcode::write;
     good = true;
@@ -126,7 +127,7 @@ std::byte* Protocol::find_offered(const Peer& peer, const ShareBody& body, bool&
     return good ? static_cast<std::byte*>(data.base) + (body.theirs - begin) : nullptr;
 }
 
-// Nothing: the offer names no memory that is there, or is over.
+// Returns nothing if the offer names no valid memory, or is over.
 std::optional<StagedOffer> Protocol::take_offer(const Peer& peer, const ShareBody& body,
                                                 QueuePair& qp) {
     bool good = false;
@@ -166,7 +167,8 @@ void Protocol::count_served(const StagedOffer& offer) {
     }
 }
 
-// Helps with the offer that the peer has open while this process waits for it. True: a unit was moved.
+// Helps with the offer that the peer has open while this process, as an initiator, waits for the
+// peer. Returns true if a unit was moved.
 bool Protocol::step_crossing(const Peer& peer, std::optional<StagedOffer>& crossing) {
     ShareBody body;
     if (!crossing && peer.answers != nullptr && peer.answers->read_offer(body) &&

@@ -91,7 +91,7 @@ StagedStep StagedOffer::step() {
     return StagedStep::moved;
 }
 
-// Takes the next unit. False: there is none, or the offer is over.
+// Takes the next unit. Returns false if there is none, or the offer is over.
 bool StagedOffer::take() {
     std::uint64_t word = slot_->shared_word().load(std::memory_order_acquire);
     for (;;) {
@@ -107,7 +107,8 @@ bool StagedOffer::take() {
     }
 }
 
-// What the initiator sees as a read is a write here.
+// To fill a unit, the helper reads its own memory, as a read by the initiator would
+// (QueuePair::serve); to empty a unit, it writes its memory.
 bool StagedOffer::copy(std::byte* staged, Bytes offset, Bytes bytes) {
     if (own_ != nullptr) {
         copy_few(fills() ? staged : own_ + offset, fills() ? own_ + offset : staged, bytes);

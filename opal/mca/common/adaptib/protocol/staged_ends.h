@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The two ends of a staged copy (protocol/staged.cc): StagedCopy is the initiator's, which owns the
-// staging memory and the answer slot, StagedOffer that of the helper, the process that the initiator
-// made the offer to.
+// The two ends of a staged copy (protocol/staged.cc). StagedCopy is the end of the initiator, which
+// owns the staging memory and the answer slot; StagedOffer is the end of the helper, the process to
+// which the initiator has made the offer.
 //
-// Purpose: long data goes through staging memory of a few units, used as a ring. The end that has the
-// data fills units, the other one empties them, at the same time: with a get, or a message, the
-// helper fills, with a put the initiator. The initiator counts its units in AnswerSlot::moved. The
-// helper takes each unit by compare-and-swap on the shared word, and counts it there as done: from
-// there on it is in staging memory, or in place. The initiator can take back what was not taken.
+// Purpose: long data goes through staging memory of a few units, used as a ring. The end that has
+// the data fills units, and the other end empties them at the same time: for a get, or a message,
+// the helper fills; for a put, the initiator. The initiator counts its units in AnswerSlot::moved.
+// The helper takes each unit by compare-and-swap on the shared word, and counts the unit there as
+// done once it is in staging memory, or in place. The initiator can take back units that the helper
+// has not taken.
 // Ownership: both refer to memory of the two processes. The helper touches none after a step that
-// returned over; the initiator may give the staging memory back once step() returned over.
+// returned over; the initiator may release the staging memory once step() has returned over.
 // Threads: one at a time, under the core's lock.
 // May touch: base/, channel/, fabric/fabric.h.
 #pragma once
@@ -25,24 +26,26 @@ namespace adaptib {
 
 enum class StagedStep : std::uint8_t {
     moved, // this end has moved a unit
-    waits, // the other end has to move one first
+    waits, // the other end has to move a unit first
     over,  // nothing is left to do, or the other end does no more
-    bad,   // initiator only: the slot, where the peer writes, makes no sense
+    bad,   // initiator only: the slot, into which the peer writes, is inconsistent
 };
 
 class StagedCopy {
 public:
-    // The offer stands. `work`: what the initiator would do alone; `staging`: of `depth` units.
+    // `work`: the operation as the initiator would do it alone; `staging`: memory of `depth` units.
+    // REQUIRES: the offer has been made.
     StagedCopy(const ExecuteWork& work, std::uint64_t number, AnswerSlot& slot, std::byte* staging,
                std::uint32_t depth);
 
     StagedStep step();
-    // No unit can be taken any more; step() until those that are taken are done. Any number of times.
+    // Closes the offer: no unit can be taken any more. The caller repeats step() until all units
+    // that were taken are done. May be called any number of times.
     void close();
     bool is_closed() const { return state_.closed; }
-    // The helper has done something since the last call.
+    // Returns true if the helper has done units since the last call.
     bool has_heard();
-    // After over: this much is in place, from the beginning on.
+    // Returns the number of bytes in place, from the beginning on. REQUIRES: step() returned over.
     Bytes in_place() const;
 
 private:
@@ -53,22 +56,22 @@ private:
     const std::uint32_t depth_;
     const std::uint32_t units_;
     std::uint32_t moved_ = 0;
-    std::uint32_t heard_ = 0; // what the helper had done by the last has_heard()
+    std::uint32_t heard_ = 0; // units done by the helper at the last has_heard()
     SharedWork state_{};
 };
 
 class StagedOffer {
 public:
-    // `own`: this process's memory that the body names. Null: the queue pair, which is not null then,
-    // accesses it by the rules of the body's key. REQUIRES: the body has been checked; `staging` has
-    // its staging_units.
+    // `own`: this process's memory that the body names. Null: `qp`, which must not be null then,
+    // accesses the memory by the rules of the body's key. REQUIRES: the body has been checked;
+    // `staging` has the body's staging_units.
     StagedOffer(const ShareBody& body, AnswerSlot& slot, QueuePair* qp, std::byte* staging,
                 std::byte* own);
 
     StagedStep step();
-    // The initiator still waits for units.
+    // Returns true if the initiator still waits for units.
     bool stands() const;
-    // By this object.
+    // Returns the bytes moved by this object.
     Bytes bytes_moved() const { return moved_; }
     Opcode opcode() const { return static_cast<Opcode>(body_.opcode); }
 
@@ -83,7 +86,7 @@ private:
     std::byte* staging_;
     std::byte* own_;
     std::uint32_t units_;
-    std::uint32_t unit_; // the next one
+    std::uint32_t unit_; // the next unit
     Bytes moved_ = 0;
 };
 

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages that are long enough for two ways: through the ring, or from buffer to buffer. Some of their copies
-// into the ring are timed, and what follows from it becomes the peer's eager limit (schedule/copy_choice.h).
+// Learning the eager limit, from messages that are long enough to go two ways: through the ring, or
+// from buffer to buffer. Some of their copies into the ring are timed, and the peer's eager limit
+// follows from these times (schedule/copy_choice.h).
 //
-// The limit that is learnt is that of the latency. In a stream the receiver would have to fetch everything, one
-// message after the other, while the sender has nothing to do: there both copy, and most processors move more together
-// even where each message takes longer. Some do not: where a store into a line that another processor had last is much
-// dearer than a load, copying once is up to three times as fast (test/bench/TUNING.md). So long streams are timed
-// now and then, one way and the other, from one of their messages until the first that follows once something has come
-// from the peer: what the program sees.
+// The limit learned this way is right for latency. In a stream, going from buffer to buffer makes
+// the receiver fetch everything, one message after the other, while the sender has nothing to do.
+// Through the ring both ends copy, and most processors move more data together even if each message
+// takes longer. Some do not: if a store into a line that another processor had last is much more
+// expensive than a load, copying once is up to three times as fast (test/bench/TUNING.md). So long
+// streams are timed now and then, each of the two ways, from one of their messages until the first
+// one sent after something has come from the peer: the time that the program sees.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -18,10 +20,10 @@ namespace adaptib {
 
 namespace {
 
-constexpr std::uint32_t kStream = 2;     // messages in one direction; with more it is a stream
-constexpr std::uint32_t kLongStream = 8; // with more it is timed
-constexpr Bytes kTold = 4096;            // bytes that the times of streams are for
-constexpr int kPrice = 8;                // copying once has to be faster by that part
+constexpr std::uint32_t kStream = 2;     // more messages in one direction are a stream
+constexpr std::uint32_t kLongStream = 8; // a stream of more messages may be timed
+constexpr Bytes kTold = 4096;            // streams are compared by their time per kTold bytes
+constexpr int kPrice = 8;                // copying once has to be faster by 1/kPrice
 
 WayChoice& choice_for(StreamChoices& choices, Bytes bytes) {
     const auto size = static_cast<std::size_t>(std::bit_width((bytes - 1) / kStreamSizesFrom));
@@ -30,7 +32,7 @@ WayChoice& choice_for(StreamChoices& choices, Bytes bytes) {
 
 } // namespace
 
-// Something has come from the peer.
+// Ends the stream: something has come from the peer.
 void Protocol::end_stream(Peer& peer) {
     Stream& stream = peer.stream;
     if (stream.timed != nullptr) {
@@ -42,7 +44,8 @@ void Protocol::end_stream(Peer& peer) {
     stream = {.heard = peer.next_receive - peer.finishes};
 }
 
-// Whether a message that could go either way goes through the ring, since it is part of a stream.
+// Counts a message. Returns true if messages that could go either way go through the ring, since
+// they are part of a stream.
 bool Protocol::streams_through_ring(Peer& peer, Bytes bytes) {
     Stream& stream = peer.stream;
     if (peer.next_receive - peer.finishes != stream.heard) {
@@ -56,7 +59,7 @@ bool Protocol::streams_through_ring(Peer& peer, Bytes bytes) {
     return peer.streaming;
 }
 
-// For a message of a stream that could go either way.
+// Chooses the way for a message of a stream that could go either way.
 void Protocol::choose_stream_way(Peer& peer, Bytes bytes) {
     Stream& stream = peer.stream;
     WayChoice& choice = choice_for(*peer.stream_choices, bytes);
@@ -79,16 +82,17 @@ void Protocol::choose_active_eager(const Peer& peer) {
                                    : std::max(options_.active_eager, peer.eager_limit);
 }
 
-// `put` copies `bytes` into the ring; the copy is over when the stores are no more under way.
+// Times `put`, which copies `bytes` into the ring; the copy ends when its stores are complete.
+// Returns false if `put` does.
 template <typename F> bool Protocol::put_timed(Peer& peer, Bytes bytes, F&& put) {
     const Nanoseconds start = options_.clock->now();
     if (!put()) {
         return false;
     }
-    std::atomic<int> drained{0}; // as a fence would, which ThreadSanitizer does not know
+    std::atomic<int> drained{0}; // acts as a fence, which ThreadSanitizer does not know
     drained.exchange(1, std::memory_order_seq_cst);
     const Nanoseconds end = options_.clock->now();
-    if (peer.ring_out->lapped()) { // before, the kernel gives the ring its memory
+    if (peer.ring_out->lapped()) { // in the first lap the kernel still gives the ring memory
         peer.copy_choice->note(bytes, end - start);
         peer.eager_limit = peer.copy_choice->limit();
         counters_.eager_limit_bytes = peer.eager_limit;
@@ -136,7 +140,7 @@ bool Protocol::send_active_timed(Peer& peer, std::uint8_t tag, const void* first
     return timed ? put_timed(peer, bytes, put) : put();
 }
 
-// Until the next one was timed.
+// Raises active_eager() until the next active message has been timed.
 void Protocol::on_not_active(Peer& peer, Bytes bytes) {
     CopyChoice* choice = peer.copy_choice.get();
     if (choice == nullptr || bytes <= choice->limit() || bytes > choice->most()) {

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Long data within a host, rendezvous, gets and puts: who copies it, and how.
+// Cooperative copy: which end copies long data within a host (rendezvous, gets and puts), and how.
 //
-// The end that begins (the receiver, which has matched the announcement; the origin of a put or
-// get) would copy all of it within the call, by the kernel, while the other end, more often than
-// not, waits for that. So it makes an offer to the other end, and there are three ways:
-//   * alone: no offer;
-//   * together: each end copies a part by the kernel. The data is so many units, one end takes them
-//     from the front and the other from the back, each a quarter of what is left at a time, but no
-//     less than half or 128 KiB, by compare-and-swap on a word of the answer slot. The end that
-//     finds nothing left is done; the one that began then waits for what the other end has taken
-//     and not yet copied;
-//   * staged: both ends copy all of it, by their processors, through staging memory (staged.cc).
-//     That takes no call of the system, and no page is pinned, which is dear in some machines; but
-//     each line crosses between the processors' caches, which is dear in others.
-// An end that computes instead does not look at the offer, and costs a message, and a call of the
-// system more. Which way is faster is learnt for each peer and size (schedule/way_choice.h).
+// The initiator (the receiver that has matched the RTS, or the origin of a put or get) could let
+// the kernel copy all data within the call; but more often than not the other end just waits
+// meanwhile. So the initiator may make the other end, the helper, an offer. There are three ways:
+//   * alone: no offer; the initiator copies everything by the kernel;
+//   * together: each end copies a part by the kernel. The data is divided into units. The initiator
+//     takes units from the front and the helper from the back, by compare-and-swap on a word of the
+//     answer slot: each time a quarter of what is left, but at least 128 KiB, or half of the data
+//     if that is less. An end that finds nothing left is done; the initiator then waits for what
+//     the helper has taken and not yet copied;
+//   * staged: both ends copy all data, by their processors, through staging memory (staged.cc).
+//     That takes no system call and pins no page, which is expensive on some machines; but each
+//     line crosses between the processors' caches, which is expensive on others.
+// A helper that computes does not look at the offer, which then has cost a message and one more
+// system call. The fastest way is learned for each peer, pattern and size (schedule/way_choice.h).
 //
-// Where both ends have something to copy, the one that begins first says how: each end marks its slot
-// while it copies, also where it does so alone, and an end that finds the other one's marked copies
-// alone, or, if the other one stages, stages as well, and both help each other (staged.cc). The next
-// few messages of both directions learn apart.
+// If both ends have data to copy, the first to begin decides the way. Each initiator marks its slot
+// while it copies, even alone. An end that finds the other's slot marked copies alone; or, if the
+// other end stages, it stages as well, and both help each other (staged.cc). The next few messages
+// of both directions are learned apart (Pattern::crossing).
 //
-// Everything is over when the call returns, so one word for each peer is enough; an offer that is
-// looked at later is none any more. Each part is checked by itself, and at both ends: what reaches
-// beyond memory that is there fails, and may have been written up to there, as by one copy of the
-// kernel's. What is longer than kMostShared is so many copies.
+// Everything is over when the initiator's call returns, so one slot per peer is enough, and a
+// helper that looks later finds no offer. Each part is checked separately, at both ends: a part
+// that reaches beyond mapped memory fails, and may have been written up to there, as by a single
+// copy of the kernel. Data longer than kMostShared is moved by several copies.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -40,12 +40,13 @@ namespace adaptib {
 namespace {
 
 constexpr Bytes kUnit = SharedWork::kUnit;
-constexpr std::uint32_t kLeastPart = 8; // units: a call of the system for less is dear
+constexpr std::uint32_t kLeastPart = 8; // units; a system call for less is expensive
 constexpr Bytes kMostShared = SharedWork::kMostUnits * kUnit;
-// Of the time, charged to the way that takes two processors. It has to be clearly faster, since it lies about the other: a
-// part of the data is in the other end's caches then, whence a copy by one end alone takes longer than if it always was.
+// Handicap of 1/kPrice on the way `together`, which takes two processors and has to be clearly
+// faster: it leaves a part of the data in the helper's caches, and so makes later copies alone look
+// slower than they are.
 constexpr std::int64_t kPrice = 6;
-constexpr std::uint32_t kCrossing = 4; // messages after one that has met another one under way
+constexpr std::uint32_t kCrossing = 4; // messages learned apart after one that met the other end's
 
 struct Part {
     Bytes offset = 0;
@@ -55,11 +56,11 @@ struct Part {
 
 enum class End : std::uint8_t { front, back };
 
-// What the other end copies itself at this moment.
+// Copy of which the other end is the initiator at this moment.
 enum class Crossing : std::uint8_t {
     none,
-    alone,  // or together with us, which we do not do in the middle of a copy of our own
-    staged, // and helps with ours in turn
+    alone,  // or together, but this end does not help in the middle of a copy of its own
+    staged, // and the other end helps with this end's copy in turn
 };
 
 Crossing crossing_of(const Peer& peer) {
@@ -73,7 +74,8 @@ Crossing crossing_of(const Peer& peer) {
                                                                     : Crossing::alone;
 }
 
-// Where the other end has begun a copy, its way is taken, for which alone both ends are there.
+// Returns the way if there is no choice. If the other end has begun a copy, its way is taken, since
+// both ends are present for that way only. REQUIRES: `only` has a value if crossing is none.
 WayChoice::Way way_beside(Crossing crossing, const std::optional<WayChoice::Way>& only) {
     switch (crossing) {
     case Crossing::none: return *only;
@@ -83,7 +85,7 @@ WayChoice::Way way_beside(Crossing crossing, const std::optional<WayChoice::Way>
     return ShareChoices::kAlone;
 }
 
-// What the next part is, if the offer still stands.
+// Takes the next part for one end. Returns an empty part if nothing is left, or the offer is over.
 Part take_part(AnswerSlot& slot, std::uint64_t number, Bytes length, End end) {
     const std::uint32_t all = SharedWork::units_of(length);
     std::uint64_t word = slot.shared_word().load(std::memory_order_acquire);
@@ -107,10 +109,10 @@ Part take_part(AnswerSlot& slot, std::uint64_t number, Bytes length, End end) {
 
 } // namespace
 
-// ---------------------------------------------------------------------------------------------------
-// Who begins
+// -------------------------------------------------------------------------------------------------
+// Initiator
 
-// False: not all of it was moved.
+// Returns false if not all data was moved.
 bool Protocol::move_long(Peer& peer, const ExecuteWork& work, const Registration& region,
                          std::span<const std::uint32_t> remote_keys, std::uint64_t send_id) {
     if (peer.share_choices == nullptr) {
@@ -128,8 +130,8 @@ bool Protocol::move_long(Peer& peer, const ExecuteWork& work, const Registration
     return done;
 }
 
-// A message that comes while we have sent nothing since the last one, but what long data takes (an
-// offer, and the finish of that message), is one of a stream.
+// A message belongs to a stream if this process has sent the peer nothing since the last one, apart
+// from what long data takes: an offer, and the FIN of that last message.
 ShareChoices::Pattern Protocol::pattern_of(Peer& peer, const ExecuteWork& work,
                                            std::uint64_t send_id) {
     using Pattern = ShareChoices::Pattern;
@@ -190,7 +192,8 @@ bool Protocol::move_alone(Peer& peer, const ExecuteWork& work, const Registratio
     return done;
 }
 
-// The rest of the body says how. Null: the peer cannot be told.
+// Makes the peer an offer. The caller has set the fields of `body` that say how to copy; this
+// function sets the others. Returns null if the offer cannot be sent.
 AnswerSlot* Protocol::offer_share(Peer& peer, const ExecuteWork& work,
                                   std::span<const std::uint32_t> remote_keys, ShareBody& body) {
     const Subchannel* const only = peer.only_subchannel();
@@ -248,25 +251,25 @@ bool Protocol::move_together(Peer& peer, const ExecuteWork& work, const Registra
     const std::uint32_t units = SharedWork::units_of(work.length);
     if (end.number != number || end.front != front || end.front + end.back != units ||
         end.done > end.back) {
-        ++counters_.bad_packets; // the slot lies where the peer writes
+        ++counters_.bad_packets; // the peer can write into the slot
         return false;
     }
     counters_.copies_shared += end.back > 0 ? 1 : 0;
     if (end.back == end.done) {
         return true;
     }
-    // The other end could not copy what it took last, and does not try again.
+    // The helper could not copy the part that it took last, and does not try again.
     const Bytes behind = std::min((units - end.done) * kUnit, work.length);
     return execute_part(peer, work, front * kUnit, behind - front * kUnit, region, remote_keys);
 }
 
-// Ends the offer, and waits for what the other end has taken.
+// Closes the offer, and waits until the helper has copied what it has taken.
 SharedWork Protocol::close_share(const Peer& peer, AnswerSlot& slot) const {
     SharedWork work = SharedWork::of(
         slot.shared_word().fetch_or(SharedWork{.closed = true}.word(), std::memory_order_acq_rel));
     for (std::uint32_t look = 1; work.done < work.back && !work.refused; ++look) {
         if (!worth_waiting(peer, look)) {
-            break; // who does it again finds nobody
+            break; // copying the rest alone will find that the peer is gone
         }
         look_once_more();
         work = SharedWork::of(slot.shared_word().load(std::memory_order_acquire));
@@ -283,11 +286,11 @@ bool Protocol::execute_part(Peer& peer, ExecuteWork work, Bytes offset, Bytes le
     return execute(peer, work, region, remote_keys);
 }
 
-// ---------------------------------------------------------------------------------------------------
-// The other end
+// -------------------------------------------------------------------------------------------------
+// Helper
 
-// The queue pair by which an offer of the peer's is served. Null: none is, or the offer makes no
-// sense.
+// Returns the queue pair that serves the peer's offer. Null: offers are not served, or this one is
+// invalid.
 QueuePair* Protocol::offered_over(const Peer& peer, const ShareBody& body) {
     const auto opcode = static_cast<Opcode>(body.opcode);
     return asked_over(peer, body.number - 1 < SharedWork::kNumbers && body.length >= kLeastShared &&

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Transfers: what a rendezvous needs beyond its request, at each end.
+// Transfers: the state that a rendezvous or a one-sided operation needs beyond its request.
 //
-// Purpose: the state of a large or non-contiguous message between its announcement and its end. May be
-// allocated: a transfer is rare and dear compared with its record.
+// Purpose: the state of a large or non-contiguous message between its RTS and its end, at each end,
+// and of a put, get or atomic. May be allocated: a transfer is rare, and expensive compared with
+// its record.
 // A receive transfer is always in one of six modes (ReceiveTransfer::Mode).
-// Ownership: the protocol's; a transfer lives until its last outstanding work request has come back.
+// Ownership: the protocol's; a transfer lives until its last outstanding work request has completed
+// or was abandoned.
 // May touch: base/, memory/, peer/.
 #pragma once
 
@@ -26,32 +28,32 @@ namespace adaptib {
 
 class Protocol;
 
-// What SendWork's compare_add is of an operation, whose operand is what a compare-and-swap puts there.
+// Returns SendWork::compare_add of an operation. (A compare-and-swap stores the operand.)
 inline std::uint64_t compare_add_of(const opal_common_adaptib_one_sided_t& operation) {
     const bool swap = operation.operation == OPAL_COMMON_ADAPTIB_COMPARE_SWAP;
     return swap ? operation.compare : operation.operand;
 }
 
-// Access of OPAL_COMMON_ADAPTIB_REMOTE_*.
+// Converts OPAL_COMMON_ADAPTIB_REMOTE_* into Access bits.
 inline std::uint32_t access_of(std::uint32_t told) {
     return ((told & OPAL_COMMON_ADAPTIB_REMOTE_READ) != 0 ? kRemoteRead : 0u) |
            ((told & OPAL_COMMON_ADAPTIB_REMOTE_WRITE) != 0 ? kRemoteWrite : 0u) |
            ((told & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 ? kRemoteAtomic : 0u);
 }
 
-// How far a stripe of several is.
+// Progress of one timed stripe.
 struct StripeProgress {
     Nanoseconds posted{};
-    TimedStripes before{};   // it, on its path
-    Nanoseconds taken{};     // 0: not known; negative: at most so long
+    TimedStripes before{};   // timed stripes on its path when it was posted
+    Nanoseconds taken{};     // 0: unknown; negative: at most that long
     Bytes ahead = 0;         // as StripeTime's
-    std::uint32_t round = 0; // the transfer is planned in rounds, if it is long ...
-    Mix mix = Mix::reads;    // ... for this; when it ended there may have been more
-    bool done = false;       // its completion was taken
+    std::uint32_t round = 0; // of the plan: a long transfer is planned in rounds ...
+    Mix mix = Mix::reads;    // ... for this mix; `both` if the other direction was busy at the end
+    bool done = false;       // it has completed
 };
 
-// A planned move between one contiguous piece of our memory and one of the peer's. The plan is posted
-// as far as the queue pairs take it and goes on when progress is made.
+// A transfer between one contiguous piece of local memory and one of the peer's. Its plan is posted
+// as far as the queue pairs take it, and continues when progress is made.
 struct Move {
     Opcode opcode = Opcode::read;
     Marker marker = Marker::blocking;
@@ -61,27 +63,27 @@ struct Move {
     std::uint32_t remote_keys[kMaxRails] = {};
     std::uint32_t remote_key_count = 0;
     Bytes length = 0;
-    std::uint64_t compare_add = 0; // atomics, as SendWork's
+    std::uint64_t compare_add = 0; // atomics: as in SendWork
     std::uint64_t swap = 0;
     std::vector<Stripe> plan;             // empty until the peer is connected
-    std::vector<StripeProgress> progress; // of each stripe, if their times are wanted
-    Bytes covered = 0;                    // by the plan
-    Bytes round = 0;                      // of those that make the plan up, the length of the next
-    std::uint32_t rounds = 0;             // planned
-    std::size_t oldest = 0;               // stripe that may be outstanding; earlier ones are done
+    std::vector<StripeProgress> progress; // of each stripe, if stripes are timed
+    Bytes covered = 0;                    // bytes in the plan
+    Bytes round = 0;                      // length of the next of the rounds that make up the plan
+    std::uint32_t rounds = 0;             // rounds planned
+    std::size_t oldest = 0;               // first stripe that may be outstanding
     std::uint32_t connection = 0;         // Peer::connection that the plan is for
-    std::vector<Stripe> left;             // of an interrupted plan: what is to be moved still
-    std::size_t posted = 0;               // stripes
+    std::vector<Stripe> left;             // of an interrupted plan: stripes still to be moved
+    std::size_t posted = 0;               // stripes posted
     std::size_t outstanding = 0;          // stripes posted and not completed
     Bytes outstanding_bytes = 0;
     bool failed = false;
     // Put, get and atomic only.
     bool one_sided = false;
-    bool keys_found = false;  // remote_keys are of the target's table of regions
-    bool refused = false;     // it failed since the target has no such memory, or gives no right
-    std::uint32_t access = 0; // Access: the rights that the region has to give
+    bool keys_found = false;  // remote_keys were looked up in the target's table of regions
+    bool refused = false;     // failed since the target has no such memory, or denies access
+    std::uint32_t access = 0; // Access bits that the region has to grant
 
-    // All but the local side.
+    // Sets everything but the local side.
     void describe(const opal_common_adaptib_one_sided_t& operation, Opcode code) {
         opcode = code;
         marker = Marker::non_blocking;
@@ -113,14 +115,14 @@ struct Move {
     }
 };
 
-// Who waits for a Move. It waits (peer/waiting.h) while some of its stripes could not be posted
-// yet.
+// Owner of a Move, told when the Move is done. It waits in a list (peer/waiting.h) while some of
+// its stripes could not be posted yet.
 class Mover : public WorkTarget, public WaitingTransfer, public PostedTransfer {
 public:
     Mover(Protocol& p, Peer& to) : protocol(p), peer(to) {}
     void on_work_done(std::uint32_t rail, const WorkCompletion& completion) final;
     virtual void on_move_done() = 0;
-    // Who waits for it from now on: this, or a shorter record, and this is gone.
+    // Returns the record that waits from now on: this one, or a shorter one that replaces it.
     virtual WaitingTransfer& shelve() { return *this; }
 
     Protocol& protocol;
@@ -144,22 +146,22 @@ struct SendTransfer final : Mover {
     std::uint64_t id = 0;
     SourceKind kind = SourceKind::direct;
     RegistrationCache::Use own;
-    const Registration* memory = nullptr; // direct: the source is in it
-    bool sent = false;                    // the announcement is on its way
-    bool cleared = false;                 // clear_to_send arrived
+    const Registration* memory = nullptr; // direct: registration of the source
+    bool sent = false;                    // the RTS is on its way
+    bool cleared = false;                 // the CTS has arrived
     std::uint64_t receive_id = 0;
     Bytes wanted = 0;
-    bool pushing = false; // in fragments
+    bool pushing = false; // the message goes in fragments
     struct Fragments final : PendingSend {
         explicit Fragments(SendTransfer& whole) : PendingSend(Kind::fragments), transfer(whole) {}
         SendTransfer& transfer;
     };
     Fragments fragments{*this};
     std::vector<Block> blocks; // packed
-    Bytes block_bytes = 0;     // what both sides have room for
+    Bytes block_bytes = 0;     // block size that both sides have room for
     Bytes packed = 0;          // bytes of the stream packed so far
-    Bytes announced = 0;       // of them, within `wanted`, in blocks or fragments that were sent
-    Bytes delivered = 0;       // in blocks that came back
+    Bytes announced = 0;       // of these, within `wanted`: in blocks or fragments that were sent
+    Bytes delivered = 0;       // bytes in blocks that the receiver has released
 };
 
 struct ReceiveTransfer;
@@ -178,10 +180,10 @@ struct BlockRead final : Mover {
 
 struct ReceiveTransfer final : Mover {
     enum class Mode : std::uint8_t {
-        undecided,   // whether there will be a connection
+        undecided,   // not known yet whether there will be a connection
         read,        // contiguous source and destination: read at once
         read_blocks, // contiguous source: read block by block and unpack
-        packed,      // the sender packs blocks, we read (and unpack) them
+        packed,      // the sender packs blocks, the receiver reads (and unpacks) them
         written,     // the sender writes
         pushed,      // there is no connection, or no memory for blocks: the sender sends fragments
     };
@@ -196,14 +198,13 @@ struct ReceiveTransfer final : Mover {
     RendezvousBody source{};
     Bytes wanted = 0;
     RegistrationCache::Use own;
-    const Registration* memory = nullptr; // the user's buffer is in it; null: it is not contiguous
-    Bytes started = 0;                    // read_blocks
+    const Registration* memory = nullptr; // null: buffer not contiguous, or not registered
+    Bytes started = 0;                    // bytes of blocks whose reads were started
     Bytes received = 0;
-    std::vector<std::unique_ptr<BlockRead>> active; // blocks under way
-    std::vector<std::unique_ptr<StagingBlock>>
-        spare; // memory to unpack from, of those that are not
+    std::vector<std::unique_ptr<BlockRead>> active;   // blocks under way
+    std::vector<std::unique_ptr<StagingBlock>> spare; // free memory to unpack from
     bool failed = false;
-    bool sender_ended = false; // it has forgotten the transfer
+    bool sender_ended = false; // the sender has ended the transfer
 };
 
 // A put, get or atomic.
@@ -218,13 +219,14 @@ struct OneSided final : Mover {
     RegistrationCache::Use own; // of the local memory, if the user has not registered it
 };
 
-// One of which nothing is posted, while it waits: in the words of its request, so that it takes no
-// memory of the core.
+// A waiting put, get or atomic of which nothing is posted. Its record lies in the words of its
+// request, so that it takes no memory of the core.
 struct ShelvedOneSided : WaitingTransfer {
     explicit ShelvedOneSided(OneSided& operation);
-    // REQUIRES: the operation is new. This is to be destroyed then.
+    // Moves the record into `operation`; the caller then destroys this one. REQUIRES: `operation`
+    // is new.
     void restore(OneSided& operation);
-    UserRequest& user() { // its words are where this is
+    UserRequest& user() { // its words hold this record
         return *reinterpret_cast<UserRequest*>(reinterpret_cast<std::byte*>(this) -
                                                offsetof(UserRequest, core));
     }
@@ -236,7 +238,7 @@ struct ShelvedOneSided : WaitingTransfer {
     std::uint32_t remote_keys[kMaxRails];
     std::uint32_t remote_key_count;
     std::uint32_t connection;
-    std::uint32_t subchannel = 0; // planned: that the whole of it is for
+    std::uint32_t subchannel = 0; // planned: the one that carries all of it
     bool planned;
     bool keys_found;
     Opcode opcode;
@@ -249,7 +251,8 @@ struct ShelvedOneSided : WaitingTransfer {
 static_assert(sizeof(ShelvedOneSided) <= sizeof(UserRequest::core));
 static_assert(alignof(ShelvedOneSided) <= alignof(UserRequest));
 
-// The same when our memory cannot be registered: block after block, through staging memory.
+// A put, get or atomic whose local memory cannot be registered: it goes block by block through
+// staging memory.
 struct CopiedOneSided final : Mover {
     CopiedOneSided(Protocol& p, Peer& to) : Mover(p, to) {}
     void on_move_done() override;
@@ -260,11 +263,11 @@ struct CopiedOneSided final : Mover {
     std::unique_ptr<StagingBlock> block;
     std::byte* local = nullptr;
     std::uint64_t remote = 0;
-    Bytes length = 0; // of the whole
-    Bytes moved = 0;  // of it, in blocks that are over
+    Bytes length = 0; // of the whole operation
+    Bytes moved = 0;  // in completed blocks
 };
 
-// An atomic that the target was, or is to be, asked for.
+// A target-assisted atomic: the target was asked for it, or will be.
 struct AskedAtomic {
     explicit AskedAtomic(Peer& to) : peer(to) {}
 
@@ -273,7 +276,7 @@ struct AskedAtomic {
     void* local = nullptr;
     AtomicBody body{};
     std::uint64_t epoch = 0; // FlushEpochs
-    bool held = false;       // until the peer's goodbye is over
+    bool held = false;       // until the disconnect handshake is over
 };
 
 } // namespace adaptib

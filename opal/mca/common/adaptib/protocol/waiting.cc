@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Transfers that find no room wait (peer/waiting.h), and are posted when there is some.
 //
-// A pass offers the first transfer behind each subchannel, and goes on there as long as the queue
-// pair takes them; then the line goes on, unless all subchannels are blocked. So a pass tries in
-// vain once per subchannel, and a new transfer not at all, however many wait. Where the bound on
-// outstanding stripes is what stops them, the peers share what is left of it in each pass, and
-// begin in turn.
+// A pass offers the first transfer behind each subchannel, and continues there as long as the queue
+// pair takes transfers; then the line continues, unless all subchannels are blocked. So a pass
+// tries in vain once per subchannel, and a new transfer never does, however many wait. If the bound
+// on outstanding stripes stops transfers, the peers share what is left of it in each pass, and take
+// turns to begin.
 #include <algorithm>
 
 #include "protocol/protocol.h"
@@ -14,14 +14,14 @@ namespace adaptib {
 
 namespace {
 
-// Transfers of the line that a pass plans, and finds to be for a blocked subchannel: it is short
-// all the same.
+// Bound on the transfers of the line that a pass plans and then finds to need a blocked subchannel,
+// so that the pass stays short.
 constexpr int kMostInVain = 256;
 
 } // namespace
 
-// The peer may take the connection down as soon as the goodbye is over: what is not over by then is
-// lost.
+// Starts an operation, or holds it during a disconnect: the peer may take the connection down as
+// soon as the disconnect handshake is over, and operations not complete by then are lost.
 void Protocol::start_operation(Mover& mover) {
     if (mover.peer.said_goodbye && mover.peer.state != ConnectState::failed) [[unlikely]] {
         wait_in(mover, WaitingTransfers::kGoodbye, Place::last);
@@ -41,14 +41,14 @@ void Protocol::start_transfer(Mover& mover) {
     }
 }
 
-// A new transfer would be offered in vain, or before an earlier one.
+// Returns true if a new transfer would be offered in vain, or before an earlier one.
 bool Protocol::must_wait(const Peer& peer) const {
     const WaitingTransfers* const waiting = peer.waiting.get();
     return waiting != nullptr && peer.state != ConnectState::failed && !waiting->empty() &&
            (waiting->first(WaitingTransfers::kLine) != nullptr || all_blocked(peer));
 }
 
-// Those that there are.
+// Returns true if all subchannels that the connection has are blocked.
 bool Protocol::all_blocked(const Peer& peer) {
     bool all = true;
     for (std::uint32_t i = 0; i < peer.subchannels.size() && all; ++i) {
@@ -57,7 +57,7 @@ bool Protocol::all_blocked(const Peer& peer) {
     return all;
 }
 
-// REQUIRES: it waits nowhere. It may be gone afterwards, and its shelved record wait for it.
+// REQUIRES: the mover waits nowhere. It may be gone afterwards; then its shelved record waits.
 void Protocol::wait_in(Mover& mover, std::size_t list, Place place) {
     Peer& peer = mover.peer;
     list_waiting(peer, mover.shelve(), list, place);
@@ -81,7 +81,8 @@ void Protocol::list_waiting(Peer& peer, WaitingTransfer& transfer, std::size_t l
     }
 }
 
-// What was planned before is older than what is in the line.
+// Puts a transfer into the line: at the front if it was planned before, since it is then older than
+// those in the line.
 void Protocol::wait_to_post(Mover& mover) {
     stop_waiting(mover);
     const bool begun = mover.move.planned() || !mover.move.left.empty();
@@ -100,14 +101,14 @@ void Protocol::stop_waiting(Mover& mover) {
     leave_waiting(mover.peer);
 }
 
-// If none of the peer's transfers waits any more.
+// Removes the peer from waiting_peers_ if none of its transfers waits any more.
 void Protocol::leave_waiting(Peer& peer) {
     if (peer.waiting->empty() && peer.transfers_link.linked()) {
         waiting_peers_.remove(peer);
     }
 }
 
-// `most`: stripes of all peers that are outstanding then.
+// `most`: bound on the outstanding stripes of all peers.
 bool Protocol::may_post(const Peer& peer, std::size_t most) const {
     return outstanding_ < most && peer.state == ConnectState::open && !peer.repair.wanted;
 }
@@ -124,7 +125,7 @@ void Protocol::post_waiting() {
 
 void Protocol::post_waiting(Peer& peer, std::size_t most) {
     if (!may_post(peer, most)) {
-        connections_.request(peer); // may fail it, and end what waits
+        connections_.request(peer); // may fail the peer, and end what waits
         return;
     }
     const std::uint32_t turn = peer.waiting->next_turn();
@@ -134,12 +135,12 @@ void Protocol::post_waiting(Peer& peer, std::size_t most) {
     post_line(peer, most);
     leave_waiting(peer);
     if (peer.interleaving != nullptr && peer.interleaving->holds() && peer.stripes == 0) {
-        let_through(peer); // nothing is under way whose end would
+        let_through(peer); // no stripe is under way whose completion would call it
     }
 }
 
-// Offers the first of a list, which may be gone then, or wait elsewhere. False: it is there again,
-// or there is none.
+// Offers the first transfer of a list, which may be gone afterwards, or wait elsewhere. Returns
+// false if the transfer is first again, or if there is none.
 bool Protocol::post_first(Peer& peer, std::size_t list, std::uint32_t offered) {
     WaitingTransfer* const first = peer.waiting->first(list);
     if (first == nullptr) {
@@ -152,7 +153,7 @@ bool Protocol::post_first(Peer& peer, std::size_t list, std::uint32_t offered) {
         return false;
     }
     post_stripes(*mover, offered);
-    return peer.waiting->first(list) != first; // a shelved one is where it was, too
+    return peer.waiting->first(list) != first; // a shelved record keeps its address
 }
 
 void Protocol::post_behind(Peer& peer, std::uint32_t subchannel, std::size_t most) {
@@ -169,10 +170,10 @@ void Protocol::post_line(Peer& peer, std::size_t most) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------
-// What becomes of all that wait
+// -------------------------------------------------------------------------------------------------
+// Release and failure of waiting transfers
 
-// The goodbye is over, or revoked.
+// Starts the held transfers: the disconnect is over, or revoked.
 void Protocol::let_go_held(Peer& peer) {
     std::size_t left = peer.waiting == nullptr ? 0 : peer.waiting->size(WaitingTransfers::kGoodbye);
     for (; left > 0; --left) {
@@ -202,7 +203,7 @@ void Protocol::fail_waiting(Peer& peer) {
             if (first->shelved) {
                 fail_shelved(peer, static_cast<ShelvedOneSided&>(*first));
             } else {
-                post_stripes(static_cast<Mover&>(*first)); // fails it
+                post_stripes(static_cast<Mover&>(*first)); // fails the transfer
             }
         }
     }
