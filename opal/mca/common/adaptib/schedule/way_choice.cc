@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which way takes the least time (schedule/way_choice.h).
+// Choice of the way that takes the least time (schedule/way_choice.h).
 #include "schedule/way_choice.h"
 
 #include <algorithm>
@@ -28,7 +28,8 @@ WayChoice::Way WayChoice::choose() {
     return better_;
 }
 
-// Of those that are not far behind the one that was timed least, now and then.
+// Returns the way that was timed least among those that are not known yet. Once the better way is
+// known (informed_), only one operation in kSpread does that, and the others take the better way.
 WayChoice::Way WayChoice::next_to_learn() const {
     if (informed_ && count_ % kSpread != 0) {
         return better_;
@@ -43,13 +44,13 @@ WayChoice::Way WayChoice::next_to_learn() const {
     return next;
 }
 
-// REQUIRES: it was timed.
+// REQUIRES: the way was timed.
 Nanoseconds WayChoice::cost(Way way) const {
     const auto& times = known_[way].times;
     return times.count() < kEnough ? times.least() : times.median();
 }
 
-// Of those that were timed often enough to be compared.
+// Returns the fastest of the ways that were timed often enough to be compared.
 WayChoice::Way WayChoice::fastest() const {
     Way fastest = better_;
     if (known_[better_].times.count() < kFew) {
