@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The eager limit that follows from copies that are timed: which way messages go, and that it is left alone
-// where it was set or nothing was measured. The cores' clock stands: copies into the ring take no time.
+// The eager limit that is learnt from timed copies: the way that messages take by it; and it stays
+// as it is where the user has set it or nothing was measured. The cores' clock stands still, so
+// copies into the ring take no time.
 #include <gtest/gtest.h>
 
 #include "unit/core/cores.h"
@@ -10,7 +11,7 @@ namespace adaptib::test {
 namespace {
 
 constexpr std::size_t kLong = 16384;
-constexpr int kLap = 100; // messages of that size, of which those that are tried fill the ring
+constexpr int kLap = 100; // messages of kLong bytes; those of them that are tried fill the ring
 
 CopyCosts system_calls_of(Nanoseconds time) {
     CopyCosts costs;
@@ -18,7 +19,7 @@ CopyCosts system_calls_of(Nanoseconds time) {
     return costs;
 }
 
-// As the C interface does.
+// Sends as the C interface does.
 void start_send(Cores& world, std::size_t from, std::vector<std::byte>& data, TestRequest& send) {
     const Envelope envelope{0, static_cast<std::int32_t>(from), 1};
     Protocol& protocol = world.core(from).protocol();
@@ -33,7 +34,8 @@ void start_send(Cores& world, std::size_t from, std::vector<std::byte>& data, Te
 
 enum class Answers { none, each };
 
-// One after another.
+// Sends `times` messages, each after the one before has arrived; with Answers::each the receiver
+// answers each of them.
 void send_short(Cores& world, std::size_t from, std::size_t bytes, int times,
                 Answers answers = Answers::each) {
     for (int i = 0; i < times; ++i) {
@@ -116,7 +118,8 @@ TEST(CopyChoiceOfCores, NothingIsTimedWhereNothingWasMeasured) {
     EXPECT_EQ(world.counters(0).eager_limit_bytes, 4096u);
 }
 
-// Active messages teach the same, and what went another way asks for them again now and then.
+// Timed active messages raise the limit as others do. A message that goes another way makes the
+// core ask now and then for an active one instead, as a trial.
 TEST(CopyChoiceOfCores, ActiveMessagesCount) {
     Options options;
     options.copy_costs = system_calls_of(std::chrono::microseconds{1});
@@ -156,7 +159,7 @@ TEST(CopyChoiceOfCores, StreamsAreCopiedByBothSides) {
     options.copy_costs = system_calls_of(Nanoseconds{-1});
     Cores world(2, options);
     exchange(world, 100, 40);              // connects
-    send_short(world, 0, kLong, 2 * kLap); // now it is known what a byte costs
+    send_short(world, 0, kLong, 2 * kLap); // teaches the cost of a byte
     EXPECT_EQ(eager_of(world, kLong, 5), 0u);
     EXPECT_EQ(eager_of(world, kLong, 20, Answers::none), 18u) << "a third one is a stream";
     EXPECT_EQ(eager_of(world, 65537, 20, Answers::none), 0u);
@@ -190,10 +193,11 @@ TEST(CopyChoiceOfCores, AStreamWaitsForRoom) {
     EXPECT_EQ(got, sent);
 }
 
-constexpr std::uint64_t kMessages = 12; // of a stream, of which two go as if they were alone
+constexpr std::uint64_t kMessages = 12; // of a stream; the first two go as if they were alone
 
-// Streams, with an answer to each, in a world where messages that go through the ring take one time, and those that are
-// fetched another. Returns how many of the last few went through the ring: their median, since one may be a trial.
+// Sends streams, with an answer at the end of each, while a message through the ring takes one time
+// and a fetched message another. Returns how many of a stream went through the ring: the median of
+// the last few streams, since one may be a trial.
 std::uint64_t stream(Cores& world, std::size_t bytes, int streams, Nanoseconds through_ring,
                      Nanoseconds fetched) {
     LastFew<std::uint64_t, 5> through_ring_of;
@@ -211,7 +215,7 @@ std::uint64_t stream(Cores& world, std::size_t bytes, int streams, Nanoseconds t
 }
 
 constexpr std::uint64_t kStreamed = kMessages - 2;
-constexpr std::uint64_t kTried = 1; // which explores for the latency
+constexpr std::uint64_t kTried = 1; // message that explores, for the limit of the latency
 
 TEST(CopyChoiceOfCores, StreamsGoTheWayThatIsFaster) {
     Options options;
@@ -261,13 +265,14 @@ TEST(CopyChoiceOfCores, StreamsOfSizesAreLearntApart) {
     EXPECT_LE(stream(world, 65536, 5, Nanoseconds{4000}, Nanoseconds{3000}), kTried);
 }
 
-// A program that never has more than a few messages under way teaches nothing, and goes on as it did.
+// A program that never sends more than a few messages in a row teaches nothing about streams; its
+// messages go as before.
 TEST(CopyChoiceOfCores, ShortStreamsAreNotTimed) {
     Options options;
     options.copy_costs = system_calls_of(Nanoseconds{-1});
     Cores world(2, options);
     exchange(world, 100, 40);              // connects
-    send_short(world, 0, kLong, 2 * kLap); // now it is known what a byte costs
+    send_short(world, 0, kLong, 2 * kLap); // teaches the cost of a byte
     for (int i = 0; i < 100; ++i) {
         EXPECT_EQ(eager_of(world, kLong, 8, Answers::none), 6u);
         world.clock.advance(Nanoseconds{1000});
@@ -301,7 +306,8 @@ TEST(CopyChoiceOfCores, ActiveStreamsMoveTheirLimit) {
     EXPECT_EQ(protocol.active_eager(), 4096u) << "the stream is over";
 }
 
-// As the BTL's user does: what is above the limit when it is sent goes another way, whose end is an active message.
+// Sends a stream as the BTL's user does: a message above the limit of that moment goes another way,
+// which ends with an active message. Returns how many messages went through the ring.
 int active_stream(Cores& world, Nanoseconds through_ring, Nanoseconds fetched) {
     Protocol& protocol = world.core(0).protocol();
     Peer& peer = *world.peer(0, 1);

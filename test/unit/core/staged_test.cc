@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Long data that both of its ends copy through staging memory: right whether the other end comes or
-// not, goes in the middle of it or says nonsense, and over when the call is.
+// Long data that both ends copy through staging memory: the data is right whether the other end
+// takes part, stays away, leaves halfway or writes nonsense, and the copy is over when the call
+// returns.
 //
-// ThreadSanitizer does not see that the words which two cores share are the same ones: what the other
-// end's thread touches is looked at when it has ended.
+// ThreadSanitizer does not see that the words which two cores share are the same ones. So the tests
+// look at the memory that the other end's thread touches only after that thread has ended.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -53,7 +54,7 @@ TEST(Staged, BothEndsCopyAMessage) {
     expect_unharmed(world);
 }
 
-// Each process is the initiator of one copy and helps with the other one's.
+// Each core is the initiator of one copy and the helper in the other one.
 TEST(Staged, DataInBothDirectionsAtOnce) {
     Cores world(2, staged());
     exchange(world, 100, 3);
@@ -104,8 +105,8 @@ TEST(Staged, ASenderThatIsNotThereIsNotWaitedFor) {
     expect_unharmed(world);
 }
 
-// Copies that cannot go on: the data takes another way, and nothing is said.
-class StagedRefused : public testing::TestWithParam<bool> { // whether the sender is there
+// Staged copies that cannot go on: the data takes another way, and no core prints a message.
+class StagedRefused : public testing::TestWithParam<bool> { // true: the sender makes progress
 protected:
     static Options faulty(fault::FaultPlan (&plans)[2], fault::FaultLog (&logs)[2]) {
         Options options = staged();
@@ -121,7 +122,7 @@ protected:
 };
 
 TEST_P(StagedRefused, NoMemoryForStagingBlocks) {
-    exchange(world, 30'000, 3); // connects, and leaves no staging block
+    exchange(world, 30'000, 3); // connects, and leaves no staging block allocated
     plans[kWants].faults.push_back({.fault = fault::Fault::allocate_fails, .rate = 1});
     carry(world, GetParam(), 0);
     EXPECT_GT(logs[kWants].count(fault::Fault::allocate_fails), 0u);
@@ -130,7 +131,7 @@ TEST_P(StagedRefused, NoMemoryForStagingBlocks) {
     expect_unharmed(world);
 }
 
-// From one message to the next the system does not copy any more.
+// Between two messages the system ceases to copy from process to process.
 TEST_P(StagedRefused, SingleCopiesEndInTheMiddleOfAJob) {
     exchange(world, 100'000, 3);
     carry(world, GetParam(), 0);
@@ -145,7 +146,7 @@ TEST_P(StagedRefused, SingleCopiesEndInTheMiddleOfAJob) {
 INSTANTIATE_TEST_SUITE_P(Senders, StagedRefused, testing::Bool(),
                          [](const auto& there) { return there.param ? "there" : "away"; });
 
-// A call of the system takes long here, and what the processor copies no time: the clock says so.
+// By the test's clock a system call takes 20 us, and a copy by the processor takes no time.
 TEST(Staged, IsChosenWherePinningIsDear) {
     fault::FaultPlan plans[2];
     fault::FaultLog logs[2];
@@ -156,8 +157,8 @@ TEST(Staged, IsChosenWherePinningIsDear) {
     Cores world(2, options);
     exchange(world, 100'000, 3); // connects
     plans[kWants].at_execute = [&world] { world.clock.advance(Nanoseconds{20'000}); };
-    // The sender's thread may be off its processor for a while, which makes staged copies slow for
-    // that time: the choice has to come back to them, not to stay with them.
+    // The sender's thread may lose its processor for a while, which makes staged copies slow for
+    // that time. So the choice has to return to staged copies; it need not stay with them.
     const auto end = std::chrono::steady_clock::now() + kPatience;
     const Counters& counters = world.counters(kWants);
     const std::size_t wanted = std::size(kSizes) * 3 / 4;
@@ -172,8 +173,8 @@ TEST(Staged, IsChosenWherePinningIsDear) {
     expect_unharmed(world);
 }
 
-// The sender is played by a thread of the test, which knows the data, and where the staging memory
-// is: in the only message that came. The sender's core sees the offer when it is over.
+// A thread of the test plays the sender: it waits for the offer in the receiver's answer slot, and
+// replies there by hand. The sender's core sees the offer only when the offer is over.
 class StagedByHand : public testing::Test {
 protected:
     void SetUp() override {
@@ -186,7 +187,8 @@ protected:
         }
     }
 
-    // What the sender does from when there is an offer on, until the message is received.
+    // Receives the message, while `sender` runs in a thread of its own as soon as there is an
+    // offer.
     void receive_while(const std::function<void(AnswerSlot&, std::uint64_t number)>& sender) {
         AnswerSlot& slot = world.peer(kWants, kHas)->ring_layout().answer();
         std::thread other([&] {
@@ -236,10 +238,11 @@ TEST_F(StagedByHand, WhatTheSlotSaysWithoutSenseIsNotBelieved) {
     EXPECT_EQ(world.counters(kWants).copies_staged, 0u);
 }
 
-// Offers as they may come late, or of nobody: nothing is taken, and nothing is written.
+// Offers that come late, or that nobody made: the sender takes no unit and writes nothing.
 class StagedOffers : public StagedByHand {
 protected:
-    // To the sender, as if its peer offered it so much at that place of the message.
+    // Gives the sender an offer as if its peer asked for `bytes` bytes at `theirs` of the message
+    // `send_id`. Sets `taken` to the number of units that the sender has taken.
     void offer(std::uint64_t send_id, const std::byte* theirs, std::size_t bytes) {
         Peer& peer = *world.peer(kHas, kWants);
         AnswerSlot& slot = world.peer(kWants, kHas)->ring_layout().answer();
@@ -275,7 +278,7 @@ TEST_F(StagedOffers, WhatIsNoPartOfAMessageThatIsSentIsNotRead) {
     ASSERT_TRUE(rail.allocate(4 * kUnit, kAccess, region).ok());
     staging_address = reinterpret_cast<std::uintptr_t>(region->address());
     staging_key = region->remote_key();
-    std::uint64_t id = 0; // generation, slot 0
+    std::uint64_t id = 0; // the generation in the upper half, slot 0 in the lower
     for (std::uint64_t generation = 1; generation < 100 && taken == 0; ++generation) {
         id = generation << 32;
         offer(id, out.data(), 2 * 65536);

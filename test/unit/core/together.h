@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What tests of long data that both ends copy share.
-// Threads: as the cores.
+// Helpers for tests of long data that both ends copy.
+// Threads: as Cores.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,8 @@ inline constexpr std::size_t kHas = 1;
 inline constexpr std::size_t kSizes[] = {65'535,    65'536,   65'537,         200'000,  1u << 20,
                                          3'000'001, 4u << 20, (4u << 20) + 1, 9'000'000};
 
-// From now on the other end is asked first.
+// Makes a copy by both ends together look fastest for every pattern and size, so that it is tried
+// first from now on.
 inline void ask_first(Peer& peer) {
     for (ShareChoices::Sizes& sizes : peer.share_choices->patterns) {
         sizes.assign(ShareChoices::kSizes, WayChoice(3));
@@ -33,7 +34,8 @@ inline void ask_first(Peer& peer) {
     }
 }
 
-// Messages of all sizes, announced already, are received; data is compared. `there`: their sender looks at what comes.
+// Announces a message of each size, receives them one after the other, and compares the data.
+// `there`: the sender makes progress while the receiver copies.
 inline void carry(Cores& world, bool there, std::size_t round) {
     std::vector<std::vector<std::byte>> in;
     std::vector<std::vector<std::byte>> out;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// LentMemory: only what one range covers, with its rights, is found, and only while it is lent.
+// LentMemory: memory is found only if one range covers it and has the rights, and only while that
+// range is lent.
 #include "memory/lent_memory.h"
 
 #include <gtest/gtest.h>

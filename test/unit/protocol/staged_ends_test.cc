@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// StagedCopy and StagedOffer, step by step: every order of steps moves each byte once, and an offer that
-// is taken back is touched no more.
+// StagedCopy and StagedOffer, step by step: any order of steps moves each byte once, and the helper
+// touches nothing more once the initiator has taken the offer back.
 #include "protocol/staged_ends.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ std::vector<std::byte> numbered(std::size_t bytes, unsigned seed) {
     return data;
 }
 
-// One copy and both of its ends, in one thread.
+// Both ends of one copy, in one thread.
 struct Pair {
     explicit Pair(Opcode initiators) : work{} {
         const bool reads = initiators == Opcode::read;
@@ -81,7 +81,7 @@ TEST_P(StagedEnds, AnyOrderOfStepsMovesAll) {
     }
 }
 
-// Another helper goes on where the first one went away in between.
+// A new StagedOffer goes on at the unit where the previous one ended.
 TEST_P(StagedEnds, ASecondOfferGoesOnWhereTheFirstOneEnded) {
     Pair pair(GetParam());
     StagedStep initiator = StagedStep::waits;
@@ -111,7 +111,7 @@ TEST_P(StagedEnds, WhatIsTakenBackIsNotTouched) {
         EXPECT_TRUE(pair.copy->is_closed());
         const auto initiators = pair.initiators_memory;
         const auto helpers = pair.helpers_memory;
-        std::memset(pair.staging.data(), 0xee, pair.staging.size()); // somebody else's now
+        std::memset(pair.staging.data(), 0xee, pair.staging.size()); // another owner's now
         EXPECT_EQ(pair.offer->step(), StagedStep::over);
         EXPECT_FALSE(pair.offer->stands());
         EXPECT_EQ(pair.offer->step(), StagedStep::over);

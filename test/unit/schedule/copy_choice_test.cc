@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CopyChoice: the limit that follows from times, whatever disturbs some of them.
+// CopyChoice: the limit follows from the measured times, even if some of them are disturbed.
 #include "schedule/copy_choice.h"
 
 #include <gtest/gtest.h>
@@ -13,8 +13,9 @@ namespace {
 constexpr Bytes kStart = 4096;
 constexpr Bytes kMost = 32768;
 
-// A host where a system call takes 500 ns and 0.05 ns a byte, and a copy 0.02 ns a byte: up to n bytes are
-// copied twice if a byte on its way into a ring costs at most 500 / n + 0.03 ns.
+// Returns the costs of a host where a system call takes 500 ns and 0.05 ns a byte, and a plain copy
+// 0.02 ns a byte: a message of n bytes is copied twice if a byte on its way into the ring costs at
+// most 500 / n + 0.03 ns.
 CopyCosts costs() {
     CopyCosts made;
     for (std::size_t i = 0; i < CopyCosts::kSizes.size(); ++i) {
@@ -89,7 +90,7 @@ TEST(CopyChoice, FollowsAChange) {
     EXPECT_EQ(choice.limit(), 32768u);
 }
 
-// Around a size's own cost the limit stays where it is.
+// Costs around the bound of a size leave the limit where it is.
 TEST(CopyChoice, DoesNotSwing) {
     constexpr double kAt8K = 500.0 / 8192 + 0.03;
     CopyChoice up(costs(), kStart, kMost);
@@ -106,7 +107,7 @@ TEST(CopyChoice, DoesNotSwing) {
     EXPECT_EQ(down.limit(), 6144u);
 }
 
-// A system call that takes no longer than a copy (a broken clock): never twice.
+// If a system call takes no longer than a copy (a broken clock), the limit stays at its start.
 TEST(CopyChoice, CallsThatCostNothing) {
     CopyCosts equal;
     CopyChoice choice(equal, kStart, kMost);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// WayChoice: the fastest way is taken, left when it no longer is, and found without much regret.
+// WayChoice: the fastest way is taken, left when it is no longer the fastest, and found without
+// much regret.
 #include "schedule/way_choice.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ using Way = WayChoice::Way;
 constexpr Way kDirect = 0;
 constexpr Way kAsked = 1;
 
-// So many operations at such costs; returns how many were asked for.
+// Plays so many operations at such costs. Returns how many were target-assisted.
 int play(WayChoice& choice, int operations, Nanoseconds direct, Nanoseconds asked) {
     int count = 0;
     for (int i = 0; i < operations; ++i) {
@@ -40,7 +41,8 @@ TEST(WayChoice, TakesTheFasterWay) {
     EXPECT_LE(tried, 50);
 }
 
-// Whoever asks goes_on() first makes the same choices at the same operations.
+// A caller that takes the fast path, goes_on(), makes the same choices at the same operations as
+// one that only calls choose().
 TEST(WayChoice, TheShortWayChangesNothing) {
     for (const Nanoseconds asked : {Nanoseconds{2000}, Nanoseconds{600}, Nanoseconds{1000}}) {
         WayChoice whole;
@@ -112,7 +114,7 @@ TEST(WayChoice, LeavesATargetThatComputesAtOnce) {
         ASSERT_LT(i, 5) << "behind a trial";
     }
     for (int i = 0; i < 3; ++i) {
-        choice.note(kAsked, Nanoseconds{2000}); // taken back, and done here
+        choice.note(kAsked, Nanoseconds{2000}); // the initiator took it back, and did it itself
     }
     EXPECT_LE(play(choice, 1000, Nanoseconds{1000}, Nanoseconds{2000}), 15);
 }
@@ -142,8 +144,9 @@ TEST(WayChoice, PatienceHasBounds) {
     EXPECT_EQ(slow.patience(), Nanoseconds{20'000});
 }
 
-// ---------------------------------------------------------------------------------------------------
-// Three ways, at the costs of machines: what a message of 256 KiB took alone, together and staged
+// -------------------------------------------------------------------------------------------------
+// Three ways, at the costs of real machines: the times of a message of 256 KiB that one end copies,
+// that both ends copy together, and that both ends stage
 
 using Costs = std::array<Nanoseconds, 3>;
 
@@ -160,14 +163,15 @@ constexpr Machine kMachines[] = {
     {"nothing between them", {Nanoseconds{20'000}, Nanoseconds{20'200}, Nanoseconds{19'900}}},
 };
 
-// What operations took, and would have taken in the fastest way.
+// The time that operations took, and the time that they would have taken in the fastest way.
 struct Played {
     double took = 0;
     double best = 0;
     double ratio() const { return took / best; }
 };
 
-// Each time is off by up to a tenth, and one in twenty is another process's turn longer.
+// Plays operations whose reported times are up to a tenth too long; one in twenty also contains
+// another process's turn of 50 us.
 Played play_noisy(WayChoice& choice, const Costs& costs, int operations, Random& random) {
     Played played;
     const auto best = static_cast<double>(std::min({costs[0], costs[1], costs[2]}).count());
@@ -202,7 +206,7 @@ TEST(WayChoice, FindsTheBestOfThreeWithLittleRegret) {
     }
 }
 
-// What the next smaller size has shown is not tried again.
+// A way that was far behind for the next smaller size is hardly tried for the larger one.
 TEST(WayChoice, WhatIsFarBehindForOneSizeIsHardlyTriedForTheNext) {
     for (const Machine& machine : kMachines) {
         Random random(7);
@@ -221,7 +225,7 @@ TEST(WayChoice, FollowsAMachineWhoseStateChanges) {
     WayChoice choice(3);
     for (int change = 0; change < 10; ++change) {
         for (const Machine& machine : {kMachines[1], kMachines[0]}) {
-            play_noisy(choice, machine.costs, 3000, random); // notices
+            play_noisy(choice, machine.costs, 3000, random); // notices the change
             EXPECT_LE(play_noisy(choice, machine.costs, 3000, random).ratio(), 1.05)
                 << machine.name << ", change " << change;
         }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Striping in proportion to the subchannels' rates: nominal ones (weighted; Vishnu, 4.1.2), or those that the
-// times of earlier stripes show (adaptive; Vishnu, 7.1.2; over the paths of one port: HSAM). The learnt ones
-// are right for a path that has nothing to do; what it has under way is counted in.
+// Striping in proportion to the rates of the subchannels: nominal rates (weighted; Vishnu, 4.1.2),
+// or rates learnt from the times of earlier stripes (adaptive; Vishnu, 7.1.2; over the paths of one
+// port: HSAM). A learnt rate is that of an idle path; level() adds what the path has under way.
 #include "schedule/policies.h"
 
 namespace adaptib {
 
 namespace {
 
-// A path that was slow once, and has no part since, is tried again.
+// Lets a path that was slow once, and has had no part since, be tried again.
 constexpr double kAgeing = 1.0 / 32;
 
 class Proportional final : public Policy {
@@ -49,7 +49,7 @@ public:
     }
 
 private:
-    // One path carries all of it.
+    // Ages the other idle paths when one path carries all of a transfer.
     void age(const TransferView& transfer, std::span<const SubchannelView> up,
              std::uint32_t carrier) {
         const auto direction = static_cast<std::size_t>(transfer.direction);
@@ -63,7 +63,7 @@ private:
     Bytes min_stripe_;
     bool level_;
     WeightsByLength weights_;
-    bool several_paths_ = false; // of a port, in the last plan
+    bool several_paths_ = false; // some port had several in the last plan
     std::vector<Share> shares_;  // scratch of plan
 };
 

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Striping as the routes need it: over ports always, over the paths of one port only while that helps.
+// Striping as the routes need it: over ports always, over the paths of a port while that helps.
 //
-// Ports add their rates up: a transfer is cut in proportion to what is learnt of each, such that all end at the
-// same time with what they have under way, and a long one is planned in rounds (as adaptive does, which this is
-// where each port has one path). The paths of one port share its rate: one of them, the first, carries all as
-// long as it is about as fast as the port. Where it is slow, all paths of the port are tried, in proportion to
-// learnt weights, for a few transfers; where these were slower it is back to the first path, and the next trial
-// comes later each time. (Who wants them to be clearly faster goes back too early: a single pair gains little
-// while others still collide.) While spread, the first path is looked at now and then: routes that are free
-// again are as good, and one stripe costs less than many.
-// A time tells how fast a path is only where it is long against what a request takes anyway: transfers that
-// the port carries in less than kJudged are not judged, and do not spread; they take the fastest path known.
-// Source: the rules are ours, beyond Vishnu 7.1 and 8.2, which always spread; test/study has what they
-// gain and cost.
+// The rates of ports add up. So a transfer is cut in proportion to the learnt rates of the ports,
+// such that all finish at the same time, including what they have under way, and a long transfer is
+// planned in rounds. (That is what `adaptive` does, which plans where each port has one path.) The
+// paths of one port share its rate. The first of them carries the port's whole part as long as it
+// is about as fast as the port. If the first path is slow, all paths of the port are tried for a
+// few transfers, in proportion to learnt weights. If these transfers were slower, the port returns
+// to its first path, and the next trial comes later each time. (A rule that returns unless the
+// trial was clearly faster returns too early: a single pair gains little while others still
+// collide.) While a port spreads, it tests the first path alone now and then: a route that is free
+// again is as good, and one stripe costs less than many.
+// A time shows the speed of a path only if it is long compared with the fixed cost of a request. So
+// a part that the port carries in less than kJudged is not judged and does not spread; it takes the
+// fastest known path.
+// Source: the rules are new; Vishnu, 7.1 and 8.2, always spreads. test/study shows what they gain
+// and cost.
 #include "schedule/policies.h"
 
 namespace adaptib {
@@ -20,15 +23,15 @@ namespace adaptib {
 namespace {
 
 constexpr double kJudged = 25e-6; // seconds at the port's rate
-constexpr double kSlow = 1.2;     // times what the port's rate allows
-constexpr double kHelps = 1.0;    // of the time on the first path
-constexpr double kAsGood = 1.05;  // of the time when spread
-constexpr double kMemory = 0.5;   // of what is known, against a new time
+constexpr double kSlow = 1.2;     // a trial begins with Port::whole_time above this
+constexpr double kHelps = 1.0;    // spreading stays with spread_time below this part of whole_time
+constexpr double kAsGood = 1.05;  // spreading ends with a time below this part of spread_time
+constexpr double kMemory = 0.5;   // weight of the known time against a new one
 constexpr double kAgeing = 1.0 / 32;
 constexpr std::uint32_t kTrial = 8; // transfers
 constexpr std::uint32_t kFirstPause = 16;
 constexpr std::uint32_t kLongestPause = 2048;
-constexpr std::uint32_t kLook = 64; // spread: transfers between looks at the first path
+constexpr std::uint32_t kLook = 64; // while spreading: transfers between tests of the first path
 
 class Auto final : public Policy {
 public:
@@ -36,7 +39,7 @@ public:
         : min_stripe_(options.min_stripe), port_weights_(options.alpha, kAgeing),
           path_weights_(options.alpha, kAgeing), of_single_paths_(make_adaptive(options)) {}
 
-    // Of a port with one path nothing is learnt from a time alone.
+    // One time alone teaches nothing about a port with one path.
     bool learns_from_whole() const override { return several_paths_; }
 
     void plan(const TransferView& transfer, std::span<const SubchannelView> up,
@@ -136,25 +139,25 @@ public:
 
 private:
     struct Port {
-        // Of the transfer that is planned:
-        const SubchannelView* first = nullptr; // null: it has none
+        // For the transfer that is being planned:
+        const SubchannelView* first = nullptr; // null: no path of the port is up
         const SubchannelView* heaviest = nullptr;
         std::uint32_t paths = 0;
-        const SubchannelView* whole = nullptr; // as if it were one path
-        SubchannelView sum;                    // that, of several
-        // Known:
+        const SubchannelView* whole = nullptr; // the port as if it were one path
+        SubchannelView sum;                    // target of `whole` if there are several paths
+        // Kept between transfers:
         std::uint32_t first_index = 0;
         double rate = 1;
         bool spread = false;
-        double whole_time = 0;   // on the first path, of what the rate allows; 0: not known
-        double spread_time = 0;  // over all
+        double whole_time = 0;   // on the first path, in units of that at `rate`; 0: unknown
+        double spread_time = 0;  // over all paths, likewise
         std::uint32_t trial = 0; // transfers left
         std::uint32_t pause = 0;
         std::uint32_t next_pause = kFirstPause;
         std::uint32_t look = kLook;
     };
 
-    // Which paths each port has now, and what they have under way.
+    // Collects the paths that each port has now, and what they have under way.
     void gather(const TransferView& transfer, std::span<const SubchannelView> up) {
         const auto direction = static_cast<std::size_t>(transfer.direction);
         for (Port& port : ports_) {
@@ -196,7 +199,8 @@ private:
         }
     }
 
-    // The ports that have a part of it, as port_shares_; the sum of their weights.
+    // Fills port_shares_ with the ports that get a part of the transfer. Returns the sum of their
+    // weights.
     double level_ports(const TransferView& transfer, std::span<const SubchannelView> up) {
         port_shares_.clear();
         PathWeights& weights = port_weights_.of(transfer.length);
@@ -219,7 +223,7 @@ private:
         return sum;
     }
 
-    // Where one port carries all of it, nothing is learnt of the others.
+    // Ages the other ports if one port carries all of the transfer: nothing is learnt of them then.
     void age_ports(const TransferView& transfer, std::span<const Stripe> plan) {
         const std::uint32_t carrier = port_of_[plan.front().subchannel];
         const auto elsewhere = [&](const Stripe& stripe) {
@@ -239,7 +243,7 @@ private:
         }
     }
 
-    // The part of a port over all of its paths.
+    // Spreads a port's part over all of its paths.
     void spread(const TransferView& transfer, std::span<const SubchannelView> up,
                 std::uint32_t number, double part) {
         path_shares_.clear();
@@ -324,8 +328,9 @@ private:
         }
     }
 
-    // With equal shares: paths that have one bottleneck seem the faster the more they carry, since the last
-    // stripe has it alone, and what was learnt of that in one trial would grow in the next.
+    // Begins with equal shares. Paths with a common bottleneck seem faster the more they carry,
+    // since the last stripe has the bottleneck alone. An error learnt in this way in one trial
+    // would grow in the next.
     void begin_trial(Port& port) {
         const auto number = static_cast<std::uint32_t>(&port - ports_.data());
         for (std::uint32_t i = 0; i < port_of_.size(); ++i) {
@@ -349,15 +354,15 @@ private:
     Bytes min_stripe_;
     WeightsByLength port_weights_;
     PathWeights path_weights_;
-    std::vector<Port> ports_;            // by number
-    std::vector<std::uint32_t> port_of_; // by subchannel
-    bool several_paths_ = false;         // a port has them, in the last plan; if not:
-    std::unique_ptr<Policy> of_single_paths_;
-    std::vector<Share> shares_;          // scratch of plan
-    std::vector<Share> port_shares_;     //
-    std::vector<Share> path_shares_;     //
-    std::vector<StripeTime> port_times_; // scratch of learn
-    std::vector<StripeTime> path_times_; //
+    std::vector<Port> ports_;                 // by number
+    std::vector<std::uint32_t> port_of_;      // by subchannel
+    bool several_paths_ = false;              // some port had several in the last plan
+    std::unique_ptr<Policy> of_single_paths_; // plans if not
+    std::vector<Share> shares_;               // scratch of plan
+    std::vector<Share> port_shares_;          // scratch of plan
+    std::vector<Share> path_shares_;          // scratch of plan
+    std::vector<StripeTime> port_times_;      // scratch of learn
+    std::vector<StripeTime> path_times_;      // scratch of learn
     Spreading spreading_;
 };
 

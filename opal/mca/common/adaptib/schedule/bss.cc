@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Batch-based striping and sorting: of many paths the few that have proved fastest carry a transfer, in
-// proportion to their weights (Vishnu, 8.2).
+// Batch-based striping and sorting: the few of many paths that have proved fastest (the batch)
+// carry a transfer, in proportion to their weights (Vishnu, 8.2).
 //
-// Beyond the source: now and then the path that was left out longest takes the place of the lightest one, so
-// that a hot spot which has moved is noticed.
+// Beyond the source: now and then the path that was left out longest takes the place of the
+// lightest one of the batch, so that the policy notices when a hot spot has moved.
 #include "schedule/policies.h"
 
 namespace adaptib {
@@ -11,7 +11,7 @@ namespace adaptib {
 namespace {
 
 constexpr std::uint64_t kProbeEvery = 8; // transfers
-constexpr double kProbePart = 1.0 / 16;  // of a transfer, at least
+constexpr double kProbePart = 1.0 / 16;  // of the others' weight: what a probed path has at least
 
 class Bss final : public Policy {
 public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The limit that follows from times (schedule/copy_choice.h).
+// The limit that follows from the measured times (schedule/copy_choice.h).
 #include "schedule/copy_choice.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ namespace adaptib {
 
 namespace {
 
-constexpr double kMargin = 0.1; // by which a limit must be wrong to be left
+constexpr double kMargin = 0.1; // a limit changes if it is wrong by more than this part
 
 } // namespace
 
@@ -37,8 +37,8 @@ void CopyChoice::note(Bytes bytes, Nanoseconds took) {
     }
 }
 
-// The sizes are gone through upwards as far as each pays: a long copy that happens to have been fast when
-// costs were measured says nothing of the shorter ones.
+// Goes through the sizes upwards, and stops at the first one that does not pay: a long copy that
+// happened to be fast when the costs were measured says nothing about shorter ones.
 void CopyChoice::choose() {
     const double cost = costs_.median();
     Bytes limit = start_;

@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CopyChoice: up to which size messages to a peer are copied twice, through its ring, instead of once, by a
-// system call.
+// CopyChoice: the size up to which messages to a local peer are copied twice, into the peer's ring
+// and out of it, instead of once, by a system call.
 //
-// Purpose: what a line costs that the other processor had last cannot be known beforehand: on one machine
-// 2 ns, on the next 15, and on a virtual one it changes while the program runs. So the sender times some of
-// its copies into the ring; the rest is arithmetic. With
-//     w  what a byte costs the sender on its way into the ring, and as much the receiver on its way out,
-//     s  what the system call takes for the message on a host without other processors' lines, p a plain copy,
-// copying twice takes 2 w n, and copying once s + (w n - p): the lines of the sender's buffer change sides, too.
-// So a message of n bytes is copied twice as long as w n + p <= s.
-// w is the median of the last few times, so that a turn of another process in the middle of one says nothing;
-// a limit that is left is left only when it is wrong by some percent.
-// To notice that copying twice has become cheap, one in many of the longer messages is copied twice (explore()); at first one
-// in two: who sends a few hundred in all is to have something of it, and none counts whose memory the kernel still has to give.
-// Threads: one at a time. Neither clock nor I/O: who copies tells.
+// Purpose: the cost of a cache line that the other processor used last cannot be known beforehand:
+// 2 ns on one machine, 15 ns on the next, and on a virtual machine it changes while the program
+// runs. So the sender times some of its copies into the ring and computes the limit. With
+//     w  the cost of a byte for the sender on its way into the ring, and the same for the receiver
+//        on its way out,
+//     s  the time of the system call for the message, were no line in another processor's cache,
+//     p  the time of a plain copy of the message,
+// two copies take 2 w n, and one copy takes s + (w n - p), since the lines of the sender's buffer
+// then cross between the processors, too. So a message of n bytes is copied twice as long as
+// w n + p <= s.
+// w is the median of the last few times, so that preemption during one copy does not count. The
+// limit changes only when it is wrong by some percent.
+// To notice that two copies have become cheap, one in many of the longer messages is copied twice,
+// too (explore()). At first it is one in two: a program that sends only a few hundred messages
+// should gain, too, and a copy does not count if the kernel still had to populate the ring's
+// memory.
+// Threads: one at a time. No clock and no I/O: the caller, which copies, reports the times.
 // May touch: base/, last_few.h.
 #pragma once
 
@@ -29,26 +34,28 @@ namespace adaptib {
 
 class CopyChoice {
 public:
-    // Shorter ones fit the processor's store buffer and say nothing.
+    // Shorter messages fit the processor's store buffer, so their times say nothing.
     static constexpr Bytes kTimedFrom = 2048;
 
-    // `start` is the limit until something was learnt, and the least; `most`: what a ring bears.
+    // `start`: the limit until enough is learnt, and the least limit. `most`: the longest message
+    // that a ring can carry.
     CopyChoice(const CopyCosts& costs, Bytes start, Bytes most);
 
     Bytes limit() const { return limit_; }
     Bytes most() const { return most_; }
-    // Whether this message, of kTimedFrom bytes or more, is to be timed.
+    // Counts a message of kTimedFrom bytes or more. Returns true if the caller is to time its copy.
     bool times() { return !costs_.known() || ++since_timed_ >= kTimeEvery; }
-    // Whether this message, longer than limit() and no longer than most(), is to be copied twice, and timed.
+    // Counts a message that is longer than limit() and no longer than most(). Returns true if the
+    // caller is to copy it twice all the same, and to time that.
     bool explore();
-    // Such a copy took so long.
+    // Reports the time of a copy into the ring.
     void note(Bytes bytes, Nanoseconds took);
 
 private:
     static constexpr std::size_t kKept = 7;
     static constexpr std::uint32_t kTimeEvery = 16;
-    static constexpr std::uint32_t kExploreAfter = 8;   // messages, for the first time,
-    static constexpr std::uint32_t kExploreSoon = 2;    // then, as long as little is known,
+    static constexpr std::uint32_t kExploreAfter = 8;   // messages until the first trial,
+    static constexpr std::uint32_t kExploreSoon = 2;    // between trials while little is known,
     static constexpr std::uint32_t kExploreEvery = 256; // and later
 
     void choose();

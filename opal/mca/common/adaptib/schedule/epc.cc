@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Enhanced point-to-point and collective: by marker. Who blocks, or takes part in a collective, waits
-// for this transfer: it is striped. Of those that do not, many are under way: one subchannel each, in turn
-// (Vishnu, 6.2).
+// Enhanced point-to-point and collective: decides by marker (Vishnu, 6.2). A caller that blocks, or
+// takes part in a collective operation, waits for its transfer, so the transfer is striped. Many
+// non-blocking transfers are under way at a time, so each takes one subchannel, in turn.
 #include "schedule/policies.h"
 
 namespace adaptib {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which subchannel carries what is not cut (schedule/home.h).
+// Choice of the control lane (schedule/home.h).
 #include "schedule/home.h"
 
 #include <algorithm>
@@ -11,15 +11,17 @@ namespace adaptib {
 
 namespace {
 
-constexpr double kNoise = 1.5; // times slower than it should be, beside the others: not by chance
-constexpr double kTie = 1 + 1e-9;      // rates may differ in their last digits
-constexpr std::uint32_t kTurns = 4096; // processes of one host; further ones begin anew
+// A port is slower by more than chance if its learnt rate, relative to the nominal one, is worse
+// than the best port's by this factor.
+constexpr double kNoise = 1.5;
+constexpr double kTie = 1 + 1e-9;      // equal rates may differ in their last digits
+constexpr std::uint32_t kTurns = 4096; // processes of one host; later ones start over
 
 struct Choice {
     const SubchannelView* path = nullptr;
     double rate = 0; // of the port
     bool beaten = false;
-    std::uint32_t taken = 0; // of the port, by processes before
+    std::uint32_t taken = 0; // earlier processes on the port
 };
 
 std::vector<Choice> choices_of(std::span<const SubchannelView> up, const LearntRate& learnt) {
@@ -46,7 +48,8 @@ std::vector<Choice> choices_of(std::span<const SubchannelView> up, const LearntR
     return choices;
 }
 
-// The port on which one more fares best; of equal ones the fastest, then the first.
+// Returns a path of the port that offers one more process the most; of equal ports the fastest,
+// then the first.
 Choice& best_of(std::vector<Choice>& choices) {
     Choice* best = nullptr;
     for (Choice& choice : choices) {
@@ -81,7 +84,7 @@ std::size_t home_of(std::span<const SubchannelView> up, std::uint32_t position,
         }
     }
     const Choice& chosen = best_of(choices);
-    // The processes of one port take turns on its paths.
+    // The processes on one port take turns on its paths.
     const auto of_port = [&](const Choice& each) {
         return !each.beaten && each.path->port == chosen.path->port;
     };

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The home of a process at a peer: the subchannel that carries what is not cut.
+// The control lane of a process at a peer: the subchannel that carries everything that is not cut.
 //
-// Purpose: rings, credit, transfers of less than 64 bytes and the policy `binding` have one subchannel each.
-// Of rails that are alike the processes of one host take turns. Of unequal ones each takes the rail on which it
-// fares best with those before it: a slow one only when the fast ones have as many more as they are faster. So a
-// message that is not striped is never slower than it would be if the slow rail were not there, be the
-// others busy or not there at all.
-// A rail that is further from the process than one that is as fast is left out.
-// Source: Vishnu, 4.1.2 (binding); the rule for unequal rails is ours.
+// Purpose: the ring, its credit, transfers of less than 64 bytes and those of the policy `binding`
+// use this one subchannel. Over rails that are alike, the processes of one host take turns. Over
+// unequal rails, each process takes the rail that offers it the most bandwidth beside the processes
+// before it: a slow rail only once the fast ones carry more processes, in proportion to their
+// rates. So while all processes are busy, no unstriped message is slower than it would be without
+// the slow rail. (While the others are idle, a process on the slow rail would be faster on a fast
+// one, but cannot know that.)
+// A rail is left out if one that is at least as fast is nearer to the process.
+// Source: Vishnu, 4.1.2 (binding); the rule for unequal rails is not in the source.
 // May touch: base/ only.
 #pragma once
 
@@ -19,11 +21,12 @@
 
 namespace adaptib {
 
-// What is known of a subchannel's port, in any unit; 0: nothing.
+// Returns the learnt rate of a subchannel's port, in any unit; 0: nothing is known.
 using LearntRate = std::function<double(const SubchannelView&)>;
 
-// Index into `up`. `position`: how many processes of this host chose before. What was learnt counts where it is
-// known of all of `up` and contradicts the nominal rates by more than noise. REQUIRES: up is not empty.
+// Returns the control lane, as an index into `up`. `position`: the number of processes of this host
+// that chose before. Learnt rates count only if they are known for all of `up` and contradict the
+// nominal rates by more than noise. REQUIRES: up is not empty.
 std::size_t home_of(std::span<const SubchannelView> up, std::uint32_t position,
                     const LearntRate& learnt);
 

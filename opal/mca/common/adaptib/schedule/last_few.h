@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// LastFew: the last N measurements of something, and their median, which one that is off does not change.
+// LastFew: the last N measurements of something, and their median, which one outlier hardly moves.
 // Threads: one at a time. May touch: nothing.
 #pragma once
 
@@ -16,17 +16,17 @@ public:
         next_ = (next_ + 1) % N;
         count_ = std::min(count_ + 1, N);
     }
-    // There are N.
+    // Returns true once there are N measurements.
     bool known() const { return count_ == N; }
     std::size_t count() const { return count_; }
-    // The upper one of two. Of none: zero.
+    // Returns the upper of the two middle values if their number is even; zero if there are none.
     Value median() const {
         std::array<Value, N> sorted = values_;
         const auto middle = sorted.begin() + count_ / 2;
         std::nth_element(sorted.begin(), middle, sorted.begin() + count_);
         return *middle;
     }
-    // REQUIRES: there is one.
+    // REQUIRES: count() > 0.
     Value least() const { return *std::min_element(values_.begin(), values_.begin() + count_); }
 
 private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Load balancing: the least loaded subchannels are filled up first, until all would end at the same time;
-// reads and writes are counted apart, since they load opposite directions (Vishnu, 5.2.2).
+// Load balancing: the least loaded subchannels are filled up first, until all would finish at the
+// same time. Reads and writes are counted separately, since they load opposite directions (Vishnu,
+// 5.2.2).
 #include "schedule/policies.h"
 
 namespace adaptib {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The policies, for make_scheduler, and what they share.
+// The policies, for make_scheduler, and the helpers that they share.
 //
-// plan() appends stripes as Scheduler::plan does; it is not asked for transfers below kLeastSpread, nor, for
-// striping, below the threshold, nor where there is one subchannel only.
+// Policy::plan() appends stripes as Scheduler::plan() does. The scheduler does not call it for
+// transfers below kLeastSpread, nor where only one subchannel is up. It calls a striping policy
+// only from the striping threshold on.
 // May touch: base/ only.
 #pragma once
 
@@ -15,15 +16,15 @@
 
 namespace adaptib {
 
-// Atomics of one process have to go through one adapter, and shorter transfers gain nothing from
-// another one: below this length everything goes over one subchannel.
+// Below this length every transfer takes one subchannel: the atomics of one process have to go
+// through one adapter, and other short transfers gain nothing from a second one.
 constexpr Bytes kLeastSpread = 64;
 
-// Policies that learn plan as much of a transfer at once: long beside what two further stripes cost, short
-// beside what a wrong weight costs.
+// Policies that learn plan this much of a transfer at once: a lot compared with the cost of two
+// further stripes, and little compared with the cost of a wrong weight.
 constexpr Bytes kRound = 512 * kKiB;
 
-// [offset, offset + length) over one subchannel, in pieces that it can carry.
+// Appends [offset, offset + length) over one subchannel, in stripes that it can carry.
 inline void append_stripes(const SubchannelView& chosen, Bytes offset, Bytes length,
                            std::vector<Stripe>& out) {
     for (const Bytes end = offset + length; offset < end;) {
@@ -39,106 +40,116 @@ struct Share {
     double weight = 0; // > 0
 };
 
-// What is shorter than this costs more as a stripe of its own than it gains: what the path carries in the
-// time that posting and completing a further stripe takes, if min_stripe does not say.
+// Returns the least length of a stripe; a shorter one costs more than it gains. This is
+// `min_stripe` or, if that is 0, what the path carries in the time that posting and completing a
+// further stripe takes; at least a cache line.
 Bytes least_stripe(const SubchannelView& path, Bytes min_stripe);
 
-// The path's nominal rate; if it is not known, the slowest that is known of those that are up. > 0
+// Returns the path's nominal rate; if it is not known, the slowest known rate in `up`. > 0
 double nominal_rate(const SubchannelView& path, std::span<const SubchannelView> up);
 
-// What the weight of a path begins with: its nominal rate, of which a port that is further from the process than
-// others of that rate has as much less (hwloc's distances, as the firmware tells them). > 0
+// Returns the initial weight of a path: its nominal rate. If its port is further from the process
+// than others of that rate, the weight is less in proportion to hwloc's distances, which are those
+// that the firmware reports. > 0
 double first_weight(const SubchannelView& path, std::span<const SubchannelView> up);
 
-// Equal ones keep their order.
+// Sorts by falling weight; equal shares keep their order.
 void heaviest_first(std::span<Share> shares);
 
-// Cuts [0, length) into parts in proportion to the weights, in whole cache lines, heaviest first; the
-// lightest get nothing where that would be less than their least stripe. Sorts `shares`.
+// Cuts [0, length) into parts in proportion to the weights, in whole cache lines, heaviest share
+// first. The lightest shares get nothing if their part would be shorter than their least stripe.
+// Sorts `shares`.
 void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, std::vector<Stripe>& out);
 
-// Whether a port has several of the paths.
+// Returns true if several of the paths belong to one port.
 bool share_ports(std::span<const SubchannelView> up);
 
-// Makes shares of which the weights are rates, in any unit, such that all paths end at the same time, with
-// what they have under way in that direction: the least loaded are filled up first, those that would
-// be busy for longer anyway are left out (Vishnu, 5.2.2).
+// Turns weights that are rates, in any unit, into parts such that all paths finish at the same
+// time, including what they have under way in the transfer's direction. The least loaded paths are
+// filled up first; paths that would be busy for longer anyway are left out (Vishnu, 5.2.2).
 void level(const TransferView& transfer, std::vector<Share>& shares);
 
-// Weights of paths, learnt from stripe times (Vishnu, equations 7.4 and 8.1). What was posted behind other stripes counts
-// the less the more these were: all that was planned with the same weights teaches as much as one transfer.
+// Weights of paths, learnt from stripe times (Vishnu, equations 7.4 and 8.1). A stripe counts less
+// the more bytes its path had under way when it was posted: all transfers that were planned with
+// the same weights teach together as much as one.
 class PathWeights {
 public:
-    // `ageing`: how far, per transfer, paths without a part in it go back to what they began with.
+    // `ageing`: the fraction by which, in each transfer, the paths without a part in it return
+    // toward their initial weights.
     PathWeights(double alpha, double ageing) : alpha_(alpha), ageing_(ageing) {}
 
-    // The path's weight; what it begins with if it is new.
+    // Returns the path's weight; a new path gets its initial weight.
     double of(const SubchannelView& path, std::span<const SubchannelView> up) {
         const double weight = known(path.index);
         return weight > 0 ? weight : of(path.index, first_weight(path, up));
     }
     double of(std::uint32_t subchannel, double first); // `first` > 0
-    // Of a path that is known; else 0.
+    // Returns the weight of the path if it is known, else 0.
     double known(std::uint32_t subchannel) const;
     double sum() const;
     double part(std::uint32_t subchannel) const { return known(subchannel) / std::max(1.0, sum()); }
-    // It weighs again what it began with.
+    // Resets the path to its initial weight.
     void forget(std::uint32_t subchannel);
-    // These paths (bits) are back, and those have carried all without them: they begin with little, and earn their
-    // share, by their times or, where they get no part, with each transfer that is planned.
+    // Handles the return of paths (bits) that had failed, while the paths in `stayed` carried
+    // everything. A returned path begins with little, and earns its share: by its times or, while
+    // it gets no part, with each transfer that is planned.
     void come_back(std::uint64_t returned, std::uint64_t stayed);
-    void grow() { // a transfer is planned
+    void grow() { // for each transfer that is planned
         if (growing_ > 0) [[unlikely]] {
             grow_all();
         }
     }
-    // The path had no part in a transfer that teaches nothing, since another carries all of it: it goes back a little
-    // to what it began with, if it would have a part of `least` or more then.
+    // Ages a path that has no part in a transfer; `carrier` carries all of it, so nothing is
+    // learnt. The path returns a little toward its initial weight, if that weight would give it a
+    // part of `least` bytes or more.
     void age(std::uint32_t subchannel, std::uint32_t carrier, Bytes length, Bytes least);
-    // What these paths weigh together is dealt out anew among them, in proportion to what they carried
-    // per second. `careful`: steps become shorter while each lesson takes back what the one before said, and longer again
-    // once they keep their direction. For ports, whose times do not grow in proportion to their parts where they save
-    // something up or begin late; paths of one port contradict each other for other reasons. False: fewer than two were timed.
+    // Redistributes the sum of the weights of the timed paths among them, in proportion to the
+    // bytes that each carried per second. `careful`: steps become shorter while each lesson takes
+    // back what the one before said, and longer again once they keep their direction. That is for
+    // ports, whose times do not grow in proportion to their parts where ports save something up (a
+    // shaper's credit) or begin late. Paths of one port contradict each other for other reasons.
+    // Returns false if fewer than two paths were timed.
     bool learn(std::span<const StripeTime> times, bool careful);
 
 private:
     struct Path {
-        double first = 0; // 0: not met yet
+        double first = 0; // the initial weight; 0: not seen yet
         double weight = 0;
-        double goal = 0;   // 0: it does not grow by itself
-        double step = 0;   // which the last lesson wanted; 0: it had no part
+        double goal = 0;   // the weight that it grows to by itself; 0: it does not
+        double step = 0;   // the change that the last lesson asked for; 0: no part in it
         bool used = false; // scratch of learn
         double speed = 0;
     };
     void grow_all();
     void end_growth(Path& path);
-    void scale(double by); // all that is in the unit of weights
+    void scale(double by); // everything that is in the unit of weights
 
     double alpha_;
     double ageing_;
-    double stride_ = 1;       // of alpha_, of careful steps
+    double stride_ = 1;       // factor on alpha_ in careful steps
     std::size_t growing_ = 0; // paths with a goal
     std::vector<Path> paths_; // by subchannel
 };
 
-// The same of short, longer and long transfers apart. What a stripe takes whatever its length, and what a path saves up
-// while it is idle, counts the more the shorter it is: weights with which the parts of 16 KiB end at the same time are far off
-// for 256 KiB. Of lengths of which nothing was learnt those count that were learnt last.
+// PathWeights for short, longer and long transfers, learnt separately. The shorter a stripe is, the
+// more its fixed cost counts, and the more what a path saves up while idle: weights with which the
+// parts of 16 KiB finish at the same time are far off for 256 KiB. A class of lengths that has
+// learnt nothing uses the weights that were learnt last.
 class WeightsByLength {
 public:
     WeightsByLength(double alpha, double ageing)
         : classes_{PathWeights{alpha, ageing}, PathWeights{alpha, ageing},
                    PathWeights{alpha, ageing}} {}
 
-    // For planning a transfer, or a round of it, of that length.
+    // Returns the weights for planning a transfer of that length, or a round of one.
     PathWeights& of(Bytes length) {
         const std::size_t at = class_of(length);
         return classes_[learnt_[at] ? at : last_];
     }
-    // Those that were learnt last.
+    // Returns the weights that were learnt last.
     const PathWeights& last() const { return classes_[last_]; }
     void come_back(std::uint64_t returned, std::uint64_t stayed);
-    // As PathWeights; `times` are of most of one transfer or round.
+    // As in PathWeights; `times` cover most of one transfer or round.
     void age(std::uint32_t subchannel, std::uint32_t carrier, Bytes length, Bytes least);
     bool learn(std::span<const StripeTime> times, bool careful);
 
@@ -147,7 +158,7 @@ private:
     static std::size_t class_of(Bytes length) {
         return length < 64 * kKiB ? 0 : length < 256 * kKiB ? 1 : 2;
     }
-    PathWeights& own(std::size_t at); // which begin with those that were learnt last
+    PathWeights& own(std::size_t at); // a new class begins with the weights that were learnt last
     std::array<PathWeights, kClasses> classes_;
     std::array<bool, kClasses> learnt_{};
     std::size_t last_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Round robin: whole transfers, each over the subchannel after that of the one before; of the
-// windowed kind, so many over one, which lets fewer of them overtake each other (Vishnu, 4.1.2).
+// Round robin: each transfer goes whole over the next subchannel. In the windowed kind, `window`
+// transfers in a row take one subchannel, so fewer of them overtake each other (Vishnu, 4.1.2).
 #include "schedule/policies.h"
 
 namespace adaptib {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of policies, and which of the two a transfer is for.
+// The table of policies; for each transfer the choice between multiplexing and striping; the
+// control lane, and when it changes.
 #include "schedule/scheduler.h"
 
 #include <array>
@@ -116,8 +117,9 @@ std::uint32_t Scheduler::choose_home(std::span<const SubchannelView> up) {
     return home_path_;
 }
 
-// Not at the first doubt, since rings and credit are moved as well, and later each time: rails whose rates are at the
-// limit are no reason to move for ever.
+// Changes the control lane after `most` doubts in a row, not at the first one, since the ring and
+// its credit move with the lane. plan() waits longer after each change, so that rails whose rates
+// are at the limit do not move the lane for ever.
 void Scheduler::doubt_home(std::span<const SubchannelView> up, std::size_t better,
                            std::uint32_t most) {
     news_ = 0;
@@ -139,7 +141,7 @@ double Scheduler::measured(std::uint32_t port) const {
     return rate == nullptr ? 0 : (rate->least + rate->most) / 2;
 }
 
-// Who measures says how soon it does so again.
+// Needs kDoubts each time: the caller, which measures, lengthens its intervals itself.
 Scheduler::Verdict Scheduler::judge_home(std::span<const SubchannelView> up,
                                          std::span<const PortRate> measured) {
     look_for_returned(up);
@@ -153,7 +155,8 @@ Scheduler::Verdict Scheduler::judge_home(std::span<const SubchannelView> up,
     return home_ != before ? Verdict::changed : doubts_ > 0 ? Verdict::doubted : Verdict::stays;
 }
 
-// A path that has failed and is back is tried with little first.
+// Tells the policies which paths have failed and are up again, so that such a path begins with
+// little. Chooses the control lane anew if the set of paths has changed.
 void Scheduler::look_for_returned(std::span<const SubchannelView> up) {
     std::uint64_t now = 0;
     for (const SubchannelView& path : up) {

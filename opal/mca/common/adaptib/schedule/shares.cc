@@ -8,17 +8,18 @@ namespace adaptib {
 
 namespace {
 
-// What posting a further stripe, its acknowledgement and its completion take of both sides.
+// Time that posting, acknowledging and completing a further stripe costs both sides.
 constexpr double kStripeSeconds = 1e-6;
-constexpr double kRounding = 1 + 1e-9;   // weights that are equal may differ in their last digits
-constexpr double kReturned = 1.0 / 8;    // of its share a path that is back has at first ...
-constexpr double kGrowth = 1.25;         // ... and how much more with each transfer that is planned
-constexpr double kLeastStride = 1.0 / 8; // of alpha, where lessons contradict each other ...
-constexpr double kLonger = 1.5;          // ... and how much more with each that does not
-constexpr double kLeastPart =
-    1.0 / 1024; // of all weight: no path loses more, so that it can recover
+constexpr double kRounding = 1 + 1e-9;   // equal weights may differ in their last digits
+constexpr double kReturned = 1.0 / 8;    // initial part of its share for a path that is up again
+constexpr double kGrowth = 1.25;         // growth of that part with each transfer that is planned
+constexpr double kLeastStride = 1.0 / 8; // least part of alpha, while lessons are contradictory
+constexpr double kLonger = 1.5;          // growth of that part with each lesson that is not
+// Part of the sum of weights that each path keeps, so that it can recover.
+constexpr double kLeastPart = 1.0 / 1024;
 
-// By insertion: equal ones keep their order, and nothing is allocated, as std::stable_sort does.
+// Insertion sort: equal shares keep their order and, unlike in std::stable_sort, nothing is
+// allocated.
 template <typename Key> void sort_by(std::span<Share> shares, Key&& key) {
     for (std::size_t i = 1; i < shares.size(); ++i) {
         const Share share = shares[i];
@@ -95,7 +96,7 @@ void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, std::vector
 }
 
 bool share_ports(std::span<const SubchannelView> up) {
-    std::uint64_t seen = 0; // of a process's few rails; of others it is taken to be so
+    std::uint64_t seen = 0; // bits of ports below 64; a port beyond counts as shared
     for (const SubchannelView& path : up) {
         const std::uint64_t bit = path.port < 64 ? std::uint64_t{1} << path.port : seen;
         if ((seen & bit) != 0) {
@@ -113,7 +114,8 @@ void level(const TransferView& transfer, std::vector<Share>& shares) {
     };
     const auto end = [&load](const Share& share) { return load(share) / share.weight; };
     sort_by(shares, end);
-    // Until the next one is busy for longer than the filled ones would be with the transfer.
+    // Fills paths until the next one is busy for longer than the filled ones would be with the
+    // transfer.
     double bytes = static_cast<double>(transfer.length);
     double rates = 0;
     std::size_t filled = 0;
@@ -226,7 +228,7 @@ bool PathWeights::learn(std::span<const StripeTime> times, bool careful) {
     for (const StripeTime& time : times) {
         if (time.subchannel >= paths_.size() || paths_[time.subchannel].used ||
             paths_[time.subchannel].first == 0 || time.seconds <= 0) {
-            continue; // a path that had several stripes is judged by its first
+            continue; // the first stripe counts for a path that had several
         }
         Path& path = paths_[time.subchannel];
         path.used = true;
@@ -238,12 +240,12 @@ bool PathWeights::learn(std::span<const StripeTime> times, bool careful) {
         lengths += static_cast<double>(time.length);
         ahead += static_cast<double>(time.ahead);
     }
-    if (compared < 2) { // one alone says nothing of how it compares
+    if (compared < 2) { // one path alone compares with nothing
         return false;
     }
     const double unit = used_weight / speeds;
     double all = 0;
-    double turn = 0; // < 0: back to where the last lesson came from
+    double turn = 0; // < 0: this lesson takes back the last one
     for (Path& path : paths_) {
         const double step = path.used ? unit * path.speed - path.weight : 0;
         turn += step * path.step;
@@ -262,7 +264,7 @@ bool PathWeights::learn(std::span<const StripeTime> times, bool careful) {
         }
         path.weight = std::max(path.weight, path.first == 0 ? 0 : all * kLeastPart);
     }
-    scale(all / sum()); // what has aged took nothing from the others
+    scale(all / sum()); // restores the sum, which aging has changed
     return true;
 }
 

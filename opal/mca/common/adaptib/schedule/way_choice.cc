@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which way takes the least time (schedule/way_choice.h).
+// Choice of the way that takes the least time (schedule/way_choice.h).
 #include "schedule/way_choice.h"
 
 #include <algorithm>
@@ -32,7 +32,8 @@ WayChoice::Way WayChoice::choose() {
     return better_;
 }
 
-// `timed`: its first operation. The one behind it, which goes the better way, is not timed.
+// Starts a run and returns its way. `timed`: whether its first operation is timed. The operation
+// behind the run, which goes the better way, is not timed.
 WayChoice::Way WayChoice::begin_run(Way way, std::uint32_t length, bool timed) {
     run_way_ = way;
     run_left_ = static_cast<std::uint8_t>(length - 1);
@@ -42,7 +43,8 @@ WayChoice::Way WayChoice::begin_run(Way way, std::uint32_t length, bool timed) {
     return way;
 }
 
-// Runs of all ways in turns; once it is known which is best, between its operations.
+// Returns the way of the next operation while not every way is known: all ways have runs in turns, and
+// once one is known to be best, the others have theirs between its operations.
 WayChoice::Way WayChoice::choose_to_learn() {
     if (informed_ && count_ % (kSpread * kFew) != 0) {
         timed_ = run_way_ == better_; // not behind a run of another way
@@ -53,7 +55,7 @@ WayChoice::Way WayChoice::choose_to_learn() {
     return next == better_ && informed_ ? next : begin_run(next, kFew, true);
 }
 
-// Of those that are not far behind the one that was timed least.
+// Returns the way that was timed least among those that are not known yet; the better one if all are.
 WayChoice::Way WayChoice::next_to_learn() const {
     Way next = better_;
     for (Way way = 0; way < ways_; ++way) {
@@ -65,13 +67,13 @@ WayChoice::Way WayChoice::next_to_learn() const {
     return next;
 }
 
-// REQUIRES: it was timed.
+// REQUIRES: the way was timed.
 Nanoseconds WayChoice::cost(Way way) const {
     const auto& times = known_[way].times;
     return times.count() < kEnough ? times.least() : times.median();
 }
 
-// Of those that were timed often enough to be compared.
+// Returns the fastest of the ways that were timed often enough to be compared.
 WayChoice::Way WayChoice::fastest() const {
     Way fastest = better_;
     if (known_[better_].times.count() < kFew) {

@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// WayChoice: which of two or three ways of doing the same thing takes the least time here and now.
+// WayChoice: chooses, from times, the fastest of two or three ways to do the same thing.
 //
-// Purpose: what a copy costs depends on the machine, on what else runs there, and on what the other
-// end does; so the ways are timed. Small one-sided operations on a local peer are done by the
-// initiator, by calls of the system, or by the target, which is asked by a message
-// (protocol/asked.cc); long data is copied by one end, by both, or by both through staging memory
-// (protocol/together.cc); streams of messages go through the ring or are fetched by the receiver
-// (protocol/timed.cc).
-// Rule: a way is tried in runs of operations: the one after a change of ways finds caches, and the
-// other process, as the other way left them, and may take three times as long. At first each way has
-// a run of kFew, of which the shorter time counts, since a machine's state lasts for some operations;
-// or, where it is known which way is best for much the same operations, that one is taken. Then a run
-// in kSpread is of another way, until each is known; one that took kFar times as long is not tried
-// any more for now. From there on the way with the lowest median of its last kKept times is taken. It
-// is timed now and then, and another one is tried now and then, in a run of kRun whose first
-// operation is not timed: the more seldom the longer it loses, soon again when it was faster once,
-// and from the start more seldom if it was far behind. So one disturbed time moves little, and the
-// regret of the trials is bounded: a way that takes k times as long costs kFew operations at first,
-// and (k - 1) kRun of kTryMost operations later.
-// An offer to another process is taken back when it was not taken up within patience(), about what
-// the first way costs; the time of one that was taken back lasts until the operation was done.
-// Threads: one at a time. Neither clock nor I/O: who does it tells.
+// Purpose: the cost of a copy depends on the machine, on what else runs there, and on what the
+// other end does; so the ways are timed. There are three uses:
+//   * small one-sided operations on a local peer: the initiator does them, by system calls, or they
+//     are target-assisted, requested by a message (protocol/asked.cc);
+//   * long data: one end copies it, or both ends, or both through staging memory
+//     (protocol/together.cc);
+//   * streams of messages: they go through the ring, or the receiver fetches them
+//     (protocol/timed.cc).
+// Rule: a way is tried in runs of operations, because the first operation after a change of ways
+// finds the caches and the other process as the previous way left them, and may take three times as
+// long. At first each way gets a run of kFew, whose shorter time counts: a machine's state lasts for
+// some operations, so these runs compare the ways in one state. Or, if the best way is known for
+// very similar operations, that way is taken. Then one run in kSpread tries another way, until each
+// is known; a way that took kFar times as long is not tried any more for now. From there on the way
+// with the lowest median of its last kKept times is taken. It is timed now and then, and another way
+// is tried now and then, in a run of kRun whose first operation is not timed: more seldom the longer
+// it loses, soon again when it was faster once, and from the start more seldom if it was far behind.
+// So one disturbed time changes little, and the regret of the trials is bounded: a way that takes k
+// times as long costs kFew operations at first, and later (k - 1) kRun operations in kTryMost.
+// The initiator takes an offer back if the other process does not take it within patience(), which
+// is about the cost of way 0; the time of such an operation lasts until the initiator has done it.
+// Threads: one at a time. No clock and no I/O: the caller times the operations.
 // May touch: base/, last_few.h.
 #pragma once
 
@@ -35,19 +37,20 @@ namespace adaptib {
 
 class WayChoice {
 public:
-    // 0 is taken until something is known. Names are given where the ways are.
+    // 0 is taken until something is known. Each user of this class names its ways.
     using Way = std::uint8_t;
     static constexpr std::size_t kMostWays = 3;
 
     explicit WayChoice(std::size_t ways = 2) : ways_(static_cast<std::uint8_t>(ways)) {}
 
-    // Counts the operation. The way it is to go first; it is to be timed if timed() then.
+    // Counts the operation and returns the way to try first. If timed() is true then, the caller is
+    // to time the operation.
     Way choose();
     bool timed() const { return timed_; }
-    // Which way it is that was faster last; nothing is counted.
+    // Returns the way that was fastest last; counts nothing.
     Way better() const { return better_; }
-    // The same as choose() where it has nothing to find out: the operation is counted, goes way 0
-    // and is not timed. False: not counted, choose().
+    // Fast path of choose(). True: way 0 is the better one and there is nothing to find out; the
+    // operation is counted, goes way 0 and is not timed. False: it is not counted; call choose().
     bool goes_on() {
         if (better_ != 0 || count_ + 1 >= next_) {
             return false;
@@ -55,15 +58,16 @@ public:
         ++count_;
         return true;
     }
-    // How long to wait for the other end.
+    // Returns how long to wait for the other end to take an offer.
     Nanoseconds patience() const { return patience_; }
-    // It took so long from choose() on, all ways together if the first one failed.
+    // Reports the time of an operation from choose() on. `first`: the way that was tried first; if
+    // it failed, the time includes the other way.
     void note(Way first, Nanoseconds took);
 
-    // Nothing was chosen or noted yet.
+    // Returns true while no operation has been counted.
     bool is_fresh() const { return count_ == 0; }
-    // Begins with what is known of operations that are much like these, if it is. REQUIRES: is_fresh,
-    // as many ways.
+    // Begins with what `neighbor` knows of very similar operations, if it knows every way.
+    // REQUIRES: is_fresh(); both have the same number of ways.
     void learn_from(const WayChoice& neighbor);
 
 private:
@@ -84,9 +88,9 @@ private:
 
     struct Known {
         LastFew<Nanoseconds, kKept> times;
-        bool far = false; // it is no use to time it more now
+        bool far = false; // too slow to be timed more for now
         std::uint32_t pause = kTryFirst;
-        std::uint64_t tried_at = 0; // number of the operation
+        std::uint64_t tried_at = 0; // number of the operation that tries it next
     };
 
     bool is_known(Way way) const { return known_[way].far || known_[way].times.count() >= kEnough; }
@@ -100,14 +104,14 @@ private:
     void begin_to_try(Way way);
     void plan();
 
-    std::uint64_t count_ = 0; // first what goes_on() looks at
-    std::uint64_t next_ = 0;  // number of the operation that is timed or tried
+    std::uint64_t count_ = 0; // operations; the members that goes_on() reads come first
+    std::uint64_t next_ = 0;  // number of the next operation that is timed or tries another way
     std::uint8_t ways_;
     Way better_ = 0;
     bool timed_ = false;
-    Way run_way_ = 0;
-    std::uint8_t run_left_ = 0; // so many operations go run_way_ yet
-    bool informed_ = false;     // the better way is a neighbor's, or found in turns
+    Way run_way_ = 0;           // way of the current or last run
+    std::uint8_t run_left_ = 0; // operations of the current run that are to come
+    bool informed_ = false;     // better_ comes from a neighbor, or was found in turns
     bool learnt_ = false;       // every way is known
     Nanoseconds patience_ = kLeastPatience;
     std::uint64_t timed_at_ = 0;

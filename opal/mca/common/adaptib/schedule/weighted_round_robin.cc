@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Weighted round robin: whole transfers, as many over each subchannel as its nominal rate is of all, and the
-// turns of a slow one spread among those of the fast ones (Vishnu, 4.1.2).
+// Weighted round robin: transfers go whole, over each subchannel as often as its nominal rate is of
+// the sum of all, and the turns of a slow subchannel are spread among those of the fast ones
+// (Vishnu, 4.1.2).
 #include "schedule/policies.h"
 
 namespace adaptib {
@@ -11,7 +12,8 @@ class WeightedRoundRobin final : public Policy {
 public:
     explicit WeightedRoundRobin(std::uint32_t position) : position_(position) {}
 
-    // Each gains its rate; who has most pays all that was gained.
+    // Each subchannel gains its rate. The one that has saved most carries the transfer, and pays
+    // the sum of all gains.
     void plan(const TransferView& transfer, std::span<const SubchannelView> up,
               std::vector<Stripe>& out) override {
         double gained = 0;
