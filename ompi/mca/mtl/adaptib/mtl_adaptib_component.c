@@ -143,7 +143,9 @@ static mca_mtl_base_module_t *component_init(OPAL_COMMON_ADAPTIB_MTL_INIT_ARGS)
     if (OPAL_SUCCESS != rc) {
         opal_common_adaptib_mca_release(ompi_mtl_adaptib.core);
         ompi_mtl_adaptib.core = NULL;
-        opal_output(0, "adaptib: Open MPI does not take the progress function (%d)", rc);
+        opal_output(
+            0, "adaptib: Open MPI refused the progress function; the MTL is not used (error %d)",
+            rc);
         return NULL;
     }
     prepare_btls(enable_progress_threads, enable_mpi_threads);
