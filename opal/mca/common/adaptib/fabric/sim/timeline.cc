@@ -153,8 +153,8 @@ bool Timeline::schedule(World& world, const std::vector<Fault>& faults,
         if (fault.where >= places) {
             text = to_text({fault});
             text.back() = '"'; // instead of the end of its line
-            text = "\"" + text + " names something that the world does not have: it has " +
-                   std::to_string(places) + " of them.";
+            text = "\"" + text + " names what the world has not: it has " + std::to_string(places) +
+                   " of them.";
             return false;
         }
         timeline->due_.push_back(std::make_unique<Due>(*timeline, fault));
