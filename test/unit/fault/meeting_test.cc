@@ -186,7 +186,8 @@ TEST(Meetings, WhoNeverMeetsIsTriedForLongAndThenLost) {
     EXPECT_EQ(world.peer(1).state, ConnectState::failed) << "both sides know";
     EXPECT_NE(world.told(asker).find("for 20 s no connection could be made"), std::string::npos)
         << world.told(asker);
-    EXPECT_NE(world.told(1 - asker).find("the other side has given it up"), std::string::npos)
+    EXPECT_NE(world.told(1 - asker).find("the other side has given the connection up"),
+              std::string::npos)
         << world.told(1 - asker);
 }
 

@@ -179,8 +179,8 @@ TEST_F(Paths, ManyLinesAreCountedInstead) {
     at(paths_->deadline());
     paths_->run_timers();
     ASSERT_EQ(lines_.size(), PathRepository::kLinesPerSecond + 1);
-    EXPECT_EQ(lines_.back(), "of 12 further paths of host here the state has changed as well; the "
-                             "report tells all of them");
+    EXPECT_EQ(lines_.back(), "12 further paths of host here changed state as well; the "
+                             "report lists all of them");
     EXPECT_EQ(paths_->deadline(), Nanoseconds::max());
     paths_->report_failure(peer(0), 0, "x");
     EXPECT_EQ(lines_.size(), PathRepository::kLinesPerSecond + 2);

@@ -71,8 +71,7 @@ TEST(Pool, AClosedConnectionIsMadeOfTheSameQueuePairAndRing) {
     EXPECT_EQ(ranks->counters(1).connections_reused, 5u);
     EXPECT_EQ(ranks->counters(0).connections_most, 1u);
     EXPECT_GT(ranks->counters(0).ring_sent, 1000u);
-    EXPECT_NE(ranks->core(0).report().find("kept of closed ones 1, used again 10"),
-              std::string::npos)
+    EXPECT_NE(ranks->core(0).report().find("kept for reuse 1, reused 10"), std::string::npos)
         << ranks->core(0).report();
     nothing_bad(*ranks);
 }

@@ -321,9 +321,10 @@ const Failure kFailures[] = {
     {{RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_DEVICE_REMOVAL, 0}, "being removed"},
     {{RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_ROUTE_ERROR, -ENETUNREACH}, "no route"},
     {{RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT}, "does not answer"},
-    {{RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_REJECTED, 8}, "nobody listens"},
+    {{RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_REJECTED, 8}, "no process listens"},
     {{RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_REJECTED, 10}, "an earlier connection"},
-    {{RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_REJECTED, 28}, "does not wait for it"},
+    {{RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_REJECTED, 28},
+     "does not expect this connection"},
     {{RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_REJECTED, 31}, "reason 31"},
     {{RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_CONNECT_ERROR, -EINVAL}, "could not be made"},
     // The passive end has accepted, and is in RTS: it has to begin again.
@@ -511,7 +512,7 @@ TEST_F(MeetingTest, AQueuePairThatHasFailedIsNotRevived) {
     error.state = QpState::error;
     ASSERT_EQ(pairs_[1]->modify(error, kQpState), kOk);
     ASSERT_EQ(meet(0, true), kOk);
-    expect_not_met(run(), "does not wait for it");
+    expect_not_met(run(), "does not expect this connection");
     EXPECT_EQ(fake(*pairs_[1]).state, IBV_QPS_ERR);
 }
 

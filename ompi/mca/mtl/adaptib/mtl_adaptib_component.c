@@ -51,9 +51,9 @@ static int component_register(void)
 {
     int rc = mca_base_component_var_register(
         &mca_mtl_adaptib_component.mtl_version, "priority",
-        "Priority of the adaptib MTL; pml/cm takes it for its own. pml/ob1 has 20 and is taken "
-        "unless cm is named (--mca pml cm --mca mtl adaptib) or this is higher. (default: 10, "
-        "range: -2147483648..2147483647)",
+        "Priority of the adaptib MTL, which pml/cm adopts as its own. pml/ob1 has priority 20 and "
+        "is chosen unless cm is named (--mca pml cm --mca mtl adaptib) or this value is higher. "
+        "(default: 10, range: -2147483648..2147483647)",
         MCA_BASE_VAR_TYPE_INT, NULL, 0, 0, OPAL_INFO_LVL_3, MCA_BASE_VAR_SCOPE_READONLY,
         &component_priority);
 
@@ -61,8 +61,9 @@ static int component_register(void)
         ompi_mtl_adaptib.shortcut = true;
         rc = mca_base_component_var_register(
             &mca_mtl_adaptib_component.mtl_version, "shortcut",
-            "Contiguous messages go from MPI's calls to adaptib without requests of pml/cm. "
-            "(default: true, range: true|false)",
+            "Fast path of contiguous messages. true: MPI calls hand them to adaptib directly, "
+            "without requests of pml/cm. false: all messages go through pml/cm. (default: true, "
+            "range: true|false)",
             MCA_BASE_VAR_TYPE_BOOL, NULL, 0, 0, OPAL_INFO_LVL_6, MCA_BASE_VAR_SCOPE_READONLY,
             &ompi_mtl_adaptib.shortcut);
     }
@@ -143,7 +144,9 @@ static mca_mtl_base_module_t *component_init(OPAL_COMMON_ADAPTIB_MTL_INIT_ARGS)
     if (OPAL_SUCCESS != rc) {
         opal_common_adaptib_mca_release(ompi_mtl_adaptib.core);
         ompi_mtl_adaptib.core = NULL;
-        opal_output(0, "adaptib: Open MPI does not take the progress function (%d)", rc);
+        opal_output(
+            0, "adaptib: Open MPI refused the progress function; the MTL is not used (error %d)",
+            rc);
         return NULL;
     }
     prepare_btls(enable_progress_threads, enable_mpi_threads);

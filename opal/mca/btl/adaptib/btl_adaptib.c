@@ -174,7 +174,7 @@ static void give_up(mca_btl_base_endpoint_t *endpoint, const char *what)
     snprintf(text, sizeof(text), "adaptib: process %s %s",
              OPAL_NAME_PRINT(endpoint->proc->proc_name), what);
     if (NULL == mca_btl_adaptib.error) {
-        opal_output(0, "%s, and one-sided operations on it cannot be undone: this process ends",
+        opal_output(0, "%s; one-sided operations on it cannot be undone, so this process ends",
                     text);
         _exit(EXIT_FAILURE);
     }

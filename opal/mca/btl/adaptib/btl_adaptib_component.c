@@ -126,7 +126,7 @@ static mca_btl_base_module_t **component_init(int *count, bool enable_progress_t
     modules = malloc(sizeof(*modules)); /* the caller frees it */
     rc = mca_btl_adaptib_lists_open();
     if (NULL == modules || OPAL_SUCCESS != rc) {
-        opal_output(0, "adaptib: the BTL does not get the memory that it needs (%d)", rc);
+        opal_output(0, "adaptib: out of memory for the BTL, which is not used (error %d)", rc);
         free(modules);
         (void) mca_btl_adaptib.super.btl_finalize(&mca_btl_adaptib.super);
         return NULL;

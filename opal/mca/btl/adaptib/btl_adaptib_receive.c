@@ -12,7 +12,7 @@ static void drop(mca_btl_base_tag_t tag)
 {
     opal_output_verbose(
         1, opal_btl_base_framework.framework_output,
-        "adaptib: a fragment with tag %d, for which nobody is registered, is dropped", (int) tag);
+        "adaptib: dropped a fragment with tag %d, for which no callback is registered", (int) tag);
 }
 
 static inline void deliver(mca_btl_base_endpoint_t *from, mca_btl_base_tag_t tag,

@@ -71,7 +71,7 @@ int opal_common_adaptib_mca_version_check(void)
         return OPAL_SUCCESS;
     }
     snprintf(detail, sizeof(detail),
-             "It was built for Open MPI %d.%d, and this process runs Open MPI %s.",
+             "adaptib was built for Open MPI %d.%d, but this process runs Open MPI %s.",
              OPAL_MAJOR_VERSION, OPAL_MINOR_VERSION, opal_version_string);
     opal_common_adaptib_mca_say_help("wrong version", detail);
     return OPAL_ERR_NOT_SUPPORTED;
@@ -208,7 +208,7 @@ static int publish(opal_common_adaptib_core_t *core)
     if (OPAL_SUCCESS == rc) {
         return OPAL_SUCCESS;
     }
-    snprintf(detail, sizeof(detail), "Open MPI says: %s (%d).", opal_strerror(rc), rc);
+    snprintf(detail, sizeof(detail), "Open MPI reports: %s (error %d).", opal_strerror(rc), rc);
     opal_common_adaptib_mca_say_help("no address", detail);
     return OPAL_ERROR;
 }

@@ -112,7 +112,7 @@ static void check_typed(const opal_common_adaptib_parameter_t *row, const char *
         [OPAL_COMMON_ADAPTIB_TYPE_INT] = "not an integer that can be read",
         [OPAL_COMMON_ADAPTIB_TYPE_SIZE] = "not a size (digits, perhaps with k, m or g)",
         [OPAL_COMMON_ADAPTIB_TYPE_DOUBLE] = "not a number",
-        [OPAL_COMMON_ADAPTIB_TYPE_STRING] = "not a text that Open MPI takes",
+        [OPAL_COMMON_ADAPTIB_TYPE_STRING] = "not a text that Open MPI accepts",
     };
     const typed_t typed = typed_value(row, framework, index);
 
@@ -122,8 +122,8 @@ static void check_typed(const opal_common_adaptib_parameter_t *row, const char *
     }
     snprintf(
         refusal, sizeof(refusal),
-        "The parameter %s_adaptib_%s has the value \"%.64s\" (from %s), which is %s. Allowed is "
-        "%s%s%s, and %s is the default: set it to such a value or leave it out.",
+        "The parameter %s_adaptib_%s has the value \"%.64s\" (from %s), which is %s. Allowed: "
+        "%s%s%s; default: %s. Set it to an allowed value or leave it out.",
         typed.framework, row->name, NULL != typed.text ? typed.text : "?", typed.place,
         kinds[row->type], row->range, '\0' != row->unit[0] ? " " : "", row->unit,
         row->default_text);

@@ -27,264 +27,305 @@ constexpr opal_common_adaptib_type_t kString = OPAL_COMMON_ADAPTIB_TYPE_STRING;
 constexpr std::array kTable{
     opal_common_adaptib_parameter_t{
         "eager_limit", kInt, &g_parameters.eager_limit, "-1", "bytes", "-1..1048576", 3,
-        "Messages up to this size are pushed without a handshake; larger ones are moved straight "
-        "between the user's buffers once the receive is posted. Negative: 4096 to begin with, and as soon as copies "
-        "were timed what is fastest here, from 4096 to 65536, but no more than a quarter of ring_bytes."},
+        "Largest message to a local peer that the sender pushes without a handshake (eager). A "
+        "longer one is announced and, once the receive is posted, copied directly between the "
+        "user's buffers (rendezvous). Negative: the limit is learnt; it is 4096 until copies have "
+        "been timed, and then the size up to which copying through the ring was faster here, from "
+        "4096 to 65536, but at most a quarter of ring_bytes."},
     opal_common_adaptib_parameter_t{
         "verbs_eager_limit", kSize, &g_parameters.verbs_eager_limit, "8192", "bytes", "0..1048576",
         3,
-        "The same for peers that are reached over RDMA devices, where a handshake costs more than copying. "
-        "What does not fit half of a ring is larger in any case."},
+        "Largest message to a peer on an RDMA device that the sender pushes without a handshake. "
+        "A handshake over a device costs more than copying, hence a limit of its own. A message "
+        "that does not fit half of verbs_ring_bytes always takes the handshake."},
     opal_common_adaptib_parameter_t{
         "rendezvous", kString, &g_parameters.rendezvous, "get", "", "get|put", 5,
-        "How a large message moves: the receiver reads it (get) or the sender writes it (put)."},
+        "How the data of a message above the eager limit is transferred. get: the receiver reads "
+        "it from the sender's buffer. put: the sender writes it into the receiver's buffer."},
     opal_common_adaptib_parameter_t{
         "small_one_sided", kString, &g_parameters.small_one_sided, "auto", "", "auto|direct", 5,
-        "How atomics, and puts and gets of up to 64 KiB, are done in a local peer's private memory: by this process, "
-        "which takes calls of the system (direct), or by the peer, which is asked by a message, as long as "
-        "that is faster; if it does not take the message up soon, it is done here after all (auto)."},
+        "How atomics, and puts and gets of up to 64 KiB, on a local peer's private memory are "
+        "executed. direct: by this process, through system calls. auto: by the target, when a "
+        "message asks it to, as long as that is faster for the size; if the target does not take "
+        "the request up soon, this process executes the operation itself."},
     opal_common_adaptib_parameter_t{
         "long_copies", kString, &g_parameters.long_copies, "auto", "", "auto|alone|together|staged",
         5,
-        "Who copies long data between this process and a local peer, messages, puts and gets from 64 KiB on: "
-        "one of them, by the kernel (alone); both at the same time, a part each, by the kernel (together); both, "
-        "all of it, through shared memory (staged); or the one of these that was fastest for that size (auto). If "
-        "the peer is not in a call of MPI this process copies all of it."},
+        "How long data (messages, puts and gets of 64 KiB and more) is copied between this "
+        "process and a local peer. alone: one of the two copies all of it, through the kernel. "
+        "together: each of the two copies a part, at the same time, through the kernel. staged: "
+        "both copy all of it, at the same time, through shared memory. auto: in the one of these "
+        "ways that was fastest for that size. While the peer is not in an MPI call, this process "
+        "copies all of it whatever the value."},
     opal_common_adaptib_parameter_t{
         "atomics", kString, &g_parameters.atomics, "auto", "", "auto|adapter|target", 4,
-        "Who carries atomics on this process's memory out: the adapters, which need no help of its processor, but "
-        "leave in doubt what a failing path has interrupted: it ends with an error (adapter); or the process, asked "
-        "by messages, exactly once whatever fails, while it is in calls of MPI (target). The latter where "
-        "fault_tolerance is on and there are several rails of a kind, where rails are of several adapters, whose "
-        "atomics are not atomic with each other's, or where adapters have none (auto)."},
+        "Where remote atomics on this process's memory are executed. adapter: by the RDMA "
+        "adapter, without help of this process's processor; an atomic that a path failure "
+        "interrupts is in doubt and ends with an error. target: by this process, exactly once "
+        "whatever fails, while it is in MPI calls. auto: target if fault_tolerance is on and a "
+        "fabric has several rails, if the rails belong to several adapters (whose atomics are not "
+        "atomic with each other's), or if an adapter has no atomics; adapter otherwise."},
     opal_common_adaptib_parameter_t{
         "multiplexing_policy", kString, &g_parameters.multiplexing_policy, "binding", "",
         "binding|round_robin|weighted_round_robin|window_round_robin", 4,
-        "Which rail carries a message above eager_limit that is not striped: always the same one of each "
-        "process (binding), the next one (round_robin), each as often as its rate is of all "
-        "(weighted_round_robin), or the next one after `window` messages (window_round_robin)."},
+        "Choice of the rail that carries a message above the eager limit that striping does not "
+        "cut. binding: always the same rail of each process; the processes of a host are spread "
+        "over the rails. round_robin: the next rail for each message. weighted_round_robin: each "
+        "rail as often as its share of the total rate. window_round_robin: the next rail after "
+        "`window` messages."},
     opal_common_adaptib_parameter_t{
         "striping_policy", kString, &g_parameters.striping_policy, "auto", "",
         "none|auto|even|weighted|adaptive|load_balanced|bss|epc", 4,
-        "How messages from striping_threshold on are cut: not (none), over ports in proportion to learnt "
-        "rates and over several paths of one port only where the first is slow and that helps (auto), in "
-        "equal parts (even), in proportion to nominal rates (weighted) or to learnt ones (adaptive), the "
-        "least loaded rails first (load_balanced), over the few that proved fastest (bss), or adaptive if "
-        "the sender waits and whole if not (epc)."},
+        "How messages of striping_threshold and more are cut over the rails. none: not at all. "
+        "auto: over ports in proportion to learnt rates, and over several paths of one port only "
+        "where its first path is slow and more paths help. even: in equal parts. weighted: in "
+        "proportion to nominal rates. adaptive: in proportion to learnt rates. load_balanced: the "
+        "least loaded rails first. bss: over the few paths that proved fastest. epc: as adaptive "
+        "if the sender waits for the message, and not cut if it does not."},
     opal_common_adaptib_parameter_t{
         "striping_threshold", kSize, &g_parameters.striping_threshold, "16384", "bytes",
         "1024..1073741824", 5,
-        "Messages from this size on are cut by striping_policy; multiplexing_policy chooses one rail for "
-        "each shorter one."},
+        "Smallest message that striping_policy cuts; multiplexing_policy chooses one rail for "
+        "each shorter one. Messages up to the eager limit are never cut."},
     opal_common_adaptib_parameter_t{
         "min_stripe", kSize, &g_parameters.min_stripe, "0", "bytes", "0..1073741824", 6,
-        "No rail gets a smaller part of a message; 0: what it carries in a microsecond, which is about what "
-        "a further part costs. The policy even does not ask."},
+        "Smallest part of a message that striping gives to one rail. 0: what the rail carries in "
+        "a microsecond, which is about what a further part costs. The policy even ignores this "
+        "limit."},
     opal_common_adaptib_parameter_t{
         "interleave", kInt, &g_parameters.interleave, "100", "us", "0..1000000", 5,
-        "Once puts and gets to a process were wanted at the same time, no more bytes of either are under way "
-        "than its rails carry in about this time; further ones wait for these, so that both directions are "
-        "busy. 0: all go out as they are asked for."},
+        "Balance between puts and gets to one process. Once both have been wanted at the same "
+        "time, each direction has no more bytes under way than the rails to that process carry in "
+        "about this time; further ones wait, so that both directions are busy. 0: no balance, all "
+        "puts and gets go out at once."},
     opal_common_adaptib_parameter_t{
         "adaptive_alpha", kDouble, &g_parameters.adaptive_alpha, "0.5", "", "0..1", 6,
-        "How much the times of the last message count in the weights that striping learns (auto, "
-        "adaptive, bss, epc)."},
+        "Weight of the times of the last message in the rates that striping learns (auto, "
+        "adaptive, bss, epc). A larger value follows changes faster."},
     opal_common_adaptib_parameter_t{
         "window", kInt, &g_parameters.window, "8", "messages", "1..1000000", 6,
-        "Messages over one rail before the next one's turn (window_round_robin)."},
+        "Messages that one rail carries before the next rail has its turn, with the multiplexing "
+        "policy window_round_robin."},
     opal_common_adaptib_parameter_t{
         "bss_paths", kInt, &g_parameters.bss_paths, "0", "paths", "0..256", 6,
-        "Paths to a peer that take part in batch-based striping and sorting (bss); 0: all."},
+        "Paths to a peer that take part in batch-based striping and sorting (striping policy "
+        "bss). 0: all of them."},
     opal_common_adaptib_parameter_t{
         "bss_batch", kInt, &g_parameters.bss_batch, "0", "paths", "0..256", 6,
-        "Paths that carry one message (bss): those of bss_paths that proved fastest; 0: half of them."},
+        "Paths that carry one message with the striping policy bss: the fastest of bss_paths. 0: "
+        "half of them."},
     opal_common_adaptib_parameter_t{
         "paths_per_port", kInt, &g_parameters.paths_per_port, "0", "paths", "0..16", 4,
-        "Paths that are used between two ports, where there are several: the LIDs of a port on InfiniBand "
-        "(2^LMC), flow labels on RoCE. A further path is a queue pair more for each connection, and pays "
-        "where routes of one path collide; the default policy uses it only then. To one peer there are at "
-        "most 16 over all ports. 0: the LIDs that there are, but no more than 8; one label."},
+        "Paths that are used between two ports, where there are several: LIDs of a port on "
+        "InfiniBand (2^LMC), flow labels on RoCE. Each further path takes one more queue pair in "
+        "each connection, and pays only where routes of one path collide; the striping policy "
+        "auto uses it only then. A connection has at most 16 paths over all ports. 0: all LIDs of "
+        "the port, but no more than 8, or one flow label."},
     opal_common_adaptib_parameter_t{
         "connect", kString, &g_parameters.connect, "on_demand", "", "on_demand|partial|static", 4,
-        "Which processes are connected at the start of the job: none (on_demand), those whose ranks "
-        "are a power of two apart (partial), or all (static). Others follow on demand."},
+        "Processes that are connected at the start of the job; the others are connected on "
+        "demand. on_demand: none. partial: those whose ranks are a power of two apart. static: "
+        "all."},
     opal_common_adaptib_parameter_t{
         "connect_method", kString, &g_parameters.connect_method, "datagrams", "",
         "datagrams|rdma_cm", 4,
-        "How the queue pairs of two connected processes find each other over RDMA devices: by what the two "
-        "tell each other in datagrams (datagrams), or through rdma_cm (rdma_cm), which has the subnet or IP "
-        "resolve the path; then each device needs an IP address, and all processes the same choice."},
+        "How the queue pairs of two processes find each other over RDMA devices; all processes "
+        "need the same value. datagrams: the two processes tell each other their addresses in "
+        "datagrams. rdma_cm: through rdma_cm, which has the subnet or IP resolve the path; each "
+        "device needs an IP address."},
     opal_common_adaptib_parameter_t{
         "connect_threshold", kInt, &g_parameters.connect_threshold, "16", "messages",
         "0..1000000000", 4,
-        "A peer gets a connection and a ring of its own after this many messages to it, or at once "
-        "for a message above what one datagram carries; until then messages share one queue."},
+        "Messages to a peer before it gets a connection and a ring of its own; until then they "
+        "take the queue that all peers share. A message above the eager limit, or longer than one "
+        "datagram, connects at once."},
     opal_common_adaptib_parameter_t{
         "connect_max", kInt, &g_parameters.connect_max, "0", "connections", "0..65536", 4,
-        "At most this many peers are connected at the same time; 0: as many as the device takes. For "
-        "another one the connection that was idle longest is closed; while none is idle, messages of "
-        "all sizes go through the shared queue."},
+        "Largest number of peers that are connected at the same time. 0: as many as the device "
+        "takes. To connect a further peer, this process closes the connection that was idle "
+        "longest; while none is idle, messages of all sizes to that peer take the shared queue."},
     opal_common_adaptib_parameter_t{
         "connect_pool", kInt, &g_parameters.connect_pool, "128", "connections", "0..65536", 5,
-        "Queue pairs and rings of so many closed connections are kept, and used when the same peer is "
-        "connected again, instead of making new ones; 0: of none, and where connect_max moves connections from "
-        "peer to peer each is made anew. What there is no room for is given up, the longest closed first."},
+        "Closed connections whose queue pairs and rings are kept for the next connection to the "
+        "same peer. 0: none, so that each connection is made anew where connect_max moves "
+        "connections from peer to peer. Above this number the resources of the connection that "
+        "was closed longest ago are destroyed."},
     opal_common_adaptib_parameter_t{
         "dc_initiators", kInt, &g_parameters.dc_initiators, "8", "initiators", "1..64", 5,
-        "So many dynamically connected queue pairs of each port carry what goes to all peers that have no "
-        "queue pair of their own (channel_policy), and as many receive from these. More of them connect "
-        "and disconnect less often and wait less for each other, fewer stay in the adapter's cache."},
+        "Dynamically connected (DC) queue pairs of each port that send to all peers without a "
+        "queue pair of their own (channel_policy); the same number receive from these. With more "
+        "of them, each changes its target less often and waits less for the others; with fewer, "
+        "all stay in the adapter's cache."},
     opal_common_adaptib_parameter_t{
         "channel_policy", kString, &g_parameters.channel_policy, "aqps", "",
         "aqps|rc_on_demand|dc_on_demand|ud|fixed:shared_sendrecv|fixed:shared_ring|fixed:rc_ring",
         4,
-        "Who is connected when there is no room for all (connect_max, the device): the busiest, looked "
-        "for every channel_period (aqps), or who came first and is not idle (rc_on_demand). With ud or "
-        "fixed:shared_sendrecv small messages use the shared queue always, and only large ones and "
-        "one-sided operations connect; with fixed:rc_ring the first message connects. dc_on_demand and "
-        "fixed:shared_ring are the same as rc_on_demand and fixed:rc_ring over dynamically connected queue "
-        "pairs, which a process needs few of (dc_initiators); where there are none small messages use the "
-        "shared queue, and a message says so. aqps uses them for peers that connect_max has no room for."},
+        "Choice of the peers that are connected when there is no room for all (connect_max, the "
+        "device). aqps: the busiest, searched for every channel_period; some of the others share "
+        "dynamically connected (DC) queue pairs, where devices have them. rc_on_demand: the first "
+        "to come that are not idle. ud, fixed:shared_sendrecv: none for small messages, which "
+        "always take the shared queue; large messages and one-sided operations still connect. "
+        "fixed:rc_ring: as rc_on_demand, but the first message connects. dc_on_demand, "
+        "fixed:shared_ring: as rc_on_demand and fixed:rc_ring, but over DC queue pairs, of which "
+        "a process needs few (dc_initiators); where devices have none, small messages take the "
+        "shared queue, and a notice says so."},
     opal_common_adaptib_parameter_t{"channel_period", kInt, &g_parameters.channel_period, "1000",
                                     "milliseconds", "1..3600000", 5,
-                                    "How often the busiest peers are looked for (aqps)."},
+                                    "Time from one search for the busiest peers to the next "
+                                    "(channel policy aqps)."},
     opal_common_adaptib_parameter_t{
         "channel_costs", kString, &g_parameters.channel_costs, "measured", "",
         "measured|connect-ib", 5,
-        "By which costs aqps chooses: those of this machine, timed now and then while messages arrive "
-        "(measured), or those that were published for Connect-IB adapters (connect-ib), which also stand "
-        "for what was not timed yet."},
+        "Costs of channels by which the channel policy aqps chooses. measured: those of this "
+        "machine, timed now and then while messages arrive; the published ones stand in until "
+        "enough has been timed. connect-ib: those that were published for Connect-IB adapters."},
     opal_common_adaptib_parameter_t{
         "ring_bytes", kSize, &g_parameters.ring_bytes, "262144", "bytes", "4096..16777216", 4,
-        "A ring's size: the messages of one connected peer that are under way. Within a host it has "
-        "memory as far as it is used. A multiple of 64, and at least twice eager_limit plus 256."},
+        "Size of the ring into which a connected peer writes its messages: the bytes of that peer "
+        "that can be under way. Within a host, the ring takes memory only as far as it is used. "
+        "Must be a multiple of 64, and at least twice eager_limit plus 256."},
     opal_common_adaptib_parameter_t{
         "verbs_ring_bytes", kSize, &g_parameters.verbs_ring_bytes, "131072", "bytes",
         "4096..16777216", 4,
-        "The same for peers that are reached over RDMA devices, where this memory is locked. A multiple of 64."},
+        "Size of the ring of a peer that is reached over RDMA devices, where this memory is "
+        "locked. Must be a multiple of 64."},
     opal_common_adaptib_parameter_t{
         "ring_max", kInt, &g_parameters.ring_max, "256", "rings", "0..65536", 5,
-        "At most this many peers write into rings of their own; further peers share the queue, "
-        "which costs no memory per peer. 0: all do, as with channel_policy ud."},
+        "Largest number of peers that write into rings of their own; further peers share the "
+        "queue, which costs no memory per peer. 0: all peers share the queue, as with the channel "
+        "policy ud."},
     opal_common_adaptib_parameter_t{
         "idle_looks", kInt, &g_parameters.idle_looks, "16", "looks", "0..100000", 5,
-        "A call for progress that finds nothing looks into the rings so often again before it returns, all of them "
-        "together, since a message that comes meanwhile is there sooner. 0: not again, as in a process that gives its "
-        "processor up then (mpi_yield_when_idle) or whose threads call MPI at the same time."},
+        "How often a progress call that found nothing looks into the rings again before it "
+        "returns, summed over all rings; it finds a message that arrives meanwhile sooner. 0: "
+        "never, as in a process that yields its processor when idle (mpi_yield_when_idle) or "
+        "whose threads call MPI at the same time."},
     opal_common_adaptib_parameter_t{
         "block_bytes", kSize, &g_parameters.block_bytes, "65536", "bytes", "1024..16777216", 5,
-        "Non-contiguous data is packed and unpacked in a pipeline of blocks of this size."},
+        "Size of the blocks through which non-contiguous data is packed and unpacked in a "
+        "pipeline."},
     opal_common_adaptib_parameter_t{
         "block_depth", kInt, &g_parameters.block_depth, "4", "blocks", "1..64", 6,
         "Blocks of one message that are packed or under way at the same time."},
     opal_common_adaptib_parameter_t{
         "registration_cache", kSize, &g_parameters.registration_cache, "1073741824", "bytes",
         "0..1099511627776", 4,
-        "Buffers stay registered with RDMA devices after use, up to this many bytes, where Open MPI can "
-        "tell of memory that is unmapped; 0: each transfer registers anew. Counts as locked memory."},
+        "Largest total size of buffers that stay registered with RDMA devices after use, so that "
+        "the next transfer need not register them again; they count as locked memory. Works only "
+        "where Open MPI can report memory that is unmapped. 0: each transfer registers its buffer "
+        "anew."},
     opal_common_adaptib_parameter_t{
         "fabric", kString, &g_parameters.fabric, "auto", "", "auto|both|shm|verbs", 2,
-        "What carries the traffic: shared memory within a host and RDMA devices between hosts (both), "
-        "the same but without devices where none can be used or all processes of the job run on one "
-        "host (auto), shared memory alone (shm), or devices alone, within a host as well (verbs)."},
+        "Transports that carry the traffic. auto: shared memory within a host and RDMA devices "
+        "between hosts, but no devices where all processes of the job run on one host or where "
+        "none can be used. both: the same, but devices are opened in every job, and it is an "
+        "error if none can be used. shm: shared memory alone. verbs: RDMA devices alone, within a "
+        "host as well."},
     opal_common_adaptib_parameter_t{
         "if_include", kString, &g_parameters.if_include, "all", "", "all|device[:port],...", 3,
-        "The RDMA devices or ports to use, a list like mlx_a,mlx_b:1, in the order in which rails are "
-        "numbered; all takes every active port of InfiniBand or RoCE, the nearest to the process "
-        "first. device[:port],... may name what differs from host to host."},
+        "RDMA devices or ports to use, in the order in which rails are numbered. all: every "
+        "active port of InfiniBand or RoCE, the nearest to the process first. device[:port],...: "
+        "those of a list like mlx_a,mlx_b:1, which may differ from host to host."},
     opal_common_adaptib_parameter_t{
         "if_exclude", kString, &g_parameters.if_exclude, "none", "", "none|device[:port],...", 3,
-        "The RDMA devices or ports not to use, as in if_include: device[:port],... or none. One of "
-        "the two lists can be given."},
+        "RDMA devices or ports not to use. none: no device is excluded. device[:port],...: those "
+        "of a list as in if_include. Only one of if_include and if_exclude can be set."},
     opal_common_adaptib_parameter_t{
         "gid_index", kInt, &g_parameters.gid_index, "-1", "index", "-1..255", 4,
-        "RoCE: which entry of a port's GID table it speaks with; negative takes an IPv4 address over "
-        "a global and that over a link-local one, of those with routable RoCE."},
+        "RoCE: entry of a port's GID table by which the port is addressed. Negative: chosen among "
+        "the entries of routable RoCE (v2), an IPv4 address before a global address, and that "
+        "before a link-local one."},
     opal_common_adaptib_parameter_t{
         "partition", kInt, &g_parameters.partition, "0", "P_Key", "0..65535", 4,
-        "InfiniBand: the partition that ports speak in, for example 0x8001 (0: the first of a port's "
-        "table)."},
+        "InfiniBand: P_Key of the partition that ports use, for example 0x8001. 0: the first one "
+        "in a port's table."},
     opal_common_adaptib_parameter_t{
         "service_level", kInt, &g_parameters.service_level, "0", "level", "0..15", 5,
-        "The service level (InfiniBand) or priority of what RDMA devices send."},
+        "Service level (InfiniBand) or priority (RoCE) of the packets that RDMA devices send."},
     opal_common_adaptib_parameter_t{
         "traffic_class", kInt, &g_parameters.traffic_class, "0", "class", "0..255", 5,
-        "The traffic class that RDMA devices write into the global header of what they send; for RoCE "
-        "that is DSCP and ECN of IP."},
+        "Traffic class that RDMA devices write into the global header of the packets they send; "
+        "on RoCE it holds the DSCP and ECN bits of IP."},
     opal_common_adaptib_parameter_t{
         "shm_single_copy", kString, &g_parameters.shm_single_copy, "auto", "", "auto|cma|none", 3,
-        "How large messages cross between processes of one host: cma copies once, by the kernel's "
-        "cross-memory attach, and fails where that is forbidden; none copies through shared memory; "
-        "auto uses cma where the kernel allows it."},
+        "How large messages are copied between processes of one host. cma: once, by the kernel's "
+        "cross-memory attach; adaptib refuses to start where that is forbidden. none: twice, "
+        "through shared memory. auto: as cma where the kernel allows it, and as none elsewhere."},
     opal_common_adaptib_parameter_t{
         "shm_rails", kInt, &g_parameters.shm_rails, "1", "rails", "1..8", 6,
-        "Virtual rails over shared memory, each of which adaptib_rails can take down, slow down or "
-        "bring back while a job runs."},
+        "Number of virtual rails over shared memory. The tool adaptib_rails can take each of them "
+        "down, slow it down or bring it back while a job runs."},
     opal_common_adaptib_parameter_t{
         "shm_queue_bytes", kSize, &g_parameters.shm_queue_bytes, "262144", "bytes",
         "65536..67108864", 5,
-        "Memory of the one queue of a process that all its unconnected local peers share. A power "
-        "of two."},
+        "Memory of a process's shared queue, which all peers of its host that have no connection "
+        "use. Must be a power of two."},
     opal_common_adaptib_parameter_t{
         "shm_segment_max", kSize, &g_parameters.shm_segment_max, "268435456", "bytes",
         "16777216..17179869184", 5,
-        "A process's shared-memory segment grows with its traffic up to this size."},
+        "Largest size of a process's shared-memory segment, which grows with its traffic."},
     opal_common_adaptib_parameter_t{
         "unexpected_memory", kSize, &g_parameters.unexpected_memory, "0", "bytes",
         "0..1099511627776", 4,
-        "Memory for messages that no receive was posted for yet, in each process, with the MTL. A "
-        "peer whose messages take half of it, or that has any where all is taken, announces its "
-        "messages or holds them back until enough is received. 0: one sixteenth of the node's "
-        "memory, or of what a control group allows, divided by the job's processes on the node, "
-        "within bounds that suit most."},
+        "Memory of each process for messages that arrive before their receive is posted (MTL "
+        "only). A peer whose messages take half of it, or any peer once all of it is taken, has "
+        "to announce its messages or to hold them back until enough has been received. 0: one "
+        "sixteenth of the memory of the node, or of what a control group allows, divided by the "
+        "job's processes on the node, but at least 16 MiB and at most 1 GiB."},
     opal_common_adaptib_parameter_t{
         "shm_memory", kSize, &g_parameters.shm_memory, "0", "bytes", "0..17179869184", 4,
-        "Memory that a process's shared-memory segment may have before its rings stop growing and "
-        "further peers share the queue. 0: one sixteenth of the node's memory, or of what a control "
-        "group allows, divided by the job's processes on the node. Raise it where memory is to "
-        "spare and the counter send_stalls is high."},
+        "Memory that a process's shared-memory segment may have; beyond it, rings stop growing "
+        "and further peers share the queue. 0: one sixteenth of the memory of the node, or of "
+        "what a control group allows, divided by the job's processes on the node. Raise it if "
+        "memory is free and the counter send_stalls is high."},
     opal_common_adaptib_parameter_t{
         "apm", kString, &g_parameters.apm, "auto", "", "auto|on|off", 5,
-        "Automatic path migration: queue pairs go over to an alternate path by themselves when theirs "
-        "fails, to the other port of their adapters or another LID of the same. Where devices have it "
-        "(auto), the same and a message where none has (on), or not (off)."},
+        "Automatic path migration: an adapter moves a queue pair to an alternate path by itself "
+        "when the path in use fails, to the adapter's other port or to another LID of the same "
+        "port. auto: used where devices have it. on: the same, with a notice where no device has "
+        "it. off: not used."},
     opal_common_adaptib_parameter_t{
         "fault_tolerance", kString, &g_parameters.fault_tolerance, "on", "", "on|off", 3,
-        "Whether a connection is made anew when a path of it fails, over the others and over the failed "
-        "one when it is back, and what was in doubt is sent again (on); or requests to that peer end "
-        "with an error (off). Paths that have failed are asked in the background whether they are back."},
+        "Reaction to a failed path. on: the connection is made anew over the other paths, and "
+        "over the failed one when it is back, and work whose outcome is in doubt is repeated. "
+        "off: requests to that peer end with an error. Failed paths are probed in the background "
+        "until they answer again."},
     opal_common_adaptib_parameter_t{
         "failure_timeout", kInt, &g_parameters.failure_timeout, "1000", "milliseconds",
         "20..3600000", 4,
-        "A path is taken for failed when its queue pair completes nothing of what was posted for so long, and the "
-        "peer answers over other paths, but not over this one; and when a device does not even say for so long "
-        "that a datagram has been sent. A path that answers may be slow: it is given eight times as long, "
-        "and more for what is long. Who is told of a failure by the device does not wait."},
+        "Time after which a silent path counts as failed: its queue pair completes nothing of "
+        "what was posted, and the peer answers over other paths but not over this one; or a "
+        "device does not even report that a datagram was sent. A path that answers may only be "
+        "slow: it gets eight times as long, and more for long transfers. A failure that a device "
+        "reports counts at once."},
     opal_common_adaptib_parameter_t{
         "answer_timeout", kInt, &g_parameters.answer_timeout, "1000", "milliseconds", "1..1000000",
         5,
-        "How long an RDMA device waits for an answer before it sends again, rounded up to what devices "
-        "know, each step of which is twice the one before. Over soft-RoCE a host with more processes "
-        "than processors may not answer for longer than a tenth of a second."},
+        "Time that an RDMA device waits for an acknowledgement before it sends again, rounded up "
+        "to the next step that devices know; each step is twice the one before. Over soft-RoCE, a "
+        "host with more processes than processors may take longer than a tenth of a second to "
+        "answer."},
     opal_common_adaptib_parameter_t{
         "answer_retries", kInt, &g_parameters.answer_retries, "6", "retries", "0..7", 5,
-        "How often an RDMA device sends again what is not answered, before it gives the path up. Some "
-        "devices (soft-RoCE) take the most for without end; failure_timeout does not wait for that."},
+        "How often an RDMA device sends again what is not acknowledged before it reports the path "
+        "as failed. Some devices (soft-RoCE) take the largest value as endless; failure_timeout "
+        "does not depend on it."},
     opal_common_adaptib_parameter_t{
         "partition_timeout", kInt, &g_parameters.partition_timeout, "300", "s", "0..2147483", 3,
-        "A peer of another host for which something waits, and of which nothing has been "
-        "heard for so long, is given up: its requests end with an error. A process that "
-        "computes answers nothing itself; the responder that it has beside (a thread, where "
-        "there are RDMA devices) answers for it, so that it is waited for as long as it "
-        "lives. A process of the same host is given up once it has ended, and not before. 0: "
-        "never."},
+        "Time after which a silent peer of another host is given up if something waits for it; "
+        "its requests then end with an error. A process that computes answers nothing itself, but "
+        "its responder (a thread, where there are RDMA devices) answers for it, so others wait "
+        "for it as long as it lives. A peer of the same host is given up only once its process "
+        "has ended. 0: a silent peer is never given up."},
     opal_common_adaptib_parameter_t{
         "source_map", kString, &g_parameters.source_map, "none", "", "none|path...", 4,
-        "Where each process writes, at its end, how many messages came from each other one over time: to the "
-        "file path..., a dot and its rank (none: nowhere). test/study/sources draws it."},
+        "File into which each process writes, at its end, how many messages came from each source "
+        "over time; test/study/sources draws it. none: no file is written. path...: the file "
+        "path..., followed by a dot and the process's rank."},
     opal_common_adaptib_parameter_t{
         "report", kBool, &g_parameters.report, "false", "", "true|false", 2,
-        "At the end of the job each process writes what carried how many messages and bytes."},
+        "Report of each process on standard error at the end of the job: messages and bytes per "
+        "channel, connections, rails and paths."},
 };
 
 void set_default(const opal_common_adaptib_parameter_t& row, void* storage) {
@@ -300,7 +341,7 @@ void set_default(const opal_common_adaptib_parameter_t& row, void* storage) {
     }
 }
 
-// The value of `row` inside `values`, which has the layout of the process's own.
+// Returns the value of `row` inside `values`, which has the layout of the process's parameters.
 const void* value_of(const opal_common_adaptib_parameter_t& row, const Parameters& values) {
     const auto offset =
         static_cast<const char*>(row.storage) - reinterpret_cast<const char*>(&g_parameters);
@@ -321,7 +362,8 @@ std::string value_text(const opal_common_adaptib_parameter_t& row, const void* v
     return "";
 }
 
-// A choice that ends with "..." shows the form of a list; whoever uses it checks it.
+// A choice that ends with "..." shows the form of a list: any text matches it here, and the code
+// that uses the parameter checks the text.
 bool one_of(std::string_view choices, std::string_view word) {
     while (!choices.empty()) {
         const std::size_t end = std::min(choices.find('|'), choices.size());
@@ -334,7 +376,8 @@ bool one_of(std::string_view choices, std::string_view word) {
     return false;
 }
 
-// Numbers as long double hold every int and every size_t exactly on x86-64 and well enough elsewhere.
+// Compares numbers as long double, which holds every int and every size_t exactly on x86-64 and
+// closely enough elsewhere.
 bool in_range(const opal_common_adaptib_parameter_t& row, const void* value) {
     const std::string text = value_text(row, value);
     const std::string_view range = row.range;
@@ -382,12 +425,13 @@ bool check_pairs(const Parameters& values, std::string& text) {
                            "). Lower bss_batch or raise bss_paths.");
         return false;
     }
-    constexpr Bytes kFixedPart = 8 * kMiB; // of a segment: tables and bounce memory
+    constexpr Bytes kFixedPart = 8 * kMiB; // tables and bounce memory of a segment
     if (values.shm_segment_max < kFixedPart + 2 * (values.shm_queue_bytes + values.ring_bytes)) {
         text = refusal(
             "shm_segment_max", std::to_string(values.shm_segment_max),
-            "has no room for 8388608 bytes of tables, and the shared queue "
-            "(shm_queue_bytes) and a ring (ring_bytes) twice over. Enlarge shm_segment_max, or lower the others.");
+            "is too small: a segment holds 8388608 bytes of tables, and twice the shared queue "
+            "(shm_queue_bytes) and a ring (ring_bytes). Enlarge shm_segment_max, or lower the "
+            "others.");
         return false;
     }
     return true;

@@ -21,7 +21,7 @@ const char* reason_text(Reason reason) {
     case Reason::bad_wire: return "malformed packet";
     case Reason::version: return "wire version differs";
     case Reason::unreachable: return "no path to the peer";
-    case Reason::peer_gone: return "the peer's process has ended, or is through with MPI";
+    case Reason::peer_gone: return "the peer's process has ended or has finalized MPI";
     case Reason::truncated: return "message longer than the receive buffer";
     case Reason::cancelled: return "cancelled";
     case Reason::internal: return "internal error";

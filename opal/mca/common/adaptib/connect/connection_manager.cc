@@ -230,8 +230,9 @@ Status ConnectionManager::make_ring(Peer& peer, bool lines) {
         if (!told_no_room_) {
             told_no_room_ = true;
             listener_.on_notice(
-                "There is no room for another ring; further peers share the queue, which is slower. "
-                "Enlarge opal_common_adaptib_shm_memory or opal_common_adaptib_shm_segment_max.");
+                "There is no room for another ring; further peers share the queue, which is "
+                "slower. Enlarge opal_common_adaptib_shm_memory or "
+                "opal_common_adaptib_shm_segment_max.");
         }
         status = allocate_ring(peer, 0);
     }
@@ -363,7 +364,7 @@ bool ConnectionManager::send_body(Peer& peer, MessageType type, const void* body
         peer.handshakes_owed |= bit_of(type);
         owing_.push_back(peer);
     } else if (status.is_error()) {
-        fail(peer, status, "a connection handshake could not be sent");
+        fail(peer, status, "a message of the connection handshake could not be sent");
     }
     return status.ok();
 }

@@ -164,7 +164,7 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
         return;
     }
     if (!status.ok()) {
-        lose(peer, body, status, "a connection that was asked for could not be made");
+        lose(peer, body, status, "the connection that the peer requested could not be made");
         return;
     }
     if (peer.wanted_link.linked()) {
@@ -235,7 +235,8 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
         return; // answered after all, by a request of the peer's own
     }
     if (broken) {
-        fail(peer, Status::error(Reason::unreachable), "the other side has given it up");
+        fail(peer, Status::error(Reason::unreachable),
+             "the other side has given the connection up");
         return;
     }
     if (peer.repair.active) {
@@ -319,7 +320,7 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
         if (comes_again(peer, status)) {
             wait_for_path(peer); // the next request tells that this one came to nothing
         } else {
-            lose(peer, body, status, "a connection could not be completed");
+            lose(peer, body, status, "the connection could not be completed");
         }
         return;
     }
@@ -361,7 +362,7 @@ void ConnectionManager::on_confirm(Peer& peer, const ConnectBody& body) {
     }
     if (peer.live_subchannels() == 0) {
         ++counters_.bad_packets;
-        fail(peer, Status::error(Reason::bad_wire), "the other side confirms no path");
+        fail(peer, Status::error(Reason::bad_wire), "the other side confirms none of the paths");
         return;
     }
     open(peer);

@@ -54,8 +54,9 @@ bool ConnectionManager::no_room_says(Status status) {
         told_device_full_ = true;
         listener_.on_notice(
             "There is no room for another connection beside " + std::to_string(own_slots()) +
-            ": idle ones are closed for new ones, and meanwhile messages go through the shared queue, "
-            "which is slower. opal_common_adaptib_connect_max limits connections from the start.");
+            ": idle connections are closed to make room for new ones; until then messages go "
+            "through the shared queue, which is slower. opal_common_adaptib_connect_max limits "
+            "connections from the start.");
     }
     return true;
 }
@@ -79,7 +80,7 @@ bool ConnectionManager::ask(Peer& peer) {
     }
     ++peer.connection;
     if (!status.ok()) {
-        fail(peer, status, "a connection's queue pairs could not be made");
+        fail(peer, status, "the queue pairs of the connection could not be made");
         return true;
     }
     peer.state = ConnectState::requested;

@@ -190,9 +190,10 @@ void ConnectionManager::move_meeting(Peer& peer) {
         const bool limited = patience < Nanoseconds::max();
         listener_.on_notice(
             "A connection to host " + peer.address.host + " has not come up for " +
-            whole_seconds_text(kTellAfter) + ": " + trouble_of(peer) + ". It is tried further" +
+            whole_seconds_text(kTellAfter) + ": " + trouble_of(peer) + ". Attempts go on" +
             (limited ? ", for " + whole_seconds_text(patience) + " in all" : "") +
-            " (opal_common_adaptib_partition_timeout; other connections may have the same trouble).");
+            " (opal_common_adaptib_partition_timeout; other connections may have the same "
+            "problem).");
     }
 }
 

@@ -167,7 +167,7 @@ bool ConnectionManager::renew_shared(Peer& peer, Subchannel& subchannel) {
             subchannel.qp = std::move(old);
             repair(peer);
         } else {
-            fail(peer, status, "a connection's shared queue pair could not be made anew");
+            fail(peer, status, "the shared queue pair of the connection could not be replaced");
         }
         return true;
     }

@@ -175,7 +175,7 @@ std::string Core::silence_text(const Peer& peer, Nanoseconds lasted) const {
     }
     return "; its host has been silent for " + whole_seconds_text(lasted) +
            ": check these ports, the cables and switches between them, and that the process still "
-           "runs and calls MPI; opal_common_adaptib_partition_timeout says how long is waited";
+           "runs and calls MPI; opal_common_adaptib_partition_timeout sets how long adaptib waits";
 }
 
 } // namespace adaptib

@@ -114,8 +114,8 @@ bool Core::put_off(Contact& contact, Status status, Nanoseconds now) {
         contact_told_ = true; // one notice stands for all such peers
         environment_.message(Severity::notice,
                              peer_text(peer.name, peer.address.host) +
-                                 " cannot be reached yet, and something waits for that: " +
-                                 why_unreached(peer, status) + " It is tried again; " +
+                                 " cannot be reached yet, and an operation waits for it: " +
+                                 why_unreached(peer, status) + " Attempts go on; " +
                                  give_up_text());
     }
     contact.next = now + contact.pause;
@@ -125,7 +125,7 @@ bool Core::put_off(Contact& contact, Status status, Nanoseconds now) {
 
 std::string Core::give_up_text() const {
     return liveness_.patience() == Nanoseconds::max()
-               ? "opal_common_adaptib_partition_timeout says for how long, and is 0: for ever."
+               ? "they never end, because opal_common_adaptib_partition_timeout is 0."
                : "after " + whole_seconds_text(liveness_.patience()) +
                      " (opal_common_adaptib_partition_timeout) the process is given up.";
 }
@@ -147,15 +147,15 @@ void Core::refuse_sender(Peer& peer, Status status, Nanoseconds lasted) {
         "this process cannot reach it" +
             (may_be_reached(peer, status) ? ", for " + whole_seconds_text(lasted) : std::string()) +
             ": " + why_unreached(peer, status) +
-            " What it sends is dropped, and a receive of any source may wait for it in vain");
+            " Its messages are dropped, and a receive from any source may wait for one for ever");
     protocol_->tell_failure(peer);
 }
 
 // The peer cannot reach this process, and has reported that.
 void Core::on_refused(Peer& peer, Status status, std::string text) {
     text = text.empty() ? reason_text(status.reason()) : text;
-    protocol_->on_peer_failed(peer, "that process cannot answer what is sent to it: " + text +
-                                        " (" + advice(status.reason()) + ")");
+    protocol_->on_peer_failed(peer, "that process cannot reach this one to answer: " + text + " (" +
+                                        advice(status.reason()) + ")");
     protocol_->tell_failure(peer);
 }
 

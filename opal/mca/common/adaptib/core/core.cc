@@ -72,7 +72,8 @@ void Core::end_messages(Nanoseconds limit) {
     wait(limit);
     for (Peer* peer : left()) {
         if (peer->one_sided == 0) {
-            protocol_->on_peer_failed(*peer, "this process ends, and messages are under way");
+            protocol_->on_peer_failed(*peer,
+                                      "this process ends while messages are still under way");
         }
     }
     wait(2 * limit);

@@ -34,7 +34,7 @@ const char* Core::why_gone(const Peer& peer) {
     }
     std::string text;
     switch (peer.datagram.handle->standing(text).reason()) {
-    case Reason::no_device: return "its process is through with MPI";
+    case Reason::no_device: return "its process has finalized MPI";
     case Reason::peer_gone: return "its process has ended";
     default: return nullptr;
     }

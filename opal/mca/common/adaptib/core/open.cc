@@ -115,9 +115,8 @@ void Core::check_threshold(const Parameters& parameters) {
                 "opal_common_adaptib_striping_threshold (" + std::to_string(threshold) +
                     ") is below opal_common_adaptib_" + (attached.device ? "verbs_" : "") +
                     "eager_limit (" + std::to_string(attached.eager_limit) +
-                    "): messages up to that limit go whole, through a ring or the shared queue; only puts "
-                    "and gets are cut from the threshold on. Lower that limit to have such messages cut, "
-                    "too.");
+                    "): messages up to that limit are never striped; only puts and gets are, from "
+                    "the threshold on. Lower that limit to have such messages striped, too.");
         }
     }
 }
@@ -476,9 +475,9 @@ bool Core::serves_atomics(const Parameters& parameters) const {
         if (mixed && (environment_.self & 0xffffffffu) == 0) {
             environment_.message(
                 Severity::notice,
-                "opal_common_adaptib_atomics is \"adapter\", and there are rails of several adapters: "
-                "atomics on one word that come through different ones are not atomic with each other. "
-                "Use \"target\" or \"auto\", or the rails of one adapter.");
+                "opal_common_adaptib_atomics is \"adapter\", and there are rails of several "
+                "adapters: atomics on one word that come through different adapters are not atomic "
+                "with each other. Use \"target\" or \"auto\", or the rails of one adapter.");
         }
         return atomics == "target";
     }

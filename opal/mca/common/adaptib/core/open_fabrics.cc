@@ -54,9 +54,8 @@ Status choose_method(const Parameters& parameters, VerbsOptions& options, std::s
     if (options.rdma_cm != nullptr) {
         return kOk;
     }
-    text =
-        "opal_common_adaptib_connect_method is rdma_cm, and this adaptib was built without librdmacm "
-        "(Debian package: librdmacm-dev)";
+    text = "opal_common_adaptib_connect_method is rdma_cm, but this adaptib was built without "
+           "librdmacm (Debian package: librdmacm-dev)";
     return Status::error(Reason::bad_argument);
 }
 

@@ -218,7 +218,7 @@ void Core::on_trouble(Peer& peer, DatagramChannel::Trouble trouble, WorkStatus s
         paths_->report_suspect(peer, pair, "datagrams are not acknowledged");
         break;
     case DatagramChannel::Trouble::stuck:
-        paths_->report_failure(peer, pair, "the adapter does not send what it was given");
+        paths_->report_failure(peer, pair, "the adapter does not send the datagrams posted to it");
         break;
     case DatagramChannel::Trouble::failed:
         paths_->report_failure(peer, pair, work_status_text(status));

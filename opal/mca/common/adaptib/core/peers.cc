@@ -9,8 +9,8 @@ namespace adaptib {
 const char* Core::advice(Reason reason) {
     switch (reason) {
     case Reason::no_memory:
-        return "Raise the limits of address space (ulimit -v) and of open files (ulimit -n), or lower "
-               "opal_common_adaptib_shm_segment_max.";
+        return "Raise the limits of address space (ulimit -v) and of open files (ulimit -n), or "
+               "lower opal_common_adaptib_shm_segment_max.";
     case Reason::locked_memory: return "Raise the limit of locked memory (ulimit -l).";
     case Reason::no_permission:
         return "The system hides the process's shared memory from this one: another user, a "
@@ -224,7 +224,7 @@ std::string Core::why_no_route(const ProcessAddress& address) const {
     }
     if (text.empty() && address.host == environment_.host) {
         text = "Both are on one host, but in different process namespaces, as containers are "
-               "that were not started with --pid=host: these count as two hosts. ";
+               "that were not started with --pid=host: adaptib treats these as two hosts. ";
     }
     return text + (environment_.left_out.empty() ? "" : environment_.left_out + " ");
 }
@@ -274,8 +274,8 @@ Status Core::make_peer(std::uint64_t name, Why why, Peer*& out) {
     PeerRoute route;
     if (!choose_route(address, route)) {
         refuse_peer(address, why,
-                    ": no rails of the two fit together. " + why_no_route(address) +
-                        advice(Reason::unreachable));
+                    ": no rail of one process can talk to a rail of the other. " +
+                        why_no_route(address) + advice(Reason::unreachable));
         return Status::error(Reason::unreachable);
     }
     Attached& attached = fabrics_[route.fabric];

@@ -550,7 +550,7 @@ bool Core::renew_target(std::uint32_t rail, std::uint32_t qp_number) {
         environment_.message(Severity::failure,
                              "Rail " + rails_[rail]->info().name + " of host " + environment_.host +
                                  " has lost its dynamically connected target (" +
-                                 reason_text(status.reason()) + "): peers reach it no more.");
+                                 reason_text(status.reason()) + "): peers can no longer reach it.");
     }
     return true;
 }

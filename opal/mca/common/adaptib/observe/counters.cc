@@ -41,26 +41,26 @@ std::string connections_report(const Counters& c) {
     report += line("made", c.connections_requested, c.connections_accepted);
     char text[320];
     std::snprintf(text, sizeof text,
-                  "  refused %" PRIu64 ", asked for again %" PRIu64 ", closed for others %" PRIu64
-                  ", to end while in use %" PRIu64 ", broken %" PRIu64 "\n"
-                  "  kept of closed ones %" PRIu64 ", used again %" PRIu64 "\n"
-                  "  the busiest looked for %" PRIu64 " times, others chosen %" PRIu64 "\n",
+                  "  refused %" PRIu64 ", requested again %" PRIu64 ", closed for room %" PRIu64
+                  ", yielded in use %" PRIu64 ", broken %" PRIu64 "\n"
+                  "  kept for reuse %" PRIu64 ", reused %" PRIu64 "\n"
+                  "  searches for the busiest %" PRIu64 ", changed %" PRIu64 "\n",
                   c.connections_refused, c.connections_retried, c.connections_closed,
                   c.connections_yielded, c.connections_failed, c.connections_kept,
                   c.connections_reused, c.selections, c.selections_changed);
     report += text;
     std::snprintf(
         text, sizeof text,
-        "  in ns, %s: a ring saves %.1f a message, a poll in vain costs %.1f, a credit %.1f\n",
-        c.cost_samples > 0 ? "measured" : "of the model connect-ib", nanoseconds(c.cost_ring_saves),
-        nanoseconds(c.cost_poll), nanoseconds(c.cost_credit));
+        "  ns, %s: a ring saves %.1f per message, an empty poll costs %.1f, a credit return %.1f\n",
+        c.cost_samples > 0 ? "measured" : "from the model connect-ib",
+        nanoseconds(c.cost_ring_saves), nanoseconds(c.cost_poll), nanoseconds(c.cost_credit));
     report += c.cost_poll + c.cost_credit > 0 ? text : "";
     report += head("", "at the end", "most");
     report += line("open", c.connections_open, c.connections_most);
     report += line("their queue pairs", c.queue_pairs, c.queue_pairs_most);
     std::snprintf(text, sizeof text,
-                  "  over initiators, which peers share: %" PRIu64 "; initiators %" PRIu64
-                  ", made anew %" PRIu64 "\n",
+                  "  over initiators that peers share: %" PRIu64 "; initiators %" PRIu64
+                  ", replaced %" PRIu64 "\n",
                   c.connections_shared, c.initiators, c.initiators_replaced);
     report += c.initiators > 0 ? text : "";
     std::snprintf(text, sizeof text, "  paths of one connection, at most: %" PRIu64 "\n",
@@ -68,7 +68,7 @@ std::string connections_report(const Counters& c) {
     report += text;
     std::snprintf(text, sizeof text,
                   "  alternate paths armed %" PRIu64 ", migrations %" PRIu64
-                  ", without effect %" PRIu64 "\n",
+                  ", failed migrations %" PRIu64 "\n",
                   c.alternate_paths_armed, c.path_migrations, c.path_migrations_failed);
     report += text;
     report += head("", "number", "bytes");
@@ -98,7 +98,8 @@ std::string traffic_report(const Counters& c, const std::string& who) {
     std::snprintf(text, sizeof text,
                   "  peers %" PRIu64 ", unexpected messages %" PRIu64 ", stalled sends %" PRIu64
                   ", fragments %" PRIu64 ", bad packets %" PRIu64 ", eager limit %" PRIu64 "\n"
-                  "  told to hold messages back %" PRIu64 ", messages held back here %" PRIu64 "\n",
+                  "  peers told to hold messages back %" PRIu64 ", messages held back here %" PRIu64
+                  "\n",
                   c.peers, c.unexpected, c.send_stalls, c.fragments_sent, c.bad_packets,
                   c.eager_limit_bytes, c.peers_restrained, c.sends_held);
     return report + text + connections_report(c);

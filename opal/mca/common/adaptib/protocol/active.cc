@@ -74,7 +74,7 @@ bool Protocol::transmit_parts(SendRequest& request) {
 void Protocol::on_active_part(Peer& peer, const MessageHeader& header, const std::byte* body) {
     if (header.length == 0 || header.length > active_max_ - peer.parts.size()) {
         ++counters_.bad_packets;
-        on_peer_failed(peer, "a message in parts is longer than any is sent");
+        on_peer_failed(peer, "a message in parts is longer than the longest that is ever sent");
         return;
     }
     peer.parts.insert(peer.parts.end(), body, body + header.length);

@@ -70,7 +70,7 @@ void Protocol::store_early(Peer& peer, const MessageHeader& header, const std::b
     }
     void* memory = pool_.allocate(sizeof(EarlyMessage) + header.length);
     if (memory == nullptr) {
-        on_peer_failed(peer, "out of memory for a message that came early");
+        on_peer_failed(peer, "out of memory for a message that overtook an earlier one");
         return;
     }
     auto* message = new (memory) EarlyMessage;

@@ -24,9 +24,9 @@ Status Protocol::registered_or_told(Status status, Bytes length) {
         registration_told_ = true;
         listener_.on_notice("A buffer of " + std::to_string(length) +
                             " bytes cannot be registered: " + reason_text(status.reason()) +
-                            ". Such data is copied instead, which is slower, and memory that peers "
-                            "are to reach is refused. Locked memory may be limited: see "
-                            "\"ulimit -l\". Further buffers are not mentioned.");
+                            ". Messages from such buffers are copied instead, which is slower, and "
+                            "windows in such memory are refused. Locked memory may be limited: see "
+                            "\"ulimit -l\". This notice appears only once.");
     }
     return status;
 }

@@ -97,10 +97,11 @@ void Protocol::tell_refused(Peer& peer, Opcode opcode, Bytes bytes) {
         return;
     }
     const bool atomic = opcode != Opcode::read && opcode != Opcode::write;
-    listener_.on_failure(std::string(atomic ? "An " : "A ") + name_of(opcode) + " of " +
-                         std::to_string(bytes) + " bytes on memory of process " +
-                         std::to_string(peer.name & 0xffffffffu) + " on host " + peer.address.host +
-                         " is refused: its address lies in no memory registered there for that.");
+    listener_.on_failure(
+        std::string(atomic ? "An " : "A ") + name_of(opcode) + " of " + std::to_string(bytes) +
+        " bytes on memory of process " + std::to_string(peer.name & 0xffffffffu) + " on host " +
+        peer.address.host +
+        " is refused: no memory region registered there allows it at that address.");
 }
 
 int Protocol::status_of(const Move& move) {

@@ -38,7 +38,8 @@ void Protocol::on_fenced(Peer& peer) {
             peer.in_doubt.add(*message);
         });
     if (!whole || !kept) {
-        on_peer_failed(peer, kept ? "its credit cannot be" : "out of memory to repeat messages");
+        on_peer_failed(peer, kept ? "its credit does not fit what was sent"
+                                  : "out of memory to repeat messages");
     }
 }
 
@@ -80,7 +81,7 @@ void Protocol::resume(Peer& peer) {
 bool Protocol::wait_for_ring(Peer& peer, RepeatedMessage& message) {
     connections_.request(peer);
     if (peer.state == ConnectState::open && !peer.repair.wanted) {
-        on_peer_failed(peer, "a message that has to be repeated needs a ring, and there is none");
+        on_peer_failed(peer, "a message that has to be sent again needs a ring, and there is none");
     }
     if (peer.state != ConnectState::failed) {
         return false;

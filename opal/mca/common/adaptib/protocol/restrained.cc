@@ -53,7 +53,7 @@ std::string Protocol::no_memory_text(const Peer& peer, Bytes bytes) const {
     return "out of memory for a message of " + std::to_string(bytes) +
            " bytes that no receive was posted for: " + std::to_string(matcher_.unexpected()) +
            " such messages take " + std::to_string(back_pressure_.bytes()) +
-           " bytes here, those of this peer " + std::to_string(peer.unexpected.bytes) +
+           " bytes here, those of this peer alone " + std::to_string(peer.unexpected.bytes) +
            ". Post receives earlier, or lower opal_common_adaptib_unexpected_memory (" +
            std::to_string(back_pressure_.most()) + ")";
 }

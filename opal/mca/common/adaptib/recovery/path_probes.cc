@@ -96,7 +96,8 @@ void PathProbes::ask(Peer& peer, std::size_t pair, Nanoseconds now) {
         return;
     }
     if (is_ignored(peer, record)) {
-        paths_.report_failure(peer, pair, "the peer answers over other paths alone");
+        paths_.report_failure(peer, pair,
+                              "the peer answers over other paths but not over this one");
         return;
     }
     const bool suspect = record.state == PathState::suspect;

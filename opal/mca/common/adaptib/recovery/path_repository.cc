@@ -146,9 +146,8 @@ Nanoseconds PathRepository::deadline() const {
 
 void PathRepository::run_timers() {
     if (left_out_ > 0 && options_.clock->now() >= deadline()) {
-        observer_.on_path_line("of " + count_text(left_out_, "further path") + " of host " +
-                               options_.host +
-                               " the state has changed as well; the report tells all of them");
+        observer_.on_path_line(count_text(left_out_, "further path") + " of host " + options_.host +
+                               " changed state as well; the report lists all of them");
         left_out_ = 0;
     }
 }

@@ -78,9 +78,9 @@ void SilenceWatch::look_at(Peer& peer, std::size_t pair) {
         silence.until = silence.lasts + options_.timeout / 2;
     }
     if (state != PathState::failed && is_over(subchannel)) {
-        paths_.report_failure(peer, pair, "its queue pair says nothing of what was posted");
+        paths_.report_failure(peer, pair, "its queue pair does not complete what was posted");
     } else if (state == PathState::up && silence.lasts >= options_.timeout / 2) {
-        paths_.report_suspect(peer, pair, "its queue pair says nothing of what was posted");
+        paths_.report_suspect(peer, pair, "its queue pair does not complete what was posted");
     }
 }
 

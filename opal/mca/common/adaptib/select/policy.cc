@@ -80,13 +80,13 @@ ChannelPlan plan_channels(const Parameters& parameters, const ChannelBounds& bou
         plan.notices.push_back(
             name_of("channel_policy") + " is " + std::string(policy) + ", but " +
             name_of("ring_max") +
-            " is 0, so nobody gets a ring: small messages take the shared queue, as with ud.");
+            " is 0, so no peer gets a ring: small messages take the shared queue, as with ud.");
     } else if (plan.rings == 0 && plan.connections > 0) {
         plan.notices.push_back(
             name_of("connect_max") + " is " + std::to_string(plan.connections) + ", but " +
             name_of("ring_max") +
-            " is 0, so nobody gets a ring, and nobody is chosen for a connection: small messages take the "
-            "shared queue, and connections are for large messages and one-sided operations only.");
+            " is 0, so no peer gets a ring, and none is chosen for a connection: small messages "
+            "take the shared queue, and only large messages and one-sided operations connect.");
     }
     const bool shares = policy == "dc_on_demand" || policy == "fixed:shared_ring";
     if (bounds.dynamically_connected) {

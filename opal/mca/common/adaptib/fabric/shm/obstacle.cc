@@ -27,7 +27,8 @@ std::string limit_text(int which, std::uint64_t unit, const char* name) {
 std::string request_text(int error) {
     switch (error) {
     case ENOTSUP: return "it has none";
-    case ECONNREFUSED: return "nobody is there (another network namespace, or it has ended)";
+    case ECONNREFUSED:
+        return "no process answers there (another network namespace, or it has ended)";
     case EAGAIN: return "no answer yet";
     default: return std::strerror(error);
     }
@@ -72,7 +73,7 @@ std::string Obstacle::text(std::uint32_t pid, bool here) const {
     case Step::identity: return std::string("open of /proc/self/stat") + why;
     case Step::places:
         return "all " + std::to_string(kMaxProducers) + " places for senders" + of + " are taken";
-    case Step::contents: return "what is found in place" + of + " is something else";
+    case Step::contents: return "the file found in place" + of + " is another one";
     }
     return {};
 }

@@ -61,7 +61,7 @@ std::string why_not_open(const Visibility& own, const Visibility& other) {
         text += ", and they are in different network namespaces, so Unix sockets do not reach "
                 "from one to the other (--net=host lets containers share one)";
     }
-    return text + ". One container for all ranks of a host has neither trouble";
+    return text + ". One container for all ranks of a host has neither problem";
 }
 
 std::string why_not_attach(const Visibility& own, const Visibility& other) {

@@ -234,15 +234,15 @@ Status Device::open(const Calls& calls, const Mlx5Calls* mlx5, ibv_device* devic
         return fail("cannot be opened", -1);
     }
     if (const int result = calls.set_nonblocking(made->context_); result != 0) {
-        return fail("has no events", result);
+        return fail("cannot deliver events", result);
     }
     if (const int result = calls.query_device(made->context_, &made->limits_); result != 0) {
-        return fail("does not tell its limits", result);
+        return fail("does not report its limits", result);
     }
     errno = 0;
     made->pd_ = calls.alloc_pd(made->context_);
     if (made->pd_ == nullptr) {
-        return fail("gives no protection domain", -1);
+        return fail("cannot allocate a protection domain", -1);
     }
     out = std::move(made);
     return kOk;

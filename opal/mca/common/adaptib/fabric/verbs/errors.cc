@@ -97,9 +97,9 @@ std::string verbs_memlock_text(Bytes needed) {
     return "RDMA needs at least " + kib + " KiB of locked memory; the limit (RLIMIT_MEMLOCK) is " +
            (known ? std::to_string(limit.rlim_cur / kKiB) + " KiB" : "unlimited") +
            ". Raise it with \"ulimit -l " + kib +
-           "\" or more (best: unlimited), for all logins by \"* - memlock unlimited\" in "
-           "/etc/security/limits.conf, for what a batch system starts by LimitMEMLOCK=infinity in the "
-           "unit of its service";
+           "\" or more (best: unlimited); for all logins, put \"* - memlock unlimited\" into "
+           "/etc/security/limits.conf; for jobs of a batch system, put LimitMEMLOCK=infinity into "
+           "the unit of its service";
 }
 
 } // namespace adaptib

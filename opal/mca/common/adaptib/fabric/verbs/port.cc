@@ -92,7 +92,7 @@ Status choose_pkey(const Device& device, const VerbsOptions& options, Port& port
         seen += (seen.empty() ? "" : ", ") + pkey_text(pkey);
     }
     if (error != 0) {
-        why = std::string("does not tell its partitions: ") + std::strerror(error);
+        why = std::string("does not report its partitions: ") + std::strerror(error);
         return status_of(error);
     }
     if (options.partition == 0) {
@@ -124,7 +124,7 @@ Status read_port(const Device& device, std::uint8_t number, const VerbsOptions& 
     if (const int result = device.calls().query_port(device.context(), number, &port.attributes);
         result != 0) {
         const int error = error_number(result);
-        why = std::string("does not tell its state: ") + std::strerror(error);
+        why = std::string("does not report its state: ") + std::strerror(error);
         return status_of(error);
     }
     if (port.attributes.link_layer == IBV_LINK_LAYER_UNSPECIFIED) {

@@ -105,7 +105,7 @@ Status VerbsRail::probe(std::string& error_text) {
     errno = 0;
     ibv_cq* cq = calls().create_cq(device_.context(), kProbeDepth, nullptr, nullptr, 0);
     if (cq == nullptr) {
-        return fail("gives no completion queue", error_number(-1));
+        return fail("cannot create a completion queue", error_number(-1));
     }
     queues_grow_ = calls().resize_cq(cq, 2 * kProbeDepth) == 0;
     int error = 0;
@@ -114,7 +114,7 @@ Status VerbsRail::probe(std::string& error_text) {
     const bool ud = try_inline(cq, IBV_QPT_UD, error);
     calls().destroy_cq(cq);
     if (!rc && !ud) {
-        return fail("gives no queue pair", error);
+        return fail("cannot create a queue pair", error);
     }
     const ibv_device_attr& d = device_.limits();
     const auto offer = [this](bool has, Capability c) {
@@ -135,9 +135,9 @@ Status VerbsRail::probe(std::string& error_text) {
     info_.max_message_bytes = rc ? port_.attributes.max_msg_sz : 0;
     if (ud) {
         if (const Status status = allocate(kGrhBytes, kLocalWrite, grh_region_); !status.ok()) {
-            error_text = trouble_.empty()
-                             ? std::string("registers no memory: ") + reason_text(status.reason())
-                             : trouble_;
+            error_text = trouble_.empty() ? std::string("cannot register memory: ") +
+                                                reason_text(status.reason())
+                                          : trouble_;
             return status;
         }
         grh_ = {reinterpret_cast<std::uintptr_t>(grh_region_->address()), kGrhBytes,

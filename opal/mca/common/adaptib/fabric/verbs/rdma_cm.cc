@@ -104,13 +104,13 @@ std::string rejection_text(const CmEvent& event) {
     constexpr int kNobodyListens = 8;
     constexpr int kConsumer = 28;
     switch (event.status) {
-    case kNobodyListens: return "nobody listens there any more";
+    case kNobodyListens: return "no process listens there any more";
     case kStale: return "the other side still knows an earlier connection of these queue pairs";
     case kConsumer:
         if (event.data_bytes > 0 && event.data[0] == static_cast<std::byte>(Rejection::failed)) {
             return "the other side could not set up its queue pair";
         }
-        return "the other side does not wait for it";
+        return "the other side does not expect this connection";
     default: return "rejected, reason " + std::to_string(event.status);
     }
 }
@@ -216,7 +216,7 @@ Status RdmaCm::open(std::string& error_text) {
         return status_of(error);
     }
     if (const int error = calls_.set_nonblocking(channel_); error != 0) {
-        error_text = std::string("has no events of rdma_cm: ") + std::strerror(error);
+        error_text = std::string("cannot deliver events of rdma_cm: ") + std::strerror(error);
         return status_of(error);
     }
     if (const Status status = bind(error_text); !status.ok()) {
@@ -273,7 +273,7 @@ Status RdmaCm::bind(std::string& error_text) {
         calls_.destroy_id(listener_);
         listener_ = nullptr;
     }
-    error_text = "has no IP address, by which rdma_cm finds it (give its network interface one; on "
+    error_text = "has no IP address, which rdma_cm needs (assign one to its network interface; on "
                  "InfiniBand that is IPoIB)";
     return Status::error(Reason::no_device);
 }
@@ -311,8 +311,8 @@ void RdmaCm::meet(VerbsQueuePair& qp, const Meeting& meeting) {
     encounter.tries = anew ? 0 : encounter.tries;
     encounter.met = false;
     if (const Status status = qp.begin_again(); !status.ok()) {
-        failed(encounter,
-               std::string("the queue pair cannot begin again: ") + reason_text(status.reason()));
+        failed(encounter, std::string("the queue pair cannot be reset for another attempt: ") +
+                              reason_text(status.reason()));
         return;
     }
     if (meeting.asks) {
@@ -414,7 +414,8 @@ bool RdmaCm::rise(Encounter& encounter) {
     }
     if (!status.ok() && rail_.told_trouble().empty()) {
         rail_.told_trouble() =
-            std::string("the queue pair does not take it: ") + reason_text(status.reason());
+            std::string("the queue pair does not take the attributes of rdma_cm: ") +
+            reason_text(status.reason());
     }
     return status.ok();
 }
@@ -555,7 +556,7 @@ void RdmaCm::handle(const CmEvent& event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
         errno = 0;
         if (!bound_here(*event.id)) {
-            failed(encounter, "the way to the other side begins at another port");
+            failed(encounter, "the route to the other side leaves through another port");
         } else if (calls_.resolve_route(event.id, kResolveMilliseconds) != 0) {
             call_failed(encounter, "rdma_resolve_route");
         }

@@ -89,7 +89,7 @@ void VerbsFabric::leave_out(Status status, const std::string& text, bool tell) {
     }
     left_out_ += (left_out_.empty() ? "" : "; ") + text;
     if (tell) {
-        notices_.push_back(text + " (it is left out)");
+        notices_.push_back(text + " (adaptib does not use it)");
     }
 }
 
@@ -199,7 +199,7 @@ Status VerbsFabric::set_up(std::string& error_text) {
 Status open_verbs_fabric(const VerbsOptions& options, std::unique_ptr<Fabric>& out,
                          std::string& error_text) {
     if (options.gid_index > 255 || options.service_level > 15) {
-        error_text = "a GID index is below 256, a service level below 16";
+        error_text = "a GID index has to be below 256, and a service level below 16";
         return Status::error(Reason::bad_argument);
     }
     auto fabric = std::make_unique<verbs::VerbsFabric>(
