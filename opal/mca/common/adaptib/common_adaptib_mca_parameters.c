@@ -120,13 +120,12 @@ static void check_typed(const opal_common_adaptib_parameter_t *row, const char *
         || (!refused_by_open_mpi && (NULL == typed.text || text_parses(row, typed.text)))) {
         return;
     }
-    snprintf(
-        refusal, sizeof(refusal),
-        "The parameter %s_adaptib_%s has the value \"%.64s\" (from %s), which is %s. Allowed: "
-        "%s%s%s; default: %s. Set it to an allowed value or leave it out.",
-        typed.framework, row->name, NULL != typed.text ? typed.text : "?", typed.place,
-        kinds[row->type], row->range, '\0' != row->unit[0] ? " " : "", row->unit,
-        row->default_text);
+    snprintf(refusal, sizeof(refusal),
+             "The parameter %s_adaptib_%s has the value \"%.64s\" (from %s), which is %s. Allowed: "
+             "%s%s%s; default: %s. Set it to an allowed value or leave it out.",
+             typed.framework, row->name, NULL != typed.text ? typed.text : "?", typed.place,
+             kinds[row->type], row->range, '\0' != row->unit[0] ? " " : "", row->unit,
+             row->default_text);
 }
 
 static mca_base_var_type_t var_type(opal_common_adaptib_type_t type)
