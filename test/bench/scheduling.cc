@@ -40,7 +40,7 @@ double measure(const std::string& whole, const std::string& striped, std::uint32
     options.striping_threshold = striped == "none" ? 2 * kLength : 1024;
     options.min_stripe = 4096;
     const auto scheduler = make_scheduler(options);
-    std::vector<SubchannelView> up(paths);
+    std::vector<SubchannelStats> up(paths);
     for (std::uint32_t i = 0; i < paths; ++i) {
         up[i].index = i;
         up[i].port = one_port ? 0 : i;
@@ -55,7 +55,7 @@ double measure(const std::string& whole, const std::string& striped, std::uint32
         const Nanoseconds start = clock.now();
         for (int n = 0; n < kTransfers; ++n) {
             plan.clear();
-            scheduler->plan({kLength, Marker::blocking, Direction::read}, up, plan);
+            scheduler->plan({kLength, OpKind::blocking, Direction::read}, up, plan);
             times.clear();
             for (const Stripe& stripe : plan) {
                 times.push_back({stripe.subchannel, stripe.length,

@@ -32,7 +32,7 @@ protected:
         init.send_depth = 1;
         std::unique_ptr<QueuePair> none;
         EXPECT_EQ(rail(0).create_qp(init, none), Status::error(Reason::not_supported));
-        const std::string told = rail(0).trouble();
+        const std::string told = rail(0).last_error_text();
         return told.empty() ? "this fabric has none" : told;
     }
 

@@ -365,7 +365,7 @@ SendWork rdma_work(std::uint64_t wr_id, Opcode opcode, const std::vector<Gather>
     return work;
 }
 
-ExecuteWork piece_of(const SendWork& work) {
+RmaWork piece_of(const SendWork& work) {
     return {.opcode = work.opcode,
             .local_key = work.gather[0].local_key,
             .local = work.gather[0].address,

@@ -183,8 +183,8 @@ private:
 SendWork send_work(std::uint64_t wr_id, const std::vector<Gather>& gather);
 SendWork rdma_work(std::uint64_t wr_id, Opcode opcode, const std::vector<Gather>& gather,
                    std::uint64_t remote_address, std::uint32_t remote_key);
-// Converts a request for QueuePair::execute. REQUIRES: one gather entry.
-ExecuteWork piece_of(const SendWork& work);
+// Converts a request for QueuePair::rma_now. REQUIRES: one gather entry.
+RmaWork piece_of(const SendWork& work);
 
 // A byte that depends on seed and position; the patterns of neighboring seeds differ.
 std::byte pattern(std::uint64_t seed, Bytes position);

@@ -109,7 +109,7 @@ public:
         constexpr std::uint64_t kFast = 4'000'000'000; // assumed bytes/s of a rail at factor 1
         return views_[node]->set_rail(rail, factor <= 1 ? 0 : kFast / factor);
     }
-    bool executes(bool allocated) const override {
+    bool rma_now_works(bool allocated) const override {
         return allocated || (!pipeline_ && fabrics_[0]->notices().empty());
     }
     bool can_end_nodes() const override { return true; }

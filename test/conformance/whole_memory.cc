@@ -37,7 +37,7 @@ protected:
         Pair p = rc_pair();
         const std::vector<Gather> gather{local};
         const SendWork work = rdma_work(1, opcode, gather, address, key);
-        if (p.a.qp->execute(piece_of(work)).ok()) {
+        if (p.a.qp->rma_now(piece_of(work)).ok()) {
             return WorkStatus::success;
         }
         return run(p.a, work);
@@ -124,8 +124,8 @@ TEST_P(WholeMemory, WhateverIsMappedIsReached) {
         for (const Bytes length : {Bytes{1}, Bytes{8}, Bytes{4097}, kSize - 16}) {
             for (const bool within : {true, false}) {
                 const auto request = [&](const SendWork& work) {
-                    if (within && world().executes(false)) {
-                        EXPECT_EQ(p.a.qp->execute(piece_of(work)), kOk);
+                    if (within && world().rma_now_works(false)) {
+                        EXPECT_EQ(p.a.qp->rma_now(piece_of(work)), kOk);
                     } else {
                         EXPECT_EQ(run(p.a, work), WorkStatus::success);
                     }

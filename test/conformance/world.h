@@ -45,9 +45,9 @@ public:
     virtual bool slow_rail(std::size_t /*node*/, std::size_t /*rail*/, std::uint32_t /*factor*/) {
         return false;
     }
-    // Says if QueuePair::execute must complete a short request that is next in order, on memory
+    // Says if QueuePair::rma_now must complete a short request that is next in order, on memory
     // that the rail allocated (`allocated`) or that the caller owns.
-    virtual bool executes(bool /*allocated*/) const { return false; }
+    virtual bool rma_now_works(bool /*allocated*/) const { return false; }
     // The status that this world's adapters may report in place of `status` of the table in
     // fabric/README.md.
     virtual WorkStatus other_name(WorkStatus status) const { return status; }

@@ -281,7 +281,7 @@ private:
         }
         bool complete = false;
         const Status status = nodes_[node]->core->protocol().send(
-            peer, envelope(), request.data((bits & 1) != 0), (bits & 2) != 0, Marker::blocking,
+            peer, envelope(), request.data((bits & 1) != 0), (bits & 2) != 0, OpKind::blocking,
             request.user, complete);
         note(request, status, complete);
     }
@@ -383,7 +383,7 @@ private:
             body.bytes = length();
             body.send_id = id();
             body.address = address();
-            body.marker = static_cast<Marker>(input_.below(4));
+            body.op_kind = static_cast<OpKind>(input_.below(4));
             body.kind = input_.flag() ? SourceKind::direct : SourceKind::packed;
             keys(body.key_count, body.keys);
             std::vector<std::byte> bytes = bytes_of(body);

@@ -60,9 +60,9 @@ void fill_with_messages(Input& input, std::byte* memory) {
     std::uint32_t number = kBeforeFirst + 1;
     while (!input.empty() && unit < kUnits) {
         constexpr RingWay kWays[] = {RingWay::stored, RingWay::posted, RingWay::counted,
-                                     RingWay::brief};
+                                     RingWay::compact};
         constexpr std::uint16_t kMagics[] = {kHeaderMagic, kTailedMagic, kCountedMagic,
-                                             kBriefMagic};
+                                             kCompactMagic};
         const std::uint32_t kind = input.below(4);
         const RingWay way = kWays[kind];
         MessageHeader header;
@@ -77,9 +77,9 @@ void fill_with_messages(Input& input, std::byte* memory) {
         }
         std::byte* at = memory + unit * kRingUnit;
         std::memset(at, static_cast<int>(header.sequence), units * kRingUnit);
-        if (way == RingWay::brief) {
+        if (way == RingWay::compact) {
             header.sequence = number + input.below(2);
-            const std::uint64_t word = ring_brief_word(header);
+            const std::uint64_t word = ring_compact_word(header);
             std::memcpy(at, &word, sizeof word);
             number = header.sequence + 1;
             unit += units;
@@ -126,7 +126,7 @@ void read_ring(Input& input) {
         reader.consume(header.sequence);
         require(reader.consumed() > before, "a message that is consumed gives back its lines");
         if (reader.credit_due()) {
-            reader.credit_told();
+            reader.credit_returned();
         }
     }
     require(sum <= 255u * kUnits * kRingUnit, "no byte is read twice");

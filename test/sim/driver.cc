@@ -47,8 +47,9 @@ void Driver::switch_channel(std::uint32_t rank, std::uint32_t to, bool connected
         core(rank).demote(other);
     }
     if (!other.subchannels.empty()) { // if the connection stays, its control lane migrates
-        const auto next = static_cast<std::uint32_t>((other.home + 1) % other.subchannels.size());
-        core(rank).connections().move_home(other, next);
+        const auto next =
+            static_cast<std::uint32_t>((other.control_lane + 1) % other.subchannels.size());
+        core(rank).connections().migrate_control_lane(other, next);
     }
 }
 
@@ -61,13 +62,13 @@ Started Driver::send(std::uint32_t rank, const Send& what, UserRequest& request)
     }
     Protocol& protocol = core(rank).protocol();
     if (what.at_once && to != nullptr && !what.synchronous &&
-        protocol.send_at_once(*to, what.envelope, what.data)) {
+        protocol.try_send(*to, what.envelope, what.data)) {
         request.status = OPAL_COMMON_ADAPTIB_SUCCESS;
         started.complete = true;
         return started;
     }
     started.status = protocol.send(to, what.envelope, what.data, what.synchronous,
-                                   Marker::non_blocking, request, started.complete);
+                                   OpKind::non_blocking, request, started.complete);
     return started;
 }
 
@@ -120,7 +121,7 @@ Started Driver::send_active(std::uint32_t rank, std::uint32_t to, std::uint8_t t
     const Bytes half = data.bytes / 2;
     const auto* base = static_cast<const std::byte*>(data.base);
     if (at_once && base != nullptr &&
-        protocol.send_active_at_once(*target, tag, base, half, base + half, data.bytes - half)) {
+        protocol.try_send_active(*target, tag, base, half, base + half, data.bytes - half)) {
         request.status = OPAL_COMMON_ADAPTIB_SUCCESS;
         started.complete = true;
         return started;
@@ -138,7 +139,7 @@ Started Driver::one_sided(std::uint32_t rank, std::uint32_t to, const OneSidedOp
         return started;
     }
     Protocol& protocol = core(rank).protocol();
-    if (at_once && protocol.one_sided_at_once(*target, operation, region)) {
+    if (at_once && protocol.try_rma(*target, operation, region)) {
         request.status = OPAL_COMMON_ADAPTIB_SUCCESS;
         started.complete = true;
         return started;
@@ -167,7 +168,7 @@ Status Driver::expose(std::uint32_t rank, void* base, Bytes bytes, std::uint32_t
     remote.bytes = bytes;
     memory->copy_remote_keys(remote.keys);
     remote.key_count = memory->key_count();
-    remote.access = protocol.told_access(access);
+    remote.access = protocol.advertised_access(access);
     return kOk;
 }
 

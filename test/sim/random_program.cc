@@ -32,7 +32,7 @@ public:
             draw_failures();
         } else if (one_in(2)) {
             draw_faults();
-            draw_meetings();
+            draw_cm_connects();
         }
         draw_policies();
         draw_atomics();
@@ -136,7 +136,7 @@ private:
     }
 
     // Draws ports that fail and come back: the number of changes, and their pace in microseconds.
-    // Uses the schedule's seed, as draw_meetings does.
+    // Uses the schedule's seed, as draw_cm_connects does.
     void draw_failures() {
         Random random(program_.schedule ^ 0xfa11);
         if (random.below(3) > 0) {
@@ -175,11 +175,11 @@ private:
 
     // Draws connections through a connection manager. Uses the schedule's seed, so that older seeds
     // still give the same programs.
-    void draw_meetings() {
+    void draw_cm_connects() {
         Random random(program_.schedule);
         if (random.below(3) == 0) {
-            program_.faults.push_back({"meets", "1"});
-            program_.faults.push_back({"meeting_fails", std::to_string(100 * random.below(4))});
+            program_.faults.push_back({"cm_connects", "1"});
+            program_.faults.push_back({"cm_connect_fails", std::to_string(100 * random.below(4))});
         }
     }
 

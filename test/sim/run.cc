@@ -136,9 +136,9 @@ bool Runner::step(Rank& self, const Operation& operation) {
     case Verb::add:
     case Verb::swap: break;
     }
-    const bool asked = (ranks_[static_cast<std::size_t>(operation.peer)].words_remote.access &
-                        OPAL_COMMON_ADAPTIB_ATOMICS_ASKED) != 0;
-    return (is_atomic(operation.verb) && !has_atomics_ && !asked) || one_sided(operation);
+    const bool emulated = (ranks_[static_cast<std::size_t>(operation.peer)].words_remote.access &
+                           OPAL_COMMON_ADAPTIB_ATOMICS_EMULATED) != 0;
+    return (is_atomic(operation.verb) && !has_atomics_ && !emulated) || one_sided(operation);
 }
 
 // -------------------------------------------------------------------------------------------------

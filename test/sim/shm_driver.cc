@@ -20,7 +20,7 @@ fault::FaultPlan plan_of(const Program& program, std::uint64_t seed) {
                                              {"completion_delayed", Fault::completion_delayed},
                                              {"send_refused", Fault::send_refused},
                                              {"commit_fails", Fault::commit_fails},
-                                             {"meeting_fails", Fault::meeting_fails}};
+                                             {"cm_connect_fails", Fault::cm_connect_fails}};
     const std::map<std::string, Capability> capabilities{
         {"lacks_whole_memory", Capability::whole_memory},
         {"lacks_direct", Capability::direct},
@@ -36,8 +36,8 @@ fault::FaultPlan plan_of(const Program& program, std::uint64_t seed) {
             row.delay = {20, Nanoseconds{5000}};
         } else if (const auto lack = capabilities.find(setting.name); lack != capabilities.end()) {
             plan.lacks |= static_cast<std::uint32_t>(lack->second);
-        } else if (setting.name == "meets") {
-            plan.meets = true;
+        } else if (setting.name == "cm_connects") {
+            plan.cm_connects = true;
         }
     }
     return plan;
@@ -75,7 +75,7 @@ public:
         std::vector<std::string> all;
         for (const std::string& text : messages_) {
             const bool expected =
-                (meets_ && text.find(" was made anew over ") != std::string::npos) ||
+                (cm_connects_ && text.find(" was made anew over ") != std::string::npos) ||
                 (bounded_ && text.find("There is no room for another ring") != std::string::npos);
             if (!expected) {
                 all.push_back(text);
@@ -118,7 +118,7 @@ public:
         for (int idle = 0; idle < kIdleRounds; ++idle) {
             for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
                 // Failed attempts to connect are repeated after milliseconds.
-                clock_.advance(nodes_[rank]->plan.meets ? 10 * kTick : kTick);
+                clock_.advance(nodes_[rank]->plan.cm_connects ? 10 * kTick : kTick);
                 if (progress(rank) > 0) {
                     idle = 0;
                 }
@@ -190,7 +190,7 @@ private:
         }
         if (!program.faults.empty()) {
             node.plan = plan_of(program, program.schedule + rank);
-            meets_ = node.plan.meets;
+            cm_connects_ = node.plan.cm_connects;
             fabric = fault::with_faults(std::move(fabric), node.plan, clock_, node.log);
         }
         Core::Environment environment;
@@ -221,7 +221,7 @@ private:
     std::vector<std::uint32_t> turns_;
     std::uint32_t last_ = 0;
     std::uint64_t row_ = 0;
-    bool meets_ = false;
+    bool cm_connects_ = false;
 };
 
 } // namespace

@@ -3,8 +3,8 @@
 //
 // A program sets faults (fabric/fault/fault.h) of all fabrics in lines "fault NAME VALUE".
 // datagram_doubled, datagram_delayed, completion_delayed, send_refused, commit_fails,
-// meeting_fails: in this many of a thousand cases; the first two break the promise of reliable_ud,
-// and random programs do not set them yet.
+// cm_connect_fails: in this many of a thousand cases; the first two break the promise of
+// reliable_ud, and random programs do not set them yet.
 // lacks_whole_memory, lacks_direct, lacks_reliable_ud: 1: the rails hide these capabilities.
 // meets: 1: queue pairs connect through a connection manager.
 // Threads: one.

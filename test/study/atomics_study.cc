@@ -49,7 +49,7 @@ public:
         }
         remote_.base = reinterpret_cast<std::uintptr_t>(&word_);
         remote_.bytes = sizeof word_;
-        remote_.access = protocol.told_access(OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC);
+        remote_.access = protocol.advertised_access(OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC);
         remote_.key_count = window_.memory().key_count();
         window_.memory().copy_remote_keys(remote_.keys);
         for (std::size_t i = 0; i < slots_.size(); ++i) {

@@ -40,7 +40,7 @@ constexpr Setting kSettings[] = {{"one queue pair", 1, "binding", "none"},
                                  {"adaptive", 4, "binding", "adaptive"},
                                  {"auto", 4, "binding", "auto"}};
 
-double seconds(const Study& study, const Setting& setting, Marker marker, const Pattern& pattern) {
+double seconds(const Study& study, const Setting& setting, OpKind op_kind, const Pattern& pattern) {
     FlowOptions options;
     options.machine = *sim::machine("ibm-12x");
     options.topology = sim::crossbar(2, {}, sim::links_of(options.machine));
@@ -53,7 +53,7 @@ double seconds(const Study& study, const Setting& setting, Marker marker, const 
     options.scheduler.striping = setting.striping;
     options.scheduler.striping_threshold = 16 * kKiB;
     options.scheduler.min_stripe = 1024;
-    options.marker = marker;
+    options.op_kind = op_kind;
     FlowRanks ranks(std::move(options));
     Timing timing;
     for (int i = 0; i < 2; ++i) { // policies learn in the first run
@@ -85,10 +85,10 @@ int main(int argc, char** argv) {
             }
             const Pattern there_and_back = ping_pong(bytes, 10);
             const double one_way =
-                1e6 * seconds(study, setting, Marker::blocking, there_and_back) / 20;
+                1e6 * seconds(study, setting, OpKind::blocking, there_and_back) / 20;
             const Pattern window = stream(bytes, 64, 2, false);
             const double rate = 1e-6 * static_cast<double>(window.bytes()) /
-                                seconds(study, setting, Marker::non_blocking, window);
+                                seconds(study, setting, OpKind::non_blocking, window);
             latency[setting.name][bytes] = one_way;
             stream_rate[setting.name][bytes] = rate;
             latencies[setting.name].points.emplace_back(static_cast<double>(bytes), one_way);

@@ -10,7 +10,7 @@ namespace adaptib::study {
 
 namespace {
 
-constexpr int kPrecision = 8; // as protocol/move.cc
+constexpr int kPrecision = 8; // as protocol/transfer.cc
 
 } // namespace
 
@@ -84,7 +84,7 @@ private:
 struct FlowRanks::Pair {
     std::unique_ptr<Scheduler> scheduler;
     std::vector<std::unique_ptr<QueuePair>> queue_pairs; // by subchannel
-    std::vector<SubchannelView> views;
+    std::vector<SubchannelStats> subchannel_stats;
     struct Last { // last stripe of a subchannel that ended
         Nanoseconds done{0};
         Nanoseconds late{0};
@@ -159,12 +159,12 @@ FlowRanks::Pair& FlowRanks::pair(std::uint32_t receiver, std::uint32_t sender) {
             // Data that is read comes over the path of the responses.
             const sim::Lid lid = topology.ports[ours[rail]].lid + k % (1u << topology.lmc);
             sim::Path& path = *network_->path(theirs[rail], lid);
-            SubchannelView view;
-            view.index = static_cast<std::uint32_t>(known->views.size());
-            view.port = rail;
-            view.rate = topology.links[topology.ports[ours[rail]].link].rate;
-            view.max_stripe = kGiB;
-            known->views.push_back(view);
+            SubchannelStats stats;
+            stats.index = static_cast<std::uint32_t>(known->subchannel_stats.size());
+            stats.port = rail;
+            stats.rate = topology.links[topology.ports[ours[rail]].link].rate;
+            stats.max_stripe = kGiB;
+            known->subchannel_stats.push_back(stats);
             known->last.emplace_back();
             known->queue_pairs.push_back(std::make_unique<QueuePair>(*this, path));
         }
@@ -241,15 +241,15 @@ void FlowRanks::move(const Key& key, const Message& message, const Receive& rece
     transfer->key = key;
     transfer->message = message;
     transfer->receive = receive;
-    paths.scheduler->plan({message.bytes, options_.marker, Direction::read}, paths.views,
-                          transfer->plan);
+    paths.scheduler->plan({message.bytes, options_.op_kind, Direction::read},
+                          paths.subchannel_stats, transfer->plan);
     transfer->left = transfer->plan.size();
     ++transfers_;
     stripes_ += transfer->left;
     for (const Stripe& stripe : transfer->plan) {
         const Nanoseconds posted = work(receiver, machine.post + machine.signal);
         const Moving moving{transfer, stripe, posted};
-        paths.views[stripe.subchannel].outstanding[0] += stripe.length;
+        paths.subchannel_stats[stripe.subchannel].outstanding[0] += stripe.length;
         QueuePair& queue_pair = *paths.queue_pairs[stripe.subchannel];
         const Nanoseconds there = posted + way(receiver, sender) - machine.work_request;
         after(there, [&queue_pair, moving] { queue_pair.add(moving); });
@@ -270,7 +270,7 @@ void FlowRanks::take(const Moving& moving, Nanoseconds arrived) {
     Transfer& transfer = *moving.transfer;
     const auto [sender, receiver, tag] = transfer.key;
     Pair& paths = pair(receiver, sender);
-    paths.views[moving.stripe.subchannel].outstanding[0] -= moving.stripe.length;
+    paths.subchannel_stats[moving.stripe.subchannel].outstanding[0] -= moving.stripe.length;
     const Nanoseconds seen = simulator_.now();
     const Nanoseconds late = seen - arrived;
     Pair::Last& last = paths.last[moving.stripe.subchannel];

@@ -13,7 +13,7 @@
 //   flows down;
 //   a queue pair (one for each path of a pair) moves one stripe after another, as fast as an
 //   engine.
-// The scheduler does not learn from completions that are seen late, as in protocol/move.cc.
+// The scheduler does not learn from completions that are seen late, as in protocol/transfer.cc.
 // test/unit/study/flow_ranks_test.cc compares times with those of complete cores.
 // Ownership: owns its world.  Threads: one.
 #pragma once
@@ -44,7 +44,7 @@ struct FlowOptions {
     std::uint32_t paths = 1; // to a peer, from each port: path k goes to base LID + k modulo 2^lmc
     SchedulerOptions scheduler;
     Bytes eager_limit = 4096;
-    Marker marker = Marker::collective;
+    OpKind op_kind = OpKind::collective;
 };
 
 class FlowRanks final : public Ranks {

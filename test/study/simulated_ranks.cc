@@ -83,7 +83,7 @@ void SimulatedRanks::send(std::uint32_t rank, std::uint32_t to, std::int32_t tag
         status =
             below_->core(rank).protocol().send(peer, {0, static_cast<std::int32_t>(rank), tag},
                                                contiguous(const_cast<void*>(data), bytes), false,
-                                               Marker::non_blocking, operation.user, complete);
+                                               OpKind::non_blocking, operation.user, complete);
     }
     started(rank, operation, status, complete);
 }

@@ -69,7 +69,7 @@ std::unique_ptr<FlowRanks> ranks_of(const Study& study, const Setting& setting) 
     options.paths = setting.paths;
     options.scheduler.striping = setting.striping;
     options.scheduler.striping_threshold = 16 * kKiB;
-    options.marker = Marker::blocking;
+    options.op_kind = OpKind::blocking;
     return std::make_unique<FlowRanks>(std::move(options));
 }
 

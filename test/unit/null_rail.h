@@ -12,7 +12,7 @@ class NullRail : public Rail {
 private:
     PortState state_impl() const override { return PortState::active; }
     RailAddress address_impl() const override { return {}; }
-    bool reaches_impl(const RailAddress&) const override { return false; }
+    bool is_reachable_impl(const RailAddress&) const override { return false; }
     Status create_cq_impl(std::uint32_t, std::unique_ptr<CompletionQueue>&) override {
         return Status::error(Reason::not_supported);
     }

@@ -144,7 +144,7 @@ TEST(Address, EveryTruncationAndEveryExtensionIsRefused) {
     EXPECT_EQ(decode_exact(blob, blob.size(), back), Status::error(Reason::bad_wire));
 }
 
-TEST(Address, AnotherVersionIsToldWithItsNumber) {
+TEST(Address, AnotherVersionIsReportedWithItsNumber) {
     for (const int version : {0, kWireVersion - 1, kWireVersion + 1, 0xffff}) {
         ProcessAddress address = sample(1);
         address.version = static_cast<std::uint16_t>(version);

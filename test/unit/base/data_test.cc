@@ -120,7 +120,7 @@ TEST(Data, APackerThatCannotSplitAnElementStopsShort) {
     EXPECT_EQ(gather_some(packed.data(), 0, out.data(), 11), 0u) << "less than one element";
 }
 
-TEST(Data, APackersErrorIsToldAndWhatCameBeforeItIsCounted) {
+TEST(Data, APackersErrorIsReportedAndWhatCameBeforeItIsCounted) {
     Packed packed(60);
     packed.most = 10;
     packed.fail_at = 30;

@@ -214,8 +214,8 @@ TEST(Parameters, HelpTextsContradictNothing) {
         {"eager_limit", {"4096", "65536"}},
         {"ring_bytes", {"64", "256"}}, // of the pair checks
         {"verbs_ring_bytes", {"64"}},
-        {"small_one_sided", {"64"}},        // kMostAsked
-        {"long_copies", {"64", "4"}},       // kLeastShared, kMostShared
+        {"small_one_sided", {"64"}},        // kMaxAssisted
+        {"long_copies", {"64", "4"}},       // kMinCooperative, kMaxCooperative
         {"gid_index", {"4", "2"}},          // IPv4, RoCE v2
         {"if_include", {"1"}},              // a port
         {"paths_per_port", {"2", "8"}},     // 2^LMC; kWorthwhile

@@ -38,7 +38,7 @@ static_assert(static_cast<int>(MessageType::written) == 10);
 static_assert(static_cast<int>(MessageType::connect_request) == 11);
 static_assert(static_cast<int>(MessageType::connect_reply) == 12);
 static_assert(static_cast<int>(MessageType::connect_confirm) == 13);
-static_assert(static_cast<int>(MessageType::goodbye) == 14);
+static_assert(static_cast<int>(MessageType::disconnect) == 14);
 static_assert(static_cast<int>(MessageType::active) == 15);
 static_assert(static_cast<int>(MessageType::fragment) == 16);
 static_assert(static_cast<int>(MessageType::connect_refuse) == 17);
@@ -49,7 +49,7 @@ static_assert(static_cast<int>(MessageType::active_part) == 21);
 static_assert(static_cast<int>(MessageType::operate) == 22);
 static_assert(static_cast<int>(MessageType::atomic) == 23);
 static_assert(static_cast<int>(MessageType::atomic_done) == 24);
-static_assert(static_cast<int>(MessageType::share) == 25);
+static_assert(static_cast<int>(MessageType::cooperative_copy) == 25);
 static_assert(static_cast<int>(MessageType::allowance) == 26);
 static_assert(static_cast<int>(MessageType::probe) == 27);
 static_assert(static_cast<int>(MessageType::probe_answer) == 28);
@@ -152,14 +152,14 @@ static_assert(offsetof(OperateBody, swap) == 24);
 static_assert(offsetof(OperateBody, remote_key) == 32);
 static_assert(offsetof(OperateBody, length) == 36);
 
-static_assert(sizeof(ShareBody) == 64);
-static_assert(offsetof(ShareBody, number) == 0);
-static_assert(offsetof(ShareBody, theirs) == 8);
-static_assert(offsetof(ShareBody, ours) == 16);
-static_assert(offsetof(ShareBody, length) == 24);
-static_assert(offsetof(ShareBody, their_key) == 28);
-static_assert(offsetof(ShareBody, our_key) == 32);
-static_assert(offsetof(ShareBody, opcode) == 36);
+static_assert(sizeof(CooperativeCopyBody) == 64);
+static_assert(offsetof(CooperativeCopyBody, number) == 0);
+static_assert(offsetof(CooperativeCopyBody, theirs) == 8);
+static_assert(offsetof(CooperativeCopyBody, ours) == 16);
+static_assert(offsetof(CooperativeCopyBody, length) == 24);
+static_assert(offsetof(CooperativeCopyBody, their_key) == 28);
+static_assert(offsetof(CooperativeCopyBody, our_key) == 32);
+static_assert(offsetof(CooperativeCopyBody, opcode) == 36);
 
 static_assert(sizeof(ConnectBody) == 312);
 static_assert(offsetof(ConnectBody, connection) == 0);
@@ -203,14 +203,14 @@ constexpr TypeFacts kTypes[] = {
     {MessageType::connect_request, 312, false, false},
     {MessageType::connect_reply, 312, false, false},
     {MessageType::connect_confirm, 312, false, false},
-    {MessageType::goodbye, 8, false, true},
+    {MessageType::disconnect, 8, false, true},
     {MessageType::active, 0, true, true},
     {MessageType::fragment, 16, true, true},
     {MessageType::active_part, 0, true, true},
     {MessageType::operate, 40, true, true},
     {MessageType::atomic, 40, false, true},
     {MessageType::atomic_done, 24, false, true},
-    {MessageType::share, 64, false, true},
+    {MessageType::cooperative_copy, 64, false, true},
     {MessageType::allowance, 0, false, true},
     {MessageType::connect_refuse, 16, false, false},
     {MessageType::connect_close, 16, false, false},
@@ -350,11 +350,11 @@ TEST(Wire, SourcesOfAnUnknownKindAreRefused) {
     }
 }
 
-TEST(Wire, SourcesOfAnUnknownMarkerAreRefused) {
+TEST(Wire, SourcesOfAnUnknownOpKindAreRefused) {
     RendezvousBody body = direct_body();
-    body.marker = Marker::collective;
+    body.op_kind = OpKind::collective;
     EXPECT_TRUE(check_body(body));
-    body.marker = static_cast<Marker>(3);
+    body.op_kind = static_cast<OpKind>(3);
     EXPECT_FALSE(check_body(body));
 }
 
@@ -567,7 +567,7 @@ TEST(Wire, CheckMessageLooksAtTheBodyOfEachTypeThatHasRanges) {
 }
 
 TEST(Wire, CheckMessageReadsNothingOfAMessageWithoutBody) {
-    EXPECT_FALSE(check_message(header_of(MessageType::goodbye, 0), nullptr, 0));
+    EXPECT_FALSE(check_message(header_of(MessageType::disconnect, 0), nullptr, 0));
     EXPECT_TRUE(check_message(header_of(MessageType::eager, 0), nullptr, 0));
     EXPECT_FALSE(check_message(header_of(MessageType::rendezvous, 64), nullptr, 63));
 }

@@ -39,22 +39,22 @@ struct Sent {
 
 // The fast and the general paths of writer and reader may alternate in any order, whatever comes
 // between: long messages that stay in place, the ring's end, a full ring.
-TEST_P(RingsOf, TheShortWayGivesTheSame) {
+TEST_P(RingsOf, TheFastPathGivesTheSame) {
     Random random(11);
     for (const std::uint64_t units : {64u, 128u, 1024u}) {
         Ring ring = make(units);
-        ring.qp.gated = true;
+        ring.qp.guarded = true;
         const Bytes longest = units * kRingUnit / 2 - 256;
         std::deque<Sent> sent;
         bool full = false;
         for (int step = 0; step < 20000; ++step) {
-            ring.short_way = random.below(3) != 0;
+            ring.fast_path = random.below(3) != 0;
             ring.type = random.below(2) == 0 ? MessageType::active : MessageType::eager;
             if (random.below(16) == 0) {
                 ring.sequence += static_cast<std::uint32_t>(random.below(3)) << 16;
             }
             const Bytes most = random.below(1000) == 0 ? longest
-                               : random.below(8) == 0  ? std::min<Bytes>(longest, kLeftFrom)
+                               : random.below(8) == 0  ? std::min<Bytes>(longest, kRetainedFrom)
                                                        : 64;
             const std::size_t size = random.below(most);
             if (random.below(2) == 0) {
@@ -65,8 +65,8 @@ TEST_P(RingsOf, TheShortWayGivesTheSame) {
                     full = true;
                 }
             }
-            ring.short_way = random.below(3) != 0;
-            ring.holds = random.below(2) == 0;
+            ring.fast_path = random.below(3) != 0;
+            ring.defers = random.below(2) == 0;
             std::vector<std::byte> payload;
             std::uint32_t number = 0;
             if (random.below(200) == 0) {
@@ -83,16 +83,16 @@ TEST_P(RingsOf, TheShortWayGivesTheSame) {
         EXPECT_TRUE(full);
         EXPECT_GT(ring.stored_short, 500u);
         EXPECT_GT(ring.taken_short, 500u);
-        EXPECT_GT(ring.taken_brief, 300u);
-        EXPECT_TRUE(ring.held > 0 || units < 1024);
+        EXPECT_GT(ring.taken_compact, 300u);
+        EXPECT_TRUE(ring.deferred > 0 || units < 1024);
     }
 }
 
 // Messages of 22 bytes: ob1's header and 8 bytes of data.
-TEST(Ring, TwoBriefMessagesShareALine) {
+TEST(Ring, TwoCompactMessagesShareALine) {
     Ring ring(64, true);
-    ring.qp.gated = true;
-    ring.short_way = true;
+    ring.qp.guarded = true;
+    ring.fast_path = true;
     ring.type = MessageType::active;
     std::vector<std::byte> payload;
     std::uint32_t number = 0;
@@ -127,9 +127,9 @@ TEST_P(RingsOf, ShortLapsWhereTheReaderKeepsUp) {
     std::vector<std::byte> payload;
     std::uint32_t number = 0;
     for (std::uint32_t i = 0; i < 20'000; ++i) {
-        ring.short_way = random.below(2) == 0;
+        ring.fast_path = random.below(2) == 0;
         const bool large = i / 1000 % 2 != 0;
-        const std::size_t size = random.below(large ? 3 * kLeftFrom : 200);
+        const std::size_t size = random.below(large ? 3 * kRetainedFrom : 200);
         ASSERT_TRUE(ring.send(payload_of(i, size)));
         // Now and then the reader falls behind.
         if (!large && i % 1000 > 600 && random.below(40) == 0) {
@@ -140,7 +140,7 @@ TEST_P(RingsOf, ShortLapsWhereTheReaderKeepsUp) {
         ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
         ASSERT_EQ(payload, payload_of(i, size));
         if (large || i <= 600 || i % 1000 > 600) { // else laps are still becoming short again
-            constexpr std::uint64_t kLargest = 3 * kLeftFrom / kRingUnit + 1;
+            constexpr std::uint64_t kLargest = 3 * kRetainedFrom / kRingUnit + 1;
             const std::uint64_t most =
                 large
                     ? std::max<std::uint64_t>(2 * GetParam().lap_messages * kLargest, 2 * kShortLap)
@@ -219,11 +219,11 @@ TEST_P(RingsOf, AnAnswerLetsTheWriterLookAgain) {
 // it on the fast or the general path, long or short.
 TEST_P(RingsOf, TheLastMessageOfALapEndsIt) {
     constexpr std::uint64_t kUnits = 4096;
-    for (const std::size_t size : {std::size_t{8}, std::size_t{100}, kLeftFrom, Bytes{1500}}) {
+    for (const std::size_t size : {std::size_t{8}, std::size_t{100}, kRetainedFrom, Bytes{1500}}) {
         for (const MessageType type : {MessageType::eager, MessageType::active}) {
             Ring ring = make(kUnits);
-            ring.qp.gated = true;
-            ring.short_way = true;
+            ring.qp.guarded = true;
+            ring.fast_path = true;
             ring.type = type;
             const std::uint64_t longest =
                 std::max<std::uint64_t>(kShortLap, GetParam().lap_messages * 2 * size / kRingUnit);
@@ -254,7 +254,7 @@ TEST_P(RingsOf, TheLastMessageOfALapEndsIt) {
 // Mixes readers that keep up with readers that fall behind, long messages that stay in the ring
 // with short ones, and stores with posts.
 TEST_P(RingsOf, NothingIsLostBetweenShortLapsAndLongOnes) {
-    std::uint32_t held = 0;
+    std::uint32_t deferred = 0;
     for (std::uint64_t seed = 1; seed <= 50; ++seed) {
         SCOPED_TRACE(seed);
         Random random(seed);
@@ -282,8 +282,8 @@ TEST_P(RingsOf, NothingIsLostBetweenShortLapsAndLongOnes) {
         for (int phase = 0; phase < 40; ++phase) {
             const std::size_t behind = random.below(3) == 0 ? random.below(400) : random.below(3);
             const Bytes most = random.below(3) == 0 ? std::min<Bytes>(longest, 6000) : 300;
-            ring.short_way = random.below(3) != 0;
-            ring.holds = random.below(2) == 0;
+            ring.fast_path = random.below(3) != 0;
+            ring.defers = random.below(2) == 0;
             ring.qp.up = !posts || random.below(4) != 0;
             for (int step = 0; step < 300; ++step) {
                 const std::size_t size = random.below(most);
@@ -304,18 +304,18 @@ TEST_P(RingsOf, NothingIsLostBetweenShortLapsAndLongOnes) {
             }
         }
         EXPECT_GT(received, 3000u);
-        held += ring.held;
+        deferred += ring.deferred;
     }
-    EXPECT_GT(held, 10'000u);
+    EXPECT_GT(deferred, 10'000u);
 }
 
 // A message whose release is deferred stays the reader's: the writer finds neither that the reader
 // has caught up, nor room.
-TEST_P(RingsOf, WhatIsHeldIsTheReadersStill) {
+TEST_P(RingsOf, WhatIsDeferredIsTheReadersStill) {
     constexpr std::uint64_t kUnits = 256;
     Ring ring = make(kUnits);
-    ring.short_way = true;
-    ring.holds = true;
+    ring.fast_path = true;
+    ring.defers = true;
     const std::vector<std::byte> sent = payload_of(0, 2000);
     std::vector<std::byte> payload;
     std::uint32_t number = 0;
@@ -323,12 +323,12 @@ TEST_P(RingsOf, WhatIsHeldIsTheReadersStill) {
     const std::byte* const first = ring.reader.next();
     ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
     ASSERT_EQ(payload, sent);
-    ASSERT_TRUE(ring.reader.holds());
+    ASSERT_TRUE(ring.reader.has_deferred());
     EXPECT_EQ(ring.reader.consumed(), 0u);
     EXPECT_NE(load_ring_word(first), 0u);
     EXPECT_EQ(std::memcmp(first + kRingUnit, sent.data(), sent.size()), 0);
-    ring.reader.let_go();
-    EXPECT_FALSE(ring.reader.holds());
+    ring.reader.release_deferred();
+    EXPECT_FALSE(ring.reader.has_deferred());
     EXPECT_EQ(load_ring_word(first), 0u);
     EXPECT_EQ(ring.reader.consumed(), ring_units_for(2000, RingWay::stored));
     EXPECT_EQ(ring.reader.next(), first + ring.reader.consumed() * kRingUnit);
@@ -342,9 +342,9 @@ bool is_taken_as(Ring& ring, std::uint64_t word, RingReader::Short& what) {
 }
 
 // The reader never takes a message on the fast path that would reach beyond the ring's end.
-TEST(Ring, TheShortWayKeepsToTheRing) {
+TEST(Ring, TheFastPathKeepsToTheRing) {
     Ring ring(64, true);
-    ring.short_way = true;
+    ring.fast_path = true;
     std::vector<std::byte> payload;
     std::uint32_t number = 0;
     for (int i = 0; i < 63; ++i) {
@@ -360,54 +360,54 @@ TEST(Ring, TheShortWayKeepsToTheRing) {
     };
     EXPECT_TRUE(is_taken(MessageType::eager, 8));
     EXPECT_FALSE(is_taken(MessageType::eager, 9));
-    EXPECT_FALSE(is_taken(MessageType::eager, kLeftFrom));
+    EXPECT_FALSE(is_taken(MessageType::eager, kRetainedFrom));
     EXPECT_FALSE(is_taken(MessageType::eager, 0xffffffff));
     // An active message with a whole header is too rare for the fast path.
     EXPECT_FALSE(is_taken(MessageType::active, 8));
     EXPECT_FALSE(is_taken(MessageType::skip, 0));
-    const auto brief_is_taken = [&](Bytes length, std::uint32_t sequence) {
+    const auto compact_is_taken = [&](Bytes length, std::uint32_t sequence) {
         header.type = MessageType::active;
         header.length = static_cast<std::uint32_t>(length);
         header.sequence = sequence;
-        return is_taken_as(ring, ring_brief_word(header), what);
+        return is_taken_as(ring, ring_compact_word(header), what);
     };
-    EXPECT_TRUE(brief_is_taken(24, ring.sequence));
-    EXPECT_FALSE(brief_is_taken(25, ring.sequence));
-    EXPECT_FALSE(brief_is_taken(kLeftFrom, ring.sequence));
-    EXPECT_FALSE(brief_is_taken(0xffff, ring.sequence));
-    EXPECT_FALSE(brief_is_taken(24, ring.sequence + 1));
+    EXPECT_TRUE(compact_is_taken(24, ring.sequence));
+    EXPECT_FALSE(compact_is_taken(25, ring.sequence));
+    EXPECT_FALSE(compact_is_taken(kRetainedFrom, ring.sequence));
+    EXPECT_FALSE(compact_is_taken(0xffff, ring.sequence));
+    EXPECT_FALSE(compact_is_taken(24, ring.sequence + 1));
 }
 
-TEST(Ring, TheShortWayKeepsToWhatIsLeftInTheRing) {
+TEST(Ring, TheFastPathKeepsToWhatIsRetainedInTheRing) {
     Ring ring(256, true);
     const auto is_taken = [&](MessageType type, Bytes length) {
         RingReader::Short what;
-        return is_taken_as(ring, ring_kind_of(type, kLeftMagic) | length << 32, what) &&
+        return is_taken_as(ring, ring_kind_of(type, kRetainedMagic) | length << 32, what) &&
                what.length == length && what.body == ring.reader.next() + kRingUnit;
     };
     for (const MessageType type : {MessageType::eager, MessageType::active}) {
-        EXPECT_TRUE(is_taken(type, kLeftFrom));
-        EXPECT_TRUE(is_taken(type, kShortLeft - 1));
-        EXPECT_FALSE(is_taken(type, kShortLeft));
-        EXPECT_FALSE(is_taken(type, kLeftFrom - 1));
+        EXPECT_TRUE(is_taken(type, kRetainedFrom));
+        EXPECT_TRUE(is_taken(type, kShortRetained - 1));
+        EXPECT_FALSE(is_taken(type, kShortRetained));
+        EXPECT_FALSE(is_taken(type, kRetainedFrom - 1));
         EXPECT_FALSE(is_taken(type, 0xffffffff));
     }
-    EXPECT_FALSE(is_taken(MessageType::rendezvous, kLeftFrom));
+    EXPECT_FALSE(is_taken(MessageType::rendezvous, kRetainedFrom));
     std::vector<std::byte> payload;
     std::uint32_t number = 0;
     while (ring.reader.next() < static_cast<std::byte*>(ring.memory.address()) + 240 * kRingUnit) {
         ASSERT_TRUE(ring.send(payload_of(ring.sequence, 200)));
         ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
     }
-    EXPECT_FALSE(is_taken(MessageType::eager, kLeftFrom)); // it would reach beyond the ring
+    EXPECT_FALSE(is_taken(MessageType::eager, kRetainedFrom)); // it would reach beyond the ring
 }
 
 // With habits that dirty lines, consuming a message that stays in place stores into each of its
 // lines.
-TEST_P(RingsOf, LinesThatAreLeftAreDirtiedWhereThatHelps) {
-    for (const bool short_way : {false, true}) {
+TEST_P(RingsOf, LinesThatAreRetainedAreDirtiedWhereThatHelps) {
+    for (const bool fast_path : {false, true}) {
         Ring ring = make(1024);
-        ring.short_way = short_way;
+        ring.fast_path = fast_path;
         const std::vector<std::byte> ones(2000, std::byte{0xff});
         const auto* const begin = reinterpret_cast<const std::uint64_t*>(ring.memory.address());
         ASSERT_TRUE(ring.send(ones));
@@ -415,7 +415,7 @@ TEST_P(RingsOf, LinesThatAreLeftAreDirtiedWhereThatHelps) {
         std::uint32_t number = 0;
         ASSERT_EQ(ring.take(payload, number), RingReader::Found::message);
         ASSERT_EQ(payload, ones);
-        EXPECT_EQ(ring.taken_short, short_way ? 1u : 0u);
+        EXPECT_EQ(ring.taken_short, fast_path ? 1u : 0u);
         constexpr std::size_t kWordsOfLine = kCacheLine / sizeof(std::uint64_t);
         EXPECT_EQ(begin[0], 0u);
         for (std::size_t line = 1; line < ones.size() / kCacheLine; ++line) {

@@ -93,7 +93,7 @@ public:
     std::function<Status(std::byte* at, Bytes length)> commits;
     bool mappable = true;
     bool up = true;
-    bool gated = false;   // has a gate, which is open
+    bool guarded = false; // has a guard, which is open
     bool inlined = false; // the last write was inline
     Status post_result = kOk;
 
@@ -136,13 +136,13 @@ private:
         return commits ? commits(reinterpret_cast<std::byte*>(address), length) : kOk;
     }
     bool usable_impl() const override { return up; }
-    Gate gate_impl() const override {
-        Gate gate;
-        if (gated) {
-            gate.trouble = &zero_;
-            gate.target = &zero_;
+    FastPathGuard fast_path_guard_impl() const override {
+        FastPathGuard guard;
+        if (guarded) {
+            guard.faults = &zero_;
+            guard.target = &zero_;
         }
-        return gate;
+        return guard;
     }
 
     std::deque<Write> writes_;
@@ -182,7 +182,7 @@ struct Ring {
         header.flags = static_cast<std::uint8_t>(payload.size());
         header.length = static_cast<std::uint32_t>(payload.size());
         header.sequence = sequence;
-        if (short_way && payload.size() < kLeftFrom && writer->store_short(header, fill)) {
+        if (fast_path && payload.size() < kRetainedFrom && writer->store_short(header, fill)) {
             ++sequence;
             ++stored_short;
             return true;
@@ -199,20 +199,20 @@ struct Ring {
     RingReader::Found take(std::vector<std::byte>& payload, std::uint32_t& number) {
         MessageHeader header;
         const std::byte* body = nullptr;
-        if (reader.holds()) {
-            reader.let_go();
-            tell_credit();
+        if (reader.has_deferred()) {
+            reader.release_deferred();
+            return_credit();
         }
         const std::uint64_t head = reader.head();
-        const bool brief = static_cast<std::uint16_t>(head >> 16) == kBriefMagic;
+        const bool compact = static_cast<std::uint16_t>(head >> 16) == kCompactMagic;
         const auto note = [&](std::uint8_t flags, std::uint32_t sent_as, std::uint32_t length) {
             payload.assign(body, body + length);
             number = sent_as;
             EXPECT_EQ(flags, static_cast<std::uint8_t>(length));
-            taken_brief += brief ? 1 : 0;
+            taken_compact += compact ? 1 : 0;
         };
         RingReader::Found found = RingReader::Found::message;
-        const bool quick = short_way && with_ring_kind(head, [&]<std::uint64_t kKind>() {
+        const bool quick = fast_path && with_ring_kind(head, [&]<std::uint64_t kKind>() {
                                RingReader::Short what;
                                if (!reader.take_short<kKind>(head, what)) {
                                    return false;
@@ -221,9 +221,9 @@ struct Ring {
                                taken_type =
                                    static_cast<MessageType>(static_cast<std::uint8_t>(kKind));
                                note(what.flags, what.sequence, what.length);
-                               if (holds && ring_kind_is_left(kKind)) {
-                                   reader.hold_short<kKind>(what);
-                                   ++held;
+                               if (defers && ring_kind_is_retained(kKind)) {
+                                   reader.defer_release<kKind>(what);
+                                   ++deferred;
                                } else {
                                    reader.consume_short<kKind>(what);
                                }
@@ -238,13 +238,13 @@ struct Ring {
                 reader.consume(header.sequence);
             }
         }
-        tell_credit(); // skips count, too
+        return_credit(); // skips count, too
         return found;
     }
-    void tell_credit() {
+    void return_credit() {
         if (reader.credit_due()) {
             credit = reader.consumed();
-            reader.credit_told();
+            reader.credit_returned();
         }
     }
 
@@ -257,12 +257,12 @@ struct Ring {
     std::uint32_t sequence = 0;
     MessageType type = MessageType::eager; // of the next message
     MessageType taken_type = MessageType::none;
-    bool short_way = false; // tries the fast paths
-    bool holds = false;     // defers releases where possible, until the next take()
+    bool fast_path = false; // tries the fast paths
+    bool defers = false;    // defers releases where possible, until the next take()
     std::uint32_t stored_short = 0;
-    std::uint32_t taken_brief = 0;
+    std::uint32_t taken_compact = 0;
     std::uint32_t taken_short = 0;
-    std::uint32_t held = 0;
+    std::uint32_t deferred = 0;
 };
 
 inline std::vector<std::byte> payload_of(std::uint32_t number, std::size_t size) {

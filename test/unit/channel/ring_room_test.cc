@@ -36,7 +36,7 @@ protected:
     ~Room() override { munmap(lines_, kUnits * kRingUnit); }
     void make(const RingHabits& habits) {
         ring_ = std::make_unique<Ring>(lines_, kUnits, word_, habits);
-        ring_->short_way = true;
+        ring_->fast_path = true;
         ring_->qp.commits = [this](std::byte* at, Bytes length) {
             ++commits_;
             if (refuses_) {
@@ -95,9 +95,9 @@ protected:
     void take_all() {
         while (take()) {
         }
-        if (ring_->reader.holds()) {
-            ring_->reader.let_go();
-            ring_->tell_credit();
+        if (ring_->reader.has_deferred()) {
+            ring_->reader.release_deferred();
+            ring_->return_credit();
         }
         EXPECT_TRUE(sizes_.empty());
     }
@@ -226,7 +226,7 @@ TEST_F(Room, RandomTrafficWithMemoryComingAndGoing) {
         room().begin(kFirst);
         make(habits[seed % 2]);
         received_ = 0;
-        ring_->holds = random.below(2) == 0;
+        ring_->defers = random.below(2) == 0;
         int shrunk = 0;
         for (int step = 0; step < 3'000; ++step) {
             refuses_ = random.below(4) == 0;

@@ -59,8 +59,8 @@ TEST_P(RingModes, RandomTrafficComesOutAsItWentIn) {
     }
 }
 
-// Lane migration: from hold() on the writer posts nothing, and it goes on over the other queue pair
-// only when all earlier posts have arrived.
+// Lane migration: from pause() on the writer posts nothing, and it goes on over the other queue
+// pair only when all earlier posts have arrived.
 TEST_P(RingModes, GoesOnOverAnotherQueuePairInOrder) {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
         SCOPED_TRACE(seed);
@@ -76,32 +76,32 @@ TEST_P(RingModes, GoesOnOverAnotherQueuePairInOrder) {
         std::uint32_t received = 0;
         std::deque<std::size_t> sizes;
         int moves = 0;
-        bool held = false;
+        bool paused = false;
         for (int step = 0; step < 4000; ++step) {
             const std::size_t size = random.below(longest + 1);
             const bool sent = random.below(2) == 0 && ring.send(payload_of(ring.sequence, size));
             if (sent) {
                 sizes.push_back(size);
-                ASSERT_TRUE(!held || ring.writer->direct());
+                ASSERT_TRUE(!paused || ring.writer->direct());
             }
             ASSERT_EQ(qps[1 - at]->hidden(), 0u);
             qps[at]->show(random.below(800));
             for (std::size_t left = qps[at]->completions(); left > 0; --left) {
                 ring.writer->on_completion();
             }
-            if (held && qps[at]->hidden() == 0 && ring.writer->settled()) {
+            if (paused && qps[at]->hidden() == 0 && ring.writer->settled()) {
                 at = 1 - at;
-                ring.writer->move_to(rails[at], *qps[at], 0, 0);
+                ring.writer->migrate_to(rails[at], *qps[at], 0, 0);
                 EXPECT_TRUE(ring.writer->posts_to(*qps[at]));
                 EXPECT_FALSE(ring.writer->posts_to(*qps[1 - at]));
-                held = false;
+                paused = false;
                 ++moves;
-            } else if (held && random.below(50) == 0) {
-                ring.writer->release();
-                held = false;
-            } else if (!held && random.below(20) == 0) {
-                ASSERT_TRUE(ring.writer->hold(rails[1 - at]).ok());
-                held = true;
+            } else if (paused && random.below(50) == 0) {
+                ring.writer->resume();
+                paused = false;
+            } else if (!paused && random.below(20) == 0) {
+                ASSERT_TRUE(ring.writer->pause(rails[1 - at]).ok());
+                paused = true;
             }
             if (random.below(50) == 0) {
                 qps[random.below(2)]->up = random.below(2) == 0;
@@ -115,18 +115,18 @@ TEST_P(RingModes, GoesOnOverAnotherQueuePairInOrder) {
 
 // Messages that were posted over the old queue pair, and are not known to be consumed, can be sent
 // again after a migration.
-TEST(Ring, WhatIsInDoubtIsKeptAcrossAMove) {
+TEST(Ring, WhatIsInDoubtIsKeptAcrossAMigration) {
     Ring ring(64, false);
     ASSERT_TRUE(ring.send(payload_of(0, 100)));
     ASSERT_TRUE(ring.send(payload_of(1, 100)));
     MemoryRail rail;
     MemoryQp other;
     other.mappable = false;
-    ASSERT_TRUE(ring.writer->hold(rail).ok());
+    ASSERT_TRUE(ring.writer->pause(rail).ok());
     EXPECT_FALSE(ring.send(payload_of(2, 100)));
     ring.qp.show(ring.qp.hidden());
     ASSERT_TRUE(ring.writer->settled());
-    ring.writer->move_to(rail, other, 0, kRingInline);
+    ring.writer->migrate_to(rail, other, 0, kRingInline);
     EXPECT_TRUE(ring.send(payload_of(2, 20)));
     EXPECT_TRUE(other.inlined);
     EXPECT_EQ(ring.qp.hidden(), 0u);
@@ -138,7 +138,7 @@ TEST(Ring, WhatIsInDoubtIsKeptAcrossAMove) {
     EXPECT_EQ(numbers, (std::vector<std::uint32_t>{0, 1, 2}));
 }
 
-TEST(Ring, AMoveThatTheNextRailHasNoRoomForIsRefused) {
+TEST(Ring, AMigrationThatTheNextRailHasNoRoomForIsRefused) {
     class FullRail final : public test::NullRail {
         Status register_impl(void*, Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) override {
             return Status::error(Reason::no_memory);
@@ -146,7 +146,7 @@ TEST(Ring, AMoveThatTheNextRailHasNoRoomForIsRefused) {
     } full;
     Ring ring(64, false);
     ASSERT_TRUE(ring.send(payload_of(0, 100)));
-    EXPECT_FALSE(ring.writer->hold(full).ok());
+    EXPECT_FALSE(ring.writer->pause(full).ok());
     EXPECT_TRUE(ring.send(payload_of(1, 100))) << "it goes on as before";
 }
 
@@ -417,9 +417,9 @@ TEST(Ring, ABeginningThatStaysOneIsGarbageInTheEnd) {
 }
 
 TEST(Ring, WhatNoMessageBeginsWithIsGarbageAtOnce) {
-    // From the sixth word on: brief, but no active message; brief with another number; brief with
-    // more bytes than a short message has; brief with more than the ring has; posted as the last
-    // one of a lap, without and with a count.
+    // From the sixth word on: compact, but no active message; compact with another number; compact
+    // with more bytes than a short message has; compact with more than the ring has; posted as the
+    // last one of a lap, without and with a count.
     const std::uint64_t words[] = {0x1b0002,       0xad0002,    0x100000002,     0xffff0002,
                                    0x1001c0002,    0x8ad1f0002, 0x10008ad1f000f, 0x300ad1f000f,
                                    0xffffad1f000f, 0x8bd1c0002, 0x8bd1e0002};

@@ -91,30 +91,30 @@ TEST(Breakage, TheUserIsToldOnceThatSomethingMayBeLost) {
     for (const bool under_way : {true, false}) {
         Cores world(2);
         exchange(world, 100, 40);
-        std::vector<const Peer*> told;
+        std::vector<const Peer*> reported;
         world.core(0).listen_for_broken(
             [](void* list, Peer& peer) {
                 static_cast<std::vector<const Peer*>*>(list)->push_back(&peer);
             },
-            &told);
+            &reported);
         std::vector<std::byte> sent = pattern(100000, 1);
         TestRequest send;
         if (under_way) {
             ASSERT_TRUE(world.send(0, 1, 1, contiguous(sent), send).ok());
         }
         world.core(0).protocol().on_peer_failed(*world.peer(0, 1), "a test says so");
-        EXPECT_TRUE(told.empty()) << "not from the middle of something";
+        EXPECT_TRUE(reported.empty()) << "not from the middle of something";
         for (int i = 0; i < 2000; ++i) {
             world.progress(0);
         }
-        EXPECT_EQ(told.size(), under_way ? 1u : 0u);
+        EXPECT_EQ(reported.size(), under_way ? 1u : 0u);
         EXPECT_EQ(send.done, under_way);
         TestRequest later; // an operation on the peer later reports it, too
         static_cast<void>(world.send(0, 1, 1, contiguous(sent), later));
         for (int i = 0; i < 2000; ++i) {
             world.progress(0);
         }
-        EXPECT_EQ(told, std::vector<const Peer*>{world.peer(0, 1)});
+        EXPECT_EQ(reported, std::vector<const Peer*>{world.peer(0, 1)});
     }
 }
 
@@ -232,7 +232,7 @@ TEST(Breakage, APeerThatMeetsAgainEarlyIsNotForgotten) {
 
 // A peer that is done with the disconnect asks for a new connection, and this request overtakes the
 // peer's reply to node 0's disconnect: when that reply comes, it does not take the connection down.
-TEST(Breakage, ARequestThatOvertakesTheAnswerToAGoodbyeWaitsForIt) {
+TEST(Breakage, ARequestThatOvertakesTheAnswerToADisconnectWaitsForIt) {
     Options options;
     options.parameters.connect_threshold = 1000000000;
     Cores world(2, options);
@@ -248,9 +248,9 @@ TEST(Breakage, ARequestThatOvertakesTheAnswerToAGoodbyeWaitsForIt) {
             world.core(0).connections().on_handshake(*peer, header, bytes);
         }
     };
-    MessageHeader goodbye;
-    goodbye.type = MessageType::goodbye;
-    MessageHeader answer = goodbye;
+    MessageHeader disconnect;
+    disconnect.type = MessageType::disconnect;
+    MessageHeader answer = disconnect;
     answer.flags = 1;
     MessageHeader request;
     request.type = MessageType::connect_request;
@@ -261,14 +261,14 @@ TEST(Breakage, ARequestThatOvertakesTheAnswerToAGoodbyeWaitsForIt) {
     asked.subchannels[0].qp = 8192;
 
     world.core(0).protocol().release_peer(*peer);
-    arrive(goodbye, IdBody{1});
-    ASSERT_TRUE(peer->said_goodbye && peer->heard_goodbye);
+    arrive(disconnect, IdBody{1});
+    ASSERT_TRUE(peer->disconnect_sent && peer->disconnect_received);
     arrive(request, asked);
     EXPECT_EQ(peer->state, ConnectState::idle) << "it belongs to what follows";
-    arrive(answer, IdBody{peer->goodbye_number});
+    arrive(answer, IdBody{peer->disconnect_number});
     world.progress(0);
     world.progress(0);
-    EXPECT_FALSE(peer->said_goodbye);
+    EXPECT_FALSE(peer->disconnect_sent);
     EXPECT_EQ(peer->state, ConnectState::answered);
     EXPECT_EQ(world.counters(0).bad_packets, 0u);
 }
@@ -289,7 +289,7 @@ TEST(Breakage, AnAnswerThatFindsNoRoomIsNotLost) {
     Peer* at0 = world.peer(0, 1);
     Peer* at1 = world.peer(1, 0);
     world.core(0).protocol().release_peer(*at0);
-    ASSERT_TRUE(world.run([&] { return at0->goodbye_answered; }));
+    ASSERT_TRUE(world.run([&] { return at0->disconnect_acked; }));
     world.core(1).protocol().release_peer(*at1); // its disconnect lies in 0's queue
     for (TestRequest& request : flood) {
         ASSERT_TRUE(world.send(2, 1, 5, contiguous(filler), request).ok());
@@ -304,7 +304,7 @@ TEST(Breakage, AnAnswerThatFindsNoRoomIsNotLost) {
     for (int i = 0; i < 5000; ++i) {
         world.progress();
     }
-    EXPECT_FALSE(at1->said_goodbye) << "it still waits for the answer";
+    EXPECT_FALSE(at1->disconnect_sent) << "it still waits for the answer";
     EXPECT_NE(at0->state, ConnectState::failed);
     ASSERT_TRUE(world.send(1, 0, 1, contiguous(small), send).ok());
     ASSERT_TRUE(world.receive(0, 1, 1, contiguous(got), receive).ok());
@@ -336,7 +336,7 @@ TEST(Breakage, APeerWantedAgainAtOnceKeepsItsConnection) {
 
 // The reader takes a whole ring in one pass, with a disconnect at its end: the ring's writer still
 // needs room for a reply.
-TEST(Breakage, CreditIsReturnedBeforeAGoodbyeIsHeard) {
+TEST(Breakage, CreditIsReturnedBeforeADisconnectIsHeard) {
     for (std::size_t lines = 40; lines <= 64; ++lines) {
         SCOPED_TRACE(lines);
         Options options;
@@ -444,7 +444,7 @@ TEST(Breakage, WhoWaitsForCreditNoticesThatThePeerHasEnded) {
 }
 
 // A message that fits the ring is complete for its sender once the write is posted.
-TEST(Breakage, AMessageThatIsLostWithNobodyWaitingIsTold) {
+TEST(Breakage, AMessageThatIsLostWithNobodyWaitingIsReported) {
     fault::FaultPlan plan;
     plan.lacks = static_cast<std::uint32_t>(Capability::direct); // the ring is written by requests
     fault::FaultLog log;
@@ -527,7 +527,7 @@ TEST(Breakage, WhoWaitsForAnAnswerNoticesThatThePeerHasEnded) {
 }
 
 // The first of several queued operations fails the peer, and with it the others.
-TEST(Breakage, OperationsThatWereHeldFailTogether) {
+TEST(Breakage, OperationsThatWereQueuedFailTogether) {
     fault::FaultPlan plan;
     plan.lacks = static_cast<std::uint32_t>(Capability::whole_memory);
     fault::FaultLog log;

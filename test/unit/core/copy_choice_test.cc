@@ -24,7 +24,7 @@ void start_send(Cores& world, std::size_t from, std::vector<std::byte>& data, Te
     const Envelope envelope{0, static_cast<std::int32_t>(from), 1};
     Protocol& protocol = world.core(from).protocol();
     Peer& to = *world.peer(from, 1 - from);
-    if (protocol.send_at_once(to, envelope, contiguous(data)) ||
+    if (protocol.try_send(to, envelope, contiguous(data)) ||
         protocol.send_timed(to, envelope, contiguous(data))) {
         send.done = true;
     } else {
@@ -133,7 +133,7 @@ TEST(CopyChoiceOfCores, ActiveMessagesCount) {
     Peer& peer = *world.peer(0, 1);
     const std::vector<std::byte> data = pattern(4000, 1);
     for (std::size_t i = 0; i < 120; ++i) {
-        EXPECT_FALSE(protocol.send_active_at_once(peer, 1, data.data(), 4000, nullptr, 0));
+        EXPECT_FALSE(protocol.try_send_active(peer, 1, data.data(), 4000, nullptr, 0));
         ASSERT_TRUE(protocol.send_active_timed(peer, 1, data.data(), 100, data.data(), 3900));
         ASSERT_TRUE(world.run([&] { return heard == i + 1; }));
     }
@@ -148,7 +148,7 @@ TEST(CopyChoiceOfCores, ActiveMessagesCount) {
     EXPECT_EQ(slow.active_eager(), 4096u);
     for (int i = 0; i < 8; ++i) {
         EXPECT_EQ(slow.active_eager(), 4096u);
-        slow.on_not_active(*other.peer(0, 1), kLong);
+        slow.on_active_declined(*other.peer(0, 1), kLong);
         exchange(other, 8, 1);
     }
     EXPECT_EQ(slow.active_eager(), 65536u) << "to be tried";
@@ -293,7 +293,7 @@ TEST(CopyChoiceOfCores, ActiveStreamsMoveTheirLimit) {
     const std::vector<std::byte> data = pattern(kLong, 1);
     for (int i = 0; i < 3; ++i) {
         EXPECT_EQ(protocol.active_eager(), 4096u);
-        protocol.on_not_active(peer, kLong);
+        protocol.on_active_declined(peer, kLong);
     }
     EXPECT_EQ(protocol.active_eager(), 65536u);
     for (int i = 0; i < 6; ++i) {
@@ -318,7 +318,7 @@ int active_stream(Cores& world, Nanoseconds through_ring, Nanoseconds fetched) {
         if (active) {
             EXPECT_TRUE(protocol.send_active_timed(peer, 1, data.data(), kLong, nullptr, 0));
         } else {
-            protocol.on_not_active(peer, kLong);
+            protocol.on_active_declined(peer, kLong);
         }
         world.progress();
         world.clock.advance(active ? through_ring : fetched);

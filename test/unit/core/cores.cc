@@ -102,14 +102,14 @@ Status Cores::send(std::size_t from, std::size_t to, std::int32_t tag, const Dat
     bool complete = false;
     const Envelope envelope{context, static_cast<std::int32_t>(from), tag};
     const Status status = core(from).protocol().send(peer, envelope, data, synchronous,
-                                                     Marker::blocking, request.user, complete);
+                                                     OpKind::blocking, request.user, complete);
     request.done = request.done || complete;
     return status;
 }
 
-bool Cores::send_at_once(std::size_t from, std::size_t to, std::int32_t tag, const Data& data) {
+bool Cores::try_send(std::size_t from, std::size_t to, std::int32_t tag, const Data& data) {
     const Envelope envelope{0, static_cast<std::int32_t>(from), tag};
-    return core(from).protocol().send_at_once(*peer(from, to), envelope, data);
+    return core(from).protocol().try_send(*peer(from, to), envelope, data);
 }
 
 Status Cores::receive(std::size_t at, std::int32_t source, std::int32_t tag, const Data& data,

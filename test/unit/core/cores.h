@@ -113,7 +113,7 @@ public:
     Status send(std::size_t from, std::size_t to, std::int32_t tag, const Data& data,
                 TestRequest& request, bool synchronous = false, std::uint32_t context = 0);
     // Tries the fast path; false: not sent.
-    bool send_at_once(std::size_t from, std::size_t to, std::int32_t tag, const Data& data);
+    bool try_send(std::size_t from, std::size_t to, std::int32_t tag, const Data& data);
     Status receive(std::size_t at, std::int32_t source, std::int32_t tag, const Data& data,
                    TestRequest& request, std::uint32_t context = 0);
 

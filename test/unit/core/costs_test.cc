@@ -68,7 +68,7 @@ TEST(Costs, OfASilentQueueAreNotLookedFor) {
         std::vector<std::byte> data(8);
         TestRequest receive;
         ASSERT_TRUE(world.receive(1, 0, 1, contiguous(data), receive).ok());
-        ASSERT_TRUE(world.send_at_once(0, 1, 1, contiguous(data)));
+        ASSERT_TRUE(world.try_send(0, 1, 1, contiguous(data)));
         ASSERT_TRUE(world.run({&receive}));
     }
     EXPECT_GE(world.counters(1).cost_samples, 31u);

@@ -288,8 +288,8 @@ TEST_P(OneFabricsRail, GoesDownAndTheOthersPeersGoOn) {
     }));
     const char* const what = GetParam() == Fault::rail_down ? "went down" : "device failed";
     EXPECT_TRUE(at.world->run([&] {
-        const auto& told = at.world->messages(0);
-        return std::any_of(told.begin(), told.end(), [what](const std::string& text) {
+        const auto& reported = at.world->messages(0);
+        return std::any_of(reported.begin(), reported.end(), [what](const std::string& text) {
             return text.find(what) != std::string::npos;
         });
     })) << "which is told";
@@ -342,7 +342,7 @@ TEST(Fabrics, ThereIsRoomForSomeRailsOfEach) {
 void expect_pairs(const std::vector<std::uint32_t>& lower, const std::vector<std::uint32_t>& higher,
                   const std::vector<PeerRoute::Pair>& expected) {
     constexpr std::uint32_t kFirst = 2; // rails of another fabric come before
-    const auto likeness = [](std::uint32_t a, std::uint32_t b) {
+    const auto subnet_match = [](std::uint32_t a, std::uint32_t b) {
         return 100 - (a > b ? a - b : b - a);
     };
     const auto route = [&](std::size_t local, std::size_t remote) {
@@ -353,12 +353,12 @@ void expect_pairs(const std::vector<std::uint32_t>& lower, const std::vector<std
     };
     PeerRoute ours = route(lower.size(), higher.size());
     pair_rails(ours, true, [&](std::uint32_t i, std::uint32_t j) {
-        return likeness(lower[i - kFirst], higher[j]);
+        return subnet_match(lower[i - kFirst], higher[j]);
     });
     ASSERT_EQ(ours.count, expected.size());
     PeerRoute theirs = route(higher.size(), lower.size());
     pair_rails(theirs, false, [&](std::uint32_t i, std::uint32_t j) {
-        return likeness(lower[j], higher[i - kFirst]);
+        return subnet_match(lower[j], higher[i - kFirst]);
     });
     ASSERT_EQ(theirs.count, expected.size());
     for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -526,7 +526,7 @@ TEST(Fabrics, AtomicsOfAllGoOverOneFabric) {
             ASSERT_TRUE(core.get_loopback_for_atomics(target).ok());
         } else {
             ASSERT_TRUE(core.get_for_atomics(*at.world->peer(from, 0), target).ok());
-            EXPECT_EQ(core.twin_of(*target) != nullptr, TwoFabrics::near(from, 0));
+            EXPECT_EQ(core.amo_peer_of(*target) != nullptr, TwoFabrics::near(from, 0));
         }
         EXPECT_EQ(target->route.fabric, 1u);
         const opal_common_adaptib_one_sided_t operation{OPAL_COMMON_ADAPTIB_FETCH_ADD,

@@ -44,7 +44,7 @@ std::uint64_t found_idle(int looks, bool again, const bool* yields,
     for (int i = 0; i < kMessages; ++i) {
         std::this_thread::sleep_for(std::chrono::microseconds(500));
         std::vector<std::byte> data = pattern(8, static_cast<std::uint64_t>(i));
-        EXPECT_TRUE(world.send_at_once(0, 1, 5, contiguous(data)));
+        EXPECT_TRUE(world.try_send(0, 1, 5, contiguous(data)));
         while (got != i + 1) {
             std::this_thread::yield();
         }

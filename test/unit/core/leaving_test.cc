@@ -67,13 +67,13 @@ protected:
 };
 
 // Like a child that has disconnected and ended, while its parent has not released it yet.
-TEST_P(Leaving, WhoHasSaidGoodbyeAndGoneLeavesNothing) {
+TEST_P(Leaving, WhoHasSentDisconnectAndGoneLeavesNothing) {
     Cores& world = begin();
     world.core(1).protocol().release_peer(*world.peer(1, 0));
     for (int pass = 0; pass < 1000; ++pass) {
         world.progress();
     }
-    EXPECT_TRUE(peer_->heard_goodbye);
+    EXPECT_TRUE(peer_->disconnect_received);
     world.end(1);
     pass_time(20 * kMillisecond);
     expect_that_nothing_is_left();
@@ -83,7 +83,7 @@ TEST_P(Leaving, WhoHasSaidGoodbyeAndGoneLeavesNothing) {
 }
 
 // As in MPI_Finalize: one end is gone before it has replied to the other's disconnect.
-TEST_P(Leaving, AGoodbyeThatNobodyAnswersIsNoFailure) {
+TEST_P(Leaving, ADisconnectThatNobodyAnswersIsNoFailure) {
     Cores& world = begin();
     world.end(1);
     world.core(0).protocol().release_peer(*peer_);

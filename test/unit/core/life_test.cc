@@ -97,7 +97,7 @@ TEST(Life, MessagesEndBeforeTheCore) {
     ASSERT_TRUE(world.receive(1, Envelope::kAnySource, 9, contiguous(got), *from_nobody).ok());
     world.progress(1);
     ASSERT_FALSE(matched->done);
-    world.core(1).end_messages(Nanoseconds{0});
+    world.core(1).quiesce_messages(Nanoseconds{0});
     world.progress(1);
     EXPECT_TRUE(matched->done);
     EXPECT_EQ(matched->user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
@@ -107,7 +107,7 @@ TEST(Life, MessagesEndBeforeTheCore) {
     from_nobody.reset();
     own.reset();
     world.progress(1);
-    world.core(0).end_messages(Nanoseconds{0});
+    world.core(0).quiesce_messages(Nanoseconds{0});
     world.progress(0);
     EXPECT_TRUE(unmatched->done);
     unmatched.reset();
@@ -123,7 +123,7 @@ TEST(Life, MessagesThatCanEndAreNotCutOff) {
     TestRequest send;
     TestRequest receive;
     ASSERT_TRUE(world.send(0, 1, 4, contiguous(sent), send).ok());
-    world.core(0).end_messages(std::chrono::seconds{10});
+    world.core(0).quiesce_messages(std::chrono::seconds{10});
     ASSERT_TRUE(world.receive(1, 0, 4, contiguous(got), receive).ok());
     ASSERT_TRUE(world.run({&send, &receive}));
     EXPECT_EQ(receive.user.status, OPAL_COMMON_ADAPTIB_SUCCESS);
@@ -192,7 +192,7 @@ TEST(Life, ManyPeersOfWhichFewAreHot) {
     EXPECT_EQ(world.counters(0).rings_open, 9u);
 }
 
-TEST(Life, PeersPartAndMeetAgain) {
+TEST(Life, PeersDisconnectAndConnectAgain) {
     Cores world(2);
     for (int life = 0; life < 5; ++life) {
         SCOPED_TRACE(life);
@@ -214,7 +214,7 @@ TEST(Life, PeersPartAndMeetAgain) {
     EXPECT_EQ(world.counters(0).bad_packets + world.counters(1).bad_packets, 0u);
 }
 
-TEST(Life, AGoodbyeThatTheOtherSideDoesNotShareIsRevoked) {
+TEST(Life, ADisconnectThatTheOtherSideDoesNotShareIsRevoked) {
     Cores world(2);
     exchange(world, 100, 20);
     for (int life = 0; life < 3; ++life) {
@@ -233,7 +233,7 @@ TEST(Life, AGoodbyeThatTheOtherSideDoesNotShareIsRevoked) {
     }));
 }
 
-TEST(Life, WhatIsStartedDuringAGoodbyeGoesOutAfterIt) {
+TEST(Life, WhatIsStartedDuringADisconnectGoesOutAfterIt) {
     Cores world(2);
     exchange(world, 100, 20);
     world.core(0).protocol().release_peer(*world.peer(0, 1));
@@ -245,7 +245,7 @@ TEST(Life, WhatIsStartedDuringAGoodbyeGoesOutAfterIt) {
 }
 
 // At the end of a job each process ends when its own disconnects are sent.
-TEST(Life, APeerThatHasSaidGoodbyeMayBeGoneBeforeItIsAnswered) {
+TEST(Life, APeerThatHasSentDisconnectMayBeGoneBeforeItIsAnswered) {
     for (const bool tolerant : {true, false}) {
         SCOPED_TRACE(tolerant);
         Options options;

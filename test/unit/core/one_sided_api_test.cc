@@ -61,7 +61,7 @@ protected:
             std::uint64_t compare = 0, opal_common_adaptib_region_t* region = nullptr) {
         const opal_common_adaptib_one_sided_t what{kind,    local_, region,  address,
                                                    &remote, bytes,  operand, compare};
-        return opal_common_adaptib_start_now(core_, self_, &what);
+        return opal_common_adaptib_try_rma(core_, self_, &what);
     }
     // Returns the result of start or, if that started the request, the status with which the
     // request ended. Tries within the call first if that is what is tested.

@@ -266,8 +266,8 @@ TEST_P(OneSidedTraffic, AtOnceAndStartedAddUp) {
         for (std::size_t i = 0; i < requests.size(); ++i) {
             auto add = operation(OPAL_COMMON_ADAPTIB_FETCH_ADD, &old[i], window, 0, 8);
             add.operand = 1;
-            if ((i / 3) % 3 != 0 && world.core(i % 3).protocol().one_sided_at_once(
-                                        *target(world, i % 3, 0), add, nullptr)) {
+            if ((i / 3) % 3 != 0 &&
+                world.core(i % 3).protocol().try_rma(*target(world, i % 3, 0), add, nullptr)) {
                 requests[i].done = true;
                 ++at_once;
             } else {
@@ -288,9 +288,9 @@ TEST_P(OneSidedTraffic, AtOnceAndStartedAddUp) {
         // Within the call: over the only path, where a single copy is possible; and by
         // the target itself.
         const bool target = std::string(std::get<1>(GetParam())) == "target";
-        const bool short_way =
+        const bool fast_path =
             target || (rails == 1 && std::string(std::get<0>(GetParam())) == "auto");
-        EXPECT_EQ(at_once > 0, short_way) << at_once;
+        EXPECT_EQ(at_once > 0, fast_path) << at_once;
         EXPECT_EQ(world.core(1).protocol().one_sided_outstanding(), 0u);
     }
 }
@@ -305,7 +305,7 @@ TEST_P(OneSidedTraffic, NothingAtOnceThatIsNotAllowed) {
     std::uint64_t local[5] = {9, 9, 9, 9, 9};
     Protocol& protocol = world.core(0).protocol();
     const auto at_once = [&](const opal_common_adaptib_one_sided_t& what) {
-        return protocol.one_sided_at_once(*world.peer(0, 1), what, nullptr);
+        return protocol.try_rma(*world.peer(0, 1), what, nullptr);
     };
     const auto put = operation(OPAL_COMMON_ADAPTIB_PUT, local, *all, 0, 8);
     EXPECT_FALSE(at_once(put)) << "not connected";
@@ -397,7 +397,7 @@ TEST(ActiveMessages, ThoseSentAtOnceKeepTheOrder) {
         world.core(1).protocol().listen(&Heard::handler, &heard);
         Protocol& protocol = world.core(0).protocol();
         std::byte none{};
-        EXPECT_FALSE(protocol.send_active_at_once(*world.peer(0, 1), 1, &none, 0, nullptr, 0))
+        EXPECT_FALSE(protocol.try_send_active(*world.peer(0, 1), 1, &none, 0, nullptr, 0))
             << "there is no ring yet";
         exchange(world, 100, 40);
         Random random(ring);
@@ -412,8 +412,8 @@ TEST(ActiveMessages, ThoseSentAtOnceKeepTheOrder) {
             sent.push_back(pattern(size, i));
             const std::byte* first = sent.back().data();
             if (random.below(4) != 0 &&
-                protocol.send_active_at_once(*world.peer(0, 1), tag, first, cut,
-                                             cut < size ? first + cut : nullptr, size - cut)) {
+                protocol.try_send_active(*world.peer(0, 1), tag, first, cut,
+                                         cut < size ? first + cut : nullptr, size - cut)) {
                 requests[i].done = true;
                 ++at_once;
             } else {
@@ -453,8 +453,8 @@ TEST(ActiveMessages, NoneAtOnceThatIsTooLongOrToAPeerThatIsLost) {
     Peer* peer = world.peer(0, 1);
     std::vector<std::byte> bytes(world.core(0).protocol().active_max() + 1);
     const auto at_once = [&](std::size_t first, std::size_t second) {
-        return world.core(0).protocol().send_active_at_once(*peer, 1, bytes.data(), first,
-                                                            bytes.data(), second);
+        return world.core(0).protocol().try_send_active(*peer, 1, bytes.data(), first, bytes.data(),
+                                                        second);
     };
     EXPECT_TRUE(at_once(8, 0));
     EXPECT_TRUE(at_once(8, bytes.size() - 9));
@@ -472,16 +472,16 @@ TEST(ActiveMessages, NoneAtOnceThatIsTooLongOrToAPeerThatIsLost) {
     EXPECT_FALSE(at_once(8, 0));
     Protocol& protocol = world.core(0).protocol();
     const Envelope envelope{0, 0, 1};
-    EXPECT_FALSE(protocol.send_at_once(*peer, envelope, contiguous(bytes.data(), 8)));
+    EXPECT_FALSE(protocol.try_send(*peer, envelope, contiguous(bytes.data(), 8)));
     TestRequest request;
     bool complete = false;
     EXPECT_TRUE(protocol
-                    .send(peer, envelope, contiguous(bytes.data(), 8), false, Marker::blocking,
+                    .send(peer, envelope, contiguous(bytes.data(), 8), false, OpKind::blocking,
                           request.user, complete)
                     .ok());
     EXPECT_TRUE(complete);
     EXPECT_EQ(request.user.status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
-    EXPECT_EQ(protocol.send(peer, envelope, contiguous(bytes.data(), 8), false, Marker::blocking,
+    EXPECT_EQ(protocol.send(peer, envelope, contiguous(bytes.data(), 8), false, OpKind::blocking,
                             request.user, complete),
               Status::error(Reason::unreachable));
     ASSERT_EQ(world.messages(0).size(), 1u);

@@ -45,7 +45,7 @@ TEST(Scheduling, TheDefaultStripesOverAllRails) {
     EXPECT_GE(reads(4'000'000), 7u); // six rounds of 512 KiB, and the rest
 }
 
-// The sender's marker, which is blocking here, reaches the receiver, which reads.
+// The sender's kind of operation, which is blocking here, reaches the receiver, which reads.
 TEST(Scheduling, EpcStripesForASenderThatBlocks) {
     EXPECT_EQ(moved("binding", "epc", 2, 1'000'000).reads, 2u);
 }
@@ -58,7 +58,7 @@ TEST(Scheduling, OthersKeepThemWhole) {
 }
 
 // Returns what rank 0 of two reports when it starts.
-std::vector<std::string> told(std::size_t threshold, int eager_limit, const char* striping) {
+std::vector<std::string> reported(std::size_t threshold, int eager_limit, const char* striping) {
     Options options;
     options.parameters.striping_threshold = threshold;
     options.parameters.eager_limit = eager_limit;
@@ -68,16 +68,16 @@ std::vector<std::string> told(std::size_t threshold, int eager_limit, const char
     return world.messages(0);
 }
 
-TEST(Scheduling, AThresholdBelowTheEagerLimitIsTold) {
-    const std::vector<std::string> texts = told(2000, 8192, "even");
+TEST(Scheduling, AThresholdBelowTheEagerLimitIsReported) {
+    const std::vector<std::string> texts = reported(2000, 8192, "even");
     ASSERT_EQ(texts.size(), 1u);
     for (const char* part : {"opal_common_adaptib_striping_threshold (2000)",
                              "opal_common_adaptib_eager_limit (8192)"}) {
         EXPECT_NE(texts[0].find(part), std::string::npos) << texts[0];
     }
-    EXPECT_TRUE(told(8192, 8192, "even").empty());
-    EXPECT_TRUE(told(2000, 8192, "none").empty());
-    EXPECT_TRUE(told(default_parameters().striping_threshold, 32768, "even").empty())
+    EXPECT_TRUE(reported(8192, 8192, "even").empty());
+    EXPECT_TRUE(reported(2000, 8192, "none").empty());
+    EXPECT_TRUE(reported(default_parameters().striping_threshold, 32768, "even").empty())
         << "nobody has set it";
 }
 

@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "attentive.h"
+#include "cooperative_copy.h"
 #include "cores.h"
 #include "fabric/fault/fault.h"
-#include "together.h"
 
 namespace adaptib::test {
 namespace {
@@ -49,7 +49,7 @@ TEST(Staged, BothEndsCopyAMessage) {
         carry(world, true, round);
     }
     EXPECT_GE(counters.copies_staged, 20u);
-    EXPECT_EQ(counters.copies_shared, 0u);
+    EXPECT_EQ(counters.copies_cooperative, 0u);
     EXPECT_GT(world.counters(kHas).rdma_write_bytes, 0u) << "what the sender copied";
     expect_unharmed(world);
 }
@@ -156,7 +156,7 @@ TEST(Staged, IsChosenWherePinningIsDear) {
     };
     Cores world(2, options);
     exchange(world, 100'000, 3); // connects
-    plans[kWants].at_execute = [&world] { world.clock.advance(Nanoseconds{20'000}); };
+    plans[kWants].at_rma_now = [&world] { world.clock.advance(Nanoseconds{20'000}); };
     // The sender's thread may lose its processor for a while, which makes staged copies slow for
     // that time. So the choice has to return to staged copies; it need not stay with them.
     const auto end = std::chrono::steady_clock::now() + kPatience;
@@ -248,7 +248,7 @@ protected:
         AnswerSlot& slot = world.peer(kWants, kHas)->ring_layout().answer();
         slot.moved_word().store(0);
         slot.shared_word().store(SharedWork{.number = 7}.word());
-        ShareBody body{};
+        CooperativeCopyBody body{};
         body.number = 7;
         body.theirs = reinterpret_cast<std::uintptr_t>(theirs);
         body.length = static_cast<std::uint32_t>(bytes);
@@ -258,7 +258,7 @@ protected:
         body.staging = staging_address;
         body.staging_key = staging_key;
         MessageHeader header;
-        header.type = MessageType::share;
+        header.type = MessageType::cooperative_copy;
         header.length = sizeof body;
         header.sequence = peer.next_receive;
         world.core(kHas).protocol().on_message(peer, header, reinterpret_cast<std::byte*>(&body));

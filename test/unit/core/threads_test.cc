@@ -343,7 +343,7 @@ TEST_F(CoreThreads, OneSidedOperationsNowAndStarted) {
             const opal_common_adaptib_one_sided_t what{
                 kind, local, nullptr, remote.base + word * 8, &remote, words * 8, operand, compare};
             if (++turn % 3 != 0) {
-                const int code = opal_common_adaptib_start_now(core_, self_, &what);
+                const int code = opal_common_adaptib_try_rma(core_, self_, &what);
                 if (code == OPAL_COMMON_ADAPTIB_COMPLETE) {
                     ++at_once;
                     return true;
@@ -446,8 +446,7 @@ void play(Cores& world, std::size_t me, std::size_t windows, std::atomic<int>& f
             const std::size_t number = window * kWindow + i;
             out[i] = pattern(size_of(me, number), seed(me, number));
             TestRequest& request = requests[kWindow + i];
-            if (number % 5 != 0 &&
-                world.send_at_once(me, other, std::int32_t(i), contiguous(out[i]))) {
+            if (number % 5 != 0 && world.try_send(me, other, std::int32_t(i), contiguous(out[i]))) {
                 request.user.status = OPAL_COMMON_ADAPTIB_SUCCESS;
                 request.done = true;
             } else {

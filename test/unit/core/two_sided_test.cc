@@ -254,7 +254,7 @@ TEST_P(TwoSided, SendsAtOnceKeepTheOrder) {
     for (std::size_t i = 0; i < kMessages; ++i) {
         const auto tag = static_cast<std::int32_t>(i);
         sent.push_back(pattern(random.below(20) == 0 ? random.below(10000) : random.below(200), i));
-        if (random.below(8) != 0 && world.send_at_once(0, 1, tag, contiguous(sent.back()))) {
+        if (random.below(8) != 0 && world.try_send(0, 1, tag, contiguous(sent.back()))) {
             sends[i].done = true;
             ++at_once;
         } else {
@@ -286,15 +286,15 @@ TEST(SendsAtOnce, OnlyWhatIsShortContiguousAndFirstInLine) {
     options.parameters.ring_bytes = 4096;
     Cores world(2, options);
     std::vector<std::byte> small = pattern(100, 1);
-    EXPECT_FALSE(world.send_at_once(0, 1, 1, contiguous(small))) << "there is no ring yet";
+    EXPECT_FALSE(world.try_send(0, 1, 1, contiguous(small))) << "there is no ring yet";
     exchange(world, 100, 10);
     std::vector<std::byte> longer(1025);
-    EXPECT_FALSE(world.send_at_once(0, 1, 1, contiguous(longer)));
+    EXPECT_FALSE(world.try_send(0, 1, 1, contiguous(longer)));
     Strided strided(96, 8, 16);
-    EXPECT_FALSE(world.send_at_once(0, 1, 1, strided.data()));
+    EXPECT_FALSE(world.try_send(0, 1, 1, strided.data()));
     // The ring fills up; then nothing overtakes a waiting message, though a shorter one would fit.
     std::size_t in_ring = 0;
-    while (world.send_at_once(0, 1, 2, contiguous(small))) {
+    while (world.try_send(0, 1, 2, contiguous(small))) {
         ASSERT_LT(++in_ring, 1000u);
     }
     EXPECT_GT(in_ring, 10u);
@@ -311,10 +311,10 @@ TEST(SendsAtOnce, OnlyWhatIsShortContiguousAndFirstInLine) {
             world.progress(1); // the sender makes no progress
         }
         EXPECT_EQ(receive.user.tag, 2);
-        EXPECT_FALSE(world.send_at_once(0, 1, 4, contiguous(small.data(), 0)));
+        EXPECT_FALSE(world.try_send(0, 1, 4, contiguous(small.data(), 0)));
     }
     ASSERT_TRUE(world.run({&waits}));
-    EXPECT_TRUE(world.send_at_once(0, 1, 4, contiguous(small.data(), 0)));
+    EXPECT_TRUE(world.try_send(0, 1, 4, contiguous(small.data(), 0)));
     for (const std::int32_t tag : {3, 4}) {
         TestRequest receive;
         ASSERT_TRUE(

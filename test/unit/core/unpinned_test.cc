@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "attentive.h"
+#include "cooperative_copy.h"
 #include "cores.h"
-#include "together.h"
 #include "unit/secret_memory.h"
 #include "window.h"
 
@@ -99,7 +99,8 @@ TEST_P(UnpinnedBuffers, CarryMessages) {
 TEST_P(UnpinnedBuffers, CarryLongMessagesThatBothEndsCopy) {
     for (int round = 0; round < 10; ++round) {
         for (std::size_t to : {std::size_t{0}, std::size_t{1}}) {
-            if (Peer* const peer = world->peer(to, 1 - to); peer->share_choices != nullptr) {
+            if (Peer* const peer = world->peer(to, 1 - to);
+                peer->cooperative_copy_choices != nullptr) {
                 ask_first(*peer);
             }
         }
@@ -123,8 +124,8 @@ TEST_P(UnpinnedBuffers, TakePutsAndGets) {
                     const auto what = operation(kind, local, window, 40, bytes);
                     TestRequest request;
                     const auto begin = [&] {
-                        request.done = world->core(0).protocol().one_sided_at_once(
-                            *world->peer(0, 1), what, nullptr);
+                        request.done =
+                            world->core(0).protocol().try_rma(*world->peer(0, 1), what, nullptr);
                         if (!request.done) {
                             ASSERT_TRUE(start(*world, 0, 1, what, request).ok());
                         }

@@ -27,7 +27,7 @@ struct Window {
                         .ok());
         remote.base = reinterpret_cast<std::uintptr_t>(base);
         remote.bytes = bytes;
-        remote.access = protocol.told_access(access);
+        remote.access = protocol.advertised_access(access);
         remote.key_count = open.memory().key_count();
         open.memory().copy_remote_keys(remote.keys);
     }

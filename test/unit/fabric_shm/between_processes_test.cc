@@ -362,8 +362,8 @@ TEST_F(Processes, AKilledTargetEndsWhatIsOutstanding) {
     ASSERT_TRUE(meet(node, child, card));
     QueuePair& qp = *node.qps[0];
     ASSERT_TRUE(qp.usable());
-    const Gate gate = qp.gate();
-    ASSERT_TRUE(gate.open());
+    const FastPathGuard guard = qp.fast_path_guard();
+    ASSERT_TRUE(guard.open());
     ASSERT_TRUE(node.rail().create_ah({card.address}, node.ah).ok());
     const Gather gather{node.words.data(), 100, node.own->local_key()};
     // No receive is posted, so the send waits.
@@ -377,7 +377,7 @@ TEST_F(Processes, AKilledTargetEndsWhatIsOutstanding) {
     EXPECT_EQ(done.wr_id, 77u);
     EXPECT_EQ(done.status, WorkStatus::retry_exceeded);
     EXPECT_FALSE(qp.usable());
-    EXPECT_FALSE(gate.open());
+    EXPECT_FALSE(guard.open());
     finish(child);
     std::unique_ptr<AddressHandle> again;
     EXPECT_EQ(node.rail().create_ah({card.address}, again), Status::error(Reason::peer_gone));
@@ -473,14 +473,14 @@ TEST_F(Processes, AtomicsOfSeveralProcessesAreAtomic) {
                                shared ? card.shared_key : card.own_key);
                 add.compare_add = 1;
                 const bool posts = who == 0 || (who == 3 && i % 3 == 0);
-                const ExecuteWork at_once{.opcode = add.opcode,
-                                          .local_key = gather.local_key,
-                                          .local = gather.address,
-                                          .length = gather.length,
-                                          .remote_address = add.remote_address,
-                                          .remote_key = add.remote_key,
-                                          .compare_add = 1};
-                if (!posts && qp->execute(at_once).ok()) {
+                const RmaWork at_once{.opcode = add.opcode,
+                                      .local_key = gather.local_key,
+                                      .local = gather.address,
+                                      .length = gather.length,
+                                      .remote_address = add.remote_address,
+                                      .remote_key = add.remote_key,
+                                      .compare_add = 1};
+                if (!posts && qp->rma_now(at_once).ok()) {
                     ++within;
                 } else if (mine.run(*qp, add) != WorkStatus::success) {
                     return false;

@@ -43,7 +43,7 @@ TEST(Heap, ASparseBlockHasMemoryAsFarAsItIsUsed) {
     const auto own = create();
     const Bytes before = own->memory();
     Bytes offset = 0;
-    ASSERT_TRUE(own->allocate_sparse(kRing, kFirst, offset).ok()) << own->trouble();
+    ASSERT_TRUE(own->allocate_sparse(kRing, kFirst, offset).ok()) << own->last_error_text();
     EXPECT_EQ(offset % kPage, 0u);
     EXPECT_EQ(own->memory() - before, kFirst);
     std::memset(own->at(offset), 1, kFirst);
@@ -68,7 +68,7 @@ TEST(Heap, AHundredSparseBlocksCostWhatTheyUse) {
     const Bytes before = own->memory();
     for (int i = 0; i < 100; ++i) {
         Bytes offset = 0;
-        ASSERT_TRUE(own->allocate_sparse(kRing, kFirst, offset).ok()) << own->trouble();
+        ASSERT_TRUE(own->allocate_sparse(kRing, kFirst, offset).ok()) << own->last_error_text();
     }
     EXPECT_EQ(own->memory() - before, 100 * kFirst);
 }
@@ -107,7 +107,7 @@ TEST(Heap, PeersTakeNoMoreThanIsGranted) {
     EXPECT_EQ(own->memory(), full);
     Bytes another = 0;
     EXPECT_EQ(own->allocate_sparse(kRing, kFirst, another), Status::error(Reason::no_memory));
-    EXPECT_NE(own->trouble().find("may have"), std::string::npos);
+    EXPECT_NE(own->last_error_text().find("may have"), std::string::npos);
     EXPECT_TRUE(own->allocate(kPage, another).ok()) << "what a process needs itself it gets";
     ASSERT_TRUE(own->discard(offset + kFirst, kRing - kFirst));
     EXPECT_TRUE(peer->commit(offset + kFirst, kPage).ok());
@@ -119,7 +119,7 @@ TEST(Heap, ExtentsAreMappedOneByOneAndFound) {
     for (int i = 0; i < 8; ++i) {
         Bytes offset = 0;
         const Bytes length = (i % 2 == 0 ? 3 : 1) * kMiB + 100;
-        ASSERT_TRUE(own->allocate(length, offset).ok()) << own->trouble();
+        ASSERT_TRUE(own->allocate(length, offset).ok()) << own->last_error_text();
         Bytes found = 0;
         ASSERT_TRUE(own->find(own->at(offset) + 10, length - 10, found));
         EXPECT_EQ(found, offset + 10);

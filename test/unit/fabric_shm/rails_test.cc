@@ -115,41 +115,41 @@ TEST_F(Rails, EventsComeOncePerChangeAndNameTheRail) {
     EXPECT_TRUE(a.qps[0]->usable()) << "it is on the other rail";
 }
 
-TEST_F(Rails, AGateShutsWithinAPollForOurRailAndWithALookForEventsForAPeers) {
+TEST_F(Rails, AGuardShutsWithinAPollForOurRailAndWithALookForEventsForAPeers) {
     Event event;
     for (const bool own : {true, false}) {
-        for (const std::uint64_t trouble : {shm::kRailDown, std::uint64_t{1'000'000}}) {
-            const Gate gate = a.qps[0]->gate();
-            ASSERT_TRUE(gate.open());
+        for (const std::uint64_t fault : {shm::kRailDown, std::uint64_t{1'000'000}}) {
+            const FastPathGuard guard = a.qps[0]->fast_path_guard();
+            ASSERT_TRUE(guard.open());
             RailWord word(own ? a : b, 0);
-            word.set(trouble);
+            word.set(fault);
             if (own) {
                 poll();
             } else {
                 a.fabric->poll_event(event);
             }
-            EXPECT_FALSE(gate.open());
-            EXPECT_FALSE(a.qps[0]->gate().open()) << "nor is a new one";
+            EXPECT_FALSE(guard.open());
+            EXPECT_FALSE(a.qps[0]->fast_path_guard().open()) << "nor is a new one";
             word.set(0);
             while (a.fabric->poll_event(event)) {
             }
-            EXPECT_TRUE(gate.open());
+            EXPECT_TRUE(guard.open());
         }
     }
 }
 
-TEST_F(Rails, AGateShutsWithEitherQueuePair) {
+TEST_F(Rails, AGuardShutsWithEitherQueuePair) {
     add_pair();
-    const Gate gate = a.qps[0]->gate();
-    const Gate other = a.qps[1]->gate();
+    const FastPathGuard guard = a.qps[0]->fast_path_guard();
+    const FastPathGuard other = a.qps[1]->fast_path_guard();
     QpAttributes attributes;
     attributes.state = QpState::error;
     ASSERT_TRUE(b.qps[0]->modify(attributes, kQpState).ok());
-    EXPECT_FALSE(gate.open()) << "the target's says so itself";
-    EXPECT_FALSE(a.qps[0]->gate().open());
-    EXPECT_FALSE(b.qps[0]->gate().open()) << "it is in error";
+    EXPECT_FALSE(guard.open()) << "the target's says so itself";
+    EXPECT_FALSE(a.qps[0]->fast_path_guard().open());
+    EXPECT_FALSE(b.qps[0]->fast_path_guard().open()) << "it is in error";
     ASSERT_TRUE(other.open());
-    // While one of this process's queue pairs is broken, all of its gates are shut.
+    // While one of this process's queue pairs is broken, all of its guards are shut.
     const auto fail_and = [&](QueuePair& qp, auto&& end) {
         attributes.state = QpState::error;
         ASSERT_TRUE(qp.modify(attributes, kQpState).ok());
@@ -169,35 +169,35 @@ TEST_F(Rails, AGateShutsWithEitherQueuePair) {
     fail_and(*a.qps[2], [&] { a.qps.pop_back(); });
 }
 
-TEST_F(Rails, TheBellRingsForWhatHasComeAndForWhatIsLeft) {
-    const Bell* bell = a.fabric->bell();
-    ASSERT_NE(bell, nullptr);
+TEST_F(Rails, ThePollHintTellsOfWhatHasComeAndOfWhatIsLeft) {
+    const PollHint* poll_hint = a.fabric->poll_hint();
+    ASSERT_NE(poll_hint, nullptr);
     EXPECT_EQ(poll(), 0u);
-    EXPECT_TRUE(bell->quiet());
+    EXPECT_TRUE(poll_hint->idle());
     // A message has come.
     ASSERT_TRUE(a.qps[0]->post_receive({}).ok());
     SendWork send;
     send.opcode = Opcode::send;
     ASSERT_TRUE(b.qps[0]->post_send(send).ok());
-    EXPECT_FALSE(bell->quiet());
+    EXPECT_FALSE(poll_hint->idle());
     EXPECT_EQ(poll(), 1u);
     poll();
-    EXPECT_TRUE(bell->quiet());
+    EXPECT_TRUE(poll_hint->idle());
     // Two completions are left to take, one by one.
     ASSERT_TRUE(post(64).ok());
     ASSERT_TRUE(post(64).ok());
-    EXPECT_FALSE(bell->quiet());
+    EXPECT_FALSE(poll_hint->idle());
     EXPECT_EQ(poll(), 1u);
-    EXPECT_FALSE(bell->quiet());
+    EXPECT_FALSE(poll_hint->idle());
     EXPECT_EQ(poll(), 1u);
     poll();
-    EXPECT_TRUE(bell->quiet());
+    EXPECT_TRUE(poll_hint->idle());
     // A request waits for a slowed rail.
     RailWord word(b, 0);
     word.set(1'000'000);
     ASSERT_TRUE(post(1000).ok());
     EXPECT_EQ(poll(), 0u);
-    EXPECT_FALSE(bell->quiet());
+    EXPECT_FALSE(poll_hint->idle());
     word.set(0);
     EXPECT_EQ(poll(), 1u);
 }

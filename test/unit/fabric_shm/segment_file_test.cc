@@ -87,7 +87,7 @@ void use_segment() {
     Obstacle obstacle;
     ASSERT_TRUE(PeerSegment::open(own->address(0), 7, peer, own->host(), obstacle).ok());
     Bytes offset = 0;
-    ASSERT_TRUE(own->allocate(3 * kMiB, offset).ok()) << own->trouble();
+    ASSERT_TRUE(own->allocate(3 * kMiB, offset).ok()) << own->last_error_text();
     std::fill_n(own->at(offset), 3 * kMiB, std::byte{0x5a});
     std::byte* const seen = peer->at(offset, 3 * kMiB);
     ASSERT_NE(seen, nullptr);
@@ -95,7 +95,7 @@ void use_segment() {
     seen[0] = std::byte{1};
     EXPECT_EQ(*own->at(offset), std::byte{1});
     Bytes sparse = 0;
-    ASSERT_TRUE(own->allocate_sparse(kMiB, kPage, sparse).ok()) << own->trouble();
+    ASSERT_TRUE(own->allocate_sparse(kMiB, kPage, sparse).ok()) << own->last_error_text();
     ASSERT_TRUE(peer->commit(sparse + kPage, 100 * kKiB).ok());
     std::fill_n(peer->at(sparse, kMiB), 100 * kKiB, std::byte{2});
     EXPECT_EQ(own->at(sparse)[99 * kKiB], std::byte{2});
@@ -184,11 +184,12 @@ TEST(SegmentFile, AFullDevShmIsSaidByName) {
             ASSERT_TRUE(OwnSegment::create(small(), own, error).ok()) << error;
             Bytes offset = 0;
             EXPECT_EQ(own->allocate(4 * kMiB, offset), Status::error(Reason::no_memory));
-            EXPECT_NE(own->trouble().find("No space left on device"), std::string::npos);
-            EXPECT_NE(own->trouble().find("/dev/shm"), std::string::npos) << own->trouble();
-            EXPECT_NE(own->trouble().find("--shm-size"), std::string::npos);
+            EXPECT_NE(own->last_error_text().find("No space left on device"), std::string::npos);
+            EXPECT_NE(own->last_error_text().find("/dev/shm"), std::string::npos)
+                << own->last_error_text();
+            EXPECT_NE(own->last_error_text().find("--shm-size"), std::string::npos);
             // The memory that is there remains in use.
-            EXPECT_TRUE(own->allocate(100'000, offset).ok()) << own->trouble();
+            EXPECT_TRUE(own->allocate(100'000, offset).ok()) << own->last_error_text();
         });
     }
 }

@@ -75,7 +75,7 @@ TEST(Segment, BlocksAreAlignedZeroApartAndUsedAgain) {
         if (blocks.size() < 50 && random.below(2) == 0) {
             const Bytes length = 1 + random.below(random.below(10) == 0 ? 100'000 : 500);
             Bytes offset = 0;
-            ASSERT_TRUE(segment->allocate(length, offset).ok()) << segment->trouble();
+            ASSERT_TRUE(segment->allocate(length, offset).ok()) << segment->last_error_text();
             ASSERT_EQ(offset % kCacheLine, 0u);
             for (Bytes k = 0; k < length; ++k) {
                 ASSERT_EQ(segment->at(offset)[k], std::byte{0});
@@ -98,7 +98,7 @@ TEST(Segment, BlocksAreAlignedZeroApartAndUsedAgain) {
     }
     EXPECT_EQ(segment->heap_in_use(), 0u);
     Bytes whole = 0; // freed neighbors have become one block again
-    EXPECT_TRUE(segment->allocate(2 * kMiB, whole).ok()) << segment->trouble();
+    EXPECT_TRUE(segment->allocate(2 * kMiB, whole).ok()) << segment->last_error_text();
     EXPECT_EQ(whole, segment->header()->heap_offset);
 }
 
@@ -111,7 +111,7 @@ TEST(Segment, BeingFullIsAStatusWithAText) {
         ASSERT_LT(++blocks, 16);
     }
     EXPECT_GE(blocks, 8);
-    EXPECT_NE(segment->trouble().find("full"), std::string::npos);
+    EXPECT_NE(segment->last_error_text().find("full"), std::string::npos);
     segment->release(offset);
     EXPECT_TRUE(segment->allocate(kMiB, offset).ok());
 }

@@ -74,8 +74,8 @@ protected:
         work.flags = flags;
         return run(work);
     }
-    Status execute(Opcode opcode, std::byte* local, Bytes length, std::uint64_t remote) {
-        return qp().execute({.opcode = opcode,
+    Status rma_now(Opcode opcode, std::byte* local, Bytes length, std::uint64_t remote) {
+        return qp().rma_now({.opcode = opcode,
                              .local_key = whole_here->local_key(),
                              .local = local,
                              .length = length,
@@ -149,13 +149,13 @@ TEST_F(Unpinned, FromTheMiddleOn) {
 // before, within the call.
 TEST_F(Unpinned, WhatFollowsInOrdinaryMemoryIsDoneWithinTheCall) {
     const std::uint64_t plain = reinterpret_cast<std::uintptr_t>(plain_there.data());
-    ASSERT_EQ(execute(Opcode::write, plain_here.data(), 4096, plain), kOk);
-    EXPECT_TRUE(execute(Opcode::write, plain_here.data(), 4096, secret_there.address()).is_again());
+    ASSERT_EQ(rma_now(Opcode::write, plain_here.data(), 4096, plain), kOk);
+    EXPECT_TRUE(rma_now(Opcode::write, plain_here.data(), 4096, secret_there.address()).is_again());
     fill(plain_here.data(), 4096, 9);
     ASSERT_EQ(run(Opcode::write, plain_here.data(), 4096, secret_there.address()),
               WorkStatus::success);
-    EXPECT_EQ(execute(Opcode::read, secret_here.data(), 4096, plain), kOk);
-    EXPECT_EQ(execute(Opcode::write, plain_here.data(), 4096, plain), kOk);
+    EXPECT_EQ(rma_now(Opcode::read, secret_here.data(), 4096, plain), kOk);
+    EXPECT_EQ(rma_now(Opcode::write, plain_here.data(), 4096, plain), kOk);
     EXPECT_EQ(std::memcmp(plain_there.data(), secret_there.data(), 4096), 0);
     EXPECT_TRUE(here.fabric->notices().empty());
     EXPECT_TRUE(there.fabric->notices().empty());
@@ -167,22 +167,22 @@ TEST_F(Unpinned, TheTargetServes) {
     Gather data{plain_there.data(), 4096, 0};
     SendWork work =
         Node::rdma(Opcode::write, data, secret_there.address(), whole_there->remote_key());
-    EXPECT_EQ(target_qp().serve(work), kOk);
+    EXPECT_EQ(target_qp().serve_rma(work), kOk);
     EXPECT_EQ(std::memcmp(plain_there.data(), secret_there.data(), 4096), 0);
     std::fill_n(plain_there.data(), 4096, std::byte{});
     work.opcode = Opcode::read;
-    EXPECT_EQ(target_qp().serve(work), kOk);
+    EXPECT_EQ(target_qp().serve_rma(work), kOk);
     EXPECT_EQ(std::memcmp(plain_there.data(), secret_there.data(), 4096), 0);
     work.remote_address = secret_there.address() + kSecret; // no memory is there
-    EXPECT_FALSE(target_qp().serve(work).ok());
-    ExecuteWork part{.opcode = Opcode::write, // the initiator reads
-                     .local_key = whole_there->local_key(),
-                     .local = secret_there.data(),
-                     .length = 4096,
-                     .remote_address = reinterpret_cast<std::uintptr_t>(plain_here.data()),
-                     .remote_key = whole_here->remote_key(),
-                     .compare_add = 0,
-                     .swap = 0};
+    EXPECT_FALSE(target_qp().serve_rma(work).ok());
+    RmaWork part{.opcode = Opcode::write, // the initiator reads
+                 .local_key = whole_there->local_key(),
+                 .local = secret_there.data(),
+                 .length = 4096,
+                 .remote_address = reinterpret_cast<std::uintptr_t>(plain_here.data()),
+                 .remote_key = whole_here->remote_key(),
+                 .compare_add = 0,
+                 .swap = 0};
     EXPECT_EQ(target_qp().serve_copy(part), kOk);
     EXPECT_EQ(std::memcmp(plain_here.data(), secret_there.data(), 4096), 0);
     part.remote_address = secret_here.address();

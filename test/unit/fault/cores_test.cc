@@ -129,7 +129,7 @@ public:
         }
         return good;
     }
-    bool told(std::size_t node, const std::string& part) const {
+    bool reported(std::size_t node, const std::string& part) const {
         const auto& messages = world->messages(node);
         return std::any_of(messages.begin(), messages.end(), [&](const std::string& text) {
             return text.find(part) != std::string::npos;
@@ -155,8 +155,8 @@ public:
         }
         EXPECT_TRUE(lost(0)) << "it hangs";
         EXPECT_EQ(left(0), 0u);
-        EXPECT_TRUE(told(0, why)) << (world->messages(0).empty() ? "nothing"
-                                                                 : world->messages(0)[0]);
+        EXPECT_TRUE(reported(0, why))
+            << (world->messages(0).empty() ? "nothing" : world->messages(0)[0]);
         expect_the_other_notices();
         check_payloads();
     }
@@ -299,7 +299,7 @@ TEST_P(FaultyCores, ADeadNodeIsNoticedWhenItEnds) {
         traffic.run([&] { return traffic.all_done(); }, 2000);
         const bool waits = traffic.left(1, false) > 0;
         traffic.expect_the_other_notices();
-        EXPECT_TRUE(!waits || traffic.told(1, "process 0"));
+        EXPECT_TRUE(!waits || traffic.reported(1, "process 0"));
         traffic.check_payloads();
     }
 }

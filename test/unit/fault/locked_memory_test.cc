@@ -80,7 +80,7 @@ protected:
                 poor(node) ? logs_[node].locked + 4 * depth * kBlock : ~Bytes{0};
         }
     }
-    static std::size_t told(Cores& world, std::size_t node) {
+    static std::size_t reported(Cores& world, std::size_t node) {
         const auto& messages = world.messages(node);
         return static_cast<std::size_t>(
             std::count_if(messages.begin(), messages.end(), [](const std::string& text) {
@@ -92,8 +92,9 @@ protected:
             EXPECT_EQ(logs_[node].count(fault::Fault::register_fails) > 0, poor(node))
                 << "node " << node;
             EXPECT_EQ(world.counters(node).registrations_failed > 0, poor(node));
-            EXPECT_EQ(told(world, node), poor(node) ? 1u : 0u) << "node " << node;
-            EXPECT_EQ(world.messages(node).size(), told(world, node)) << "nothing else is wrong";
+            EXPECT_EQ(reported(world, node), poor(node) ? 1u : 0u) << "node " << node;
+            EXPECT_EQ(world.messages(node).size(), reported(world, node))
+                << "nothing else is wrong";
         }
     }
 
@@ -178,7 +179,7 @@ TEST_P(LockedMemoryLimits, PutAndGetMoveEveryByte) {
         EXPECT_TRUE(got == sent);
     }
     EXPECT_EQ(world.counters(0).registrations_failed, poor(0) ? 4u : 0u);
-    EXPECT_EQ(told(world, 0), poor(0) ? 1u : 0u);
+    EXPECT_EQ(reported(world, 0), poor(0) ? 1u : 0u);
 }
 
 class LockedMemoryFaults : public testing::Test {

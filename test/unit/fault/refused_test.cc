@@ -45,7 +45,7 @@ protected:
         ASSERT_TRUE(start(*world_, 0, 1, what, request).ok());
     }
 
-    std::size_t refusals_told() {
+    std::size_t refusals_reported() {
         const auto& messages = world_->messages(0);
         return static_cast<std::size_t>(
             std::count_if(messages.begin(), messages.end(), [](const std::string& each) {
@@ -72,7 +72,7 @@ TEST_P(Refused, EndsAloneWithAnError) {
         start_wrong(kind, wrong, local);
         ASSERT_TRUE(world_->run({&wrong}));
         EXPECT_EQ(wrong.user.status, OPAL_COMMON_ADAPTIB_BAD_PARAM);
-        EXPECT_EQ(refusals_told(), 1u) << "the first is told";
+        EXPECT_EQ(refusals_reported(), 1u) << "the first is told";
         exchange(*world_, 100, 3);
         exchange(*world_, 100000, 3);
     }

@@ -16,7 +16,7 @@ struct Shape {
     const char* rendezvous;
     bool stores; // the writer stores into rings; otherwise every message is a request
     int rails;
-    bool meets = false; // queue pairs connect through rdma_cm, and some attempts fail
+    bool cm_connects = false; // queue pairs connect through rdma_cm, and some attempts fail
 };
 constexpr std::array kShapes{Shape{"get", "get", true, 2},
                              Shape{"put", "put", true, 2},
@@ -40,9 +40,9 @@ public:
         for (std::size_t node = 0; node < 2; ++node) {
             plans[node].seed = seed * 2 + node;
             plans[node].lacks = static_cast<std::uint32_t>(Capability::whole_memory);
-            if (shape.meets) {
-                plans[node].meets = true;
-                plans[node].faults.push_back({.fault = Fault::meeting_fails, .rate = 0.2});
+            if (shape.cm_connects) {
+                plans[node].cm_connects = true;
+                plans[node].faults.push_back({.fault = Fault::cm_connect_fails, .rate = 0.2});
             }
             if (!shape.stores) {
                 plans[node].lacks |= static_cast<std::uint32_t>(Capability::direct);

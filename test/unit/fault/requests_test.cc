@@ -103,7 +103,7 @@ TEST_F(Requests, AfterResetAllIsWellAgain) {
 TEST_F(Requests, NothingIsExecutedPastAPlannedFailure) {
     std::byte* target = nodes_.memory(1);
     const Gather gather = nodes_.gather(0, 0, 8);
-    ExecuteWork work;
+    RmaWork work;
     work.opcode = Opcode::write;
     work.local_key = gather.local_key;
     work.local = gather.address;
@@ -111,7 +111,7 @@ TEST_F(Requests, NothingIsExecutedPastAPlannedFailure) {
     work.remote_address = reinterpret_cast<std::uintptr_t>(target);
     work.remote_key = nodes_.regions[1][0]->remote_key();
     nodes_.plan_fault({.fault = Fault::request_fails, .nth = 1});
-    EXPECT_TRUE(a_.qp->execute(work).is_again());
+    EXPECT_TRUE(a_.qp->rma_now(work).is_again());
     EXPECT_EQ(*target, std::byte{0});
 }
 

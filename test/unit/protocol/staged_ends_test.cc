@@ -49,8 +49,8 @@ struct Pair {
     std::vector<std::byte> helpers_memory = std::vector<std::byte>(kLength);
     std::vector<std::byte> staging = std::vector<std::byte>(kDepth * kUnit);
     AnswerSlot slot{};
-    ExecuteWork work;
-    ShareBody body{};
+    RmaWork work;
+    CooperativeCopyBody body{};
     std::optional<StagedCopy> copy;
     std::optional<StagedOffer> offer;
 };
@@ -154,7 +154,7 @@ TEST(StagedCopy, ARefusalEndsIt) {
 
 TEST(AnswerSlot, AnOfferIsReadWholeWhileItIsOpen) {
     Pair pair(Opcode::write);
-    ShareBody body{};
+    CooperativeCopyBody body{};
     ASSERT_TRUE(pair.slot.read_offer(body));
     EXPECT_EQ(std::memcmp(&body, &pair.body, sizeof body), 0);
     pair.slot.shared_word().store(SharedWork{.number = 6}.word());

@@ -70,7 +70,7 @@ TEST_F(Paths, AllAreUpUntilSomethingIsReported) {
     EXPECT_TRUE(changes_.empty());
 }
 
-TEST_F(Paths, AFailureAndARecoveryAreToldOnceAndKept) {
+TEST_F(Paths, AFailureAndARecoveryAreReportedOnceAndKept) {
     at(milliseconds{100});
     paths_->report_failure(peer(0), 0, "no answer");
     paths_->report_failure(peer(0), 0, "again");

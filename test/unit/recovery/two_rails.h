@@ -47,7 +47,7 @@ private:
         QpAttributes query_impl() const override { return {}; }
         Status post_send_impl(const SendWork&) override { return kOk; }
         Status post_receive_impl(const ReceiveWork&) override { return kOk; }
-        Status execute_impl(const ExecuteWork&) override { return kOk; }
+        Status rma_now_impl(const RmaWork&) override { return kOk; }
         void* map_impl(std::uint64_t, Bytes, std::uint32_t) override { return nullptr; }
         bool usable_impl() const override { return true; }
     };

@@ -16,11 +16,12 @@ class OnePort {
 public:
     // `speeds`: of the paths, in bytes/s; the port as a whole carries kPort.
     explicit OnePort(std::vector<double> speeds)
-        : speeds_(std::move(speeds)), up_(views(static_cast<std::uint32_t>(speeds_.size()), kGiB)),
+        : speeds_(std::move(speeds)),
+          up_(subchannel_stats(static_cast<std::uint32_t>(speeds_.size()), kGiB)),
           scheduler_(make_scheduler(options("binding", "auto", 0, 1024))) {
-        for (SubchannelView& view : up_) {
-            view.port = 0;
-            view.rate.value = kPort;
+        for (SubchannelStats& stats : up_) {
+            stats.port = 0;
+            stats.rate.value = kPort;
         }
     }
     static constexpr std::uint64_t kPort = 1'000'000'000;
@@ -64,7 +65,7 @@ public:
 
 private:
     std::vector<double> speeds_;
-    std::vector<SubchannelView> up_;
+    std::vector<SubchannelStats> up_;
     std::unique_ptr<Scheduler> scheduler_;
     Random random_{11};
 };
@@ -128,10 +129,10 @@ TEST(Auto, TrialsThatDoNotHelpBecomeRare) {
 // itself at the end.
 TEST(Auto, ATrialKnowsNothingOfTheOneBefore) {
     const auto scheduler = make_scheduler(options("binding", "auto", 0, 1024));
-    std::vector<SubchannelView> up = views(4, kGiB);
-    for (SubchannelView& view : up) {
-        view.port = 0;
-        view.rate.value = 1'000'000'000;
+    std::vector<SubchannelStats> up = subchannel_stats(4, kGiB);
+    for (SubchannelStats& stats : up) {
+        stats.port = 0;
+        stats.rate.value = 1'000'000'000;
     }
     std::uint64_t trials = 0;
     double uneven = 0;
@@ -172,7 +173,7 @@ TEST(Auto, ShortTransfersAreNotJudged) {
     port.after(20, kLong);
     EXPECT_EQ(port.paths, 2u);
     // Short transfers take the fastest path known.
-    std::vector<SubchannelView> up = views(2, kGiB);
+    std::vector<SubchannelStats> up = subchannel_stats(2, kGiB);
     up[0].rate.value = up[1].rate.value = OnePort::kPort;
     up[1].port = 0;
     EXPECT_EQ(plan_of(port.scheduler(), 24'000, up), (Plan{{1, 0, 24'000}}));
@@ -184,21 +185,21 @@ TEST(Auto, WhereEachPortHasOnePathItIsAdaptive) {
     const auto automatic = make_scheduler(options("binding", "auto", 0, 1024));
     const auto adaptive = make_scheduler(options("binding", "adaptive", 0, 1024));
     Random random(3);
-    std::vector<SubchannelView> up = views(4, kGiB);
-    for (SubchannelView& view : up) {
-        view.rate.value = 1'000'000'000 * (1 + random.below(4));
-        view.port += 2; // rails of another fabric come first
+    std::vector<SubchannelStats> up = subchannel_stats(4, kGiB);
+    for (SubchannelStats& stats : up) {
+        stats.rate.value = 1'000'000'000 * (1 + random.below(4));
+        stats.port += 2; // rails of another fabric come first
     }
     for (int i = 0; i < 500; ++i) {
-        for (SubchannelView& view : up) {
-            view.outstanding = {random.below(2) * random.below(kMiB), random.below(kMiB)};
+        for (SubchannelStats& stats : up) {
+            stats.outstanding = {random.below(2) * random.below(kMiB), random.below(kMiB)};
         }
         const Bytes length = 1024 + random.below(2 * kMiB);
         const auto direction = static_cast<Direction>(random.below(2));
-        const TransferView transfer{length, Marker::blocking, direction};
+        const TransferShape transfer{length, OpKind::blocking, direction};
         EXPECT_EQ(automatic->round(transfer, up), adaptive->round(transfer, up));
-        const Plan plan = plan_of(*automatic, length, up, Marker::blocking, direction);
-        ASSERT_EQ(plan, plan_of(*adaptive, length, up, Marker::blocking, direction)) << i;
+        const Plan plan = plan_of(*automatic, length, up, OpKind::blocking, direction);
+        ASSERT_EQ(plan, plan_of(*adaptive, length, up, OpKind::blocking, direction)) << i;
         EXPECT_EQ(automatic->wants_times(plan.size()), adaptive->wants_times(plan.size()));
         std::vector<StripeTime> times;
         for (const Stripe& stripe : plan) {
@@ -213,24 +214,24 @@ TEST(Auto, WhereEachPortHasOnePathItIsAdaptive) {
 // A transfer over one port is planned in rounds only while the port's paths are spread.
 TEST(Auto, OnePathOfOnePortCarriesAllAtOnce) {
     OnePort port({1e9, 1e9, 1e9, 1e9});
-    const TransferView transfer{8 * kMiB, Marker::blocking, Direction::read};
+    const TransferShape transfer{8 * kMiB, OpKind::blocking, Direction::read};
     port.transfer(kLong);
     ASSERT_EQ(port.paths, 1u);
-    EXPECT_EQ(port.scheduler().round(transfer, views(4, kGiB)), 8 * kMiB);
+    EXPECT_EQ(port.scheduler().round(transfer, subchannel_stats(4, kGiB)), 8 * kMiB);
     port.speed(0, 2e8);
     port.after(20, kLong);
     ASSERT_GT(port.paths, 1u);
-    EXPECT_EQ(port.scheduler().round(transfer, views(4, kGiB)), 512 * kKiB);
+    EXPECT_EQ(port.scheduler().round(transfer, subchannel_stats(4, kGiB)), 512 * kKiB);
 }
 
 // The load of other paths of a port keeps that port busy, too.
 TEST(Auto, CountsInWhatAllPathsOfAPortHaveUnderWay) {
     const auto scheduler = make_scheduler(options("binding", "auto", 0, 64));
-    std::vector<SubchannelView> up =
-        views(4, kGiB); // 0 and 2 of the first port, 1 and 3 of another
-    for (SubchannelView& view : up) {
-        view.port = view.index % 2;
-        view.rate.value = 1'000'000'000;
+    std::vector<SubchannelStats> up =
+        subchannel_stats(4, kGiB); // 0 and 2 of the first port, 1 and 3 of another
+    for (SubchannelStats& stats : up) {
+        stats.port = stats.index % 2;
+        stats.rate.value = 1'000'000'000;
     }
     up[2].outstanding = {400'000, 0};
     EXPECT_EQ(loads(plan_of(*scheduler, 400'000, up), 4), (std::vector<Bytes>{0, 400'000, 0, 0}));

@@ -79,8 +79,8 @@ constexpr Row kRows[] = {
       "0:366503875968 1:366503875904 2:366503875904"}},
 };
 
-std::vector<SubchannelView> three() {
-    std::vector<SubchannelView> up(3);
+std::vector<SubchannelStats> three() {
+    std::vector<SubchannelStats> up(3);
     for (std::uint32_t i = 0; i < up.size(); ++i) {
         up[i].index = up[i].port = i;
         up[i].rate.value = 1'000'000'000;
@@ -113,7 +113,7 @@ TEST(Boundaries, EveryPolicyAtEveryLength) {
             const auto scheduler = make_scheduler(options);
             ASSERT_NE(scheduler, nullptr);
             std::vector<Stripe> plan;
-            scheduler->plan({kLengths[i], Marker::blocking, Direction::write}, three(), plan);
+            scheduler->plan({kLengths[i], OpKind::blocking, Direction::write}, three(), plan);
             EXPECT_EQ(text_of(plan), row.plans[i])
                 << row.multiplexing << ", " << row.striping << ", " << kLengths[i] << " bytes";
         }
@@ -158,35 +158,35 @@ double draw_seconds(Random& random) {
 }
 
 // Draws paths of which some are down, with rates of zero and extreme loads among them.
-std::vector<SubchannelView> draw_paths(Random& random) {
+std::vector<SubchannelStats> draw_paths(Random& random) {
     constexpr std::uint64_t kRates[] = {0, 1, 1'000'000, 1'000'000'000, 50'000'000'000};
     constexpr Bytes kLoads[] = {0, 1, 100'000, Bytes{1} << 50};
     constexpr Bytes kMost[] = {64, 1000, kMiB, Bytes{1} << 31};
-    std::vector<SubchannelView> up;
+    std::vector<SubchannelStats> up;
     for (std::uint32_t i = 0; i < 16; ++i) {
         if (random.below(3) == 0) {
             continue; // this subchannel is down
         }
-        SubchannelView view;
-        view.index = i;
-        view.port = i % 3;
-        view.distance = static_cast<std::uint32_t>(random.below(4) * 7);
-        view.rate.value = kRates[random.below(std::size(kRates))];
-        view.max_stripe = kMost[random.below(std::size(kMost))];
-        view.outstanding = {kLoads[random.below(std::size(kLoads))],
-                            kLoads[random.below(std::size(kLoads))]};
-        up.push_back(view);
+        SubchannelStats stats;
+        stats.index = i;
+        stats.port = i % 3;
+        stats.distance = static_cast<std::uint32_t>(random.below(4) * 7);
+        stats.rate.value = kRates[random.below(std::size(kRates))];
+        stats.max_stripe = kMost[random.below(std::size(kMost))];
+        stats.outstanding = {kLoads[random.below(std::size(kLoads))],
+                             kLoads[random.below(std::size(kLoads))]};
+        up.push_back(stats);
     }
     return up;
 }
 
 // Checks that a plan covers each byte once, over paths that are up, without empty stripes.
 void expect_good(const std::vector<Stripe>& plan, Bytes length,
-                 const std::vector<SubchannelView>& up) {
+                 const std::vector<SubchannelStats>& up) {
     Bytes covered = 0;
     for (const Stripe& stripe : plan) {
-        const auto path = std::find_if(up.begin(), up.end(), [&](const SubchannelView& view) {
-            return view.index == stripe.subchannel;
+        const auto path = std::find_if(up.begin(), up.end(), [&](const SubchannelStats& stats) {
+            return stats.index == stripe.subchannel;
         });
         ASSERT_NE(path, up.end()) << "a dead subchannel";
         ASSERT_EQ(stripe.offset, covered) << "a gap or an overlap";
@@ -213,13 +213,13 @@ TEST(Properties, OfEveryPlanWhateverTheWorldIs) {
             options.bss_batch = static_cast<std::uint32_t>(random.below(20));
             const auto scheduler = make_scheduler(options);
             for (int i = 0; i < 50; ++i) {
-                const std::vector<SubchannelView> up = draw_paths(random);
+                const std::vector<SubchannelStats> up = draw_paths(random);
                 if (up.empty()) {
                     continue;
                 }
-                const TransferView transfer{1 + random.below(1 + random.below(300'000)),
-                                            static_cast<Marker>(random.below(3)),
-                                            static_cast<Direction>(random.below(2))};
+                const TransferShape transfer{1 + random.below(1 + random.below(300'000)),
+                                             static_cast<OpKind>(random.below(3)),
+                                             static_cast<Direction>(random.below(2))};
                 const Bytes round = scheduler->round(transfer, up);
                 ASSERT_GT(round, 0u);
                 ASSERT_LE(round, transfer.length);
@@ -234,7 +234,7 @@ TEST(Properties, OfEveryPlanWhateverTheWorldIs) {
                 }
                 scheduler->learn(Mix::reads, times);
                 double sum = 0;
-                for (const SubchannelView& path : up) {
+                for (const SubchannelStats& path : up) {
                     const double weight = scheduler->weight(Mix::reads, path.index);
                     ASSERT_TRUE(std::isfinite(weight) && weight >= 0)
                         << path.index << ": " << weight;
@@ -258,10 +258,10 @@ TEST(Properties, NoWeightBecomesZero) {
         options.alpha = 1;
         options.bss_batch = 3;
         const auto scheduler = make_scheduler(options);
-        const std::vector<SubchannelView> up = three();
+        const std::vector<SubchannelStats> up = three();
         std::vector<Stripe> plan;
         for (int i = 0; i < 100; ++i) {
-            scheduler->plan({kMiB, Marker::blocking, Direction::read}, up, plan);
+            scheduler->plan({kMiB, OpKind::blocking, Direction::read}, up, plan);
             const std::vector<StripeTime> times{{0, 1000, 1e-6}, {1, 1000, 1e30}, {2, 0, 1e-6}};
             scheduler->learn(Mix::reads, times);
         }
@@ -282,7 +282,7 @@ TEST(Properties, LearningFindsTheTrueRatioUnderNoise) {
         options.alpha = 0.25;
         options.bss_batch = 4;
         const auto scheduler = make_scheduler(options);
-        std::vector<SubchannelView> up(4);
+        std::vector<SubchannelStats> up(4);
         for (std::uint32_t i = 0; i < up.size(); ++i) {
             up[i].index = up[i].port = i;
             up[i].rate.value = 4'000'000'000;
@@ -294,7 +294,7 @@ TEST(Properties, LearningFindsTheTrueRatioUnderNoise) {
         constexpr int kCounted = 400;
         for (int i = 0; i < kFirst + kCounted; ++i) {
             std::vector<Stripe> plan;
-            scheduler->plan({4 * kMiB, Marker::blocking, Direction::read}, up, plan);
+            scheduler->plan({4 * kMiB, OpKind::blocking, Direction::read}, up, plan);
             std::vector<StripeTime> times;
             for (const Stripe& stripe : plan) {
                 const double exact =

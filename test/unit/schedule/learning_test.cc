@@ -16,7 +16,8 @@ namespace {
 class Learning {
 public:
     Learning(const char* striping, std::vector<double> speeds, std::uint32_t batch = 0)
-        : speeds_(std::move(speeds)), up_(views(static_cast<std::uint32_t>(speeds_.size()), kGiB)) {
+        : speeds_(std::move(speeds)),
+          up_(subchannel_stats(static_cast<std::uint32_t>(speeds_.size()), kGiB)) {
         SchedulerOptions some = options("binding", striping, 0, 64);
         some.min_stripe = 64;
         some.bss_batch = batch;
@@ -25,7 +26,7 @@ public:
     // Returns the seconds that a transfer takes which is planned in rounds, one after the other.
     double in_rounds(Bytes length) {
         double sum = 0;
-        const Bytes round = scheduler_->round({length, Marker::blocking, Direction::read}, up_);
+        const Bytes round = scheduler_->round({length, OpKind::blocking, Direction::read}, up_);
         for (Bytes left = length; left > 0;) {
             const Bytes part = left < 2 * round ? left : round;
             sum += transfer(part);
@@ -59,10 +60,10 @@ public:
     }
     void speed(std::size_t path, double value) { speeds_[path] = value; }
     Plan plan(Bytes length) {
-        std::vector<SubchannelView> up;
-        for (const SubchannelView& view : up_) {
-            if ((down_ >> view.index & 1) == 0) {
-                up.push_back(view);
+        std::vector<SubchannelStats> up;
+        for (const SubchannelStats& stats : up_) {
+            if ((down_ >> stats.index & 1) == 0) {
+                up.push_back(stats);
             }
         }
         return plan_of(*scheduler_, length, up);
@@ -83,7 +84,7 @@ public:
 
 private:
     std::vector<double> speeds_;
-    std::vector<SubchannelView> up_;
+    std::vector<SubchannelStats> up_;
     std::uint64_t down_ = 0;
     std::unique_ptr<Scheduler> scheduler_;
     Random random_{7};
@@ -100,7 +101,7 @@ public:
         double at = 0; // time at which `saved` was right
     };
     explicit Shaped(const std::vector<double>& rates)
-        : up_(views(static_cast<std::uint32_t>(rates.size()), kGiB)),
+        : up_(subchannel_stats(static_cast<std::uint32_t>(rates.size()), kGiB)),
           scheduler_(make_scheduler(options("binding", "auto", 0, 1024))) {
         for (const double rate : rates) {
             wires_.push_back({rate, kCredit, kCredit, 0});
@@ -142,7 +143,7 @@ private:
     }
 
     std::vector<Wire> wires_;
-    std::vector<SubchannelView> up_;
+    std::vector<SubchannelStats> up_;
     std::unique_ptr<Scheduler> scheduler_;
     double now_ = 0;
 };
@@ -257,7 +258,7 @@ TEST(Returned, APathWithoutAPartGetsOneInTheEnd) {
         some.min_stripe = 64 * kKiB;
         some.bss_batch = 2;
         const auto scheduler = make_scheduler(some);
-        const auto both = views(2, kGiB);
+        const auto both = subchannel_stats(2, kGiB);
         EXPECT_EQ(plan_of(*scheduler, 200 * kKiB, both).size(), 2u);
         EXPECT_EQ(plan_of(*scheduler, 200 * kKiB, {both[0]}).size(), 1u);
         EXPECT_EQ(plan_of(*scheduler, 200 * kKiB, both).size(), 1u);
@@ -301,7 +302,7 @@ TEST(Returned, PortsWithSeveralPaths) {
 
 // A path that is slow for reads need not be slow for writes.
 TEST(Directions, AreLearntApart) {
-    const std::vector<SubchannelView> up = views(2, kGiB);
+    const std::vector<SubchannelStats> up = subchannel_stats(2, kGiB);
     for (const char* policy : {"adaptive", "epc", "auto", "bss"}) {
         SchedulerOptions some = options("binding", policy, 0, 64);
         some.bss_batch = 2;
@@ -310,7 +311,7 @@ TEST(Directions, AreLearntApart) {
             const Direction direction = i % 2 == 0 ? Direction::read : Direction::write;
             std::vector<StripeTime> times;
             for (const Stripe& stripe :
-                 plan_of(*scheduler, kLong, up, Marker::blocking, direction)) {
+                 plan_of(*scheduler, kLong, up, OpKind::blocking, direction)) {
                 const bool fast = (stripe.subchannel == 0) == (direction == Direction::read);
                 times.push_back({stripe.subchannel, stripe.length,
                                  static_cast<double>(stripe.length) / (fast ? 4e9 : 1e9)});
@@ -324,10 +325,10 @@ TEST(Directions, AreLearntApart) {
 }
 
 TEST(Directions, AtOnceAreLearntOnTheirOwn) {
-    std::vector<SubchannelView> up = views(2, kGiB);
+    std::vector<SubchannelStats> up = subchannel_stats(2, kGiB);
     const auto scheduler = make_scheduler(options("binding", "adaptive", 0, 64));
     const auto learn = [&](Direction direction, Mix expected, double first) {
-        const Plan plan = plan_of(*scheduler, kLong, up, Marker::blocking, direction);
+        const Plan plan = plan_of(*scheduler, kLong, up, OpKind::blocking, direction);
         EXPECT_EQ(scheduler->mix(), expected);
         const std::vector<StripeTime> times{{0, kLong, 1 / first}, {1, kLong, 1 / (1 - first)}};
         scheduler->learn(scheduler->mix(), times);
@@ -349,13 +350,13 @@ TEST(Directions, AtOnceAreLearntOnTheirOwn) {
 // The share that the path without a part regains is taken from the others; otherwise the sum would
 // grow without bound.
 TEST(Adaptive, WeightsKeepTheirSum) {
-    const std::vector<SubchannelView> up = views(4, kGiB);
+    const std::vector<SubchannelStats> up = subchannel_stats(4, kGiB);
     SchedulerOptions some = options("binding", "adaptive", 0, 64);
     some.min_stripe = 16 * kKiB;
     const auto policy = make_adaptive(some);
     const auto plan = [&] {
         Plan plan;
-        policy->plan({200 * kKiB, Marker::blocking, Direction::read}, up, plan);
+        policy->plan({200 * kKiB, OpKind::blocking, Direction::read}, up, plan);
         return plan;
     };
     const auto sum = [&] {
@@ -391,9 +392,9 @@ TEST(LeftOut, ARailThatWasSlowIsUsedAgain) {
         SchedulerOptions some = options("binding", scene.policy, 0, 64);
         some.min_stripe = 64 * kKiB;
         const auto scheduler = make_scheduler(some);
-        std::vector<SubchannelView> up = views(scene.paths, kGiB);
-        for (SubchannelView& view : up) {
-            view.port = view.index % 2;
+        std::vector<SubchannelStats> up = subchannel_stats(scene.paths, kGiB);
+        for (SubchannelStats& stats : up) {
+            stats.port = stats.index % 2;
         }
         // Returns how many transfers it takes until the second rail has a part, or none.
         const auto transfers_until = [&](bool has_part, double speed) {
@@ -427,7 +428,7 @@ TEST(LeftOut, WhatIsWorthNoStripeAnywayDoesNotAge) {
     SchedulerOptions some = options("binding", "adaptive", 0, 64);
     some.min_stripe = 8 * kKiB;
     const auto scheduler = make_scheduler(some);
-    const auto up = views(2, kGiB);
+    const auto up = subchannel_stats(2, kGiB);
     for (int i = 0; i < 20; ++i) {
         std::vector<StripeTime> times;
         for (const Stripe& stripe : plan_of(*scheduler, 60 * kKiB, up)) {
@@ -449,7 +450,7 @@ TEST(LeftOut, WhatIsWorthNoStripeAnywayDoesNotAge) {
 TEST(LeftOut, OneTimeIsNoLesson) {
     for (const char* policy : {"adaptive", "auto", "epc", "bss"}) {
         const auto scheduler = make_scheduler(options("binding", policy, 0, 64));
-        plan_of(*scheduler, kLong, views(2, kGiB));
+        plan_of(*scheduler, kLong, subchannel_stats(2, kGiB));
         const std::vector<StripeTime> one{{0, 1000, 5.0}};
         scheduler->learn(Mix::reads, one);
         EXPECT_EQ(scheduler->lessons(), 0u) << policy;
@@ -477,7 +478,8 @@ TEST(Adaptive, LearnsAsTheEquationSays) {
     SchedulerOptions half = options("binding", "adaptive", 0, 64);
     half.alpha = 0.5;
     const auto scheduler = make_scheduler(half);
-    EXPECT_EQ(plan_of(*scheduler, 2048, views(2, kMiB)), (Plan{{0, 0, 1024}, {1, 1024, 1024}}));
+    EXPECT_EQ(plan_of(*scheduler, 2048, subchannel_stats(2, kMiB)),
+              (Plan{{0, 0, 1024}, {1, 1024, 1024}}));
     const std::vector<StripeTime> times{{0, 1024, 1e-6}, {1, 1024, 3e-6}};
     scheduler->learn(Mix::reads, times);
     EXPECT_DOUBLE_EQ(scheduler->weight(Mix::reads, 0), 0.5 * 0.5 + 0.5 * 0.75);
@@ -487,7 +489,7 @@ TEST(Adaptive, LearnsAsTheEquationSays) {
 // Transfers that are planned before the first of them ends have the same weights: together they
 // teach as much as one.
 TEST(Adaptive, WhatWasPostedBehindOthersCountsLess) {
-    const auto up = views(2, kGiB);
+    const auto up = subchannel_stats(2, kGiB);
     const auto scheduler = make_scheduler(options("binding", "adaptive", 0, 64));
     plan_of(*scheduler, 2048, up);
     const std::vector<StripeTime> times{{0, 1024, 1e-6, 3 * 1024}, {1, 1024, 3e-6, 3 * 1024}};
@@ -517,7 +519,8 @@ TEST(Bss, UsesABatchAndProbesTheOthers) {
     const auto scheduler = make_scheduler(two);
     std::vector<Bytes> all(6);
     for (int i = 0; i < 100; ++i) {
-        const std::vector<Bytes> each = loads(plan_of(*scheduler, 4096, views(6, kMiB)), 6);
+        const std::vector<Bytes> each =
+            loads(plan_of(*scheduler, 4096, subchannel_stats(6, kMiB)), 6);
         EXPECT_EQ(std::count(each.begin(), each.end(), 0u), 4) << "two carry it";
         for (std::size_t path = 0; path < 6; ++path) {
             all[path] += each[path];
@@ -530,7 +533,7 @@ TEST(Bss, UsesABatchAndProbesTheOthers) {
 
 TEST(Auto, PortsAreUsedInProportionToWhatTheyCarry) {
     Learning rails("auto", {4e9, 1e9});
-    std::vector<SubchannelView> up = views(2, kGiB);
+    std::vector<SubchannelStats> up = subchannel_stats(2, kGiB);
     const double best = static_cast<double>(kLong) / 5e9;
     EXPECT_LT(rails.after(30, kLong), 1.12 * best);
     EXPECT_NEAR(rails.scheduler().weight(Mix::reads, 0), 0.8, 0.03);

@@ -27,22 +27,22 @@ using Plan = std::vector<Stripe>;
 inline constexpr Bytes kMaxLength = Bytes{1} << 56;
 inline constexpr Bytes kLong = 1'000'000; // every policy that stripes cuts this length
 
-inline std::vector<SubchannelView> views(std::uint32_t count, Bytes max_stripe) {
-    std::vector<SubchannelView> up;
+inline std::vector<SubchannelStats> subchannel_stats(std::uint32_t count, Bytes max_stripe) {
+    std::vector<SubchannelStats> up;
     for (std::uint32_t i = 0; i < count; ++i) {
-        SubchannelView view;
-        view.index = view.port = i;
-        view.rate.value = 1000;
-        view.max_stripe = max_stripe;
-        up.push_back(view);
+        SubchannelStats stats;
+        stats.index = stats.port = i;
+        stats.rate.value = 1000;
+        stats.max_stripe = max_stripe;
+        up.push_back(stats);
     }
     return up;
 }
 
-inline Plan plan_of(Scheduler& scheduler, Bytes length, const std::vector<SubchannelView>& up,
-                    Marker marker = Marker::blocking, Direction direction = Direction::read) {
+inline Plan plan_of(Scheduler& scheduler, Bytes length, const std::vector<SubchannelStats>& up,
+                    OpKind op_kind = OpKind::blocking, Direction direction = Direction::read) {
     Plan plan;
-    scheduler.plan({length, marker, direction}, up, plan);
+    scheduler.plan({length, op_kind, direction}, up, plan);
     return plan;
 }
 
@@ -67,16 +67,16 @@ inline std::vector<Bytes> loads(const Plan& plan, std::size_t count) {
 
 // Checks that a plan covers [0, length) in order, without empty or too long stripes, over
 // subchannels that are up.
-inline void expect_cover(const Plan& plan, Bytes length, const std::vector<SubchannelView>& up) {
+inline void expect_cover(const Plan& plan, Bytes length, const std::vector<SubchannelStats>& up) {
     Bytes covered = 0;
     for (const Stripe& stripe : plan) {
-        const auto view = std::find_if(up.begin(), up.end(), [&](const SubchannelView& each) {
+        const auto stats = std::find_if(up.begin(), up.end(), [&](const SubchannelStats& each) {
             return each.index == stripe.subchannel;
         });
-        ASSERT_NE(view, up.end());
+        ASSERT_NE(stats, up.end());
         ASSERT_EQ(stripe.offset, covered);
         ASSERT_GT(stripe.length, 0u);
-        ASSERT_LE(stripe.length, view->max_stripe);
+        ASSERT_LE(stripe.length, stats->max_stripe);
         covered += stripe.length;
     }
     ASSERT_EQ(covered, length);

@@ -37,36 +37,38 @@ TEST(Schedule, AnUnknownPolicyIsNone) {
 
 TEST(Binding, TakesOneSubchannelForEverything) {
     const auto scheduler = binding();
-    EXPECT_EQ(plan_of(*scheduler, 1, views(1, 100)), (Plan{{0, 0, 1}}));
-    EXPECT_EQ(plan_of(*scheduler, 100, views(3, 100)), (Plan{{0, 0, 100}}));
-    EXPECT_EQ(plan_of(*scheduler, kMaxLength, views(1, UINT64_MAX)), (Plan{{0, 0, kMaxLength}}));
+    EXPECT_EQ(plan_of(*scheduler, 1, subchannel_stats(1, 100)), (Plan{{0, 0, 1}}));
+    EXPECT_EQ(plan_of(*scheduler, 100, subchannel_stats(3, 100)), (Plan{{0, 0, 100}}));
+    EXPECT_EQ(plan_of(*scheduler, kMaxLength, subchannel_stats(1, UINT64_MAX)),
+              (Plan{{0, 0, kMaxLength}}));
 }
 
 TEST(Binding, CutsAtTheLongestWorkRequest) {
     const auto scheduler = binding();
-    const auto up = views(1, 100);
+    const auto up = subchannel_stats(1, 100);
     EXPECT_EQ(plan_of(*scheduler, 99, up), (Plan{{0, 0, 99}}));
     EXPECT_EQ(plan_of(*scheduler, 101, up), (Plan{{0, 0, 100}, {0, 100, 1}}));
     EXPECT_EQ(plan_of(*scheduler, 200, up), (Plan{{0, 0, 100}, {0, 100, 100}}));
     EXPECT_EQ(plan_of(*scheduler, 250, up), (Plan{{0, 0, 100}, {0, 100, 100}, {0, 200, 50}}));
-    EXPECT_EQ(plan_of(*scheduler, 3, views(1, 1)), (Plan{{0, 0, 1}, {0, 1, 1}, {0, 2, 1}}));
+    EXPECT_EQ(plan_of(*scheduler, 3, subchannel_stats(1, 1)),
+              (Plan{{0, 0, 1}, {0, 1, 1}, {0, 2, 1}}));
     const Bytes half = Bytes{1} << 31;
-    EXPECT_EQ(plan_of(*scheduler, 2 * half + 7, views(1, half)),
+    EXPECT_EQ(plan_of(*scheduler, 2 * half + 7, subchannel_stats(1, half)),
               (Plan{{0, 0, half}, {0, half, half}, {0, 2 * half, 7}}));
 }
 
 TEST(Binding, PositionsAreSpreadOverTheSubchannels) {
     for (std::uint32_t position = 0; position < 9; ++position) {
         const auto scheduler = binding(position);
-        EXPECT_EQ(plan_of(*scheduler, 10, views(3, 100)), (Plan{{position % 3, 0, 10}}));
-        EXPECT_EQ(plan_of(*scheduler, 10, views(1, 100)), (Plan{{0, 0, 10}}));
+        EXPECT_EQ(plan_of(*scheduler, 10, subchannel_stats(3, 100)), (Plan{{position % 3, 0, 10}}));
+        EXPECT_EQ(plan_of(*scheduler, 10, subchannel_stats(1, 100)), (Plan{{0, 0, 10}}));
     }
     const auto last = binding(UINT32_MAX);
-    EXPECT_EQ(plan_of(*last, 10, views(2, 100)), (Plan{{1, 0, 10}}));
+    EXPECT_EQ(plan_of(*last, 10, subchannel_stats(2, 100)), (Plan{{1, 0, 10}}));
 }
 
 TEST(Binding, NamesTheSubchannelNotItsPlaceAmongThoseThatAreUp) {
-    auto up = views(2, 100);
+    auto up = subchannel_stats(2, 100);
     up[0].index = 5;
     up[1].index = 7;
     up[1].max_stripe = 6;
@@ -74,12 +76,12 @@ TEST(Binding, NamesTheSubchannelNotItsPlaceAmongThoseThatAreUp) {
     EXPECT_EQ(plan_of(*binding(1), 10, up), (Plan{{7, 0, 6}, {7, 6, 4}}));
 }
 
-TEST(Binding, IsTheSamePlanForEveryMarkerAndEachTime) {
+TEST(Binding, IsTheSamePlanForEveryOpKindAndEachTime) {
     const auto scheduler = binding(1);
     const Plan expected{{1, 0, 100}, {1, 100, 20}};
     for (int round = 0; round < 3; ++round) {
-        for (const Marker marker : {Marker::blocking, Marker::non_blocking, Marker::collective}) {
-            EXPECT_EQ(plan_of(*scheduler, 120, views(2, 100), marker), expected);
+        for (const OpKind op_kind : {OpKind::blocking, OpKind::non_blocking, OpKind::collective}) {
+            EXPECT_EQ(plan_of(*scheduler, 120, subchannel_stats(2, 100), op_kind), expected);
         }
     }
 }
@@ -87,7 +89,7 @@ TEST(Binding, IsTheSamePlanForEveryMarkerAndEachTime) {
 TEST(Binding, AppendsToThePlan) {
     const auto scheduler = binding();
     Plan plan{{9, 1, 2}};
-    scheduler->plan({5, Marker::blocking, Direction::write}, views(1, 100), plan);
+    scheduler->plan({5, OpKind::blocking, Direction::write}, subchannel_stats(1, 100), plan);
     EXPECT_EQ(plan, (Plan{{9, 1, 2}, {0, 0, 5}}));
 }
 
@@ -96,7 +98,7 @@ TEST(Binding, CoversEveryLengthExactly) {
     for (Bytes length = 1; length < 300; ++length) {
         for (const Bytes most : {Bytes{1}, Bytes{2}, Bytes{63}, Bytes{64}, Bytes{65}, Bytes{299}}) {
             Bytes covered = 0;
-            for (const Stripe& stripe : plan_of(*scheduler, length, views(4, most))) {
+            for (const Stripe& stripe : plan_of(*scheduler, length, subchannel_stats(4, most))) {
                 ASSERT_EQ(stripe.subchannel, 2u);
                 ASSERT_EQ(stripe.offset, covered);
                 ASSERT_GT(stripe.length, 0u);
@@ -109,7 +111,7 @@ TEST(Binding, CoversEveryLengthExactly) {
 }
 
 TEST(Binding, ProcessesAreSpreadOverTheNearestRails) {
-    auto up = views(4, 100);
+    auto up = subchannel_stats(4, 100);
     up[0].distance = 21;
     up[2].distance = 21;
     for (std::uint32_t position = 0; position < 5; ++position) {
@@ -121,7 +123,7 @@ TEST(Binding, ProcessesAreSpreadOverTheNearestRails) {
 }
 
 // Returns what each of two rails carries of a first transfer of `length` bytes.
-std::vector<Bytes> first_loads(const char* policy, const std::vector<SubchannelView>& up,
+std::vector<Bytes> first_loads(const char* policy, const std::vector<SubchannelStats>& up,
                                Bytes length) {
     SchedulerOptions some = options("binding", policy, 0, 64);
     some.min_stripe = 64;
@@ -130,7 +132,7 @@ std::vector<Bytes> first_loads(const char* policy, const std::vector<SubchannelV
 }
 
 TEST(FirstWeights, AreTheRatesWhereTheseDiffer) {
-    auto up = views(2, kMiB);
+    auto up = subchannel_stats(2, kMiB);
     up[0].rate.value = 4000;
     up[0].distance = 31; // does not count beside a rate
     for (const char* policy : {"auto", "weighted", "adaptive", "load_balanced", "bss", "epc"}) {
@@ -140,7 +142,7 @@ TEST(FirstWeights, AreTheRatesWhereTheseDiffer) {
 }
 
 TEST(FirstWeights, AreSmallerForPortsThatAreFurtherAway) {
-    auto up = views(2, kMiB);
+    auto up = subchannel_stats(2, kMiB);
     up[1].distance = 30;
     for (const char* policy : {"auto", "adaptive", "bss", "epc"}) {
         EXPECT_EQ(first_loads(policy, up, 6400), (std::vector<Bytes>{4800, 1600})) << policy;
@@ -150,14 +152,14 @@ TEST(FirstWeights, AreSmallerForPortsThatAreFurtherAway) {
         EXPECT_EQ(first_loads(policy, up, 6400), (std::vector<Bytes>{3200, 3200})) << policy;
     }
     // If all ports are equally far, distance does not count.
-    for (SubchannelView& view : up) {
-        view.distance = 30;
+    for (SubchannelStats& stats : up) {
+        stats.distance = 30;
     }
     EXPECT_EQ(first_loads("adaptive", up, 6400), (std::vector<Bytes>{3200, 3200}));
 }
 
 TEST(FirstWeights, ARateThatIsNotKnownIsTheSlowestOfTheOthers) {
-    auto up = views(2, kMiB);
+    auto up = subchannel_stats(2, kMiB);
     up[0].rate.value = 0;
     for (const char* policy : {"auto", "weighted", "adaptive", "load_balanced", "bss", "epc"}) {
         EXPECT_EQ(first_loads(policy, up, 6400), (std::vector<Bytes>{3200, 3200})) << policy;
@@ -169,12 +171,12 @@ TEST(FirstWeights, ARateThatIsNotKnownIsTheSlowestOfTheOthers) {
 
 TEST(RoundRobin, TakesTheNextSubchannelEachTime) {
     const auto scheduler = make_scheduler(options("round_robin", "none", 1));
-    const auto up = views(3, 100);
+    const auto up = subchannel_stats(3, 100);
     EXPECT_EQ(plan_of(*scheduler, 64, up), (Plan{{1, 0, 64}}));
     EXPECT_EQ(plan_of(*scheduler, 130, up), (Plan{{2, 0, 100}, {2, 100, 30}}));
     EXPECT_EQ(plan_of(*scheduler, 99, up), (Plan{{0, 0, 99}}));
     EXPECT_EQ(plan_of(*scheduler, 99, up), (Plan{{1, 0, 99}}));
-    EXPECT_EQ(plan_of(*scheduler, 99, views(1, 100)), (Plan{{0, 0, 99}}));
+    EXPECT_EQ(plan_of(*scheduler, 99, subchannel_stats(1, 100)), (Plan{{0, 0, 99}}));
 }
 
 TEST(WindowRoundRobin, StaysForAWindow) {
@@ -182,13 +184,13 @@ TEST(WindowRoundRobin, StaysForAWindow) {
     three.window = 3;
     const auto scheduler = make_scheduler(three);
     for (const std::uint32_t expected : {1u, 1u, 1u, 0u, 0u, 0u, 1u, 1u}) {
-        EXPECT_EQ(plan_of(*scheduler, 64, views(2, 100)), (Plan{{expected, 0, 64}}));
+        EXPECT_EQ(plan_of(*scheduler, 64, subchannel_stats(2, 100)), (Plan{{expected, 0, 64}}));
     }
 }
 
 TEST(WeightedRoundRobin, TakesTurnsByRate) {
     const auto scheduler = make_scheduler(options("weighted_round_robin"));
-    auto up = views(2, 100);
+    auto up = subchannel_stats(2, 100);
     up[0].rate.value = 4000;
     std::vector<std::uint32_t> turns;
     for (int i = 0; i < 10; ++i) {
@@ -203,7 +205,8 @@ TEST(Spreading, NeverConcernsTheShortest) {
         for (const char* striped : kStriping) {
             const auto scheduler = make_scheduler(options(whole, striped, 4, 1));
             for (const Bytes length : {1, 8, 63, 8, 8}) {
-                EXPECT_EQ(plan_of(*scheduler, length, views(3, 100)), (Plan{{1, 0, length}}));
+                EXPECT_EQ(plan_of(*scheduler, length, subchannel_stats(3, 100)),
+                          (Plan{{1, 0, length}}));
             }
         }
     }
@@ -215,12 +218,17 @@ TEST(Spreading, ShorterThanTheThresholdIsMultiplexed) {
         two.min_stripe = 64;
         two.bss_batch = 2;
         const auto scheduler = make_scheduler(two);
-        EXPECT_EQ(plan_of(*scheduler, 1023, views(2, kMiB)), (Plan{{0, 0, 1023}})) << striped;
-        EXPECT_EQ(plan_of(*scheduler, 1024, views(2, kMiB)), (Plan{{0, 0, 512}, {1, 512, 512}}))
+        EXPECT_EQ(plan_of(*scheduler, 1023, subchannel_stats(2, kMiB)), (Plan{{0, 0, 1023}}))
             << striped;
-        EXPECT_EQ(plan_of(*scheduler, 100, views(2, kMiB)), (Plan{{1, 0, 100}})) << striped;
-        EXPECT_EQ(plan_of(*scheduler, 100, views(2, kMiB)), (Plan{{0, 0, 100}})) << striped;
-        EXPECT_EQ(plan_of(*scheduler, 5000, views(1, kMiB)), (Plan{{0, 0, 5000}})) << striped;
+        EXPECT_EQ(plan_of(*scheduler, 1024, subchannel_stats(2, kMiB)),
+                  (Plan{{0, 0, 512}, {1, 512, 512}}))
+            << striped;
+        EXPECT_EQ(plan_of(*scheduler, 100, subchannel_stats(2, kMiB)), (Plan{{1, 0, 100}}))
+            << striped;
+        EXPECT_EQ(plan_of(*scheduler, 100, subchannel_stats(2, kMiB)), (Plan{{0, 0, 100}}))
+            << striped;
+        EXPECT_EQ(plan_of(*scheduler, 5000, subchannel_stats(1, kMiB)), (Plan{{0, 0, 5000}}))
+            << striped;
     }
 }
 
@@ -232,13 +240,13 @@ TEST(Spreading, CoversEveryLengthExactly) {
             const auto scheduler = make_scheduler(some);
             for (Bytes length = 1; length < 1500; ++length) {
                 for (const Bytes most : {Bytes{1}, Bytes{63}, Bytes{64}, Bytes{4096}}) {
-                    auto up = views(5, most);
+                    auto up = subchannel_stats(5, most);
                     up[3].rate.value = 1;
                     up[1].outstanding = {3000, 100};
                     expect_cover(plan_of(*scheduler, length, up), length, up);
                 }
             }
-            const auto up = views(16, Bytes{1} << 31);
+            const auto up = subchannel_stats(16, Bytes{1} << 31);
             expect_cover(plan_of(*scheduler, Bytes{1} << 40, up), Bytes{1} << 40, up);
         }
     }
@@ -252,10 +260,10 @@ TEST(Spreading, NamesNoSubchannelThatIsNotUp) {
         some.min_stripe = 64;
         const auto scheduler = make_scheduler(some);
         for (int i = 0; i < 300; ++i) {
-            std::vector<SubchannelView> up;
-            for (const SubchannelView& view : views(6, 500)) {
+            std::vector<SubchannelStats> up;
+            for (const SubchannelStats& stats : subchannel_stats(6, 500)) {
                 if (random.below(2) == 0) {
-                    up.push_back(view);
+                    up.push_back(stats);
                 }
             }
             if (up.empty()) {
@@ -276,20 +284,23 @@ TEST(Spreading, NamesNoSubchannelThatIsNotUp) {
 
 TEST(Even, CutsIntoEqualParts) {
     const auto scheduler = make_scheduler(options("binding", "even", 0, 1024));
-    EXPECT_EQ(plan_of(*scheduler, 2048, views(2, kMiB)), (Plan{{0, 0, 1024}, {1, 1024, 1024}}));
-    EXPECT_EQ(plan_of(*scheduler, 1024, views(4, kMiB)),
+    EXPECT_EQ(plan_of(*scheduler, 2048, subchannel_stats(2, kMiB)),
+              (Plan{{0, 0, 1024}, {1, 1024, 1024}}));
+    EXPECT_EQ(plan_of(*scheduler, 1024, subchannel_stats(4, kMiB)),
               (Plan{{0, 0, 256}, {1, 256, 256}, {2, 512, 256}, {3, 768, 256}}));
     // Lengths are rounded to cache lines: the last part is the rest.
-    EXPECT_EQ(plan_of(*scheduler, 1025, views(2, kMiB)), (Plan{{0, 0, 576}, {1, 576, 449}}));
-    EXPECT_EQ(plan_of(*scheduler, 2048, views(2, 1000)),
+    EXPECT_EQ(plan_of(*scheduler, 1025, subchannel_stats(2, kMiB)),
+              (Plan{{0, 0, 576}, {1, 576, 449}}));
+    EXPECT_EQ(plan_of(*scheduler, 2048, subchannel_stats(2, 1000)),
               (Plan{{0, 0, 1000}, {0, 1000, 24}, {1, 1024, 1000}, {1, 2024, 24}}));
-    EXPECT_EQ(plan_of(*make_scheduler(options("binding", "even", 3, 1024)), 2048, views(2, kMiB)),
+    EXPECT_EQ(plan_of(*make_scheduler(options("binding", "even", 3, 1024)), 2048,
+                      subchannel_stats(2, kMiB)),
               (Plan{{1, 0, 1024}, {0, 1024, 1024}}));
 }
 
 TEST(Weighted, CutsInProportionToTheRates) {
     const auto scheduler = make_scheduler(options("binding", "weighted", 0, 1024));
-    auto up = views(3, kMiB);
+    auto up = subchannel_stats(3, kMiB);
     up[1].rate.value = 2000;
     EXPECT_EQ(plan_of(*scheduler, 4096, up),
               (Plan{{1, 0, 2048}, {0, 2048, 1024}, {2, 3072, 1024}}));
@@ -301,9 +312,9 @@ TEST(Weighted, CutsInProportionToTheRates) {
 // A path of 1 GB/s carries 1000 bytes in a microsecond.
 TEST(Weighted, NoPartIsShorterThanItCosts) {
     const auto up = [] {
-        auto up = views(4, kMiB);
-        for (SubchannelView& view : up) {
-            view.rate.value = 1'000'000'000;
+        auto up = subchannel_stats(4, kMiB);
+        for (SubchannelStats& stats : up) {
+            stats.rate.value = 1'000'000'000;
         }
         return up;
     }();
@@ -326,7 +337,7 @@ TEST(Adaptive, CountsInWhatIsUnderWay) {
     const auto adaptive = make_scheduler(some);
     some.striping = "weighted";
     const auto weighted = make_scheduler(some);
-    auto up = views(2, kMiB);
+    auto up = subchannel_stats(2, kMiB);
     up[0].outstanding = {6400, 0};
     EXPECT_EQ(loads(plan_of(*adaptive, 6400, up), 2), (std::vector<Bytes>{0, 6400}));
     EXPECT_EQ(loads(plan_of(*adaptive, 12800, up), 2), (std::vector<Bytes>{3200, 9600}));
@@ -339,29 +350,29 @@ TEST(Adaptive, CountsInWhatIsUnderWay) {
 }
 
 TEST(Scheduler, PlansLongTransfersInRoundsWhereItLearns) {
-    const auto round = [](const char* striping, Bytes length, Marker marker = Marker::blocking,
+    const auto round = [](const char* striping, Bytes length, OpKind op_kind = OpKind::blocking,
                           std::uint32_t up = 2, Bytes threshold = 64) {
         const auto scheduler = make_scheduler(options("binding", striping, 0, threshold));
-        return scheduler->round({length, marker, Direction::read}, views(up, kMiB));
+        return scheduler->round({length, op_kind, Direction::read}, subchannel_stats(up, kMiB));
     };
     for (const char* policy : {"none", "even", "weighted", "load_balanced", "bss"}) {
         EXPECT_EQ(round(policy, kGiB), kGiB) << policy;
     }
     EXPECT_EQ(round("adaptive", kGiB), 512 * kKiB);
     EXPECT_EQ(round("adaptive", 512 * kKiB - 1), 512 * kKiB - 1);
-    EXPECT_EQ(round("adaptive", kGiB, Marker::blocking, 1), kGiB);
+    EXPECT_EQ(round("adaptive", kGiB, OpKind::blocking, 1), kGiB);
     EXPECT_EQ(round("epc", kGiB), 512 * kKiB);
-    EXPECT_EQ(round("epc", kGiB, Marker::non_blocking), kGiB);
+    EXPECT_EQ(round("epc", kGiB, OpKind::non_blocking), kGiB);
     // A round is never below the threshold, where transfers are not striped.
-    EXPECT_EQ(round("adaptive", kGiB, Marker::blocking, 2, kMiB), kMiB);
-    EXPECT_EQ(round("adaptive", kMiB - 1, Marker::blocking, 2, kMiB), kMiB - 1);
+    EXPECT_EQ(round("adaptive", kGiB, OpKind::blocking, 2, kMiB), kMiB);
+    EXPECT_EQ(round("adaptive", kMiB - 1, OpKind::blocking, 2, kMiB), kMiB - 1);
 }
 
 TEST(LoadBalanced, FillsTheLeastLoadedFirst) {
     SchedulerOptions some = options("binding", "load_balanced", 0, 64);
     some.min_stripe = 64;
     const auto scheduler = make_scheduler(some);
-    auto up = views(3, kMiB);
+    auto up = subchannel_stats(3, kMiB);
     up[0].outstanding = {6400, 0};
     up[1].outstanding = {64000, 0};
     const auto read = [&](Bytes length) { return loads(plan_of(*scheduler, length, up), 3); };
@@ -369,10 +380,10 @@ TEST(LoadBalanced, FillsTheLeastLoadedFirst) {
     EXPECT_EQ(read(7680), (std::vector<Bytes>{640, 0, 7040}));
     EXPECT_EQ(read(121600), (std::vector<Bytes>{57600, 0, 64000}));
     // Writes do not compete with reads.
-    EXPECT_EQ(loads(plan_of(*scheduler, 19200, up, Marker::blocking, Direction::write), 3),
+    EXPECT_EQ(loads(plan_of(*scheduler, 19200, up, OpKind::blocking, Direction::write), 3),
               (std::vector<Bytes>{6400, 6400, 6400}));
     up[2].rate.value = 3000;
-    EXPECT_EQ(loads(plan_of(*scheduler, 19200, up, Marker::blocking, Direction::write), 3),
+    EXPECT_EQ(loads(plan_of(*scheduler, 19200, up, OpKind::blocking, Direction::write), 3),
               (std::vector<Bytes>{3840, 3840, 11520}));
 }
 
@@ -380,11 +391,11 @@ TEST(Epc, StripesForWhoWaits) {
     SchedulerOptions some = options("binding", "epc", 0, 64);
     some.min_stripe = 64;
     const auto scheduler = make_scheduler(some);
-    const auto up = views(2, kMiB);
-    EXPECT_EQ(plan_of(*scheduler, 2048, up, Marker::blocking).size(), 2u);
-    EXPECT_EQ(plan_of(*scheduler, 2048, up, Marker::collective).size(), 2u);
-    EXPECT_EQ(plan_of(*scheduler, 2048, up, Marker::non_blocking), (Plan{{0, 0, 2048}}));
-    EXPECT_EQ(plan_of(*scheduler, 2048, up, Marker::non_blocking), (Plan{{1, 0, 2048}}));
+    const auto up = subchannel_stats(2, kMiB);
+    EXPECT_EQ(plan_of(*scheduler, 2048, up, OpKind::blocking).size(), 2u);
+    EXPECT_EQ(plan_of(*scheduler, 2048, up, OpKind::collective).size(), 2u);
+    EXPECT_EQ(plan_of(*scheduler, 2048, up, OpKind::non_blocking), (Plan{{0, 0, 2048}}));
+    EXPECT_EQ(plan_of(*scheduler, 2048, up, OpKind::non_blocking), (Plan{{1, 0, 2048}}));
 }
 
 } // namespace

@@ -17,24 +17,24 @@ namespace {
 using Way = WayChoice::Way;
 
 constexpr Way kDirect = 0;
-constexpr Way kAsked = 1;
+constexpr Way kAssisted = 1;
 
 // Plays so many operations at such costs. Returns how many were target-assisted.
-int play(WayChoice& choice, int operations, Nanoseconds direct, Nanoseconds asked) {
+int play(WayChoice& choice, int operations, Nanoseconds direct, Nanoseconds assisted) {
     int count = 0;
     for (int i = 0; i < operations; ++i) {
         const Way way = choice.choose();
-        count += way == kAsked ? 1 : 0;
+        count += way == kAssisted ? 1 : 0;
         if (choice.timed()) {
-            choice.note(way, way == kAsked ? asked : direct);
+            choice.note(way, way == kAssisted ? assisted : direct);
         }
     }
     return count;
 }
 
 TEST(WayChoice, TakesTheFasterWay) {
-    WayChoice asks;
-    EXPECT_GT(play(asks, 10'000, Nanoseconds{1000}, Nanoseconds{600}), 9'800);
+    WayChoice assists;
+    EXPECT_GT(play(assists, 10'000, Nanoseconds{1000}, Nanoseconds{600}), 9'800);
     WayChoice does;
     const int tried = play(does, 10'000, Nanoseconds{500}, Nanoseconds{600});
     EXPECT_GE(tried, 10) << "four to begin with, and then now and again three";
@@ -43,8 +43,8 @@ TEST(WayChoice, TakesTheFasterWay) {
 
 // A caller that takes the fast path, goes_on(), makes the same choices at the same operations as
 // one that only calls choose().
-TEST(WayChoice, TheShortWayChangesNothing) {
-    for (const Nanoseconds asked : {Nanoseconds{2000}, Nanoseconds{600}, Nanoseconds{1000}}) {
+TEST(WayChoice, TheFastPathChangesNothing) {
+    for (const Nanoseconds assisted : {Nanoseconds{2000}, Nanoseconds{600}, Nanoseconds{1000}}) {
         WayChoice whole;
         WayChoice brief;
         int went_on = 0;
@@ -56,13 +56,13 @@ TEST(WayChoice, TheShortWayChangesNothing) {
             ASSERT_EQ(goes_on ? kDirect : brief.choose(), way) << i;
             ASSERT_EQ(!goes_on && brief.timed(), whole.timed()) << i;
             if (whole.timed()) {
-                const Nanoseconds took = way == kAsked ? asked : direct;
+                const Nanoseconds took = way == kAssisted ? assisted : direct;
                 whole.note(way, took);
                 brief.note(way, took);
             }
             ASSERT_EQ(brief.patience(), whole.patience()) << i;
         }
-        if (asked < Nanoseconds{700}) {
+        if (assisted < Nanoseconds{700}) {
             EXPECT_EQ(went_on, 0) << "it only ever goes the direct way";
         } else {
             EXPECT_GT(went_on, 19'000);
@@ -72,14 +72,14 @@ TEST(WayChoice, TheShortWayChangesNothing) {
 
 TEST(WayChoice, BeginsInTurnsWithTheWayThatIsNeverLate) {
     WayChoice choice;
-    for (const Way way : {kDirect, kAsked}) {
+    for (const Way way : {kDirect, kAssisted}) {
         for (int i = 0; i < 2; ++i) {
             EXPECT_EQ(choice.choose(), way);
             EXPECT_TRUE(choice.timed());
-            if (way == kAsked) {
+            if (way == kAssisted) {
                 EXPECT_EQ(choice.patience(), Nanoseconds{700});
             }
-            choice.note(way, way == kAsked ? Nanoseconds{800} : Nanoseconds{700});
+            choice.note(way, way == kAssisted ? Nanoseconds{800} : Nanoseconds{700});
         }
     }
     EXPECT_EQ(play(choice, 12, Nanoseconds{700}, Nanoseconds{800}), 2) << "until it is known, too";
@@ -89,7 +89,7 @@ TEST(WayChoice, BeginsInTurnsWithTheWayThatIsNeverLate) {
 // The first operation after a change of ways takes three times as long, whichever way it goes: neither
 // the trials nor what comes behind them make the better way look slow.
 TEST(WayChoice, WhatAChangeOfWaysCostsIsNotCharged) {
-    for (const Way best : {kDirect, kAsked}) {
+    for (const Way best : {kDirect, kAssisted}) {
         WayChoice choice;
         Way last = kDirect;
         int taken = 0;
@@ -110,11 +110,11 @@ TEST(WayChoice, WhatAChangeOfWaysCostsIsNotCharged) {
 TEST(WayChoice, LeavesATargetThatComputesAtOnce) {
     WayChoice choice;
     play(choice, 1000, Nanoseconds{1000}, Nanoseconds{600});
-    for (int i = 0; choice.choose() != kAsked; ++i) {
+    for (int i = 0; choice.choose() != kAssisted; ++i) {
         ASSERT_LT(i, 5) << "behind a trial";
     }
     for (int i = 0; i < 3; ++i) {
-        choice.note(kAsked, Nanoseconds{2000}); // the initiator took it back, and did it itself
+        choice.note(kAssisted, Nanoseconds{2000}); // the initiator took it back, and did it itself
     }
     EXPECT_LE(play(choice, 1000, Nanoseconds{1000}, Nanoseconds{2000}), 15);
 }
@@ -130,7 +130,7 @@ TEST(WayChoice, ComesBackSoonToOneThatIsThereAgain) {
 TEST(WayChoice, OneTimeThatIsOffSaysNothing) {
     WayChoice choice;
     play(choice, 1000, Nanoseconds{1000}, Nanoseconds{600});
-    choice.note(kAsked, Nanoseconds{5'000'000}); // another process had its turn
+    choice.note(kAssisted, Nanoseconds{5'000'000}); // another process had its turn
     choice.note(kDirect, Nanoseconds{10});
     EXPECT_GT(play(choice, 1000, Nanoseconds{1000}, Nanoseconds{600}), 980);
 }

@@ -53,14 +53,14 @@ public:
             opal_common_adaptib_remote_t& remote = remotes_[rank];
             remote.base = reinterpret_cast<std::uintptr_t>(&words_[rank]);
             remote.bytes = sizeof(std::uint64_t);
-            remote.access = protocol.told_access(OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC);
+            remote.access = protocol.advertised_access(OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC);
             remote.key_count = windows_[rank].memory().key_count();
             windows_[rank].memory().copy_remote_keys(remote.keys);
         }
     }
 
-    bool asked(std::size_t rank) const {
-        return (remotes_[rank].access & OPAL_COMMON_ADAPTIB_ATOMICS_ASKED) != 0;
+    bool emulated(std::size_t rank) const {
+        return (remotes_[rank].access & OPAL_COMMON_ADAPTIB_ATOMICS_EMULATED) != 0;
     }
     void add(std::size_t from, std::size_t to) {
         Addition& addition = additions_.emplace_back();
@@ -188,17 +188,17 @@ TEST(Atomics, AnAdaptersInDoubtEndWithAnErrorAndAreNotRepeated) {
 
 TEST(Atomics, AreTheTargetsByDefaultWhereAPathCanFailOverToAnother) {
     Counting several(1, "auto");
-    EXPECT_TRUE(several.asked(0));
+    EXPECT_TRUE(several.emulated(0));
     Counting one(1, "auto", {.ports = 1});
-    EXPECT_FALSE(one.asked(0));
+    EXPECT_FALSE(one.emulated(0));
 }
 
 // One adapter's atomics are not atomic with another's, and each initiator chooses its own adapter.
 TEST(Atomics, AreTheTargetsByDefaultWhereItHasSeveralAdapters) {
     Counting adapters(1, "auto", {.adapters = 2}, "off");
-    EXPECT_TRUE(adapters.asked(0));
+    EXPECT_TRUE(adapters.emulated(0));
     Counting ports(1, "auto", {.ports = 2}, "off");
-    EXPECT_FALSE(ports.asked(0));
+    EXPECT_FALSE(ports.emulated(0));
 }
 
 // The target's own atomics on a word, and those of its peers, are atomic with each other.
@@ -220,7 +220,7 @@ TEST(Atomics, TheTargetsOwnGoTheSameWay) {
                                                    0};
         Peer* self = nullptr;
         ASSERT_TRUE(counting.ranks->core(0).get_loopback(self).ok());
-        ASSERT_TRUE(counting.ranks->core(0).protocol().one_sided_at_once(*self, what, nullptr));
+        ASSERT_TRUE(counting.ranks->core(0).protocol().try_rma(*self, what, nullptr));
         rest(*counting.ranks, 1us);
     }
     ASSERT_TRUE(counting.ranks->run_until([&] { return counting.done(); }, 10s));
@@ -260,7 +260,7 @@ TEST(Atomics, EndWhenTheirTargetDies) {
     EXPECT_GT(failed, 20u);
 }
 
-TEST(Atomics, WaitForTheEndOfAGoodbye) {
+TEST(Atomics, WaitForTheEndOfADisconnect) {
     Counting counting(4, "target");
     for (int i = 0; i < 30; ++i) {
         counting.add(0, 1);

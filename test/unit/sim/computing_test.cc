@@ -251,7 +251,7 @@ TEST(Computing, ATargetOfAtomicsIsWaitedFor) {
             opal_common_adaptib_remote_t remote{};
             remote.base = reinterpret_cast<std::uintptr_t>(&word);
             remote.bytes = sizeof word;
-            remote.access = target.told_access(OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC);
+            remote.access = target.advertised_access(OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC);
             remote.key_count = window.memory().key_count();
             window.memory().copy_remote_keys(remote.keys);
             ranks->compute(1, kLong);

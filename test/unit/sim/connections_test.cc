@@ -239,9 +239,9 @@ TEST(Connections, WhoWasRefusedIsNotChosenForTwoPeriodsThenFour) {
     carry(*ranks, 2, 3, 100'000);
     const Peer& refused = *ranks->peer(2, 0);
     const auto next_refusal = [&](Nanoseconds patience) {
-        const std::uint32_t before = refused.usage.refusals;
+        const std::uint32_t before = refused.activity.refusals;
         const Nanoseconds start = ranks->now(2);
-        while (refused.usage.refusals == before && ranks->now(2) < start + patience) {
+        while (refused.activity.refusals == before && ranks->now(2) < start + patience) {
             for (int i = 0; i < 10; ++i) {
                 carry(*ranks, 2, 0, 8);
             }
@@ -251,12 +251,12 @@ TEST(Connections, WhoWasRefusedIsNotChosenForTwoPeriodsThenFour) {
         return ranks->now(2);
     };
     Nanoseconds last = next_refusal(10 * kPeriod);
-    ASSERT_EQ(refused.usage.refusals, 1u);
+    ASSERT_EQ(refused.activity.refusals, 1u);
     for (int periods = 2; periods <= 8; periods *= 2) {
         SCOPED_TRACE(periods);
-        EXPECT_NEAR(static_cast<double>((refused.usage.own_after - last).count()),
+        EXPECT_NEAR(static_cast<double>((refused.activity.own_after - last).count()),
                     static_cast<double>((periods * kPeriod).count()), 1e6);
-        EXPECT_FALSE(refused.usage.chosen);
+        EXPECT_FALSE(refused.activity.chosen);
         const std::uint64_t closed = ranks->counters(2).connections_closed;
         const Nanoseconds next = next_refusal(20 * kPeriod);
         EXPECT_GE(next - last, periods * kPeriod - 1ms);
@@ -331,7 +331,7 @@ TEST(Connections, WhereNoChannelIsDynamicallyConnectedTheSharedQueueStandsIn) {
     }
 }
 
-TEST(Connections, AStaticStartThatDoesNotFitIsToldOnce) {
+TEST(Connections, AStaticStartThatDoesNotFitIsReportedOnce) {
     for (const int most : {0, 3, 7}) {
         RanksOptions options = world_of(8);
         options.parameters.connect = kStatic;
@@ -448,7 +448,7 @@ TEST(Connections, OneSidedOperationsTakeTurns) {
 // -------------------------------------------------------------------------------------------------
 // A device without room
 
-TEST(Connections, ADeviceWithoutRoomIsToldOnceAndDoesNotStopTraffic) {
+TEST(Connections, ADeviceWithoutRoomIsReportedOnceAndDoesNotStopTraffic) {
     RanksOptions options = world_of(6);
     FirstRanksFaults faults(options);
     // Rank 0 gets its datagram queue pair and two connections; then 15 calls fail.

@@ -38,16 +38,16 @@ protected:
     }
     void end() {
         ranks_->kill(1);
-        tell();
+        report();
     }
-    void tell() {
+    void report() {
         ranks_->core(0).on_process_ended(peer_->name);
         ranks_->wake(0);
     }
     Status send(std::vector<std::byte>& bytes, test::TestRequest& request) {
         bool complete = false;
         const Status status = ranks_->core(0).protocol().send(
-            peer_, {0, 0, 3}, data_of(bytes), false, Marker::non_blocking, request.user, complete);
+            peer_, {0, 0, 3}, data_of(bytes), false, OpKind::non_blocking, request.user, complete);
         request.done = complete;
         ranks_->wake(0);
         return status;
@@ -158,7 +158,7 @@ TEST(EndedBefore, WhoIsMetLaterIsNotWaitedFor) {
     if (status.ok()) {
         status = ranks->core(0).protocol().send(
             peer, {0, 0, 3}, {message.sent.data(), message.sent.size(), nullptr, nullptr, nullptr},
-            false, Marker::non_blocking, message.send.user, complete);
+            false, OpKind::non_blocking, message.send.user, complete);
     }
     ranks->wake(0);
     EXPECT_TRUE(!status.ok() || (ranks->run_until([&] { return message.send.done; }, kAtOnce) &&

@@ -32,7 +32,7 @@ protected:
         EXPECT_EQ(ranks->peer(1, 0)->state == ConnectState::open, GetParam());
         EXPECT_EQ(left(1), Core::Left::nothing);
     }
-    void say_goodbye(std::size_t rank) {
+    void send_disconnect(std::size_t rank) {
         ranks->core(rank).protocol().release_peer(*ranks->peer(rank, 1 - rank));
         ranks->wake(rank);
     }
@@ -47,12 +47,12 @@ protected:
     std::unique_ptr<Ranks> ranks;
 };
 
-TEST_P(Ending, WhoSaidGoodbyeMayBeGone) {
+TEST_P(Ending, WhoSentDisconnectMayBeGone) {
     Peer& peer = *ranks->peer(1, 0);
-    say_goodbye(0);
-    ASSERT_TRUE(ranks->run_until([&] { return peer.heard_goodbye; }, 100ms));
+    send_disconnect(0);
+    ASSERT_TRUE(ranks->run_until([&] { return peer.disconnect_received; }, 100ms));
     ranks->kill(0);
-    say_goodbye(1);
+    send_disconnect(1);
     EXPECT_EQ(left(1), Core::Left::last_words);
 }
 
@@ -64,8 +64,8 @@ TEST_P(Ending, WhoDidNotIsWaitedFor) {
 }
 
 TEST_P(Ending, BothGoWhenBothAreThrough) {
-    say_goodbye(0);
-    say_goodbye(1);
+    send_disconnect(0);
+    send_disconnect(1);
     rest(*ranks, 50ms);
     EXPECT_EQ(left(0), Core::Left::nothing);
     EXPECT_EQ(left(1), Core::Left::nothing);
@@ -121,9 +121,9 @@ TEST(Leaving, WhoEndsDoesNotWaitForWhoHasLeft) {
         const Peer& other = *peers[0];
         const DatagramLink& link = *other.datagram.link;
         part(1);
-        ASSERT_TRUE(ranks->run_until([&] { return other.heard_goodbye; }, 1s));
+        ASSERT_TRUE(ranks->run_until([&] { return other.disconnect_received; }, 1s));
         part(0);
-        ASSERT_TRUE(ranks->run_until([&] { return !other.said_goodbye; }, 1s));
+        ASSERT_TRUE(ranks->run_until([&] { return !other.disconnect_sent; }, 1s));
         ASSERT_FALSE(link.unacknowledged());
         ASSERT_TRUE(link.busy()) << "it is to acknowledge the answer";
         if (!lost) {

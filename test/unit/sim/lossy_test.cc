@@ -56,7 +56,7 @@ std::vector<std::unique_ptr<Message>> start(Ranks& ranks, int count, std::size_t
         const Data in{m.got.data(), m.got.size(), nullptr, nullptr, nullptr};
         EXPECT_TRUE(ranks.core(from)
                         .protocol()
-                        .send(ranks.peer(from, to), envelope, out, i % 5 == 0, Marker::non_blocking,
+                        .send(ranks.peer(from, to), envelope, out, i % 5 == 0, OpKind::non_blocking,
                               m.send.user, complete)
                         .ok());
         m.send.done = complete;
@@ -126,7 +126,7 @@ TEST_P(LossyPeers, OneThatDoesNotAnswerIsGivenUp) {
     ASSERT_TRUE(
         ranks->core(0)
             .protocol()
-            .send(ranks->peer(0, 1), {0, 0, 3}, out, true, Marker::blocking, m.send.user, complete)
+            .send(ranks->peer(0, 1), {0, 0, 3}, out, true, OpKind::blocking, m.send.user, complete)
             .ok());
     ranks->wake(0);
     ASSERT_TRUE(ranks->run_until([&] { return m.send.done; }, std::chrono::seconds{60}));

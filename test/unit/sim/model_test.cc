@@ -249,7 +249,7 @@ TEST(Model, NegativeTagsAreHiddenFromAnyTag) {
     EXPECT_ILLEGAL(story, "they do not match");
 }
 
-TEST(Model, TruncationIsToldAndKeepsWhatFits) {
+TEST(Model, TruncationIsReportedAndKeepsWhatFits) {
     Story legal;
     legal.send(1, 5, 100);
     legal.receive(1, 5, 0, 40);

@@ -47,7 +47,7 @@ void exchange(Ranks& ranks, std::size_t bytes, std::uint64_t seed) {
     ASSERT_TRUE(
         ranks.core(0)
             .protocol()
-            .send(peer, {0, 0, 7}, contiguous(sent), false, Marker::blocking, send.user, complete)
+            .send(peer, {0, 0, 7}, contiguous(sent), false, OpKind::blocking, send.user, complete)
             .ok());
     send.done = complete;
     ranks.wake(0);
@@ -99,7 +99,7 @@ std::string trace_of(std::uint64_t seed) {
             const Envelope envelope{0, static_cast<std::int32_t>(from), i};
             const Status status =
                 sends ? ranks->core(from).protocol().send(ranks->peer(from, to), envelope, data,
-                                                          false, Marker::non_blocking,
+                                                          false, OpKind::non_blocking,
                                                           requests.back()->user, complete)
                       : ranks->core(to).protocol().receive(envelope, data, requests.back()->user,
                                                            complete);
@@ -171,7 +171,7 @@ TEST(Ranks, ADeadRankIsNoticed) {
         ASSERT_TRUE(ranks->core(0)
                         .protocol()
                         .send(ranks->peer(0, 1), {0, 0, 7}, contiguous(memory), false,
-                              Marker::blocking, request.user, complete)
+                              OpKind::blocking, request.user, complete)
                         .ok());
         request.done = complete;
         ranks->wake(0);

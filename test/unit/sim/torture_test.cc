@@ -64,7 +64,7 @@ TEST(Programs, AConfirmationOwedIsNotForgotten) {
 
 // Queue pairs were destroyed before the reply to a disconnect, which had only been
 // posted, was sent.
-TEST(Programs, AGoodbyeIsAnsweredBeforeTheConnectionGoes) {
+TEST(Programs, ADisconnectIsAnsweredBeforeTheConnectionGoes) {
     EXPECT_EQ(failures("ranks 3\n"
                        "schedule 150792074967697\n"
                        "parameter connect_threshold 3\n"
@@ -83,7 +83,7 @@ TEST(Programs, AGoodbyeIsAnsweredBeforeTheConnectionGoes) {
 
 // A peer that had finished the disconnect asked for a connection anew, just before the core
 // released the old one.
-TEST(Programs, ARequestBehindTheGoodbyesIsKept) {
+TEST(Programs, ARequestBehindTheDisconnectsIsKept) {
     EXPECT_EQ(failures("ranks 2\n"
                        "schedule 268206076846146\n"
                        "world machine here\n"
@@ -104,7 +104,7 @@ TEST(Programs, ARequestBehindTheGoodbyesIsKept) {
 }
 
 // Connections that the job begins with are requested during a disconnect, and answered after it.
-TEST(Programs, WhatWasAskedForBeforeTheGoodbyesIsOver) {
+TEST(Programs, WhatWasAskedForBeforeTheDisconnectsIsOver) {
     EXPECT_EQ(failures("ranks 2\n"
                        "schedule 137559836108165\n"
                        "parameter connect static\n"
@@ -118,7 +118,7 @@ TEST(Programs, WhatWasAskedForBeforeTheGoodbyesIsOver) {
 }
 
 // A rank that has disconnected takes part in transfers with more messages than its ring holds.
-TEST(Programs, WhoHasSaidGoodbyeGetsCredit) {
+TEST(Programs, WhoHasSentDisconnectGetsCredit) {
     EXPECT_EQ(failures("ranks 2\n"
                        "schedule 50499604525571\n"
                        "parameter eager_limit 0\n"

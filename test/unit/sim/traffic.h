@@ -49,7 +49,7 @@ struct Message {
                         .protocol()
                         .send(ranks.peer(source, target), envelope(tag),
                               {sent.data(), sent.size(), nullptr, nullptr, nullptr}, synchronous,
-                              Marker::non_blocking, send.user, complete)
+                              OpKind::non_blocking, send.user, complete)
                         .ok());
         send.done = complete;
         ranks.wake(source);

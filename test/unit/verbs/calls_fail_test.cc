@@ -166,7 +166,7 @@ protected:
                (call == "query_pkey" && nth > 1) || call == "poll_cq" ||
                (call == "modify_qp" && error_moves_.contains(nth));
     }
-    void check_told(const std::string& call, int nth, int error, Reason reason) {
+    void check_reported(const std::string& call, int nth, int error, Reason reason) {
         if (call == "fork_init") {
             EXPECT_EQ(outcome_.notices, 1u);
         }
@@ -239,7 +239,7 @@ TEST_F(CallsFail, EachOnceAtEachPlaceWithEachError) {
                 error_moves_ = error_moves;
                 ++runs;
                 EXPECT_TRUE(lib_.failed()) << "the call was not made";
-                check_told(call, nth, error, reason);
+                check_reported(call, nth, error, reason);
                 check_left(call);
                 if (HasFailure()) {
                     return;

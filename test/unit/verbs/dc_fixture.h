@@ -137,7 +137,7 @@ protected:
         EXPECT_EQ(rail().create_qp(what, none), refusal(Reason::not_supported));
         what.type = QpType::dc_target;
         EXPECT_EQ(rail().create_qp(what, none), refusal(Reason::not_supported));
-        return rail().trouble();
+        return rail().last_error_text();
     }
     ibv_wc written(std::uint64_t wr_id) {
         ibv_wc wc{};

@@ -166,7 +166,7 @@ TEST_F(DcTest, AnotherKeyWantsAnotherTarget) {
     a.access_key = 3;
     lib_.fail("mlx5dv_create_qp", 1, ENOMEM);
     EXPECT_EQ(at.modify(a, kQpState | kQpKey), refusal(Reason::no_memory));
-    EXPECT_NE(rail().trouble().find("a DC target: "), std::string::npos);
+    EXPECT_NE(rail().last_error_text().find("a DC target: "), std::string::npos);
     lib_.fail("modify_qp", 1, EOPNOTSUPP);
     EXPECT_EQ(at.modify(a, kQpState | kQpKey), refusal(Reason::not_supported));
     EXPECT_EQ(lib_.living("qp"), 1);
@@ -240,7 +240,7 @@ TEST_F(DcTest, AnEventOfATargetDoesNotEndItYet) {
     EXPECT_NE(at.number(), number);
 }
 
-TEST_F(DcTest, TheEndOfTheSharedQueueIsTold) {
+TEST_F(DcTest, TheEndOfTheSharedQueueIsReported) {
     open_device();
     QueuePair& at = target(cq());
     ibv_async_event broken{};
@@ -270,7 +270,7 @@ TEST_F(DcTest, TheEndOfTheSharedQueueIsNotThatOfTargetsWithoutANumber) {
     EXPECT_EQ(initial.query().state, QpState::init);
 }
 
-TEST_F(DcTest, TheEndOfTheCompletionQueueIsTold) {
+TEST_F(DcTest, TheEndOfTheCompletionQueueIsReported) {
     open_device();
     QueuePair& at = target(cq());
     ibv_async_event broken{};

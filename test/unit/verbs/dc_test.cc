@@ -116,7 +116,7 @@ TEST_F(DcTest, WhateverIsRefusedTheRailGoesOn) {
         EXPECT_TRUE(rail().info().has(Capability::rc));
         EXPECT_TRUE(rail().info().has(Capability::ud));
         EXPECT_EQ(rail().info().inline_bytes, 512u) << "who has no DC gives nothing away for it";
-        EXPECT_EQ(rail().trouble(), "") << "nobody has asked for DC";
+        EXPECT_EQ(rail().last_error_text(), "") << "nobody has asked for DC";
         EXPECT_GT(refused().size(), std::strlen("no DC queue pairs: no "));
         EXPECT_EQ(lib_.living("qp"), 0);
         EXPECT_EQ(lib_.living("srq"), 0);

@@ -204,7 +204,7 @@ TEST_F(SilentErrors, TheCallersOwnDoing) {
     none();
 }
 
-TEST_F(SilentErrors, EndedOrConnectedAnewBeforeItIsTold) {
+TEST_F(SilentErrors, EndedOrConnectedAnewBeforeItIsReported) {
     EXPECT_EQ(pair_->query().state, QpState::error);
     QpAttributes a;
     ASSERT_EQ(pair_->modify(a, kQpState), kOk);

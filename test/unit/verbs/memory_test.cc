@@ -200,7 +200,7 @@ TEST_F(Memlock, TooLittleWhenItIsRegistered) {
             std::unique_ptr<MemoryRegion> out;
             lib_.fail("reg_mr", 1, error);
             const Status status = rail().register_memory(memory, sizeof memory, kLocalWrite, out);
-            const std::string text = rail().trouble();
+            const std::string text = rail().last_error_text();
             return status == refusal(reason) && out == nullptr && text.empty() != told &&
                            (!told || says(text, {"40 KiB", "32 KiB", "limits.conf"}))
                        ? 0

@@ -33,11 +33,12 @@ protected:
         std::unique_ptr<AddressHandle> handle;
         EXPECT_EQ(rail().create_ah(path, handle), refusal(Reason::unreachable)) << word;
         EXPECT_EQ(handle, nullptr);
-        EXPECT_NE(rail().trouble().find(word), std::string::npos) << rail().trouble();
+        EXPECT_NE(rail().last_error_text().find(word), std::string::npos)
+            << rail().last_error_text();
     }
     const ibv_ah_attr& vector_of(const PathSpec& path) {
         std::unique_ptr<AddressHandle> handle;
-        EXPECT_EQ(rail().create_ah(path, handle), kOk) << rail().trouble();
+        EXPECT_EQ(rail().create_ah(path, handle), kOk) << rail().last_error_text();
         EXPECT_EQ(lib_.living("ah"), 1);
         return lib_.ahs.back()->attributes;
     }
@@ -101,10 +102,10 @@ TEST_F(Path, PortsOfDifferentLmcAgree) {
         std::unique_ptr<AddressHandle> handle;
         const PathSpec there = rail(0).path_to(rail(1).address(), index);
         const PathSpec back = rail(1).path_to(rail(0).address(), index);
-        ASSERT_EQ(rail(0).create_ah(there, handle), kOk) << rail(0).trouble();
+        ASSERT_EQ(rail(0).create_ah(there, handle), kOk) << rail(0).last_error_text();
         const ibv_ah_attr a = lib_.ahs.back()->attributes;
         handle.reset();
-        ASSERT_EQ(rail(1).create_ah(back, handle), kOk) << rail(1).trouble();
+        ASSERT_EQ(rail(1).create_ah(back, handle), kOk) << rail(1).last_error_text();
         const ibv_ah_attr b = lib_.ahs.back()->attributes;
         EXPECT_EQ(a.dlid, 64u + b.src_path_bits);
         EXPECT_EQ(b.dlid, lid + a.src_path_bits);
@@ -192,7 +193,7 @@ TEST_F(Path, PeersThatDoNotFit) {
               [](FakeDevice& d) { d.ports[0].gids[0] = gid("fe80:0:0:1::7", IBV_GID_TYPE_IB, 0); }),
         "subnet");
     vector_of(other(ib, [](FakeDevice& d) { d.ports[0].pkeys = {0x7fff}; }));
-    EXPECT_EQ(rail().trouble(), "") << "and nothing to say";
+    EXPECT_EQ(rail().last_error_text(), "") << "and nothing to say";
 }
 
 TEST_F(Path, TwoLimitedMembersDoNotTalk) {
@@ -233,7 +234,7 @@ TEST_F(Path, ConnectionsToPeersThatDoNotFit) {
     a.state = QpState::ready_to_receive;
     a.path = other(ib_device("c", 1, 0), [](FakeDevice& d) { d.ports[0].pkeys = {0x8005}; });
     EXPECT_EQ(pair.modify(a, kRcReceive), refusal(Reason::unreachable));
-    EXPECT_NE(rail().trouble().find("0x8005"), std::string::npos);
+    EXPECT_NE(rail().last_error_text().find("0x8005"), std::string::npos);
     EXPECT_EQ(pair.query().state, QpState::init);
 }
 

@@ -161,8 +161,7 @@ TEST_F(Posting, BadRequestsNeverReachTheAdapter) {
     Gather odd{memory_, 4, 1};
     refused(bad, work(Opcode::fetch_add), [&](SendWork& w) { w.gather = &odd; });
     refused(bad, work(Opcode::compare_swap), [](SendWork& w) { w.gather_count = 0; });
-    EXPECT_EQ(pair_->execute(ExecuteWork{.local = memory_, .length = 8}).category(),
-              Category::again)
+    EXPECT_EQ(pair_->rma_now(RmaWork{.local = memory_, .length = 8}).category(), Category::again)
         << "never in the call";
 }
 

@@ -356,7 +356,8 @@ TEST_F(States, TheAlternatePathMayLeaveFromTheOtherPort) {
     a.alternate_path = rail(1).path_to(rail(1).address(), 1);
     a.alternate_path.source_port = 2;
     a.migration = MigrationState::rearm;
-    ASSERT_EQ(pair.modify(a, kRcSend | kQpAlternatePath | kQpMigration), kOk) << rail().trouble();
+    ASSERT_EQ(pair.modify(a, kRcSend | kQpAlternatePath | kQpMigration), kOk)
+        << rail().last_error_text();
     const ModifyCall& call = lib_.modified.back();
     EXPECT_EQ(call.mask, kRtsMask | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE);
     EXPECT_EQ(call.attributes.alt_port_num, 2);
@@ -378,7 +379,8 @@ TEST_F(States, TheAlternatePathMayLeaveFromTheOtherPort) {
     lib_.devices[0].ports[1].attributes.state = IBV_PORT_DOWN;
     a.alternate_path.source_port = 2;
     EXPECT_EQ(pair.modify(a, kQpAlternatePath | kQpMigration), refusal(Reason::unreachable));
-    EXPECT_NE(rail().trouble().find("port 2 of mlx5_0"), std::string::npos) << rail().trouble();
+    EXPECT_NE(rail().last_error_text().find("port 2 of mlx5_0"), std::string::npos)
+        << rail().last_error_text();
     EXPECT_EQ(lib_.modified.size(), calls) << "nothing was asked of the device";
 }
 

@@ -73,7 +73,7 @@ int ompi_mtl_adaptib_del_procs(struct mca_mtl_base_module_t *mtl, size_t nprocs,
 {
     (void) mtl;
     ompi_mtl_adaptib.ending = true;
-    opal_common_adaptib_messages_end(ompi_mtl_adaptib.core);
+    opal_common_adaptib_quiesce_messages(ompi_mtl_adaptib.core);
     for (size_t i = 0; i < nprocs; ++i) {
         void **endpoint = &procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL];
         opal_common_adaptib_peer_t *peer = __atomic_exchange_n(endpoint, NULL, __ATOMIC_ACQ_REL);

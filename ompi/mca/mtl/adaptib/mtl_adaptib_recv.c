@@ -43,7 +43,7 @@ int ompi_mtl_adaptib_irecv(struct mca_mtl_base_module_t *mtl, struct ompi_commun
     opal_convertor_get_packed_size(convertor, &bytes);
     if (OPAL_LIKELY(0 == bytes || ompi_mtl_adaptib_is_contiguous(convertor))) {
         request->core.complete = receive_complete;
-        rc = ompi_mtl_adaptib_receive_at(
+        rc = ompi_mtl_adaptib_recv_contig(
             comm, src, tag, peer,
             ompi_mtl_adaptib_base(convertor->pBaseBuf + convertor->pDesc->true_lb, bytes), bytes,
             &request->core);

@@ -60,28 +60,28 @@ static inline void ompi_mtl_adaptib_received(ompi_status_public_t *status,
 
 /* Sends the most frequent kind of message: contiguous, to a process that was looked up before, with
  * room for it now. Returns false if it was not sent. */
-static inline bool ompi_mtl_adaptib_sent_now(struct ompi_communicator_t *comm, int dest, int tag,
+static inline bool ompi_mtl_adaptib_try_send(struct ompi_communicator_t *comm, int dest, int tag,
                                              const void *base, size_t bytes)
 {
     opal_common_adaptib_peer_t *peer;
 
     return OPAL_LIKELY(ompi_mtl_adaptib_known_peer(comm, dest, &peer))
            && OPAL_COMMON_ADAPTIB_COMPLETE
-                  == opal_common_adaptib_send_now(ompi_mtl_adaptib.core, peer,
+                  == opal_common_adaptib_try_send(ompi_mtl_adaptib.core, peer,
                                                   OPAL_COMMON_ADAPTIB_COMM_CID(comm),
                                                   comm->c_my_rank, tag, base, bytes);
 }
 
 /* Starts a receive of contiguous data from `peer` (ompi_mtl_adaptib_source); returns the core's
  * code. */
-static inline int ompi_mtl_adaptib_receive_at(struct ompi_communicator_t *comm, int src, int tag,
-                                              opal_common_adaptib_peer_t *peer, void *base,
-                                              size_t bytes, opal_common_adaptib_request_t *request)
+static inline int ompi_mtl_adaptib_recv_contig(struct ompi_communicator_t *comm, int src, int tag,
+                                               opal_common_adaptib_peer_t *peer, void *base,
+                                               size_t bytes, opal_common_adaptib_request_t *request)
 {
-    return opal_common_adaptib_receive_at(ompi_mtl_adaptib.core, peer,
-                                          OPAL_COMMON_ADAPTIB_COMM_CID(comm),
-                                          ompi_mtl_adaptib_wanted_source(src),
-                                          ompi_mtl_adaptib_wanted_tag(tag), base, bytes, request);
+    return opal_common_adaptib_recv_contig(ompi_mtl_adaptib.core, peer,
+                                           OPAL_COMMON_ADAPTIB_COMM_CID(comm),
+                                           ompi_mtl_adaptib_wanted_source(src),
+                                           ompi_mtl_adaptib_wanted_tag(tag), base, bytes, request);
 }
 
 /* Cancels a receive that is not matched yet, and runs its completion function. A request that is

@@ -39,7 +39,7 @@ static void isend_complete(opal_common_adaptib_request_t *request)
 
 /* Blocking collectives use plain sends with negative tags, so the tag is checked before the
  * verb. */
-static inline opal_common_adaptib_marker_t marker_of(int tag, bool blocking)
+static inline opal_common_adaptib_op_kind_t op_kind_of(int tag, bool blocking)
 {
     if (tag < 0) {
         return OPAL_COMMON_ADAPTIB_COLLECTIVE;
@@ -70,15 +70,15 @@ static inline int start(struct ompi_communicator_t *comm, int dest, int tag,
                                     MCA_PML_BASE_SEND_SYNCHRONOUS == mode
                                         ? OPAL_COMMON_ADAPTIB_MODE_SYNC
                                         : OPAL_COMMON_ADAPTIB_MODE_STANDARD,
-                                    marker_of(tag, blocking), request);
+                                    op_kind_of(tag, blocking), request);
 }
 
-static inline bool sent_now(struct ompi_communicator_t *comm, int dest, int tag,
+static inline bool try_send(struct ompi_communicator_t *comm, int dest, int tag,
                             const struct opal_convertor_t *convertor, mca_pml_base_send_mode_t mode)
 {
     return OPAL_LIKELY(ompi_mtl_adaptib_is_short(convertor)
                        && MCA_PML_BASE_SEND_SYNCHRONOUS != mode)
-           && ompi_mtl_adaptib_sent_now(comm, dest, tag, convertor->pBaseBuf,
+           && ompi_mtl_adaptib_try_send(comm, dest, tag, convertor->pBaseBuf,
                                         convertor->local_size);
 }
 
@@ -90,7 +90,7 @@ int ompi_mtl_adaptib_send(struct mca_mtl_base_module_t *mtl, struct ompi_communi
     int rc;
 
     (void) mtl;
-    if (OPAL_LIKELY(sent_now(comm, dest, tag, convertor, mode))) {
+    if (OPAL_LIKELY(try_send(comm, dest, tag, convertor, mode))) {
         return MPI_SUCCESS;
     }
     send.core.complete = blocking_complete;
@@ -118,7 +118,7 @@ int ompi_mtl_adaptib_isend(struct mca_mtl_base_module_t *mtl, struct ompi_commun
     int rc;
 
     (void) mtl;
-    if (OPAL_LIKELY(sent_now(comm, dest, tag, convertor, mode))) {
+    if (OPAL_LIKELY(try_send(comm, dest, tag, convertor, mode))) {
         request->super.ompi_req->req_status.MPI_ERROR = MPI_SUCCESS;
         request->super.completion_callback(&request->super);
         return OMPI_SUCCESS;

@@ -65,7 +65,7 @@ static inline __opal_attribute_always_inline__ bool sent(const void *buf, size_t
                       || MCA_PML_BASE_SEND_BUFFERED == mode)) {
         return false;
     }
-    return ompi_mtl_adaptib_sent_now(comm, dst, tag, place_of(buf, datatype, bytes), bytes);
+    return ompi_mtl_adaptib_try_send(comm, dst, tag, place_of(buf, datatype, bytes), bytes);
 }
 
 static int shortcut_isend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
@@ -96,20 +96,20 @@ static inline receive_t *receive_of(opal_common_adaptib_request_t *request)
 /* Each step of a receive is written twice: in few instructions for the usual case, and, "with
  * care", for all cases. */
 
-static __opal_attribute_noinline__ void give_back_with_care(receive_t *receive)
+static __opal_attribute_noinline__ void release_receive_with_care(receive_t *receive)
 {
     OBJ_RELEASE(receive->super.req_mpi_object.comm);
     OMPI_REQUEST_FINI(&receive->super);
     opal_free_list_return(&shortcut.receives, &receive->super.super);
 }
 
-static inline void give_back(receive_t *receive)
+static inline void release_receive(receive_t *receive)
 {
     opal_object_t *comm = (opal_object_t *) receive->super.req_mpi_object.comm;
 
     if (OPAL_UNLIKELY(opal_using_threads() || 1 == comm->obj_reference_count
                       || MPI_UNDEFINED != receive->super.req_f_to_c_index)) {
-        give_back_with_care(receive);
+        release_receive_with_care(receive);
         return;
     }
     (void) opal_obj_update(comm, -1);
@@ -133,7 +133,7 @@ static __opal_attribute_noinline__ void complete_with_care(receive_t *receive)
         opal_atomic_wmb();
         ompi_request_complete(&receive->super, true);
     } else if (!ompi_mtl_adaptib.ending) {
-        give_back_with_care(receive);
+        release_receive_with_care(receive);
     }
 }
 
@@ -164,7 +164,7 @@ static __opal_attribute_noinline__ void free_with_care(receive_t *receive)
     while (receive->completer != &this_thread && !REQUEST_COMPLETE(&receive->super)) {
         opal_atomic_rmb();
     }
-    give_back_with_care(receive);
+    release_receive_with_care(receive);
 }
 
 /* Called by MPI_Request_free, at the end of a wait, or by a function that runs at the
@@ -175,7 +175,7 @@ static int receive_free(ompi_request_t **request)
 
     *request = MPI_REQUEST_NULL;
     if (OPAL_LIKELY(REQUEST_COMPLETE(&receive->super))) {
-        give_back(receive);
+        release_receive(receive);
     } else {
         free_with_care(receive);
     }
@@ -218,8 +218,8 @@ static inline int start(receive_t *receive, void *buf, size_t count, ompi_dataty
 {
     const size_t bytes = count * datatype->super.size;
 
-    return ompi_mtl_adaptib_receive_at(comm, src, tag, peer, place_of(buf, datatype, bytes), bytes,
-                                       &receive->core);
+    return ompi_mtl_adaptib_recv_contig(comm, src, tag, peer, place_of(buf, datatype, bytes), bytes,
+                                        &receive->core);
 }
 
 /* Handles a receive that was not merely started: its message was there, or it failed. */
@@ -227,7 +227,7 @@ static __opal_attribute_noinline__ int not_just_started(int rc, receive_t *recei
                                                         ompi_request_t **request)
 {
     if (OPAL_COMMON_ADAPTIB_COMPLETE != rc) {
-        give_back_with_care(receive);
+        release_receive_with_care(receive);
         return opal_common_adaptib_mca_error(rc);
     }
     ompi_mtl_adaptib_received(&receive->super.req_status, &receive->core);

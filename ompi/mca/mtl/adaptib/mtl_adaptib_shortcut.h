@@ -33,7 +33,7 @@ BEGIN_C_DECLS
 void ompi_mtl_adaptib_shortcut_open(void);
 
 /* Removes the fast path, if it is installed. REQUIRES: the core knows no request of a message
- * (opal_common_adaptib_messages_end). */
+ * (opal_common_adaptib_quiesce_messages). */
 void ompi_mtl_adaptib_shortcut_close(void);
 
 END_C_DECLS

@@ -92,15 +92,15 @@ static mca_btl_base_endpoint_t *endpoint_make(opal_proc_t *proc)
     endpoint->peer = peer;
     endpoint->proc = proc;
     endpoint->self = self;
-    opal_common_adaptib_peer_keep(mca_btl_adaptib.core, peer, endpoint);
+    opal_common_adaptib_peer_set_user_data(mca_btl_adaptib.core, peer, endpoint);
     return endpoint;
 }
 
 /* Ends all reports about its process, whatever becomes of operations under way. */
 static void endpoint_leave(mca_btl_base_endpoint_t *endpoint)
 {
-    if (endpoint == opal_common_adaptib_peer_kept(mca_btl_adaptib.core, endpoint->peer)) {
-        opal_common_adaptib_peer_keep(mca_btl_adaptib.core, endpoint->peer, NULL);
+    if (endpoint == opal_common_adaptib_peer_user_data(mca_btl_adaptib.core, endpoint->peer)) {
+        opal_common_adaptib_peer_set_user_data(mca_btl_adaptib.core, endpoint->peer, NULL);
     }
     opal_common_adaptib_peer_release(mca_btl_adaptib.core, endpoint->peer);
     endpoint->peer = NULL;
@@ -204,7 +204,8 @@ int mca_btl_adaptib_failed(mca_btl_base_endpoint_t *endpoint, int status)
  * MTL's. */
 void mca_btl_adaptib_broken(void *context, opal_common_adaptib_peer_t *peer)
 {
-    mca_btl_base_endpoint_t *endpoint = opal_common_adaptib_peer_kept(mca_btl_adaptib.core, peer);
+    mca_btl_base_endpoint_t *endpoint =
+        opal_common_adaptib_peer_user_data(mca_btl_adaptib.core, peer);
 
     (void) context;
     if (NULL != endpoint && NULL != mca_btl_adaptib.error) {

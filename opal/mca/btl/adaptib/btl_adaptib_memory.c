@@ -39,7 +39,7 @@ mca_btl_base_registration_handle_t *mca_btl_adaptib_register_mem(mca_btl_base_mo
     if (NULL != endpoint && MCA_BTL_ENDPOINT_ANY != endpoint
         && MCA_BTL_REG_FLAG_REMOTE_READ == flags
         && size <= mca_btl_adaptib.super.btl_max_send_size) {
-        opal_common_adaptib_active_not(mca_btl_adaptib.core, endpoint->peer, size);
+        opal_common_adaptib_active_declined(mca_btl_adaptib.core, endpoint->peer, size);
         mca_btl_adaptib_follow_limit();
     }
     if (OPAL_UNLIKELY(OPAL_COMMON_ADAPTIB_SUCCESS

@@ -95,9 +95,8 @@ transfer(mca_btl_base_endpoint_t *endpoint, opal_common_adaptib_one_sided_t *wha
     if (OPAL_UNLIKELY(!endpoint->used)) {
         mca_btl_adaptib_used(endpoint);
     }
-    if (OPAL_UNLIKELY(
-            OPAL_COMMON_ADAPTIB_COMPLETE
-            != opal_common_adaptib_start_now(mca_btl_adaptib.core, endpoint->peer, what))) {
+    if (OPAL_UNLIKELY(OPAL_COMMON_ADAPTIB_COMPLETE
+                      != opal_common_adaptib_try_rma(mca_btl_adaptib.core, endpoint->peer, what))) {
         return start(endpoint, what, local_handle, done, context, data);
     }
     if (NULL != done) {

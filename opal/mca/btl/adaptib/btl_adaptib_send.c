@@ -85,7 +85,7 @@ static inline bool sent_in_pieces(mca_btl_base_endpoint_t *endpoint,
     const size_t more = two ? segments[1].seg_len : 0;
 
     if (OPAL_COMMON_ADAPTIB_COMPLETE
-        != opal_common_adaptib_active_send_now(mca_btl_adaptib.core, endpoint->peer, tag,
+        != opal_common_adaptib_active_try_send(mca_btl_adaptib.core, endpoint->peer, tag,
                                                segments[0].seg_addr.pval, segments[0].seg_len,
                                                two ? segments[1].seg_addr.pval : NULL, more)) {
         return false;
@@ -162,7 +162,7 @@ int mca_btl_adaptib_send(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *en
 
 /* Sends contiguous data without a fragment if the peer has room for it now. Otherwise sendi copies
  * the data once more than send does, which pays for short data, since there is no callback. */
-static inline bool sent_now(mca_btl_base_endpoint_t *endpoint, opal_convertor_t *convertor,
+static inline bool try_send(mca_btl_base_endpoint_t *endpoint, opal_convertor_t *convertor,
                             const void *header, size_t header_size, size_t payload_size,
                             mca_btl_base_tag_t tag)
 {
@@ -178,7 +178,7 @@ static inline bool sent_now(mca_btl_base_endpoint_t *endpoint, opal_convertor_t 
         opal_convertor_get_current_pointer(convertor, &data);
     }
     return OPAL_COMMON_ADAPTIB_COMPLETE
-           == opal_common_adaptib_active_send_now(mca_btl_adaptib.core, endpoint->peer, tag, header,
+           == opal_common_adaptib_active_try_send(mca_btl_adaptib.core, endpoint->peer, tag, header,
                                                   header_size, data, payload_size);
 }
 
@@ -197,7 +197,7 @@ int mca_btl_adaptib_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *e
     if (NULL != descriptor) {
         *descriptor = NULL;
     }
-    if (OPAL_LIKELY(sent_now(endpoint, convertor, header, header_size, payload_size, tag))) {
+    if (OPAL_LIKELY(try_send(endpoint, convertor, header, header_size, payload_size, tag))) {
         if (payload_size >= MCA_BTL_ADAPTIB_LONG) {
             mca_btl_adaptib_follow_limit();
         }

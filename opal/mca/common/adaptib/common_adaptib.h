@@ -153,7 +153,7 @@ opal_common_adaptib_core_acquire(const opal_common_adaptib_environment_t *enviro
  * their peer. Posted receives for which nothing has arrived are dropped, without a completion call.
  * REQUIRES: no caller starts anything with messages any more. */
 OPAL_COMMON_ADAPTIB_EXPORT void
-opal_common_adaptib_messages_end(opal_common_adaptib_core_t *core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+opal_common_adaptib_quiesce_messages(opal_common_adaptib_core_t *core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* The last release flushes what is still queued (for at most a second), writes the report if the
  * parameter `report` asks for it, and frees everything. */
 OPAL_COMMON_ADAPTIB_EXPORT void
@@ -204,11 +204,12 @@ opal_common_adaptib_peer_offer(opal_common_adaptib_core_t *core, uint64_t name,
                                opal_common_adaptib_peer_t **peer) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* Data that the caller attaches to a peer; NULL at first. */
 OPAL_COMMON_ADAPTIB_EXPORT void
-opal_common_adaptib_peer_keep(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
-                              void *what) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+opal_common_adaptib_peer_set_user_data(opal_common_adaptib_core_t *core,
+                                       opal_common_adaptib_peer_t *peer,
+                                       void *what) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 OPAL_COMMON_ADAPTIB_EXPORT void *
-opal_common_adaptib_peer_kept(opal_common_adaptib_core_t *core,
-                              opal_common_adaptib_peer_t *peer) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+opal_common_adaptib_peer_user_data(opal_common_adaptib_core_t *core,
+                                   opal_common_adaptib_peer_t *peer) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* Called when the connection to the peer is broken, and messages reported as sent may not have
  * arrived: once per peer, from progress, without the lock. It may call any function of this
  * interface but progress and core_release. Operations that use the peer afterwards end with
@@ -269,7 +270,7 @@ typedef enum {
     OPAL_COMMON_ADAPTIB_BLOCKING,
     OPAL_COMMON_ADAPTIB_NON_BLOCKING,
     OPAL_COMMON_ADAPTIB_COLLECTIVE
-} opal_common_adaptib_marker_t;
+} opal_common_adaptib_op_kind_t;
 
 #define OPAL_COMMON_ADAPTIB_REQUEST_WORDS 28
 
@@ -292,7 +293,7 @@ OPAL_COMMON_ADAPTIB_EXPORT int
 opal_common_adaptib_send(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
                          const opal_common_adaptib_envelope_t *envelope,
                          const opal_common_adaptib_data_t *data, opal_common_adaptib_mode_t mode,
-                         opal_common_adaptib_marker_t marker,
+                         opal_common_adaptib_op_kind_t op_kind,
                          opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* Fast path without a request: for a contiguous message in standard mode that there is room for
@@ -300,7 +301,7 @@ opal_common_adaptib_send(opal_common_adaptib_core_t *core, opal_common_adaptib_p
  * @retval COMPLETE  done
  * @retval AGAIN     not sent; call opal_common_adaptib_send */
 OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_send_now(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
+opal_common_adaptib_try_send(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
                              uint32_t context, int32_t source, int32_t tag, const void *base,
                              size_t bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
@@ -314,11 +315,10 @@ opal_common_adaptib_receive(opal_common_adaptib_core_t *core, opal_common_adapti
                             opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* Likewise, with contiguous data. */
-OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_receive_at(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
-                               uint32_t context, int32_t source, int32_t tag, void *base,
-                               size_t bytes,
-                               opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_recv_contig(
+    opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer, uint32_t context,
+    int32_t source, int32_t tag, void *base, size_t bytes,
+    opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 typedef struct opal_common_adaptib_message opal_common_adaptib_message_t;
 
@@ -381,15 +381,16 @@ opal_common_adaptib_active_eager(opal_common_adaptib_core_t *core) OPAL_COMMON_A
 /* Tells that `bytes` of data are about to go to the peer in another way; the core learns when to
  * try active messages of that size again. */
 OPAL_COMMON_ADAPTIB_EXPORT void
-opal_common_adaptib_active_not(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
-                               size_t bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
+opal_common_adaptib_active_declined(opal_common_adaptib_core_t *core,
+                                    opal_common_adaptib_peer_t *peer,
+                                    size_t bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* As opal_common_adaptib_active_send, for a message in two pieces (the second may be empty) that
  * can be sent now.
  * @retval COMPLETE  done
  * @retval AGAIN     not sent; call opal_common_adaptib_active_send */
 OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_active_send_now(opal_common_adaptib_core_t *core,
+opal_common_adaptib_active_try_send(opal_common_adaptib_core_t *core,
                                     opal_common_adaptib_peer_t *peer, uint8_t tag,
                                     const void *first, size_t first_bytes, const void *second,
                                     size_t second_bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
@@ -422,7 +423,7 @@ enum {
     OPAL_COMMON_ADAPTIB_REMOTE_WRITE = 2,
     OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC = 4,
     /* Set in a description only: atomics are target-assisted, carried out by the target process. */
-    OPAL_COMMON_ADAPTIB_ATOMICS_ASKED = 8
+    OPAL_COMMON_ADAPTIB_ATOMICS_EMULATED = 8
 };
 
 /* Registers memory until deregister, for local use and for peers with the rights of `access`.
@@ -462,7 +463,7 @@ typedef struct {
 
 /* Tries to finish the operation inside the call. Returns COMPLETE, or AGAIN if the caller must use
  * opal_common_adaptib_start (also for invalid operations, whose error start reports). */
-OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_start_now(
+OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_try_rma(
     opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
     const opal_common_adaptib_one_sided_t *operation) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 /* Starts the operation. The peer may be this process. The description in `remote` may be that of

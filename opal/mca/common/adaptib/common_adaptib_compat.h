@@ -49,7 +49,8 @@
         (registered)->cbfunc((module), &arrived);                                                  \
     } while (0)
 
-#define OPAL_COMMON_ADAPTIB_BTL_SENDER(core, peer) opal_common_adaptib_peer_kept((core), (peer))
+#define OPAL_COMMON_ADAPTIB_BTL_SENDER(core, peer)                                                 \
+    opal_common_adaptib_peer_user_data((core), (peer))
 
 /* A put completes when its data is at the target. */
 #define OPAL_COMMON_ADAPTIB_BTL_REMOTE_COMPLETION MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "base/pieces.h"
+#include "base/copy.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "common_adaptib.h"
@@ -17,13 +17,13 @@ namespace adaptib {
 
 using Data = opal_common_adaptib_data_t;
 
-// Copies member by member, each in one load and store (base/pieces.h).
+// Copies member by member, each in one load and store (base/copy.h).
 inline void assign(Data& to, const Data& from) {
-    to.base = load_piece(from.base);
-    to.bytes = load_piece(from.bytes);
-    to.pack = load_piece(from.pack);
-    to.unpack = load_piece(from.unpack);
-    to.context = load_piece(from.context);
+    to.base = load_member(from.base);
+    to.bytes = load_member(from.bytes);
+    to.pack = load_member(from.pack);
+    to.unpack = load_member(from.unpack);
+    to.context = load_member(from.context);
 }
 
 inline bool is_contiguous(const Data& data) { return data.base != nullptr || data.bytes == 0; }
@@ -34,7 +34,7 @@ inline bool is_contiguous(const Data& data) { return data.base != nullptr || dat
 inline std::size_t gather_some(const Data& data, std::size_t offset, std::byte* to,
                                std::size_t length) {
     if (data.base != nullptr) {
-        copy_few(to, static_cast<const std::byte*>(data.base) + offset, length);
+        copy_small(to, static_cast<const std::byte*>(data.base) + offset, length);
         return length;
     }
     std::size_t done = 0;
@@ -57,7 +57,7 @@ inline Status gather_all(const Data& data, std::size_t offset, std::byte* to, st
 inline Status scatter(const Data& data, std::size_t offset, const std::byte* from,
                       std::size_t length) {
     if (data.base != nullptr) [[likely]] {
-        copy_few(static_cast<std::byte*>(data.base) + offset, from, length);
+        copy_small(static_cast<std::byte*>(data.base) + offset, from, length);
         return kOk;
     }
     std::size_t done = 0;

@@ -29,7 +29,7 @@ enum class Mix : std::uint8_t { reads, writes, both };
 constexpr std::array<Mix, 3> kMixes{Mix::reads, Mix::writes, Mix::both};
 
 // A subchannel as a scheduler sees it.
-struct SubchannelView {
+struct SubchannelStats {
     std::uint32_t index = 0;
     std::uint32_t port = 0;             // paths of one port share its rate
     BytesPerSecond rate{};              // nominal; 0: unknown
@@ -38,12 +38,12 @@ struct SubchannelView {
     std::uint32_t distance = 10;        // from process to port, as hwloc counts; 10: near
 };
 
-enum class Marker : std::uint8_t { blocking, non_blocking, collective };
+enum class OpKind : std::uint8_t { blocking, non_blocking, collective };
 
 // A transfer as a scheduler sees it.
-struct TransferView {
+struct TransferShape {
     Bytes length = 0;
-    Marker marker = Marker::blocking;
+    OpKind op_kind = OpKind::blocking;
     Direction direction = Direction::read;
 };
 

@@ -9,7 +9,7 @@ Bytes body_bytes(MessageType type) {
     case MessageType::eager_sync: return sizeof(SyncBody);
     case MessageType::sync_ack:
     case MessageType::finish:
-    case MessageType::goodbye: return sizeof(IdBody);
+    case MessageType::disconnect: return sizeof(IdBody);
     case MessageType::rendezvous: return rendezvous_bytes(0);
     case MessageType::clear_to_send: return sizeof(ClearBody);
     case MessageType::block: return sizeof(BlockBody);
@@ -19,7 +19,7 @@ Bytes body_bytes(MessageType type) {
     case MessageType::operate: return sizeof(OperateBody);
     case MessageType::atomic: return sizeof(AtomicBody);
     case MessageType::atomic_done: return sizeof(AtomicDoneBody);
-    case MessageType::share: return sizeof(ShareBody);
+    case MessageType::cooperative_copy: return sizeof(CooperativeCopyBody);
     case MessageType::probe:
     case MessageType::probe_answer:
     case MessageType::probe_thanks: return sizeof(ProbeBody);
@@ -68,7 +68,7 @@ bool check_header(const MessageHeader& header, Bytes available) {
 
 bool check_body(const RendezvousBody& body) {
     if (body.bytes > kMaxMessageBytes || body.key_count > kMaxRails ||
-        body.marker > Marker::collective) {
+        body.op_kind > OpKind::collective) {
         return false;
     }
     if (body.kind == SourceKind::direct) {

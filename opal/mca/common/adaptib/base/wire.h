@@ -31,7 +31,7 @@ constexpr std::uint16_t kWireVersion = 29;
 
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels = 16; // of a connection: one per path between two rails
-constexpr std::uint32_t kMostAsked = 65536;   // longest target-assisted operation, in bytes
+constexpr std::uint32_t kMaxAssisted = 65536; // longest target-assisted operation, in bytes
 constexpr std::uint32_t kMinRingBytes = 4096;
 constexpr std::uint32_t kMaxRingBytes = 16 * 1024 * 1024;
 
@@ -47,27 +47,27 @@ enum class MessageType : std::uint8_t {
     block_done,    // BlockDoneBody: the block has been read
     finish,        // IdBody: the receiver has read all bytes. FIN, ATS
     written,       // WrittenBody: the sender has written all bytes. FIN, ATP
-    connect_request, // ConnectBody; not sequenced; flags: kConnectNeeded, ..Awaited, ..Required
-    connect_reply,   // ConnectBody; not sequenced
-    connect_confirm, // ConnectBody; not sequenced
-    goodbye,         // IdBody, the disconnect's number; flags: kGoodbye...
-    active,          // payload for the listener; flags: its tag
-    fragment,        // FragmentBody, payload: a part of an announced message (kClearPush)
-    connect_refuse,  // ConnectNote; not sequenced: no room for another connection, ask again later
-    connect_close,   // ConnectNote; not sequenced: it is not needed, nothing is outstanding
-    connect_keep,    // ConnectNote; not sequenced: the sender still needs it
-    connect_yield,   // ConnectNote; not sequenced: others need it; post nothing new, then close it
-    active_part,     // payload; further parts follow and, last, an active message
-    operate,         // OperateBody, flags the Opcode, of a write the payload: a target-assisted op
-    atomic,          // AtomicBody: the receiver carries it out and answers
-    atomic_done,     // AtomicDoneBody
-    share,           // ShareBody: the receiver takes part in the copy (cooperative copy)
-    allowance,       // no body; flags: Allowance, which messages to be matched the sender takes
-    probe,           // ProbeBody; neither sequenced nor numbered: does this path work?
-    probe_answer,    // ProbeBody; likewise, back over the same path: the probe's direction works
-    probe_thanks,    // ProbeBody; likewise: the answer's direction works, too
-    life_question,   // LifeBody; likewise, to a responder: does this path work, are you alive?
-    life_answer,     // LifeBody; likewise, to the asker over the same path: yes
+    connect_request,  // ConnectBody; not sequenced; flags: kConnectNeeded, ..Awaited, ..Required
+    connect_reply,    // ConnectBody; not sequenced
+    connect_confirm,  // ConnectBody; not sequenced
+    disconnect,       // IdBody, the disconnect's number; flags: kDisconnect...
+    active,           // payload for the listener; flags: its tag
+    fragment,         // FragmentBody, payload: a part of an announced message (kClearPush)
+    connect_refuse,   // ConnectNote; not sequenced: no room for another connection, ask again later
+    connect_close,    // ConnectNote; not sequenced: it is not needed, nothing is outstanding
+    connect_keep,     // ConnectNote; not sequenced: the sender still needs it
+    connect_yield,    // ConnectNote; not sequenced: others need it; post nothing new, then close it
+    active_part,      // payload; further parts follow and, last, an active message
+    operate,          // OperateBody, flags the Opcode, of a write the payload: a target-assisted op
+    atomic,           // AtomicBody: the receiver carries it out and answers
+    atomic_done,      // AtomicDoneBody
+    cooperative_copy, // CooperativeCopyBody: the receiver takes part in the copy (cooperative copy)
+    allowance,        // no body; flags: Allowance, which messages to be matched the sender takes
+    probe,            // ProbeBody; neither sequenced nor numbered: does this path work?
+    probe_answer,     // ProbeBody; likewise, back over the same path: the probe's direction works
+    probe_thanks,     // ProbeBody; likewise: the answer's direction works, too
+    life_question,    // LifeBody; likewise, to a responder: does this path work, are you alive?
+    life_answer,      // LifeBody; likewise, to the asker over the same path: yes
     count_,
 };
 
@@ -132,10 +132,10 @@ struct IdBody {
     std::uint64_t id;
 };
 
-// Flags of MessageType::goodbye, the disconnect handshake: announced, answered, or revoked.
-constexpr std::uint8_t kGoodbye = 0;
-constexpr std::uint8_t kGoodbyeAnswer = 1;
-constexpr std::uint8_t kGoodbyeRevoked = 2;
+// Flags of MessageType::disconnect, the disconnect handshake: announced, answered, or revoked.
+constexpr std::uint8_t kDisconnect = 0;
+constexpr std::uint8_t kDisconnectAck = 1;
+constexpr std::uint8_t kDisconnectRevoked = 2;
 
 enum class SourceKind : std::uint8_t {
     direct = 1, // all bytes lie at `address`
@@ -147,7 +147,7 @@ struct RendezvousBody {
     std::uint64_t send_id;
     std::uint64_t address;
     SourceKind kind;
-    Marker marker; // kind of operation; the receiver plans its reads by it
+    OpKind op_kind; // kind of operation; the receiver plans its reads by it
     std::uint16_t reserved;
     std::uint32_t key_count;       // rails with a key: 0..kMaxRails
     std::uint32_t keys[kMaxRails]; // only the first key_count cross the wire
@@ -207,13 +207,13 @@ struct OperateBody {
     std::uint64_t compare_add;
     std::uint64_t swap;
     std::uint32_t remote_key;
-    std::uint32_t length; // 1..kMostAsked
+    std::uint32_t length; // 1..kMaxAssisted
 };
 
-// Cooperative copy (protocol/together.cc): the sender of this message reads the data from the
-// receiver's memory, or writes it there, and both ends take part in the copy. The receiver does
+// Cooperative copy (protocol/cooperative_copy.cc): the sender of this message reads the data from
+// the receiver's memory, or writes it there, and both ends take part in the copy. The receiver does
 // nothing if the offer is over. Access is checked as if it came over the fabric.
-struct ShareBody {
+struct CooperativeCopyBody {
     std::uint64_t number; // of the sender's offers to this peer, 1..SharedWork::kNumbers
     std::uint64_t theirs; // address in the receiver's memory
     std::uint64_t ours;   // address in the sender's memory

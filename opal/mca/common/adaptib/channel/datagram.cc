@@ -243,7 +243,7 @@ Status DatagramChannel::commit(DatagramTarget& target, const MessageHeader& head
     } else if (link != nullptr) {
         sends_[slot].kept = false;
         link->take_back();
-        if (mover_ && status.is_error() && status.reason() != Reason::peer_gone) {
+        if (path_failure_ && status.is_error() && status.reason() != Reason::peer_gone) {
             ports_[target.port].broken = true; // the next poll handles it
             failed_.push_back({target.port, target.name, WorkStatus::local_qp_error});
             return Status::again(Reason::queue_full);
@@ -340,7 +340,7 @@ void DatagramChannel::handle_receive(std::uint32_t port, const WorkCompletion& c
 void DatagramChannel::handle_failed_send(std::uint32_t port, std::uint64_t to, WorkStatus status) {
     // A datagram needs no answer: retry_exceeded comes only from a fabric that knows that the
     // target's process has ended.
-    if (!mover_ || reliable_ || status == WorkStatus::retry_exceeded) {
+    if (!path_failure_ || reliable_ || status == WorkStatus::retry_exceeded) {
         if (failure_) {
             failure_(to, status);
         }
@@ -426,7 +426,7 @@ void DatagramChannel::mend(std::uint32_t number) {
     for (const Failed& failed : std::exchange(failed_, {})) {
         DatagramTarget* target = find_(failed.to);
         if (target != nullptr && target->port == failed.port) {
-            doubt(*target, Trouble::failed, failed.status);
+            doubt(*target, PathFailure::failed, failed.status);
         }
     }
 }

@@ -19,7 +19,7 @@
 // Threads: one at a time.
 // Source: Takagi et al., section 2 (shared send/receive channel); Yu, Gao, Panda, section 4.1 (UD
 // before a connection is up).
-// May touch: base/, fabric/, observe/.
+// May touch: base/, fabric/, stats/.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@
 #include "base/wire.h"
 #include "channel/datagram_link.h"
 #include "fabric/fabric.h"
-#include "observe/counters.h"
+#include "stats/counters.h"
 
 namespace adaptib {
 
@@ -82,7 +82,7 @@ public:
     using Resolver = std::function<DatagramTarget*(std::uint64_t from, std::uint64_t from_key)>;
 
     // Reason to doubt the path of a target.
-    enum class Trouble : std::uint8_t {
+    enum class PathFailure : std::uint8_t {
         unanswered, // sent several times, not acknowledged; maybe the peer is busy
         stuck,      // the adapter does not complete the sends
         failed,     // a datagram ended with an error; the port was restarted if need be
@@ -99,7 +99,8 @@ public:
     using Judge = std::function<Standing(DatagramTarget& target, Nanoseconds since)>;
     // Must choose another path for the target by move(), if there is one, unless the target is
     // given up.
-    using Mover = std::function<void(DatagramTarget& target, Trouble trouble, WorkStatus status)>;
+    using PathFailureHandler =
+        std::function<void(DatagramTarget& target, PathFailure failure, WorkStatus status)>;
     // Called when a doubted target has acknowledged something.
     using AnswerHandler = std::function<void(DatagramTarget& target)>;
     // Receives an unsequenced message. It has no number, and its path need not be the target's own.
@@ -143,10 +144,11 @@ public:
     // `timeout` is stuck; a target that acknowledges nothing for a part of that is doubted.
     // `find`: returns the target of a process; null: there is none (any more).
     using Finder = std::function<DatagramTarget*(std::uint64_t name)>;
-    void tolerate(Nanoseconds timeout, Finder find, Mover mover, AnswerHandler answered) {
+    void tolerate(Nanoseconds timeout, Finder find, PathFailureHandler handler,
+                  AnswerHandler answered) {
         timeout_ = timeout;
         find_ = std::move(find);
-        mover_ = std::move(mover);
+        path_failure_ = std::move(handler);
         answered_ = std::move(answered);
     }
     void on_probe(ProbeHandler handler) { probe_ = std::move(handler); }
@@ -248,7 +250,7 @@ private:
     void handle_failed_send(std::uint32_t port, std::uint64_t to, WorkStatus status);
     bool accept(const DatagramHeader& prefix, bool acknowledges, std::uint32_t port);
     DatagramHeader prefix_for(const DatagramTarget& target) const;
-    void doubt(DatagramTarget& target, Trouble trouble, WorkStatus status);
+    void doubt(DatagramTarget& target, PathFailure failure, WorkStatus status);
     void handle_refused(DatagramTarget& target, Status status);
     Status send_again(DatagramTarget& target, std::uint32_t slot, Nanoseconds now);
     void mend(std::uint32_t port);
@@ -289,7 +291,7 @@ private:
     Resolver resolver_;
     Nanoseconds timeout_ = Nanoseconds::max();
     Finder find_;
-    Mover mover_; // empty: no fault tolerance
+    PathFailureHandler path_failure_; // empty: no fault tolerance
     AnswerHandler answered_;
     ProbeHandler probe_;
     std::vector<DatagramTarget*> alone_; // owe acknowledgements that nothing else will carry

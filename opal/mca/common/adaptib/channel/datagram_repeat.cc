@@ -45,7 +45,7 @@ void DatagramChannel::run_timers() {
     if (minded_.empty()) {
         return;
     }
-    if (free_sends_.empty() && mover_) [[unlikely]] {
+    if (free_sends_.empty() && path_failure_) [[unlikely]] {
         make_room();
     }
     const Nanoseconds now = clock_.now();
@@ -67,8 +67,8 @@ void DatagramChannel::run_timers() {
 
 void DatagramChannel::give_up(DatagramTarget& target) {
     forget(target);
-    if (mover_) {
-        mover_(target, Trouble::given_up, WorkStatus::retry_exceeded);
+    if (path_failure_) {
+        path_failure_(target, PathFailure::given_up, WorkStatus::retry_exceeded);
     } else if (failure_) {
         failure_(target.name, WorkStatus::retry_exceeded);
     }
@@ -89,15 +89,15 @@ void DatagramChannel::repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds
         return;
     }
     if (sends_[slot].under_way_over(target.port)) {
-        if (mover_ && now - sends_[slot].posted > timeout_) {
+        if (path_failure_ && now - sends_[slot].posted > timeout_) {
             restart(target.port);
-            doubt(target, Trouble::stuck, WorkStatus::success);
+            doubt(target, PathFailure::stuck, WorkStatus::success);
         }
         return; // the adapter has not even sent it
     }
     if (standing == Standing::absent) {
         link.rest(now);
-    } else if (mover_ && link.unanswered() >= kJudgeAfter &&
+    } else if (path_failure_ && link.unanswered() >= kJudgeAfter &&
                (standing != Standing::present || link.unanswered() > kSoundUntil)) {
         // A target heard over another port has reasons not to use this one.
         const bool elsewhere = target.heard_port != target.port && target.heard > link.oldest();
@@ -106,7 +106,7 @@ void DatagramChannel::repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds
         if (elsewhere || long_ago) {
             const std::uint8_t port = target.port;
             const std::uint8_t pair = target.pair;
-            doubt(target, Trouble::unanswered, WorkStatus::success);
+            doubt(target, PathFailure::unanswered, WorkStatus::success);
             if (target.port != port || target.pair != pair || link.target.handle == nullptr ||
                 !link.unacknowledged()) {
                 return; // it was sent there, or the target is given up
@@ -145,19 +145,19 @@ bool DatagramChannel::owes(const DatagramTarget& target) const {
         MessageHeader header;
         std::memcpy(&header, slot_at(slot) + sizeof(DatagramHeader), sizeof header);
         return is_sequenced(header.type) &&
-               (header.type != MessageType::goodbye || header.flags != kGoodbyeAnswer);
+               (header.type != MessageType::disconnect || header.flags != kDisconnectAck);
     });
 }
 
-void DatagramChannel::doubt(DatagramTarget& target, Trouble trouble, WorkStatus status) {
+void DatagramChannel::doubt(DatagramTarget& target, PathFailure failure, WorkStatus status) {
     target.doubted = true;
-    mover_(target, trouble, status);
+    path_failure_(target, failure, status);
 }
 
 // Handles a post that was refused for good: the target's process has ended, or the queue pair is
 // broken.
 void DatagramChannel::handle_refused(DatagramTarget& target, Status status) {
-    if (status.reason() == Reason::peer_gone || !mover_) {
+    if (status.reason() == Reason::peer_gone || !path_failure_) {
         if (failure_) {
             failure_(target.name, WorkStatus::retry_exceeded);
         }
@@ -167,7 +167,7 @@ void DatagramChannel::handle_refused(DatagramTarget& target, Status status) {
     if (ports_[port].qp->query().state != QpState::ready_to_send) {
         restart(port);
     }
-    doubt(target, Trouble::failed, WorkStatus::local_qp_error);
+    doubt(target, PathFailure::failed, WorkStatus::local_qp_error);
 }
 
 void DatagramChannel::move(DatagramTarget& target, std::uint32_t port,

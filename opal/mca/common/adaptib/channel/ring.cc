@@ -37,24 +37,24 @@ bool RingReader::whole(std::byte* at, std::uint64_t head, Bytes length, RingWay 
 }
 
 // Reads a compact message. It was stored, so it is either complete or not there at all.
-RingReader::Found RingReader::read_brief(std::uint64_t head, MessageHeader& header,
-                                         const std::byte*& body) {
+RingReader::Found RingReader::read_compact(std::uint64_t head, MessageHeader& header,
+                                           const std::byte*& body) {
     copy_head(header, head);
-    header.length = ring_brief_length(head);
+    header.length = ring_compact_length(head);
     header.sequence = sequence_ + 1;
     header.context = 0;
     header.source = 0;
     header.tag = 0;
-    const auto units = static_cast<std::uint32_t>(ring_units_for(header.length, RingWay::brief));
-    if (header.type != MessageType::active || header.length >= kLeftFrom ||
-        units > units_ - position_ || !ring_brief_is(head, header.sequence)) {
+    const auto units = static_cast<std::uint32_t>(ring_units_for(header.length, RingWay::compact));
+    if (header.type != MessageType::active || header.length >= kRetainedFrom ||
+        units > units_ - position_ || !ring_compact_is(head, header.sequence)) {
         return Found::garbage;
     }
-    left_ = false;
+    retained_ = false;
     posted_ = false;
     current_ = units;
     taken_ = taken_by(head, units);
-    body = place() + ring_body_at(0, RingWay::brief);
+    body = place() + ring_body_at(0, RingWay::compact);
     return Found::message;
 }
 
@@ -66,13 +66,13 @@ RingReader::Found RingReader::read(std::uint64_t head, MessageHeader& header,
         copy_head(header, head);
         const std::uint16_t magic = ring_magic_of(head);
         const RingWay way = ring_way_of(magic);
-        if (way == RingWay::brief) {
-            return read_brief(head, header, body);
+        if (way == RingWay::compact) {
+            return read_compact(head, header, body);
         }
         const std::uint64_t units = ring_units_for(header.length, way);
-        left_ = magic == kLeftMagic;
+        retained_ = magic == kRetainedMagic;
         const bool known =
-            way == RingWay::stored ? magic == kHeaderMagic || left_ : (head & kRingLast) == 0;
+            way == RingWay::stored ? magic == kHeaderMagic || retained_ : (head & kRingLast) == 0;
         if (!known || units > units_ - position_) [[unlikely]] {
             return begins(head) ? Found::nothing : Found::garbage;
         }
@@ -106,7 +106,7 @@ namespace {
 
 // Laps between two attempts to get memory that was refused
 constexpr std::uint32_t kLapsBetweenTries = 64;
-constexpr std::uint64_t kLeftMark = std::uint64_t{kLeftMagic - kHeaderMagic} << 16;
+constexpr std::uint64_t kRetainedMark = std::uint64_t{kRetainedMagic - kHeaderMagic} << 16;
 
 // Intel processors perform stores into another processor's lines one after the other; several
 // proceed at once only if the lines were prefetched, and laps are cheap. AMD processors do better
@@ -222,7 +222,7 @@ bool RingWriter::has_room(std::uint64_t units) {
     if (produced_ + units - consumed_ <= units_) [[likely]] {
         return true;
     }
-    heard(told());
+    heard(returned());
     return produced_ + units - consumed_ <= units_;
 }
 
@@ -236,7 +236,7 @@ bool RingWriter::choose_way() {
         }
         if (arrived.ok()) {
             base_ = mapped_;
-            gate_ = qp_->gate();
+            guard_ = qp_->fast_path_guard();
             return true;
         }
         // The next post fails, too, and reports the error to its caller.
@@ -251,7 +251,7 @@ bool RingWriter::choose_way() {
 }
 
 bool RingWriter::begin_to_post() {
-    if (held_) {
+    if (paused_) {
         return false;
     }
     if (mirror_ == nullptr) {
@@ -267,7 +267,7 @@ bool RingWriter::begin_to_post() {
     return true;
 }
 
-Status RingWriter::hold(Rail& next) {
+Status RingWriter::pause(Rail& next) {
     if (mirror_ != nullptr) {
         if (const Status status = next.register_memory(mirror_memory_.get(), mirror_->length(),
                                                        kLocalWrite, next_mirror_);
@@ -275,13 +275,13 @@ Status RingWriter::hold(Rail& next) {
             return status;
         }
     }
-    held_ = true;
+    paused_ = true;
     posts_ = false;
     return kOk;
 }
 
 // Direct stores may go through another mapping from now on.
-void RingWriter::move_to(Rail& next, QueuePair& qp, std::uint32_t key, Bytes inline_bytes) {
+void RingWriter::migrate_to(Rail& next, QueuePair& qp, std::uint32_t key, Bytes inline_bytes) {
     rail_ = &next;
     qp_ = &qp;
     target_.key = key;
@@ -290,11 +290,11 @@ void RingWriter::move_to(Rail& next, QueuePair& qp, std::uint32_t key, Bytes inl
     if (mirror_ != nullptr) {
         mirror_ = std::move(next_mirror_);
     }
-    held_ = false;
+    paused_ = false;
     map();
     if (direct() && mapped_ != nullptr) {
         base_ = mapped_;
-        gate_ = qp_->gate();
+        guard_ = qp_->fast_path_guard();
     } else if (direct()) {
         posted_from_ = produced_;
         post_from_now();
@@ -325,8 +325,8 @@ bool RingWriter::go_on(std::uint64_t units) {
         ends_lap_ = true;
         return true;
     }
-    if (left_behind_) {
-        left_behind_ = false;
+    if (retained_behind_) {
+        retained_behind_ = false;
         zero_until_ = std::max(zero_until_, produced_ + (units_ - position_));
     }
     const std::uint64_t more = std::max(kLongerBy, std::max(lap_, kShortLap) - kShortLap);
@@ -351,16 +351,17 @@ bool RingWriter::next_lap(std::uint64_t units) {
 void RingWriter::commit_last(const MessageHeader& header) {
     ends_lap_ = false;
     const auto units = static_cast<std::uint32_t>(ring_units_for(header.length, RingWay::stored));
-    const bool left = header.length >= kLeftFrom || left_in_lap_;
-    const bool dirty = left || must_zero();
+    const bool retained = header.length >= kRetainedFrom || retained_in_lap_;
+    const bool dirty = retained || must_zero();
     const std::uint32_t end = position_ + units;
     std::byte* const at = unit_address(position_);
     std::uint64_t head = header.head_word() | kRingLast;
-    head += header.length >= kLeftFrom ? kLeftMark : 0;
+    head += header.length >= kRetainedFrom ? kRetainedMark : 0;
     write_fields(at, header);
     store_ring_word(at, head, std::memory_order_release);
     // The next lap may end later than this one, and its first words behind this end must be zero.
-    for (std::uint32_t unit = end; dirty && !left && unit <= kShortLap && unit < units_; ++unit) {
+    for (std::uint32_t unit = end; dirty && !retained && unit <= kShortLap && unit < units_;
+         ++unit) {
         store_ring_word(unit_address(unit), 0, std::memory_order_relaxed);
     }
     last_ = position_;
@@ -368,8 +369,8 @@ void RingWriter::commit_last(const MessageHeader& header) {
     produced_ += units_ - position_;
     begin_lap(end);
     if (dirty) {
-        left_behind_ = true;
-        zero_until_ = left ? produced_ + kShortLap : produced_;
+        retained_behind_ = true;
+        zero_until_ = retained ? produced_ + kShortLap : produced_;
     }
     claim_ahead(0, units);
 }
@@ -421,19 +422,19 @@ std::uint64_t RingWriter::store_behind(std::uint64_t head, Bytes length, std::ui
         store_ring_word(unit_address(unit_behind(units)), 0, std::memory_order_relaxed);
         clean_until_ = produced_ + units + 1;
     }
-    if (length < kLeftFrom) {
+    if (length < kRetainedFrom) {
         return head;
     }
-    left_in_lap_ = true;
+    retained_in_lap_ = true;
     zero_until_ = produced_ + units + units_;
-    return head + kLeftMark;
+    return head + kRetainedMark;
 }
 
 // Zeroes words for the next messages, after a short one: nobody waits for these stores before those
 // messages are visible.
 void RingWriter::zero_ahead(Bytes length, std::uint64_t units) {
     constexpr std::uint64_t kAhead = 8; // units
-    if (length >= kLeftFrom) {
+    if (length >= kRetainedFrom) {
         claim_ahead(kClaimed, units);
         return;
     }
@@ -485,7 +486,7 @@ Status RingWriter::post_message(const MessageHeader& header, RingWay way, std::u
     // A side that takes a connection down waits for the completion of its disconnect, the last
     // message.
     return post_write({at, bytes, mirror_->local_key()}, position_,
-                      header.type == MessageType::goodbye);
+                      header.type == MessageType::disconnect);
 }
 
 // The mirror may hold a new message before the zero has left it: then the reader gets the first

@@ -12,11 +12,11 @@
 // Only posted messages have a tail word, and only some of these have a count: how much of the ring
 // in the other direction their sender has consumed. Nothing is written behind the tail word.
 //
-// A short active message that is stored is compact (`brief`): it carries only the first word of the
-// header. Two compact messages of 8 bytes for ob1, each with ob1's own header of 14 bytes, share a
-// cache line. The sequence number of a compact message is one more than that of the message before
-// it in the ring (a message whose number is not has a whole header); the word holds its low 16
-// bits:
+// A short active message that is stored is compact (`compact`): it carries only the first word of
+// the header. Two compact messages of 8 bytes for ob1, each with ob1's own header of 14 bytes,
+// share a cache line. The sequence number of a compact message is one more than that of the message
+// before it in the ring (a message whose number is not has a whole header); the word holds its low
+// 16 bits:
 //
 //     type 8 | flags 8 | magic 16 | length 16 | number 16
 //
@@ -35,9 +35,9 @@
 //      a header is never zero). As a rule these words are zero in all units that hold no part of an
 //      unconsumed message: the reader zeroes them as it consumes. But a store into a line that was
 //      only read makes the processors talk once more. So a long stored message has a third magic
-//      number and is retained (`left`): the reader zeroes only its first word, or one word in each
-//      of its cache lines (RingHabits::dirties), maybe a little later (hold_short). Until the
-//      writer overwrites a retained message, it zeroes the words that must be zero, a few units
+//      number and is retained (`retained`): the reader zeroes only its first word, or one word in
+//      each of its cache lines (RingHabits::dirties), maybe a little later (defer_release). Until
+//      the writer overwrites a retained message, it zeroes the words that must be zero, a few units
 //      ahead.
 //   2. A writer that stores directly stores the first word of the header last, with release order:
 //      a visible message is complete. A posted message becomes visible in address order (an
@@ -90,15 +90,15 @@ constexpr std::uint32_t kSignalEvery = 32;
 // enough for a message with up to 96 bytes.
 constexpr Bytes kRingInline = 128;
 
-constexpr std::uint16_t kTailedMagic = kHeaderMagic + 1;  // in a ring: a posted message
-constexpr std::uint16_t kLeftMagic = kHeaderMagic + 2;    // in a ring: stored and retained
-constexpr std::uint16_t kCountedMagic = kHeaderMagic + 3; // in a ring: posted, with a count
-constexpr std::uint16_t kBriefMagic = kHeaderMagic + 4;   // in a ring: compact, one word of header
-constexpr Bytes kLeftFrom = 768;                          // bytes of body and payload
-constexpr Bytes kShortLeft = 4096 + 256; // short, although retained: a page and headers
-constexpr std::uint32_t kShortLap = 256; // units: 8 KiB
-constexpr std::uint32_t kLongerBy = 32;  // units
-constexpr std::uint32_t kAskedFor = 32;  // units of an arrived message that the reader prefetches
+constexpr std::uint16_t kTailedMagic = kHeaderMagic + 1;   // in a ring: a posted message
+constexpr std::uint16_t kRetainedMagic = kHeaderMagic + 2; // in a ring: stored and retained
+constexpr std::uint16_t kCountedMagic = kHeaderMagic + 3;  // in a ring: posted, with a count
+constexpr std::uint16_t kCompactMagic = kHeaderMagic + 4;  // in a ring: compact, one word of header
+constexpr Bytes kRetainedFrom = 768;                       // bytes of body and payload
+constexpr Bytes kShortRetained = 4096 + 256; // short, although retained: a page and headers
+constexpr std::uint32_t kShortLap = 256;     // units: 8 KiB
+constexpr std::uint32_t kLongerBy = 32;      // units
+constexpr std::uint32_t kAskedFor = 32; // units of an arrived message that the reader prefetches
 // Behind a message of at most this many units the reader also prefetches the line where the next
 // message begins: it looks there as soon as it has delivered this message, and cannot finish what
 // it does next before that line is there.
@@ -127,7 +127,7 @@ enum class RingWay : std::uint8_t {
     stored,
     posted,
     counted, // posted with a count
-    brief,   // stored with one word of header (compact)
+    compact, // stored with one word of header (compact)
 };
 
 // Sequence number "before" the first message of a ring.
@@ -135,10 +135,10 @@ constexpr std::uint32_t kBeforeFirst = 0xffffffff;
 
 // Offset of the body within a message.
 constexpr Bytes ring_body_at(Bytes length, RingWay way) {
-    if (way == RingWay::brief) {
+    if (way == RingWay::compact) {
         return sizeof(std::uint64_t);
     }
-    return way == RingWay::stored && length >= kLeftFrom ? kRingUnit : sizeof(MessageHeader);
+    return way == RingWay::stored && length >= kRetainedFrom ? kRingUnit : sizeof(MessageHeader);
 }
 
 // Bytes from the beginning of a posted message to the end of its tail word.
@@ -156,22 +156,22 @@ constexpr std::uint64_t ring_units_for(Bytes length, RingWay way) {
 }
 
 constexpr RingWay ring_way_of(std::uint16_t magic) {
-    return magic == kCountedMagic  ? RingWay::counted
-           : magic == kTailedMagic ? RingWay::posted
-           : magic == kBriefMagic  ? RingWay::brief
-                                   : RingWay::stored;
+    return magic == kCountedMagic   ? RingWay::counted
+           : magic == kTailedMagic  ? RingWay::posted
+           : magic == kCompactMagic ? RingWay::compact
+                                    : RingWay::stored;
 }
 
 // The first word of a compact message, and the fields in it.
-constexpr std::uint64_t ring_brief_word(const MessageHeader& header) {
+constexpr std::uint64_t ring_compact_word(const MessageHeader& header) {
     return static_cast<std::uint64_t>(header.type) | (std::uint64_t{header.flags} << 8) |
-           (std::uint64_t{kBriefMagic} << 16) | (std::uint64_t{header.length} << 32) |
+           (std::uint64_t{kCompactMagic} << 16) | (std::uint64_t{header.length} << 32) |
            (std::uint64_t{header.sequence} << 48);
 }
-constexpr std::uint32_t ring_brief_length(std::uint64_t word) {
+constexpr std::uint32_t ring_compact_length(std::uint64_t word) {
     return static_cast<std::uint16_t>(word >> 32);
 }
-constexpr bool ring_brief_is(std::uint64_t word, std::uint32_t sequence) {
+constexpr bool ring_compact_is(std::uint64_t word, std::uint32_t sequence) {
     return word >> 48 == static_cast<std::uint16_t>(sequence);
 }
 
@@ -181,9 +181,10 @@ constexpr std::uint64_t ring_tail_word(std::uint64_t head, std::uint32_t sequenc
 
 // Bit in the magic number of a stored message: the next message is at the beginning of the ring.
 constexpr std::uint64_t kRingLast = std::uint64_t{1} << 28;
-static_assert((std::uint64_t{kHeaderMagic | kTailedMagic | kLeftMagic | kCountedMagic | kBriefMagic}
-                   << 16 &
-               kRingLast) == 0);
+static_assert(
+    (std::uint64_t{kHeaderMagic | kTailedMagic | kRetainedMagic | kCountedMagic | kCompactMagic}
+         << 16 &
+     kRingLast) == 0);
 constexpr std::uint16_t ring_magic_of(std::uint64_t head) {
     return static_cast<std::uint16_t>((head & ~kRingLast) >> 16);
 }
@@ -194,22 +195,22 @@ constexpr std::uint64_t ring_kind_of(MessageType type, std::uint16_t magic) {
     return std::uint64_t{magic} << 16 | static_cast<std::uint64_t>(type);
 }
 constexpr std::uint64_t kRingEager = ring_kind_of(MessageType::eager, kHeaderMagic);
-constexpr std::uint64_t kRingLeftEager = ring_kind_of(MessageType::eager, kLeftMagic);
-constexpr std::uint64_t kRingLeftActive = ring_kind_of(MessageType::active, kLeftMagic);
-constexpr std::uint64_t kRingBrief = ring_kind_of(MessageType::active, kBriefMagic);
-constexpr bool ring_kind_is_left(std::uint64_t kind) {
-    return kind == kRingLeftEager || kind == kRingLeftActive;
+constexpr std::uint64_t kRingRetainedEager = ring_kind_of(MessageType::eager, kRetainedMagic);
+constexpr std::uint64_t kRingRetainedActive = ring_kind_of(MessageType::active, kRetainedMagic);
+constexpr std::uint64_t kRingCompact = ring_kind_of(MessageType::active, kCompactMagic);
+constexpr bool ring_kind_is_retained(std::uint64_t kind) {
+    return kind == kRingRetainedEager || kind == kRingRetainedActive;
 }
 
 // Calls f.operator()<kind>() if `head` is the first word of a message that may take the fast path;
 // otherwise returns false.
 template <typename F> [[gnu::always_inline]] inline bool with_ring_kind(std::uint64_t head, F&& f) {
     const std::uint64_t kind = head & kRingKindBits;
-    return kind == kRingBrief        ? f.template operator()<kRingBrief>()
-           : kind == kRingEager      ? f.template operator()<kRingEager>()
-           : kind == kRingLeftEager  ? f.template operator()<kRingLeftEager>()
-           : kind == kRingLeftActive ? f.template operator()<kRingLeftActive>()
-                                     : false;
+    return kind == kRingCompact          ? f.template operator()<kRingCompact>()
+           : kind == kRingEager          ? f.template operator()<kRingEager>()
+           : kind == kRingRetainedEager  ? f.template operator()<kRingRetainedEager>()
+           : kind == kRingRetainedActive ? f.template operator()<kRingRetainedActive>()
+                                         : false;
 }
 
 // Access to words of a ring that the other side may read or write at any time.
@@ -234,7 +235,7 @@ inline void claim_line(const std::byte* at) {
 // Stores into each cache line of data that another processor has stored, that this one has copied
 // out, and that will be overwritten.
 inline void dirty_lines(std::byte* data, Bytes length) {
-    if (length >= kLeftFrom && ring_habits().dirties) {
+    if (length >= kRetainedFrom && ring_habits().dirties) {
         for (Bytes at = 0; at + sizeof(std::uint64_t) <= length; at += kCacheLine) {
             store_ring_word(data + at, 0, std::memory_order_relaxed);
         }
@@ -250,7 +251,7 @@ public:
     RingReader(std::byte* memory, std::uint64_t units, const RingHabits& habits = ring_habits(),
                RingRoom room = RingRoom())
         : memory_(memory), units_(static_cast<std::uint32_t>(units)),
-          left_step_(habits.dirties ? kCacheLine / kRingUnit : units_), room_(room) {
+          retained_step_(habits.dirties ? kCacheLine / kRingUnit : units_), room_(room) {
         look_at_room();
     }
 
@@ -264,7 +265,7 @@ public:
     // Returns true if the reader has consumed and released all that has arrived, and the next
     // message arrives within the first `units` units.
     bool idle_within(std::uint32_t units) const {
-        return head() == 0 && held_ == nullptr && position_ < units;
+        return head() == 0 && deferred_ == nullptr && position_ < units;
     }
     // First word at the reader's position; 0: no message.
     std::uint64_t head() const { return load_ring_word(place()); }
@@ -286,61 +287,62 @@ public:
     // REQUIRES: `word` is head(), and of that kind.
     template <std::uint64_t kKind>
     [[gnu::always_inline]] bool take_short(std::uint64_t word, Short& found) {
-        constexpr bool kBrief = kKind == kRingBrief;
-        constexpr bool kLeft = ring_kind_is_left(kKind);
-        constexpr RingWay kWay = kBrief ? RingWay::brief : RingWay::stored;
+        constexpr bool kCompact = kKind == kRingCompact;
+        constexpr bool kRetained = ring_kind_is_retained(kKind);
+        constexpr RingWay kWay = kCompact ? RingWay::compact : RingWay::stored;
         const std::byte* at = place();
         found.flags = static_cast<std::uint8_t>(word >> 8);
-        if constexpr (kBrief) {
-            found.length = ring_brief_length(word);
+        if constexpr (kCompact) {
+            found.length = ring_compact_length(word);
             found.sequence = sequence_ + 1;
         } else {
             found.length = static_cast<std::uint32_t>(word >> 32);
             std::memcpy(&found.sequence, at + offsetof(MessageHeader, sequence), 4);
         }
         found.units = static_cast<std::uint32_t>(ring_units_for(found.length, kWay));
-        found.body = at + ring_body_at(kLeft ? kLeftFrom : 0, kWay);
-        const bool fits = kLeft ? found.length >= kLeftFrom && found.length < kShortLeft
-                                : found.length < kLeftFrom;
+        found.body = at + ring_body_at(kRetained ? kRetainedFrom : 0, kWay);
+        const bool fits = kRetained ? found.length >= kRetainedFrom && found.length < kShortRetained
+                                    : found.length < kRetainedFrom;
         found.taken = taken_by(word, found.units);
         ask_for_rest(at, found.units);
-        if (!kLeft || found.units <= kNextAskedFor) {
+        if (!kRetained || found.units <= kNextAskedFor) {
             __builtin_prefetch(at + found.taken * kRingUnit);
         }
         return fits && found.units <= units_ - position_ &&
-               (!kBrief || ring_brief_is(word, found.sequence));
+               (!kCompact || ring_compact_is(word, found.sequence));
     }
     template <std::uint64_t kKind> [[gnu::always_inline]] void consume_short(const Short& found) {
         posted_ = false;
-        release(found.units, found.taken, ring_kind_is_left(kKind) ? left_step_ : 1,
+        release(found.units, found.taken, ring_kind_is_retained(kKind) ? retained_step_ : 1,
                 found.sequence);
     }
-    // Consumes like consume_short(), but defers the release of the message's place to let_go(),
-    // which must follow soon and before the next message is taken. For a caller that has something
-    // more urgent to store.
-    template <std::uint64_t kKind> [[gnu::always_inline]] void hold_short(const Short& found) {
+    // Consumes like consume_short(), but defers the release of the message's place to
+    // release_deferred(), which must follow soon and before the next message is taken. For a caller
+    // that has something more urgent to store.
+    template <std::uint64_t kKind> [[gnu::always_inline]] void defer_release(const Short& found) {
         posted_ = false;
-        held_ = place();
-        held_units_ = found.units;
-        held_taken_ = found.taken;
+        deferred_ = place();
+        deferred_units_ = found.units;
+        deferred_taken_ = found.taken;
         sequence_ = found.sequence;
         step_over(found.taken);
     }
-    bool holds() const { return held_ != nullptr; }
-    // Releases the message that hold_short() kept. REQUIRES: holds(), and that message is retained.
-    void let_go() {
-        give_back(held_, held_units_, held_taken_, left_step_);
-        held_ = nullptr;
+    bool has_deferred() const { return deferred_ != nullptr; }
+    // Releases the message that defer_release() kept. REQUIRES: has_deferred(), and that message is
+    // retained.
+    void release_deferred() {
+        release_at(deferred_, deferred_units_, deferred_taken_, retained_step_);
+        deferred_ = nullptr;
     }
     // Returns true if deferring is worthwhile and safe. It is worthwhile where the release stores
     // into all lines of a message. It is safe while this message does not make credit due, so that
     // a message of any length finds room beside it.
-    bool may_hold(const Short& found) const {
-        return left_step_ < units_ && untold_ + found.taken < units_ / 2;
+    bool may_defer_release(const Short& found) const {
+        return retained_step_ < units_ && untold_ + found.taken < units_ / 2;
     }
     // Consumes the message that poll() found, whose number is `sequence`.
     void consume(std::uint32_t sequence) {
-        release(current_, taken_, left_ ? left_step_ : 1, sequence);
+        release(current_, taken_, retained_ ? retained_step_ : 1, sequence);
     }
 
     // Called when the ring has shrunk.
@@ -351,12 +353,12 @@ public:
     std::uint64_t consumed() const { return consumed_; }
     // credit_due(): the reader should report consumed() to the writer now. credit_soon_due(): it
     // should put the count into the next message to the writer.
-    bool credit_due() { return untold_ >= tell_at_ && still_due(); }
-    bool credit_soon_due() const { return untold_ >= tell_at_ / 2; }
-    void credit_told() { untold_ = 0; }
+    bool credit_due() { return untold_ >= return_at_ && still_due(); }
+    bool credit_soon_due() const { return untold_ >= return_at_ / 2; }
+    void credit_returned() { untold_ = 0; }
     // Notes that a message has reported `consumed` to the writer. Returns false if the writer
     // already knew as much or more.
-    bool credit_told(std::uint64_t consumed) {
+    bool credit_returned(std::uint64_t consumed) {
         const std::uint64_t untold = consumed_ - consumed;
         const bool news = untold < untold_;
         untold_ = news ? static_cast<std::uint32_t>(untold) : untold_;
@@ -372,7 +374,7 @@ public:
 
 private:
     std::byte* place() const { return memory_ + std::size_t{position_} * kRingUnit; }
-    // Copies from registers, and field by field (base/pieces.h).
+    // Copies from registers, and field by field (base/copy.h).
     static void copy_head(MessageHeader& header, std::uint64_t head) {
         header.type = static_cast<MessageType>(static_cast<std::uint8_t>(head));
         header.flags = static_cast<std::uint8_t>(head >> 8);
@@ -388,12 +390,12 @@ private:
     // `step`-th unit.
     [[gnu::always_inline]] void release(std::uint32_t units, std::uint32_t taken,
                                         std::uint32_t step, std::uint32_t sequence) {
-        give_back(place(), units, taken, step);
+        release_at(place(), units, taken, step);
         sequence_ = sequence;
         step_over(taken);
     }
-    [[gnu::always_inline]] void give_back(std::byte* at, std::uint32_t units, std::uint32_t taken,
-                                          std::uint32_t step) {
+    [[gnu::always_inline]] void release_at(std::byte* at, std::uint32_t units, std::uint32_t taken,
+                                           std::uint32_t step) {
         for (std::uint32_t i = step; i < units; i += step) {
             store_ring_word(at + i * kRingUnit, 0, std::memory_order_relaxed);
         }
@@ -419,15 +421,15 @@ private:
         }
     }
     void look_at_room() {
-        tell_at_ = (room_.bounded() ? std::min(room_.units(), units_) : units_) / 2;
+        return_at_ = (room_.bounded() ? std::min(room_.units(), units_) : units_) / 2;
     }
     // Checks again, since the ring may have grown.
     bool still_due() {
         look_at_room();
-        return untold_ >= tell_at_;
+        return untold_ >= return_at_;
     }
     Found read(std::uint64_t head, MessageHeader& header, const std::byte*& body);
-    Found read_brief(std::uint64_t head, MessageHeader& header, const std::byte*& body);
+    Found read_compact(std::uint64_t head, MessageHeader& header, const std::byte*& body);
     bool begins(std::uint64_t head);
     bool whole(std::byte* at, std::uint64_t head, Bytes length, RingWay way);
 
@@ -440,16 +442,16 @@ private:
     std::uint32_t current_ = 0;             // units of the message that poll() found ...
     std::uint32_t taken_ = 0;               // ... and up to the next one
     std::uint32_t sequence_ = kBeforeFirst; // of the last message consumed
-    std::uint32_t left_step_; // units between two words that are zeroed in a retained message
-    bool left_ = false;       // the message that poll() found is retained
+    std::uint32_t retained_step_; // units between two words that are zeroed in a retained message
+    bool retained_ = false;       // the message that poll() found is retained
     bool posted_ = false;
-    std::uint32_t tell_at_; // half of the units that had memory at the last check
+    std::uint32_t return_at_; // half of the units that had memory at the last check
     RingRoom room_;
     std::uint64_t count_ = 0;
-    std::uint32_t begun_ = 0;   // polls that found only the beginning of a first word
-    std::byte* held_ = nullptr; // the message before the next one, if its release is deferred
-    std::uint32_t held_units_ = 0;
-    std::uint32_t held_taken_ = 0;
+    std::uint32_t begun_ = 0;       // polls that found only the beginning of a first word
+    std::byte* deferred_ = nullptr; // the message before the next one, if its release is deferred
+    std::uint32_t deferred_units_ = 0;
+    std::uint32_t deferred_taken_ = 0;
 };
 
 class RingWriter {
@@ -515,9 +517,9 @@ public:
     // nothing, if the caller must use reserve().
     template <typename Fill>
     [[gnu::always_inline]] bool store_short(const MessageHeader& header, Fill&& fill) {
-        const bool brief = header.type == MessageType::active && header.sequence == sequence_ + 1;
+        const bool compact = header.type == MessageType::active && header.sequence == sequence_ + 1;
         const std::uint64_t units =
-            ring_units_for(header.length, brief ? RingWay::brief : RingWay::stored);
+            ring_units_for(header.length, compact ? RingWay::compact : RingWay::stored);
         if (must_zero() || !has_place(units)) [[unlikely]] {
             return false;
         }
@@ -525,9 +527,9 @@ public:
         advance(units);
         sequence_ = header.sequence;
         claim_ahead(kClaimed, units);
-        if (brief) [[likely]] {
-            fill(at + ring_body_at(0, RingWay::brief));
-            store_ring_word(at, ring_brief_word(header), std::memory_order_release);
+        if (compact) [[likely]] {
+            fill(at + ring_body_at(0, RingWay::compact));
+            store_ring_word(at, ring_compact_word(header), std::memory_order_release);
             return true;
         }
         fill(at + sizeof(MessageHeader));
@@ -542,9 +544,9 @@ public:
     bool settled() const { return awaited_ == 0; }
     bool flushed() { return !flush().is_again(); }
     // Returns true if messages are stored into the reader's memory.
-    bool direct() const { return gate_.trouble != nullptr; }
+    bool direct() const { return guard_.faults != nullptr; }
     // Returns true if what is stored into the reader's memory arrives, at this moment.
-    bool stores() const { return direct() && gate_.open(); }
+    bool stores() const { return direct() && guard_.open(); }
     // Called when something has arrived from the reader, which may have caught up: a writer that
     // has gone beyond a short lap then checks at the next message, but not all the time.
     void answered() {
@@ -562,15 +564,15 @@ public:
     // Prepares to continue over another queue pair, of rail `next`, which reaches the same memory.
     // Writes over two queue pairs have no order, so from now on nothing is posted; direct stores
     // continue. Errors: of the rail; nothing has changed then.
-    Status hold(Rail& next);
-    // Ends hold() without a change of queue pair.
-    void release() {
-        held_ = false;
+    Status pause(Rail& next);
+    // Ends pause() without a change of queue pair.
+    void resume() {
+        paused_ = false;
         next_mirror_.reset();
     }
     // Continues over the other queue pair. REQUIRES: hold(next); an empty write posted after all
     // earlier work is complete; settled().
-    void move_to(Rail& next, QueuePair& qp, std::uint32_t key, Bytes inline_bytes);
+    void migrate_to(Rail& next, QueuePair& qp, std::uint32_t key, Bytes inline_bytes);
 
     // Credit in messages. heard(): the reader's count, from one of its messages. carry(): the count
     // of the ring in the other direction, which the next posted message takes along (0: none).
@@ -590,7 +592,7 @@ public:
         if (mirror_ == nullptr || direct()) {
             return true;
         }
-        const std::uint64_t consumed = std::max(consumed_, told());
+        const std::uint64_t consumed = std::max(consumed_, returned());
         if (consumed > produced_ || produced_ - consumed > units_) {
             return false;
         }
@@ -621,7 +623,7 @@ private:
     // Returns true if that many units behind the last message are free and can be stored into.
     bool has_place(std::uint64_t units) const {
         return direct() && position_ + units <= lap_ && produced_ + units < units_ + consumed_ &&
-               gate_.open();
+               guard_.open();
     }
     // Returns true less than a lap after a retained message.
     bool must_zero() const { return produced_ < zero_until_; }
@@ -636,7 +638,7 @@ private:
     // Begins the next lap; the last message of this one ends at `end`.
     void begin_lap(std::uint32_t end) {
         used_ = std::max(used_, end);
-        left_in_lap_ = false;
+        retained_in_lap_ = false;
         position_ = 0;
         looked_at_ = 0;
         lap_ = std::min(kShortLap, units_);
@@ -660,14 +662,14 @@ private:
     RingWay way_now() const {
         return direct() ? RingWay::stored : counted_ ? RingWay::counted : RingWay::posted;
     }
-    std::uint64_t told() const {
+    std::uint64_t returned() const {
         return load_ring_word(reinterpret_cast<const std::byte*>(credit_));
     }
     bool has_room(std::uint64_t units);
     bool choose_way();
     bool begin_to_post();
     void map();
-    void post_from_now() { gate_.trouble = nullptr; }
+    void post_from_now() { guard_.faults = nullptr; }
     Status flush();
     bool caught_up() const;
     bool go_on(std::uint64_t units);
@@ -692,7 +694,7 @@ private:
     [[gnu::always_inline]] void store(const MessageHeader& header, std::uint64_t units) {
         std::byte* at = unit_address(position_);
         std::uint64_t head = header.head_word();
-        if (header.length >= kLeftFrom || must_zero()) [[unlikely]] {
+        if (header.length >= kRetainedFrom || must_zero()) [[unlikely]] {
             head = store_behind(head, header.length, units);
         }
         write_fields(at, header);
@@ -714,7 +716,7 @@ private:
     std::uint64_t produced_ = 0;
     std::uint64_t consumed_ = 0;   // as last read from the credit word, or heard
     std::uint64_t zero_until_ = 0; // value of produced_ until which words may have to be zeroed
-    Gate gate_;                    // fast-path guard of qp_; without `trouble`: messages are posted
+    FastPathGuard guard_;          // fast-path guard of qp_; without `faults`: messages are posted
     std::uint32_t position_ = 0;
     std::uint32_t lap_ = 0;  // messages are stored up to this unit; never beyond units_
     std::uint32_t last_ = 0; // unit of the last message
@@ -723,24 +725,24 @@ private:
     const RingHabits habits_;
     // Count of units produced up to which the first words of coming units are zero
     std::uint64_t clean_until_ = 0;
-    std::uint32_t looked_at_ = 0; // unit of this lap where go_on() last checked
-    std::uint32_t used_ = 0;      // messages of earlier laps have reached up to this unit
-    bool ends_lap_ = false;       // the reserved message is the last one of the lap
-    bool left_in_lap_ = false;    // a message of this lap is retained
-    bool left_behind_ = false;    // a retained message may lie behind the short lap
-    bool beyond_ = false;         // this lap uses more than the first part of the ring
-    bool refused_ = false;        // more memory was refused the last time
-    std::uint32_t memory_ = 0;    // units that have memory
-    std::uint32_t end_;           // units before this one can be used
-    std::uint32_t first_end_ = 0; // end_ of the first part
-    std::uint32_t laps_ = 0;      // since memory was refused
+    std::uint32_t looked_at_ = 0;  // unit of this lap where go_on() last checked
+    std::uint32_t used_ = 0;       // messages of earlier laps have reached up to this unit
+    bool ends_lap_ = false;        // the reserved message is the last one of the lap
+    bool retained_in_lap_ = false; // a message of this lap is retained
+    bool retained_behind_ = false; // a retained message may lie behind the short lap
+    bool beyond_ = false;          // this lap uses more than the first part of the ring
+    bool refused_ = false;         // more memory was refused the last time
+    std::uint32_t memory_ = 0;     // units that have memory
+    std::uint32_t end_;            // units before this one can be used
+    std::uint32_t first_end_ = 0;  // end_ of the first part
+    std::uint32_t laps_ = 0;       // since memory was refused
     RingRoom room_;
     const std::uint64_t* credit_;
     bool counted_ = false; // the reserved message takes to_carry_ along
-    bool posts_ = false;   // there is a mirror, and held_ is false
-    bool held_ = false;
+    bool posts_ = false;   // there is a mirror, and paused_ is false
+    bool paused_ = false;
     std::uint64_t wr_id_; // constant
-    // Constant except for move_to().
+    // Constant except for migrate_to().
     QueuePair* qp_;
     Target target_;
     Rail* rail_;
@@ -765,9 +767,9 @@ private:
 // message told the writer of `in` something new.
 inline bool exchange_credit(RingReader& in, RingWriter& out) {
     out.heard(in.count());
-    const bool told = in.credit_told(out.carried());
+    const bool returned = in.credit_returned(out.carried());
     out.carry(in.credit_soon_due() ? in.consumed() : 0);
-    return told;
+    return returned;
 }
 
 } // namespace adaptib

@@ -4,7 +4,7 @@
 //     credit line  what the peer has consumed of this process's messages;
 //                  the word of the ring's room (channel/ring_room.h);
 //                  in its second half what this process told last, if not inline
-//     answer slot  one line where the peer answers target-assisted operations (protocol/asked.cc),
+//     answer slot  one line where the peer answers target-assisted operations (protocol/target_assisted.cc),
 //                  and the state of a cooperative copy; one with this process's offer of such a
 //                  copy; if the peer can store there
 //     lines        of the ring that the peer writes its messages into (channel/ring.h); maybe none
@@ -43,17 +43,17 @@ constexpr std::uint64_t answer_word(std::uint64_t number, AnswerState state) {
     return number << 8 | static_cast<std::uint64_t>(state);
 }
 
-// The other word of the slot: a message that both ends copy (protocol/together.cc), in units from
-// its front and from its back. The end that advances a count owns the part it advanced over; `done`
-// counts the back units that the other end has copied, in that order.
+// The other word of the slot: a message that both ends copy (protocol/cooperative_copy.cc), in
+// units from its front and from its back. The end that advances a count owns the part it advanced
+// over; `done` counts the back units that the other end has copied, in that order.
 struct SharedWork {
     static constexpr std::uint32_t kMostUnits = 256;
     static constexpr Bytes kUnit = 16 * kKiB;
     static constexpr std::uint32_t units_of(Bytes length) {
         return static_cast<std::uint32_t>((length + kUnit - 1) / kUnit);
     }
-    // ShareBody::number is 1 to kNumbers; 0 belongs to no offer. A message that is late by kNumbers
-    // offers would be taken for a new one; a ring has room for far fewer.
+    // CooperativeCopyBody::number is 1 to kNumbers; 0 belongs to no offer. A message that is late
+    // by kNumbers offers would be taken for a new one; a ring has room for far fewer.
     static constexpr std::uint64_t kNumbers = (1u << 26) - 1;
 
     std::uint64_t number = 0;
@@ -78,7 +78,7 @@ struct SharedWork {
 
 // Lies in its owner's memory; the peer has it mapped.
 struct alignas(kCacheLine) AnswerSlot {
-    static constexpr std::size_t kOfferWords = sizeof(ShareBody) / sizeof(std::uint64_t);
+    static constexpr std::size_t kOfferWords = sizeof(CooperativeCopyBody) / sizeof(std::uint64_t);
 
     std::uint64_t word;
     std::uint64_t shared; // SharedWork
@@ -90,7 +90,7 @@ struct alignas(kCacheLine) AnswerSlot {
     std::atomic_ref<std::uint64_t> shared_word() { return std::atomic_ref(shared); }
     std::atomic_ref<std::uint64_t> moved_word() { return std::atomic_ref(moved); }
     // Owner. REQUIRES: the last offer is closed.
-    void make_offer(const ShareBody& body) {
+    void make_offer(const CooperativeCopyBody& body) {
         const auto words = std::bit_cast<std::array<std::uint64_t, kOfferWords>>(body);
         moved_word().store(0, std::memory_order_relaxed);
         for (std::size_t i = 0; i < kOfferWords; ++i) {
@@ -99,7 +99,7 @@ struct alignas(kCacheLine) AnswerSlot {
         shared_word().store(SharedWork{.number = body.number}.word(), std::memory_order_release);
     }
     // Peer. False: no offer is open.
-    bool read_offer(ShareBody& body) {
+    bool read_offer(CooperativeCopyBody& body) {
         const SharedWork before = SharedWork::of(shared_word().load(std::memory_order_acquire));
         if (before.number == 0 || before.closed) {
             return false;
@@ -108,7 +108,7 @@ struct alignas(kCacheLine) AnswerSlot {
         for (std::size_t i = 0; i < kOfferWords; ++i) {
             words[i] = std::atomic_ref(offer[i]).load(std::memory_order_acquire);
         }
-        body = std::bit_cast<ShareBody>(words);
+        body = std::bit_cast<CooperativeCopyBody>(words);
         const SharedWork after = SharedWork::of(shared_word().load(std::memory_order_relaxed));
         return !after.closed && after.number == before.number && body.number == before.number;
     }
@@ -129,7 +129,7 @@ public:
         return kCacheLine + (parts.direct ? sizeof(AnswerSlot) : 0);
     }
     static constexpr Bytes bytes(RingParts parts) {
-        return data_at(parts) + (parts.direct ? kMostAsked : 0) +
+        return data_at(parts) + (parts.direct ? kMaxAssisted : 0) +
                (parts.measuring ? kMeasureBytes : 0);
     }
     // Bytes that have memory at first.
@@ -149,7 +149,7 @@ public:
     // REQUIRES: there is an answer line.
     AnswerSlot& answer() const { return *reinterpret_cast<AnswerSlot*>(base_ + kCacheLine); }
     std::byte* answer_data() const { return base_ + data_at(parts_); }
-    std::byte* measuring() const { return answer_data() + (parts_.direct ? kMostAsked : 0); }
+    std::byte* measuring() const { return answer_data() + (parts_.direct ? kMaxAssisted : 0); }
     // Commits memory for the first `bytes` of the answer data.
     Status commit_answer(Bytes bytes) const {
         return parts_.direct ? region_.commit(static_cast<Bytes>(answer_data() - base_), bytes)
@@ -160,7 +160,7 @@ public:
     // lines are as they were at first.
     void clean(Bytes used) const {
         Bytes dirty = std::min(used, parts_.lines_bytes);
-        if (dirty > first_lines() && give_back()) {
+        if (dirty > first_lines() && release_rest()) {
             dirty = first_lines();
         }
         std::memset(base_, 0, before_lines(parts_) + dirty);
@@ -180,7 +180,7 @@ public:
             return false;
         }
         // The reader now sees all that the writer has stored beyond the first part.
-        const bool done = reader.idle_within(first_units()) && give_back();
+        const bool done = reader.idle_within(first_units()) && release_rest();
         room().end_shrinking(done ? first_units() : units);
         reader.on_shrunk();
         return done;
@@ -219,7 +219,7 @@ private:
         return parts.direct ? round_up(end, kLargestPage) : end;
     }
     // Lets the system take back the memory behind the first lines. Returns false if it does not.
-    bool give_back() const {
+    bool release_rest() const {
         return parts_.direct && region_.discard(kFirst, data_at(parts_) - kFirst);
     }
 

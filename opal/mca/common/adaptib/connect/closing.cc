@@ -24,10 +24,10 @@ constexpr Nanoseconds kAfterYielding{1'000'000}; // before the connection is req
 // Returns true if nothing needs the connection. Puts and gets that wait for the next connection do
 // not use this one. A connection in the disconnect handshake is taken down by that.
 bool ConnectionManager::is_unused(const Peer& peer) {
-    const bool parting = peer.said_goodbye && peer.heard_goodbye;
-    const bool only_waits = peer.yields && peer.users == peer.moves && peer.stripes == 0;
-    return (peer.users == 0 || only_waits) && !peer.has_pending() && !parting &&
-           !peer.home_move.active && !peer.measuring.active;
+    const bool disconnecting = peer.disconnect_sent && peer.disconnect_received;
+    const bool only_waits = peer.yields && peer.users == peer.rma_operations && peer.stripes == 0;
+    return (peer.users == 0 || only_waits) && !peer.has_pending() && !disconnecting &&
+           !peer.lane_migration.active && !peer.measuring.active;
 }
 
 // REQUIRES: the peer is open.
@@ -74,7 +74,7 @@ void ConnectionManager::begin_to_flush(Peer& peer) {
     }
 }
 
-void ConnectionManager::move_closing() {
+void ConnectionManager::advance_closing() {
     for (std::size_t left = closing_.size(); left > 0 && !closing_.empty(); --left) {
         Peer& peer = *closing_.pop_front();
         closing_.push_back(peer);
@@ -98,7 +98,7 @@ void ConnectionManager::finish_closing(Peer& peer) {
     const bool yielded = peer.yields;
     keep(peer);
     ++counters_.connections_closed;
-    peer.usage.asks_itself = false;
+    peer.activity.asks_itself = false;
     peer.messages_sent = 0;
     if (yielded && !peer.wanted_link.linked()) { // others first, at the other end as well
         wait_for_room(peer, options_.clock->now() + kAfterYielding);
@@ -107,7 +107,7 @@ void ConnectionManager::finish_closing(Peer& peer) {
     if (const auto early = std::move(peer.early_request); early != nullptr) {
         on_request(peer, *early, kNeeded);
     }
-    grant_wish(peer);
+    grant_preference(peer);
     listener_.on_unconnected(peer);
 }
 
@@ -115,8 +115,8 @@ void ConnectionManager::leave_closing(Peer& peer) {
     closing_.remove(peer);
     peer.state = ConnectState::open;
     peer.ring_out = std::move(peer.ring_paused);
-    peer.usage.wish = Wish::any;
-    peer.usage.active = options_.clock->now(); // others are to be closed first
+    peer.activity.preference = SharingPreference::any;
+    peer.activity.active = options_.clock->now(); // others are to be closed first
     listener_.on_connected(peer);
 }
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "peer/views.h"
+#include "peer/subchannel_stats.h"
 
 namespace adaptib {
 
@@ -56,7 +56,7 @@ void ConnectionManager::drop_queue_pairs(Peer& peer) {
 }
 
 void ConnectionManager::drop_queue_pairs_of(Peer& peer) {
-    leave_meeting(peer);
+    leave_cm_connect(peer);
     for (Subchannel& subchannel : peer.subchannels) {
         drop_queue_pair(peer, subchannel);
     }
@@ -71,7 +71,7 @@ std::unique_ptr<QueuePair> ConnectionManager::take_queue_pair(Peer& peer, Subcha
         options_.migration->forget(subchannel);
     }
     std::unique_ptr<QueuePair> qp = std::move(subchannel.qp);
-    subchannel.meeting = {};
+    subchannel.cm_connect = {};
     subchannel.outstanding = {};
     subchannel.timed = {};
     subchannel.reads = 0;
@@ -82,15 +82,16 @@ std::unique_ptr<QueuePair> ConnectionManager::take_queue_pair(Peer& peer, Subcha
     return qp;
 }
 
-// Once chosen, the control lane is changed by move_home() alone: everything posted there has to be
-// over before anything goes another way.
+// Once chosen, the control lane is changed by migrate_control_lane() alone: everything posted there
+// has to be over before anything goes another way.
 std::size_t ConnectionManager::chosen_subchannel(Peer& peer) {
     const std::vector<Subchannel>& all = peer.subchannels;
-    if (peer.home >= all.size() || all[peer.home].qp == nullptr) {
-        view_subchannels(peer, rails_, views_);
-        peer.home = views_.empty() ? 0 : peer.scheduler->choose_home(views_);
+    if (peer.control_lane >= all.size() || all[peer.control_lane].qp == nullptr) {
+        collect_subchannel_stats(peer, rails_, subchannel_stats_);
+        peer.control_lane =
+            subchannel_stats_.empty() ? 0 : peer.scheduler->choose_control_lane(subchannel_stats_);
     }
-    return peer.home;
+    return peer.control_lane;
 }
 
 std::uint32_t ConnectionManager::send_depth(std::uint32_t rail) const {
@@ -116,7 +117,7 @@ Status ConnectionManager::make_queue_pairs(Peer& peer) {
         }
         peer.scheduler = make_scheduler(options_.scheduler);
     }
-    peer.home = peer.live_subchannels() == 0 ? kNoHome : peer.home;
+    peer.control_lane = peer.live_subchannels() == 0 ? kNoControlLane : peer.control_lane;
     bool any = peer.repair.active;
     for (std::uint32_t i = 0; i < peer.subchannels.size() && !any; ++i) {
         any = listener_.is_usable(peer, i);
@@ -227,8 +228,8 @@ Status ConnectionManager::offer_ring(Peer& peer) {
 Status ConnectionManager::make_ring(Peer& peer, bool lines) {
     Status status = allocate_ring(peer, lines ? peer.ring_bytes : 0);
     if (!status.ok() && lines) {
-        if (!told_no_room_) {
-            told_no_room_ = true;
+        if (!no_room_reported_) {
+            no_room_reported_ = true;
             listener_.on_notice(
                 "There is no room for another ring; further peers share the queue, which is "
                 "slower. Enlarge opal_common_adaptib_shm_memory or "
@@ -356,7 +357,7 @@ bool ConnectionManager::send_body(Peer& peer, MessageType type, const void* body
         header.length = length;
         if (type == MessageType::connect_request && is_needed(peer)) {
             header.flags = kConnectNeeded | (peer.users > 0 ? kConnectAwaited : 0) |
-                           (peer.moves > 0 ? kConnectRequired : 0);
+                           (peer.rma_operations > 0 ? kConnectRequired : 0);
         }
         status = peer.datagrams.commit(peer.datagram, header);
     }
@@ -398,17 +399,17 @@ void ConnectionManager::retry() {
         }
     }
     if (!yielding_.empty()) [[unlikely]] {
-        move_yielding();
+        advance_yielding();
     }
-    move_closing();
-    if (!moving_.empty()) [[unlikely]] {
-        move_homes();
+    advance_closing();
+    if (!migrating_.empty()) [[unlikely]] {
+        advance_lane_migrations();
     }
     if (!repairing_.empty()) [[unlikely]] {
-        move_repairs();
+        advance_repairs();
     }
-    if (!meeting_.empty()) [[unlikely]] {
-        move_meetings();
+    if (!cm_connecting_.empty()) [[unlikely]] {
+        advance_cm_connects();
     }
 }
 
@@ -435,10 +436,10 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
         wanted_.remove(peer);
     }
     stop_yielding(peer);
-    stop_moving(peer);
+    stop_lane_migration(peer);
     stop_measuring(peer);
     leave_repairs(peer);
-    leave_meeting(peer);
+    leave_cm_connect(peer);
     const std::uint32_t expected = peer.repair.expected;
     peer.repair = {};
     peer.repair.expected = expected;

@@ -20,13 +20,13 @@
 //
 // The requesting side may write from the reply on, the other side from the confirmation on, none
 // while closing. A ring is polled from the moment that it is offered.
-// On rails that need rdma_cm (meeting.cc) the queue pairs connect through it between the reply and
-// the confirmation.
+// On rails that need rdma_cm (cm_connect.cc) the queue pairs connect through it between the reply
+// and the confirmation.
 // While there is no room for another connection, peers wait for one in a list and communicate by
 // datagrams.
 // Threads: one at a time.
 // Source: Yu, Gao, Panda, section 4.1.
-// May touch: base/, fabric/, memory/, channel/, schedule/, peer/, observe/.
+// May touch: base/, fabric/, memory/, channel/, schedule/, peer/, stats/.
 #pragma once
 
 #include <algorithm>
@@ -44,10 +44,10 @@
 #include "channel/datagram.h"
 #include "channel/shared_queue_pairs.h"
 #include "fabric/fabric.h"
-#include "observe/counters.h"
 #include "peer/peer.h"
 #include "recovery/apm/migration_agent.h"
 #include "recovery/liveness.h"
+#include "stats/counters.h"
 
 namespace adaptib {
 
@@ -149,8 +149,8 @@ public:
     void limit_shared(std::size_t most) { shared_most_ = most; }
     bool has_shared_room() const { return shared_slots_ < shared_most_; }
     // Gives the peer a connection of that kind. An open one of the other kind is closed for it, if
-    // nothing needs that, or once there is room. REQUIRES: Wish::shared: may_share().
-    void take(Peer& peer, Wish wish);
+    // nothing needs that, or once there is room. REQUIRES: SharingPreference::shared: may_share().
+    void take(Peer& peer, SharingPreference preference);
     // Returns false if work of this side on shared queue pairs may be under way; finds out, so the
     // caller calls it again.
     bool drained(Peer& peer);
@@ -178,11 +178,11 @@ public:
     // Sends handshake messages that found no room before; advances closing, repairs and the like.
     void retry();
     // Returns the index of the control lane: the subchannel that carries the peer's ring and credit
-    // (schedule/home.h).
+    // (schedule/control_lane.h).
     std::size_t chosen_subchannel(Peer& peer);
     // Migrates the control lane to that subchannel, as soon as work under way allows. Does nothing
     // if the subchannel cannot carry it now, or a migration is under way.
-    void move_home(Peer& peer, std::uint32_t to);
+    void migrate_control_lane(Peer& peer, std::uint32_t to);
     // Measures paths of a peer if some are due.
     void measure_some() {
         if (!measured_.empty() && options_.clock->now() >= measure_at_) [[unlikely]] {
@@ -200,8 +200,8 @@ public:
     std::uint64_t flushes() const { return flushes_; }
     bool retry_due() const { return !owing_.empty(); }
     bool closing() const {
-        return !closing_.empty() || !yielding_.empty() || !moving_.empty() || !repairing_.empty() ||
-               meeting();
+        return !closing_.empty() || !yielding_.empty() || !migrating_.empty() ||
+               !repairing_.empty() || cm_connecting();
     }
     // Returns true if a pass of progress has more to do than to poll for arrivals.
     bool has_work() const { return measuring() || retry_due() || closing(); }
@@ -214,9 +214,9 @@ public:
         }
     }
     // Returns true while queue pairs connect through rdma_cm: the fabrics' events are awaited.
-    bool meeting() const { return !meeting_.empty(); }
-    void on_met(std::uint32_t rail, std::uint32_t qp_number);
-    void on_not_met(std::uint32_t rail, std::uint32_t qp_number, const std::string& why);
+    bool cm_connecting() const { return !cm_connecting_.empty(); }
+    void on_cm_connected(std::uint32_t rail, std::uint32_t qp_number);
+    void on_cm_failed(std::uint32_t rail, std::uint32_t qp_number, const std::string& why);
 
     // Returns true if there is no room for another connection, as far as is known.
     bool crowded() const { return !has_room(); }
@@ -232,11 +232,11 @@ public:
     void run_timers();
     Nanoseconds deadline() const {
         Nanoseconds next = somebody_waits() ? look_at_ : Nanoseconds::max();
-        next = meeting_.empty() ? next : std::min(next, meeting_deadline());
+        next = cm_connecting_.empty() ? next : std::min(next, cm_connect_deadline());
         return repairing_.empty() ? next : std::min(next, repair_deadline());
     }
     // Records the peers' activity, for the choice of the connection to close. Called now and then.
-    void note_usage();
+    void note_activity();
 
 private:
     // Reasons for which the other side wants a connection.
@@ -267,22 +267,22 @@ private:
     void use_remote_ring(Peer& peer, const ConnectBody& body);
     void open(Peer& peer);
 
-    // meeting.cc
-    bool has_to_meet(const Peer& peer, const Subchannel& subchannel) const;
-    void prepare_meeting(Peer& peer, const ConnectBody& body, bool asks);
-    Status meet(Peer& peer, Subchannel& subchannel, const QpAttributes& attributes,
-                std::uint32_t mask);
-    bool begin_meeting(Peer& peer);
-    void move_meetings();
-    void move_meeting(Peer& peer);
+    // cm_connect.cc
+    bool needs_cm_connect(const Peer& peer, const Subchannel& subchannel) const;
+    void prepare_cm_connect(Peer& peer, const ConnectBody& body, bool asks);
+    Status start_cm_connect(Peer& peer, Subchannel& subchannel, const QpAttributes& attributes,
+                            std::uint32_t mask);
+    bool begin_cm_connect(Peer& peer);
+    void advance_cm_connects();
+    void advance_cm_connect(Peer& peer);
     void try_again(Peer& peer, Subchannel& subchannel);
-    void end_meeting(Peer& peer);
-    void leave_meeting(Peer& peer);
-    Nanoseconds meeting_deadline() const;
+    void end_cm_connect(Peer& peer);
+    void leave_cm_connect(Peer& peer);
+    Nanoseconds cm_connect_deadline() const;
     static bool is_unanswered(const Peer& peer);
-    Nanoseconds meeting_ends(const Peer& peer) const;
+    Nanoseconds cm_connect_ends(const Peer& peer) const;
     bool is_late(Peer& peer, Nanoseconds now);
-    Peer* find_meeting(std::uint32_t rail, std::uint32_t qp_number, Subchannel*& subchannel);
+    Peer* find_cm_connect(std::uint32_t rail, std::uint32_t qp_number, Subchannel*& subchannel);
 
     // sharing.cc
     bool chooses_shared(const Peer& peer) const;
@@ -300,12 +300,12 @@ private:
     static bool is_quiet(const Peer& peer);
     static void stop_shared(Peer& peer);
     void destroy_initiators(Peer& peer);
-    void grant_wish(Peer& peer);
+    void grant_preference(Peer& peer);
 
     // closing.cc
     static bool is_unused(const Peer& peer);
     void start_closing(Peer& peer);
-    void move_closing();
+    void advance_closing();
     void begin_to_flush(Peer& peer);
     Status post_flush(Peer& peer, FlushWork& by);
     void finish_closing(Peer& peer);
@@ -313,17 +313,17 @@ private:
     void on_close(Peer& peer, const ConnectNote& note);
     void on_keep(Peer& peer, const ConnectNote& note);
 
-    // homes.cc
+    // lane_migration.cc
     bool can_carry(const Peer& peer, std::uint32_t index);
-    bool hold_home(Peer& peer);
-    void move_homes();
-    void end_move(Peer& peer);
-    void stop_moving(Peer& peer);
+    bool pause_control_lane(Peer& peer);
+    void advance_lane_migrations();
+    void end_lane_migration(Peer& peer);
+    void stop_lane_migration(Peer& peer);
 
     // Measurement of one path after the other of a peer.
     struct Measurement {
         Peer* peer = nullptr; // null: nothing is measured
-        std::vector<SubchannelView> up;
+        std::vector<SubchannelStats> up;
         std::size_t at = 0;        // index into `up` of the path being measured
         std::uint32_t parts = 0;   // writes with data
         std::uint32_t awaited = 0; // completions
@@ -361,7 +361,7 @@ private:
     Nanoseconds abandon_at(const Peer& peer) const;
     void abandon(Peer& peer);
     void begin_repair(Peer& peer);
-    void move_repairs();
+    void advance_repairs();
     Nanoseconds repair_deadline() const;
     Nanoseconds give_up_at(const Peer& peer) const;
     bool is_waited_for(Peer& peer);
@@ -397,7 +397,9 @@ private:
     };
     Waiting who_waits(Nanoseconds now) const;
     bool may_be_closed(const Peer& peer, Nanoseconds now, Waiting who) const;
-    static bool needs(const Peer& peer) { return peer.moves > 0 || peer.usage.required; }
+    static bool needs(const Peer& peer) {
+        return peer.rma_operations > 0 || peer.activity.required;
+    }
     bool takes_room(const Peer& peer) const {
         return !peer.shared || options_.sharing == Sharing::all;
     }
@@ -406,7 +408,7 @@ private:
     void begin_to_yield(Peer& peer);
     void on_yield(Peer& peer, const ConnectNote& note);
     void stop_yielding(Peer& peer);
-    void move_yielding();
+    void advance_yielding();
     bool no_room_says(Status status);
 
     // pool.cc
@@ -460,7 +462,7 @@ private:
 
     Options options_;
     RailList rails_;
-    std::vector<SubchannelView> views_; // scratch of chosen_subchannel
+    std::vector<SubchannelStats> subchannel_stats_; // scratch of chosen_subchannel
     std::uint64_t flushes_ = 0;
     std::span<const std::unique_ptr<CompletionQueue>> cqs_;
     Counters& counters_;
@@ -474,22 +476,22 @@ private:
     IntrusiveList<Peer, &Peer::waiting_link> owing_;
     IntrusiveList<Peer, &Peer::closing_link> closing_;
     IntrusiveList<Peer, &Peer::yielding_link> yielding_; // in the order in which they began
-    IntrusiveList<Peer, &Peer::home_link> moving_;
+    IntrusiveList<Peer, &Peer::lane_migration_link> migrating_;
     IntrusiveList<Peer, &Peer::repair_link> repairing_;
-    IntrusiveList<Peer, &Peer::meeting_link> meeting_;
+    IntrusiveList<Peer, &Peer::cm_connect_link> cm_connecting_;
     Measurement measurement_;
     MeasureWork measure_work_{*this};
     Nanoseconds measure_at_{0};
     IntrusiveList<Peer, &Peer::measure_link> measured_;
     IntrusiveList<Peer, &Peer::pool_link> pool_; // closed longest ago first
-    bool told_meeting_late_ = false;
+    bool cm_connect_late_reported_ = false;
     Nanoseconds look_at_{0};
     Nanoseconds self_waits_until_{0}; // for its loopback, requested repeatedly; 0: no wait
     Nanoseconds last_look_{0};
     std::uint64_t device_max_ = ~std::uint64_t{0}; // connections when the device took no more ...
     Nanoseconds device_full_until_{0};             // ... assumed to be the limit until then
-    bool told_no_room_ = false;
-    bool told_device_full_ = false;
+    bool no_room_reported_ = false;
+    bool device_full_reported_ = false;
 };
 
 } // namespace adaptib

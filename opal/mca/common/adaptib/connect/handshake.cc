@@ -74,8 +74,8 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
         if (same) {
             return;
         }
-        if (peer.said_goodbye &&
-            peer.heard_goodbye) { // the answer to this side's may still be on its way
+        if (peer.disconnect_sent &&
+            peer.disconnect_received) { // the answer to this side's may still be on its way
             keep_for_later(peer, body);
             return;
         }
@@ -111,7 +111,7 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
         } else if (replaces(peer, body)) {
             keep_for_later(peer, body);
             repair(peer);
-        } else if (peer.said_goodbye) {
+        } else if (peer.disconnect_sent) {
             keep_for_later(peer, body);
         } else {
             ++counters_.bad_packets;
@@ -156,7 +156,7 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
         return;
     }
     if (status.ok()) {
-        prepare_meeting(peer, body, false);
+        prepare_cm_connect(peer, body, false);
         status = connect_subchannels(peer, body);
     }
     if (status.ok() ? peer.live_subchannels() == 0 : comes_again(peer, status)) {
@@ -172,7 +172,7 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
     }
     peer.remote_connection = body.connection;
     peer.state = ConnectState::answered;
-    static_cast<void>(begin_meeting(peer));
+    static_cast<void>(begin_cm_connect(peer));
     ++counters_.connections_accepted;
     static_cast<void>(send(peer, MessageType::connect_reply));
 }
@@ -212,13 +212,13 @@ void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, Need need) {
     }
     ++counters_.connections_refused;
     if (body.access_key == 0) {
-        peer.usage.asks_itself = false; // it would be in vain
+        peer.activity.asks_itself = false; // it would be in vain
     }
     const bool comes_again = options_.sharing == Sharing::spare && body.access_key == 0 &&
                              may_share(peer) && (shared_most_ == kAnyNumber || need.awaited);
     if (need.any && !comes_again) {
-        peer.usage.required = need.required;
-        peer.usage.active = options_.clock->now();
+        peer.activity.required = need.required;
+        peer.activity.active = options_.clock->now();
         if (!peer.wanted_link.linked()) {
             wait_for_room(peer, Nanoseconds{0});
         }
@@ -249,7 +249,7 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
         }
     }
     keep(peer);
-    ++peer.usage.refusals;
+    ++peer.activity.refusals;
     if (const auto early = std::move(peer.early_request); early != nullptr) {
         on_request(peer, *early, kNeeded);
         if (peer.state != ConnectState::idle) {
@@ -259,18 +259,18 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
     const bool shares = options_.sharing == Sharing::spare && !peer.shared && may_share(peer) &&
                         is_needed(peer) && shares_at_once(peer);
     if (shares) {
-        peer.usage.asks_itself = true;
-        peer.usage.wish = Wish::shared;
+        peer.activity.asks_itself = true;
+        peer.activity.preference = SharingPreference::shared;
         request(peer);
         return;
     }
     if (!peer.shared) {
         constexpr std::uint32_t kOwnDoublings = 6;
-        const std::uint32_t doublings = std::min(peer.usage.refusals, kOwnDoublings);
-        peer.usage.own_after = options_.clock->now() + options_.own_pause * (1u << doublings);
-        peer.usage.chosen = false; // no other connection is closed for it meanwhile
+        const std::uint32_t doublings = std::min(peer.activity.refusals, kOwnDoublings);
+        peer.activity.own_after = options_.clock->now() + options_.own_pause * (1u << doublings);
+        peer.activity.chosen = false; // no other connection is closed for it meanwhile
     }
-    peer.usage.wish = Wish::any;
+    peer.activity.preference = SharingPreference::any;
     // The pause grows to about a second. Each request makes a queue pair in vain; the refusing side
     // asks, too, when there is room, though not if that takes long. One-sided operations have no
     // other way.
@@ -279,12 +279,12 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
     constexpr std::uint32_t kUrgentDoublings = 6;
     const double more = options_.random->unit();
     const auto later = [&](std::uint32_t doublings) {
-        const double pauses = (1 + more) * (1u << std::min(peer.usage.refusals, doublings));
+        const double pauses = (1 + more) * (1u << std::min(peer.activity.refusals, doublings));
         return options_.clock->now() + Nanoseconds{static_cast<std::int64_t>(pauses * kFirstPause)};
     };
     if (is_needed(peer) && !peer.wanted_link.linked()) {
         wait_for_room(peer, later(kDoublings));
-        peer.usage.urgent_at = later(kUrgentDoublings);
+        peer.activity.urgent_at = later(kUrgentDoublings);
     }
     listener_.on_unconnected(peer);
 }
@@ -298,13 +298,13 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
         static_cast<void>(send(peer, MessageType::connect_confirm)); // doubled: confirm again
         return;
     }
-    if (peer.state == ConnectState::idle || peer.finishing) {
+    if (peer.state == ConnectState::idle || peer.teardown_pending) {
         // Requested before a disconnect that is over: the request came to nothing here, which the
         // peer has to know.
         say_refused(peer, body, RefusalReason::over);
         return;
     }
-    if (peer.state != ConnectState::requested || peer.meeting_link.linked()) {
+    if (peer.state != ConnectState::requested || peer.cm_connect_link.linked()) {
         return;
     }
     if ((body.access_key != 0) != peer.shared) {
@@ -314,7 +314,7 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
     if (peer.repair.active && !take_over(peer, body.expected)) {
         return;
     }
-    prepare_meeting(peer, body, true);
+    prepare_cm_connect(peer, body, true);
     if (const Status status = connect_subchannels(peer, body);
         !status.ok() || peer.live_subchannels() == 0) {
         if (comes_again(peer, status)) {
@@ -325,7 +325,7 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
         return;
     }
     peer.remote_connection = body.connection;
-    if (!begin_meeting(peer)) {
+    if (!begin_cm_connect(peer)) {
         confirm(peer);
     }
 }
@@ -334,7 +334,7 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
 void ConnectionManager::confirm(Peer& peer) {
     static_cast<void>(send(peer, MessageType::connect_confirm));
     if (peer.state == ConnectState::requested) {
-        const Nanoseconds took = options_.clock->now() - peer.usage.asked;
+        const Nanoseconds took = options_.clock->now() - peer.activity.asked;
         const auto nanoseconds = static_cast<std::uint64_t>(took.count());
         ++counters_.connections_timed;
         counters_.connect_nanoseconds += nanoseconds;
@@ -436,8 +436,8 @@ Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
         const auto index = static_cast<std::size_t>(&subchannel - peer.subchannels.data());
         migration = options_.migration->specify(peer, index, attributes);
     }
-    if (has_to_meet(peer, subchannel)) {
-        return meet(peer, subchannel, attributes, kMeetRequired | migration);
+    if (needs_cm_connect(peer, subchannel)) {
+        return start_cm_connect(peer, subchannel, attributes, kCmConnectRequired | migration);
     }
     const Status status =
         subchannel.qp->modify(attributes, kQpState | kQpPath | kQpRemote | kQpReceiveLimits);
@@ -497,25 +497,25 @@ void ConnectionManager::map_answers(Peer& peer, Subchannel& subchannel) {
         map(RingMemory::answer_behind(peer.credit_address), sizeof(AnswerSlot)));
     const Bytes lines_bytes = peer.remote_ring.units * kRingUnit;
     peer.answer_data = static_cast<std::byte*>(
-        map(RingMemory::answer_data(peer.credit_address, lines_bytes), kMostAsked));
+        map(RingMemory::answer_data(peer.credit_address, lines_bytes), kMaxAssisted));
 }
 
 void ConnectionManager::open(Peer& peer) {
-    leave_meeting(peer);
+    leave_cm_connect(peer);
     peer.state = ConnectState::open;
     ++counters_.connections_open;
     counters_.connections_most = std::max(counters_.connections_most, counters_.connections_open);
     counters_.connections_reused += std::exchange(peer.reuses, false) ? 1 : 0;
     peer.early_request.reset();
     peer.closing = {};
-    peer.usage.wish = Wish::any;
+    peer.activity.preference = SharingPreference::any;
     if (!peer.shared) { // otherwise what was refused are still queue pairs of its own
-        peer.usage.refusals = 0;
-        peer.usage.own_after = Nanoseconds{0};
-        peer.usage.asks_itself = false;
+        peer.activity.refusals = 0;
+        peer.activity.own_after = Nanoseconds{0};
+        peer.activity.asks_itself = false;
     }
-    peer.usage.active = peer.usage.turn_began = options_.clock->now();
-    peer.usage.required = false;
+    peer.activity.active = peer.activity.turn_began = options_.clock->now();
+    peer.activity.required = false;
     if (peer.remote_ring.units > 0) {
         open_ring(peer);
     }

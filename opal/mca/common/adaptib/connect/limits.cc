@@ -50,8 +50,8 @@ bool ConnectionManager::no_room_says(Status status) {
     }
     device_max_ = own_slots();
     device_full_until_ = options_.clock->now() + kDeviceFull;
-    if (!told_device_full_) {
-        told_device_full_ = true;
+    if (!device_full_reported_) {
+        device_full_reported_ = true;
         listener_.on_notice(
             "There is no room for another connection beside " + std::to_string(own_slots()) +
             ": idle connections are closed to make room for new ones; until then messages go "
@@ -84,9 +84,9 @@ bool ConnectionManager::ask(Peer& peer) {
         return true;
     }
     peer.state = ConnectState::requested;
-    peer.usage.asked = options_.clock->now();
+    peer.activity.asked = options_.clock->now();
     ++counters_.connections_requested;
-    counters_.connections_retried += peer.usage.refusals > 0 ? 1 : 0;
+    counters_.connections_retried += peer.activity.refusals > 0 ? 1 : 0;
     static_cast<void>(send(peer, MessageType::connect_request));
     return true;
 }
@@ -117,9 +117,9 @@ void ConnectionManager::begin_to_look(Nanoseconds now) {
 
 void ConnectionManager::wait_for_room(Peer& peer, Nanoseconds not_before) {
     const Nanoseconds now = options_.clock->now();
-    peer.usage.ask_at = peer.usage.urgent_at = not_before;
-    peer.usage.messages = peer.messages();
-    peer.usage.active = now;
+    peer.activity.ask_at = peer.activity.urgent_at = not_before;
+    peer.activity.messages = peer.messages();
+    peer.activity.active = now;
     begin_to_look(now);
     wanted_.push_back(peer);
 }
@@ -132,13 +132,13 @@ void ConnectionManager::wait_with_self() {
 }
 
 void ConnectionManager::look(Peer& peer, Nanoseconds now) {
-    if (const std::uint32_t messages = peer.messages(); messages != peer.usage.messages) {
-        peer.usage.messages = messages;
-        peer.usage.active = now;
+    if (const std::uint32_t messages = peer.messages(); messages != peer.activity.messages) {
+        peer.activity.messages = messages;
+        peer.activity.active = now;
     }
 }
 
-void ConnectionManager::note_usage() {
+void ConnectionManager::note_activity() {
     if (options_.connect_max == 0 && !somebody_waits()) {
         return;
     }
@@ -163,7 +163,7 @@ void ConnectionManager::run_timers() {
     if (now >= device_full_until_) {
         device_max_ = ~std::uint64_t{0};
     }
-    note_usage();
+    note_activity();
     serve_waiting(now, true);
     serve_waiting(now, false);
     if (somebody_waits()) {
@@ -174,11 +174,12 @@ void ConnectionManager::run_timers() {
 
 // A peer that was active since the last check, however long ago that was, has its turn.
 bool ConnectionManager::still_wanted(const Peer& peer, Nanoseconds now) const {
-    return peer.users > 0 || now - peer.usage.active < kPatience || peer.usage.active >= last_look_;
+    return peer.users > 0 || now - peer.activity.active < kPatience ||
+           peer.activity.active >= last_look_;
 }
 
 bool ConnectionManager::may_ask(const Peer& peer, Nanoseconds now) {
-    return now >= (needs(peer) ? peer.usage.urgent_at : peer.usage.ask_at);
+    return now >= (needs(peer) ? peer.activity.urgent_at : peer.activity.ask_at);
 }
 
 // Serves waiting peers: with `first` those that are chosen or cannot do without, otherwise the
@@ -187,10 +188,10 @@ void ConnectionManager::serve_waiting(Nanoseconds now, bool first) {
     for (std::size_t left = wanted_.size(); left > 0 && !wanted_.empty(); --left) {
         Peer& peer = *wanted_.pop_front();
         look(peer, now);
-        if ((peer.usage.chosen || needs(peer)) != first) {
+        if ((peer.activity.chosen || needs(peer)) != first) {
             wanted_.push_back(peer);
         } else if (peer.state == ConnectState::open && peer.shared &&
-                   peer.usage.wish == Wish::own && still_wanted(peer, now)) {
+                   peer.activity.preference == SharingPreference::own && still_wanted(peer, now)) {
             if (has_room() && is_unused(peer)) {
                 start_closing(peer); // after that it is requested
             } else {
@@ -198,7 +199,7 @@ void ConnectionManager::serve_waiting(Nanoseconds now, bool first) {
             }
         } else if (peer.state != ConnectState::idle || !still_wanted(peer, now)) {
             peer.messages_sent = 0;
-            peer.usage.required = false;
+            peer.activity.required = false;
         } else if (!may_ask(peer, now) || !has_room() || !ask(peer)) {
             wanted_.push_back(peer);
         }
@@ -209,8 +210,8 @@ bool ConnectionManager::may_be_closed(const Peer& peer, Nanoseconds now, Waiting
     if (peer.state != ConnectState::open || !is_unused(peer)) {
         return false;
     }
-    const Nanoseconds idle = now - peer.usage.active;
-    if (peer.usage.chosen) {
+    const Nanoseconds idle = now - peer.activity.active;
+    if (peer.activity.chosen) {
         return idle >= (who.needs ? kIdleTime : options_.chosen_idle);
     }
     return who.chosen || idle >= kIdleTime;
@@ -221,7 +222,7 @@ ConnectionManager::Waiting ConnectionManager::who_waits(Nanoseconds now) const {
     who.needs = self_waits();
     for (Peer* peer = wanted_.front(); peer != nullptr; peer = wanted_.next(*peer)) {
         if (may_ask(*peer, now)) {
-            who.chosen = who.chosen || peer->usage.chosen;
+            who.chosen = who.chosen || peer->activity.chosen;
             who.needs = who.needs || needs(*peer);
         }
     }
@@ -234,7 +235,7 @@ Peer* ConnectionManager::to_be_closed(Nanoseconds now) const {
     Peer* longest = nullptr;
     for (Peer* peer = slots_.front(); peer != nullptr; peer = slots_.next(*peer)) {
         if (takes_room(*peer) && may_be_closed(*peer, now, who) &&
-            (longest == nullptr || peer->usage.active < longest->usage.active)) {
+            (longest == nullptr || peer->activity.active < longest->activity.active)) {
             longest = peer;
         }
     }
@@ -272,8 +273,8 @@ void ConnectionManager::ask_to_yield(Nanoseconds now) {
     Peer* longest = nullptr;
     for (Peer* peer = slots_.front(); peer != nullptr; peer = slots_.next(*peer)) {
         if (takes_room(*peer) && peer->state == ConnectState::open &&
-            now - peer->usage.turn_began >= kTurn &&
-            (longest == nullptr || peer->usage.turn_began < longest->usage.turn_began)) {
+            now - peer->activity.turn_began >= kTurn &&
+            (longest == nullptr || peer->activity.turn_began < longest->activity.turn_began)) {
             longest = peer;
         }
     }
@@ -287,7 +288,7 @@ void ConnectionManager::ask_to_yield(Nanoseconds now) {
 void ConnectionManager::begin_to_yield(Peer& peer) {
     if (!peer.yields) {
         peer.yields = true;
-        peer.usage.turn_began = options_.clock->now();
+        peer.activity.turn_began = options_.clock->now();
         yielding_.push_back(peer);
         ++counters_.connections_yielded;
     }
@@ -309,7 +310,7 @@ void ConnectionManager::stop_yielding(Peer& peer) {
 
 // Advances yielding. A large message may take long to complete: the connection has another turn
 // then.
-void ConnectionManager::move_yielding() {
+void ConnectionManager::advance_yielding() {
     const Nanoseconds now = options_.clock->now();
     for (std::size_t left = yielding_.size(); left > 0 && !yielding_.empty(); --left) {
         Peer& peer = *yielding_.pop_front();
@@ -319,8 +320,8 @@ void ConnectionManager::move_yielding() {
         }
         // The other side has just kept the connection, since it needed it.
         const bool kept = now - peer.closing.began < kLookEvery;
-        if (now - peer.usage.turn_began >= kPatience) {
-            peer.usage.turn_began = now;
+        if (now - peer.activity.turn_began >= kPatience) {
+            peer.activity.turn_began = now;
             stop_yielding(peer);
         } else if (is_unused(peer) && !kept) {
             start_closing(peer);

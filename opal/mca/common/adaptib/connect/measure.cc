@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Measuring: measures the rates of the ports to a peer now and then, for programs that stripe
 // nothing: short messages go over one port only, that of the control lane, and teach nothing about
-// the others (schedule/home.h).
+// the others (schedule/control_lane.h).
 //
 // A peer with several ports is due when so many messages went to it (MeasureOptions) and no stripe
 // has taught anything about its paths meanwhile. Then each port has its turn, one after the other:
@@ -25,7 +25,7 @@
 #include <utility>
 
 #include "connect/connection_manager.h"
-#include "peer/views.h"
+#include "peer/subchannel_stats.h"
 
 namespace adaptib {
 
@@ -48,10 +48,11 @@ void ConnectionManager::want_measuring(Peer& peer) {
     if (!able) {
         return;
     }
-    view_subchannels(peer, rails_, views_);
-    const bool several = std::any_of(views_.begin(), views_.end(), [this](const auto& path) {
-        return path.port != views_.front().port;
-    });
+    collect_subchannel_stats(peer, rails_, subchannel_stats_);
+    const bool several =
+        std::any_of(subchannel_stats_.begin(), subchannel_stats_.end(), [this](const auto& path) {
+            return path.port != subchannel_stats_.front().port;
+        });
     if (several) {
         Measuring& state = peer.measuring;
         state = {.sent = peer.next_send, .more = state.more, .taken_back = state.taken_back};
@@ -74,8 +75,8 @@ bool ConnectionManager::measuring_due(Peer& peer, Nanoseconds now) const {
                  .taken_back = state.taken_back};
         return false;
     }
-    return peer.state == ConnectState::open && !peer.repair.wanted && !peer.home_move.active &&
-           !peer.said_goodbye && !peer.heard_goodbye;
+    return peer.state == ConnectState::open && !peer.repair.wanted && !peer.lane_migration.active &&
+           !peer.disconnect_sent && !peer.disconnect_received;
 }
 
 void ConnectionManager::begin_measuring() {
@@ -87,7 +88,7 @@ void ConnectionManager::begin_measuring() {
         if (measuring_due(peer, now)) {
             measurement_ = {};
             measurement_.peer = &peer;
-            view_subchannels(peer, rails_, measurement_.up);
+            collect_subchannel_stats(peer, rails_, measurement_.up);
             peer.measuring.active = true;
             measure_next();
         }
@@ -98,7 +99,7 @@ void ConnectionManager::begin_measuring() {
 void ConnectionManager::measure_next() {
     Measurement& all = measurement_;
     Peer& peer = *all.peer;
-    const auto known = [&all](const SubchannelView& path) {
+    const auto known = [&all](const SubchannelStats& path) {
         return std::any_of(all.rates.begin(), all.rates.end(),
                            [&](const PortRate& rate) { return rate.port == path.port; });
     };
@@ -197,8 +198,9 @@ void ConnectionManager::end_measurement() {
         return;
     }
     state.vain = 0;
-    view_subchannels(peer, rails_, views_);
-    const Scheduler::Verdict verdict = peer.scheduler->judge_home(views_, measurement_.rates);
+    collect_subchannel_stats(peer, rails_, subchannel_stats_);
+    const Scheduler::Verdict verdict =
+        peer.scheduler->judge_control_lane(subchannel_stats_, measurement_.rates);
     const bool taken_back = verdict == Scheduler::Verdict::changed && state.proof > 0;
     if (taken_back) {
         state.proof = 0;
@@ -213,8 +215,8 @@ void ConnectionManager::end_measurement() {
     const std::uint32_t doublings =
         std::max(std::max(state.calm, 1u) - 1, std::min(state.taken_back, kDoublings));
     state.at = now + (state.close ? times.again : times.every * (1u << doublings));
-    if (peer.scheduler->home() != peer.home) {
-        move_home(peer, peer.scheduler->home());
+    if (peer.scheduler->control_lane() != peer.control_lane) {
+        migrate_control_lane(peer, peer.scheduler->control_lane());
     }
 }
 

@@ -19,8 +19,8 @@ namespace adaptib {
 
 // Replaces close(). REQUIRES: nothing is under way on either side.
 void ConnectionManager::keep(Peer& peer) {
-    const bool parting = peer.released || peer.said_goodbye || peer.heard_goodbye;
-    if (options_.connect_pool == 0 || parting) {
+    const bool disconnecting = peer.released || peer.disconnect_sent || peer.disconnect_received;
+    if (options_.connect_pool == 0 || disconnecting) {
         close(peer, ConnectState::idle);
         return;
     }
@@ -34,8 +34,10 @@ void ConnectionManager::keep(Peer& peer) {
     peer.kept.resize(peer.subchannels.size());
     for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
         std::unique_ptr<QueuePair> qp = take_queue_pair(peer, peer.subchannels[i]);
-        const bool met = has_to_meet(peer, peer.subchannels[i]); // it keeps its rdma_cm id
-        if (qp != nullptr && !met && !peer.shared && qp->modify(attributes, kQpState).ok()) {
+        const bool cm_connected =
+            needs_cm_connect(peer, peer.subchannels[i]); // it keeps its rdma_cm id
+        if (qp != nullptr && !cm_connected && !peer.shared &&
+            qp->modify(attributes, kQpState).ok()) {
             peer.kept[i] = std::move(qp);
         }
     }

@@ -80,7 +80,7 @@ void ConnectionManager::begin_repair(Peer& peer) {
         closing_.remove(peer);
         peer.ring_out = std::move(peer.ring_paused);
     }
-    stop_moving(peer);
+    stop_lane_migration(peer);
     stop_measuring(peer);
     --counters_.connections_open;
     ++counters_.repairs;
@@ -100,7 +100,7 @@ void ConnectionManager::begin_repair(Peer& peer) {
     }
 }
 
-void ConnectionManager::move_repairs() {
+void ConnectionManager::advance_repairs() {
     for (std::size_t left = repairing_.size(); left > 0 && !repairing_.empty(); --left) {
         Peer& peer = *repairing_.pop_front();
         repairing_.push_back(peer);

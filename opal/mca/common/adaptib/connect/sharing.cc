@@ -41,11 +41,11 @@ bool ConnectionManager::chooses_shared(const Peer& peer) const {
     if (options_.sharing == Sharing::never || !may_share(peer)) {
         return false;
     }
-    if (peer.usage.wish != Wish::any) {
-        return peer.usage.wish == Wish::shared;
+    if (peer.activity.preference != SharingPreference::any) {
+        return peer.activity.preference == SharingPreference::shared;
     }
     return options_.sharing == Sharing::all ||
-           (!has_room() && !peer.usage.chosen && shares_at_once(peer));
+           (!has_room() && !peer.activity.chosen && shares_at_once(peer));
 }
 
 // Returns true if the peer may share without a decision of the selection.
@@ -68,19 +68,19 @@ bool ConnectionManager::need_not_wait(const Peer& peer) const {
            may_ask(peer, options_.clock->now());
 }
 
-void ConnectionManager::take(Peer& peer, Wish wish) {
-    const bool other = peer.shared != (wish == Wish::shared);
+void ConnectionManager::take(Peer& peer, SharingPreference preference) {
+    const bool other = peer.shared != (preference == SharingPreference::shared);
     if (peer.state == ConnectState::open && !other) {
         return;
     }
-    peer.usage.wish = wish;
+    peer.activity.preference = preference;
     if (peer.state == ConnectState::idle) {
-        if (wish == Wish::shared && peer.wanted_link.linked()) {
+        if (preference == SharingPreference::shared && peer.wanted_link.linked()) {
             wanted_.remove(peer); // it gets a shared one without waiting
         }
         request(peer);
     } else if (peer.state == ConnectState::open) {
-        if (wish == Wish::shared || has_room()) {
+        if (preference == SharingPreference::shared || has_room()) {
             give_up(peer); // after that it is requested
         } else if (!peer.wanted_link.linked()) {
             wait_for_room(peer, Nanoseconds{0});
@@ -89,8 +89,8 @@ void ConnectionManager::take(Peer& peer, Wish wish) {
 }
 
 // Called when the connection is closed: requests the preferred kind.
-void ConnectionManager::grant_wish(Peer& peer) {
-    if (peer.state == ConnectState::idle && peer.usage.wish != Wish::any) {
+void ConnectionManager::grant_preference(Peer& peer) {
+    if (peer.state == ConnectState::idle && peer.activity.preference != SharingPreference::any) {
         request(peer);
     }
 }

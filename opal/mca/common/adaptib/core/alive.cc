@@ -74,7 +74,7 @@ Reach Core::reach_of(const Peer& peer) const {
     if (peer.life.ended) {
         return Reach::ended;
     }
-    if (tells_paths(peer) || peer.datagram.handle == nullptr) {
+    if (reports_paths(peer) || peer.datagram.handle == nullptr) {
         return Reach::unknown;
     }
     return peer.datagrams.rail(peer.datagram.port).reach(*peer.datagram.handle);
@@ -120,7 +120,7 @@ DatagramChannel::Standing Core::standing_of(Peer& peer, Nanoseconds since) {
 void Core::take_ended_processes() {
     std::vector<Peer*> gone;
     ended_.take([&](std::uint64_t name) {
-        for (Peer* peer : {peers_.find(name), twins_.find(name)}) {
+        for (Peer* peer : {peers_.find(name), amo_peers_.find(name)}) {
             if (peer == nullptr) {
                 continue;
             }
@@ -140,7 +140,7 @@ void Core::watch_processes() {
     std::vector<Peer*> ended;
     protocol_->for_each_awaited([&](const Peer& peer) { awaited.insert(&peer); });
     for_each_peer([&](Peer& peer) {
-        if (peer.state == ConnectState::failed || peer.heard_goodbye) {
+        if (peer.state == ConnectState::failed || peer.disconnect_received) {
             return;
         }
         const bool message = awaited.contains(&peer);
@@ -149,7 +149,7 @@ void Core::watch_processes() {
         }
         if (look_for(peer) == Reach::ended) {
             ended.push_back(&peer);
-        } else if (message && tells_paths(peer) && peer.state == ConnectState::idle) {
+        } else if (message && reports_paths(peer) && peer.state == ConnectState::idle) {
             ask_for(peer);
         }
     });

@@ -22,7 +22,7 @@ namespace {
 
 constexpr Nanoseconds kFirstPause{1'000'000};
 constexpr Nanoseconds kMostPause{256'000'000};
-constexpr Nanoseconds kTellAfter{1'000'000'000}; // time that something has waited
+constexpr Nanoseconds kReportAfter{1'000'000'000}; // time that something has waited
 
 bool is_waited_for(const Peer& peer) {
     return peer.has_pending() || peer.early_request != nullptr || peer.users > 0;
@@ -32,7 +32,7 @@ bool is_waited_for(const Peer& peer) {
 
 // True if the system lacks something that it may have later.
 bool Core::may_be_reached(const Peer& peer, Status status) const {
-    return !tells_paths(peer) && (status.is_again() || status.wants_room());
+    return !reports_paths(peer) && (status.is_again() || status.wants_room());
 }
 
 // A process that has ended does not matter as long as nothing that it has sent needs an answer.
@@ -70,7 +70,7 @@ void Core::try_contacts(Nanoseconds now) {
         contacts_[i] = contacts_.back();
         contacts_.pop_back();
     }
-    contact_told_ = contact_told_ && !contacts_.empty();
+    contact_reported_ = contact_reported_ && !contacts_.empty();
 }
 
 // Returns true if the contact is settled, for better or worse.
@@ -105,13 +105,13 @@ bool Core::put_off(Contact& contact, Status status, Nanoseconds now) {
         contact.since = now;
     }
     const Nanoseconds lasted = now - contact.since;
-    const bool final = !tells_paths(peer) && !may_be_reached(peer, status);
+    const bool final = !reports_paths(peer) && !may_be_reached(peer, status);
     if (final || lasted >= liveness_.patience()) {
         refuse_sender(peer, status, lasted);
         return true;
     }
-    if (lasted >= kTellAfter && !contact_told_) {
-        contact_told_ = true; // one notice stands for all such peers
+    if (lasted >= kReportAfter && !contact_reported_) {
+        contact_reported_ = true; // one notice stands for all such peers
         environment_.message(Severity::notice,
                              peer_text(peer.name, peer.address.host) +
                                  " cannot be reached yet, and an operation waits for it: " +
@@ -133,7 +133,7 @@ std::string Core::give_up_text() const {
 // REQUIRES: the peer's rails were just tried.
 std::string Core::why_unreached(const Peer& peer, Status status) const {
     const Rail& rail = *rails_[peer.route.local.first];
-    const std::string more = rail.trouble();
+    const std::string more = rail.last_error_text();
     return "rail " + rail.info().name + ": " +
            (more.empty() ? reason_text(status.reason()) : more) + ". " + advice(status.reason());
 }
@@ -148,7 +148,7 @@ void Core::refuse_sender(Peer& peer, Status status, Nanoseconds lasted) {
             (may_be_reached(peer, status) ? ", for " + whole_seconds_text(lasted) : std::string()) +
             ": " + why_unreached(peer, status) +
             " Its messages are dropped, and a receive from any source may wait for one for ever");
-    protocol_->tell_failure(peer);
+    protocol_->report_peer_failure(peer);
 }
 
 // The peer cannot reach this process, and has reported that.
@@ -156,7 +156,7 @@ void Core::on_refused(Peer& peer, Status status, std::string text) {
     text = text.empty() ? reason_text(status.reason()) : text;
     protocol_->on_peer_failed(peer, "that process cannot reach this one to answer: " + text + " (" +
                                         advice(status.reason()) + ")");
-    protocol_->tell_failure(peer);
+    protocol_->report_peer_failure(peer);
 }
 
 } // namespace adaptib

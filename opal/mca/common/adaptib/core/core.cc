@@ -35,7 +35,7 @@ Core::~Core() {
     }
     protocol_.reset();
     peers_.clear();
-    twins_.clear();
+    amo_peers_.clear();
     counters_.peers = 0;
 }
 
@@ -43,7 +43,7 @@ std::size_t Core::migrate_paths(Peer& peer) {
     return migration_ == nullptr ? 0 : migration_->migrate(peer);
 }
 
-void Core::end_messages(Nanoseconds limit) {
+void Core::quiesce_messages(Nanoseconds limit) {
     constexpr std::size_t kSettled = 128; // idle passes, enough to poll the shared queue, too
     const Nanoseconds start = environment_.clock->now();
     const auto left = [this] {
@@ -92,7 +92,7 @@ void Core::drain(Nanoseconds limit) {
         }
     }
     for (Attached& attached : fabrics_) {
-        tell_notices(attached);
+        report_notices(attached);
     }
 }
 
@@ -102,13 +102,13 @@ void Core::drain(Nanoseconds limit) {
 // acknowledges what it has received, so that others do not wait for that.
 Core::Left Core::left() {
     bool owed = protocol_->retry_due() || connections_->retry_due();
-    bool last_words = !finished_.empty();
+    bool last_words = !disconnected_.empty();
     for_each_peer([&](Peer& peer) {
         const DatagramLink* link = peer.datagram.link.get();
         const bool ring_flushed = peer.state != ConnectState::open || peer.ring_out == nullptr ||
                                   peer.ring_out->flushed();
         const bool owes = !ring_flushed || peer.datagrams.owes(peer.datagram);
-        owed = owed || (owes && !peer.heard_goodbye);
+        owed = owed || (owes && !peer.disconnect_received);
         last_words = last_words || owes || (link != nullptr && link->busy());
     });
     return owed ? Left::owed : last_words ? Left::last_words : Left::nothing;
@@ -120,7 +120,7 @@ Nanoseconds Core::deadline() const {
     if (start_.step < start_.steps && (start_.asked.empty() || answered)) {
         return Nanoseconds{0};
     }
-    if (ended_.any_told() || (migration_ != nullptr && migration_->due())) {
+    if (ended_.any_reported() || (migration_ != nullptr && migration_->due())) {
         return Nanoseconds{0};
     }
     Nanoseconds answers = std::min(paths_->deadline(), life_->deadline());
@@ -151,17 +151,17 @@ void Core::run_timers() {
     if (!contacts_.empty()) [[unlikely]] {
         try_contacts(now);
     }
-    if (ended_.any_told()) [[unlikely]] {
+    if (ended_.any_reported()) [[unlikely]] {
         take_ended_processes();
     }
     if (!broken_.empty()) [[unlikely]] {
-        tell_broken();
+        report_broken();
     }
     if (now >= watch_at_) {
         watch_processes();
     }
-    if (now >= give_back_at_) {
-        give_back_rings(now);
+    if (now >= shrink_rings_at_) {
+        shrink_idle_rings(now);
     }
     if (select_due(now)) {
         select_channels(now);
@@ -246,7 +246,7 @@ std::string Core::weights_report() const {
                 text +=
                     (separator[0] == ',' ? ", measured " : " measured ") + std::string(megabytes);
             }
-            text += connected && i == peer.home ? "; carries the ring\n" : "\n";
+            text += connected && i == peer.control_lane ? "; carries the ring\n" : "\n";
         }
     });
     if (peers > kMostPeers) {

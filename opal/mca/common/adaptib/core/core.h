@@ -13,10 +13,10 @@
 //
 // Fabrics: one or several, nearest first. Their rails are numbered consecutively, and a process
 // publishes them in that order. A peer is reached over the first fabric that reaches it
-// (Rail::reaches). Both ends choose that fabric at first contact from what both have published, and
-// so alike. Of a fabric without peers only the datagram queue is polled, now and then.
-// An adapter's atomics are not atomic with those of the processor. So with several fabrics all
-// atomics go over the last one, to every process that it reaches: a peer of another fabric, and
+// (Rail::is_reachable). Both ends choose that fabric at first contact from what both have
+// published, and so alike. Of a fabric without peers only the datagram queue is polled, now and
+// then. An adapter's atomics are not atomic with those of the processor. So with several fabrics
+// all atomics go over the last one, to every process that it reaches: a peer of another fabric, and
 // this process itself, gets a second record for them, the amo_peer.
 //
 // Life: create, publish address(), use, drain(), destroy.
@@ -120,7 +120,7 @@ public:
         return get_loopback(atomic_loopback_, last_fabric(), out);
     }
     // Null: the peer has no amo_peer.
-    Peer* twin_of(const Peer& peer) const { return twins_.find(peer.name); }
+    Peer* amo_peer_of(const Peer& peer) const { return amo_peers_.find(peer.name); }
 
     Protocol& protocol() { return *protocol_; }
     ConnectionManager& connections() { return *connections_; }
@@ -163,7 +163,7 @@ public:
     // Messages under way have up to `limit` to complete. Then a peer that still has some fails,
     // unless it has one-sided operations, too. Posted receives for which nothing has arrived are
     // dropped.
-    void end_messages(Nanoseconds limit);
+    void quiesce_messages(Nanoseconds limit);
     // Makes progress for at most `limit` until all that was sent is known to have arrived, as far
     // as that can be known. For messages that only go to peers that are disconnecting, at most 20
     // ms.
@@ -178,24 +178,25 @@ public:
     std::string source_map();
     // Tells that the process of that name has ended. Any thread may call at any time; a progress()
     // that runs timers acts on it.
-    void on_process_ended(std::uint64_t name) { ended_.tell(name); }
+    void on_process_ended(std::uint64_t name) { ended_.report(name); }
 
 private:
     // A fabric in use.
     struct Attached {
         std::unique_ptr<LifeAnswerer> answerer; // null: none; outlives the fabric
         std::unique_ptr<Fabric> fabric;
-        const Bell* bell = nullptr; // the fabric's poll hint
-        std::size_t notices_told = 0;
+        const PollHint* poll_hint = nullptr; // the fabric's poll hint
+        std::size_t notices_reported = 0;
         bool used = false; // a peer uses it
         RailRange rails;
         bool device = false; // its rails are those of RDMA devices
         Bytes eager_limit = 0;
         Bytes most_eager = 0; // if above eager_limit: timing copies may raise the limit to this
         Bytes ring_bytes = 0;
-        bool asks = false;                         // small one-sided ops may be target-assisted
-        bool shares_copies = false;                // long data may be copied cooperatively
-        std::optional<WayChoice::Way> only_copies; // of ShareChoices: the only way the user allows
+        bool target_assisted = false;    // small one-sided ops may be target-assisted
+        bool cooperative_copies = false; // long data may be copied cooperatively
+        std::optional<WayChoice::Way>
+            only_copies; // of CooperativeCopyChoices: the only way the user allows
         std::unique_ptr<DatagramChannel> datagrams;
         std::vector<CompletionFilter> filters; // one per rail
         DatagramChannel::Receiver receiver;
@@ -238,14 +239,14 @@ private:
     // peers.cc
     std::unique_ptr<Peer> new_peer(const ProcessAddress& address, const PeerRoute& route);
     Status make_peer(std::uint64_t name, Why why, Peer*& out);
-    Status make_twin(const Peer& peer, Why why, Peer*& out);
+    Status make_amo_peer(const Peer& peer, Why why, Peer*& out);
     Status get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric, Peer*& out);
     std::uint32_t last_fabric() const { return static_cast<std::uint32_t>(fabrics_.size() - 1); }
     std::uint32_t published_rate(std::uint32_t rail) const; // MB/s
     Peer* find_peer(std::uint64_t name, std::uint32_t fabric) const;
     template <typename F> void for_each_peer(F&& f) const {
         peers_.for_each(f);
-        twins_.for_each(f);
+        amo_peers_.for_each(f);
     }
     Status wake_peer(Peer& peer, Why why, const ProcessAddress& address);
     Status reach(Peer& peer, std::size_t& pair);
@@ -253,10 +254,10 @@ private:
     bool choose_route(const ProcessAddress& address, PeerRoute& out) const;
     std::string why_no_route(const ProcessAddress& address) const;
     void refuse_peer(const ProcessAddress& address, Why why, const std::string& obstacle);
-    void tell_notices(Attached& attached);
+    void report_notices(Attached& attached);
     Status look_up(std::uint64_t name, ProcessAddress& out);
     std::string peer_text(std::uint64_t name, const std::string& host) const;
-    void finish_peers();
+    void tear_down_peers();
     static const char* advice(Reason reason);
 
     // contact.cc
@@ -284,7 +285,7 @@ private:
     void end_peers(const std::vector<Peer*>& gone);
     static void take_datagrams(Attached& attached);
     bool leaves(Peer& peer) override;
-    void let_left_peers_go();
+    void release_left_peers();
 
     // selection.cc
     bool select_due(Nanoseconds now) const;
@@ -306,7 +307,7 @@ private:
     }
     bool moves_datagrams(const Peer& peer) const { return paths_->on() && peer.datagrams.linked(); }
     // False within a host: there a process fails, not a path.
-    bool tells_paths(const Peer& peer) const {
+    bool reports_paths(const Peer& peer) const {
         return rails_[peer.route.local.first]->info().link_layer != LinkLayer::memory;
     }
     bool has_datagrams(const Peer& peer, std::size_t pair) const;
@@ -320,7 +321,8 @@ private:
     std::uint64_t unsignaled_posts() const { return counters_.ring_sent + connections_->flushes(); }
     void on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key, std::uint32_t port,
                   std::uint8_t rail, const MessageHeader& header, const std::byte* body);
-    void on_trouble(Peer& peer, DatagramChannel::Trouble trouble, WorkStatus status);
+    void on_datagram_path_failure(Peer& peer, DatagramChannel::PathFailure failure,
+                                  WorkStatus status);
 
     // alive.cc
     void open_responder(Attached& attached, const ProcessAddress& address);
@@ -330,7 +332,7 @@ private:
     DatagramChannel::Standing standing_of(Peer& peer, Nanoseconds since);
     void take_ended_processes();
     void watch_processes();
-    void give_back_rings(Nanoseconds now);
+    void shrink_idle_rings(Nanoseconds now);
     std::string silence_text(const Peer& peer, Nanoseconds lasted) const;
     void on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body);
     // Witness
@@ -352,12 +354,12 @@ private:
     bool take_short(Peer& peer, RingReader& ring, std::uint64_t head);
     bool poll_with_care(Peer& peer, RingReader& ring);
     template <std::uint64_t kKind>
-    void give_back(Peer& peer, RingReader& ring, const RingReader::Short& found);
-    void let_go();
+    void release_or_defer(Peer& peer, RingReader& ring, const RingReader::Short& found);
+    void release_deferred();
     void on_garbage(Peer& peer);
 
-    bool quiet() const;
-    bool others_quiet() const;
+    bool is_idle() const;
+    bool others_idle() const;
     bool nothing_else() const;
     std::size_t look_after_others(bool idle);
     std::size_t poll_datagrams();
@@ -379,7 +381,7 @@ private:
     void housekeeping();
     void keep_alive();
 
-    // told.cc and the files of the subjects. ConnectionListener
+    // events.cc and the files of the subjects. ConnectionListener
     void on_ring_offered(Peer& peer) override;
     void on_connected(Peer& peer) override;
     void on_unconnected(Peer& peer) override;
@@ -411,15 +413,15 @@ private:
     // ProtocolListener
     void on_failure(const std::string& text) override;
     void on_broken(Peer& peer) override;
-    void tell_broken();
-    void on_peer_finished(Peer& peer) override;
+    void report_broken();
+    void on_peer_disconnected(Peer& peer) override;
 
     Liveness liveness_;
     EndedProcesses ended_;
-    Nanoseconds watch_at_{0};     // next check of the awaited processes
-    Nanoseconds give_back_at_{0}; // next release of idle rings' memory
+    Nanoseconds watch_at_{0};        // next check of the awaited processes
+    Nanoseconds shrink_rings_at_{0}; // next release of idle rings' memory
     Nanoseconds failure_timeout_{0};
-    Nanoseconds repair_told_{0};
+    Nanoseconds repair_reported_{0};
     Nanoseconds forgive_unconnected_at_ = Nanoseconds::max();
     Environment environment_;
     AttendedClock attended_{*environment_.clock}; // for all that peers' answers are timed by
@@ -434,7 +436,7 @@ private:
     std::unique_ptr<PathProbes> probes_;
     std::unique_ptr<SilenceWatch> silence_;
     PeerTable peers_;
-    PeerTable twins_;
+    PeerTable amo_peers_;
     std::unique_ptr<Peer> loopback_;
     std::unique_ptr<Peer> atomic_loopback_; // if there are several fabrics
     std::unique_ptr<ConnectionManager> connections_;
@@ -452,7 +454,7 @@ private:
     std::uint32_t idle_looks_ = 0;  // Parameters::idle_looks
     std::uint32_t looks_again_ = 0; // extra polls of all of hot_ in a pass that finds nothing
     std::uint64_t idle_ended_ = 0;  // ticks: the end of the last such pass
-    Peer* holding_ = nullptr;       // its ring defers a release until a pass finds nothing
+    Peer* deferring_ = nullptr;     // its ring defers a release until a pass finds nothing
     std::vector<Peer*> cold_;
     std::size_t next_cold_ = 0;
     Nanoseconds listen_at_{0};                        // next poll of the fabrics' events
@@ -484,10 +486,10 @@ private:
     Nanoseconds select_at_{0};
     std::vector<Peer*> left_; // gone peers, to be released at the end of this progress
     std::vector<Contact> contacts_;
-    bool contact_told_ = false;   // a notice has said that something waits for such peers
-    bool left_told_ = false;      // a notice has said that peers are left to other transports
-    std::vector<Peer*> finished_; // to be taken down at the end of this progress
-    std::vector<Peer*> broken_;   // the next pass with timers tells the user of them
+    bool contact_reported_ = false;   // a notice has said that something waits for such peers
+    bool left_reported_ = false;      // a notice has said that peers are left to other transports
+    std::vector<Peer*> disconnected_; // to be taken down at the end of this progress
+    std::vector<Peer*> broken_;       // the next pass with timers tells the user of them
     BrokenHandler broken_handler_ = nullptr;
     void* broken_context_ = nullptr;
 };

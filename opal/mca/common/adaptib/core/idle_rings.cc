@@ -14,8 +14,8 @@ constexpr Nanoseconds kLookEvery{5'000'000'000};
 
 } // namespace
 
-void Core::give_back_rings(Nanoseconds now) {
-    give_back_at_ = now + kLookEvery;
+void Core::shrink_idle_rings(Nanoseconds now) {
+    shrink_rings_at_ = now + kLookEvery;
     for_each_peer([this](Peer& peer) {
         if (peer.ring_out != nullptr) { // memory that was once refused may be available now
             peer.ring_capacity = peer.ring_out->most();

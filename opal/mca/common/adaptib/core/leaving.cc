@@ -92,25 +92,25 @@ bool Core::leaves(Peer& peer) {
     }
     if (std::find(left_.begin(), left_.end(), &peer) == left_.end()) {
         left_.push_back(&peer);
-        on_peer_finished(peer); // so that finish_peers() is called
+        on_peer_disconnected(peer); // so that tear_down_peers() is called
     }
     return true;
 }
 
 // A message of such a peer that comes later, out of the shared queue, is received all the same.
-void Core::let_left_peers_go() {
+void Core::release_left_peers() {
     for (Peer* peer : std::exchange(left_, {})) {
-        std::erase(finished_, peer);
+        std::erase(disconnected_, peer);
         if (peer->state == ConnectState::failed || protocol_->needs(*peer)) {
             continue;
         }
-        protocol_->drop_goodbyes(*peer);
+        protocol_->drop_disconnects(*peer);
         connections_->close(*peer, ConnectState::idle);
         peer->early_request.reset();
         peer->datagram.handle.reset();
         peer->datagrams.forget(peer->datagram);
         paths_->forget(*peer);
-        protocol_->on_parted(*peer);
+        protocol_->on_torn_down(*peer);
     }
 }
 

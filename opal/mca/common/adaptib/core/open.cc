@@ -13,7 +13,7 @@ namespace {
 
 // Dynamically connected queue pairs cannot be connected through rdma_cm.
 bool connects_dynamically(const RailInfo& rail) {
-    return rail.has(Capability::dc) && !rail.has(Capability::meets);
+    return rail.has(Capability::dc) && !rail.has(Capability::cm_connects);
 }
 
 // Least length that active messages may have. Without a ring, those that no datagram can hold are
@@ -92,7 +92,7 @@ Status Core::open(const Parameters& parameters, std::vector<std::unique_ptr<Fabr
     open_protocol(parameters, depth);
     for (std::uint32_t i = 0; i < fabrics_.size(); ++i) {
         listen(i);
-        tell_notices(fabrics_[i]);
+        report_notices(fabrics_[i]);
     }
     check_threshold(parameters);
     return kOk;
@@ -154,24 +154,24 @@ Status Core::attach(const Parameters& parameters, std::unique_ptr<Fabric> fabric
         }
     }
     const bool direct = rails[0]->info().has(Capability::direct);
-    const bool asks = direct && std::string_view(parameters.small_one_sided) == "auto";
+    const bool target_assisted = direct && std::string_view(parameters.small_one_sided) == "auto";
     const std::string_view long_copies = parameters.long_copies;
-    const bool shares_copies = direct && long_copies != "alone";
+    const bool cooperative_copies = direct && long_copies != "alone";
     Attached attached;
     attached.fabric = std::move(fabric);
-    attached.bell = attached.fabric->bell();
+    attached.poll_hint = attached.fabric->poll_hint();
     attached.rails = range;
     attached.eager_limit = eager_limit;
     attached.device = device;
     attached.most_eager = most_eager;
-    attached.shares_copies = shares_copies;
+    attached.cooperative_copies = cooperative_copies;
     if (long_copies == "together") {
-        attached.only_copies = ShareChoices::kTogether;
+        attached.only_copies = CooperativeCopyChoices::kCooperative;
     } else if (long_copies == "staged") {
-        attached.only_copies = ShareChoices::kStaged;
+        attached.only_copies = CooperativeCopyChoices::kStaged;
     }
     attached.ring_bytes = device ? parameters.verbs_ring_bytes : parameters.ring_bytes;
-    attached.asks = asks;
+    attached.target_assisted = target_assisted;
     fabrics_.push_back(std::move(attached));
     return kOk;
 }
@@ -252,7 +252,7 @@ Status Core::open_rails(std::uint32_t depth, ProcessAddress& address, std::strin
             }
         }
         if (!status.ok()) {
-            const std::string why = failed->trouble();
+            const std::string why = failed->last_error_text();
             text = "The rail " + failed->info().name +
                    " cannot be used: " + reason_text(status.reason()) + "." +
                    (why.empty() ? "" : " " + why + ".");

@@ -24,10 +24,11 @@ void Core::tolerate_faults(std::uint32_t fabric) {
         Peer* peer = find_peer(name, fabric);
         return peer == nullptr || peer->datagram.handle == nullptr ? nullptr : &peer->datagram;
     };
-    const auto move = [this, fabric](DatagramTarget& target, DatagramChannel::Trouble trouble,
-                                     WorkStatus status) {
+    const auto path_failed = [this, fabric](DatagramTarget& target,
+                                            DatagramChannel::PathFailure failure,
+                                            WorkStatus status) {
         if (Peer* peer = find_peer(target.name, fabric); peer != nullptr) {
-            on_trouble(*peer, trouble, status);
+            on_datagram_path_failure(*peer, failure, status);
         }
     };
     const auto answered = [this, fabric](DatagramTarget& target) {
@@ -39,7 +40,7 @@ void Core::tolerate_faults(std::uint32_t fabric) {
     };
     if (fabrics_[fabric].datagrams->linked()) { // else lost datagrams stay lost
         attended_.at_most(failure_timeout_ / kLooks);
-        fabrics_[fabric].datagrams->tolerate(failure_timeout_, find, move, answered);
+        fabrics_[fabric].datagrams->tolerate(failure_timeout_, find, path_failed, answered);
     }
 }
 
@@ -75,7 +76,7 @@ void Core::on_probe(std::uint32_t fabric, std::uint64_t from, std::uint64_t key,
 
 Reach Core::reach(const Peer& peer, std::size_t pair) {
     std::unique_ptr<AddressHandle> handle;
-    if (tells_paths(peer) || !handle_for(peer, pair, handle).ok()) {
+    if (reports_paths(peer) || !handle_for(peer, pair, handle).ok()) {
         return Reach::unknown;
     }
     return rails_[peer.route.pairs[pair].local]->reach(*handle);
@@ -208,22 +209,23 @@ void Core::leave_path(Peer& peer) {
     }
 }
 
-void Core::on_trouble(Peer& peer, DatagramChannel::Trouble trouble, WorkStatus status) {
+void Core::on_datagram_path_failure(Peer& peer, DatagramChannel::PathFailure failure,
+                                    WorkStatus status) {
     if (peer.state == ConnectState::failed || leaves(peer)) {
         return;
     }
     const std::size_t pair = peer.datagram.pair;
-    switch (trouble) {
-    case DatagramChannel::Trouble::unanswered:
+    switch (failure) {
+    case DatagramChannel::PathFailure::unanswered:
         paths_->report_suspect(peer, pair, "datagrams are not acknowledged");
         break;
-    case DatagramChannel::Trouble::stuck:
+    case DatagramChannel::PathFailure::stuck:
         paths_->report_failure(peer, pair, "the adapter does not send the datagrams posted to it");
         break;
-    case DatagramChannel::Trouble::failed:
+    case DatagramChannel::PathFailure::failed:
         paths_->report_failure(peer, pair, work_status_text(status));
         break;
-    case DatagramChannel::Trouble::given_up: on_partition(peer, liveness_.patience()); return;
+    case DatagramChannel::PathFailure::given_up: on_partition(peer, liveness_.patience()); return;
     }
     if (peer.datagram.handle != nullptr && peer.datagram.pair == pair) {
         leave_path(peer);
@@ -233,7 +235,7 @@ void Core::on_trouble(Peer& peer, DatagramChannel::Trouble trouble, WorkStatus s
 void Core::watch_silence() {
     silence_->begin_look(unsignaled_posts());
     connections_->for_each_connected([this](Peer& peer) {
-        if (tells_paths(peer)) {
+        if (reports_paths(peer)) {
             silence_->look_at(peer);
         }
     });

@@ -89,7 +89,7 @@ Status Core::get_loopback(std::unique_ptr<Peer>& loopback, std::uint32_t fabric,
 
 Peer* Core::find_peer(std::uint64_t name, std::uint32_t fabric) const {
     Peer* peer = peers_.find(name);
-    return peer == nullptr || peer->route.fabric == fabric ? peer : twins_.find(name);
+    return peer == nullptr || peer->route.fabric == fabric ? peer : amo_peers_.find(name);
 }
 
 Status Core::get_for_atomics(Peer& peer, Peer*& out) {
@@ -97,36 +97,37 @@ Status Core::get_for_atomics(Peer& peer, Peer*& out) {
         out = &peer;
         return kOk;
     }
-    Peer* twin = twins_.find(peer.name);
-    if (twin == nullptr) {
-        return make_twin(peer, Why::user, out);
+    Peer* amo_peer = amo_peers_.find(peer.name);
+    if (amo_peer == nullptr) {
+        return make_amo_peer(peer, Why::user, out);
     }
-    protocol_->keep_peer(*twin);
-    const bool fails_at_once = twin->state == ConnectState::failed;
-    if (twin->datagram.handle == nullptr && !twin->datagram.coming && !fails_at_once) {
-        if (const Status status = wake_peer(*twin, Why::user, twin->address); !status.ok()) {
+    protocol_->keep_peer(*amo_peer);
+    const bool fails_at_once = amo_peer->state == ConnectState::failed;
+    if (amo_peer->datagram.handle == nullptr && !amo_peer->datagram.coming && !fails_at_once) {
+        if (const Status status = wake_peer(*amo_peer, Why::user, amo_peer->address);
+            !status.ok()) {
             return status;
         }
     }
-    out = twin;
+    out = amo_peer;
     return kOk;
 }
 
 // If the last fabric does not reach the peer, all processes reach it over one and the same fabric:
 // it is its own amo_peer.
-Status Core::make_twin(const Peer& peer, Why why, Peer*& out) {
+Status Core::make_amo_peer(const Peer& peer, Why why, Peer*& out) {
     PeerRoute route;
     if (!route_over(last_fabric(), peer.address, route)) {
         out = peers_.find(peer.name);
         return kOk;
     }
     Attached& attached = fabrics_[route.fabric];
-    auto twin = new_peer(peer.address, route);
-    if (const Status status = wake_peer(*twin, why, peer.address); !status.ok()) {
+    auto amo_peer = new_peer(peer.address, route);
+    if (const Status status = wake_peer(*amo_peer, why, peer.address); !status.ok()) {
         return status;
     }
     attached.used = true;
-    out = &twins_.add(std::move(twin));
+    out = &amo_peers_.add(std::move(amo_peer));
     paths_->add(*out);
     return kOk;
 }
@@ -171,7 +172,7 @@ bool Core::route_over(std::uint32_t fabric, const ProcessAddress& address, PeerR
     const RailRange local = fabrics_[fabric].rails;
     const auto reached = [&](std::uint32_t index) {
         const AddressRail& rail = address.rails[index];
-        return rails_[local.first]->reaches({rail.size, rail.bytes});
+        return rails_[local.first]->is_reachable({rail.size, rail.bytes});
     };
     RailRange remote;
     while (remote.first < count && !reached(remote.first)) {
@@ -187,7 +188,7 @@ bool Core::route_over(std::uint32_t fabric, const ProcessAddress& address, PeerR
         out, environment_.self < address.name,
         [&](std::uint32_t own, std::uint32_t other) {
             const AddressRail& rail = address.rails[other];
-            return rails_[own]->likeness({rail.size, rail.bytes});
+            return rails_[own]->subnet_match({rail.size, rail.bytes});
         },
         [&](std::uint32_t own, std::uint32_t other) {
             return std::min(published_rate(own), address.rails[other].rate);
@@ -234,8 +235,8 @@ void Core::refuse_peer(const ProcessAddress& address, Why why, const std::string
                              " cannot be reached from host " + environment_.host + obstacle;
     if (why != Why::offer) {
         environment_.message(Severity::failure, text);
-    } else if (!left_told_) {
-        left_told_ = true;
+    } else if (!left_reported_) {
+        left_reported_ = true;
         environment_.message(Severity::notice,
                              text + " This process, and others like it, are left to the job's "
                                     "other transports, if there are any.");
@@ -247,21 +248,21 @@ std::unique_ptr<Peer> Core::new_peer(const ProcessAddress& address, const PeerRo
     auto peer = std::make_unique<Peer>(address, route, *attached.datagrams, attached.eager_limit,
                                        counters_);
     peer->life.ended = ended_.contains(address.name);
-    peer->active_at_once = protocol_->active_max();
+    peer->try_send_active_max = protocol_->active_max();
     peer->ring_bytes = attached.ring_bytes;
     if (attached.most_eager > attached.eager_limit) {
         peer->copy_choice = std::make_unique<CopyChoice>(*attached.fabric->copy_costs(),
                                                          attached.eager_limit, attached.most_eager);
         peer->stream_choices = std::make_unique<StreamChoices>();
         peer->allow(Allowance::all);
-        peer->active_at_once = CopyChoice::kTimedFrom - 1;
+        peer->try_send_active_max = CopyChoice::kTimedFrom - 1;
     }
-    if (attached.asks) {
-        peer->ask_choices = std::make_unique<AskChoices>();
+    if (attached.target_assisted) {
+        peer->assist_choices = std::make_unique<AssistChoices>();
     }
-    if (attached.shares_copies) {
-        peer->share_choices = std::make_unique<ShareChoices>();
-        peer->share_choices->only = attached.only_copies;
+    if (attached.cooperative_copies) {
+        peer->cooperative_copy_choices = std::make_unique<CooperativeCopyChoices>();
+        peer->cooperative_copy_choices->only = attached.only_copies;
     }
     return peer;
 }
@@ -330,21 +331,22 @@ Status Core::reach(Peer& peer, std::size_t& pair) {
 
 // A finished peer keeps its record, so that its sequence numbers continue should it come back; its
 // connection, rings and mappings are released.
-void Core::finish_peers() {
-    let_left_peers_go();
-    std::vector<Peer*> finished;
-    std::swap(finished, finished_);
-    for (Peer* peer : finished) {
+void Core::tear_down_peers() {
+    release_left_peers();
+    std::vector<Peer*> disconnected;
+    std::swap(disconnected, disconnected_);
+    for (Peer* peer : disconnected) {
         if (peer->state == ConnectState::failed) {
             continue;
         }
         if (peer->repair.wanted || peer->interrupted) {
-            peer->finishing = false; // our answer may be lost; finish once it is under way again
+            peer->teardown_pending =
+                false; // our answer may be lost; finish once it is under way again
             continue;
         }
         if ((peer->ring_out != nullptr && !peer->ring_out->settled()) ||
             !connections_->drained(*peer)) {
-            finished_.push_back(peer); // our answer to its disconnect is under way
+            disconnected_.push_back(peer); // our answer to its disconnect is under way
             continue;
         }
         connections_->close(*peer, ConnectState::idle);
@@ -354,7 +356,7 @@ void Core::finish_peers() {
             (link == nullptr || !link->busy())) {
             peer->datagram.handle.reset();
         }
-        protocol_->on_parted(*peer);
+        protocol_->on_torn_down(*peer);
         if (early != nullptr) {
             connections_->on_early_request(*peer, *early);
         }

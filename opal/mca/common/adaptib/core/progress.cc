@@ -5,7 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/pieces.h"
+#include "base/copy.h"
 #include "base/spin.h"
 #include "core/core.h"
 
@@ -32,10 +32,10 @@ constexpr std::uint64_t kKeepAliveEvery = 64 * kHousekeepingEvery;
 constexpr std::uint64_t kPassesPerAwaited = 8; // at least, as keep_alive() visits each request
 
 // Loads one member of a header that lies in a ring.
-template <typename T> T load_member(const std::byte* header, std::size_t offset) {
+template <typename T> T load_header_member(const std::byte* header, std::size_t offset) {
     T value{};
     std::memcpy(&value, header + offset, sizeof value);
-    return load_piece(value);
+    return load_member(value);
 }
 
 // Checks a message that a ring's reader has found. REQUIRES: it fits the ring.
@@ -53,7 +53,7 @@ bool acceptable(const MessageHeader& header, const std::byte* body) {
 // that this side does, too. Until then it takes part in transfers under way, and needs credit,
 // since their messages may be more than the ring holds.
 bool takes_credit(const Peer& peer) {
-    const bool needs = !peer.heard_goodbye || (peer.users > 0 && !peer.said_goodbye);
+    const bool needs = !peer.disconnect_received || (peer.users > 0 && !peer.disconnect_sent);
     return needs && peer.state != ConnectState::closing && peer.state != ConnectState::failed;
 }
 
@@ -76,10 +76,10 @@ std::size_t Core::progress(bool again) {
 [[gnu::always_inline]] inline std::size_t Core::pass(bool again) {
     const std::size_t events = hot_rings_are_silent() ? 0 : poll_hot_rings();
     const bool idle = events == 0;
-    if (idle && holding_ != nullptr) [[unlikely]] {
-        let_go();
+    if (idle && deferring_ != nullptr) [[unlikely]] {
+        release_deferred();
     }
-    if (tick_ % (idle ? kRareEvery : kDatagramEvery) != 0 && (!idle || quiet()) && nothing_else())
+    if (tick_ % (idle ? kRareEvery : kDatagramEvery) != 0 && (!idle || is_idle()) && nothing_else())
         [[likely]] {
         return idle && again ? look_again() : events;
     }
@@ -104,14 +104,14 @@ inline std::size_t Core::look_again() {
 }
 
 inline bool Core::nothing_else() const {
-    return cold_.empty() && finished_.empty() && !protocol_->has_work() &&
+    return cold_.empty() && disconnected_.empty() && !protocol_->has_work() &&
            !connections_->has_work();
 }
 
 // Everything but the busy rings.
 [[gnu::noinline]] std::size_t Core::look_after_others(bool idle) {
     std::size_t events = cold_.empty() ? 0 : poll_cold_ring();
-    if (tick_ % kDatagramEvery == 0 || (idle && events == 0 && !quiet())) {
+    if (tick_ % kDatagramEvery == 0 || (idle && events == 0 && !is_idle())) {
         events += poll_datagrams();
     }
     if (protocol_->work_outstanding() || tick_ % kCompletionsEvery == 0 ||
@@ -124,13 +124,13 @@ inline bool Core::nothing_else() const {
         events += protocol_->retry();
     }
     if (connections_->retry_due() || connections_->closing()) [[unlikely]] {
-        if (connections_->meeting() && tick_ % kCompletionsEvery == 0) {
+        if (connections_->cm_connecting() && tick_ % kCompletionsEvery == 0) {
             poll_events();
         }
         connections_->retry();
     }
-    if (!finished_.empty()) [[unlikely]] {
-        finish_peers();
+    if (!disconnected_.empty()) [[unlikely]] {
+        tear_down_peers();
     }
     return events;
 }
@@ -146,7 +146,7 @@ inline bool Core::nothing_else() const {
         const bool queue = meter_->wants_queue() && !hot_.empty();
         const std::uint64_t every = rings || queue ? kTimedEagerly : kTimersEvery;
         timers_at_ = tick_ - tick_ % every + every;
-        const bool timed = rings || (queue && !quiet()) || tick_ % kTimedEvery == 0;
+        const bool timed = rings || (queue && !is_idle()) || tick_ % kTimedEvery == 0;
         events = timed ? time_channels() : 0;
     }
     events += pass(again);
@@ -165,14 +165,14 @@ inline bool Core::nothing_else() const {
 }
 
 // True if no fabric in use has anything to poll for.
-inline bool Core::quiet() const {
-    const Bell* const bell = fabrics_.front().bell;
-    return bell != nullptr && bell->quiet() && (fabrics_.size() == 1 || others_quiet());
+inline bool Core::is_idle() const {
+    const PollHint* const poll_hint = fabrics_.front().poll_hint;
+    return poll_hint != nullptr && poll_hint->idle() && (fabrics_.size() == 1 || others_idle());
 }
 
-bool Core::others_quiet() const {
+bool Core::others_idle() const {
     return std::none_of(fabrics_.begin() + 1, fabrics_.end(), [](const Attached& attached) {
-        return attached.used && (attached.bell == nullptr || !attached.bell->quiet());
+        return attached.used && (attached.poll_hint == nullptr || !attached.poll_hint->idle());
     });
 }
 
@@ -270,8 +270,8 @@ std::size_t Core::poll_ring(Peer& peer) {
         if (head == 0) {
             break;
         }
-        if (ring.holds()) [[unlikely]] {
-            let_go();
+        if (ring.has_deferred()) [[unlikely]] {
+            release_deferred();
         }
         if (!with_ring_kind(head, [&]<std::uint64_t kKind>() {
                 return take_short<kKind>(peer, ring, head);
@@ -303,49 +303,50 @@ template <std::uint64_t kKind>
         [[unlikely]] {
         return false;
     }
-    if constexpr (kKind == kRingBrief || kKind == kRingLeftActive) {
+    if constexpr (kKind == kRingCompact || kKind == kRingRetainedActive) {
         protocol_->on_active_in_turn(peer, found.flags, found.body, found.length);
     } else {
         const std::byte* at = ring.next();
-        const Envelope envelope{load_member<std::uint32_t>(at, offsetof(MessageHeader, context)),
-                                load_member<std::int32_t>(at, offsetof(MessageHeader, source)),
-                                load_member<std::int32_t>(at, offsetof(MessageHeader, tag))};
+        const Envelope envelope{
+            load_header_member<std::uint32_t>(at, offsetof(MessageHeader, context)),
+            load_header_member<std::int32_t>(at, offsetof(MessageHeader, source)),
+            load_header_member<std::int32_t>(at, offsetof(MessageHeader, tag))};
         if (!is_envelope(envelope.source, envelope.tag)) [[unlikely]] {
             return false;
         }
         protocol_->on_eager_in_turn(peer, envelope, found.body, found.length);
     }
     ++counters_.ring_received;
-    give_back<kKind>(peer, ring, found);
+    release_or_defer<kKind>(peer, ring, found);
     return true;
 }
 
 // Releasing a long slot writes one word per cache line. In a ping-pong with the peer, reply first
 // and release afterwards, so that the reply does not queue behind those stores.
 template <std::uint64_t kKind>
-[[gnu::always_inline]] inline void Core::give_back(Peer& peer, RingReader& ring,
-                                                   const RingReader::Short& found) {
-    if constexpr (ring_kind_is_left(kKind)) {
+[[gnu::always_inline]] inline void Core::release_or_defer(Peer& peer, RingReader& ring,
+                                                          const RingReader::Short& found) {
+    if constexpr (ring_kind_is_retained(kKind)) {
         const bool exchanges = peer.next_send - peer.sent_by_then == 1;
         peer.sent_by_then = peer.next_send;
-        if (exchanges && ring.may_hold(found)) {
-            if (holding_ != nullptr) [[unlikely]] {
-                let_go();
+        if (exchanges && ring.may_defer_release(found)) {
+            if (deferring_ != nullptr) [[unlikely]] {
+                release_deferred();
             }
-            ring.hold_short<kKind>(found);
-            holding_ = &peer;
+            ring.defer_release<kKind>(found);
+            deferring_ = &peer;
             return;
         }
     }
     ring.consume_short<kKind>(found);
 }
 
-void Core::let_go() { std::exchange(holding_, nullptr)->ring_in->let_go(); }
+void Core::release_deferred() { std::exchange(deferring_, nullptr)->ring_in->release_deferred(); }
 
 // Takes any other message. Returns false if there is none.
 bool Core::poll_with_care(Peer& peer, RingReader& ring) {
-    if (ring.holds()) [[unlikely]] {
-        let_go();
+    if (ring.has_deferred()) [[unlikely]] {
+        release_deferred();
     }
     if (peer.state == ConnectState::failed) [[unlikely]] {
         return false; // messages before it may be missing
@@ -393,16 +394,16 @@ void Core::on_garbage(Peer& peer) {
 void Core::on_ring_final(Peer& peer) {
     while (peer.ring_in.has_value() && peer.state != ConnectState::failed && poll_ring(peer) > 0) {
     }
-    if (holding_ == &peer) { // the ring may be reused, so leave it empty
-        let_go();
+    if (deferring_ == &peer) { // the ring may be reused, so leave it empty
+        release_deferred();
     }
 }
 
 // A count that cannot be written now is written in the next pass.
 void Core::return_credit(Peer& peer) {
     Subchannel& subchannel = peer.subchannels[connections_->chosen_subchannel(peer)];
-    if (subchannel.qp == nullptr || peer.home_move.held || peer.state == ConnectState::repairing ||
-        peer.state == ConnectState::requested) {
+    if (subchannel.qp == nullptr || peer.lane_migration.paused ||
+        peer.state == ConnectState::repairing || peer.state == ConnectState::requested) {
         return; // the credit will use another queue pair; a new ring begins with new counts
     }
     const bool timed = meter_ != nullptr &&
@@ -414,7 +415,7 @@ void Core::return_credit(Peer& peer) {
     } else if (!post_credit(peer, subchannel)) {
         return;
     }
-    peer.ring_in->credit_told();
+    peer.ring_in->credit_returned();
     ++counters_.credit_returns;
     if (timed) {
         const Nanoseconds end = environment_.clock->now();
@@ -457,11 +458,11 @@ Peer* Core::sender_of(std::uint32_t fabric, std::uint64_t from, std::uint64_t fr
         return nullptr;
     }
     if (peer->route.fabric != fabric) { // the datagram is for its amo_peer, if it may have one
-        Peer* twin = twins_.find(from);
-        if (twin == nullptr && fabric == last_fabric()) {
-            static_cast<void>(make_twin(*peer, Why::datagram, twin));
+        Peer* amo_peer = amo_peers_.find(from);
+        if (amo_peer == nullptr && fabric == last_fabric()) {
+            static_cast<void>(make_amo_peer(*peer, Why::datagram, amo_peer));
         }
-        peer = twin != nullptr && twin->route.fabric == fabric ? twin : nullptr;
+        peer = amo_peer != nullptr && amo_peer->route.fabric == fabric ? amo_peer : nullptr;
     }
     if (peer == nullptr || peer->address.key != from_key) {
         ++counters_.bad_packets;
@@ -492,7 +493,7 @@ void Core::housekeeping() {
     if (meter_ != nullptr && tick_ % kTimedEvery == 0) {
         note_costs();
     }
-    connections_->note_usage();
+    connections_->note_activity();
     poll_events();
     if (tick_ % kKeepAliveEvery == 0 && tick_ >= keep_alive_at_) {
         keep_alive();
@@ -516,7 +517,7 @@ void Core::keep_alive() {
         const bool waited_for =
             peer.has_pending() || peer.users > 0 || peer.one_sided > 0 || awaited.contains(&peer);
         if (peer.state == ConnectState::open && waited_for && peer.ring_in.has_value() &&
-            !peer.heard_goodbye) {
+            !peer.disconnect_received) {
             return_credit(peer);
         }
     });
@@ -586,15 +587,15 @@ void Core::on_address_changed(Attached& attached, std::uint32_t rail) {
 void Core::poll_events() {
     for (Attached& attached : fabrics_) {
         poll_events(attached);
-        tell_notices(attached);
+        report_notices(attached);
     }
 }
 
 // Passes the fabric's notices on; it may have some only once there is a peer.
-void Core::tell_notices(Attached& attached) {
+void Core::report_notices(Attached& attached) {
     const std::vector<std::string>& notices = attached.fabric->notices();
-    while (attached.notices_told < notices.size()) {
-        environment_.message(Severity::notice, notices[attached.notices_told++]);
+    while (attached.notices_reported < notices.size()) {
+        environment_.message(Severity::notice, notices[attached.notices_reported++]);
     }
 }
 
@@ -652,10 +653,10 @@ void Core::poll_events(Attached& attached) {
             }
             break;
         case EventKind::address_changed: on_address_changed(attached, event.rail); break;
-        case EventKind::met: connections_->on_met(index, event.qp_number); break;
+        case EventKind::cm_connected: connections_->on_cm_connected(index, event.qp_number); break;
         case EventKind::peer_changed: on_peers_changed(); break;
-        case EventKind::not_met:
-            connections_->on_not_met(index, event.qp_number, rails_[index]->trouble());
+        case EventKind::cm_failed:
+            connections_->on_cm_failed(index, event.qp_number, rails_[index]->last_error_text());
             break;
         default: break;
         }

@@ -29,10 +29,10 @@ void Core::select_channels(Nanoseconds now) {
     std::vector<std::uint64_t> others; // peers that are connected without having been chosen
     peers_.for_each([&](Peer& peer) {
         const std::uint32_t messages = peer.messages();
-        const std::uint32_t news = messages - peer.usage.counted;
-        peer.usage.counted = messages;
+        const std::uint32_t news = messages - peer.activity.counted;
+        peer.activity.counted = messages;
         const bool open = peer.state == ConnectState::open;
-        const bool may_be = open || now >= peer.usage.own_after; // else it was refused recently
+        const bool may_be = open || now >= peer.activity.own_after; // else it was refused recently
         if (news > 0) {
             if (may_be) {
                 counts.push_back({peer.name, static_cast<double>(news)});
@@ -42,7 +42,7 @@ void Core::select_channels(Nanoseconds now) {
                 beside.push_back(peer.name);
             }
         }
-        if (peer.usage.chosen && may_be) {
+        if (peer.activity.chosen && may_be) {
             in_use.connected.push_back(peer.name);
         } else if (open && news > 0) {
             (peer.shared ? in_use.shared : others).push_back(peer.name);
@@ -71,7 +71,7 @@ void Core::select_channels(Nanoseconds now) {
     const std::vector<std::uint64_t>& chosen = selector_->mapping().connected;
     peers_.for_each([&](Peer& peer) {
         const bool among = std::binary_search(chosen.begin(), chosen.end(), peer.name);
-        peer.usage.chosen = among && (changed || peer.usage.chosen);
+        peer.activity.chosen = among && (changed || peer.activity.chosen);
     });
     connect_selected(talking, now);
 }
@@ -90,23 +90,24 @@ void Core::connect_selected(const std::vector<std::uint64_t>& talking, Nanosecon
             continue;
         }
         const bool shares = peer->state == ConnectState::open && peer->shared;
-        const bool may_have = now >= peer->usage.own_after && !(shares && peer->usage.asks_itself);
+        const bool may_have =
+            now >= peer->activity.own_after && !(shares && peer->activity.asks_itself);
         const bool upgrade = shares && free > 0;
-        if (may_have && (peer->usage.chosen || upgrade)) {
+        if (may_have && (peer->activity.chosen || upgrade)) {
             free -= upgrade ? 1 : 0;
-            connections_->take(*peer, Wish::own);
+            connections_->take(*peer, SharingPreference::own);
         } else if (peer->state == ConnectState::idle && shall_share(*peer) &&
                    connections_->may_share(*peer)) {
             if (connections_->has_shared_room()) {
-                connections_->take(*peer, Wish::shared);
+                connections_->take(*peer, SharingPreference::shared);
             } else {
                 ++waiting;
             }
         }
     }
     connections_->for_each_connected([&](Peer& peer) { // makes room for the next period
-        if (waiting > 0 && peer.shared && peer.state == ConnectState::open && !peer.usage.chosen &&
-            !shall_share(peer)) {
+        if (waiting > 0 && peer.shared && peer.state == ConnectState::open &&
+            !peer.activity.chosen && !shall_share(peer)) {
             --waiting;
             connections_->give_up(peer);
         }
@@ -176,8 +177,8 @@ void Core::note_costs() {
 void Core::note_sources(Nanoseconds now) {
     source_map_->look(now);
     peers_.for_each([this](Peer& peer) {
-        const std::uint32_t news = peer.next_receive - peer.usage.mapped;
-        peer.usage.mapped = peer.next_receive;
+        const std::uint32_t news = peer.next_receive - peer.activity.mapped;
+        peer.activity.mapped = peer.next_receive;
         source_map_->add(peer.name, news);
     });
 }
@@ -196,9 +197,9 @@ void Core::promote(Peer& peer) {
     }
     const bool shares = connections_->may_share(peer);
     if (peer.state == ConnectState::idle && shares) {
-        connections_->take(peer, Wish::shared);
+        connections_->take(peer, SharingPreference::shared);
     } else if (peer.state == ConnectState::open && peer.shared) {
-        connections_->take(peer, Wish::own);
+        connections_->take(peer, SharingPreference::own);
     } else {
         connections_->request(peer);
     }
@@ -206,7 +207,7 @@ void Core::promote(Peer& peer) {
 
 void Core::demote(Peer& peer) {
     if (peer.state == ConnectState::open && !peer.shared && connections_->may_share(peer)) {
-        connections_->take(peer, Wish::shared);
+        connections_->take(peer, SharingPreference::shared);
     } else {
         connections_->give_up(peer);
     }

@@ -54,8 +54,9 @@ enum class Capability : std::uint32_t {
     // kWholeMemory at null, without kRemoteAtomic). Nothing is pinned; an access to an unmapped
     // address ends as remote_access_error.
     whole_memory = 1u << 11,
-    // Connected queue pairs come up by QueuePair::meet(); modify() only connects one with itself.
-    meets = 1u << 12,
+    // Connected queue pairs come up by QueuePair::cm_connect(); modify() only connects one with
+    // itself.
+    cm_connects = 1u << 12,
     sees_regions = 1u << 13, // the initiator can look up the target's regions (QueuePair::find_key)
 };
 
@@ -168,8 +169,8 @@ constexpr SendWork empty_write(std::uint64_t wr_id, std::uint64_t address, std::
     return work;
 }
 
-// Work of QueuePair::execute(): one contiguous piece of local memory, one of remote memory.
-struct ExecuteWork {
+// Work of QueuePair::rma_now(): one contiguous piece of local memory, one of remote memory.
+struct RmaWork {
     Opcode opcode = Opcode::write; // write, read, compare_swap, fetch_add
     std::uint32_t local_key = 0;
     void* local = nullptr;
@@ -350,18 +351,18 @@ enum class QpState : std::uint8_t { reset, init, ready_to_receive, ready_to_send
 enum class MigrationState : std::uint8_t { migrated, rearm, armed };
 
 // Memory words that show whether QueuePair::usable() still holds, without calling it.
-// `trouble` is shared by all queue pairs of a fabric. It is nonzero while one of them has an error,
+// `faults` is shared by all queue pairs of a fabric. It is nonzero while one of them has an error,
 // or while a rail is not well: a rail of this process as of the last poll, a rail of a peer as of
 // the last look for events or of some hundred polls ago.
 // `target` belongs to the queue pair at the other end.
-// A default-constructed gate is never open.
-struct Gate {
-    const std::atomic<std::uint64_t>* trouble = &kShut;
+// A default-constructed guard is never open.
+struct FastPathGuard {
+    const std::atomic<std::uint64_t>* faults = &kShut;
     const std::atomic<std::uint64_t>* target = nullptr;
     std::uint64_t expected = 0;
 
     bool open() const {
-        return trouble->load(std::memory_order_relaxed) == 0 &&
+        return faults->load(std::memory_order_relaxed) == 0 &&
                target->load(std::memory_order_acquire) == expected;
     }
 
@@ -416,14 +417,14 @@ struct QpAttributes {
     std::uint8_t rnr_timer = 12;
 };
 
-// Attributes that QueuePair::meet requires and those that it may take besides. The connection
+// Attributes that QueuePair::cm_connect requires and those that it may take besides. The connection
 // service chooses the packet numbers.
-constexpr std::uint32_t kMeetRequired =
+constexpr std::uint32_t kCmConnectRequired =
     kQpPath | kQpRemote | kQpReceiveLimits | kQpRetry | kQpSendLimits;
-constexpr std::uint32_t kMeetOptional = kQpAlternatePath | kQpMigration;
+constexpr std::uint32_t kCmConnectOptional = kQpAlternatePath | kQpMigration;
 
-// Lets the two ends of a connection recognize each other in QueuePair::meet.
-struct Meeting {
+// Lets the two ends of a connection recognize each other in QueuePair::cm_connect.
+struct CmConnectParams {
     bool asks = false; // this end initiates the connection; the other one waits for it
     // Same at both ends, different for each connection, known to nobody else.
     std::array<std::byte, 32> token{};
@@ -440,15 +441,17 @@ public:
         return modify_impl(attributes, mask);
     }
     QpAttributes query() const { return query_impl(); }
-    // Capability::meets, RC: connects with queue pair remote_qp of the rail path.remote, from INIT
-    // to RTS, through a network service (rdma_cm) that finds the path and introduces the two ends.
-    // ok: the attempt has begun. The end with Meeting::asks gets an event: met, when both ends are
-    // in RTS, or not_met (Rail::trouble() says why). That end may call meet() again after not_met,
-    // or after a long wait; the other end may do so until it learns by other means that the two are
-    // connected.
+    // Capability::cm_connects, RC: connects with queue pair remote_qp of the rail path.remote, from
+    // INIT to RTS, through a network service (rdma_cm) that finds the path and introduces the two
+    // ends.
+    // ok: the attempt has begun. The end with CmConnectParams::asks gets an event: cm_connected,
+    // when both ends are in RTS, or cm_failed (Rail::last_error_text() says why). That end may call
+    // cm_connect() again after cm_failed, or after a long wait; the other end may do so until it
+    // learns by other means that the two are connected.
     // Errors: those that another try would not change.
-    Status meet(const QpAttributes& attributes, std::uint32_t mask, const Meeting& meeting) {
-        return meet_impl(attributes, mask, meeting);
+    Status cm_connect(const QpAttributes& attributes, std::uint32_t mask,
+                      const CmConnectParams& params) {
+        return cm_connect_impl(attributes, mask, params);
     }
 
     // ok: accepted; a completion follows if the request is signaled or fails. again(queue_full):
@@ -458,17 +461,17 @@ public:
     Status post_receive(const ReceiveWork& work) { return post_receive_impl(work); }
     // Performs a write, read or atomic inside the call, where the processor copies the data. ok:
     // done, no completion follows. again: not possible now, not this way, or never; use post_send.
-    Status execute(const ExecuteWork& work) { return execute_impl(work); }
+    Status rma_now(const RmaWork& work) { return rma_now_impl(work); }
     // Target side of a write, read or atomic: does to this process's memory what the peer's queue
     // pair would do, by the same rules. gather[0], the only entry, is memory of the core: it holds
     // the data to write, or receives the data read or the old value. Not ok: nothing was done.
-    Status serve(const SendWork& work) { return serve_impl(work); }
+    Status serve_rma(const SendWork& work) { return serve_rma_impl(work); }
     // Target side of a part of a peer's write or read, copied directly between the peer's memory
     // and this process's memory, without memory of the core. `work` is a read if the peer writes
     // and a write if the peer reads; its local key is the key by which the peer knows the memory.
     // Neither side may be memory that a rail has allocated. Not ok: part of the destination may
     // have changed.
-    Status serve_copy(const ExecuteWork& work) { return serve_copy_impl(work); }
+    Status serve_copy(const RmaWork& work) { return serve_copy_impl(work); }
     // Capability::sees_regions, RC: leaves `key` unchanged if it names a region of the target that
     // covers the range and grants the rights; otherwise sets it to the key of another live region
     // that does.
@@ -495,9 +498,9 @@ public:
     // False if the queue pair is not ready to send, its rail is down or slowed, or its target has
     // ended.
     bool usable() const { return usable_impl(); }
-    // While the gate is open, the caller need not ask usable(). Once the gate is closed, the caller
-    // asks usable() and takes a new gate. Valid until the queue pair is reset or destroyed.
-    Gate gate() const { return gate_impl(); }
+    // While the guard is open, the caller need not ask usable(). Once the guard is closed, the
+    // caller asks usable() and takes a new guard. Valid until the queue pair is reset or destroyed.
+    FastPathGuard fast_path_guard() const { return fast_path_guard_impl(); }
 
 protected:
     explicit QueuePair(QpType type) : type_(type) {}
@@ -506,16 +509,14 @@ protected:
 private:
     virtual Status modify_impl(const QpAttributes& attributes, std::uint32_t mask) = 0;
     virtual QpAttributes query_impl() const = 0;
-    virtual Status meet_impl(const QpAttributes&, std::uint32_t, const Meeting&) {
+    virtual Status cm_connect_impl(const QpAttributes&, std::uint32_t, const CmConnectParams&) {
         return Status::error(Reason::not_supported);
     }
     virtual Status post_send_impl(const SendWork& work) = 0;
     virtual Status post_receive_impl(const ReceiveWork& work) = 0;
-    virtual Status execute_impl(const ExecuteWork&) { return Status::again(Reason::none); }
-    virtual Status serve_impl(const SendWork&) { return Status::error(Reason::not_supported); }
-    virtual Status serve_copy_impl(const ExecuteWork&) {
-        return Status::error(Reason::not_supported);
-    }
+    virtual Status rma_now_impl(const RmaWork&) { return Status::again(Reason::none); }
+    virtual Status serve_rma_impl(const SendWork&) { return Status::error(Reason::not_supported); }
+    virtual Status serve_copy_impl(const RmaWork&) { return Status::error(Reason::not_supported); }
     virtual Status find_key_impl(const RemoteRange&, std::uint32_t&) {
         return Status::error(Reason::not_supported);
     }
@@ -523,7 +524,7 @@ private:
     virtual void* map_impl(std::uint64_t, Bytes, std::uint32_t) { return nullptr; }
     virtual Status commit_impl(std::uint64_t, Bytes, std::uint32_t) { return kOk; }
     virtual bool usable_impl() const { return true; }
-    virtual Gate gate_impl() const { return {}; }
+    virtual FastPathGuard fast_path_guard_impl() const { return {}; }
 
     QpType type_;
 };
@@ -541,7 +542,7 @@ public:
     // this kind of fabric and, where the fabric ends at the host, of this host, and the two
     // processes may open each other's memory as far as the addresses tell. Same result at both
     // ends; no system call. create_ah and QueuePair::modify report other obstacles.
-    bool reaches(const RailAddress& remote) const { return reaches_impl(remote); }
+    bool is_reachable(const RailAddress& remote) const { return is_reachable_impl(remote); }
     // Text for a person: why the address is not reachable, if there is more to say than "another
     // kind of fabric" or "another host". REQUIRES: !reaches(remote).
     std::string why_out_of_reach(const RailAddress& remote) const {
@@ -549,7 +550,9 @@ public:
     }
     // Of several reachable rails, the one with the highest value is most likely on the same
     // network, judged by its address. Same result at both ends. REQUIRES: reaches(remote).
-    std::uint32_t likeness(const RailAddress& remote) const { return likeness_impl(remote); }
+    std::uint32_t subnet_match(const RailAddress& remote) const {
+        return subnet_match_impl(remote);
+    }
     // Number of paths to a remote rail, at least 1; same result at both ends. Both ends of a
     // connection use the path of the same index, so that packets of one end arrive on the path that
     // the other expects.
@@ -560,7 +563,7 @@ public:
     }
     // Reason of the last call that this rail or one of its queue pairs refused, where the status
     // alone does not tell; empty if there is nothing to add.
-    std::string trouble() const { return trouble_impl(); }
+    std::string last_error_text() const { return last_error_text_impl(); }
     // Tells the peer at that address, whose datagrams arrive here, that this process cannot reach
     // it and never replies: the peer gets the event peer_changed. Needs no path to the peer. Does
     // nothing in a fabric that has no means for it.
@@ -604,16 +607,16 @@ protected:
 private:
     virtual PortState state_impl() const = 0;
     virtual RailAddress address_impl() const = 0;
-    virtual bool reaches_impl(const RailAddress& remote) const = 0;
+    virtual bool is_reachable_impl(const RailAddress& remote) const = 0;
     virtual std::string why_out_of_reach_impl(const RailAddress&) const { return {}; }
-    virtual std::uint32_t likeness_impl(const RailAddress&) const { return 0; }
+    virtual std::uint32_t subnet_match_impl(const RailAddress&) const { return 0; }
     virtual std::uint32_t paths_to_impl(const RailAddress&) const { return 1; }
     virtual PathSpec path_to_impl(const RailAddress& remote, std::uint32_t) const {
         PathSpec path;
         path.remote = remote;
         return path;
     }
-    virtual std::string trouble_impl() const { return {}; }
+    virtual std::string last_error_text_impl() const { return {}; }
     virtual void refuse_impl(const RailAddress&, Reason) {}
     virtual Status create_cq_impl(std::uint32_t, std::unique_ptr<CompletionQueue>&) = 0;
     virtual Status create_srq_impl(std::uint32_t, std::unique_ptr<SharedReceiveQueue>&) = 0;
@@ -649,8 +652,8 @@ enum class EventKind : std::uint8_t {
     armed, // a loaded alternate path is ready
     srq_limit,
     device_fatal,
-    met,          // QueuePair::meet has succeeded
-    not_met,      // it has failed; Rail::trouble() says why until the next poll_event
+    cm_connected, // QueuePair::cm_connect has succeeded
+    cm_failed,    // it has failed; Rail::last_error_text() says why until the next poll_event
     peer_changed, // a peer is gone or refuses this process: AddressHandle::standing() tells
 };
 
@@ -662,11 +665,11 @@ struct Event {
 };
 
 // Memory words, in two cache lines, that show whether a poll would find nothing.
-struct Bell {
+struct PollHint {
     const std::atomic<std::uint64_t>* next = nullptr; // nonzero: something has arrived
     bool busy = true; // there is work to continue, or there are completions to take
 
-    bool quiet() const { return !busy && next->load(std::memory_order_acquire) == 0; }
+    bool idle() const { return !busy && next->load(std::memory_order_acquire) == 0; }
 };
 
 // Source of a process's replies to questions that arrive while the process does something else.
@@ -710,16 +713,16 @@ public:
     const std::vector<std::string>& notices() const { return notices_; }
     // Measured cost of copies, where the processor copies the data; otherwise empty.
     const std::optional<CopyCosts>& copy_costs() const { return copy_costs_; }
-    // While the bell is quiet, the caller need not poll completion queues, except in one pass of
-    // ten or so, because polls also do rare work. Null: there is no bell. Lives as long as the
-    // fabric.
-    const Bell* bell() const { return bell_; }
+    // While the poll hint is idle, the caller need not poll completion queues, except in one pass
+    // of ten or so, because polls also do rare work. Null: there is no poll hint. Lives as long as
+    // the fabric.
+    const PollHint* poll_hint() const { return poll_hint_; }
 
 protected:
     std::vector<std::unique_ptr<Rail>> rails_;
     std::vector<std::string> notices_;
     std::optional<CopyCosts> copy_costs_;
-    const Bell* bell_ = nullptr;
+    const PollHint* poll_hint_ = nullptr;
 
 private:
     virtual bool poll_event_impl(Event& out) = 0;

@@ -23,7 +23,7 @@ std::string rail_text(const RailInfo& info) {
         {Capability::direct, "direct"},
         {Capability::whole_memory, "whole_memory"},
         {Capability::sees_regions, "sees_regions"},
-        {Capability::meets, "meets"},
+        {Capability::cm_connects, "cm_connects"},
     };
     std::string names;
     for (const Name& each : kNames) {

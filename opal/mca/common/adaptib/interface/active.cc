@@ -46,17 +46,17 @@ const size_t* opal_common_adaptib_active_eager(opal_common_adaptib_core_t* core)
     return &core->core->protocol().active_eager();
 }
 
-void opal_common_adaptib_active_not(opal_common_adaptib_core_t* core,
-                                    opal_common_adaptib_peer_t* peer, size_t bytes) noexcept {
+void opal_common_adaptib_active_declined(opal_common_adaptib_core_t* core,
+                                         opal_common_adaptib_peer_t* peer, size_t bytes) noexcept {
     const Guard guard(core);
     if (Peer* to = peer_of(core, peer); to != nullptr) {
-        core->core->protocol().on_not_active(*to, bytes);
+        core->core->protocol().on_active_declined(*to, bytes);
     }
 }
 
 namespace {
 
-[[gnu::always_inline]] inline int active_send_now(opal_common_adaptib_core_t* core,
+[[gnu::always_inline]] inline int active_try_send(opal_common_adaptib_core_t* core,
                                                   opal_common_adaptib_peer_t* peer,
                                                   std::uint8_t tag, const void* first,
                                                   std::size_t first_bytes, const void* second,
@@ -64,18 +64,18 @@ namespace {
     Peer* to = peer_of(core, peer);
     const bool sent =
         to != nullptr &&
-        (Protocol::send_active_at_once(*to, tag, first, first_bytes, second, second_bytes) ||
+        (Protocol::try_send_active(*to, tag, first, first_bytes, second, second_bytes) ||
          core->protocol->send_active_timed(*to, tag, first, first_bytes, second, second_bytes));
     return sent ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
 }
 
 } // namespace
 
-int opal_common_adaptib_active_send_now(opal_common_adaptib_core_t* core,
+int opal_common_adaptib_active_try_send(opal_common_adaptib_core_t* core,
                                         opal_common_adaptib_peer_t* peer, uint8_t tag,
                                         const void* first, size_t first_bytes, const void* second,
                                         size_t second_bytes) noexcept {
-    return guarded<active_send_now>(core, peer, tag, first, first_bytes, second, second_bytes);
+    return guarded<active_try_send>(core, peer, tag, first, first_bytes, second, second_bytes);
 }
 
 int opal_common_adaptib_active_send(opal_common_adaptib_core_t* core,

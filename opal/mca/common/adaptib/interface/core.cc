@@ -40,8 +40,8 @@ int report_completed(CompletedList& list) {
     return count;
 }
 
-void tell(const opal_common_adaptib_environment_t& environment,
-          opal_common_adaptib_severity_t severity, const std::string& text) {
+void report(const opal_common_adaptib_environment_t& environment,
+            opal_common_adaptib_severity_t severity, const std::string& text) {
     environment.message(environment.context, severity, text.c_str());
 }
 
@@ -73,11 +73,11 @@ std::string source_map_path(const std::string& path, std::uint64_t self) {
 bool can_write(opal_common_adaptib_core& core, const std::string& path) {
     std::FILE* file = std::fopen(path.c_str(), "a");
     if (file == nullptr) {
-        tell(core.environment, OPAL_COMMON_ADAPTIB_FAILURE,
-             "The parameter opal_common_adaptib_source_map has the value \"" +
-                 std::string(process_parameters().source_map) + "\", but " + path +
-                 " cannot be written: " + std::strerror(errno) +
-                 ". Name a path in a directory that each host has, or none.");
+        report(core.environment, OPAL_COMMON_ADAPTIB_FAILURE,
+               "The parameter opal_common_adaptib_source_map has the value \"" +
+                   std::string(process_parameters().source_map) + "\", but " + path +
+                   " cannot be written: " + std::strerror(errno) +
+                   ". Name a path in a directory that each host has, or none.");
         return false;
     }
     std::fclose(file);
@@ -91,8 +91,8 @@ void write_source_map(opal_common_adaptib_core& core) {
     written = written && std::fwrite(text.data(), 1, text.size(), file) == text.size();
     written = (file == nullptr || std::fclose(file) == 0) && written;
     if (!written) {
-        tell(core.environment, OPAL_COMMON_ADAPTIB_NOTICE,
-             core.source_map + " could not be written: " + std::strerror(errno));
+        report(core.environment, OPAL_COMMON_ADAPTIB_NOTICE,
+               core.source_map + " could not be written: " + std::strerror(errno));
     }
 }
 
@@ -100,7 +100,7 @@ int open_core(opal_common_adaptib_core& core) {
     const Parameters& parameters = process_parameters();
     std::string text;
     if (!check_parameters(parameters, text)) {
-        tell(core.environment, OPAL_COMMON_ADAPTIB_FAILURE, text);
+        report(core.environment, OPAL_COMMON_ADAPTIB_FAILURE, text);
         return OPAL_COMMON_ADAPTIB_BAD_PARAM;
     }
     if (std::string_view(parameters.source_map) != "none") {
@@ -141,17 +141,17 @@ int open_core(opal_common_adaptib_core& core) {
             };
         }
         environment.message = [&core](Severity severity, const std::string& message) {
-            tell(core.environment,
-                 severity == Severity::notice ? OPAL_COMMON_ADAPTIB_NOTICE
-                                              : OPAL_COMMON_ADAPTIB_FAILURE,
-                 message);
+            report(core.environment,
+                   severity == Severity::notice ? OPAL_COMMON_ADAPTIB_NOTICE
+                                                : OPAL_COMMON_ADAPTIB_FAILURE,
+                   message);
         };
         status = Core::create(parameters, environment, std::move(fabrics), core.core, text);
     }
     if (status.ok()) {
         core.protocol = &core.core->protocol();
     } else {
-        tell(core.environment, OPAL_COMMON_ADAPTIB_FAILURE, text);
+        report(core.environment, OPAL_COMMON_ADAPTIB_FAILURE, text);
     }
     return code_of(status);
 }
@@ -213,12 +213,12 @@ constexpr Nanoseconds kFlushLimit = std::chrono::seconds{1};
 
 } // namespace
 
-void opal_common_adaptib_messages_end(opal_common_adaptib_core_t* core) noexcept {
+void opal_common_adaptib_quiesce_messages(opal_common_adaptib_core_t* core) noexcept {
     CompletedList completed;
     {
         const Guard guard(core);
         core->inside = true;
-        core->core->end_messages(kFlushLimit);
+        core->core->quiesce_messages(kFlushLimit);
         core->inside = false;
         completed = std::exchange(core->protocol->completed(), {});
     }
@@ -232,7 +232,7 @@ void opal_common_adaptib_core_release(opal_common_adaptib_core_t* core) noexcept
     core->core->drain(kFlushLimit);
     report_completed(core->core->protocol().completed());
     if (process_parameters().report) {
-        tell(core->environment, OPAL_COMMON_ADAPTIB_REPORT, core->core->report());
+        report(core->environment, OPAL_COMMON_ADAPTIB_REPORT, core->core->report());
     }
     if (!core->source_map.empty()) {
         write_source_map(*core);
@@ -335,24 +335,24 @@ int opal_common_adaptib_peer_offer(opal_common_adaptib_core_t* core, uint64_t na
     return get_peer(core, name, Core::Why::offer, peer);
 }
 
-void opal_common_adaptib_peer_keep(opal_common_adaptib_core_t* core,
-                                   opal_common_adaptib_peer_t* peer, void* what) noexcept {
+void opal_common_adaptib_peer_set_user_data(opal_common_adaptib_core_t* core,
+                                            opal_common_adaptib_peer_t* peer, void* what) noexcept {
     const Guard guard(core);
     if (Peer* of = peer_of(core, peer); of != nullptr) {
-        of->kept_by_user = what;
+        of->user_data = what;
     }
 }
 
-void* opal_common_adaptib_peer_kept(opal_common_adaptib_core_t* core,
-                                    opal_common_adaptib_peer_t* peer) noexcept {
+void* opal_common_adaptib_peer_user_data(opal_common_adaptib_core_t* core,
+                                         opal_common_adaptib_peer_t* peer) noexcept {
     const Guard guard(core);
     const Peer* of = peer_of(core, peer);
-    return of == nullptr ? nullptr : of->kept_by_user;
+    return of == nullptr ? nullptr : of->user_data;
 }
 
 namespace {
 
-void tell_broken(void* context, Peer& peer) {
+void report_broken(void* context, Peer& peer) {
     auto* core = static_cast<opal_common_adaptib_core*>(context);
     if (*core->threads) {
         core->mutex.unlock();
@@ -371,7 +371,7 @@ void opal_common_adaptib_broken_listen(opal_common_adaptib_core_t* core,
     const Guard guard(core);
     core->broken = handler;
     core->broken_context = context;
-    core->core->listen_for_broken(handler == nullptr ? nullptr : tell_broken, core);
+    core->core->listen_for_broken(handler == nullptr ? nullptr : report_broken, core);
 }
 
 void opal_common_adaptib_peer_release(opal_common_adaptib_core_t* core,
@@ -379,8 +379,8 @@ void opal_common_adaptib_peer_release(opal_common_adaptib_core_t* core,
     const Guard guard(core);
     if (Peer* released = peer_of(core, peer); released != nullptr) {
         core->core->protocol().release_peer(*released);
-        if (Peer* twin = core->core->twin_of(*released); twin != nullptr) {
-            core->core->protocol().release_peer(*twin);
+        if (Peer* amo_peer = core->core->amo_peer_of(*released); amo_peer != nullptr) {
+            core->core->protocol().release_peer(*amo_peer);
         }
     }
 }

@@ -128,7 +128,7 @@ inline int code_of(Status status, bool complete) {
 }
 
 inline Envelope envelope_of(const opal_common_adaptib_envelope_t& from) {
-    return {load_piece(from.context), load_piece(from.source), load_piece(from.tag)};
+    return {load_member(from.context), load_member(from.source), load_member(from.tag)};
 }
 
 // The core's own handle stands for the process itself as a peer; its Peer is null.

@@ -88,7 +88,7 @@ int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, s
     remote->bytes = bytes;
     memory->copy_remote_keys(remote->keys);
     remote->key_count = memory->key_count();
-    remote->access = protocol.told_access(access);
+    remote->access = protocol.advertised_access(access);
     *region = made.release();
     return OPAL_COMMON_ADAPTIB_SUCCESS;
 }
@@ -115,26 +115,26 @@ Status target_of(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* p
     Peer* to = peer_of(core, peer);
     const bool atomic = operation.operation == OPAL_COMMON_ADAPTIB_FETCH_ADD ||
                         operation.operation == OPAL_COMMON_ADAPTIB_COMPARE_SWAP;
-    const bool asked = (operation.remote->access & OPAL_COMMON_ADAPTIB_ATOMICS_ASKED) != 0;
-    if (!atomic || asked || in.fabrics() == 1) [[likely]] {
+    const bool emulated = (operation.remote->access & OPAL_COMMON_ADAPTIB_ATOMICS_EMULATED) != 0;
+    if (!atomic || emulated || in.fabrics() == 1) [[likely]] {
         out = to;
         return to == nullptr ? in.get_loopback(out) : kOk;
     }
     return to == nullptr ? in.get_loopback_for_atomics(out) : in.get_for_atomics(*to, out);
 }
 
-[[gnu::always_inline]] inline int start_now(opal_common_adaptib_core_t* core,
-                                            opal_common_adaptib_peer_t* peer,
-                                            const opal_common_adaptib_one_sided_t* operation) {
+[[gnu::always_inline]] inline int try_rma(opal_common_adaptib_core_t* core,
+                                          opal_common_adaptib_peer_t* peer,
+                                          const opal_common_adaptib_one_sided_t* operation) {
     Protocol& protocol = *core->protocol;
     const Registration* const memory = memory_of(*operation);
     Peer* to = peer_of(core, peer);
     bool done = false;
     if (to != nullptr && Protocol::is_plain(*operation)) [[likely]] {
-        done = protocol.move_at_once(*to, *operation, memory);
+        done = protocol.try_plain_rma(*to, *operation, memory);
     } else {
-        done = target_of(core, peer, *operation, to).ok() &&
-               protocol.one_sided_at_once(*to, *operation, memory);
+        done =
+            target_of(core, peer, *operation, to).ok() && protocol.try_rma(*to, *operation, memory);
     }
     return done ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
 }
@@ -146,10 +146,9 @@ Status target_of(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* p
 
 } // namespace
 
-int opal_common_adaptib_start_now(opal_common_adaptib_core_t* core,
-                                  opal_common_adaptib_peer_t* peer,
-                                  const opal_common_adaptib_one_sided_t* operation) noexcept {
-    return guarded<start_now>(core, peer, operation);
+int opal_common_adaptib_try_rma(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
+                                const opal_common_adaptib_one_sided_t* operation) noexcept {
+    return guarded<try_rma>(core, peer, operation);
 }
 
 int opal_common_adaptib_start(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,

@@ -21,7 +21,7 @@ void end_at_once(UserRequest& user, Bytes bytes) {
 int opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
                              const opal_common_adaptib_envelope_t* envelope,
                              const opal_common_adaptib_data_t* data,
-                             opal_common_adaptib_mode_t mode, opal_common_adaptib_marker_t marker,
+                             opal_common_adaptib_mode_t mode, opal_common_adaptib_op_kind_t op_kind,
                              opal_common_adaptib_request_t* request) noexcept {
     const Guard guard(core);
     Protocol& protocol = core->core->protocol();
@@ -29,26 +29,25 @@ int opal_common_adaptib_send(opal_common_adaptib_core_t* core, opal_common_adapt
     const Envelope from = envelope_of(*envelope);
     const bool synchronous = mode == OPAL_COMMON_ADAPTIB_MODE_SYNC;
     if (to != nullptr && !synchronous &&
-        (Protocol::send_at_once(*to, from, *data) || protocol.send_timed(*to, from, *data)))
+        (Protocol::try_send(*to, from, *data) || protocol.send_timed(*to, from, *data)))
         [[likely]] {
         end_at_once(*request, data->bytes);
         return OPAL_COMMON_ADAPTIB_COMPLETE;
     }
     bool complete = false;
-    const Status status = protocol.send(to, from, *data, synchronous, static_cast<Marker>(marker),
+    const Status status = protocol.send(to, from, *data, synchronous, static_cast<OpKind>(op_kind),
                                         *request, complete);
     return code_of(status, complete);
 }
 
 namespace {
 
-[[gnu::always_inline]] inline int send_now(opal_common_adaptib_core_t* core,
+[[gnu::always_inline]] inline int try_send(opal_common_adaptib_core_t* core,
                                            opal_common_adaptib_peer_t* peer, std::uint32_t context,
                                            std::int32_t source, std::int32_t tag, const void* base,
                                            std::size_t bytes) {
     Peer* to = peer_of(core, peer);
-    const bool sent =
-        to != nullptr && Protocol::send_at_once(*to, {context, source, tag}, base, bytes);
+    const bool sent = to != nullptr && Protocol::try_send(*to, {context, source, tag}, base, bytes);
     return sent ? OPAL_COMMON_ADAPTIB_COMPLETE : OPAL_COMMON_ADAPTIB_AGAIN;
 }
 
@@ -62,21 +61,21 @@ namespace {
     return code_of(status, complete);
 }
 
-[[gnu::always_inline]] inline int receive_at(opal_common_adaptib_core_t* core,
-                                             opal_common_adaptib_peer_t* peer,
-                                             std::uint32_t context, std::int32_t source,
-                                             std::int32_t tag, void* base, std::size_t bytes,
-                                             opal_common_adaptib_request_t* request) {
+[[gnu::always_inline]] inline int recv_contig(opal_common_adaptib_core_t* core,
+                                              opal_common_adaptib_peer_t* peer,
+                                              std::uint32_t context, std::int32_t source,
+                                              std::int32_t tag, void* base, std::size_t bytes,
+                                              opal_common_adaptib_request_t* request) {
     const Data data{base, bytes, nullptr, nullptr, nullptr};
     return start_receive(core, peer, {context, source, tag}, data, *request);
 }
 
 } // namespace
 
-int opal_common_adaptib_send_now(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
+int opal_common_adaptib_try_send(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
                                  uint32_t context, int32_t source, int32_t tag, const void* base,
                                  size_t bytes) noexcept {
-    return guarded<send_now>(core, peer, context, source, tag, base, bytes);
+    return guarded<try_send>(core, peer, context, source, tag, base, bytes);
 }
 
 int opal_common_adaptib_receive(opal_common_adaptib_core_t* core, opal_common_adaptib_peer_t* peer,
@@ -87,11 +86,11 @@ int opal_common_adaptib_receive(opal_common_adaptib_core_t* core, opal_common_ad
     return start_receive(core, peer, envelope_of(*envelope), *data, *request);
 }
 
-int opal_common_adaptib_receive_at(opal_common_adaptib_core_t* core,
-                                   opal_common_adaptib_peer_t* peer, uint32_t context,
-                                   int32_t source, int32_t tag, void* base, size_t bytes,
-                                   opal_common_adaptib_request_t* request) noexcept {
-    return guarded<receive_at>(core, peer, context, source, tag, base, bytes, request);
+int opal_common_adaptib_recv_contig(opal_common_adaptib_core_t* core,
+                                    opal_common_adaptib_peer_t* peer, uint32_t context,
+                                    int32_t source, int32_t tag, void* base, size_t bytes,
+                                    opal_common_adaptib_request_t* request) noexcept {
+    return guarded<recv_contig>(core, peer, context, source, tag, base, bytes, request);
 }
 
 namespace {

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "base/pieces.h"
+#include "base/copy.h"
 
 namespace adaptib {
 
@@ -24,13 +24,13 @@ struct Envelope {
     constexpr Envelope() = default;
     constexpr Envelope(std::uint32_t in, std::int32_t from, std::int32_t with)
         : context(in), source(from), tag(with) {}
-    // Copies member by member (base/pieces.h).
+    // Copies member by member (base/copy.h).
     constexpr Envelope(const Envelope& other)
-        : Envelope(load_piece(other.context), load_piece(other.source), load_piece(other.tag)) {}
+        : Envelope(load_member(other.context), load_member(other.source), load_member(other.tag)) {}
     constexpr Envelope& operator=(const Envelope& other) {
-        context = load_piece(other.context);
-        source = load_piece(other.source);
-        tag = load_piece(other.tag);
+        context = load_member(other.context);
+        source = load_member(other.source);
+        tag = load_member(other.tag);
         return *this;
     }
 

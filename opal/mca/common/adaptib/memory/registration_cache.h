@@ -12,7 +12,7 @@
 // Threads: one at a time, except that any thread may call forget() at any time, even within malloc
 // or within the cache's own functions: it takes no lock that is held while anything else is called.
 // Source: Rashti and Afsahi, section 2 (the cost of registration).
-// May touch: base/, fabric/, observe/.
+// May touch: base/, fabric/, stats/.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@
 #include "base/status.h"
 #include "fabric/fabric.h"
 #include "memory/registration.h"
-#include "observe/counters.h"
+#include "stats/counters.h"
 
 namespace adaptib {
 

@@ -10,7 +10,7 @@
 // Ownership: peers belong to the PeerTable; queue pairs, rings and memory belong to the peer.
 // Threads: one at a time (the core's lock).
 // Source: Vishnu, 4.2.2 (virtual channel, packet sequence numbers).
-// May touch: base/, fabric/, memory/, channel/, schedule/, observe/.
+// May touch: base/, fabric/, memory/, channel/, schedule/, stats/.
 #pragma once
 
 #include <algorithm>
@@ -32,15 +32,15 @@
 #include "fabric/fabric.h"
 #include "memory/block_pool.h"
 #include "memory/registration.h"
-#include "observe/counters.h"
-#include "peer/interleaving.h"
 #include "peer/life.h"
 #include "peer/paths.h"
+#include "peer/put_get_balance.h"
 #include "peer/route.h"
 #include "peer/waiting.h"
 #include "schedule/copy_choice.h"
 #include "schedule/scheduler.h"
 #include "schedule/way_choice.h"
+#include "stats/counters.h"
 
 namespace adaptib {
 
@@ -61,10 +61,10 @@ struct SubchannelMigration {
     std::uint8_t way = 0; // the path in use, an index into Ways
 };
 
-// Progress of a queue pair that connects through rdma_cm (connect/meeting.cc).
-enum class MeetingStep : std::uint8_t { none, under_way, met, again };
-struct SubchannelMeeting {
-    MeetingStep step = MeetingStep::none; // none also if rdma_cm is not needed
+// Progress of a queue pair that connects through rdma_cm (connect/cm_connect.cc).
+enum class CmConnectStep : std::uint8_t { none, under_way, connected, again };
+struct SubchannelCmConnect {
+    CmConnectStep step = CmConnectStep::none; // none also if rdma_cm is not needed
     std::uint32_t remote_qp = 0;
     std::uint32_t failures = 0;
     Nanoseconds again_at{0}; // when to try again, unless an event arrives before
@@ -96,7 +96,7 @@ struct Subchannel {
     BytesPerSecond rate{};               // of the slower rail of the two; 0: unknown
     std::unique_ptr<QueuePair> qp;       // null: the connection does without this path
     SubchannelMigration migration;
-    SubchannelMeeting meeting;
+    SubchannelCmConnect cm_connect;
     std::array<Bytes, 2> outstanding{};  // by Direction: bytes of stripes posted and not complete
     std::uint32_t reads = 0;             // reads and atomics among these stripes
     std::array<TimedStripes, 2> timed{}; // by Direction
@@ -230,12 +230,12 @@ public:
 };
 
 // Migration of a connection's control lane (ring and credit) to another subchannel
-// (connect/homes.cc).
-struct HomeMove {
+// (connect/lane_migration.cc).
+struct LaneMigration {
     bool active = false;
-    bool held = false; // nothing but transfers is posted
+    bool paused = false; // nothing but transfers is posted
     std::uint32_t to = 0;
-    Nanoseconds hold_by{0};
+    Nanoseconds pause_by{0};
     Flush flush;
 };
 
@@ -280,38 +280,38 @@ struct Repair {
 };
 
 // Connecting of the queue pairs of both sides through rdma_cm, after the reply to a request.
-struct PeerMeeting {
+struct PeerCmConnect {
     bool asks = false; // this side initiates
     Nanoseconds began{0};
-    Nanoseconds first_met = Nanoseconds::max(); // then the others get little time
-    std::array<std::byte, sizeof(Meeting::token)> token{};
+    Nanoseconds first_cm_connected = Nanoseconds::max(); // then the others get little time
+    std::array<std::byte, sizeof(CmConnectParams::token)> token{};
 };
 
 // Choices between direct and target-assisted operations on the peer.
-struct AskChoices {
+struct AssistChoices {
     static constexpr WayChoice::Way kDirect = 0;
-    static constexpr WayChoice::Way kAsked = 1;
+    static constexpr WayChoice::Way kAssisted = 1;
     static constexpr std::size_t kSizes = 5; // of puts and gets: up to 256 B, then times four
-    std::array<WayChoice, kSizes> moves;
+    std::array<WayChoice, kSizes> transfers;
     WayChoice atomics;
 
-    // REQUIRES: length is 1..kMostAsked.
-    WayChoice& of_move(Bytes length) {
+    // REQUIRES: length is 1..kMaxAssisted.
+    WayChoice& of_transfer(Bytes length) {
         return length <= 256
-                   ? moves[0]
-                   : moves[(static_cast<std::size_t>(std::bit_width(length - 1)) - 7) / 2];
+                   ? transfers[0]
+                   : transfers[(static_cast<std::size_t>(std::bit_width(length - 1)) - 7) / 2];
     }
-    static_assert((std::bit_width(kMostAsked - 1) - 7) / 2 == kSizes - 1);
+    static_assert((std::bit_width(kMaxAssisted - 1) - 7) / 2 == kSizes - 1);
 };
 
 // Ways to copy long data: by the beginning end alone, by both ends, a part each, or by both ends
-// through staging memory (protocol/together.cc). Chosen by pattern, since the other end does
-// different things meanwhile, and since a store into a line that another processor had last may
-// cost much more than a load; and by size, from 64 KiB to 4 MiB, each twice the last.
-struct ShareChoices {
+// through staging memory (protocol/cooperative_copy.cc). Chosen by pattern, since the other end
+// does different things meanwhile, and since a store into a line that another processor had last
+// may cost much more than a load; and by size, from 64 KiB to 4 MiB, each twice the last.
+struct CooperativeCopyChoices {
     static constexpr std::size_t kSizes = 7;
     static constexpr WayChoice::Way kAlone = 0;
-    static constexpr WayChoice::Way kTogether = 1;
+    static constexpr WayChoice::Way kCooperative = 1;
     static constexpr WayChoice::Way kStaged = 2;
     enum class Pattern : std::uint8_t {
         message,  // a message; this process has sent something since the last one
@@ -363,10 +363,10 @@ struct Stream {
     Bytes bytes = 0; // of the messages that could go either way
 };
 
-constexpr std::uint32_t kNoHome = ~0u;
+constexpr std::uint32_t kNoControlLane = ~0u;
 
 // Preference for the kind of the next connection, if the policy is not to decide.
-enum class Wish : std::uint8_t {
+enum class SharingPreference : std::uint8_t {
     any,
     shared, // queue pairs that other peers use, too
     own,    // queue pairs of its own
@@ -385,7 +385,7 @@ struct UnexpectedShare {
 
 // Activity of a peer, for choosing the connection to close, and the peer to connect next
 // (connect/limits.cc).
-struct Usage {
+struct PeerActivity {
     std::uint32_t messages = 0; // both ways, at the last check
     Nanoseconds active{0};      // when a check last found that they had grown
     Nanoseconds asked{0};       // when the connection was last requested
@@ -397,8 +397,8 @@ struct Usage {
     std::uint32_t counted = 0;  // messages both ways, at the last selection of channels
     std::uint32_t mapped = 0;   // messages received, when the map of sources was last updated
     bool chosen = false;        // by the selection of channels: other connections are closed for it
-    Wish wish = Wish::any;      // for the next connection
-    Nanoseconds own_after{0};   // earliest time of the next request for queue pairs of its own
+    SharingPreference preference = SharingPreference::any; // for the next connection
+    Nanoseconds own_after{0}; // earliest time of the next request for queue pairs of its own
     bool asks_itself = false; // the peer had no room for those, shares for now, and will ask itself
 };
 
@@ -407,14 +407,14 @@ public:
     // `queue`: the datagram channel of the route's fabric.
     Peer(const ProcessAddress& process, const PeerRoute& way, DatagramChannel& queue,
          Bytes eager_most, Counters& counts)
-        : at_once_below(eager_most + 1), counters(counts), eager_limit(eager_most),
+        : try_send_below(eager_most + 1), counters(counts), eager_limit(eager_most),
           datagrams(queue), name(process.name), route(way), address(process) {}
 
     // Sets which messages to be matched the peer accepts from now on.
     void allow(Allowance allowance) {
         const Bytes below = copy_choice != nullptr ? CopyChoice::kTimedFrom : eager_limit + 1;
         allowed = allowance;
-        at_once_below = allowance == Allowance::all ? below : 0;
+        try_send_below = allowance == Allowance::all ? below : 0;
     }
 
     // Returns room for a message of `length` bytes of body and payload on its channel, or null.
@@ -452,7 +452,7 @@ public:
     // Returns true if a message of that length may go into the ring now, given room: nothing has to
     // go before it.
     bool flows(Bytes length) const {
-        return by_ring(length) && !has_pending() && state == ConnectState::open && !said_goodbye;
+        return by_ring(length) && !has_pending() && state == ConnectState::open && !disconnect_sent;
     }
     // Same as reserve and commit, for a message that flows().
     [[gnu::always_inline]] std::byte* reserve_in_ring(Bytes length) {
@@ -545,47 +545,49 @@ public:
     }
     // Returns true once both sides have sent their disconnect and the peer has answered this
     // side's: messages that arrive now belong to what follows.
-    bool goodbyes_over() const { return said_goodbye && heard_goodbye && goodbye_answered; }
+    bool disconnect_done() const {
+        return disconnect_sent && disconnect_received && disconnect_acked;
+    }
     // Returns true once this side's answer is on its way, too.
-    bool parted() const { return goodbyes_over() && !has_pending(); }
+    bool disconnected() const { return disconnect_done() && !has_pending(); }
 
     // Fields that every short message sent reads: one cache line.
     alignas(kCacheLine) std::unique_ptr<RingWriter> ring_out; // null: datagrams
     Bytes ring_capacity = 0;
-    // Maximum length + 1 of messages for Protocol::send_at_once: longer ones may have to be timed.
+    // Maximum length + 1 of messages for Protocol::try_send: longer ones may have to be timed.
     // 0: none.
-    Bytes at_once_below;
-    Bytes active_at_once = 0; // maximum length of active messages for the same
+    Bytes try_send_below;
+    Bytes try_send_active_max = 0; // maximum length of active messages for the same
     Counters& counters;
     PendingQueue pending; // messages that wait for room
     std::uint32_t next_send = 0;
     ConnectState state = ConnectState::idle;
-    bool said_goodbye = false; // disconnect sent: only the answer to the peer's follows
+    bool disconnect_sent = false; // disconnect sent: only the answer to the peer's follows
 
     // Fields that every short message received reads: one cache line.
     alignas(kCacheLine) EarlyMessage* early = nullptr; // by sequence
     std::uint64_t busy_at = 0;                         // last pass of the core that found a message
     std::uint32_t next_receive = 0;
-    bool finishing = false;            // disconnected; the connection is about to be taken down
+    bool teardown_pending = false;     // disconnected; the connection is about to be taken down
     bool unheard = false;              // failed: arrivals may follow missing messages
     std::optional<RingReader> ring_in; // the part that short messages need ends the line
 
     // Hot.
     std::uint32_t messages_sent = 0; // towards connect_threshold; meaningful until connected
-    std::uint32_t sent_by_then = 0;  // next_send at the last long message (Core::give_back)
+    std::uint32_t sent_by_then = 0;  // next_send at the last long message (Core::release_or_defer)
     Bytes eager_limit;               // of two-sided messages
     DatagramChannel& datagrams;
-    bool released = false;      // the user of the core has released it
-    bool work_failed = false;   // a transfer or a write into the ring has ended with an error
-    bool repairable = false;    // the connection is repaired when it breaks
-    bool ring_broken = false;   // ... and has to be, since ring_out reports an error
-    bool interrupted = false;   // the barrier is in place
-    bool abandoned = false;     // completions of its stripes do not count any more
-    bool heard_goodbye = false; // the peer's disconnect arrived, and this side has answered
-    bool failure_told = false;
-    bool refusal_told = false;     // a refused one-sided operation was reported
-    bool goodbye_answered = false; // the peer has received everything sent
-    std::uint64_t goodbye_number = 0;
+    bool released = false;            // the user of the core has released it
+    bool work_failed = false;         // a transfer or a write into the ring has ended with an error
+    bool repairable = false;          // the connection is repaired when it breaks
+    bool ring_broken = false;         // ... and has to be, since ring_out reports an error
+    bool interrupted = false;         // the barrier is in place
+    bool abandoned = false;           // completions of its stripes do not count any more
+    bool disconnect_received = false; // the peer's disconnect arrived, and this side has answered
+    bool failure_reported = false;
+    bool refusal_reported = false; // a refused one-sided operation was reported
+    bool disconnect_acked = false; // the peer has received everything sent
+    std::uint64_t disconnect_number = 0;
 
     Allowance allowed = Allowance::all; // messages that this side may send
     UnexpectedShare unexpected;
@@ -596,20 +598,21 @@ public:
 
     std::size_t stripes = 0; // posted and not complete
     std::size_t users = 0;   // transfers and operations that need the connection, or will
-    std::size_t moves = 0;   // puts and gets among them: the next connection can carry them as well
-    bool yields = false;     // others need the connection: no put or get is posted on it
+    std::size_t rma_operations =
+        0;               // puts and gets among them: the next connection can carry them as well
+    bool yields = false; // others need the connection: no put or get is posted on it
 
     // Fields that short one-sided operations read, besides the state.
     alignas(kCacheLine) std::size_t one_sided = 0; // operations started and not complete
     std::vector<Subchannel> subchannels;
     const Registration* whole = nullptr; // of all local memory, once the protocol has looked for it
-    std::unique_ptr<AskChoices> ask_choices;     // null: no target-assisted operations
-    std::unique_ptr<ShareChoices> share_choices; // null: one end alone copies
+    std::unique_ptr<AssistChoices> assist_choices; // null: no target-assisted operations
+    std::unique_ptr<CooperativeCopyChoices> cooperative_copy_choices; // null: one end alone copies
 
     // Cold.
     alignas(kCacheLine) DatagramTarget datagram;
     std::uint64_t name;
-    void* kept_by_user = nullptr; // opal_common_adaptib_peer_keep
+    void* user_data = nullptr; // opal_common_adaptib_peer_set_user_data
     const PeerRoute route;
     ProcessAddress address;
     bool shared = false;                 // the subchannels' queue pairs are SharedQueuePairs
@@ -618,9 +621,10 @@ public:
     std::uint32_t connection = 0;        // number of this side's attempt
     std::uint32_t remote_connection = 0; // number of the peer's attempt that was answered
     std::unique_ptr<Scheduler> scheduler;
-    std::uint32_t home = kNoHome; // control lane: the subchannel of ring and credit, once chosen
-    std::unique_ptr<Interleaving> interleaving; // null: puts and gets go out in call order
-    std::unique_ptr<WaitingTransfers> waiting;  // null: no transfer has waited yet
+    std::uint32_t control_lane =
+        kNoControlLane; // control lane: the subchannel of ring and credit, once chosen
+    std::unique_ptr<PutGetBalance> put_get_balance; // null: puts and gets go out in call order
+    std::unique_ptr<WaitingTransfers> waiting;      // null: no transfer has waited yet
     ListLink<Peer> transfers_link; // linked while transfers wait for room, or for the connection
     PostedList posted;             // transfers with stripes under way
     std::unique_ptr<CopyChoice> copy_choice;       // null: eager_limit is fixed
@@ -643,16 +647,16 @@ public:
     std::unique_ptr<RingWriter> ring_paused; // ring_out, while closing
     Closing closing;
     FlushWork closing_flush{*this, closing.flush};
-    HomeMove home_move;
-    FlushWork home_flush{*this, home_move.flush};
-    ListLink<Peer> home_link; // linked while home_move is active
+    LaneMigration lane_migration;
+    FlushWork lane_migration_flush{*this, lane_migration.flush};
+    ListLink<Peer> lane_migration_link; // linked while lane_migration is active
     Measuring measuring;
     std::uint64_t measure_address = 0; // in the peer's memory; 0: none
     ListLink<Peer> measure_link;       // linked while its paths may be measured
     Repair repair;
     PendingSend barrier{PendingSend::Kind::barrier};
     PendingQueue in_doubt; // RepeatedMessages, until the repair is over
-    Usage usage;
+    PeerActivity activity;
     std::vector<std::unique_ptr<QueuePair>>
         kept;                            // of the last connection, by path (connect/pool.cc)
     ListLink<Peer> pool_link;            // linked while in the pool; ring_memory is kept, too
@@ -664,8 +668,8 @@ public:
     ListLink<Peer> restrained_link;      // linked while unexpected.told is not `all`
     std::uint32_t unconnected_paths = 0; // bit by pair: its queue pair could not be connected
     ListLink<Peer> repair_link; // linked while a repair is wanted, or the state is repairing
-    PeerMeeting meeting;
-    ListLink<Peer> meeting_link;      // linked while queue pairs connect through rdma_cm
+    PeerCmConnect cm_connect;
+    ListLink<Peer> cm_connect_link;   // linked while queue pairs connect through rdma_cm
     std::uint64_t credit_address = 0; // for the count consumed, in the peer's memory
     ListLink<Peer> stalled_link;      // linked while it has pending sends
 
@@ -676,7 +680,7 @@ public:
     ListLink<Peer> troubled_link;     // linked while a path is not up
 
     ListLink<Peer> waiting_link; // linked while a handshake message could not be sent yet
-    PendingQueue held;           // requests started after this side's disconnect
+    PendingQueue queued;         // requests started after this side's disconnect
     std::unique_ptr<ConnectBody> early_request; // came before the last one was over
     std::string failure;                        // why the state is failed
     std::uint32_t handshakes_owed = 0;          // bit by MessageType
@@ -691,7 +695,7 @@ inline void RingWork::on_work_done(std::uint32_t rail, const WorkCompletion& com
         return; // of an earlier connection
     }
     if (completion.status != WorkStatus::success) {
-        peer_.work_failed = peer_.work_failed || !peer_.said_goodbye;
+        peer_.work_failed = peer_.work_failed || !peer_.disconnect_sent;
     } else {
         ++subchannel->completions;
     }

@@ -9,16 +9,16 @@
 
 namespace adaptib {
 
-void pair_rails(PeerRoute& route, bool lower, const OfRails& likeness, const OfRails& rate) {
+void pair_rails(PeerRoute& route, bool lower, const OfRails& subnet_match, const OfRails& rate) {
     struct Choice {
-        std::uint32_t likeness;
+        std::uint32_t subnet_match;
         std::uint32_t rate;
         PeerRoute::Pair pair;
     };
     std::vector<Choice> choices;
     for (std::uint32_t i = route.local.first; i < route.local.end(); ++i) {
         for (std::uint32_t j = route.remote.first; j < route.remote.end(); ++j) {
-            choices.push_back({likeness(i, j),
+            choices.push_back({subnet_match(i, j),
                                rate(i, j),
                                {static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(j), 0}});
         }
@@ -30,7 +30,7 @@ void pair_rails(PeerRoute& route, bool lower, const OfRails& likeness, const OfR
         const auto higher_of = [lower](const PeerRoute::Pair& pair) {
             return lower ? pair.remote : pair.local;
         };
-        return a.likeness != b.likeness               ? a.likeness > b.likeness
+        return a.subnet_match != b.subnet_match       ? a.subnet_match > b.subnet_match
                : a.rate != b.rate                     ? a.rate > b.rate
                : lower_of(a.pair) != lower_of(b.pair) ? lower_of(a.pair) < lower_of(b.pair)
                                                       : higher_of(a.pair) < higher_of(b.pair);
@@ -46,7 +46,7 @@ void pair_rails(PeerRoute& route, bool lower, const OfRails& likeness, const OfR
             ours.set(pair.local);
             theirs.set(pair.remote);
             route.pairs[route.count++] = pair;
-            least = choice.likeness;
+            least = choice.subnet_match;
         } else {
             spare.push_back(choice);
         }
@@ -57,7 +57,7 @@ void pair_rails(PeerRoute& route, bool lower, const OfRails& likeness, const OfR
         // both sides may be all that there is for datagrams.
         const bool firsts =
             choice.pair.local == route.local.first && choice.pair.remote == route.remote.first;
-        if (choice.likeness >= least || firsts) {
+        if (choice.subnet_match >= least || firsts) {
             route.pairs[route.total++] = choice.pair;
         }
     }

@@ -43,7 +43,7 @@ using OfRails = std::function<std::uint32_t(std::uint32_t local, std::uint32_t r
 // these in the order of the rails of the process with the lower name, then of the other's. `lower`:
 // this process has the lower name.
 void pair_rails(
-    PeerRoute& route, bool lower, const OfRails& likeness,
+    PeerRoute& route, bool lower, const OfRails& subnet_match,
     const OfRails& rate = [](std::uint32_t, std::uint32_t) { return 0; });
 
 // Adds further paths between the rails of each subchannel, of which each pair has `paths`: every

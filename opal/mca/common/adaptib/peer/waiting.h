@@ -3,9 +3,9 @@
 //
 //     the line           in the order in which they were started; not offered to a queue pair yet
 //     behind subchannel  planned, and the next stripe is for a subchannel that takes no more now
-//     behind goodbye     started after this process has sent the peer its disconnect
+//     behind disconnect     started after this process has sent the peer its disconnect
 //
-// or in a list of the peer's put/get balance (peer/interleaving.h), which is not kept here.
+// or in a list of the peer's put/get balance (peer/put_get_balance.h), which is not kept here.
 //
 // Purpose: a pass of progress offers as many transfers as there is room for, and one more per
 // subchannel, however many wait; a subchannel without room does not hold up the others; and a
@@ -34,7 +34,7 @@ namespace adaptib {
 // Base of transfers that can wait.
 struct WaitingTransfer {
     ListLink<WaitingTransfer> waiting_link;
-    std::uint8_t waits_in = 0; // a list of WaitingTransfers, or kInterleaving; while it is linked
+    std::uint8_t waits_in = 0; // a list of WaitingTransfers, or kPutGetBalance; while it is linked
     bool shelved = false;      // its record is in its request
 
     // Returns true if the transfer waits: it is then posted from its list.
@@ -54,8 +54,8 @@ class WaitingTransfers {
 public:
     // Lists; those of subchannels are 0..kMaxSubchannels - 1.
     static constexpr std::uint8_t kLine = kMaxSubchannels;
-    static constexpr std::uint8_t kGoodbye = kLine + 1;
-    static constexpr std::uint8_t kInterleaving = kGoodbye + 1; // not one of these lists
+    static constexpr std::uint8_t kBehindDisconnect = kLine + 1;
+    static constexpr std::uint8_t kPutGetBalance = kBehindDisconnect + 1; // not one of these lists
 
     // Null: none.
     WaitingTransfer* first(std::size_t list) const { return lists_[list].front(); }
@@ -104,7 +104,7 @@ private:
         }
     }
 
-    std::array<TransferList, kInterleaving> lists_;
+    std::array<TransferList, kPutGetBalance> lists_;
     std::uint32_t blocked_ = 0;
     std::uint32_t turn_ = 0;
     static_assert(kMaxSubchannels <= 32);

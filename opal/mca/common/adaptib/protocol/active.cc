@@ -61,7 +61,7 @@ bool Protocol::transmit_parts(SendRequest& request) {
         if (!status.ok()) {
             complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
             on_peer_failed(peer, reason_text(status.reason()));
-            tell_failure(peer);
+            report_peer_failure(peer);
             return true;
         }
         request.parts_sent += static_cast<std::uint32_t>(bytes);

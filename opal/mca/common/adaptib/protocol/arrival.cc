@@ -9,7 +9,7 @@ void Protocol::on_unordered(Peer& peer, const MessageHeader& header, const std::
         return;
     }
     // While the peer is finishing, a message belongs to what follows the disconnect.
-    if (!peer.finishing && sequence_before(header.sequence, peer.next_receive)) {
+    if (!peer.teardown_pending && sequence_before(header.sequence, peer.next_receive)) {
         ++counters_.duplicates;
     } else {
         store_early(peer, header, body);
@@ -31,14 +31,16 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::block_done: on_block_done(peer, read_body<BlockDoneBody>(body)); break;
     case MessageType::finish: on_finish(peer, read_body<IdBody>(body)); break;
     case MessageType::written: on_written(peer, read_body<WrittenBody>(body)); break;
-    case MessageType::goodbye: on_goodbye(peer, header.flags, read_body<IdBody>(body)); break;
+    case MessageType::disconnect: on_disconnect(peer, header.flags, read_body<IdBody>(body)); break;
     case MessageType::active: on_active(peer, header.flags, body, header.length); break;
     case MessageType::active_part: on_active_part(peer, header, body); break;
     case MessageType::fragment: on_fragment(peer, header, body); break;
     case MessageType::operate: on_operate(peer, header, body); break;
     case MessageType::atomic: on_atomic(peer, read_body<AtomicBody>(body)); break;
     case MessageType::atomic_done: on_atomic_done(peer, read_body<AtomicDoneBody>(body)); break;
-    case MessageType::share: on_share(peer, read_body<ShareBody>(body)); break;
+    case MessageType::cooperative_copy:
+        on_cooperative_copy(peer, read_body<CooperativeCopyBody>(body));
+        break;
     case MessageType::allowance: on_allowance(peer, header.flags); break;
     case MessageType::none:
     case MessageType::skip:
@@ -85,7 +87,7 @@ void Protocol::store_early(Peer& peer, const MessageHeader& header, const std::b
 
 void Protocol::run_early(Peer& peer) {
     while (peer.early != nullptr && peer.early->header.sequence == peer.next_receive &&
-           !peer.finishing) {
+           !peer.teardown_pending) {
         EarlyMessage* message = peer.early;
         peer.early = message->next;
         ++peer.next_receive;
@@ -97,7 +99,7 @@ void Protocol::run_early(Peer& peer) {
 void Protocol::forget(Peer& peer) {
     forget_waiting(peer);
     peer.pending.append(peer.in_doubt);
-    fail_held(peer);
+    fail_queued(peer);
     back_pressure_.forget(peer);
     while (peer.has_pending()) {
         PendingSend* send = peer.pending.take();

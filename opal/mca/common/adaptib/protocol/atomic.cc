@@ -45,7 +45,7 @@ bool Protocol::atomic_here(const opal_common_adaptib_one_sided_t& operation, Opc
     const std::uint64_t old =
         carry_out(operation.remote_address, opcode, compare_add_of(operation), operation.operand);
     std::memcpy(operation.local, &old, sizeof old);
-    count_move(opcode, sizeof old);
+    count_rma(opcode, sizeof old);
     return true;
 }
 
@@ -61,16 +61,16 @@ Status Protocol::start_atomic(Peer& peer, const opal_common_adaptib_one_sided_t&
         user.bytes = operation.bytes;
         return kOk;
     }
-    AskedAtomic* asked = pool_.create<AskedAtomic>(peer);
-    if (asked == nullptr) {
+    EmulatedAtomic* atomic = pool_.create<EmulatedAtomic>(peer);
+    if (atomic == nullptr) {
         return Status::error(Reason::no_memory);
     }
     const opal_common_adaptib_remote_t& remote = *operation.remote;
-    asked->user = &user;
-    asked->local = operation.local;
-    AtomicBody& body = asked->body;
-    body.id = asked_.add(asked);
-    asked->epoch = flush_epochs_.enter();
+    atomic->user = &user;
+    atomic->local = operation.local;
+    AtomicBody& body = atomic->body;
+    body.id = emulated_atomics_.add(atomic);
+    atomic->epoch = flush_epochs_.enter();
     body.remote_address = operation.remote_address;
     body.compare_add = compare_add_of(operation);
     body.swap = operation.operand;
@@ -79,9 +79,9 @@ Status Protocol::start_atomic(Peer& peer, const opal_common_adaptib_one_sided_t&
     ++peer.one_sided;
     starting_ = &user;
     started_complete_ = false;
-    asked->held = peer.said_goodbye; // sent when the disconnect is over
-    if (!asked->held) {
-        send_atomic(*asked);
+    atomic->queued = peer.disconnect_sent; // sent when the disconnect is over
+    if (!atomic->queued) {
+        send_atomic(*atomic);
     }
     starting_ = nullptr;
     complete_now = started_complete_;
@@ -89,70 +89,70 @@ Status Protocol::start_atomic(Peer& peer, const opal_common_adaptib_one_sided_t&
 }
 
 // May fail the peer, and end the operation with it.
-void Protocol::send_atomic(AskedAtomic& asked) {
-    Peer& peer = asked.peer;
-    const AtomicBody body = asked.body;
-    asked.held = false;
-    count_move(static_cast<Opcode>(body.opcode), sizeof(std::uint64_t));
-    ++counters_.operations_asked;
+void Protocol::send_atomic(EmulatedAtomic& atomic) {
+    Peer& peer = atomic.peer;
+    const AtomicBody body = atomic.body;
+    atomic.queued = false;
+    count_rma(static_cast<Opcode>(body.opcode), sizeof(std::uint64_t));
+    ++counters_.operations_assisted;
     send_control(peer, MessageType::atomic, &body, sizeof body);
     note_sent(peer);
 }
 
-void Protocol::send_held_atomics(const Peer& peer) {
-    if (asked_.size() == 0) {
+void Protocol::send_queued_atomics(const Peer& peer) {
+    if (emulated_atomics_.size() == 0) {
         return;
     }
-    std::vector<AskedAtomic*> held;
-    asked_.for_each([&](AskedAtomic* asked) {
-        if (&asked->peer == &peer && asked->held) {
-            held.push_back(asked);
+    std::vector<EmulatedAtomic*> queued;
+    emulated_atomics_.for_each([&](EmulatedAtomic* atomic) {
+        if (&atomic->peer == &peer && atomic->queued) {
+            queued.push_back(atomic);
         }
     });
     // Sends them in the order of their slots, mostly that of their starts; callers cannot rely on
     // it.
-    for (AskedAtomic* asked : held) {
+    for (EmulatedAtomic* atomic : queued) {
         if (peer.state == ConnectState::failed) {
             return; // all of them have ended
         }
-        send_atomic(*asked);
+        send_atomic(*atomic);
     }
 }
 
-void Protocol::end_atomic(AskedAtomic& asked, int status) {
-    UserRequest& user = *asked.user;
-    --asked.peer.one_sided;
-    asked_.remove(asked.body.id);
-    flush_epochs_.leave(asked.epoch);
-    pool_.destroy(&asked);
+void Protocol::end_atomic(EmulatedAtomic& atomic, int status) {
+    UserRequest& user = *atomic.user;
+    --atomic.peer.one_sided;
+    emulated_atomics_.remove(atomic.body.id);
+    flush_epochs_.leave(atomic.epoch);
+    pool_.destroy(&atomic);
     complete(user, status, status == OPAL_COMMON_ADAPTIB_SUCCESS ? sizeof(std::uint64_t) : 0);
 }
 
 void Protocol::fail_atomics(const Peer& peer) {
-    std::vector<AskedAtomic*> lost;
-    asked_.for_each([&](AskedAtomic* asked) {
-        if (&asked->peer == &peer) {
-            lost.push_back(asked);
+    std::vector<EmulatedAtomic*> lost;
+    emulated_atomics_.for_each([&](EmulatedAtomic* atomic) {
+        if (&atomic->peer == &peer) {
+            lost.push_back(atomic);
         }
     });
-    for (AskedAtomic* asked : lost) {
-        end_atomic(*asked, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    for (EmulatedAtomic* atomic : lost) {
+        end_atomic(*atomic, OPAL_COMMON_ADAPTIB_UNREACHABLE);
     }
 }
 
 void Protocol::on_atomic_done(Peer& peer, const AtomicDoneBody& body) {
-    AskedAtomic* asked = asked_.find(body.id);
-    if (asked == nullptr || &asked->peer != &peer) {
+    EmulatedAtomic* atomic = emulated_atomics_.find(body.id);
+    if (atomic == nullptr || &atomic->peer != &peer) {
         ++counters_.bad_packets;
         return;
     }
     if (body.done == 0) {
-        tell_refused(peer, static_cast<Opcode>(asked->body.opcode), sizeof body.old);
-        end_atomic(*asked, OPAL_COMMON_ADAPTIB_BAD_PARAM);
+        report_refused(peer, static_cast<Opcode>(atomic->body.opcode), sizeof body.old);
+        end_atomic(*atomic, OPAL_COMMON_ADAPTIB_BAD_PARAM);
         return;
     }
-    std::memcpy(asked->local, &body.old, sizeof body.old);
-    end_atomic(*asked, OPAL_COMMON_ADAPTIB_SUCCESS);
+    std::memcpy(atomic->local, &body.old, sizeof body.old);
+    end_atomic(*atomic, OPAL_COMMON_ADAPTIB_SUCCESS);
 }
 
 // -------------------------------------------------------------------------------------------------

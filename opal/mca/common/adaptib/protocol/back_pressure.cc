@@ -9,7 +9,7 @@ void BackPressure::look(Peer& peer) {
         return;
     }
     if (const Allowance least = listener_.least_for(peer); least != peer.unexpected.told) {
-        tell(peer, least);
+        send_allowance(peer, least);
     }
 }
 
@@ -18,7 +18,7 @@ void BackPressure::look(Peer& peer) {
 void BackPressure::ease(Peer& peer) {
     peer.unexpected.look_at = std::min(peer.unexpected.look_at, peer.unexpected.bytes + step_);
     if (peer.unexpected.told != Allowance::all && may_go_on(peer)) {
-        tell(peer, Allowance::all);
+        send_allowance(peer, Allowance::all);
     }
     if (bytes_ + step_ > eased_at_) {
         eased_at_ = std::max(eased_at_, bytes_);
@@ -29,7 +29,7 @@ void BackPressure::ease(Peer& peer) {
         Peer& other = *restrained_.pop_front();
         restrained_.push_back(other);
         if (may_go_on(other)) {
-            tell(other, Allowance::all);
+            send_allowance(other, Allowance::all);
         }
     }
 }
@@ -37,7 +37,7 @@ void BackPressure::ease(Peer& peer) {
 void BackPressure::on_wanted(Peer* from) {
     const auto let_in = [this](Peer& peer) {
         if (peer.unexpected.told == Allowance::nothing) {
-            tell(peer, Allowance::announcements);
+            send_allowance(peer, Allowance::announcements);
         }
     };
     if (from != nullptr) {
@@ -53,13 +53,13 @@ void BackPressure::on_wanted(Peer* from) {
 
 void BackPressure::release(Peer& peer) {
     if (peer.unexpected.told != Allowance::all) {
-        tell(peer, Allowance::all);
+        send_allowance(peer, Allowance::all);
     }
 }
 
 void BackPressure::release_all() {
     while (!restrained_.empty()) {
-        tell(*restrained_.front(), Allowance::all);
+        send_allowance(*restrained_.front(), Allowance::all);
     }
 }
 
@@ -70,7 +70,7 @@ void BackPressure::forget(Peer& peer) {
     peer.unexpected.told = Allowance::all;
 }
 
-void BackPressure::tell(Peer& peer, Allowance allowance) {
+void BackPressure::send_allowance(Peer& peer, Allowance allowance) {
     if (allowance == Allowance::all) {
         restrained_.remove(peer);
     } else if (peer.unexpected.told == Allowance::all) {

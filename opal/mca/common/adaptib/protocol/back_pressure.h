@@ -71,7 +71,7 @@ public:
 private:
     void look(Peer& peer);
     void ease(Peer& peer);
-    void tell(Peer& peer, Allowance allowance);
+    void send_allowance(Peer& peer, Allowance allowance);
     bool is_over(const Peer& peer) const {
         return peer.unexpected.bytes >= step_ &&
                (bytes_ >= most_ || peer.unexpected.bytes >= most_ / 2);

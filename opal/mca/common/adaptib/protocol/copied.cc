@@ -12,16 +12,16 @@ namespace adaptib {
 
 Status Protocol::register_memory(RegistrationCache& cache, RegistrationCache::Use& out,
                                  void* address, Bytes length, std::uint32_t access) {
-    return registered_or_told(cache.acquire(address, length, access, out), length);
+    return registered_or_reported(cache.acquire(address, length, access, out), length);
 }
 
-Status Protocol::registered_or_told(Status status, Bytes length) {
+Status Protocol::registered_or_reported(Status status, Bytes length) {
     if (status.ok()) [[likely]] {
         return status;
     }
     ++counters_.registrations_failed;
-    if (!registration_told_) {
-        registration_told_ = true;
+    if (!registration_reported_) {
+        registration_reported_ = true;
         listener_.on_notice("A buffer of " + std::to_string(length) +
                             " bytes cannot be registered: " + reason_text(status.reason()) +
                             ". Messages from such buffers are copied instead, which is slower, and "
@@ -43,7 +43,7 @@ Status Protocol::open_window(OpenWindow& out, void* address, Bytes length, std::
         }
         status = windows_.open(out, rails_, address, length, access);
     }
-    return registered_or_told(status, length);
+    return registered_or_reported(status, length);
 }
 
 // REQUIRES: the operation has been checked. Errors: no_memory while other operations hold all
@@ -70,12 +70,12 @@ Status Protocol::start_copied(Peer& peer, const opal_common_adaptib_one_sided_t&
     copied.length = operation.bytes;
     ++peer.one_sided;
     ++peer.users;
-    ++peer.moves;
-    Move& move = copied.move;
-    move.describe(operation, opcode);
-    move.keys_found = peer.state == ConnectState::open;
-    move.local = copied.block->data();
-    move.registration = &copied.block->registration;
+    ++peer.rma_operations;
+    RmaOperation& rma = copied.rma;
+    rma.describe(operation, opcode);
+    rma.keys_found = peer.state == ConnectState::open;
+    rma.local = copied.block->data();
+    rma.registration = &copied.block->registration;
     starting_ = &user;
     started_complete_ = false;
     start_copied_block(copied);
@@ -85,36 +85,36 @@ Status Protocol::start_copied(Peer& peer, const opal_common_adaptib_one_sided_t&
 }
 
 void Protocol::start_copied_block(CopiedOneSided& operation) {
-    Move& move = operation.move;
-    move.remote = operation.remote + operation.moved;
-    move.length = std::min(options_.block_bytes, operation.length - operation.moved);
-    move.begin_again();
-    if (move.opcode == Opcode::write) {
-        std::memcpy(move.local, operation.local + operation.moved, move.length);
+    RmaOperation& rma = operation.rma;
+    rma.remote = operation.remote + operation.moved;
+    rma.length = std::min(options_.block_bytes, operation.length - operation.moved);
+    rma.begin_again();
+    if (rma.opcode == Opcode::write) {
+        std::memcpy(rma.local, operation.local + operation.moved, rma.length);
     }
     start_operation(operation);
 }
 
-void CopiedOneSided::on_move_done() { protocol.on_copied_block(*this); }
+void CopiedOneSided::on_rma_done() { protocol.on_copied_block(*this); }
 
 void Protocol::on_copied_block(CopiedOneSided& operation) {
-    Move& move = operation.move;
-    if (!move.failed) {
-        if (move.opcode != Opcode::write) {
-            std::memcpy(operation.local + operation.moved, move.local, move.length);
+    RmaOperation& rma = operation.rma;
+    if (!rma.failed) {
+        if (rma.opcode != Opcode::write) {
+            std::memcpy(operation.local + operation.moved, rma.local, rma.length);
         }
-        operation.moved += move.length;
+        operation.moved += rma.length;
         if (operation.moved < operation.length) {
             start_copied_block(operation);
             return;
         }
     }
     UserRequest& user = *operation.user;
-    const int status = status_of(move);
+    const int status = status_of(rma);
     const Bytes bytes = operation.length;
     --operation.peer.one_sided;
     --operation.peer.users;
-    --operation.peer.moves;
+    --operation.peer.rma_operations;
     copied_.remove(operation.id);
     flush_epochs_.leave(operation.epoch);
     staging(operation.peer).give(std::move(operation.block));

@@ -32,7 +32,7 @@ InboundMessage* Protocol::keep(Peer& peer, std::uint32_t context, std::int32_t s
         on_peer_failed(peer, no_memory_text(peer, length));
         return nullptr;
     }
-    copy_few(message->payload(), payload, length);
+    copy_small(message->payload(), payload, length);
     queue_unexpected(peer, *message);
     return message;
 }

@@ -16,10 +16,10 @@ void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
     peer.unheard = true;
     // A peer that has sent its disconnect may be gone before this side's answer or disconnect
     // arrives.
-    const bool waits = peer.heard_goodbye ? holds_more_than_goodbyes(peer)
-                                          : peer.has_waiting() || peer.work_failed;
+    const bool waits = peer.disconnect_received ? has_more_than_disconnects(peer)
+                                                : peer.has_waiting() || peer.work_failed;
     if (waits || has_business_with(peer)) {
-        tell_failure(peer);
+        report_peer_failure(peer);
     }
     connections_.break_off(peer);
     fail_pending(peer);
@@ -28,23 +28,23 @@ void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
 }
 
 bool Protocol::needs(const Peer& peer) const {
-    bool found = peer.users > 0 || peer.one_sided > 0 || !peer.held.empty() ||
-                 holds_more_than_goodbyes(peer);
+    bool found = peer.users > 0 || peer.one_sided > 0 || !peer.queued.empty() ||
+                 has_more_than_disconnects(peer);
     for_each_awaited([&](const Peer& awaited) { found = found || &awaited == &peer; });
     return found;
 }
 
-bool Protocol::holds_more_than_goodbyes(const Peer& peer) {
+bool Protocol::has_more_than_disconnects(const Peer& peer) {
     const auto more = [](const PendingSend* each) {
         for (; each != nullptr; each = each->next) {
             using Kind = PendingSend::Kind;
-            const bool goodbye =
+            const bool disconnect =
                 each->kind == Kind::barrier ||
                 (each->kind == Kind::control &&
-                 static_cast<const ControlMessage*>(each)->type == MessageType::goodbye) ||
+                 static_cast<const ControlMessage*>(each)->type == MessageType::disconnect) ||
                 (each->kind == Kind::repeated &&
-                 static_cast<const RepeatedMessage*>(each)->header.type == MessageType::goodbye);
-            if (!goodbye) {
+                 static_cast<const RepeatedMessage*>(each)->header.type == MessageType::disconnect);
+            if (!disconnect) {
                 return true;
             }
         }
@@ -55,9 +55,9 @@ bool Protocol::holds_more_than_goodbyes(const Peer& peer) {
 
 // A connection that breaks while nothing waits for it (processes end one after another) is not
 // reported until the user wants to use it.
-void Protocol::tell_failure(Peer& peer) {
-    if (!peer.failure_told) {
-        peer.failure_told = true;
+void Protocol::report_peer_failure(Peer& peer) {
+    if (!peer.failure_reported) {
+        peer.failure_reported = true;
         listener_.on_failure(peer.failure);
         listener_.on_broken(peer);
     }
@@ -69,7 +69,7 @@ void Protocol::fail_pending(Peer& peer) {
     }
     peer.interrupted = false;
     peer.pending.append(peer.in_doubt);
-    fail_held(peer);
+    fail_queued(peer);
     back_pressure_.forget(peer);
     peer.allow(Allowance::all);
     while (peer.has_pending()) {
@@ -119,12 +119,12 @@ void Protocol::fail_receives(Peer& peer) {
 
 void Protocol::fail_transfers(Peer& peer) {
     fail_atomics(peer);
-    let_go_held(peer); // they fail at their start
-    give_up_holding(peer);
+    start_queued(peer); // they fail at their start
+    stop_balancing(peer);
     fail_waiting(peer);
     std::vector<SendTransfer*> sends;
     sends_.for_each([&](SendTransfer* transfer) {
-        if (&transfer->peer == &peer && transfer->move.outstanding == 0) {
+        if (&transfer->peer == &peer && transfer->rma.outstanding == 0) {
             sends.push_back(transfer);
         }
     });
@@ -135,7 +135,7 @@ void Protocol::fail_transfers(Peer& peer) {
     receives_.for_each([&](ReceiveTransfer* transfer) {
         if (&transfer->peer == &peer) {
             transfer->failed = true;
-            if (transfer->move.outstanding == 0 && transfer->active.empty()) {
+            if (transfer->rma.outstanding == 0 && transfer->active.empty()) {
                 receives.push_back(transfer);
             }
         }
@@ -146,9 +146,9 @@ void Protocol::fail_transfers(Peer& peer) {
 }
 
 // -------------------------------------------------------------------------------------------------
-// Disconnect handshake. Each side sends its disconnect (`goodbye`) when its user has released the
-// peer, and answers the other side's. A side that has sent its own, has received the other one, and
-// has got its own answered takes the connection down: the other side has received all that was
+// Disconnect handshake. Each side sends its disconnect (`disconnect`) when its user has released
+// the peer, and answers the other side's. A side that has sent its own, has received the other one,
+// and has got its own answered takes the connection down: the other side has received all that was
 // sent, and writes nothing more, not even credit.
 
 void Protocol::release_peer(Peer& peer) {
@@ -162,64 +162,64 @@ void Protocol::release_peer(Peer& peer) {
     if (peer.datagram.handle == nullptr && !peer.datagram.coming) {
         return; // already disconnected
     }
-    if (peer.said_goodbye) {
+    if (peer.disconnect_sent) {
         return; // was wanted again meanwhile; requests since then end with the connection
     }
     back_pressure_.release(peer);
-    peer.said_goodbye = true;
-    peer.goodbye_answered = false; // an earlier one, revoked since, may have been answered
-    const IdBody body{++peer.goodbye_number};
-    send_control(peer, MessageType::goodbye, &body, sizeof body, kGoodbye);
+    peer.disconnect_sent = true;
+    peer.disconnect_acked = false; // an earlier one, revoked since, may have been answered
+    const IdBody body{++peer.disconnect_number};
+    send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnect);
 }
 
 // Revokes the disconnect, as long as the peer has not sent its own. After that both sides complete
 // it, and requests started meanwhile wait for its end, which needs nothing but the peer's answer.
 void Protocol::keep_peer(Peer& peer) {
     peer.released = false;
-    if (peer.said_goodbye && !peer.heard_goodbye) {
-        peer.said_goodbye = false;
-        const IdBody body{peer.goodbye_number};
-        send_control(peer, MessageType::goodbye, &body, sizeof body, kGoodbyeRevoked);
+    if (peer.disconnect_sent && !peer.disconnect_received) {
+        peer.disconnect_sent = false;
+        const IdBody body{peer.disconnect_number};
+        send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnectRevoked);
         go_on(peer);
     }
 }
 
 // Sends what was held, or adds it to what waits.
 void Protocol::go_on(Peer& peer) {
-    let_go_held(peer);
-    send_held_atomics(peer);
-    send_held(peer);
+    start_queued(peer);
+    send_queued_atomics(peer);
+    send_queued(peer);
 }
 
-void Protocol::on_goodbye(Peer& peer, std::uint8_t flags, const IdBody& body) {
-    if (flags == kGoodbyeAnswer) {
-        peer.goodbye_answered = peer.said_goodbye && body.id == peer.goodbye_number;
-    } else if (flags == kGoodbyeRevoked) {
-        peer.heard_goodbye = false;
+void Protocol::on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body) {
+    if (flags == kDisconnectAck) {
+        peer.disconnect_acked = peer.disconnect_sent && body.id == peer.disconnect_number;
+    } else if (flags == kDisconnectRevoked) {
+        peer.disconnect_received = false;
         if (!peer.released) { // wanted here as well: there is no disconnect to wait for
             keep_peer(peer);
         }
-    } else if (!peer.heard_goodbye) {
-        peer.heard_goodbye = true;
-        send_control(peer, MessageType::goodbye, &body, sizeof body, kGoodbyeAnswer);
+    } else if (!peer.disconnect_received) {
+        peer.disconnect_received = true;
+        send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnectAck);
     }
-    finish_if_parted(peer);
+    tear_down_if_disconnected(peer);
 }
 
 // This side's answer must be on its way, not pending: the channel that it takes is taken down.
-void Protocol::finish_if_parted(Peer& peer) {
-    if (peer.parted() && !peer.finishing && peer.state != ConnectState::failed) {
-        peer.finishing = true;
-        listener_.on_peer_finished(peer);
+void Protocol::tear_down_if_disconnected(Peer& peer) {
+    if (peer.disconnected() && !peer.teardown_pending && peer.state != ConnectState::failed) {
+        peer.teardown_pending = true;
+        listener_.on_peer_disconnected(peer);
     }
 }
 
 // The core has taken the connection down.
-void Protocol::on_parted(Peer& peer) {
-    peer.finishing = false;
-    peer.said_goodbye = peer.heard_goodbye = peer.goodbye_answered = false;
+void Protocol::on_torn_down(Peer& peer) {
+    peer.teardown_pending = false;
+    peer.disconnect_sent = peer.disconnect_received = peer.disconnect_acked = false;
     peer.messages_sent = 0;
-    give_up_holding(peer);
+    stop_balancing(peer);
     run_early(peer);
     go_on(peer);
 }
@@ -243,7 +243,7 @@ bool Protocol::has_messages_of(const Peer& peer) const {
         return each != nullptr;
     };
     bool found =
-        has_requests(peer.pending) || has_requests(peer.in_doubt) || has_requests(peer.held);
+        has_requests(peer.pending) || has_requests(peer.in_doubt) || has_requests(peer.queued);
     sends_.for_each([&](SendTransfer* each) { found = found || &each->peer == &peer; });
     receives_.for_each([&](ReceiveTransfer* each) { found = found || &each->peer == &peer; });
     waiting_acks_.for_each([&](SendRequest* each) { found = found || each->peer == &peer; });
@@ -259,7 +259,7 @@ void Protocol::for_each_awaited(const std::function<void(const Peer&)>& f) const
     sends_.for_each([&](SendTransfer* transfer) { f(transfer->peer); });
     receives_.for_each([&](ReceiveTransfer* transfer) { f(transfer->peer); });
     waiting_acks_.for_each([&](SendRequest* request) { f(*request->peer); });
-    asked_.for_each([&](AskedAtomic* asked) { f(asked->peer); });
+    emulated_atomics_.for_each([&](EmulatedAtomic* atomic) { f(atomic->peer); });
 }
 
 bool Protocol::has_business_with(const Peer& peer) const {

@@ -9,8 +9,8 @@ namespace adaptib {
 
 namespace {
 
-bool is_asked(const opal_common_adaptib_one_sided_t& operation) {
-    return (operation.remote->access & OPAL_COMMON_ADAPTIB_ATOMICS_ASKED) != 0;
+bool is_emulated(const opal_common_adaptib_one_sided_t& operation) {
+    return (operation.remote->access & OPAL_COMMON_ADAPTIB_ATOMICS_EMULATED) != 0;
 }
 
 bool is_atomic(opal_common_adaptib_operation_t operation) {
@@ -72,10 +72,10 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
         return kOk;
     }
     if (peer.state == ConnectState::failed) {
-        tell_failure(peer);
+        report_peer_failure(peer);
         return Status::error(Reason::unreachable);
     }
-    if (is_atomic(operation.operation) && is_asked(operation)) { // the target finds the memory
+    if (is_atomic(operation.operation) && is_emulated(operation)) { // the target finds the memory
         return start_atomic(peer, operation, opcode_of(operation.operation), user, complete_now);
     }
     status = find_keys(peer, operation, remote);
@@ -86,7 +86,7 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
     if (started == nullptr) {
         return Status::error(Reason::no_memory);
     }
-    Move& move = started->move;
+    RmaOperation& rma = started->rma;
     if (region == nullptr) {
         region = registered(peer, started->own, operation.local, operation.bytes, kLocalWrite);
         if (region == nullptr) {
@@ -100,11 +100,11 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
     started->epoch = flush_epochs_.enter();
     ++peer.one_sided;
     ++peer.users;
-    ++peer.moves;
-    move.describe(operation, opcode_of(operation.operation));
-    move.keys_found = peer.state == ConnectState::open;
-    move.local = static_cast<std::byte*>(operation.local);
-    move.registration = region;
+    ++peer.rma_operations;
+    rma.describe(operation, opcode_of(operation.operation));
+    rma.keys_found = peer.state == ConnectState::open;
+    rma.local = static_cast<std::byte*>(operation.local);
+    rma.registration = region;
     starting_ = &user;
     started_complete_ = false;
     start_operation(*started);
@@ -113,13 +113,13 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
     return kOk;
 }
 
-bool Protocol::one_sided_at_once(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
-                                 const Registration* region) {
+bool Protocol::try_rma(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
+                       const Registration* region) {
     if (is_plain(operation)) {
-        return move_at_once(peer, operation, region);
+        return try_plain_rma(peer, operation, region);
     }
     const Opcode opcode = opcode_of(operation.operation);
-    if (is_asked(operation)) [[unlikely]] {
+    if (is_emulated(operation)) [[unlikely]] {
         return peer.name == options_.self && check(operation).ok() &&
                atomic_here(operation, opcode);
     }
@@ -129,7 +129,7 @@ bool Protocol::one_sided_at_once(Peer& peer, const opal_common_adaptib_one_sided
     if (region == nullptr || !check(operation).ok() || !covers(*operation.remote, operation)) {
         return false;
     }
-    ExecuteWork work;
+    RmaWork work;
     work.opcode = opcode;
     work.local = operation.local;
     work.length = operation.bytes;
@@ -137,19 +137,19 @@ bool Protocol::one_sided_at_once(Peer& peer, const opal_common_adaptib_one_sided
     work.compare_add = compare_add_of(operation);
     work.swap = operation.operand;
     const std::span<const std::uint32_t> keys{operation.remote->keys, operation.remote->key_count};
-    return may_be_asked(peer, operation.bytes) ? start_by_choice(peer, work, *region, keys)
-                                               : execute(peer, work, *region, keys);
+    return may_be_assisted(peer, operation.bytes) ? start_by_choice(peer, work, *region, keys)
+                                                  : rma_now(peer, work, *region, keys);
 }
 
-void OneSided::on_move_done() { protocol.on_one_sided_done(*this); }
+void OneSided::on_rma_done() { protocol.on_one_sided_done(*this); }
 
 void Protocol::on_one_sided_done(OneSided& operation) {
     UserRequest& user = *operation.user;
-    const int status = status_of(operation.move);
-    const Bytes bytes = operation.move.length;
+    const int status = status_of(operation.rma);
+    const Bytes bytes = operation.rma.length;
     --operation.peer.one_sided;
     --operation.peer.users;
-    --operation.peer.moves;
+    --operation.peer.rma_operations;
     one_sided_.remove(operation.id);
     flush_epochs_.leave(operation.epoch);
     pool_.destroy(&operation);

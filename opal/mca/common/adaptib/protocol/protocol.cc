@@ -53,7 +53,7 @@ Protocol::~Protocol() {
     receives_.for_each([](ReceiveTransfer* transfer) { delete transfer; });
     one_sided_.for_each([this](OneSided* operation) { pool_.destroy(operation); });
     copied_.for_each([](CopiedOneSided* operation) { delete operation; });
-    asked_.for_each([this](AskedAtomic* asked) { pool_.destroy(asked); });
+    emulated_atomics_.for_each([this](EmulatedAtomic* atomic) { pool_.destroy(atomic); });
 }
 
 void Protocol::complete_receive(ReceiveRequest& request, const Envelope& envelope,

@@ -16,16 +16,16 @@
 //     packed_source.cc       the sender packs blocks on demand
 //     written.cc             the sender writes (put)
 //     pushed.cc              without a connection: the message goes in fragments
-//     together.cc            cooperative copy: both ends copy a part of long data
+//     cooperative_copy.cc            cooperative copy: both ends copy a part of long data
 //     staged.cc              staged copy: long data goes through staging memory (staged_ends.cc)
-//     move.cc                stripes of a transfer are posted and complete
+//     transfer.cc                stripes of a transfer are posted and complete
 //     waiting.cc             transfers without room wait, and are posted when there is some
 //     shelved.cc             the record of a waiting operation lies in its request
-//     interleaved.cc         put/get balance: operations wait until their direction may go on
+//     put_get_balance.cc         put/get balance: operations wait until their direction may go on
 //     active.cc              active messages
 //     one_sided.cc           put, get and atomics
 //     region_keys.cc         keys of the remote memory; operations that the target refuses
-//     asked.cc               target-assisted puts, gets and atomics within a host
+//     target_assisted.cc               target-assisted puts, gets and atomics within a host
 //     atomic.cc              atomics that the target's processor executes
 //     copied.cc              one-sided operations on memory that cannot be registered
 //     self.cc                messages of the process to itself
@@ -40,8 +40,8 @@
 //   3. A request is reported exactly once: by `complete` at its start, or through completed().
 // Threads: one at a time (the core's lock); forget_memory() may be called by any thread. No call
 // blocks, except that an initiator spins while a peer of this host does a part of its operation
-// (asked.cc, together.cc, staged.cc), as long as that peer lives.
-// May touch: base/, match/, fabric/, memory/, channel/, schedule/, peer/, connect/, observe/.
+// (target_assisted.cc, cooperative_copy.cc, staged.cc), as long as that peer lives.
+// May touch: base/, match/, fabric/, memory/, channel/, schedule/, peer/, connect/, stats/.
 #pragma once
 
 #include <cstdint>
@@ -64,12 +64,12 @@
 #include "memory/registration_cache.h"
 #include "memory/staging.h"
 #include "memory/window.h"
-#include "observe/counters.h"
 #include "protocol/back_pressure.h"
 #include "protocol/flush.h"
 #include "protocol/request.h"
 #include "protocol/staged_ends.h"
 #include "protocol/transfer.h"
+#include "stats/counters.h"
 
 namespace adaptib {
 
@@ -81,7 +81,7 @@ public:
     virtual void on_broken(Peer& peer) = 0;
     virtual void on_notice(const std::string& text) = 0;
     // The disconnect handshake is over: nothing refers to the peer any more.
-    virtual void on_peer_finished(Peer& peer) = 0;
+    virtual void on_peer_disconnected(Peer& peer) = 0;
     // Returns true if the peer's process is gone and nothing is wanted of it: that is no failure.
     virtual bool leaves(Peer& peer) = 0;
 
@@ -116,17 +116,17 @@ public:
     // --- Calls of the user -----------------------------------------------------------------------
     // Sets `complete` to true if the request ended within the call; completed() does not return it.
     Status send(Peer* peer, const Envelope& envelope, const Data& data, bool synchronous,
-                Marker marker, UserRequest& user, bool& complete);
+                OpKind op_kind, UserRequest& user, bool& complete);
     // Fast path for the most frequent case: a contiguous eager message for which the peer's ring
     // has room now. Returns false if nothing was sent; the caller then calls send().
-    [[gnu::always_inline]] static bool send_at_once(Peer& peer, const Envelope& envelope,
-                                                    const void* base, Bytes bytes) {
-        return bytes < peer.at_once_below &&
+    [[gnu::always_inline]] static bool try_send(Peer& peer, const Envelope& envelope,
+                                                const void* base, Bytes bytes) {
+        return bytes < peer.try_send_below &&
                (store_in_ring(peer, envelope, base, bytes) ||
                 put_in_ring(peer, envelope.context, envelope.source, envelope.tag, base, bytes));
     }
-    static bool send_at_once(Peer& peer, const Envelope& envelope, const Data& data) {
-        return data.base != nullptr && send_at_once(peer, envelope, data.base, data.bytes);
+    static bool try_send(Peer& peer, const Envelope& envelope, const Data& data) {
+        return data.base != nullptr && try_send(peer, envelope, data.base, data.bytes);
     }
     // Same for a longer message; may time the copy into the ring.
     bool send_timed(Peer& peer, const Envelope& envelope, const Data& data);
@@ -166,12 +166,12 @@ public:
     // Errors: bad_argument if longer than active_max(), unreachable.
     Status send_active(Peer& peer, std::uint8_t tag, const Data& data, UserRequest& user,
                        bool& complete);
-    // As send_at_once, for an active message in two pieces. The second piece may be empty.
-    [[gnu::always_inline]] static bool send_active_at_once(Peer& peer, std::uint8_t tag,
-                                                           const void* first, Bytes first_bytes,
-                                                           const void* second, Bytes second_bytes) {
+    // As try_send, for an active message in two pieces. The second piece may be empty.
+    [[gnu::always_inline]] static bool try_send_active(Peer& peer, std::uint8_t tag,
+                                                       const void* first, Bytes first_bytes,
+                                                       const void* second, Bytes second_bytes) {
         const Bytes bytes = first_bytes + second_bytes;
-        return bytes <= peer.active_at_once &&
+        return bytes <= peer.try_send_active_max &&
                (store_active_in_ring(peer, tag, first, first_bytes, second, second_bytes) ||
                 put_active_in_ring(peer, tag, first, first_bytes, second, second_bytes));
     }
@@ -185,7 +185,7 @@ public:
     const std::size_t& active_eager() const { return active_eager_; }
     // The caller has sent data of that length to the peer in its other way. Now and then raises
     // active_eager(), so that the next data goes as an active message and is timed.
-    void on_not_active(Peer& peer, Bytes bytes);
+    void on_active_declined(Peer& peer, Bytes bytes);
     // Called with each active message that arrives. Null: active messages count as bad packets.
     using ActiveHandler = void (*)(void* context, Peer& peer, std::uint8_t tag,
                                    const std::byte* payload, Bytes length);
@@ -203,8 +203,8 @@ public:
         return reaches_.size() == 1 && exists && transfer ? reaches_[0].all() : nullptr;
     }
     // lent() lists exposed() memory that its user promises to keep mapped until the user takes it
-    // back. Ranges below kLeastShared are not worth listing.
-    static bool is_worth_lending(Bytes length) { return length >= kLeastShared; }
+    // back. Ranges below kMinCooperative are not worth listing.
+    static bool is_worth_lending(Bytes length) { return length >= kMinCooperative; }
     LentMemory& lent() { return lent_; }
     // Registers memory for transfers with any peer, as long as `out` lives; the registration may
     // stay in the cache afterwards. Counts failures, and reports the first one.
@@ -218,10 +218,10 @@ public:
     Status open_window(OpenWindow& out, void* address, Bytes length, std::uint32_t access);
     // Returns the access to publish for memory registered with `access`: adds whether initiators
     // have to ask this process for atomics.
-    std::uint32_t told_access(std::uint32_t access) const {
-        const bool asked =
+    std::uint32_t advertised_access(std::uint32_t access) const {
+        const bool emulated =
             (access & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 && options_.serves_atomics;
-        return access | (asked ? +OPAL_COMMON_ADAPTIB_ATOMICS_ASKED : 0u);
+        return access | (emulated ? +OPAL_COMMON_ADAPTIB_ATOMICS_EMULATED : 0u);
     }
     // The program unmaps memory (RegistrationCache::forget; any thread).
     void forget_memory(const void* address, Bytes length) noexcept {
@@ -242,17 +242,17 @@ public:
     // Fast path: the fabric executes the operation within the call, over the only path to the peer.
     // Returns false if the operation is not done; the caller then calls start_one_sided(), which
     // also reports errors.
-    bool one_sided_at_once(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
-                           const Registration* region);
+    bool try_rma(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
+                 const Registration* region);
     // Same for a put or get (is_plain()), inlined into its caller: half the cost of such a short
     // operation is the code before its one system call.
     static bool is_plain(const opal_common_adaptib_one_sided_t& operation) {
         return operation.operation == OPAL_COMMON_ADAPTIB_PUT ||
                operation.operation == OPAL_COMMON_ADAPTIB_GET;
     }
-    [[gnu::always_inline]] bool move_at_once(Peer& peer,
-                                             const opal_common_adaptib_one_sided_t& operation,
-                                             const Registration* region) {
+    [[gnu::always_inline]] bool try_plain_rma(Peer& peer,
+                                              const opal_common_adaptib_one_sided_t& operation,
+                                              const Registration* region) {
         const bool put = operation.operation == OPAL_COMMON_ADAPTIB_PUT;
         if (region == nullptr && peer.whole == nullptr) [[unlikely]] {
             peer.whole = whole_[peer.route.fabric];
@@ -264,25 +264,25 @@ public:
             return false;
         }
         const auto work = [&] {
-            return ExecuteWork{.opcode = put ? Opcode::write : Opcode::read,
-                               .local_key = 0,
-                               .local = operation.local,
-                               .length = operation.bytes,
-                               .remote_address = operation.remote_address,
-                               .remote_key = 0,
-                               .compare_add = 0,
-                               .swap = 0};
+            return RmaWork{.opcode = put ? Opcode::write : Opcode::read,
+                           .local_key = 0,
+                           .local = operation.local,
+                           .length = operation.bytes,
+                           .remote_address = operation.remote_address,
+                           .remote_key = 0,
+                           .compare_add = 0,
+                           .swap = 0};
         };
         const std::span<const std::uint32_t> keys{operation.remote->keys,
                                                   operation.remote->key_count};
-        if (may_be_asked(peer, operation.bytes) &&
-            !peer.ask_choices->of_move(operation.bytes).goes_on()) [[unlikely]] {
+        if (may_be_assisted(peer, operation.bytes) &&
+            !peer.assist_choices->of_transfer(operation.bytes).goes_on()) [[unlikely]] {
             return start_by_choice(peer, work(), *memory, keys);
         }
-        if (operation.bytes >= kLeastShared) [[unlikely]] {
-            return move_long(peer, work(), *memory, keys, 0);
+        if (operation.bytes >= kMinCooperative) [[unlikely]] {
+            return transfer_long(peer, work(), *memory, keys, 0);
         }
-        return execute(peer, work(), *memory, keys);
+        return rma_now(peer, work(), *memory, keys);
     }
     // Counts the one-sided operations under way.
     FlushEpochs& flush_epochs() { return flush_epochs_; }
@@ -307,7 +307,7 @@ public:
         }
     }
     static bool has_its_turn(const Peer& peer, std::uint32_t sequence) {
-        return sequence == peer.next_receive && !peer.finishing && !peer.unheard;
+        return sequence == peer.next_receive && !peer.teardown_pending && !peer.unheard;
     }
     // Same for the two most frequent types. REQUIRES: has_its_turn().
     [[gnu::always_inline]] void on_eager_in_turn(Peer& peer, const Envelope& envelope,
@@ -331,14 +331,14 @@ public:
     void on_fenced(Peer& peer);      // messages posted into peer.ring_out may be lost
     void on_connected(Peer& peer);
     void on_unconnected(Peer& peer); // no connection for now
-    void on_parted(Peer& peer);
+    void on_torn_down(Peer& peer);
     void on_peer_failed(Peer& peer, const std::string& what);
     // Returns true if something of this process waits for the peer, besides disconnect messages.
     bool needs(const Peer& peer) const;
     // Drops disconnect messages to a peer that is gone. REQUIRES: !needs(peer).
-    void drop_goodbyes(Peer& peer) { fail_pending(peer); }
+    void drop_disconnects(Peer& peer) { fail_pending(peer); }
     // Reports the failure to the user, once. REQUIRES: the peer has failed.
-    void tell_failure(Peer& peer);
+    void report_peer_failure(Peer& peer);
     // Drops all posted receives; their completion functions are not called.
     void drop_receives();
     bool has_posted_receives() const { return matcher_.posted() > 0; }
@@ -351,7 +351,7 @@ public:
     // Bound on the number of requests that for_each_awaited() looks at.
     std::size_t awaited() const {
         return matcher_.posted() + sends_.size() + receives_.size() + waiting_acks_.size() +
-               asked_.size();
+               emulated_atomics_.size();
     }
     // Sends messages and posts transfers that found no room before. Returns the number of peers
     // that have no pending sends any more.
@@ -371,7 +371,7 @@ public:
     void update_levels();
 
 private:
-    Status registered_or_told(Status status, Bytes length);
+    Status registered_or_reported(Status status, Bytes length);
     Status register_memory(RegistrationCache& cache, RegistrationCache::Use& out, void* address,
                            Bytes length, std::uint32_t access);
     // Local memory as registered with the rails of one fabric.
@@ -402,7 +402,7 @@ private:
                    : nullptr;
     }
 
-    friend class Mover;
+    friend class Transfer;
     friend struct SendTransfer;
     friend struct ReceiveTransfer;
     friend struct BlockRead;
@@ -429,11 +429,11 @@ private:
     // something has to go first. store_* are the fast path, and also refuse for other reasons.
     [[gnu::always_inline]] static bool store_in_ring(Peer& peer, const Envelope& envelope,
                                                      const void* base, Bytes bytes) {
-        if (bytes >= kLeftFrom || !peer.flows(bytes)) [[unlikely]] {
+        if (bytes >= kRetainedFrom || !peer.flows(bytes)) [[unlikely]] {
             return false;
         }
         MessageHeader header = eager_header(envelope, bytes);
-        return peer.store_in_ring(header, [&](std::byte* to) { copy_few(to, base, bytes); });
+        return peer.store_in_ring(header, [&](std::byte* to) { copy_small(to, base, bytes); });
     }
     // Takes the envelope in pieces, so that callers on the fast path need not build it in memory.
     static bool put_in_ring(Peer& peer, std::uint32_t context, std::int32_t source,
@@ -443,13 +443,13 @@ private:
                                                             const void* second,
                                                             Bytes second_bytes) {
         const Bytes bytes = first_bytes + second_bytes;
-        if (bytes >= kLeftFrom || !peer.flows(bytes)) [[unlikely]] {
+        if (bytes >= kRetainedFrom || !peer.flows(bytes)) [[unlikely]] {
             return false;
         }
         MessageHeader header = active_header(tag, bytes);
         return peer.store_in_ring(header, [&](std::byte* to) {
-            copy_few(to, first, first_bytes);
-            copy_few(to + first_bytes, second, second_bytes);
+            copy_small(to, first, first_bytes);
+            copy_small(to + first_bytes, second, second_bytes);
         });
     }
     static bool put_active_in_ring(Peer& peer, std::uint8_t tag, const void* first,
@@ -457,12 +457,12 @@ private:
 
     // restrained.cc
     void on_allowance(Peer& peer, std::uint8_t flags);
-    void hold(SendRequest& request);
-    void hold_pending(Peer& peer);
-    void send_held(Peer& peer);
-    void fail_held(Peer& peer);
+    void queue_send(SendRequest& request);
+    void queue_pending(Peer& peer);
+    void send_queued(Peer& peer);
+    void fail_queued(Peer& peer);
     InboundMessage* found_or_wanted(UnexpectedMessage* found, Peer* from);
-    static bool must_hold(const Peer& peer, const SendRequest& request);
+    static bool must_queue(const Peer& peer, const SendRequest& request);
     static void announce_if_asked(const Peer& peer, SendRequest& request);
     void on_allowed(Peer& peer, Allowance allowance) override;
     Allowance least_for(const Peer& peer) const override;
@@ -538,7 +538,7 @@ private:
     }
     [[gnu::always_inline]] static void fill(UserRequest& user, void* base, const Envelope& envelope,
                                             const std::byte* payload, Bytes length) {
-        copy_few(base, payload, length);
+        copy_small(base, payload, length);
         user.source = envelope.source;
         user.tag = envelope.tag;
     }
@@ -590,12 +590,12 @@ private:
     // waiting.cc
     enum class Place : std::uint8_t { first, last };
     static constexpr std::uint32_t kNoSubchannel = ~0u;
-    void start_operation(Mover& mover);
-    void start_transfer(Mover& mover);
-    void wait_in(Mover& mover, std::size_t list, Place place);
+    void start_operation(Transfer& transfer);
+    void start_transfer(Transfer& transfer);
+    void wait_in(Transfer& transfer, std::size_t list, Place place);
     void list_waiting(Peer& peer, WaitingTransfer& transfer, std::size_t list, Place place);
-    void wait_to_post(Mover& mover);
-    void stop_waiting(Mover& mover);
+    void wait_to_post(Transfer& transfer);
+    void stop_waiting(Transfer& transfer);
     void leave_waiting(Peer& peer);
     static bool all_blocked(const Peer& peer);
     bool must_wait(const Peer& peer) const;
@@ -605,25 +605,25 @@ private:
     void post_behind(Peer& peer, std::uint32_t subchannel, std::size_t most);
     void post_line(Peer& peer, std::size_t most);
     bool post_first(Peer& peer, std::size_t list, std::uint32_t offered);
-    void let_go_held(Peer& peer);
+    void start_queued(Peer& peer);
     void fail_waiting(Peer& peer);
 
     // shelved.cc
     WaitingTransfer& shelve(OneSided& operation);
-    Mover* unshelve(Peer& peer, WaitingTransfer& transfer);
+    Transfer* unshelve(Peer& peer, WaitingTransfer& transfer);
     void fail_shelved(Peer& peer, ShelvedOneSided& shelved);
     void forget_waiting(Peer& peer);
 
-    // move.cc
+    // transfer.cc
     // Returns false if the transfer waits for room, or for the connection. `offered`: the
     // subchannel behind which it was the first that waited.
-    bool post_stripes(Mover& mover, std::uint32_t offered = kNoSubchannel);
-    bool may_repeat(const Mover& mover, WorkStatus status) const;
-    void plan_left(Mover& mover);
-    void interrupt_plan(Mover& mover);
-    void plan_move(Mover& mover);
-    bool plan_more(Mover& mover);
-    Status post_stripe(Mover& mover, const Stripe& stripe);
+    bool post_stripes(Transfer& transfer, std::uint32_t offered = kNoSubchannel);
+    bool may_repeat(const Transfer& transfer, WorkStatus status) const;
+    void plan_left(Transfer& transfer);
+    void interrupt_plan(Transfer& transfer);
+    void plan_rma(Transfer& transfer);
+    bool plan_more(Transfer& transfer);
+    Status post_stripe(Transfer& transfer, const Stripe& stripe);
     static Status check(const opal_common_adaptib_one_sided_t& operation);
     // Returns true if this process can use the description, and the description gives `right`.
     static bool is_sound(const opal_common_adaptib_remote_t& remote, std::uint32_t right) {
@@ -644,79 +644,81 @@ private:
     // region_keys.cc
     Status find_keys(const Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                      opal_common_adaptib_remote_t& remote);
-    bool find_keys(Mover& mover);
+    bool find_keys(Transfer& transfer);
     Status find_keys(const Peer& peer, const RemoteRange& range, std::span<std::uint32_t> keys);
     bool sees_regions(const Peer& peer) const;
-    void refuse(Mover& mover);
-    void tell_refused(Peer& peer, Opcode opcode, Bytes bytes);
-    static int status_of(const Move& move);
+    void refuse(Transfer& transfer);
+    void report_refused(Peer& peer, Opcode opcode, Bytes bytes);
+    static int status_of(const RmaOperation& rma);
 
-    static bool may_be_asked(const Peer& peer, Bytes length) {
-        return peer.ask_choices != nullptr && length <= kMostAsked && length > 0;
+    static bool may_be_assisted(const Peer& peer, Bytes length) {
+        return peer.assist_choices != nullptr && length <= kMaxAssisted && length > 0;
     }
     // Executes the operation within the call, over the only path to the peer, if the fabric can.
     // `what` lacks the keys. Returns false if the operation is not done.
-    [[gnu::always_inline]] bool execute(Peer& peer, const ExecuteWork& what,
-                                        const Registration& region,
+    [[gnu::always_inline]] bool rma_now(Peer& peer, const RmaWork& what, const Registration& region,
                                         std::span<const std::uint32_t> remote_keys) {
         const Subchannel* const only = peer.only_subchannel();
         if (only == nullptr || only->remote_rail >= remote_keys.size()) [[unlikely]] {
             return false;
         }
-        const ExecuteWork work{.opcode = what.opcode,
-                               .local_key = region.local_key(only->local_rail),
-                               .local = what.local,
-                               .length = what.length,
-                               .remote_address = what.remote_address,
-                               .remote_key = remote_keys[only->remote_rail],
-                               .compare_add = what.compare_add,
-                               .swap = what.swap};
-        if (!only->qp->execute(work).ok()) [[unlikely]] {
+        const RmaWork work{.opcode = what.opcode,
+                           .local_key = region.local_key(only->local_rail),
+                           .local = what.local,
+                           .length = what.length,
+                           .remote_address = what.remote_address,
+                           .remote_key = remote_keys[only->remote_rail],
+                           .compare_add = what.compare_add,
+                           .swap = what.swap};
+        if (!only->qp->rma_now(work).ok()) [[unlikely]] {
             return false;
         }
-        count_move(what.opcode, what.length);
+        count_rma(what.opcode, what.length);
         return true;
     }
-    bool start_by_choice(Peer& peer, const ExecuteWork& work, const Registration& region,
+    bool start_by_choice(Peer& peer, const RmaWork& work, const Registration& region,
                          std::span<const std::uint32_t> remote_keys);
-    bool ask(Peer& peer, const ExecuteWork& work, std::span<const std::uint32_t> remote_keys,
-             Nanoseconds patience);
+    bool request_assist(Peer& peer, const RmaWork& work, std::span<const std::uint32_t> remote_keys,
+                        Nanoseconds patience);
     bool answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number,
                   Nanoseconds patience) const;
     static bool worth_waiting(const Peer& peer, std::uint32_t looks);
-    QueuePair* asked_over(const Peer& peer, bool sensible);
+    QueuePair* serving_qp(const Peer& peer, bool sensible);
     void on_operate(Peer& peer, const MessageHeader& header, const std::byte* from);
-    static constexpr Bytes kLeastShared = 64 * kKiB; // below, the helper rarely begins in time
+    static constexpr Bytes kMinCooperative = 64 * kKiB; // below, the helper rarely begins in time
     // `send_id`: the peer's send whose data is read; 0: the operation is a put or get.
-    bool move_long(Peer& peer, const ExecuteWork& work, const Registration& region,
-                   std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
-    static ShareChoices::Pattern pattern_of(Peer& peer, const ExecuteWork& work,
-                                            std::uint64_t send_id);
-    bool move_piece(Peer& peer, const ExecuteWork& work, const Registration& region,
-                    std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
-    bool move_alone(Peer& peer, const ExecuteWork& work, const Registration& region,
-                    std::span<const std::uint32_t> remote_keys);
-    bool move_together(Peer& peer, const ExecuteWork& work, const Registration& region,
-                       std::span<const std::uint32_t> remote_keys);
-    bool execute_part(Peer& peer, ExecuteWork work, Bytes offset, Bytes length,
+    bool transfer_long(Peer& peer, const RmaWork& work, const Registration& region,
+                       std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
+    static CooperativeCopyChoices::Pattern pattern_of(Peer& peer, const RmaWork& work,
+                                                      std::uint64_t send_id);
+    bool transfer_piece(Peer& peer, const RmaWork& work, const Registration& region,
+                        std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
+    bool transfer_alone(Peer& peer, const RmaWork& work, const Registration& region,
+                        std::span<const std::uint32_t> remote_keys);
+    bool transfer_cooperatively(Peer& peer, const RmaWork& work, const Registration& region,
+                                std::span<const std::uint32_t> remote_keys);
+    bool rma_now_part(Peer& peer, RmaWork work, Bytes offset, Bytes length,
                       const Registration& region, std::span<const std::uint32_t> remote_keys);
-    bool move_staged(Peer& peer, const ExecuteWork& work, const Registration& region,
-                     std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
+    bool transfer_staged(Peer& peer, const RmaWork& work, const Registration& region,
+                         std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
     Bytes pump_staged(const Peer& peer, StagedCopy& copy);
-    AnswerSlot* offer_share(Peer& peer, const ExecuteWork& work,
-                            std::span<const std::uint32_t> remote_keys, ShareBody& body);
-    SharedWork close_share(const Peer& peer, AnswerSlot& slot) const;
-    void serve_staged(Peer& peer, const ShareBody& body, QueuePair& qp);
+    AnswerSlot* offer_cooperative_copy(Peer& peer, const RmaWork& work,
+                                       std::span<const std::uint32_t> remote_keys,
+                                       CooperativeCopyBody& body);
+    SharedWork close_cooperative_copy(const Peer& peer, AnswerSlot& slot) const;
+    void serve_staged(Peer& peer, const CooperativeCopyBody& body, QueuePair& qp);
     bool step_crossing(const Peer& peer, std::optional<StagedOffer>& crossing);
-    std::optional<StagedOffer> take_offer(const Peer& peer, const ShareBody& body, QueuePair& qp);
-    std::byte* find_offered(const Peer& peer, const ShareBody& body, bool& good);
+    std::optional<StagedOffer> take_offer(const Peer& peer, const CooperativeCopyBody& body,
+                                          QueuePair& qp);
+    std::byte* find_offered(const Peer& peer, const CooperativeCopyBody& body, bool& good);
     void count_served(const StagedOffer& offer);
-    QueuePair* offered_over(const Peer& peer, const ShareBody& body);
-    void on_share(Peer& peer, const ShareBody& body);
-    std::size_t stripe_of(const Mover& mover, std::uint32_t rail, std::uint32_t qp_number) const;
-    void take_time(Mover& mover, std::size_t stripe, WorkStatus status);
-    void learn_from(Mover& mover, std::size_t stripe);
-    void count_move(Opcode opcode, Bytes length) {
+    QueuePair* offered_over(const Peer& peer, const CooperativeCopyBody& body);
+    void on_cooperative_copy(Peer& peer, const CooperativeCopyBody& body);
+    std::size_t stripe_of(const Transfer& transfer, std::uint32_t rail,
+                          std::uint32_t qp_number) const;
+    void take_time(Transfer& transfer, std::size_t stripe, WorkStatus status);
+    void learn_from(Transfer& transfer, std::size_t stripe);
+    void count_rma(Opcode opcode, Bytes length) {
         switch (opcode) {
         case Opcode::read:
             ++counters_.rdma_read;
@@ -729,16 +731,16 @@ private:
         default: ++counters_.rdma_atomic; break;
         }
     }
-    void on_stripe_done(Mover& mover, std::uint32_t rail, const WorkCompletion& completion);
-    void abandon(Mover& mover);
+    void on_stripe_done(Transfer& transfer, std::uint32_t rail, const WorkCompletion& completion);
+    void abandon(Transfer& transfer);
 
-    // interleaved.cc
-    Bytes interleave_window(const Peer& peer) const;
-    void look_for_both(const Mover& mover);
-    bool is_full(const Mover& mover) const;
-    bool hold_if_full(Mover& mover);
-    void let_through(Peer& peer);
-    void give_up_holding(Peer& peer);
+    // put_get_balance.cc
+    Bytes put_get_window(const Peer& peer) const;
+    void look_for_both(const Transfer& transfer);
+    bool is_full(const Transfer& transfer) const;
+    bool queue_if_full(Transfer& transfer);
+    void release_queued(Peer& peer);
+    void stop_balancing(Peer& peer);
 
     // pushed.cc
     void ask_for_fragments(ReceiveTransfer& transfer);
@@ -766,9 +768,9 @@ private:
     bool atomic_here(const opal_common_adaptib_one_sided_t& operation, Opcode opcode);
     Status start_atomic(Peer& peer, const opal_common_adaptib_one_sided_t& operation, Opcode opcode,
                         UserRequest& user, bool& complete);
-    void send_atomic(AskedAtomic& asked);
-    void send_held_atomics(const Peer& peer);
-    void end_atomic(AskedAtomic& asked, int status);
+    void send_atomic(EmulatedAtomic& atomic);
+    void send_queued_atomics(const Peer& peer);
+    void end_atomic(EmulatedAtomic& atomic, int status);
     void fail_atomics(const Peer& peer);
     void on_atomic(Peer& peer, const AtomicBody& body);
     void on_atomic_done(Peer& peer, const AtomicDoneBody& body);
@@ -793,14 +795,14 @@ private:
 
     // failure.cc
     void fail_pending(Peer& peer);
-    static bool holds_more_than_goodbyes(const Peer& peer);
+    static bool has_more_than_disconnects(const Peer& peer);
     void fail_receives(Peer& peer);
     void fail_transfers(Peer& peer);
     bool has_business_with(const Peer& peer) const;
     void drop(ControlMessage& message) { pool_.destroy(&message); }
     void go_on(Peer& peer);
-    void finish_if_parted(Peer& peer);
-    void on_goodbye(Peer& peer, std::uint8_t flags, const IdBody& body);
+    void tear_down_if_disconnected(Peer& peer);
+    void on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body);
 
     Options options_;
     RailList rails_;
@@ -816,7 +818,7 @@ private:
     CompletedList completed_;
     UserRequest* starting_ = nullptr; // the request whose start is under way
     bool started_complete_ = false;
-    std::size_t held_back_ = 0; // sends in Peer::held
+    std::size_t queued_sends_ = 0; // sends in Peer::queued
     IdTable<SendRequest> waiting_acks_;
     IdTable<SendTransfer> sends_;
     IdTable<ReceiveTransfer> receives_;
@@ -824,9 +826,9 @@ private:
     FlushEpochs flush_epochs_;
     LentMemory lent_;
     IdTable<CopiedOneSided> copied_;
-    IdTable<AskedAtomic> asked_;
+    IdTable<EmulatedAtomic> emulated_atomics_;
     WindowTable windows_;
-    bool registration_told_ = false;
+    bool registration_reported_ = false;
     Bytes active_max_;
     std::size_t active_eager_;
     ActiveHandler active_handler_ = nullptr;
@@ -837,10 +839,10 @@ private:
     IntrusiveList<ReceiveTransfer, &ReceiveTransfer::undecided_link> undecided_;
     std::size_t striped_ = 0; // timed stripes outstanding
     Nanoseconds polled_{};    // time of the last poll for completions, kept while striped_ > 0
-    std::vector<SubchannelView> views_; // scratch of plan_move
-    std::vector<StripeTime> times_;     // scratch of learn_from
-    std::vector<Peer*> stalled_now_;    // scratch of retry
-    std::vector<std::byte> fragment_;   // scratch of fill_fragment, transmit_parts
+    std::vector<SubchannelStats> subchannel_stats_; // scratch of plan_rma
+    std::vector<StripeTime> times_;                 // scratch of learn_from
+    std::vector<Peer*> stalled_now_;                // scratch of retry
+    std::vector<std::byte> fragment_;               // scratch of fill_fragment, transmit_parts
 };
 
 } // namespace adaptib

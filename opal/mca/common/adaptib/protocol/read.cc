@@ -11,31 +11,31 @@ bool Protocol::read_at_once(Peer& peer, const RendezvousBody& source, void* to, 
     if (all == nullptr || source.kind != SourceKind::direct || to == nullptr || options_.put) {
         return false;
     }
-    ExecuteWork work;
+    RmaWork work;
     work.opcode = Opcode::read;
     work.local = to;
     work.length = wanted;
     work.remote_address = source.address;
     const std::span<const std::uint32_t> keys{source.keys, source.key_count};
-    return wanted >= kLeastShared ? move_long(peer, work, *all, keys, source.send_id)
-                                  : execute(peer, work, *all, keys);
+    return wanted >= kMinCooperative ? transfer_long(peer, work, *all, keys, source.send_id)
+                                     : rma_now(peer, work, *all, keys);
 }
 
 void Protocol::start_read(ReceiveTransfer& transfer) {
-    Move& move = transfer.move;
-    move.opcode = Opcode::read;
-    move.marker = transfer.source.marker;
-    move.local = static_cast<std::byte*>(transfer.request->data.base);
-    move.registration = transfer.memory;
-    move.remote = transfer.source.address;
-    move.remote_key_count = transfer.source.key_count;
-    std::copy(std::begin(transfer.source.keys), std::end(transfer.source.keys), move.remote_keys);
-    move.length = transfer.wanted;
+    RmaOperation& rma = transfer.rma;
+    rma.opcode = Opcode::read;
+    rma.op_kind = transfer.source.op_kind;
+    rma.local = static_cast<std::byte*>(transfer.request->data.base);
+    rma.registration = transfer.memory;
+    rma.remote = transfer.source.address;
+    rma.remote_key_count = transfer.source.key_count;
+    std::copy(std::begin(transfer.source.keys), std::end(transfer.source.keys), rma.remote_keys);
+    rma.length = transfer.wanted;
     start_transfer(transfer);
 }
 
-void ReceiveTransfer::on_move_done() {
-    failed = failed || move.failed;
+void ReceiveTransfer::on_rma_done() {
+    failed = failed || rma.failed;
     received = wanted;
     protocol.end_receive(*this);
 }
@@ -93,30 +93,30 @@ void Protocol::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes l
     block->offset = offset;
     block->length = length;
     block->remote_block = remote_block;
-    Move& move = block->move;
-    move.opcode = Opcode::read;
-    move.marker = transfer.source.marker;
-    move.remote = remote;
-    move.remote_key_count = key_count;
-    std::copy_n(keys, kMaxRails, move.remote_keys);
-    move.length = length;
+    RmaOperation& rma = block->rma;
+    rma.opcode = Opcode::read;
+    rma.op_kind = transfer.source.op_kind;
+    rma.remote = remote;
+    rma.remote_key_count = key_count;
+    std::copy_n(keys, kMaxRails, rma.remote_keys);
+    rma.length = length;
     if (transfer.memory != nullptr) {
-        move.local = static_cast<std::byte*>(transfer.request->data.base) + offset;
-        move.registration = transfer.memory;
+        rma.local = static_cast<std::byte*>(transfer.request->data.base) + offset;
+        rma.registration = transfer.memory;
     } else {
         block->memory = std::move(transfer.spare.back());
         transfer.spare.pop_back();
-        move.local = block->memory->data();
-        move.registration = &block->memory->registration;
+        rma.local = block->memory->data();
+        rma.registration = &block->memory->registration;
     }
     start_transfer(*block);
 }
 
-void BlockRead::on_move_done() { protocol.on_block_read(*this); }
+void BlockRead::on_rma_done() { protocol.on_block_read(*this); }
 
 void Protocol::on_block_read(BlockRead& block) {
     ReceiveTransfer& transfer = block.transfer;
-    transfer.failed = transfer.failed || block.move.failed;
+    transfer.failed = transfer.failed || block.rma.failed;
     if (!transfer.failed) {
         if (block.memory != nullptr) {
             ++counters_.blocks_packed;

@@ -38,7 +38,7 @@ bool Protocol::consume_now(InboundMessage& message, const Data& data, UserReques
 // Refuses a receive whose sender is lost.
 Status Protocol::refuse_receive(Peer& peer, ReceiveRequest& request) {
     matcher_.cancel(request);
-    tell_failure(peer);
+    report_peer_failure(peer);
     return Status::error(Reason::unreachable);
 }
 
@@ -46,7 +46,7 @@ bool Protocol::is_lost(Peer& peer) {
     if (peer.state != ConnectState::failed) [[likely]] {
         return false;
     }
-    tell_failure(peer);
+    report_peer_failure(peer);
     return true;
 }
 

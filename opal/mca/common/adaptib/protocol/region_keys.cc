@@ -72,28 +72,28 @@ Status Protocol::find_keys(const Peer& peer, const opal_common_adaptib_one_sided
 }
 
 // Finds the keys for an operation that waited for a connection. Returns false if it is refused.
-bool Protocol::find_keys(Mover& mover) {
-    Move& move = mover.move;
-    if (!move.one_sided || move.keys_found || !sees_regions(mover.peer)) {
+bool Protocol::find_keys(Transfer& transfer) {
+    RmaOperation& rma = transfer.rma;
+    if (!rma.one_sided || rma.keys_found || !sees_regions(transfer.peer)) {
         return true;
     }
-    move.keys_found = true;
-    const RemoteRange range{move.remote, move.length, move.access};
-    if (find_keys(mover.peer, range, {move.remote_keys, move.remote_key_count}).ok()) {
+    rma.keys_found = true;
+    const RemoteRange range{rma.remote, rma.length, rma.access};
+    if (find_keys(transfer.peer, range, {rma.remote_keys, rma.remote_key_count}).ok()) {
         return true;
     }
-    refuse(mover);
+    refuse(transfer);
     return false;
 }
 
-void Protocol::refuse(Mover& mover) {
-    mover.move.failed = mover.move.refused = true;
-    tell_refused(mover.peer, mover.move.opcode, mover.move.length);
+void Protocol::refuse(Transfer& transfer) {
+    transfer.rma.failed = transfer.rma.refused = true;
+    report_refused(transfer.peer, transfer.rma.opcode, transfer.rma.length);
 }
 
 // Reports once per peer: a program that continues has more such operations.
-void Protocol::tell_refused(Peer& peer, Opcode opcode, Bytes bytes) {
-    if (std::exchange(peer.refusal_told, true)) {
+void Protocol::report_refused(Peer& peer, Opcode opcode, Bytes bytes) {
+    if (std::exchange(peer.refusal_reported, true)) {
         return;
     }
     const bool atomic = opcode != Opcode::read && opcode != Opcode::write;
@@ -104,11 +104,11 @@ void Protocol::tell_refused(Peer& peer, Opcode opcode, Bytes bytes) {
         " is refused: no memory region registered there allows it at that address.");
 }
 
-int Protocol::status_of(const Move& move) {
-    if (!move.failed) {
+int Protocol::status_of(const RmaOperation& rma) {
+    if (!rma.failed) {
         return OPAL_COMMON_ADAPTIB_SUCCESS;
     }
-    return move.refused ? OPAL_COMMON_ADAPTIB_BAD_PARAM : OPAL_COMMON_ADAPTIB_UNREACHABLE;
+    return rma.refused ? OPAL_COMMON_ADAPTIB_BAD_PARAM : OPAL_COMMON_ADAPTIB_UNREACHABLE;
 }
 
 } // namespace adaptib

@@ -144,9 +144,9 @@ void Protocol::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBody&
     if (push) {
         start_fragments(*transfer);
     } else if (put) {
-        transfer->move.remote = body.address;
-        transfer->move.remote_key_count = body.key_count;
-        std::copy(std::begin(body.keys), std::end(body.keys), transfer->move.remote_keys);
+        transfer->rma.remote = body.address;
+        transfer->rma.remote_key_count = body.key_count;
+        std::copy(std::begin(body.keys), std::end(body.keys), transfer->rma.remote_keys);
         start_write(*transfer);
     } else {
         transfer->block_bytes = std::min<Bytes>(options_.block_bytes, body.block_bytes);

@@ -29,7 +29,7 @@ struct SendRequest : PendingSend {
     Peer* peer = nullptr; // null: this process
     Data data{};
     Envelope envelope;
-    Marker marker = Marker::blocking;
+    OpKind op_kind = OpKind::blocking;
     MessageType type = MessageType::eager; // eager, eager_sync, rendezvous or active
     std::uint8_t tag = 0;                  // active
     std::uint64_t id = 0;                  // eager_sync: repeated by the acknowledgment
@@ -41,8 +41,8 @@ struct SendRequest : PendingSend {
 struct ReceiveRequest : PostedReceive {
     ReceiveRequest(const Envelope& pattern, const Data& to, Peer* sender)
         : PostedReceive(pattern), from(sender) {
-        data.base = load_piece(to.base);
-        data.bytes = load_piece(to.bytes);
+        data.base = load_member(to.base);
+        data.bytes = load_member(to.bytes);
         if (data.base == nullptr) [[unlikely]] {
             assign(data, to);
         }

@@ -23,8 +23,8 @@ void Protocol::on_allowed(Peer& peer, Allowance allowance) {
 }
 
 Allowance Protocol::least_for(const Peer& peer) const {
-    const bool own_sends_wait = sends_.size() > 0 || waiting_acks_.size() > 0 || held_back_ > 0;
-    if (own_sends_wait || peer.said_goodbye) { // nothing follows a disconnect
+    const bool own_sends_wait = sends_.size() > 0 || waiting_acks_.size() > 0 || queued_sends_ > 0;
+    if (own_sends_wait || peer.disconnect_sent) { // nothing follows a disconnect
         return Allowance::all;
     }
     bool waited_for = false;
@@ -62,21 +62,21 @@ std::string Protocol::no_memory_text(const Peer& peer, Bytes bytes) const {
 // Sender
 
 // Holds the request until the disconnect is over, or the peer takes messages again.
-void Protocol::hold(SendRequest& request) {
-    request.peer->held.add(request);
-    ++held_back_;
-    counters_.sends_held += must_hold(*request.peer, request) ? 1 : 0;
+void Protocol::queue_send(SendRequest& request) {
+    request.peer->queued.add(request);
+    ++queued_sends_;
+    counters_.sends_queued += must_queue(*request.peer, request) ? 1 : 0;
 }
 
 // Sends held requests that may go now, or adds them to the pending ones, in their order.
-void Protocol::send_held(Peer& peer) {
-    while (!peer.held.empty()) {
-        auto& request = static_cast<SendRequest&>(*peer.held.take());
-        if (must_hold(peer, request)) {
-            peer.held.put_back(request);
+void Protocol::send_queued(Peer& peer) {
+    while (!peer.queued.empty()) {
+        auto& request = static_cast<SendRequest&>(*peer.queued.take());
+        if (must_queue(peer, request)) {
+            peer.queued.put_back(request);
             return;
         }
-        --held_back_;
+        --queued_sends_;
         announce_if_asked(peer, request);
         if (peer.has_pending() || !transmit(request)) {
             stall(peer, request);
@@ -84,14 +84,14 @@ void Protocol::send_held(Peer& peer) {
     }
 }
 
-void Protocol::fail_held(Peer& peer) {
-    while (!peer.held.empty()) {
-        --held_back_;
-        peer.pending.add(*peer.held.take());
+void Protocol::fail_queued(Peer& peer) {
+    while (!peer.queued.empty()) {
+        --queued_sends_;
+        peer.pending.add(*peer.queued.take());
     }
 }
 
-bool Protocol::must_hold(const Peer& peer, const SendRequest& request) {
+bool Protocol::must_queue(const Peer& peer, const SendRequest& request) {
     return peer.allowed == Allowance::nothing && is_matched(request);
 }
 
@@ -110,27 +110,27 @@ void Protocol::on_allowance(Peer& peer, std::uint8_t flags) {
     }
     peer.allow(static_cast<Allowance>(flags));
     if (peer.allowed == Allowance::nothing) {
-        hold_pending(peer);
-    } else if (!peer.said_goodbye) {
-        send_held(peer);
+        queue_pending(peer);
+    } else if (!peer.disconnect_sent) {
+        send_queued(peer);
     }
 }
 
 // Holds pending requests of messages to be matched, which have sent nothing yet. All other pending
 // sends stay.
-void Protocol::hold_pending(Peer& peer) {
+void Protocol::queue_pending(Peer& peer) {
     PendingQueue others;
     while (peer.has_pending()) {
         PendingSend& send = *peer.pending.take();
         const bool request = send.kind == PendingSend::Kind::request;
-        if (request && must_hold(peer, static_cast<SendRequest&>(send))) {
-            hold(static_cast<SendRequest&>(send));
+        if (request && must_queue(peer, static_cast<SendRequest&>(send))) {
+            queue_send(static_cast<SendRequest&>(send));
         } else {
             others.add(send);
         }
     }
     peer.pending.append(others);
-    if (!peer.held.empty()) {
+    if (!peer.queued.empty()) {
         on_own_send_waits();
     }
 }

@@ -21,12 +21,12 @@ MessageHeader header_of(const SendRequest& request, Bytes length) {
 } // namespace
 
 Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bool synchronous,
-                      Marker marker, UserRequest& user, bool& complete_now) {
+                      OpKind op_kind, UserRequest& user, bool& complete_now) {
     SendRequest& request = make_send(user);
     request.peer = peer;
     assign(request.data, data);
     request.envelope = envelope;
-    request.marker = marker;
+    request.op_kind = op_kind;
     request.type = synchronous ? MessageType::eager_sync : MessageType::eager;
     if (peer == nullptr) {
         starting_ = &user;
@@ -49,13 +49,13 @@ Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bo
 Status Protocol::start_send(SendRequest& request, bool& complete_now) {
     Peer& peer = *request.peer;
     if (peer.state == ConnectState::failed) [[unlikely]] {
-        tell_failure(peer);
+        report_peer_failure(peer);
         return Status::error(Reason::unreachable);
     }
     starting_ = request.user;
     started_complete_ = false;
-    if (peer.said_goodbye || must_hold(peer, request)) [[unlikely]] {
-        hold(request);
+    if (peer.disconnect_sent || must_queue(peer, request)) [[unlikely]] {
+        queue_send(request);
         on_own_send_waits();
     } else if (peer.has_pending() || !transmit(request)) {
         stall(peer, request);
@@ -122,7 +122,7 @@ bool Protocol::transmit_eager(SendRequest& request) {
             complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
         }
         on_peer_failed(peer, reason_text(status.reason()));
-        tell_failure(peer);
+        report_peer_failure(peer);
         return true;
     }
     request.sent = true;
@@ -168,7 +168,7 @@ bool Protocol::transmit_rendezvous(SendRequest& request) {
     body.bytes = request.data.bytes;
     body.send_id = transfer.id;
     body.kind = transfer.kind;
-    body.marker = request.marker;
+    body.op_kind = request.op_kind;
     if (transfer.kind == SourceKind::direct) {
         body.address = reinterpret_cast<std::uintptr_t>(request.data.base);
         body.key_count = key_count;
@@ -203,7 +203,7 @@ bool Protocol::put_in_ring(Peer& peer, std::uint32_t context, std::int32_t sourc
     if (to == nullptr) [[unlikely]] {
         return false;
     }
-    copy_few(to, base, bytes);
+    copy_small(to, base, bytes);
     MessageHeader header = eager_header({context, source, tag}, bytes);
     return peer.commit_in_ring(header).ok();
 }
@@ -215,8 +215,8 @@ bool Protocol::put_active_in_ring(Peer& peer, std::uint8_t tag, const void* firs
     if (to == nullptr) [[unlikely]] {
         return false;
     }
-    copy_few(to, first, first_bytes);
-    copy_few(to + first_bytes, second, second_bytes);
+    copy_small(to, first, first_bytes);
+    copy_small(to + first_bytes, second, second_bytes);
     MessageHeader header = active_header(tag, bytes);
     return peer.commit_in_ring(header).ok();
 }
@@ -258,7 +258,8 @@ bool Protocol::try_control(Peer& peer, MessageType type, const void* body, std::
     header.flags = flags;
     header.length = static_cast<std::uint32_t>(size);
     const Status status = peer.commit(header);
-    const bool over = type == MessageType::goodbye && status.is_error() && listener_.leaves(peer);
+    const bool over =
+        type == MessageType::disconnect && status.is_error() && listener_.leaves(peer);
     if (status.is_error() && !over) [[unlikely]] {
         on_peer_failed(peer, reason_text(status.reason()));
     }
@@ -291,7 +292,7 @@ bool Protocol::flush(Peer& peer) {
             return false;
         }
     }
-    finish_if_parted(peer);
+    tear_down_if_disconnected(peer);
     return true;
 }
 

@@ -8,44 +8,44 @@
 namespace adaptib {
 
 ShelvedOneSided::ShelvedOneSided(OneSided& operation)
-    : local(operation.move.local), registration(operation.move.registration),
-      remote(operation.move.remote), remote_key_count(operation.move.remote_key_count),
-      connection(operation.move.connection), planned(operation.move.planned()),
-      keys_found(operation.move.keys_found), opcode(operation.move.opcode),
-      access(operation.move.access), length(operation.move.length),
-      compare_add(operation.move.compare_add), swap(operation.move.swap), epoch(operation.epoch) {
+    : local(operation.rma.local), registration(operation.rma.registration),
+      remote(operation.rma.remote), remote_key_count(operation.rma.remote_key_count),
+      connection(operation.rma.connection), planned(operation.rma.planned()),
+      keys_found(operation.rma.keys_found), opcode(operation.rma.opcode),
+      access(operation.rma.access), length(operation.rma.length),
+      compare_add(operation.rma.compare_add), swap(operation.rma.swap), epoch(operation.epoch) {
     shelved = true;
     own.take(operation.own);
-    std::copy(std::begin(operation.move.remote_keys), std::end(operation.move.remote_keys),
+    std::copy(std::begin(operation.rma.remote_keys), std::end(operation.rma.remote_keys),
               remote_keys);
     if (planned) {
-        subchannel = operation.move.plan.front().subchannel;
+        subchannel = operation.rma.plan.front().subchannel;
     }
 }
 
 void ShelvedOneSided::restore(OneSided& operation) {
-    Move& move = operation.move;
+    RmaOperation& rma = operation.rma;
     operation.user = &user();
     operation.epoch = epoch;
     operation.own.take(own);
-    move.opcode = opcode;
-    move.marker = Marker::non_blocking;
-    move.one_sided = true;
-    move.keys_found = keys_found;
-    move.access = access;
-    move.local = local;
-    move.registration = registration;
-    move.remote = remote;
-    std::copy(std::begin(remote_keys), std::end(remote_keys), move.remote_keys);
-    move.remote_key_count = remote_key_count;
-    move.length = length;
-    move.compare_add = compare_add;
-    move.swap = swap;
-    move.connection = connection;
+    rma.opcode = opcode;
+    rma.op_kind = OpKind::non_blocking;
+    rma.one_sided = true;
+    rma.keys_found = keys_found;
+    rma.access = access;
+    rma.local = local;
+    rma.registration = registration;
+    rma.remote = remote;
+    std::copy(std::begin(remote_keys), std::end(remote_keys), rma.remote_keys);
+    rma.remote_key_count = remote_key_count;
+    rma.length = length;
+    rma.compare_add = compare_add;
+    rma.swap = swap;
+    rma.connection = connection;
     if (planned) {
-        move.plan.push_back({subchannel, 0, length});
-        move.covered = length;
-        move.rounds = 1;
+        rma.plan.push_back({subchannel, 0, length});
+        rma.covered = length;
+        rma.rounds = 1;
     }
 }
 
@@ -54,11 +54,11 @@ WaitingTransfer& OneSided::shelve() { return protocol.shelve(*this); }
 // Shelves an operation of which nothing is posted and which, if planned, goes over one subchannel.
 // Returns the record that waits: the shelved one, or else the operation itself.
 WaitingTransfer& Protocol::shelve(OneSided& operation) {
-    const Move& move = operation.move;
-    const bool whole = move.plan.empty() ? move.covered == 0
-                                         : move.plan.size() == 1 && move.covered == move.length;
-    if (!whole || move.posted > 0 || move.outstanding > 0 || !move.left.empty() ||
-        !move.progress.empty()) {
+    const RmaOperation& rma = operation.rma;
+    const bool whole =
+        rma.plan.empty() ? rma.covered == 0 : rma.plan.size() == 1 && rma.covered == rma.length;
+    if (!whole || rma.posted > 0 || rma.outstanding > 0 || !rma.left.empty() ||
+        !rma.progress.empty()) {
         return operation;
     }
     UserRequest& user = *operation.user;
@@ -68,10 +68,10 @@ WaitingTransfer& Protocol::shelve(OneSided& operation) {
     return *shelved;
 }
 
-// Returns the mover of a waiting record. Null: there is no memory now.
-Mover* Protocol::unshelve(Peer& peer, WaitingTransfer& transfer) {
+// Returns the transfer of a waiting record. Null: there is no memory now.
+Transfer* Protocol::unshelve(Peer& peer, WaitingTransfer& transfer) {
     if (!transfer.shelved) {
-        return static_cast<Mover*>(&transfer);
+        return static_cast<Transfer*>(&transfer);
     }
     OneSided* const operation = pool_.create<OneSided>(*this, peer);
     if (operation == nullptr) {
@@ -91,7 +91,7 @@ void Protocol::fail_shelved(Peer& peer, ShelvedOneSided& shelved) {
     shelved.~ShelvedOneSided();
     --peer.one_sided;
     --peer.users;
-    --peer.moves;
+    --peer.rma_operations;
     complete(user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
 }
 

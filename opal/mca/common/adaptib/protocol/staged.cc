@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Staged copy: both ends copy long data through staging memory, by their processors
-// (protocol/together.cc says when).
+// (protocol/cooperative_copy.cc says when).
 //
 // The initiator's loop moves units (protocol/staged_ends.h) until all are in place. The initiator
 // takes back units that the helper does not take within kPatience, waits for the units that the
@@ -34,31 +34,31 @@ constexpr std::uint32_t kMostServed = 1u << 13; // helper: bound on looks for a 
 // -------------------------------------------------------------------------------------------------
 // Initiator
 
-bool Protocol::move_staged(Peer& peer, const ExecuteWork& work, const Registration& region,
-                           std::span<const std::uint32_t> remote_keys, std::uint64_t send_id) {
+bool Protocol::transfer_staged(Peer& peer, const RmaWork& work, const Registration& region,
+                               std::span<const std::uint32_t> remote_keys, std::uint64_t send_id) {
     std::unique_ptr<StagingBlock> block;
     const Subchannel* const only = peer.only_subchannel();
     const auto depth =
         static_cast<std::uint32_t>(std::min<Bytes>(options_.block_bytes / kUnit, 64));
     if (only == nullptr || depth < 2 || !staging(peer).take(block).ok()) {
-        return move_alone(peer, work, region, remote_keys);
+        return transfer_alone(peer, work, region, remote_keys);
     }
-    ShareBody body{};
+    CooperativeCopyBody body{};
     body.send_id = send_id;
     body.staging = reinterpret_cast<std::uintptr_t>(block->data());
     body.staging_key = block->registration.remote_key(only->local_rail);
     body.staging_units = static_cast<std::uint8_t>(depth);
-    AnswerSlot* const slot = offer_share(peer, work, remote_keys, body);
+    AnswerSlot* const slot = offer_cooperative_copy(peer, work, remote_keys, body);
     Bytes moved = 0;
     if (slot != nullptr) {
         StagedCopy copy(work, body.number, *slot, block->data(), depth);
         moved = pump_staged(peer, copy);
-        count_move(work.opcode, moved);
+        count_rma(work.opcode, moved);
         counters_.copies_staged += moved > 0 ? 1 : 0;
     }
     staging(peer).give(std::move(block));
     return moved == work.length ||
-           execute_part(peer, work, moved, work.length - moved, region, remote_keys);
+           rma_now_part(peer, work, moved, work.length - moved, region, remote_keys);
 }
 
 // Returns the number of bytes in place, from the beginning on; the helper touches nothing any more.
@@ -108,7 +108,7 @@ Bytes Protocol::pump_staged(const Peer& peer, StagedCopy& copy) {
 
 // Returns this process's memory that the offer names. Null: the memory is a window's if `good`, and
 // the offer is invalid otherwise.
-std::byte* Protocol::find_offered(const Peer& peer, const ShareBody& body, bool& good) {
+std::byte* Protocol::find_offered(const Peer& peer, const CooperativeCopyBody& body, bool& good) {
     const bool fills = static_cast<Opcode>(body.opcode) == Opcode::write;
     good = true;
     if (body.send_id == 0) {
@@ -128,7 +128,7 @@ std::byte* Protocol::find_offered(const Peer& peer, const ShareBody& body, bool&
 }
 
 // Returns nothing if the offer names no valid memory, or is over.
-std::optional<StagedOffer> Protocol::take_offer(const Peer& peer, const ShareBody& body,
+std::optional<StagedOffer> Protocol::take_offer(const Peer& peer, const CooperativeCopyBody& body,
                                                 QueuePair& qp) {
     bool good = false;
     std::byte* const own = find_offered(peer, body, good);
@@ -142,7 +142,7 @@ std::optional<StagedOffer> Protocol::take_offer(const Peer& peer, const ShareBod
 }
 
 // REQUIRES: the body has been checked.
-void Protocol::serve_staged(Peer& peer, const ShareBody& body, QueuePair& qp) {
+void Protocol::serve_staged(Peer& peer, const CooperativeCopyBody& body, QueuePair& qp) {
     std::optional<StagedOffer> offer = take_offer(peer, body, qp);
     if (!offer) {
         return; // the initiator does not wait for long
@@ -163,14 +163,14 @@ void Protocol::serve_staged(Peer& peer, const ShareBody& body, QueuePair& qp) {
 
 void Protocol::count_served(const StagedOffer& offer) {
     if (offer.bytes_moved() > 0) {
-        count_move(offer.opcode(), offer.bytes_moved());
+        count_rma(offer.opcode(), offer.bytes_moved());
     }
 }
 
 // Helps with the offer that the peer has open while this process, as an initiator, waits for the
 // peer. Returns true if a unit was moved.
 bool Protocol::step_crossing(const Peer& peer, std::optional<StagedOffer>& crossing) {
-    ShareBody body;
+    CooperativeCopyBody body;
     if (!crossing && peer.answers != nullptr && peer.answers->read_offer(body) &&
         body.staging_units > 0) {
         QueuePair* const qp = offered_over(peer, body);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/pieces.h"
+#include "base/copy.h"
 
 namespace adaptib {
 
@@ -18,7 +18,7 @@ Bytes unit_bytes(std::uint32_t unit, Bytes length) {
 
 } // namespace
 
-StagedCopy::StagedCopy(const ExecuteWork& work, std::uint64_t number, AnswerSlot& slot,
+StagedCopy::StagedCopy(const RmaWork& work, std::uint64_t number, AnswerSlot& slot,
                        std::byte* staging, std::uint32_t depth)
     : work_(work), number_(number), slot_(slot), staging_(staging), depth_(depth),
       units_(SharedWork::units_of(work.length)) {}
@@ -34,8 +34,8 @@ StagedStep StagedCopy::step() {
                 : !state_.closed && moved_ < std::min(units_, state_.done + depth_)) {
         std::byte* const user = static_cast<std::byte*>(work_.local) + moved_ * kUnit;
         std::byte* const staged = staging_ + moved_ % depth_ * kUnit;
-        copy_few(empties ? user : staged, empties ? staged : user,
-                 unit_bytes(moved_, work_.length));
+        copy_small(empties ? user : staged, empties ? staged : user,
+                   unit_bytes(moved_, work_.length));
         slot_.moved_word().store(++moved_, std::memory_order_release);
         return StagedStep::moved;
     }
@@ -59,8 +59,8 @@ bool StagedCopy::has_heard() {
 
 Bytes StagedCopy::in_place() const { return std::min(state_.done * kUnit, work_.length); }
 
-StagedOffer::StagedOffer(const ShareBody& body, AnswerSlot& slot, QueuePair* qp, std::byte* staging,
-                         std::byte* own)
+StagedOffer::StagedOffer(const CooperativeCopyBody& body, AnswerSlot& slot, QueuePair* qp,
+                         std::byte* staging, std::byte* own)
     : body_(body), slot_(&slot), qp_(qp), staging_(staging), own_(own),
       units_(SharedWork::units_of(body.length)),
       unit_(SharedWork::of(slot.shared_word().load(std::memory_order_acquire)).back) {}
@@ -108,10 +108,10 @@ bool StagedOffer::take() {
 }
 
 // To fill a unit, the helper reads its own memory, as a read by the initiator would
-// (QueuePair::serve); to empty a unit, it writes its memory.
+// (QueuePair::serve_rma); to empty a unit, it writes its memory.
 bool StagedOffer::copy(std::byte* staged, Bytes offset, Bytes bytes) {
     if (own_ != nullptr) {
-        copy_few(fills() ? staged : own_ + offset, fills() ? own_ + offset : staged, bytes);
+        copy_small(fills() ? staged : own_ + offset, fills() ? own_ + offset : staged, bytes);
         return true;
     }
     const Gather gather{staged, bytes, 0};
@@ -121,7 +121,7 @@ bool StagedOffer::copy(std::byte* staged, Bytes offset, Bytes bytes) {
     work.gather_count = 1;
     work.remote_address = body_.theirs + offset;
     work.remote_key = body_.their_key;
-    return qp_->serve(work).ok();
+    return qp_->serve_rma(work).ok();
 }
 
 } // namespace adaptib

@@ -35,7 +35,7 @@ class StagedCopy {
 public:
     // `work`: the operation as the initiator would do it alone; `staging`: memory of `depth` units.
     // REQUIRES: the offer has been made.
-    StagedCopy(const ExecuteWork& work, std::uint64_t number, AnswerSlot& slot, std::byte* staging,
+    StagedCopy(const RmaWork& work, std::uint64_t number, AnswerSlot& slot, std::byte* staging,
                std::uint32_t depth);
 
     StagedStep step();
@@ -49,7 +49,7 @@ public:
     Bytes in_place() const;
 
 private:
-    const ExecuteWork& work_;
+    const RmaWork& work_;
     const std::uint64_t number_;
     AnswerSlot& slot_;
     std::byte* const staging_;
@@ -65,8 +65,8 @@ public:
     // `own`: this process's memory that the body names. Null: `qp`, which must not be null then,
     // accesses the memory by the rules of the body's key. REQUIRES: the body has been checked;
     // `staging` has the body's staging_units.
-    StagedOffer(const ShareBody& body, AnswerSlot& slot, QueuePair* qp, std::byte* staging,
-                std::byte* own);
+    StagedOffer(const CooperativeCopyBody& body, AnswerSlot& slot, QueuePair* qp,
+                std::byte* staging, std::byte* own);
 
     StagedStep step();
     // Returns true if the initiator still waits for units.
@@ -80,7 +80,7 @@ private:
     bool copy(std::byte* staged, Bytes offset, Bytes bytes);
     bool fills() const { return opcode() == Opcode::write; }
 
-    ShareBody body_;
+    CooperativeCopyBody body_;
     AnswerSlot* slot_;
     QueuePair* qp_;
     std::byte* staging_;

@@ -141,7 +141,7 @@ bool Protocol::send_active_timed(Peer& peer, std::uint8_t tag, const void* first
 }
 
 // Raises active_eager() until the next active message has been timed.
-void Protocol::on_not_active(Peer& peer, Bytes bytes) {
+void Protocol::on_active_declined(Peer& peer, Bytes bytes) {
     CopyChoice* choice = peer.copy_choice.get();
     if (choice == nullptr || bytes <= choice->limit() || bytes > choice->most()) {
         return;

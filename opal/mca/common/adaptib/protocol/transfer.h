@@ -35,10 +35,10 @@ inline std::uint64_t compare_add_of(const opal_common_adaptib_one_sided_t& opera
 }
 
 // Converts OPAL_COMMON_ADAPTIB_REMOTE_* into Access bits.
-inline std::uint32_t access_of(std::uint32_t told) {
-    return ((told & OPAL_COMMON_ADAPTIB_REMOTE_READ) != 0 ? kRemoteRead : 0u) |
-           ((told & OPAL_COMMON_ADAPTIB_REMOTE_WRITE) != 0 ? kRemoteWrite : 0u) |
-           ((told & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 ? kRemoteAtomic : 0u);
+inline std::uint32_t access_of(std::uint32_t advertised) {
+    return ((advertised & OPAL_COMMON_ADAPTIB_REMOTE_READ) != 0 ? kRemoteRead : 0u) |
+           ((advertised & OPAL_COMMON_ADAPTIB_REMOTE_WRITE) != 0 ? kRemoteWrite : 0u) |
+           ((advertised & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 ? kRemoteAtomic : 0u);
 }
 
 // Progress of one timed stripe.
@@ -54,9 +54,9 @@ struct StripeProgress {
 
 // A transfer between one contiguous piece of local memory and one of the peer's. Its plan is posted
 // as far as the queue pairs take it, and continues when progress is made.
-struct Move {
+struct RmaOperation {
     Opcode opcode = Opcode::read;
-    Marker marker = Marker::blocking;
+    OpKind op_kind = OpKind::blocking;
     std::byte* local = nullptr;
     const Registration* registration = nullptr;
     std::uint64_t remote = 0;
@@ -86,7 +86,7 @@ struct Move {
     // Sets everything but the local side.
     void describe(const opal_common_adaptib_one_sided_t& operation, Opcode code) {
         opcode = code;
-        marker = Marker::non_blocking;
+        op_kind = OpKind::non_blocking;
         one_sided = true;
         access = access_of(operation.remote->access);
         remote = operation.remote_address;
@@ -117,25 +117,25 @@ struct Move {
 
 // Owner of a Move, told when the Move is done. It waits in a list (peer/waiting.h) while some of
 // its stripes could not be posted yet.
-class Mover : public WorkTarget, public WaitingTransfer, public PostedTransfer {
+class Transfer : public WorkTarget, public WaitingTransfer, public PostedTransfer {
 public:
-    Mover(Protocol& p, Peer& to) : protocol(p), peer(to) {}
+    Transfer(Protocol& p, Peer& to) : protocol(p), peer(to) {}
     void on_work_done(std::uint32_t rail, const WorkCompletion& completion) final;
-    virtual void on_move_done() = 0;
+    virtual void on_rma_done() = 0;
     // Returns the record that waits from now on: this one, or a shorter one that replaces it.
     virtual WaitingTransfer& shelve() { return *this; }
 
     Protocol& protocol;
     Peer& peer;
-    Move move;
+    RmaOperation rma;
 
 protected:
-    ~Mover() = default;
+    ~Transfer() = default;
 };
 
-struct SendTransfer final : Mover {
-    SendTransfer(Protocol& p, Peer& to) : Mover(p, to) {}
-    void on_move_done() override;
+struct SendTransfer final : Transfer {
+    SendTransfer(Protocol& p, Peer& to) : Transfer(p, to) {}
+    void on_rma_done() override;
 
     struct Block {
         std::unique_ptr<StagingBlock> memory;
@@ -167,9 +167,10 @@ struct SendTransfer final : Mover {
 struct ReceiveTransfer;
 
 // One block of a non-contiguous receive, or of a packed source.
-struct BlockRead final : Mover {
-    BlockRead(Protocol& p, Peer& from, ReceiveTransfer& whole) : Mover(p, from), transfer(whole) {}
-    void on_move_done() override;
+struct BlockRead final : Transfer {
+    BlockRead(Protocol& p, Peer& from, ReceiveTransfer& whole)
+        : Transfer(p, from), transfer(whole) {}
+    void on_rma_done() override;
 
     ReceiveTransfer& transfer;
     std::unique_ptr<StagingBlock> memory; // null: straight into the user's buffer
@@ -178,7 +179,7 @@ struct BlockRead final : Mover {
     std::uint32_t remote_block = 0;
 };
 
-struct ReceiveTransfer final : Mover {
+struct ReceiveTransfer final : Transfer {
     enum class Mode : std::uint8_t {
         undecided,   // not known yet whether there will be a connection
         read,        // contiguous source and destination: read at once
@@ -188,8 +189,8 @@ struct ReceiveTransfer final : Mover {
         pushed,      // there is no connection, or no memory for blocks: the sender sends fragments
     };
 
-    ReceiveTransfer(Protocol& p, Peer& from) : Mover(p, from) {}
-    void on_move_done() override;
+    ReceiveTransfer(Protocol& p, Peer& from) : Transfer(p, from) {}
+    void on_rma_done() override;
 
     ReceiveRequest* request = nullptr;
     std::uint64_t id = 0;
@@ -208,9 +209,9 @@ struct ReceiveTransfer final : Mover {
 };
 
 // A put, get or atomic.
-struct OneSided final : Mover {
-    OneSided(Protocol& p, Peer& to) : Mover(p, to) {}
-    void on_move_done() override;
+struct OneSided final : Transfer {
+    OneSided(Protocol& p, Peer& to) : Transfer(p, to) {}
+    void on_rma_done() override;
     WaitingTransfer& shelve() override;
 
     UserRequest* user = nullptr;
@@ -253,9 +254,9 @@ static_assert(alignof(ShelvedOneSided) <= alignof(UserRequest));
 
 // A put, get or atomic whose local memory cannot be registered: it goes block by block through
 // staging memory.
-struct CopiedOneSided final : Mover {
-    CopiedOneSided(Protocol& p, Peer& to) : Mover(p, to) {}
-    void on_move_done() override;
+struct CopiedOneSided final : Transfer {
+    CopiedOneSided(Protocol& p, Peer& to) : Transfer(p, to) {}
+    void on_rma_done() override;
 
     UserRequest* user = nullptr;
     std::uint64_t id = 0;
@@ -268,15 +269,15 @@ struct CopiedOneSided final : Mover {
 };
 
 // A target-assisted atomic: the target was asked for it, or will be.
-struct AskedAtomic {
-    explicit AskedAtomic(Peer& to) : peer(to) {}
+struct EmulatedAtomic {
+    explicit EmulatedAtomic(Peer& to) : peer(to) {}
 
     Peer& peer;
     UserRequest* user = nullptr;
     void* local = nullptr;
     AtomicBody body{};
     std::uint64_t epoch = 0; // FlushEpochs
-    bool held = false;       // until the disconnect handshake is over
+    bool queued = false;     // until the disconnect handshake is over
 };
 
 } // namespace adaptib

@@ -22,22 +22,22 @@ constexpr int kMostInVain = 256;
 
 // Starts an operation, or holds it during a disconnect: the peer may take the connection down as
 // soon as the disconnect handshake is over, and operations not complete by then are lost.
-void Protocol::start_operation(Mover& mover) {
-    if (mover.peer.said_goodbye && mover.peer.state != ConnectState::failed) [[unlikely]] {
-        wait_in(mover, WaitingTransfers::kGoodbye, Place::last);
+void Protocol::start_operation(Transfer& transfer) {
+    if (transfer.peer.disconnect_sent && transfer.peer.state != ConnectState::failed) [[unlikely]] {
+        wait_in(transfer, WaitingTransfers::kBehindDisconnect, Place::last);
         return;
     }
-    if (mover.peer.stripes > 0 && options_.interleave.count() > 0) {
-        look_for_both(mover);
+    if (transfer.peer.stripes > 0 && options_.interleave.count() > 0) {
+        look_for_both(transfer);
     }
-    start_transfer(mover);
+    start_transfer(transfer);
 }
 
-void Protocol::start_transfer(Mover& mover) {
-    if (must_wait(mover.peer)) [[unlikely]] {
-        wait_in(mover, WaitingTransfers::kLine, Place::last);
+void Protocol::start_transfer(Transfer& transfer) {
+    if (must_wait(transfer.peer)) [[unlikely]] {
+        wait_in(transfer, WaitingTransfers::kLine, Place::last);
     } else {
-        post_stripes(mover);
+        post_stripes(transfer);
     }
 }
 
@@ -57,10 +57,10 @@ bool Protocol::all_blocked(const Peer& peer) {
     return all;
 }
 
-// REQUIRES: the mover waits nowhere. It may be gone afterwards; then its shelved record waits.
-void Protocol::wait_in(Mover& mover, std::size_t list, Place place) {
-    Peer& peer = mover.peer;
-    list_waiting(peer, mover.shelve(), list, place);
+// REQUIRES: the transfer waits nowhere. It may be gone afterwards; then its shelved record waits.
+void Protocol::wait_in(Transfer& transfer, std::size_t list, Place place) {
+    Peer& peer = transfer.peer;
+    list_waiting(peer, transfer.shelve(), list, place);
 }
 
 void Protocol::list_waiting(Peer& peer, WaitingTransfer& transfer, std::size_t list, Place place) {
@@ -72,7 +72,7 @@ void Protocol::list_waiting(Peer& peer, WaitingTransfer& transfer, std::size_t l
     } else {
         peer.waiting->add(transfer, list);
     }
-    if (list == WaitingTransfers::kGoodbye) {
+    if (list == WaitingTransfers::kBehindDisconnect) {
         return;
     }
     ++counters_.transfer_stalls;
@@ -83,22 +83,22 @@ void Protocol::list_waiting(Peer& peer, WaitingTransfer& transfer, std::size_t l
 
 // Puts a transfer into the line: at the front if it was planned before, since it is then older than
 // those in the line.
-void Protocol::wait_to_post(Mover& mover) {
-    stop_waiting(mover);
-    const bool begun = mover.move.planned() || !mover.move.left.empty();
-    wait_in(mover, WaitingTransfers::kLine, begun ? Place::first : Place::last);
+void Protocol::wait_to_post(Transfer& transfer) {
+    stop_waiting(transfer);
+    const bool begun = transfer.rma.planned() || !transfer.rma.left.empty();
+    wait_in(transfer, WaitingTransfers::kLine, begun ? Place::first : Place::last);
 }
 
-void Protocol::stop_waiting(Mover& mover) {
-    if (!mover.waits()) {
+void Protocol::stop_waiting(Transfer& transfer) {
+    if (!transfer.waits()) {
         return;
     }
-    if (mover.waits_in == WaitingTransfers::kInterleaving) {
-        mover.peer.interleaving->of(mover.move.direction()).remove(mover);
+    if (transfer.waits_in == WaitingTransfers::kPutGetBalance) {
+        transfer.peer.put_get_balance->of(transfer.rma.direction()).remove(transfer);
         return;
     }
-    mover.peer.waiting->remove(mover);
-    leave_waiting(mover.peer);
+    transfer.peer.waiting->remove(transfer);
+    leave_waiting(transfer.peer);
 }
 
 // Removes the peer from waiting_peers_ if none of its transfers waits any more.
@@ -134,8 +134,9 @@ void Protocol::post_waiting(Peer& peer, std::size_t most) {
     }
     post_line(peer, most);
     leave_waiting(peer);
-    if (peer.interleaving != nullptr && peer.interleaving->holds() && peer.stripes == 0) {
-        let_through(peer); // no stripe is under way whose completion would call it
+    if (peer.put_get_balance != nullptr && peer.put_get_balance->has_queued() &&
+        peer.stripes == 0) {
+        release_queued(peer); // no stripe is under way whose completion would call it
     }
 }
 
@@ -147,12 +148,12 @@ bool Protocol::post_first(Peer& peer, std::size_t list, std::uint32_t offered) {
         return false;
     }
     peer.waiting->remove(*first);
-    Mover* const mover = unshelve(peer, *first);
-    if (mover == nullptr) {
+    Transfer* const transfer = unshelve(peer, *first);
+    if (transfer == nullptr) {
         peer.waiting->add_first(*first, list);
         return false;
     }
-    post_stripes(*mover, offered);
+    post_stripes(*transfer, offered);
     return peer.waiting->first(list) != first; // a shelved record keeps its address
 }
 
@@ -174,18 +175,19 @@ void Protocol::post_line(Peer& peer, std::size_t most) {
 // Release and failure of waiting transfers
 
 // Starts the held transfers: the disconnect is over, or revoked.
-void Protocol::let_go_held(Peer& peer) {
-    std::size_t left = peer.waiting == nullptr ? 0 : peer.waiting->size(WaitingTransfers::kGoodbye);
+void Protocol::start_queued(Peer& peer) {
+    std::size_t left =
+        peer.waiting == nullptr ? 0 : peer.waiting->size(WaitingTransfers::kBehindDisconnect);
     for (; left > 0; --left) {
-        WaitingTransfer* const first = peer.waiting->first(WaitingTransfers::kGoodbye);
+        WaitingTransfer* const first = peer.waiting->first(WaitingTransfers::kBehindDisconnect);
         if (first == nullptr) {
             return; // the peer has failed meanwhile
         }
         peer.waiting->remove(*first);
         if (first->shelved && peer.state == ConnectState::failed) {
             fail_shelved(peer, static_cast<ShelvedOneSided&>(*first));
-        } else if (Mover* const mover = unshelve(peer, *first); mover != nullptr) {
-            start_operation(*mover);
+        } else if (Transfer* const transfer = unshelve(peer, *first); transfer != nullptr) {
+            start_operation(*transfer);
         } else { // no memory now
             list_waiting(peer, *first, WaitingTransfers::kLine, Place::last);
         }
@@ -203,7 +205,7 @@ void Protocol::fail_waiting(Peer& peer) {
             if (first->shelved) {
                 fail_shelved(peer, static_cast<ShelvedOneSided&>(*first));
             } else {
-                post_stripes(static_cast<Mover&>(*first)); // fails the transfer
+                post_stripes(static_cast<Transfer&>(*first)); // fails the transfer
             }
         }
     }

@@ -5,20 +5,20 @@
 namespace adaptib {
 
 void Protocol::start_write(SendTransfer& transfer) {
-    Move& move = transfer.move;
-    move.opcode = Opcode::write;
-    move.local = static_cast<std::byte*>(transfer.request->data.base);
-    move.registration = transfer.memory;
-    move.length = transfer.wanted;
-    move.marker = transfer.request->marker;
+    RmaOperation& rma = transfer.rma;
+    rma.opcode = Opcode::write;
+    rma.local = static_cast<std::byte*>(transfer.request->data.base);
+    rma.registration = transfer.memory;
+    rma.length = transfer.wanted;
+    rma.op_kind = transfer.request->op_kind;
     start_transfer(transfer);
 }
 
 // A write's completion means that its data is in the receiver's memory, on every rail.
-void SendTransfer::on_move_done() {
+void SendTransfer::on_rma_done() {
     Protocol& owner = protocol;
     Peer& receiver = peer;
-    const bool written = !move.failed;
+    const bool written = !rma.failed;
     const WrittenBody body{receive_id, wanted};
     owner.end_send(*this, !written);
     if (written) {

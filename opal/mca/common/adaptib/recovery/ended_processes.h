@@ -2,9 +2,9 @@
 // EndedProcesses: names of processes that have ended, as reported from outside of the core.
 //
 // Purpose: the runtime that started a job's processes sees them end, and reports that in a thread
-// of its own. tell() records it there. The core checks any_told() now and then, takes the names in
-// its turn, and remembers them: it may contact a peer, or wait for it, only later.
-// Threads: tell() any, all else one at a time (the core's lock).
+// of its own. report() records it there. The core checks any_reported() now and then, takes the
+// names in its turn, and remembers them: it may contact a peer, or wait for it, only later.
+// Threads: report() any, all else one at a time (the core's lock).
 // May touch: the standard library.
 #pragma once
 
@@ -18,19 +18,19 @@ namespace adaptib {
 
 class EndedProcesses {
 public:
-    void tell(std::uint64_t name) {
+    void report(std::uint64_t name) {
         const std::lock_guard lock(mutex_);
-        told_.push_back(name);
-        any_told_.store(true, std::memory_order_release);
+        reported_.push_back(name);
+        any_reported_.store(true, std::memory_order_release);
     }
-    bool any_told() const { return any_told_.load(std::memory_order_relaxed); }
+    bool any_reported() const { return any_reported_.load(std::memory_order_relaxed); }
     // Calls f(name) for each newly ended process reported since the last call.
     template <typename F> void take(F&& f) {
         std::vector<std::uint64_t> names;
         {
             const std::lock_guard lock(mutex_);
-            names.swap(told_);
-            any_told_.store(false, std::memory_order_relaxed);
+            names.swap(reported_);
+            any_reported_.store(false, std::memory_order_relaxed);
         }
         for (const std::uint64_t name : names) {
             if (known_.insert(name).second) {
@@ -43,8 +43,8 @@ public:
 
 private:
     std::mutex mutex_;
-    std::vector<std::uint64_t> told_; // under the mutex
-    std::atomic<bool> any_told_{false};
+    std::vector<std::uint64_t> reported_; // under the mutex
+    std::atomic<bool> any_reported_{false};
     std::unordered_set<std::uint64_t> known_;
 };
 

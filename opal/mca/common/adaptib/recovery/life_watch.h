@@ -15,7 +15,7 @@
 //
 // A peer without a responder is asked nothing.
 // Threads: one at a time (the core's lock).
-// May touch: base/, fabric/, peer/, observe/, recovery/.
+// May touch: base/, fabric/, peer/, stats/, recovery/.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@
 #include "base/intrusive_list.h"
 #include "base/random.h"
 #include "base/wire.h"
-#include "observe/counters.h"
 #include "peer/peer.h"
 #include "recovery/liveness.h"
+#include "stats/counters.h"
 
 namespace adaptib {
 

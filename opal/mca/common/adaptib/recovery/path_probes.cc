@@ -178,7 +178,7 @@ void PathProbes::learn_address(Peer& peer, std::size_t pair, std::uint16_t size,
                                const std::array<std::byte, 64>& bytes) {
     AddressRail& remote = peer.address.rails[peer.route.pairs[pair].remote];
     const bool moved = remote.size != size || remote.bytes != bytes;
-    if (moved && paths_.reaches(peer.route.pairs[pair].local, {size, bytes})) {
+    if (moved && paths_.is_reachable(peer.route.pairs[pair].local, {size, bytes})) {
         remote.size = size;
         remote.bytes = bytes;
         sender_.on_address_moved(peer, pair);

@@ -29,7 +29,7 @@
 // Threads: one at a time (the core's lock).
 // Source: Vishnu, 10.3.3 (path recovery); here both sides may ask, since one may have noticed
 // alone.
-// May touch: base/, fabric/, peer/, observe/, recovery/.
+// May touch: base/, fabric/, peer/, stats/, recovery/.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +37,11 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/wire.h"
-#include "observe/counters.h"
 #include "peer/peer.h"
 #include "recovery/life_watch.h"
 #include "recovery/liveness.h"
 #include "recovery/path_repository.h"
+#include "stats/counters.h"
 
 namespace adaptib {
 

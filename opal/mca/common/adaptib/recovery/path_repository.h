@@ -22,7 +22,7 @@
 // Ownership: knows peers from add() to remove(); the peers are the caller's.
 // Threads: one at a time (the core's lock).
 // Source: Vishnu, 10.3 (path repository, completion filter, path recovery).
-// May touch: base/, fabric/, peer/, observe/.
+// May touch: base/, fabric/, peer/, stats/.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@
 
 #include "base/clock.h"
 #include "base/intrusive_list.h"
-#include "observe/counters.h"
 #include "peer/peer.h"
+#include "stats/counters.h"
 
 namespace adaptib {
 
@@ -79,8 +79,8 @@ public:
         return peer.paths == nullptr || peer.paths->records[pair].usable();
     }
     std::size_t usable_count(const Peer& peer) const;
-    bool reaches(std::uint32_t rail, const RailAddress& remote) const {
-        return rails_[rail]->reaches(remote);
+    bool is_reachable(std::uint32_t rail, const RailAddress& remote) const {
+        return rails_[rail]->is_reachable(remote);
     }
     bool rail_down(std::uint32_t rail) const { return rail_down_[rail]; }
     // Returns true if no path is up; sets `since` to the beginning of that.

@@ -26,7 +26,7 @@ bool SilenceWatch::awaits(const Peer& peer, const Subchannel& subchannel) {
     if (peer.state == ConnectState::closing) {
         return peer.closing.flush.awaits(subchannel);
     }
-    if (peer.home_move.flush.awaits(subchannel)) {
+    if (peer.lane_migration.flush.awaits(subchannel)) {
         return true;
     }
     return peer.ring_out != nullptr && !peer.ring_out->direct() &&

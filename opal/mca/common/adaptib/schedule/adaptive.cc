@@ -16,12 +16,12 @@ public:
     Proportional(Bytes min_stripe, double alpha)
         : min_stripe_(min_stripe), level_(alpha > 0), weights_(alpha, kAgeing) {}
 
-    void plan(const TransferView& transfer, std::span<const SubchannelView> up,
+    void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
               std::vector<Stripe>& out) override {
         shares_.clear();
         PathWeights& weights = weights_.of(transfer.length);
         weights.grow();
-        for (const SubchannelView& path : up) {
+        for (const SubchannelStats& path : up) {
             shares_.push_back({&path, level_ ? weights.of(path, up) : nominal_rate(path, up)});
         }
         if (level_) {
@@ -40,7 +40,7 @@ public:
     void on_return(std::uint64_t returned, std::uint64_t stayed) override {
         weights_.come_back(returned, stayed);
     }
-    Bytes round(const TransferView&) const override { return level_ ? kRound : 0; }
+    Bytes round(const TransferShape&) const override { return level_ ? kRound : 0; }
     double weight(std::uint32_t subchannel) const override {
         return weights_.last().part(subchannel);
     }
@@ -50,10 +50,10 @@ public:
 
 private:
     // Ages the other idle paths when one path carries all of a transfer.
-    void age(const TransferView& transfer, std::span<const SubchannelView> up,
+    void age(const TransferShape& transfer, std::span<const SubchannelStats> up,
              std::uint32_t carrier) {
         const auto direction = static_cast<std::size_t>(transfer.direction);
-        for (const SubchannelView& path : up) {
+        for (const SubchannelStats& path : up) {
             if (path.index != carrier && path.outstanding[direction] == 0) {
                 weights_.age(path.index, carrier, transfer.length, least_stripe(path, min_stripe_));
             }

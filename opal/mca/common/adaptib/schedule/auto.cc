@@ -42,7 +42,7 @@ public:
     // One time alone teaches nothing about a port with one path.
     bool learns_from_whole() const override { return several_paths_; }
 
-    void plan(const TransferView& transfer, std::span<const SubchannelView> up,
+    void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
               std::vector<Stripe>& out) override {
         several_paths_ = share_ports(up);
         if (!several_paths_) {
@@ -69,7 +69,7 @@ public:
         age_ports(transfer, std::span<const Stripe>(out).subspan(from));
     }
 
-    Bytes round(const TransferView&) const override {
+    Bytes round(const TransferShape&) const override {
         if (!several_paths_) {
             return kRound;
         }
@@ -140,11 +140,11 @@ public:
 private:
     struct Port {
         // For the transfer that is being planned:
-        const SubchannelView* first = nullptr; // null: no path of the port is up
-        const SubchannelView* heaviest = nullptr;
+        const SubchannelStats* first = nullptr; // null: no path of the port is up
+        const SubchannelStats* heaviest = nullptr;
         std::uint32_t paths = 0;
-        const SubchannelView* whole = nullptr; // the port as if it were one path
-        SubchannelView sum;                    // target of `whole` if there are several paths
+        const SubchannelStats* whole = nullptr; // the port as if it were one path
+        SubchannelStats sum;                    // target of `whole` if there are several paths
         // Kept between transfers:
         std::uint32_t first_index = 0;
         double rate = 1;
@@ -158,14 +158,14 @@ private:
     };
 
     // Collects the paths that each port has now, and what they have under way.
-    void gather(const TransferView& transfer, std::span<const SubchannelView> up) {
+    void gather(const TransferShape& transfer, std::span<const SubchannelStats> up) {
         const auto direction = static_cast<std::size_t>(transfer.direction);
         for (Port& port : ports_) {
             port.first = nullptr;
             port.paths = 0;
         }
         make_room(up);
-        for (const SubchannelView& path : up) {
+        for (const SubchannelStats& path : up) {
             port_of_[path.index] = path.port;
             Port& port = ports_[path.port];
             if (port.paths++ == 0) {
@@ -186,10 +186,10 @@ private:
         }
     }
 
-    void make_room(std::span<const SubchannelView> up) {
+    void make_room(std::span<const SubchannelStats> up) {
         std::size_t ports = ports_.size();
         std::size_t paths = port_of_.size();
-        for (const SubchannelView& path : up) {
+        for (const SubchannelStats& path : up) {
             ports = std::max<std::size_t>(ports, path.port + 1);
             paths = std::max<std::size_t>(paths, path.index + 1);
         }
@@ -201,7 +201,7 @@ private:
 
     // Fills port_shares_ with the ports that get a part of the transfer. Returns the sum of their
     // weights.
-    double level_ports(const TransferView& transfer, std::span<const SubchannelView> up) {
+    double level_ports(const TransferShape& transfer, std::span<const SubchannelStats> up) {
         port_shares_.clear();
         PathWeights& weights = port_weights_.of(transfer.length);
         for (const Port& port : ports_) {
@@ -224,7 +224,7 @@ private:
     }
 
     // Ages the other ports if one port carries all of the transfer: nothing is learnt of them then.
-    void age_ports(const TransferView& transfer, std::span<const Stripe> plan) {
+    void age_ports(const TransferShape& transfer, std::span<const Stripe> plan) {
         const std::uint32_t carrier = port_of_[plan.front().subchannel];
         const auto elsewhere = [&](const Stripe& stripe) {
             return port_of_[stripe.subchannel] != carrier;
@@ -244,15 +244,15 @@ private:
     }
 
     // Spreads a port's part over all of its paths.
-    void spread(const TransferView& transfer, std::span<const SubchannelView> up,
+    void spread(const TransferShape& transfer, std::span<const SubchannelStats> up,
                 std::uint32_t number, double part) {
         path_shares_.clear();
-        for (const SubchannelView& path : up) {
+        for (const SubchannelStats& path : up) {
             if (path.port == number) {
                 path_shares_.push_back({&path, path_weights_.known(path.index)});
             }
         }
-        TransferView part_of = transfer;
+        TransferShape part_of = transfer;
         part_of.length = std::max<Bytes>(static_cast<Bytes>(part), 1);
         level(part_of, path_shares_);
         shares_.insert(shares_.end(), path_shares_.begin(), path_shares_.end());

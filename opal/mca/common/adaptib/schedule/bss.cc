@@ -19,7 +19,7 @@ public:
         : min_stripe_(options.min_stripe), paths_(options.bss_paths), batch_(options.bss_batch),
           weights_(options.alpha, 0.0) {}
 
-    void plan(const TransferView& transfer, std::span<const SubchannelView> up,
+    void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
               std::vector<Stripe>& out) override {
         const std::size_t paths =
             paths_ == 0 ? up.size() : std::min<std::size_t>(paths_, up.size());
@@ -28,7 +28,7 @@ public:
         ++transfers_;
         shares_.clear();
         weights_.grow();
-        for (const SubchannelView& path : up.first(paths)) {
+        for (const SubchannelStats& path : up.first(paths)) {
             if (path.index >= used_.size()) {
                 used_.resize(path.index + 1);
             }

@@ -10,7 +10,7 @@ class Even final : public Policy {
 public:
     explicit Even(std::uint32_t position) : position_(position) {}
 
-    void plan(const TransferView& transfer, std::span<const SubchannelView> up,
+    void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
               std::vector<Stripe>& out) override {
         const Bytes length = transfer.length;
         // Whole cache lines, so that no two parts share one.

@@ -13,11 +13,11 @@ public:
     explicit LoadBalanced(const SchedulerOptions& options)
         : position_(options.position), min_stripe_(options.min_stripe) {}
 
-    void plan(const TransferView& transfer, std::span<const SubchannelView> up,
+    void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
               std::vector<Stripe>& out) override {
         shares_.clear();
         for (std::size_t i = 0; i < up.size(); ++i) {
-            const SubchannelView& path = up[(position_ + i) % up.size()];
+            const SubchannelStats& path = up[(position_ + i) % up.size()];
             shares_.push_back({&path, nominal_rate(path, up)});
         }
         level(transfer, shares_);

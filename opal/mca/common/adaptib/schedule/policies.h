@@ -25,7 +25,7 @@ constexpr Bytes kLeastSpread = 64;
 constexpr Bytes kRound = 512 * kKiB;
 
 // Appends [offset, offset + length) over one subchannel, in stripes that it can carry.
-inline void append_stripes(const SubchannelView& chosen, Bytes offset, Bytes length,
+inline void append_stripes(const SubchannelStats& chosen, Bytes offset, Bytes length,
                            std::vector<Stripe>& out) {
     for (const Bytes end = offset + length; offset < end;) {
         const Bytes part = std::min(end - offset, chosen.max_stripe);
@@ -36,22 +36,22 @@ inline void append_stripes(const SubchannelView& chosen, Bytes offset, Bytes len
 
 // A subchannel's part of a transfer, in any unit.
 struct Share {
-    const SubchannelView* path = nullptr;
+    const SubchannelStats* path = nullptr;
     double weight = 0; // > 0
 };
 
 // Returns the least length of a stripe; a shorter one costs more than it gains. This is
 // `min_stripe` or, if that is 0, what the path carries in the time that posting and completing a
 // further stripe takes; at least a cache line.
-Bytes least_stripe(const SubchannelView& path, Bytes min_stripe);
+Bytes least_stripe(const SubchannelStats& path, Bytes min_stripe);
 
 // Returns the path's nominal rate; if it is not known, the slowest known rate in `up`. > 0
-double nominal_rate(const SubchannelView& path, std::span<const SubchannelView> up);
+double nominal_rate(const SubchannelStats& path, std::span<const SubchannelStats> up);
 
 // Returns the initial weight of a path: its nominal rate. If its port is further from the process
 // than others of that rate, the weight is less in proportion to hwloc's distances, which are those
 // that the firmware reports. > 0
-double first_weight(const SubchannelView& path, std::span<const SubchannelView> up);
+double first_weight(const SubchannelStats& path, std::span<const SubchannelStats> up);
 
 // Sorts by falling weight; equal shares keep their order.
 void heaviest_first(std::span<Share> shares);
@@ -62,12 +62,12 @@ void heaviest_first(std::span<Share> shares);
 void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, std::vector<Stripe>& out);
 
 // Returns true if several of the paths belong to one port.
-bool share_ports(std::span<const SubchannelView> up);
+bool share_ports(std::span<const SubchannelStats> up);
 
 // Turns weights that are rates, in any unit, into parts such that all paths finish at the same
 // time, including what they have under way in the transfer's direction. The least loaded paths are
 // filled up first; paths that would be busy for longer anyway are left out (Vishnu, 5.2.2).
-void level(const TransferView& transfer, std::vector<Share>& shares);
+void level(const TransferShape& transfer, std::vector<Share>& shares);
 
 // Weights of paths, learnt from stripe times (Vishnu, equations 7.4 and 8.1). A stripe counts less
 // the more bytes its path had under way when it was posted: all transfers that were planned with
@@ -79,7 +79,7 @@ public:
     PathWeights(double alpha, double ageing) : alpha_(alpha), ageing_(ageing) {}
 
     // Returns the path's weight; a new path gets its initial weight.
-    double of(const SubchannelView& path, std::span<const SubchannelView> up) {
+    double of(const SubchannelStats& path, std::span<const SubchannelStats> up) {
         const double weight = known(path.index);
         return weight > 0 ? weight : of(path.index, first_weight(path, up));
     }

@@ -12,7 +12,7 @@ public:
     RoundRobin(std::uint32_t position, std::uint32_t window)
         : next_(position), left_(window), window_(window) {}
 
-    void plan(const TransferView& transfer, std::span<const SubchannelView> up,
+    void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
               std::vector<Stripe>& out) override {
         append_stripes(up[next_ % up.size()], 0, transfer.length, out);
         if (--left_ == 0) {

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "schedule/home.h"
+#include "schedule/control_lane.h"
 #include "schedule/policies.h"
 
 namespace adaptib {
@@ -21,7 +21,7 @@ struct Row {
 
 std::unique_ptr<Policy> make_none(const SchedulerOptions&) { return nullptr; }
 
-constexpr std::array<Row, 4> kMultiplexing{{{"binding", make_none}, // home.h
+constexpr std::array<Row, 4> kMultiplexing{{{"binding", make_none}, // control_lane.h
                                             {"round_robin", make_round_robin},
                                             {"weighted_round_robin", make_weighted_round_robin},
                                             {"window_round_robin", make_window_round_robin}}};
@@ -58,20 +58,20 @@ Scheduler::Scheduler(const SchedulerOptions& options, std::unique_ptr<Policy> mu
     : position_(options.position), threshold_(options.striping_threshold),
       multiplexing_(std::move(multiplexing)), striping_(std::move(striping)) {}
 
-void Scheduler::plan(const TransferView& transfer, std::span<const SubchannelView> up,
+void Scheduler::plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
                      std::vector<Stripe>& out) {
     wants_whole_ = false;
     look_for_returned(up);
     if (news_ >= kNews) [[unlikely]] {
         constexpr std::uint32_t kDoublings = 6;
         measured_.clear();
-        doubt_home(up, best_home(up), kDoubts << std::min(changes_, kDoublings));
+        doubt_control_lane(up, best_control_lane(up), kDoubts << std::min(changes_, kDoublings));
     }
     mix_ = mix_of(transfer, up);
     Policy* const policy = striping(mix_);
     const bool whole = policy == nullptr || transfer.length < threshold_;
     if (transfer.length < kLeastSpread || up.size() == 1 || (whole && multiplexing_ == nullptr)) {
-        append_stripes(up[home_], 0, transfer.length, out);
+        append_stripes(up[control_lane_], 0, transfer.length, out);
     } else if (whole) {
         multiplexing_->plan(transfer, up, out);
     } else {
@@ -80,9 +80,9 @@ void Scheduler::plan(const TransferView& transfer, std::span<const SubchannelVie
     }
 }
 
-Mix Scheduler::mix_of(const TransferView& transfer, std::span<const SubchannelView> up) {
+Mix Scheduler::mix_of(const TransferShape& transfer, std::span<const SubchannelStats> up) {
     const auto opposite = static_cast<std::size_t>(other(transfer.direction));
-    for (const SubchannelView& path : up) {
+    for (const SubchannelStats& path : up) {
         if (path.outstanding[opposite] > 0) {
             return Mix::both;
         }
@@ -90,43 +90,43 @@ Mix Scheduler::mix_of(const TransferView& transfer, std::span<const SubchannelVi
     return transfer.direction == Direction::read ? Mix::reads : Mix::writes;
 }
 
-std::size_t Scheduler::best_home(std::span<const SubchannelView> up) const {
+std::size_t Scheduler::best_control_lane(std::span<const SubchannelStats> up) const {
     if (!measured_.empty()) {
-        return home_of(up, position_,
-                       [this](const SubchannelView& path) { return measured(path.port); });
+        return control_lane_of(up, position_,
+                               [this](const SubchannelStats& path) { return measured(path.port); });
     }
     Mix known = Mix::reads;
     for (const Mix mix : {Mix::both, Mix::writes}) {
         known =
             striping(mix) != nullptr && striping(mix)->learnt(up.front().index) > 0 ? mix : known;
     }
-    const auto learnt = [policy = striping(known)](const SubchannelView& path) {
+    const auto learnt = [policy = striping(known)](const SubchannelStats& path) {
         return policy == nullptr ? 0 : policy->learnt(path.index);
     };
-    return home_of(up, position_, learnt);
+    return control_lane_of(up, position_, learnt);
 }
 
-void Scheduler::set_home(std::span<const SubchannelView> up, std::size_t home) {
-    home_ = home;
-    home_path_ = up[home].index;
+void Scheduler::set_control_lane(std::span<const SubchannelStats> up, std::size_t control_lane) {
+    control_lane_ = control_lane;
+    control_lane_path_ = up[control_lane].index;
     doubts_ = 0;
 }
 
-std::uint32_t Scheduler::choose_home(std::span<const SubchannelView> up) {
-    set_home(up, best_home(up));
-    return home_path_;
+std::uint32_t Scheduler::choose_control_lane(std::span<const SubchannelStats> up) {
+    set_control_lane(up, best_control_lane(up));
+    return control_lane_path_;
 }
 
 // Changes the control lane after `most` doubts in a row, not at the first one, since the ring and
 // its credit move with the lane. plan() waits longer after each change, so that rails whose rates
 // are at the limit do not move the lane for ever.
-void Scheduler::doubt_home(std::span<const SubchannelView> up, std::size_t better,
-                           std::uint32_t most) {
+void Scheduler::doubt_control_lane(std::span<const SubchannelStats> up, std::size_t better,
+                                   std::uint32_t most) {
     news_ = 0;
-    doubts_ = better == home_ ? 0 : doubts_ + 1;
+    doubts_ = better == control_lane_ ? 0 : doubts_ + 1;
     if (doubts_ >= most) {
         ++changes_;
-        set_home(up, better);
+        set_control_lane(up, better);
     }
 }
 
@@ -142,24 +142,26 @@ double Scheduler::measured(std::uint32_t port) const {
 }
 
 // Needs kDoubts each time: the caller, which measures, lengthens its intervals itself.
-Scheduler::Verdict Scheduler::judge_home(std::span<const SubchannelView> up,
-                                         std::span<const PortRate> measured) {
+Scheduler::Verdict Scheduler::judge_control_lane(std::span<const SubchannelStats> up,
+                                                 std::span<const PortRate> measured) {
     look_for_returned(up);
     measured_.assign(measured.begin(), measured.end());
-    const std::size_t before = home_;
-    const std::size_t better = best_home(up);
+    const std::size_t before = control_lane_;
+    const std::size_t better = best_control_lane(up);
     const PortRate* const there = rate_of(up[better].port);
-    const PortRate* const here = rate_of(up[home_].port);
+    const PortRate* const here = rate_of(up[control_lane_].port);
     const bool faster = there != nullptr && here != nullptr && there->least > here->most;
-    doubt_home(up, faster ? better : home_, kDoubts);
-    return home_ != before ? Verdict::changed : doubts_ > 0 ? Verdict::doubted : Verdict::stays;
+    doubt_control_lane(up, faster ? better : control_lane_, kDoubts);
+    return control_lane_ != before ? Verdict::changed
+           : doubts_ > 0           ? Verdict::doubted
+                                   : Verdict::stays;
 }
 
 // Tells the policies which paths have failed and are up again, so that such a path begins with
 // little. Chooses the control lane anew if the set of paths has changed.
-void Scheduler::look_for_returned(std::span<const SubchannelView> up) {
+void Scheduler::look_for_returned(std::span<const SubchannelStats> up) {
     std::uint64_t now = 0;
-    for (const SubchannelView& path : up) {
+    for (const SubchannelStats& path : up) {
         now |= path.index < 64 ? std::uint64_t{1} << path.index : 0;
     }
     const std::uint64_t returned = now & ~up_;
@@ -168,8 +170,8 @@ void Scheduler::look_for_returned(std::span<const SubchannelView> up) {
             striping(mix)->on_return(returned, now & up_);
         }
     }
-    if (now != up_ || home_ >= up.size()) [[unlikely]] {
-        set_home(up, best_home(up));
+    if (now != up_ || control_lane_ >= up.size()) [[unlikely]] {
+        set_control_lane(up, best_control_lane(up));
     }
     up_ = now;
 }

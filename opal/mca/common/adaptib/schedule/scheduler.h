@@ -26,7 +26,8 @@ namespace adaptib {
 struct SchedulerOptions {
     std::string multiplexing = "binding";
     std::string striping = "none";
-    std::uint32_t position = 0;   // spreads the processes of one host over the subchannels (home.h)
+    std::uint32_t position =
+        0; // spreads the processes of one host over the subchannels (control_lane.h)
     Bytes striping_threshold = 0; // shorter transfers are not striped
     Bytes min_stripe = 0;         // 0: what a path carries in the time that a stripe costs
     std::uint32_t window = 8;     // window_round_robin: transfers before the next subchannel's turn
@@ -46,7 +47,7 @@ struct Spreading {
 class Policy {
 public:
     virtual ~Policy() = default;
-    virtual void plan(const TransferView& transfer, std::span<const SubchannelView> up,
+    virtual void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
                       std::vector<Stripe>& out) = 0;
     // Learns from the times of stripes. Returns true if they compare several ports (auto), or
     // several paths (the other policies).
@@ -56,7 +57,7 @@ public:
     virtual void on_return(std::uint64_t /* returned */, std::uint64_t /* stayed */) {}
     // Returns how much of a transfer to plan at once: the rest profits from what is learnt
     // meanwhile. 0: all
-    virtual Bytes round(const TransferView&) const { return 0; }
+    virtual Bytes round(const TransferShape&) const { return 0; }
     // Returns the fraction of a long transfer that the subchannel would carry; for display only.
     virtual double weight(std::uint32_t) const { return 0; }
     // Returns the learnt rate of the subchannel's port, in a unit of the policy's own; 0: unknown.
@@ -83,29 +84,31 @@ public:
 
     // Appends stripes that cover [0, length) exactly, in order, none longer than its subchannel's
     // max_stripe, none empty. REQUIRES: up is not empty, length > 0.
-    void plan(const TransferView& transfer, std::span<const SubchannelView> up,
+    void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
               std::vector<Stripe>& out);
-    // Chooses the control lane (home.h) of a new connection: by the measured rates if they count,
-    // or by what is known of writes; if none was striped, of both directions at once or of reads.
-    // plan() changes the lane when another one was better for some 30 lessons in a row, later more.
+    // Chooses the control lane (control_lane.h) of a new connection: by the measured rates if they
+    // count, or by what is known of writes; if none was striped, of both directions at once or of
+    // reads. plan() changes the lane when another one was better for some 30 lessons in a row,
+    // later more.
     // REQUIRES: up is not empty.
-    std::uint32_t choose_home(std::span<const SubchannelView> up);
+    std::uint32_t choose_control_lane(std::span<const SubchannelStats> up);
     // Returns the control lane that was chosen last.
-    std::uint32_t home() const { return home_path_; }
+    std::uint32_t control_lane() const { return control_lane_path_; }
     // Judges the control lane by measured rates of all ports, which count until enough is learnt
     // from stripes. The lane changes when another one was better, and faster in spite of the
     // uncertainty of the rates, several times in a row (kDoubts).
     enum class Verdict : std::uint8_t { stays, doubted, changed };
-    Verdict judge_home(std::span<const SubchannelView> up, std::span<const PortRate> measured);
-    // Returns the measured rate of the port, in the unit of judge_home(); 0: it was not measured,
-    // or the measurement does not count any more.
+    Verdict judge_control_lane(std::span<const SubchannelStats> up,
+                               std::span<const PortRate> measured);
+    // Returns the measured rate of the port, in the unit of judge_control_lane(); 0: it was not
+    // measured, or the measurement does not count any more.
     double measured(std::uint32_t port) const;
     // Returns how often learn() has learnt something from stripes.
     std::uint64_t lessons() const { return lessons_; }
     // Returns how much of the transfer to plan now, at least; the caller plans the rest when no
     // more than that is under way. The result is not above `most` where a transfer of `most` bytes
     // can still be cut, or where only one subchannel is up.
-    Bytes round(const TransferView& transfer, std::span<const SubchannelView> up,
+    Bytes round(const TransferShape& transfer, std::span<const SubchannelStats> up,
                 Bytes most = ~Bytes{0}) const {
         if (up.size() == 1) {
             return std::min(transfer.length, most);
@@ -142,11 +145,12 @@ private:
     static constexpr std::uint32_t kDoubts = 4;
 
     Policy* striping(Mix mix) const { return striping_[static_cast<std::size_t>(mix)].get(); }
-    static Mix mix_of(const TransferView& transfer, std::span<const SubchannelView> up);
-    void look_for_returned(std::span<const SubchannelView> up);
-    std::size_t best_home(std::span<const SubchannelView> up) const;
-    void set_home(std::span<const SubchannelView> up, std::size_t home);
-    void doubt_home(std::span<const SubchannelView> up, std::size_t better, std::uint32_t most);
+    static Mix mix_of(const TransferShape& transfer, std::span<const SubchannelStats> up);
+    void look_for_returned(std::span<const SubchannelStats> up);
+    std::size_t best_control_lane(std::span<const SubchannelStats> up) const;
+    void set_control_lane(std::span<const SubchannelStats> up, std::size_t control_lane);
+    void doubt_control_lane(std::span<const SubchannelStats> up, std::size_t better,
+                            std::uint32_t most);
     const PortRate* rate_of(std::uint32_t port) const;
 
     std::uint32_t position_;
@@ -156,11 +160,11 @@ private:
     Mix mix_ = Mix::reads;                            // of the last transfer planned
     bool wants_whole_ = false;                        // of that transfer
     std::uint64_t up_ = 0;                            // subchannels at the last look (bits)
-    std::size_t home_ = ~std::size_t{0};              // the control lane, as an index into these
-    std::uint32_t home_path_ = 0;                     // the same, as a subchannel
-    std::uint32_t news_ = 0;                          // lessons since home_ was last reconsidered
-    std::uint32_t doubts_ = 0;                        // in a row
-    std::uint32_t changes_ = 0;                       // of home_, because of doubts
+    std::size_t control_lane_ = ~std::size_t{0};      // the control lane, as an index into these
+    std::uint32_t control_lane_path_ = 0;             // the same, as a subchannel
+    std::uint32_t news_ = 0;    // lessons since control_lane_ was last reconsidered
+    std::uint32_t doubts_ = 0;  // in a row
+    std::uint32_t changes_ = 0; // of control_lane_, because of doubts
     std::uint64_t lessons_ = 0;
     std::vector<PortRate> measured_; // empty: none, or what stripes have taught is newer
 };

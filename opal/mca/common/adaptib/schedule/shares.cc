@@ -34,27 +34,27 @@ template <typename Key> void sort_by(std::span<Share> shares, Key&& key) {
 
 } // namespace
 
-Bytes least_stripe(const SubchannelView& path, Bytes min_stripe) {
+Bytes least_stripe(const SubchannelStats& path, Bytes min_stripe) {
     const auto worth = static_cast<Bytes>(static_cast<double>(path.rate.value) * kStripeSeconds);
     return std::max(min_stripe > 0 ? min_stripe : worth, kCacheLine);
 }
 
-double nominal_rate(const SubchannelView& path, std::span<const SubchannelView> up) {
+double nominal_rate(const SubchannelStats& path, std::span<const SubchannelStats> up) {
     if (path.rate.value > 0) {
         return static_cast<double>(path.rate.value);
     }
     std::uint64_t slowest = 0;
-    for (const SubchannelView& other : up) {
+    for (const SubchannelStats& other : up) {
         const std::uint64_t rate = other.rate.value;
         slowest = slowest == 0 || (rate > 0 && rate < slowest) ? rate : slowest;
     }
     return std::max(1.0, static_cast<double>(slowest));
 }
 
-double first_weight(const SubchannelView& path, std::span<const SubchannelView> up) {
+double first_weight(const SubchannelStats& path, std::span<const SubchannelStats> up) {
     const double rate = nominal_rate(path, up);
     std::uint32_t nearest = path.distance;
-    for (const SubchannelView& other : up) {
+    for (const SubchannelStats& other : up) {
         if (other.distance < nearest && nominal_rate(other, up) == rate) {
             nearest = other.distance;
         }
@@ -95,9 +95,9 @@ void divide(Bytes length, Bytes min_stripe, std::span<Share> shares, std::vector
     }
 }
 
-bool share_ports(std::span<const SubchannelView> up) {
+bool share_ports(std::span<const SubchannelStats> up) {
     std::uint64_t seen = 0; // bits of ports below 64; a port beyond counts as shared
-    for (const SubchannelView& path : up) {
+    for (const SubchannelStats& path : up) {
         const std::uint64_t bit = path.port < 64 ? std::uint64_t{1} << path.port : seen;
         if ((seen & bit) != 0) {
             return true;
@@ -107,7 +107,7 @@ bool share_ports(std::span<const SubchannelView> up) {
     return false;
 }
 
-void level(const TransferView& transfer, std::vector<Share>& shares) {
+void level(const TransferShape& transfer, std::vector<Share>& shares) {
     const auto load = [&transfer](const Share& share) {
         const auto direction = static_cast<std::size_t>(transfer.direction);
         return static_cast<double>(share.path->outstanding[direction]);

@@ -14,12 +14,12 @@ public:
 
     // Each subchannel gains its rate. The one that has saved most carries the transfer, and pays
     // the sum of all gains.
-    void plan(const TransferView& transfer, std::span<const SubchannelView> up,
+    void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
               std::vector<Stripe>& out) override {
         double gained = 0;
-        const SubchannelView* chosen = nullptr;
+        const SubchannelStats* chosen = nullptr;
         for (std::size_t i = 0; i < up.size(); ++i) {
-            const SubchannelView& path = up[(position_ + i) % up.size()];
+            const SubchannelStats& path = up[(position_ + i) % up.size()];
             if (path.index >= saved_.size()) {
                 saved_.resize(path.index + 1);
             }

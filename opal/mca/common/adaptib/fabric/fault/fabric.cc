@@ -32,7 +32,7 @@ public:
         info_ = below.info();
         info_.capabilities &= ~node.plan().lacks;
         info_.capabilities |=
-            node.plan().meets ? static_cast<std::uint32_t>(Capability::meets) : 0u;
+            node.plan().cm_connects ? static_cast<std::uint32_t>(Capability::cm_connects) : 0u;
     }
     // The wrapper of a shared receive queue that an event from below names.
     SharedReceiveQueue* find_srq(const SharedReceiveQueue* below) const {
@@ -52,12 +52,14 @@ private:
         }
         return address;
     }
-    bool reaches_impl(const RailAddress& remote) const override { return below_.reaches(remote); }
+    bool is_reachable_impl(const RailAddress& remote) const override {
+        return below_.is_reachable(remote);
+    }
     std::string why_out_of_reach_impl(const RailAddress& remote) const override {
         return below_.why_out_of_reach(remote);
     }
-    std::uint32_t likeness_impl(const RailAddress& remote) const override {
-        return below_.likeness(remote);
+    std::uint32_t subnet_match_impl(const RailAddress& remote) const override {
+        return below_.subnet_match(remote);
     }
     std::uint32_t paths_to_impl(const RailAddress& remote) const override {
         return below_.paths_to(remote);
@@ -65,7 +67,7 @@ private:
     PathSpec path_to_impl(const RailAddress& remote, std::uint32_t index) const override {
         return below_.path_to(remote, index);
     }
-    std::string trouble_impl() const override { return below_.trouble(); }
+    std::string last_error_text_impl() const override { return below_.last_error_text(); }
     void refuse_impl(const RailAddress& remote, Reason why) override { below_.refuse(remote, why); }
     Status create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) override;
     Status create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) override;

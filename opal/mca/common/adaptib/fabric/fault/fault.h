@@ -37,7 +37,7 @@ enum class Fault : std::uint8_t {
     datagram_corrupted, // 1 to `bytes` of its bytes are changed (in a copy)
     datagram_fails,     // as request_fails
     // A request is posted on a connected queue pair (RC, DC). While such a fault is planned
-    // execute() returns again, so that all requests are posted. Stores through map() are not: see
+    // rma_now() returns again, so that all requests are posted. Stores through map() are not: see
     // FaultPlan::lacks.
     request_fails,      // never executed; completes with `status` once all earlier ones are done
     request_fails_done, // executed, but completes with `status`
@@ -56,9 +56,9 @@ enum class Fault : std::uint8_t {
     allocate_fails,
     commit_fails, // of sparse memory, by its writer
     modify_fails,
-    // A queue pair starts to connect through the connection manager (FaultPlan::meets). The attempt
-    // fails, which is reported after `delay`.
-    meeting_fails,
+    // A queue pair starts to connect through the connection manager (FaultPlan::cm_connects). The
+    // attempt fails, which is reported after `delay`.
+    cm_connect_fails,
     // Anything is posted; without `nth` and `rate` these come by themselves at the time `from`.
     rail_down, // port_error; posted requests wait until the rail returns, at most for their timeout
     rail_up,   // port_active
@@ -109,18 +109,18 @@ struct FaultPlan {
     // Capabilities that the rails hide; read at the beginning. Without Capability::direct no store
     // bypasses the decorator.
     std::uint32_t lacks = 0;
-    // Gives the rails Capability::meets, whatever the fabric below has. The passive end of a
+    // Gives the rails Capability::cm_connects, whatever the fabric below has. The passive end of a
     // connection is ready at once, the active end when it gets the event. To be the same for all
     // nodes; read at the beginning.
-    bool meets = false;
+    bool cm_connects = false;
     // Passes on the knowledge of the fabric below about a peer's process (Rail::reach); otherwise
     // nothing is known.
     bool knows_processes = false;
     // Changes the address that the node publishes for a rail, but not the addresses that it
     // receives.
     std::function<void(std::uint32_t rail, RailAddress& address)> readdress;
-    // Called first in each QueuePair::execute, so that a test can act at that moment.
-    std::function<void()> at_execute;
+    // Called first in each QueuePair::rma_now, so that a test can act at that moment.
+    std::function<void()> at_rma_now;
     // Limit of memory that is registered at the same time, as under "ulimit -l". Beyond it
     // register_memory returns no_memory (and Fault::register_fails is logged). Memory that a rail
     // allocates does not count.

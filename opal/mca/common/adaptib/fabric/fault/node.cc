@@ -26,7 +26,7 @@ Site site_of(Fault fault) {
     case Fault::allocate_fails: return Site::allocate;
     case Fault::commit_fails: return Site::commit;
     case Fault::modify_fails: return Site::modify;
-    case Fault::meeting_fails: return Site::meeting;
+    case Fault::cm_connect_fails: return Site::cm_connect;
     case Fault::rail_down:
     case Fault::rail_up:
     case Fault::device_fails:

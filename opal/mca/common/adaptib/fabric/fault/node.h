@@ -39,7 +39,7 @@ enum class Site : std::uint8_t {
     allocate,
     commit,
     modify,
-    meeting,
+    cm_connect,
     node,
 };
 Site site_of(Fault fault);

@@ -53,12 +53,12 @@ Status FaultQp::post_request(const SendWork& work) {
         if (!wait) {
             return pass(work);
         }
-        hold(work, WorkStatus::success, false);
+        withhold(work, WorkStatus::success, false);
         return kOk;
     }
     if (fault->fault == Fault::request_fails || wait) {
         node_.note(fault->fault, rail_index_);
-        hold(work, fault->status, fault->fault == Fault::request_fails);
+        withhold(work, fault->status, fault->fault == Fault::request_fails);
         return kOk;
     }
     const Status status = pass(work);
@@ -75,7 +75,7 @@ Status FaultQp::post_datagram(const SendWork& work) {
         if (sends_.size() >= send_depth_) {
             return Status::again(Reason::queue_full);
         }
-        hold(work, WorkStatus::success, false);
+        withhold(work, WorkStatus::success, false);
         return kOk;
     }
     if (node_.down(rail_index_)) {
@@ -118,7 +118,7 @@ Status FaultQp::inject(const PlannedFault& fault, const SendWork& work) {
             done = status.ok();
         }
         break;
-    default: hold(work, fault.status, true); break;
+    default: withhold(work, fault.status, true); break;
     }
     if (done) {
         node_.note(fault.fault, rail_index_);

@@ -38,7 +38,7 @@ void FaultQp::forget_all() {
     sends_.clear();
     receives_.clear();
     late_.clear();
-    held_ = 0;
+    withheld_ = 0;
     failing_ = broken_ = mute_ = false;
     for (FaultCq* cq : {send_cq_, receive_cq_}) {
         cq->forget(number_);
@@ -75,26 +75,27 @@ Status FaultQp::modify_impl(const QpAttributes& attributes, std::uint32_t mask) 
 
 // Uses the queue pairs' numbers as packet sequence numbers, since no connection service exchanges
 // any.
-Status FaultQp::meet_impl(const QpAttributes& attributes, std::uint32_t mask,
-                          const Meeting& meeting) {
-    if (!node_.plan().meets || type() != QpType::rc) {
+Status FaultQp::cm_connect_impl(const QpAttributes& attributes, std::uint32_t mask,
+                                const CmConnectParams& params) {
+    if (!node_.plan().cm_connects || type() != QpType::rc) {
         return Status::error(Reason::not_supported);
     }
     if (node_.dead()) {
         return kOk;
     }
-    not_met_.reset();
-    if (meeting.asks && below_->query().state == QpState::ready_to_send) {
+    cm_failed_.reset();
+    if (params.asks && below_->query().state == QpState::ready_to_send) {
         // An earlier attempt succeeded late.
-        node_.add_event({EventKind::met, rail_index_, number_, nullptr});
+        node_.add_event({EventKind::cm_connected, rail_index_, number_, nullptr});
         return kOk;
     }
-    if (const PlannedFault* fault = meeting.asks ? node_.draw(Site::meeting, rail_index_) : nullptr;
+    if (const PlannedFault* fault =
+            params.asks ? node_.draw(Site::cm_connect, rail_index_) : nullptr;
         fault != nullptr) {
         node_.note(fault->fault, rail_index_);
-        not_met_ = node_.due(fault->delay);
+        cm_failed_ = node_.due(fault->delay);
         node_.wait(rail_index_, number_, *this);
-        node_.wake(not_met_->time);
+        node_.wake(cm_failed_->time);
         return kOk;
     }
     QpAttributes a = attributes;
@@ -105,10 +106,10 @@ Status FaultQp::meet_impl(const QpAttributes& attributes, std::uint32_t mask,
     if (status.ok()) {
         a.state = QpState::ready_to_send;
         status = modify_impl(a, kQpState | kQpRetry | kQpSendPsn | kQpSendLimits |
-                                    (mask & kMeetOptional));
+                                    (mask & kCmConnectOptional));
     }
-    if (status.ok() && meeting.asks) {
-        node_.add_event({EventKind::met, rail_index_, number_, nullptr});
+    if (status.ok() && params.asks) {
+        node_.add_event({EventKind::cm_connected, rail_index_, number_, nullptr});
     }
     return status;
 }
@@ -131,20 +132,20 @@ Status FaultQp::post_receive_impl(const ReceiveWork& work) {
 
 // True if no planned fault could hit a request: one that is done within a call cannot fail as a
 // posted one does.
-bool FaultQp::executes() {
+bool FaultQp::allows_rma_now() {
     return usable_impl() && !node_.planned(Site::request) && !node_.planned(Site::send) &&
            !node_.planned(Site::node);
 }
 
-Status FaultQp::execute_impl(const ExecuteWork& work) {
-    if (node_.plan().at_execute) {
-        node_.plan().at_execute();
+Status FaultQp::rma_now_impl(const RmaWork& work) {
+    if (node_.plan().at_rma_now) {
+        node_.plan().at_rma_now();
     }
-    return executes() ? below_->execute(work) : Status::again(Reason::none);
+    return allows_rma_now() ? below_->rma_now(work) : Status::again(Reason::none);
 }
 
-Status FaultQp::serve_copy_impl(const ExecuteWork& work) {
-    return executes() ? below_->serve_copy(work) : Status::again(Reason::none);
+Status FaultQp::serve_copy_impl(const RmaWork& work) {
+    return allows_rma_now() ? below_->serve_copy(work) : Status::again(Reason::none);
 }
 
 void* FaultQp::map_impl(std::uint64_t address, Bytes length, std::uint32_t key) {
@@ -192,8 +193,8 @@ Status FaultQp::pass(std::unique_ptr<KeptWork>& kept) {
     return status;
 }
 
-void FaultQp::hold(const SendWork& work, WorkStatus fate, bool barred) {
-    Sent& sent = add(work, Where::held);
+void FaultQp::withhold(const SendWork& work, WorkStatus fate, bool barred) {
+    Sent& sent = add(work, Where::withheld);
     sent.fate = fate;
     sent.barred = barred;
     sent.posted = node_.now();
@@ -210,7 +211,7 @@ void FaultQp::hold(const SendWork& work, WorkStatus fate, bool barred) {
         kept.work.gather_count = 1;
     }
     kept.work.gather = kept.gather.data();
-    ++held_;
+    ++withheld_;
     failing_ = failing_ || fate != WorkStatus::success;
     node_.wait(rail_index_, number_, *this);
     advance();
@@ -273,10 +274,10 @@ void FaultQp::on_send(const WorkCompletion& completion) {
 void FaultQp::advance() {
     while (!sends_.empty() && !mute_) {
         Sent& first = sends_.front();
-        if (first.where == Where::held && (first.barred || broken_)) {
+        if (first.where == Where::withheld && (first.barred || broken_)) {
             first.completion.status = broken_ ? WorkStatus::flushed : first.fate;
             first.where = Where::over;
-            --held_;
+            --withheld_;
         }
         if (first.where != Where::over) {
             return;
@@ -303,42 +304,42 @@ void FaultQp::advance() {
 
 bool FaultQp::progress() {
     send_late();
-    if (held_ > 0) {
+    if (withheld_ > 0) {
         if (!ready()) {
             broken_ = true;
         } else if (node_.down(rail_index_)) {
             give_up();
         } else {
-            release_held();
+            release_withheld();
         }
         advance();
     }
-    tell_not_met();
-    return held_ == 0 && late_.empty() && !not_met_;
+    report_cm_failed();
+    return withheld_ == 0 && late_.empty() && !cm_failed_;
 }
 
-void FaultQp::tell_not_met() {
-    if (not_met_ && node_.reached(*not_met_)) {
-        not_met_.reset();
-        node_.add_event({EventKind::not_met, rail_index_, number_, nullptr});
+void FaultQp::report_cm_failed() {
+    if (cm_failed_ && node_.reached(*cm_failed_)) {
+        cm_failed_.reset();
+        node_.add_event({EventKind::cm_failed, rail_index_, number_, nullptr});
     }
 }
 
 Nanoseconds FaultQp::next_look() const {
-    Nanoseconds next = not_met_ ? std::max(not_met_->time, node_.now()) : Nanoseconds::max();
+    Nanoseconds next = cm_failed_ ? std::max(cm_failed_->time, node_.now()) : Nanoseconds::max();
     for (const Late& late : late_) {
         next = std::min(next, std::max(late.due.time, node_.now()));
     }
-    if (held_ > 0 && node_.down(rail_index_) && timeout_ != Nanoseconds::max() &&
-        sends_.front().where == Where::held) {
+    if (withheld_ > 0 && node_.down(rail_index_) && timeout_ != Nanoseconds::max() &&
+        sends_.front().where == Where::withheld) {
         next = std::min(next, sends_.front().posted + timeout_);
     }
     return next;
 }
 
-void FaultQp::release_held() {
+void FaultQp::release_withheld() {
     for (Sent& sent : sends_) {
-        if (sent.where == Where::held) {
+        if (sent.where == Where::withheld) {
             if (sent.barred) {
                 return;
             }
@@ -354,7 +355,7 @@ void FaultQp::release_held() {
             }
             sent.where = Where::below;
             sent.number = next_send_++;
-            --held_;
+            --withheld_;
         }
         if (sent.fate != WorkStatus::success) {
             return;
@@ -366,7 +367,7 @@ void FaultQp::release_held() {
 // timeout.
 void FaultQp::give_up() {
     Sent& first = sends_.front();
-    if (first.where == Where::held && !first.barred && node_.now() - first.posted >= timeout_) {
+    if (first.where == Where::withheld && !first.barred && node_.now() - first.posted >= timeout_) {
         first.barred = true;
         first.fate = WorkStatus::retry_exceeded;
         failing_ = true;

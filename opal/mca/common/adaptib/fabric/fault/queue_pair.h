@@ -43,7 +43,7 @@ public:
     Nanoseconds next_look() const;
 
 private:
-    enum class Where : std::uint8_t { below, held, over };
+    enum class Where : std::uint8_t { below, withheld, over };
     struct Sent {
         WorkCompletion completion; // as the node will see it; the status is valid in state over
         Where where = Where::below;
@@ -66,14 +66,14 @@ private:
 
     Status modify_impl(const QpAttributes& attributes, std::uint32_t mask) override;
     QpAttributes query_impl() const override { return below_->query(); }
-    Status meet_impl(const QpAttributes& attributes, std::uint32_t mask,
-                     const Meeting& meeting) override;
+    Status cm_connect_impl(const QpAttributes& attributes, std::uint32_t mask,
+                           const CmConnectParams& params) override;
     Status post_send_impl(const SendWork& work) override;
     Status post_receive_impl(const ReceiveWork& work) override;
-    Status execute_impl(const ExecuteWork& work) override;
-    Status serve_copy_impl(const ExecuteWork& work) override;
-    bool executes();
-    Status serve_impl(const SendWork& work) override { return below_->serve(work); }
+    Status rma_now_impl(const RmaWork& work) override;
+    Status serve_copy_impl(const RmaWork& work) override;
+    bool allows_rma_now();
+    Status serve_rma_impl(const SendWork& work) override { return below_->serve_rma(work); }
     Status find_key_impl(const RemoteRange& range, std::uint32_t& key) override {
         return below_->find_key(range, key);
     }
@@ -86,23 +86,23 @@ private:
     Status post_datagram(const SendWork& work);
     Status swallow(const SendWork& work);
     Status inject(const PlannedFault& fault, const SendWork& work);
-    bool has_to_wait() const { return failing_ || held_ > 0 || node_.down(rail_index_); }
+    bool has_to_wait() const { return failing_ || withheld_ > 0 || node_.down(rail_index_); }
     bool ready() const { return below_->query().state == QpState::ready_to_send; }
 
     Sent& add(const SendWork& work, Where where);
     Status pass(const SendWork& work);
     Status pass(std::unique_ptr<KeptWork>& kept); // moves from `kept` if ok
-    void hold(const SendWork& work, WorkStatus fate, bool barred);
+    void withhold(const SendWork& work, WorkStatus fate, bool barred);
     void drop(const SendWork& work); // completes at once with success
     std::unique_ptr<KeptWork> copy(const SendWork& work);
     bool send_copy(std::unique_ptr<KeptWork>& kept); // false: try again later
 
     void on_send(const WorkCompletion& completion);
     void on_receive(WorkCompletion completion);
-    void release_held();
+    void release_withheld();
     void send_late();
     void give_up();
-    void tell_not_met();
+    void report_cm_failed();
     void advance();
     void forget_all();
 
@@ -122,11 +122,11 @@ private:
     Nanoseconds timeout_ = Nanoseconds::max();
     std::uint64_t next_send_ = 0;
     std::uint64_t next_receive_ = 0;
-    std::size_t held_ = 0;
+    std::size_t withheld_ = 0;
     std::deque<Sent> sends_;
     std::deque<Received> receives_;
     std::vector<Late> late_;
-    std::optional<Due> not_met_; // when not_met is reported
+    std::optional<Due> cm_failed_; // when cm_failed is reported
 };
 
 } // namespace adaptib::fault

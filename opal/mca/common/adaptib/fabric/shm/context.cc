@@ -28,7 +28,7 @@ Status Context::peer(const RailAddress& address, std::shared_ptr<PeerSegment>& o
     if (!PeerSegment::decode(address, wire)) {
         return Status::error(Reason::bad_argument);
     }
-    trouble_text_.clear();
+    last_error_text_.clear();
     std::erase_if(peers_, [](const auto& entry) { return entry.second.expired(); });
     const auto known = peers_.find(wire.cookie);
     std::shared_ptr<PeerSegment> peer = known == peers_.end() ? nullptr : known->second.lock();
@@ -37,9 +37,9 @@ Status Context::peer(const RailAddress& address, std::shared_ptr<PeerSegment>& o
         obstacle_cookie_ = wire.cookie;
         const Status status =
             PeerSegment::open(address, segment_->cookie(), peer, segment_->host(), obstacle_);
-        trouble_text_ = status.ok() || status.reason() == Reason::peer_gone
-                            ? std::string()
-                            : obstacle_.text(wire.pid, true);
+        last_error_text_ = status.ok() || status.reason() == Reason::peer_gone
+                               ? std::string()
+                               : obstacle_.text(wire.pid, true);
         if (!status.ok()) {
             return status;
         }
@@ -187,12 +187,12 @@ void Context::look_at_rails() {
 }
 
 void Context::look_at_peers_rails() {
-    peers_trouble_ = 0;
+    peers_faults_ = 0;
     for (const auto& [cookie, known] : peers_) {
         if (const std::shared_ptr<PeerSegment> peer = known.lock()) {
             for (std::uint32_t rail = 0; rail < std::min(peer->header()->rails, kMaxRails);
                  ++rail) {
-                peers_trouble_ |= peer->header()->rail[rail].word.load(std::memory_order_acquire);
+                peers_faults_ |= peer->header()->rail[rail].word.load(std::memory_order_acquire);
             }
             if (peer->is_news()) [[unlikely]] {
                 raise(EventKind::peer_changed, 0, 0);
@@ -201,15 +201,15 @@ void Context::look_at_peers_rails() {
     }
 }
 
-// Updates `trouble` and the bell.
+// Updates `faults` and the poll hint.
 void Context::watch() {
-    std::uint64_t trouble = peers_trouble_ | static_cast<std::uint64_t>(broken_);
+    std::uint64_t faults = peers_faults_ | static_cast<std::uint64_t>(broken_);
     for (std::uint32_t rail = 0; rail < rail_count_; ++rail) {
-        trouble |= rail_word(rail);
+        faults |= rail_word(rail);
     }
-    watch_.trouble.store(trouble, std::memory_order_relaxed);
-    watch_.bell.next = consumer_.next_state();
-    watch_.bell.busy = !active_.empty() || !owed_.empty() || completions_ > 0;
+    watch_.faults.store(faults, std::memory_order_relaxed);
+    watch_.poll_hint.next = consumer_.next_state();
+    watch_.poll_hint.busy = !active_.empty() || !owed_.empty() || completions_ > 0;
 }
 
 bool Context::next_event(Event& out) {
@@ -232,7 +232,7 @@ void Context::activate(LocalQueuePair* qp) {
         qp->active = true;
         active_.push_back(qp);
     }
-    watch_.bell.busy = true;
+    watch_.poll_hint.busy = true;
 }
 
 void Context::progress() {
@@ -303,7 +303,7 @@ void Context::progress_active() {
 void Context::owe(std::shared_ptr<PeerSegment> peer, const RecordFields& fields) {
     owed_.push_back({std::move(peer), fields});
     pay();
-    watch_.bell.busy = true;
+    watch_.poll_hint.busy = true;
 }
 
 void Context::pay() {

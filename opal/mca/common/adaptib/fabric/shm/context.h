@@ -53,9 +53,9 @@ public:
     Status peer(const RailAddress& address, std::shared_ptr<PeerSegment>& out, std::uint32_t& rail);
     // Text for a person: why the last call of peer(), or the last request for memory of the
     // segment, failed.
-    const std::string& trouble_text() const { return trouble_text_; }
-    // Records for trouble_text() that the segment had no memory.
-    void note_no_memory() { trouble_text_ = segment_->trouble(); }
+    const std::string& last_error_text() const { return last_error_text_; }
+    // Records for last_error_text() that the segment had no memory.
+    void note_no_memory() { last_error_text_ = segment_->last_error_text(); }
     // Tells the process at that address, which sends to this one, that this process never replies
     // to it.
     void refuse(const RailAddress& address, Reason why);
@@ -79,21 +79,21 @@ public:
     // Zero while no queue pair is broken and all rails, this process's and those of mapped peers,
     // are active and not slowed: own rails as of the last poll, peers' rails as of the last round
     // or look for events.
-    const std::atomic<std::uint64_t>& trouble() const { return watch_.trouble; }
+    const std::atomic<std::uint64_t>& faults() const { return watch_.faults; }
     // Counts broken queue pairs: those that were ready to send and then had an error. While one
-    // exists, trouble() is nonzero. A lost peer leaves such queue pairs, so from then on sends to
+    // exists, faults() is nonzero. A lost peer leaves such queue pairs, so from then on sends to
     // other peers check more.
     void count_broken(int more) {
         broken_ += more;
         if (more > 0) {
-            watch_.trouble.store(1, std::memory_order_relaxed);
+            watch_.faults.store(1, std::memory_order_relaxed);
         }
     }
-    const Bell& bell() const { return watch_.bell; }
+    const PollHint& poll_hint() const { return watch_.poll_hint; }
     // A completion was queued; `count` completions were taken.
     void completion_queued() {
         ++completions_;
-        watch_.bell.busy = true;
+        watch_.poll_hint.busy = true;
     }
     void completions_taken(std::size_t count) { completions_ -= count; }
 
@@ -136,8 +136,8 @@ private:
     void watch();
 
     struct alignas(kCacheLine) Watch {
-        std::atomic<std::uint64_t> trouble{0};
-        Bell bell;
+        std::atomic<std::uint64_t> faults{0};
+        PollHint poll_hint;
     };
     Watch watch_;
     std::unique_ptr<OwnSegment> segment_;
@@ -150,9 +150,9 @@ private:
     BouncePool bounce_;
     Counters counters_;
     std::uint32_t polls_ = 0;
-    std::uint64_t peers_trouble_ = 0; // OR of their rail words, as of the last look
-    int broken_ = 0;                  // broken queue pairs
-    std::size_t completions_ = 0;     // in all completion queues
+    std::uint64_t peers_faults_ = 0; // OR of their rail words, as of the last look
+    int broken_ = 0;                 // broken queue pairs
+    std::size_t completions_ = 0;    // in all completion queues
     bool single_copy_ = true;
     bool single_copy_noticed_ = false;
 
@@ -168,7 +168,7 @@ private:
     std::vector<std::uint32_t> free_srqs_;
     std::uint32_t srqs_ = 0;
     std::map<std::uint64_t, std::weak_ptr<PeerSegment>> peers_; // by cookie
-    std::string trouble_text_;
+    std::string last_error_text_;
     Obstacle obstacle_;                 // that peer() met last
     std::uint64_t obstacle_cookie_ = 0; // peer with which it met obstacle_
     std::uint64_t looked_at_ = 0;

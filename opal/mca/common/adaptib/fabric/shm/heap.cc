@@ -34,7 +34,7 @@ void Heap::begin(const SegmentFile& file, Bytes begin, Bytes end) {
 }
 
 Status Heap::refuse(std::string text) {
-    trouble_ = std::move(text);
+    last_error_text_ = std::move(text);
     return Status::error(Reason::no_memory);
 }
 

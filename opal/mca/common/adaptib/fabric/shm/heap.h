@@ -52,7 +52,7 @@ public:
     bool find(const void* address, Bytes length, Bytes& offset) const;
 
     // Text for a person: reason of the last failure.
-    const std::string& trouble() const { return trouble_; }
+    const std::string& last_error_text() const { return last_error_text_; }
     Bytes in_use() const { return in_use_; }
 
 private:
@@ -85,7 +85,7 @@ private:
     std::map<Bytes, Bytes> free_; // offset -> length; each within one extent, no two adjacent
     std::map<Bytes, Block> blocks_;
     Bytes in_use_ = 0;
-    std::string trouble_;
+    std::string last_error_text_;
 };
 
 } // namespace adaptib::shm

@@ -67,7 +67,7 @@ struct Header {
     std::uint64_t heap_offset;
     std::uint32_t rails;
 
-    alignas(kCacheLine) std::atomic<std::uint32_t> alive; // kEnded, kAlive or kLeft
+    alignas(kCacheLine) std::atomic<std::uint32_t> alive; // kEnded, kAlive or kRetained
     // Lock that makes atomics on private memory atomic among each other: 0, or its holder:
     // pid << 32 | producer slot + 1, or pid << 32 | kLockOwner for the segment's owner (bounce.h).
     alignas(kCacheLine) std::atomic<std::uint64_t> atomic_lock;

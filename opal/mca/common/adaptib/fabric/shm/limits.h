@@ -30,7 +30,7 @@ inline constexpr std::uint32_t kPollsPerRound = 256;
 inline constexpr Nanoseconds kPeerLookInterval{10'000'000};
 // Datagrams without a receive that a queue pair keeps outside the queue. Above that, the queue
 // waits.
-inline constexpr Bytes kHeldBytes = kMiB;
+inline constexpr Bytes kMaxQueuedBytes = kMiB;
 // Longest time that a queue pair going to ERR, or a region being destroyed, waits for a peer that
 // is copying.
 inline constexpr Nanoseconds kFenceLimit{1'000'000'000};

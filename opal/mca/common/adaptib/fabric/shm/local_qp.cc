@@ -80,8 +80,8 @@ QpAttributes LocalQueuePair::query_impl() const {
     return out;
 }
 
-// Gates do not look at the queue pair itself, so a queue pair with an error closes the gates of
-// all. Gates of a queue pair that is reset are invalid.
+// Guards do not look at the queue pair itself, so a queue pair with an error closes the guards of
+// all. Guards of a queue pair that is reset are invalid.
 void LocalQueuePair::set_state(QpState to) {
     const bool broken = to == QpState::error && (broken_ || state_ == QpState::ready_to_send);
     context_.count_broken(static_cast<int>(broken) - static_cast<int>(broken_));
@@ -117,8 +117,8 @@ void LocalQueuePair::reset() {
     if (srq_ != nullptr) {
         srq_->forget(this);
     }
-    held_.clear();
-    held_bytes_ = 0;
+    queued_.clear();
+    queued_bytes_ = 0;
     assembling_ = false;
     posted_ = released_ = 0;
     attributes_ = {};
@@ -154,7 +154,7 @@ void LocalQueuePair::complete_receive(const WorkCompletion& completion) {
 }
 
 bool LocalQueuePair::progress() {
-    drain_held();
+    drain_queued();
     return progress_sends();
 }
 
@@ -180,7 +180,7 @@ Status LocalQueuePair::post_receive_impl(const ReceiveWork& work) {
     const Status status = receives_queue_.post(work);
     if (status.ok()) {
         entry_->posted.store(++receives_posted_, std::memory_order_release);
-        if (!held_.empty()) {
+        if (!queued_.empty()) {
             context_.activate(this);
         }
     }
@@ -209,8 +209,8 @@ void LocalQueuePair::flush_receives() {
         completion.wr_id = arriving_.wr_id;
         complete_receive(completion);
     }
-    held_.clear();
-    held_bytes_ = 0;
+    queued_.clear();
+    queued_bytes_ = 0;
     if (srq_ != nullptr) {
         srq_->forget(this);
         return;

@@ -4,7 +4,7 @@
 // Purpose: the state machine of fabric/README.md, the receive queue, and taking records out of the
 // process's queue into posted receives.
 // A queue pair is always in one of 5 states (QpState); its entry in the segment tells peers whether
-// it receives. Records that find no receive wait in held_, in order.
+// it receives. Records that find no receive wait in queued_, in order.
 // Threads: one thread at a time uses the whole fabric.
 // May touch: base/, fabric/fabric.h and this folder.
 #pragma once
@@ -99,9 +99,9 @@ private:
     Taken take_message(const RecordFields& fields, const std::byte* payload);
     Taken take_notice(const RecordFields& fields);
     void refuse(std::uint64_t wr_id, WorkStatus here, WorkStatus at_sender);
-    bool hold(const RecordView& record);
+    bool queue_record(const RecordView& record);
     void wait_for_receive();
-    void drain_held();
+    void drain_queued();
     const QueuedReceive* peek_receive();
     void drop_receive();
     void flush_receives();
@@ -124,12 +124,12 @@ private:
     QueuedReceive arriving_;
     Bytes arrived_ = 0;
 
-    struct Held {
+    struct QueuedRecord {
         RecordFields fields;
         std::vector<std::byte> payload;
     };
-    std::deque<Held> held_;
-    Bytes held_bytes_ = 0;
+    std::deque<QueuedRecord> queued_;
+    Bytes queued_bytes_ = 0;
 };
 
 } // namespace adaptib::shm

@@ -23,19 +23,19 @@ bool LocalQueuePair::deliver(const RecordView& record) {
         return true;
     default: break;
     }
-    if (held_.empty() && take(record.fields, record.payload) == Taken::yes) {
+    if (queued_.empty() && take(record.fields, record.payload) == Taken::yes) {
         return true;
     }
-    return hold(record);
+    return queue_record(record);
 }
 
-bool LocalQueuePair::hold(const RecordView& record) {
+bool LocalQueuePair::queue_record(const RecordView& record) {
     // The receives that an RC sender saw bound what it sends; nothing bounds datagrams.
-    if (type() == QpType::ud && held_bytes_ + record.payload_bytes > kHeldBytes) {
+    if (type() == QpType::ud && queued_bytes_ + record.payload_bytes > kMaxQueuedBytes) {
         return false;
     }
-    held_.push_back({record.fields, {record.payload, record.payload + record.payload_bytes}});
-    held_bytes_ += record.payload_bytes + sizeof(Held);
+    queued_.push_back({record.fields, {record.payload, record.payload + record.payload_bytes}});
+    queued_bytes_ += record.payload_bytes + sizeof(QueuedRecord);
     wait_for_receive();
     return true;
 }
@@ -51,18 +51,18 @@ void LocalQueuePair::wait_for_receive() {
     }
 }
 
-void LocalQueuePair::drain_held() {
-    while (!held_.empty() && receives()) {
-        Held& first = held_.front();
+void LocalQueuePair::drain_queued() {
+    while (!queued_.empty() && receives()) {
+        QueuedRecord& first = queued_.front();
         if (take(first.fields, first.payload.data()) == Taken::no_receive) {
             wait_for_receive();
             return;
         }
-        if (held_.empty()) {
+        if (queued_.empty()) {
             return; // take() moved the queue pair to ERR
         }
-        held_bytes_ -= first.payload.size() + sizeof(Held);
-        held_.pop_front();
+        queued_bytes_ -= first.payload.size() + sizeof(QueuedRecord);
+        queued_.pop_front();
     }
 }
 

@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/pieces.h"
+#include "base/copy.h"
 #include "fabric/shm/rc.h"
 
 namespace adaptib::shm {
@@ -173,12 +173,12 @@ void RcQueuePair::serve(const RecordView& record) {
         return;
     }
     auto* header = reinterpret_cast<BounceHeader*>(slot);
-    const BounceAnswer answer = execute(request, slot + sizeof *header, header->result);
+    const BounceAnswer answer = serve_request(request, slot + sizeof *header, header->result);
     header->answer.store(request.tag << 8 | static_cast<std::uint64_t>(answer),
                          std::memory_order_release);
 }
 
-Status RcQueuePair::serve_impl(const SendWork& work) {
+Status RcQueuePair::serve_rma_impl(const SendWork& work) {
     if (work.gather_count != 1 || work.gather[0].length == 0 || !usable_impl()) {
         return Status::again(Reason::none);
     }
@@ -191,7 +191,7 @@ Status RcQueuePair::serve_impl(const SendWork& work) {
     request.opcode = static_cast<std::uint32_t>(work.opcode);
     auto* data = static_cast<std::byte*>(work.gather[0].address);
     std::uint64_t old = 0;
-    if (execute(request, data, old) != BounceAnswer::done) {
+    if (serve_request(request, data, old) != BounceAnswer::done) {
         return Status::again(Reason::none);
     }
     if (work.opcode == Opcode::compare_swap || work.opcode == Opcode::fetch_add) {
@@ -210,8 +210,8 @@ const RegionView* RcQueuePair::find_served(std::uint32_t key, std::uint64_t addr
     return allowed ? region : nullptr;
 }
 
-BounceAnswer RcQueuePair::execute(const BounceRequest& request, std::byte* data,
-                                  std::uint64_t& old) {
+BounceAnswer RcQueuePair::serve_request(const BounceRequest& request, std::byte* data,
+                                        std::uint64_t& old) {
     const auto opcode = static_cast<Opcode>(request.opcode);
     const bool atomic = opcode == Opcode::compare_swap || opcode == Opcode::fetch_add;
     const bool write = opcode == Opcode::write || opcode == Opcode::write_imm;
@@ -232,30 +232,30 @@ BounceAnswer RcQueuePair::execute(const BounceRequest& request, std::byte* data,
     }
     auto* memory = reinterpret_cast<std::byte*>(request.remote_address);
     if (atomic) {
-        return execute_atomic(request, region->offset != kPrivate, old);
+        return serve_atomic(request, region->offset != kPrivate, old);
     }
     if (region->length == kWholeMemory ||
         ((request.flags & kBounceChecked) != 0 && region->offset == kPrivate)) {
-        return execute_checked(request, data);
+        return serve_checked(request, data);
     }
     if (opcode == Opcode::read) {
-        copy_few(data, memory, request.length);
+        copy_small(data, memory, request.length);
     } else if ((request.flags & kBouncePublish) != 0 && request.length >= 8 &&
                (request.remote_address + request.length) % 8 == 0) {
         const Bytes body = request.length - 8;
         std::uint64_t last = 0;
-        copy_few(memory, data, body);
+        copy_small(memory, data, body);
         std::memcpy(&last, data + body, 8);
         std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(memory + body))
             .store(last, std::memory_order_release);
     } else {
-        copy_few(memory, data, request.length);
+        copy_small(memory, data, request.length);
     }
     return BounceAnswer::done;
 }
 
 // Copies through the system, because an access to an unmapped address must not end the process.
-BounceAnswer RcQueuePair::execute_checked(const BounceRequest& request, std::byte* data) const {
+BounceAnswer RcQueuePair::serve_checked(const BounceRequest& request, std::byte* data) const {
     const bool read = static_cast<Opcode>(request.opcode) == Opcode::read;
     const Bytes tail = (request.flags & kBouncePublish) != 0 && request.length >= 8 ? 8 : 0;
     const Gather memory{reinterpret_cast<void*>(request.remote_address), request.length, 0};
@@ -281,8 +281,8 @@ void atomic_at(const BounceRequest& request, std::uint64_t& old) {
 
 } // namespace
 
-BounceAnswer RcQueuePair::execute_atomic(const BounceRequest& request, bool shared,
-                                         std::uint64_t& old) {
+BounceAnswer RcQueuePair::serve_atomic(const BounceRequest& request, bool shared,
+                                       std::uint64_t& old) {
     std::atomic<std::uint64_t>& lock = context_.segment().header()->atomic_lock;
     const std::uint64_t name =
         static_cast<std::uint64_t>(context_.segment().header()->pid) << 32 | kLockOwner;

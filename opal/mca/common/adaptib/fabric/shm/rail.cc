@@ -133,7 +133,7 @@ PortState ShmRail::state_impl() const {
 
 RailAddress ShmRail::address_impl() const { return context_.segment().address(index_); }
 
-bool ShmRail::reaches_impl(const RailAddress& remote) const {
+bool ShmRail::is_reachable_impl(const RailAddress& remote) const {
     WireAddress wire{};
     return PeerSegment::decode(remote, wire) &&
            reach_each_other(context_.segment().wire_address(index_), wire);

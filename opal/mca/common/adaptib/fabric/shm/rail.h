@@ -33,9 +33,9 @@ public:
 private:
     PortState state_impl() const override;
     RailAddress address_impl() const override;
-    bool reaches_impl(const RailAddress& remote) const override;
+    bool is_reachable_impl(const RailAddress& remote) const override;
     std::string why_out_of_reach_impl(const RailAddress& remote) const override;
-    std::string trouble_impl() const override { return context_.trouble_text(); }
+    std::string last_error_text_impl() const override { return context_.last_error_text(); }
     void refuse_impl(const RailAddress& remote, Reason why) override {
         context_.refuse(remote, why);
     }

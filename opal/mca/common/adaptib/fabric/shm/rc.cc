@@ -74,19 +74,19 @@ bool RcQueuePair::usable_impl() const {
     return state_ == QpState::ready_to_send && rails_word() == 0 && connected();
 }
 
-// The gate does not check the cookie again: the word contains both queue pair numbers, of which the
-// target's comes back only after 2,047 others, and bits of the packet number.
-Gate RcQueuePair::gate_impl() const {
+// The guard does not check the cookie again: the word contains both queue pair numbers, of which
+// the target's comes back only after 2,047 others, and bits of the packet number.
+FastPathGuard RcQueuePair::fast_path_guard_impl() const {
     const std::uint64_t word =
         peer_entry_ == nullptr ? 0 : peer_entry_->word.load(std::memory_order_acquire);
     if (word == 0 || !usable_impl()) {
         return {};
     }
-    Gate gate;
-    gate.trouble = &context_.trouble();
-    gate.target = &peer_entry_->word;
-    gate.expected = word;
-    return gate;
+    FastPathGuard guard;
+    guard.faults = &context_.faults();
+    guard.target = &peer_entry_->word;
+    guard.expected = word;
+    return guard;
 }
 
 bool RcQueuePair::target_lives_impl() const { return peer_ == nullptr || peer_->check_alive(); }
@@ -206,10 +206,10 @@ RcQueuePair::Step RcQueuePair::attempt(const SendWork& work, Bytes length, Attem
     case Opcode::send:
     case Opcode::send_imm: return send_message(work, length, a, status);
     case Opcode::write:
-    case Opcode::read: return move_data(work, length, a, status);
+    case Opcode::read: return transfer_data(work, length, a, status);
     case Opcode::write_imm: {
         if (!a.data_done) {
-            const Step step = move_data(work, length, a, status);
+            const Step step = transfer_data(work, length, a, status);
             if (step != Step::over || status != WorkStatus::success) {
                 return step;
             }

@@ -65,8 +65,8 @@ private:
         Nanoseconds ready_at{0}; // slowed rail: may start then; 0: not computed
         std::vector<std::byte> inline_data;
     };
-    // Facts that execute() found in its last write, or read, of private memory, while no request
-    // waited.
+    // Facts that serve_request() found in its last write, or read, of private memory, while no
+    // request waited.
     struct alignas(kCacheLine) Known {
         std::uint32_t local_key = 0;
         std::uint32_t remote_key = 0;
@@ -83,15 +83,15 @@ private:
 
     // QueuePair
     Status post_send_impl(const SendWork& work) override;
-    Status execute_impl(const ExecuteWork& work) override;
-    Status serve_impl(const SendWork& work) override;
-    Status serve_copy_impl(const ExecuteWork& work) override;
+    Status rma_now_impl(const RmaWork& work) override;
+    Status serve_rma_impl(const SendWork& work) override;
+    Status serve_copy_impl(const RmaWork& work) override;
     Status find_key_impl(const RemoteRange& range, std::uint32_t& key) override;
     bool target_lives_impl() const override;
     void* map_impl(std::uint64_t address, Bytes length, std::uint32_t key) override;
     Status commit_impl(std::uint64_t address, Bytes length, std::uint32_t key) override;
     bool usable_impl() const override;
-    Gate gate_impl() const override;
+    FastPathGuard fast_path_guard_impl() const override;
     // LocalQueuePair
     bool accepts(const RecordView& record) const override;
     Status connect(const QpAttributes& attributes) override;
@@ -122,20 +122,20 @@ private:
     WorkStatus message_state(std::uint64_t message, bool& over) const;
 
     // rc_memory.cc: requests that touch the target's memory
-    Step move_data(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
+    Step transfer_data(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
     Step do_atomic(const SendWork& work, Attempt& a, WorkStatus& status);
-    template <Opcode kOpcode> bool execute_known(const ExecuteWork& work);
-    bool execute_any(const ExecuteWork& work);
-    bool may_execute(const ExecuteWork& work) const;
-    bool finds_target_of(const ExecuteWork& work);
-    bool execute_shared(const ExecuteWork& work);
-    bool execute_private(const ExecuteWork& work);
+    template <Opcode kOpcode> bool rma_now_known(const RmaWork& work);
+    bool rma_now_any(const RmaWork& work);
+    bool may_rma_now(const RmaWork& work) const;
+    bool finds_target_of(const RmaWork& work);
+    bool rma_now_shared(const RmaWork& work);
+    bool rma_now_private(const RmaWork& work);
     Known& known_of(Opcode opcode) { return known_[opcode == Opcode::read ? 1 : 0]; }
     std::uint64_t atomic_shared(const SendWork& work);
     CopyResult atomic_private(const SendWork& work, std::uint64_t& old);
     CopyResult copy_private(const SendWork& work, Bytes offset, Bytes length);
     void copy_shared(const SendWork& work, std::byte* remote, Bytes offset, Bytes part, Bytes tail);
-    Step copy_trouble(CopyResult result, Attempt& a, WorkStatus& status, bool& bounce);
+    Step handle_copy_error(CopyResult result, Attempt& a, WorkStatus& status, bool& bounce);
     bool find_remote(std::uint64_t address, Bytes length, std::uint32_t key, std::uint32_t access);
     bool try_lock_atomics();
     bool lock_atomics(Attempt& a);
@@ -146,7 +146,7 @@ private:
     }
 
     // pipeline.cc: requests where cross-memory attach is forbidden or cannot reach the memory;
-    // target side of the copy pipeline and of QueuePair::serve
+    // target side of the copy pipeline and of QueuePair::serve_rma
     enum class Asked : std::uint8_t { yes, later, local_fault };
     Step bounce(const SendWork& work, Bytes length, Attempt& a, WorkStatus& status);
     bool reap(const SendWork& work, Attempt& a, WorkStatus& status);
@@ -154,11 +154,11 @@ private:
     bool fill_slot(const SendWork& work, Bytes length, const Attempt& a, std::byte* slot) const;
     bool empty_slot(const SendWork& work, const Piece& piece, const Attempt& a) const;
     void abandon_pieces();
-    BounceAnswer execute(const BounceRequest& request, std::byte* data, std::uint64_t& old);
-    BounceAnswer execute_checked(const BounceRequest& request, std::byte* data) const;
+    BounceAnswer serve_request(const BounceRequest& request, std::byte* data, std::uint64_t& old);
+    BounceAnswer serve_checked(const BounceRequest& request, std::byte* data) const;
     const RegionView* find_served(std::uint32_t key, std::uint64_t address, Bytes length,
                                   std::uint32_t access) const;
-    BounceAnswer execute_atomic(const BounceRequest& request, bool shared, std::uint64_t& old);
+    BounceAnswer serve_atomic(const BounceRequest& request, bool shared, std::uint64_t& old);
     bool atomic_checked(const BounceRequest& request, std::uint64_t& old) const;
     std::uint32_t own_pid() const { return context_.segment().header()->pid; }
 

@@ -31,7 +31,7 @@ constexpr Direction direction_of(Opcode opcode) {
     return opcode == Opcode::read ? Direction::from_peer : Direction::to_peer;
 }
 
-SendWork request_of(const ExecuteWork& work, const Gather& gather) {
+SendWork request_of(const RmaWork& work, const Gather& gather) {
     SendWork request;
     request.opcode = work.opcode;
     request.gather = &gather;
@@ -98,8 +98,8 @@ RcQueuePair::Step RcQueuePair::remote_error(WorkStatus which, WorkStatus& status
 }
 
 // Sets `bounce` if the copy pipeline has to do the request.
-RcQueuePair::Step RcQueuePair::copy_trouble(CopyResult result, Attempt& a, WorkStatus& status,
-                                            bool& bounce) {
+RcQueuePair::Step RcQueuePair::handle_copy_error(CopyResult result, Attempt& a, WorkStatus& status,
+                                                 bool& bounce) {
     switch (result) {
     case CopyResult::ok: break;
     case CopyResult::fault:
@@ -145,8 +145,8 @@ CopyResult RcQueuePair::copy_private(const SendWork& work, Bytes offset, Bytes l
                        {work.gather, work.gather_count}, offset, length);
 }
 
-RcQueuePair::Step RcQueuePair::move_data(const SendWork& work, Bytes length, Attempt& a,
-                                         WorkStatus& status) {
+RcQueuePair::Step RcQueuePair::transfer_data(const SendWork& work, Bytes length, Attempt& a,
+                                             WorkStatus& status) {
     const Bytes tail = tail_of(work, length);
     const Bytes body = length - tail;
     bool through_pipeline = false;
@@ -189,8 +189,9 @@ RcQueuePair::Step RcQueuePair::move_data(const SendWork& work, Bytes length, Att
         }
         end_touching();
         if (result != CopyResult::ok) {
-            const Step step =
-                through_pipeline ? Step::wait : copy_trouble(result, a, status, through_pipeline);
+            const Step step = through_pipeline
+                                  ? Step::wait
+                                  : handle_copy_error(result, a, status, through_pipeline);
             return through_pipeline ? bounce(work, length, a, status) : step;
         }
         a.moved += part + last;
@@ -239,7 +240,7 @@ RcQueuePair::Step RcQueuePair::do_atomic(const SendWork& work, Attempt& a, WorkS
         end_touching();
         if (result != CopyResult::ok) {
             bool through_pipeline = false;
-            const Step step = copy_trouble(result, a, status, through_pipeline);
+            const Step step = handle_copy_error(result, a, status, through_pipeline);
             return through_pipeline ? bounce(work, 8, a, status) : step;
         }
         std::memcpy(work.gather[0].address, &old, 8);
@@ -310,17 +311,17 @@ void RcQueuePair::unlock_atomics() {
 // included.
 
 // Fast path: a write or read of private memory with the keys of the last one. Tags and words tell
-// whether the facts found then still hold. execute_any does everything else, including facts that
+// whether the facts found then still hold. rma_now_any does everything else, including facts that
 // no longer hold.
 template <Opcode kOpcode>
-[[gnu::always_inline]] inline bool RcQueuePair::execute_known(const ExecuteWork& work) {
+[[gnu::always_inline]] inline bool RcQueuePair::rma_now_known(const RmaWork& work) {
     Known& known = known_of(kOpcode);
     if (state_ != QpState::ready_to_send || work.length - 1 >= kCopyPiece ||
         work.local_key != known.local_key || work.remote_key != known.remote_key ||
         !known.local.covers(reinterpret_cast<std::uintptr_t>(work.local), work.length) ||
         !known.remote.covers(work.remote_address, work.length) ||
         context_.regions().tag(work.local_key) != known.local.tag) [[unlikely]] {
-        return execute_any(work);
+        return rma_now_any(work);
     }
     begin_touching();
     const QueuePairEntry& target = *peer_entry_;
@@ -331,7 +332,7 @@ template <Opcode kOpcode>
         (kOpcode == Opcode::read && target.target_reads.load(std::memory_order_acquire) == 0))
         [[unlikely]] {
         end_touching();
-        return execute_any(work);
+        return rma_now_any(work);
     }
     const bool done = copy_piece(direction_of(kOpcode), peer_pid_, work.remote_address, work.local,
                                  work.length) == work.length;
@@ -342,15 +343,15 @@ template <Opcode kOpcode>
     return done;
 }
 
-Status RcQueuePair::execute_impl(const ExecuteWork& work) {
-    const bool done = work.opcode == Opcode::write  ? execute_known<Opcode::write>(work)
-                      : work.opcode == Opcode::read ? execute_known<Opcode::read>(work)
-                                                    : execute_any(work);
+Status RcQueuePair::rma_now_impl(const RmaWork& work) {
+    const bool done = work.opcode == Opcode::write  ? rma_now_known<Opcode::write>(work)
+                      : work.opcode == Opcode::read ? rma_now_known<Opcode::read>(work)
+                                                    : rma_now_any(work);
     return done ? kOk : Status::again(Reason::none);
 }
 
 // Checks everything that this process knows itself.
-inline bool RcQueuePair::may_execute(const ExecuteWork& work) const {
+inline bool RcQueuePair::may_rma_now(const RmaWork& work) const {
     return state_ == QpState::ready_to_send && ops_.empty() && work.opcode >= Opcode::write &&
            work.opcode != Opcode::write_imm && work.opcode <= Opcode::fetch_add &&
            work.length > 0 && work.length <= kCopyPiece &&
@@ -359,7 +360,7 @@ inline bool RcQueuePair::may_execute(const ExecuteWork& work) const {
 }
 
 // REQUIRES: begin_touching.
-inline bool RcQueuePair::finds_target_of(const ExecuteWork& work) {
+inline bool RcQueuePair::finds_target_of(const RmaWork& work) {
     return rails_word() == 0 && connected() &&
            (work.opcode == Opcode::write ||
             peer_entry_->target_reads.load(std::memory_order_acquire) != 0) &&
@@ -367,37 +368,37 @@ inline bool RcQueuePair::finds_target_of(const ExecuteWork& work) {
                        needed_access(work.opcode));
 }
 
-bool RcQueuePair::execute_any(const ExecuteWork& work) {
+bool RcQueuePair::rma_now_any(const RmaWork& work) {
     const bool atomic = work.opcode == Opcode::compare_swap || work.opcode == Opcode::fetch_add;
-    if ((atomic && (work.length != 8 || work.remote_address % 8 != 0)) || !may_execute(work)) {
+    if ((atomic && (work.length != 8 || work.remote_address % 8 != 0)) || !may_rma_now(work)) {
         return false;
     }
     begin_touching();
     const bool done = finds_target_of(work) &&
-                      (region_.offset != kPrivate ? execute_shared(work) : execute_private(work));
+                      (region_.offset != kPrivate ? rma_now_shared(work) : rma_now_private(work));
     end_touching();
     return done;
 }
 
 // A read of the peer is a write here. Memory of the peer's segment is refused: the processor would
 // copy it, and the addresses that the peer names need not be mapped.
-Status RcQueuePair::serve_copy_impl(const ExecuteWork& work) {
+Status RcQueuePair::serve_copy_impl(const RmaWork& work) {
     const bool peer_reads = work.opcode == Opcode::write;
     const auto address = reinterpret_cast<std::uintptr_t>(work.local);
-    if ((!peer_reads && work.opcode != Opcode::read) || !may_execute(work) ||
+    if ((!peer_reads && work.opcode != Opcode::read) || !may_rma_now(work) ||
         (peer_reads && attributes_.max_target_reads == 0) ||
         find_served(work.local_key, address, work.length,
                     peer_reads ? kRemoteRead : kRemoteWrite) == nullptr) {
         return Status::again(Reason::none);
     }
     begin_touching();
-    const bool done = finds_target_of(work) && region_.offset == kPrivate && execute_private(work);
+    const bool done = finds_target_of(work) && region_.offset == kPrivate && rma_now_private(work);
     end_touching();
     return done ? kOk : Status::again(Reason::none);
 }
 
 // REQUIRES: find_remote found memory in the target's segment.
-bool RcQueuePair::execute_shared(const ExecuteWork& work) {
+bool RcQueuePair::rma_now_shared(const RmaWork& work) {
     const Gather gather{work.local, work.length, work.local_key};
     const SendWork request = request_of(work, gather);
     if (work.opcode == Opcode::write || work.opcode == Opcode::read) {
@@ -410,7 +411,7 @@ bool RcQueuePair::execute_shared(const ExecuteWork& work) {
 }
 
 // REQUIRES: find_remote found memory outside the segment.
-bool RcQueuePair::execute_private(const ExecuteWork& work) {
+bool RcQueuePair::rma_now_private(const RmaWork& work) {
     if (!context_.single_copy() || !peer_->single_copy) {
         return false;
     }

@@ -121,7 +121,7 @@ Status OwnSegment::set_up(const SegmentOptions& options, std::string& error_text
         status = take_memory(kRingOffset, kFirstRing);
     }
     if (!status.ok()) {
-        error_text = trouble_;
+        error_text = last_error_text_;
         return status;
     }
     Header* header = new (base_) Header{};
@@ -216,7 +216,7 @@ Status OwnSegment::commit(Bytes offset, Bytes length) {
 
 Status OwnSegment::take_memory(Bytes offset, Bytes length) {
     if (const int error = commit_file(file_.fd, offset, length); error != 0) {
-        trouble_ = no_memory_text(file_, error);
+        last_error_text_ = no_memory_text(file_, error);
         return Status::error(Reason::no_memory);
     }
     return kOk;
@@ -234,7 +234,7 @@ void OwnSegment::note_memory() { header()->memory.store(memory(), std::memory_or
 
 Status OwnSegment::heap_says(Status status) {
     if (!status.ok()) {
-        trouble_ = heap_.trouble();
+        last_error_text_ = heap_.last_error_text();
     }
     note_memory();
     return status;
@@ -250,8 +250,8 @@ Status OwnSegment::allocate_sparse(Bytes length, Bytes first, Bytes& offset) {
     const Bytes has = header()->memory.load(std::memory_order_relaxed);
     const bool small = first <= kPage; // for a connection without a ring
     if (!small && (has >= most || most - has < first)) {
-        trouble_ = "the shared segment has " + std::to_string(has) + " bytes of memory of " +
-                   std::to_string(most) + " that it may have";
+        last_error_text_ = "the shared segment has " + std::to_string(has) +
+                           " bytes of memory of " + std::to_string(most) + " that it may have";
         return Status::error(Reason::no_memory);
     }
     return heap_says(heap_.allocate_sparse(length, first, offset));

@@ -86,7 +86,7 @@ public:
     bool discard(Bytes offset, Bytes length);
 
     // Text for a person: reason of the last failure of commit() or allocate().
-    const std::string& trouble() const { return trouble_; }
+    const std::string& last_error_text() const { return last_error_text_; }
     Bytes heap_in_use() const { return heap_.in_use(); }
     Bytes memory() const { return memory_of_file(file_.fd); }
 
@@ -111,7 +111,7 @@ private:
     std::vector<bool> pages_; // of the fixed part: has memory
     Bytes mapped_ = 0;        // at base_
     Heap heap_;
-    std::string trouble_;
+    std::string last_error_text_;
 };
 
 class PeerSegment {
@@ -160,8 +160,8 @@ public:
     }
     // Returns true once, after the peer is gone or has refused this process.
     bool is_news() {
-        return !told_ && (gone() || slot_->refused.load(std::memory_order_acquire) != 0) &&
-               (told_ = true);
+        return !reported_ && (gone() || slot_->refused.load(std::memory_order_acquire) != 0) &&
+               (reported_ = true);
     }
 
     bool single_copy = true; // cleared when the system forbids attach for this peer
@@ -182,7 +182,7 @@ private:
     Bytes size_ = 0;
     std::uint32_t own_pid_ = 0;
     ProducerSlot* slot_ = nullptr;
-    bool told_ = false; // is_news() has reported
+    bool reported_ = false; // is_news() has reported
     Producer producer_;
 };
 

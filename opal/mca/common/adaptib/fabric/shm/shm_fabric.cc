@@ -21,7 +21,7 @@ class ShmFabric final : public Fabric {
 public:
     ShmFabric(std::unique_ptr<shm::OwnSegment> segment, const ShmOptions& options, bool forbidden)
         : context_(std::move(segment), *options.clock, options.rails, notices_) {
-        bell_ = &context_.bell();
+        poll_hint_ = &context_.poll_hint();
         if (forbidden) {
             context_.forbid_single_copy(nullptr, "process_vm_readv is forbidden here");
         } else if (options.single_copy == ShmOptions::SingleCopy::none) {

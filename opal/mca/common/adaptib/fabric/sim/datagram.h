@@ -45,7 +45,7 @@ public:
         free_.pop_back();
         return datagram;
     }
-    void give_back(Datagram* datagram) { free_.push_back(datagram); }
+    void release(Datagram* datagram) { free_.push_back(datagram); }
 
 private:
     std::vector<std::unique_ptr<Datagram>> all_;

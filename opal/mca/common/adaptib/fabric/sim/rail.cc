@@ -156,13 +156,13 @@ RailAddress SimRail::address_impl() const {
     return address;
 }
 
-bool SimRail::reaches_impl(const RailAddress& remote) const {
+bool SimRail::is_reachable_impl(const RailAddress& remote) const {
     std::uint32_t lid = 0;
     return decode(remote, lid);
 }
 
 // 1 if a route leads to the remote rail: both are in one network.
-std::uint32_t SimRail::likeness_impl(const RailAddress& remote) const {
+std::uint32_t SimRail::subnet_match_impl(const RailAddress& remote) const {
     std::uint32_t lid = 0;
     return decode(remote, lid) && world_.network().leads(port_, lid) ? 1 : 0;
 }

@@ -58,8 +58,8 @@ public:
 private:
     PortState state_impl() const override;
     RailAddress address_impl() const override;
-    bool reaches_impl(const RailAddress& remote) const override;
-    std::uint32_t likeness_impl(const RailAddress& remote) const override;
+    bool is_reachable_impl(const RailAddress& remote) const override;
+    std::uint32_t subnet_match_impl(const RailAddress& remote) const override;
     std::uint32_t paths_to_impl(const RailAddress&) const override { return info_.paths; }
     PathSpec path_to_impl(const RailAddress& remote, std::uint32_t index) const override;
     Status create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) override;

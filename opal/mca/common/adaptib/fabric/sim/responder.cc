@@ -11,7 +11,7 @@ void Responder::arrive(Datagram* datagram) {
     if (!process().dead() && datagram->key == key_ && world_.network().up(*datagram->path)) {
         answer(*datagram);
     }
-    world_.datagrams().give_back(datagram);
+    world_.datagrams().release(datagram);
 }
 
 void Responder::answer(const Datagram& question) {

@@ -10,7 +10,7 @@ namespace adaptib::sim {
 void Datagram::happen() {
     SimQueuePair* qp = world_.adapter_of(path->to).find(target);
     if (qp == nullptr || qp->type() != QpType::ud) {
-        world_.datagrams().give_back(this);
+        world_.datagrams().release(this);
         return;
     }
     static_cast<UdQueuePair*>(qp)->arrive(this);
@@ -19,7 +19,7 @@ void Datagram::happen() {
 UdQueuePair::UdQueuePair(SimRail& rail, const QpInit& init)
     : SimQueuePair(rail, init), sends_(init.send_depth) {}
 
-UdQueuePair::~UdQueuePair() { drop_held(); }
+UdQueuePair::~UdQueuePair() { drop_queued(); }
 
 // -------------------------------------------------------------------------------------------------
 // Sending
@@ -135,7 +135,7 @@ void UdQueuePair::flush_sends() {
 
 void UdQueuePair::forget_sends() {
     sends_.clear();
-    drop_held();
+    drop_queued();
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -148,17 +148,17 @@ void UdQueuePair::arrive(Datagram* datagram) {
     }
     if (!receives() || datagram->key != attributes_.access_key ||
         !world_.network().up(*datagram->path)) {
-        world_.datagrams().give_back(datagram);
+        world_.datagrams().release(datagram);
         left(1);
         return;
     }
-    if (held_.empty() && deliver(datagram)) {
+    if (queued_.empty() && deliver(datagram)) {
         left(1);
     } else if (machine_.reliable_ud) {
-        held_.push_back(datagram);
+        queued_.push_back(datagram);
         wait_for_receive();
     } else {
-        world_.datagrams().give_back(datagram);
+        world_.datagrams().release(datagram);
         left(1);
     }
 }
@@ -179,16 +179,16 @@ bool UdQueuePair::deliver(Datagram* datagram) {
     case Answer::no_access: refuse_receive(WorkStatus::local_protection_error); break;
     case Answer::taken: break;
     }
-    world_.datagrams().give_back(datagram);
+    world_.datagrams().release(datagram);
     return true;
 }
 
 void UdQueuePair::on_receive_posted() {
-    while (!held_.empty() && receives()) {
-        Datagram* first = held_.front();
-        held_.pop_front();
+    while (!queued_.empty() && receives()) {
+        Datagram* first = queued_.front();
+        queued_.pop_front();
         if (!deliver(first)) {
-            held_.push_front(first);
+            queued_.push_front(first);
             wait_for_receive();
             return;
         }
@@ -196,12 +196,12 @@ void UdQueuePair::on_receive_posted() {
     }
 }
 
-void UdQueuePair::drop_held() {
-    for (Datagram* datagram : held_) {
-        world_.datagrams().give_back(datagram);
+void UdQueuePair::drop_queued() {
+    for (Datagram* datagram : queued_) {
+        world_.datagrams().release(datagram);
     }
-    left(held_.size());
-    held_.clear();
+    left(queued_.size());
+    queued_.clear();
 }
 
 void UdQueuePair::left(std::size_t count) {

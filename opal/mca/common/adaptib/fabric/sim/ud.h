@@ -49,11 +49,11 @@ private:
     void on_receive_posted() override;
     bool deliver(Datagram* datagram);
     void settle_sends();
-    void drop_held();
+    void drop_queued();
 
     GrowingRing<Send> sends_;
     MemberEvent<UdQueuePair, &UdQueuePair::settle_sends> settles_{*this};
-    std::deque<Datagram*> held_;
+    std::deque<Datagram*> queued_;
     std::size_t inbound_ = 0; // datagrams under way to this queue pair, and held
     std::vector<Process*> blocked_;
 };

@@ -67,7 +67,7 @@ ibv_qp* DcInitiator::make(ibv_qp_init_attr& init) {
 Status DcInitiator::modify_impl(const QpAttributes& attributes, std::uint32_t mask) {
     const Status status = VerbsQueuePair::modify_impl(attributes, mask);
     if (state_ == QpState::reset) {
-        taken_ = given_back_ = 0;
+        taken_ = released_ = 0;
     }
     return status;
 }
@@ -75,8 +75,8 @@ Status DcInitiator::modify_impl(const QpAttributes& attributes, std::uint32_t ma
 // Releases the slots of earlier unsignaled requests, too. A failed request releases nothing:
 // signaled or not, it moves the queue pair to ERR, and only RESET leads out of there.
 void DcInitiator::sent() {
-    for (bool found = false; !found && given_back_ != taken_; ++given_back_) {
-        found = signalled_[given_back_ & (signalled_.size() - 1)];
+    for (bool found = false; !found && released_ != taken_; ++released_) {
+        found = signalled_[released_ & (signalled_.size() - 1)];
     }
 }
 
@@ -107,7 +107,7 @@ Status DcInitiator::post_send_impl(const SendWork& work) {
     if (work.address_handle == nullptr || work.remote_qp > kNumberMask) {
         return Status::error(Reason::bad_argument);
     }
-    if (taken_ - given_back_ == std::max(send_depth_, 1u)) {
+    if (taken_ - released_ == std::max(send_depth_, 1u)) {
         return Status::again(Reason::queue_full);
     }
     ibv_wr_start(ex_);

@@ -43,7 +43,7 @@ private:
     // Slots of the send queue: how many were ever taken and released, and a ring of 2^n flags that
     // tells which of those in between belong to signaled requests.
     std::uint32_t taken_ = 0;
-    std::uint32_t given_back_ = 0;
+    std::uint32_t released_ = 0;
     std::vector<bool> signalled_;
 };
 

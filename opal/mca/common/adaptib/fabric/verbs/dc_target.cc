@@ -137,7 +137,7 @@ Status DcTarget::modify_impl(const QpAttributes& attributes, std::uint32_t mask)
     default: end(); break;
     }
     if (error != 0) {
-        rail_.told_trouble() = std::string("a DC target: ") + std::strerror(error);
+        rail_.error_text_out() = std::string("a DC target: ") + std::strerror(error);
         return status_of(error);
     }
     took_effect(attributes, mask, to);

@@ -11,7 +11,7 @@
 
 #include "fabric/verbs/dc.h"
 #include "fabric/verbs/errors.h"
-#include "fabric/verbs/near.h"
+#include "fabric/verbs/locality.h"
 
 namespace adaptib::verbs {
 
@@ -179,7 +179,7 @@ void DeviceList::find_distances(const VerbsOptions& options,
     if (!apart) {
         return;
     }
-    std::optional<Nearness> hwloc;
+    std::optional<Locality> hwloc;
     if (!options.distance) {
         hwloc.emplace();
     }

@@ -31,7 +31,7 @@ Status parse_wanted(const std::string& list, std::vector<Wanted>& out, std::stri
 class Device {
 public:
     // Errors: as libibverbs; error_text says what failed.
-    // `distance`: from the process (fabric/verbs/near.h). `mlx5`: libmlx5, or null.
+    // `distance`: from the process (fabric/verbs/locality.h). `mlx5`: libmlx5, or null.
     static Status open(const Calls& calls, const Mlx5Calls* mlx5, ibv_device* device,
                        std::uint32_t distance, std::unique_ptr<Device>& out,
                        std::string& error_text);
@@ -76,7 +76,7 @@ public:
     Status choose(const VerbsOptions& options, std::vector<ibv_device*>& out,
                   std::vector<std::string>& notices, std::string& error_text);
     std::string names() const; // "mlx5_0, mlx5_1"
-    // Distance of a chosen device from the process (fabric/verbs/near.h).
+    // Distance of a chosen device from the process (fabric/verbs/locality.h).
     std::uint32_t distance(ibv_device* device) const;
     bool empty() const { return devices_.empty(); }
 

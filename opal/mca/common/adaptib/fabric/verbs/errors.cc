@@ -79,10 +79,10 @@ bool beyond_memlock(Bytes needed) {
     return !pinned.unlimited && (needed > limit.rlim_cur || pinned.bytes > limit.rlim_cur - needed);
 }
 
-Status memory_status(int error, Bytes needed, std::string& trouble) {
-    trouble.clear();
+Status memory_status(int error, Bytes needed, std::string& error_text) {
+    error_text.clear();
     if ((error == ENOMEM || error == EPERM || error == EAGAIN) && beyond_memlock(needed)) {
-        trouble = verbs_memlock_text(pinned_memory().bytes + needed);
+        error_text = verbs_memlock_text(pinned_memory().bytes + needed);
         return Status::error(Reason::locked_memory);
     }
     return status_of(error);

@@ -22,6 +22,6 @@ Status status_of(int error);
 bool beyond_memlock(Bytes needed);
 
 // As status_of, for calls that pin memory: locked_memory and a text if the limit is the cause.
-Status memory_status(int error, Bytes needed, std::string& trouble);
+Status memory_status(int error, Bytes needed, std::string& error_text);
 
 } // namespace adaptib::verbs

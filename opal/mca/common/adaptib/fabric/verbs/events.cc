@@ -49,8 +49,8 @@ bool EventReader::next(const Rails& rails, const Devices& devices, Event& out) {
         }
         for (std::size_t i = 0; i < rails.size() && waiting_.empty(); ++i) {
             auto& rail = static_cast<VerbsRail&>(*rails[i]);
-            if (rail.meeting_point() != nullptr) {
-                rail.meeting_point()->progress(waiting_);
+            if (rail.cm_service() != nullptr) {
+                rail.cm_service()->progress(waiting_);
             }
         }
     }

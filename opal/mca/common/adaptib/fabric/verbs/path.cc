@@ -38,7 +38,7 @@ const char* check_roce(const Port& port, const WireAddress& remote) {
 
 } // namespace
 
-RailAddress encode_address(const Port& port, std::uint64_t owner, const WireMeetingPoint* at) {
+RailAddress encode_address(const Port& port, std::uint64_t owner, const WireCmAddress* at) {
     WireAddress wire{};
     wire.magic = kAddressMagic;
     wire.link_layer = port.attributes.link_layer;
@@ -61,15 +61,15 @@ RailAddress encode_address(const Port& port, std::uint64_t owner, const WireMeet
 }
 
 bool decode_address(const RailAddress& address, WireAddress& out) {
-    WireMeetingPoint at{};
-    if (address.size != sizeof out && !decode_meeting_point(address, at)) {
+    WireCmAddress at{};
+    if (address.size != sizeof out && !decode_cm_address(address, at)) {
         return false;
     }
     std::memcpy(&out, address.bytes.data(), sizeof out);
     return out.magic == kAddressMagic && mtu_bytes(out.mtu) != 0 && out.lmc <= 7;
 }
 
-bool decode_meeting_point(const RailAddress& address, WireMeetingPoint& out) {
+bool decode_cm_address(const RailAddress& address, WireCmAddress& out) {
     if (address.size != sizeof(WireAddress) + sizeof out) {
         return false;
     }
@@ -140,11 +140,11 @@ Status address_vector(const Port& port, const PathSpec& path, const VerbsOptions
     if (const Status status = check_peer(port, remote, datagrams, why); !status.ok()) {
         return status;
     }
-    WireMeetingPoint at{};
-    if (const bool meets = decode_meeting_point(path.remote, at);
-        meets != (options.rdma_cm != nullptr)) {
-        why = std::string("connections are made by rdma_cm ") + (meets ? "there" : "here") +
-              ", by datagrams " + (meets ? "here" : "there") +
+    WireCmAddress at{};
+    if (const bool by_rdma_cm = decode_cm_address(path.remote, at);
+        by_rdma_cm != (options.rdma_cm != nullptr)) {
+        why = std::string("connections are made by rdma_cm ") + (by_rdma_cm ? "there" : "here") +
+              ", by datagrams " + (by_rdma_cm ? "here" : "there") +
               ": opal_common_adaptib_connect_method has to be the same for all";
         return Status::error(Reason::unreachable);
     }

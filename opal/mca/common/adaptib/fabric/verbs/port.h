@@ -58,22 +58,22 @@ struct WireAddress {
 };
 static_assert(sizeof(WireAddress) == 40 && sizeof(WireAddress) <= RailAddress::kMaxBytes);
 
-// Address of a rail's meeting point; follows the WireAddress of a rail that has one.
-struct WireMeetingPoint {
+// Address of a rail's rdma_cm service; follows the WireAddress of a rail that has one.
+struct WireCmAddress {
     std::uint8_t family; // IP version, 4 or 6
     std::uint8_t zero;
     std::uint16_t port;  // network byte order
     std::uint8_t ip[16]; // an IPv4 address is in the first 4 bytes
 };
-static_assert(sizeof(WireMeetingPoint) == 20 &&
-              sizeof(WireAddress) + sizeof(WireMeetingPoint) <= RailAddress::kMaxBytes);
+static_assert(sizeof(WireCmAddress) == 20 &&
+              sizeof(WireAddress) + sizeof(WireCmAddress) <= RailAddress::kMaxBytes);
 
-// `at`: null if there is no meeting point.
-RailAddress encode_address(const Port& port, std::uint64_t owner, const WireMeetingPoint* at);
+// `at`: null if there is no rdma_cm service.
+RailAddress encode_address(const Port& port, std::uint64_t owner, const WireCmAddress* at);
 // False if the address is not of this fabric.
 bool decode_address(const RailAddress& address, WireAddress& out);
 // False if there is none. REQUIRES: decode_address accepted the address.
-bool decode_meeting_point(const RailAddress& address, WireMeetingPoint& out);
+bool decode_cm_address(const RailAddress& address, WireCmAddress& out);
 
 // Checks that the two ports can communicate; `datagrams`: also with datagrams of full length.
 // Errors: unreachable; `why` explains.

@@ -108,8 +108,8 @@ ibv_qp* VerbsQueuePair::make(ibv_qp_init_attr& init) {
 
 VerbsQueuePair::~VerbsQueuePair() {
     if (qp_ != nullptr) {
-        if (rail_.meeting_point() != nullptr) {
-            rail_.meeting_point()->forget(*this);
+        if (rail_.cm_service() != nullptr) {
+            rail_.cm_service()->forget(*this);
         }
         rail_.calls().destroy_qp(qp_);
     }
@@ -151,8 +151,8 @@ void VerbsQueuePair::look_again() const {
 
 // Notes that the queue pair is in ERR without a known reason. Not every device raises an event.
 void VerbsQueuePair::suspect() const {
-    if (told_ == Told::nobody) {
-        told_ = Told::suspected;
+    if (reported_ == Reported::nobody) {
+        reported_ = Reported::suspected;
         rail_.suspects().push_back(this);
     }
 }
@@ -160,8 +160,8 @@ void VerbsQueuePair::suspect() const {
 bool VerbsQueuePair::needs_event() const {
     send_cq_.fetch();
     receive_cq_.fetch();
-    const bool needed = told_ == Told::suspected;
-    told_ = needed ? Told::event : told_;
+    const bool needed = reported_ == Reported::suspected;
+    reported_ = needed ? Reported::event : reported_;
     return needed;
 }
 
@@ -176,14 +176,14 @@ void VerbsQueuePair::failed(ibv_wc_status status) {
     enter_error();
     if (status == IBV_WC_WR_FLUSH_ERR) {
         suspect();
-    } else if (told_ != Told::event) {
-        told_ = Told::completion;
+    } else if (reported_ != Reported::event) {
+        reported_ = Reported::completion;
     }
 }
 
 bool VerbsQueuePair::fatal() {
     enter_error();
-    return std::exchange(told_, Told::event) != Told::event;
+    return std::exchange(reported_, Reported::event) != Reported::event;
 }
 
 QpAttributes VerbsQueuePair::query_impl() const {
@@ -258,12 +258,12 @@ Status VerbsQueuePair::refused_move(int result) {
 void VerbsQueuePair::took_effect(const QpAttributes& attributes, std::uint32_t mask, QpState to) {
     apply_attributes(attributes, mask, attributes_);
     state_ = to;
-    if (to == QpState::error && told_ == Told::nobody) {
-        told_ = Told::completion; // the caller's own action
+    if (to == QpState::error && reported_ == Reported::nobody) {
+        reported_ = Reported::completion; // the caller's own action
     }
     if (to == QpState::reset) {
         attributes_ = {};
-        told_ = Told::nobody;
+        reported_ = Reported::nobody;
         std::erase(rail_.suspects(), this);
         alternate_loaded_ = false;
         std::erase(rail_.rearming(), this);
@@ -361,7 +361,7 @@ Status VerbsQueuePair::fill_paths(const QpAttributes& a, std::uint32_t mask, ibv
     if ((mask & kQpPath) != 0) {
         out_mask |= IBV_QP_AV | IBV_QP_PATH_MTU;
         if (const Status status = address_vector(port, a.path, rail_.options(), false, out.ah_attr,
-                                                 out.path_mtu, rail_.told_trouble());
+                                                 out.path_mtu, rail_.error_text_out());
             !status.ok()) {
             return status;
         }
@@ -378,7 +378,7 @@ Status VerbsQueuePair::fill_paths(const QpAttributes& a, std::uint32_t mask, ibv
         out.alt_pkey_index = other.pkey_index;
         out.alt_timeout = (mask & kQpRetry) != 0 ? a.timeout : attributes_.timeout;
         return address_vector(other, a.alternate_path, rail_.options(), false, out.alt_ah_attr, mtu,
-                              rail_.told_trouble());
+                              rail_.error_text_out());
     }
     return kOk;
 }
@@ -392,7 +392,7 @@ Status VerbsQueuePair::alternate_port(std::uint8_t number, Port& port) {
         return Status::error(Reason::bad_argument);
     }
     Port other;
-    std::string& why = rail_.told_trouble();
+    std::string& why = rail_.error_text_out();
     const Status status = read_port(rail_.device(), number, rail_.options(), other, why);
     if (!status.ok()) {
         return status;
@@ -408,30 +408,31 @@ Status VerbsQueuePair::alternate_port(std::uint8_t number, Port& port) {
 // -------------------------------------------------------------------------------------------------
 // Connections by a service
 
-Status VerbsQueuePair::meet_impl(const QpAttributes& attributes, std::uint32_t mask,
-                                 const Meeting& meeting) {
-    if (rail_.meeting_point() == nullptr || type() != QpType::rc) {
+Status VerbsQueuePair::cm_connect_impl(const QpAttributes& attributes, std::uint32_t mask,
+                                       const CmConnectParams& params) {
+    if (rail_.cm_service() == nullptr || type() != QpType::rc) {
         return Status::error(Reason::not_supported);
     }
     if (state_ == QpState::reset || state_ == QpState::error) {
         return Status::error(Reason::bad_state);
     }
-    if ((mask & kMeetRequired) != kMeetRequired || (mask & ~(kMeetRequired | kMeetOptional)) != 0) {
+    if ((mask & kCmConnectRequired) != kCmConnectRequired ||
+        (mask & ~(kCmConnectRequired | kCmConnectOptional)) != 0) {
         return Status::error(Reason::bad_argument);
     }
-    if (const Status status = check_values(attributes, mask & kMeetRequired); !status.ok()) {
+    if (const Status status = check_values(attributes, mask & kCmConnectRequired); !status.ok()) {
         return status;
     }
     ibv_ah_attr vector{};
     ibv_mtu mtu{};
     if (const Status status = address_vector(rail_.port(), attributes.path, rail_.options(), false,
-                                             vector, mtu, rail_.told_trouble());
+                                             vector, mtu, rail_.error_text_out());
         !status.ok()) {
         return status;
     }
     wanted_ = attributes;
     wanted_mask_ = mask;
-    rail_.meeting_point()->meet(*this, meeting);
+    rail_.cm_service()->cm_connect(*this, params);
     return kOk;
 }
 
@@ -449,7 +450,8 @@ Status VerbsQueuePair::rise(QpState to, const ibv_qp_attr& found) {
     a.max_reads = std::min<std::uint32_t>(a.max_reads, found.max_rd_atomic);
     std::uint32_t mask = kQpState | kQpRemote | kQpReceiveLimits;
     if (to == QpState::ready_to_send) {
-        mask = kQpState | kQpRetry | kQpSendPsn | kQpSendLimits | (wanted_mask_ & kMeetOptional);
+        mask =
+            kQpState | kQpRetry | kQpSendPsn | kQpSendLimits | (wanted_mask_ & kCmConnectOptional);
     }
     if ((mask & kQpMigration) != 0) {
         if (const Status status = check_migration(a, mask); !status.ok()) {

@@ -50,10 +50,10 @@ public:
     void path_migrated();
     bool armed() const; // asks the adapter
 
-    // ---- For the rail's meeting point
+    // ---- For the rail's rdma_cm service
 
-    const QpAttributes& wanted() const { return wanted_; } // attributes given to meet()
-    // Moves to RTR or RTS with the attributes of meet(); `found` has those that the service
+    const QpAttributes& wanted() const { return wanted_; } // attributes given to cm_connect()
+    // Moves to RTR or RTS with the attributes of cm_connect(); `found` has those that the service
     // decides.
     Status rise(QpState to, const ibv_qp_attr& found);
     // Moves to INIT from the state in which a failed attempt left the queue pair.
@@ -91,8 +91,8 @@ protected:
     QpAttributes attributes_;
 
 private:
-    Status meet_impl(const QpAttributes& attributes, std::uint32_t mask,
-                     const Meeting& meeting) override;
+    Status cm_connect_impl(const QpAttributes& attributes, std::uint32_t mask,
+                           const CmConnectParams& params) override;
     bool usable_impl() const override;
 
     // Parts of modify().
@@ -115,10 +115,10 @@ private:
     std::uint32_t max_gather_;
     Bytes inline_bytes_;
     // Source that has reported why the queue pair is in ERR.
-    enum class Told : std::uint8_t { nobody, suspected, completion, event };
-    mutable Told told_ = Told::nobody;
+    enum class Reported : std::uint8_t { nobody, suspected, completion, event };
+    mutable Reported reported_ = Reported::nobody;
     bool alternate_loaded_ = false;
-    QpAttributes wanted_; // attributes of meet()
+    QpAttributes wanted_; // attributes of cm_connect()
     std::uint32_t wanted_mask_ = 0;
 };
 

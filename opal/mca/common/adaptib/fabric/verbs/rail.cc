@@ -135,9 +135,9 @@ Status VerbsRail::probe(std::string& error_text) {
     info_.max_message_bytes = rc ? port_.attributes.max_msg_sz : 0;
     if (ud) {
         if (const Status status = allocate(kGrhBytes, kLocalWrite, grh_region_); !status.ok()) {
-            error_text = trouble_.empty() ? std::string("cannot register memory: ") +
-                                                reason_text(status.reason())
-                                          : trouble_;
+            error_text = last_error_text_.empty() ? std::string("cannot register memory: ") +
+                                                        reason_text(status.reason())
+                                                  : last_error_text_;
             return status;
         }
         grh_ = {reinterpret_cast<std::uintptr_t>(grh_region_->address()), kGrhBytes,
@@ -160,10 +160,10 @@ void VerbsRail::probe_dc() {
         info_.capabilities |= static_cast<std::uint32_t>(Capability::dc);
         info_.inline_bytes = dc_limits_.inline_bytes;
     }
-    trouble_.clear(); // the caller has not asked for this trial
+    last_error_text_.clear(); // the caller has not asked for this trial
 }
 
-Status VerbsRail::open_meeting_point(std::string& error_text) {
+Status VerbsRail::open_cm_service(std::string& error_text) {
     if (options_.rdma_cm == nullptr) {
         return kOk;
     }
@@ -171,8 +171,8 @@ Status VerbsRail::open_meeting_point(std::string& error_text) {
         error_text = "has no connected queue pairs for rdma_cm";
         return Status::error(Reason::not_supported);
     }
-    const Status status = open_rdma_cm(*this, *options_.rdma_cm, meeting_point_, error_text);
-    info_.capabilities |= status.ok() ? static_cast<std::uint32_t>(Capability::meets) : 0u;
+    const Status status = open_rdma_cm(*this, *options_.rdma_cm, cm_service_, error_text);
+    info_.capabilities |= status.ok() ? static_cast<std::uint32_t>(Capability::cm_connects) : 0u;
     return status;
 }
 
@@ -185,12 +185,12 @@ PortState VerbsRail::state_impl() const {
 
 RailAddress VerbsRail::address_impl() const {
     return encode_address(port_, owner_,
-                          meeting_point_ == nullptr ? nullptr : &meeting_point_->address());
+                          cm_service_ == nullptr ? nullptr : &cm_service_->address());
 }
 
 // Counts equal leading bits of the GID: on InfiniBand of the subnet prefix, on RoCE of the whole
 // GID with its IP address.
-std::uint32_t VerbsRail::likeness_impl(const RailAddress& remote) const {
+std::uint32_t VerbsRail::subnet_match_impl(const RailAddress& remote) const {
     WireAddress wire{};
     if (!decode_address(remote, wire) || wire.link_layer != port_.attributes.link_layer) {
         return 0;
@@ -216,7 +216,7 @@ PathSpec VerbsRail::path_to_impl(const RailAddress& remote, std::uint32_t index)
 
 // Does not check that both are on one network: that shows when a connection is made, and check_peer
 // then says what is wrong.
-bool VerbsRail::reaches_impl(const RailAddress& remote) const {
+bool VerbsRail::is_reachable_impl(const RailAddress& remote) const {
     WireAddress wire{};
     return decode_address(remote, wire);
 }
@@ -232,7 +232,9 @@ void VerbsRail::read_again() {
     }
 }
 
-Status VerbsRail::refuse(int error, Bytes needed) { return memory_status(error, needed, trouble_); }
+Status VerbsRail::refuse(int error, Bytes needed) {
+    return memory_status(error, needed, last_error_text_);
+}
 
 Status VerbsRail::create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) {
     if (depth == 0 || depth > info_.max_cq_depth) {
@@ -264,7 +266,7 @@ Status VerbsRail::create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedRec
 Status VerbsRail::check(const QpInit& init) {
     if (const Status status = check_init(init, info_); !status.ok()) {
         if (init.type >= QpType::dc_initiator && !info_.has(Capability::dc)) {
-            trouble_ = "no DC queue pairs: " + dc_lacks_;
+            last_error_text_ = "no DC queue pairs: " + dc_lacks_;
         }
         return status;
     }
@@ -300,7 +302,7 @@ Status VerbsRail::create_ah_impl(const PathSpec& path, std::unique_ptr<AddressHa
     ibv_ah_attr attributes{};
     ibv_mtu mtu{};
     if (const Status status =
-            address_vector(port_, path, options_, true, attributes, mtu, trouble_);
+            address_vector(port_, path, options_, true, attributes, mtu, last_error_text_);
         !status.ok()) {
         return status;
     }

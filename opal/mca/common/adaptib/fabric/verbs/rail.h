@@ -27,8 +27,8 @@
 #include <vector>
 
 #include "fabric/fabric.h"
+#include "fabric/verbs/cm_service.h"
 #include "fabric/verbs/device.h"
-#include "fabric/verbs/meeting_point.h"
 #include "fabric/verbs/port.h"
 
 namespace adaptib::verbs {
@@ -54,10 +54,10 @@ public:
     // Errors: none, or no memory for them; error_text continues a sentence that begins with the
     // rail's name.
     Status probe(std::string& error_text);
-    // Opens the meeting point if the options ask for one. Errors: not possible; error_text as
+    // Opens the rdma_cm service if the options ask for one. Errors: not possible; error_text as
     // above.
-    Status open_meeting_point(std::string& error_text);
-    MeetingPoint* meeting_point() const { return meeting_point_.get(); } // null: none
+    Status open_cm_service(std::string& error_text);
+    CmService* cm_service() const { return cm_service_.get(); } // null: none
 
     const Device& device() const { return device_; }
     const Calls& calls() const { return device_.calls(); }
@@ -74,10 +74,10 @@ public:
     void set_down() { down_ = true; }
     void read_again();
     // Called when a completion queue has failed: the rail is down for good.
-    void break_down() { broken_ = tell_broken_ = down_ = true; }
+    void break_down() { broken_ = report_broken_ = down_ = true; }
     bool broken() const { return broken_; }
     // Returns true once, if that still has to be reported.
-    bool take_broken() { return std::exchange(tell_broken_, false); }
+    bool take_broken() { return std::exchange(report_broken_, false); }
 
     // Queue pairs that wait for ARMED, which no event reports.
     std::vector<VerbsQueuePair*>& rearming() { return rearming_; }
@@ -87,19 +87,19 @@ public:
     void add_fatal(std::uint32_t qp_number) { fatal_.push_back(qp_number); }
     std::vector<std::uint32_t>& fatal() { return fatal_; }
 
-    // Text that Rail::trouble() returns.
-    std::string& told_trouble() { return trouble_; }
+    // Text that Rail::last_error_text() returns.
+    std::string& error_text_out() { return last_error_text_; }
     // Status of a call that failed to pin memory; sets the trouble text.
     Status refuse(int error, Bytes needed);
 
 private:
     PortState state_impl() const override;
     RailAddress address_impl() const override;
-    bool reaches_impl(const RailAddress& remote) const override;
-    std::uint32_t likeness_impl(const RailAddress& remote) const override;
+    bool is_reachable_impl(const RailAddress& remote) const override;
+    std::uint32_t subnet_match_impl(const RailAddress& remote) const override;
     std::uint32_t paths_to_impl(const RailAddress& remote) const override;
     PathSpec path_to_impl(const RailAddress& remote, std::uint32_t index) const override;
-    std::string trouble_impl() const override { return trouble_; }
+    std::string last_error_text_impl() const override { return last_error_text_; }
     Status create_cq_impl(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) override;
     Status create_srq_impl(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) override;
     Status create_qp_impl(const QpInit& init, std::unique_ptr<QueuePair>& out) override;
@@ -121,17 +121,17 @@ private:
     std::uint64_t owner_;
     bool down_ = false;
     bool broken_ = false;
-    bool tell_broken_ = false;
+    bool report_broken_ = false;
     bool queues_grow_ = true;
     std::unique_ptr<MemoryRegion> grh_region_;
     ibv_sge grh_{};
     std::vector<VerbsQueuePair*> rearming_;
     std::vector<const VerbsQueuePair*> suspects_;
     std::vector<std::uint32_t> fatal_;
-    std::string trouble_;
+    std::string last_error_text_;
     DcLimits dc_limits_;
     std::string dc_lacks_; // reason why there is no DC
-    std::unique_ptr<MeetingPoint> meeting_point_;
+    std::unique_ptr<CmService> cm_service_;
 };
 
 } // namespace adaptib::verbs

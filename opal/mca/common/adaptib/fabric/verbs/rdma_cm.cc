@@ -6,7 +6,7 @@
 // through one event channel, which is read when the fabric is asked for events, and never waited
 // for.
 //
-//     active end (Meeting::asks)                      passive end
+//     active end (CmConnectParams::asks)                      passive end
 //     create_id, resolve_addr
 //     ADDR_RESOLVED: resolve_route
 //     ROUTE_RESOLVED: connect                 -->    CONNECT_REQUEST, for a waiting queue pair:
@@ -23,7 +23,7 @@
 // that.
 // rdma_resolve_route asks the daemon ibacm, if one runs on this host, and waits for its answer.
 #include "adaptib_config.h"
-#include "fabric/verbs/meeting_point.h"
+#include "fabric/verbs/cm_service.h"
 
 #if ADAPTIB_HAVE_RDMACM
 
@@ -56,7 +56,7 @@ struct Introduction {
     std::uint32_t try_number;
     std::uint32_t target_qp;
     std::uint32_t zero;
-    std::array<std::byte, sizeof(Meeting::token)> token;
+    std::array<std::byte, sizeof(CmConnectParams::token)> token;
 };
 static_assert(sizeof(Introduction) == 48);
 
@@ -129,14 +129,14 @@ std::string failure_text(const CmEvent& event) {
     }
 }
 
-class RdmaCm final : public MeetingPoint {
+class RdmaCm final : public CmService {
 public:
     RdmaCm(VerbsRail& rail, const RdmaCmCalls& calls) : rail_(rail), calls_(calls) {}
     ~RdmaCm() override;
     Status open(std::string& error_text);
 
-    const WireMeetingPoint& address() const override { return address_; }
-    void meet(VerbsQueuePair& qp, const Meeting& meeting) override;
+    const WireCmAddress& address() const override { return address_; }
+    void cm_connect(VerbsQueuePair& qp, const CmConnectParams& params) override;
     void forget(const VerbsQueuePair& qp) override;
     void progress(std::deque<Event>& out) override;
 
@@ -144,10 +144,10 @@ private:
     // A queue pair that connects, or has connected.
     struct Encounter {
         VerbsQueuePair* qp = nullptr;
-        Meeting meeting;
+        CmConnectParams params;
         rdma_cm_id* id = nullptr; // its context is this record; null: none, or not yet
         std::uint32_t tries = 0;  // tries begun
-        bool met = false;
+        bool cm_connected = false;
     };
 
     Status bind(std::string& error_text);
@@ -163,30 +163,30 @@ private:
     void complete(Encounter& encounter);
     bool rise(Encounter& encounter);
     rdma_conn_param parameters_of(const Encounter& encounter) const;
-    sockaddr_storage address_of(const WireMeetingPoint& at) const;
+    sockaddr_storage address_of(const WireCmAddress& at) const;
     void failed(Encounter& encounter, const std::string& why);
     void call_failed(Encounter& encounter, const char* call);
     void reject(rdma_cm_id* id, Rejection why);
     void drop_id(Encounter& encounter);
     void destroy_parked();
-    void forget_told(const VerbsQueuePair& qp);
-    void tell(EventKind kind, const Encounter& encounter, const std::string& why);
+    void forget_notices(const VerbsQueuePair& qp);
+    void report(EventKind kind, const Encounter& encounter, const std::string& why);
 
     VerbsRail& rail_;
     const RdmaCmCalls& calls_;
     rdma_event_channel* channel_ = nullptr;
     rdma_cm_id* listener_ = nullptr;
     sockaddr_storage here_{}; // without a port
-    WireMeetingPoint address_{};
+    WireCmAddress address_{};
     // Ids without context, to be destroyed when the port is up.
     std::vector<rdma_cm_id*> parked_;
     // By queue pair number; the address of a record never changes.
     std::map<std::uint32_t, Encounter> encounters_;
-    struct Told {
+    struct Notice {
         Event event;
         std::string why;
     };
-    std::deque<Told> told_;
+    std::deque<Notice> notices_;
 };
 
 // -------------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ Status RdmaCm::bind(std::string& error_text) {
 // Connecting
 
 // The scope of a link-local address is the link of this port.
-sockaddr_storage RdmaCm::address_of(const WireMeetingPoint& at) const {
+sockaddr_storage RdmaCm::address_of(const WireCmAddress& at) const {
     sockaddr_storage out{};
     if (at.family == 4) {
         auto& ip = reinterpret_cast<sockaddr_in&>(out);
@@ -300,22 +300,22 @@ sockaddr_storage RdmaCm::address_of(const WireMeetingPoint& at) const {
     return out;
 }
 
-void RdmaCm::meet(VerbsQueuePair& qp, const Meeting& meeting) {
+void RdmaCm::cm_connect(VerbsQueuePair& qp, const CmConnectParams& params) {
     Encounter& encounter = encounters_[qp.number()];
-    const bool anew = encounter.qp == nullptr || encounter.meeting.asks != meeting.asks ||
-                      encounter.meeting.token != meeting.token;
+    const bool anew = encounter.qp == nullptr || encounter.params.asks != params.asks ||
+                      encounter.params.token != params.token;
     drop_id(encounter);
-    forget_told(qp);
+    forget_notices(qp);
     encounter.qp = &qp;
-    encounter.meeting = meeting;
+    encounter.params = params;
     encounter.tries = anew ? 0 : encounter.tries;
-    encounter.met = false;
+    encounter.cm_connected = false;
     if (const Status status = qp.begin_again(); !status.ok()) {
         failed(encounter, std::string("the queue pair cannot be reset for another attempt: ") +
                               reason_text(status.reason()));
         return;
     }
-    if (meeting.asks) {
+    if (params.asks) {
         begin(encounter);
     }
 }
@@ -326,17 +326,18 @@ void RdmaCm::forget(const VerbsQueuePair& qp) {
         drop_id(found->second);
         encounters_.erase(found);
     }
-    forget_told(qp);
+    forget_notices(qp);
 }
 
-void RdmaCm::forget_told(const VerbsQueuePair& qp) {
-    std::erase_if(told_, [&](const Told& told) { return told.event.qp_number == qp.number(); });
+void RdmaCm::forget_notices(const VerbsQueuePair& qp) {
+    std::erase_if(notices_,
+                  [&](const Notice& notice) { return notice.event.qp_number == qp.number(); });
 }
 
 void RdmaCm::begin(Encounter& encounter) {
     ++encounter.tries;
-    WireMeetingPoint at{};
-    decode_meeting_point(encounter.qp->wanted().path.remote, at);
+    WireCmAddress at{};
+    decode_cm_address(encounter.qp->wanted().path.remote, at);
     sockaddr_storage to = address_of(at);
     if (to.ss_family != here_.ss_family) {
         failed(encounter, "one end has an IPv4 address, the other IPv6");
@@ -371,7 +372,7 @@ void RdmaCm::connect(Encounter& encounter) {
     introduction.magic = kMagic;
     introduction.try_number = encounter.tries;
     introduction.target_qp = encounter.qp->wanted().remote_qp;
-    introduction.token = encounter.meeting.token;
+    introduction.token = encounter.params.token;
     rdma_conn_param parameters = parameters_of(encounter);
     parameters.private_data = &introduction;
     parameters.private_data_len = sizeof introduction;
@@ -391,7 +392,8 @@ bool RdmaCm::rise(Encounter& encounter) {
         if (calls_.init_qp_attr(encounter.id, &out, &mask) == 0) {
             return true;
         }
-        rail_.told_trouble() = std::string("rdma_init_qp_attr: ") + std::strerror(error_number(-1));
+        rail_.error_text_out() =
+            std::string("rdma_init_qp_attr: ") + std::strerror(error_number(-1));
         return false;
     };
     ibv_qp_attr first{};
@@ -400,11 +402,11 @@ bool RdmaCm::rise(Encounter& encounter) {
         return false;
     }
     if (found.dest_qp_num != encounter.qp->wanted().remote_qp) {
-        rail_.told_trouble() = "another queue pair has answered";
+        rail_.error_text_out() = "another queue pair has answered";
         return false;
     }
     found.pkey_index = first.pkey_index;
-    rail_.told_trouble().clear();
+    rail_.error_text_out().clear();
     Status status = encounter.qp->rise(QpState::ready_to_receive, found);
     if (status.ok()) {
         if (!ask(IBV_QPS_RTS, found)) {
@@ -412,8 +414,8 @@ bool RdmaCm::rise(Encounter& encounter) {
         }
         status = encounter.qp->rise(QpState::ready_to_send, found);
     }
-    if (!status.ok() && rail_.told_trouble().empty()) {
-        rail_.told_trouble() =
+    if (!status.ok() && rail_.error_text_out().empty()) {
+        rail_.error_text_out() =
             std::string("the queue pair does not take the attributes of rdma_cm: ") +
             reason_text(status.reason());
     }
@@ -422,7 +424,7 @@ bool RdmaCm::rise(Encounter& encounter) {
 
 void RdmaCm::complete(Encounter& encounter) {
     if (!rise(encounter)) {
-        failed(encounter, rail_.told_trouble());
+        failed(encounter, rail_.error_text_out());
         return;
     }
     errno = 0;
@@ -430,8 +432,8 @@ void RdmaCm::complete(Encounter& encounter) {
         call_failed(encounter, "rdma_establish");
         return;
     }
-    encounter.met = true;
-    tell(EventKind::met, encounter, "");
+    encounter.cm_connected = true;
+    report(EventKind::cm_connected, encounter, "");
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -448,9 +450,9 @@ RdmaCm::Encounter* RdmaCm::whom(const CmEvent& request) {
         return nullptr;
     }
     Encounter& encounter = found->second;
-    const bool expected = !encounter.meeting.asks && !encounter.met &&
+    const bool expected = !encounter.params.asks && !encounter.cm_connected &&
                           encounter.qp->last_state() != QpState::error &&
-                          encounter.meeting.token == introduction.token &&
+                          encounter.params.token == introduction.token &&
                           encounter.qp->wanted().remote_qp == request.parameters.qp_num &&
                           introduction.try_number > encounter.tries;
     if (!expected) {
@@ -519,13 +521,13 @@ void RdmaCm::progress(std::deque<Event>& out) {
         destroy_parked();
     }
     CmEvent event{};
-    for (int i = 0; i < kMostAtOnce && told_.empty() && read(event); ++i) {
+    for (int i = 0; i < kMostAtOnce && notices_.empty() && read(event); ++i) {
         handle(event);
     }
-    if (!told_.empty()) {
-        out.push_back(told_.front().event);
-        rail_.told_trouble() = told_.front().why;
-        told_.pop_front();
+    if (!notices_.empty()) {
+        out.push_back(notices_.front().event);
+        rail_.error_text_out() = notices_.front().why;
+        notices_.pop_front();
     }
 }
 
@@ -533,7 +535,7 @@ void RdmaCm::handle_listener(const CmEvent& event) {
     if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
         calls_.destroy_id(std::exchange(listener_, nullptr));
         rail_.set_down();
-        told_.push_back({{EventKind::device_fatal, rail_.index(), 0, nullptr}, ""});
+        notices_.push_back({{EventKind::device_fatal, rail_.index(), 0, nullptr}, ""});
     }
 }
 
@@ -563,7 +565,7 @@ void RdmaCm::handle(const CmEvent& event) {
         break;
     case RDMA_CM_EVENT_ROUTE_RESOLVED: connect(encounter); break;
     case RDMA_CM_EVENT_CONNECT_RESPONSE: complete(encounter); break;
-    case RDMA_CM_EVENT_ESTABLISHED: encounter.met = true; break;
+    case RDMA_CM_EVENT_ESTABLISHED: encounter.cm_connected = true; break;
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:
     case RDMA_CM_EVENT_CONNECT_ERROR:
@@ -571,7 +573,7 @@ void RdmaCm::handle(const CmEvent& event) {
     case RDMA_CM_EVENT_REJECTED:
     case RDMA_CM_EVENT_DISCONNECTED:
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
-        if (encounter.met) {
+        if (encounter.cm_connected) {
             drop_id(encounter);
         } else {
             failed(encounter, failure_text(event));
@@ -584,8 +586,8 @@ void RdmaCm::handle(const CmEvent& event) {
 // The passive end just goes on waiting.
 void RdmaCm::failed(Encounter& encounter, const std::string& why) {
     drop_id(encounter);
-    if (encounter.meeting.asks) {
-        tell(EventKind::not_met, encounter, "rdma_cm: " + why);
+    if (encounter.params.asks) {
+        report(EventKind::cm_failed, encounter, "rdma_cm: " + why);
     }
 }
 
@@ -593,8 +595,8 @@ void RdmaCm::call_failed(Encounter& encounter, const char* call) {
     failed(encounter, std::string(call) + ": " + std::strerror(error_number(-1)));
 }
 
-void RdmaCm::tell(EventKind kind, const Encounter& encounter, const std::string& why) {
-    told_.push_back({{kind, rail_.index(), encounter.qp->number(), nullptr}, why});
+void RdmaCm::report(EventKind kind, const Encounter& encounter, const std::string& why) {
+    notices_.push_back({{kind, rail_.index(), encounter.qp->number(), nullptr}, why});
 }
 
 // Destroying an id sends the other end a message. That must not be tried over a port that is down:
@@ -620,7 +622,7 @@ void RdmaCm::destroy_parked() {
 
 } // namespace
 
-Status open_rdma_cm(VerbsRail& rail, const RdmaCmCalls& calls, std::unique_ptr<MeetingPoint>& out,
+Status open_rdma_cm(VerbsRail& rail, const RdmaCmCalls& calls, std::unique_ptr<CmService>& out,
                     std::string& error_text) {
     auto made = std::make_unique<RdmaCm>(rail, calls);
     const Status status = made->open(error_text);
@@ -636,7 +638,7 @@ Status open_rdma_cm(VerbsRail& rail, const RdmaCmCalls& calls, std::unique_ptr<M
 
 namespace adaptib::verbs {
 
-Status open_rdma_cm(VerbsRail&, const RdmaCmCalls&, std::unique_ptr<MeetingPoint>&,
+Status open_rdma_cm(VerbsRail&, const RdmaCmCalls&, std::unique_ptr<CmService>&,
                     std::string& error_text) {
     error_text = "cannot use rdma_cm: this adaptib was built without librdmacm";
     return Status::error(Reason::not_supported);

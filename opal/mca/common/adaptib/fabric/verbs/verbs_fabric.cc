@@ -48,7 +48,7 @@ private:
     void prepare_fork();
     Status add_device(const DeviceList& list, ibv_device* device, std::string& error_text);
     Status add_port(const Device& device, std::uint8_t number, std::string& why);
-    void leave_out(Status status, const std::string& text, bool tell);
+    void leave_out(Status status, const std::string& text, bool report);
 
     const Calls& calls_;
     const VerbsOptions options_;
@@ -83,12 +83,12 @@ Status VerbsFabric::respond_impl(const Answerer& answerer, std::uint64_t access_
     return status;
 }
 
-void VerbsFabric::leave_out(Status status, const std::string& text, bool tell) {
+void VerbsFabric::leave_out(Status status, const std::string& text, bool report) {
     if (left_out_.empty()) {
         first_ = status;
     }
     left_out_ += (left_out_.empty() ? "" : "; ") + text;
-    if (tell) {
+    if (report) {
         notices_.push_back(text + " (adaptib does not use it)");
     }
 }
@@ -118,7 +118,7 @@ Status VerbsFabric::add_port(const Device& device, std::uint8_t number, std::str
     if (const Status status = rail->probe(why); !status.ok()) {
         return status;
     }
-    if (const Status status = rail->open_meeting_point(why); !status.ok()) {
+    if (const Status status = rail->open_cm_service(why); !status.ok()) {
         return status;
     }
     rails_.push_back(std::move(rail));
@@ -153,8 +153,8 @@ Status VerbsFabric::add_device(const DeviceList& list, ibv_device* device,
         const Status status = add_port(*opened, static_cast<std::uint8_t>(number), why);
         if (!status.ok()) {
             // A port without a cable is worth a notice only if it was asked for.
-            const bool tell = !list.included().empty() || why != "is down";
-            leave_out(status, opened->name() + ":" + std::to_string(number) + " " + why, tell);
+            const bool report = !list.included().empty() || why != "is down";
+            leave_out(status, opened->name() + ":" + std::to_string(number) + " " + why, report);
         }
     }
     if (rails_.size() > before) {

@@ -45,7 +45,7 @@ struct VerbsOptions {
     const verbs::Calls* calls = nullptr;         // null = libibverbs
     const verbs::RdmaCmCalls* rdma_cm = nullptr; // makes connections; null = datagrams do
     const verbs::Mlx5Calls* mlx5 = nullptr;      // null = libmlx5, or none if `calls` is set
-    // Distance of a NUMA node (-1: unknown); empty = as hwloc says (near.h).
+    // Distance of a NUMA node (-1: unknown); empty = as hwloc says (locality.h).
     std::function<std::uint64_t(int numa_node)> distance;
 };
 

@@ -16,7 +16,7 @@
 // Many queue pairs, as when a port fails, are loaded and migrated kBatch at a time.
 // Ownership: the state belongs to the Subchannel.  Threads: one at a time (the core's lock).
 // Source: Vishnu, chapter 9.
-// May touch: base/, fabric/, peer/, observe/.
+// May touch: base/, fabric/, peer/, stats/.
 #pragma once
 
 #include <cstddef>
@@ -26,9 +26,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "observe/counters.h"
 #include "peer/peer.h"
 #include "recovery/apm/alternate_path.h"
+#include "stats/counters.h"
 
 namespace adaptib {
 

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Queue pairs that connect through rdma_cm (fabric/fabric.h, Capability::cm_connects; parameter
+// connect_method).
+//
+// Request and reply tell each side which queue pairs the other one has. Then each queue pair of the
+// requesting side connects to its counterpart through the network's own service; when the last one
+// is connected, the requesting side confirms. So each connection has one initiator, decided by the
+// handshake, and rdma_cm connects never cross.
+//
+// A failed connect is tried again, after a pause that doubles, with a random part. So is one
+// without any event for a second (which doubles, too: the other side may be busy), since the
+// message that it waits for may be lost, and the service is slow to repeat it. Limits:
+//   * once the queue pairs of another path are connected: kGrace; then the connection does without
+//     this path;
+//   * in a repair: kRepairGrace; then both sides look for paths again;
+//   * otherwise, if the network reports an error, partition_timeout; if there is just no answer, as
+//     long as the peer may be alive (recovery/liveness.h): it answers when it calls MPI. Then the
+//     peer is lost, at both ends.
+// The confirmation tells the other side which paths there are.
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "connect/connection_manager.h"
+
+namespace adaptib {
+
+namespace {
+
+constexpr Nanoseconds kGrace{2'000'000'000};
+constexpr Nanoseconds kRepairGrace{10'000'000'000};
+constexpr Nanoseconds kReportAfter{10'000'000'000};
+constexpr Nanoseconds kFirstPause{10'000'000};
+constexpr Nanoseconds kFirstSilence{1'000'000'000};
+constexpr Nanoseconds kLongestPause{1'000'000'000};
+constexpr std::uint32_t kMostDoublings = 7;
+constexpr std::uint32_t kMostSilenceDoublings = 4;
+
+// Token that only the two processes know; unique to this attempt of theirs.
+struct Token {
+    std::uint64_t asker_key;
+    std::uint64_t answerer_key;
+    std::uint64_t asker;
+    std::uint32_t asker_attempt;
+    std::uint32_t answerer_attempt;
+};
+static_assert(sizeof(Token) == sizeof(CmConnectParams::token));
+
+constexpr const char* kNoAnswer = "there is no answer";
+
+bool waits(const Subchannel& subchannel) {
+    return subchannel.qp != nullptr && (subchannel.cm_connect.step == CmConnectStep::under_way ||
+                                        subchannel.cm_connect.step == CmConnectStep::again);
+}
+
+// Returns why a pending connect last failed.
+std::string last_error_of(const Peer& peer) {
+    for (const Subchannel& subchannel : peer.subchannels) {
+        if (waits(subchannel) && !subchannel.cm_connect.why.empty()) {
+            return subchannel.cm_connect.why;
+        }
+    }
+    return kNoAnswer;
+}
+
+} // namespace
+
+bool ConnectionManager::needs_cm_connect(const Peer& peer, const Subchannel& subchannel) const {
+    return peer.name != options_.self &&
+           rails_[subchannel.local_rail]->info().has(Capability::cm_connects);
+}
+
+// `body`: the request or reply of the other side.
+void ConnectionManager::prepare_cm_connect(Peer& peer, const ConnectBody& body, bool asks) {
+    leave_cm_connect(peer);
+    peer.cm_connect = {};
+    peer.cm_connect.asks = asks;
+    peer.cm_connect.began = options_.attended->now();
+    Token token{options_.key, peer.address.key, options_.self, peer.connection, body.connection};
+    if (!asks) {
+        token = {peer.address.key, options_.key, peer.name, body.connection, peer.connection};
+    }
+    std::memcpy(peer.cm_connect.token.data(), &token, sizeof token);
+}
+
+Status ConnectionManager::start_cm_connect(Peer& peer, Subchannel& subchannel,
+                                           const QpAttributes& attributes, std::uint32_t mask) {
+    subchannel.cm_connect.step = CmConnectStep::under_way;
+    subchannel.cm_connect.remote_qp = attributes.remote_qp;
+    subchannel.cm_connect.again_at =
+        options_.attended->now() +
+        kFirstSilence * (1 << std::min(subchannel.cm_connect.failures, kMostSilenceDoublings));
+    CmConnectParams cm_connect;
+    cm_connect.asks = peer.cm_connect.asks;
+    cm_connect.token = peer.cm_connect.token;
+    return subchannel.qp->cm_connect(attributes, mask, cm_connect);
+}
+
+// Returns false if no queue pair has to connect through rdma_cm.
+bool ConnectionManager::begin_cm_connect(Peer& peer) {
+    if (std::none_of(peer.subchannels.begin(), peer.subchannels.end(), waits)) {
+        return false;
+    }
+    cm_connecting_.push_back(peer);
+    return true;
+}
+
+void ConnectionManager::leave_cm_connect(Peer& peer) {
+    if (peer.cm_connect_link.linked()) {
+        cm_connecting_.remove(peer);
+    }
+}
+
+Peer* ConnectionManager::find_cm_connect(std::uint32_t rail, std::uint32_t qp_number,
+                                         Subchannel*& subchannel) {
+    for (Peer* peer = cm_connecting_.front(); peer != nullptr; peer = cm_connecting_.next(*peer)) {
+        for (Subchannel& each : peer->subchannels) {
+            if (each.has(rail, qp_number) && waits(each)) {
+                subchannel = &each;
+                return peer;
+            }
+        }
+    }
+    return nullptr;
+}
+
+void ConnectionManager::on_cm_connected(std::uint32_t rail, std::uint32_t qp_number) {
+    Subchannel* subchannel = nullptr;
+    if (Peer* peer = find_cm_connect(rail, qp_number, subchannel); peer != nullptr) {
+        subchannel->cm_connect.step = CmConnectStep::connected;
+        peer->cm_connect.first_cm_connected =
+            std::min(peer->cm_connect.first_cm_connected, options_.attended->now());
+    }
+}
+
+void ConnectionManager::on_cm_failed(std::uint32_t rail, std::uint32_t qp_number,
+                                     const std::string& why) {
+    Subchannel* subchannel = nullptr;
+    if (find_cm_connect(rail, qp_number, subchannel) == nullptr) {
+        return;
+    }
+    ++counters_.cm_connects_repeated;
+    SubchannelCmConnect& cm_connect = subchannel->cm_connect;
+    const Nanoseconds pause =
+        std::min(kFirstPause * (std::int64_t{1} << std::min(cm_connect.failures, kMostDoublings)),
+                 kLongestPause);
+    const auto more = static_cast<std::int64_t>(
+        options_.random->below(static_cast<std::uint64_t>(pause.count())));
+    ++cm_connect.failures;
+    cm_connect.step = CmConnectStep::again;
+    cm_connect.again_at = options_.attended->now() + pause + Nanoseconds{more};
+    cm_connect.why = why;
+}
+
+void ConnectionManager::advance_cm_connects() {
+    for (std::size_t left = cm_connecting_.size(); left > 0 && !cm_connecting_.empty(); --left) {
+        Peer& peer = *cm_connecting_.pop_front();
+        cm_connecting_.push_back(peer);
+        advance_cm_connect(peer);
+    }
+}
+
+void ConnectionManager::advance_cm_connect(Peer& peer) {
+    const Nanoseconds now = options_.attended->now();
+    if (!peer.cm_connect.asks) {
+        if (is_late(peer, now)) {
+            fail(peer, Status::error(Reason::unreachable),
+                 "for " + whole_seconds_text(now - peer.cm_connect.began) +
+                     " the other side has not confirmed the connection");
+        }
+        return;
+    }
+    for (Subchannel& subchannel : peer.subchannels) {
+        SubchannelCmConnect& cm_connect = subchannel.cm_connect;
+        if (waits(subchannel) && now >= cm_connect.again_at) {
+            if (cm_connect.step == CmConnectStep::under_way) {
+                ++counters_.cm_connects_repeated;
+                ++cm_connect.failures;
+                cm_connect.why = kNoAnswer;
+            }
+            try_again(peer, subchannel);
+        }
+    }
+    const bool late = is_late(peer, now);
+    if (late || std::none_of(peer.subchannels.begin(), peer.subchannels.end(), waits)) {
+        end_cm_connect(peer);
+    } else if (!cm_connect_late_reported_ && now >= peer.cm_connect.began + kReportAfter &&
+               peer.cm_connect.first_cm_connected == Nanoseconds::max()) {
+        cm_connect_late_reported_ = true;
+        const Nanoseconds patience = options_.liveness->patience();
+        const bool limited = patience < Nanoseconds::max();
+        listener_.on_notice(
+            "A connection to host " + peer.address.host + " has not come up for " +
+            whole_seconds_text(kReportAfter) + ": " + last_error_of(peer) + ". Attempts go on" +
+            (limited ? ", for " + whole_seconds_text(patience) + " in all" : "") +
+            " (opal_common_adaptib_partition_timeout; other connections may have the same "
+            "problem).");
+    }
+}
+
+void ConnectionManager::try_again(Peer& peer, Subchannel& subchannel) {
+    const Status status =
+        connect_one(peer, subchannel,
+                    {static_cast<std::uint16_t>(subchannel.remote_rail),
+                     static_cast<std::uint16_t>(subchannel.path), subchannel.cm_connect.remote_qp,
+                     0, subchannel.remote_memory_key});
+    if (!status.ok()) {
+        lose_path(peer, subchannel, status);
+    }
+}
+
+// Returns true if no error but silence of the other side holds up the connect.
+bool ConnectionManager::is_unanswered(const Peer& peer) {
+    const auto refused = [](const Subchannel& subchannel) {
+        const std::string& why = subchannel.cm_connect.why;
+        return waits(subchannel) && !why.empty() && why != kNoAnswer;
+    };
+    return std::none_of(peer.subchannels.begin(), peer.subchannels.end(), refused);
+}
+
+Nanoseconds ConnectionManager::cm_connect_ends(const Peer& peer) const {
+    const PeerCmConnect& cm_connect = peer.cm_connect;
+    if (cm_connect.first_cm_connected != Nanoseconds::max()) {
+        return cm_connect.first_cm_connected + kGrace;
+    }
+    const Nanoseconds patience = options_.liveness->patience();
+    if (peer.repair.active && cm_connect.asks) {
+        return cm_connect.began + std::min(kRepairGrace, patience);
+    }
+    if (patience == Nanoseconds::max()) {
+        return patience;
+    }
+    const Nanoseconds end = is_unanswered(peer) ? options_.liveness->ends_at(peer, cm_connect.began)
+                                                : cm_connect.began + patience;
+    return cm_connect.asks ? end : end + kGrace; // the initiator knows more
+}
+
+// Returns true if the time limit is over. A peer that may be alive is waited for.
+bool ConnectionManager::is_late(Peer& peer, Nanoseconds now) {
+    const PeerCmConnect& cm_connect = peer.cm_connect;
+    if (now < cm_connect_ends(peer)) {
+        return false;
+    }
+    const bool limited = cm_connect.first_cm_connected != Nanoseconds::max() ||
+                         (peer.repair.active && cm_connect.asks);
+    return limited || !is_unanswered(peer) || !options_.witness->may_live(peer, cm_connect.began);
+}
+
+Nanoseconds ConnectionManager::cm_connect_deadline() const {
+    Nanoseconds next = Nanoseconds::max();
+    for (const Peer* peer = cm_connecting_.front(); peer != nullptr;
+         peer = cm_connecting_.next(*peer)) {
+        next = std::min(next, cm_connect_ends(*peer));
+        for (const Subchannel& subchannel : peer->subchannels) {
+            if (peer->cm_connect.asks && waits(subchannel)) {
+                next = std::min(next, subchannel.cm_connect.again_at);
+            }
+        }
+    }
+    return options_.attended->look_at(next);
+}
+
+// Ends the connect phase: all queue pairs are connected, or the others are not waited for any
+// longer.
+void ConnectionManager::end_cm_connect(Peer& peer) {
+    const std::string why = last_error_of(peer);
+    leave_cm_connect(peer);
+    for (Subchannel& subchannel : peer.subchannels) {
+        if (waits(subchannel)) {
+            lose_path(peer, subchannel,
+                      subchannel.cm_connect.why.empty() ? why
+                                                        : std::string(subchannel.cm_connect.why));
+        }
+    }
+    if (peer.live_subchannels() > 0) {
+        confirm(peer);
+    } else if (peer.repair.active) {
+        wait_for_path(peer);
+    } else {
+        fail(peer, Status::error(Reason::unreachable),
+             "for " + whole_seconds_text(options_.attended->now() - peer.cm_connect.began) +
+                 " no connection could be made: " + why);
+        say_refused(peer, RefusalReason::broken); // in this order: see lose()
+    }
+}
+
+} // namespace adaptib

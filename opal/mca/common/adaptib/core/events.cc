@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Events that connections, paths and transfers report to the core, and the core's reactions.
+//
+// May touch: the same as core/core.h.
+#include <algorithm>
+#include <utility>
+
+#include "core/core.h"
+
+namespace adaptib {
+
+namespace {
+
+constexpr Nanoseconds kReportRepairs{1'000'000'000};       // at most one notice per this time
+constexpr Nanoseconds kForgiveUnconnected{30'000'000'000}; // until unconnected paths are retried
+
+} // namespace
+
+void Core::on_ring_offered(Peer& peer) { heat_ring(peer); }
+
+void Core::on_ring_withdrawn(Peer& peer) {
+    std::erase_if(hot_, [&](const HotRing& ring) { return ring.peer == &peer; });
+    std::erase(cold_, &peer);
+    deferring_ = deferring_ == &peer ? nullptr : deferring_;
+}
+
+void Core::on_connected(Peer& peer) { protocol_->on_connected(peer); }
+
+void Core::on_unconnected(Peer& peer) { protocol_->on_unconnected(peer); }
+
+// Adds the error text of the first rail that has one.
+void Core::on_connect_failed(Peer& peer, Status status, const std::string& what) {
+    if (leaves(peer)) {
+        peer.state = peer.state == ConnectState::failed ? ConnectState::idle : peer.state;
+        return;
+    }
+    std::string why;
+    for (std::uint32_t i = peer.route.local.first; i < peer.route.local.end() && why.empty(); ++i) {
+        why = rails_[i]->last_error_text();
+        why = why.empty() || what.find(why) != std::string::npos
+                  ? ""
+                  : "; rail " + rails_[i]->info().name + ": " + why;
+    }
+    protocol_->on_peer_failed(peer, what + " (" + reason_text(status.reason()) + ")" + why);
+}
+
+void Core::on_notice(const std::string& text) { environment_.message(Severity::notice, text); }
+
+bool Core::is_usable(const Peer& peer, std::size_t pair) {
+    const auto good = [&](std::size_t i) {
+        return paths_->usable(peer, i) && (peer.unconnected_paths & (1u << i)) == 0;
+    };
+    bool any = false; // without any good one, failed paths are tried again
+    for (std::size_t i = 0; i < peer.route.count && !any; ++i) {
+        any = good(i);
+    }
+    return any ? good(pair) : !paths_->rail_down(peer.route.pairs[pair].local);
+}
+
+// Does without the path for a while, if there is another one: a retry interrupts the connection.
+void Core::on_path_unconnected(Peer& peer, std::size_t pair, const std::string& why) {
+    peer.unconnected_paths |= 1u << pair;
+    forgive_unconnected_at_ =
+        std::min(forgive_unconnected_at_, environment_.clock->now() + kForgiveUnconnected);
+    paths_->report_suspect(peer, pair, why);
+}
+
+void Core::on_interrupted(Peer& peer) {
+    static_cast<void>(leaves(peer));
+    protocol_->on_interrupted(peer);
+    life_->want(peer); // the repair needs an answer of the peer
+}
+
+// Takes completions until there are none. Their handling may cause further ones, so the number is
+// bounded by what the queues can hold.
+void Core::on_abandoned(Peer& peer) {
+    peer.abandoned = true;
+    for (std::size_t left = kCompletionDepth * (rails_.size() + counters_.queue_pairs); left > 0;) {
+        const std::size_t taken = poll_completions();
+        left = taken == 0 ? 0 : left - std::min(left, taken);
+    }
+    peer.abandoned = false;
+    protocol_->abandon(peer);
+}
+
+void Core::on_fenced(Peer& peer) { protocol_->on_fenced(peer); }
+
+// The path repository reports what failed, path by path; this notice is for close observers.
+void Core::on_repaired(Peer& peer, Nanoseconds took) {
+    for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
+        if (peer.subchannels[i].qp != nullptr) {
+            paths_->report_success(peer, i, reports_paths(peer));
+        }
+    }
+    const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(took).count();
+    const Nanoseconds now = environment_.clock->now();
+    if (now - repair_reported_ < kReportRepairs && repair_reported_.count() > 0) {
+        return;
+    }
+    repair_reported_ = now;
+    environment_.message(Severity::notice,
+                         "The connection to " + peer_text(peer.name, peer.address.host) +
+                             " was made anew over " + std::to_string(peer.live_subchannels()) +
+                             " of " + std::to_string(peer.subchannels.size()) + " paths; it took " +
+                             std::to_string(microseconds) + " us.");
+}
+
+// A queue pair is in the error state, by a completion or an event. A shared one fails for all peers
+// that use it, but the failed request is one peer's; the others' connections are made anew.
+void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatus status,
+                          std::uint64_t wr_id) {
+    const WorkTarget* owner = nullptr;
+    if (shared_ != nullptr) {
+        if (SharedInitiator* initiator = shared_->find(rail, qp_number); initiator != nullptr) {
+            owner = initiator->owner_of(wr_id);
+            initiator->fail();
+        }
+    }
+    const auto look = [&](Peer& peer) {
+        for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
+            if (!peer.subchannels[i].has(rail, qp_number)) {
+                continue;
+            }
+            if (connections_->renew_shared(peer, peer.subchannels[i]) || leaves(peer)) {
+                return;
+            }
+            const bool own = !peer.shared || owner == &peer.quiet_work;
+            const bool refused = peer.subchannels[i].refused; // its operation has ended already
+            if (peer.repairable && (is_path_failure(status) || !own || refused)) {
+                if (is_path_failure(status) && status != WorkStatus::flushed && own) {
+                    paths_->report_failure(peer, i, work_status_text(status), reports_paths(peer));
+                }
+                connections_->repair(peer);
+            } else if (!peer.teardown_pending) {
+                // A peer that is disconnected, and takes its end down, does not use the connection
+                // any more.
+                protocol_->on_peer_failed(peer, std::string(work_status_text(status)) +
+                                                    " on rail " + rails_[rail]->info().name);
+            }
+            return;
+        }
+    };
+    for_each_peer(look);
+    for (const auto* loopback : {&loopback_, &atomic_loopback_}) {
+        if (*loopback != nullptr) {
+            look(**loopback);
+        }
+    }
+}
+
+void Core::on_failure(const std::string& text) { environment_.message(Severity::failure, text); }
+
+void Core::on_broken(Peer& peer) { broken_.push_back(&peer); }
+
+// A failed peer's record stays, so the list may wait until a later pass.
+void Core::report_broken() {
+    for (const Peer* broken : std::exchange(broken_, {})) {
+        Peer* peer = peers_.find(broken->name); // the user does not know amo_peers
+        if (peer != nullptr && broken_handler_ != nullptr) {
+            broken_handler_(broken_context_, *peer);
+        }
+    }
+}
+
+void Core::on_peer_disconnected(Peer& peer) { disconnected_.push_back(&peer); }
+
+} // namespace adaptib

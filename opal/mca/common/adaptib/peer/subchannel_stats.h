@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Scheduler's view of a peer: the subchannels that are up.
+// Threads: as the peer.
+// May touch: base/, fabric/, memory/, peer/.
+#pragma once
+
+#include <vector>
+
+#include "peer/peer.h"
+
+namespace adaptib {
+
+inline void collect_subchannel_stats(const Peer& peer, RailList rails,
+                                     std::vector<SubchannelStats>& out) {
+    out.clear();
+    for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
+        const Subchannel& subchannel = peer.subchannels[i];
+        if (subchannel.qp != nullptr) {
+            const RailInfo& info = rails[subchannel.local_rail]->info();
+            out.push_back({i, subchannel.local_rail, subchannel.rate, info.max_message_bytes,
+                           subchannel.outstanding, info.distance});
+        }
+    }
+}
+
+} // namespace adaptib

@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Stripes of a transfer: planned once the peer is connected, posted as far as there is room, and
+// counted as they complete.
+#include <algorithm>
+#include <cmath>
+
+#include "peer/subchannel_stats.h"
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+static_assert(kPathWeights.size() >= kMaxSubchannels);
+
+void Protocol::plan_rma(Transfer& transfer) {
+    Peer& peer = transfer.peer;
+    collect_subchannel_stats(peer, rails_, subchannel_stats_);
+    RmaOperation& rma = transfer.rma;
+    rma.connection = peer.connection;
+    if (!rma.left.empty()) [[unlikely]] {
+        plan_left(transfer);
+        return;
+    }
+    TransferShape shape{rma.length, rma.op_kind, rma.direction()};
+    if (!rma.planned()) {
+        const PutGetBalance* const lanes = peer.put_get_balance.get();
+        const Bytes most = lanes == nullptr ? rma.length : lanes->round();
+        rma.round = peer.scheduler->round(shape, subchannel_stats_, most);
+    }
+    const Bytes left = rma.length - rma.covered;
+    shape.length = left < 2 * rma.round ? left : rma.round;
+    const std::size_t first = rma.plan.size();
+    peer.scheduler->plan(shape, subchannel_stats_, rma.plan);
+    for (std::size_t i = first; i < rma.plan.size() && rma.covered > 0; ++i) {
+        rma.plan[i].offset += rma.covered;
+    }
+    rma.covered += shape.length;
+    if (rma.covered < rma.length || peer.scheduler->wants_times(rma.plan.size())) {
+        rma.progress.resize(rma.plan.size(), {.round = rma.rounds, .mix = peer.scheduler->mix()});
+    }
+    ++rma.rounds;
+}
+
+// Plans what an interrupted plan has left, as one round. REQUIRES: subchannel_stats_ is up to date.
+void Protocol::plan_left(Transfer& transfer) {
+    RmaOperation& rma = transfer.rma;
+    for (const Stripe& piece : rma.left) {
+        const std::size_t first = rma.plan.size();
+        const TransferShape shape{piece.length, rma.op_kind, rma.direction()};
+        transfer.peer.scheduler->plan(shape, subchannel_stats_, rma.plan);
+        for (std::size_t i = first; i < rma.plan.size(); ++i) {
+            rma.plan[i].offset += piece.offset;
+        }
+    }
+    rma.left.clear();
+    rma.progress.resize(rma.plan.size(),
+                        {.round = rma.rounds, .mix = transfer.peer.scheduler->mix()});
+    ++rma.rounds;
+}
+
+// Returns true if the path failed, not the operation, and the transfer can be repeated. An atomic
+// cannot be repeated, since it may have been executed.
+bool Protocol::may_repeat(const Transfer& transfer, WorkStatus status) const {
+    const Opcode opcode = transfer.rma.opcode;
+    return transfer.peer.repairable && is_path_failure(status) &&
+           (opcode == Opcode::read || opcode == Opcode::write);
+}
+
+// Drops the plan; what is left of it is planned again for the next connection. REQUIRES: nothing is
+// outstanding.
+void Protocol::interrupt_plan(Transfer& transfer) {
+    RmaOperation& rma = transfer.rma;
+    for (; rma.posted < rma.plan.size(); ++rma.posted) {
+        rma.left.push_back(rma.plan[rma.posted]);
+    }
+    rma.plan.clear();
+    rma.progress.clear();
+    rma.oldest = rma.posted = 0;
+}
+
+// Plans the next round if it is due: a long transfer is planned in rounds, of which two are under
+// way. Returns false if nothing was planned. REQUIRES: all that is planned is posted.
+bool Protocol::plan_more(Transfer& transfer) {
+    RmaOperation& rma = transfer.rma;
+    if (rma.covered == rma.length || rma.outstanding_bytes > rma.round) {
+        return false;
+    }
+    plan_rma(transfer);
+    return true;
+}
+
+// Ends the transfer (its transfer may be gone afterwards) if it has nothing outstanding and cannot
+// continue.
+bool Protocol::post_stripes(Transfer& transfer, std::uint32_t offered) {
+    RmaOperation& rma = transfer.rma;
+    Peer& peer = transfer.peer; // the transfer may be gone when it waits
+    const ConnectState state = peer.state;
+    if (state == ConnectState::failed) {
+        rma.failed = true;
+    } else if (state != ConnectState::open || peer.repair.wanted ||
+               (peer.yields && rma.one_sided)) {
+        if (rma.posted_all()) {
+            return true; // outstanding stripes end it, or are posted again
+        }
+        // Requesting a connection may fail the peer at once, and with it every waiting transfer: so
+        // this one waits first.
+        wait_to_post(transfer);
+        connections_.request(peer);
+        return false;
+    } else {
+        if (rma.planned() && rma.connection != transfer.peer.connection) [[unlikely]] {
+            interrupt_plan(transfer); // the connection was repaired before all was posted
+        }
+        if (!rma.planned()) {
+            if (transfer.peer.put_get_balance != nullptr && queue_if_full(transfer)) {
+                return true;
+            }
+            if (find_keys(transfer)) {
+                plan_rma(transfer);
+            }
+        }
+    }
+    // One start time for all stripes posted here: a stripe posted late, since posting the others
+    // takes time, also ends late.
+    Nanoseconds begun{0};
+    while (!rma.failed && (rma.posted < rma.plan.size() || plan_more(transfer))) {
+        if (outstanding_ >= options_.max_outstanding) {
+            wait_to_post(transfer);
+            return false;
+        }
+        if (transfer.peer.put_get_balance != nullptr && queue_if_full(transfer)) {
+            return true;
+        }
+        const std::uint32_t subchannel = rma.plan[rma.posted].subchannel;
+        if (transfer.peer.waiting != nullptr && subchannel != offered &&
+            transfer.peer.waiting->is_blocked(subchannel)) [[unlikely]] {
+            wait_in(transfer, subchannel, rma.posted > 0 ? Place::first : Place::last);
+            return false;
+        }
+        if (begun.count() == 0 && !rma.progress.empty()) {
+            begun = options_.clock->now();
+        }
+        const Status status = post_stripe(transfer, rma.plan[rma.posted]);
+        if (status.is_again()) {
+            wait_in(transfer, subchannel, Place::first);
+            return false;
+        }
+        if (status.reason() == Reason::bad_state && transfer.peer.repairable) {
+            wait_to_post(transfer);
+            connections_.repair(peer);
+            return false;
+        }
+        if (status.is_error()) {
+            rma.failed = true;
+            break;
+        }
+        if (!rma.progress.empty()) {
+            const Stripe& stripe = rma.plan[rma.posted];
+            const auto direction = static_cast<std::size_t>(rma.direction());
+            Subchannel& on = transfer.peer.subchannels[stripe.subchannel];
+            StripeProgress& progress = rma.progress[rma.posted];
+            if (on.timed[direction].bytes == 0) {
+                on.timed[direction].since = begun;
+                on.timed[direction].late = Nanoseconds{0};
+            }
+            progress.posted = begun;
+            progress.before = on.timed[direction];
+            progress.ahead = on.outstanding[direction] - stripe.length;
+            on.timed[direction].bytes += stripe.length;
+            ++striped_;
+        }
+        if (transfer.peer.put_get_balance != nullptr) {
+            transfer.peer.put_get_balance->posted(rma.direction(), rma.plan[rma.posted].length);
+        }
+        rma.outstanding_bytes += rma.plan[rma.posted].length;
+        ++rma.posted;
+        if (rma.outstanding++ == 0) {
+            transfer.peer.posted.push_back(transfer);
+        }
+        ++transfer.peer.stripes;
+        ++outstanding_;
+    }
+    if (rma.done()) {
+        transfer.on_rma_done();
+    }
+    return true;
+}
+
+Status Protocol::post_stripe(Transfer& transfer, const Stripe& stripe) {
+    const RmaOperation& rma = transfer.rma;
+    Subchannel& subchannel = transfer.peer.subchannels[stripe.subchannel];
+    if (subchannel.remote_rail >= rma.remote_key_count) {
+        return Status::error(Reason::bad_key);
+    }
+    const Gather gather{rma.local + stripe.offset, stripe.length,
+                        rma.registration->local_key(subchannel.local_rail)};
+    SendWork work;
+    work.wr_id = wr_id_of(&transfer);
+    work.opcode = rma.opcode;
+    work.flags = kSignaled;
+    work.gather = &gather;
+    work.gather_count = 1;
+    work.remote_address = rma.remote + stripe.offset;
+    work.remote_key = rma.remote_keys[subchannel.remote_rail];
+    work.compare_add = rma.compare_add;
+    work.swap = rma.swap;
+    const Status status = subchannel.qp->post_send(work);
+    if (status.ok()) {
+        count_rma(rma.opcode, stripe.length);
+        subchannel.outstanding[static_cast<std::size_t>(rma.direction())] += stripe.length;
+        subchannel.reads += rma.direction() == Direction::read ? 1 : 0;
+    }
+    return status;
+}
+
+void Transfer::on_work_done(std::uint32_t rail, const WorkCompletion& completion) {
+    Protocol& owner = protocol;
+    Peer& to = peer;
+    owner.on_stripe_done(*this, rail, completion); // this transfer may be gone
+    if (to.put_get_balance != nullptr) {
+        owner.release_queued(to);
+    }
+}
+
+// Returns the index of the stripe that completes: those of one queue pair complete in order.
+// plan.size(): none, the connection is gone.
+std::size_t Protocol::stripe_of(const Transfer& transfer, std::uint32_t rail,
+                                std::uint32_t qp_number) const {
+    const RmaOperation& rma = transfer.rma;
+    const auto& subchannels = transfer.peer.subchannels;
+    for (std::size_t i = rma.oldest; i < rma.posted; ++i) {
+        const std::uint32_t at = rma.plan[i].subchannel;
+        const bool done = !rma.progress.empty() && rma.progress[i].done;
+        if (!done && at < subchannels.size() && subchannels[at].has(rail, qp_number)) {
+            return i;
+        }
+    }
+    return rma.plan.size();
+}
+
+// Takes the time of a stripe. It is known well if the core had polled for completions shortly
+// before, since the stripe may have ended at any time after that poll (Vishnu, 7.1.2, cases 2 and
+// 3). The stripe is timed together with the stripes that its path carried before it: the more there
+// were, the better the time is known; and the times of all paths are then of the same period, not
+// of one in which another path was already idle.
+void Protocol::take_time(Transfer& transfer, std::size_t stripe, WorkStatus status) {
+    constexpr int kPrecision = 8;
+    const Bytes length = transfer.rma.plan[stripe].length;
+    const auto direction = static_cast<std::size_t>(transfer.rma.direction());
+    StripeProgress& progress = transfer.rma.progress[stripe];
+    Subchannel& subchannel = transfer.peer.subchannels[transfer.rma.plan[stripe].subchannel];
+    progress.done = true;
+    while (transfer.rma.oldest < transfer.rma.posted &&
+           transfer.rma.progress[transfer.rma.oldest].done) {
+        ++transfer.rma.oldest;
+    }
+    const Nanoseconds now = options_.clock->now();
+    const TimedStripes& before = progress.before;
+    const Nanoseconds busy = now - before.since;
+    const Nanoseconds late = now - std::max(polled_, progress.posted);
+    if (status == WorkStatus::success) {
+        const double part =
+            static_cast<double>(length) / static_cast<double>(before.bytes + length);
+        const auto of_it = [part](Nanoseconds time) {
+            return std::chrono::duration_cast<Nanoseconds>(part * time);
+        };
+        const bool well = late + before.late <= busy / kPrecision;
+        progress.taken = well ? of_it(busy) : -of_it(busy + before.late);
+    }
+    TimedStripes& timed = subchannel.timed[direction];
+    timed.bytes -= length;
+    timed.since = now;
+    timed.late = late;
+    const auto opposite = static_cast<std::size_t>(other(transfer.rma.direction()));
+    if (subchannel.outstanding[opposite] > 0) {
+        progress.mix = Mix::both; // whatever mix it was planned for
+    }
+}
+
+// Tells the scheduler the times of a round, once all its stripes are done. (The next round is
+// planned when most of the one before is done.)
+void Protocol::learn_from(Transfer& transfer, std::size_t stripe) {
+    const RmaOperation& rma = transfer.rma;
+    const std::uint32_t round = rma.progress[stripe].round;
+    std::size_t first = stripe;
+    while (first > 0 && rma.progress[first - 1].round == round) {
+        --first;
+    }
+    // If only an upper bound of a path's time is known, the bound counts among the well-known times
+    // if it is less than one of them.
+    const Mix mix = rma.progress[stripe].mix;
+    double slowest = 0; // per byte, of the well-known times
+    const auto per_byte = [&rma](std::size_t i) {
+        const Nanoseconds taken = rma.progress[i].taken;
+        return std::chrono::duration<double>(taken).count() /
+               static_cast<double>(rma.plan[i].length);
+    };
+    for (std::size_t i = first; i < rma.progress.size() && rma.progress[i].round == round; ++i) {
+        slowest = std::max(slowest, per_byte(i));
+    }
+    times_.clear();
+    for (std::size_t i = first; i < rma.progress.size() && rma.progress[i].round == round; ++i) {
+        if (!rma.progress[i].done || rma.progress[i].mix != mix) { // not comparable
+            return;
+        }
+        const Stripe& each = rma.plan[i];
+        const double cost = per_byte(i);
+        if (cost > 0 || (cost < 0 && -cost < slowest)) {
+            times_.push_back({each.subchannel, each.length,
+                              std::abs(cost) * static_cast<double>(each.length),
+                              rma.progress[i].ahead});
+        }
+    }
+    if (transfer.peer.scheduler != nullptr && !times_.empty()) {
+        Scheduler& scheduler = *transfer.peer.scheduler;
+        const Spreading before = scheduler.spreading(mix);
+        scheduler.learn(mix, times_);
+        if (scheduler.control_lane() != transfer.peer.control_lane) [[unlikely]] {
+            connections_.migrate_control_lane(transfer.peer, scheduler.control_lane());
+        }
+        const Spreading after = scheduler.spreading(mix);
+        counters_.spread_trials += after.trials - before.trials;
+        counters_.spread_kept += after.spreads - before.spreads;
+        counters_.spread_fallbacks += after.fallbacks - before.fallbacks;
+        for (std::uint32_t i = 0; i < transfer.peer.subchannels.size(); ++i) {
+            counters_.*kPathWeights[i] =
+                static_cast<std::uint64_t>(1000 * scheduler.weight(mix, i) + 0.5);
+        }
+    }
+}
+
+void Protocol::on_stripe_done(Transfer& transfer, std::uint32_t rail,
+                              const WorkCompletion& completion) {
+    if (transfer.peer.abandoned) [[unlikely]] {
+        return;
+    }
+    RmaOperation& rma = transfer.rma;
+    const bool timed = !rma.progress.empty();
+    const std::size_t stripe = stripe_of(transfer, rail, completion.qp_number);
+    if (stripe < rma.plan.size()) {
+        const Bytes length = rma.plan[stripe].length;
+        Subchannel& subchannel = transfer.peer.subchannels[rma.plan[stripe].subchannel];
+        subchannel.outstanding[static_cast<std::size_t>(rma.direction())] -= length;
+        subchannel.reads -= rma.direction() == Direction::read ? 1 : 0;
+        subchannel.completions += completion.status == WorkStatus::success ? 1 : 0;
+        rma.outstanding_bytes -= length;
+        if (timed) {
+            take_time(transfer, stripe, completion.status);
+        }
+    }
+    if (timed) {
+        --striped_;
+    }
+    if (--rma.outstanding == 0) {
+        transfer.peer.posted.remove(transfer);
+    }
+    --transfer.peer.stripes;
+    --outstanding_;
+    if (completion.status != WorkStatus::success) [[unlikely]] {
+        const bool refused = rma.one_sided && !is_path_failure(completion.status);
+        transfer.peer.work_failed = transfer.peer.work_failed || !refused;
+        if (stripe < rma.plan.size() && may_repeat(transfer, completion.status)) {
+            ++counters_.stripes_repeated;
+            counters_.stripes_repeated_bytes += rma.plan[stripe].length;
+            rma.left.push_back(rma.plan[stripe]);
+        } else if (refused) {
+            if (stripe < rma.plan.size()) {
+                transfer.peer.subchannels[rma.plan[stripe].subchannel].refused = true;
+            }
+            refuse(transfer);
+        } else {
+            rma.failed = true;
+        }
+    }
+    if (!rma.left.empty() && !rma.failed) [[unlikely]] {
+        if (rma.outstanding == 0) {
+            interrupt_plan(transfer);
+            wait_to_post(transfer);
+        }
+        return;
+    }
+    if (rma.failed) [[unlikely]] {
+        stop_waiting(transfer);
+    } else if (timed && stripe < rma.plan.size()) {
+        learn_from(transfer, stripe);
+    }
+    if (rma.done()) {
+        transfer.on_rma_done();
+    } else if (!rma.failed && rma.posted == rma.plan.size() && !transfer.waits()) {
+        post_stripes(transfer); // the next round
+    }
+}
+
+// Gives up the outstanding stripes. In a plan without times it is not known which stripes are done:
+// all are repeated, since a read or write may be done twice.
+void Protocol::abandon(Transfer& transfer) {
+    RmaOperation& rma = transfer.rma;
+    const bool timed = !rma.progress.empty();
+    striped_ -= timed ? rma.outstanding : 0;
+    outstanding_ -= rma.outstanding;
+    transfer.peer.stripes -= rma.outstanding;
+    rma.outstanding = 0;
+    transfer.peer.posted.remove(transfer);
+    rma.outstanding_bytes = 0;
+    transfer.peer.work_failed = true;
+    if (rma.failed || !may_repeat(transfer, WorkStatus::flushed)) {
+        rma.failed = true;
+        stop_waiting(transfer);
+        transfer.on_rma_done();
+        return;
+    }
+    if (!timed) {
+        rma.left.clear();
+    }
+    for (std::size_t i = 0; i < rma.posted; ++i) {
+        if (!timed || !rma.progress[i].done) {
+            ++counters_.stripes_repeated;
+            counters_.stripes_repeated_bytes += rma.plan[i].length;
+            rma.left.push_back(rma.plan[i]);
+        }
+    }
+    interrupt_plan(transfer);
+    wait_to_post(transfer);
+}
+
+// Begins with the last transfer, since each becomes the first of the line. Nothing is posted
+// meanwhile.
+void Protocol::abandon(Peer& peer) {
+    for (std::size_t left = peer.posted.size(); left > 0 && !peer.posted.empty(); --left) {
+        abandon(static_cast<Transfer&>(*peer.posted.back()));
+    }
+    stop_balancing(peer);
+}
+
+} // namespace adaptib
