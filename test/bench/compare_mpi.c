@@ -193,7 +193,7 @@ static void calibrate(struct item *item)
     }
 }
 
-/* What learns from its messages has had so many of that size, and less of what is very long. */
+/* Sends as many messages of that size as a transport needs to learn, and fewer very long ones. */
 static void warm_up(struct item *item)
 {
     size_t pieces = item->size / WARM_PIECE;

@@ -67,7 +67,8 @@ public:
     }
     std::string known_defect(const std::string& test) const override {
         return soft_ && test == "RcErrors.EverythingBehindTheFailedOneIsFlushed"
-                   ? "soft-RoCE stops for ever when a request fails locally behind some that wait for "
+                   ? "soft-RoCE stops for ever when a request fails locally behind some that wait "
+                     "for "
                      "a receive"
                    : "";
     }

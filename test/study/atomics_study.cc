@@ -203,7 +203,8 @@ int main(int argc, char** argv) {
     }
     study.row("additions lost, doubled or wrong", "", static_cast<double>(wrong), {}, Bound{0, 0});
     study.note(
-        "The model's adapters serve several queue pairs side by side, one word or not; real ones do not.");
+        "The model's adapters serve several queue pairs side by side, one word or not; real ones "
+        "do not.");
     study.panel(panel);
     return study.finish("a fetch-and-add takes " + number_text(alone[0]) + " us by the adapter, " +
                         number_text(alone[1]) + " us by the target: " + number_text(ratio) +

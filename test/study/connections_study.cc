@@ -362,9 +362,12 @@ int main(int argc, char** argv) {
         worst);
     add_starts(study);
     study.note(
-        "The paper's figures 5 and 6 are of whole processes (launch, library, other memory): on demand 15 "
-        "to 20 % less time and\n17 % less memory than static at 32 ranks. Here there is only what connecting "
-        "takes; making a queue pair costs nothing in the model,\nregistering a ring's memory does.");
+        "The paper's figures 5 and 6 are of whole processes (launch, library, other memory): on "
+        "demand 15 "
+        "to 20 % less time and\n17 % less memory than static at 32 ranks. Here there is only what "
+        "connecting "
+        "takes; making a queue pair costs nothing in the model,\nregistering a ring's memory "
+        "does.");
     study.note(
         "IS and FT move their data in messages above eager_limit, which connect at once: as few as "
         "11 to a peer here.");

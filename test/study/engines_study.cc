@@ -133,10 +133,10 @@ int main(int argc, char** argv) {
               stream_rate["auto"][kMiB] / stream_rate["epc"][kMiB], {}, Bound{0.98});
     study.note("The rates of one engine and of the port are the paper's peaks: of these rows, the "
                "ratios of the policies say something.");
-    study.note(
-        "That even striping is much worse for 16 to 64 KiB (6.3.2) does not come out: four stripes of "
-        "16 KiB take less of the processor\nhere than the port takes for their bytes, and "
-        "acknowledgements pass beside them.");
+    study.note("That even striping is much worse for 16 to 64 KiB (6.3.2) does not come out: four "
+               "stripes of "
+               "16 KiB take less of the processor\nhere than the port takes for their bytes, and "
+               "acknowledgements pass beside them.");
     study.panel(latencies);
     study.panel(streams);
     return study.finish(

@@ -86,8 +86,8 @@ TEST(WayChoice, BeginsInTurnsWithTheWayThatIsNeverLate) {
     EXPECT_EQ(choice.better(), kDirect);
 }
 
-// The first operation after a change of ways takes three times as long, whichever way it goes: neither
-// the trials nor what comes behind them make the better way look slow.
+// The first operation after a change of ways takes three times as long, whichever way it goes:
+// neither the trials nor what comes behind them make the better way look slow.
 TEST(WayChoice, WhatAChangeOfWaysCostsIsNotCharged) {
     for (const Way best : {kDirect, kAssisted}) {
         WayChoice choice;

@@ -208,9 +208,11 @@ TEST(OpensmRoutes, Complaints) {
         {"# made by hand", "0x0002 001",
          "lfts:1: outside of a table; \"Unicast lids [...] of switch ...\" is expected"},
         {"[0-11] of", "[0-11 of",
-         "lfts:2: not understood; \"Unicast lids [0-N] of switch Lid N guid 0xN ('name'):\" is expected"},
+         "lfts:2: not understood; \"Unicast lids [0-N] of switch Lid N guid 0xN ('name'):\" is "
+         "expected"},
         {"[0-11]", "[0-60000]",
-         "lfts:2: not understood; \"Unicast lids [0-N] of switch Lid N guid 0xN ('name'):\" is expected"},
+         "lfts:2: not understood; \"Unicast lids [0-N] of switch Lid N guid 0xN ('name'):\" is "
+         "expected"},
         {"'Switch1'", "'Switch3'",
          "lfts:2: the topology has no switch with this GUID or the name 'Switch3'"},
         {"guid 0x0000000000200001 ('of another name')", "guid 0 ('Switch1')",
@@ -230,9 +232,11 @@ TEST(OpensmRoutes, Complaints) {
          "lfts:13: the table before ends without its last line, \"... lids dumped\""},
         {"0x0006 002", "0x0006 001", "lfts:7: the LIDs of Hca1 port 1 are not in a row"},
         {"0x0008 003", "0x0008 255",
-         "lfts:2: the route from switch Switch1 to LID 8 (Hca2 port 1) ends at Switch1, which has no entry for it"},
+         "lfts:2: the route from switch Switch1 to LID 8 (Hca2 port 1) ends at Switch1, which has "
+         "no entry for it"},
         {"0x0002 003\n", "",
-         "lfts:14: the route from switch Switch2 to LID 2 (Hca1 port 1) ends at Switch2, which has no entry for it"},
+         "lfts:14: the route from switch Switch2 to LID 2 (Hca1 port 1) ends at Switch2, which "
+         "has no entry for it"},
     };
     for (const auto& one : cases) {
         const std::string text = replaced(kRoutes, one.what, one.with);
@@ -278,10 +282,14 @@ TEST(OpensmRoutes, ComplaintsAboutTheWhole) {
     Routes routes;
     std::string error;
     const std::string loop =
-        "Unicast lids [0-4] of switch Lid 5 guid 0 ('leaf0'):\n0x1 1\n0x2 2\n0x3 3\n0x4 4\n4 lids dumped\n"
-        "Unicast lids [0-4] of switch Lid 6 guid 0 ('leaf1'):\n0x1 3\n0x2 4\n0x3 1\n0x4 2\n4 lids dumped\n"
-        "Unicast lids [0-4] of switch Lid 7 guid 0 ('spine0'):\n0x1 2\n0x2 1\n0x3 2\n0x4 2\n4 lids dumped\n"
-        "Unicast lids [0-4] of switch Lid 8 guid 0 ('spine1'):\n0x1 1\n0x2 1\n0x3 2\n0x4 2\n4 lids dumped\n";
+        "Unicast lids [0-4] of switch Lid 5 guid 0 ('leaf0'):\n0x1 1\n0x2 2\n0x3 3\n0x4 4\n4 lids "
+        "dumped\n"
+        "Unicast lids [0-4] of switch Lid 6 guid 0 ('leaf1'):\n0x1 3\n0x2 4\n0x3 1\n0x4 2\n4 lids "
+        "dumped\n"
+        "Unicast lids [0-4] of switch Lid 7 guid 0 ('spine0'):\n0x1 2\n0x2 1\n0x3 2\n0x4 2\n4 "
+        "lids dumped\n"
+        "Unicast lids [0-4] of switch Lid 8 guid 0 ('spine1'):\n0x1 1\n0x2 1\n0x3 2\n0x4 2\n4 "
+        "lids dumped\n";
     EXPECT_FALSE(parse_opensm_routes(loop, "lfts", tree, routes, error));
     EXPECT_EQ(error, "lfts:7: the route from switch leaf1 to LID 1 (H000 port 1) loops at leaf1");
 }

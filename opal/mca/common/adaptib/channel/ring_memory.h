@@ -4,9 +4,9 @@
 //     credit line  what the peer has consumed of this process's messages;
 //                  the word of the ring's room (channel/ring_room.h);
 //                  in its second half what this process told last, if not inline
-//     answer slot  one line where the peer answers target-assisted operations (protocol/target_assisted.cc),
-//                  and the state of a cooperative copy; one with this process's offer of such a
-//                  copy; if the peer can store there
+//     answer slot  one line where the peer answers target-assisted operations
+//                  (protocol/target_assisted.cc), and the state of a cooperative copy; one with
+//                  this process's offer of such a copy; if the peer can store there
 //     lines        of the ring that the peer writes its messages into (channel/ring.h); maybe none
 //     answer data  data of the peer's answers
 //     measuring    nothing: the peer overwrites it to time paths, if there are several

@@ -618,6 +618,7 @@ private:
     // Returns false if the transfer waits for room, or for the connection. `offered`: the
     // subchannel behind which it was the first that waited.
     bool post_stripes(Transfer& transfer, std::uint32_t offered = kNoSubchannel);
+    void count_posted(Transfer& transfer, Nanoseconds begun);
     bool may_repeat(const Transfer& transfer, WorkStatus status) const;
     void plan_left(Transfer& transfer);
     void interrupt_plan(Transfer& transfer);

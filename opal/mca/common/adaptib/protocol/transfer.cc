@@ -88,8 +88,38 @@ bool Protocol::plan_more(Transfer& transfer) {
     return true;
 }
 
-// Ends the transfer (its transfer may be gone afterwards) if it has nothing outstanding and cannot
-// continue.
+// Notes that the next stripe of the plan is posted. `begun`: the start time of its batch.
+void Protocol::count_posted(Transfer& transfer, Nanoseconds begun) {
+    RmaOperation& rma = transfer.rma;
+    if (!rma.progress.empty()) {
+        const Stripe& stripe = rma.plan[rma.posted];
+        const auto direction = static_cast<std::size_t>(rma.direction());
+        Subchannel& on = transfer.peer.subchannels[stripe.subchannel];
+        StripeProgress& progress = rma.progress[rma.posted];
+        if (on.timed[direction].bytes == 0) {
+            on.timed[direction].since = begun;
+            on.timed[direction].late = Nanoseconds{0};
+        }
+        progress.posted = begun;
+        progress.before = on.timed[direction];
+        progress.ahead = on.outstanding[direction] - stripe.length;
+        on.timed[direction].bytes += stripe.length;
+        ++striped_;
+    }
+    if (transfer.peer.put_get_balance != nullptr) {
+        transfer.peer.put_get_balance->posted(rma.direction(), rma.plan[rma.posted].length);
+    }
+    rma.outstanding_bytes += rma.plan[rma.posted].length;
+    ++rma.posted;
+    if (rma.outstanding++ == 0) {
+        transfer.peer.posted.push_back(transfer);
+    }
+    ++transfer.peer.stripes;
+    ++outstanding_;
+}
+
+// Posts stripes while there is room. Completes the transfer, which may be gone afterwards, if
+// nothing is outstanding and it cannot continue. False: it waits, and so do those behind it.
 bool Protocol::post_stripes(Transfer& transfer, std::uint32_t offered) {
     RmaOperation& rma = transfer.rma;
     Peer& peer = transfer.peer; // the transfer may be gone when it waits
@@ -153,31 +183,7 @@ bool Protocol::post_stripes(Transfer& transfer, std::uint32_t offered) {
             rma.failed = true;
             break;
         }
-        if (!rma.progress.empty()) {
-            const Stripe& stripe = rma.plan[rma.posted];
-            const auto direction = static_cast<std::size_t>(rma.direction());
-            Subchannel& on = transfer.peer.subchannels[stripe.subchannel];
-            StripeProgress& progress = rma.progress[rma.posted];
-            if (on.timed[direction].bytes == 0) {
-                on.timed[direction].since = begun;
-                on.timed[direction].late = Nanoseconds{0};
-            }
-            progress.posted = begun;
-            progress.before = on.timed[direction];
-            progress.ahead = on.outstanding[direction] - stripe.length;
-            on.timed[direction].bytes += stripe.length;
-            ++striped_;
-        }
-        if (transfer.peer.put_get_balance != nullptr) {
-            transfer.peer.put_get_balance->posted(rma.direction(), rma.plan[rma.posted].length);
-        }
-        rma.outstanding_bytes += rma.plan[rma.posted].length;
-        ++rma.posted;
-        if (rma.outstanding++ == 0) {
-            transfer.peer.posted.push_back(transfer);
-        }
-        ++transfer.peer.stripes;
-        ++outstanding_;
+        count_posted(transfer, begun);
     }
     if (rma.done()) {
         transfer.on_rma_done();

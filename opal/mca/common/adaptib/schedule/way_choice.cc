@@ -43,8 +43,8 @@ WayChoice::Way WayChoice::begin_run(Way way, std::uint32_t length, bool timed) {
     return way;
 }
 
-// Returns the way of the next operation while not every way is known: all ways have runs in turns, and
-// once one is known to be best, the others have theirs between its operations.
+// Returns the way of the next operation while not every way is known: all ways have runs in turns,
+// and once one is known to be best, the others have theirs between its operations.
 WayChoice::Way WayChoice::choose_to_learn() {
     if (informed_ && count_ % (kSpread * kFew) != 0) {
         timed_ = run_way_ == better_; // not behind a run of another way
@@ -55,7 +55,8 @@ WayChoice::Way WayChoice::choose_to_learn() {
     return next == better_ && informed_ ? next : begin_run(next, kFew, true);
 }
 
-// Returns the way that was timed least among those that are not known yet; the better one if all are.
+// Returns the way that was timed least among those that are not known yet; the better one if all
+// are.
 WayChoice::Way WayChoice::next_to_learn() const {
     Way next = better_;
     for (Way way = 0; way < ways_; ++way) {
