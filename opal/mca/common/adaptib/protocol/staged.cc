@@ -70,7 +70,8 @@ Bytes Protocol::pump_staged(const Peer& peer, StagedCopy& copy) {
     StagedStep step = StagedStep::waits;
     for (std::uint32_t look = 1; step == StagedStep::waits; ++look) {
         step = copy.step();
-        if (copy.has_heard() | step_crossing(peer, crossing) | (step == StagedStep::moved)) {
+        const bool helped = step_crossing(peer, crossing);
+        if (copy.has_heard() || helped || step == StagedStep::moved) {
             look = 0;
             give_up = Nanoseconds{0};
             step = step == StagedStep::moved ? StagedStep::waits : step;
