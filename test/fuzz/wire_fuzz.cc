@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "base/address.h"
-#include "channel/ring.h"
+#include "channel/ring_reader.h"
 #include "fuzz/input.h"
 #include "fuzz/live_core.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Both sides of a ring in one process, joined by a queue pair that can be mapped, or that reveals
 // posted bytes one by one.
-// May touch: channel/ring.h, base/, fabric/fabric.h.
+// May touch: channel/ring_reader.h, channel/ring_writer.h, base/, fabric/fabric.h.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,8 @@
 #include <vector>
 
 #include "base/random.h"
-#include "channel/ring.h"
+#include "channel/ring_reader.h"
+#include "channel/ring_writer.h"
 #include "unit/null_rail.h"
 
 namespace adaptib::test {

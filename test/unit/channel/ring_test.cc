@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "channel/ring_credit.h"
 #include "unit/channel/ring_pair.h"
 
 namespace adaptib {

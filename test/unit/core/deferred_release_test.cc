@@ -3,7 +3,7 @@
 // message after its own reply, with the habits of processors where that pays.
 #include <gtest/gtest.h>
 
-#include "channel/ring.h"
+#include "channel/ring_habits.h"
 #include "unit/core/cores.h"
 
 namespace adaptib::test {

@@ -4,7 +4,7 @@
 // A message is a MessageHeader, a body that its type defines, and for eager messages the payload.
 //
 //     ring record      | header 24 | body+payload, `length` bytes | pad | (tail 8) |  32-byte units
-//                      | first word 8 | payload |    compact record (channel/ring.h)
+//                      | first word 8 | payload |    compact record (channel/ring_layout.h)
 //     datagram         | DatagramHeader 40 | header 24 | body+payload, `length` bytes |
 //
 // Byte order is the host's; the address's magic checks that both ends agree. Nothing that arrives

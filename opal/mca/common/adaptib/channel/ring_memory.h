@@ -7,7 +7,8 @@
 //     answer slot  one line where the peer answers target-assisted operations
 //                  (protocol/target_assisted.cc), and the state of a cooperative copy; one with
 //                  this process's offer of such a copy; if the peer can store there
-//     lines        of the ring that the peer writes its messages into (channel/ring.h); maybe none
+//     lines        of the ring that the peer writes its messages into (channel/ring_layout.h);
+//                  maybe none
 //     answer data  data of the peer's answers
 //     measuring    nothing: the peer overwrites it to time paths, if there are several
 //                  (connect/measure.cc)
@@ -28,7 +29,7 @@
 
 #include "base/units.h"
 #include "base/wire.h"
-#include "channel/ring.h"
+#include "channel/ring_reader.h"
 #include "channel/ring_room.h"
 #include "fabric/fabric.h"
 

@@ -7,6 +7,7 @@
 
 #include "base/copy.h"
 #include "base/spin.h"
+#include "channel/ring_credit.h"
 #include "core/core.h"
 
 namespace adaptib {

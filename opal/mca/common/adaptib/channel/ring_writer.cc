@@ -1,106 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The two sides of the ring channel (channel/ring.h describes layout and invariants).
-#include "channel/ring.h"
+// The writer's side of the ring channel.
+#include "channel/ring_writer.h"
 
-#include <cstdlib>
+#include <utility>
 
 namespace adaptib {
-
-// -------------------------------------------------------------------------------------------------
-// Reader
-
-// Returns true if the word at the reader's position is the beginning of a posted message's first
-// word, which not every adapter makes visible at once: type, flags, and at most one byte of the
-// magic number.
-bool RingReader::begins(std::uint64_t head) {
-    MessageHeader seen;
-    std::memcpy(reinterpret_cast<std::byte*>(&seen), &head, sizeof head);
-    const bool begun = seen.magic == 0 || seen.magic == (kTailedMagic & 0xff) ||
-                       seen.magic == (kCountedMagic & 0xff);
-    return begun && seen.length == 0 && ++begun_ < kBegunPolls;
-}
-
-// Returns true if the tail word is there: then the whole posted message is, and may be copied.
-bool RingReader::whole(std::byte* at, std::uint64_t head, Bytes length, RingWay way) {
-    std::byte* tail = at + ring_posted_bytes(length, way) - sizeof(std::uint64_t);
-    const std::uint64_t found = load_ring_word(tail);
-    std::uint32_t sequence = 0;
-    std::memcpy(&sequence, at + offsetof(MessageHeader, sequence), sizeof sequence);
-    if (found != ring_tail_word(head, sequence)) {
-        return false;
-    }
-    store_ring_word(tail, 0, std::memory_order_relaxed);
-    if (way == RingWay::counted) {
-        count_ = load_ring_word(tail - sizeof(std::uint64_t));
-    }
-    return true;
-}
-
-// Reads a compact message. It was stored, so it is either complete or not there at all.
-RingReader::Found RingReader::read_compact(std::uint64_t head, MessageHeader& header,
-                                           const std::byte*& body) {
-    copy_head(header, head);
-    header.length = ring_compact_length(head);
-    header.sequence = sequence_ + 1;
-    header.context = 0;
-    header.source = 0;
-    header.tag = 0;
-    const auto units = static_cast<std::uint32_t>(ring_units_for(header.length, RingWay::compact));
-    if (header.type != MessageType::active || header.length >= kRetainedFrom ||
-        units > units_ - position_ || !ring_compact_is(head, header.sequence)) {
-        return Found::garbage;
-    }
-    retained_ = false;
-    posted_ = false;
-    current_ = units;
-    taken_ = taken_by(head, units);
-    body = place() + ring_body_at(0, RingWay::compact);
-    return Found::message;
-}
-
-RingReader::Found RingReader::read(std::uint64_t head, MessageHeader& header,
-                                   const std::byte*& body) {
-    do {
-        std::byte* at = place();
-        // Copies first: the peer must not change a checked value while it is used.
-        copy_head(header, head);
-        const std::uint16_t magic = ring_magic_of(head);
-        const RingWay way = ring_way_of(magic);
-        if (way == RingWay::compact) {
-            return read_compact(head, header, body);
-        }
-        const std::uint64_t units = ring_units_for(header.length, way);
-        retained_ = magic == kRetainedMagic;
-        const bool known =
-            way == RingWay::stored ? magic == kHeaderMagic || retained_ : (head & kRingLast) == 0;
-        if (!known || units > units_ - position_) [[unlikely]] {
-            return begins(head) ? Found::nothing : Found::garbage;
-        }
-        posted_ = way != RingWay::stored;
-        if (posted_) [[unlikely]] {
-            if (!whole(at, head, header.length, way)) {
-                return Found::nothing;
-            }
-            begun_ = 0;
-        }
-        copy_rest(header, at);
-        if (header.type != MessageType::skip) [[likely]] {
-            current_ = static_cast<std::uint32_t>(units);
-            taken_ = taken_by(head, current_);
-            body = at + ring_body_at(header.length, way);
-            return Found::message;
-        }
-        store_ring_word(at, 0, std::memory_order_relaxed);
-        consumed_ += units_ - position_;
-        untold_ += units_ - position_;
-        position_ = 0;
-        head = load_ring_word(place());
-    } while (head != 0);
-    return Found::nothing;
-}
-
-// -------------------------------------------------------------------------------------------------
-// Writer
 
 namespace {
 
@@ -108,43 +12,7 @@ namespace {
 constexpr std::uint32_t kLapsBetweenTries = 64;
 constexpr std::uint64_t kRetainedMark = std::uint64_t{kRetainedMagic - kHeaderMagic} << 16;
 
-// Intel processors perform stores into another processor's lines one after the other; several
-// proceed at once only if the lines were prefetched, and laps are cheap. AMD processors do better
-// without prefetching: lines requested early get in the way of what the reader reads. Of these, Zen
-// 3 and 4 take back a line that the reader has stored into in half of the time that it takes to
-// take back one that it has only read, if both rings are in the cache next to the processor.
-RingHabits habits_of_processor() {
-    constexpr std::uint32_t kOneLine = 1;
-    RingHabits habits{.most_claimed = kOneLine,
-                      .lap_messages = 16,
-                      .lap_longest = kShortLap / 2,
-                      .dirties = false};
-#if defined(__x86_64__)
-    constexpr std::uint32_t kPageAndHeaders = (4096 + 256) / kRingUnit;
-    constexpr std::uint32_t kTwoPagesAndHeaders = (8192 + 256) / kRingUnit;
-    __builtin_cpu_init();
-    if (__builtin_cpu_is("intel") != 0) {
-        habits.most_claimed = kPageAndHeaders;
-    } else if (__builtin_cpu_is("amdfam19h") != 0) {
-        habits.most_claimed = 0;
-        habits.lap_messages = 4;
-        habits.lap_longest = kTwoPagesAndHeaders;
-        habits.dirties = true;
-    }
-#endif
-    return habits;
-}
-
-const RingHabits* g_assumed = nullptr;
-
 } // namespace
-
-const RingHabits& ring_habits() {
-    static const RingHabits habits = habits_of_processor();
-    return g_assumed != nullptr ? *g_assumed : habits;
-}
-
-void assume_ring_habits(const RingHabits* habits) { g_assumed = habits; }
 
 RingWriter::RingWriter(Rail& rail, QueuePair& qp, const Target& target, const std::uint64_t* credit,
                        std::uint64_t wr_id, const RingHabits& habits)
