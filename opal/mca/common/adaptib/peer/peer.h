@@ -14,394 +14,43 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/address.h"
 #include "base/intrusive_list.h"
-#include "base/work_target.h"
+#include "base/units.h"
+#include "base/wire.h"
 #include "channel/datagram.h"
 #include "channel/ring_memory.h"
 #include "channel/ring_reader.h"
 #include "channel/ring_writer.h"
 #include "channel/shared_queue_pairs.h"
 #include "fabric/fabric.h"
-#include "memory/block_pool.h"
 #include "memory/registration.h"
+#include "peer/activity.h"
+#include "peer/allowance.h"
+#include "peer/assist_choices.h"
+#include "peer/connection.h"
+#include "peer/cooperative_copy_choices.h"
 #include "peer/life.h"
 #include "peer/paths.h"
+#include "peer/pending.h"
 #include "peer/put_get_balance.h"
 #include "peer/route.h"
+#include "peer/stream.h"
+#include "peer/subchannel.h"
 #include "peer/waiting.h"
+#include "peer/work_targets.h"
 #include "schedule/copy_choice.h"
 #include "schedule/scheduler.h"
-#include "schedule/way_choice.h"
 #include "stats/counters.h"
 
 namespace adaptib {
-
-enum class ConnectState : std::uint8_t {
-    idle,      // datagrams only
-    requested, // this process has sent a request; no reply yet
-    answered,  // the peer has sent a request, this process a reply; no confirmation yet
-    open,
-    closing,   // open, but unused: a close was proposed, or agreed on
-    repairing, // a path has failed: nothing is posted until the connection is made anew
-    failed,    // nothing can be sent any more
-};
-
-// Progress of automatic path migration (recovery/apm/migration_agent.h).
-enum class MigrationStep : std::uint8_t { none, loading, armed, due, waiting };
-struct SubchannelMigration {
-    MigrationStep state = MigrationStep::none;
-    std::uint8_t way = 0; // the path in use, an index into Ways
-};
-
-// Progress of a queue pair that connects through rdma_cm (connect/cm_connect.cc).
-enum class CmConnectStep : std::uint8_t { none, under_way, connected, again };
-struct SubchannelCmConnect {
-    CmConnectStep step = CmConnectStep::none; // none also if rdma_cm is not needed
-    std::uint32_t remote_qp = 0;
-    std::uint32_t failures = 0;
-    Nanoseconds again_at{0}; // when to try again, unless an event arrives before
-    std::string why;         // why the last attempt failed
-};
-
-// Time without completions from a queue pair with work (recovery/silence_watch.h).
-struct Silence {
-    std::uint32_t seen = 0; // completions, at the last check
-    bool missed = false;    // the peer long did not answer probes over the path
-    Nanoseconds lasts{0};
-    Nanoseconds until = Nanoseconds::max(); // time limit, whatever the path says
-};
-
-// Timed stripes under way, and since when the path carries them: since it completed the one before,
-// or since the first was posted.
-struct TimedStripes {
-    Bytes bytes = 0;
-    Nanoseconds since{};
-    Nanoseconds late{}; // it may have been earlier by this much
-};
-
-// One connection to the peer over one path.
-struct Subchannel {
-    std::uint32_t local_rail = 0;
-    std::uint32_t remote_rail = 0;
-    std::uint32_t path = 0;              // of the paths between the two rails
-    std::uint32_t remote_memory_key = 0; // of the peer's ring and credit
-    BytesPerSecond rate{};               // of the slower rail of the two; 0: unknown
-    std::unique_ptr<QueuePair> qp;       // null: the connection does without this path
-    SubchannelMigration migration;
-    SubchannelCmConnect cm_connect;
-    std::array<Bytes, 2> outstanding{};  // by Direction: bytes of stripes posted and not complete
-    std::uint32_t reads = 0;             // reads and atomics among these stripes
-    std::array<TimedStripes, 2> timed{}; // by Direction
-    std::uint32_t completions = 0;       // successful ones, of work that the silence watch monitors
-    bool refused = false; // the error of its queue pair was caused by a one-sided operation
-    Silence silence;
-
-    // Queue pairs of different rails may have the same number.
-    bool has(std::uint32_t rail, std::uint32_t qp_number) const {
-        return qp != nullptr && local_rail == rail && qp->number() == qp_number;
-    }
-};
-
-// A message that waits for room, in the order of sending: embedded in a send request, a record of
-// its own for a control message, the rest of a message that is sent in fragments, a message that is
-// repeated after a repair, or the barrier that nothing passes until the repair is over.
-struct PendingSend {
-    enum class Kind : std::uint8_t { request, control, fragments, repeated, barrier };
-    explicit PendingSend(Kind k) : kind(k) {}
-    PendingSend* next = nullptr;
-    Kind kind;
-};
-
-class PendingQueue {
-public:
-    bool empty() const { return first_ == nullptr; }
-    const PendingSend* front() const { return first_; }
-    void add(PendingSend& send) {
-        (first_ == nullptr ? first_ : last_->next) = &send;
-        last_ = &send;
-        send.next = nullptr;
-    }
-    // REQUIRES: not empty.
-    PendingSend* take() {
-        PendingSend* first = first_;
-        first_ = first->next;
-        return first;
-    }
-    // Undoes take().
-    void put_back(PendingSend& send) {
-        send.next = first_;
-        first_ = &send;
-        if (send.next == nullptr) {
-            last_ = &send;
-        }
-    }
-    // Moves all of `other` to the end of this queue.
-    void append(PendingQueue& other) {
-        if (other.empty()) {
-            return;
-        }
-        (first_ == nullptr ? first_ : last_->next) = other.first_;
-        last_ = other.last_;
-        other.first_ = nullptr;
-    }
-
-private:
-    PendingSend* first_ = nullptr;
-    PendingSend* last_ = nullptr;
-};
-
-struct ControlMessage : PendingSend {
-    static constexpr std::size_t kMaxBody = sizeof(ClearBody);
-    ControlMessage() : PendingSend(Kind::control) {}
-    MessageType type = MessageType::none;
-    std::uint8_t flags = 0;
-    std::uint32_t length = 0;
-    std::byte body[kMaxBody];
-};
-
-// A message that was written into the peer's ring and may not have arrived; its bytes follow the
-// record.
-struct RepeatedMessage : PendingSend {
-    RepeatedMessage() : PendingSend(Kind::repeated) {}
-    MessageHeader header;
-
-    std::byte* body() { return reinterpret_cast<std::byte*>(this + 1); }
-    Bytes size() const { return sizeof *this + header.length; }
-};
-
-// A message that overtook an earlier one of the same peer; its bytes follow the record.
-struct EarlyMessage {
-    EarlyMessage* next = nullptr;
-    MessageHeader header;
-
-    std::byte* body() { return reinterpret_cast<std::byte*>(this + 1); }
-    Bytes size() const { return sizeof *this + header.length; }
-};
-
-class Peer;
-
-// Handles completions of writes into a peer's ring. The sender of such a message was told success;
-// if the write fails, the failure has to be reported. Nobody expects anything of a disconnect.
-class RingWork final : public WorkTarget {
-public:
-    explicit RingWork(Peer& peer) : peer_(peer) {}
-    void on_work_done(std::uint32_t rail, const WorkCompletion& completion) override;
-
-private:
-    Peer& peer_;
-};
-
-// An empty write behind everything that this side has posted besides transfers.
-struct Flush {
-    bool posted = false;
-    bool done = false;       // nothing of that is under way any more
-    std::uint32_t qp = 0;    // the queue pair that it is posted on ...
-    std::uint32_t rail = 0;  // ... of that rail
-    std::uint64_t posts = 0; // for a shared queue pair: number of posts by then
-
-    bool awaits(const Subchannel& subchannel) const {
-        return posted && !done && subchannel.has(rail, qp);
-    }
-};
-
-class FlushWork final : public WorkTarget {
-public:
-    FlushWork(Peer& peer, Flush& flush) : peer_(peer), flush_(flush) {}
-    void on_work_done(std::uint32_t rail, const WorkCompletion& completion) override;
-    Flush& flush() { return flush_; }
-
-private:
-    Peer& peer_;
-    Flush& flush_;
-};
-
-// Identifies the peer's requests over a shared queue pair; ignores their completions.
-class QuietWork final : public WorkTarget {
-public:
-    void on_work_done(std::uint32_t, const WorkCompletion&) override {}
-};
-
-// Migration of a connection's control lane (ring and credit) to another subchannel
-// (connect/lane_migration.cc).
-struct LaneMigration {
-    bool active = false;
-    bool paused = false; // nothing but transfers is posted
-    std::uint32_t to = 0;
-    Nanoseconds pause_by{0};
-    Flush flush;
-};
-
-// State of measuring the peer's paths (connect/measure.cc).
-struct Measuring {
-    bool active = false;          // a measurement is under way
-    bool close = false;           // the control lane is in doubt, or new
-    std::uint32_t path = 0;       // active: the subchannel being measured
-    std::uint32_t sent = 0;       // messages sent, at the last measurement
-    std::uint64_t lessons = 0;    // of the scheduler, at that time
-    Nanoseconds at{0};            // earliest time of the next
-    std::uint32_t more = 0;       // doublings of the usual number of bytes
-    std::uint32_t calm = 0;       // consecutive measurements that confirmed the control lane
-    std::uint32_t vain = 0;       // consecutive inconclusive measurements
-    std::uint32_t proof = 0;      // measurements that a new control lane has yet to pass
-    std::uint32_t taken_back = 0; // control lanes that did not pass them
-};
-
-// Progress of closing (connect/closing.cc).
-struct Closing {
-    Flush flush;
-    bool told = false;        // the peer knows that nothing of this side is under way
-    bool agreed = false;      // the peer has reported the same
-    std::uint32_t number = 0; // of the last proposal or agreement; grows during the connection
-    std::uint32_t heard = 0;  // of the peer's last
-    Nanoseconds began{0};
-};
-
-// Progress of the repair of a connection (connect/repair.cc).
-struct Repair {
-    bool active = false;  // from the failure until the connection is open again, or given up
-    bool wanted = false;  // begins as soon as the state allows
-    bool gentle = false;  // work under way may complete first
-    bool improve = false; // a path came back meanwhile
-    bool fenced = false;  // nothing of the old connection is outstanding or can touch local memory
-    std::uint32_t replaces = 0; // this side's attempt that became the old connection
-    std::uint32_t expected = 0; // first message that the peer has not received
-    Nanoseconds began{0};
-    Nanoseconds ask_at{0};                      // fenced: when to look for paths again
-    Nanoseconds failed_at = Nanoseconds::max(); // when queue pairs went to the error state
-    Nanoseconds quiet_at{0}; // shared ones: packets of a failed one are gone by then
-};
-
-// Connecting of the queue pairs of both sides through rdma_cm, after the reply to a request.
-struct PeerCmConnect {
-    bool asks = false; // this side initiates
-    Nanoseconds began{0};
-    Nanoseconds first_cm_connected = Nanoseconds::max(); // then the others get little time
-    std::array<std::byte, sizeof(CmConnectParams::token)> token{};
-};
-
-// Choices between direct and target-assisted operations on the peer.
-struct AssistChoices {
-    static constexpr WayChoice::Way kDirect = 0;
-    static constexpr WayChoice::Way kAssisted = 1;
-    static constexpr std::size_t kSizes = 5; // of puts and gets: up to 256 B, then times four
-    std::array<WayChoice, kSizes> transfers;
-    WayChoice atomics;
-
-    // REQUIRES: length is 1..kMaxAssisted.
-    WayChoice& of_transfer(Bytes length) {
-        return length <= 256
-                   ? transfers[0]
-                   : transfers[(static_cast<std::size_t>(std::bit_width(length - 1)) - 7) / 2];
-    }
-    static_assert((std::bit_width(kMaxAssisted - 1) - 7) / 2 == kSizes - 1);
-};
-
-// Ways to copy long data: by the beginning end alone, by both ends, a part each, or by both ends
-// through staging memory (protocol/cooperative_copy.cc). Chosen by pattern, since the other end
-// does different things meanwhile, and since a store into a line that another processor had last
-// may cost much more than a load; and by size, from 64 KiB to 4 MiB, each twice the last.
-struct CooperativeCopyChoices {
-    static constexpr std::size_t kSizes = 7;
-    static constexpr WayChoice::Way kAlone = 0;
-    static constexpr WayChoice::Way kCooperative = 1;
-    static constexpr WayChoice::Way kStaged = 2;
-    enum class Pattern : std::uint8_t {
-        message,  // a message; this process has sent something since the last one
-        stream,   // one of several consecutive messages
-        crossing, // while there are messages in both directions
-        put,
-        get,
-    };
-    static constexpr std::size_t kPatterns = 5;
-    using Sizes = std::vector<WayChoice>; // empty until first used
-
-    std::array<Sizes, kPatterns> patterns;
-    std::optional<WayChoice::Way> only; // the only way that the user allows
-    bool crossed = false; // at the end of the last copy the other end was copying something itself
-    std::uint32_t crossing = 0; // number of further ones that count as crossing
-    std::uint32_t sent = 0;     // messages sent when the last one arrived
-
-    // A fresh choice learns from the next smaller or larger size, which behaves much the same.
-    WayChoice& find(Pattern pattern, std::size_t size) {
-        Sizes& sizes = patterns[static_cast<std::size_t>(pattern)];
-        if (sizes.empty()) {
-            sizes.assign(kSizes, WayChoice(3));
-        }
-        WayChoice& choice = sizes[size];
-        if (choice.is_fresh()) {
-            choice.learn_from(sizes[size > 0 && !sizes[size - 1].is_fresh() ? size - 1
-                                    : size + 1 < kSizes                     ? size + 1
-                                                                            : size]);
-        }
-        return choice;
-    }
-};
-
-// For streams to a local peer: whether messages above the eager limit go through the ring, copied
-// by both sides, or are announced and copied by the receiver alone. By size, each twice the last.
-using StreamChoices = std::array<WayChoice, 3>;
-constexpr Bytes kStreamSizesFrom = 4096;
-constexpr WayChoice::Way kThroughRing = 0; // the other way: fetched by the receiver
-
-// Messages long enough for copy_choice, sent since the peer last sent anything but FINs (`finish`)
-// (protocol/timed.cc).
-struct Stream {
-    std::uint32_t heard = 0;
-    std::uint32_t sent = 0;
-    WayChoice::Way way = kThroughRing;
-    bool chosen = false;        // the stream is long: its way is fixed
-    WayChoice* timed = nullptr; // to be told how long the stream took
-    Nanoseconds start{0};
-    Bytes bytes = 0; // of the messages that could go either way
-};
-
-constexpr std::uint32_t kNoControlLane = ~0u;
-
-// Preference for the kind of the next connection, if the policy is not to decide.
-enum class SharingPreference : std::uint8_t {
-    any,
-    shared, // queue pairs that other peers use, too
-    own,    // queue pairs of its own
-};
-
-// Permission that a process gives another: which messages to be matched it accepts
-// (protocol/back_pressure.h).
-enum class Allowance : std::uint8_t { all, announcements, nothing };
-
-// Messages of the peer kept here, since no receive was posted for them.
-struct UnexpectedShare {
-    Bytes bytes = 0;
-    Bytes look_at = 0;               // at this many bytes its allowance is decided again
-    Allowance told = Allowance::all; // last allowance that the peer was told
-};
-
-// Activity of a peer, for choosing the connection to close, and the peer to connect next
-// (connect/limits.cc).
-struct PeerActivity {
-    std::uint32_t messages = 0; // both ways, at the last check
-    Nanoseconds active{0};      // when a check last found that they had grown
-    Nanoseconds asked{0};       // when the connection was last requested
-    Nanoseconds turn_began{0};  // when the connection opened, or began or ceased to yield
-    bool required = false;      // the peer was refused the connection, and cannot do without
-    Nanoseconds ask_at{0};      // earliest time of the next request; for a one-sided operation ...
-    Nanoseconds urgent_at{0};   // ... this one
-    std::uint32_t refusals = 0; // consecutive
-    std::uint32_t counted = 0;  // messages both ways, at the last selection of channels
-    std::uint32_t mapped = 0;   // messages received, when the map of sources was last updated
-    bool chosen = false;        // by the selection of channels: other connections are closed for it
-    SharingPreference preference = SharingPreference::any; // for the next connection
-    Nanoseconds own_after{0}; // earliest time of the next request for queue pairs of its own
-    bool asks_itself = false; // the peer had no room for those, shares for now, and will ask itself
-};
 
 class Peer {
 public:
@@ -688,6 +337,7 @@ public:
     std::uint32_t refusal = 0;                  // RefusalReason of the last
 };
 
+// Work targets of the peer (peer/work_targets.h).
 inline void RingWork::on_work_done(std::uint32_t rail, const WorkCompletion& completion) {
     const RingWriter* writer =
         peer_.ring_out != nullptr ? peer_.ring_out.get() : peer_.ring_paused.get();

@@ -15,12 +15,13 @@
 #include "base/wire.h"
 #include "common_adaptib.h"
 #include "match/match.h"
-#include "peer/peer.h"
+#include "peer/pending.h"
 
 namespace adaptib {
 
 using UserRequest = opal_common_adaptib_request_t;
 
+class Peer;
 struct SendTransfer;
 
 struct SendRequest : PendingSend {

@@ -20,12 +20,13 @@
 #include "base/work_target.h"
 #include "memory/registration_cache.h"
 #include "memory/staging.h"
-#include "peer/peer.h"
+#include "peer/subchannel.h"
 #include "peer/waiting.h"
 #include "protocol/request.h"
 
 namespace adaptib {
 
+class Peer;
 class Protocol;
 
 // Returns SendWork::compare_add of an operation. (A compare-and-swap stores the operand.)

@@ -27,8 +27,9 @@
 #include <functional>
 #include <span>
 
+#include "base/address.h"
 #include "fabric/fabric.h"
-#include "peer/peer.h"
+#include "peer/route.h"
 
 namespace adaptib {
 

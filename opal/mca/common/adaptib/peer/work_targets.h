@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// RingWork, FlushWork and QuietWork: what a peer posts besides transfers (base/work_target.h).
+//
+// Purpose: handle the completions of writes into the peer's ring and of the empty write that shows
+// that nothing of the connection is under way (Flush). The functions that use the Peer are defined
+// in peer/peer.h.
+// Ownership: work targets and flushes belong to the Peer, and live as long as it does.
+// Threads: one at a time (the core's lock).
+// May touch: base/, fabric/, peer/subchannel.h.
+#pragma once
+
+#include <cstdint>
+
+#include "base/work_target.h"
+#include "fabric/fabric.h"
+#include "peer/subchannel.h"
+
+namespace adaptib {
+
+class Peer;
+
+// Handles completions of writes into a peer's ring. The sender of such a message was told success;
+// if the write fails, the failure has to be reported. Nobody expects anything of a disconnect.
+class RingWork final : public WorkTarget {
+public:
+    explicit RingWork(Peer& peer) : peer_(peer) {}
+    void on_work_done(std::uint32_t rail, const WorkCompletion& completion) override;
+
+private:
+    Peer& peer_;
+};
+
+// An empty write behind everything that this side has posted besides transfers.
+struct Flush {
+    bool posted = false;
+    bool done = false;       // nothing of that is under way any more
+    std::uint32_t qp = 0;    // the queue pair that it is posted on ...
+    std::uint32_t rail = 0;  // ... of that rail
+    std::uint64_t posts = 0; // for a shared queue pair: number of posts by then
+
+    bool awaits(const Subchannel& subchannel) const {
+        return posted && !done && subchannel.has(rail, qp);
+    }
+};
+
+class FlushWork final : public WorkTarget {
+public:
+    FlushWork(Peer& peer, Flush& flush) : peer_(peer), flush_(flush) {}
+    void on_work_done(std::uint32_t rail, const WorkCompletion& completion) override;
+    Flush& flush() { return flush_; }
+
+private:
+    Peer& peer_;
+    Flush& flush_;
+};
+
+// Identifies the peer's requests over a shared queue pair; ignores their completions.
+class QuietWork final : public WorkTarget {
+public:
+    void on_work_done(std::uint32_t, const WorkCompletion&) override {}
+};
+
+} // namespace adaptib
