@@ -27,7 +27,7 @@
 #include <functional>
 #include <span>
 
-#include "fabric/fabric.h"
+#include "fabric/rail.h"
 #include "peer/peer.h"
 
 namespace adaptib {
