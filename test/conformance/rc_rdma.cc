@@ -3,6 +3,7 @@
 // unsignaled requests.
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <vector>
 
 #include "conformance/harness.h"

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "fabric/fabric.h"
+#include "fabric/rail.h"
 
 namespace adaptib::test {
 

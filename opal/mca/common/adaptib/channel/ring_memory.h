@@ -16,7 +16,7 @@
 // In sparse memory everything behind the first lines has no memory until it is used.
 // The peer finds the answer line behind the credit, whose address is in the handshake, and the
 // answer data behind the lines.
-// Ownership: refers to a region. Threads: any. May touch: base/, channel/, fabric/fabric.h.
+// Ownership: refers to a region. Threads: any. May touch: base/, channel/, fabric/memory_region.h.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@
 #include "base/wire.h"
 #include "channel/ring_reader.h"
 #include "channel/ring_room.h"
-#include "fabric/fabric.h"
+#include "fabric/memory_region.h"
 
 namespace adaptib {
 

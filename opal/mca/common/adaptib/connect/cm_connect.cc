@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Queue pairs that connect through rdma_cm (fabric/fabric.h, Capability::cm_connects; parameter
+// Queue pairs that connect through rdma_cm (fabric/capability.h, Capability::cm_connects; parameter
 // connect_method).
 //
 // Request and reply tell each side which queue pairs the other one has. Then each queue pair of the

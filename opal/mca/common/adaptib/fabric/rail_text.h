@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Text of a rail's capabilities, for a person.
-// May touch: fabric/fabric.h.
+// May touch: capability.h.
 #pragma once
 
 #include <string>
 
-#include "fabric/fabric.h"
+#include "fabric/capability.h"
 
 namespace adaptib {
 

@@ -2,7 +2,7 @@
 // ReceiveQueue: the posted receives of a queue pair or of a shared receive queue, for fabrics that
 // keep them in software.
 // Threads: one thread at a time uses the whole fabric.
-// May touch: base/, fabric/fabric.h.
+// May touch: base/, work.h.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 #include "base/growing_ring.h"
 #include "base/status.h"
-#include "fabric/fabric.h"
+#include "fabric/work.h"
 
 namespace adaptib {
 

@@ -17,7 +17,7 @@
 
 #include "base/status.h"
 #include "base/wire.h"
-#include "fabric/fabric.h"
+#include "fabric/rail.h"
 
 namespace adaptib {
 

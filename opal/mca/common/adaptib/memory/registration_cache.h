@@ -26,7 +26,7 @@
 
 #include "base/intrusive_list.h"
 #include "base/status.h"
-#include "fabric/fabric.h"
+#include "fabric/rail.h"
 #include "memory/registration.h"
 #include "stats/counters.h"
 

@@ -13,7 +13,7 @@
 #include <functional>
 
 #include "base/wire.h"
-#include "fabric/fabric.h"
+#include "fabric/rail.h"
 
 namespace adaptib {
 

@@ -12,7 +12,7 @@
 // Ownership: both refer to memory of the two processes. The helper touches none after a step that
 // returned over; the initiator may release the staging memory once step() has returned over.
 // Threads: one at a time, under the core's lock.
-// May touch: base/, channel/, fabric/fabric.h.
+// May touch: base/, channel/, fabric/queue_pair.h.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 #include "base/wire.h"
 #include "channel/ring_memory.h"
-#include "fabric/fabric.h"
+#include "fabric/queue_pair.h"
 
 namespace adaptib {
 

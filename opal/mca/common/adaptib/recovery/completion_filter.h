@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "base/work_target.h"
-#include "fabric/fabric.h"
+#include "fabric/completion_queue.h"
 
 namespace adaptib {
 

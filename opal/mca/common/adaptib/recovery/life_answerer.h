@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// LifeAnswerer: computes the answers of a process's responder (fabric/fabric.h, Answerer).
+// LifeAnswerer: computes the answers of a process's responder (fabric/answerer.h).
 //
 // Purpose: tells that the process is alive, whether it calls MPI meanwhile, and its rail's current
 // address. It answers only an asker that knows the key that the process has published, and in its
@@ -18,7 +18,7 @@
 #include <span>
 
 #include "base/wire.h"
-#include "fabric/fabric.h"
+#include "fabric/answerer.h"
 
 namespace adaptib {
 

@@ -8,7 +8,7 @@
 // Invariant: a slot whose request has not been answered is not used again, even after its queue
 // pair is gone, until the target has ended or closed its segment.
 // Threads: one thread at a time uses the whole fabric.
-// May touch: base/, fabric/fabric.h, layout.h, limits.h, segment.h.
+// May touch: base/, layout.h, limits.h, segment.h.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,6 @@
 #include <memory>
 #include <vector>
 
-#include "fabric/fabric.h"
 #include "fabric/shm/layout.h"
 #include "fabric/shm/limits.h"
 #include "fabric/shm/segment.h"

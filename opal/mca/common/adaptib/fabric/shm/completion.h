@@ -4,7 +4,8 @@
 // Purpose: the local queues. Polling a completion queue drives the whole fabric.
 // Ownership: the caller's; queue pairs that use a queue end before it.
 // Threads: one thread at a time uses the whole fabric.
-// May touch: base/, fabric/fabric.h, fabric/receive_queue.h, layout.h.
+// May touch: base/, layout.h; in fabric/: completion_queue.h, receive_queue.h and
+// shared_receive_queue.h.
 #pragma once
 
 #include <array>
@@ -13,8 +14,9 @@
 #include <vector>
 
 #include "base/growing_ring.h"
-#include "fabric/fabric.h"
+#include "fabric/completion_queue.h"
 #include "fabric/receive_queue.h"
+#include "fabric/shared_receive_queue.h"
 #include "fabric/shm/layout.h"
 #include "fabric/shm/limits.h"
 

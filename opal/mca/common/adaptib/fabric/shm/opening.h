@@ -10,7 +10,6 @@
 #pragma once
 
 #include "base/status.h"
-#include "fabric/fabric.h"
 #include "fabric/shm/obstacle.h"
 #include "fabric/shm/segment_address.h"
 

@@ -3,7 +3,7 @@
 //
 // Purpose: the shm fabric's system calls that concern another process.
 // Threads: free functions without state.
-// May touch: base/, fabric/fabric.h (Gather), the system.
+// May touch: base/, fabric/work.h (Gather), the system.
 #pragma once
 
 #include <sys/uio.h>
@@ -12,7 +12,7 @@
 #include <span>
 
 #include "base/units.h"
-#include "fabric/fabric.h"
+#include "fabric/work.h"
 
 namespace adaptib::shm {
 

@@ -7,14 +7,14 @@
 // Invariant: while an entry's tag is set, its other fields do not change. A reader takes them
 // between two reads of the tag.
 // Threads: the owner's thread changes the table; any process may read it (RegionView).
-// May touch: base/, fabric/fabric.h, layout.h, segment.h.
+// May touch: base/, fabric/memory_region.h, layout.h, segment.h.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "base/status.h"
-#include "fabric/fabric.h"
+#include "fabric/memory_region.h"
 #include "fabric/shm/layout.h"
 #include "fabric/shm/segment.h"
 

@@ -10,7 +10,7 @@
 // user.
 // Ownership: the fabric owns its OwnSegment; queue pairs and address handles share PeerSegments.
 // Threads: one thread at a time each.
-// May touch: base/, fabric/fabric.h, heap.h, layout.h, process.h, queue.h, segment_file.h,
+// May touch: base/, fabric/rail_address.h, heap.h, layout.h, process.h, queue.h, segment_file.h,
 // opening.h, descriptor_server.h, windows.h, the system.
 #pragma once
 
@@ -23,7 +23,7 @@
 
 #include "base/status.h"
 #include "base/units.h"
-#include "fabric/fabric.h"
+#include "fabric/rail_address.h"
 #include "fabric/shm/descriptor_server.h"
 #include "fabric/shm/heap.h"
 #include "fabric/shm/layout.h"

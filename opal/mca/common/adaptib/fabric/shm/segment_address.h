@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Contents of a RailAddress of the shm fabric.
 // Threads: a value type.
-// May touch: base/, fabric/fabric.h, visibility.h.
+// May touch: base/, fabric/rail_address.h, visibility.h.
 #pragma once
 
 #include <cstdint>
 
-#include "fabric/fabric.h"
+#include "fabric/rail_address.h"
 #include "fabric/shm/visibility.h"
 
 namespace adaptib::shm {

@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "base/growing_ring.h"
-#include "fabric/fabric.h"
+#include "fabric/completion_queue.h"
 #include "fabric/receive_queue.h"
+#include "fabric/shared_receive_queue.h"
 #include "fabric/sim/process.h"
 
 namespace adaptib::sim {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory regions of a simulated rail: keys, ranges, rights.
 // Ownership: the rail's table; regions remove themselves from it.  Threads: one.
-// May touch: base/, fabric/fabric.h.
+// May touch: base/, fabric/work.h.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "fabric/fabric.h"
+#include "base/status.h"
+#include "fabric/work.h"
 
 namespace adaptib::sim {
 

@@ -13,7 +13,8 @@
 #include <string>
 
 #include "base/status.h"
-#include "fabric/fabric.h"
+#include "fabric/event.h"
+#include "fabric/qp_attributes.h"
 #include "fabric/verbs/port.h"
 
 namespace adaptib::verbs {

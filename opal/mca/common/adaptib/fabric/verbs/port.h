@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "fabric/fabric.h"
+#include "fabric/rail_address.h"
 #include "fabric/verbs/device.h"
 
 namespace adaptib::verbs {

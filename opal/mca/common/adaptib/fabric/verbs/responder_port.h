@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ResponderPort: the datagram queue pair of one rail at which questions are answered
-// (fabric/fabric.h, Answerer).
+// (fabric/answerer.h).
 //
 // Purpose: owns its objects of libibverbs and works when its completion channel wakes: takes
 // questions, answers them from buffers that were registered at the start, and posts the receives

@@ -28,7 +28,7 @@
 #include <span>
 
 #include "base/address.h"
-#include "fabric/fabric.h"
+#include "fabric/rail.h"
 #include "peer/route.h"
 
 namespace adaptib {

@@ -9,7 +9,7 @@
 // May touch: base/, fabric/.
 #pragma once
 
-#include "fabric/fabric.h"
+#include "fabric/queue_pair.h"
 
 namespace adaptib {
 

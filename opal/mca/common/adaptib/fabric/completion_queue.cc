@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Texts of the fabric interface.
-#include "fabric/fabric.h"
+// Texts of work statuses.
+#include "fabric/completion_queue.h"
 
 namespace adaptib {
 

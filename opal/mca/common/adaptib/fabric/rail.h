@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rail: one port of the process, and the maker of all objects that use it.
+//
+// Ownership: the fabric owns its rails. The unique_ptr that a create call returns owns the object,
+//   which ends before the rail.
+// Threads: one thread at a time uses a rail.
+// Errors: Status; outputs are set only when it is ok.
+// May touch: base/, and the headers of fabric/ on what a rail has and makes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/status.h"
+#include "base/units.h"
+#include "fabric/address_handle.h"
+#include "fabric/capability.h"
+#include "fabric/completion_queue.h"
+#include "fabric/memory_region.h"
+#include "fabric/queue_pair.h"
+#include "fabric/rail_address.h"
+#include "fabric/shared_receive_queue.h"
+
+namespace adaptib {
+
+class Rail {
+public:
+    virtual ~Rail() = default;
+    const RailInfo& info() const { return info_; }
+    PortState state() const { return state_impl(); }
+    RailAddress address() const { return address_impl(); }
+    // Returns true if the owner of this address may be reached over this rail: the address is of
+    // this kind of fabric and, where the fabric ends at the host, of this host, and the two
+    // processes may open each other's memory as far as the addresses tell. Same result at both
+    // ends; no system call. create_ah and QueuePair::modify report other obstacles.
+    bool is_reachable(const RailAddress& remote) const { return is_reachable_impl(remote); }
+    // Text for a person: why the address is not reachable, if there is more to say than "another
+    // kind of fabric" or "another host". REQUIRES: !reaches(remote).
+    std::string why_out_of_reach(const RailAddress& remote) const {
+        return why_out_of_reach_impl(remote);
+    }
+    // Of several reachable rails, the one with the highest value is most likely on the same
+    // network, judged by its address. Same result at both ends. REQUIRES: reaches(remote).
+    std::uint32_t subnet_match(const RailAddress& remote) const {
+        return subnet_match_impl(remote);
+    }
+    // Number of paths to a remote rail, at least 1; same result at both ends. Both ends of a
+    // connection use the path of the same index, so that packets of one end arrive on the path that
+    // the other expects.
+    // REQUIRES: reaches(remote); index < paths_to(remote).
+    std::uint32_t paths_to(const RailAddress& remote) const { return paths_to_impl(remote); }
+    PathSpec path_to(const RailAddress& remote, std::uint32_t index) const {
+        return path_to_impl(remote, index);
+    }
+    // Reason of the last call that this rail or one of its queue pairs refused, where the status
+    // alone does not tell; empty if there is nothing to add.
+    std::string last_error_text() const { return last_error_text_impl(); }
+    // Tells the peer at that address, whose datagrams arrive here, that this process cannot reach
+    // it and never replies: the peer gets the event peer_changed. Needs no path to the peer. Does
+    // nothing in a fabric that has no means for it.
+    void refuse(const RailAddress& remote, Reason why) { refuse_impl(remote, why); }
+
+    Status create_cq(std::uint32_t depth, std::unique_ptr<CompletionQueue>& out) {
+        return create_cq_impl(depth, out);
+    }
+    Status create_srq(std::uint32_t depth, std::unique_ptr<SharedReceiveQueue>& out) {
+        return create_srq_impl(depth, out);
+    }
+    Status create_qp(const QpInit& init, std::unique_ptr<QueuePair>& out) {
+        return create_qp_impl(init, out);
+    }
+    Status create_ah(const PathSpec& path, std::unique_ptr<AddressHandle>& out) {
+        return create_ah_impl(path, out);
+    }
+    // REQUIRES: the handle is of this rail. May ask the system (some microseconds).
+    Reach reach(const AddressHandle& handle) const { return reach_impl(handle); }
+    // Registers the caller's memory for local use and, as `access` says, for remote use, until the
+    // region is destroyed.
+    Status register_memory(void* address, Bytes length, std::uint32_t access,
+                           std::unique_ptr<MemoryRegion>& out) {
+        return register_impl(address, length, access, out);
+    }
+    // Allocates zeroed memory, aligned to a cache line. The region owns it; it is registered.
+    Status allocate(Bytes length, std::uint32_t access, std::unique_ptr<MemoryRegion>& out) {
+        return allocate_impl(length, access, out);
+    }
+    // As allocate(), but page-aligned, and only the first bytes need memory now: the owner adds
+    // more by MemoryRegion::commit, peers by QueuePair::commit. A fabric that cannot do that gives
+    // the whole region memory at once. REQUIRES: first <= length.
+    Status allocate_sparse(Bytes length, Bytes first, std::uint32_t access,
+                           std::unique_ptr<MemoryRegion>& out) {
+        return allocate_sparse_impl(length, first, access, out);
+    }
+
+protected:
+    RailInfo info_;
+
+private:
+    virtual PortState state_impl() const = 0;
+    virtual RailAddress address_impl() const = 0;
+    virtual bool is_reachable_impl(const RailAddress& remote) const = 0;
+    virtual std::string why_out_of_reach_impl(const RailAddress&) const { return {}; }
+    virtual std::uint32_t subnet_match_impl(const RailAddress&) const { return 0; }
+    virtual std::uint32_t paths_to_impl(const RailAddress&) const { return 1; }
+    virtual PathSpec path_to_impl(const RailAddress& remote, std::uint32_t) const {
+        PathSpec path;
+        path.remote = remote;
+        return path;
+    }
+    virtual std::string last_error_text_impl() const { return {}; }
+    virtual void refuse_impl(const RailAddress&, Reason) {}
+    virtual Status create_cq_impl(std::uint32_t, std::unique_ptr<CompletionQueue>&) = 0;
+    virtual Status create_srq_impl(std::uint32_t, std::unique_ptr<SharedReceiveQueue>&) = 0;
+    virtual Status create_qp_impl(const QpInit&, std::unique_ptr<QueuePair>&) = 0;
+    virtual Status create_ah_impl(const PathSpec&, std::unique_ptr<AddressHandle>&) = 0;
+    virtual Reach reach_impl(const AddressHandle&) const { return Reach::unknown; }
+    virtual Status register_impl(void*, Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) = 0;
+    virtual Status allocate_impl(Bytes, std::uint32_t, std::unique_ptr<MemoryRegion>&) = 0;
+    virtual Status allocate_sparse_impl(Bytes length, Bytes, std::uint32_t access,
+                                        std::unique_ptr<MemoryRegion>& out) {
+        return allocate_impl(length, access, out);
+    }
+};
+
+// Rails of a process, of one or several fabrics; owned elsewhere.
+using RailList = std::span<Rail* const>;
+
+// Consecutive rails of such a list: those of one fabric.
+struct RailRange {
+    std::uint32_t first = 0;
+    std::uint32_t count = 0;
+
+    std::uint32_t end() const { return first + count; }
+};
+
+} // namespace adaptib
