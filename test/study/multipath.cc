@@ -191,7 +191,7 @@ Outcome run(const Study& study, FlowRanks& ranks, const Pattern& pattern, int le
         for (std::size_t step = 0; step < pattern.steps(); ++step) {
             Bytes bytes = 0;
             for (const auto& rank : pattern.ranks) {
-                for (const Transfer& send : rank[step].sends) {
+                for (const Message& send : rank[step].sends) {
                     bytes += send.bytes;
                 }
             }

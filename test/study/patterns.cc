@@ -63,7 +63,7 @@ Bytes Pattern::bytes() const {
     Bytes sum = 0;
     for (const auto& rank : ranks) {
         for (const Step& step : rank) {
-            for (const Transfer& send : step.sends) {
+            for (const Message& send : step.sends) {
                 sum += send.bytes;
             }
         }
@@ -262,13 +262,13 @@ std::string problem_of_step(const Pattern& pattern, std::size_t step) {
     Sizes received;
     for (std::size_t rank = 0; rank < pattern.size(); ++rank) {
         const Step& here = pattern.ranks[rank][step];
-        for (const Transfer& send : here.sends) {
+        for (const Message& send : here.sends) {
             sent[{rank, send.peer}].push_back(send.bytes);
             if (send.peer >= pattern.size() || send.peer == rank) {
                 return text_of(rank, step, "sends to a rank that is none");
             }
         }
-        for (const Transfer& receive : here.receives) {
+        for (const Message& receive : here.receives) {
             received[{receive.peer, rank}].push_back(receive.bytes);
         }
     }

@@ -20,14 +20,14 @@
 
 namespace adaptib::study {
 
-struct Transfer {
+struct Message {
     std::uint32_t peer = 0;
     Bytes bytes = 0;
 };
 
 struct Step {
-    std::vector<Transfer> sends;
-    std::vector<Transfer> receives;
+    std::vector<Message> sends;
+    std::vector<Message> receives;
 };
 
 struct Pattern {

@@ -129,10 +129,10 @@ Nanoseconds wire_time(const Pattern& pattern, std::size_t first, std::size_t las
         Bytes sent = 0;
         Bytes received = 0;
         for (std::size_t step = first; step < last; ++step) {
-            for (const Transfer& send : rank[step].sends) {
+            for (const Message& send : rank[step].sends) {
                 sent += send.bytes;
             }
-            for (const Transfer& receive : rank[step].receives) {
+            for (const Message& receive : rank[step].receives) {
                 received += receive.bytes;
             }
         }

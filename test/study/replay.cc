@@ -39,10 +39,10 @@ public:
         for (const Step& step : steps()) {
             Bytes sent = 0;
             Bytes received = 0;
-            for (const Transfer& send : step.sends) {
+            for (const Message& send : step.sends) {
                 sent += send.bytes;
             }
-            for (const Transfer& receive : step.receives) {
+            for (const Message& receive : step.receives) {
                 received += receive.bytes;
             }
             most_sent = std::max(most_sent, sent);
@@ -89,14 +89,14 @@ private:
         // Counts all operations before the first one may end.
         waiting_ = step.receives.size() + step.sends.size();
         Bytes at = 0;
-        for (const Transfer& receive : step.receives) {
+        for (const Message& receive : step.receives) {
             stage_.ranks.receive(rank_, receive.peer, tag_of(step_), in_.data() + at, receive.bytes,
                                  *this);
             at += receive.bytes;
         }
         at = 0;
         const std::uint64_t stamp = stamp_of(rank_, step_);
-        for (const Transfer& send : step.sends) {
+        for (const Message& send : step.sends) {
             std::memcpy(out_.data() + at, &stamp, std::min<Bytes>(send.bytes, sizeof stamp));
             stage_.ranks.send(rank_, send.peer, tag_of(step_), out_.data() + at, send.bytes, *this);
             at += send.bytes;
@@ -106,7 +106,7 @@ private:
     void end() {
         const Step& step = steps()[step_];
         Bytes at = 0;
-        for (const Transfer& receive : step.receives) {
+        for (const Message& receive : step.receives) {
             const std::uint64_t stamp = stamp_of(receive.peer, step_);
             if (std::memcmp(in_.data() + at, &stamp,
                             std::min<Bytes>(receive.bytes, sizeof stamp)) != 0) {

@@ -129,8 +129,8 @@ Pattern of_processes(const Pattern& pattern, std::uint32_t processes, std::uint3
                 steps.assign(steps.size(), {});
             }
             for (Step& step : steps) {
-                for (std::vector<Transfer>* transfers : {&step.sends, &step.receives}) {
-                    for (Transfer& transfer : *transfers) {
+                for (std::vector<Message>* transfers : {&step.sends, &step.receives}) {
+                    for (Message& transfer : *transfers) {
                         transfer.peer = transfer.peer * processes + i;
                     }
                 }

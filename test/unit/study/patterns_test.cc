@@ -17,7 +17,7 @@ std::set<std::pair<std::size_t, std::uint32_t>> pairs_of(const Pattern& pattern)
     std::set<std::pair<std::size_t, std::uint32_t>> pairs;
     for (std::size_t rank = 0; rank < pattern.size(); ++rank) {
         for (const Step& step : pattern.ranks[rank]) {
-            for (const Transfer& send : step.sends) {
+            for (const Message& send : step.sends) {
                 pairs.insert({rank, send.peer});
             }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a queue pair is created with, and what its transitions set.
+// QpInit, QpMask, QpAttributes: how a queue pair is created, and brought from state to state.
 //
 // Purpose: types, states and attributes of queue pairs, with the masks that name the attributes.
 //   fabric/README.md (States of a queue pair) says which transition requires which.

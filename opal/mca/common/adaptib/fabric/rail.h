@@ -37,19 +37,19 @@ public:
     // ends; no system call. create_ah and QueuePair::modify report other obstacles.
     bool is_reachable(const RailAddress& remote) const { return is_reachable_impl(remote); }
     // Text for a person: why the address is not reachable, if there is more to say than "another
-    // kind of fabric" or "another host". REQUIRES: !reaches(remote).
+    // kind of fabric" or "another host". REQUIRES: !is_reachable(remote).
     std::string why_out_of_reach(const RailAddress& remote) const {
         return why_out_of_reach_impl(remote);
     }
     // Of several reachable rails, the one with the highest value is most likely on the same
-    // network, judged by its address. Same result at both ends. REQUIRES: reaches(remote).
+    // network, judged by its address. Same result at both ends. REQUIRES: is_reachable(remote).
     std::uint32_t subnet_match(const RailAddress& remote) const {
         return subnet_match_impl(remote);
     }
     // Number of paths to a remote rail, at least 1; same result at both ends. Both ends of a
     // connection use the path of the same index, so that packets of one end arrive on the path that
     // the other expects.
-    // REQUIRES: reaches(remote); index < paths_to(remote).
+    // REQUIRES: is_reachable(remote); index < paths_to(remote).
     std::uint32_t paths_to(const RailAddress& remote) const { return paths_to_impl(remote); }
     PathSpec path_to(const RailAddress& remote, std::uint32_t index) const {
         return path_to_impl(remote, index);
