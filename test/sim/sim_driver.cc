@@ -224,7 +224,7 @@ private:
     // True for messages about paths that fail and come back.
     static bool is_of_paths(const std::string& text) {
         return text.starts_with("path ") || text.starts_with("rail ") ||
-               text.find(" further paths of host ") != std::string::npos ||
+               text.find(" further path") != std::string::npos ||
                text.find(" was made anew over ") != std::string::npos;
     }
 

@@ -34,7 +34,7 @@ namespace {
 std::unique_ptr<opal_common_adaptib_region> lend(Protocol& protocol, const Registration& exposed,
                                                  void* base, Bytes bytes, std::uint32_t rights) {
     std::unique_ptr<opal_common_adaptib_region> made;
-    if (Protocol::is_worth_lending(bytes)) {
+    if (Protocol::is_worth_lending(bytes) && (rights & (kRemoteRead | kRemoteWrite)) != 0) {
         made.reset(new (std::nothrow) opal_common_adaptib_region);
     }
     if (made != nullptr) {

@@ -26,13 +26,24 @@ struct CooperativeCopyChoices {
     static constexpr WayChoice::Way kCooperative = 1;
     static constexpr WayChoice::Way kStaged = 2;
     enum class Pattern : std::uint8_t {
-        message,  // a message; this process has sent something since the last one
-        stream,   // one of several consecutive messages
-        crossing, // while there are messages in both directions
+        message, // a message; this process has sent something since the last one
+        stream,  // one of several consecutive messages
         put,
         get,
+        crossing, // a message, put or get while the peer copies something itself
+        crossing_put,
+        crossing_get,
     };
-    static constexpr std::size_t kPatterns = 5;
+    static constexpr std::size_t kPatterns = 7;
+    static constexpr Pattern when_crossing(Pattern pattern) {
+        switch (pattern) {
+        case Pattern::put:
+        case Pattern::crossing_put: return Pattern::crossing_put;
+        case Pattern::get:
+        case Pattern::crossing_get: return Pattern::crossing_get;
+        default: return Pattern::crossing;
+        }
+    }
     using Sizes = std::vector<WayChoice>; // empty until first used
 
     std::array<Sizes, kPatterns> patterns;

@@ -137,16 +137,17 @@ CooperativeCopyChoices::Pattern Protocol::pattern_of(Peer& peer, const RmaWork& 
                                                      std::uint64_t send_id) {
     using Pattern = CooperativeCopyChoices::Pattern;
     CooperativeCopyChoices& choices = *peer.cooperative_copy_choices;
-    if (send_id == 0) {
-        return work.opcode == Opcode::read ? Pattern::get : Pattern::put;
+    Pattern pattern = work.opcode == Opcode::read ? Pattern::get : Pattern::put;
+    if (send_id != 0) {
+        const auto sent = static_cast<std::uint32_t>(peer.next_send - peer.offers);
+        const bool stream = sent - std::exchange(choices.sent, sent) <= 1;
+        pattern = stream ? Pattern::stream : Pattern::message;
     }
-    const auto sent = static_cast<std::uint32_t>(peer.next_send - peer.offers);
-    const bool stream = sent - std::exchange(choices.sent, sent) <= 1;
     if (choices.crossing > 0) {
         --choices.crossing;
-        return Pattern::crossing;
+        pattern = CooperativeCopyChoices::when_crossing(pattern);
     }
-    return stream ? Pattern::stream : Pattern::message;
+    return pattern;
 }
 
 bool Protocol::transfer_piece(Peer& peer, const RmaWork& work, const Registration& region,
@@ -160,8 +161,8 @@ bool Protocol::transfer_piece(Peer& peer, const RmaWork& work, const Registratio
     static_assert(std::bit_width(kMaxCooperative / kMinCooperative) ==
                   CooperativeCopyChoices::kSizes);
     const CooperativeCopyChoices::Pattern pattern = pattern_of(peer, work, send_id);
-    WayChoice& choice = choices.find(
-        pattern, static_cast<std::size_t>(std::bit_width(work.length / kMinCooperative)) - 1);
+    const auto size = static_cast<std::size_t>(std::bit_width(work.length / kMinCooperative)) - 1;
+    WayChoice& choice = choices.find(pattern, size);
     const bool chooses = crossing == Crossing::none && !choices.only.has_value();
     const WayChoice::Way way = chooses ? choice.choose() : way_beside(crossing, choices.only);
     const bool timed = chooses && choice.timed();
@@ -173,11 +174,15 @@ bool Protocol::transfer_piece(Peer& peer, const RmaWork& work, const Registratio
                           : transfer_alone(peer, work, region, remote_keys);
     const Nanoseconds end = timed ? options_.clock->now() : Nanoseconds{0};
     choices.crossed = crossing_of(peer) != Crossing::none;
-    if (timed && done &&
-        (!choices.crossed || pattern == CooperativeCopyChoices::Pattern::crossing)) {
+    if (timed && done) {
         const Nanoseconds took =
             (end - start) / static_cast<std::int64_t>(SharedWork::units_of(work.length));
-        choice.note(way, way == CooperativeCopyChoices::kCooperative ? took + took / kPrice : took);
+        // A copy that turned out to cross another one teaches those that are known to.
+        WayChoice& learner =
+            choices.crossed ? choices.find(CooperativeCopyChoices::when_crossing(pattern), size)
+                            : choice;
+        learner.note(way,
+                     way == CooperativeCopyChoices::kCooperative ? took + took / kPrice : took);
     }
     return done;
 }
@@ -226,7 +231,7 @@ AnswerSlot* Protocol::offer_cooperative_copy(Peer& peer, const RmaWork& work,
     header.type = MessageType::cooperative_copy;
     header.length = sizeof body;
     if (!peer.commit_in_ring(header).ok()) {
-        slot.shared_word().fetch_or(SharedWork{.closed = true}.word(), std::memory_order_acq_rel);
+        close_cooperative_copy(peer, slot); // the peer may have read the slot already
         return nullptr;
     }
     ++counters_.copies_offered;

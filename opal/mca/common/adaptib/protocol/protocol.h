@@ -708,7 +708,7 @@ private:
                                        CooperativeCopyBody& body);
     SharedWork close_cooperative_copy(const Peer& peer, AnswerSlot& slot) const;
     void serve_staged(Peer& peer, const CooperativeCopyBody& body, QueuePair& qp);
-    bool step_crossing(const Peer& peer, std::optional<StagedOffer>& crossing);
+    bool step_crossing(const Peer& peer, CrossingHelp& help);
     std::optional<StagedOffer> take_offer(const Peer& peer, const CooperativeCopyBody& body,
                                           QueuePair& qp);
     std::byte* find_offered(const Peer& peer, const CooperativeCopyBody& body, bool& good);

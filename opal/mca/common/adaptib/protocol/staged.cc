@@ -25,8 +25,10 @@ constexpr Bytes kUnit = SharedWork::kUnit;
 // Time for the helper to take a unit; each unit takes the helper 0.5 to 4 us. If the helper is not
 // in MPI at all, this time is lost.
 constexpr Nanoseconds kPatience{5'000};
-constexpr std::uint32_t kLooksPerTime = 32;     // looks at the slot per reading of the clock
-constexpr std::uint32_t kMostLooks = 1u << 14;  // bound on looks, whatever the clock says
+constexpr std::uint32_t kLooksPerTime = 32;    // looks at the slot per reading of the clock
+constexpr std::uint32_t kMostLooks = 1u << 14; // bound on looks, whatever the clock says
+// Units that an initiator helps its peer with while the peer does nothing for it.
+constexpr std::uint32_t kMostHelped = 64;
 constexpr std::uint32_t kMostServed = 1u << 13; // helper: bound on looks for a unit, some 50 us
 
 } // namespace
@@ -65,13 +67,17 @@ bool Protocol::transfer_staged(Peer& peer, const RmaWork& work, const Registrati
 // The same loop helps with an offer that the peer has open in the other direction, so that neither
 // end waits for the other's copy.
 Bytes Protocol::pump_staged(const Peer& peer, StagedCopy& copy) {
-    std::optional<StagedOffer> crossing;
+    CrossingHelp help;
     Nanoseconds give_up{0};
     StagedStep step = StagedStep::waits;
-    for (std::uint32_t look = 1; step == StagedStep::waits; ++look) {
+    bool gone = false;
+    std::uint32_t unheard = 0; // units helped with since the helper did something
+    for (std::uint32_t look = 1; step == StagedStep::waits && !gone; ++look) {
         step = copy.step();
-        const bool helped = step_crossing(peer, crossing);
-        if (copy.has_heard() || helped || step == StagedStep::moved) {
+        const bool helped = step_crossing(peer, help);
+        const bool heard = copy.has_heard() || step == StagedStep::moved;
+        unheard = heard ? 0 : unheard + (helped ? 1 : 0);
+        if (heard || (helped && unheard <= kMostHelped)) {
             look = 0;
             give_up = Nanoseconds{0};
             step = step == StagedStep::moved ? StagedStep::waits : step;
@@ -80,11 +86,8 @@ Bytes Protocol::pump_staged(const Peer& peer, StagedCopy& copy) {
         if (step != StagedStep::waits) {
             break;
         }
-        if (!worth_waiting(peer, look)) {
-            copy.close();
-            return 0; // copying the rest alone will find that the peer is gone
-        }
-        if (look % kLooksPerTime == 0 && !copy.is_closed()) {
+        gone = !worth_waiting(peer, look);
+        if ((helped || look % kLooksPerTime == 0) && !copy.is_closed()) {
             const Nanoseconds now = options_.clock->now();
             if (give_up.count() == 0) {
                 give_up = now + kPatience;
@@ -94,12 +97,13 @@ Bytes Protocol::pump_staged(const Peer& peer, StagedCopy& copy) {
         }
         look_once_more();
     }
-    if (crossing) {
-        count_served(*crossing);
+    if (help.offer) {
+        count_served(*help.offer);
     }
-    if (step == StagedStep::bad) {
-        ++counters_.bad_packets;
-        return 0;
+    if (gone || step == StagedStep::bad) {
+        counters_.bad_packets += gone ? 0 : 1;
+        copy.close();
+        return 0; // copying the rest alone will find whether the peer is gone
     }
     return copy.in_place();
 }
@@ -170,20 +174,21 @@ void Protocol::count_served(const StagedOffer& offer) {
 
 // Helps with the offer that the peer has open while this process, as an initiator, waits for the
 // peer. Returns true if a unit was moved.
-bool Protocol::step_crossing(const Peer& peer, std::optional<StagedOffer>& crossing) {
+bool Protocol::step_crossing(const Peer& peer, CrossingHelp& help) {
     CooperativeCopyBody body;
-    if (!crossing && peer.answers != nullptr && peer.answers->read_offer(body) &&
-        body.staging_units > 0) {
+    if (!help.offer && peer.answers != nullptr && peer.answers->read_offer(body) &&
+        body.staging_units > 0 && body.number != help.looked_at) {
+        help.looked_at = body.number;
         QueuePair* const qp = offered_over(peer, body);
-        crossing = qp == nullptr ? std::nullopt : take_offer(peer, body, *qp);
+        help.offer = qp == nullptr ? std::nullopt : take_offer(peer, body, *qp);
     }
-    if (!crossing) {
+    if (!help.offer) {
         return false;
     }
-    const StagedStep step = crossing->step();
+    const StagedStep step = help.offer->step();
     if (step == StagedStep::over) {
-        count_served(*crossing);
-        crossing.reset();
+        count_served(*help.offer);
+        help.offer.reset();
     }
     return step == StagedStep::moved;
 }

@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/wire.h"
 #include "channel/ring_memory.h"
@@ -88,6 +89,12 @@ private:
     std::uint32_t units_;
     std::uint32_t unit_; // the next unit
     Bytes moved_ = 0;
+};
+
+// The peer's offer in the other direction, while this process is an initiator.
+struct CrossingHelp {
+    std::optional<StagedOffer> offer;
+    std::uint64_t looked_at = 0; // number of the offer that was taken or declined last
 };
 
 } // namespace adaptib
