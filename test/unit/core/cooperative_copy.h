@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "attentive.h"
@@ -34,19 +35,20 @@ inline void ask_first(Peer& peer) {
     }
 }
 
-// Announces a message of each size, receives them one after the other, and compares the data.
+// Announces a message of each of `sizes`, receives them one after the other, and compares the data.
 // `there`: the sender makes progress while the receiver copies.
-inline void carry(Cores& world, bool there, std::size_t round) {
+inline void carry(Cores& world, bool there, std::size_t round,
+                  std::span<const std::size_t> sizes = kSizes) {
     std::vector<std::vector<std::byte>> in;
     std::vector<std::vector<std::byte>> out;
-    std::vector<TestRequest> requests(2 * std::size(kSizes));
-    for (std::size_t i = 0; i < std::size(kSizes); ++i) {
-        out.push_back(pattern(kSizes[i], 100 * round + i));
-        in.emplace_back(kSizes[i]);
+    std::vector<TestRequest> requests(2 * sizes.size());
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+        out.push_back(pattern(sizes[i], 100 * round + i));
+        in.emplace_back(sizes[i]);
         ASSERT_TRUE(world.send(kHas, kWants, int(i), contiguous(out.back()), requests[2 * i]).ok());
     }
     const auto receive = [&] {
-        for (std::size_t i = 0; i < std::size(kSizes); ++i) {
+        for (std::size_t i = 0; i < sizes.size(); ++i) {
             ASSERT_TRUE(
                 world.receive(kWants, kHas, int(i), contiguous(in[i]), requests[2 * i + 1]).ok());
             for (int pass = 0; pass < 100; ++pass) {
@@ -65,8 +67,8 @@ inline void carry(Cores& world, bool there, std::size_t round) {
         all.push_back(&request);
     }
     ASSERT_TRUE(world.run(all));
-    for (std::size_t i = 0; i < std::size(kSizes); ++i) {
-        ASSERT_TRUE(in[i] == out[i]) << kSizes[i];
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+        ASSERT_TRUE(in[i] == out[i]) << sizes[i];
     }
 }
 
