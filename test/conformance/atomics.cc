@@ -18,14 +18,6 @@ protected:
             GTEST_SKIP() << "the rail lacks rc or atomic64";
         }
     }
-    static std::uint64_t word(const Buffer& b, std::size_t index = 0) {
-        std::uint64_t value = 0;
-        std::memcpy(&value, b.data() + index * 8, 8);
-        return value;
-    }
-    static void set_word(const Buffer& b, std::size_t index, std::uint64_t value) {
-        std::memcpy(b.data() + index * 8, &value, 8);
-    }
     SendWork atomic(Opcode opcode, const std::vector<Gather>& gather, const Buffer& target,
                     std::size_t index, std::uint64_t compare_add, std::uint64_t swap = 0) {
         SendWork work = rdma_work(1, opcode, gather, target.remote(index * 8), target.key());

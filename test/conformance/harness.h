@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -59,6 +60,16 @@ struct Buffer {
     }
     std::uint32_t key() const { return region->remote_key(); }
 };
+
+// 8-byte words of a buffer, which atomics act on.
+inline std::uint64_t word(const Buffer& b, std::size_t index = 0) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, b.data() + index * 8, 8);
+    return value;
+}
+inline void set_word(const Buffer& b, std::size_t index, std::uint64_t value) {
+    std::memcpy(b.data() + index * 8, &value, 8);
+}
 
 struct EndOptions {
     QpType type = QpType::rc;

@@ -36,14 +36,6 @@ protected:
         EXPECT_EQ(run(e, work), WorkStatus::success);
         return false;
     }
-    static std::uint64_t word(const Buffer& b, std::size_t index = 0) {
-        std::uint64_t value = 0;
-        std::memcpy(&value, b.data() + index * 8, 8);
-        return value;
-    }
-    static void set_word(const Buffer& b, std::size_t index, std::uint64_t value) {
-        std::memcpy(b.data() + index * 8, &value, 8);
-    }
 };
 ADAPTIB_CONFORMANCE(RmaNow);
 
