@@ -47,4 +47,10 @@ constexpr Bytes round_up(Bytes value, Bytes multiple) {
     return (value + multiple - 1) / multiple * multiple;
 }
 
+// Returns true if `length` bytes from `address` on lie within `size` bytes from `begin` on. Forms
+// no sum, so no value that a peer sends overflows.
+constexpr bool is_within(std::uint64_t address, Bytes length, std::uint64_t begin, Bytes size) {
+    return address >= begin && length <= size && address - begin <= size - length;
+}
+
 } // namespace adaptib

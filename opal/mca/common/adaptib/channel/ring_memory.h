@@ -99,6 +99,19 @@ struct alignas(kCacheLine) AnswerSlot {
         }
         shared_word().store(SharedWork{.number = body.number}.word(), std::memory_order_release);
     }
+    // Owner. No unit can be taken from now on. Returns the state before.
+    SharedWork close_offer() {
+        return SharedWork::of(
+            shared_word().fetch_or(SharedWork{.closed = true}.word(), std::memory_order_acq_rel));
+    }
+    // Peer: it could not copy the units that it has taken, and copies no more; or has copied them.
+    // REQUIRES: it has taken units that are not done.
+    void refuse_offer() {
+        shared_word().fetch_or(SharedWork{.refused = true}.word(), std::memory_order_acq_rel);
+    }
+    void count_done(std::uint32_t units) {
+        shared_word().fetch_add(SharedWork{.done = units}.word(), std::memory_order_acq_rel);
+    }
     // Peer. False: no offer is open.
     bool read_offer(CooperativeCopyBody& body) {
         const SharedWork before = SharedWork::of(shared_word().load(std::memory_order_acquire));

@@ -39,8 +39,8 @@ public:
         std::size_t looks = 0;
         for (const Range* range = ranges_.front(); range != nullptr && looks < kMostLooks;
              range = ranges_.next(*range), ++looks) {
-            if ((range->access & access) == access && address >= range->begin &&
-                length <= range->length && address - range->begin <= range->length - length) {
+            if ((range->access & access) == access &&
+                is_within(address, length, range->begin, range->length)) {
                 return reinterpret_cast<std::byte*>(address);
             }
         }

@@ -85,8 +85,7 @@ private:
 
     static bool covers_word(const Range& range, std::uint64_t address) {
         const auto& [base, length] = range;
-        return length >= sizeof(std::uint64_t) && address >= base &&
-               address - base <= length - sizeof(std::uint64_t);
+        return is_within(address, sizeof(std::uint64_t), base, length);
     }
 
     static std::uint32_t key_of(const OpenWindow& window) {

@@ -275,8 +275,7 @@ bool Protocol::transfer_cooperatively(Peer& peer, const RmaWork& work, const Reg
 
 // Closes the offer, and waits until the helper has copied what it has taken.
 SharedWork Protocol::close_cooperative_copy(const Peer& peer, AnswerSlot& slot) const {
-    SharedWork work = SharedWork::of(
-        slot.shared_word().fetch_or(SharedWork{.closed = true}.word(), std::memory_order_acq_rel));
+    SharedWork work = slot.close_offer();
     for (std::uint32_t look = 1; work.done < work.back && !work.refused; ++look) {
         if (!worth_waiting(peer, look)) {
             break; // copying the rest alone will find that the peer is gone
@@ -330,13 +329,11 @@ void Protocol::on_cooperative_copy(Peer& peer, const CooperativeCopyBody& body) 
                            .compare_add = 0,
                            .swap = 0};
         if (!qp->serve_copy(work).ok()) {
-            slot.shared_word().fetch_or(SharedWork{.refused = true}.word(),
-                                        std::memory_order_acq_rel);
+            slot.refuse_offer();
             return;
         }
         count_rma(opcode, part.length);
-        slot.shared_word().fetch_add(SharedWork{.done = part.units}.word(),
-                                     std::memory_order_acq_rel);
+        slot.count_done(part.units);
     }
 }
 

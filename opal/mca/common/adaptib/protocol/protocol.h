@@ -634,8 +634,7 @@ private:
     // Returns true if the description covers the memory that the operation goes to.
     static bool covers(const opal_common_adaptib_remote_t& remote,
                        const opal_common_adaptib_one_sided_t& operation) {
-        return operation.remote_address >= remote.base && operation.bytes <= remote.bytes &&
-               operation.remote_address - remote.base <= remote.bytes - operation.bytes &&
+        return is_within(operation.remote_address, operation.bytes, remote.base, remote.bytes) &&
                remote.base + remote.bytes >= remote.base;
     }
     static bool allows(const opal_common_adaptib_one_sided_t& operation, std::uint32_t right) {

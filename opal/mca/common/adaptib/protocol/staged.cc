@@ -127,8 +127,7 @@ std::byte* Protocol::find_offered(const Peer& peer, const CooperativeCopyBody& b
     }
     const Data& data = transfer->request->data;
     const auto begin = reinterpret_cast<std::uintptr_t>(data.base);
-    good = body.theirs >= begin && body.theirs - begin <= data.bytes &&
-           body.length <= data.bytes - (body.theirs - begin);
+    good = is_within(body.theirs, body.length, begin, data.bytes);
     return good ? static_cast<std::byte*>(data.base) + (body.theirs - begin) : nullptr;
 }
 
@@ -137,9 +136,12 @@ std::optional<StagedOffer> Protocol::take_offer(const Peer& peer, const Cooperat
                                                 QueuePair& qp) {
     bool good = false;
     std::byte* const own = find_offered(peer, body, good);
+    if (!good) {
+        return std::nullopt;
+    }
     auto* const staging =
         static_cast<std::byte*>(qp.map(body.staging, body.staging_units * kUnit, body.staging_key));
-    if (!good || staging == nullptr) {
+    if (staging == nullptr) {
         return std::nullopt;
     }
     StagedOffer offer(body, *peer.answers, &qp, staging, own);

@@ -47,9 +47,7 @@ StagedStep StagedCopy::step() {
     return StagedStep::waits;
 }
 
-void StagedCopy::close() {
-    slot_.shared_word().fetch_or(SharedWork{.closed = true}.word(), std::memory_order_acq_rel);
-}
+void StagedCopy::close() { slot_.close_offer(); }
 
 bool StagedCopy::has_heard() {
     const bool heard = state_.done != heard_;
@@ -81,11 +79,10 @@ StagedStep StagedOffer::step() {
     }
     const Bytes bytes = unit_bytes(unit_, body_.length);
     if (!copy(staging_ + unit_ % depth * kUnit, unit_ * kUnit, bytes)) {
-        slot_->shared_word().fetch_or(SharedWork{.refused = true}.word(),
-                                      std::memory_order_acq_rel);
+        slot_->refuse_offer();
         return StagedStep::over;
     }
-    slot_->shared_word().fetch_add(SharedWork{.done = 1}.word(), std::memory_order_acq_rel);
+    slot_->count_done(1);
     moved_ += bytes;
     ++unit_;
     return StagedStep::moved;

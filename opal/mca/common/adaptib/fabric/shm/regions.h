@@ -26,7 +26,7 @@ struct RegionRange {
     Bytes length = 0;
 
     bool covers(std::uint64_t address, Bytes bytes) const {
-        return address >= base && bytes <= length && address - base <= length - bytes;
+        return is_within(address, bytes, base, length);
     }
     bool allows(std::uint32_t access) const { return (region_access(tag) & access) == access; }
 };

@@ -31,8 +31,7 @@ std::byte* Windows::at(Bytes offset, Bytes length) {
         return base_ + offset;
     }
     const auto holds = [&](const Window& window) {
-        return offset >= window.begin && length <= window.length &&
-               offset - window.begin <= window.length - length;
+        return is_within(offset, length, window.begin, window.length);
     };
     auto found = std::find_if(windows_.begin(), windows_.end(), holds);
     if (found == windows_.end()) {

@@ -21,7 +21,7 @@ struct Region {
     bool allocated = false; // by the rail: memory that messages are copied into and out of
 
     bool covers(std::uint64_t address, Bytes bytes) const {
-        return address >= base && bytes <= length && address - base <= length - bytes;
+        return is_within(address, bytes, base, length);
     }
 };
 
