@@ -14,15 +14,15 @@
 // long. At first each way gets a run of kFew, whose shorter time counts: a machine's state lasts
 // for some operations, so these runs compare the ways in one state. Or, if the best way is known
 // for very similar operations, that way is taken. Then one run in kSpread tries another way, until
-// each is known; a way that took kFar times as long is not tried any more for now. From there on
-// the way with the lowest median of its last kKept times is taken. It is timed now and then, and
-// another way is tried now and then, in a run of kRun whose first operation is not timed: more
-// seldom the longer it loses, soon again when it was faster once, and from the start more seldom if
-// it was far behind. So one disturbed time changes little, and the regret of the trials is bounded:
-// a way that takes k times as long costs kFew operations at first, and later (k - 1) kRun
-// operations in kTryMost. The initiator takes an offer back if the other process does not take it
-// within patience(), which is about the cost of way 0; the time of such an operation lasts until
-// the initiator has done it.
+// each is known; a way that took kFar times as long is left out until kTryFar operations later.
+// From there on the way with the lowest median of its last kKept times is taken. It is timed now
+// and then, and another way is tried now and then, in a run of kRun whose first operation is not
+// timed: more seldom the longer it loses, soon again when it was faster once, and from the start
+// more seldom if it was far behind. So one disturbed time changes little, and the regret of the
+// trials is bounded: a way that takes k times as long costs kFew operations at first, and later
+// (k - 1) kRun operations in kTryMost. The initiator takes an offer back if the other process does
+// not take it within patience(), which is about the cost of way 0; the time of such an operation
+// lasts until the initiator has done it.
 // Threads: one at a time. No clock and no I/O: the caller times the operations.
 // May touch: base/, last_few.h.
 #pragma once
@@ -89,7 +89,7 @@ private:
 
     struct Known {
         LastFew<Nanoseconds, kKept> times;
-        bool far = false; // too slow to be timed more for now
+        bool far = false; // too slow: tried again after kTryFar operations
         std::uint32_t pause = kTryFirst;
         std::uint64_t tried_at = 0; // number of the operation that tries it next
     };
