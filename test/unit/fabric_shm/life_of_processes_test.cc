@@ -102,8 +102,12 @@ bool forbid_pidfds(int error) {
 bool leave_proc() {
     char directory[] = "/tmp/adaptib-no-proc-XXXXXX";
     const bool may = geteuid() == 0 || unshare(CLONE_NEWUSER) == 0;
-    const bool left = may && mkdtemp(directory) != nullptr && chroot(directory) == 0;
-    return left && chdir("/") == 0 && access("/proc", F_OK) != 0;
+    if (!may || mkdtemp(directory) == nullptr) {
+        return false;
+    }
+    // Nobody can remove it afterwards.
+    const bool entered = chdir(directory) == 0;
+    return rmdir(directory) == 0 && entered && chroot(".") == 0 && access("/proc", F_OK) != 0;
 }
 
 // Prepares a child and evaluates `holds` in it.

@@ -3,6 +3,7 @@
 // long that is beside partition_timeout, no rank is given up whose responder answers, and
 // all messages arrive.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 
@@ -280,6 +281,88 @@ TEST(Computing, ATargetOfAtomicsIsWaitedFor) {
             }
         }
     }
+}
+
+// A user of active messages waits for them without the core's knowledge. Nothing is under way.
+class ActiveUser : public testing::TestWithParam<int> { // the parameter: connect_threshold
+protected:
+    ActiveUser() {
+        for (const std::size_t rank : {0, 1}) {
+            ranks_->core(rank).protocol().listen(
+                [](void*, Peer&, std::uint8_t, const std::byte*, Bytes) {}, nullptr);
+            ranks_->core(rank).listen_for_broken(
+                [](void* count, Peer&) { ++*static_cast<int*>(count); }, &broken_[rank]);
+            carry(*ranks_, rank, 1 - rank, 8);
+        }
+        carry(*ranks_, 0, 1, 8);
+        rest(*ranks_, 1s);
+    }
+    // Lets rank 0 poll for `time`. Returns how long it took to give rank 1 up; max: it did not.
+    Nanoseconds poll(Nanoseconds time) {
+        constexpr Nanoseconds kTurn = 100ms; // of a longer one not all counts (base/clock.h)
+        const Nanoseconds began = ranks_->world().simulator().now();
+        Nanoseconds passed{0};
+        while (passed < time && broken_[0] == 0) {
+            ranks_->wake(0, ranks_->world().simulator().now() + kTurn);
+            rest(*ranks_, kTurn);
+            ranks_->core(0).run_timers();
+            passed = ranks_->world().simulator().now() - began;
+        }
+        return broken_[0] == 0 ? Nanoseconds::max() : passed;
+    }
+    void expect_given_up() {
+        const Nanoseconds took = poll(2 * kPatience);
+        EXPECT_GE(took, kPatience - 1s);
+        EXPECT_LT(took, kPatience + kPatience / 2);
+        EXPECT_EQ(broken_[0], 1);
+        ASSERT_FALSE(ranks_->messages(0).empty());
+        EXPECT_NE(ranks_->messages(0).back().find("its host has been silent"), std::string::npos)
+            << ranks_->messages(0).back();
+    }
+
+    std::unique_ptr<Ranks> ranks_ = make(network(false, GetParam()));
+    std::array<int, 2> broken_{};
+};
+INSTANTIATE_TEST_SUITE_P(Computing, ActiveUser, testing::Values(1, 1'000'000));
+
+TEST_P(ActiveUser, WaitsForARankThatComputes) {
+    ranks_->compute(1, kLong);
+    const std::uint64_t asked = ranks_->counters(0).life_questions;
+    EXPECT_EQ(poll(kLong), Nanoseconds::max());
+    expect_unbroken(*ranks_, 0);
+    EXPECT_GE(ranks_->counters(0).life_questions, asked + 4);
+    EXPECT_LE(ranks_->counters(0).life_questions, asked + 5 * kLong / kPatience) << "seldom";
+}
+
+TEST_P(ActiveUser, NoticesThatTheHostOfARankIsGone) {
+    ranks_->kill(1);
+    expect_given_up();
+}
+
+TEST_P(ActiveUser, NoticesThatAllItsCablesAreOut) {
+    for (std::uint32_t port = 0; port < kPorts; ++port) {
+        set_port(*ranks_, 0, port, false);
+    }
+    expect_given_up();
+}
+
+TEST_P(ActiveUser, GoesOnIfTheCablesAreInAgain) {
+    for (std::uint32_t port = 0; port < kPorts; ++port) {
+        set_port(*ranks_, 0, port, false);
+    }
+    EXPECT_EQ(poll(kPatience / 2), Nanoseconds::max());
+    for (std::uint32_t port = 0; port < kPorts; ++port) {
+        set_port(*ranks_, 0, port, true);
+    }
+    EXPECT_EQ(poll(kPatience + kPatience / 2), Nanoseconds::max());
+    carry(*ranks_, 0, 1, 100'000);
+}
+
+TEST_P(ActiveUser, IsNotToldOfARankThatHasLeft) {
+    ranks_->core(1).protocol().release_peer(*ranks_->peer(1, 0));
+    rest(*ranks_, 1s);
+    ranks_->kill(1);
+    EXPECT_EQ(poll(kPatience + kPatience / 2), Nanoseconds::max());
 }
 
 } // namespace

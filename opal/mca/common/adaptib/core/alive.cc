@@ -9,6 +9,7 @@
 //
 // May touch: the same as core/core.h.
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "core/core.h"
@@ -45,11 +46,13 @@ void Core::open_responder(Attached& attached, const ProcessAddress& address) {
 
 bool Core::has_responder(const Peer& peer, std::size_t pair) const {
     const PeerRoute::Pair& rails = peer.route.pairs[pair];
-    return has_datagrams(peer, pair) && peer.address.rails[rails.remote].responder_qp != 0 &&
-           !paths_->rail_down(rails.local);
+    return has_datagrams(peer, pair) && peer.address.rails[rails.remote].responder_qp != 0;
 }
 
 bool Core::send_question(Peer& peer, std::size_t pair, const LifeBody& body) {
+    if (paths_->rail_down(peer.route.pairs[pair].local)) {
+        return false;
+    }
     MessageHeader header;
     header.type = MessageType::life_question;
     header.length = sizeof body;
@@ -133,7 +136,9 @@ void Core::take_ended_processes() {
     end_peers(gone);
 }
 
-// Processes that nothing waits for, and peers that have begun to disconnect, may end unnoticed.
+// Processes that nothing waits for, and peers that have begun to disconnect, may end unnoticed. A
+// user of active messages may wait for any peer that it has exchanged some with, and the core does
+// not know.
 void Core::watch_processes() {
     watch_at_ = environment_.clock->now() + kWatchEvery;
     std::unordered_set<const Peer*> awaited;
@@ -145,26 +150,44 @@ void Core::watch_processes() {
         }
         const bool message = awaited.contains(&peer);
         if (!message && !is_awaited(peer)) {
+            if (protocol_->may_await_active(peer) && reports_paths(peer)) {
+                attend(peer);
+            }
             return;
         }
         if (look_for(peer) == Reach::ended) {
             ended.push_back(&peer);
         } else if (message && reports_paths(peer) && peer.state == ConnectState::idle) {
-            ask_for(peer);
+            ask_for(peer, Nanoseconds{0});
         }
     });
     end_peers(ended);
 }
 
-// Asks a peer of which a message is awaited, while nothing shows whether it lives: there is no
-// connection, and no datagram of ours that it would acknowledge.
-void Core::ask_for(Peer& peer) {
-    life_->look(peer);
+// Asks a peer that has been silent for a part of the time after which it is given up: seldom, since
+// a process may have many such peers. What comes over queue pairs is no datagram, and tells as much.
+void Core::attend(Peer& peer) {
+    constexpr std::int64_t kQuestions = 4; // in the time after which the peer is given up
+    std::uint64_t traffic = peer.next_receive;
+    for (const Subchannel& subchannel : peer.subchannels) {
+        traffic += subchannel.completions;
+    }
+    if (std::exchange(peer.life.traffic, traffic) != traffic) {
+        Liveness::note(peer.life, Evidence::traffic, attended_.now());
+    }
+    ask_for(peer, liveness_.patience() / kQuestions);
+}
+
+// Asks a peer of which a message is awaited, or may be, while nothing shows whether it lives: no
+// work of ours is under way that it would answer.
+void Core::ask_for(Peer& peer, Nanoseconds every) {
+    if (peer.datagram.handle == nullptr) {
+        return;
+    }
+    life_->look(peer, every);
     const Nanoseconds since = peer.life.silent_since;
-    if (peer.life.responded && attended_.now() >= liveness_.ends_at(peer, since)) {
-        const Nanoseconds lasted = attended_.now() - std::max(since, Liveness::last(peer));
-        protocol_->on_peer_failed(peer,
-                                  "nothing has been heard of it" + silence_text(peer, lasted));
+    if (attended_.now() >= liveness_.ends_at(peer, since)) {
+        on_partition(peer, attended_.now() - std::max(since, Liveness::last(peer)));
     }
 }
 

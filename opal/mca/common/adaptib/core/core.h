@@ -326,7 +326,8 @@ private:
 
     // alive.cc
     void open_responder(Attached& attached, const ProcessAddress& address);
-    void ask_for(Peer& peer);
+    void attend(Peer& peer);
+    void ask_for(Peer& peer, Nanoseconds every);
     Reach reach_of(const Peer& peer) const;
     Reach look_for(Peer& peer);
     DatagramChannel::Standing standing_of(Peer& peer, Nanoseconds since);

@@ -17,6 +17,7 @@ namespace adaptib {
 enum class Evidence : std::uint8_t {
     none,
     datagram,  // the peer has sent something itself
+    traffic,   // a message of the peer, or a completion of its queue pairs
     process,   // this host's system says that the process runs
     responder, // the peer's responder has answered
 };
@@ -41,6 +42,7 @@ struct PeerLife {
     std::uint32_t turn = 0;     // last pair asked besides that of its datagrams
     std::vector<PathQuestion> questions;           // by pair; empty: the peer was never asked
     Nanoseconds silent_since = Nanoseconds::max(); // first question since its last answer
+    std::uint64_t traffic = 0; // messages and completions at the last look (Core::attend)
     Nanoseconds ask_at{0};
     Nanoseconds interval{0};
 };

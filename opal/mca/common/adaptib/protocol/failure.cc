@@ -18,7 +18,7 @@ void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
     // arrives.
     const bool waits = peer.disconnect_received ? has_more_than_disconnects(peer)
                                                 : peer.has_waiting() || peer.work_failed;
-    if (waits || has_business_with(peer)) {
+    if (waits || may_await_active(peer) || has_business_with(peer)) {
         report_peer_failure(peer);
     }
     connections_.break_off(peer);
@@ -53,8 +53,8 @@ bool Protocol::has_more_than_disconnects(const Peer& peer) {
     return more(peer.pending.front()) || more(peer.in_doubt.front());
 }
 
-// A connection that breaks while nothing waits for it (processes end one after another) is not
-// reported until the user wants to use it.
+// A connection that breaks while nothing waits for it, nor may wait (processes end one after
+// another), is not reported until the user wants to use it.
 void Protocol::report_peer_failure(Peer& peer) {
     if (!peer.failure_reported) {
         peer.failure_reported = true;

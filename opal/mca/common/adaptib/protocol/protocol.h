@@ -335,6 +335,12 @@ public:
     void on_peer_failed(Peer& peer, const std::string& what);
     // Returns true if something of this process waits for the peer, besides disconnect messages.
     bool needs(const Peer& peer) const;
+    // Returns true if the user may wait for an active message of the peer: it has exchanged messages
+    // with it, and neither has begun to disconnect. What it waits for is not known here.
+    bool may_await_active(const Peer& peer) const {
+        return active_handler_ != nullptr && peer.messages() > 0 && !peer.released &&
+               !peer.disconnect_received;
+    }
     // Drops disconnect messages to a peer that is gone. REQUIRES: !needs(peer).
     void drop_disconnects(Peer& peer) { fail_pending(peer); }
     // Reports the failure to the user, once. REQUIRES: the peer has failed.

@@ -24,10 +24,14 @@ void LifeWatch::want(Peer& peer) {
     watched_.push_back(peer);
 }
 
-void LifeWatch::look(Peer& peer) {
+void LifeWatch::look(Peer& peer, Nanoseconds every) {
+    PeerLife& life = peer.life;
     const Nanoseconds now = clock_.now();
-    if (!peer.life_link.linked() && now >= peer.life.ask_at && has_responder(peer)) {
-        peer.life.interval = std::max(peer.life.interval, kFirst);
+    const bool answered = life.silent_since == Nanoseconds::max();
+    const Nanoseconds due = answered ? Liveness::last(peer) + every : Nanoseconds{0};
+    if (!peer.life_link.linked() && now >= std::max(life.ask_at, due) && has_responder(peer)) {
+        life.interval = std::max(life.interval, kFirst);
+        life.silent_since = std::min(life.silent_since, now);
         ask(peer, now);
     }
 }

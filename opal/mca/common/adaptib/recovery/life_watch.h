@@ -32,10 +32,10 @@ namespace adaptib {
 
 class LifeAsker {
 public:
-    // Returns true if the peer's rail of that pair has a responder that a datagram of this process
-    // can be sent to.
+    // Returns true if the peer's rail of that pair has a responder, whether or not it can be reached
+    // now.
     virtual bool has_responder(const Peer& peer, std::size_t pair) const = 0;
-    // Returns false if that is impossible now.
+    // Returns false if that is impossible now, such as while this process's rail is down.
     virtual bool send_question(Peer& peer, std::size_t pair, const LifeBody& body) = 0;
     virtual bool is_awaited(const Peer& peer) const = 0;
     // Called when the peer has called MPI since the answer before.
@@ -58,8 +58,9 @@ public:
     // Called when something waits for the peer. Does nothing if none of its rails has a responder.
     void want(Peer& peer);
     // Same for a peer of which only a message is awaited: asks it if that is due, and does not keep
-    // it.
-    void look(Peer& peer);
+    // it. A peer whose last question is answered is asked `every` after the last evidence that it
+    // is alive. A question that cannot be sent counts as one that is not answered.
+    void look(Peer& peer, Nanoseconds every = Nanoseconds{0});
     // Called when the peer ends, or nothing waits for it.
     void forget(Peer& peer);
     void run_timers();
