@@ -21,6 +21,7 @@ libgtest-dev        all
 xz-utils            unit asan tsan routes vm
 python3-minimal     check mpi clients
 python3             bench study
+valgrind            instructions
 clang-format        check
 clang               asan fuzz
 libclang-rt-14-dev  asan fuzz

@@ -2,11 +2,17 @@
 // Segments of the shm fabric: allocation, limits, and that a peer maps only what an
 // address tells it.
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -19,6 +25,7 @@
 #include "fabric/shm/regions.h"
 #include "fabric/shm/segment.h"
 #include "fabric/shm/shm_fabric.h"
+#include "fabric/shm/windows.h"
 
 namespace adaptib::shm {
 namespace {
@@ -65,6 +72,39 @@ template <class Work> testing::AssertionResult in_child(Work&& work) {
     }
     return WEXITSTATUS(status) == 0 ? testing::AssertionSuccess()
                                     : testing::AssertionFailure() << "the child says no";
+}
+
+// Makes the system refuse to map a shared mapping once more, as valgrind does.
+bool forbid_windows() {
+    sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mremap, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[1])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog program{sizeof filter / sizeof filter[0], filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST(Segment, ThatCannotBeMappedTwiceIsMappedAsAWhole) {
+    EXPECT_TRUE(in_child([] {
+        const auto segment = create();
+        Bytes offset = 0;
+        std::shared_ptr<PeerSegment> peer;
+        if (!segment->allocate(1000, offset).ok() || !forbid_windows() ||
+            !PeerSegment::open(segment->address(0), 1, peer).ok()) {
+            return false;
+        }
+        std::byte* const there = peer->at(offset, 1000);
+        if (Windows::can_make(segment->base()) || there == nullptr) {
+            return false;
+        }
+        there[999] = std::byte{5};
+        return segment->at(offset)[999] == std::byte{5};
+    }));
 }
 
 TEST(Segment, BlocksAreAlignedZeroApartAndUsedAgain) {

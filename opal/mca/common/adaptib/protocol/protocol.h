@@ -335,8 +335,8 @@ public:
     void on_peer_failed(Peer& peer, const std::string& what);
     // Returns true if something of this process waits for the peer, besides disconnect messages.
     bool needs(const Peer& peer) const;
-    // Returns true if the user may wait for an active message of the peer: it has exchanged messages
-    // with it, and neither has begun to disconnect. What it waits for is not known here.
+    // Returns true if the user may wait for an active message of the peer: both have exchanged
+    // messages, and neither has begun to disconnect. The protocol does not know of such a wait.
     bool may_await_active(const Peer& peer) const {
         return active_handler_ != nullptr && peer.messages() > 0 && !peer.released &&
                !peer.disconnect_received;

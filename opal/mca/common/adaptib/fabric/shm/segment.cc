@@ -335,7 +335,8 @@ Status PeerSegment::map_file(int fd, const WireAddress& wire, Obstacle& obstacle
     if (const Status status = check(wire); !status.ok()) {
         return status;
     }
-    const Bytes whole = round_up(kRingOffset + header()->ring_granules * kGranule, page);
+    const Bytes fixed = kRingOffset + header()->ring_granules * kGranule;
+    const Bytes whole = round_up(Windows::can_make(base_) ? fixed : size_, page);
     at = mremap(base_, mapped_, whole, MREMAP_MAYMOVE);
     if (at == MAP_FAILED) {
         return refused();

@@ -17,6 +17,11 @@ Windows::~Windows() {
     }
 }
 
+bool Windows::can_make(std::byte* base) {
+    void* again = mremap(base, 0, page_bytes(), MREMAP_MAYMOVE);
+    return again != MAP_FAILED && munmap(again, page_bytes()) == 0;
+}
+
 void Windows::begin(std::byte* base, Bytes mapped, Bytes size) {
     base_ = base;
     mapped_ = mapped;

@@ -23,6 +23,10 @@ public:
     Windows(const Windows&) = delete;
     Windows& operator=(const Windows&) = delete;
 
+    // Returns false if the system cannot map a shared mapping once more, as under valgrind: there
+    // the whole segment has to be mapped from the start.
+    static bool can_make(std::byte* base);
+
     // The first `mapped` bytes of a file of `size` bytes are at `base`, which stays the caller's.
     // REQUIRES: `mapped` is whole pages, at least one.
     void begin(std::byte* base, Bytes mapped, Bytes size);
