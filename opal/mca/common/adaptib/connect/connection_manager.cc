@@ -29,8 +29,8 @@ Status ConnectionManager::prepare(Peer& peer) {
     Status status = make_queue_pairs(peer);
     peer.kept.clear(); // those of paths that cannot be used
     if (status.ok()) {
-        counters_.paths_most =
-            std::max<std::uint64_t>(counters_.paths_most, peer.live_subchannels());
+        context_.counters.paths_most =
+            std::max<std::uint64_t>(context_.counters.paths_most, peer.live_subchannels());
         enter_slot(peer);
         status = offer_ring(peer);
     }
@@ -43,8 +43,10 @@ Status ConnectionManager::prepare(Peer& peer) {
 
 void ConnectionManager::count_queue_pairs() {
     constexpr std::uint64_t kWorkRequestBytes = 64;
-    counters_.queue_pairs_most = std::max(counters_.queue_pairs_most, counters_.queue_pairs);
-    counters_.queue_pairs_bytes = counters_.queue_pairs * send_depth(0) * kWorkRequestBytes;
+    context_.counters.queue_pairs_most =
+        std::max(context_.counters.queue_pairs_most, context_.counters.queue_pairs);
+    context_.counters.queue_pairs_bytes =
+        context_.counters.queue_pairs * send_depth(0) * kWorkRequestBytes;
 }
 
 void ConnectionManager::drop_queue_pairs(Peer& peer) {
@@ -67,8 +69,8 @@ std::unique_ptr<QueuePair> ConnectionManager::take_queue_pair(Peer& peer, Subcha
     if (subchannel.qp == nullptr) {
         return nullptr;
     }
-    if (options_.migration != nullptr) {
-        options_.migration->forget(subchannel);
+    if (context_.options.migration != nullptr) {
+        context_.options.migration->forget(subchannel);
     }
     std::unique_ptr<QueuePair> qp = std::move(subchannel.qp);
     subchannel.cm_connect = {};
@@ -77,25 +79,13 @@ std::unique_ptr<QueuePair> ConnectionManager::take_queue_pair(Peer& peer, Subcha
     subchannel.reads = 0;
     subchannel.silence = {};
     subchannel.completions = 0;
-    counters_.queue_pairs -= peer.name != options_.self && !peer.shared ? 1 : 0;
+    context_.counters.queue_pairs -= peer.name != context_.options.self && !peer.shared ? 1 : 0;
     count_queue_pairs();
     return qp;
 }
 
-// Once chosen, the control lane is changed by migrate_control_lane() alone: everything posted there
-// has to be over before anything goes another way.
-std::size_t ConnectionManager::chosen_subchannel(Peer& peer) {
-    const std::vector<Subchannel>& all = peer.subchannels;
-    if (peer.control_lane >= all.size() || all[peer.control_lane].qp == nullptr) {
-        collect_subchannel_stats(peer, rails_, subchannel_stats_);
-        peer.control_lane =
-            subchannel_stats_.empty() ? 0 : peer.scheduler->choose_control_lane(subchannel_stats_);
-    }
-    return peer.control_lane;
-}
-
 std::uint32_t ConnectionManager::send_depth(std::uint32_t rail) const {
-    return std::min(kSendDepth, rails_[rail]->info().max_send_depth);
+    return std::min(kSendDepth, context_.rails[rail]->info().max_send_depth);
 }
 
 // Makes a queue pair for each usable path that has none. If no path is usable, a first connection
@@ -108,24 +98,24 @@ Status ConnectionManager::make_queue_pairs(Peer& peer) {
             subchannel.local_rail = peer.route.pairs[i].local;
             subchannel.remote_rail = peer.route.pairs[i].remote;
             subchannel.path = peer.route.pairs[i].path;
-            const BytesPerSecond here = rails_[subchannel.local_rail]->info().rate;
+            const BytesPerSecond here = context_.rails[subchannel.local_rail]->info().rate;
             const BytesPerSecond there{peer.address.rails[subchannel.remote_rail].rate *
                                        std::uint64_t{1'000'000}};
             const bool known = here.value > 0 && there.value > 0;
             subchannel.rate.value =
                 known ? std::min(here.value, there.value) : std::max(here.value, there.value);
         }
-        peer.scheduler = make_scheduler(options_.scheduler);
+        peer.scheduler = make_scheduler(context_.options.scheduler);
     }
     peer.control_lane = peer.live_subchannels() == 0 ? kNoControlLane : peer.control_lane;
     bool any = peer.repair.active;
     for (std::uint32_t i = 0; i < peer.subchannels.size() && !any; ++i) {
-        any = listener_.is_usable(peer, i);
+        any = context_.listener.is_usable(peer, i);
     }
     Status first = kOk;
     for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
         Subchannel& subchannel = peer.subchannels[i];
-        if (subchannel.qp != nullptr || (any && !listener_.is_usable(peer, i))) {
+        if (subchannel.qp != nullptr || (any && !context_.listener.is_usable(peer, i))) {
             continue;
         }
         const Status status = make_queue_pair(peer, subchannel);
@@ -144,11 +134,11 @@ Status ConnectionManager::make_queue_pairs(Peer& peer) {
 Status ConnectionManager::create_queue_pair(std::uint32_t rail, std::unique_ptr<QueuePair>& out) {
     QpInit init;
     init.type = QpType::rc;
-    init.send_cq = cqs_[rail].get();
-    init.receive_cq = cqs_[rail].get();
+    init.send_cq = context_.cqs[rail].get();
+    init.receive_cq = context_.cqs[rail].get();
     init.send_depth = send_depth(rail);
     init.inline_bytes = inline_bytes(rail);
-    return rails_[rail]->create_qp(init, out);
+    return context_.rails[rail]->create_qp(init, out);
 }
 
 Status ConnectionManager::begin_queue_pair(QueuePair& qp) {
@@ -178,7 +168,7 @@ Status ConnectionManager::make_queue_pair(Peer& peer, Subchannel& subchannel) {
     }
     subchannel.qp = std::move(qp);
     subchannel.refused = false;
-    counters_.queue_pairs += peer.name != options_.self ? 1 : 0;
+    context_.counters.queue_pairs += peer.name != context_.options.self ? 1 : 0;
     count_queue_pairs();
     return kOk;
 }
@@ -203,14 +193,14 @@ Status ConnectionManager::open_loopback(Peer& self) {
         return status;
     }
     self.state = ConnectState::open;
-    ++counters_.connections_open;
+    ++context_.counters.connections_open;
     return kOk;
 }
 
 // Offers no ring if there are enough of them, or no memory for one: then the peer continues with
 // datagrams.
 Status ConnectionManager::offer_ring(Peer& peer) {
-    const bool lines = counters_.rings_open < options_.ring_max;
+    const bool lines = context_.counters.rings_open < context_.options.ring_max;
     const bool kept = peer.ring_memory != nullptr && (peer.ring_parts.lines_bytes > 0) == lines;
     if (!kept) {
         free_ring(peer);
@@ -219,7 +209,7 @@ Status ConnectionManager::offer_ring(Peer& peer) {
         }
     }
     if (peer.ring_parts.lines_bytes > 0) {
-        ++counters_.rings_open;
+        ++context_.counters.rings_open;
         begin_ring(peer);
     }
     return kOk;
@@ -230,7 +220,7 @@ Status ConnectionManager::make_ring(Peer& peer, bool lines) {
     if (!status.ok() && lines) {
         if (!no_room_reported_) {
             no_room_reported_ = true;
-            listener_.on_notice(
+            context_.listener.on_notice(
                 "There is no room for another ring; further peers share the queue, which is "
                 "slower. Enlarge opal_common_adaptib_shm_memory or "
                 "opal_common_adaptib_shm_segment_max.");
@@ -238,8 +228,8 @@ Status ConnectionManager::make_ring(Peer& peer, bool lines) {
         status = allocate_ring(peer, 0);
     }
     if (status.ok()) {
-        ++counters_.buffers;
-        counters_.buffers_bytes += peer.ring_memory->length();
+        ++context_.counters.buffers;
+        context_.counters.buffers_bytes += peer.ring_memory->length();
     }
     return status;
 }
@@ -247,7 +237,7 @@ Status ConnectionManager::make_ring(Peer& peer, bool lines) {
 // Destroys kept rings of closed connections to make room if need be.
 Status ConnectionManager::allocate_ring(Peer& peer, Bytes lines_bytes) {
     constexpr std::uint32_t kAccess = kLocalWrite | kRemoteWrite;
-    const bool direct = rails_[peer.route.local.first]->info().has(Capability::direct);
+    const bool direct = context_.rails[peer.route.local.first]->info().has(Capability::direct);
     peer.ring_parts = {.lines_bytes = lines_bytes,
                        .direct = direct,
                        .measuring = lines_bytes > 0 && peer.route.count > 1 && !direct};
@@ -257,10 +247,10 @@ Status ConnectionManager::allocate_ring(Peer& peer, Bytes lines_bytes) {
     do {
         peer.ring_memory.reset();
         peer.answer_bytes = 0;
-        status =
-            allocate_sparse_from(rails_, peer.route.local, bytes, first, kAccess, peer.ring_memory);
+        status = allocate_sparse_from(context_.rails, peer.route.local, bytes, first, kAccess,
+                                      peer.ring_memory);
         if (status.ok()) {
-            status = peer.ring_registration.make(rails_, peer.route.local,
+            status = peer.ring_registration.make(context_.rails, peer.route.local,
                                                  peer.ring_memory->address(), bytes, kAccess);
         }
     } while (status.wants_room() && give_up_oldest());
@@ -273,8 +263,8 @@ Status ConnectionManager::allocate_ring(Peer& peer, Bytes lines_bytes) {
 void ConnectionManager::free_ring(Peer& peer) {
     peer.ring_registration.reset();
     if (peer.ring_memory != nullptr) {
-        --counters_.buffers;
-        counters_.buffers_bytes -= peer.ring_memory->length();
+        --context_.counters.buffers;
+        context_.counters.buffers_bytes -= peer.ring_memory->length();
         peer.ring_memory.reset();
     }
 }
@@ -285,7 +275,7 @@ void ConnectionManager::begin_ring(Peer& peer) {
     memory.begin();
     peer.ring_in.emplace(memory.lines(), memory.lines_bytes() / kRingUnit, ring_habits(),
                          memory.room());
-    listener_.on_ring_offered(peer);
+    context_.listener.on_ring_offered(peer);
 }
 
 ConnectBody ConnectionManager::describe(const Peer& peer) const {
@@ -299,7 +289,7 @@ ConnectBody ConnectionManager::describe(const Peer& peer) const {
         peer.ring_in.has_value() ? static_cast<std::uint32_t>(memory.lines_bytes()) : 0;
     body.ring_address = reinterpret_cast<std::uintptr_t>(memory.lines());
     body.credit_address = reinterpret_cast<std::uintptr_t>(memory.credit());
-    body.access_key = peer.shared ? options_.shared->access_key() : 0;
+    body.access_key = peer.shared ? context_.options.shared->access_key() : 0;
     body.measure_address =
         peer.ring_parts.measuring ? reinterpret_cast<std::uintptr_t>(memory.measuring()) : 0;
     for (const Subchannel& subchannel : peer.subchannels) {
@@ -418,7 +408,7 @@ void ConnectionManager::fail(Peer& peer, Status status, const std::string& what)
         // Otherwise work is outstanding: break_off lets it complete.
         close(peer, ConnectState::failed);
     }
-    listener_.on_connect_failed(peer, status, what);
+    context_.listener.on_connect_failed(peer, status, what);
 }
 
 void ConnectionManager::leave(Peer& peer, ConnectState state) {
@@ -427,7 +417,7 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
     }
     peer.handshakes_owed = 0;
     if (peer.state == ConnectState::open || peer.state == ConnectState::closing) {
-        --counters_.connections_open;
+        --context_.counters.connections_open;
     }
     if (peer.closing_link.linked()) {
         closing_.remove(peer);
@@ -460,7 +450,7 @@ void ConnectionManager::break_off(Peer& peer) {
     if (peer.slot_link.linked()) {
         leave_slot(peer);
     }
-    ++counters_.connections_failed;
+    ++context_.counters.connections_failed;
     fail_queue_pairs(peer);
 }
 
@@ -475,9 +465,9 @@ void ConnectionManager::close(Peer& peer, ConnectState state) {
 
 void ConnectionManager::withdraw_ring(Peer& peer) {
     if (peer.ring_in.has_value()) {
-        listener_.on_ring_withdrawn(peer);
+        context_.listener.on_ring_withdrawn(peer);
         peer.ring_in.reset();
-        --counters_.rings_open;
+        --context_.counters.rings_open;
     }
 }
 

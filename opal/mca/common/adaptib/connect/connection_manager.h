@@ -35,93 +35,23 @@
 #include <span>
 #include <string>
 
-#include "base/clock.h"
 #include "base/intrusive_list.h"
 #include "base/parameters.h"
-#include "base/random.h"
-#include "base/sharing.h"
 #include "base/status.h"
 #include "channel/datagram.h"
-#include "channel/shared_queue_pairs.h"
-#include "fabric/fabric.h"
+#include "connect/connect_context.h"
+#include "connect/control_lanes.h"
 #include "peer/peer.h"
-#include "recovery/apm/migration_agent.h"
-#include "recovery/liveness.h"
-#include "stats/counters.h"
 
 namespace adaptib {
 
-class ConnectionListener {
-public:
-    virtual void on_ring_offered(Peer& peer) = 0; // poll peer.ring_in from now on
-    virtual void on_connected(Peer& peer) = 0;
-    // No connection for now: refused, or closed. Work that waits for one may go another way.
-    virtual void on_unconnected(Peer& peer) = 0;
-    // The peer writes nothing more: take what is in the ring.
-    virtual void on_ring_final(Peer& peer) = 0;
-    virtual void on_ring_withdrawn(Peer& peer) = 0; // before it is freed
-    // Returns true if the path, by its number in PeerRoute::pairs, is not known to have failed.
-    virtual bool is_usable(const Peer& peer, std::size_t pair) = 0;
-    // The queue pair of that path could not be connected; the connection does without it.
-    virtual void on_path_unconnected(Peer& peer, std::size_t pair, const std::string& why) = 0;
-    // A repair begins: nothing is sent until on_connected.
-    virtual void on_interrupted(Peer& peer) = 0;
-    // The peer's queue pairs are destroyed, and have not completed the work under way.
-    virtual void on_abandoned(Peer& peer) = 0;
-    // Keep what ring_out may have lost: it is destroyed next.
-    virtual void on_fenced(Peer& peer) = 0;
-    // The connection could not be made anew for `lasted`.
-    virtual void on_partition(Peer& peer, Nanoseconds lasted) = 0;
-    virtual void on_repaired(Peer& peer, Nanoseconds took) = 0;
-    virtual void on_notice(const std::string& text) = 0;
-    // The peer is lost.
-    virtual void on_connect_failed(Peer& peer, Status status, const std::string& what) = 0;
-
-protected:
-    ~ConnectionListener() = default;
-};
-
-// Times of measuring a peer's paths (measure.cc).
-struct MeasureOptions {
-    std::uint32_t messages = 256;     // sent to the peer since the last measurement
-    Nanoseconds every{1'000'000'000}; // at most; less often while nothing is found
-    Nanoseconds again{10'000'000};    // while the control lane is in doubt
-};
-
 class ConnectionManager {
 public:
-    struct Options {
-        std::uint64_t self = 0;
-        std::uint64_t key = 0; // the key that this process publishes
-        std::uint64_t ring_max = 0;
-        std::uint64_t connect_max = 0;  // 0: no limit but the device's
-        std::uint64_t connect_pool = 0; // closed connections whose queue pairs and rings are kept
-        bool fault_tolerance = false;   // broken connections are repaired
-        Nanoseconds failure_timeout{1'000'000'000};
-        std::uint8_t answer_timeout = 18; // of queue pairs, in their encoding
-        std::uint8_t answer_retries = 6;
-        const Liveness* liveness = nullptr; // of peers that a repair or rdma_cm waits for
-        Witness* witness = nullptr;
-        SchedulerOptions scheduler; // only policies that exist
-        const Clock* clock = nullptr;
-        const AttendedClock* attended = nullptr; // for repairs and rdma_cm
-        Random* random = nullptr;
-        MigrationAgent* migration = nullptr; // null: none
-        Sharing sharing = Sharing::never;
-        SharedQueuePairs* shared = nullptr; // null: none
-        // Minimum idle time before a chosen connection is closed for one that is not chosen.
-        Nanoseconds chosen_idle{100'000'000};
-        MeasureOptions measure;
-        // Pause before a peer that was refused queue pairs of its own may be chosen for them again;
-        // doubled for each consecutive refusal.
-        Nanoseconds own_pause{1'000'000'000};
-    };
-
     // `cqs`: the completion queue of each rail's queue pairs.
-    ConnectionManager(const Options& options, RailList rails,
+    ConnectionManager(const ConnectOptions& options, RailList rails,
                       std::span<const std::unique_ptr<CompletionQueue>> cqs, Counters& counters,
                       ConnectionListener& listener)
-        : options_(options), rails_(rails), cqs_(cqs), counters_(counters), listener_(listener) {}
+        : context_{options, rails, cqs, counters, listener} {}
 
     // Starts connecting if the peer is idle; without room, as soon as there is some.
     void request(Peer& peer) {
@@ -177,15 +107,15 @@ public:
     void break_off(Peer& peer);
     // Sends handshake messages that found no room before; advances closing, repairs and the like.
     void retry();
-    // Returns the index of the control lane: the subchannel that carries the peer's ring and credit
-    // (schedule/control_lane.h).
-    std::size_t chosen_subchannel(Peer& peer);
+    // Returns the index of the control lane: the subchannel that carries the peer's ring and
+    // credit.
+    std::size_t chosen_subchannel(Peer& peer) { return lanes_.chosen(peer); }
     // Migrates the control lane to that subchannel, as soon as work under way allows. Does nothing
     // if the subchannel cannot carry it now, or a migration is under way.
     void migrate_control_lane(Peer& peer, std::uint32_t to);
     // Measures paths of a peer if some are due.
     void measure_some() {
-        if (!measured_.empty() && options_.clock->now() >= measure_at_) [[unlikely]] {
+        if (!measured_.empty() && context_.options.clock->now() >= measure_at_) [[unlikely]] {
             begin_measuring();
         }
     }
@@ -193,11 +123,11 @@ public:
     bool measuring() const { return measurement_.peer != nullptr; }
     void on_polled() {
         if (measuring()) [[unlikely]] {
-            measurement_.polled = options_.clock->now();
+            measurement_.polled = context_.options.clock->now();
         }
     }
     // Counter that changes with each post for the connections themselves.
-    std::uint64_t flushes() const { return flushes_; }
+    std::uint64_t flushes() const { return lanes_.posts(); }
     bool retry_due() const { return !owing_.empty(); }
     bool closing() const {
         return !closing_.empty() || !yielding_.empty() || !migrating_.empty() ||
@@ -307,14 +237,12 @@ private:
     void start_closing(Peer& peer);
     void advance_closing();
     void begin_to_flush(Peer& peer);
-    Status post_flush(Peer& peer, FlushWork& by);
     void finish_closing(Peer& peer);
     void leave_closing(Peer& peer);
     void on_close(Peer& peer, const ConnectNote& note);
     void on_keep(Peer& peer, const ConnectNote& note);
 
     // lane_migration.cc
-    bool can_carry(const Peer& peer, std::uint32_t index);
     bool pause_control_lane(Peer& peer);
     void advance_lane_migrations();
     void end_lane_migration(Peer& peer);
@@ -401,7 +329,7 @@ private:
         return peer.rma_operations > 0 || peer.activity.required;
     }
     bool takes_room(const Peer& peer) const {
-        return !peer.shared || options_.sharing == Sharing::all;
+        return !peer.shared || context_.options.sharing == Sharing::all;
     }
     bool goes_behind(const Peer& peer) const;
     void ask_to_yield(Nanoseconds now);
@@ -457,16 +385,12 @@ private:
     }
     ConnectNote note_of(const Peer& peer, MessageType type) const;
     Bytes inline_bytes(std::uint32_t rail) const {
-        return std::min(kRingInline, rails_[rail]->info().inline_bytes);
+        return std::min(kRingInline, context_.rails[rail]->info().inline_bytes);
     }
 
-    Options options_;
-    RailList rails_;
-    std::vector<SubchannelStats> subchannel_stats_; // scratch of chosen_subchannel
-    std::uint64_t flushes_ = 0;
-    std::span<const std::unique_ptr<CompletionQueue>> cqs_;
-    Counters& counters_;
-    ConnectionListener& listener_;
+    const ConnectContext context_;
+    ControlLanes lanes_{context_};
+    std::vector<SubchannelStats> subchannel_stats_; // scratch of measuring
     IntrusiveList<Peer, &Peer::slot_link> slots_;
     static constexpr std::size_t kAnyNumber = ~std::size_t{0};
     std::size_t shared_most_ = kAnyNumber;

@@ -20,33 +20,27 @@ constexpr Nanoseconds kPatience{10'000'000}; // with transfers over the old cont
 
 } // namespace
 
-bool ConnectionManager::can_carry(const Peer& peer, std::uint32_t index) {
-    const bool there = index < peer.subchannels.size() && peer.subchannels[index].qp != nullptr;
-    return there && rails_[peer.subchannels[index].local_rail]->state() == PortState::active &&
-           listener_.is_usable(peer, index);
-}
-
 void ConnectionManager::migrate_control_lane(Peer& peer, std::uint32_t to) {
     if (peer.state != ConnectState::open || peer.repair.wanted || peer.lane_migration.active ||
-        peer.ring_memory == nullptr || to == chosen_subchannel(peer) || !can_carry(peer, to)) {
+        peer.ring_memory == nullptr || to == lanes_.chosen(peer) || !lanes_.can_carry(peer, to)) {
         return;
     }
     peer.lane_migration = {};
     peer.lane_migration.active = true;
     peer.lane_migration.to = to;
-    peer.lane_migration.pause_by = options_.clock->now() + kPatience;
+    peer.lane_migration.pause_by = context_.options.clock->now() + kPatience;
     migrating_.push_back(peer);
 }
 
 // Returns false if that is impossible now.
 bool ConnectionManager::pause_control_lane(Peer& peer) {
     LaneMigration& migration = peer.lane_migration;
-    const auto& outstanding = peer.subchannels[chosen_subchannel(peer)].outstanding;
+    const auto& outstanding = peer.subchannels[lanes_.chosen(peer)].outstanding;
     const bool calm = outstanding[0] + outstanding[1] == 0;
-    if (!calm && options_.clock->now() < migration.pause_by) {
+    if (!calm && context_.options.clock->now() < migration.pause_by) {
         return false;
     }
-    Rail& next = *rails_[peer.subchannels[migration.to].local_rail];
+    Rail& next = *context_.rails[peer.subchannels[migration.to].local_rail];
     if (peer.ring_out != nullptr && !peer.ring_out->pause(next).ok()) {
         stop_lane_migration(peer);
         return false;
@@ -63,7 +57,7 @@ void ConnectionManager::advance_lane_migrations() {
             continue;
         }
         const Flush& flush = peer.lane_migration.flush;
-        if (!flush.posted && post_flush(peer, peer.lane_migration_flush).is_error()) {
+        if (!flush.posted && lanes_.post_flush(peer, peer.lane_migration_flush).is_error()) {
             stop_lane_migration(peer); // the next write finds that out, too
             continue;
         }
@@ -78,18 +72,18 @@ void ConnectionManager::advance_lane_migrations() {
 void ConnectionManager::end_lane_migration(Peer& peer) {
     const std::uint32_t to = peer.lane_migration.to;
     Subchannel& subchannel = peer.subchannels[to];
-    if (!can_carry(peer, to)) {
+    if (!lanes_.can_carry(peer, to)) {
         stop_lane_migration(peer);
         return;
     }
     if (peer.ring_out != nullptr) {
         aim_ring(peer, subchannel);
-        peer.ring_out->migrate_to(*rails_[subchannel.local_rail], *subchannel.qp,
+        peer.ring_out->migrate_to(*context_.rails[subchannel.local_rail], *subchannel.qp,
                                   peer.remote_ring.key, peer.remote_ring.inline_bytes);
         map_answers(peer, subchannel);
     }
     peer.control_lane = to;
-    ++counters_.lanes_migrated;
+    ++context_.counters.lanes_migrated;
     stop_lane_migration(peer);
 }
 

@@ -48,7 +48,7 @@ void ConnectionManager::want_measuring(Peer& peer) {
     if (!able) {
         return;
     }
-    collect_subchannel_stats(peer, rails_, subchannel_stats_);
+    collect_subchannel_stats(peer, context_.rails, subchannel_stats_);
     const bool several =
         std::any_of(subchannel_stats_.begin(), subchannel_stats_.end(), [this](const auto& path) {
             return path.port != subchannel_stats_.front().port;
@@ -64,13 +64,13 @@ void ConnectionManager::want_measuring(Peer& peer) {
 bool ConnectionManager::measuring_due(Peer& peer, Nanoseconds now) const {
     Measuring& state = peer.measuring;
     const std::uint32_t sent = peer.next_send - state.sent;
-    if (now < state.at || sent < (state.close ? 1 : options_.measure.messages)) {
+    if (now < state.at || sent < (state.close ? 1 : context_.options.measure.messages)) {
         return false;
     }
     if (peer.scheduler->lessons() - state.lessons >= Scheduler::kNews) { // stripes teach more
         state = {.sent = peer.next_send,
                  .lessons = peer.scheduler->lessons(),
-                 .at = now + options_.measure.every,
+                 .at = now + context_.options.measure.every,
                  .more = state.more,
                  .taken_back = state.taken_back};
         return false;
@@ -80,15 +80,15 @@ bool ConnectionManager::measuring_due(Peer& peer, Nanoseconds now) const {
 }
 
 void ConnectionManager::begin_measuring() {
-    const Nanoseconds now = options_.clock->now();
-    measure_at_ = now + options_.measure.again;
+    const Nanoseconds now = context_.options.clock->now();
+    measure_at_ = now + context_.options.measure.again;
     for (std::size_t left = std::min(measured_.size(), kLooks); left > 0 && !measuring(); --left) {
         Peer& peer = *measured_.pop_front();
         measured_.push_back(peer);
         if (measuring_due(peer, now)) {
             measurement_ = {};
             measurement_.peer = &peer;
-            collect_subchannel_stats(peer, rails_, measurement_.up);
+            collect_subchannel_stats(peer, context_.rails, measurement_.up);
             peer.measuring.active = true;
             measure_next();
         }
@@ -111,7 +111,7 @@ void ConnectionManager::measure_next() {
         return;
     }
     const std::uint32_t index = all.up[all.at].index;
-    all.vain = !can_carry(peer, index) || !post_measuring(peer, index);
+    all.vain = !lanes_.can_carry(peer, index) || !post_measuring(peer, index);
     if (all.awaited == 0) {
         end_measurement();
     }
@@ -124,10 +124,10 @@ bool ConnectionManager::post_measuring(Peer& peer, std::uint32_t index) {
                         peer.ring_registration.local_key(subchannel.local_rail)};
     SendWork work =
         empty_write(wr_id_of(&measure_work_), peer.measure_address, subchannel.remote_memory_key);
-    measurement_.posted = options_.clock->now();
+    measurement_.posted = context_.options.clock->now();
     measurement_.begun = false;
     peer.measuring.path = index;
-    ++flushes_;
+    lanes_.count_post();
     measurement_.parts = kParts << peer.measuring.more;
     for (std::uint32_t part = 0; part <= measurement_.parts; ++part) {
         if (!subchannel.qp->post_send(work).ok()) {
@@ -153,7 +153,7 @@ void ConnectionManager::on_measured(std::uint32_t rail, const WorkCompletion& co
     all.vain = all.vain || !success;
     subchannel.completions += success ? 1 : 0;
     --all.awaited;
-    const Nanoseconds now = options_.clock->now();
+    const Nanoseconds now = context_.options.clock->now();
     const Nanoseconds not_before = std::max(all.polled, all.posted);
     if (!all.begun) {
         all.begun = true;
@@ -170,7 +170,7 @@ void ConnectionManager::on_measured(std::uint32_t rail, const WorkCompletion& co
 
 // Notes the rate of a port; `least` and `most`: limits of the time that the bytes took.
 void ConnectionManager::note_rate(Nanoseconds least, Nanoseconds most) {
-    ++counters_.ports_measured;
+    ++context_.counters.ports_measured;
     if (least.count() <= 0 || most > kPrecision * least) {
         std::uint32_t& more = measurement_.peer->measuring.more;
         more = std::min(more + 1, kMoreParts);
@@ -187,8 +187,8 @@ void ConnectionManager::note_rate(Nanoseconds least, Nanoseconds most) {
 void ConnectionManager::end_measurement() {
     Peer& peer = *std::exchange(measurement_.peer, nullptr);
     Measuring& state = peer.measuring;
-    const MeasureOptions& times = options_.measure;
-    const Nanoseconds now = options_.clock->now();
+    const MeasureOptions& times = context_.options.measure;
+    const Nanoseconds now = context_.options.clock->now();
     state.active = false;
     state.sent = peer.next_send;
     state.lessons = peer.scheduler->lessons();
@@ -198,7 +198,7 @@ void ConnectionManager::end_measurement() {
         return;
     }
     state.vain = 0;
-    collect_subchannel_stats(peer, rails_, subchannel_stats_);
+    collect_subchannel_stats(peer, context_.rails, subchannel_stats_);
     const Scheduler::Verdict verdict =
         peer.scheduler->judge_control_lane(subchannel_stats_, measurement_.rates);
     const bool taken_back = verdict == Scheduler::Verdict::changed && state.proof > 0;

@@ -20,7 +20,7 @@ namespace adaptib {
 // Replaces close(). REQUIRES: nothing is under way on either side.
 void ConnectionManager::keep(Peer& peer) {
     const bool disconnecting = peer.released || peer.disconnect_sent || peer.disconnect_received;
-    if (options_.connect_pool == 0 || disconnecting) {
+    if (context_.options.connect_pool == 0 || disconnecting) {
         close(peer, ConnectState::idle);
         return;
     }
@@ -43,10 +43,10 @@ void ConnectionManager::keep(Peer& peer) {
     }
     drop_queue_pairs(peer);
     pool_.push_back(peer);
-    if (pool_.size() > options_.connect_pool) {
+    if (pool_.size() > context_.options.connect_pool) {
         static_cast<void>(give_up_oldest());
     }
-    counters_.connections_kept = pool_.size();
+    context_.counters.connections_kept = pool_.size();
 }
 
 void ConnectionManager::clean_ring(Peer& peer, Bytes used) {
@@ -58,7 +58,7 @@ void ConnectionManager::clean_ring(Peer& peer, Bytes used) {
 void ConnectionManager::leave_pool(Peer& peer) {
     if (peer.pool_link.linked()) {
         pool_.remove(peer);
-        counters_.connections_kept = pool_.size();
+        context_.counters.connections_kept = pool_.size();
         peer.reuses = true;
     }
 }
@@ -72,7 +72,7 @@ std::unique_ptr<QueuePair> ConnectionManager::take_kept(Peer& peer, const Subcha
 void ConnectionManager::give_up_kept(Peer& peer) {
     if (peer.pool_link.linked()) {
         pool_.remove(peer);
-        counters_.connections_kept = pool_.size();
+        context_.counters.connections_kept = pool_.size();
         peer.kept.clear();
         free_ring(peer);
     }
