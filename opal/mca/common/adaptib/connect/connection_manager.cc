@@ -25,7 +25,7 @@ Status ConnectionManager::prepare(Peer& peer) {
     if (!peer.subchannels.empty()) {
         return kOk;
     }
-    leave_pool(peer);
+    pool_.leave(peer);
     Status status = make_queue_pairs(peer);
     peer.kept.clear(); // those of paths that cannot be used
     if (status.ok()) {
@@ -36,7 +36,7 @@ Status ConnectionManager::prepare(Peer& peer) {
     }
     if (!status.ok()) {
         drop_queue_pairs(peer);
-        free_ring(peer);
+        pool_.free_ring(peer);
     }
     return status;
 }
@@ -154,14 +154,14 @@ Status ConnectionManager::make_queue_pair(Peer& peer, Subchannel& subchannel) {
     if (peer.shared) {
         return make_shared(peer, subchannel);
     }
-    std::unique_ptr<QueuePair> qp = take_kept(peer, subchannel);
+    std::unique_ptr<QueuePair> qp = ConnectionPool::take(peer, subchannel);
     if (qp == nullptr || !begin_queue_pair(*qp).ok()) {
         Status status = kOk;
         do {
             qp.reset();
             status = create_queue_pair(subchannel.local_rail, qp);
             status = status.ok() ? begin_queue_pair(*qp) : status;
-        } while (status.wants_room() && give_up_oldest());
+        } while (status.wants_room() && pool_.give_up_oldest());
         if (!status.ok()) {
             return status;
         }
@@ -203,7 +203,7 @@ Status ConnectionManager::offer_ring(Peer& peer) {
     const bool lines = context_.counters.rings_open < context_.options.ring_max;
     const bool kept = peer.ring_memory != nullptr && (peer.ring_parts.lines_bytes > 0) == lines;
     if (!kept) {
-        free_ring(peer);
+        pool_.free_ring(peer);
         if (const Status status = make_ring(peer, lines); !status.ok()) {
             return status;
         }
@@ -253,20 +253,11 @@ Status ConnectionManager::allocate_ring(Peer& peer, Bytes lines_bytes) {
             status = peer.ring_registration.make(context_.rails, peer.route.local,
                                                  peer.ring_memory->address(), bytes, kAccess);
         }
-    } while (status.wants_room() && give_up_oldest());
+    } while (status.wants_room() && pool_.give_up_oldest());
     if (!status.ok()) {
         peer.ring_memory.reset();
     }
     return status;
-}
-
-void ConnectionManager::free_ring(Peer& peer) {
-    peer.ring_registration.reset();
-    if (peer.ring_memory != nullptr) {
-        --context_.counters.buffers;
-        context_.counters.buffers_bytes -= peer.ring_memory->length();
-        peer.ring_memory.reset();
-    }
 }
 
 // REQUIRES: the ring's memory is zero.
@@ -446,7 +437,7 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
 void ConnectionManager::break_off(Peer& peer) {
     stop_shared(peer);
     leave(peer, ConnectState::failed);
-    give_up_kept(peer);
+    pool_.give_up(peer);
     if (peer.slot_link.linked()) {
         leave_slot(peer);
     }
@@ -459,8 +450,36 @@ void ConnectionManager::close(Peer& peer, ConnectState state) {
     leave(peer, state);
     withdraw_ring(peer);
     drop_queue_pairs(peer);
-    give_up_kept(peer);
-    free_ring(peer);
+    pool_.give_up(peer);
+    pool_.free_ring(peer);
+}
+
+// Replaces close(): the pool keeps what it may. REQUIRES: nothing is under way on either side.
+void ConnectionManager::keep(Peer& peer) {
+    if (!pool_.takes(peer)) {
+        close(peer, ConnectState::idle);
+        return;
+    }
+    const std::uint64_t used = peer.ring_in.has_value() ? peer.ring_in->consumed() : 0;
+    leave(peer, ConnectState::idle);
+    withdraw_ring(peer);
+    clean_ring(peer, used * kRingUnit);
+    std::vector<std::unique_ptr<QueuePair>> kept(peer.subchannels.size());
+    for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
+        std::unique_ptr<QueuePair> qp = take_queue_pair(peer, peer.subchannels[i]);
+        const bool cm_connected =
+            needs_cm_connect(peer, peer.subchannels[i]); // it keeps its rdma_cm id
+        if (!cm_connected && !peer.shared) {
+            kept[i] = std::move(qp);
+        }
+    }
+    drop_queue_pairs(peer);
+    pool_.keep(peer, std::move(kept));
+}
+
+void ConnectionManager::clean_ring(Peer& peer, Bytes used) {
+    peer.ring_layout().clean(used);
+    peer.credits_posted = 0;
 }
 
 void ConnectionManager::withdraw_ring(Peer& peer) {

@@ -40,6 +40,7 @@
 #include "base/status.h"
 #include "channel/datagram.h"
 #include "connect/connect_context.h"
+#include "connect/connection_pool.h"
 #include "connect/control_lanes.h"
 #include "peer/peer.h"
 
@@ -339,15 +340,9 @@ private:
     void advance_yielding();
     bool no_room_says(Status status);
 
-    // pool.cc
+    Status prepare(Peer& peer);
     void keep(Peer& peer);
     static void clean_ring(Peer& peer, Bytes used);
-    void leave_pool(Peer& peer);
-    static std::unique_ptr<QueuePair> take_kept(Peer& peer, const Subchannel& subchannel);
-    void give_up_kept(Peer& peer);
-    bool give_up_oldest();
-
-    Status prepare(Peer& peer);
     Status make_queue_pairs(Peer& peer);
     Status make_queue_pair(Peer& peer, Subchannel& subchannel);
     Status create_queue_pair(std::uint32_t rail, std::unique_ptr<QueuePair>& out);
@@ -360,7 +355,6 @@ private:
     Status offer_ring(Peer& peer);
     Status make_ring(Peer& peer, bool lines);
     Status allocate_ring(Peer& peer, Bytes lines_bytes);
-    void free_ring(Peer& peer);
     void begin_ring(Peer& peer);
     void open_ring(Peer& peer);
     void aim_ring(Peer& peer, Subchannel& subchannel);
@@ -390,6 +384,7 @@ private:
 
     const ConnectContext context_;
     ControlLanes lanes_{context_};
+    ConnectionPool pool_{context_.options.connect_pool, context_.counters};
     std::vector<SubchannelStats> subchannel_stats_; // scratch of measuring
     IntrusiveList<Peer, &Peer::slot_link> slots_;
     static constexpr std::size_t kAnyNumber = ~std::size_t{0};
@@ -407,7 +402,6 @@ private:
     MeasureWork measure_work_{*this};
     Nanoseconds measure_at_{0};
     IntrusiveList<Peer, &Peer::measure_link> measured_;
-    IntrusiveList<Peer, &Peer::pool_link> pool_; // closed longest ago first
     bool cm_connect_late_reported_ = false;
     Nanoseconds look_at_{0};
     Nanoseconds self_waits_until_{0}; // for its loopback, requested repeatedly; 0: no wait

@@ -472,7 +472,7 @@ void ConnectionManager::open_ring(Peer& peer) {
     auto ring = std::make_unique<RingWriter>(*context_.rails[subchannel.local_rail], *subchannel.qp,
                                              peer.remote_ring, credit, wr_id_of(&peer.ring_work));
     while (!ring->usable()) {
-        if (!give_up_oldest()) {
+        if (!pool_.give_up_oldest()) {
             peer.remote_ring.units = 0;
             return;
         }

@@ -139,7 +139,7 @@ Status ConnectionManager::make_shared(Peer& peer, Subchannel& subchannel) {
     do {
         status = context_.options.shared->make(subchannel.local_rail, subchannel.path, peer.name,
                                                peer.quiet_work, subchannel.qp);
-    } while (status.wants_room() && give_up_oldest());
+    } while (status.wants_room() && pool_.give_up_oldest());
     context_.counters.initiators = context_.options.shared->initiators();
     context_.counters.initiators_replaced = context_.options.shared->replaced();
     return status;
