@@ -8,6 +8,7 @@
 // May touch: base/, channel/, fabric/, peer/, recovery/, schedule/, stats/.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -98,6 +99,11 @@ struct ConnectContext {
     const std::span<const std::unique_ptr<CompletionQueue>> cqs; // of each rail's queue pairs
     Counters& counters;
     ConnectionListener& listener;
+
+    // Returns the longest message that a queue pair of the rail takes inline.
+    Bytes inline_bytes(std::uint32_t rail) const {
+        return std::min(kRingInline, rails[rail]->info().inline_bytes);
+    }
 };
 
 } // namespace adaptib

@@ -32,7 +32,7 @@ Status ConnectionManager::prepare(Peer& peer) {
         context_.counters.paths_most =
             std::max<std::uint64_t>(context_.counters.paths_most, peer.live_subchannels());
         enter_slot(peer);
-        status = offer_ring(peer);
+        status = offered_rings_.offer(peer);
     }
     if (!status.ok()) {
         drop_queue_pairs(peer);
@@ -137,7 +137,7 @@ Status ConnectionManager::create_queue_pair(std::uint32_t rail, std::unique_ptr<
     init.send_cq = context_.cqs[rail].get();
     init.receive_cq = context_.cqs[rail].get();
     init.send_depth = send_depth(rail);
-    init.inline_bytes = inline_bytes(rail);
+    init.inline_bytes = context_.inline_bytes(rail);
     return context_.rails[rail]->create_qp(init, out);
 }
 
@@ -195,78 +195,6 @@ Status ConnectionManager::open_loopback(Peer& self) {
     self.state = ConnectState::open;
     ++context_.counters.connections_open;
     return kOk;
-}
-
-// Offers no ring if there are enough of them, or no memory for one: then the peer continues with
-// datagrams.
-Status ConnectionManager::offer_ring(Peer& peer) {
-    const bool lines = context_.counters.rings_open < context_.options.ring_max;
-    const bool kept = peer.ring_memory != nullptr && (peer.ring_parts.lines_bytes > 0) == lines;
-    if (!kept) {
-        pool_.free_ring(peer);
-        if (const Status status = make_ring(peer, lines); !status.ok()) {
-            return status;
-        }
-    }
-    if (peer.ring_parts.lines_bytes > 0) {
-        ++context_.counters.rings_open;
-        begin_ring(peer);
-    }
-    return kOk;
-}
-
-Status ConnectionManager::make_ring(Peer& peer, bool lines) {
-    Status status = allocate_ring(peer, lines ? peer.ring_bytes : 0);
-    if (!status.ok() && lines) {
-        if (!no_room_reported_) {
-            no_room_reported_ = true;
-            context_.listener.on_notice(
-                "There is no room for another ring; further peers share the queue, which is "
-                "slower. Enlarge opal_common_adaptib_shm_memory or "
-                "opal_common_adaptib_shm_segment_max.");
-        }
-        status = allocate_ring(peer, 0);
-    }
-    if (status.ok()) {
-        ++context_.counters.buffers;
-        context_.counters.buffers_bytes += peer.ring_memory->length();
-    }
-    return status;
-}
-
-// Destroys kept rings of closed connections to make room if need be.
-Status ConnectionManager::allocate_ring(Peer& peer, Bytes lines_bytes) {
-    constexpr std::uint32_t kAccess = kLocalWrite | kRemoteWrite;
-    const bool direct = context_.rails[peer.route.local.first]->info().has(Capability::direct);
-    peer.ring_parts = {.lines_bytes = lines_bytes,
-                       .direct = direct,
-                       .measuring = lines_bytes > 0 && peer.route.count > 1 && !direct};
-    const Bytes bytes = RingMemory::bytes(peer.ring_parts);
-    const Bytes first = direct ? RingMemory::first_bytes(peer.ring_parts) : bytes;
-    Status status = kOk;
-    do {
-        peer.ring_memory.reset();
-        peer.answer_bytes = 0;
-        status = allocate_sparse_from(context_.rails, peer.route.local, bytes, first, kAccess,
-                                      peer.ring_memory);
-        if (status.ok()) {
-            status = peer.ring_registration.make(context_.rails, peer.route.local,
-                                                 peer.ring_memory->address(), bytes, kAccess);
-        }
-    } while (status.wants_room() && pool_.give_up_oldest());
-    if (!status.ok()) {
-        peer.ring_memory.reset();
-    }
-    return status;
-}
-
-// REQUIRES: the ring's memory is zero.
-void ConnectionManager::begin_ring(Peer& peer) {
-    const RingMemory memory = peer.ring_layout();
-    memory.begin();
-    peer.ring_in.emplace(memory.lines(), memory.lines_bytes() / kRingUnit, ring_habits(),
-                         memory.room());
-    context_.listener.on_ring_offered(peer);
 }
 
 ConnectBody ConnectionManager::describe(const Peer& peer) const {
@@ -448,7 +376,7 @@ void ConnectionManager::break_off(Peer& peer) {
 void ConnectionManager::close(Peer& peer, ConnectState state) {
     stop_shared(peer);
     leave(peer, state);
-    withdraw_ring(peer);
+    offered_rings_.withdraw(peer);
     drop_queue_pairs(peer);
     pool_.give_up(peer);
     pool_.free_ring(peer);
@@ -462,8 +390,8 @@ void ConnectionManager::keep(Peer& peer) {
     }
     const std::uint64_t used = peer.ring_in.has_value() ? peer.ring_in->consumed() : 0;
     leave(peer, ConnectState::idle);
-    withdraw_ring(peer);
-    clean_ring(peer, used * kRingUnit);
+    offered_rings_.withdraw(peer);
+    OfferedRings::clean(peer, used * kRingUnit);
     std::vector<std::unique_ptr<QueuePair>> kept(peer.subchannels.size());
     for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
         std::unique_ptr<QueuePair> qp = take_queue_pair(peer, peer.subchannels[i]);
@@ -475,19 +403,6 @@ void ConnectionManager::keep(Peer& peer) {
     }
     drop_queue_pairs(peer);
     pool_.keep(peer, std::move(kept));
-}
-
-void ConnectionManager::clean_ring(Peer& peer, Bytes used) {
-    peer.ring_layout().clean(used);
-    peer.credits_posted = 0;
-}
-
-void ConnectionManager::withdraw_ring(Peer& peer) {
-    if (peer.ring_in.has_value()) {
-        context_.listener.on_ring_withdrawn(peer);
-        peer.ring_in.reset();
-        --context_.counters.rings_open;
-    }
 }
 
 } // namespace adaptib

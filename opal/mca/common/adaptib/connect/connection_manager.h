@@ -42,6 +42,8 @@
 #include "connect/connect_context.h"
 #include "connect/connection_pool.h"
 #include "connect/control_lanes.h"
+#include "connect/offered_rings.h"
+#include "connect/remote_rings.h"
 #include "peer/peer.h"
 
 namespace adaptib {
@@ -195,7 +197,6 @@ private:
     void lose_path(Peer& peer, Subchannel& subchannel, Status status);
     static const ConnectSubchannel* find(const ConnectBody& body, const Subchannel& subchannel);
     void confirm(Peer& peer);
-    void use_remote_ring(Peer& peer, const ConnectBody& body);
     void open(Peer& peer);
 
     // cm_connect.cc
@@ -298,7 +299,6 @@ private:
     void drop_ring_writer(Peer& peer);
     void connect_again(Peer& peer);
     void wait_for_path(Peer& peer);
-    void renew_ring(Peer& peer);
     bool take_over(Peer& peer, std::uint32_t expected);
     void leave_repairs(Peer& peer);
     bool uses_failed_path(const Peer& peer) const;
@@ -342,7 +342,6 @@ private:
 
     Status prepare(Peer& peer);
     void keep(Peer& peer);
-    static void clean_ring(Peer& peer, Bytes used);
     Status make_queue_pairs(Peer& peer);
     Status make_queue_pair(Peer& peer, Subchannel& subchannel);
     Status create_queue_pair(std::uint32_t rail, std::unique_ptr<QueuePair>& out);
@@ -352,14 +351,6 @@ private:
         take_queue_pair(peer, subchannel).reset();
     }
     void drop_queue_pairs_of(Peer& peer);
-    Status offer_ring(Peer& peer);
-    Status make_ring(Peer& peer, bool lines);
-    Status allocate_ring(Peer& peer, Bytes lines_bytes);
-    void begin_ring(Peer& peer);
-    void open_ring(Peer& peer);
-    void aim_ring(Peer& peer, Subchannel& subchannel);
-    static void map_answers(Peer& peer, Subchannel& subchannel);
-    void withdraw_ring(Peer& peer);
     void drop_queue_pairs(Peer& peer);
     void count_queue_pairs();
     std::uint32_t send_depth(std::uint32_t rail) const;
@@ -378,13 +369,11 @@ private:
         return (connection * kApart + qp_number) & kMask;
     }
     ConnectNote note_of(const Peer& peer, MessageType type) const;
-    Bytes inline_bytes(std::uint32_t rail) const {
-        return std::min(kRingInline, context_.rails[rail]->info().inline_bytes);
-    }
-
     const ConnectContext context_;
     ControlLanes lanes_{context_};
     ConnectionPool pool_{context_.options.connect_pool, context_.counters};
+    OfferedRings offered_rings_{context_, pool_};
+    RemoteRings remote_rings_{context_, lanes_, pool_};
     std::vector<SubchannelStats> subchannel_stats_; // scratch of measuring
     IntrusiveList<Peer, &Peer::slot_link> slots_;
     static constexpr std::size_t kAnyNumber = ~std::size_t{0};
@@ -408,7 +397,6 @@ private:
     Nanoseconds last_look_{0};
     std::uint64_t device_max_ = ~std::uint64_t{0}; // connections when the device took no more ...
     Nanoseconds device_full_until_{0};             // ... assumed to be the limit until then
-    bool no_room_reported_ = false;
     bool device_full_reported_ = false;
 };
 

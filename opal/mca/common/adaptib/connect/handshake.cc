@@ -398,7 +398,7 @@ Status ConnectionManager::connect_subchannels(Peer& peer, const ConnectBody& bod
             }
         }
     }
-    use_remote_ring(peer, body);
+    RemoteRings::note(peer, body);
     return peer.live_subchannels() > 0 ? kOk : first;
 }
 
@@ -452,57 +452,6 @@ Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
                                  kQpState | kQpRetry | kQpSendPsn | kQpSendLimits | migration);
 }
 
-// Notes where the peer's ring is; open() starts to use it. Before that the other side may not be
-// ready, and a path may still drop out.
-void ConnectionManager::use_remote_ring(Peer& peer, const ConnectBody& body) {
-    peer.credit_address = body.credit_address;
-    peer.measure_address = body.measure_address;
-    peer.remote_ring = {body.ring_address, 0, body.ring_bytes / kRingUnit, 0, 0};
-    if (RingMemory::is_direct(body.credit_address, body.ring_address)) {
-        peer.remote_ring.room_address = RingMemory::room_address(body.credit_address);
-    }
-}
-
-// Opens the ring to the peer. Without memory to write into it from, the shared queue serves
-// instead. Destroys kept resources of closed connections to make room if need be.
-void ConnectionManager::open_ring(Peer& peer) {
-    Subchannel& subchannel = peer.subchannels[lanes_.chosen(peer)];
-    aim_ring(peer, subchannel);
-    const auto* credit = reinterpret_cast<const std::uint64_t*>(peer.ring_layout().credit());
-    auto ring = std::make_unique<RingWriter>(*context_.rails[subchannel.local_rail], *subchannel.qp,
-                                             peer.remote_ring, credit, wr_id_of(&peer.ring_work));
-    while (!ring->usable()) {
-        if (!pool_.give_up_oldest()) {
-            peer.remote_ring.units = 0;
-            return;
-        }
-    }
-    peer.ring_out = std::move(ring);
-    peer.ring_capacity = peer.ring_out->most();
-    map_answers(peer, subchannel);
-}
-
-void ConnectionManager::aim_ring(Peer& peer, Subchannel& subchannel) {
-    peer.remote_ring.key = subchannel.remote_memory_key;
-    peer.remote_ring.inline_bytes = inline_bytes(subchannel.local_rail);
-}
-
-void ConnectionManager::map_answers(Peer& peer, Subchannel& subchannel) {
-    peer.answers = nullptr;
-    peer.answer_data = nullptr;
-    if (peer.remote_ring.room_address == 0) {
-        return;
-    }
-    const auto map = [&](std::uint64_t address, Bytes length) {
-        return subchannel.qp->map(address, length, subchannel.remote_memory_key);
-    };
-    peer.answers = static_cast<AnswerSlot*>(
-        map(RingMemory::answer_behind(peer.credit_address), sizeof(AnswerSlot)));
-    const Bytes lines_bytes = peer.remote_ring.units * kRingUnit;
-    peer.answer_data = static_cast<std::byte*>(
-        map(RingMemory::answer_data(peer.credit_address, lines_bytes), kMaxAssisted));
-}
-
 void ConnectionManager::open(Peer& peer) {
     leave_cm_connect(peer);
     peer.state = ConnectState::open;
@@ -521,7 +470,7 @@ void ConnectionManager::open(Peer& peer) {
     peer.activity.active = peer.activity.turn_began = context_.options.clock->now();
     peer.activity.required = false;
     if (peer.remote_ring.units > 0) {
-        open_ring(peer);
+        remote_rings_.open(peer);
     }
     peer.repairable = context_.options.fault_tolerance && peer.name != context_.options.self;
     if (peer.repairable && (peer.repair.wanted || uses_failed_path(peer))) {

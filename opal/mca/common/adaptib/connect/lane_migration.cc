@@ -77,10 +77,7 @@ void ConnectionManager::end_lane_migration(Peer& peer) {
         return;
     }
     if (peer.ring_out != nullptr) {
-        aim_ring(peer, subchannel);
-        peer.ring_out->migrate_to(*context_.rails[subchannel.local_rail], *subchannel.qp,
-                                  peer.remote_ring.key, peer.remote_ring.inline_bytes);
-        map_answers(peer, subchannel);
+        remote_rings_.migrate(peer, subchannel);
     }
     peer.control_lane = to;
     ++context_.counters.lanes_migrated;

@@ -225,16 +225,6 @@ void ConnectionManager::wait_for_path(Peer& peer) {
     peer.repair.ask_at = context_.options.clock->now() + kLookEvery + Nanoseconds{more};
 }
 
-// Renews the ring: the peer writes nothing more into it, and knows what has been taken.
-void ConnectionManager::renew_ring(Peer& peer) {
-    peer.ring_layout().clean(peer.ring_parts.lines_bytes);
-    if (peer.ring_in.has_value()) {
-        context_.listener.on_ring_withdrawn(peer);
-        begin_ring(peer);
-    }
-    peer.credits_posted = 0;
-}
-
 // Returns false if the peer has failed. REQUIRES: the repair is active; the other side has fenced.
 bool ConnectionManager::take_over(Peer& peer, std::uint32_t expected) {
     context_.listener.on_ring_final(peer); // messages stored since
@@ -242,7 +232,7 @@ bool ConnectionManager::take_over(Peer& peer, std::uint32_t expected) {
         return false;
     }
     peer.repair.expected = expected;
-    renew_ring(peer);
+    offered_rings_.renew(peer);
     return true;
 }
 

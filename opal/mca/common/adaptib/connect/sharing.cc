@@ -115,7 +115,7 @@ void ConnectionManager::set_kind(Peer& peer, bool shared) {
         return;
     }
     if (!peer.subchannels.empty()) {
-        withdraw_ring(peer);
+        offered_rings_.withdraw(peer);
         drop_queue_pairs(peer);
     }
     peer.shared = shared;
