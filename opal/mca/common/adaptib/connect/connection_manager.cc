@@ -311,8 +311,8 @@ void ConnectionManager::retry() {
         advance_yielding();
     }
     advance_closing();
-    if (!migrating_.empty()) [[unlikely]] {
-        advance_lane_migrations();
+    if (lane_migrations_.active()) [[unlikely]] {
+        lane_migrations_.advance();
     }
     if (!repairing_.empty()) [[unlikely]] {
         advance_repairs();
@@ -345,7 +345,7 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
         wanted_.remove(peer);
     }
     stop_yielding(peer);
-    stop_lane_migration(peer);
+    lane_migrations_.stop(peer);
     stop_measuring(peer);
     leave_repairs(peer);
     leave_cm_connect(peer);

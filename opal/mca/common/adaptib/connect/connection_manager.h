@@ -42,6 +42,7 @@
 #include "connect/connect_context.h"
 #include "connect/connection_pool.h"
 #include "connect/control_lanes.h"
+#include "connect/lane_migrations.h"
 #include "connect/offered_rings.h"
 #include "connect/remote_rings.h"
 #include "peer/peer.h"
@@ -115,7 +116,7 @@ public:
     std::size_t chosen_subchannel(Peer& peer) { return lanes_.chosen(peer); }
     // Migrates the control lane to that subchannel, as soon as work under way allows. Does nothing
     // if the subchannel cannot carry it now, or a migration is under way.
-    void migrate_control_lane(Peer& peer, std::uint32_t to);
+    void migrate_control_lane(Peer& peer, std::uint32_t to) { lane_migrations_.begin(peer, to); }
     // Measures paths of a peer if some are due.
     void measure_some() {
         if (!measured_.empty() && context_.options.clock->now() >= measure_at_) [[unlikely]] {
@@ -133,7 +134,7 @@ public:
     std::uint64_t flushes() const { return lanes_.posts(); }
     bool retry_due() const { return !owing_.empty(); }
     bool closing() const {
-        return !closing_.empty() || !yielding_.empty() || !migrating_.empty() ||
+        return !closing_.empty() || !yielding_.empty() || lane_migrations_.active() ||
                !repairing_.empty() || cm_connecting();
     }
     // Returns true if a pass of progress has more to do than to poll for arrivals.
@@ -243,12 +244,6 @@ private:
     void leave_closing(Peer& peer);
     void on_close(Peer& peer, const ConnectNote& note);
     void on_keep(Peer& peer, const ConnectNote& note);
-
-    // lane_migration.cc
-    bool pause_control_lane(Peer& peer);
-    void advance_lane_migrations();
-    void end_lane_migration(Peer& peer);
-    void stop_lane_migration(Peer& peer);
 
     // Measurement of one path after the other of a peer.
     struct Measurement {
@@ -374,6 +369,7 @@ private:
     ConnectionPool pool_{context_.options.connect_pool, context_.counters};
     OfferedRings offered_rings_{context_, pool_};
     RemoteRings remote_rings_{context_, lanes_, pool_};
+    LaneMigrations lane_migrations_{context_, lanes_, remote_rings_};
     std::vector<SubchannelStats> subchannel_stats_; // scratch of measuring
     IntrusiveList<Peer, &Peer::slot_link> slots_;
     static constexpr std::size_t kAnyNumber = ~std::size_t{0};
@@ -384,7 +380,6 @@ private:
     IntrusiveList<Peer, &Peer::waiting_link> owing_;
     IntrusiveList<Peer, &Peer::closing_link> closing_;
     IntrusiveList<Peer, &Peer::yielding_link> yielding_; // in the order in which they began
-    IntrusiveList<Peer, &Peer::lane_migration_link> migrating_;
     IntrusiveList<Peer, &Peer::repair_link> repairing_;
     IntrusiveList<Peer, &Peer::cm_connect_link> cm_connecting_;
     Measurement measurement_;

@@ -216,7 +216,7 @@ void ConnectionManager::end_measurement() {
         std::max(std::max(state.calm, 1u) - 1, std::min(state.taken_back, kDoublings));
     state.at = now + (state.close ? times.again : times.every * (1u << doublings));
     if (peer.scheduler->control_lane() != peer.control_lane) {
-        migrate_control_lane(peer, peer.scheduler->control_lane());
+        lane_migrations_.begin(peer, peer.scheduler->control_lane());
     }
 }
 

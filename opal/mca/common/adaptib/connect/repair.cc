@@ -80,7 +80,7 @@ void ConnectionManager::begin_repair(Peer& peer) {
         closing_.remove(peer);
         peer.ring_out = std::move(peer.ring_paused);
     }
-    stop_lane_migration(peer);
+    lane_migrations_.stop(peer);
     stop_measuring(peer);
     --context_.counters.connections_open;
     ++context_.counters.repairs;

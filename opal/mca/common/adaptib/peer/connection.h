@@ -28,7 +28,7 @@ enum class ConnectState : std::uint8_t {
 };
 
 // Migration of a connection's control lane (ring and credit) to another subchannel
-// (connect/lane_migration.cc).
+// (connect/lane_migrations.h).
 struct LaneMigration {
     bool active = false;
     bool paused = false; // nothing but transfers is posted

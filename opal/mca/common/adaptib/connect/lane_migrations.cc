@@ -1,16 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Lane migration: moves a connection's control lane (ring and credit) to another of its
-// subchannels, while the job runs, because its lane was found to be slow (schedule/control_lane.h).
-//
-// Each side migrates its own control lane, and tells nobody: a ring and a credit are memory of the
-// other side, which all subchannels reach, each with the key from the handshake. Writes over two
-// queue pairs have no order, so nothing is written over the new one before all that was written
-// over the old one has arrived: the ring takes no messages, and credit waits, until an empty write
-// behind them is complete, which takes a round trip. The empty write would wait for transfers
-// posted before, too: so a migration begins when none is under way over the old one, or after a
-// while. Transfers stay on their subchannels. A connection is not closed during a migration; one
-// that breaks is repaired, and chooses its control lane anew.
-#include "connect/connection_manager.h"
+#include "connect/lane_migrations.h"
 
 namespace adaptib {
 
@@ -20,7 +9,7 @@ constexpr Nanoseconds kPatience{10'000'000}; // with transfers over the old cont
 
 } // namespace
 
-void ConnectionManager::migrate_control_lane(Peer& peer, std::uint32_t to) {
+void LaneMigrations::begin(Peer& peer, std::uint32_t to) {
     if (peer.state != ConnectState::open || peer.repair.wanted || peer.lane_migration.active ||
         peer.ring_memory == nullptr || to == lanes_.chosen(peer) || !lanes_.can_carry(peer, to)) {
         return;
@@ -33,7 +22,7 @@ void ConnectionManager::migrate_control_lane(Peer& peer, std::uint32_t to) {
 }
 
 // Returns false if that is impossible now.
-bool ConnectionManager::pause_control_lane(Peer& peer) {
+bool LaneMigrations::pause(Peer& peer) {
     LaneMigration& migration = peer.lane_migration;
     const auto& outstanding = peer.subchannels[lanes_.chosen(peer)].outstanding;
     const bool calm = outstanding[0] + outstanding[1] == 0;
@@ -42,50 +31,49 @@ bool ConnectionManager::pause_control_lane(Peer& peer) {
     }
     Rail& next = *context_.rails[peer.subchannels[migration.to].local_rail];
     if (peer.ring_out != nullptr && !peer.ring_out->pause(next).ok()) {
-        stop_lane_migration(peer);
+        stop(peer);
         return false;
     }
     migration.paused = true;
     return true;
 }
 
-void ConnectionManager::advance_lane_migrations() {
+void LaneMigrations::advance() {
     for (std::size_t left = migrating_.size(); left > 0; --left) {
         Peer& peer = *migrating_.pop_front();
         migrating_.push_back(peer);
-        if (!peer.lane_migration.paused && !pause_control_lane(peer)) {
+        if (!peer.lane_migration.paused && !pause(peer)) {
             continue;
         }
         const Flush& flush = peer.lane_migration.flush;
         if (!flush.posted && lanes_.post_flush(peer, peer.lane_migration_flush).is_error()) {
-            stop_lane_migration(peer); // the next write finds that out, too
+            stop(peer); // the next write finds that out, too
             continue;
         }
         const bool settled = peer.ring_out == nullptr || peer.ring_out->settled();
         if (flush.done && settled) {
-            end_lane_migration(peer);
+            complete(peer);
         }
     }
 }
 
 // Completes the migration: none of this side's work besides transfers is under way.
-void ConnectionManager::end_lane_migration(Peer& peer) {
+void LaneMigrations::complete(Peer& peer) {
     const std::uint32_t to = peer.lane_migration.to;
     Subchannel& subchannel = peer.subchannels[to];
     if (!lanes_.can_carry(peer, to)) {
-        stop_lane_migration(peer);
+        stop(peer);
         return;
     }
     if (peer.ring_out != nullptr) {
-        remote_rings_.migrate(peer, subchannel);
+        rings_.migrate(peer, subchannel);
     }
     peer.control_lane = to;
     ++context_.counters.lanes_migrated;
-    stop_lane_migration(peer);
+    stop(peer);
 }
 
-// Ends the migration; the control lane continues where it is now.
-void ConnectionManager::stop_lane_migration(Peer& peer) {
+void LaneMigrations::stop(Peer& peer) {
     if (!peer.lane_migration.active) {
         return;
     }
