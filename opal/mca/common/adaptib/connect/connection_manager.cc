@@ -346,7 +346,7 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
     }
     stop_yielding(peer);
     lane_migrations_.stop(peer);
-    stop_measuring(peer);
+    measurement_.stop(peer);
     leave_repairs(peer);
     leave_cm_connect(peer);
     const std::uint32_t expected = peer.repair.expected;

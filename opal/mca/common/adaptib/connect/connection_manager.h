@@ -44,6 +44,7 @@
 #include "connect/control_lanes.h"
 #include "connect/lane_migrations.h"
 #include "connect/offered_rings.h"
+#include "connect/path_measurement.h"
 #include "connect/remote_rings.h"
 #include "peer/peer.h"
 
@@ -117,19 +118,9 @@ public:
     // Migrates the control lane to that subchannel, as soon as work under way allows. Does nothing
     // if the subchannel cannot carry it now, or a migration is under way.
     void migrate_control_lane(Peer& peer, std::uint32_t to) { lane_migrations_.begin(peer, to); }
-    // Measures paths of a peer if some are due.
-    void measure_some() {
-        if (!measured_.empty() && context_.options.clock->now() >= measure_at_) [[unlikely]] {
-            begin_measuring();
-        }
-    }
-    // Returns true if completions are awaited that must be polled for often.
-    bool measuring() const { return measurement_.peer != nullptr; }
-    void on_polled() {
-        if (measuring()) [[unlikely]] {
-            measurement_.polled = context_.options.clock->now();
-        }
-    }
+    // Measurement of peers' paths in the background.
+    PathMeasurement& measurement() { return measurement_; }
+    const PathMeasurement& measurement() const { return measurement_; }
     // Counter that changes with each post for the connections themselves.
     std::uint64_t flushes() const { return lanes_.posts(); }
     bool retry_due() const { return !owing_.empty(); }
@@ -138,7 +129,7 @@ public:
                !repairing_.empty() || cm_connecting();
     }
     // Returns true if a pass of progress has more to do than to poll for arrivals.
-    bool has_work() const { return measuring() || retry_due() || closing(); }
+    bool has_work() const { return measurement_.active() || retry_due() || closing(); }
     // Visits the peers that have queue pairs. `f` may break them off.
     template <typename F> void for_each_connected(F&& f) {
         for (Peer* peer = slots_.front(); peer != nullptr;) {
@@ -245,41 +236,6 @@ private:
     void on_close(Peer& peer, const ConnectNote& note);
     void on_keep(Peer& peer, const ConnectNote& note);
 
-    // Measurement of one path after the other of a peer.
-    struct Measurement {
-        Peer* peer = nullptr; // null: nothing is measured
-        std::vector<SubchannelStats> up;
-        std::size_t at = 0;        // index into `up` of the path being measured
-        std::uint32_t parts = 0;   // writes with data
-        std::uint32_t awaited = 0; // completions
-        bool vain = false;         // the result is unusable
-        bool begun = false;        // the empty write has completed
-        Nanoseconds posted{0};
-        Nanoseconds polled{0};       // when completions were last polled for
-        Nanoseconds begun_after{0};  // the empty write was not complete yet ...
-        Nanoseconds begun_by{0};     // ... and was
-        std::vector<PortRate> rates; // results; bytes a second
-    };
-    class MeasureWork final : public WorkTarget {
-    public:
-        explicit MeasureWork(ConnectionManager& owner) : owner_(owner) {}
-        void on_work_done(std::uint32_t rail, const WorkCompletion& completion) override {
-            owner_.on_measured(rail, completion);
-        }
-
-    private:
-        ConnectionManager& owner_;
-    };
-    void want_measuring(Peer& peer);
-    bool measuring_due(Peer& peer, Nanoseconds now) const;
-    void begin_measuring();
-    void measure_next();
-    bool post_measuring(Peer& peer, std::uint32_t index);
-    void on_measured(std::uint32_t rail, const WorkCompletion& completion);
-    void note_rate(Nanoseconds least, Nanoseconds most);
-    void end_measurement();
-    void stop_measuring(Peer& peer);
-
     // repair.cc
     void want_repair(Peer& peer);
     void fail_queue_pairs(Peer& peer);
@@ -370,7 +326,7 @@ private:
     OfferedRings offered_rings_{context_, pool_};
     RemoteRings remote_rings_{context_, lanes_, pool_};
     LaneMigrations lane_migrations_{context_, lanes_, remote_rings_};
-    std::vector<SubchannelStats> subchannel_stats_; // scratch of measuring
+    PathMeasurement measurement_{context_, lanes_, lane_migrations_};
     IntrusiveList<Peer, &Peer::slot_link> slots_;
     static constexpr std::size_t kAnyNumber = ~std::size_t{0};
     std::size_t shared_most_ = kAnyNumber;
@@ -382,10 +338,6 @@ private:
     IntrusiveList<Peer, &Peer::yielding_link> yielding_; // in the order in which they began
     IntrusiveList<Peer, &Peer::repair_link> repairing_;
     IntrusiveList<Peer, &Peer::cm_connect_link> cm_connecting_;
-    Measurement measurement_;
-    MeasureWork measure_work_{*this};
-    Nanoseconds measure_at_{0};
-    IntrusiveList<Peer, &Peer::measure_link> measured_;
     bool cm_connect_late_reported_ = false;
     Nanoseconds look_at_{0};
     Nanoseconds self_waits_until_{0}; // for its loopback, requested repeatedly; 0: no wait

@@ -481,7 +481,7 @@ void ConnectionManager::open(Peer& peer) {
     if (peer.repair.active) {
         end_repair(peer);
     }
-    want_measuring(peer);
+    measurement_.add(peer);
     context_.listener.on_connected(peer);
     if (std::exchange(peer.repair.improve, false)) {
         improve(peer);

@@ -81,7 +81,7 @@ void ConnectionManager::begin_repair(Peer& peer) {
         peer.ring_out = std::move(peer.ring_paused);
     }
     lane_migrations_.stop(peer);
-    stop_measuring(peer);
+    measurement_.stop(peer);
     --context_.counters.connections_open;
     ++context_.counters.repairs;
     peer.state = ConnectState::repairing;

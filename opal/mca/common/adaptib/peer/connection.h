@@ -37,7 +37,7 @@ struct LaneMigration {
     Flush flush;
 };
 
-// State of measuring the peer's paths (connect/measure.cc).
+// State of measuring the peer's paths (connect/path_measurement.h).
 struct Measuring {
     bool active = false;          // a measurement is under way
     bool close = false;           // the control lane is in doubt, or new
