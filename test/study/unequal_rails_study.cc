@@ -14,7 +14,7 @@
 // "Two processes a host" measures the second processes in the same way: the slow rail has their
 // control lane, since nothing tells that it is slow. Measured before and after all have sent 1 MiB
 // there and back 40 times; and after short messages alone, 1 KiB there and back for more than 1 s,
-// which makes the core measure their ports (connect/measure.cc).
+// which makes the core measure their ports (connect/path_measurement.h).
 // Bounds (--check), of the sum of both rails:
 //   auto, the default: streams at least 0.97, told or not, over 2 and over 16 paths
 //   even: streams at most 0.45, which is why it is not the default

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Control lanes (schedule/control_lane.h) that migrate while the job runs
-// (connect/lane_migration.cc), of complete cores over a simulated network: a rail that is slower
+// (connect/lane_migrations.h), of complete cores over a simulated network: a rail that is slower
 // than it announces is left once that is known. Whatever happens at the same moment, messages
 // arrive once, in order and whole.
 #include <gtest/gtest.h>

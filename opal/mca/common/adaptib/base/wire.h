@@ -282,7 +282,7 @@ struct ConnectBody {
     // pairs; 0: it has queue pairs of its own.
     std::uint64_t access_key;
     // Address of kMeasureBytes that the other side may write over at any time with the ring's key
-    // (connect/measure.cc); 0: none.
+    // (connect/path_measurement.h); 0: none.
     std::uint64_t measure_address;
     ConnectSubchannel subchannels[kMaxSubchannels];
 };

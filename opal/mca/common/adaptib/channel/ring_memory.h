@@ -11,7 +11,7 @@
 //                  maybe none
 //     answer data  data of the peer's answers
 //     measuring    nothing: the peer overwrites it to time paths, if there are several
-//                  (connect/measure.cc)
+//                  (connect/path_measurement.h)
 //
 // In sparse memory everything behind the first lines has no memory until it is used.
 // The peer finds the answer line behind the credit, whose address is in the handshake, and the

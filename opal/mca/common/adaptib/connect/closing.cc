@@ -37,34 +37,15 @@ void ConnectionManager::start_closing(Peer& peer) {
     peer.closing = {};
     peer.closing.number = number + 1;
     peer.closing.heard = heard;
-    peer.closing.began = options_.clock->now();
+    peer.closing.began = context_.options.clock->now();
     peer.state = ConnectState::closing;
     peer.ring_paused = std::move(peer.ring_out);
     closing_.push_back(peer);
 }
 
-// Posts an empty write on the control lane, which carries everything that this side posts besides
-// transfers. Errors: of the queue pair; again.
-Status ConnectionManager::post_flush(Peer& peer, FlushWork& by) {
-    Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
-    Flush& flush = by.flush();
-    const SendWork work =
-        empty_write(wr_id_of(&by), peer.credit_address, subchannel.remote_memory_key);
-    flush.qp = subchannel.qp->number();
-    flush.rail = subchannel.local_rail;
-    flush.done = false;
-    const Status status = subchannel.qp->post_send(work);
-    flush.posted = status.ok();
-    if (const SharedQueuePair* shared = peer.shared_queue_pair(subchannel); shared != nullptr) {
-        flush.posts = shared->posts();
-    }
-    ++flushes_;
-    return status;
-}
-
 // A shared queue pair may have failed without work of this peer's: then no completion tells it.
 void ConnectionManager::begin_to_flush(Peer& peer) {
-    if (post_flush(peer, peer.closing_flush).reason() != Reason::bad_state) {
+    if (lanes_.post_flush(peer, peer.closing_flush).reason() != Reason::bad_state) {
         return;
     }
     if (peer.repairable) {
@@ -91,24 +72,24 @@ void ConnectionManager::advance_closing() {
 }
 
 void ConnectionManager::finish_closing(Peer& peer) {
-    listener_.on_ring_final(peer);
+    context_.listener.on_ring_final(peer);
     if (peer.state != ConnectState::closing) {
         return; // what was in the ring has broken the connection
     }
     const bool yielded = peer.yields;
     keep(peer);
-    ++counters_.connections_closed;
+    ++context_.counters.connections_closed;
     peer.activity.asks_itself = false;
     peer.messages_sent = 0;
     if (yielded && !peer.wanted_link.linked()) { // others first, at the other end as well
-        wait_for_room(peer, options_.clock->now() + kAfterYielding);
+        wait_for_room(peer, context_.options.clock->now() + kAfterYielding);
     }
     look_at_ = Nanoseconds{0}; // waiting peers have their turn at once
     if (const auto early = std::move(peer.early_request); early != nullptr) {
         on_request(peer, *early, kNeeded);
     }
     grant_preference(peer);
-    listener_.on_unconnected(peer);
+    context_.listener.on_unconnected(peer);
 }
 
 void ConnectionManager::leave_closing(Peer& peer) {
@@ -116,8 +97,8 @@ void ConnectionManager::leave_closing(Peer& peer) {
     peer.state = ConnectState::open;
     peer.ring_out = std::move(peer.ring_paused);
     peer.activity.preference = SharingPreference::any;
-    peer.activity.active = options_.clock->now(); // others are to be closed first
-    listener_.on_connected(peer);
+    peer.activity.active = context_.options.clock->now(); // others are to be closed first
+    context_.listener.on_connected(peer);
 }
 
 void ConnectionManager::on_close(Peer& peer, const ConnectNote& note) {

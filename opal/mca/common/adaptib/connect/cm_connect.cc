@@ -66,8 +66,8 @@ std::string last_error_of(const Peer& peer) {
 } // namespace
 
 bool ConnectionManager::needs_cm_connect(const Peer& peer, const Subchannel& subchannel) const {
-    return peer.name != options_.self &&
-           rails_[subchannel.local_rail]->info().has(Capability::cm_connects);
+    return peer.name != context_.options.self &&
+           context_.rails[subchannel.local_rail]->info().has(Capability::cm_connects);
 }
 
 // `body`: the request or reply of the other side.
@@ -75,10 +75,12 @@ void ConnectionManager::prepare_cm_connect(Peer& peer, const ConnectBody& body, 
     leave_cm_connect(peer);
     peer.cm_connect = {};
     peer.cm_connect.asks = asks;
-    peer.cm_connect.began = options_.attended->now();
-    Token token{options_.key, peer.address.key, options_.self, peer.connection, body.connection};
+    peer.cm_connect.began = context_.options.attended->now();
+    Token token{context_.options.key, peer.address.key, context_.options.self, peer.connection,
+                body.connection};
     if (!asks) {
-        token = {peer.address.key, options_.key, peer.name, body.connection, peer.connection};
+        token = {peer.address.key, context_.options.key, peer.name, body.connection,
+                 peer.connection};
     }
     std::memcpy(peer.cm_connect.token.data(), &token, sizeof token);
 }
@@ -88,7 +90,7 @@ Status ConnectionManager::start_cm_connect(Peer& peer, Subchannel& subchannel,
     subchannel.cm_connect.step = CmConnectStep::under_way;
     subchannel.cm_connect.remote_qp = attributes.remote_qp;
     subchannel.cm_connect.again_at =
-        options_.attended->now() +
+        context_.options.attended->now() +
         kFirstSilence * (1 << std::min(subchannel.cm_connect.failures, kMostSilenceDoublings));
     CmConnectParams cm_connect;
     cm_connect.asks = peer.cm_connect.asks;
@@ -129,7 +131,7 @@ void ConnectionManager::on_cm_connected(std::uint32_t rail, std::uint32_t qp_num
     if (Peer* peer = find_cm_connect(rail, qp_number, subchannel); peer != nullptr) {
         subchannel->cm_connect.step = CmConnectStep::connected;
         peer->cm_connect.first_cm_connected =
-            std::min(peer->cm_connect.first_cm_connected, options_.attended->now());
+            std::min(peer->cm_connect.first_cm_connected, context_.options.attended->now());
     }
 }
 
@@ -139,16 +141,16 @@ void ConnectionManager::on_cm_failed(std::uint32_t rail, std::uint32_t qp_number
     if (find_cm_connect(rail, qp_number, subchannel) == nullptr) {
         return;
     }
-    ++counters_.cm_connects_repeated;
+    ++context_.counters.cm_connects_repeated;
     SubchannelCmConnect& cm_connect = subchannel->cm_connect;
     const Nanoseconds pause =
         std::min(kFirstPause * (std::int64_t{1} << std::min(cm_connect.failures, kMostDoublings)),
                  kLongestPause);
     const auto more = static_cast<std::int64_t>(
-        options_.random->below(static_cast<std::uint64_t>(pause.count())));
+        context_.options.random->below(static_cast<std::uint64_t>(pause.count())));
     ++cm_connect.failures;
     cm_connect.step = CmConnectStep::again;
-    cm_connect.again_at = options_.attended->now() + pause + Nanoseconds{more};
+    cm_connect.again_at = context_.options.attended->now() + pause + Nanoseconds{more};
     cm_connect.why = why;
 }
 
@@ -161,7 +163,7 @@ void ConnectionManager::advance_cm_connects() {
 }
 
 void ConnectionManager::advance_cm_connect(Peer& peer) {
-    const Nanoseconds now = options_.attended->now();
+    const Nanoseconds now = context_.options.attended->now();
     if (!peer.cm_connect.asks) {
         if (is_late(peer, now)) {
             fail(peer, Status::error(Reason::unreachable),
@@ -174,7 +176,7 @@ void ConnectionManager::advance_cm_connect(Peer& peer) {
         SubchannelCmConnect& cm_connect = subchannel.cm_connect;
         if (waits(subchannel) && now >= cm_connect.again_at) {
             if (cm_connect.step == CmConnectStep::under_way) {
-                ++counters_.cm_connects_repeated;
+                ++context_.counters.cm_connects_repeated;
                 ++cm_connect.failures;
                 cm_connect.why = kNoAnswer;
             }
@@ -187,9 +189,9 @@ void ConnectionManager::advance_cm_connect(Peer& peer) {
     } else if (!cm_connect_late_reported_ && now >= peer.cm_connect.began + kReportAfter &&
                peer.cm_connect.first_cm_connected == Nanoseconds::max()) {
         cm_connect_late_reported_ = true;
-        const Nanoseconds patience = options_.liveness->patience();
+        const Nanoseconds patience = context_.options.liveness->patience();
         const bool limited = patience < Nanoseconds::max();
-        listener_.on_notice(
+        context_.listener.on_notice(
             "A connection to host " + peer.address.host + " has not come up for " +
             whole_seconds_text(kReportAfter) + ": " + last_error_of(peer) + ". Attempts go on" +
             (limited ? ", for " + whole_seconds_text(patience) + " in all" : "") +
@@ -223,15 +225,16 @@ Nanoseconds ConnectionManager::cm_connect_ends(const Peer& peer) const {
     if (cm_connect.first_cm_connected != Nanoseconds::max()) {
         return cm_connect.first_cm_connected + kGrace;
     }
-    const Nanoseconds patience = options_.liveness->patience();
+    const Nanoseconds patience = context_.options.liveness->patience();
     if (peer.repair.active && cm_connect.asks) {
         return cm_connect.began + std::min(kRepairGrace, patience);
     }
     if (patience == Nanoseconds::max()) {
         return patience;
     }
-    const Nanoseconds end = is_unanswered(peer) ? options_.liveness->ends_at(peer, cm_connect.began)
-                                                : cm_connect.began + patience;
+    const Nanoseconds end = is_unanswered(peer)
+                                ? context_.options.liveness->ends_at(peer, cm_connect.began)
+                                : cm_connect.began + patience;
     return cm_connect.asks ? end : end + kGrace; // the initiator knows more
 }
 
@@ -243,7 +246,8 @@ bool ConnectionManager::is_late(Peer& peer, Nanoseconds now) {
     }
     const bool limited = cm_connect.first_cm_connected != Nanoseconds::max() ||
                          (peer.repair.active && cm_connect.asks);
-    return limited || !is_unanswered(peer) || !options_.witness->may_live(peer, cm_connect.began);
+    return limited || !is_unanswered(peer) ||
+           !context_.options.witness->may_live(peer, cm_connect.began);
 }
 
 Nanoseconds ConnectionManager::cm_connect_deadline() const {
@@ -257,7 +261,7 @@ Nanoseconds ConnectionManager::cm_connect_deadline() const {
             }
         }
     }
-    return options_.attended->look_at(next);
+    return context_.options.attended->look_at(next);
 }
 
 // Ends the connect phase: all queue pairs are connected, or the others are not waited for any
@@ -278,7 +282,7 @@ void ConnectionManager::end_cm_connect(Peer& peer) {
         wait_for_path(peer);
     } else {
         fail(peer, Status::error(Reason::unreachable),
-             "for " + whole_seconds_text(options_.attended->now() - peer.cm_connect.began) +
+             "for " + whole_seconds_text(context_.options.attended->now() - peer.cm_connect.began) +
                  " no connection could be made: " + why);
         say_refused(peer, RefusalReason::broken); // in this order: see lose()
     }

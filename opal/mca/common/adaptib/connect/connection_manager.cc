@@ -25,26 +25,28 @@ Status ConnectionManager::prepare(Peer& peer) {
     if (!peer.subchannels.empty()) {
         return kOk;
     }
-    leave_pool(peer);
+    pool_.leave(peer);
     Status status = make_queue_pairs(peer);
     peer.kept.clear(); // those of paths that cannot be used
     if (status.ok()) {
-        counters_.paths_most =
-            std::max<std::uint64_t>(counters_.paths_most, peer.live_subchannels());
+        context_.counters.paths_most =
+            std::max<std::uint64_t>(context_.counters.paths_most, peer.live_subchannels());
         enter_slot(peer);
-        status = offer_ring(peer);
+        status = offered_rings_.offer(peer);
     }
     if (!status.ok()) {
         drop_queue_pairs(peer);
-        free_ring(peer);
+        pool_.free_ring(peer);
     }
     return status;
 }
 
 void ConnectionManager::count_queue_pairs() {
     constexpr std::uint64_t kWorkRequestBytes = 64;
-    counters_.queue_pairs_most = std::max(counters_.queue_pairs_most, counters_.queue_pairs);
-    counters_.queue_pairs_bytes = counters_.queue_pairs * send_depth(0) * kWorkRequestBytes;
+    context_.counters.queue_pairs_most =
+        std::max(context_.counters.queue_pairs_most, context_.counters.queue_pairs);
+    context_.counters.queue_pairs_bytes =
+        context_.counters.queue_pairs * send_depth(0) * kWorkRequestBytes;
 }
 
 void ConnectionManager::drop_queue_pairs(Peer& peer) {
@@ -67,8 +69,8 @@ std::unique_ptr<QueuePair> ConnectionManager::take_queue_pair(Peer& peer, Subcha
     if (subchannel.qp == nullptr) {
         return nullptr;
     }
-    if (options_.migration != nullptr) {
-        options_.migration->forget(subchannel);
+    if (context_.options.migration != nullptr) {
+        context_.options.migration->forget(subchannel);
     }
     std::unique_ptr<QueuePair> qp = std::move(subchannel.qp);
     subchannel.cm_connect = {};
@@ -77,25 +79,13 @@ std::unique_ptr<QueuePair> ConnectionManager::take_queue_pair(Peer& peer, Subcha
     subchannel.reads = 0;
     subchannel.silence = {};
     subchannel.completions = 0;
-    counters_.queue_pairs -= peer.name != options_.self && !peer.shared ? 1 : 0;
+    context_.counters.queue_pairs -= peer.name != context_.options.self && !peer.shared ? 1 : 0;
     count_queue_pairs();
     return qp;
 }
 
-// Once chosen, the control lane is changed by migrate_control_lane() alone: everything posted there
-// has to be over before anything goes another way.
-std::size_t ConnectionManager::chosen_subchannel(Peer& peer) {
-    const std::vector<Subchannel>& all = peer.subchannels;
-    if (peer.control_lane >= all.size() || all[peer.control_lane].qp == nullptr) {
-        collect_subchannel_stats(peer, rails_, subchannel_stats_);
-        peer.control_lane =
-            subchannel_stats_.empty() ? 0 : peer.scheduler->choose_control_lane(subchannel_stats_);
-    }
-    return peer.control_lane;
-}
-
 std::uint32_t ConnectionManager::send_depth(std::uint32_t rail) const {
-    return std::min(kSendDepth, rails_[rail]->info().max_send_depth);
+    return std::min(kSendDepth, context_.rails[rail]->info().max_send_depth);
 }
 
 // Makes a queue pair for each usable path that has none. If no path is usable, a first connection
@@ -108,24 +98,24 @@ Status ConnectionManager::make_queue_pairs(Peer& peer) {
             subchannel.local_rail = peer.route.pairs[i].local;
             subchannel.remote_rail = peer.route.pairs[i].remote;
             subchannel.path = peer.route.pairs[i].path;
-            const BytesPerSecond here = rails_[subchannel.local_rail]->info().rate;
+            const BytesPerSecond here = context_.rails[subchannel.local_rail]->info().rate;
             const BytesPerSecond there{peer.address.rails[subchannel.remote_rail].rate *
                                        std::uint64_t{1'000'000}};
             const bool known = here.value > 0 && there.value > 0;
             subchannel.rate.value =
                 known ? std::min(here.value, there.value) : std::max(here.value, there.value);
         }
-        peer.scheduler = make_scheduler(options_.scheduler);
+        peer.scheduler = make_scheduler(context_.options.scheduler);
     }
     peer.control_lane = peer.live_subchannels() == 0 ? kNoControlLane : peer.control_lane;
     bool any = peer.repair.active;
     for (std::uint32_t i = 0; i < peer.subchannels.size() && !any; ++i) {
-        any = listener_.is_usable(peer, i);
+        any = context_.listener.is_usable(peer, i);
     }
     Status first = kOk;
     for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
         Subchannel& subchannel = peer.subchannels[i];
-        if (subchannel.qp != nullptr || (any && !listener_.is_usable(peer, i))) {
+        if (subchannel.qp != nullptr || (any && !context_.listener.is_usable(peer, i))) {
             continue;
         }
         const Status status = make_queue_pair(peer, subchannel);
@@ -144,11 +134,11 @@ Status ConnectionManager::make_queue_pairs(Peer& peer) {
 Status ConnectionManager::create_queue_pair(std::uint32_t rail, std::unique_ptr<QueuePair>& out) {
     QpInit init;
     init.type = QpType::rc;
-    init.send_cq = cqs_[rail].get();
-    init.receive_cq = cqs_[rail].get();
+    init.send_cq = context_.cqs[rail].get();
+    init.receive_cq = context_.cqs[rail].get();
     init.send_depth = send_depth(rail);
-    init.inline_bytes = inline_bytes(rail);
-    return rails_[rail]->create_qp(init, out);
+    init.inline_bytes = context_.inline_bytes(rail);
+    return context_.rails[rail]->create_qp(init, out);
 }
 
 Status ConnectionManager::begin_queue_pair(QueuePair& qp) {
@@ -164,21 +154,21 @@ Status ConnectionManager::make_queue_pair(Peer& peer, Subchannel& subchannel) {
     if (peer.shared) {
         return make_shared(peer, subchannel);
     }
-    std::unique_ptr<QueuePair> qp = take_kept(peer, subchannel);
+    std::unique_ptr<QueuePair> qp = ConnectionPool::take(peer, subchannel);
     if (qp == nullptr || !begin_queue_pair(*qp).ok()) {
         Status status = kOk;
         do {
             qp.reset();
             status = create_queue_pair(subchannel.local_rail, qp);
             status = status.ok() ? begin_queue_pair(*qp) : status;
-        } while (status.wants_room() && give_up_oldest());
+        } while (status.wants_room() && pool_.give_up_oldest());
         if (!status.ok()) {
             return status;
         }
     }
     subchannel.qp = std::move(qp);
     subchannel.refused = false;
-    counters_.queue_pairs += peer.name != options_.self ? 1 : 0;
+    context_.counters.queue_pairs += peer.name != context_.options.self ? 1 : 0;
     count_queue_pairs();
     return kOk;
 }
@@ -203,89 +193,8 @@ Status ConnectionManager::open_loopback(Peer& self) {
         return status;
     }
     self.state = ConnectState::open;
-    ++counters_.connections_open;
+    ++context_.counters.connections_open;
     return kOk;
-}
-
-// Offers no ring if there are enough of them, or no memory for one: then the peer continues with
-// datagrams.
-Status ConnectionManager::offer_ring(Peer& peer) {
-    const bool lines = counters_.rings_open < options_.ring_max;
-    const bool kept = peer.ring_memory != nullptr && (peer.ring_parts.lines_bytes > 0) == lines;
-    if (!kept) {
-        free_ring(peer);
-        if (const Status status = make_ring(peer, lines); !status.ok()) {
-            return status;
-        }
-    }
-    if (peer.ring_parts.lines_bytes > 0) {
-        ++counters_.rings_open;
-        begin_ring(peer);
-    }
-    return kOk;
-}
-
-Status ConnectionManager::make_ring(Peer& peer, bool lines) {
-    Status status = allocate_ring(peer, lines ? peer.ring_bytes : 0);
-    if (!status.ok() && lines) {
-        if (!no_room_reported_) {
-            no_room_reported_ = true;
-            listener_.on_notice(
-                "There is no room for another ring; further peers share the queue, which is "
-                "slower. Enlarge opal_common_adaptib_shm_memory or "
-                "opal_common_adaptib_shm_segment_max.");
-        }
-        status = allocate_ring(peer, 0);
-    }
-    if (status.ok()) {
-        ++counters_.buffers;
-        counters_.buffers_bytes += peer.ring_memory->length();
-    }
-    return status;
-}
-
-// Destroys kept rings of closed connections to make room if need be.
-Status ConnectionManager::allocate_ring(Peer& peer, Bytes lines_bytes) {
-    constexpr std::uint32_t kAccess = kLocalWrite | kRemoteWrite;
-    const bool direct = rails_[peer.route.local.first]->info().has(Capability::direct);
-    peer.ring_parts = {.lines_bytes = lines_bytes,
-                       .direct = direct,
-                       .measuring = lines_bytes > 0 && peer.route.count > 1 && !direct};
-    const Bytes bytes = RingMemory::bytes(peer.ring_parts);
-    const Bytes first = direct ? RingMemory::first_bytes(peer.ring_parts) : bytes;
-    Status status = kOk;
-    do {
-        peer.ring_memory.reset();
-        peer.answer_bytes = 0;
-        status =
-            allocate_sparse_from(rails_, peer.route.local, bytes, first, kAccess, peer.ring_memory);
-        if (status.ok()) {
-            status = peer.ring_registration.make(rails_, peer.route.local,
-                                                 peer.ring_memory->address(), bytes, kAccess);
-        }
-    } while (status.wants_room() && give_up_oldest());
-    if (!status.ok()) {
-        peer.ring_memory.reset();
-    }
-    return status;
-}
-
-void ConnectionManager::free_ring(Peer& peer) {
-    peer.ring_registration.reset();
-    if (peer.ring_memory != nullptr) {
-        --counters_.buffers;
-        counters_.buffers_bytes -= peer.ring_memory->length();
-        peer.ring_memory.reset();
-    }
-}
-
-// REQUIRES: the ring's memory is zero.
-void ConnectionManager::begin_ring(Peer& peer) {
-    const RingMemory memory = peer.ring_layout();
-    memory.begin();
-    peer.ring_in.emplace(memory.lines(), memory.lines_bytes() / kRingUnit, ring_habits(),
-                         memory.room());
-    listener_.on_ring_offered(peer);
 }
 
 ConnectBody ConnectionManager::describe(const Peer& peer) const {
@@ -299,7 +208,7 @@ ConnectBody ConnectionManager::describe(const Peer& peer) const {
         peer.ring_in.has_value() ? static_cast<std::uint32_t>(memory.lines_bytes()) : 0;
     body.ring_address = reinterpret_cast<std::uintptr_t>(memory.lines());
     body.credit_address = reinterpret_cast<std::uintptr_t>(memory.credit());
-    body.access_key = peer.shared ? options_.shared->access_key() : 0;
+    body.access_key = peer.shared ? context_.options.shared->access_key() : 0;
     body.measure_address =
         peer.ring_parts.measuring ? reinterpret_cast<std::uintptr_t>(memory.measuring()) : 0;
     for (const Subchannel& subchannel : peer.subchannels) {
@@ -402,8 +311,8 @@ void ConnectionManager::retry() {
         advance_yielding();
     }
     advance_closing();
-    if (!migrating_.empty()) [[unlikely]] {
-        advance_lane_migrations();
+    if (lane_migrations_.active()) [[unlikely]] {
+        lane_migrations_.advance();
     }
     if (!repairing_.empty()) [[unlikely]] {
         advance_repairs();
@@ -418,7 +327,7 @@ void ConnectionManager::fail(Peer& peer, Status status, const std::string& what)
         // Otherwise work is outstanding: break_off lets it complete.
         close(peer, ConnectState::failed);
     }
-    listener_.on_connect_failed(peer, status, what);
+    context_.listener.on_connect_failed(peer, status, what);
 }
 
 void ConnectionManager::leave(Peer& peer, ConnectState state) {
@@ -427,7 +336,7 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
     }
     peer.handshakes_owed = 0;
     if (peer.state == ConnectState::open || peer.state == ConnectState::closing) {
-        --counters_.connections_open;
+        --context_.counters.connections_open;
     }
     if (peer.closing_link.linked()) {
         closing_.remove(peer);
@@ -436,8 +345,8 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
         wanted_.remove(peer);
     }
     stop_yielding(peer);
-    stop_lane_migration(peer);
-    stop_measuring(peer);
+    lane_migrations_.stop(peer);
+    measurement_.stop(peer);
     leave_repairs(peer);
     leave_cm_connect(peer);
     const std::uint32_t expected = peer.repair.expected;
@@ -456,29 +365,44 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
 void ConnectionManager::break_off(Peer& peer) {
     stop_shared(peer);
     leave(peer, ConnectState::failed);
-    give_up_kept(peer);
+    pool_.give_up(peer);
     if (peer.slot_link.linked()) {
         leave_slot(peer);
     }
-    ++counters_.connections_failed;
+    ++context_.counters.connections_failed;
     fail_queue_pairs(peer);
 }
 
 void ConnectionManager::close(Peer& peer, ConnectState state) {
     stop_shared(peer);
     leave(peer, state);
-    withdraw_ring(peer);
+    offered_rings_.withdraw(peer);
     drop_queue_pairs(peer);
-    give_up_kept(peer);
-    free_ring(peer);
+    pool_.give_up(peer);
+    pool_.free_ring(peer);
 }
 
-void ConnectionManager::withdraw_ring(Peer& peer) {
-    if (peer.ring_in.has_value()) {
-        listener_.on_ring_withdrawn(peer);
-        peer.ring_in.reset();
-        --counters_.rings_open;
+// Replaces close(): the pool keeps what it may. REQUIRES: nothing is under way on either side.
+void ConnectionManager::keep(Peer& peer) {
+    if (!pool_.takes(peer)) {
+        close(peer, ConnectState::idle);
+        return;
     }
+    const std::uint64_t used = peer.ring_in.has_value() ? peer.ring_in->consumed() : 0;
+    leave(peer, ConnectState::idle);
+    offered_rings_.withdraw(peer);
+    OfferedRings::clean(peer, used * kRingUnit);
+    std::vector<std::unique_ptr<QueuePair>> kept(peer.subchannels.size());
+    for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
+        std::unique_ptr<QueuePair> qp = take_queue_pair(peer, peer.subchannels[i]);
+        const bool cm_connected =
+            needs_cm_connect(peer, peer.subchannels[i]); // it keeps its rdma_cm id
+        if (!cm_connected && !peer.shared) {
+            kept[i] = std::move(qp);
+        }
+    }
+    drop_queue_pairs(peer);
+    pool_.keep(peer, std::move(kept));
 }
 
 } // namespace adaptib

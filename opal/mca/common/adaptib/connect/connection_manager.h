@@ -35,93 +35,28 @@
 #include <span>
 #include <string>
 
-#include "base/clock.h"
 #include "base/intrusive_list.h"
 #include "base/parameters.h"
-#include "base/random.h"
-#include "base/sharing.h"
 #include "base/status.h"
 #include "channel/datagram.h"
-#include "channel/shared_queue_pairs.h"
-#include "fabric/fabric.h"
+#include "connect/connect_context.h"
+#include "connect/connection_pool.h"
+#include "connect/control_lanes.h"
+#include "connect/lane_migrations.h"
+#include "connect/offered_rings.h"
+#include "connect/path_measurement.h"
+#include "connect/remote_rings.h"
 #include "peer/peer.h"
-#include "recovery/apm/migration_agent.h"
-#include "recovery/liveness.h"
-#include "stats/counters.h"
 
 namespace adaptib {
 
-class ConnectionListener {
-public:
-    virtual void on_ring_offered(Peer& peer) = 0; // poll peer.ring_in from now on
-    virtual void on_connected(Peer& peer) = 0;
-    // No connection for now: refused, or closed. Work that waits for one may go another way.
-    virtual void on_unconnected(Peer& peer) = 0;
-    // The peer writes nothing more: take what is in the ring.
-    virtual void on_ring_final(Peer& peer) = 0;
-    virtual void on_ring_withdrawn(Peer& peer) = 0; // before it is freed
-    // Returns true if the path, by its number in PeerRoute::pairs, is not known to have failed.
-    virtual bool is_usable(const Peer& peer, std::size_t pair) = 0;
-    // The queue pair of that path could not be connected; the connection does without it.
-    virtual void on_path_unconnected(Peer& peer, std::size_t pair, const std::string& why) = 0;
-    // A repair begins: nothing is sent until on_connected.
-    virtual void on_interrupted(Peer& peer) = 0;
-    // The peer's queue pairs are destroyed, and have not completed the work under way.
-    virtual void on_abandoned(Peer& peer) = 0;
-    // Keep what ring_out may have lost: it is destroyed next.
-    virtual void on_fenced(Peer& peer) = 0;
-    // The connection could not be made anew for `lasted`.
-    virtual void on_partition(Peer& peer, Nanoseconds lasted) = 0;
-    virtual void on_repaired(Peer& peer, Nanoseconds took) = 0;
-    virtual void on_notice(const std::string& text) = 0;
-    // The peer is lost.
-    virtual void on_connect_failed(Peer& peer, Status status, const std::string& what) = 0;
-
-protected:
-    ~ConnectionListener() = default;
-};
-
-// Times of measuring a peer's paths (measure.cc).
-struct MeasureOptions {
-    std::uint32_t messages = 256;     // sent to the peer since the last measurement
-    Nanoseconds every{1'000'000'000}; // at most; less often while nothing is found
-    Nanoseconds again{10'000'000};    // while the control lane is in doubt
-};
-
 class ConnectionManager {
 public:
-    struct Options {
-        std::uint64_t self = 0;
-        std::uint64_t key = 0; // the key that this process publishes
-        std::uint64_t ring_max = 0;
-        std::uint64_t connect_max = 0;  // 0: no limit but the device's
-        std::uint64_t connect_pool = 0; // closed connections whose queue pairs and rings are kept
-        bool fault_tolerance = false;   // broken connections are repaired
-        Nanoseconds failure_timeout{1'000'000'000};
-        std::uint8_t answer_timeout = 18; // of queue pairs, in their encoding
-        std::uint8_t answer_retries = 6;
-        const Liveness* liveness = nullptr; // of peers that a repair or rdma_cm waits for
-        Witness* witness = nullptr;
-        SchedulerOptions scheduler; // only policies that exist
-        const Clock* clock = nullptr;
-        const AttendedClock* attended = nullptr; // for repairs and rdma_cm
-        Random* random = nullptr;
-        MigrationAgent* migration = nullptr; // null: none
-        Sharing sharing = Sharing::never;
-        SharedQueuePairs* shared = nullptr; // null: none
-        // Minimum idle time before a chosen connection is closed for one that is not chosen.
-        Nanoseconds chosen_idle{100'000'000};
-        MeasureOptions measure;
-        // Pause before a peer that was refused queue pairs of its own may be chosen for them again;
-        // doubled for each consecutive refusal.
-        Nanoseconds own_pause{1'000'000'000};
-    };
-
     // `cqs`: the completion queue of each rail's queue pairs.
-    ConnectionManager(const Options& options, RailList rails,
+    ConnectionManager(const ConnectOptions& options, RailList rails,
                       std::span<const std::unique_ptr<CompletionQueue>> cqs, Counters& counters,
                       ConnectionListener& listener)
-        : options_(options), rails_(rails), cqs_(cqs), counters_(counters), listener_(listener) {}
+        : context_{options, rails, cqs, counters, listener} {}
 
     // Starts connecting if the peer is idle; without room, as soon as there is some.
     void request(Peer& peer) {
@@ -177,34 +112,24 @@ public:
     void break_off(Peer& peer);
     // Sends handshake messages that found no room before; advances closing, repairs and the like.
     void retry();
-    // Returns the index of the control lane: the subchannel that carries the peer's ring and credit
-    // (schedule/control_lane.h).
-    std::size_t chosen_subchannel(Peer& peer);
+    // Returns the index of the control lane: the subchannel that carries the peer's ring and
+    // credit.
+    std::size_t chosen_subchannel(Peer& peer) { return lanes_.chosen(peer); }
     // Migrates the control lane to that subchannel, as soon as work under way allows. Does nothing
     // if the subchannel cannot carry it now, or a migration is under way.
-    void migrate_control_lane(Peer& peer, std::uint32_t to);
-    // Measures paths of a peer if some are due.
-    void measure_some() {
-        if (!measured_.empty() && options_.clock->now() >= measure_at_) [[unlikely]] {
-            begin_measuring();
-        }
-    }
-    // Returns true if completions are awaited that must be polled for often.
-    bool measuring() const { return measurement_.peer != nullptr; }
-    void on_polled() {
-        if (measuring()) [[unlikely]] {
-            measurement_.polled = options_.clock->now();
-        }
-    }
+    void migrate_control_lane(Peer& peer, std::uint32_t to) { lane_migrations_.begin(peer, to); }
+    // Measurement of peers' paths in the background.
+    PathMeasurement& measurement() { return measurement_; }
+    const PathMeasurement& measurement() const { return measurement_; }
     // Counter that changes with each post for the connections themselves.
-    std::uint64_t flushes() const { return flushes_; }
+    std::uint64_t flushes() const { return lanes_.posts(); }
     bool retry_due() const { return !owing_.empty(); }
     bool closing() const {
-        return !closing_.empty() || !yielding_.empty() || !migrating_.empty() ||
+        return !closing_.empty() || !yielding_.empty() || lane_migrations_.active() ||
                !repairing_.empty() || cm_connecting();
     }
     // Returns true if a pass of progress has more to do than to poll for arrivals.
-    bool has_work() const { return measuring() || retry_due() || closing(); }
+    bool has_work() const { return measurement_.active() || retry_due() || closing(); }
     // Visits the peers that have queue pairs. `f` may break them off.
     template <typename F> void for_each_connected(F&& f) {
         for (Peer* peer = slots_.front(); peer != nullptr;) {
@@ -264,7 +189,6 @@ private:
     void lose_path(Peer& peer, Subchannel& subchannel, Status status);
     static const ConnectSubchannel* find(const ConnectBody& body, const Subchannel& subchannel);
     void confirm(Peer& peer);
-    void use_remote_ring(Peer& peer, const ConnectBody& body);
     void open(Peer& peer);
 
     // cm_connect.cc
@@ -307,53 +231,10 @@ private:
     void start_closing(Peer& peer);
     void advance_closing();
     void begin_to_flush(Peer& peer);
-    Status post_flush(Peer& peer, FlushWork& by);
     void finish_closing(Peer& peer);
     void leave_closing(Peer& peer);
     void on_close(Peer& peer, const ConnectNote& note);
     void on_keep(Peer& peer, const ConnectNote& note);
-
-    // lane_migration.cc
-    bool can_carry(const Peer& peer, std::uint32_t index);
-    bool pause_control_lane(Peer& peer);
-    void advance_lane_migrations();
-    void end_lane_migration(Peer& peer);
-    void stop_lane_migration(Peer& peer);
-
-    // Measurement of one path after the other of a peer.
-    struct Measurement {
-        Peer* peer = nullptr; // null: nothing is measured
-        std::vector<SubchannelStats> up;
-        std::size_t at = 0;        // index into `up` of the path being measured
-        std::uint32_t parts = 0;   // writes with data
-        std::uint32_t awaited = 0; // completions
-        bool vain = false;         // the result is unusable
-        bool begun = false;        // the empty write has completed
-        Nanoseconds posted{0};
-        Nanoseconds polled{0};       // when completions were last polled for
-        Nanoseconds begun_after{0};  // the empty write was not complete yet ...
-        Nanoseconds begun_by{0};     // ... and was
-        std::vector<PortRate> rates; // results; bytes a second
-    };
-    class MeasureWork final : public WorkTarget {
-    public:
-        explicit MeasureWork(ConnectionManager& owner) : owner_(owner) {}
-        void on_work_done(std::uint32_t rail, const WorkCompletion& completion) override {
-            owner_.on_measured(rail, completion);
-        }
-
-    private:
-        ConnectionManager& owner_;
-    };
-    void want_measuring(Peer& peer);
-    bool measuring_due(Peer& peer, Nanoseconds now) const;
-    void begin_measuring();
-    void measure_next();
-    bool post_measuring(Peer& peer, std::uint32_t index);
-    void on_measured(std::uint32_t rail, const WorkCompletion& completion);
-    void note_rate(Nanoseconds least, Nanoseconds most);
-    void end_measurement();
-    void stop_measuring(Peer& peer);
 
     // repair.cc
     void want_repair(Peer& peer);
@@ -369,7 +250,6 @@ private:
     void drop_ring_writer(Peer& peer);
     void connect_again(Peer& peer);
     void wait_for_path(Peer& peer);
-    void renew_ring(Peer& peer);
     bool take_over(Peer& peer, std::uint32_t expected);
     void leave_repairs(Peer& peer);
     bool uses_failed_path(const Peer& peer) const;
@@ -401,7 +281,7 @@ private:
         return peer.rma_operations > 0 || peer.activity.required;
     }
     bool takes_room(const Peer& peer) const {
-        return !peer.shared || options_.sharing == Sharing::all;
+        return !peer.shared || context_.options.sharing == Sharing::all;
     }
     bool goes_behind(const Peer& peer) const;
     void ask_to_yield(Nanoseconds now);
@@ -411,15 +291,8 @@ private:
     void advance_yielding();
     bool no_room_says(Status status);
 
-    // pool.cc
-    void keep(Peer& peer);
-    static void clean_ring(Peer& peer, Bytes used);
-    void leave_pool(Peer& peer);
-    static std::unique_ptr<QueuePair> take_kept(Peer& peer, const Subchannel& subchannel);
-    void give_up_kept(Peer& peer);
-    bool give_up_oldest();
-
     Status prepare(Peer& peer);
+    void keep(Peer& peer);
     Status make_queue_pairs(Peer& peer);
     Status make_queue_pair(Peer& peer, Subchannel& subchannel);
     Status create_queue_pair(std::uint32_t rail, std::unique_ptr<QueuePair>& out);
@@ -429,15 +302,6 @@ private:
         take_queue_pair(peer, subchannel).reset();
     }
     void drop_queue_pairs_of(Peer& peer);
-    Status offer_ring(Peer& peer);
-    Status make_ring(Peer& peer, bool lines);
-    Status allocate_ring(Peer& peer, Bytes lines_bytes);
-    void free_ring(Peer& peer);
-    void begin_ring(Peer& peer);
-    void open_ring(Peer& peer);
-    void aim_ring(Peer& peer, Subchannel& subchannel);
-    static void map_answers(Peer& peer, Subchannel& subchannel);
-    void withdraw_ring(Peer& peer);
     void drop_queue_pairs(Peer& peer);
     void count_queue_pairs();
     std::uint32_t send_depth(std::uint32_t rail) const;
@@ -456,17 +320,13 @@ private:
         return (connection * kApart + qp_number) & kMask;
     }
     ConnectNote note_of(const Peer& peer, MessageType type) const;
-    Bytes inline_bytes(std::uint32_t rail) const {
-        return std::min(kRingInline, rails_[rail]->info().inline_bytes);
-    }
-
-    Options options_;
-    RailList rails_;
-    std::vector<SubchannelStats> subchannel_stats_; // scratch of chosen_subchannel
-    std::uint64_t flushes_ = 0;
-    std::span<const std::unique_ptr<CompletionQueue>> cqs_;
-    Counters& counters_;
-    ConnectionListener& listener_;
+    const ConnectContext context_;
+    ControlLanes lanes_{context_};
+    ConnectionPool pool_{context_.options.connect_pool, context_.counters};
+    OfferedRings offered_rings_{context_, pool_};
+    RemoteRings remote_rings_{context_, lanes_, pool_};
+    LaneMigrations lane_migrations_{context_, lanes_, remote_rings_};
+    PathMeasurement measurement_{context_, lanes_, lane_migrations_};
     IntrusiveList<Peer, &Peer::slot_link> slots_;
     static constexpr std::size_t kAnyNumber = ~std::size_t{0};
     std::size_t shared_most_ = kAnyNumber;
@@ -476,21 +336,14 @@ private:
     IntrusiveList<Peer, &Peer::waiting_link> owing_;
     IntrusiveList<Peer, &Peer::closing_link> closing_;
     IntrusiveList<Peer, &Peer::yielding_link> yielding_; // in the order in which they began
-    IntrusiveList<Peer, &Peer::lane_migration_link> migrating_;
     IntrusiveList<Peer, &Peer::repair_link> repairing_;
     IntrusiveList<Peer, &Peer::cm_connect_link> cm_connecting_;
-    Measurement measurement_;
-    MeasureWork measure_work_{*this};
-    Nanoseconds measure_at_{0};
-    IntrusiveList<Peer, &Peer::measure_link> measured_;
-    IntrusiveList<Peer, &Peer::pool_link> pool_; // closed longest ago first
     bool cm_connect_late_reported_ = false;
     Nanoseconds look_at_{0};
     Nanoseconds self_waits_until_{0}; // for its loopback, requested repeatedly; 0: no wait
     Nanoseconds last_look_{0};
     std::uint64_t device_max_ = ~std::uint64_t{0}; // connections when the device took no more ...
     Nanoseconds device_full_until_{0};             // ... assumed to be the limit until then
-    bool no_room_reported_ = false;
     bool device_full_reported_ = false;
 };
 

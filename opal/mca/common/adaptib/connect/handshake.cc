@@ -40,7 +40,7 @@ void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
     case MessageType::connect_close: on_close(peer, read_body<ConnectNote>(body)); break;
     case MessageType::connect_keep: on_keep(peer, read_body<ConnectNote>(body)); break;
     case MessageType::connect_yield: on_yield(peer, read_body<ConnectNote>(body)); break;
-    default: ++counters_.bad_packets; break;
+    default: ++context_.counters.bad_packets; break;
     }
 }
 
@@ -60,8 +60,8 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
     }
     switch (peer.state) {
     case ConnectState::requested:
-        ++counters_.connections_crossed;
-        if (options_.self > peer.name) {
+        ++context_.counters.connections_crossed;
+        if (context_.options.self > peer.name) {
             // The peer answers this side's request, or has refused it before it sent its own.
             keep_for_later(peer, body);
             return;
@@ -114,7 +114,7 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
         } else if (peer.disconnect_sent) {
             keep_for_later(peer, body);
         } else {
-            ++counters_.bad_packets;
+            ++context_.counters.bad_packets;
         }
         return;
     case ConnectState::closing:
@@ -173,7 +173,7 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
     peer.remote_connection = body.connection;
     peer.state = ConnectState::answered;
     static_cast<void>(begin_cm_connect(peer));
-    ++counters_.connections_accepted;
+    ++context_.counters.connections_accepted;
     static_cast<void>(send(peer, MessageType::connect_reply));
 }
 
@@ -210,15 +210,15 @@ void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, Need need) {
     if (!peer.subchannels.empty()) {
         close(peer, ConnectState::idle);
     }
-    ++counters_.connections_refused;
+    ++context_.counters.connections_refused;
     if (body.access_key == 0) {
         peer.activity.asks_itself = false; // it would be in vain
     }
-    const bool comes_again = options_.sharing == Sharing::spare && body.access_key == 0 &&
+    const bool comes_again = context_.options.sharing == Sharing::spare && body.access_key == 0 &&
                              may_share(peer) && (shared_most_ == kAnyNumber || need.awaited);
     if (need.any && !comes_again) {
         peer.activity.required = need.required;
-        peer.activity.active = options_.clock->now();
+        peer.activity.active = context_.options.clock->now();
         if (!peer.wanted_link.linked()) {
             wait_for_room(peer, Nanoseconds{0});
         }
@@ -256,8 +256,8 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
             return;
         }
     }
-    const bool shares = options_.sharing == Sharing::spare && !peer.shared && may_share(peer) &&
-                        is_needed(peer) && shares_at_once(peer);
+    const bool shares = context_.options.sharing == Sharing::spare && !peer.shared &&
+                        may_share(peer) && is_needed(peer) && shares_at_once(peer);
     if (shares) {
         peer.activity.asks_itself = true;
         peer.activity.preference = SharingPreference::shared;
@@ -267,7 +267,8 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
     if (!peer.shared) {
         constexpr std::uint32_t kOwnDoublings = 6;
         const std::uint32_t doublings = std::min(peer.activity.refusals, kOwnDoublings);
-        peer.activity.own_after = options_.clock->now() + options_.own_pause * (1u << doublings);
+        peer.activity.own_after =
+            context_.options.clock->now() + context_.options.own_pause * (1u << doublings);
         peer.activity.chosen = false; // no other connection is closed for it meanwhile
     }
     peer.activity.preference = SharingPreference::any;
@@ -277,21 +278,22 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
     constexpr double kFirstPause = 100'000; // ns
     constexpr std::uint32_t kDoublings = 13;
     constexpr std::uint32_t kUrgentDoublings = 6;
-    const double more = options_.random->unit();
+    const double more = context_.options.random->unit();
     const auto later = [&](std::uint32_t doublings) {
         const double pauses = (1 + more) * (1u << std::min(peer.activity.refusals, doublings));
-        return options_.clock->now() + Nanoseconds{static_cast<std::int64_t>(pauses * kFirstPause)};
+        return context_.options.clock->now() +
+               Nanoseconds{static_cast<std::int64_t>(pauses * kFirstPause)};
     };
     if (is_needed(peer) && !peer.wanted_link.linked()) {
         wait_for_room(peer, later(kDoublings));
         peer.activity.urgent_at = later(kUrgentDoublings);
     }
-    listener_.on_unconnected(peer);
+    context_.listener.on_unconnected(peer);
 }
 
 void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
     if (body.answers != peer.connection) {
-        counters_.bad_packets += sequence_before(body.answers, peer.connection) ? 0 : 1;
+        context_.counters.bad_packets += sequence_before(body.answers, peer.connection) ? 0 : 1;
         return;
     }
     if (peer.state == ConnectState::open && body.connection == peer.remote_connection) {
@@ -308,7 +310,7 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
         return;
     }
     if ((body.access_key != 0) != peer.shared) {
-        ++counters_.bad_packets; // a reply must be of the kind that was requested
+        ++context_.counters.bad_packets; // a reply must be of the kind that was requested
         return;
     }
     if (peer.repair.active && !take_over(peer, body.expected)) {
@@ -334,12 +336,12 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
 void ConnectionManager::confirm(Peer& peer) {
     static_cast<void>(send(peer, MessageType::connect_confirm));
     if (peer.state == ConnectState::requested) {
-        const Nanoseconds took = options_.clock->now() - peer.activity.asked;
+        const Nanoseconds took = context_.options.clock->now() - peer.activity.asked;
         const auto nanoseconds = static_cast<std::uint64_t>(took.count());
-        ++counters_.connections_timed;
-        counters_.connect_nanoseconds += nanoseconds;
-        counters_.connect_nanoseconds_most =
-            std::max(counters_.connect_nanoseconds_most, nanoseconds);
+        ++context_.counters.connections_timed;
+        context_.counters.connect_nanoseconds += nanoseconds;
+        context_.counters.connect_nanoseconds_most =
+            std::max(context_.counters.connect_nanoseconds_most, nanoseconds);
         open(peer);
     }
 }
@@ -352,7 +354,7 @@ void ConnectionManager::on_confirm(Peer& peer, const ConnectBody& body) {
         // The confirmed attempt may be over by the time that the message finds room.
         const bool late = sequence_before(body.connection, peer.remote_connection) ||
                           sequence_before(body.answers, peer.connection);
-        counters_.bad_packets += late ? 0 : 1;
+        context_.counters.bad_packets += late ? 0 : 1;
         return;
     }
     for (Subchannel& subchannel : peer.subchannels) {
@@ -361,7 +363,7 @@ void ConnectionManager::on_confirm(Peer& peer, const ConnectBody& body) {
         }
     }
     if (peer.live_subchannels() == 0) {
-        ++counters_.bad_packets;
+        ++context_.counters.bad_packets;
         fail(peer, Status::error(Reason::bad_wire), "the other side confirms none of the paths");
         return;
     }
@@ -396,14 +398,14 @@ Status ConnectionManager::connect_subchannels(Peer& peer, const ConnectBody& bod
             }
         }
     }
-    use_remote_ring(peer, body);
+    RemoteRings::note(peer, body);
     return peer.live_subchannels() > 0 ? kOk : first;
 }
 
 void ConnectionManager::lose_path(Peer& peer, Subchannel& subchannel, const std::string& why) {
     const auto index = static_cast<std::size_t>(&subchannel - peer.subchannels.data());
     drop_queue_pair(peer, subchannel);
-    listener_.on_path_unconnected(peer, index, why);
+    context_.listener.on_path_unconnected(peer, index, why);
 }
 
 void ConnectionManager::lose_path(Peer& peer, Subchannel& subchannel, Status status) {
@@ -414,7 +416,7 @@ void ConnectionManager::lose_path(Peer& peer, Subchannel& subchannel, Status sta
 
 Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
                                       const ConnectSubchannel& remote) {
-    const RailInfo& info = rails_[subchannel.local_rail]->info();
+    const RailInfo& info = context_.rails[subchannel.local_rail]->info();
     const AddressRail& rail = peer.address.rails[remote.rail];
     subchannel.remote_rail = remote.rail;
     subchannel.remote_memory_key = remote.memory_key;
@@ -423,18 +425,19 @@ Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
     }
     QpAttributes attributes;
     attributes.state = QpState::ready_to_receive;
-    attributes.path = rails_[subchannel.local_rail]->path_to({rail.size, rail.bytes}, remote.path);
+    attributes.path =
+        context_.rails[subchannel.local_rail]->path_to({rail.size, rail.bytes}, remote.path);
     attributes.remote_qp = remote.qp;
     attributes.receive_psn = remote.psn;
     attributes.max_target_reads = info.max_reads;
-    attributes.timeout = options_.answer_timeout;
-    attributes.retry_count = options_.answer_retries;
+    attributes.timeout = context_.options.answer_timeout;
+    attributes.retry_count = context_.options.answer_retries;
     attributes.send_psn = first_packet(peer.connection, subchannel.qp->number());
     attributes.max_reads = info.max_reads;
     std::uint32_t migration = 0;
-    if (options_.migration != nullptr && peer.name != options_.self) {
+    if (context_.options.migration != nullptr && peer.name != context_.options.self) {
         const auto index = static_cast<std::size_t>(&subchannel - peer.subchannels.data());
-        migration = options_.migration->specify(peer, index, attributes);
+        migration = context_.options.migration->specify(peer, index, attributes);
     }
     if (needs_cm_connect(peer, subchannel)) {
         return start_cm_connect(peer, subchannel, attributes, kCmConnectRequired | migration);
@@ -449,63 +452,13 @@ Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
                                  kQpState | kQpRetry | kQpSendPsn | kQpSendLimits | migration);
 }
 
-// Notes where the peer's ring is; open() starts to use it. Before that the other side may not be
-// ready, and a path may still drop out.
-void ConnectionManager::use_remote_ring(Peer& peer, const ConnectBody& body) {
-    peer.credit_address = body.credit_address;
-    peer.measure_address = body.measure_address;
-    peer.remote_ring = {body.ring_address, 0, body.ring_bytes / kRingUnit, 0, 0};
-    if (RingMemory::is_direct(body.credit_address, body.ring_address)) {
-        peer.remote_ring.room_address = RingMemory::room_address(body.credit_address);
-    }
-}
-
-// Opens the ring to the peer. Without memory to write into it from, the shared queue serves
-// instead. Destroys kept resources of closed connections to make room if need be.
-void ConnectionManager::open_ring(Peer& peer) {
-    Subchannel& subchannel = peer.subchannels[chosen_subchannel(peer)];
-    aim_ring(peer, subchannel);
-    const auto* credit = reinterpret_cast<const std::uint64_t*>(peer.ring_layout().credit());
-    auto ring = std::make_unique<RingWriter>(*rails_[subchannel.local_rail], *subchannel.qp,
-                                             peer.remote_ring, credit, wr_id_of(&peer.ring_work));
-    while (!ring->usable()) {
-        if (!give_up_oldest()) {
-            peer.remote_ring.units = 0;
-            return;
-        }
-    }
-    peer.ring_out = std::move(ring);
-    peer.ring_capacity = peer.ring_out->most();
-    map_answers(peer, subchannel);
-}
-
-void ConnectionManager::aim_ring(Peer& peer, Subchannel& subchannel) {
-    peer.remote_ring.key = subchannel.remote_memory_key;
-    peer.remote_ring.inline_bytes = inline_bytes(subchannel.local_rail);
-}
-
-void ConnectionManager::map_answers(Peer& peer, Subchannel& subchannel) {
-    peer.answers = nullptr;
-    peer.answer_data = nullptr;
-    if (peer.remote_ring.room_address == 0) {
-        return;
-    }
-    const auto map = [&](std::uint64_t address, Bytes length) {
-        return subchannel.qp->map(address, length, subchannel.remote_memory_key);
-    };
-    peer.answers = static_cast<AnswerSlot*>(
-        map(RingMemory::answer_behind(peer.credit_address), sizeof(AnswerSlot)));
-    const Bytes lines_bytes = peer.remote_ring.units * kRingUnit;
-    peer.answer_data = static_cast<std::byte*>(
-        map(RingMemory::answer_data(peer.credit_address, lines_bytes), kMaxAssisted));
-}
-
 void ConnectionManager::open(Peer& peer) {
     leave_cm_connect(peer);
     peer.state = ConnectState::open;
-    ++counters_.connections_open;
-    counters_.connections_most = std::max(counters_.connections_most, counters_.connections_open);
-    counters_.connections_reused += std::exchange(peer.reuses, false) ? 1 : 0;
+    ++context_.counters.connections_open;
+    context_.counters.connections_most =
+        std::max(context_.counters.connections_most, context_.counters.connections_open);
+    context_.counters.connections_reused += std::exchange(peer.reuses, false) ? 1 : 0;
     peer.early_request.reset();
     peer.closing = {};
     peer.activity.preference = SharingPreference::any;
@@ -514,12 +467,12 @@ void ConnectionManager::open(Peer& peer) {
         peer.activity.own_after = Nanoseconds{0};
         peer.activity.asks_itself = false;
     }
-    peer.activity.active = peer.activity.turn_began = options_.clock->now();
+    peer.activity.active = peer.activity.turn_began = context_.options.clock->now();
     peer.activity.required = false;
     if (peer.remote_ring.units > 0) {
-        open_ring(peer);
+        remote_rings_.open(peer);
     }
-    peer.repairable = options_.fault_tolerance && peer.name != options_.self;
+    peer.repairable = context_.options.fault_tolerance && peer.name != context_.options.self;
     if (peer.repairable && (peer.repair.wanted || uses_failed_path(peer))) {
         repair(peer); // one has failed meanwhile
         return;
@@ -528,8 +481,8 @@ void ConnectionManager::open(Peer& peer) {
     if (peer.repair.active) {
         end_repair(peer);
     }
-    want_measuring(peer);
-    listener_.on_connected(peer);
+    measurement_.add(peer);
+    context_.listener.on_connected(peer);
     if (std::exchange(peer.repair.improve, false)) {
         improve(peer);
     }

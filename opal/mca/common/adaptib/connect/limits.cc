@@ -36,7 +36,8 @@ constexpr Nanoseconds kTurn{5'000'000};
 } // namespace
 
 std::uint64_t ConnectionManager::room() const {
-    const std::uint64_t most = options_.connect_max == 0 ? ~std::uint64_t{0} : options_.connect_max;
+    const std::uint64_t most =
+        context_.options.connect_max == 0 ? ~std::uint64_t{0} : context_.options.connect_max;
     return std::min(most, device_max_);
 }
 
@@ -49,10 +50,10 @@ bool ConnectionManager::no_room_says(Status status) {
         return false;
     }
     device_max_ = own_slots();
-    device_full_until_ = options_.clock->now() + kDeviceFull;
+    device_full_until_ = context_.options.clock->now() + kDeviceFull;
     if (!device_full_reported_) {
         device_full_reported_ = true;
-        listener_.on_notice(
+        context_.listener.on_notice(
             "There is no room for another connection beside " + std::to_string(own_slots()) +
             ": idle connections are closed to make room for new ones; until then messages go "
             "through the shared queue, which is slower. opal_common_adaptib_connect_max limits "
@@ -84,9 +85,9 @@ bool ConnectionManager::ask(Peer& peer) {
         return true;
     }
     peer.state = ConnectState::requested;
-    peer.activity.asked = options_.clock->now();
-    ++counters_.connections_requested;
-    counters_.connections_retried += peer.activity.refusals > 0 ? 1 : 0;
+    peer.activity.asked = context_.options.clock->now();
+    ++context_.counters.connections_requested;
+    context_.counters.connections_retried += peer.activity.refusals > 0 ? 1 : 0;
     static_cast<void>(send(peer, MessageType::connect_request));
     return true;
 }
@@ -105,7 +106,7 @@ bool ConnectionManager::is_needed(const Peer& peer) {
 
 // Returns true if others wait that cannot do without, and this peer can.
 bool ConnectionManager::goes_behind(const Peer& peer) const {
-    return !needs(peer) && somebody_waits() && who_waits(options_.clock->now()).needs;
+    return !needs(peer) && somebody_waits() && who_waits(context_.options.clock->now()).needs;
 }
 
 // Called before the first peer waits.
@@ -116,7 +117,7 @@ void ConnectionManager::begin_to_look(Nanoseconds now) {
 }
 
 void ConnectionManager::wait_for_room(Peer& peer, Nanoseconds not_before) {
-    const Nanoseconds now = options_.clock->now();
+    const Nanoseconds now = context_.options.clock->now();
     peer.activity.ask_at = peer.activity.urgent_at = not_before;
     peer.activity.messages = peer.messages();
     peer.activity.active = now;
@@ -126,7 +127,7 @@ void ConnectionManager::wait_for_room(Peer& peer, Nanoseconds not_before) {
 
 // Waits for room for the loopback. The process requests it again, or no longer waits.
 void ConnectionManager::wait_with_self() {
-    const Nanoseconds now = options_.clock->now();
+    const Nanoseconds now = context_.options.clock->now();
     begin_to_look(now);
     self_waits_until_ = now + kPatience;
 }
@@ -139,10 +140,10 @@ void ConnectionManager::look(Peer& peer, Nanoseconds now) {
 }
 
 void ConnectionManager::note_activity() {
-    if (options_.connect_max == 0 && !somebody_waits()) {
+    if (context_.options.connect_max == 0 && !somebody_waits()) {
         return;
     }
-    const Nanoseconds now = options_.clock->now();
+    const Nanoseconds now = context_.options.clock->now();
     for (Peer* peer = slots_.front(); peer != nullptr; peer = slots_.next(*peer)) {
         look(*peer, now);
     }
@@ -152,7 +153,7 @@ void ConnectionManager::run_timers() {
     if (!somebody_waits()) {
         return;
     }
-    const Nanoseconds now = options_.clock->now();
+    const Nanoseconds now = context_.options.clock->now();
     if (now < look_at_) {
         return;
     }
@@ -212,7 +213,7 @@ bool ConnectionManager::may_be_closed(const Peer& peer, Nanoseconds now, Waiting
     }
     const Nanoseconds idle = now - peer.activity.active;
     if (peer.activity.chosen) {
-        return idle >= (who.needs ? kIdleTime : options_.chosen_idle);
+        return idle >= (who.needs ? kIdleTime : context_.options.chosen_idle);
     }
     return who.chosen || idle >= kIdleTime;
 }
@@ -288,9 +289,9 @@ void ConnectionManager::ask_to_yield(Nanoseconds now) {
 void ConnectionManager::begin_to_yield(Peer& peer) {
     if (!peer.yields) {
         peer.yields = true;
-        peer.activity.turn_began = options_.clock->now();
+        peer.activity.turn_began = context_.options.clock->now();
         yielding_.push_back(peer);
-        ++counters_.connections_yielded;
+        ++context_.counters.connections_yielded;
     }
 }
 
@@ -311,7 +312,7 @@ void ConnectionManager::stop_yielding(Peer& peer) {
 // Advances yielding. A large message may take long to complete: the connection has another turn
 // then.
 void ConnectionManager::advance_yielding() {
-    const Nanoseconds now = options_.clock->now();
+    const Nanoseconds now = context_.options.clock->now();
     for (std::size_t left = yielding_.size(); left > 0 && !yielding_.empty(); --left) {
         Peer& peer = *yielding_.pop_front();
         yielding_.push_back(peer);

@@ -38,7 +38,7 @@ void ConnectionManager::improve(Peer& peer) {
         return;
     }
     for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
-        if (peer.subchannels[i].qp == nullptr && listener_.is_usable(peer, i)) {
+        if (peer.subchannels[i].qp == nullptr && context_.listener.is_usable(peer, i)) {
             peer.repair.gentle = true;
             want_repair(peer);
             return;
@@ -65,7 +65,7 @@ void ConnectionManager::want_repair(Peer& peer) {
 void ConnectionManager::fail_queue_pairs(Peer& peer) {
     QpAttributes attributes;
     attributes.state = QpState::error;
-    peer.repair.failed_at = std::min(peer.repair.failed_at, options_.clock->now());
+    peer.repair.failed_at = std::min(peer.repair.failed_at, context_.options.clock->now());
     for (Subchannel& subchannel : peer.subchannels) {
         if (subchannel.qp != nullptr && !spares(peer, subchannel)) {
             // A queue pair in no state to fail has nothing outstanding either.
@@ -80,10 +80,10 @@ void ConnectionManager::begin_repair(Peer& peer) {
         closing_.remove(peer);
         peer.ring_out = std::move(peer.ring_paused);
     }
-    stop_lane_migration(peer);
-    stop_measuring(peer);
-    --counters_.connections_open;
-    ++counters_.repairs;
+    lane_migrations_.stop(peer);
+    measurement_.stop(peer);
+    --context_.counters.connections_open;
+    ++context_.counters.repairs;
     peer.state = ConnectState::repairing;
     peer.repair.wanted = false;
     peer.repair.fenced = false;
@@ -92,9 +92,9 @@ void ConnectionManager::begin_repair(Peer& peer) {
     peer.repair.replaces = peer.connection;
     if (!peer.repair.active) {
         peer.repair.active = true;
-        peer.repair.began = options_.attended->now();
+        peer.repair.began = context_.options.attended->now();
     }
-    listener_.on_interrupted(peer);
+    context_.listener.on_interrupted(peer);
     if (!peer.repair.gentle) {
         fail_queue_pairs(peer);
     }
@@ -111,30 +111,32 @@ void ConnectionManager::advance_repairs() {
             (peer.state == ConnectState::open || peer.state == ConnectState::closing)) {
             begin_repair(peer);
         }
-        if (peer.state == ConnectState::repairing && options_.clock->now() >= abandon_at(peer)) {
+        if (peer.state == ConnectState::repairing &&
+            context_.options.clock->now() >= abandon_at(peer)) {
             abandon(peer);
         }
         if (peer.state == ConnectState::repairing && !peer.repair.fenced && may_fence(peer)) {
             fence(peer);
         }
         if (peer.state == ConnectState::repairing && peer.repair.fenced &&
-            (peer.early_request != nullptr || options_.clock->now() >= peer.repair.ask_at)) {
+            (peer.early_request != nullptr ||
+             context_.options.clock->now() >= peer.repair.ask_at)) {
             connect_again(peer);
         }
     }
 }
 
 Nanoseconds ConnectionManager::give_up_at(const Peer& peer) const {
-    return options_.liveness->ends_at(peer, peer.repair.began);
+    return context_.options.liveness->ends_at(peer, peer.repair.began);
 }
 
 // Returns false if the peer has been given up. REQUIRES: the repair is active.
 bool ConnectionManager::is_waited_for(Peer& peer) {
-    const Nanoseconds now = options_.attended->now();
-    if (now < give_up_at(peer) || options_.witness->may_live(peer, peer.repair.began)) {
+    const Nanoseconds now = context_.options.attended->now();
+    if (now < give_up_at(peer) || context_.options.witness->may_live(peer, peer.repair.began)) {
         return true;
     }
-    listener_.on_partition(peer, now - std::max(peer.repair.began, Liveness::last(peer)));
+    context_.listener.on_partition(peer, now - std::max(peer.repair.began, Liveness::last(peer)));
     return false;
 }
 
@@ -148,7 +150,7 @@ Nanoseconds ConnectionManager::repair_deadline() const {
         next = lingers ? std::min(next, peer->repair.quiet_at) : next;
         next = std::min(next, abandon_at(*peer));
         const Nanoseconds end = peer->repair.active ? give_up_at(*peer) : Nanoseconds::max();
-        next = std::min(next, options_.attended->look_at(end));
+        next = std::min(next, context_.options.attended->look_at(end));
     }
     return next;
 }
@@ -160,7 +162,8 @@ Nanoseconds ConnectionManager::abandon_at(const Peer& peer) const {
     const bool waits = peer.state == ConnectState::repairing && !peer.repair.fenced &&
                        (peer.stripes > 0 || !is_quiet(peer)) &&
                        peer.repair.failed_at != Nanoseconds::max();
-    return waits ? peer.repair.failed_at + options_.failure_timeout / kPart : Nanoseconds::max();
+    return waits ? peer.repair.failed_at + context_.options.failure_timeout / kPart
+                 : Nanoseconds::max();
 }
 
 // Destroyed queue pairs complete nothing any more; completions from before are taken, and do not
@@ -168,16 +171,16 @@ Nanoseconds ConnectionManager::abandon_at(const Peer& peer) const {
 void ConnectionManager::abandon(Peer& peer) {
     destroy_initiators(peer);
     drop_queue_pairs_of(peer);
-    listener_.on_abandoned(peer);
+    context_.listener.on_abandoned(peer);
 }
 
 void ConnectionManager::fence(Peer& peer) {
     fail_queue_pairs(peer);
-    listener_.on_ring_final(peer);
+    context_.listener.on_ring_final(peer);
     if (peer.state != ConnectState::repairing) {
         return; // what was in the ring has broken the connection
     }
-    listener_.on_fenced(peer);
+    context_.listener.on_fenced(peer);
     if (peer.state != ConnectState::repairing) {
         return;
     }
@@ -204,7 +207,7 @@ void ConnectionManager::connect_again(Peer& peer) {
     const Status status = make_queue_pairs(peer);
     if (!status.ok() || peer.live_subchannels() == 0) {
         drop_queue_pairs_of(peer);
-        peer.repair.ask_at = options_.clock->now() + kLookEvery;
+        peer.repair.ask_at = context_.options.clock->now() + kLookEvery;
         return;
     }
     ++peer.connection;
@@ -218,28 +221,18 @@ void ConnectionManager::wait_for_path(Peer& peer) {
     peer.state = ConnectState::repairing;
     peer.repair.fenced = true;
     const auto more = static_cast<std::int64_t>(
-        options_.random->below(static_cast<std::uint64_t>(kLookEvery.count())));
-    peer.repair.ask_at = options_.clock->now() + kLookEvery + Nanoseconds{more};
-}
-
-// Renews the ring: the peer writes nothing more into it, and knows what has been taken.
-void ConnectionManager::renew_ring(Peer& peer) {
-    peer.ring_layout().clean(peer.ring_parts.lines_bytes);
-    if (peer.ring_in.has_value()) {
-        listener_.on_ring_withdrawn(peer);
-        begin_ring(peer);
-    }
-    peer.credits_posted = 0;
+        context_.options.random->below(static_cast<std::uint64_t>(kLookEvery.count())));
+    peer.repair.ask_at = context_.options.clock->now() + kLookEvery + Nanoseconds{more};
 }
 
 // Returns false if the peer has failed. REQUIRES: the repair is active; the other side has fenced.
 bool ConnectionManager::take_over(Peer& peer, std::uint32_t expected) {
-    listener_.on_ring_final(peer); // messages stored since
+    context_.listener.on_ring_final(peer); // messages stored since
     if (peer.state == ConnectState::failed) {
         return false;
     }
     peer.repair.expected = expected;
-    renew_ring(peer);
+    offered_rings_.renew(peer);
     return true;
 }
 
@@ -251,7 +244,7 @@ void ConnectionManager::leave_repairs(Peer& peer) {
 
 bool ConnectionManager::uses_failed_path(const Peer& peer) const {
     for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
-        if (peer.subchannels[i].qp != nullptr && !listener_.is_usable(peer, i)) {
+        if (peer.subchannels[i].qp != nullptr && !context_.listener.is_usable(peer, i)) {
             return true;
         }
     }
@@ -262,9 +255,9 @@ bool ConnectionManager::uses_failed_path(const Peer& peer) const {
 void ConnectionManager::end_repair(Peer& peer) {
     leave_repairs(peer);
     peer.repair.active = false;
-    const auto took = options_.attended->now() - peer.repair.began;
-    counters_.repair_nanoseconds += static_cast<std::uint64_t>(took.count());
-    listener_.on_repaired(peer, took);
+    const auto took = context_.options.attended->now() - peer.repair.began;
+    context_.counters.repair_nanoseconds += static_cast<std::uint64_t>(took.count());
+    context_.listener.on_repaired(peer, took);
 }
 
 } // namespace adaptib

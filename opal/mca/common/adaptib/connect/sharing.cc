@@ -27,24 +27,25 @@ constexpr Nanoseconds kPacketsGone{10'000'000};
 } // namespace
 
 bool ConnectionManager::may_share(const Peer& peer) const {
-    if (options_.shared == nullptr || peer.name == options_.self || peer.route.count == 0) {
+    if (context_.options.shared == nullptr || peer.name == context_.options.self ||
+        peer.route.count == 0) {
         return false;
     }
     return std::all_of(peer.route.pairs.begin(), peer.route.pairs.begin() + peer.route.count,
                        [&](const auto& pair) {
-                           return options_.shared->is_open(pair.local) &&
+                           return context_.options.shared->is_open(pair.local) &&
                                   (peer.address.rails[pair.remote].flags & kRailShares) != 0;
                        });
 }
 
 bool ConnectionManager::chooses_shared(const Peer& peer) const {
-    if (options_.sharing == Sharing::never || !may_share(peer)) {
+    if (context_.options.sharing == Sharing::never || !may_share(peer)) {
         return false;
     }
     if (peer.activity.preference != SharingPreference::any) {
         return peer.activity.preference == SharingPreference::shared;
     }
-    return options_.sharing == Sharing::all ||
+    return context_.options.sharing == Sharing::all ||
            (!has_room() && !peer.activity.chosen && shares_at_once(peer));
 }
 
@@ -57,15 +58,15 @@ bool ConnectionManager::shares_at_once(const Peer& peer) const {
 // them hardly anything.
 bool ConnectionManager::may_share_now(const Peer& peer, bool awaited) const {
     const bool has_it = peer.shared && peer.slot_link.linked();
-    return options_.sharing != Sharing::spare || awaited || peer.users > 0 || has_it ||
+    return context_.options.sharing != Sharing::spare || awaited || peer.users > 0 || has_it ||
            has_shared_room();
 }
 
 // Returns true if the peer waits for queue pairs of its own, and a large or one-sided operation has
 // come up meanwhile.
 bool ConnectionManager::need_not_wait(const Peer& peer) const {
-    return options_.sharing == Sharing::spare && peer.users > 0 && chooses_shared(peer) &&
-           may_ask(peer, options_.clock->now());
+    return context_.options.sharing == Sharing::spare && peer.users > 0 && chooses_shared(peer) &&
+           may_ask(peer, context_.options.clock->now());
 }
 
 void ConnectionManager::take(Peer& peer, SharingPreference preference) {
@@ -114,7 +115,7 @@ void ConnectionManager::set_kind(Peer& peer, bool shared) {
         return;
     }
     if (!peer.subchannels.empty()) {
-        withdraw_ring(peer);
+        offered_rings_.withdraw(peer);
         drop_queue_pairs(peer);
     }
     peer.shared = shared;
@@ -123,30 +124,30 @@ void ConnectionManager::set_kind(Peer& peer, bool shared) {
 void ConnectionManager::enter_slot(Peer& peer) {
     slots_.push_back(peer);
     shared_slots_ += peer.shared ? 1 : 0;
-    counters_.connections_shared = shared_slots_;
+    context_.counters.connections_shared = shared_slots_;
 }
 
 void ConnectionManager::leave_slot(Peer& peer) {
     slots_.remove(peer);
     shared_slots_ -= peer.shared ? 1 : 0;
-    counters_.connections_shared = shared_slots_;
+    context_.counters.connections_shared = shared_slots_;
     look_at_ = Nanoseconds{0}; // there may be room now
 }
 
 Status ConnectionManager::make_shared(Peer& peer, Subchannel& subchannel) {
     Status status = kOk;
     do {
-        status = options_.shared->make(subchannel.local_rail, subchannel.path, peer.name,
-                                       peer.quiet_work, subchannel.qp);
-    } while (status.wants_room() && give_up_oldest());
-    counters_.initiators = options_.shared->initiators();
-    counters_.initiators_replaced = options_.shared->replaced();
+        status = context_.options.shared->make(subchannel.local_rail, subchannel.path, peer.name,
+                                               peer.quiet_work, subchannel.qp);
+    } while (status.wants_room() && pool_.give_up_oldest());
+    context_.counters.initiators = context_.options.shared->initiators();
+    context_.counters.initiators_replaced = context_.options.shared->replaced();
     return status;
 }
 
 Status ConnectionManager::aim(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote) {
     const AddressRail& rail = peer.address.rails[remote.rail];
-    Rail& local = *rails_[subchannel.local_rail];
+    Rail& local = *context_.rails[subchannel.local_rail];
     std::unique_ptr<AddressHandle> handle;
     const Status status =
         local.create_ah(local.path_to({rail.size, rail.bytes}, remote.path), handle);
@@ -178,7 +179,7 @@ bool ConnectionManager::renew_shared(Peer& peer, Subchannel& subchannel) {
 // Returns true if other peers use the queue pair, and it may work.
 bool ConnectionManager::spares(const Peer& peer, const Subchannel& subchannel) const {
     return peer.shared && (peer.state == ConnectState::failed ||
-                           rails_[subchannel.local_rail]->state() == PortState::active);
+                           context_.rails[subchannel.local_rail]->state() == PortState::active);
 }
 
 // Stops unfinished shared queue pairs for good, before memory that they may read is freed.
@@ -207,7 +208,7 @@ bool ConnectionManager::drained(Peer& peer) {
     if (peer.stripes > 0) {
         return false;
     }
-    const std::size_t chosen = chosen_subchannel(peer);
+    const std::size_t chosen = lanes_.chosen(peer);
     for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
         SharedQueuePair* const shared = peer.shared_queue_pair(peer.subchannels[i]);
         if (shared != nullptr && i != chosen) {
@@ -218,7 +219,7 @@ bool ConnectionManager::drained(Peer& peer) {
         return true;
     }
     if (!peer.closing.flush.awaits(peer.subchannels[chosen])) {
-        static_cast<void>(post_flush(peer, peer.closing_flush));
+        static_cast<void>(lanes_.post_flush(peer, peer.closing_flush));
     }
     return false;
 }
@@ -232,7 +233,7 @@ bool ConnectionManager::may_fence(Peer& peer) {
             SharedQueuePair* const shared = peer.shared_queue_pair(each);
             return shared != nullptr && shared->initiator().failed();
         });
-    const Nanoseconds now = options_.clock->now();
+    const Nanoseconds now = context_.options.clock->now();
     if (failed && peer.repair.quiet_at.count() == 0) {
         peer.repair.quiet_at = now + kPacketsGone;
     }
@@ -252,7 +253,7 @@ void ConnectionManager::destroy_initiators(Peer& peer) {
     if (gone.empty()) {
         return;
     }
-    peer.repair.quiet_at = options_.clock->now() + kPacketsGone;
+    peer.repair.quiet_at = context_.options.clock->now() + kPacketsGone;
     for_each_connected([&](Peer& other) {
         const bool uses =
             std::any_of(other.subchannels.begin(), other.subchannels.end(), [&](const auto& each) {

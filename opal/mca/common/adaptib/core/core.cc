@@ -184,7 +184,7 @@ void Core::run_timers() {
     probes_->run_timers();
     paths_->run_timers();
     connections_->run_timers();
-    connections_->measure_some();
+    connections_->measurement().begin_some();
     if (migration_ != nullptr && migration_->due()) [[unlikely]] {
         migration_->run();
     }

@@ -368,7 +368,7 @@ void Core::know_changes(const Parameters& parameters) {
 }
 
 void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
-    ConnectionManager::Options connect;
+    ConnectOptions connect;
     connect.self = environment_.self;
     connect.key = key;
     connect.ring_max = channels_.rings;

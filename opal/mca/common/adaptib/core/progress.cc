@@ -116,10 +116,10 @@ inline bool Core::nothing_else() const {
         events += poll_datagrams();
     }
     if (protocol_->work_outstanding() || tick_ % kCompletionsEvery == 0 ||
-        connections_->measuring()) {
+        connections_->measurement().active()) {
         events += poll_completions();
         protocol_->on_polled();
-        connections_->on_polled();
+        connections_->measurement().on_polled();
     }
     if (protocol_->retry_due()) [[unlikely]] {
         events += protocol_->retry();

@@ -28,7 +28,7 @@ enum class ConnectState : std::uint8_t {
 };
 
 // Migration of a connection's control lane (ring and credit) to another subchannel
-// (connect/lane_migration.cc).
+// (connect/lane_migrations.h).
 struct LaneMigration {
     bool active = false;
     bool paused = false; // nothing but transfers is posted
@@ -37,7 +37,7 @@ struct LaneMigration {
     Flush flush;
 };
 
-// State of measuring the peer's paths (connect/measure.cc).
+// State of measuring the peer's paths (connect/path_measurement.h).
 struct Measuring {
     bool active = false;          // a measurement is under way
     bool close = false;           // the control lane is in doubt, or new

@@ -308,7 +308,7 @@ public:
     PendingQueue in_doubt; // RepeatedMessages, until the repair is over
     PeerActivity activity;
     std::vector<std::unique_ptr<QueuePair>>
-        kept;                            // of the last connection, by path (connect/pool.cc)
+        kept;                            // of the last connection, by path (ConnectionPool)
     ListLink<Peer> pool_link;            // linked while in the pool; ring_memory is kept, too
     bool reuses = false;                 // the connection coming up reuses them
     ListLink<Peer> slot_link;            // linked while it occupies a connection

@@ -1,30 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Measuring: measures the rates of the ports to a peer now and then, for programs that stripe
-// nothing: short messages go over one port only, that of the control lane, and teach nothing about
-// the others (schedule/control_lane.h).
-//
-// A peer with several ports is due when so many messages went to it (MeasureOptions) and no stripe
-// has taught anything about its paths meanwhile. Then each port has its turn, one after the other:
-// an empty write, and some of kMeasureBytes right behind it, into memory that the peer offers for
-// this. The time from the completion of the first to that of the last is what the bytes take,
-// whatever was posted before. Completions are seen when the program polls for them: the true time
-// lies between two limits. If these are far apart the measurement is void, and the next one uses
-// more bytes, for a program that polls seldom.
-//
-// A control lane in doubt is measured again soon, and is left after a few measurements. An idle
-// port may promise more than it keeps (a shaper's credit, links that others use now and then): so
-// the new lane is measured closely for a while, and may be revoked; after each revocation the next
-// try comes later.
-//
-// A process measures one peer at a time. A connection is not closed while it is measured. Peers
-// that are silent, have one port, store into rings (shared memory) or share queue pairs (DC) are
-// not measured.
-// Errors: a path that fails is found out as by any other work; the measurement is given up.
-// May touch: as connection_manager.h.
+#include "connect/path_measurement.h"
+
 #include <algorithm>
 #include <utility>
 
-#include "connect/connection_manager.h"
 #include "peer/subchannel_stats.h"
 
 namespace adaptib {
@@ -41,14 +20,13 @@ constexpr std::uint32_t kDoublings = 6;     // after revoked control lanes, or v
 
 } // namespace
 
-// REQUIRES: the peer is open.
-void ConnectionManager::want_measuring(Peer& peer) {
+void PathMeasurement::add(Peer& peer) {
     const bool able = peer.measure_address != 0 && peer.ring_parts.measuring && !peer.shared &&
                       peer.ring_out != nullptr && !peer.ring_out->direct();
     if (!able) {
         return;
     }
-    collect_subchannel_stats(peer, rails_, subchannel_stats_);
+    collect_subchannel_stats(peer, context_.rails, subchannel_stats_);
     const bool several =
         std::any_of(subchannel_stats_.begin(), subchannel_stats_.end(), [this](const auto& path) {
             return path.port != subchannel_stats_.front().port;
@@ -61,16 +39,16 @@ void ConnectionManager::want_measuring(Peer& peer) {
     }
 }
 
-bool ConnectionManager::measuring_due(Peer& peer, Nanoseconds now) const {
+bool PathMeasurement::is_due(Peer& peer, Nanoseconds now) const {
     Measuring& state = peer.measuring;
     const std::uint32_t sent = peer.next_send - state.sent;
-    if (now < state.at || sent < (state.close ? 1 : options_.measure.messages)) {
+    if (now < state.at || sent < (state.close ? 1 : context_.options.measure.messages)) {
         return false;
     }
     if (peer.scheduler->lessons() - state.lessons >= Scheduler::kNews) { // stripes teach more
         state = {.sent = peer.next_send,
                  .lessons = peer.scheduler->lessons(),
-                 .at = now + options_.measure.every,
+                 .at = now + context_.options.measure.every,
                  .more = state.more,
                  .taken_back = state.taken_back};
         return false;
@@ -79,25 +57,25 @@ bool ConnectionManager::measuring_due(Peer& peer, Nanoseconds now) const {
            !peer.disconnect_sent && !peer.disconnect_received;
 }
 
-void ConnectionManager::begin_measuring() {
-    const Nanoseconds now = options_.clock->now();
-    measure_at_ = now + options_.measure.again;
-    for (std::size_t left = std::min(measured_.size(), kLooks); left > 0 && !measuring(); --left) {
+void PathMeasurement::begin() {
+    const Nanoseconds now = context_.options.clock->now();
+    begin_at_ = now + context_.options.measure.again;
+    for (std::size_t left = std::min(measured_.size(), kLooks); left > 0 && !active(); --left) {
         Peer& peer = *measured_.pop_front();
         measured_.push_back(peer);
-        if (measuring_due(peer, now)) {
-            measurement_ = {};
-            measurement_.peer = &peer;
-            collect_subchannel_stats(peer, rails_, measurement_.up);
+        if (is_due(peer, now)) {
+            current_ = {};
+            current_.peer = &peer;
+            collect_subchannel_stats(peer, context_.rails, current_.up);
             peer.measuring.active = true;
-            measure_next();
+            next();
         }
     }
 }
 
 // Measures the next port; ends the measurement if there is none, or if it has become void.
-void ConnectionManager::measure_next() {
-    Measurement& all = measurement_;
+void PathMeasurement::next() {
+    Measurement& all = current_;
     Peer& peer = *all.peer;
     const auto known = [&all](const SubchannelStats& path) {
         return std::any_of(all.rates.begin(), all.rates.end(),
@@ -107,42 +85,41 @@ void ConnectionManager::measure_next() {
         ++all.at;
     }
     if (all.vain || all.at == all.up.size()) {
-        end_measurement();
+        end();
         return;
     }
     const std::uint32_t index = all.up[all.at].index;
-    all.vain = !can_carry(peer, index) || !post_measuring(peer, index);
+    all.vain = !lanes_.can_carry(peer, index) || !post(peer, index);
     if (all.awaited == 0) {
-        end_measurement();
+        end();
     }
 }
 
 // Returns false if not everything could be posted.
-bool ConnectionManager::post_measuring(Peer& peer, std::uint32_t index) {
+bool PathMeasurement::post(Peer& peer, std::uint32_t index) {
     Subchannel& subchannel = peer.subchannels[index];
     const Gather gather{peer.ring_layout().measuring(), kMeasureBytes,
                         peer.ring_registration.local_key(subchannel.local_rail)};
-    SendWork work =
-        empty_write(wr_id_of(&measure_work_), peer.measure_address, subchannel.remote_memory_key);
-    measurement_.posted = options_.clock->now();
-    measurement_.begun = false;
+    SendWork work = empty_write(wr_id_of(this), peer.measure_address, subchannel.remote_memory_key);
+    current_.posted = context_.options.clock->now();
+    current_.begun = false;
     peer.measuring.path = index;
-    ++flushes_;
-    measurement_.parts = kParts << peer.measuring.more;
-    for (std::uint32_t part = 0; part <= measurement_.parts; ++part) {
+    lanes_.count_post();
+    current_.parts = kParts << peer.measuring.more;
+    for (std::uint32_t part = 0; part <= current_.parts; ++part) {
         if (!subchannel.qp->post_send(work).ok()) {
             return false;
         }
-        ++measurement_.awaited;
+        ++current_.awaited;
         work.gather = &gather;
         work.gather_count = 1;
     }
     return true;
 }
 
-void ConnectionManager::on_measured(std::uint32_t rail, const WorkCompletion& completion) {
-    Measurement& all = measurement_;
-    if (!measuring() || all.awaited == 0) {
+void PathMeasurement::on_work_done(std::uint32_t rail, const WorkCompletion& completion) {
+    Measurement& all = current_;
+    if (!active() || all.awaited == 0) {
         return; // of an earlier connection
     }
     Subchannel& subchannel = all.peer->subchannels[all.peer->measuring.path];
@@ -153,7 +130,7 @@ void ConnectionManager::on_measured(std::uint32_t rail, const WorkCompletion& co
     all.vain = all.vain || !success;
     subchannel.completions += success ? 1 : 0;
     --all.awaited;
-    const Nanoseconds now = options_.clock->now();
+    const Nanoseconds now = context_.options.clock->now();
     const Nanoseconds not_before = std::max(all.polled, all.posted);
     if (!all.begun) {
         all.begun = true;
@@ -164,43 +141,43 @@ void ConnectionManager::on_measured(std::uint32_t rail, const WorkCompletion& co
         if (!all.vain) {
             note_rate(not_before - all.begun_by, now - all.begun_after);
         }
-        measure_next();
+        next();
     }
 }
 
 // Notes the rate of a port; `least` and `most`: limits of the time that the bytes took.
-void ConnectionManager::note_rate(Nanoseconds least, Nanoseconds most) {
-    ++counters_.ports_measured;
+void PathMeasurement::note_rate(Nanoseconds least, Nanoseconds most) {
+    ++context_.counters.ports_measured;
     if (least.count() <= 0 || most > kPrecision * least) {
-        std::uint32_t& more = measurement_.peer->measuring.more;
+        std::uint32_t& more = current_.peer->measuring.more;
         more = std::min(more + 1, kMoreParts);
-        measurement_.vain = true;
+        current_.vain = true;
         return;
     }
-    const auto rate =
-        [bytes = static_cast<double>(measurement_.parts * kMeasureBytes)](Nanoseconds taken) {
-            return bytes / std::chrono::duration<double>(taken).count();
-        };
-    measurement_.rates.push_back({measurement_.up[measurement_.at].port, rate(most), rate(least)});
+    const auto rate = [bytes =
+                           static_cast<double>(current_.parts * kMeasureBytes)](Nanoseconds taken) {
+        return bytes / std::chrono::duration<double>(taken).count();
+    };
+    current_.rates.push_back({current_.up[current_.at].port, rate(most), rate(least)});
 }
 
-void ConnectionManager::end_measurement() {
-    Peer& peer = *std::exchange(measurement_.peer, nullptr);
+void PathMeasurement::end() {
+    Peer& peer = *std::exchange(current_.peer, nullptr);
     Measuring& state = peer.measuring;
-    const MeasureOptions& times = options_.measure;
-    const Nanoseconds now = options_.clock->now();
+    const MeasureOptions& times = context_.options.measure;
+    const Nanoseconds now = context_.options.clock->now();
     state.active = false;
     state.sent = peer.next_send;
     state.lessons = peer.scheduler->lessons();
-    if (measurement_.vain) {
+    if (current_.vain) {
         state.at = now + times.again * (1u << std::min(state.vain, kDoublings));
         ++state.vain;
         return;
     }
     state.vain = 0;
-    collect_subchannel_stats(peer, rails_, subchannel_stats_);
+    collect_subchannel_stats(peer, context_.rails, subchannel_stats_);
     const Scheduler::Verdict verdict =
-        peer.scheduler->judge_control_lane(subchannel_stats_, measurement_.rates);
+        peer.scheduler->judge_control_lane(subchannel_stats_, current_.rates);
     const bool taken_back = verdict == Scheduler::Verdict::changed && state.proof > 0;
     if (taken_back) {
         state.proof = 0;
@@ -216,14 +193,13 @@ void ConnectionManager::end_measurement() {
         std::max(std::max(state.calm, 1u) - 1, std::min(state.taken_back, kDoublings));
     state.at = now + (state.close ? times.again : times.every * (1u << doublings));
     if (peer.scheduler->control_lane() != peer.control_lane) {
-        migrate_control_lane(peer, peer.scheduler->control_lane());
+        migrations_.begin(peer, peer.scheduler->control_lane());
     }
 }
 
-// Called when the peer's queue pairs are not used any more.
-void ConnectionManager::stop_measuring(Peer& peer) {
-    if (measurement_.peer == &peer) {
-        measurement_.peer = nullptr;
+void PathMeasurement::stop(Peer& peer) {
+    if (current_.peer == &peer) {
+        current_.peer = nullptr;
     }
     peer.measuring.active = false;
     if (peer.measure_link.linked()) {

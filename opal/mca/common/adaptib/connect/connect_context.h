@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ConnectContext: the options, rails, counters and listener that the classes of connect/ share.
+//
+// Purpose: ConnectOptions, which do not change after construction; ConnectionListener, through
+// which the owner of the connections learns of their events.
+// Ownership: the ConnectionManager owns the context; the rest belongs to its owner and outlives it.
+// Threads: one at a time.
+// May touch: base/, channel/, fabric/, peer/, recovery/, schedule/, stats/.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "base/sharing.h"
+#include "base/status.h"
+#include "channel/shared_queue_pairs.h"
+#include "fabric/fabric.h"
+#include "peer/peer.h"
+#include "recovery/apm/migration_agent.h"
+#include "recovery/liveness.h"
+#include "schedule/scheduler.h"
+#include "stats/counters.h"
+
+namespace adaptib {
+
+class ConnectionListener {
+public:
+    virtual void on_ring_offered(Peer& peer) = 0; // poll peer.ring_in from now on
+    virtual void on_connected(Peer& peer) = 0;
+    // No connection for now: refused, or closed. Work that waits for one may go another way.
+    virtual void on_unconnected(Peer& peer) = 0;
+    // The peer writes nothing more: take what is in the ring.
+    virtual void on_ring_final(Peer& peer) = 0;
+    virtual void on_ring_withdrawn(Peer& peer) = 0; // before it is freed
+    // Returns true if the path, by its number in PeerRoute::pairs, is not known to have failed.
+    virtual bool is_usable(const Peer& peer, std::size_t pair) = 0;
+    // The queue pair of that path could not be connected; the connection does without it.
+    virtual void on_path_unconnected(Peer& peer, std::size_t pair, const std::string& why) = 0;
+    // A repair begins: nothing is sent until on_connected.
+    virtual void on_interrupted(Peer& peer) = 0;
+    // The peer's queue pairs are destroyed, and have not completed the work under way.
+    virtual void on_abandoned(Peer& peer) = 0;
+    // Keep what ring_out may have lost: it is destroyed next.
+    virtual void on_fenced(Peer& peer) = 0;
+    // The connection could not be made anew for `lasted`.
+    virtual void on_partition(Peer& peer, Nanoseconds lasted) = 0;
+    virtual void on_repaired(Peer& peer, Nanoseconds took) = 0;
+    virtual void on_notice(const std::string& text) = 0;
+    // The peer is lost.
+    virtual void on_connect_failed(Peer& peer, Status status, const std::string& what) = 0;
+
+protected:
+    ~ConnectionListener() = default;
+};
+
+// Times of measuring a peer's paths (path_measurement.h).
+struct MeasureOptions {
+    std::uint32_t messages = 256;     // sent to the peer since the last measurement
+    Nanoseconds every{1'000'000'000}; // at most; less often while nothing is found
+    Nanoseconds again{10'000'000};    // while the control lane is in doubt
+};
+
+struct ConnectOptions {
+    std::uint64_t self = 0;
+    std::uint64_t key = 0; // the key that this process publishes
+    std::uint64_t ring_max = 0;
+    std::uint64_t connect_max = 0;  // 0: no limit but the device's
+    std::uint64_t connect_pool = 0; // closed connections whose queue pairs and rings are kept
+    bool fault_tolerance = false;   // broken connections are repaired
+    Nanoseconds failure_timeout{1'000'000'000};
+    std::uint8_t answer_timeout = 18; // of queue pairs, in their encoding
+    std::uint8_t answer_retries = 6;
+    const Liveness* liveness = nullptr; // of peers that a repair or rdma_cm waits for
+    Witness* witness = nullptr;
+    SchedulerOptions scheduler; // only policies that exist
+    const Clock* clock = nullptr;
+    const AttendedClock* attended = nullptr; // for repairs and rdma_cm
+    Random* random = nullptr;
+    MigrationAgent* migration = nullptr; // null: none
+    Sharing sharing = Sharing::never;
+    SharedQueuePairs* shared = nullptr; // null: none
+    // Minimum idle time before a chosen connection is closed for one that is not chosen.
+    Nanoseconds chosen_idle{100'000'000};
+    MeasureOptions measure;
+    // Pause before a peer that was refused queue pairs of its own may be chosen for them again;
+    // doubled for each consecutive refusal.
+    Nanoseconds own_pause{1'000'000'000};
+};
+
+struct ConnectContext {
+    const ConnectOptions options;
+    const RailList rails;
+    const std::span<const std::unique_ptr<CompletionQueue>> cqs; // of each rail's queue pairs
+    Counters& counters;
+    ConnectionListener& listener;
+
+    // Returns the longest message that a queue pair of the rail takes inline.
+    Bytes inline_bytes(std::uint32_t rail) const {
+        return std::min(kRingInline, rails[rail]->info().inline_bytes);
+    }
+};
+
+} // namespace adaptib

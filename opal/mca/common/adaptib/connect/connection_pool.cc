@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "connect/connection_pool.h"
+
+#include <utility>
+
+namespace adaptib {
+
+bool ConnectionPool::takes(const Peer& peer) const {
+    const bool disconnecting = peer.released || peer.disconnect_sent || peer.disconnect_received;
+    return most_ > 0 && !disconnecting;
+}
+
+void ConnectionPool::keep(Peer& peer, std::vector<std::unique_ptr<QueuePair>> queue_pairs) {
+    QpAttributes attributes;
+    attributes.state = QpState::reset;
+    for (std::unique_ptr<QueuePair>& qp : queue_pairs) {
+        if (qp != nullptr && !qp->modify(attributes, kQpState).ok()) {
+            qp.reset();
+        }
+    }
+    peer.reuses = false;
+    peer.kept = std::move(queue_pairs);
+    kept_.push_back(peer);
+    if (kept_.size() > most_) {
+        static_cast<void>(give_up_oldest());
+    }
+    counters_.connections_kept = kept_.size();
+}
+
+void ConnectionPool::remove(Peer& peer) {
+    kept_.remove(peer);
+    counters_.connections_kept = kept_.size();
+}
+
+void ConnectionPool::leave(Peer& peer) {
+    if (peer.pool_link.linked()) {
+        remove(peer);
+        peer.reuses = true;
+    }
+}
+
+std::unique_ptr<QueuePair> ConnectionPool::take(Peer& peer, const Subchannel& subchannel) {
+    const auto index = static_cast<std::size_t>(&subchannel - peer.subchannels.data());
+    return index < peer.kept.size() ? std::move(peer.kept[index]) : nullptr;
+}
+
+void ConnectionPool::give_up(Peer& peer) {
+    if (peer.pool_link.linked()) {
+        remove(peer);
+        peer.kept.clear();
+        free_ring(peer);
+    }
+}
+
+bool ConnectionPool::give_up_oldest() {
+    Peer* oldest = kept_.front();
+    for (Peer* peer = oldest; peer != nullptr; peer = kept_.next(*peer)) {
+        if (!peer->wanted_link.linked()) {
+            oldest = peer;
+            break;
+        }
+    }
+    if (oldest == nullptr) {
+        return false;
+    }
+    give_up(*oldest);
+    return true;
+}
+
+void ConnectionPool::free_ring(Peer& peer) {
+    peer.ring_registration.reset();
+    if (peer.ring_memory != nullptr) {
+        --counters_.buffers;
+        counters_.buffers_bytes -= peer.ring_memory->length();
+        peer.ring_memory.reset();
+    }
+}
+
+} // namespace adaptib
