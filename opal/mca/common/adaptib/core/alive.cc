@@ -165,7 +165,8 @@ void Core::watch_processes() {
 }
 
 // Asks a peer that has been silent for a part of the time after which it is given up: seldom, since
-// a process may have many such peers. What comes over queue pairs is no datagram, and tells as much.
+// a process may have many such peers. What comes over queue pairs is no datagram, and tells as
+// much.
 void Core::attend(Peer& peer) {
     constexpr std::int64_t kQuestions = 4; // in the time after which the peer is given up
     std::uint64_t traffic = peer.next_receive;
