@@ -73,8 +73,8 @@ bool Ranks::start(std::string& text) {
         table_.blobs[name(i)] = rank.core->address();
     }
     for (std::size_t i = 0; i < options_.ranks; ++i) {
-        core(i).start_connecting(static_cast<std::uint32_t>(i),
-                                 static_cast<std::uint32_t>(options_.ranks));
+        core(i).startup().begin(static_cast<std::uint32_t>(i),
+                                static_cast<std::uint32_t>(options_.ranks));
         if (core(i).deadline() != Nanoseconds::max()) {
             wake(i);
         }

@@ -56,7 +56,7 @@ public:
             }
         }
         for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
-            core(rank).start_connecting(rank, program.ranks);
+            core(rank).startup().begin(rank, program.ranks);
         }
         // Some ranks have a turn more often than others.
         for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {

@@ -115,12 +115,8 @@ Core::Left Core::left() {
 }
 
 Nanoseconds Core::deadline() const {
-    const bool answered = std::any_of(start_.asked.begin(), start_.asked.end(),
-                                      [](const Peer* peer) { return !peer->connecting(); });
-    if (start_.step < start_.steps && (start_.asked.empty() || answered)) {
-        return Nanoseconds{0};
-    }
-    if (ended_.any_reported() || (migration_ != nullptr && migration_->due())) {
+    if (startup_->is_due() || ended_.any_reported() ||
+        (migration_ != nullptr && migration_->due())) {
         return Nanoseconds{0};
     }
     Nanoseconds answers = std::min(paths_->deadline(), life_->deadline());
@@ -188,8 +184,8 @@ void Core::run_timers() {
     if (migration_ != nullptr && migration_->due()) [[unlikely]] {
         migration_->run();
     }
-    if (start_.step < start_.steps) [[unlikely]] {
-        connect_some();
+    if (startup_->goes_on()) [[unlikely]] {
+        startup_->connect_some();
     }
 }
 

@@ -38,6 +38,7 @@
 #include "base/parameters.h"
 #include "base/random.h"
 #include "connect/connection_manager.h"
+#include "core/startup.h"
 #include "fabric/fabric.h"
 #include "peer/peer_table.h"
 #include "protocol/protocol.h"
@@ -65,6 +66,7 @@ class Core final : private ConnectionListener,
                    private ProbeSender,
                    private Witness,
                    private LifeAsker,
+                   private StartupListener,
                    private ProtocolListener {
 public:
     struct Environment {
@@ -124,6 +126,7 @@ public:
 
     Protocol& protocol() { return *protocol_; }
     ConnectionManager& connections() { return *connections_; }
+    Startup& startup() { return *startup_; }
     RailList rails() const { return rails_; }
     std::size_t fabrics() const { return fabrics_.size(); }
     // Returns the number of events. `again`: the caller only waits, so an idle pass may take
@@ -137,10 +140,6 @@ public:
     std::size_t rings_polled() const { return hot_.size() + (cold_.empty() ? 0 : 1); }
     std::size_t cold_rings() const { return cold_.size(); }
     void run_timers();
-    // Tells that this process is number `rank` of a job of `count`, whose names follow from its
-    // own. Connects the peers that the parameter `connect` names, as progress is made. Call it once
-    // the addresses of those peers can be looked up; a second call does nothing.
-    void start_connecting(std::uint32_t rank, std::uint32_t count);
     // Moves each queue pair of a peer to its alternate path, if one is armed; returns how many
     // moved.
     std::size_t migrate_paths(Peer& peer);
@@ -296,10 +295,6 @@ private:
     void note_costs();
     void note_sources(Nanoseconds now);
 
-    // start.cc
-    std::uint32_t start_distance(std::uint32_t step) const;
-    void connect_some();
-
     // paths.cc
     void tolerate_faults(std::uint32_t fabric);
     bool rides_out(const Peer& peer, std::size_t index, std::uint32_t rail) const {
@@ -411,6 +406,8 @@ private:
     bool send_probe(Peer& peer, std::size_t pair, MessageType type, const ProbeBody& body) override;
     void on_address_moved(Peer& peer, std::size_t pair) override;
     void on_partition(Peer& peer, Nanoseconds lasted) override;
+    // StartupListener
+    bool connect_at_start(std::uint64_t name, const Peer*& asked) override;
     // ProtocolListener
     void on_failure(const std::string& text) override;
     void on_broken(Peer& peer) override;
@@ -463,19 +460,9 @@ private:
     std::uint64_t tick_ = 0;
     std::uint64_t keep_alive_at_ = 0;        // not before this tick
     std::uint64_t timers_at_ = kTimersEvery; // tick_ of the next pass that runs them
-    enum class StartMode : std::uint8_t { on_demand, partial, all };
-    struct Start {
-        StartMode mode = StartMode::on_demand;
-        bool begun = false;
-        std::uint32_t rank = 0;
-        std::uint32_t count = 0;
-        std::uint32_t step = 0; // next argument of start_distance
-        std::uint32_t steps = 0;
-        std::vector<Peer*> asked; // those that have not answered yet
-    };
-    Start start_;
-    ChannelCosts model_costs_;           // used for costs that are not measured
-    std::unique_ptr<Selector> selector_; // null: channels are not selected
+    std::optional<Startup> startup_;         // set once the core is open
+    ChannelCosts model_costs_;               // used for costs that are not measured
+    std::unique_ptr<Selector> selector_;     // null: channels are not selected
     ChannelPlan channels_;
     std::unique_ptr<SourceMap> source_map_; // null: not wanted
     struct Stopwatch {

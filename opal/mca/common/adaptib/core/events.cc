@@ -148,6 +148,18 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
     }
 }
 
+bool Core::connect_at_start(std::uint64_t name, const Peer*& asked) {
+    Peer* peer = peers_.find(name);
+    if (peer == nullptr && !make_peer(name, Why::user, peer).ok()) {
+        return false;
+    }
+    if (peer->datagram.handle != nullptr && !peer->released) { // else contacted and released since
+        connections_->request_if_room(*peer);
+        asked = peer;
+    }
+    return true;
+}
+
 void Core::on_failure(const std::string& text) { environment_.message(Severity::failure, text); }
 
 void Core::on_broken(Peer& peer) { broken_.push_back(&peer); }

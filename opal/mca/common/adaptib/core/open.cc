@@ -407,9 +407,13 @@ void Core::open_connections(const Parameters& parameters, std::uint64_t key) {
         note_costs();
     }
     const std::string_view mode = parameters.connect;
-    start_.mode = mode == "partial"  ? StartMode::partial
-                  : mode == "static" ? StartMode::all
-                                     : StartMode::on_demand;
+    StartupListener& startup_events = *this;
+    startup_.emplace(Startup::Options{environment_.self,
+                                      mode == "partial"  ? Startup::Mode::partial
+                                      : mode == "static" ? Startup::Mode::all
+                                                         : Startup::Mode::on_demand,
+                                      channels_.connections},
+                     startup_events);
 }
 
 Bytes Core::unexpected_memory(const Parameters& parameters) const {

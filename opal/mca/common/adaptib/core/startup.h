@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Startup: connections at the start of the job (parameter `connect`).
+//
+// Purpose: each process requests connections to peers at certain distances above it, and gets
+// requests from peers below: at distances 1, 2, 4, ... (partial: at most 2 log2 N connections
+// each), or up to half of the job (static: all). It requests a few at a time, as progress is made;
+// nothing waits for them.
+// Threads: one at a time (the core's lock).
+// Source: Yu, Gao, Panda, section 3 (partially static), 5 (the static baseline).
+// May touch: peer/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "peer/peer.h"
+
+namespace adaptib {
+
+class StartupListener {
+public:
+    // Requests a connection to the process, if there is room for one. `asked`: the peer, or null if
+    // it was contacted and released since. Returns false if the process cannot be contacted; a
+    // message has told why.
+    virtual bool connect_at_start(std::uint64_t name, const Peer*& asked) = 0;
+    virtual void on_notice(const std::string& text) = 0;
+
+protected:
+    ~StartupListener() = default;
+};
+
+class Startup {
+public:
+    enum class Mode : std::uint8_t { on_demand, partial, all };
+    static constexpr std::size_t kAskedAtOnce = 16;
+
+    struct Options {
+        std::uint64_t self = 0; // name of this process
+        Mode mode = Mode::on_demand;
+        std::uint64_t connections = 0; // most that a process may have; 0: no limit but the device's
+    };
+    Startup(const Options& options, StartupListener& listener)
+        : options_(options), listener_(listener) {}
+
+    // Tells that this process is number `rank` of a job of `count`, whose names follow from its
+    // own. Connects the peers that the parameter `connect` names, as progress is made. Call it once
+    // the addresses of those peers can be looked up; a second call does nothing.
+    void begin(std::uint32_t rank, std::uint32_t count);
+    bool goes_on() const { return step_ < steps_; }
+    // Returns true if the next request can be made.
+    bool is_due() const;
+    // Requests the next connections. REQUIRES: goes_on().
+    void connect_some();
+
+private:
+    std::uint32_t distance(std::uint32_t step) const;
+
+    Options options_;
+    StartupListener& listener_;
+    bool begun_ = false;
+    std::uint32_t rank_ = 0;
+    std::uint32_t count_ = 0;
+    std::uint32_t step_ = 0; // next argument of distance()
+    std::uint32_t steps_ = 0;
+    std::vector<const Peer*> asked_; // those that have not answered yet
+};
+
+} // namespace adaptib
