@@ -117,7 +117,7 @@ std::byte* Protocol::find_offered(const Peer& peer, const CooperativeCopyBody& b
     const bool fills = static_cast<Opcode>(body.opcode) == Opcode::write;
     good = true;
     if (body.send_id == 0) {
-        return lent_.find(body.theirs, body.length, fills ? kRemoteRead : kRemoteWrite);
+        return memory_.lent().find(body.theirs, body.length, fills ? kRemoteRead : kRemoteWrite);
     }
     const SendTransfer* const transfer = sends_.find(body.send_id);
     good = transfer != nullptr && &transfer->peer == &peer && transfer->sent &&
