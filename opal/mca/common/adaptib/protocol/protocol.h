@@ -16,22 +16,25 @@
 //     packed_source.cc       the sender packs blocks on demand
 //     written.cc             the sender writes (put)
 //     pushed.cc              without a connection: the message goes in fragments
-//     cooperative_copy.cc            cooperative copy: both ends copy a part of long data
-//     staged.cc              staged copy: long data goes through staging memory (staged_ends.cc)
-//     transfer.cc                stripes of a transfer are posted and complete
+//     transfer.cc            stripes of a transfer are posted and complete
 //     waiting.cc             transfers without room wait, and are posted when there is some
 //     shelved.cc             the record of a waiting operation lies in its request
-//     put_get_balance.cc         put/get balance: operations wait until their direction may go on
+//     put_get_balance.cc     put/get balance: operations wait until their direction may go on
 //     active.cc              active messages
 //     one_sided.cc           put, get and atomics
 //     region_keys.cc         keys of the remote memory; operations that the target refuses
-//     target_assisted.cc               target-assisted puts, gets and atomics within a host
 //     atomic.cc              atomics that the target's processor executes
 //     copied.cc              one-sided operations on memory that cannot be registered
 //     self.cc                messages of the process to itself
 //     repaired.cc            a connection is repaired: messages in doubt are sent again
 //     failure.cc             a peer is lost; disconnect from a released peer
 //     protocol.cc            construction and destruction; how requests end
+//
+// intranode/ has operations of two processes of a host that end within the initiator's call:
+//
+//     target_assisted.cc     target-assisted puts, gets and atomics
+//     cooperative_copy.cc    cooperative copy: both ends copy a part of long data
+//     staged.cc              staged copy: long data goes through staging memory (staged_ends.h)
 //
 // Invariants
 //   1. Messages to a peer are numbered in the order in which they are put on a channel, and handed
@@ -40,7 +43,7 @@
 //   3. A request is reported exactly once: by `complete` at its start, or through completed().
 // Threads: one at a time (the core's lock); memory().forget() may be called by any thread. No call
 // blocks, except that an initiator spins while a peer of this host does a part of its operation
-// (target_assisted.cc, cooperative_copy.cc, staged.cc), as long as that peer lives.
+// (intranode/), as long as that peer lives.
 // May touch: base/, match/, fabric/, memory/, channel/, schedule/, peer/, connect/, stats/.
 #pragma once
 
@@ -63,8 +66,8 @@
 #include "memory/staging.h"
 #include "protocol/back_pressure.h"
 #include "protocol/flush.h"
+#include "protocol/intranode/staged_ends.h"
 #include "protocol/request.h"
-#include "protocol/staged_ends.h"
 #include "protocol/transfer.h"
 #include "stats/counters.h"
 
