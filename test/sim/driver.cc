@@ -157,9 +157,10 @@ Status Driver::expose(std::uint32_t rank, void* base, Bytes bytes, std::uint32_t
                                  (wants(OPAL_COMMON_ADAPTIB_REMOTE_WRITE) ? kRemoteWrite : 0u) |
                                  (wants(OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) ? kRemoteAtomic : 0u);
     Protocol& protocol = core(rank).protocol();
-    const Registration* memory = protocol.exposed(base, bytes, rights);
+    const Registration* memory = protocol.memory().exposed(base, bytes, rights);
     if (memory == nullptr) {
-        if (const Status status = protocol.open_window(own, base, bytes, rights); !status.ok()) {
+        if (const Status status = protocol.memory().open_window(own, base, bytes, rights);
+            !status.ok()) {
             return status;
         }
         memory = &own.memory();

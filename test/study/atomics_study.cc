@@ -43,7 +43,8 @@ public:
         options.program = [this](std::size_t rank) { go_on(rank); };
         ranks_ = routed_ranks(study, std::move(options));
         Protocol& protocol = ranks_->below().core(0).protocol();
-        if (!protocol.open_window(window_, &word_, sizeof word_, kLocalWrite | kRemoteAtomic)
+        if (!protocol.memory()
+                 .open_window(window_, &word_, sizeof word_, kLocalWrite | kRemoteAtomic)
                  .ok()) {
             study.fail("the counter cannot be registered");
         }

@@ -314,13 +314,14 @@ protected:
     void open(OpenWindow& out_window, std::uint32_t access) {
         ASSERT_TRUE(world->core(kHas)
                         .protocol()
+                        .memory()
                         .open_window(out_window, theirs.data(), theirs.size(), access)
                         .ok());
     }
     // Returns the key of all of a node's memory.
     std::uint32_t whole_key(std::size_t node) {
         const Registration* all =
-            world->core(node).protocol().exposed(ours.data(), kLength, kRemoteRead);
+            world->core(node).protocol().memory().exposed(ours.data(), kLength, kRemoteRead);
         EXPECT_NE(all, nullptr);
         return all->remote_key(0);
     }

@@ -463,7 +463,7 @@ TEST(Routes, ThereIsRoomForSixteenPathsInAll) {
 
 struct Window {
     Window(Cores& world, std::size_t node, void* base, std::size_t bytes) {
-        const Status status = world.core(node).protocol().open_window(
+        const Status status = world.core(node).protocol().memory().open_window(
             open, base, bytes, kLocalWrite | kRemoteRead | kRemoteWrite | kRemoteAtomic);
         EXPECT_TRUE(status.ok());
         remote.base = reinterpret_cast<std::uintptr_t>(base);

@@ -21,7 +21,7 @@ struct Window {
     Window(Cores& world, std::size_t node, void* base, std::size_t bytes,
            std::uint32_t access = kAll) {
         Protocol& protocol = world.core(node).protocol();
-        EXPECT_TRUE(protocol
+        EXPECT_TRUE(protocol.memory()
                         .open_window(open, base, bytes,
                                      kLocalWrite | kRemoteRead | kRemoteWrite | kRemoteAtomic)
                         .ok());

@@ -217,7 +217,7 @@ TEST_F(LockedMemoryFaults, BuffersStayRegistered) {
         ASSERT_TRUE(world.run({&send, &receive}));
         ASSERT_EQ(got, data);
         if (round == 3) {
-            world.core(0).protocol().forget_memory(data.data() + kBytes / 2, 1);
+            world.core(0).protocol().memory().forget(data.data() + kBytes / 2, 1);
         }
     }
     EXPECT_EQ(counters.registrations_made, 2u);

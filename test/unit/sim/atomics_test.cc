@@ -46,7 +46,7 @@ public:
           words_(kRanks), windows_(kRanks), remotes_(kRanks) {
         for (std::size_t rank = 0; rank < kRanks; ++rank) {
             Protocol& protocol = ranks->core(rank).protocol();
-            EXPECT_TRUE(protocol
+            EXPECT_TRUE(protocol.memory()
                             .open_window(windows_[rank], &words_[rank], sizeof(std::uint64_t),
                                          kLocalWrite | kRemoteAtomic)
                             .ok());

@@ -247,8 +247,9 @@ TEST(Computing, ATargetOfAtomicsIsWaitedFor) {
         {
             OpenWindow window;
             Protocol& target = ranks->core(1).protocol();
-            ASSERT_TRUE(
-                target.open_window(window, &word, sizeof word, kLocalWrite | kRemoteAtomic).ok());
+            ASSERT_TRUE(target.memory()
+                            .open_window(window, &word, sizeof word, kLocalWrite | kRemoteAtomic)
+                            .ok());
             opal_common_adaptib_remote_t remote{};
             remote.base = reinterpret_cast<std::uintptr_t>(&word);
             remote.bytes = sizeof word;

@@ -21,6 +21,7 @@ public:
             memory_.emplace_back(bytes);
             EXPECT_TRUE(ranks.core(rank)
                             .protocol()
+                            .memory()
                             .open_window(keys_[rank], memory_[rank].data(), bytes,
                                          kLocalWrite | kRemoteWrite | kRemoteRead)
                             .ok());

@@ -210,9 +210,9 @@ struct OperateBody {
     std::uint32_t length; // 1..kMaxAssisted
 };
 
-// Cooperative copy (protocol/cooperative_copy.cc): the sender of this message reads the data from
-// the receiver's memory, or writes it there, and both ends take part in the copy. The receiver does
-// nothing if the offer is over. Access is checked as if it came over the fabric.
+// Cooperative copy (protocol/intranode/cooperative_copy.cc): the sender of this message reads the
+// data from the receiver's memory, or writes it there, and both ends take part in the copy. The
+// receiver does nothing if the offer is over. Access is checked as if it came over the fabric.
 struct CooperativeCopyBody {
     std::uint64_t number; // of the sender's offers to this peer, 1..SharedWork::kNumbers
     std::uint64_t theirs; // address in the receiver's memory

@@ -5,8 +5,8 @@
 //                  the word of the ring's room (channel/ring_room.h);
 //                  in its second half what this process told last, if not inline
 //     answer slot  one line where the peer answers target-assisted operations
-//                  (protocol/target_assisted.cc), and the state of a cooperative copy; one with
-//                  this process's offer of such a copy; if the peer can store there
+//                  (protocol/intranode/target_assisted.cc), and the state of a cooperative copy;
+//                  one with this process's offer of such a copy; if the peer can store there
 //     lines        of the ring that the peer writes its messages into (channel/ring_layout.h);
 //                  maybe none
 //     answer data  data of the peer's answers
@@ -44,7 +44,7 @@ constexpr std::uint64_t answer_word(std::uint64_t number, AnswerState state) {
     return number << 8 | static_cast<std::uint64_t>(state);
 }
 
-// The other word of the slot: a message that both ends copy (protocol/cooperative_copy.cc), in
+// The other word of the slot: data that both ends copy (protocol/intranode/cooperative_copy.cc), in
 // units from its front and from its back. The end that advances a count owns the part it advanced
 // over; `done` counts the back units that the other end has copied, in that order.
 struct SharedWork {

@@ -87,7 +87,7 @@ public:
         // wait.
         std::uint64_t tight_ticks = 250;
         bool timed = false; // the clock is the machine's, so costs can be measured with it
-        // Returns true if Protocol::forget_memory() will be called for memory that is unmapped.
+        // Returns true if ExposedMemory::forget() will be called for memory that is unmapped.
         // Called if registrations are to be cached. Empty: no.
         std::function<bool()> watch_memory;
         MeasureOptions measure;

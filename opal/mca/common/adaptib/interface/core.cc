@@ -249,7 +249,7 @@ const void* opal_common_adaptib_core_address(opal_common_adaptib_core_t* core,
 
 void opal_common_adaptib_memory_released(opal_common_adaptib_core_t* core, const void* base,
                                          size_t bytes) noexcept {
-    core->core->protocol().forget_memory(base, bytes);
+    core->core->protocol().memory().forget(base, bytes);
 }
 
 void opal_common_adaptib_process_ended(opal_common_adaptib_core_t* core,

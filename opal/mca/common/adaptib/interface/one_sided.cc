@@ -16,7 +16,7 @@ using namespace adaptib;
 struct opal_common_adaptib_region {
     OpenWindow window;
     RegistrationCache::Use transfer;
-    const Registration* exposed = nullptr; // Protocol::exposed
+    const Registration* exposed = nullptr; // ExposedMemory::exposed
     LentMemory::Range lent;                // if so
 
     const Registration& memory() const {
@@ -31,8 +31,9 @@ struct opal_common_adaptib_region {
 namespace {
 
 // Null: the memory is too short, or there is none for the list; it is reached all the same.
-std::unique_ptr<opal_common_adaptib_region> lend(Protocol& protocol, const Registration& exposed,
-                                                 void* base, Bytes bytes, std::uint32_t rights) {
+std::unique_ptr<opal_common_adaptib_region> lend(ExposedMemory& registry,
+                                                 const Registration& exposed, void* base,
+                                                 Bytes bytes, std::uint32_t rights) {
     std::unique_ptr<opal_common_adaptib_region> made;
     if (Protocol::is_worth_lending(bytes) && (rights & (kRemoteRead | kRemoteWrite)) != 0) {
         made.reset(new (std::nothrow) opal_common_adaptib_region);
@@ -42,7 +43,7 @@ std::unique_ptr<opal_common_adaptib_region> lend(Protocol& protocol, const Regis
         made->lent.begin = reinterpret_cast<std::uintptr_t>(base);
         made->lent.length = bytes;
         made->lent.access = rights;
-        protocol.lent().lend(made->lent);
+        registry.lent().lend(made->lent);
     }
     return made;
 }
@@ -66,23 +67,24 @@ int opal_common_adaptib_register(opal_common_adaptib_core_t* core, void* base, s
     }
     const Guard guard(core);
     Protocol& protocol = core->core->protocol();
+    ExposedMemory& registry = protocol.memory();
     std::unique_ptr<opal_common_adaptib_region> made;
-    const Registration* memory = protocol.exposed(base, bytes, rights);
+    const Registration* memory = registry.exposed(base, bytes, rights);
     if (memory == nullptr) {
         made.reset(new (std::nothrow) opal_common_adaptib_region);
         if (made == nullptr) {
             return OPAL_COMMON_ADAPTIB_NO_MEMORY;
         }
         const Status status = (rights & kRemoteAtomic) != 0
-                                  ? protocol.open_window(made->window, base, bytes, rights)
-                                  : protocol.register_memory(made->transfer, base, bytes, rights);
+                                  ? registry.open_window(made->window, base, bytes, rights)
+                                  : registry.register_memory(made->transfer, base, bytes, rights);
         if (!status.ok()) {
             return status.reason() == Reason::bad_argument ? OPAL_COMMON_ADAPTIB_BAD_PARAM
                                                            : OPAL_COMMON_ADAPTIB_NO_MEMORY;
         }
         memory = &made->memory();
     } else {
-        made = lend(protocol, *memory, base, bytes, rights);
+        made = lend(registry, *memory, base, bytes, rights);
     }
     remote->base = reinterpret_cast<std::uintptr_t>(base);
     remote->bytes = bytes;
@@ -97,7 +99,7 @@ void opal_common_adaptib_deregister(opal_common_adaptib_core_t* core,
                                     opal_common_adaptib_region_t* region) noexcept {
     const Guard guard(core);
     if (region != nullptr && region->exposed != nullptr) {
-        core->core->protocol().lent().take_back(region->lent);
+        core->core->protocol().memory().lent().take_back(region->lent);
     }
     delete region;
 }

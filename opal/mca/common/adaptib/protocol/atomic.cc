@@ -38,8 +38,8 @@ std::uint64_t carry_out(std::uint64_t address, Opcode opcode, std::uint64_t comp
 // Executes an atomic on memory of this process. Returns false if the word is in no window any more.
 bool Protocol::atomic_here(const opal_common_adaptib_one_sided_t& operation, Opcode opcode) {
     const opal_common_adaptib_remote_t& remote = *operation.remote;
-    if (!windows_.has_word(WindowTable::name_of(remote.keys, remote.key_count),
-                           operation.remote_address)) {
+    if (!memory_.windows().has_word(WindowTable::name_of(remote.keys, remote.key_count),
+                                    operation.remote_address)) {
         return false;
     }
     const std::uint64_t old =
@@ -163,7 +163,7 @@ void Protocol::on_atomic(Peer& peer, const AtomicBody& body) {
     done.id = body.id;
     const auto opcode = static_cast<Opcode>(body.opcode);
     const bool known = opcode == Opcode::compare_swap || opcode == Opcode::fetch_add;
-    if (known && windows_.has_word(body.remote_key, body.remote_address)) {
+    if (known && memory_.windows().has_word(body.remote_key, body.remote_address)) {
         done.old = carry_out(body.remote_address, opcode, body.compare_add, body.swap);
         done.done = 1;
         ++counters_.operations_served;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory that cannot be registered, for example since locked memory is limited: the protocol
-// reports that once, and the data goes through staging blocks. Rendezvous does that by its way for
-// data that is not contiguous (read.cc, packed_source.cc); this file does it for one-sided
+// Memory that cannot be registered, for example since locked memory is limited
+// (memory/exposed_memory.h): the data goes through staging blocks. Rendezvous does that by its way
+// for data that is not contiguous (read.cc, packed_source.cc); this file does it for one-sided
 // operations.
 #include <algorithm>
 #include <cstring>
@@ -9,42 +9,6 @@
 #include "protocol/protocol.h"
 
 namespace adaptib {
-
-Status Protocol::register_memory(RegistrationCache& cache, RegistrationCache::Use& out,
-                                 void* address, Bytes length, std::uint32_t access) {
-    return registered_or_reported(cache.acquire(address, length, access, out), length);
-}
-
-Status Protocol::registered_or_reported(Status status, Bytes length) {
-    if (status.ok()) [[likely]] {
-        return status;
-    }
-    ++counters_.registrations_failed;
-    if (!registration_reported_) {
-        registration_reported_ = true;
-        listener_.on_notice("A buffer of " + std::to_string(length) +
-                            " bytes cannot be registered: " + reason_text(status.reason()) +
-                            ". Messages from such buffers are copied instead, which is slower, and "
-                            "windows in such memory are refused. Locked memory may be limited: see "
-                            "\"ulimit -l\". This notice appears only once.");
-    }
-    return status;
-}
-
-// If a rail has no room, cached registrations that nobody uses are dropped, and it tries again.
-Status Protocol::open_window(OpenWindow& out, void* address, Bytes length, std::uint32_t access) {
-    Status status = windows_.open(out, rails_, address, length, access);
-    if (status.wants_room()) {
-        for (Reach& known : reaches_) {
-            known.registrations.make_room();
-        }
-        if (all_rails_) {
-            all_rails_->make_room();
-        }
-        status = windows_.open(out, rails_, address, length, access);
-    }
-    return registered_or_reported(status, length);
-}
 
 // REQUIRES: the operation has been checked. Errors: no_memory while other operations hold all
 // staging blocks; not_supported if there is no block to wait for.

@@ -88,7 +88,8 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
     }
     RmaOperation& rma = started->rma;
     if (region == nullptr) {
-        region = registered(peer, started->own, operation.local, operation.bytes, kLocalWrite);
+        region = memory_.registered(peer.route.fabric, started->own, operation.local,
+                                    operation.bytes, kLocalWrite);
         if (region == nullptr) {
             pool_.destroy(started);
             return start_copied(peer, operation, opcode_of(operation.operation), user,
@@ -124,7 +125,7 @@ bool Protocol::try_rma(Peer& peer, const opal_common_adaptib_one_sided_t& operat
                atomic_here(operation, opcode);
     }
     if (region == nullptr) {
-        region = whole_[peer.route.fabric];
+        region = memory_.whole(peer.route.fabric);
     }
     if (region == nullptr || !check(operation).ok() || !covers(*operation.remote, operation)) {
         return false;

@@ -2,41 +2,17 @@
 // Construction and destruction of the protocol; how requests end (protocol/protocol.h).
 #include "protocol/protocol.h"
 
-#include <algorithm>
+#include <vector>
 
 namespace adaptib {
-
-namespace {
-
-constexpr std::size_t kStagingKept = 16;
-
-} // namespace
-
-// Registers all memory once, if the rails can: then no buffer needs a registration of its own.
-Protocol::Reach::Reach(RailList list, RailRange of, const Options& options, Counters& counters)
-    : registrations(list, of, options.registration_cache, counters),
-      staging(list, of, options.block_bytes, kStagingKept, registrations) {
-    constexpr std::uint32_t kAccess = kLocalWrite | kRemoteRead | kRemoteWrite;
-    const auto those = list.subspan(of.first, of.count);
-    const bool possible = std::all_of(those.begin(), those.end(), [](const Rail* rail) {
-        return rail->info().has(Capability::whole_memory);
-    });
-    has_whole = possible && whole.make(list, of, nullptr, kWholeMemory, kAccess).ok();
-}
 
 Protocol::Protocol(const Options& options, RailList rails, std::span<const RailRange> fabrics,
                    ConnectionManager& connections, Counters& counters, ProtocolListener& listener)
     : options_(options), rails_(rails), connections_(connections), counters_(counters),
       listener_(listener), back_pressure_(options.unexpected_most, *this),
-      active_max_(options.active_max), active_eager_(options.active_eager) {
-    for (const RailRange& of : fabrics) {
-        whole_.push_back(reaches_.emplace_back(rails, of, options, counters).all());
-    }
-    if (fabrics.size() > 1) {
-        const RailRange all{0, static_cast<std::uint32_t>(rails.size())};
-        all_rails_.emplace(rails, all, options.registration_cache, counters);
-    }
-}
+      memory_({options.registration_cache, options.block_bytes}, rails, fabrics, counters,
+              listener),
+      active_max_(options.active_max), active_eager_(options.active_eager) {}
 
 // Destroys messages that the user never received, and transfers that will not end any more.
 Protocol::~Protocol() {

@@ -16,16 +16,13 @@
 //     packed_source.cc       the sender packs blocks on demand
 //     written.cc             the sender writes (put)
 //     pushed.cc              without a connection: the message goes in fragments
-//     cooperative_copy.cc            cooperative copy: both ends copy a part of long data
-//     staged.cc              staged copy: long data goes through staging memory (staged_ends.cc)
-//     transfer.cc                stripes of a transfer are posted and complete
+//     transfer.cc            stripes of a transfer are posted and complete
 //     waiting.cc             transfers without room wait, and are posted when there is some
 //     shelved.cc             the record of a waiting operation lies in its request
-//     put_get_balance.cc         put/get balance: operations wait until their direction may go on
+//     put_get_balance.cc     put/get balance: operations wait until their direction may go on
 //     active.cc              active messages
 //     one_sided.cc           put, get and atomics
 //     region_keys.cc         keys of the remote memory; operations that the target refuses
-//     target_assisted.cc               target-assisted puts, gets and atomics within a host
 //     atomic.cc              atomics that the target's processor executes
 //     copied.cc              one-sided operations on memory that cannot be registered
 //     self.cc                messages of the process to itself
@@ -33,19 +30,24 @@
 //     failure.cc             a peer is lost; disconnect from a released peer
 //     protocol.cc            construction and destruction; how requests end
 //
+// intranode/ has operations of two processes of a host that end within the initiator's call:
+//
+//     target_assisted.cc     target-assisted puts, gets and atomics
+//     cooperative_copy.cc    cooperative copy: both ends copy a part of long data
+//     staged.cc              staged copy: long data goes through staging memory (staged_ends.h)
+//
 // Invariants
 //   1. Messages to a peer are numbered in the order in which they are put on a channel, and handed
 //      to matching in that order whatever channel they took (Vishnu, 4.2.2).
 //   2. While a peer has pending sends, every further send to it is appended to them.
 //   3. A request is reported exactly once: by `complete` at its start, or through completed().
-// Threads: one at a time (the core's lock); forget_memory() may be called by any thread. No call
+// Threads: one at a time (the core's lock); memory().forget() may be called by any thread. No call
 // blocks, except that an initiator spins while a peer of this host does a part of its operation
-// (target_assisted.cc, cooperative_copy.cc, staged.cc), as long as that peer lives.
+// (intranode/), as long as that peer lives.
 // May touch: base/, match/, fabric/, memory/, channel/, schedule/, peer/, connect/, stats/.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -60,26 +62,23 @@
 #include "connect/connection_manager.h"
 #include "match/match.h"
 #include "memory/block_pool.h"
-#include "memory/lent_memory.h"
-#include "memory/registration_cache.h"
+#include "memory/exposed_memory.h"
 #include "memory/staging.h"
-#include "memory/window.h"
 #include "protocol/back_pressure.h"
 #include "protocol/flush.h"
+#include "protocol/intranode/staged_ends.h"
 #include "protocol/request.h"
-#include "protocol/staged_ends.h"
 #include "protocol/transfer.h"
 #include "stats/counters.h"
 
 namespace adaptib {
 
 // Notices and questions of the protocol to the core above it.
-class ProtocolListener {
+class ProtocolListener : public MemoryListener {
 public:
     virtual void on_failure(const std::string& text) = 0;
     // A connection has failed; messages and transfers under way over it may not have arrived.
     virtual void on_broken(Peer& peer) = 0;
-    virtual void on_notice(const std::string& text) = 0;
     // The disconnect handshake is over: nothing refers to the peer any more.
     virtual void on_peer_disconnected(Peer& peer) = 0;
     // Returns true if the peer's process is gone and nothing is wanted of it: that is no failure.
@@ -193,44 +192,16 @@ public:
         active_handler_ = handler;
         active_context_ = context;
     }
-    // Returns the registration by which all peers can reach the memory for transfers already: the
-    // region of all memory. Null: the caller has to register the memory. That is always so for
-    // memory that atomics may reach (a window): after its deregistration no peer may reach it.
-    const Registration* exposed(const void* address, Bytes length, std::uint32_t access) const {
-        const bool exists = length <= kWholeMemory &&
-                            reinterpret_cast<std::uintptr_t>(address) <= kWholeMemory - length;
-        const bool transfer = (access & kRemoteAtomic) == 0;
-        return reaches_.size() == 1 && exists && transfer ? reaches_[0].all() : nullptr;
-    }
-    // lent() lists exposed() memory that its user promises to keep mapped until the user takes it
-    // back. Ranges below kMinCooperative are not worth listing.
+    // Memory of this process: registration, windows, memory that its user has lent.
+    ExposedMemory& memory() { return memory_; }
+    // Memory below that length is not worth lending: peers do not copy it cooperatively.
     static bool is_worth_lending(Bytes length) { return length >= kMinCooperative; }
-    LentMemory& lent() { return lent_; }
-    // Registers memory for transfers with any peer, as long as `out` lives; the registration may
-    // stay in the cache afterwards. Counts failures, and reports the first one.
-    Status register_memory(RegistrationCache::Use& out, void* address, Bytes length,
-                           std::uint32_t access) {
-        return register_memory(all_rails_ ? *all_rails_ : reaches_[0].registrations, out, address,
-                               length, access);
-    }
-    // Registers a window: memory that atomics may reach, too, be they executed by adapters or by
-    // this process. Its registration ends with `out`.
-    Status open_window(OpenWindow& out, void* address, Bytes length, std::uint32_t access);
     // Returns the access to publish for memory registered with `access`: adds whether initiators
     // have to ask this process for atomics.
     std::uint32_t advertised_access(std::uint32_t access) const {
         const bool emulated =
             (access & OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC) != 0 && options_.serves_atomics;
         return access | (emulated ? +OPAL_COMMON_ADAPTIB_ATOMICS_EMULATED : 0u);
-    }
-    // The program unmaps memory (RegistrationCache::forget; any thread).
-    void forget_memory(const void* address, Bytes length) noexcept {
-        for (Reach& known : reaches_) {
-            known.registrations.forget(address, length);
-        }
-        if (all_rails_) {
-            all_rails_->forget(address, length);
-        }
     }
     // If `region` is null, `local` is registered for the operation, or copied through staging
     // memory if it cannot be registered.
@@ -255,7 +226,7 @@ public:
                                               const Registration* region) {
         const bool put = operation.operation == OPAL_COMMON_ADAPTIB_PUT;
         if (region == nullptr && peer.whole == nullptr) [[unlikely]] {
-            peer.whole = whole_[peer.route.fabric];
+            peer.whole = memory_.whole(peer.route.fabric);
         }
         const Registration* const memory = region != nullptr ? region : peer.whole;
         if (memory == nullptr || !allows(operation, put ? OPAL_COMMON_ADAPTIB_REMOTE_WRITE
@@ -377,36 +348,9 @@ public:
     void update_levels();
 
 private:
-    Status registered_or_reported(Status status, Bytes length);
-    Status register_memory(RegistrationCache& cache, RegistrationCache::Use& out, void* address,
-                           Bytes length, std::uint32_t access);
-    // Local memory as registered with the rails of one fabric.
-    struct Reach {
-        Reach(RailList rails, RailRange of, const Options& options, Counters& counters);
-        // Returns the region of all memory; null: buffers are registered one by one.
-        const Registration* all() const { return has_whole ? &whole : nullptr; }
-
-        RegistrationCache registrations; // declared before its users
-        StagingPool staging;
-        Registration whole;
-        bool has_whole = false;
-    };
-    Reach& reach(const Peer& peer) { return reaches_[peer.route.fabric]; }
-    StagingPool& staging(const Peer& peer) { return reach(peer).staging; }
+    StagingPool& staging(const Peer& peer) { return memory_.staging(peer.route.fabric); }
     bool take_blocks(ReceiveTransfer& transfer);
     void give_blocks(ReceiveTransfer& transfer);
-    // Returns a registration of the buffer with the peer's rails: the region of all memory, or
-    // `own`. Null: the buffer cannot be registered.
-    const Registration* registered(const Peer& peer, RegistrationCache::Use& own, void* address,
-                                   Bytes length, std::uint32_t access) {
-        Reach& known = reach(peer);
-        if (known.has_whole) [[likely]] {
-            return &known.whole;
-        }
-        return register_memory(known.registrations, own, address, length, access).ok()
-                   ? &own.registration()
-                   : nullptr;
-    }
 
     friend class Transfer;
     friend struct SendTransfer;
@@ -818,9 +762,7 @@ private:
     Matcher matcher_;
     BackPressure back_pressure_;
     BlockPool pool_;
-    std::deque<Reach> reaches_;                  // one per fabric
-    std::vector<const Registration*> whole_;     // Reach::all() of each fabric
-    std::optional<RegistrationCache> all_rails_; // if there are several fabrics
+    ExposedMemory memory_;
     CompletedList completed_;
     UserRequest* starting_ = nullptr; // the request whose start is under way
     bool started_complete_ = false;
@@ -830,11 +772,8 @@ private:
     IdTable<ReceiveTransfer> receives_;
     IdTable<OneSided> one_sided_;
     FlushEpochs flush_epochs_;
-    LentMemory lent_;
     IdTable<CopiedOneSided> copied_;
     IdTable<EmulatedAtomic> emulated_atomics_;
-    WindowTable windows_;
-    bool registration_reported_ = false;
     Bytes active_max_;
     std::size_t active_eager_;
     ActiveHandler active_handler_ = nullptr;

@@ -7,7 +7,7 @@
 namespace adaptib {
 
 bool Protocol::read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted) {
-    const Registration* all = whole_[peer.route.fabric];
+    const Registration* all = memory_.whole(peer.route.fabric);
     if (all == nullptr || source.kind != SourceKind::direct || to == nullptr || options_.put) {
         return false;
     }

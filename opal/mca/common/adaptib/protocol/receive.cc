@@ -105,12 +105,7 @@ void Protocol::update_levels() {
     counters_.unexpected_now = matcher_.unexpected();
     counters_.unexpected_bytes = back_pressure_.bytes();
     counters_.posted_now = matcher_.posted();
-    for (Reach& known : reaches_) {
-        known.registrations.settle();
-    }
-    if (all_rails_) {
-        all_rails_->settle();
-    }
+    memory_.settle();
 }
 
 bool Protocol::cancel(UserRequest& user) {

@@ -55,8 +55,8 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
         return;
     }
     if (is_contiguous(request.data)) { // registers while the connection comes up, if it has to
-        transfer->memory =
-            registered(peer, transfer->own, request.data.base, wanted, kLocalWrite | kRemoteWrite);
+        transfer->memory = memory_.registered(peer.route.fabric, transfer->own, request.data.base,
+                                              wanted, kLocalWrite | kRemoteWrite);
     }
     if (open) {
         undecided_.remove(*transfer);

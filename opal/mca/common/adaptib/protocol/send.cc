@@ -142,8 +142,8 @@ void Protocol::announce(SendRequest& request) {
     transfer->request = &request;
     transfer->kind = SourceKind::packed;
     if (is_contiguous(request.data)) {
-        transfer->memory = registered(*request.peer, transfer->own, request.data.base,
-                                      request.data.bytes, kRemoteRead);
+        transfer->memory = memory_.registered(request.peer->route.fabric, transfer->own,
+                                              request.data.base, request.data.bytes, kRemoteRead);
         if (transfer->memory != nullptr) {
             transfer->kind = SourceKind::direct;
         }

@@ -207,7 +207,7 @@ AnswerSlot* Protocol::offer_cooperative_copy(Peer& peer, const RmaWork& work,
                                              std::span<const std::uint32_t> remote_keys,
                                              CooperativeCopyBody& body) {
     const Subchannel* const only = peer.only_subchannel();
-    const Registration* const all = whole_[peer.route.fabric];
+    const Registration* const all = memory_.whole(peer.route.fabric);
     std::byte* const to = only != nullptr && all != nullptr &&
                                   only->remote_rail < remote_keys.size() &&
                                   peer.flows(sizeof(CooperativeCopyBody)) && peer.ring_out->direct()

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Staged copy: both ends copy long data through staging memory, by their processors
-// (protocol/cooperative_copy.cc says when).
+// (protocol/intranode/cooperative_copy.cc says when).
 //
-// The initiator's loop moves units (protocol/staged_ends.h) until all are in place. The initiator
-// takes back units that the helper does not take within kPatience, waits for the units that the
-// helper has taken, and copies the rest alone. If data goes in both directions at once, each end is
-// the initiator of one copy and the helper of the other: the loop does the steps of both in turns.
+// The initiator's loop moves units (protocol/intranode/staged_ends.h) until all are in place. The
+// initiator takes back units that the helper does not take within kPatience, waits for the units
+// that the helper has taken, and copies the rest alone. If data goes in both directions at once,
+// each end is the initiator of one copy and the helper of the other: the loop does the steps of
+// both in turns.
 //
 // The helper's memory is a window's, which is accessed by the rules of its key; or the buffer of a
 // message that the helper is still sending; or lent (memory/lent_memory.h). So no system call has
@@ -117,7 +118,7 @@ std::byte* Protocol::find_offered(const Peer& peer, const CooperativeCopyBody& b
     const bool fills = static_cast<Opcode>(body.opcode) == Opcode::write;
     good = true;
     if (body.send_id == 0) {
-        return lent_.find(body.theirs, body.length, fills ? kRemoteRead : kRemoteWrite);
+        return memory_.lent().find(body.theirs, body.length, fills ? kRemoteRead : kRemoteWrite);
     }
     const SendTransfer* const transfer = sends_.find(body.send_id);
     good = transfer != nullptr && &transfer->peer == &peer && transfer->sent &&

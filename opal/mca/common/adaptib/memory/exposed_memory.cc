@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory of this process that peers may reach (memory/exposed_memory.h).
+#include "memory/exposed_memory.h"
+
+#include <algorithm>
+
+namespace adaptib {
+
+namespace {
+
+constexpr std::size_t kStagingKept = 16;
+
+} // namespace
+
+// Registers all memory once, if the rails can: then no buffer needs a registration of its own.
+ExposedMemory::Reach::Reach(RailList list, RailRange of, const Options& options, Counters& counters)
+    : registrations(list, of, options.registration_cache, counters),
+      staging(list, of, options.block_bytes, kStagingKept, registrations) {
+    constexpr std::uint32_t kAccess = kLocalWrite | kRemoteRead | kRemoteWrite;
+    const auto those = list.subspan(of.first, of.count);
+    const bool possible = std::all_of(those.begin(), those.end(), [](const Rail* rail) {
+        return rail->info().has(Capability::whole_memory);
+    });
+    has_whole = possible && whole.make(list, of, nullptr, kWholeMemory, kAccess).ok();
+}
+
+ExposedMemory::ExposedMemory(const Options& options, RailList rails,
+                             std::span<const RailRange> fabrics, Counters& counters,
+                             MemoryListener& listener)
+    : rails_(rails), counters_(counters), listener_(listener) {
+    for (const RailRange& of : fabrics) {
+        whole_.push_back(reaches_.emplace_back(rails, of, options, counters).all());
+    }
+    if (fabrics.size() > 1) {
+        const RailRange all{0, static_cast<std::uint32_t>(rails.size())};
+        all_rails_.emplace(rails, all, options.registration_cache, counters);
+    }
+}
+
+Status ExposedMemory::acquire(RegistrationCache& cache, RegistrationCache::Use& out, void* address,
+                              Bytes length, std::uint32_t access) {
+    return registered_or_reported(cache.acquire(address, length, access, out), length);
+}
+
+Status ExposedMemory::registered_or_reported(Status status, Bytes length) {
+    if (status.ok()) [[likely]] {
+        return status;
+    }
+    ++counters_.registrations_failed;
+    if (!registration_reported_) {
+        registration_reported_ = true;
+        listener_.on_notice("A buffer of " + std::to_string(length) +
+                            " bytes cannot be registered: " + reason_text(status.reason()) +
+                            ". Messages from such buffers are copied instead, which is slower, and "
+                            "windows in such memory are refused. Locked memory may be limited: see "
+                            "\"ulimit -l\". This notice appears only once.");
+    }
+    return status;
+}
+
+// If a rail has no room, cached registrations that nobody uses are dropped, and it tries again.
+Status ExposedMemory::open_window(OpenWindow& out, void* address, Bytes length,
+                                  std::uint32_t access) {
+    Status status = windows_.open(out, rails_, address, length, access);
+    if (status.wants_room()) {
+        for (Reach& known : reaches_) {
+            known.registrations.make_room();
+        }
+        if (all_rails_) {
+            all_rails_->make_room();
+        }
+        status = windows_.open(out, rails_, address, length, access);
+    }
+    return registered_or_reported(status, length);
+}
+
+void ExposedMemory::settle() {
+    for (Reach& known : reaches_) {
+        known.registrations.settle();
+    }
+    if (all_rails_) {
+        all_rails_->settle();
+    }
+}
+
+} // namespace adaptib
