@@ -66,9 +66,10 @@
 #include "memory/window.h"
 #include "protocol/back_pressure.h"
 #include "protocol/flush.h"
+#include "protocol/one_sided.h"
+#include "protocol/rendezvous.h"
 #include "protocol/request.h"
 #include "protocol/staged_ends.h"
-#include "protocol/transfer.h"
 #include "stats/counters.h"
 
 namespace adaptib {
