@@ -22,12 +22,15 @@
 
 namespace adaptib {
 
+class Protocol;
+
 // A put, get or atomic.
 struct OneSided final : Transfer {
-    OneSided(Protocol& p, Peer& to) : Transfer(p, to) {}
+    OneSided(Protocol& p, TransferEngine& by, Peer& to) : Transfer(by, to), protocol(p) {}
     void on_rma_done() override;
     WaitingTransfer& shelve() override;
 
+    Protocol& protocol;
     UserRequest* user = nullptr;
     std::uint64_t id = 0;
     std::uint64_t epoch = 0;    // FlushEpochs
@@ -69,9 +72,10 @@ static_assert(alignof(ShelvedOneSided) <= alignof(UserRequest));
 // A put, get or atomic whose local memory cannot be registered: it goes block by block through
 // staging memory.
 struct CopiedOneSided final : Transfer {
-    CopiedOneSided(Protocol& p, Peer& to) : Transfer(p, to) {}
+    CopiedOneSided(Protocol& p, TransferEngine& by, Peer& to) : Transfer(by, to), protocol(p) {}
     void on_rma_done() override;
 
+    Protocol& protocol;
     UserRequest* user = nullptr;
     std::uint64_t id = 0;
     std::uint64_t epoch = 0; // FlushEpochs

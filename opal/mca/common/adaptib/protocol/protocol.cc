@@ -28,7 +28,8 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
                    ConnectionManager& connections, Counters& counters, ProtocolListener& listener)
     : options_(options), rails_(rails), connections_(connections), counters_(counters),
       listener_(listener), back_pressure_(options.unexpected_most, *this),
-      active_max_(options.active_max), active_eager_(options.active_eager) {
+      active_max_(options.active_max), active_eager_(options.active_eager),
+      transfers_(options.transfers, rails, counters, *this) {
     for (const RailRange& of : fabrics) {
         whole_.push_back(reaches_.emplace_back(rails, of, options, counters).all());
     }

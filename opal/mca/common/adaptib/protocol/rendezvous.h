@@ -23,8 +23,10 @@
 
 namespace adaptib {
 
+class Protocol;
+
 struct SendTransfer final : Transfer {
-    SendTransfer(Protocol& p, Peer& to) : Transfer(p, to) {}
+    SendTransfer(Protocol& p, TransferEngine& by, Peer& to) : Transfer(by, to), protocol(p) {}
     void on_rma_done() override;
 
     struct Block {
@@ -32,6 +34,7 @@ struct SendTransfer final : Transfer {
         Bytes length = 0; // 0: free
     };
 
+    Protocol& protocol;
     SendRequest* request = nullptr;
     std::uint64_t id = 0;
     SourceKind kind = SourceKind::direct;
@@ -58,10 +61,11 @@ struct ReceiveTransfer;
 
 // One block of a non-contiguous receive, or of a packed source.
 struct BlockRead final : Transfer {
-    BlockRead(Protocol& p, Peer& from, ReceiveTransfer& whole)
-        : Transfer(p, from), transfer(whole) {}
+    BlockRead(Protocol& p, TransferEngine& by, Peer& from, ReceiveTransfer& whole)
+        : Transfer(by, from), protocol(p), transfer(whole) {}
     void on_rma_done() override;
 
+    Protocol& protocol;
     ReceiveTransfer& transfer;
     std::unique_ptr<StagingBlock> memory; // null: straight into the user's buffer
     Bytes offset = 0;
@@ -79,9 +83,11 @@ struct ReceiveTransfer final : Transfer {
         pushed,      // there is no connection, or no memory for blocks: the sender sends fragments
     };
 
-    ReceiveTransfer(Protocol& p, Peer& from) : Transfer(p, from) {}
+    ReceiveTransfer(Protocol& p, TransferEngine& by, Peer& from)
+        : Transfer(by, from), protocol(p) {}
     void on_rma_done() override;
 
+    Protocol& protocol;
     ReceiveRequest* request = nullptr;
     std::uint64_t id = 0;
     Mode mode = Mode::undecided;

@@ -26,7 +26,7 @@
 namespace adaptib {
 
 class Peer;
-class Protocol;
+class TransferEngine;
 
 // Returns SendWork::compare_add of an operation. (A compare-and-swap stores the operand.)
 inline std::uint64_t compare_add_of(const opal_common_adaptib_one_sided_t& operation) {
@@ -115,17 +115,18 @@ struct RmaOperation {
     }
 };
 
-// Owner of a Move, told when the Move is done. It waits in a list (peer/waiting.h) while some of
-// its stripes could not be posted yet.
+// Owner of an RmaOperation, told when that is done. It waits in a list (peer/waiting.h) while some
+// of its stripes could not be posted yet.
 class Transfer : public WorkTarget, public WaitingTransfer, public PostedTransfer {
 public:
-    Transfer(Protocol& p, Peer& to) : protocol(p), peer(to) {}
+    Transfer(TransferEngine& by, Peer& to) : engine(by), peer(to) {}
     void on_work_done(std::uint32_t rail, const WorkCompletion& completion) final;
+    // The transfer is over; rma.failed if it has failed.
     virtual void on_rma_done() = 0;
     // Returns the record that waits from now on: this one, or a shorter one that replaces it.
     virtual WaitingTransfer& shelve() { return *this; }
 
-    Protocol& protocol;
+    TransferEngine& engine;
     Peer& peer;
     RmaOperation rma;
 
