@@ -156,7 +156,8 @@ void Ranks::turn(Rank& rank) {
     }
     rank.in_turn = true;
     if (rank.process->idle()) {
-        rank.core->protocol().on_polled(); // an idle rank has polled all the time, in vain
+        // An idle rank has polled all the time, in vain.
+        rank.core->protocol().transfers().on_polled();
     }
     rank.process->begin_turn();
     if (rank.core->deadline() <= rank.process->now()) {

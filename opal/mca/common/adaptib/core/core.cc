@@ -128,7 +128,8 @@ Nanoseconds Core::deadline() const {
     }
     const Nanoseconds next = std::min({connections_->deadline(), attended_.look_at(answers),
                                        forgive_unconnected_at_, contact_deadline()});
-    return std::min(next, silence_->deadline(unsignaled_posts(), protocol_->work_outstanding()));
+    return std::min(
+        next, silence_->deadline(unsignaled_posts(), protocol_->transfers().work_outstanding()));
 }
 
 void Core::run_timers() {
@@ -173,7 +174,7 @@ void Core::run_timers() {
             }
         });
     }
-    if (silence_->due(unsignaled_posts(), protocol_->work_outstanding())) {
+    if (silence_->due(unsignaled_posts(), protocol_->transfers().work_outstanding())) {
         watch_silence();
     }
     life_->run_timers();

@@ -80,7 +80,7 @@ void Core::on_abandoned(Peer& peer) {
         left = taken == 0 ? 0 : left - std::min(left, taken);
     }
     peer.abandoned = false;
-    protocol_->abandon(peer);
+    protocol_->transfers().abandon(peer);
 }
 
 void Core::on_fenced(Peer& peer) { protocol_->on_fenced(peer); }

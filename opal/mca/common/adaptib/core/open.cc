@@ -445,12 +445,13 @@ void Core::open_protocol(const Parameters& parameters, std::uint32_t depth) {
     protocol.block_bytes = parameters.block_bytes;
     protocol.block_depth = static_cast<std::size_t>(parameters.block_depth);
     protocol.clock = environment_.clock;
-    protocol.interleave = std::chrono::microseconds{parameters.interleave};
     protocol.registration_cache = registration_cache_bytes(parameters);
     protocol.self = environment_.self;
     protocol.unexpected_most = unexpected_memory(parameters);
     protocol.serves_atomics = serves_atomics(parameters);
-    protocol.max_outstanding = depth / 2; // the rest: signaled ring writes and flushes
+    protocol.transfers.clock = environment_.clock;
+    protocol.transfers.interleave = std::chrono::microseconds{parameters.interleave};
+    protocol.transfers.max_outstanding = depth / 2; // the rest: signaled ring writes and flushes
     ProtocolListener& protocol_events = *this;
     protocol_ = std::make_unique<Protocol>(protocol, rails_, ranges, *connections_, counters_,
                                            protocol_events);

@@ -115,10 +115,10 @@ inline bool Core::nothing_else() const {
     if (tick_ % kDatagramEvery == 0 || (idle && events == 0 && !is_idle())) {
         events += poll_datagrams();
     }
-    if (protocol_->work_outstanding() || tick_ % kCompletionsEvery == 0 ||
+    if (protocol_->transfers().work_outstanding() || tick_ % kCompletionsEvery == 0 ||
         connections_->measurement().active()) {
         events += poll_completions();
-        protocol_->on_polled();
+        protocol_->transfers().on_polled();
         connections_->measurement().on_polled();
     }
     if (protocol_->retry_due()) [[unlikely]] {

@@ -16,7 +16,7 @@
 //   2. A transfer behind a subchannel may be planned for an earlier connection: it is planned anew
 //      when it is offered. So a repair need not touch these lists.
 // Memory: two words and two bytes of each transfer, none per list entry. The whole record of a put,
-// get or atomic of which nothing is posted lies in its request (protocol/transfer.h).
+// get or atomic of which nothing is posted lies in its request (protocol/one_sided.h).
 // Ownership: the transfers are the protocol's, which removes each before destroying it.
 // Threads: as the peer.
 // May touch: base/.

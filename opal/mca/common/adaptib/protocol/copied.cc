@@ -14,7 +14,7 @@ namespace adaptib {
 // staging blocks; not_supported if there is no block to wait for.
 Status Protocol::start_copied(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                               Opcode opcode, UserRequest& user, bool& complete_now) {
-    auto started = std::make_unique<CopiedOneSided>(*this, peer);
+    auto started = std::make_unique<CopiedOneSided>(*this, transfers_, peer);
     if (const Status status = staging(peer).take(started->block); !status.ok()) {
         if (copied_.size() + sends_.size() + receives_.size() > 0) {
             return Status::error(Reason::no_memory);
@@ -56,7 +56,7 @@ void Protocol::start_copied_block(CopiedOneSided& operation) {
     if (rma.opcode == Opcode::write) {
         std::memcpy(rma.local, operation.local + operation.moved, rma.length);
     }
-    start_operation(operation);
+    transfers_.start_operation(operation);
 }
 
 void CopiedOneSided::on_rma_done() { protocol.on_copied_block(*this); }

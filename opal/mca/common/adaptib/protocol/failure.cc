@@ -119,9 +119,7 @@ void Protocol::fail_receives(Peer& peer) {
 
 void Protocol::fail_transfers(Peer& peer) {
     fail_atomics(peer);
-    start_queued(peer); // they fail at their start
-    stop_balancing(peer);
-    fail_waiting(peer);
+    transfers_.fail_waiting(peer);
     std::vector<SendTransfer*> sends;
     sends_.for_each([&](SendTransfer* transfer) {
         if (&transfer->peer == &peer && transfer->rma.outstanding == 0) {
@@ -186,7 +184,7 @@ void Protocol::keep_peer(Peer& peer) {
 
 // Sends what was held, or adds it to what waits.
 void Protocol::go_on(Peer& peer) {
-    start_queued(peer);
+    transfers_.start_held(peer);
     send_queued_atomics(peer);
     send_queued(peer);
 }
@@ -219,7 +217,7 @@ void Protocol::on_torn_down(Peer& peer) {
     peer.teardown_pending = false;
     peer.disconnect_sent = peer.disconnect_received = peer.disconnect_acked = false;
     peer.messages_sent = 0;
-    stop_balancing(peer);
+    transfers_.stop_balancing(peer);
     run_early(peer);
     go_on(peer);
 }

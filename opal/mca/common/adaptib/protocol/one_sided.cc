@@ -82,7 +82,7 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
     if (!status.ok()) {
         return status;
     }
-    OneSided* started = pool_.create<OneSided>(*this, peer);
+    OneSided* started = pool_.create<OneSided>(*this, transfers_, peer);
     if (started == nullptr) {
         return Status::error(Reason::no_memory);
     }
@@ -108,7 +108,7 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
     rma.registration = region;
     starting_ = &user;
     started_complete_ = false;
-    start_operation(*started);
+    transfers_.start_operation(*started);
     starting_ = nullptr;
     complete_now = started_complete_;
     return kOk;

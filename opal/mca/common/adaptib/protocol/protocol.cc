@@ -12,7 +12,8 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
       listener_(listener), back_pressure_(options.unexpected_most, *this),
       memory_({options.registration_cache, options.block_bytes}, rails, fabrics, counters,
               listener),
-      active_max_(options.active_max), active_eager_(options.active_eager) {}
+      active_max_(options.active_max), active_eager_(options.active_eager),
+      transfers_(options.transfers, rails, counters, *this) {}
 
 // Destroys messages that the user never received, and transfers that will not end any more.
 Protocol::~Protocol() {

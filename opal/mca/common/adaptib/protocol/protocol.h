@@ -16,10 +16,7 @@
 //     packed_source.cc       the sender packs blocks on demand
 //     written.cc             the sender writes (put)
 //     pushed.cc              without a connection: the message goes in fragments
-//     transfer.cc            stripes of a transfer are posted and complete
-//     waiting.cc             transfers without room wait, and are posted when there is some
 //     shelved.cc             the record of a waiting operation lies in its request
-//     put_get_balance.cc     put/get balance: operations wait until their direction may go on
 //     active.cc              active messages
 //     one_sided.cc           put, get and atomics
 //     region_keys.cc         keys of the remote memory; operations that the target refuses
@@ -35,6 +32,10 @@
 //     target_assisted.cc     target-assisted puts, gets and atomics
 //     cooperative_copy.cc    cooperative copy: both ends copy a part of long data
 //     staged.cc              staged copy: long data goes through staging memory (staged_ends.h)
+//
+// and the parts that have a class of their own:
+//
+//     transfer_engine.h      posts the stripes of transfers, and sees them complete
 //
 // Invariants
 //   1. Messages to a peer are numbered in the order in which they are put on a channel, and handed
@@ -67,8 +68,11 @@
 #include "protocol/back_pressure.h"
 #include "protocol/flush.h"
 #include "protocol/intranode/staged_ends.h"
+#include "protocol/one_sided.h"
+#include "protocol/rendezvous.h"
 #include "protocol/request.h"
-#include "protocol/transfer.h"
+#include "protocol/rma_counters.h"
+#include "protocol/transfer_engine.h"
 #include "stats/counters.h"
 
 namespace adaptib {
@@ -88,7 +92,7 @@ protected:
     ~ProtocolListener() = default;
 };
 
-class Protocol final : BackPressureListener {
+class Protocol final : BackPressureListener, TransferListener {
 public:
     struct Options {
         std::uint64_t self = 0; // name of this process
@@ -99,12 +103,11 @@ public:
         std::uint64_t connect_threshold = 0; // messages sent before a connection is made
         Bytes block_bytes = 0;
         std::size_t block_depth = 0;
-        const Clock* clock = nullptr;    // times stripes, copies and streams
-        Bytes registration_cache = 0;    // RegistrationCache's max_bytes
-        bool serves_atomics = false;     // executes atomics on its windows for the peers
-        Nanoseconds interleave{0};       // length of a put/get window in time; 0: no balance
-        Bytes unexpected_most = kGiB;    // bound on memory for unexpected messages
-        std::size_t max_outstanding = 0; // stripes; their completions have to fit a CQ
+        const Clock* clock = nullptr; // times copies and streams
+        Bytes registration_cache = 0; // RegistrationCache's max_bytes
+        bool serves_atomics = false;  // executes atomics on its windows for the peers
+        Bytes unexpected_most = kGiB; // bound on memory for unexpected messages
+        TransferEngine::Options transfers;
     };
 
     // `fabrics`: the range of rails of each fabric. A peer's rails belong to one fabric.
@@ -261,6 +264,7 @@ public:
     void release_peer(Peer& peer);
     void keep_peer(Peer& peer); // undoes release_peer(): the peer is wanted again
 
+    TransferEngine& transfers() { return transfers_; }
     CompletedList& completed() { return completed_; }
 
     // --- Calls of the core -----------------------------------------------------------------------
@@ -298,7 +302,6 @@ public:
         }
     }
     void on_interrupted(Peer& peer); // nothing can be sent until on_connected or on_unconnected
-    void abandon(Peer& peer);        // stripes under way will not complete
     void on_fenced(Peer& peer);      // messages posted into peer.ring_out may be lost
     void on_connected(Peer& peer);
     void on_unconnected(Peer& peer); // no connection for now
@@ -333,17 +336,9 @@ public:
     // Sends messages and posts transfers that found no room before. Returns the number of peers
     // that have no pending sends any more.
     std::size_t retry();
-    // Returns true while completions of stripes are outstanding.
-    bool work_outstanding() const { return outstanding_ > 0; }
-    // The core has just polled for completions.
-    void on_polled() {
-        if (striped_ > 0) [[unlikely]] {
-            polled_ = options_.clock->now();
-        }
-    }
-    bool retry_due() const { return !stalled_.empty() || !waiting_peers_.empty(); }
+    bool retry_due() const { return !stalled_.empty() || transfers_.any_waits(); }
     // Returns true if a pass of progress has more to do than to receive.
-    bool has_work() const { return work_outstanding() || retry_due(); }
+    bool has_work() const { return transfers_.work_outstanding() || retry_due(); }
     void forget(Peer& peer); // at the end: returns the peer's records to the pool
     void update_levels();
 
@@ -352,7 +347,6 @@ private:
     bool take_blocks(ReceiveTransfer& transfer);
     void give_blocks(ReceiveTransfer& transfer);
 
-    friend class Transfer;
     friend struct SendTransfer;
     friend struct ReceiveTransfer;
     friend struct BlockRead;
@@ -537,44 +531,19 @@ private:
     void start_write(SendTransfer& transfer);
     void on_written(Peer& peer, const WrittenBody& body);
 
-    // waiting.cc
-    enum class Place : std::uint8_t { first, last };
-    static constexpr std::uint32_t kNoSubchannel = ~0u;
-    void start_operation(Transfer& transfer);
-    void start_transfer(Transfer& transfer);
-    void wait_in(Transfer& transfer, std::size_t list, Place place);
-    void list_waiting(Peer& peer, WaitingTransfer& transfer, std::size_t list, Place place);
-    void wait_to_post(Transfer& transfer);
-    void stop_waiting(Transfer& transfer);
-    void leave_waiting(Peer& peer);
-    static bool all_blocked(const Peer& peer);
-    bool must_wait(const Peer& peer) const;
-    bool may_post(const Peer& peer, std::size_t most) const;
-    void post_waiting();
-    void post_waiting(Peer& peer, std::size_t most);
-    void post_behind(Peer& peer, std::uint32_t subchannel, std::size_t most);
-    void post_line(Peer& peer, std::size_t most);
-    bool post_first(Peer& peer, std::size_t list, std::uint32_t offered);
-    void start_queued(Peer& peer);
-    void fail_waiting(Peer& peer);
-
     // shelved.cc
     WaitingTransfer& shelve(OneSided& operation);
-    Transfer* unshelve(Peer& peer, WaitingTransfer& transfer);
-    void fail_shelved(Peer& peer, ShelvedOneSided& shelved);
+    Transfer* unshelve(Peer& peer, WaitingTransfer& record) override;
+    void fail_shelved(Peer& peer, WaitingTransfer& record) override;
     void forget_waiting(Peer& peer);
 
-    // transfer.cc
-    // Returns false if the transfer waits for room, or for the connection. `offered`: the
-    // subchannel behind which it was the first that waited.
-    bool post_stripes(Transfer& transfer, std::uint32_t offered = kNoSubchannel);
-    void count_posted(Transfer& transfer, Nanoseconds begun);
-    bool may_repeat(const Transfer& transfer, WorkStatus status) const;
-    void plan_left(Transfer& transfer);
-    void interrupt_plan(Transfer& transfer);
-    void plan_rma(Transfer& transfer);
-    bool plan_more(Transfer& transfer);
-    Status post_stripe(Transfer& transfer, const Stripe& stripe);
+    // of transfer_engine.h
+    void want_connection(Peer& peer) override { connections_.request(peer); }
+    void want_repair(Peer& peer) override { connections_.repair(peer); }
+    void on_control_lane(Peer& peer, std::uint32_t lane) override {
+        connections_.migrate_control_lane(peer, lane);
+    }
+
     static Status check(const opal_common_adaptib_one_sided_t& operation);
     // Returns true if this process can use the description, and the description gives `right`.
     static bool is_sound(const opal_common_adaptib_remote_t& remote, std::uint32_t right) {
@@ -594,10 +563,10 @@ private:
     // region_keys.cc
     Status find_keys(const Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                      opal_common_adaptib_remote_t& remote);
-    bool find_keys(Transfer& transfer);
+    bool find_keys(Transfer& transfer) override;
     Status find_keys(const Peer& peer, const RemoteRange& range, std::span<std::uint32_t> keys);
     bool sees_regions(const Peer& peer) const;
-    void refuse(Transfer& transfer);
+    void on_refused(const Transfer& transfer) override;
     void report_refused(Peer& peer, Opcode opcode, Bytes bytes);
     static int status_of(const RmaOperation& rma);
 
@@ -623,7 +592,7 @@ private:
         if (!only->qp->rma_now(work).ok()) [[unlikely]] {
             return false;
         }
-        count_rma(what.opcode, what.length);
+        count_rma(counters_, what.opcode, what.length);
         return true;
     }
     bool start_by_choice(Peer& peer, const RmaWork& work, const Registration& region,
@@ -664,33 +633,6 @@ private:
     void count_served(const StagedOffer& offer);
     QueuePair* offered_over(const Peer& peer, const CooperativeCopyBody& body);
     void on_cooperative_copy(Peer& peer, const CooperativeCopyBody& body);
-    std::size_t stripe_of(const Transfer& transfer, std::uint32_t rail,
-                          std::uint32_t qp_number) const;
-    void take_time(Transfer& transfer, std::size_t stripe, WorkStatus status);
-    void learn_from(Transfer& transfer, std::size_t stripe);
-    void count_rma(Opcode opcode, Bytes length) {
-        switch (opcode) {
-        case Opcode::read:
-            ++counters_.rdma_read;
-            counters_.rdma_read_bytes += length;
-            break;
-        case Opcode::write:
-            ++counters_.rdma_write;
-            counters_.rdma_write_bytes += length;
-            break;
-        default: ++counters_.rdma_atomic; break;
-        }
-    }
-    void on_stripe_done(Transfer& transfer, std::uint32_t rail, const WorkCompletion& completion);
-    void abandon(Transfer& transfer);
-
-    // put_get_balance.cc
-    Bytes put_get_window(const Peer& peer) const;
-    void look_for_both(const Transfer& transfer);
-    bool is_full(const Transfer& transfer) const;
-    bool queue_if_full(Transfer& transfer);
-    void release_queued(Peer& peer);
-    void stop_balancing(Peer& peer);
 
     // pushed.cc
     void ask_for_fragments(ReceiveTransfer& transfer);
@@ -778,16 +720,11 @@ private:
     std::size_t active_eager_;
     ActiveHandler active_handler_ = nullptr;
     void* active_context_ = nullptr;
-    std::size_t outstanding_ = 0; // stripes
+    TransferEngine transfers_;
     IntrusiveList<Peer, &Peer::stalled_link> stalled_;
-    IntrusiveList<Peer, &Peer::transfers_link> waiting_peers_; // with waiting transfers
     IntrusiveList<ReceiveTransfer, &ReceiveTransfer::undecided_link> undecided_;
-    std::size_t striped_ = 0; // timed stripes outstanding
-    Nanoseconds polled_{};    // time of the last poll for completions, kept while striped_ > 0
-    std::vector<SubchannelStats> subchannel_stats_; // scratch of plan_rma
-    std::vector<StripeTime> times_;                 // scratch of learn_from
-    std::vector<Peer*> stalled_now_;                // scratch of retry
-    std::vector<std::byte> fragment_;               // scratch of fill_fragment, transmit_parts
+    std::vector<Peer*> stalled_now_;  // scratch of retry
+    std::vector<std::byte> fragment_; // scratch of fill_fragment, transmit_parts
 };
 
 } // namespace adaptib

@@ -6,7 +6,10 @@
 // puts alone should not have to call progress to keep the rails busy. So nothing is held until one
 // direction was wanted while the other had more than a window under way, and nothing is held any
 // more once that ceases to happen.
-#include "protocol/protocol.h"
+#include <algorithm>
+#include <memory>
+
+#include "protocol/transfer_engine.h"
 
 namespace adaptib {
 
@@ -32,7 +35,7 @@ Bytes under_way(const Peer& peer, Direction direction) {
 
 // Returns the bytes that the rails to the peer carry in options_.interleave. Paths of one rail
 // share its rate.
-Bytes Protocol::put_get_window(const Peer& peer) const {
+Bytes TransferEngine::put_get_window(const Peer& peer) const {
     std::uint64_t rate = 0;
     std::uint64_t seen = 0; // bit by rail
     for (const Subchannel& subchannel : peer.subchannels) {
@@ -52,7 +55,7 @@ Bytes Protocol::put_get_window(const Peer& peer) const {
 
 // Finds out whether both directions are wanted at once. REQUIRES: stripes to the peer are
 // outstanding.
-void Protocol::look_for_both(const Transfer& transfer) {
+void TransferEngine::look_for_both(const Transfer& transfer) {
     Peer& peer = transfer.peer;
     const Direction busy = other(transfer.rma.direction());
     const Bytes there = under_way(peer, busy);
@@ -76,7 +79,7 @@ void Protocol::look_for_both(const Transfer& transfer) {
 
 // Returns true if the transfer's direction may post no further stripe now. REQUIRES: the peer has
 // an `put_get_balance`.
-bool Protocol::is_full(const Transfer& transfer) const {
+bool TransferEngine::is_full(const Transfer& transfer) const {
     const RmaOperation& rma = transfer.rma;
     const Peer& peer = transfer.peer;
     if (is_atomic(rma)) {
@@ -96,7 +99,7 @@ bool Protocol::is_full(const Transfer& transfer) const {
     return most > 0 && subchannel.reads >= most;
 }
 
-bool Protocol::queue_if_full(Transfer& transfer) {
+bool TransferEngine::queue_if_full(Transfer& transfer) {
     if (!is_full(transfer)) {
         return false;
     }
@@ -115,7 +118,7 @@ bool Protocol::queue_if_full(Transfer& transfer) {
 
 // Posts held transfers: stripes are done, or the connection is gone. If the next transfer finds no
 // room, the rest stays held: a transfer that waits for room is offered in each pass.
-void Protocol::release_queued(Peer& peer) {
+void TransferEngine::release_queued(Peer& peer) {
     PutGetBalance& lanes = *peer.put_get_balance;
     Direction direction = other(lanes.turn);
     bool room = true;
@@ -142,7 +145,7 @@ void Protocol::release_queued(Peer& peer) {
 
 // Moves held transfers to the line: the connection is gone, or about to go. They wait for the next
 // connection, or fail, like others.
-void Protocol::stop_balancing(Peer& peer) {
+void TransferEngine::stop_balancing(Peer& peer) {
     if (peer.put_get_balance == nullptr) {
         return;
     }

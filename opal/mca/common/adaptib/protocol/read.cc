@@ -31,7 +31,7 @@ void Protocol::start_read(ReceiveTransfer& transfer) {
     rma.remote_key_count = transfer.source.key_count;
     std::copy(std::begin(transfer.source.keys), std::end(transfer.source.keys), rma.remote_keys);
     rma.length = transfer.wanted;
-    start_transfer(transfer);
+    transfers_.start_transfer(transfer);
 }
 
 void ReceiveTransfer::on_rma_done() {
@@ -88,7 +88,8 @@ void Protocol::start_block_reads(ReceiveTransfer& transfer) {
 void Protocol::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes length,
                                 std::uint64_t remote, const std::uint32_t* keys,
                                 std::uint32_t key_count, std::uint32_t remote_block) {
-    transfer.active.push_back(std::make_unique<BlockRead>(*this, transfer.peer, transfer));
+    transfer.active.push_back(
+        std::make_unique<BlockRead>(*this, transfers_, transfer.peer, transfer));
     BlockRead* block = transfer.active.back().get();
     block->offset = offset;
     block->length = length;
@@ -109,7 +110,7 @@ void Protocol::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes l
         rma.local = block->memory->data();
         rma.registration = &block->memory->registration;
     }
-    start_transfer(*block);
+    transfers_.start_transfer(*block);
 }
 
 void BlockRead::on_rma_done() { protocol.on_block_read(*this); }

@@ -71,23 +71,17 @@ Status Protocol::find_keys(const Peer& peer, const opal_common_adaptib_one_sided
     return find_keys(peer, range, {remote.keys, remote.key_count});
 }
 
-// Finds the keys for an operation that waited for a connection. Returns false if it is refused.
 bool Protocol::find_keys(Transfer& transfer) {
     RmaOperation& rma = transfer.rma;
-    if (!rma.one_sided || rma.keys_found || !sees_regions(transfer.peer)) {
+    if (!sees_regions(transfer.peer)) {
         return true;
     }
     rma.keys_found = true;
     const RemoteRange range{rma.remote, rma.length, rma.access};
-    if (find_keys(transfer.peer, range, {rma.remote_keys, rma.remote_key_count}).ok()) {
-        return true;
-    }
-    refuse(transfer);
-    return false;
+    return find_keys(transfer.peer, range, {rma.remote_keys, rma.remote_key_count}).ok();
 }
 
-void Protocol::refuse(Transfer& transfer) {
-    transfer.rma.failed = transfer.rma.refused = true;
+void Protocol::on_refused(const Transfer& transfer) {
     report_refused(transfer.peer, transfer.rma.opcode, transfer.rma.length);
 }
 

@@ -36,7 +36,7 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
         complete_receive(request, envelope, source.bytes, wanted, OPAL_COMMON_ADAPTIB_SUCCESS);
         return;
     }
-    auto* transfer = new ReceiveTransfer(*this, peer);
+    auto* transfer = new ReceiveTransfer(*this, transfers_, peer);
     transfer->request = &request;
     transfer->source = source;
     transfer->wanted = wanted;

@@ -10,7 +10,7 @@ void Protocol::on_interrupted(Peer& peer) {
     if (peer.interrupted) {
         return;
     }
-    stop_balancing(peer);
+    transfers_.stop_balancing(peer);
     peer.interrupted = true;
     peer.pending.put_back(peer.barrier);
     if (!peer.stalled_link.linked()) {

@@ -138,7 +138,7 @@ bool Protocol::transmit_eager(SendRequest& request) {
 // Prepares what the receiver needs to fetch the message: an address and keys, or, if the data is
 // not contiguous or cannot be registered, a promise to pack it.
 void Protocol::announce(SendRequest& request) {
-    auto transfer = std::make_unique<SendTransfer>(*this, *request.peer);
+    auto transfer = std::make_unique<SendTransfer>(*this, transfers_, *request.peer);
     transfer->request = &request;
     transfer->kind = SourceKind::packed;
     if (is_contiguous(request.data)) {
@@ -311,7 +311,7 @@ std::size_t Protocol::retry() {
             connections_.repair(*peer);
         }
     }
-    post_waiting();
+    transfers_.post_waiting();
     return ended;
 }
 

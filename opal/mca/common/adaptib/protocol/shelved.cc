@@ -68,24 +68,20 @@ WaitingTransfer& Protocol::shelve(OneSided& operation) {
     return *shelved;
 }
 
-// Returns the transfer of a waiting record. Null: there is no memory now.
-Transfer* Protocol::unshelve(Peer& peer, WaitingTransfer& transfer) {
-    if (!transfer.shelved) {
-        return static_cast<Transfer*>(&transfer);
-    }
-    OneSided* const operation = pool_.create<OneSided>(*this, peer);
+Transfer* Protocol::unshelve(Peer& peer, WaitingTransfer& record) {
+    OneSided* const operation = pool_.create<OneSided>(*this, transfers_, peer);
     if (operation == nullptr) {
         return nullptr;
     }
-    auto& shelved = static_cast<ShelvedOneSided&>(transfer);
+    auto& shelved = static_cast<ShelvedOneSided&>(record);
     shelved.restore(*operation);
     operation->id = one_sided_.add(operation);
     shelved.~ShelvedOneSided();
     return operation;
 }
 
-// REQUIRES: the record waits nowhere any more.
-void Protocol::fail_shelved(Peer& peer, ShelvedOneSided& shelved) {
+void Protocol::fail_shelved(Peer& peer, WaitingTransfer& record) {
+    auto& shelved = static_cast<ShelvedOneSided&>(record);
     UserRequest& user = shelved.user();
     flush_epochs_.leave(shelved.epoch);
     shelved.~ShelvedOneSided();

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Stripes of a transfer: planned once the peer is connected, posted as far as there is room, and
 // counted as they complete.
+#include "protocol/transfer_engine.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "peer/subchannel_stats.h"
-#include "protocol/protocol.h"
+#include "protocol/rma_counters.h"
 
 namespace adaptib {
 
 static_assert(kPathWeights.size() >= kMaxSubchannels);
 
-void Protocol::plan_rma(Transfer& transfer) {
+void TransferEngine::plan(Transfer& transfer) {
     Peer& peer = transfer.peer;
     collect_subchannel_stats(peer, rails_, subchannel_stats_);
     RmaOperation& rma = transfer.rma;
@@ -41,7 +43,7 @@ void Protocol::plan_rma(Transfer& transfer) {
 }
 
 // Plans what an interrupted plan has left, as one round. REQUIRES: subchannel_stats_ is up to date.
-void Protocol::plan_left(Transfer& transfer) {
+void TransferEngine::plan_left(Transfer& transfer) {
     RmaOperation& rma = transfer.rma;
     for (const Stripe& piece : rma.left) {
         const std::size_t first = rma.plan.size();
@@ -59,7 +61,7 @@ void Protocol::plan_left(Transfer& transfer) {
 
 // Returns true if the path failed, not the operation, and the transfer can be repeated. An atomic
 // cannot be repeated, since it may have been executed.
-bool Protocol::may_repeat(const Transfer& transfer, WorkStatus status) const {
+bool TransferEngine::may_repeat(const Transfer& transfer, WorkStatus status) {
     const Opcode opcode = transfer.rma.opcode;
     return transfer.peer.repairable && is_path_failure(status) &&
            (opcode == Opcode::read || opcode == Opcode::write);
@@ -67,7 +69,7 @@ bool Protocol::may_repeat(const Transfer& transfer, WorkStatus status) const {
 
 // Drops the plan; what is left of it is planned again for the next connection. REQUIRES: nothing is
 // outstanding.
-void Protocol::interrupt_plan(Transfer& transfer) {
+void TransferEngine::interrupt_plan(Transfer& transfer) {
     RmaOperation& rma = transfer.rma;
     for (; rma.posted < rma.plan.size(); ++rma.posted) {
         rma.left.push_back(rma.plan[rma.posted]);
@@ -79,17 +81,17 @@ void Protocol::interrupt_plan(Transfer& transfer) {
 
 // Plans the next round if it is due: a long transfer is planned in rounds, of which two are under
 // way. Returns false if nothing was planned. REQUIRES: all that is planned is posted.
-bool Protocol::plan_more(Transfer& transfer) {
+bool TransferEngine::plan_more(Transfer& transfer) {
     RmaOperation& rma = transfer.rma;
     if (rma.covered == rma.length || rma.outstanding_bytes > rma.round) {
         return false;
     }
-    plan_rma(transfer);
+    plan(transfer);
     return true;
 }
 
 // Notes that the next stripe of the plan is posted. `begun`: the start time of its batch.
-void Protocol::count_posted(Transfer& transfer, Nanoseconds begun) {
+void TransferEngine::count_posted(Transfer& transfer, Nanoseconds begun) {
     RmaOperation& rma = transfer.rma;
     if (!rma.progress.empty()) {
         const Stripe& stripe = rma.plan[rma.posted];
@@ -120,7 +122,7 @@ void Protocol::count_posted(Transfer& transfer, Nanoseconds begun) {
 
 // Posts stripes while there is room. Completes the transfer, which may be gone afterwards, if
 // nothing is outstanding and it cannot continue. False: it waits, and so do those behind it.
-bool Protocol::post_stripes(Transfer& transfer, std::uint32_t offered) {
+bool TransferEngine::post_stripes(Transfer& transfer, std::uint32_t offered) {
     RmaOperation& rma = transfer.rma;
     Peer& peer = transfer.peer; // the transfer may be gone when it waits
     const ConnectState state = peer.state;
@@ -134,7 +136,7 @@ bool Protocol::post_stripes(Transfer& transfer, std::uint32_t offered) {
         // Requesting a connection may fail the peer at once, and with it every waiting transfer: so
         // this one waits first.
         wait_to_post(transfer);
-        connections_.request(peer);
+        listener_.want_connection(peer);
         return false;
     } else {
         if (rma.planned() && rma.connection != transfer.peer.connection) [[unlikely]] {
@@ -145,7 +147,7 @@ bool Protocol::post_stripes(Transfer& transfer, std::uint32_t offered) {
                 return true;
             }
             if (find_keys(transfer)) {
-                plan_rma(transfer);
+                plan(transfer);
             }
         }
     }
@@ -176,7 +178,7 @@ bool Protocol::post_stripes(Transfer& transfer, std::uint32_t offered) {
         }
         if (status.reason() == Reason::bad_state && transfer.peer.repairable) {
             wait_to_post(transfer);
-            connections_.repair(peer);
+            listener_.want_repair(peer);
             return false;
         }
         if (status.is_error()) {
@@ -191,7 +193,21 @@ bool Protocol::post_stripes(Transfer& transfer, std::uint32_t offered) {
     return true;
 }
 
-Status Protocol::post_stripe(Transfer& transfer, const Stripe& stripe) {
+// Returns false if the transfer is refused.
+bool TransferEngine::find_keys(Transfer& transfer) {
+    if (!transfer.rma.one_sided || transfer.rma.keys_found || listener_.find_keys(transfer)) {
+        return true;
+    }
+    refuse(transfer);
+    return false;
+}
+
+void TransferEngine::refuse(Transfer& transfer) {
+    transfer.rma.failed = transfer.rma.refused = true;
+    listener_.on_refused(transfer);
+}
+
+Status TransferEngine::post_stripe(Transfer& transfer, const Stripe& stripe) {
     const RmaOperation& rma = transfer.rma;
     Subchannel& subchannel = transfer.peer.subchannels[stripe.subchannel];
     if (subchannel.remote_rail >= rma.remote_key_count) {
@@ -211,7 +227,7 @@ Status Protocol::post_stripe(Transfer& transfer, const Stripe& stripe) {
     work.swap = rma.swap;
     const Status status = subchannel.qp->post_send(work);
     if (status.ok()) {
-        count_rma(rma.opcode, stripe.length);
+        count_rma(counters_, rma.opcode, stripe.length);
         subchannel.outstanding[static_cast<std::size_t>(rma.direction())] += stripe.length;
         subchannel.reads += rma.direction() == Direction::read ? 1 : 0;
     }
@@ -219,18 +235,22 @@ Status Protocol::post_stripe(Transfer& transfer, const Stripe& stripe) {
 }
 
 void Transfer::on_work_done(std::uint32_t rail, const WorkCompletion& completion) {
-    Protocol& owner = protocol;
-    Peer& to = peer;
-    owner.on_stripe_done(*this, rail, completion); // this transfer may be gone
-    if (to.put_get_balance != nullptr) {
-        owner.release_queued(to);
+    engine.on_work_done(*this, rail, completion);
+}
+
+void TransferEngine::on_work_done(Transfer& transfer, std::uint32_t rail,
+                                  const WorkCompletion& completion) {
+    Peer& peer = transfer.peer;
+    on_stripe_done(transfer, rail, completion); // the transfer may be gone
+    if (peer.put_get_balance != nullptr) {
+        release_queued(peer);
     }
 }
 
 // Returns the index of the stripe that completes: those of one queue pair complete in order.
 // plan.size(): none, the connection is gone.
-std::size_t Protocol::stripe_of(const Transfer& transfer, std::uint32_t rail,
-                                std::uint32_t qp_number) const {
+std::size_t TransferEngine::stripe_of(const Transfer& transfer, std::uint32_t rail,
+                                      std::uint32_t qp_number) {
     const RmaOperation& rma = transfer.rma;
     const auto& subchannels = transfer.peer.subchannels;
     for (std::size_t i = rma.oldest; i < rma.posted; ++i) {
@@ -248,7 +268,7 @@ std::size_t Protocol::stripe_of(const Transfer& transfer, std::uint32_t rail,
 // 3). The stripe is timed together with the stripes that its path carried before it: the more there
 // were, the better the time is known; and the times of all paths are then of the same period, not
 // of one in which another path was already idle.
-void Protocol::take_time(Transfer& transfer, std::size_t stripe, WorkStatus status) {
+void TransferEngine::take_time(Transfer& transfer, std::size_t stripe, WorkStatus status) {
     constexpr int kPrecision = 8;
     const Bytes length = transfer.rma.plan[stripe].length;
     const auto direction = static_cast<std::size_t>(transfer.rma.direction());
@@ -284,7 +304,7 @@ void Protocol::take_time(Transfer& transfer, std::size_t stripe, WorkStatus stat
 
 // Tells the scheduler the times of a round, once all its stripes are done. (The next round is
 // planned when most of the one before is done.)
-void Protocol::learn_from(Transfer& transfer, std::size_t stripe) {
+void TransferEngine::learn_from(Transfer& transfer, std::size_t stripe) {
     const RmaOperation& rma = transfer.rma;
     const std::uint32_t round = rma.progress[stripe].round;
     std::size_t first = stripe;
@@ -321,7 +341,7 @@ void Protocol::learn_from(Transfer& transfer, std::size_t stripe) {
         const Spreading before = scheduler.spreading(mix);
         scheduler.learn(mix, times_);
         if (scheduler.control_lane() != transfer.peer.control_lane) [[unlikely]] {
-            connections_.migrate_control_lane(transfer.peer, scheduler.control_lane());
+            listener_.on_control_lane(transfer.peer, scheduler.control_lane());
         }
         const Spreading after = scheduler.spreading(mix);
         counters_.spread_trials += after.trials - before.trials;
@@ -334,8 +354,8 @@ void Protocol::learn_from(Transfer& transfer, std::size_t stripe) {
     }
 }
 
-void Protocol::on_stripe_done(Transfer& transfer, std::uint32_t rail,
-                              const WorkCompletion& completion) {
+void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
+                                    const WorkCompletion& completion) {
     if (transfer.peer.abandoned) [[unlikely]] {
         return;
     }
@@ -398,7 +418,7 @@ void Protocol::on_stripe_done(Transfer& transfer, std::uint32_t rail,
 
 // Gives up the outstanding stripes. In a plan without times it is not known which stripes are done:
 // all are repeated, since a read or write may be done twice.
-void Protocol::abandon(Transfer& transfer) {
+void TransferEngine::abandon(Transfer& transfer) {
     RmaOperation& rma = transfer.rma;
     const bool timed = !rma.progress.empty();
     striped_ -= timed ? rma.outstanding : 0;
@@ -430,7 +450,7 @@ void Protocol::abandon(Transfer& transfer) {
 
 // Begins with the last transfer, since each becomes the first of the line. Nothing is posted
 // meanwhile.
-void Protocol::abandon(Peer& peer) {
+void TransferEngine::abandon(Peer& peer) {
     for (std::size_t left = peer.posted.size(); left > 0 && !peer.posted.empty(); --left) {
         abandon(static_cast<Transfer&>(*peer.posted.back()));
     }

@@ -7,8 +7,9 @@
 // on outstanding stripes stops transfers, the peers share what is left of it in each pass, and take
 // turns to begin.
 #include <algorithm>
+#include <memory>
 
-#include "protocol/protocol.h"
+#include "protocol/transfer_engine.h"
 
 namespace adaptib {
 
@@ -22,7 +23,7 @@ constexpr int kMostInVain = 256;
 
 // Starts an operation, or holds it during a disconnect: the peer may take the connection down as
 // soon as the disconnect handshake is over, and operations not complete by then are lost.
-void Protocol::start_operation(Transfer& transfer) {
+void TransferEngine::start_operation(Transfer& transfer) {
     if (transfer.peer.disconnect_sent && transfer.peer.state != ConnectState::failed) [[unlikely]] {
         wait_in(transfer, WaitingTransfers::kBehindDisconnect, Place::last);
         return;
@@ -33,7 +34,7 @@ void Protocol::start_operation(Transfer& transfer) {
     start_transfer(transfer);
 }
 
-void Protocol::start_transfer(Transfer& transfer) {
+void TransferEngine::start_transfer(Transfer& transfer) {
     if (must_wait(transfer.peer)) [[unlikely]] {
         wait_in(transfer, WaitingTransfers::kLine, Place::last);
     } else {
@@ -42,14 +43,14 @@ void Protocol::start_transfer(Transfer& transfer) {
 }
 
 // Returns true if a new transfer would be offered in vain, or before an earlier one.
-bool Protocol::must_wait(const Peer& peer) const {
+bool TransferEngine::must_wait(const Peer& peer) const {
     const WaitingTransfers* const waiting = peer.waiting.get();
     return waiting != nullptr && peer.state != ConnectState::failed && !waiting->empty() &&
            (waiting->first(WaitingTransfers::kLine) != nullptr || all_blocked(peer));
 }
 
 // Returns true if all subchannels that the connection has are blocked.
-bool Protocol::all_blocked(const Peer& peer) {
+bool TransferEngine::all_blocked(const Peer& peer) {
     bool all = true;
     for (std::uint32_t i = 0; i < peer.subchannels.size() && all; ++i) {
         all = peer.subchannels[i].qp == nullptr || peer.waiting->is_blocked(i);
@@ -58,12 +59,13 @@ bool Protocol::all_blocked(const Peer& peer) {
 }
 
 // REQUIRES: the transfer waits nowhere. It may be gone afterwards; then its shelved record waits.
-void Protocol::wait_in(Transfer& transfer, std::size_t list, Place place) {
+void TransferEngine::wait_in(Transfer& transfer, std::size_t list, Place place) {
     Peer& peer = transfer.peer;
     list_waiting(peer, transfer.shelve(), list, place);
 }
 
-void Protocol::list_waiting(Peer& peer, WaitingTransfer& transfer, std::size_t list, Place place) {
+void TransferEngine::list_waiting(Peer& peer, WaitingTransfer& transfer, std::size_t list,
+                                  Place place) {
     if (peer.waiting == nullptr) {
         peer.waiting = std::make_unique<WaitingTransfers>();
     }
@@ -83,13 +85,13 @@ void Protocol::list_waiting(Peer& peer, WaitingTransfer& transfer, std::size_t l
 
 // Puts a transfer into the line: at the front if it was planned before, since it is then older than
 // those in the line.
-void Protocol::wait_to_post(Transfer& transfer) {
+void TransferEngine::wait_to_post(Transfer& transfer) {
     stop_waiting(transfer);
     const bool begun = transfer.rma.planned() || !transfer.rma.left.empty();
     wait_in(transfer, WaitingTransfers::kLine, begun ? Place::first : Place::last);
 }
 
-void Protocol::stop_waiting(Transfer& transfer) {
+void TransferEngine::stop_waiting(Transfer& transfer) {
     if (!transfer.waits()) {
         return;
     }
@@ -102,18 +104,18 @@ void Protocol::stop_waiting(Transfer& transfer) {
 }
 
 // Removes the peer from waiting_peers_ if none of its transfers waits any more.
-void Protocol::leave_waiting(Peer& peer) {
+void TransferEngine::leave_waiting(Peer& peer) {
     if (peer.waiting->empty() && peer.transfers_link.linked()) {
         waiting_peers_.remove(peer);
     }
 }
 
 // `most`: bound on the outstanding stripes of all peers.
-bool Protocol::may_post(const Peer& peer, std::size_t most) const {
+bool TransferEngine::may_post(const Peer& peer, std::size_t most) const {
     return outstanding_ < most && peer.state == ConnectState::open && !peer.repair.wanted;
 }
 
-void Protocol::post_waiting() {
+void TransferEngine::post_waiting() {
     for (std::size_t left = waiting_peers_.size();
          left > 0 && !waiting_peers_.empty() && outstanding_ < options_.max_outstanding; --left) {
         Peer& peer = *waiting_peers_.pop_front();
@@ -123,9 +125,9 @@ void Protocol::post_waiting() {
     }
 }
 
-void Protocol::post_waiting(Peer& peer, std::size_t most) {
+void TransferEngine::post_waiting(Peer& peer, std::size_t most) {
     if (!may_post(peer, most)) {
-        connections_.request(peer); // may fail the peer, and end what waits
+        listener_.want_connection(peer); // may fail the peer, and end what waits
         return;
     }
     const std::uint32_t turn = peer.waiting->next_turn();
@@ -142,7 +144,7 @@ void Protocol::post_waiting(Peer& peer, std::size_t most) {
 
 // Offers the first transfer of a list, which may be gone afterwards, or wait elsewhere. Returns
 // false if the transfer is first again, or if there is none.
-bool Protocol::post_first(Peer& peer, std::size_t list, std::uint32_t offered) {
+bool TransferEngine::post_first(Peer& peer, std::size_t list, std::uint32_t offered) {
     WaitingTransfer* const first = peer.waiting->first(list);
     if (first == nullptr) {
         return false;
@@ -157,12 +159,12 @@ bool Protocol::post_first(Peer& peer, std::size_t list, std::uint32_t offered) {
     return peer.waiting->first(list) != first; // a shelved record keeps its address
 }
 
-void Protocol::post_behind(Peer& peer, std::uint32_t subchannel, std::size_t most) {
+void TransferEngine::post_behind(Peer& peer, std::uint32_t subchannel, std::size_t most) {
     while (may_post(peer, most) && post_first(peer, subchannel, subchannel)) {
     }
 }
 
-void Protocol::post_line(Peer& peer, std::size_t most) {
+void TransferEngine::post_line(Peer& peer, std::size_t most) {
     bool more = true;
     for (int in_vain = 0; more && in_vain < kMostInVain && may_post(peer, most);) {
         const std::size_t before = outstanding_;
@@ -174,8 +176,7 @@ void Protocol::post_line(Peer& peer, std::size_t most) {
 // -------------------------------------------------------------------------------------------------
 // Release and failure of waiting transfers
 
-// Starts the held transfers: the disconnect is over, or revoked.
-void Protocol::start_queued(Peer& peer) {
+void TransferEngine::start_held(Peer& peer) {
     std::size_t left =
         peer.waiting == nullptr ? 0 : peer.waiting->size(WaitingTransfers::kBehindDisconnect);
     for (; left > 0; --left) {
@@ -185,7 +186,7 @@ void Protocol::start_queued(Peer& peer) {
         }
         peer.waiting->remove(*first);
         if (first->shelved && peer.state == ConnectState::failed) {
-            fail_shelved(peer, static_cast<ShelvedOneSided&>(*first));
+            listener_.fail_shelved(peer, *first);
         } else if (Transfer* const transfer = unshelve(peer, *first); transfer != nullptr) {
             start_operation(*transfer);
         } else { // no memory now
@@ -194,8 +195,9 @@ void Protocol::start_queued(Peer& peer) {
     }
 }
 
-// REQUIRES: the peer has failed.
-void Protocol::fail_waiting(Peer& peer) {
+void TransferEngine::fail_waiting(Peer& peer) {
+    start_held(peer); // they fail at their start
+    stop_balancing(peer);
     if (peer.waiting == nullptr) {
         return;
     }
@@ -203,7 +205,7 @@ void Protocol::fail_waiting(Peer& peer) {
         while (WaitingTransfer* const first = peer.waiting->first(list)) {
             peer.waiting->remove(*first);
             if (first->shelved) {
-                fail_shelved(peer, static_cast<ShelvedOneSided&>(*first));
+                listener_.fail_shelved(peer, *first);
             } else {
                 post_stripes(static_cast<Transfer&>(*first)); // fails the transfer
             }

@@ -11,7 +11,7 @@ void Protocol::start_write(SendTransfer& transfer) {
     rma.registration = transfer.memory;
     rma.length = transfer.wanted;
     rma.op_kind = transfer.request->op_kind;
-    start_transfer(transfer);
+    transfers_.start_transfer(transfer);
 }
 
 // A write's completion means that its data is in the receiver's memory, on every rail.

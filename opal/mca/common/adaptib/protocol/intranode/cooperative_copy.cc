@@ -332,7 +332,7 @@ void Protocol::on_cooperative_copy(Peer& peer, const CooperativeCopyBody& body) 
             slot.refuse_offer();
             return;
         }
-        count_rma(opcode, part.length);
+        count_rma(counters_, opcode, part.length);
         slot.count_done(part.units);
     }
 }

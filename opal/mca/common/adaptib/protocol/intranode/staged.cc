@@ -56,7 +56,7 @@ bool Protocol::transfer_staged(Peer& peer, const RmaWork& work, const Registrati
     if (slot != nullptr) {
         StagedCopy copy(work, body.number, *slot, block->data(), depth);
         moved = pump_staged(peer, copy);
-        count_rma(work.opcode, moved);
+        count_rma(counters_, work.opcode, moved);
         counters_.copies_staged += moved > 0 ? 1 : 0;
     }
     staging(peer).give(std::move(block));
@@ -171,7 +171,7 @@ void Protocol::serve_staged(Peer& peer, const CooperativeCopyBody& body, QueuePa
 
 void Protocol::count_served(const StagedOffer& offer) {
     if (offer.bytes_moved() > 0) {
-        count_rma(offer.opcode(), offer.bytes_moved());
+        count_rma(counters_, offer.opcode(), offer.bytes_moved());
     }
 }
 

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// TransferEngine, with queue pairs that take as many requests as the test says: stripes go out as
+// far as there is room and in their order, each transfer ends once, and what a connection loses is
+// transferred again.
+#include "protocol/transfer_engine.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "unit/null_rail.h"
+#include "unit/recovery/two_rails.h"
+
+namespace adaptib::test {
+namespace {
+
+constexpr Bytes kLength = 100'000;
+constexpr std::uint32_t kKey = 77;
+
+class PlainRail final : public NullRail {
+public:
+    PlainRail() { info_.max_message_bytes = kGiB; }
+};
+
+// Takes `room` requests at a time, and keeps them until the test completes them.
+class Pair final : public QueuePair {
+public:
+    explicit Pair(std::uint32_t number) : QueuePair(QpType::rc) { number_ = number; }
+
+    std::size_t room = 8;
+    Status answer = kOk; // if there is room
+    std::deque<SendWork> taken;
+
+private:
+    Status modify_impl(const QpAttributes&, std::uint32_t) override { return kOk; }
+    QpAttributes query_impl() const override { return {}; }
+    Status post_send_impl(const SendWork& work) override {
+        if (taken.size() == room) {
+            return Status::again(Reason::queue_full);
+        }
+        if (answer.ok()) {
+            taken.push_back(work);
+        }
+        return answer;
+    }
+    Status post_receive_impl(const ReceiveWork&) override { return kOk; }
+};
+
+struct CountedTransfer final : Transfer {
+    CountedTransfer(TransferEngine& by, Peer& to, Opcode opcode) : Transfer(by, to) {
+        rma.opcode = opcode;
+        rma.registration = &nothing;
+        rma.remote_key_count = 2;
+        rma.remote_keys[0] = rma.remote_keys[1] = kKey;
+        rma.length = kLength;
+    }
+    void on_rma_done() override { ++ended; }
+
+    Registration nothing;
+    int ended = 0;
+};
+
+class Engine : public testing::Test, TransferListener {
+protected:
+    Engine() {
+        peer->scheduler = scheduler("none");
+        peer->state = ConnectState::open;
+        peer->connection = 1;
+        connect();
+    }
+    ~Engine() override { EXPECT_FALSE(engine.work_outstanding()); }
+
+    static std::unique_ptr<Scheduler> scheduler(const char* striping) {
+        SchedulerOptions options;
+        options.striping = striping;
+        options.min_stripe = 1000;
+        return make_scheduler(options);
+    }
+    void connect() {
+        peer->subchannels.clear();
+        peer->subchannels.resize(2);
+        for (std::uint32_t i = 0; i < 2; ++i) {
+            Subchannel& subchannel = peer->subchannels[i];
+            subchannel.local_rail = subchannel.remote_rail = i;
+            subchannel.rate.value = 1'000'000'000;
+            subchannel.qp = std::make_unique<Pair>(5); // the same on both rails
+        }
+    }
+    Pair& pair(std::size_t i) { return static_cast<Pair&>(*peer->subchannels[i].qp); }
+    CountedTransfer& make(Opcode opcode = Opcode::read) {
+        return *made.emplace_back(std::make_unique<CountedTransfer>(engine, *peer, opcode));
+    }
+    CountedTransfer& started(Opcode opcode = Opcode::read) {
+        CountedTransfer& transfer = make(opcode);
+        engine.start_transfer(transfer);
+        return transfer;
+    }
+    std::size_t posted() { return pair(0).taken.size() + pair(1).taken.size(); }
+    // Completes the oldest request of the subchannel.
+    void complete(std::uint32_t i, WorkStatus status = WorkStatus::success) {
+        ASSERT_FALSE(pair(i).taken.empty());
+        WorkCompletion completion;
+        completion.wr_id = pair(i).taken.front().wr_id;
+        completion.status = status;
+        completion.qp_number = pair(i).number();
+        pair(i).taken.pop_front();
+        target_of(completion.wr_id)->on_work_done(i, completion);
+    }
+    void complete_all() {
+        for (std::uint32_t i = 0; i < 2; ++i) {
+            while (!pair(i).taken.empty()) {
+                complete(i);
+            }
+        }
+    }
+    // Returns the only subchannel that carries transfers as long as none is striped.
+    std::uint32_t used() { return pair(0).taken.empty() ? 1 : 0; }
+
+    TwoRails there;
+    PlainRail first;
+    PlainRail second;
+    std::vector<Rail*> rails{&first, &second};
+    std::unique_ptr<Peer> peer = there.peer(9);
+    TransferEngine engine{
+        {&there.clock, std::chrono::microseconds{100}, 10}, rails, there.counters, *this};
+    std::vector<std::unique_ptr<CountedTransfer>> made;
+    int connections_wanted = 0;
+    int repairs_wanted = 0;
+    int refusals = 0;
+    bool has_keys = true;
+
+private:
+    void want_connection(Peer&) override { ++connections_wanted; }
+    void want_repair(Peer& of) override {
+        ++repairs_wanted;
+        of.repair.wanted = true;
+    }
+    void on_control_lane(Peer&, std::uint32_t) override {}
+    bool find_keys(Transfer&) override { return has_keys; }
+    void on_refused(const Transfer&) override { ++refusals; }
+    Transfer* unshelve(Peer&, WaitingTransfer&) override { return nullptr; }
+    void fail_shelved(Peer&, WaitingTransfer&) override {}
+};
+
+TEST_F(Engine, ATransferEndsWithItsLastStripe) {
+    peer->scheduler = scheduler("even");
+    CountedTransfer& transfer = started(Opcode::write);
+    ASSERT_EQ(posted(), 2u);
+    EXPECT_EQ(pair(0).taken[0].remote_key, kKey);
+    EXPECT_EQ(peer->stripes, 2u);
+    EXPECT_TRUE(engine.work_outstanding());
+    complete(1);
+    EXPECT_EQ(transfer.ended, 0);
+    complete(0);
+    EXPECT_EQ(transfer.ended, 1);
+    EXPECT_FALSE(transfer.rma.failed);
+    EXPECT_FALSE(engine.work_outstanding());
+    EXPECT_EQ(peer->stripes, 0u);
+    EXPECT_EQ(there.counters.rdma_write_bytes, kLength);
+}
+
+TEST_F(Engine, WithoutRoomTransfersWaitInTheirOrder) {
+    pair(0).room = pair(1).room = 1;
+    started();
+    const std::uint32_t on = used();
+    CountedTransfer& second_one = started();
+    CountedTransfer& third = started();
+    EXPECT_EQ(posted(), 1u);
+    EXPECT_TRUE(engine.any_waits());
+    engine.post_waiting();
+    EXPECT_EQ(posted(), 1u) << "there is no room yet";
+    complete(on);
+    engine.post_waiting();
+    ASSERT_EQ(pair(on).taken.size(), 1u);
+    EXPECT_EQ(target_of(pair(on).taken[0].wr_id), &second_one);
+    complete(on);
+    engine.post_waiting();
+    ASSERT_EQ(pair(on).taken.size(), 1u);
+    EXPECT_EQ(target_of(pair(on).taken[0].wr_id), &third);
+    EXPECT_FALSE(engine.any_waits());
+    complete_all();
+    EXPECT_EQ(third.ended, 1);
+}
+
+TEST_F(Engine, NoMoreStripesAreUnderWayThanTheirCompletionsHaveRoomFor) {
+    pair(0).room = pair(1).room = 100;
+    for (int i = 0; i < 25; ++i) {
+        started();
+    }
+    for (int pass = 0; pass < 3; ++pass) {
+        EXPECT_LE(posted(), 10u);
+        complete_all();
+        engine.post_waiting();
+    }
+    complete_all();
+    for (const auto& each : made) {
+        EXPECT_EQ(each->ended, 1);
+    }
+}
+
+TEST_F(Engine, ATransferWaitsForAConnection) {
+    peer->state = ConnectState::idle;
+    CountedTransfer& transfer = started();
+    EXPECT_EQ(connections_wanted, 1);
+    EXPECT_EQ(posted(), 0u);
+    peer->state = ConnectState::open;
+    engine.post_waiting();
+    EXPECT_EQ(posted(), 1u);
+    complete_all();
+    EXPECT_EQ(transfer.ended, 1);
+}
+
+TEST_F(Engine, AnOperationIsHeldDuringADisconnect) {
+    CountedTransfer& operation = make(Opcode::write);
+    operation.rma.one_sided = operation.rma.keys_found = true;
+    peer->disconnect_sent = true;
+    engine.start_operation(operation);
+    engine.post_waiting();
+    EXPECT_EQ(posted(), 0u);
+    EXPECT_FALSE(engine.any_waits()) << "no pass can post it";
+    peer->disconnect_sent = false;
+    engine.start_held(*peer);
+    EXPECT_EQ(posted(), 1u);
+    complete_all();
+    EXPECT_EQ(operation.ended, 1);
+}
+
+TEST_F(Engine, OnceThePeerHasFailedAllThatWaitsFails) {
+    pair(0).room = pair(1).room = 1;
+    CountedTransfer& under_way = started();
+    const std::uint32_t on = used();
+    CountedTransfer& behind = started();
+    CountedTransfer& held = make();
+    held.rma.one_sided = true;
+    peer->disconnect_sent = true;
+    engine.start_operation(held);
+    peer->state = ConnectState::failed;
+    engine.fail_waiting(*peer);
+    EXPECT_EQ(behind.ended, 1);
+    EXPECT_TRUE(behind.rma.failed);
+    EXPECT_EQ(held.ended, 1);
+    EXPECT_EQ(under_way.ended, 0) << "its stripe is still to complete";
+    complete(on, WorkStatus::flushed);
+    EXPECT_EQ(under_way.ended, 1);
+    EXPECT_TRUE(under_way.rma.failed);
+    EXPECT_FALSE(engine.any_waits());
+}
+
+TEST_F(Engine, AfterAPathFailureTheStripeIsTransferredAgain) {
+    peer->repairable = true;
+    peer->scheduler = scheduler("even");
+    CountedTransfer& transfer = started();
+    ASSERT_EQ(posted(), 2u);
+    complete(0);
+    complete(1, WorkStatus::flushed);
+    EXPECT_EQ(transfer.ended, 0);
+    EXPECT_EQ(there.counters.stripes_repeated, 1u);
+    EXPECT_TRUE(engine.any_waits());
+    ++peer->connection;
+    connect();
+    engine.post_waiting();
+    EXPECT_GE(posted(), 1u);
+    complete_all();
+    EXPECT_EQ(transfer.ended, 1);
+    EXPECT_FALSE(transfer.rma.failed);
+    EXPECT_EQ(there.counters.rdma_read_bytes, kLength + there.counters.stripes_repeated_bytes);
+    EXPECT_LT(there.counters.stripes_repeated_bytes, kLength);
+}
+
+TEST_F(Engine, StripesThatWillNotCompleteAreTransferredAgain) {
+    peer->repairable = true;
+    CountedTransfer& read = started();
+    CountedTransfer& atomic = make(Opcode::fetch_add);
+    atomic.rma.length = 8;
+    engine.start_transfer(atomic);
+    engine.abandon(*peer);
+    EXPECT_EQ(atomic.ended, 1) << "it may have been executed";
+    EXPECT_TRUE(atomic.rma.failed);
+    EXPECT_EQ(read.ended, 0);
+    EXPECT_FALSE(engine.work_outstanding());
+    ++peer->connection;
+    connect();
+    engine.post_waiting();
+    complete_all();
+    EXPECT_EQ(read.ended, 1);
+    EXPECT_FALSE(read.rma.failed);
+}
+
+TEST_F(Engine, AQueuePairThatIsBrokenAsksForRepair) {
+    peer->repairable = true;
+    pair(0).answer = pair(1).answer = Status::error(Reason::bad_state);
+    CountedTransfer& transfer = started();
+    EXPECT_EQ(repairs_wanted, 1);
+    EXPECT_TRUE(transfer.waits());
+    peer->repair.wanted = false;
+    ++peer->connection;
+    connect();
+    engine.post_waiting();
+    complete_all();
+    EXPECT_EQ(transfer.ended, 1);
+}
+
+TEST_F(Engine, AnOperationThatTheTargetRefusesFailsAlone) {
+    peer->repairable = true;
+    CountedTransfer& operation = make();
+    operation.rma.one_sided = operation.rma.keys_found = true;
+    engine.start_operation(operation);
+    complete(used(), WorkStatus::remote_access_error);
+    EXPECT_EQ(operation.ended, 1);
+    EXPECT_TRUE(operation.rma.refused);
+    EXPECT_EQ(refusals, 1);
+    EXPECT_FALSE(peer->work_failed);
+
+    has_keys = false; // found when the operation has waited for a connection
+    CountedTransfer& other_one = make();
+    other_one.rma.one_sided = true;
+    engine.start_operation(other_one);
+    EXPECT_EQ(other_one.ended, 1);
+    EXPECT_EQ(refusals, 2);
+    EXPECT_EQ(posted(), 0u);
+}
+
+TEST_F(Engine, TimesOfStripesCountFromTheLastPoll) {
+    peer->scheduler = scheduler("adaptive");
+    for (int i = 0; i < 3; ++i) {
+        const CountedTransfer& transfer = started();
+        ASSERT_FALSE(transfer.rma.progress.empty());
+        for (int step = 0; step < 100; ++step) {
+            there.clock.advance(Nanoseconds{10});
+            engine.on_polled();
+        }
+        complete(0); // twice as fast as the other
+        for (int step = 0; step < 100; ++step) {
+            there.clock.advance(Nanoseconds{10});
+            engine.on_polled();
+        }
+        complete_all();
+        ASSERT_EQ(transfer.ended, 1);
+    }
+    EXPECT_GT(peer->scheduler->lessons(), 0u);
+    EXPECT_GT(peer->scheduler->weight(Mix::reads, 0), peer->scheduler->weight(Mix::reads, 1));
+}
+
+TEST_F(Engine, OnceBothDirectionsAreWantedTheyShareTheRails) {
+    pair(0).room = pair(1).room = 100;
+    const auto operation = [this](Opcode opcode) -> CountedTransfer& {
+        CountedTransfer& made_one = make(opcode);
+        made_one.rma.one_sided = made_one.rma.keys_found = true;
+        engine.start_operation(made_one);
+        return made_one;
+    };
+    for (int i = 0; i < 4; ++i) {
+        operation(Opcode::write);
+    }
+    EXPECT_EQ(posted(), 4u) << "nothing is held while there are puts alone";
+    operation(Opcode::read);
+    EXPECT_EQ(posted(), 5u);
+    const CountedTransfer& held = operation(Opcode::write);
+    EXPECT_EQ(posted(), 5u);
+    EXPECT_TRUE(held.waits());
+    EXPECT_FALSE(engine.any_waits()) << "a completion posts it, not a pass";
+    complete_all();
+    for (const auto& each : made) {
+        EXPECT_EQ(each->ended, 1);
+    }
+    EXPECT_EQ(there.counters.transfers_queued, 1u);
+}
+
+} // namespace
+} // namespace adaptib::test
