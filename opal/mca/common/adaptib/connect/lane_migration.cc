@@ -67,7 +67,7 @@ void ConnectionManager::advance_lane_migrations() {
             stop_lane_migration(peer); // the next write finds that out, too
             continue;
         }
-        const bool settled = peer.ring_out == nullptr || peer.ring_out->settled();
+        const bool settled = peer.ring_out == nullptr || peer.ring_out->poster().settled();
         if (flush.done && settled) {
             end_lane_migration(peer);
         }
