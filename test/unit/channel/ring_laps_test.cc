@@ -297,9 +297,9 @@ TEST_P(RingsOf, NothingIsLostBetweenShortLapsAndLongOnes) {
                     take();
                 }
                 ASSERT_FALSE(HasFatalFailure());
-                ring.writer->flushed();
+                ring.writer->poster().flushed();
                 for (std::size_t left = ring.qp.completions(); left > 0; --left) {
-                    ring.writer->on_completion();
+                    ring.writer->poster().on_completion();
                 }
             }
         }

@@ -169,13 +169,13 @@ struct Ring {
                     reinterpret_cast<std::uintptr_t>(&room)},
                    habits);
     }
-    void write_into(const RingWriter::Target& target, const RingHabits& habits) {
+    void write_into(const RingTarget& target, const RingHabits& habits) {
         writer = std::make_unique<RingWriter>(rail, qp, target, &credit, 0, habits);
     }
 
     bool send(const std::vector<std::byte>& payload) {
         for (std::size_t left = qp.completions(); left > 0; --left) {
-            writer->on_completion();
+            writer->poster().on_completion();
         }
         const auto fill = [&](std::byte* to) { std::copy(payload.begin(), payload.end(), to); };
         MessageHeader header;

@@ -88,13 +88,13 @@ TEST_P(RingModes, GoesOnOverAnotherQueuePairInOrder) {
             ASSERT_EQ(qps[1 - at]->hidden(), 0u);
             qps[at]->show(random.below(800));
             for (std::size_t left = qps[at]->completions(); left > 0; --left) {
-                ring.writer->on_completion();
+                ring.writer->poster().on_completion();
             }
-            if (paused && qps[at]->hidden() == 0 && ring.writer->settled()) {
+            if (paused && qps[at]->hidden() == 0 && ring.writer->poster().settled()) {
                 at = 1 - at;
                 ring.writer->migrate_to(rails[at], *qps[at], 0, 0);
-                EXPECT_TRUE(ring.writer->posts_to(*qps[at]));
-                EXPECT_FALSE(ring.writer->posts_to(*qps[1 - at]));
+                EXPECT_TRUE(ring.writer->poster().posts_to(*qps[at]));
+                EXPECT_FALSE(ring.writer->poster().posts_to(*qps[1 - at]));
                 paused = false;
                 ++moves;
             } else if (paused && random.below(50) == 0) {
@@ -126,7 +126,7 @@ TEST(Ring, WhatIsInDoubtIsKeptAcrossAMigration) {
     ASSERT_TRUE(ring.writer->pause(rail).ok());
     EXPECT_FALSE(ring.send(payload_of(2, 100)));
     ring.qp.show(ring.qp.hidden());
-    ASSERT_TRUE(ring.writer->settled());
+    ASSERT_TRUE(ring.writer->poster().settled());
     ring.writer->migrate_to(rail, other, 0, kRingInline);
     EXPECT_TRUE(ring.send(payload_of(2, 20)));
     EXPECT_TRUE(other.inlined);

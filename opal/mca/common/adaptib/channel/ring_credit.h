@@ -17,8 +17,8 @@ namespace adaptib {
 // message told the writer of `in` something new.
 inline bool exchange_credit(RingReader& in, RingWriter& out) {
     out.heard(in.count());
-    const bool returned = in.credit_returned(out.carried());
-    out.carry(in.credit_soon_due() ? in.consumed() : 0);
+    const bool returned = in.credit_returned(out.carried_credit().carried());
+    out.carried_credit().carry(in.credit_soon_due() ? in.consumed() : 0);
     return returned;
 }
 

@@ -2,177 +2,90 @@
 // The writer's side of the ring channel.
 #include "channel/ring_writer.h"
 
-#include <utility>
-
 namespace adaptib {
 
 namespace {
 
-// Laps between two attempts to get memory that was refused
-constexpr std::uint32_t kLapsBetweenTries = 64;
 constexpr std::uint64_t kRetainedMark = std::uint64_t{kRetainedMagic - kHeaderMagic} << 16;
 
 } // namespace
 
-RingWriter::RingWriter(Rail& rail, QueuePair& qp, const Target& target, const std::uint64_t* credit,
-                       std::uint64_t wr_id, const RingHabits& habits)
-    : units_(static_cast<std::uint32_t>(target.units)), habits_(habits), credit_(credit),
-      wr_id_(wr_id), qp_(&qp), target_(target), rail_(&rail) {
-    lap_ = std::min(kShortLap, units_);
-    end_ = memory_ = units_;
+RingWriter::RingWriter(Rail& rail, QueuePair& qp, const RingTarget& target,
+                       const std::uint64_t* credit, std::uint64_t wr_id, const RingHabits& habits)
+    : cursor_(static_cast<std::uint32_t>(target.units)), habits_(habits), space_(cursor_.units()),
+      credit_(credit), poster_(qp, target, wr_id), mirror_(rail, cursor_.units()) {
     map();
-    first_end_ = end_;
-    base_ = mapped_;
+    space_.begin_here();
+    cursor_.store_to(mapped_, FastPathGuard());
     if (mapped_ == nullptr) {
-        post_from_now();
+        cursor_.stop_storing();
     }
 }
 
 void RingWriter::map() {
-    mapped_ =
-        static_cast<std::byte*>(qp_->map(target_.address, target_.units * kRingUnit, target_.key));
-    if (target_.room_address != 0) {
-        room_ = RingRoom(static_cast<std::byte*>(
-            qp_->map(target_.room_address, sizeof(std::uint64_t), target_.key)));
+    const RingTarget& target = poster_.target();
+    mapped_ = static_cast<std::byte*>(
+        poster_.qp().map(target.address, target.units * kRingUnit, target.key));
+    if (target.room_address != 0) {
+        space_.bound_by(RingRoom(static_cast<std::byte*>(
+            poster_.qp().map(target.room_address, sizeof(std::uint64_t), target.key))));
     }
-    if (room_.bounded()) {
-        room_.mind();
-        note_room(room_.units());
-    }
-}
-
-// Keeps the last unit that has memory for the message that reports the end of a lap.
-void RingWriter::note_room(std::uint32_t units) {
-    memory_ = std::min(units, units_);
-    end_ = memory_ == units_ ? units_ : memory_ - 1;
-}
-
-void RingWriter::leave_room() {
-    beyond_ = false;
-    room_.leave();
 }
 
 // Makes the lap `wanted` units long, or as long as possible. Returns false if even `needed` units
 // are impossible.
 bool RingWriter::make_lap(std::uint64_t wanted, std::uint64_t needed) {
-    if (wanted > first_end_ && room_.bounded() && !beyond_) {
-        beyond_ = room_.enter();
-        note_room(room_.units());
-    }
-    if (wanted > end_ && beyond_) {
-        grow(wanted, needed);
-    }
-    lap_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, end_));
-    return needed <= end_;
-}
-
-// Gets memory for twice as many units, or if that is refused for `needed` units only.
-void RingWriter::grow(std::uint64_t wanted, std::uint64_t needed) {
-    if (refused_ && ++laps_ % kLapsBetweenTries != 0) {
-        return;
-    }
-    const auto get = [&](std::uint64_t units) {
-        const std::uint64_t whole = std::min<std::uint64_t>(units, units_);
-        const Bytes begin = std::uint64_t{memory_} * kRingUnit;
-        if (!qp_->commit(target_.address + begin, whole * kRingUnit - begin, target_.key).ok()) {
-            return false;
-        }
-        room_.grow_to(static_cast<std::uint32_t>(whole));
-        note_room(static_cast<std::uint32_t>(whole));
-        return true;
-    };
-    refused_ = !get(std::max<std::uint64_t>(2 * memory_, wanted + 1)) && !get(needed + 1);
-    laps_ = 0;
+    space_.extend_to(wanted, needed, poster_);
+    cursor_.set_lap(static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, space_.end())));
+    return needed <= space_.end();
 }
 
 bool RingWriter::has_room(std::uint64_t units) {
-    units += must_zero() ? 1 : 0; // the unit behind
-    if (produced_ + units - consumed_ <= units_) [[likely]] {
+    units += cursor_.must_zero() ? 1 : 0; // the unit behind
+    if (cursor_.has_room(units)) [[likely]] {
         return true;
     }
     heard(returned());
-    return produced_ + units - consumed_ <= units_;
+    return cursor_.has_room(units);
 }
 
 // Chooses between storing directly and posting, message by message: a rail may go down or be
 // slowed.
 bool RingWriter::choose_way() {
-    if (mapped_ != nullptr && qp_->usable()) [[likely]] {
-        const Status arrived = direct() ? kOk : flush();
+    if (mapped_ != nullptr && poster_.qp().usable()) [[likely]] {
+        const Status arrived = direct() ? kOk : poster_.flush();
         if (arrived.is_again()) {
             return false;
         }
         if (arrived.ok()) {
-            base_ = mapped_;
-            guard_ = qp_->fast_path_guard();
+            cursor_.store_to(mapped_, poster_.qp().fast_path_guard());
             return true;
         }
         // The next post fails, too, and reports the error to its caller.
     }
-    if (!posts_ && !begin_to_post()) {
+    if (!mirror_.prepare()) {
         return false;
     }
-    posted_from_ = direct() ? produced_ : posted_from_;
-    base_ = static_cast<std::byte*>(mirror_->address());
-    post_from_now();
+    if (direct()) {
+        mirror_.post_from(cursor_.produced());
+    }
+    cursor_.post_from(mirror_.base());
     return true;
 }
 
-bool RingWriter::begin_to_post() {
-    if (paused_) {
-        return false;
-    }
-    if (mirror_ == nullptr) {
-        const Bytes bytes = units_ * kRingUnit;
-        mirror_memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kCacheLine, bytes)));
-        if (mirror_memory_ == nullptr ||
-            !rail_->register_memory(mirror_memory_.get(), bytes, kLocalWrite, mirror_).ok()) {
-            return false;
-        }
-        std::memset(mirror_memory_.get(), 0, bytes);
-    }
-    posts_ = true;
-    return true;
-}
-
-Status RingWriter::pause(Rail& next) {
-    if (mirror_ != nullptr) {
-        if (const Status status = next.register_memory(mirror_memory_.get(), mirror_->length(),
-                                                       kLocalWrite, next_mirror_);
-            !status.ok()) {
-            return status;
-        }
-    }
-    paused_ = true;
-    posts_ = false;
-    return kOk;
-}
+Status RingWriter::pause(Rail& next) { return mirror_.pause(next); }
 
 // Direct stores may go through another mapping from now on.
 void RingWriter::migrate_to(Rail& next, QueuePair& qp, std::uint32_t key, Bytes inline_bytes) {
-    rail_ = &next;
-    qp_ = &qp;
-    target_.key = key;
-    target_.inline_bytes = inline_bytes;
-    unsignaled_ = 0;
-    if (mirror_ != nullptr) {
-        mirror_ = std::move(next_mirror_);
-    }
-    paused_ = false;
+    poster_.migrate_to(qp, key, inline_bytes);
+    mirror_.migrate_to(next);
     map();
     if (direct() && mapped_ != nullptr) {
-        base_ = mapped_;
-        guard_ = qp_->fast_path_guard();
+        cursor_.store_to(mapped_, qp.fast_path_guard());
     } else if (direct()) {
-        posted_from_ = produced_;
-        post_from_now();
+        mirror_.post_from(cursor_.produced());
+        cursor_.stop_storing();
     }
-}
-
-// Returns true if the reader has consumed all messages: the first word of the last one is zero
-// again.
-bool RingWriter::caught_up() const {
-    return direct() && load_ring_word(base_ + std::size_t{last_} * kRingUnit) == 0;
 }
 
 // Places a message of `units` that does not fit into the lap: begins the next lap, or lengthens
@@ -180,38 +93,42 @@ bool RingWriter::caught_up() const {
 // early just once. Returns false if there is no room yet.
 bool RingWriter::go_on(std::uint64_t units) {
     ends_lap_ = false;
-    looked_at_ = position_;
-    if (position_ + units > units_) {
+    looked_at_ = cursor_.position();
+    if (cursor_.position() + units > cursor_.units()) {
         return next_lap(units);
     }
-    if (habits_.lap_messages * units <= position_ && units <= habits_.lap_longest && caught_up()) {
-        if (position_ + units > end_) {
+    if (habits_.lap_messages * units <= cursor_.position() && units <= habits_.lap_longest &&
+        cursor_.caught_up()) {
+        if (cursor_.position() + units > space_.end()) {
             return next_lap(units);
         }
-        consumed_ = produced_;
-        lap_ = position_; // any message committed before this one checks again
+        cursor_.all_consumed();
+        cursor_.set_lap(cursor_.position()); // any message committed before this one checks again
         ends_lap_ = true;
         return true;
     }
     if (retained_behind_) {
         retained_behind_ = false;
-        zero_until_ = std::max(zero_until_, produced_ + (units_ - position_));
+        cursor_.set_zero_until(std::max(
+            cursor_.zero_until(), cursor_.produced() + (cursor_.units() - cursor_.position())));
     }
-    const std::uint64_t more = std::max(kLongerBy, std::max(lap_, kShortLap) - kShortLap);
+    const std::uint64_t more = std::max(kLongerBy, std::max(cursor_.lap(), kShortLap) - kShortLap);
     const std::uint64_t most = std::max<std::uint64_t>(kShortLap, kCaughtUpEvery * units);
-    const std::uint64_t longer = std::max(lap_ + std::min(more, most), position_ + units);
-    return make_lap(std::min<std::uint64_t>(longer, units_), position_ + units) || next_lap(units);
+    const std::uint64_t longer =
+        std::max(cursor_.lap() + std::min(more, most), cursor_.position() + units);
+    return make_lap(std::min<std::uint64_t>(longer, cursor_.units()), cursor_.position() + units) ||
+           next_lap(units);
 }
 
 // Begins the next lap behind a message that announces it. Returns false if there is no room yet, or
 // too little memory for that message.
 bool RingWriter::next_lap(std::uint64_t units) {
-    const std::uint32_t end = position_;
+    const std::uint32_t end = cursor_.position();
     if (end > 0 && !skip_rest()) {
         return false;
     }
     begin_lap(end);
-    return units <= lap_ || make_lap(units, units);
+    return units <= cursor_.lap() || make_lap(units, units);
 }
 
 // Stores the last message of a lap: the reader has consumed everything before it, and continues at
@@ -220,32 +137,31 @@ void RingWriter::commit_last(const MessageHeader& header) {
     ends_lap_ = false;
     const auto units = static_cast<std::uint32_t>(ring_units_for(header.length, RingWay::stored));
     const bool retained = header.length >= kRetainedFrom || retained_in_lap_;
-    const bool dirty = retained || must_zero();
-    const std::uint32_t end = position_ + units;
-    std::byte* const at = unit_address(position_);
+    const bool dirty = retained || cursor_.must_zero();
+    const std::uint32_t end = cursor_.position() + units;
+    std::byte* const at = cursor_.here();
     std::uint64_t head = header.head_word() | kRingLast;
     head += header.length >= kRetainedFrom ? kRetainedMark : 0;
     write_fields(at, header);
     store_ring_word(at, head, std::memory_order_release);
     // The next lap may end later than this one, and its first words behind this end must be zero.
-    for (std::uint32_t unit = end; dirty && !retained && unit <= kShortLap && unit < units_;
-         ++unit) {
-        store_ring_word(unit_address(unit), 0, std::memory_order_relaxed);
+    for (std::uint32_t unit = end;
+         dirty && !retained && unit <= kShortLap && unit < cursor_.units(); ++unit) {
+        store_ring_word(cursor_.unit_address(unit), 0, std::memory_order_relaxed);
     }
-    last_ = position_;
-    sequence_ = header.sequence;
-    produced_ += units_ - position_;
+    cursor_.advance(cursor_.units() - cursor_.position());
+    cursor_.set_sequence(header.sequence);
     begin_lap(end);
     if (dirty) {
         retained_behind_ = true;
-        zero_until_ = retained ? produced_ + kShortLap : produced_;
+        cursor_.set_zero_until(retained ? cursor_.produced() + kShortLap : cursor_.produced());
     }
     claim_ahead(0, units);
 }
 
 // Leaves the rest of the ring unused; the skip message itself needs one unit of it.
 bool RingWriter::skip_rest() {
-    const std::uint64_t rest = units_ - position_;
+    const std::uint64_t rest = cursor_.units() - cursor_.position();
     if (!has_room(rest)) {
         return false;
     }
@@ -256,11 +172,10 @@ bool RingWriter::skip_rest() {
     } else if (!post_message(skip, RingWay::posted, rest).ok()) {
         return false;
     }
-    if (must_zero()) { // retained messages in the skipped units stay there
-        zero_until_ = produced_ + rest + units_;
+    if (cursor_.must_zero()) { // retained messages in the skipped units stay there
+        cursor_.set_zero_until(cursor_.produced() + rest + cursor_.units());
     }
-    produced_ += rest;
-    position_ = 0;
+    cursor_.skip(rest);
     return true;
 }
 
@@ -268,18 +183,18 @@ std::byte* RingWriter::reserve_with_care(Bytes length) {
     if (!choose_way()) {
         return nullptr;
     }
-    counted_ = to_carry_ != 0;
+    carried_.reserve();
     const std::uint64_t units = ring_units_for(length, way_now());
-    if ((position_ + units > lap_ && !go_on(units)) || !has_room(units)) {
+    if ((cursor_.position() + units > cursor_.lap() && !go_on(units)) || !has_room(units)) {
         return nullptr;
     }
-    return unit_address(position_) + ring_body_at(length, way_now());
+    return cursor_.here() + ring_body_at(length, way_now());
 }
 
 // Restores invariant 1: the caller's data may cover the first words of units.
 void RingWriter::abandon(Bytes length) {
     for (std::uint64_t i = 0; i < ring_units_for(length, way_now()); ++i) {
-        store_ring_word(unit_address(position_ + i), 0, std::memory_order_relaxed);
+        store_ring_word(cursor_.unit_address(cursor_.position() + i), 0, std::memory_order_relaxed);
     }
 }
 
@@ -287,14 +202,15 @@ void RingWriter::abandon(Bytes length) {
 // non-zero.
 std::uint64_t RingWriter::store_behind(std::uint64_t head, Bytes length, std::uint64_t units) {
     if (unclean(units)) {
-        store_ring_word(unit_address(unit_behind(units)), 0, std::memory_order_relaxed);
-        clean_until_ = produced_ + units + 1;
+        store_ring_word(cursor_.unit_address(cursor_.unit_behind(units)), 0,
+                        std::memory_order_relaxed);
+        clean_until_ = cursor_.produced() + units + 1;
     }
     if (length < kRetainedFrom) {
         return head;
     }
     retained_in_lap_ = true;
-    zero_until_ = produced_ + units + units_;
+    cursor_.set_zero_until(cursor_.produced() + units + cursor_.units());
     return head + kRetainedMark;
 }
 
@@ -307,12 +223,14 @@ void RingWriter::zero_ahead(Bytes length, std::uint64_t units) {
         return;
     }
     claim_ahead(kAhead + kClaimed, units);
-    const std::uint64_t end = std::min(produced_ + kAhead, consumed_ + units_);
-    for (clean_until_ = std::max(clean_until_, produced_); clean_until_ < end; ++clean_until_) {
-        const std::uint64_t unit = position_ + (clean_until_ - produced_);
-        const std::uint64_t place = unit < units_ ? unit : unit - units_;
-        if (place < memory_) [[likely]] { // memory committed later is zero
-            store_ring_word(unit_address(place), 0, std::memory_order_relaxed);
+    const std::uint64_t end =
+        std::min(cursor_.produced() + kAhead, cursor_.consumed() + cursor_.units());
+    for (clean_until_ = std::max(clean_until_, cursor_.produced()); clean_until_ < end;
+         ++clean_until_) {
+        const std::uint64_t unit = cursor_.position() + (clean_until_ - cursor_.produced());
+        const std::uint64_t place = unit < cursor_.units() ? unit : unit - cursor_.units();
+        if (place < space_.memory()) [[likely]] { // memory committed later is zero
+            store_ring_word(cursor_.unit_address(place), 0, std::memory_order_relaxed);
         }
     }
 }
@@ -322,11 +240,8 @@ Status RingWriter::post(const MessageHeader& header) {
     const Status status = post_message(header, way_now(), units);
     if (status.ok()) {
         advance(units);
-        sequence_ = header.sequence;
-        if (counted_) {
-            carried_ = to_carry_;
-            to_carry_ = 0;
-        }
+        cursor_.set_sequence(header.sequence);
+        carried_.on_posted();
     }
     return status;
 }
@@ -339,65 +254,31 @@ Status RingWriter::post_message(const MessageHeader& header, RingWay way, std::u
     const std::uint64_t head = tailed.head_word();
     const std::uint64_t tail = ring_tail_word(head, header.sequence);
     const Bytes bytes = ring_posted_bytes(header.length, way);
-    std::byte* at = unit_address(position_);
+    std::byte* at = cursor_.here();
     std::memcpy(at, &head, sizeof head);
     write_fields(at, header);
     if (way == RingWay::counted) {
-        std::memcpy(at + bytes - sizeof tail - sizeof to_carry_, &to_carry_, sizeof to_carry_);
+        const std::uint64_t count = carried_.count();
+        std::memcpy(at + bytes - sizeof tail - sizeof count, &count, sizeof count);
     }
     std::memcpy(at + bytes - sizeof tail, &tail, sizeof tail);
     if (unclean(taken)) [[unlikely]] {
-        if (const Status status = post_zero(unit_behind(taken)); !status.ok()) {
+        if (const Status status = post_zero(cursor_.unit_behind(taken)); !status.ok()) {
             return status;
         }
     }
     // A side that takes a connection down waits for the completion of its disconnect, the last
     // message.
-    return post_write({at, bytes, mirror_->local_key()}, position_,
-                      header.type == MessageType::disconnect);
+    return poster_.write({at, bytes, mirror_.local_key()}, cursor_.position(),
+                         header.type == MessageType::disconnect);
 }
 
 // The mirror may hold a new message before the zero has left it: then the reader gets the first
 // word of that message, which is just as correct.
 Status RingWriter::post_zero(std::uint64_t unit) {
-    std::byte* at = unit_address(unit);
+    std::byte* at = cursor_.unit_address(unit);
     store_ring_word(at, 0, std::memory_order_relaxed);
-    return post_write({at, sizeof(std::uint64_t), mirror_->local_key()}, unit, false);
-}
-
-Status RingWriter::post_write(const Gather& gather, std::uint64_t unit, bool signaled) {
-    SendWork work;
-    work.wr_id = wr_id_;
-    work.opcode = Opcode::write;
-    work.flags = gather.length <= target_.inline_bytes ? kPublish | kInline : +kPublish;
-    if (++unsignaled_ == kSignalEvery || signaled) {
-        work.flags |= kSignaled;
-    }
-    work.gather = &gather;
-    work.gather_count = 1;
-    work.remote_address = target_.address + unit * kRingUnit;
-    work.remote_key = target_.key;
-    const Status status = qp_->post_send(work);
-    if (!status.ok()) {
-        --unsignaled_;
-    } else if ((work.flags & kSignaled) != 0) {
-        unsignaled_ = 0;
-        ++awaited_;
-    }
-    return status;
-}
-
-// ok: the reader has all that was posted. again: not yet.
-Status RingWriter::flush() {
-    if (unsignaled_ > 0) {
-        const Status status = qp_->post_send(empty_write(wr_id_, target_.address, target_.key));
-        if (!status.ok()) {
-            return status;
-        }
-        unsignaled_ = 0;
-        ++awaited_;
-    }
-    return settled() ? kOk : Status::again(Reason::none);
+    return poster_.write({at, sizeof(std::uint64_t), mirror_.local_key()}, unit, false);
 }
 
 } // namespace adaptib

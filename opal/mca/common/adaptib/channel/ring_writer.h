@@ -2,39 +2,34 @@
 // RingWriter: writes messages into a ring in a peer's memory.
 //
 // Purpose: reserves room in the ring and makes what the caller fills in a message. Stores messages
-// directly if the ring's memory is mapped; otherwise posts them over a queue pair from a mirror of
-// the ring, which also keeps what a broken connection may have lost. Begins laps, and commits more
-// memory when a lap is too short. Layout and invariants: channel/ring_layout.h.
-// Ownership: owns the mirror and its registrations; uses a queue pair and a rail that outlive it.
+// directly if the ring's memory is mapped; otherwise posts them over a queue pair. Begins laps, and
+// zeroes words behind retained messages. Layout and invariants: channel/ring_layout.h.
+// Parts: the place of the next message (RingCursor), the memory that the ring has (RingSpace), the
+// queue pair (RingPoster), the posted messages (RingMirror), and the count that a posted message
+// takes along (CarriedCredit).
+// Ownership: owns its parts; uses a queue pair and a rail that outlive it.
 // Threads: one at a time.
-// May touch: base/, fabric/fabric.h, channel/ring_habits.h, channel/ring_layout.h,
-// channel/ring_room.h.
+// May touch: base/, fabric/fabric.h, channel/ring_*.h, channel/carried_credit.h.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 
 #include "base/status.h"
 #include "base/units.h"
 #include "base/wire.h"
+#include "channel/carried_credit.h"
+#include "channel/ring_cursor.h"
 #include "channel/ring_habits.h"
 #include "channel/ring_layout.h"
-#include "channel/ring_room.h"
+#include "channel/ring_mirror.h"
+#include "channel/ring_poster.h"
+#include "channel/ring_space.h"
 #include "fabric/fabric.h"
 
 namespace adaptib {
-
-// Signals every kSignalEvery-th write to a queue pair; its completion also releases the send queue
-// entries of the unsignaled writes before it. Send queues are several times deeper than this.
-constexpr std::uint32_t kSignalEvery = 32;
-
-// Inline bytes requested for a queue pair that posts into a ring, if the rail supports that many:
-// enough for a message with up to 96 bytes.
-constexpr Bytes kRingInline = 128;
 
 constexpr std::uint32_t kLongerBy = 32; // units
 // Maximum number of messages between two checks whether the reader has caught up; a check costs a
@@ -43,18 +38,8 @@ constexpr std::uint32_t kCaughtUpEvery = 64;
 
 class RingWriter {
 public:
-    struct Target {
-        std::uint64_t address = 0; // of the reader's ring
-        std::uint32_t key = 0;
-        std::uint64_t units = 0;
-        // Length up to which the queue pair takes a message inline, without reading it later
-        Bytes inline_bytes = 0;
-        // Of the RingRoom word in the reader's memory; 0: the whole ring has memory
-        std::uint64_t room_address = 0;
-    };
-
     // `credit`: the 64-bit count that the reader writes. Failed work completes with `wr_id`.
-    RingWriter(Rail& rail, QueuePair& qp, const Target& target, const std::uint64_t* credit,
+    RingWriter(Rail& rail, QueuePair& qp, const RingTarget& target, const std::uint64_t* credit,
                std::uint64_t wr_id, const RingHabits& habits = ring_habits());
 
     // Returns false if the ring has to be posted to and there is no memory for the mirror. Called
@@ -67,17 +52,14 @@ public:
     // the units.
     [[gnu::always_inline]] std::byte* reserve(Bytes length) {
         const std::uint64_t units = ring_units_for(length, RingWay::stored);
-        if (has_place(units)) [[likely]] {
-            return unit_address(position_) + ring_body_at(length, RingWay::stored);
+        if (cursor_.has_place(units)) [[likely]] {
+            return cursor_.here() + ring_body_at(length, RingWay::stored);
         }
         return reserve_with_care(length);
     }
     void abandon(Bytes length);
     // Longest body and payload that fits, given the memory that can be had now.
-    Bytes most() const {
-        const std::uint64_t units = refused_ ? end_ : units_;
-        return units / 2 * kRingUnit - kRingOverhead;
-    }
+    Bytes most() const { return std::uint64_t{space_.most()} / 2 * kRingUnit - kRingOverhead; }
     // REQUIRES: header.length is the length of the last reserve.
     [[gnu::always_inline]] Status commit(const MessageHeader& header) {
         if (!direct()) [[unlikely]] {
@@ -90,8 +72,8 @@ public:
         const std::uint64_t units = ring_units_for(header.length, RingWay::stored);
         store(header, units);
         advance(units);
-        sequence_ = header.sequence;
-        if (must_zero()) [[unlikely]] {
+        cursor_.set_sequence(header.sequence);
+        if (cursor_.must_zero()) [[unlikely]] {
             zero_ahead(header.length, units);
         } else {
             claim_ahead(kClaimed, units);
@@ -104,15 +86,16 @@ public:
     // nothing, if the caller must use reserve().
     template <typename Fill>
     [[gnu::always_inline]] bool store_short(const MessageHeader& header, Fill&& fill) {
-        const bool compact = header.type == MessageType::active && header.sequence == sequence_ + 1;
+        const bool compact =
+            header.type == MessageType::active && header.sequence == cursor_.sequence() + 1;
         const std::uint64_t units =
             ring_units_for(header.length, compact ? RingWay::compact : RingWay::stored);
-        if (must_zero() || !has_place(units)) [[unlikely]] {
+        if (cursor_.must_zero() || !cursor_.has_place(units)) [[unlikely]] {
             return false;
         }
-        std::byte* const at = unit_address(position_);
+        std::byte* const at = cursor_.here();
         advance(units);
-        sequence_ = header.sequence;
+        cursor_.set_sequence(header.sequence);
         claim_ahead(kClaimed, units);
         if (compact) [[likely]] {
             fill(at + ring_body_at(0, RingWay::compact));
@@ -125,151 +108,90 @@ public:
         return true;
     }
 
-    // settled(): the reader has all that was posted and that a completion was requested for.
-    // flushed(): the reader has all that was posted; requests the missing completion, so the caller
-    // calls it again. (What was stored has arrived anyway.)
-    bool settled() const { return awaited_ == 0; }
-    bool flushed() { return !flush().is_again(); }
+    // Posts messages that are not stored, and knows when the reader has them.
+    RingPoster& poster() { return poster_; }
+    const RingPoster& poster() const { return poster_; }
     // Returns true if messages are stored into the reader's memory.
-    bool direct() const { return guard_.faults != nullptr; }
+    bool direct() const { return cursor_.direct(); }
     // Returns true if what is stored into the reader's memory arrives, at this moment.
-    bool stores() const { return direct() && guard_.open(); }
+    bool stores() const { return cursor_.stores(); }
     // Called when something has arrived from the reader, which may have caught up: a writer that
     // has gone beyond a short lap then checks at the next message, but not all the time.
     void answered() {
-        if (lap_ > kShortLap && position_ - looked_at_ >= kCaughtUpEvery) [[unlikely]] {
-            lap_ = position_;
+        const std::uint32_t position = cursor_.position();
+        if (cursor_.lap() > kShortLap && position - looked_at_ >= kCaughtUpEvery) [[unlikely]] {
+            cursor_.set_lap(position);
         }
     }
     // Returns true if the last message lies where earlier ones have lain: both sides have that part
     // of the ring in memory.
-    bool lapped() const { return direct() && position_ <= used_; }
-    // Called for each completion taken that has this writer's wr_id.
-    void on_completion() { awaited_ -= awaited_ > 0 ? 1 : 0; }
-    bool posts_to(const QueuePair& qp) const { return qp_ == &qp; }
+    bool lapped() const { return direct() && cursor_.position() <= used_; }
 
     // Prepares to continue over another queue pair, of rail `next`, which reaches the same memory.
     // Writes over two queue pairs have no order, so from now on nothing is posted; direct stores
     // continue. Errors: of the rail; nothing has changed then.
     Status pause(Rail& next);
     // Ends pause() without a change of queue pair.
-    void resume() {
-        paused_ = false;
-        next_mirror_.reset();
-    }
-    // Continues over the other queue pair. REQUIRES: hold(next); an empty write posted after all
-    // earlier work is complete; settled().
+    void resume() { mirror_.resume(); }
+    // Continues over the other queue pair. REQUIRES: pause(next); an empty write posted after all
+    // earlier work is complete; poster().settled().
     void migrate_to(Rail& next, QueuePair& qp, std::uint32_t key, Bytes inline_bytes);
 
-    // Credit in messages. heard(): the reader's count, from one of its messages. carry(): the count
-    // of the ring in the other direction, which the next posted message takes along (0: none).
-    // carried(): the last count that a message took along.
-    void heard(std::uint64_t count) {
-        if (count > consumed_ && count <= produced_) {
-            consumed_ = count;
-        }
-    }
-    void carry(std::uint64_t count) { to_carry_ = count; }
-    std::uint64_t carried() const { return carried_; }
+    // Credit in messages: the reader's count from one of its messages, and the count of the ring in
+    // the other direction, which the next posted message takes along.
+    void heard(std::uint64_t count) { cursor_.heard(count); }
+    CarriedCredit& carried_credit() { return carried_; }
 
     // Calls f(header, body), in order, for each posted message that the reader's count does not
     // cover. The reader has all stored messages, and all that were posted before them (invariant
     // 4). REQUIRES: the count does not change meanwhile. Returns false if the count is impossible.
     template <typename F> bool for_each_in_doubt(F&& f) const {
-        if (mirror_ == nullptr || direct()) {
-            return true;
-        }
-        const std::uint64_t consumed = std::max(consumed_, returned());
-        if (consumed > produced_ || produced_ - consumed > units_) {
-            return false;
-        }
-        const auto* base = static_cast<const std::byte*>(mirror_->address());
-        std::uint64_t at = std::max(consumed, posted_from_);
-        while (at != produced_) {
-            const std::uint64_t position = at % units_;
-            const std::byte* message = base + position * kRingUnit;
-            MessageHeader header;
-            std::memcpy(reinterpret_cast<std::byte*>(&header), message, sizeof header);
-            if (header.type == MessageType::skip) {
-                at += units_ - position;
-                continue;
-            }
-            const std::uint64_t units = ring_units_for(header.length, ring_way_of(header.magic));
-            if (units > produced_ - at || units > units_ - position) {
-                return false; // not the beginning of a message
-            }
-            header.magic = kHeaderMagic;
-            f(header, message + sizeof header);
-            at += units;
-        }
-        return true;
+        return direct() || mirror_.for_each_between(std::max(cursor_.consumed(), returned()),
+                                                    cursor_.produced(), f);
     }
 
 private:
-    std::byte* unit_address(std::uint64_t unit) { return base_ + unit * kRingUnit; }
-    // Returns true if that many units behind the last message are free and can be stored into.
-    bool has_place(std::uint64_t units) const {
-        return direct() && position_ + units <= lap_ && produced_ + units < units_ + consumed_ &&
-               guard_.open();
-    }
-    // Returns true less than a lap after a retained message.
-    bool must_zero() const { return produced_ < zero_until_; }
     void advance(std::uint64_t units) {
-        last_ = position_;
-        produced_ += units;
-        position_ += static_cast<std::uint32_t>(units);
-        if (position_ == units_) [[unlikely]] {
-            begin_lap(units_);
+        if (cursor_.advance(units)) [[unlikely]] {
+            begin_lap(cursor_.units());
         }
     }
     // Begins the next lap; the last message of this one ends at `end`.
     void begin_lap(std::uint32_t end) {
         used_ = std::max(used_, end);
         retained_in_lap_ = false;
-        position_ = 0;
+        cursor_.begin_lap();
         looked_at_ = 0;
-        lap_ = std::min(kShortLap, units_);
-        if (beyond_ && direct()) [[unlikely]] { // posted messages would arrive later
-            leave_room();
+        if (space_.beyond() && direct()) [[unlikely]] { // posted messages would arrive later
+            space_.leave();
         }
     }
-    // The reader's processor owns the lines that it has emptied. Prefetches those of the next
-    // messages early, so that storing into them does not wait: as many units as the last message
-    // took, up to most_claimed.
+    // Prefetches the lines of the next messages: as many units as the last message took, up to
+    // most_claimed.
     static constexpr std::uint64_t kClaimed = 8; // units ahead
     void claim_ahead(std::uint64_t first, std::uint64_t units) const {
-        std::uint64_t unit = position_ + first;
-        const std::uint64_t end = unit + std::min<std::uint64_t>(units, habits_.most_claimed);
-        for (; unit < end; unit += kCacheLine / kRingUnit) {
-            claim_line(base_ + (unit < lap_ ? unit : unit - lap_) * kRingUnit);
-        }
+        cursor_.claim(first, std::min<std::uint64_t>(units, habits_.most_claimed));
     }
     std::byte* reserve_with_care(Bytes length);
     void commit_last(const MessageHeader& header);
     RingWay way_now() const {
-        return direct() ? RingWay::stored : counted_ ? RingWay::counted : RingWay::posted;
+        return direct()              ? RingWay::stored
+               : carried_.reserved() ? RingWay::counted
+                                     : RingWay::posted;
     }
     std::uint64_t returned() const {
         return load_ring_word(reinterpret_cast<const std::byte*>(credit_));
     }
     bool has_room(std::uint64_t units);
     bool choose_way();
-    bool begin_to_post();
     void map();
-    void post_from_now() { guard_.faults = nullptr; }
-    Status flush();
-    bool caught_up() const;
     bool go_on(std::uint64_t units);
     bool next_lap(std::uint64_t units);
     bool make_lap(std::uint64_t wanted, std::uint64_t needed);
-    void grow(std::uint64_t wanted, std::uint64_t needed);
-    void note_room(std::uint32_t units);
-    void leave_room();
     bool skip_rest();
     Status post(const MessageHeader& header);
     Status post_message(const MessageHeader& header, RingWay way, std::uint64_t taken);
     Status post_zero(std::uint64_t unit);
-    Status post_write(const Gather& gather, std::uint64_t unit, bool signaled);
 
     // Writes field by field, as head_word() reads (the reason is there).
     static void write_fields(std::byte* at, const MessageHeader& header) {
@@ -279,9 +201,9 @@ private:
         std::memcpy(at + offsetof(MessageHeader, tag), &header.tag, 4);
     }
     [[gnu::always_inline]] void store(const MessageHeader& header, std::uint64_t units) {
-        std::byte* at = unit_address(position_);
+        std::byte* at = cursor_.here();
         std::uint64_t head = header.head_word();
-        if (header.length >= kRetainedFrom || must_zero()) [[unlikely]] {
+        if (header.length >= kRetainedFrom || cursor_.must_zero()) [[unlikely]] {
             head = store_behind(head, header.length, units);
         }
         write_fields(at, header);
@@ -290,25 +212,12 @@ private:
     void zero_ahead(Bytes length, std::uint64_t units);
     // Returns true if the first word of the unit behind may be non-zero.
     bool unclean(std::uint64_t units) const {
-        return must_zero() && produced_ + units >= clean_until_;
+        return cursor_.must_zero() && cursor_.produced() + units >= clean_until_;
     }
     std::uint64_t store_behind(std::uint64_t head, Bytes length, std::uint64_t units);
-    std::uint32_t unit_behind(std::uint64_t units) const {
-        return position_ + units == units_ ? 0 : position_ + static_cast<std::uint32_t>(units);
-    }
 
-    // Hot: one cache line.
-    alignas(kCacheLine) std::byte* base_ =
-        nullptr; // the reader's memory if mapped, else the mirror
-    std::uint64_t produced_ = 0;
-    std::uint64_t consumed_ = 0;   // as last read from the credit word, or heard
-    std::uint64_t zero_until_ = 0; // value of produced_ until which words may have to be zeroed
-    FastPathGuard guard_;          // fast-path guard of qp_; without `faults`: messages are posted
-    std::uint32_t position_ = 0;
-    std::uint32_t lap_ = 0;  // messages are stored up to this unit; never beyond units_
-    std::uint32_t last_ = 0; // unit of the last message
-    std::uint32_t units_;    // of the ring
-    std::uint32_t sequence_ = kBeforeFirst; // of the last message
+    // Hot: these two, next to each other.
+    alignas(kCacheLine) RingCursor cursor_;
     const RingHabits habits_;
     // Count of units produced up to which the first words of coming units are zero
     std::uint64_t clean_until_ = 0;
@@ -317,36 +226,16 @@ private:
     bool ends_lap_ = false;        // the reserved message is the last one of the lap
     bool retained_in_lap_ = false; // a message of this lap is retained
     bool retained_behind_ = false; // a retained message may lie behind the short lap
-    bool beyond_ = false;          // this lap uses more than the first part of the ring
-    bool refused_ = false;         // more memory was refused the last time
-    std::uint32_t memory_ = 0;     // units that have memory
-    std::uint32_t end_;            // units before this one can be used
-    std::uint32_t first_end_ = 0;  // end_ of the first part
-    std::uint32_t laps_ = 0;       // since memory was refused
-    RingRoom room_;
+    RingSpace space_;
     const std::uint64_t* credit_;
-    bool counted_ = false; // the reserved message takes to_carry_ along
-    bool posts_ = false;   // there is a mirror, and paused_ is false
-    bool paused_ = false;
-    std::uint64_t wr_id_; // constant
-    // Constant except for migrate_to().
-    QueuePair* qp_;
-    Target target_;
-    Rail* rail_;
+    CarriedCredit carried_;
+    RingPoster poster_;
     std::byte* mapped_ = nullptr;
-    // Only for a ring that cannot be mapped, or that direct stores cannot reach any more.
-    struct Free {
-        void operator()(std::byte* memory) const { std::free(memory); }
-    };
-    std::unique_ptr<std::byte, Free> mirror_memory_;
-    std::unique_ptr<MemoryRegion> mirror_;
-    std::unique_ptr<MemoryRegion> next_mirror_; // the same memory, registered with the next rail
-    std::uint64_t to_carry_ = 0;
-    std::uint64_t carried_ = 0;
-    std::uint32_t unsignaled_ = 0; // writes posted since the last signaled one
-    std::uint32_t awaited_ = 0;    // signaled writes that are not complete
-    // Count of units produced before the first message in the mirror
-    std::uint64_t posted_from_ = 0;
+    // Has memory only for a ring that cannot be mapped, or that direct stores cannot reach any
+    // more.
+    RingMirror mirror_;
+    static_assert(sizeof(RingCursor) + sizeof(RingHabits) <= 2 * kCacheLine,
+                  "store_short() reads two cache lines at most");
 };
 
 } // namespace adaptib

@@ -2,7 +2,7 @@
 // Queue pairs that many peers share (channel/shared_queue_pairs.h).
 #include "channel/shared_queue_pairs.h"
 
-#include "channel/ring_writer.h"
+#include "channel/ring_poster.h"
 
 namespace adaptib {
 

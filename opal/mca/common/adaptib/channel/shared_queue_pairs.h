@@ -24,7 +24,7 @@
 // outlives its work.
 // Threads: one at a time.
 // Source: Takagi et al., 2.1 and 3.1 (DC-RDMA).
-// May touch: base/, fabric/fabric.h, channel/ring_writer.h.
+// May touch: base/, fabric/fabric.h, channel/ring_poster.h.
 #pragma once
 
 #include <algorithm>

@@ -50,7 +50,7 @@ void LaneMigrations::advance() {
             stop(peer); // the next write finds that out, too
             continue;
         }
-        const bool settled = peer.ring_out == nullptr || peer.ring_out->settled();
+        const bool settled = peer.ring_out == nullptr || peer.ring_out->poster().settled();
         if (flush.done && settled) {
             complete(peer);
         }

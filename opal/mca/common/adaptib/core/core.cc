@@ -106,7 +106,7 @@ Core::Left Core::left() {
     for_each_peer([&](Peer& peer) {
         const DatagramLink* link = peer.datagram.link.get();
         const bool ring_flushed = peer.state != ConnectState::open || peer.ring_out == nullptr ||
-                                  peer.ring_out->flushed();
+                                  peer.ring_out->poster().flushed();
         const bool owes = !ring_flushed || peer.datagrams.owes(peer.datagram);
         owed = owed || (owes && !peer.disconnect_received);
         last_words = last_words || owes || (link != nullptr && link->busy());

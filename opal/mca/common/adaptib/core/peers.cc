@@ -344,7 +344,7 @@ void Core::tear_down_peers() {
                 false; // our answer may be lost; finish once it is under way again
             continue;
         }
-        if ((peer->ring_out != nullptr && !peer->ring_out->settled()) ||
+        if ((peer->ring_out != nullptr && !peer->ring_out->poster().settled()) ||
             !connections_->drained(*peer)) {
             disconnected_.push_back(peer); // our answer to its disconnect is under way
             continue;

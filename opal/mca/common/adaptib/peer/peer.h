@@ -290,7 +290,7 @@ public:
     Bytes ring_bytes = 0;        // size of the ring offered to the peer
     std::uint64_t ring_seen = 0; // units consumed at the last check (core/idle_rings.cc)
     std::unique_ptr<MemoryRegion> ring_memory; // channel/ring_memory.h
-    RingWriter::Target remote_ring; // the ring that ring_out writes into, 0 units: none offered
+    RingTarget remote_ring;         // the ring that ring_out writes into, 0 units: none offered
     RingParts ring_parts;           // of ring_memory
     Registration ring_registration; // of ring_memory, with the route's rails
     RingWork ring_work{*this};      // of ring_out
@@ -342,7 +342,7 @@ inline void RingWork::on_work_done(std::uint32_t rail, const WorkCompletion& com
     const RingWriter* writer =
         peer_.ring_out != nullptr ? peer_.ring_out.get() : peer_.ring_paused.get();
     Subchannel* const subchannel = peer_.find(rail, completion.qp_number);
-    if (writer == nullptr || subchannel == nullptr || !writer->posts_to(*subchannel->qp)) {
+    if (writer == nullptr || subchannel == nullptr || !writer->poster().posts_to(*subchannel->qp)) {
         return; // of an earlier connection
     }
     if (completion.status != WorkStatus::success) {
@@ -351,9 +351,9 @@ inline void RingWork::on_work_done(std::uint32_t rail, const WorkCompletion& com
         ++subchannel->completions;
     }
     if (peer_.ring_out != nullptr) {
-        peer_.ring_out->on_completion();
+        peer_.ring_out->poster().on_completion();
     } else if (peer_.ring_paused != nullptr) {
-        peer_.ring_paused->on_completion();
+        peer_.ring_paused->poster().on_completion();
     }
 }
 

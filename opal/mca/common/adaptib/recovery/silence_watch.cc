@@ -30,7 +30,7 @@ bool SilenceWatch::awaits(const Peer& peer, const Subchannel& subchannel) {
         return true;
     }
     return peer.ring_out != nullptr && !peer.ring_out->direct() &&
-           peer.ring_out->posts_to(*subchannel.qp) && !peer.ring_out->flushed();
+           peer.ring_out->poster().posts_to(*subchannel.qp) && !peer.ring_out->poster().flushed();
 }
 
 bool SilenceWatch::is_over(const Subchannel& subchannel) const {

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The memory of a ring's mirror (channel/ring_mirror.h).
+#include "channel/ring_mirror.h"
+
+#include <utility>
+
+namespace adaptib {
+
+bool RingMirror::begin_to_post() {
+    if (paused_) {
+        return false;
+    }
+    if (memory_ == nullptr) {
+        const Bytes length = units_ * kRingUnit;
+        bytes_.reset(static_cast<std::byte*>(std::aligned_alloc(kCacheLine, length)));
+        if (bytes_ == nullptr ||
+            !rail_->register_memory(bytes_.get(), length, kLocalWrite, memory_).ok()) {
+            return false;
+        }
+        std::memset(bytes_.get(), 0, length);
+    }
+    posts_ = true;
+    return true;
+}
+
+Status RingMirror::pause(Rail& next) {
+    if (memory_ != nullptr) {
+        if (const Status status =
+                next.register_memory(bytes_.get(), memory_->length(), kLocalWrite, next_memory_);
+            !status.ok()) {
+            return status;
+        }
+    }
+    paused_ = true;
+    posts_ = false;
+    return kOk;
+}
+
+void RingMirror::migrate_to(Rail& next) {
+    rail_ = &next;
+    if (memory_ != nullptr) {
+        memory_ = std::move(next_memory_);
+    }
+    paused_ = false;
+}
+
+} // namespace adaptib

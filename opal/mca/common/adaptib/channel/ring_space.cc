@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The memory of a ring, as its writer knows it (channel/ring_space.h).
+#include "channel/ring_space.h"
+
+#include <algorithm>
+
+namespace adaptib {
+
+namespace {
+
+// Laps between two attempts to get memory that was refused
+constexpr std::uint32_t kLapsBetweenTries = 64;
+
+} // namespace
+
+void RingSpace::bound_by(RingRoom room) {
+    room_ = room;
+    if (room_.bounded()) {
+        room_.mind();
+        note_room(room_.units());
+    }
+}
+
+// Keeps the last unit that has memory for the message that reports the end of a lap.
+void RingSpace::note_room(std::uint32_t units) {
+    memory_ = std::min(units, units_);
+    end_ = memory_ == units_ ? units_ : memory_ - 1;
+}
+
+void RingSpace::leave() {
+    beyond_ = false;
+    room_.leave();
+}
+
+void RingSpace::extend_to(std::uint64_t wanted, std::uint64_t needed, const RingPoster& poster) {
+    if (wanted > first_end_ && room_.bounded() && !beyond_) {
+        beyond_ = room_.enter();
+        note_room(room_.units());
+    }
+    if (wanted > end_ && beyond_) {
+        grow(wanted, needed, poster);
+    }
+}
+
+// Gets memory for twice as many units, or if that is refused for `needed` units only.
+void RingSpace::grow(std::uint64_t wanted, std::uint64_t needed, const RingPoster& poster) {
+    if (refused_ && ++laps_ % kLapsBetweenTries != 0) {
+        return;
+    }
+    const RingTarget& target = poster.target();
+    const auto get = [&](std::uint64_t units) {
+        const std::uint64_t whole = std::min<std::uint64_t>(units, units_);
+        const Bytes begin = std::uint64_t{memory_} * kRingUnit;
+        if (!poster.qp()
+                 .commit(target.address + begin, whole * kRingUnit - begin, target.key)
+                 .ok()) {
+            return false;
+        }
+        room_.grow_to(static_cast<std::uint32_t>(whole));
+        note_room(static_cast<std::uint32_t>(whole));
+        return true;
+    };
+    refused_ = !get(std::max<std::uint64_t>(2 * memory_, wanted + 1)) && !get(needed + 1);
+    laps_ = 0;
+}
+
+} // namespace adaptib
