@@ -18,6 +18,7 @@
 #include "base/intrusive_list.h"
 #include "base/stripe.h"
 #include "base/work_target.h"
+#include "common_adaptib_one_sided.h"
 #include "memory/registration_cache.h"
 #include "memory/staging.h"
 #include "peer/subchannel.h"
