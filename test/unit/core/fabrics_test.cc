@@ -6,6 +6,7 @@
 #include <deque>
 #include <numeric>
 
+#include "common_adaptib_two_sided.h"
 #include "fabric/fault/fault.h"
 #include "unit/core/cores.h"
 

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <thread>
 
-#include "common_adaptib.h"
+#include "common_adaptib_two_sided.h"
 #include "cores.h"
 #include "unit/sim/traffic.h"
 

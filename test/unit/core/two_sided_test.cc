@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Two-sided traffic between cores: sizes, protocols, order, matching, channel changes.
+#include "common_adaptib_two_sided.h"
 #include "cores.h"
 
 namespace adaptib::test {

@@ -31,8 +31,10 @@
 #include "opal/util/proc.h"
 
 #include "opal/mca/common/adaptib/common_adaptib.h"
+#include "opal/mca/common/adaptib/common_adaptib_active.h"
 #include "opal/mca/common/adaptib/common_adaptib_compat.h"
 #include "opal/mca/common/adaptib/common_adaptib_mca.h"
+#include "opal/mca/common/adaptib/common_adaptib_one_sided.h"
 
 BEGIN_C_DECLS
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The C interface of the core: all that the MTL and the BTL see of the core.
+ * The C interface of the core: all that the MTL and the BTL see of the core. This header has its
+ * parameters, counters, life, progress and peers, and the types that all traffic uses; the traffic
+ * is in common_adaptib_two_sided.h, common_adaptib_active.h and common_adaptib_one_sided.h.
  *
  * Life cycle. Each component registers the parameters (opal_common_adaptib_parameters) in its
  * register function, acquires the core when it is selected, publishes the core's address for the
@@ -21,8 +23,8 @@
  * Errors. Functions return OPAL_COMMON_ADAPTIB_* values. Outputs are set only on success. Text for
  * the user is handed to environment.message once, when the event happens.
  *
- * May touch: nothing of Open MPI. The C components include this header and Open MPI's; the core
- * includes this header alone.
+ * May touch: nothing of Open MPI. The C components include these headers and Open MPI's; the core
+ * includes these headers alone.
  */
 #ifndef OPAL_COMMON_ADAPTIB_H
 #define OPAL_COMMON_ADAPTIB_H
@@ -235,18 +237,7 @@ OPAL_COMMON_ADAPTIB_EXPORT size_t opal_common_adaptib_peer_migrate(opal_common_a
     OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------
- * Two-sided traffic */
-
-#define OPAL_COMMON_ADAPTIB_ANY_SOURCE (-1)
-#define OPAL_COMMON_ADAPTIB_ANY_TAG INT32_MIN
-
-/* The fields that matching compares. A receive's source and tag may be ANY_*; ANY_TAG does not
- * match negative tags. */
-typedef struct {
-    uint32_t context; /* communicator */
-    int32_t source;   /* the sender's rank in it */
-    int32_t tag;
-} opal_common_adaptib_envelope_t;
+ * Data and requests of messages and one-sided operations */
 
 /* The bytes of a message. Contiguous: base points to them, and pack and unpack are not called.
  * Otherwise base is NULL, and pack (or unpack) copies *length bytes from `offset` of the packed
@@ -259,18 +250,6 @@ typedef struct {
     int (*unpack)(void *context, size_t offset, const void *from, size_t *length);
     void *context;
 } opal_common_adaptib_data_t;
-
-typedef enum {
-    OPAL_COMMON_ADAPTIB_MODE_STANDARD, /* complete when the buffer can be used again */
-    OPAL_COMMON_ADAPTIB_MODE_SYNC      /* complete when the message has been matched, too */
-} opal_common_adaptib_mode_t;
-
-/* Kind of operation that the traffic belongs to; the striping policy EPC uses it. */
-typedef enum {
-    OPAL_COMMON_ADAPTIB_BLOCKING,
-    OPAL_COMMON_ADAPTIB_NON_BLOCKING,
-    OPAL_COMMON_ADAPTIB_COLLECTIVE
-} opal_common_adaptib_op_kind_t;
 
 #define OPAL_COMMON_ADAPTIB_REQUEST_WORDS 28
 
@@ -285,208 +264,6 @@ typedef struct opal_common_adaptib_request {
     uint32_t kind;  /* private to the core, like the words that follow */
     uint64_t core[OPAL_COMMON_ADAPTIB_REQUEST_WORDS];
 } opal_common_adaptib_request_t;
-
-/* @retval SUCCESS   started; request->complete will be called
- * @retval COMPLETE  done, request->complete will not be called
- * @retval (< 0)     not started */
-OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_send(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
-                         const opal_common_adaptib_envelope_t *envelope,
-                         const opal_common_adaptib_data_t *data, opal_common_adaptib_mode_t mode,
-                         opal_common_adaptib_op_kind_t op_kind,
-                         opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-
-/* Fast path without a request: for a contiguous message in standard mode that there is room for
- * now.
- * @retval COMPLETE  done
- * @retval AGAIN     not sent; call opal_common_adaptib_send */
-OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_try_send(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
-                             uint32_t context, int32_t source, int32_t tag, const void *base,
-                             size_t bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-
-/* As send; COMPLETE if the message had already arrived. `peer` is the only possible sender, or NULL
- * for any source: the request ends with UNREACHABLE when that peer is lost.
- * @retval UNREACHABLE  the peer is lost, and no message of it has arrived */
-OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_receive(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
-                            const opal_common_adaptib_envelope_t *envelope,
-                            const opal_common_adaptib_data_t *data,
-                            opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-
-/* Likewise, with contiguous data. */
-OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_recv_contig(
-    opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer, uint32_t context,
-    int32_t source, int32_t tag, void *base, size_t bytes,
-    opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-
-typedef struct opal_common_adaptib_message opal_common_adaptib_message_t;
-
-typedef struct {
-    int32_t source;
-    int32_t tag;
-    size_t bytes;
-} opal_common_adaptib_probe_t;
-
-/* Looks for a message without taking it. `peer` as in receive.
- * @retval SUCCESS, NOT_FOUND, UNREACHABLE */
-OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_probe(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
-                          const opal_common_adaptib_envelope_t *envelope,
-                          opal_common_adaptib_probe_t *found) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-/* Removes a message from matching; it belongs to the caller until matched_receive. */
-OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_matched_probe(
-    opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
-    const opal_common_adaptib_envelope_t *envelope, opal_common_adaptib_probe_t *found,
-    opal_common_adaptib_message_t **message) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-/* As receive, for a message from matched_probe, which it consumes. */
-OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_matched_receive(
-    opal_common_adaptib_core_t *core, opal_common_adaptib_message_t *message,
-    const opal_common_adaptib_data_t *data,
-    opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-
-/* Cancels a receive that is not matched yet.
- * @retval SUCCESS    cancelled: status is CANCELLED, complete is not called
- * @retval NOT_FOUND  too late, or a send: the request completes as if cancel had not been called */
-OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_cancel(opal_common_adaptib_core_t *core,
-                           opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-
-/* ------------------------------------------------------------------------------------------------
- * Active messages: delivered in the order of sending, among themselves and with two-sided messages
- * of the same peer. Exception: two-sided messages that the peer holds back, since no receive is
- * posted. */
-
-/* `data` is valid during the call, which comes from progress, without the lock. The handler may
- * call any function of this interface but progress and core_release. */
-typedef void (*opal_common_adaptib_active_t)(void *context, opal_common_adaptib_peer_t *peer,
-                                             uint8_t tag, const void *data, size_t bytes);
-
-/* There is one listener; a NULL handler ends it. Without one, messages count as bad packets. */
-OPAL_COMMON_ADAPTIB_EXPORT void
-opal_common_adaptib_active_listen(opal_common_adaptib_core_t *core,
-                                  opal_common_adaptib_active_t handler,
-                                  void *context) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-
-/* Length of the longest active message, to any peer, at any time. */
-OPAL_COMMON_ADAPTIB_EXPORT size_t opal_common_adaptib_active_max(opal_common_adaptib_core_t *core)
-    OPAL_COMMON_ADAPTIB_NOEXCEPT;
-
-/* Address of the size up to which data is best sent as active messages, for a caller that can
- * transfer it in another way. The size changes as the core learns; the address is valid as long as
- * the core. */
-OPAL_COMMON_ADAPTIB_EXPORT const size_t *
-opal_common_adaptib_active_eager(opal_common_adaptib_core_t *core) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-
-/* Tells that `bytes` of data are about to go to the peer in another way; the core learns when to
- * try active messages of that size again. */
-OPAL_COMMON_ADAPTIB_EXPORT void
-opal_common_adaptib_active_declined(opal_common_adaptib_core_t *core,
-                                    opal_common_adaptib_peer_t *peer,
-                                    size_t bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-
-/* As opal_common_adaptib_active_send, for a message in two pieces (the second may be empty) that
- * can be sent now.
- * @retval COMPLETE  done
- * @retval AGAIN     not sent; call opal_common_adaptib_active_send */
-OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_active_try_send(opal_common_adaptib_core_t *core,
-                                    opal_common_adaptib_peer_t *peer, uint8_t tag,
-                                    const void *first, size_t first_bytes, const void *second,
-                                    size_t second_bytes) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-
-/* As send. COMPLETE once the data is copied; otherwise the data must stay until request->complete.
- * The peer must not be this process.
- * @retval BAD_PARAM  longer than active_max, or to this process */
-OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_active_send(
-    opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer, uint8_t tag,
-    const opal_common_adaptib_data_t *data,
-    opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-
-/* ------------------------------------------------------------------------------------------------
- * One-sided traffic: not ordered, neither among itself nor with messages. A request completes when
- * the data is at the target (put, atomics) or here (get, atomics). */
-
-typedef struct opal_common_adaptib_region opal_common_adaptib_region_t;
-
-/* Description that a peer needs to reach a region; plain bytes, sent as they are. */
-typedef struct {
-    uint64_t base;
-    uint64_t bytes;
-    uint32_t keys[8];
-    uint32_t key_count;
-    uint32_t access;
-} opal_common_adaptib_remote_t;
-
-enum {
-    OPAL_COMMON_ADAPTIB_REMOTE_READ = 1,
-    OPAL_COMMON_ADAPTIB_REMOTE_WRITE = 2,
-    OPAL_COMMON_ADAPTIB_REMOTE_ATOMIC = 4,
-    /* Set in a description only: atomics are target-assisted, carried out by the target process. */
-    OPAL_COMMON_ADAPTIB_ATOMICS_EMULATED = 8
-};
-
-/* Registers memory until deregister, for local use and for peers with the rights of `access`.
- * *region is NULL if nothing had to be made: pass it to deregister all the same.
- * @retval NO_MEMORY  tables or locked memory are used up; a message was given the first time
- * @retval BAD_PARAM  no such memory */
-OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_register(opal_common_adaptib_core_t *core, void *base, size_t bytes,
-                             uint32_t access, opal_common_adaptib_region_t **region,
-                             opal_common_adaptib_remote_t *remote) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-/* Afterwards no peer can reach the memory if it was registered for atomics, as a window is.
- * Otherwise a peer that keeps the description may still reach it: where nothing is pinned, all
- * memory is one region. */
-OPAL_COMMON_ADAPTIB_EXPORT void
-opal_common_adaptib_deregister(opal_common_adaptib_core_t *core,
-                               opal_common_adaptib_region_t *region) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-
-typedef enum {
-    OPAL_COMMON_ADAPTIB_PUT,
-    OPAL_COMMON_ADAPTIB_GET,
-    /* remote += operand; the old value goes to *local */
-    OPAL_COMMON_ADAPTIB_FETCH_ADD,
-    /* if remote == compare, remote = operand; the old value goes to *local */
-    OPAL_COMMON_ADAPTIB_COMPARE_SWAP
-} opal_common_adaptib_operation_t;
-
-typedef struct {
-    opal_common_adaptib_operation_t operation;
-    void *local;
-    opal_common_adaptib_region_t *region; /* of `local`; NULL: the core registers it */
-    uint64_t remote_address;
-    const opal_common_adaptib_remote_t *remote; /* read during the call */
-    size_t bytes;                               /* atomics: 8 */
-    uint64_t operand;
-    uint64_t compare;
-} opal_common_adaptib_one_sided_t;
-
-/* Tries to finish the operation inside the call. Returns COMPLETE, or AGAIN if the caller must use
- * opal_common_adaptib_start (also for invalid operations, whose error start reports). */
-OPAL_COMMON_ADAPTIB_EXPORT int opal_common_adaptib_try_rma(
-    opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
-    const opal_common_adaptib_one_sided_t *operation) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-/* Starts the operation. The peer may be this process. The description in `remote` may be that of
- * another region of the target: within a host the core looks up the region that contains the
- * address, and checks the rights that the description names.
- * @retval BAD_PARAM  in no such region, without the right, or an atomic that is not 8 aligned
- *                    bytes; a request ends with it if the target refuses the operation later
- * @retval SUCCESS, COMPLETE, NO_MEMORY, UNREACHABLE  as send
- * @retval ERROR      nothing can be registered, not even a block to copy through; a message was
- *                    given */
-OPAL_COMMON_ADAPTIB_EXPORT int
-opal_common_adaptib_start(opal_common_adaptib_core_t *core, opal_common_adaptib_peer_t *peer,
-                          const opal_common_adaptib_one_sided_t *operation,
-                          opal_common_adaptib_request_t *request) OPAL_COMMON_ADAPTIB_NOEXCEPT;
-
-/* Marks for a flush, which waits for the one-sided operations that are started and not complete,
- * however many others follow: the caller takes a mark (0: there are none), and makes progress until
- * the mark is passed. */
-OPAL_COMMON_ADAPTIB_EXPORT uint64_t opal_common_adaptib_flush_mark(opal_common_adaptib_core_t *core)
-    OPAL_COMMON_ADAPTIB_NOEXCEPT;
-OPAL_COMMON_ADAPTIB_EXPORT bool
-opal_common_adaptib_flush_passed(opal_common_adaptib_core_t *core,
-                                 uint64_t mark) OPAL_COMMON_ADAPTIB_NOEXCEPT;
 
 #ifdef __cplusplus
 }

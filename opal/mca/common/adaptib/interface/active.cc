@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The C interface over the core (common_adaptib.h): active messages.
+// The C interface over the core (common_adaptib_active.h): active messages.
 // May touch: every folder of the core; no header of Open MPI.
-#include "common_adaptib.h"
+#include "common_adaptib_active.h"
 
 #include "interface/handle.h"
 

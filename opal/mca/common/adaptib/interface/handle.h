@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "common_adaptib.h"
+#include "common_adaptib_active.h"
+#include "common_adaptib_two_sided.h"
 #include "core/core.h"
 
 namespace adaptib {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The C interface over the core (common_adaptib.h): registration, puts, gets and atomics.
+// The C interface over the core (common_adaptib_one_sided.h): registration, puts, gets and atomics.
 // May touch: every folder of the core; no header of Open MPI.
-#include "common_adaptib.h"
+#include "common_adaptib_one_sided.h"
 
 #include <memory>
 #include <new>

@@ -18,7 +18,7 @@
 #include "base/stripe.h"
 #include "base/wire.h"
 #include "base/work_target.h"
-#include "common_adaptib.h"
+#include "common_adaptib_one_sided.h"
 #include "memory/registration.h"
 #include "peer/subchannel.h"
 #include "peer/waiting.h"
