@@ -358,7 +358,7 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
     peer.answers = nullptr;
     peer.ring_paused.reset();
     if (state == ConnectState::failed) {
-        peer.datagrams.forget(peer.datagram);
+        peer.datagrams.retransmitter().forget(peer.datagram);
     }
 }
 

@@ -64,7 +64,7 @@ bool Core::send_question(Peer& peer, std::size_t pair, const LifeBody& body) {
     return send_aside(peer, pair, qp, header, &full);
 }
 
-void Core::on_present(Peer& peer) { peer.datagrams.listens(peer.datagram); }
+void Core::on_present(Peer& peer) { peer.datagrams.retransmitter().listens(peer.datagram); }
 
 void Core::on_life_answer(Peer& peer, std::size_t pair, const LifeBody& body) {
     if (life_->on_answer(peer, pair, body) && paths_->watches(peer)) {

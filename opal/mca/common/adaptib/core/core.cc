@@ -107,7 +107,7 @@ Core::Left Core::left() {
         const DatagramLink* link = peer.datagram.link.get();
         const bool ring_flushed = peer.state != ConnectState::open || peer.ring_out == nullptr ||
                                   peer.ring_out->poster().flushed();
-        const bool owes = !ring_flushed || peer.datagrams.owes(peer.datagram);
+        const bool owes = !ring_flushed || peer.datagrams.retransmitter().owes(peer.datagram);
         owed = owed || (owes && !peer.disconnect_received);
         last_words = last_words || owes || (link != nullptr && link->busy());
     });
@@ -124,7 +124,7 @@ Nanoseconds Core::deadline() const {
         answers = std::min(answers, probes_->deadline());
     }
     for (const Attached& attached : fabrics_) {
-        answers = std::min(answers, attached.datagrams->deadline());
+        answers = std::min(answers, attached.datagrams->retransmitter().deadline());
     }
     const Nanoseconds next = std::min({connections_->deadline(), attended_.look_at(answers),
                                        forgive_unconnected_at_, contact_deadline()});
@@ -138,7 +138,7 @@ void Core::run_timers() {
         if (attached.answerer != nullptr) {
             attached.answerer->beat();
         }
-        attached.datagrams->run_timers();
+        attached.datagrams->retransmitter().run_timers();
     }
     const Nanoseconds now = environment_.clock->now();
     if (now >= listen_at_) { // passes may be long, so events do not wait for housekeeping

@@ -108,7 +108,7 @@ void Core::release_left_peers() {
         connections_->close(*peer, ConnectState::idle);
         peer->early_request.reset();
         peer->datagram.handle.reset();
-        peer->datagrams.forget(peer->datagram);
+        peer->datagrams.retransmitter().forget(peer->datagram);
         paths_->forget(*peer);
         protocol_->on_torn_down(*peer);
     }

@@ -498,11 +498,12 @@ bool Core::serves_atomics(const Parameters& parameters) const {
 
 void Core::listen(std::uint32_t fabric) {
     DatagramChannel& datagrams = *fabrics_[fabric].datagrams;
-    datagrams.judge_by([this, fabric](const DatagramTarget& target, Nanoseconds since) {
+    datagrams.retransmitter().judge_by([this, fabric](const DatagramTarget& target,
+                                                      Nanoseconds since) {
         Peer* peer = find_peer(target.name, fabric);
         return peer == nullptr ? DatagramChannel::Standing::doubtful : standing_of(*peer, since);
     });
-    datagrams.on_failure([this, fabric](std::uint64_t to, WorkStatus why) {
+    datagrams.retransmitter().on_failure([this, fabric](std::uint64_t to, WorkStatus why) {
         if (Peer* peer = find_peer(to, fabric); peer != nullptr && !leaves(*peer)) {
             protocol_->on_peer_failed(*peer,
                                       std::string(work_status_text(why)) + " on rail " +
@@ -517,7 +518,7 @@ void Core::listen(std::uint32_t fabric) {
     if (paths_->on()) {
         tolerate_faults(fabric);
     }
-    datagrams.resolve_by([this, fabric](std::uint64_t from, std::uint64_t key) {
+    datagrams.retransmitter().resolve_by([this, fabric](std::uint64_t from, std::uint64_t key) {
         Peer* peer = sender_of(fabric, from, key);
         return peer == nullptr ? nullptr : &peer->datagram;
     });

@@ -40,7 +40,8 @@ void Core::tolerate_faults(std::uint32_t fabric) {
     };
     if (fabrics_[fabric].datagrams->linked()) { // else lost datagrams stay lost
         attended_.at_most(failure_timeout_ / kLooks);
-        fabrics_[fabric].datagrams->tolerate(failure_timeout_, find, path_failed, answered);
+        fabrics_[fabric].datagrams->retransmitter().tolerate(failure_timeout_, find, path_failed,
+                                                             answered);
     }
 }
 
@@ -181,8 +182,9 @@ Status Core::move_datagrams(Peer& peer, std::size_t pair) {
     if (status.ok()) {
         const PeerRoute::Pair& rails = peer.route.pairs[pair];
         peer.datagram.pair = static_cast<std::uint8_t>(pair);
-        peer.datagrams.move(peer.datagram, rails.local - peer.route.local.first, std::move(handle),
-                            peer.address.rails[rails.remote].datagram_qp);
+        peer.datagrams.retransmitter().move(peer.datagram, rails.local - peer.route.local.first,
+                                            std::move(handle),
+                                            peer.address.rails[rails.remote].datagram_qp);
     }
     return status;
 }

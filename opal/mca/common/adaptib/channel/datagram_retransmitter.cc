@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The datagram channel with lossy datagrams: acknowledgements, repeats, other ports, probes
-// (channel/datagram.h; channel/datagram_link.h tracks what each target has outstanding).
-#include "channel/datagram.h"
+// Acknowledgements, repeats and other paths of datagrams (channel/datagram_retransmitter.h).
+#include "channel/datagram_retransmitter.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace adaptib {
@@ -18,7 +18,7 @@ constexpr std::int64_t kDoubtPart = 8;    // ... in this part of the maximum tim
 
 } // namespace
 
-void DatagramChannel::mind(DatagramLink& link) {
+void DatagramRetransmitter::mind(DatagramLink& link) {
     const bool minded = link.timer_link.linked();
     if (link.busy() && !minded) {
         minded_.push_back(link);
@@ -27,7 +27,7 @@ void DatagramChannel::mind(DatagramLink& link) {
     }
 }
 
-Nanoseconds DatagramChannel::deadline() const {
+Nanoseconds DatagramRetransmitter::deadline() const {
     Nanoseconds next = Nanoseconds::max();
     for (DatagramLink* link = minded_.front(); link != nullptr; link = minded_.next(*link)) {
         if (link->target.handle != nullptr) { // otherwise its acknowledgements wait for its owner
@@ -36,16 +36,16 @@ Nanoseconds DatagramChannel::deadline() const {
     }
     // Acknowledgements stay due while there is no slot to send them from; slots become free by
     // themselves.
-    return free_sends_.empty() && next < Nanoseconds::max()
+    return sender_.slots().none_free() && next < Nanoseconds::max()
                ? std::max(next, clock_.now() + kWithoutSlots)
                : next;
 }
 
-void DatagramChannel::run_timers() {
+void DatagramRetransmitter::run_timers() {
     if (minded_.empty()) {
         return;
     }
-    if (free_sends_.empty() && path_failure_) [[unlikely]] {
+    if (sender_.slots().none_free() && tolerant()) [[unlikely]] {
         make_room();
     }
     const Nanoseconds now = clock_.now();
@@ -65,9 +65,21 @@ void DatagramChannel::run_timers() {
     }
 }
 
-void DatagramChannel::give_up(DatagramTarget& target) {
+// Adds slots if targets that do not answer occupy half of them, so that the others do not run
+// short.
+void DatagramRetransmitter::make_room() {
+    std::size_t kept = 0;
+    for (DatagramLink* link = minded_.front(); link != nullptr; link = minded_.next(*link)) {
+        kept += link->target.doubted ? link->kept() : 0;
+    }
+    if (2 * kept >= sender_.slots().size() && sender_.slots().can_grow()) {
+        static_cast<void>(sender_.slots().add_block()); // if that fails, the others wait
+    }
+}
+
+void DatagramRetransmitter::give_up(DatagramTarget& target) {
     forget(target);
-    if (path_failure_) {
+    if (tolerant()) {
         path_failure_(target, PathFailure::given_up, WorkStatus::retry_exceeded);
     } else if (failure_) {
         failure_(target.name, WorkStatus::retry_exceeded);
@@ -75,7 +87,7 @@ void DatagramChannel::give_up(DatagramTarget& target) {
 }
 
 // A peer that computes for long does not answer: only the owner can know whether a target is lost.
-void DatagramChannel::repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds now) {
+void DatagramRetransmitter::repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds now) {
     DatagramTarget& target = link.target;
     Standing standing = Standing::doubtful;
     if (target.handle != nullptr && judge_ && link.unanswered() >= kJudgeAfter) {
@@ -88,16 +100,16 @@ void DatagramChannel::repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds
         give_up(target);
         return;
     }
-    if (sends_[slot].under_way_over(target.port)) {
-        if (path_failure_ && now - sends_[slot].posted > timeout_) {
-            restart(target.port);
+    if (sender_.slots().posted_on(slot, target.port)) {
+        if (tolerant() && now - sender_.slots().posted_at(slot) > timeout_) {
+            sender_.restart(target.port);
             doubt(target, PathFailure::stuck, WorkStatus::success);
         }
         return; // the adapter has not even sent it
     }
     if (standing == Standing::absent) {
         link.rest(now);
-    } else if (path_failure_ && link.unanswered() >= kJudgeAfter &&
+    } else if (tolerant() && link.unanswered() >= kJudgeAfter &&
                (standing != Standing::present || link.unanswered() > kSoundUntil)) {
         // A target heard over another port has reasons not to use this one.
         const bool elsewhere = target.heard_port != target.port && target.heard > link.oldest();
@@ -118,20 +130,22 @@ void DatagramChannel::repeat(DatagramLink& link, std::uint32_t slot, Nanoseconds
     }
 }
 
-Status DatagramChannel::send_again(DatagramTarget& target, std::uint32_t slot, Nanoseconds now) {
-    std::byte* at = slot_at(slot);
+Status DatagramRetransmitter::send_again(DatagramTarget& target, std::uint32_t slot,
+                                         Nanoseconds now) {
+    SendSlots& slots = sender_.slots();
+    std::byte* at = slots.at(slot);
     DatagramLink& link = *target.link;
     // Updates the acknowledgement, unless the adapter still reads the slot; the old one remains
     // true.
-    if (sends_[slot].under_way == 0) {
+    if (!slots.posted(slot)) {
         const std::uint32_t had[2] = {link.expected(), link.bits()};
         std::memcpy(at + offsetof(DatagramHeader, expected), had, sizeof had);
     }
-    at[offsetof(DatagramHeader, rail)] = static_cast<std::byte>(first_ + target.port);
-    const bool told = sends_[slot].under_way == 0;
-    const Status status = post(target, slot);
+    at[offsetof(DatagramHeader, rail)] = static_cast<std::byte>(sender_.published(target.port));
+    const bool told = !slots.posted(slot);
+    const Status status = sender_.post(target, slot);
     if (status.ok()) {
-        sends_[slot].posted = now;
+        slots.set_posted_at(slot, now);
         ++counters_.datagram_repeated;
         if (told) {
             link.told();
@@ -140,40 +154,69 @@ Status DatagramChannel::send_again(DatagramTarget& target, std::uint32_t slot, N
     return status;
 }
 
-bool DatagramChannel::owes(const DatagramTarget& target) const {
+bool DatagramRetransmitter::owes(const DatagramTarget& target) const {
     return target.link != nullptr && target.link->keeps([this](std::uint32_t slot) {
         MessageHeader header;
-        std::memcpy(&header, slot_at(slot) + sizeof(DatagramHeader), sizeof header);
+        std::memcpy(&header, sender_.slots().at(slot) + sizeof(DatagramHeader), sizeof header);
         return is_sequenced(header.type) &&
                (header.type != MessageType::disconnect || header.flags != kDisconnectAck);
     });
 }
 
-void DatagramChannel::doubt(DatagramTarget& target, PathFailure failure, WorkStatus status) {
+void DatagramRetransmitter::doubt(DatagramTarget& target, PathFailure failure, WorkStatus status) {
     target.doubted = true;
     path_failure_(target, failure, status);
 }
 
 // Handles a post that was refused for good: the target's process has ended, or the queue pair is
 // broken.
-void DatagramChannel::handle_refused(DatagramTarget& target, Status status) {
-    if (status.reason() == Reason::peer_gone || !path_failure_) {
+void DatagramRetransmitter::handle_refused(DatagramTarget& target, Status status) {
+    if (status.reason() == Reason::peer_gone || !tolerant()) {
         if (failure_) {
             failure_(target.name, WorkStatus::retry_exceeded);
         }
         return;
     }
     const std::uint32_t port = target.port;
-    if (ports_[port].qp->query().state != QpState::ready_to_send) {
-        restart(port);
+    if (!sender_.port(port).ready()) {
+        sender_.restart(port);
     }
     doubt(target, PathFailure::failed, WorkStatus::local_qp_error);
 }
 
-void DatagramChannel::move(DatagramTarget& target, std::uint32_t port,
-                           std::unique_ptr<AddressHandle> handle, std::uint32_t qp) {
+void DatagramRetransmitter::on_failed_send(std::uint32_t port, std::uint64_t to,
+                                           WorkStatus status) {
+    // A datagram needs no answer: retry_exceeded comes only from a fabric that knows that the
+    // target's process has ended.
+    if (!tolerant() || sender_.reliable() || status == WorkStatus::retry_exceeded) {
+        if (failure_) {
+            failure_(to, status);
+        }
+        return;
+    }
+    sender_.port(port).set_broken(true); // the next poll mends it
+    if (status != WorkStatus::flushed) {
+        failed_.push_back({port, to, status});
+    }
+}
+
+void DatagramRetransmitter::mend(std::uint32_t number) {
+    sender_.port(number).set_broken(false);
+    if (!sender_.port(number).ready()) {
+        sender_.restart(number);
+    }
+    for (const Failed& failed : std::exchange(failed_, {})) {
+        DatagramTarget* target = find_(failed.to);
+        if (target != nullptr && target->port == failed.port) {
+            doubt(*target, PathFailure::failed, failed.status);
+        }
+    }
+}
+
+void DatagramRetransmitter::move(DatagramTarget& target, std::uint32_t port,
+                                 std::unique_ptr<AddressHandle> handle, std::uint32_t qp) {
     if (target.handle != nullptr) {
-        retire(target.port, std::move(target.handle));
+        sender_.port(target.port).retire(std::move(target.handle));
     }
     target.handle = std::move(handle);
     target.qp = qp;
@@ -186,73 +229,33 @@ void DatagramChannel::move(DatagramTarget& target, std::uint32_t port,
     DatagramLink& link = *target.link;
     link.moved(now, target.moves++ == 0);
     link.resend([&](std::uint32_t slot) {
-        if (!sends_[slot].under_way_over(port)) {
+        if (!sender_.slots().posted_on(slot, port)) {
             static_cast<void>(send_again(target, slot, now)); // otherwise the timer does
         }
     });
     mind(link);
 }
 
-bool DatagramChannel::send_probe(const DatagramTarget& target, std::uint32_t port,
-                                 std::unique_ptr<AddressHandle> handle, std::uint32_t qp,
-                                 const MessageHeader& header, const void* body) {
-    const Nanoseconds now = clock_.now();
-    if (is_stuck(port, now)) { // probes are not repeated, which would reveal it
-        restart(port);
+void DatagramRetransmitter::restart_if_stuck(std::uint32_t port, Nanoseconds now) {
+    if (sender_.slots().has_overdue(port, now, timeout_)) {
+        sender_.restart(port);
     }
-    if (free_sends_.empty()) {
-        return false;
-    }
-    const std::uint32_t slot = free_sends_.back();
-    DatagramHeader prefix = prefix_for(target);
-    prefix.rail = static_cast<std::uint8_t>(first_ + port);
-    fill(slot, target, prefix, header);
-    std::memcpy(slot_at(slot) + sizeof prefix + sizeof header, body, header.length);
-    sends_[slot].posted = now;
-    if (!post(port, *handle, qp, target.key, slot).ok()) {
-        return false;
-    }
-    free_sends_.pop_back();
-    retire(port, std::move(handle));
-    return true;
 }
 
-// Returns true if the adapter has not completed a send for longer than the timeout.
-bool DatagramChannel::is_stuck(std::uint32_t port, Nanoseconds now) const {
-    return std::any_of(sends_.begin(), sends_.end(), [&](const Slot& slot) {
-        return slot.under_way_over(port) && slot.posted.count() > 0 && now - slot.posted > timeout_;
-    });
-}
-
-void DatagramChannel::retire(std::uint32_t number, std::unique_ptr<AddressHandle> handle) {
-    Port& port = ports_[number];
-    port.retired.push_back({std::move(handle), port.posts});
-    drop_retired(port);
-}
-
-void DatagramChannel::drop_retired(Port& port) {
-    std::erase_if(port.retired,
-                  [&port](const Retired& retired) { return retired.posts <= port.ended; });
-}
-
-void DatagramChannel::acknowledge(DatagramTarget& target) {
-    if (free_sends_.empty() || target.handle == nullptr) {
+void DatagramRetransmitter::acknowledge(DatagramTarget& target) {
+    if (sender_.slots().none_free() || target.handle == nullptr) {
         return; // the acknowledgement stays due
     }
-    const std::uint32_t slot = free_sends_.back();
-    const DatagramHeader prefix = prefix_for(target);
-    std::memcpy(slot_at(slot), &prefix, sizeof prefix);
-    sends_[slot] = {target.name, sizeof prefix, 0, false, Nanoseconds{0}};
-    if (post(target, slot).ok()) {
-        free_sends_.pop_back();
+    const std::uint32_t slot = sender_.slots().next();
+    sender_.slots().put(slot, target.name, sender_.prefix_for(target));
+    if (sender_.post(target, slot).ok()) {
+        sender_.slots().take();
         target.link->told();
         ++counters_.datagram_acknowledgements;
     }
 }
 
-// Sends acknowledgements of its own for arrivals of this poll, unless an answer has carried them by
-// now.
-void DatagramChannel::acknowledge_alone() {
+void DatagramRetransmitter::acknowledge_arrivals() {
     for (DatagramTarget* target : alone_) {
         if (target->link->owes_alone()) {
             acknowledge(*target);
@@ -262,16 +265,14 @@ void DatagramChannel::acknowledge_alone() {
     alone_.clear();
 }
 
-void DatagramChannel::listens(DatagramTarget& target) {
+void DatagramRetransmitter::listens(DatagramTarget& target) {
     if (target.link != nullptr && target.link->unacknowledged()) {
         target.link->listens(clock_.now());
     }
 }
 
-void DatagramChannel::forget(DatagramTarget& target) {
-    for (Port& port : ports_) { // handles left of the target, too
-        drop_retired(port);
-    }
+void DatagramRetransmitter::forget(DatagramTarget& target) {
+    sender_.drop_retired(); // handles left of the target, too
     if (target.link == nullptr) {
         return;
     }
@@ -279,14 +280,12 @@ void DatagramChannel::forget(DatagramTarget& target) {
         minded_.remove(*target.link);
     }
     std::erase(alone_, &target);
-    target.link->drop_all([this](std::uint32_t slot) {
-        sends_[slot].kept = false;
-        release(slot);
-    });
+    target.link->drop_all([this](std::uint32_t slot) { sender_.slots().drop(slot); });
 }
 
 // Processes an arrived datagram; returns true if it is to be delivered.
-bool DatagramChannel::accept(const DatagramHeader& prefix, bool acknowledges, std::uint32_t port) {
+bool DatagramRetransmitter::accept(const DatagramHeader& prefix, bool acknowledges,
+                                   std::uint32_t port) {
     DatagramTarget* target = resolver_ ? resolver_(prefix.source, prefix.source_key) : nullptr;
     if (target == nullptr) {
         return false;
@@ -299,10 +298,8 @@ bool DatagramChannel::accept(const DatagramHeader& prefix, bool acknowledges, st
     target->heard = now;
     target->heard_port = static_cast<std::uint8_t>(port);
     target->heard_rail = prefix.rail;
-    link.acknowledged(prefix.expected, prefix.arrived, now, [this](std::uint32_t slot) {
-        sends_[slot].kept = false;
-        release(slot);
-    });
+    link.acknowledged(prefix.expected, prefix.arrived, now,
+                      [this](std::uint32_t slot) { sender_.slots().drop(slot); });
     link.listens(now);
     bool is_new = false;
     if (!acknowledges) {

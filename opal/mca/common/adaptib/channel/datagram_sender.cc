@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Sending datagrams (channel/datagram_sender.h).
+#include "channel/datagram_sender.h"
+
+#include <algorithm>
+
+namespace adaptib {
+
+namespace {
+
+constexpr std::uint32_t kReceiveSlots = 64;
+constexpr std::uint32_t kLostReceiveSlots = 256; // if a datagram that finds no receive is lost
+
+} // namespace
+
+Status DatagramSender::open(RailList rails) {
+    Bytes datagram_bytes = rails[0]->info().datagram_bytes;
+    for (const Rail* rail : rails) {
+        datagram_bytes = std::min(datagram_bytes, rail->info().datagram_bytes);
+        reliable_ = reliable_ && rail->info().has(Capability::reliable_ud);
+    }
+    // A datagram that moves from one rail to another may be lost or arrive twice.
+    reliable_ = reliable_ && rails.size() == 1;
+    capacity_ = datagram_bytes - sizeof(DatagramHeader) - sizeof(MessageHeader);
+    ports_.resize(rails.size());
+    Status status = slots_.open(rails, datagram_bytes);
+    for (std::size_t i = 0; i < rails.size() && status.ok(); ++i) {
+        status = ports_[i].open(*rails[i], SendSlots::kBlock,
+                                reliable_ || i > 0 ? kReceiveSlots : kLostReceiveSlots,
+                                identity_.key, counters_);
+    }
+    return status;
+}
+
+DatagramHeader DatagramSender::prefix_for(const DatagramTarget& target) const {
+    DatagramHeader prefix;
+    prefix.target_key = target.key;
+    prefix.source = identity_.name;
+    prefix.source_key = identity_.key;
+    prefix.rail = published(target.port);
+    if (target.link != nullptr) {
+        prefix.expected = target.link->expected();
+        prefix.arrived = target.link->bits();
+    }
+    return prefix;
+}
+
+Status DatagramSender::post(std::uint32_t port, const AddressHandle& handle, std::uint32_t qp,
+                            std::uint64_t key, std::uint32_t slot) {
+    const Status status = ports_[port].post(handle, qp, key, slots_.gather(slot, port), slot);
+    if (status.ok()) {
+        slots_.on_posted(slot, port);
+    }
+    return status;
+}
+
+// Restarts the same queue pair, since its number is published.
+void DatagramSender::restart(std::uint32_t number) {
+    DatagramPort& port = ports_[number];
+    if (!port.reset(clock_.now())) {
+        return;
+    }
+    ++counters_.datagram_restarts;
+    for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
+        if (slots_.posted_on(slot, number)) {
+            on_ended(slot, number);
+        }
+    }
+    port.start_again();
+}
+
+void DatagramSender::drop_retired() {
+    for (DatagramPort& port : ports_) {
+        port.drop_retired();
+    }
+}
+
+} // namespace adaptib

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The slots that a datagram channel sends from (channel/send_slots.h).
+#include "channel/send_slots.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace adaptib {
+
+namespace {
+
+// Blocks of send slots: room for 256 targets that do not answer
+constexpr std::size_t kMostBlocks = 64;
+
+} // namespace
+
+Status SendSlots::open(RailList rails, Bytes datagram_bytes) {
+    rails_.assign(rails.begin(), rails.end());
+    slot_bytes_ = round_up(datagram_bytes, kCacheLine);
+    return add_block();
+}
+
+bool SendSlots::can_grow() const { return blocks_.size() < kMostBlocks; }
+
+// Adds kBlock slots, which all ports send from.
+Status SendSlots::add_block() {
+    Block block;
+    Status status = rails_[0]->allocate(kBlock * slot_bytes_, 0, block.memory);
+    block.keys[0] = status.ok() ? block.memory->local_key() : 0;
+    for (std::size_t i = 1; i < rails_.size() && status.ok(); ++i) {
+        status = rails_[i]->register_memory(block.memory->address(), block.memory->length(), 0,
+                                            block.regions[i]);
+        block.keys[i] = status.ok() ? block.regions[i]->local_key() : 0;
+    }
+    if (!status.ok()) {
+        return status;
+    }
+    ++counters_.buffers;
+    counters_.buffers_bytes += block.memory->length();
+    blocks_.push_back(std::move(block));
+    free_.reserve(blocks_.size() * kBlock);
+    for (std::uint32_t i = 0; i < kBlock; ++i) {
+        free_.push_back(static_cast<std::uint32_t>(slots_.size()));
+        slots_.emplace_back();
+    }
+    return kOk;
+}
+
+void SendSlots::put(std::uint32_t slot, std::uint64_t to, const DatagramHeader& prefix) {
+    std::memcpy(at(slot), &prefix, sizeof prefix);
+    slots_[slot] = {to, sizeof prefix, 0, false, Nanoseconds{0}};
+}
+
+void SendSlots::put(std::uint32_t slot, std::uint64_t to, const DatagramHeader& prefix,
+                    const MessageHeader& header) {
+    std::byte* begin = at(slot);
+    std::memcpy(begin, &prefix, sizeof prefix);
+    std::memcpy(begin + sizeof prefix, &header, sizeof header);
+    const auto bytes = static_cast<std::uint32_t>(sizeof prefix + sizeof header + header.length);
+    slots_[slot] = {to, bytes, 0, false, Nanoseconds{0}};
+}
+
+void SendSlots::on_ended(std::uint32_t slot, std::uint32_t port) {
+    slots_[slot].posts &= static_cast<std::uint8_t>(~bit_of(port));
+    release(slot);
+}
+
+void SendSlots::drop(std::uint32_t slot) {
+    slots_[slot].retained = false;
+    release(slot);
+}
+
+void SendSlots::release(std::uint32_t slot) {
+    if (slots_[slot].posts == 0 && !slots_[slot].retained) {
+        free_.push_back(slot);
+    }
+}
+
+bool SendSlots::has_overdue(std::uint32_t port, Nanoseconds now, Nanoseconds timeout) const {
+    return std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
+        return (slot.posts & bit_of(port)) != 0 && slot.posted_at.count() > 0 &&
+               now - slot.posted_at > timeout;
+    });
+}
+
+} // namespace adaptib

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SendSlots: memory that a datagram channel sends from.
+//
+// Purpose: slots of one datagram each, all of which every port of the channel can send from. A slot
+// is free once no port sends it any more and nothing keeps it for another try. Grows by blocks, up
+// to a bound.
+// Ownership: the rail of the first port allocates the memory; it is registered with the others.
+// Threads: one at a time.
+// May touch: base/, fabric/, stats/.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "base/units.h"
+#include "base/wire.h"
+#include "fabric/fabric.h"
+#include "stats/counters.h"
+
+namespace adaptib {
+
+class SendSlots {
+public:
+    static constexpr std::uint32_t kBlock = 64; // slots
+
+    explicit SendSlots(Counters& counters) : counters_(counters) {}
+
+    // Makes the first block, for the ports of these rails and datagrams of that size.
+    Status open(RailList rails, Bytes datagram_bytes);
+    Status add_block();
+    bool can_grow() const;
+    std::size_t size() const { return slots_.size(); }
+
+    // next(): a free slot, the same one until take() or until another one becomes free. REQUIRES
+    // for both: !none_free().
+    bool none_free() const { return free_.empty(); }
+    std::uint32_t next() const { return free_.back(); }
+    void take() { free_.pop_back(); }
+
+    // Begins a datagram to process `to`, with all but the data behind the headers.
+    void put(std::uint32_t slot, std::uint64_t to, const DatagramHeader& prefix);
+    void put(std::uint32_t slot, std::uint64_t to, const DatagramHeader& prefix,
+             const MessageHeader& header);
+    std::byte* at(std::uint32_t slot) const {
+        return static_cast<std::byte*>(blocks_[slot / kBlock].memory->address()) +
+               slot % kBlock * slot_bytes_;
+    }
+    // Returns the datagram as `port` sends it.
+    Gather gather(std::uint32_t slot, std::uint32_t port) const {
+        return {at(slot), slots_[slot].bytes, blocks_[slot / kBlock].keys[port]};
+    }
+    std::uint64_t target_of(std::uint32_t slot) const { return slots_[slot].to; }
+
+    // Posts that have not ended, on that port and on any.
+    void on_posted(std::uint32_t slot, std::uint32_t port) { slots_[slot].posts |= bit_of(port); }
+    void on_ended(std::uint32_t slot, std::uint32_t port);
+    bool posted_on(std::uint32_t slot, std::uint32_t port) const {
+        return (slots_[slot].posts & bit_of(port)) != 0;
+    }
+    bool posted(std::uint32_t slot) const { return slots_[slot].posts != 0; }
+
+    // Time of the last post, if datagrams have numbers or for a probe.
+    Nanoseconds posted_at(std::uint32_t slot) const { return slots_[slot].posted_at; }
+    void set_posted_at(std::uint32_t slot, Nanoseconds now) { slots_[slot].posted_at = now; }
+    // Returns true if a post on that port has not ended for longer than `timeout`.
+    bool has_overdue(std::uint32_t port, Nanoseconds now, Nanoseconds timeout) const;
+
+    // retain(): keeps the slot until drop(), which releases it. take_back(): ends retain() for a
+    // slot that was not posted and so is still next().
+    void retain(std::uint32_t slot) { slots_[slot].retained = true; }
+    void take_back(std::uint32_t slot) { slots_[slot].retained = false; }
+    void drop(std::uint32_t slot);
+
+private:
+    struct Slot {
+        std::uint64_t to = 0; // the target's name
+        std::uint32_t bytes = 0;
+        std::uint8_t posts = 0; // bit by port: its completion is outstanding
+        bool retained = false;  // until it is acknowledged
+        Nanoseconds posted_at{0};
+    };
+    struct Block {
+        std::unique_ptr<MemoryRegion> memory;
+        std::array<std::unique_ptr<MemoryRegion>, kMaxRails> regions; // by port
+        std::array<std::uint32_t, kMaxRails> keys{};
+    };
+    static_assert(kMaxRails <= 8, "Slot::posts");
+
+    static constexpr std::uint8_t bit_of(std::uint32_t port) {
+        return static_cast<std::uint8_t>(1u << port);
+    }
+    void release(std::uint32_t slot);
+
+    Counters& counters_;
+    std::vector<Rail*> rails_; // by port
+    Bytes slot_bytes_ = 0;
+    std::vector<Block> blocks_;
+    std::vector<std::uint32_t> free_; // at most all slots
+    std::vector<Slot> slots_;
+};
+
+} // namespace adaptib
