@@ -32,8 +32,8 @@ namespace adaptib {
 
 class LifeAsker {
 public:
-    // Returns true if the peer's rail of that pair has a responder, whether or not it can be reached
-    // now.
+    // Returns true if the peer's rail of that pair has a responder, whether or not it can be
+    // reached now.
     virtual bool has_responder(const Peer& peer, std::size_t pair) const = 0;
     // Returns false if that is impossible now, such as while this process's rail is down.
     virtual bool send_question(Peer& peer, std::size_t pair, const LifeBody& body) = 0;

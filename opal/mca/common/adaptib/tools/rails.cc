@@ -135,8 +135,9 @@ bool parse_rail(const char* text, Command& out, std::string& why) {
     return true;
 }
 
-bool parse(int argc, const char* const* argv, Command& out, std::string& why) {
-    std::vector<const char*> words;
+// Takes --pid and --job out of the arguments; the others, in order, are `words`.
+bool parse_options(int argc, const char* const* argv, Command& out, std::vector<const char*>& words,
+                   std::string& why) {
     for (int i = 1; i < argc; ++i) {
         const bool pid = std::strcmp(argv[i], "--pid") == 0;
         if (!pid && std::strcmp(argv[i], "--job") != 0) {
@@ -154,6 +155,14 @@ bool parse(int argc, const char* const* argv, Command& out, std::string& why) {
         } else {
             out.job = *value;
         }
+    }
+    return true;
+}
+
+bool parse(int argc, const char* const* argv, Command& out, std::string& why) {
+    std::vector<const char*> words;
+    if (!parse_options(argc, argv, out, words, why)) {
+        return false;
     }
     if (words.empty()) {
         why = "what?";
