@@ -151,6 +151,7 @@ TEST(RailsTool, WrongArgumentsAreRefusedWithTheReasonAndTheUsage) {
         {{"list", "--pid", "-1"}, "--pid needs a number"},
         {{"list", "--pid", ""}, "--pid needs a number"},
         {{"list", "--pid", "99999999999999999999"}, "--pid needs a number"},
+        {{"list", "--pid", std::to_string((std::uint64_t{1} << 32) + 1)}, "--pid needs a number"},
         {{"list", "--job"}, "--job needs a number"},
         {{"list", "--job", "xyz"}, "--job needs a number"},
     };

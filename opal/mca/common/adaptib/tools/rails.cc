@@ -14,6 +14,7 @@
 
 #include <cctype>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -145,7 +146,7 @@ bool parse_options(int argc, const char* const* argv, Command& out, std::vector<
             continue;
         }
         const auto value = i + 1 < argc ? number(argv[i + 1], pid ? 10 : 16) : std::nullopt;
-        if (!value) {
+        if (!value || (pid && *value > UINT32_MAX)) {
             why = std::string(argv[i]) + " needs a number";
             return false;
         }
