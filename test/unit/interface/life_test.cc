@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common_adaptib_two_sided.h"
+#include "interface/handle.h"
 #include "unit/interface/process_core.h"
 
 namespace adaptib::test {
@@ -82,6 +83,7 @@ TEST_F(CoreLife, TheSecondComponentMayBringThreads) {
     other.threads = &several;
     opal_common_adaptib_core_t* same = nullptr;
     ASSERT_EQ(opal_common_adaptib_core_acquire(&other, &same), OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(core_->threads, &several) << "calls take the lock";
     opal_common_adaptib_core_release(same);
     EXPECT_EQ(send_to_self(), OPAL_COMMON_ADAPTIB_COMPLETE);
     EXPECT_EQ(opal_common_adaptib_progress(core_), 0);
