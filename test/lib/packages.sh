@@ -46,6 +46,7 @@ rdmacm-utils        vm
 perftest            vm
 iproute2            vm
 debootstrap         chroot
+clang-tidy          tidy
 g++-aarch64-linux-gnu aarch64
 qemu-user-static    aarch64
 '

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/core.h"
@@ -109,6 +110,10 @@ public:
     const std::vector<std::string>& messages(std::size_t node) { return nodes_[node]->messages; }
     static std::uint64_t name(std::size_t node) { return (std::uint64_t{7} << 32) | node; }
     Peer* peer(std::size_t from, std::size_t to);
+    // Lets the nodes find a process that is none of them.
+    void publish(std::uint64_t name, std::vector<std::byte> address) {
+        table_.blobs[name] = std::move(address);
+    }
 
     Status send(std::size_t from, std::size_t to, std::int32_t tag, const Data& data,
                 TestRequest& request, bool synchronous = false, std::uint32_t context = 0);

@@ -3,6 +3,7 @@
 #include "schedule/control_lane.h"
 
 #include <algorithm>
+#include <cassert>
 #include <vector>
 
 #include "schedule/policies.h"
@@ -49,21 +50,17 @@ std::vector<Choice> choices_of(std::span<const SubchannelStats> up, const Learnt
 }
 
 // Returns a path of the port that offers one more process the most; of equal ports the fastest,
-// then the first.
+// then the first. REQUIRES: choices is not empty; so one at least, the nearest, is not beaten.
 Choice& best_of(std::vector<Choice>& choices) {
-    Choice* best = nullptr;
-    for (Choice& choice : choices) {
-        if (choice.beaten) {
-            continue;
-        }
-        if (best == nullptr) {
-            best = &choice;
-            continue;
-        }
-        const double mine = (choice.taken + 1) / choice.rate;
+    const auto is_open = [](const Choice& choice) { return !choice.beaten; };
+    auto best = std::find_if(choices.begin(), choices.end(), is_open);
+    assert(best != choices.end());
+    for (auto at = best + 1; at != choices.end(); ++at) {
+        const double mine = (at->taken + 1) / at->rate;
         const double least = (best->taken + 1) / best->rate;
-        if (mine * kTie < least || (mine < least * kTie && choice.rate > best->rate * kTie)) {
-            best = &choice;
+        if (is_open(*at) &&
+            (mine * kTie < least || (mine < least * kTie && at->rate > best->rate * kTie))) {
+            best = at;
         }
     }
     return *best;
@@ -88,7 +85,9 @@ std::size_t control_lane_of(std::span<const SubchannelStats> up, std::uint32_t p
     const auto of_port = [&](const Choice& each) {
         return !each.beaten && each.path->port == chosen.path->port;
     };
-    auto turn = chosen.taken % std::count_if(choices.begin(), choices.end(), of_port);
+    const auto on_port = std::count_if(choices.begin(), choices.end(), of_port);
+    assert(on_port > 0); // the chosen one
+    auto turn = chosen.taken % on_port;
     auto at = std::find_if(choices.begin(), choices.end(), of_port);
     while (turn-- > 0) {
         at = std::find_if(at + 1, choices.end(), of_port);

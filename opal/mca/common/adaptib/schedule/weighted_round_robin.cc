@@ -17,7 +17,7 @@ public:
     void plan(const TransferShape& transfer, std::span<const SubchannelStats> up,
               std::vector<Stripe>& out) override {
         double gained = 0;
-        const SubchannelStats* chosen = nullptr;
+        const SubchannelStats* chosen = &up[position_ % up.size()];
         for (std::size_t i = 0; i < up.size(); ++i) {
             const SubchannelStats& path = up[(position_ + i) % up.size()];
             if (path.index >= saved_.size()) {
@@ -26,7 +26,7 @@ public:
             const double rate = nominal_rate(path, up);
             saved_[path.index] += rate;
             gained += rate;
-            if (chosen == nullptr || saved_[path.index] > saved_[chosen->index]) {
+            if (saved_[path.index] > saved_[chosen->index]) {
                 chosen = &path;
             }
         }

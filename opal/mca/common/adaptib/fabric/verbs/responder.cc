@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 namespace adaptib::verbs {
 
@@ -22,6 +24,22 @@ bool set_nonblocking(int descriptor) {
 }
 
 constexpr short kReadable = POLLIN;
+
+// Answers the questions at the ports that have any, or all ports' if `all`; `channels` are theirs,
+// as poll() has left them. Takes at most `left` questions, and returns how many of these are left.
+std::size_t serve(std::span<ResponderPort* const> ports, std::span<pollfd> channels, bool all,
+                  std::size_t left) {
+    for (std::size_t i = 0; i < ports.size() && left > 0; ++i) {
+        pollfd& channel = channels[i];
+        const bool looks = all || ports[i]->pending() || ports[i]->broken();
+        if ((channel.revents & kReadable) != 0 || looks) {
+            left -= std::min(left, ports[i]->on_event(left));
+        } else if (channel.revents != 0) {
+            channel.fd = -1; // the device is gone: poll() ignores it now
+        }
+    }
+    return left;
+}
 
 } // namespace
 
@@ -146,14 +164,8 @@ void Responder::loop() {
             began = Clock::now();
             left = kMostAtOnce;
         }
-        for (std::size_t i = 0; i < ports.size() && left > 0 && !rests; ++i) {
-            pollfd& channel = watched[i + 1];
-            const bool looks = woken || ports[i]->pending() || ports[i]->broken();
-            if ((channel.revents & kReadable) != 0 || looks) {
-                left -= std::min(left, ports[i]->on_event(left));
-            } else if (channel.revents != 0) {
-                channel.fd = -1; // the device is gone: poll() ignores it now
-            }
+        if (!rests) {
+            left = serve(ports, std::span(watched).subspan(1), woken, left);
         }
         woken = woken && rests;
     }

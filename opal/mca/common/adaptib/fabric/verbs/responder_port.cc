@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "fabric/verbs/errors.h"
@@ -18,6 +19,16 @@ constexpr std::uint64_t kAnswerTag = std::uint64_t{1} << 32; // in wr_id: an ans
 constexpr std::uint32_t kLifeShift = 33;
 constexpr int kBatch = 16;
 constexpr unsigned kAcknowledgeEvery = 64; // events; acknowledging takes a library lock
+
+bool lead_to_one_place(const ibv_ah_attr& a, const ibv_ah_attr& b) {
+    const auto members = [](const ibv_ah_attr& of) {
+        return std::tie(of.grh.flow_label, of.grh.sgid_index, of.grh.hop_limit,
+                        of.grh.traffic_class, of.dlid, of.sl, of.src_path_bits, of.static_rate,
+                        of.is_global, of.port_num);
+    };
+    return std::memcmp(&a.grh.dgid, &b.grh.dgid, sizeof a.grh.dgid) == 0 &&
+           members(a) == members(b);
+}
 
 } // namespace
 
@@ -266,8 +277,7 @@ bool ResponderPort::find_handle(const Answerer::Reply& reply, std::size_t& handl
     std::size_t oldest = kHandles;
     for (std::size_t i = 0; i < kHandles; ++i) {
         Handle& each = handles_[i];
-        if (each.ah != nullptr &&
-            std::memcmp(&each.attributes, &attributes, sizeof attributes) == 0) {
+        if (each.ah != nullptr && lead_to_one_place(each.attributes, attributes)) {
             each.used = ++answered_;
             handle = i;
             return true;

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One-sided operations through the C interface, of a process with itself: user errors, in
 // operations that are started and in those that are tried within the call first.
+#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <string>
+#include <vector>
 
-#include "common_adaptib.h"
-#include "cores.h"
+#include "common_adaptib_one_sided.h"
+#include "unit/core/test_request.h"
 
 namespace adaptib::test {
 namespace {
