@@ -31,10 +31,8 @@ constexpr Nanoseconds kGrace{2'000'000'000};
 constexpr Nanoseconds kRepairGrace{10'000'000'000};
 constexpr Nanoseconds kReportAfter{10'000'000'000};
 constexpr Nanoseconds kFirstPause{10'000'000};
-constexpr Nanoseconds kFirstSilence{1'000'000'000};
 constexpr Nanoseconds kLongestPause{1'000'000'000};
 constexpr std::uint32_t kMostDoublings = 7;
-constexpr std::uint32_t kMostSilenceDoublings = 4;
 
 // Token that only the two processes know; unique to this attempt of theirs.
 struct Token {
@@ -65,11 +63,6 @@ std::string last_error_of(const Peer& peer) {
 
 } // namespace
 
-bool ConnectionManager::needs_cm_connect(const Peer& peer, const Subchannel& subchannel) const {
-    return peer.name != context_.options.self &&
-           context_.rails[subchannel.local_rail]->info().has(Capability::cm_connects);
-}
-
 // `body`: the request or reply of the other side.
 void ConnectionManager::prepare_cm_connect(Peer& peer, const ConnectBody& body, bool asks) {
     leave_cm_connect(peer);
@@ -83,19 +76,6 @@ void ConnectionManager::prepare_cm_connect(Peer& peer, const ConnectBody& body, 
                  peer.connection};
     }
     std::memcpy(peer.cm_connect.token.data(), &token, sizeof token);
-}
-
-Status ConnectionManager::start_cm_connect(Peer& peer, Subchannel& subchannel,
-                                           const QpAttributes& attributes, std::uint32_t mask) {
-    subchannel.cm_connect.step = CmConnectStep::under_way;
-    subchannel.cm_connect.remote_qp = attributes.remote_qp;
-    subchannel.cm_connect.again_at =
-        context_.options.attended->now() +
-        kFirstSilence * (1 << std::min(subchannel.cm_connect.failures, kMostSilenceDoublings));
-    CmConnectParams cm_connect;
-    cm_connect.asks = peer.cm_connect.asks;
-    cm_connect.token = peer.cm_connect.token;
-    return subchannel.qp->cm_connect(attributes, mask, cm_connect);
 }
 
 // Returns false if no queue pair has to connect through rdma_cm.
@@ -202,12 +182,12 @@ void ConnectionManager::advance_cm_connect(Peer& peer) {
 
 void ConnectionManager::try_again(Peer& peer, Subchannel& subchannel) {
     const Status status =
-        connect_one(peer, subchannel,
-                    {static_cast<std::uint16_t>(subchannel.remote_rail),
-                     static_cast<std::uint16_t>(subchannel.path), subchannel.cm_connect.remote_qp,
-                     0, subchannel.remote_memory_key});
+        queue_pairs_.connect(peer, subchannel,
+                             {static_cast<std::uint16_t>(subchannel.remote_rail),
+                              static_cast<std::uint16_t>(subchannel.path),
+                              subchannel.cm_connect.remote_qp, 0, subchannel.remote_memory_key});
     if (!status.ok()) {
-        lose_path(peer, subchannel, status);
+        queue_pairs_.lose_path(peer, subchannel, status);
     }
 }
 
@@ -271,9 +251,9 @@ void ConnectionManager::end_cm_connect(Peer& peer) {
     leave_cm_connect(peer);
     for (Subchannel& subchannel : peer.subchannels) {
         if (waits(subchannel)) {
-            lose_path(peer, subchannel,
-                      subchannel.cm_connect.why.empty() ? why
-                                                        : std::string(subchannel.cm_connect.why));
+            queue_pairs_.lose_path(
+                peer, subchannel,
+                subchannel.cm_connect.why.empty() ? why : std::string(subchannel.cm_connect.why));
         }
     }
     if (peer.live_subchannels() > 0) {

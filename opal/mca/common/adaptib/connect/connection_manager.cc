@@ -13,8 +13,6 @@ namespace adaptib {
 
 namespace {
 
-constexpr std::uint32_t kSendDepth = 256;
-
 std::uint32_t bit_of(MessageType type) { return 1u << static_cast<unsigned>(type); }
 
 } // namespace
@@ -26,7 +24,7 @@ Status ConnectionManager::prepare(Peer& peer) {
         return kOk;
     }
     pool_.leave(peer);
-    Status status = make_queue_pairs(peer);
+    Status status = queue_pairs_.make_all(peer);
     peer.kept.clear(); // those of paths that cannot be used
     if (status.ok()) {
         context_.counters.paths_most =
@@ -41,14 +39,6 @@ Status ConnectionManager::prepare(Peer& peer) {
     return status;
 }
 
-void ConnectionManager::count_queue_pairs() {
-    constexpr std::uint64_t kWorkRequestBytes = 64;
-    context_.counters.queue_pairs_most =
-        std::max(context_.counters.queue_pairs_most, context_.counters.queue_pairs);
-    context_.counters.queue_pairs_bytes =
-        context_.counters.queue_pairs * send_depth(0) * kWorkRequestBytes;
-}
-
 void ConnectionManager::drop_queue_pairs(Peer& peer) {
     if (peer.slot_link.linked()) {
         leave_slot(peer);
@@ -59,131 +49,20 @@ void ConnectionManager::drop_queue_pairs(Peer& peer) {
 
 void ConnectionManager::drop_queue_pairs_of(Peer& peer) {
     leave_cm_connect(peer);
-    for (Subchannel& subchannel : peer.subchannels) {
-        drop_queue_pair(peer, subchannel);
-    }
-}
-
-// Returns null if the subchannel has none.
-std::unique_ptr<QueuePair> ConnectionManager::take_queue_pair(Peer& peer, Subchannel& subchannel) {
-    if (subchannel.qp == nullptr) {
-        return nullptr;
-    }
-    if (context_.options.migration != nullptr) {
-        context_.options.migration->forget(subchannel);
-    }
-    std::unique_ptr<QueuePair> qp = std::move(subchannel.qp);
-    subchannel.cm_connect = {};
-    subchannel.outstanding = {};
-    subchannel.timed = {};
-    subchannel.reads = 0;
-    subchannel.silence = {};
-    subchannel.completions = 0;
-    context_.counters.queue_pairs -= peer.name != context_.options.self && !peer.shared ? 1 : 0;
-    count_queue_pairs();
-    return qp;
-}
-
-std::uint32_t ConnectionManager::send_depth(std::uint32_t rail) const {
-    return std::min(kSendDepth, context_.rails[rail]->info().max_send_depth);
-}
-
-// Makes a queue pair for each usable path that has none. If no path is usable, a first connection
-// tries all. Errors: of the first failure, if all failed, or if other connections may be closed to
-// make room.
-Status ConnectionManager::make_queue_pairs(Peer& peer) {
-    if (peer.subchannels.empty()) {
-        for (std::uint32_t i = 0; i < peer.route.count; ++i) {
-            Subchannel& subchannel = peer.subchannels.emplace_back();
-            subchannel.local_rail = peer.route.pairs[i].local;
-            subchannel.remote_rail = peer.route.pairs[i].remote;
-            subchannel.path = peer.route.pairs[i].path;
-            const BytesPerSecond here = context_.rails[subchannel.local_rail]->info().rate;
-            const BytesPerSecond there{peer.address.rails[subchannel.remote_rail].rate *
-                                       std::uint64_t{1'000'000}};
-            const bool known = here.value > 0 && there.value > 0;
-            subchannel.rate.value =
-                known ? std::min(here.value, there.value) : std::max(here.value, there.value);
-        }
-        peer.scheduler = make_scheduler(context_.options.scheduler);
-    }
-    peer.control_lane = peer.live_subchannels() == 0 ? kNoControlLane : peer.control_lane;
-    bool any = peer.repair.active;
-    for (std::uint32_t i = 0; i < peer.subchannels.size() && !any; ++i) {
-        any = context_.listener.is_usable(peer, i);
-    }
-    Status first = kOk;
-    for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
-        Subchannel& subchannel = peer.subchannels[i];
-        if (subchannel.qp != nullptr || (any && !context_.listener.is_usable(peer, i))) {
-            continue;
-        }
-        const Status status = make_queue_pair(peer, subchannel);
-        if (status.wants_room() && !peer.repair.active) {
-            drop_queue_pairs_of(peer);
-            return status;
-        }
-        if (!status.ok()) {
-            first = first.ok() ? status : first;
-            lose_path(peer, subchannel, status);
-        }
-    }
-    return peer.live_subchannels() > 0 ? kOk : first;
-}
-
-Status ConnectionManager::create_queue_pair(std::uint32_t rail, std::unique_ptr<QueuePair>& out) {
-    QpInit init;
-    init.type = QpType::rc;
-    init.send_cq = context_.cqs[rail].get();
-    init.receive_cq = context_.cqs[rail].get();
-    init.send_depth = send_depth(rail);
-    init.inline_bytes = context_.inline_bytes(rail);
-    return context_.rails[rail]->create_qp(init, out);
-}
-
-Status ConnectionManager::begin_queue_pair(QueuePair& qp) {
-    QpAttributes attributes;
-    attributes.state = QpState::init;
-    attributes.access = kRemoteRead | kRemoteWrite | kRemoteAtomic;
-    return qp.modify(attributes, kQpState | kQpAccess);
-}
-
-// Reuses the kept queue pair, or makes a new one, for which kept ones of others are destroyed if
-// need be.
-Status ConnectionManager::make_queue_pair(Peer& peer, Subchannel& subchannel) {
-    if (peer.shared) {
-        return make_shared(peer, subchannel);
-    }
-    std::unique_ptr<QueuePair> qp = ConnectionPool::take(peer, subchannel);
-    if (qp == nullptr || !begin_queue_pair(*qp).ok()) {
-        Status status = kOk;
-        do {
-            qp.reset();
-            status = create_queue_pair(subchannel.local_rail, qp);
-            status = status.ok() ? begin_queue_pair(*qp) : status;
-        } while (status.wants_room() && pool_.give_up_oldest());
-        if (!status.ok()) {
-            return status;
-        }
-    }
-    subchannel.qp = std::move(qp);
-    subchannel.refused = false;
-    context_.counters.queue_pairs += peer.name != context_.options.self ? 1 : 0;
-    count_queue_pairs();
-    return kOk;
+    queue_pairs_.drop_all(peer);
 }
 
 Status ConnectionManager::open_loopback(Peer& self) {
-    Status status = make_queue_pairs(self);
+    Status status = queue_pairs_.make_all(self);
     for (std::size_t i = 0; i < self.subchannels.size() && status.ok(); ++i) {
         Subchannel& subchannel = self.subchannels[i];
         if (subchannel.qp == nullptr) {
             continue;
         }
         const std::uint32_t number = subchannel.qp->number();
-        status = connect_one(self, subchannel,
-                             {static_cast<std::uint16_t>(subchannel.local_rail), 0, number,
-                              first_packet(self.connection, number), 0});
+        status = queue_pairs_.connect(self, subchannel,
+                                      {static_cast<std::uint16_t>(subchannel.local_rail), 0, number,
+                                       QueuePairs::first_packet(self.connection, number), 0});
     }
     if (!status.ok()) {
         self.subchannels.clear();
@@ -218,7 +97,7 @@ ConnectBody ConnectionManager::describe(const Peer& peer) const {
             out.path = static_cast<std::uint16_t>(subchannel.path);
             out.qp = peer.shared ? peer.shared_queue_pair(subchannel)->own_target()
                                  : subchannel.qp->number();
-            out.psn = first_packet(peer.connection, out.qp);
+            out.psn = QueuePairs::first_packet(peer.connection, out.qp);
             out.memory_key = peer.ring_registration.remote_key(subchannel.local_rail);
         }
     }
@@ -370,7 +249,7 @@ void ConnectionManager::break_off(Peer& peer) {
         leave_slot(peer);
     }
     ++context_.counters.connections_failed;
-    fail_queue_pairs(peer);
+    queue_pairs_.fail_all(peer);
 }
 
 void ConnectionManager::close(Peer& peer, ConnectState state) {
@@ -394,9 +273,9 @@ void ConnectionManager::keep(Peer& peer) {
     OfferedRings::clean(peer, used * kRingUnit);
     std::vector<std::unique_ptr<QueuePair>> kept(peer.subchannels.size());
     for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
-        std::unique_ptr<QueuePair> qp = take_queue_pair(peer, peer.subchannels[i]);
+        std::unique_ptr<QueuePair> qp = queue_pairs_.take(peer, peer.subchannels[i]);
         const bool cm_connected =
-            needs_cm_connect(peer, peer.subchannels[i]); // it keeps its rdma_cm id
+            queue_pairs_.needs_cm_connect(peer, peer.subchannels[i]); // it keeps its rdma_cm id
         if (!cm_connected && !peer.shared) {
             kept[i] = std::move(qp);
         }

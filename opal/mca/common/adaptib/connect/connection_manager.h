@@ -45,6 +45,7 @@
 #include "connect/lane_migrations.h"
 #include "connect/offered_rings.h"
 #include "connect/path_measurement.h"
+#include "connect/queue_pairs.h"
 #include "connect/remote_rings.h"
 #include "peer/peer.h"
 
@@ -184,18 +185,12 @@ private:
     void say_refused(Peer& peer, RefusalReason reason);
     void lose(Peer& peer, const ConnectBody& body, Status status, const std::string& what);
     Status connect_subchannels(Peer& peer, const ConnectBody& body);
-    Status connect_one(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote);
-    void lose_path(Peer& peer, Subchannel& subchannel, const std::string& why);
-    void lose_path(Peer& peer, Subchannel& subchannel, Status status);
     static const ConnectSubchannel* find(const ConnectBody& body, const Subchannel& subchannel);
     void confirm(Peer& peer);
     void open(Peer& peer);
 
     // cm_connect.cc
-    bool needs_cm_connect(const Peer& peer, const Subchannel& subchannel) const;
     void prepare_cm_connect(Peer& peer, const ConnectBody& body, bool asks);
-    Status start_cm_connect(Peer& peer, Subchannel& subchannel, const QpAttributes& attributes,
-                            std::uint32_t mask);
     bool begin_cm_connect(Peer& peer);
     void advance_cm_connects();
     void advance_cm_connect(Peer& peer);
@@ -217,9 +212,6 @@ private:
     void enter_slot(Peer& peer);
     void leave_slot(Peer& peer);
     std::size_t own_slots() const { return slots_.size() - shared_slots_; }
-    Status make_shared(Peer& peer, Subchannel& subchannel);
-    Status aim(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote);
-    bool spares(const Peer& peer, const Subchannel& subchannel) const;
     bool may_fence(Peer& peer);
     static bool is_quiet(const Peer& peer);
     static void stop_shared(Peer& peer);
@@ -238,7 +230,6 @@ private:
 
     // repair.cc
     void want_repair(Peer& peer);
-    void fail_queue_pairs(Peer& peer);
     Nanoseconds abandon_at(const Peer& peer) const;
     void abandon(Peer& peer);
     void begin_repair(Peer& peer);
@@ -293,36 +284,19 @@ private:
 
     Status prepare(Peer& peer);
     void keep(Peer& peer);
-    Status make_queue_pairs(Peer& peer);
-    Status make_queue_pair(Peer& peer, Subchannel& subchannel);
-    Status create_queue_pair(std::uint32_t rail, std::unique_ptr<QueuePair>& out);
-    static Status begin_queue_pair(QueuePair& qp);
-    std::unique_ptr<QueuePair> take_queue_pair(Peer& peer, Subchannel& subchannel);
-    void drop_queue_pair(Peer& peer, Subchannel& subchannel) {
-        take_queue_pair(peer, subchannel).reset();
-    }
     void drop_queue_pairs_of(Peer& peer);
     void drop_queue_pairs(Peer& peer);
-    void count_queue_pairs();
-    std::uint32_t send_depth(std::uint32_t rail) const;
     void fail(Peer& peer, Status status, const std::string& what);
     void leave(Peer& peer, ConnectState state);
     static bool is_due(const Peer& peer, MessageType type);
     bool send(Peer& peer, MessageType type);
     bool send_body(Peer& peer, MessageType type, const void* body, std::uint32_t length);
     ConnectBody describe(const Peer& peer) const;
-    // Number of the first packet that a queue pair sends. Those of consecutive attempts are a
-    // quarter of all numbers apart: a reused queue pair takes a late packet of the last attempt for
-    // an old one.
-    static std::uint32_t first_packet(std::uint32_t connection, std::uint32_t qp_number) {
-        constexpr std::uint32_t kMask = 0xffffff;
-        constexpr std::uint32_t kApart = (1u << 22) + 1;
-        return (connection * kApart + qp_number) & kMask;
-    }
     ConnectNote note_of(const Peer& peer, MessageType type) const;
     const ConnectContext context_;
     ControlLanes lanes_{context_};
     ConnectionPool pool_{context_.options.connect_pool, context_.counters};
+    QueuePairs queue_pairs_{context_, pool_};
     OfferedRings offered_rings_{context_, pool_};
     RemoteRings remote_rings_{context_, lanes_, pool_};
     LaneMigrations lane_migrations_{context_, lanes_, remote_rings_};

@@ -150,7 +150,7 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
     if (peer.repair.active && !take_over(peer, body.expected)) {
         return;
     }
-    Status status = peer.repair.active ? make_queue_pairs(peer) : prepare(peer);
+    Status status = peer.repair.active ? queue_pairs_.make_all(peer) : prepare(peer);
     if (no_room_says(status)) {
         refuse(peer, body, need);
         return;
@@ -359,7 +359,7 @@ void ConnectionManager::on_confirm(Peer& peer, const ConnectBody& body) {
     }
     for (Subchannel& subchannel : peer.subchannels) {
         if (find(body, subchannel) == nullptr) {
-            drop_queue_pair(peer, subchannel); // the other side could not connect it
+            queue_pairs_.drop(peer, subchannel); // the other side could not connect it
         }
     }
     if (peer.live_subchannels() == 0) {
@@ -389,67 +389,17 @@ Status ConnectionManager::connect_subchannels(Peer& peer, const ConnectBody& bod
     for (Subchannel& subchannel : peer.subchannels) {
         const ConnectSubchannel* const remote = find(body, subchannel);
         if (remote == nullptr) {
-            drop_queue_pair(peer, subchannel);
+            queue_pairs_.drop(peer, subchannel);
         } else if (subchannel.qp != nullptr) {
-            const Status status = connect_one(peer, subchannel, *remote);
+            const Status status = queue_pairs_.connect(peer, subchannel, *remote);
             if (!status.ok()) {
                 first = first.ok() ? status : first;
-                lose_path(peer, subchannel, status);
+                queue_pairs_.lose_path(peer, subchannel, status);
             }
         }
     }
     RemoteRings::note(peer, body);
     return peer.live_subchannels() > 0 ? kOk : first;
-}
-
-void ConnectionManager::lose_path(Peer& peer, Subchannel& subchannel, const std::string& why) {
-    const auto index = static_cast<std::size_t>(&subchannel - peer.subchannels.data());
-    drop_queue_pair(peer, subchannel);
-    context_.listener.on_path_unconnected(peer, index, why);
-}
-
-void ConnectionManager::lose_path(Peer& peer, Subchannel& subchannel, Status status) {
-    lose_path(peer, subchannel,
-              std::string("its queue pair could not be connected: ") +
-                  reason_text(status.reason()));
-}
-
-Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
-                                      const ConnectSubchannel& remote) {
-    const RailInfo& info = context_.rails[subchannel.local_rail]->info();
-    const AddressRail& rail = peer.address.rails[remote.rail];
-    subchannel.remote_rail = remote.rail;
-    subchannel.remote_memory_key = remote.memory_key;
-    if (peer.shared) {
-        return aim(peer, subchannel, remote);
-    }
-    QpAttributes attributes;
-    attributes.state = QpState::ready_to_receive;
-    attributes.path =
-        context_.rails[subchannel.local_rail]->path_to({rail.size, rail.bytes}, remote.path);
-    attributes.remote_qp = remote.qp;
-    attributes.receive_psn = remote.psn;
-    attributes.max_target_reads = info.max_reads;
-    attributes.timeout = context_.options.answer_timeout;
-    attributes.retry_count = context_.options.answer_retries;
-    attributes.send_psn = first_packet(peer.connection, subchannel.qp->number());
-    attributes.max_reads = info.max_reads;
-    std::uint32_t migration = 0;
-    if (context_.options.migration != nullptr && peer.name != context_.options.self) {
-        const auto index = static_cast<std::size_t>(&subchannel - peer.subchannels.data());
-        migration = context_.options.migration->specify(peer, index, attributes);
-    }
-    if (needs_cm_connect(peer, subchannel)) {
-        return start_cm_connect(peer, subchannel, attributes, kCmConnectRequired | migration);
-    }
-    const Status status =
-        subchannel.qp->modify(attributes, kQpState | kQpPath | kQpRemote | kQpReceiveLimits);
-    if (!status.ok()) {
-        return status;
-    }
-    attributes.state = QpState::ready_to_send;
-    return subchannel.qp->modify(attributes,
-                                 kQpState | kQpRetry | kQpSendPsn | kQpSendLimits | migration);
 }
 
 void ConnectionManager::open(Peer& peer) {

@@ -52,25 +52,13 @@ void ConnectionManager::want_repair(Peer& peer) {
     }
     if (peer.state == ConnectState::repairing) {
         if (!peer.repair.fenced) {
-            fail_queue_pairs(peer); // a gentle repair continues as any other
+            queue_pairs_.fail_all(peer); // a gentle repair continues as any other
         }
         return;
     }
     peer.repair.wanted = true;
     if (!peer.repair_link.linked()) {
         repairing_.push_back(peer);
-    }
-}
-
-void ConnectionManager::fail_queue_pairs(Peer& peer) {
-    QpAttributes attributes;
-    attributes.state = QpState::error;
-    peer.repair.failed_at = std::min(peer.repair.failed_at, context_.options.clock->now());
-    for (Subchannel& subchannel : peer.subchannels) {
-        if (subchannel.qp != nullptr && !spares(peer, subchannel)) {
-            // A queue pair in no state to fail has nothing outstanding either.
-            static_cast<void>(subchannel.qp->modify(attributes, kQpState));
-        }
     }
 }
 
@@ -96,7 +84,7 @@ void ConnectionManager::begin_repair(Peer& peer) {
     }
     context_.listener.on_interrupted(peer);
     if (!peer.repair.gentle) {
-        fail_queue_pairs(peer);
+        queue_pairs_.fail_all(peer);
     }
 }
 
@@ -175,7 +163,7 @@ void ConnectionManager::abandon(Peer& peer) {
 }
 
 void ConnectionManager::fence(Peer& peer) {
-    fail_queue_pairs(peer);
+    queue_pairs_.fail_all(peer);
     context_.listener.on_ring_final(peer);
     if (peer.state != ConnectState::repairing) {
         return; // what was in the ring has broken the connection
@@ -204,7 +192,7 @@ void ConnectionManager::connect_again(Peer& peer) {
         accept(peer, *early, kNeeded);
         return;
     }
-    const Status status = make_queue_pairs(peer);
+    const Status status = queue_pairs_.make_all(peer);
     if (!status.ok() || peer.live_subchannels() == 0) {
         drop_queue_pairs_of(peer);
         peer.repair.ask_at = context_.options.clock->now() + kLookEvery;

@@ -134,36 +134,13 @@ void ConnectionManager::leave_slot(Peer& peer) {
     look_at_ = Nanoseconds{0}; // there may be room now
 }
 
-Status ConnectionManager::make_shared(Peer& peer, Subchannel& subchannel) {
-    Status status = kOk;
-    do {
-        status = context_.options.shared->make(subchannel.local_rail, subchannel.path, peer.name,
-                                               peer.quiet_work, subchannel.qp);
-    } while (status.wants_room() && pool_.give_up_oldest());
-    context_.counters.initiators = context_.options.shared->initiators();
-    context_.counters.initiators_replaced = context_.options.shared->replaced();
-    return status;
-}
-
-Status ConnectionManager::aim(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote) {
-    const AddressRail& rail = peer.address.rails[remote.rail];
-    Rail& local = *context_.rails[subchannel.local_rail];
-    std::unique_ptr<AddressHandle> handle;
-    const Status status =
-        local.create_ah(local.path_to({rail.size, rail.bytes}, remote.path), handle);
-    if (status.ok()) {
-        peer.shared_queue_pair(subchannel)->aim(std::move(handle), remote.qp, peer.access_key);
-    }
-    return status;
-}
-
 bool ConnectionManager::renew_shared(Peer& peer, Subchannel& subchannel) {
     if (!peer.shared ||
         (peer.state != ConnectState::requested && peer.state != ConnectState::answered)) {
         return false;
     }
     std::unique_ptr<QueuePair> old = std::move(subchannel.qp);
-    if (const Status status = make_shared(peer, subchannel); !status.ok()) {
+    if (const Status status = queue_pairs_.make_shared(peer, subchannel); !status.ok()) {
         if (peer.repair.active) { // repairs as usual, once both sides have agreed
             subchannel.qp = std::move(old);
             repair(peer);
@@ -174,12 +151,6 @@ bool ConnectionManager::renew_shared(Peer& peer, Subchannel& subchannel) {
     }
     peer.shared_queue_pair(subchannel)->aim_as(static_cast<SharedQueuePair&>(*old));
     return true;
-}
-
-// Returns true if other peers use the queue pair, and it may work.
-bool ConnectionManager::spares(const Peer& peer, const Subchannel& subchannel) const {
-    return peer.shared && (peer.state == ConnectState::failed ||
-                           context_.rails[subchannel.local_rail]->state() == PortState::active);
 }
 
 // Stops unfinished shared queue pairs for good, before memory that they may read is freed.
