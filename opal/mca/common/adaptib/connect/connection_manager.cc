@@ -48,7 +48,7 @@ void ConnectionManager::drop_queue_pairs(Peer& peer) {
 }
 
 void ConnectionManager::drop_queue_pairs_of(Peer& peer) {
-    leave_cm_connect(peer);
+    cm_connects_.leave(peer);
     queue_pairs_.drop_all(peer);
 }
 
@@ -196,8 +196,8 @@ void ConnectionManager::retry() {
     if (!repairing_.empty()) [[unlikely]] {
         advance_repairs();
     }
-    if (!cm_connecting_.empty()) [[unlikely]] {
-        advance_cm_connects();
+    if (cm_connects_.active()) [[unlikely]] {
+        cm_connects_.advance();
     }
 }
 
@@ -227,7 +227,7 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
     lane_migrations_.stop(peer);
     measurement_.stop(peer);
     leave_repairs(peer);
-    leave_cm_connect(peer);
+    cm_connects_.leave(peer);
     const std::uint32_t expected = peer.repair.expected;
     peer.repair = {};
     peer.repair.expected = expected;

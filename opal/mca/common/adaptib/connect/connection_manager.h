@@ -20,7 +20,7 @@
 //
 // The requesting side may write from the reply on, the other side from the confirmation on, none
 // while closing. A ring is polled from the moment that it is offered.
-// On rails that need rdma_cm (cm_connect.cc) the queue pairs connect through it between the reply
+// On rails that need rdma_cm (cm_connects.h) the queue pairs connect through it between the reply
 // and the confirmation.
 // While there is no room for another connection, peers wait for one in a list and communicate by
 // datagrams.
@@ -39,6 +39,7 @@
 #include "base/parameters.h"
 #include "base/status.h"
 #include "channel/datagram.h"
+#include "connect/cm_connects.h"
 #include "connect/connect_context.h"
 #include "connect/connection_pool.h"
 #include "connect/control_lanes.h"
@@ -51,7 +52,7 @@
 
 namespace adaptib {
 
-class ConnectionManager {
+class ConnectionManager final : private CmConnectListener {
 public:
     // `cqs`: the completion queue of each rail's queue pairs.
     ConnectionManager(const ConnectOptions& options, RailList rails,
@@ -127,7 +128,7 @@ public:
     bool retry_due() const { return !owing_.empty(); }
     bool closing() const {
         return !closing_.empty() || !yielding_.empty() || lane_migrations_.active() ||
-               !repairing_.empty() || cm_connecting();
+               !repairing_.empty() || cm_connects_.active();
     }
     // Returns true if a pass of progress has more to do than to poll for arrivals.
     bool has_work() const { return measurement_.active() || retry_due() || closing(); }
@@ -139,10 +140,8 @@ public:
             peer = next;
         }
     }
-    // Returns true while queue pairs connect through rdma_cm: the fabrics' events are awaited.
-    bool cm_connecting() const { return !cm_connecting_.empty(); }
-    void on_cm_connected(std::uint32_t rail, std::uint32_t qp_number);
-    void on_cm_failed(std::uint32_t rail, std::uint32_t qp_number, const std::string& why);
+    // Queue pairs that connect through rdma_cm.
+    CmConnects& cm_connects() { return cm_connects_; }
 
     // Returns true if there is no room for another connection, as far as is known.
     bool crowded() const { return !has_room(); }
@@ -158,7 +157,7 @@ public:
     void run_timers();
     Nanoseconds deadline() const {
         Nanoseconds next = somebody_waits() ? look_at_ : Nanoseconds::max();
-        next = cm_connecting_.empty() ? next : std::min(next, cm_connect_deadline());
+        next = std::min(next, cm_connects_.deadline());
         return repairing_.empty() ? next : std::min(next, repair_deadline());
     }
     // Records the peers' activity, for the choice of the connection to close. Called now and then.
@@ -189,19 +188,10 @@ private:
     void confirm(Peer& peer);
     void open(Peer& peer);
 
-    // cm_connect.cc
-    void prepare_cm_connect(Peer& peer, const ConnectBody& body, bool asks);
-    bool begin_cm_connect(Peer& peer);
-    void advance_cm_connects();
-    void advance_cm_connect(Peer& peer);
-    void try_again(Peer& peer, Subchannel& subchannel);
-    void end_cm_connect(Peer& peer);
-    void leave_cm_connect(Peer& peer);
-    Nanoseconds cm_connect_deadline() const;
-    static bool is_unanswered(const Peer& peer);
-    Nanoseconds cm_connect_ends(const Peer& peer) const;
-    bool is_late(Peer& peer, Nanoseconds now);
-    Peer* find_cm_connect(std::uint32_t rail, std::uint32_t qp_number, Subchannel*& subchannel);
+    // CmConnectListener
+    void on_paths_connected(Peer& peer) override { confirm(peer); }
+    void on_no_path(Peer& peer) override { wait_for_path(peer); }
+    void on_cm_connect_failed(Peer& peer, const std::string& what) override;
 
     // sharing.cc
     bool chooses_shared(const Peer& peer) const;
@@ -297,6 +287,7 @@ private:
     ControlLanes lanes_{context_};
     ConnectionPool pool_{context_.options.connect_pool, context_.counters};
     QueuePairs queue_pairs_{context_, pool_};
+    CmConnects cm_connects_{context_, queue_pairs_, *this};
     OfferedRings offered_rings_{context_, pool_};
     RemoteRings remote_rings_{context_, lanes_, pool_};
     LaneMigrations lane_migrations_{context_, lanes_, remote_rings_};
@@ -311,8 +302,6 @@ private:
     IntrusiveList<Peer, &Peer::closing_link> closing_;
     IntrusiveList<Peer, &Peer::yielding_link> yielding_; // in the order in which they began
     IntrusiveList<Peer, &Peer::repair_link> repairing_;
-    IntrusiveList<Peer, &Peer::cm_connect_link> cm_connecting_;
-    bool cm_connect_late_reported_ = false;
     Nanoseconds look_at_{0};
     Nanoseconds self_waits_until_{0}; // for its loopback, requested repeatedly; 0: no wait
     Nanoseconds last_look_{0};

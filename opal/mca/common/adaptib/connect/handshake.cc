@@ -156,7 +156,7 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
         return;
     }
     if (status.ok()) {
-        prepare_cm_connect(peer, body, false);
+        cm_connects_.prepare(peer, body, false);
         status = connect_subchannels(peer, body);
     }
     if (status.ok() ? peer.live_subchannels() == 0 : comes_again(peer, status)) {
@@ -172,7 +172,7 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
     }
     peer.remote_connection = body.connection;
     peer.state = ConnectState::answered;
-    static_cast<void>(begin_cm_connect(peer));
+    static_cast<void>(cm_connects_.begin(peer));
     ++context_.counters.connections_accepted;
     static_cast<void>(send(peer, MessageType::connect_reply));
 }
@@ -316,7 +316,7 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
     if (peer.repair.active && !take_over(peer, body.expected)) {
         return;
     }
-    prepare_cm_connect(peer, body, true);
+    cm_connects_.prepare(peer, body, true);
     if (const Status status = connect_subchannels(peer, body);
         !status.ok() || peer.live_subchannels() == 0) {
         if (comes_again(peer, status)) {
@@ -327,7 +327,7 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
         return;
     }
     peer.remote_connection = body.connection;
-    if (!begin_cm_connect(peer)) {
+    if (!cm_connects_.begin(peer)) {
         confirm(peer);
     }
 }
@@ -343,6 +343,15 @@ void ConnectionManager::confirm(Peer& peer) {
         context_.counters.connect_nanoseconds_most =
             std::max(context_.counters.connect_nanoseconds_most, nanoseconds);
         open(peer);
+    }
+}
+
+// A peer that waits for the confirmation is not told: it finds that out by itself.
+void ConnectionManager::on_cm_connect_failed(Peer& peer, const std::string& what) {
+    const bool asks = peer.cm_connect.asks;
+    fail(peer, Status::error(Reason::unreachable), what);
+    if (asks) {
+        say_refused(peer, RefusalReason::broken); // in this order: see lose()
     }
 }
 
@@ -403,7 +412,7 @@ Status ConnectionManager::connect_subchannels(Peer& peer, const ConnectBody& bod
 }
 
 void ConnectionManager::open(Peer& peer) {
-    leave_cm_connect(peer);
+    cm_connects_.leave(peer);
     peer.state = ConnectState::open;
     ++context_.counters.connections_open;
     context_.counters.connections_most =
