@@ -21,15 +21,6 @@ constexpr Nanoseconds kAfterYielding{1'000'000}; // before the connection is req
 
 } // namespace
 
-// Returns true if nothing needs the connection. Puts and gets that wait for the next connection do
-// not use this one. A connection in the disconnect handshake is taken down by that.
-bool ConnectionManager::is_unused(const Peer& peer) {
-    const bool disconnecting = peer.disconnect_sent && peer.disconnect_received;
-    const bool only_waits = peer.yields && peer.users == peer.rma_operations && peer.stripes == 0;
-    return (peer.users == 0 || only_waits) && !peer.has_pending() && !disconnecting &&
-           !peer.lane_migration.active && !peer.measuring.active;
-}
-
 // REQUIRES: the peer is open.
 void ConnectionManager::start_closing(Peer& peer) {
     const std::uint32_t number = peer.closing.number;
@@ -63,7 +54,7 @@ void ConnectionManager::advance_closing() {
             begin_to_flush(peer);
         }
         if (peer.closing.flush.done && !peer.closing.told && drained(peer)) {
-            peer.closing.told = send(peer, MessageType::connect_close);
+            peer.closing.told = messages_.send(peer, MessageType::connect_close);
         }
         if (peer.closing.told && peer.closing.agreed && peer.state == ConnectState::closing) {
             finish_closing(peer);
@@ -123,7 +114,7 @@ void ConnectionManager::on_close(Peer& peer, const ConnectNote& note) {
         start_closing(peer);
         peer.closing.agreed = true;
     } else {
-        static_cast<void>(send(peer, MessageType::connect_keep));
+        static_cast<void>(messages_.send(peer, MessageType::connect_keep));
     }
 }
 

@@ -43,7 +43,9 @@
 #include "connect/connect_context.h"
 #include "connect/connection_pool.h"
 #include "connect/control_lanes.h"
+#include "connect/handshake_messages.h"
 #include "connect/lane_migrations.h"
+#include "connect/need.h"
 #include "connect/offered_rings.h"
 #include "connect/path_measurement.h"
 #include "connect/queue_pairs.h"
@@ -52,7 +54,7 @@
 
 namespace adaptib {
 
-class ConnectionManager final : private CmConnectListener {
+class ConnectionManager final : private HandshakeListener, private CmConnectListener {
 public:
     // `cqs`: the completion queue of each rail's queue pairs.
     ConnectionManager(const ConnectOptions& options, RailList rails,
@@ -125,7 +127,7 @@ public:
     const PathMeasurement& measurement() const { return measurement_; }
     // Counter that changes with each post for the connections themselves.
     std::uint64_t flushes() const { return lanes_.posts(); }
-    bool retry_due() const { return !owing_.empty(); }
+    bool retry_due() const { return messages_.owing(); }
     bool closing() const {
         return !closing_.empty() || !yielding_.empty() || lane_migrations_.active() ||
                !repairing_.empty() || cm_connects_.active();
@@ -188,6 +190,8 @@ private:
     void confirm(Peer& peer);
     void open(Peer& peer);
 
+    // HandshakeListener
+    void on_unsent(Peer& peer, Status status) override;
     // CmConnectListener
     void on_paths_connected(Peer& peer) override { confirm(peer); }
     void on_no_path(Peer& peer) override { wait_for_path(peer); }
@@ -209,7 +213,6 @@ private:
     void grant_preference(Peer& peer);
 
     // closing.cc
-    static bool is_unused(const Peer& peer);
     void start_closing(Peer& peer);
     void advance_closing();
     void begin_to_flush(Peer& peer);
@@ -240,14 +243,12 @@ private:
     bool has_room() const;
     bool ask(Peer& peer);
     void ask_or_wait(Peer& peer);
-    static bool is_needed(const Peer& peer);
     void wait_for_room(Peer& peer, Nanoseconds not_before);
     void wait_with_self();
     bool self_waits() const { return self_waits_until_.count() > 0; }
     bool somebody_waits() const { return !wanted_.empty() || self_waits(); }
     void begin_to_look(Nanoseconds now);
     void look(Peer& peer, Nanoseconds now);
-    static bool may_ask(const Peer& peer, Nanoseconds now);
     bool still_wanted(const Peer& peer, Nanoseconds now) const;
     void serve_waiting(Nanoseconds now, bool first);
     void make_room(Nanoseconds now);
@@ -258,9 +259,6 @@ private:
     };
     Waiting who_waits(Nanoseconds now) const;
     bool may_be_closed(const Peer& peer, Nanoseconds now, Waiting who) const;
-    static bool needs(const Peer& peer) {
-        return peer.rma_operations > 0 || peer.activity.required;
-    }
     bool takes_room(const Peer& peer) const {
         return !peer.shared || context_.options.sharing == Sharing::all;
     }
@@ -278,12 +276,8 @@ private:
     void drop_queue_pairs(Peer& peer);
     void fail(Peer& peer, Status status, const std::string& what);
     void leave(Peer& peer, ConnectState state);
-    static bool is_due(const Peer& peer, MessageType type);
-    bool send(Peer& peer, MessageType type);
-    bool send_body(Peer& peer, MessageType type, const void* body, std::uint32_t length);
-    ConnectBody describe(const Peer& peer) const;
-    ConnectNote note_of(const Peer& peer, MessageType type) const;
     const ConnectContext context_;
+    HandshakeMessages messages_{context_, *this};
     ControlLanes lanes_{context_};
     ConnectionPool pool_{context_.options.connect_pool, context_.counters};
     QueuePairs queue_pairs_{context_, pool_};
@@ -298,7 +292,6 @@ private:
     std::size_t shared_slots_ = 0; // slots of connections over shared queue pairs
     IntrusiveList<Peer, &Peer::wanted_link> wanted_;
     // Fields that has_work() reads in each pass, next to each other.
-    IntrusiveList<Peer, &Peer::waiting_link> owing_;
     IntrusiveList<Peer, &Peer::closing_link> closing_;
     IntrusiveList<Peer, &Peer::yielding_link> yielding_; // in the order in which they began
     IntrusiveList<Peer, &Peer::repair_link> repairing_;

@@ -107,7 +107,8 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
         [[fallthrough]];
     case ConnectState::open:
         if (same) {
-            static_cast<void>(send(peer, MessageType::connect_reply)); // doubled: answer again
+            static_cast<void>(
+                messages_.send(peer, MessageType::connect_reply)); // doubled: answer again
         } else if (replaces(peer, body)) {
             keep_for_later(peer, body);
             repair(peer);
@@ -174,7 +175,7 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
     peer.state = ConnectState::answered;
     static_cast<void>(cm_connects_.begin(peer));
     ++context_.counters.connections_accepted;
-    static_cast<void>(send(peer, MessageType::connect_reply));
+    static_cast<void>(messages_.send(peer, MessageType::connect_reply));
 }
 
 void ConnectionManager::say_refused(Peer& peer, const ConnectBody& body, RefusalReason reason) {
@@ -185,7 +186,7 @@ void ConnectionManager::say_refused(Peer& peer, const ConnectBody& body, Refusal
 // Same for the attempt of the peer's that was answered last.
 void ConnectionManager::say_refused(Peer& peer, RefusalReason reason) {
     peer.refusal = static_cast<std::uint32_t>(reason);
-    static_cast<void>(send(peer, MessageType::connect_refuse));
+    static_cast<void>(messages_.send(peer, MessageType::connect_refuse));
 }
 
 // Gives the peer up, and tells it. In this order, since giving up drops messages on their way to
@@ -297,7 +298,8 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
         return;
     }
     if (peer.state == ConnectState::open && body.connection == peer.remote_connection) {
-        static_cast<void>(send(peer, MessageType::connect_confirm)); // doubled: confirm again
+        static_cast<void>(
+            messages_.send(peer, MessageType::connect_confirm)); // doubled: confirm again
         return;
     }
     if (peer.state == ConnectState::idle || peer.teardown_pending) {
@@ -334,7 +336,7 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
 
 // REQUIRES: requested; all queue pairs that are left are in RTS.
 void ConnectionManager::confirm(Peer& peer) {
-    static_cast<void>(send(peer, MessageType::connect_confirm));
+    static_cast<void>(messages_.send(peer, MessageType::connect_confirm));
     if (peer.state == ConnectState::requested) {
         const Nanoseconds took = context_.options.clock->now() - peer.activity.asked;
         const auto nanoseconds = static_cast<std::uint64_t>(took.count());

@@ -88,7 +88,7 @@ bool ConnectionManager::ask(Peer& peer) {
     peer.activity.asked = context_.options.clock->now();
     ++context_.counters.connections_requested;
     context_.counters.connections_retried += peer.activity.refusals > 0 ? 1 : 0;
-    static_cast<void>(send(peer, MessageType::connect_request));
+    static_cast<void>(messages_.send(peer, MessageType::connect_request));
     return true;
 }
 
@@ -96,12 +96,6 @@ void ConnectionManager::ask_or_wait(Peer& peer) {
     if (!ask(peer) && !peer.wanted_link.linked()) {
         wait_for_room(peer, Nanoseconds{0});
     }
-}
-
-// Returns false for a peer that was to be connected from the start, and has not communicated since:
-// it can do without.
-bool ConnectionManager::is_needed(const Peer& peer) {
-    return peer.users > 0 || peer.messages() > 0;
 }
 
 // Returns true if others wait that cannot do without, and this peer can.
@@ -177,10 +171,6 @@ void ConnectionManager::run_timers() {
 bool ConnectionManager::still_wanted(const Peer& peer, Nanoseconds now) const {
     return peer.users > 0 || now - peer.activity.active < kPatience ||
            peer.activity.active >= last_look_;
-}
-
-bool ConnectionManager::may_ask(const Peer& peer, Nanoseconds now) {
-    return now >= (needs(peer) ? peer.activity.urgent_at : peer.activity.ask_at);
 }
 
 // Serves waiting peers: with `first` those that are chosen or cannot do without, otherwise the
@@ -281,7 +271,7 @@ void ConnectionManager::ask_to_yield(Nanoseconds now) {
     }
     if (longest != nullptr) {
         begin_to_yield(*longest);
-        static_cast<void>(send(*longest, MessageType::connect_yield));
+        static_cast<void>(messages_.send(*longest, MessageType::connect_yield));
     }
 }
 

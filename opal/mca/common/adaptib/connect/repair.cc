@@ -200,7 +200,7 @@ void ConnectionManager::connect_again(Peer& peer) {
     }
     ++peer.connection;
     peer.state = ConnectState::requested;
-    static_cast<void>(send(peer, MessageType::connect_request));
+    static_cast<void>(messages_.send(peer, MessageType::connect_request));
 }
 
 // Waits for a path: no path is usable for both sides; each looks for one independently.
