@@ -53,7 +53,7 @@ void ConnectionManager::advance_closing() {
         if (!peer.closing.flush.posted) {
             begin_to_flush(peer);
         }
-        if (peer.closing.flush.done && !peer.closing.told && drained(peer)) {
+        if (peer.closing.flush.done && !peer.closing.told && shared_draining_.drained(peer)) {
             peer.closing.told = messages_.send(peer, MessageType::connect_close);
         }
         if (peer.closing.told && peer.closing.agreed && peer.state == ConnectState::closing) {

@@ -127,7 +127,7 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
 }
 
 void ConnectionManager::break_off(Peer& peer) {
-    stop_shared(peer);
+    SharedDraining::stop(peer);
     leave(peer, ConnectState::failed);
     pool_.give_up(peer);
     if (peer.slot_link.linked()) {
@@ -138,7 +138,7 @@ void ConnectionManager::break_off(Peer& peer) {
 }
 
 void ConnectionManager::close(Peer& peer, ConnectState state) {
-    stop_shared(peer);
+    SharedDraining::stop(peer);
     leave(peer, state);
     offered_rings_.withdraw(peer);
     drop_queue_pairs(peer);

@@ -50,6 +50,7 @@
 #include "connect/path_measurement.h"
 #include "connect/queue_pairs.h"
 #include "connect/remote_rings.h"
+#include "connect/shared_draining.h"
 #include "peer/peer.h"
 
 namespace adaptib {
@@ -90,9 +91,8 @@ public:
     // Gives the peer a connection of that kind. An open one of the other kind is closed for it, if
     // nothing needs that, or once there is room. REQUIRES: SharingPreference::shared: may_share().
     void take(Peer& peer, SharingPreference preference);
-    // Returns false if work of this side on shared queue pairs may be under way; finds out, so the
-    // caller calls it again.
-    bool drained(Peer& peer);
+    // Work over shared queue pairs.
+    SharedDraining& shared_draining() { return shared_draining_; }
     // Called when a shared queue pair has failed that a connection not yet open is to use: the
     // connection goes over another one. Returns false if that is not the case.
     bool renew_shared(Peer& peer, Subchannel& subchannel);
@@ -206,9 +206,6 @@ private:
     void enter_slot(Peer& peer);
     void leave_slot(Peer& peer);
     std::size_t own_slots() const { return slots_.size() - shared_slots_; }
-    bool may_fence(Peer& peer);
-    static bool is_quiet(const Peer& peer);
-    static void stop_shared(Peer& peer);
     void destroy_initiators(Peer& peer);
     void grant_preference(Peer& peer);
 
@@ -280,6 +277,7 @@ private:
     HandshakeMessages messages_{context_, *this};
     ControlLanes lanes_{context_};
     ConnectionPool pool_{context_.options.connect_pool, context_.counters};
+    SharedDraining shared_draining_{context_, lanes_};
     QueuePairs queue_pairs_{context_, pool_};
     CmConnects cm_connects_{context_, queue_pairs_, *this};
     OfferedRings offered_rings_{context_, pool_};

@@ -107,8 +107,7 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
         [[fallthrough]];
     case ConnectState::open:
         if (same) {
-            static_cast<void>(
-                messages_.send(peer, MessageType::connect_reply)); // doubled: answer again
+            static_cast<void>(messages_.send(peer, MessageType::connect_reply)); // doubled
         } else if (replaces(peer, body)) {
             keep_for_later(peer, body);
             repair(peer);
@@ -298,8 +297,7 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
         return;
     }
     if (peer.state == ConnectState::open && body.connection == peer.remote_connection) {
-        static_cast<void>(
-            messages_.send(peer, MessageType::connect_confirm)); // doubled: confirm again
+        static_cast<void>(messages_.send(peer, MessageType::connect_confirm)); // doubled
         return;
     }
     if (peer.state == ConnectState::idle || peer.teardown_pending) {

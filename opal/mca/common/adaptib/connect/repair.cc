@@ -103,7 +103,8 @@ void ConnectionManager::advance_repairs() {
             context_.options.clock->now() >= abandon_at(peer)) {
             abandon(peer);
         }
-        if (peer.state == ConnectState::repairing && !peer.repair.fenced && may_fence(peer)) {
+        if (peer.state == ConnectState::repairing && !peer.repair.fenced &&
+            shared_draining_.may_fence(peer)) {
             fence(peer);
         }
         if (peer.state == ConnectState::repairing && peer.repair.fenced &&
@@ -148,7 +149,7 @@ Nanoseconds ConnectionManager::repair_deadline() const {
 Nanoseconds ConnectionManager::abandon_at(const Peer& peer) const {
     constexpr std::int64_t kPart = 4;
     const bool waits = peer.state == ConnectState::repairing && !peer.repair.fenced &&
-                       (peer.stripes > 0 || !is_quiet(peer)) &&
+                       (peer.stripes > 0 || !SharedDraining::is_quiet(peer)) &&
                        peer.repair.failed_at != Nanoseconds::max();
     return waits ? peer.repair.failed_at + context_.options.failure_timeout / kPart
                  : Nanoseconds::max();

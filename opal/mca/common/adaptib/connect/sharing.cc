@@ -19,13 +19,6 @@
 
 namespace adaptib {
 
-namespace {
-
-// Time after which all packets of a failed queue pair have been dropped or have arrived.
-constexpr Nanoseconds kPacketsGone{10'000'000};
-
-} // namespace
-
 bool ConnectionManager::may_share(const Peer& peer) const {
     if (context_.options.shared == nullptr || peer.name == context_.options.self ||
         peer.route.count == 0) {
@@ -153,64 +146,6 @@ bool ConnectionManager::renew_shared(Peer& peer, Subchannel& subchannel) {
     return true;
 }
 
-// Stops unfinished shared queue pairs for good, before memory that they may read is freed.
-void ConnectionManager::stop_shared(Peer& peer) {
-    for (const Subchannel& subchannel : peer.subchannels) {
-        SharedQueuePair* const shared = peer.shared_queue_pair(subchannel);
-        if (shared != nullptr && !shared->settled()) {
-            shared->initiator().fail();
-        }
-    }
-}
-
-// Returns true if none of this side's work on shared queue pairs is under way.
-bool ConnectionManager::is_quiet(const Peer& peer) {
-    return std::all_of(peer.subchannels.begin(), peer.subchannels.end(), [&](const auto& each) {
-        SharedQueuePair* const shared = peer.shared_queue_pair(each);
-        return shared == nullptr || shared->settled() || shared->initiator().failed();
-    });
-}
-
-// Transfers report their own completion; all else is posted on the control lane.
-bool ConnectionManager::drained(Peer& peer) {
-    if (!peer.shared) {
-        return true;
-    }
-    if (peer.stripes > 0) {
-        return false;
-    }
-    const std::size_t chosen = lanes_.chosen(peer);
-    for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
-        SharedQueuePair* const shared = peer.shared_queue_pair(peer.subchannels[i]);
-        if (shared != nullptr && i != chosen) {
-            shared->settle(shared->posts());
-        }
-    }
-    if (is_quiet(peer)) {
-        return true;
-    }
-    if (!peer.closing.flush.awaits(peer.subchannels[chosen])) {
-        static_cast<void>(lanes_.post_flush(peer, peer.closing_flush));
-    }
-    return false;
-}
-
-bool ConnectionManager::may_fence(Peer& peer) {
-    if (peer.stripes > 0 || !drained(peer)) {
-        return false;
-    }
-    const bool failed =
-        std::any_of(peer.subchannels.begin(), peer.subchannels.end(), [&](const auto& each) {
-            SharedQueuePair* const shared = peer.shared_queue_pair(each);
-            return shared != nullptr && shared->initiator().failed();
-        });
-    const Nanoseconds now = context_.options.clock->now();
-    if (failed && peer.repair.quiet_at.count() == 0) {
-        peer.repair.quiet_at = now + kPacketsGone;
-    }
-    return now >= peer.repair.quiet_at;
-}
-
 // Destroys the peer's initiators, which complete nothing any more, for other users neither.
 void ConnectionManager::destroy_initiators(Peer& peer) {
     std::vector<const SharedInitiator*> gone;
@@ -224,7 +159,7 @@ void ConnectionManager::destroy_initiators(Peer& peer) {
     if (gone.empty()) {
         return;
     }
-    peer.repair.quiet_at = context_.options.clock->now() + kPacketsGone;
+    peer.repair.quiet_at = context_.options.clock->now() + SharedDraining::kPacketsGone;
     for_each_connected([&](Peer& other) {
         const bool uses =
             std::any_of(other.subchannels.begin(), other.subchannels.end(), [&](const auto& each) {
