@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A connection's resources and messages (connect/connection_manager.h). handshake.cc handles
-// arriving handshake messages, limits.cc decides which peers get a connection, closing.cc ends
-// connections.
+// A connection's resources: made before the handshake (handshake.cc), and taken down.
 #include "connect/connection_manager.h"
 
 #include <algorithm>
@@ -70,10 +68,10 @@ Status ConnectionManager::open_loopback(Peer& self) {
 
 void ConnectionManager::retry() {
     messages_.retry();
-    if (!yielding_.empty()) [[unlikely]] {
-        advance_yielding();
+    if (yielding_.active()) [[unlikely]] {
+        yielding_.advance();
     }
-    advance_closing();
+    closings_.advance();
     if (lane_migrations_.active()) [[unlikely]] {
         lane_migrations_.advance();
     }
@@ -102,13 +100,11 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
     if (peer.state == ConnectState::open || peer.state == ConnectState::closing) {
         --context_.counters.connections_open;
     }
-    if (peer.closing_link.linked()) {
-        closing_.remove(peer);
-    }
+    closings_.forget(peer);
     if (peer.wanted_link.linked()) {
         wanted_.remove(peer);
     }
-    stop_yielding(peer);
+    yielding_.stop(peer);
     lane_migrations_.stop(peer);
     measurement_.stop(peer);
     leave_repairs(peer);
@@ -167,6 +163,28 @@ void ConnectionManager::keep(Peer& peer) {
     }
     drop_queue_pairs(peer);
     pool_.keep(peer, std::move(kept));
+}
+
+void ConnectionManager::on_closing_agreed(Peer& peer) {
+    constexpr Nanoseconds kAfterYielding{1'000'000}; // before the connection is requested again
+    context_.listener.on_ring_final(peer);
+    if (peer.state != ConnectState::closing) {
+        return; // what was in the ring has broken the connection
+    }
+    const bool yielded = peer.yields;
+    keep(peer);
+    ++context_.counters.connections_closed;
+    peer.activity.asks_itself = false;
+    peer.messages_sent = 0;
+    if (yielded && !peer.wanted_link.linked()) { // others first, at the other end as well
+        wait_for_room(peer, context_.options.clock->now() + kAfterYielding);
+    }
+    look_at_ = Nanoseconds{0}; // waiting peers have their turn at once
+    if (const auto early = std::move(peer.early_request); early != nullptr) {
+        on_request(peer, *early, kNeeded);
+    }
+    grant_preference(peer);
+    context_.listener.on_unconnected(peer);
 }
 
 } // namespace adaptib

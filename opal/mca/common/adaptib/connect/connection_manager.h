@@ -39,6 +39,7 @@
 #include "base/parameters.h"
 #include "base/status.h"
 #include "channel/datagram.h"
+#include "connect/closings.h"
 #include "connect/cm_connects.h"
 #include "connect/connect_context.h"
 #include "connect/connection_pool.h"
@@ -51,11 +52,14 @@
 #include "connect/queue_pairs.h"
 #include "connect/remote_rings.h"
 #include "connect/shared_draining.h"
+#include "connect/yielding.h"
 #include "peer/peer.h"
 
 namespace adaptib {
 
-class ConnectionManager final : private HandshakeListener, private CmConnectListener {
+class ConnectionManager final : private HandshakeListener,
+                                private CmConnectListener,
+                                private ClosingListener {
 public:
     // `cqs`: the completion queue of each rail's queue pairs.
     ConnectionManager(const ConnectOptions& options, RailList rails,
@@ -79,7 +83,7 @@ public:
     // Starts closing the connection if it is open and nothing needs it.
     void give_up(Peer& peer) {
         if (peer.state == ConnectState::open && is_unused(peer)) {
-            start_closing(peer);
+            closings_.start(peer);
         }
     }
     // Returns true if the peer can be connected over shared queue pairs (sharing.cc).
@@ -129,7 +133,7 @@ public:
     std::uint64_t flushes() const { return lanes_.posts(); }
     bool retry_due() const { return messages_.owing(); }
     bool closing() const {
-        return !closing_.empty() || !yielding_.empty() || lane_migrations_.active() ||
+        return closings_.active() || yielding_.active() || lane_migrations_.active() ||
                !repairing_.empty() || cm_connects_.active();
     }
     // Returns true if a pass of progress has more to do than to poll for arrivals.
@@ -209,14 +213,10 @@ private:
     void destroy_initiators(Peer& peer);
     void grant_preference(Peer& peer);
 
-    // closing.cc
-    void start_closing(Peer& peer);
-    void advance_closing();
-    void begin_to_flush(Peer& peer);
-    void finish_closing(Peer& peer);
-    void leave_closing(Peer& peer);
-    void on_close(Peer& peer, const ConnectNote& note);
-    void on_keep(Peer& peer, const ConnectNote& note);
+    // ClosingListener
+    void on_closing_agreed(Peer& peer) override;
+    void on_closing_broken(Peer& peer) override { repair(peer); }
+    void on_late_confirm(Peer& peer) override { open(peer); }
 
     // repair.cc
     void want_repair(Peer& peer);
@@ -261,10 +261,6 @@ private:
     }
     bool goes_behind(const Peer& peer) const;
     void ask_to_yield(Nanoseconds now);
-    void begin_to_yield(Peer& peer);
-    void on_yield(Peer& peer, const ConnectNote& note);
-    void stop_yielding(Peer& peer);
-    void advance_yielding();
     bool no_room_says(Status status);
 
     Status prepare(Peer& peer);
@@ -278,6 +274,8 @@ private:
     ControlLanes lanes_{context_};
     ConnectionPool pool_{context_.options.connect_pool, context_.counters};
     SharedDraining shared_draining_{context_, lanes_};
+    Closings closings_{context_, lanes_, messages_, shared_draining_, *this};
+    Yielding yielding_{context_, messages_, closings_};
     QueuePairs queue_pairs_{context_, pool_};
     CmConnects cm_connects_{context_, queue_pairs_, *this};
     OfferedRings offered_rings_{context_, pool_};
@@ -290,8 +288,6 @@ private:
     std::size_t shared_slots_ = 0; // slots of connections over shared queue pairs
     IntrusiveList<Peer, &Peer::wanted_link> wanted_;
     // Fields that has_work() reads in each pass, next to each other.
-    IntrusiveList<Peer, &Peer::closing_link> closing_;
-    IntrusiveList<Peer, &Peer::yielding_link> yielding_; // in the order in which they began
     IntrusiveList<Peer, &Peer::repair_link> repairing_;
     Nanoseconds look_at_{0};
     Nanoseconds self_waits_until_{0}; // for its loopback, requested repeatedly; 0: no wait

@@ -37,9 +37,9 @@ void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
     case MessageType::connect_reply: on_reply(peer, read_body<ConnectBody>(body)); break;
     case MessageType::connect_confirm: on_confirm(peer, read_body<ConnectBody>(body)); break;
     case MessageType::connect_refuse: on_refuse(peer, read_body<ConnectNote>(body)); break;
-    case MessageType::connect_close: on_close(peer, read_body<ConnectNote>(body)); break;
-    case MessageType::connect_keep: on_keep(peer, read_body<ConnectNote>(body)); break;
-    case MessageType::connect_yield: on_yield(peer, read_body<ConnectNote>(body)); break;
+    case MessageType::connect_close: closings_.on_close(peer, read_body<ConnectNote>(body)); break;
+    case MessageType::connect_keep: closings_.on_keep(peer, read_body<ConnectNote>(body)); break;
+    case MessageType::connect_yield: yielding_.on_yield(peer, read_body<ConnectNote>(body)); break;
     default: ++context_.counters.bad_packets; break;
     }
 }

@@ -3,7 +3,7 @@
 //
 // A peer that is to be connected while there is no room waits in a list, and communicates by
 // datagrams. While any peer waits, the connections are checked every millisecond; the one that was
-// idle longest is closed (closing.cc), if it was idle for a millisecond at least: otherwise
+// idle longest is closed (closings.h), if it was idle for a millisecond at least: otherwise
 // connections would only be passed around.
 // Peers that are chosen as the busiest (core/selection.cc) are served first, and for them a
 // connection that is not chosen is closed even if it is not idle. Chosen connections count as idle
@@ -184,7 +184,7 @@ void ConnectionManager::serve_waiting(Nanoseconds now, bool first) {
         } else if (peer.state == ConnectState::open && peer.shared &&
                    peer.activity.preference == SharingPreference::own && still_wanted(peer, now)) {
             if (has_room() && is_unused(peer)) {
-                start_closing(peer); // after that it is requested
+                closings_.start(peer); // after that it is requested
             } else {
                 wanted_.push_back(peer);
             }
@@ -238,10 +238,7 @@ void ConnectionManager::make_room(Nanoseconds now) {
     if (has_room()) {
         return; // the waiting peers may not ask yet
     }
-    std::size_t coming = 0;
-    for (Peer* peer = closing_.front(); peer != nullptr; peer = closing_.next(*peer)) {
-        coming += now - peer->closing.began < kPatience ? 1 : 0;
-    }
+    std::size_t coming = closings_.begun_after(now - kPatience);
     const std::size_t waiting = wanted_.size() + (self_waits() ? 1 : 0);
     for (; coming < waiting; ++coming) {
         Peer* peer = to_be_closed(now);
@@ -249,7 +246,7 @@ void ConnectionManager::make_room(Nanoseconds now) {
             ask_to_yield(now);
             return;
         }
-        start_closing(*peer);
+        closings_.start(*peer);
     }
 }
 
@@ -258,7 +255,7 @@ void ConnectionManager::make_room(Nanoseconds now) {
 
 // Makes the connection that was open longest yield, if a waiting peer cannot do without one.
 void ConnectionManager::ask_to_yield(Nanoseconds now) {
-    if (!yielding_.empty() || !who_waits(now).needs) {
+    if (yielding_.active() || !who_waits(now).needs) {
         return;
     }
     Peer* longest = nullptr;
@@ -270,53 +267,7 @@ void ConnectionManager::ask_to_yield(Nanoseconds now) {
         }
     }
     if (longest != nullptr) {
-        begin_to_yield(*longest);
-        static_cast<void>(messages_.send(*longest, MessageType::connect_yield));
-    }
-}
-
-// REQUIRES: the peer is open, or closing.
-void ConnectionManager::begin_to_yield(Peer& peer) {
-    if (!peer.yields) {
-        peer.yields = true;
-        peer.activity.turn_began = context_.options.clock->now();
-        yielding_.push_back(peer);
-        ++context_.counters.connections_yielded;
-    }
-}
-
-void ConnectionManager::on_yield(Peer& peer, const ConnectNote& note) {
-    const bool up = peer.state == ConnectState::open || peer.state == ConnectState::closing;
-    if (up && note.connection == peer.remote_connection && note.answers == peer.connection) {
-        begin_to_yield(peer);
-    }
-}
-
-void ConnectionManager::stop_yielding(Peer& peer) {
-    if (peer.yields) {
-        peer.yields = false;
-        yielding_.remove(peer);
-    }
-}
-
-// Advances yielding. A large message may take long to complete: the connection has another turn
-// then.
-void ConnectionManager::advance_yielding() {
-    const Nanoseconds now = context_.options.clock->now();
-    for (std::size_t left = yielding_.size(); left > 0 && !yielding_.empty(); --left) {
-        Peer& peer = *yielding_.pop_front();
-        yielding_.push_back(peer);
-        if (peer.state != ConnectState::open) {
-            continue; // closing: until that has ended
-        }
-        // The other side has just kept the connection, since it needed it.
-        const bool kept = now - peer.closing.began < kLookEvery;
-        if (now - peer.activity.turn_began >= kPatience) {
-            peer.activity.turn_began = now;
-            stop_yielding(peer);
-        } else if (is_unused(peer) && !kept) {
-            start_closing(peer);
-        }
+        yielding_.begin(*longest);
     }
 }
 

@@ -65,8 +65,8 @@ void ConnectionManager::want_repair(Peer& peer) {
 // REQUIRES: the peer is open or closing.
 void ConnectionManager::begin_repair(Peer& peer) {
     if (peer.state == ConnectState::closing) {
-        closing_.remove(peer);
-        peer.ring_out = std::move(peer.ring_paused);
+        closings_.forget(peer);
+        closings_.resume(peer);
     }
     lane_migrations_.stop(peer);
     measurement_.stop(peer);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// SharedDraining: ends the work of a connection over shared queue pairs (channel/shared_queue_pairs.h).
+// SharedDraining: ends the work of a connection over shared queue pairs
+// (channel/shared_queue_pairs.h).
 //
 // A queue pair of its own can be moved to the error state, or destroyed: then none of its work is
 // under way. A shared one is drained instead: its work completes, which an empty write behind it

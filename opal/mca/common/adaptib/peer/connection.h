@@ -52,7 +52,7 @@ struct Measuring {
     std::uint32_t taken_back = 0; // control lanes that did not pass them
 };
 
-// Progress of closing (connect/closing.cc).
+// Progress of closing (connect/closings.h).
 struct Closing {
     Flush flush;
     bool told = false;        // the peer knows that nothing of this side is under way

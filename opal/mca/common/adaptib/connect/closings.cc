@@ -1,28 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Closing: takes an unused connection down, without disturbing what the two sides still send each
-// other.
-//
-// Each side stops using the connection (messages go by datagrams from then on), waits until all
-// that it has put on the connection has reached the other side, and sends `close`. A side that has
-// sent `close` and received it takes what is left in its ring, and takes its end down: nothing can
-// arrive there any more. A side that receives `close` and needs the connection sends `keep`
-// instead, and the other side uses the connection again.
-// `close` and `keep` carry the numbers of both sides' attempts and of the close itself, so that
-// late and doubled ones are recognized; a request for the next connection means `close` as well.
+#include "connect/closings.h"
+
 #include <utility>
 
-#include "connect/connection_manager.h"
+#include "connect/need.h"
 
 namespace adaptib {
 
-namespace {
-
-constexpr Nanoseconds kAfterYielding{1'000'000}; // before the connection is requested again
-
-} // namespace
-
-// REQUIRES: the peer is open.
-void ConnectionManager::start_closing(Peer& peer) {
+void Closings::start(Peer& peer) {
     const std::uint32_t number = peer.closing.number;
     const std::uint32_t heard = peer.closing.heard;
     peer.closing = {};
@@ -35,69 +20,48 @@ void ConnectionManager::start_closing(Peer& peer) {
 }
 
 // A shared queue pair may have failed without work of this peer's: then no completion tells it.
-void ConnectionManager::begin_to_flush(Peer& peer) {
+void Closings::begin_to_flush(Peer& peer) {
     if (lanes_.post_flush(peer, peer.closing_flush).reason() != Reason::bad_state) {
         return;
     }
     if (peer.repairable) {
-        repair(peer);
+        listener_.on_closing_broken(peer);
     } else {
         peer.closing.flush.posted = peer.closing.flush.done = true;
     }
 }
 
-void ConnectionManager::advance_closing() {
+void Closings::advance() {
     for (std::size_t left = closing_.size(); left > 0 && !closing_.empty(); --left) {
         Peer& peer = *closing_.pop_front();
         closing_.push_back(peer);
         if (!peer.closing.flush.posted) {
             begin_to_flush(peer);
         }
-        if (peer.closing.flush.done && !peer.closing.told && shared_draining_.drained(peer)) {
+        if (peer.closing.flush.done && !peer.closing.told && draining_.drained(peer)) {
             peer.closing.told = messages_.send(peer, MessageType::connect_close);
         }
         if (peer.closing.told && peer.closing.agreed && peer.state == ConnectState::closing) {
-            finish_closing(peer);
+            listener_.on_closing_agreed(peer);
         }
     }
 }
 
-void ConnectionManager::finish_closing(Peer& peer) {
-    context_.listener.on_ring_final(peer);
-    if (peer.state != ConnectState::closing) {
-        return; // what was in the ring has broken the connection
-    }
-    const bool yielded = peer.yields;
-    keep(peer);
-    ++context_.counters.connections_closed;
-    peer.activity.asks_itself = false;
-    peer.messages_sent = 0;
-    if (yielded && !peer.wanted_link.linked()) { // others first, at the other end as well
-        wait_for_room(peer, context_.options.clock->now() + kAfterYielding);
-    }
-    look_at_ = Nanoseconds{0}; // waiting peers have their turn at once
-    if (const auto early = std::move(peer.early_request); early != nullptr) {
-        on_request(peer, *early, kNeeded);
-    }
-    grant_preference(peer);
-    context_.listener.on_unconnected(peer);
-}
-
-void ConnectionManager::leave_closing(Peer& peer) {
+void Closings::leave(Peer& peer) {
     closing_.remove(peer);
     peer.state = ConnectState::open;
-    peer.ring_out = std::move(peer.ring_paused);
+    resume(peer);
     peer.activity.preference = SharingPreference::any;
     peer.activity.active = context_.options.clock->now(); // others are to be closed first
     context_.listener.on_connected(peer);
 }
 
-void ConnectionManager::on_close(Peer& peer, const ConnectNote& note) {
+void Closings::on_close(Peer& peer, const ConnectNote& note) {
     if (note.connection != peer.remote_connection || note.answers != peer.connection) {
         return; // of an earlier connection
     }
     if (peer.state == ConnectState::answered) {
-        open(peer); // the confirmation is late
+        listener_.on_late_confirm(peer);
     }
     const bool up = peer.state == ConnectState::open || peer.state == ConnectState::closing;
     if (!up || !sequence_before(peer.closing.heard, note.number)) {
@@ -111,19 +75,35 @@ void ConnectionManager::on_close(Peer& peer, const ConnectNote& note) {
             ++peer.closing.number;
         }
     } else if (is_unused(peer)) {
-        start_closing(peer);
+        start(peer);
         peer.closing.agreed = true;
     } else {
         static_cast<void>(messages_.send(peer, MessageType::connect_keep));
     }
 }
 
-void ConnectionManager::on_keep(Peer& peer, const ConnectNote& note) {
+void Closings::on_keep(Peer& peer, const ConnectNote& note) {
     if (peer.state == ConnectState::closing && note.connection == peer.remote_connection &&
         note.answers == peer.connection && note.number == peer.closing.number &&
         peer.closing.told && !peer.closing.agreed) {
-        leave_closing(peer);
+        leave(peer);
     }
+}
+
+void Closings::forget(Peer& peer) {
+    if (peer.closing_link.linked()) {
+        closing_.remove(peer);
+    }
+}
+
+void Closings::resume(Peer& peer) { peer.ring_out = std::move(peer.ring_paused); }
+
+std::size_t Closings::begun_after(Nanoseconds time) const {
+    std::size_t count = 0;
+    for (Peer* peer = closing_.front(); peer != nullptr; peer = closing_.next(*peer)) {
+        count += peer->closing.began > time ? 1 : 0;
+    }
+    return count;
 }
 
 } // namespace adaptib
