@@ -19,7 +19,7 @@ Status ConnectionManager::prepare(Peer& peer) {
     if (status.ok()) {
         context_.counters.paths_most =
             std::max<std::uint64_t>(context_.counters.paths_most, peer.live_subchannels());
-        enter_slot(peer);
+        limit_.enter(peer);
         status = offered_rings_.offer(peer);
     }
     if (!status.ok()) {
@@ -31,7 +31,7 @@ Status ConnectionManager::prepare(Peer& peer) {
 
 void ConnectionManager::drop_queue_pairs(Peer& peer) {
     if (peer.slot_link.linked()) {
-        leave_slot(peer);
+        limit_.leave(peer);
     }
     drop_queue_pairs_of(peer);
     peer.subchannels.clear();
@@ -56,8 +56,8 @@ Status ConnectionManager::open_loopback(Peer& self) {
     }
     if (!status.ok()) {
         self.subchannels.clear();
-        if (no_room_says(status)) {
-            wait_with_self();
+        if (limit_.no_room_says(status)) {
+            limit_.wait_with_self();
         }
         return status;
     }
@@ -101,9 +101,7 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
         --context_.counters.connections_open;
     }
     closings_.forget(peer);
-    if (peer.wanted_link.linked()) {
-        wanted_.remove(peer);
-    }
+    limit_.stop_waiting(peer);
     yielding_.stop(peer);
     lane_migrations_.stop(peer);
     measurement_.stop(peer);
@@ -127,7 +125,7 @@ void ConnectionManager::break_off(Peer& peer) {
     leave(peer, ConnectState::failed);
     pool_.give_up(peer);
     if (peer.slot_link.linked()) {
-        leave_slot(peer);
+        limit_.leave(peer);
     }
     ++context_.counters.connections_failed;
     queue_pairs_.fail_all(peer);
@@ -177,9 +175,9 @@ void ConnectionManager::on_closing_agreed(Peer& peer) {
     peer.activity.asks_itself = false;
     peer.messages_sent = 0;
     if (yielded && !peer.wanted_link.linked()) { // others first, at the other end as well
-        wait_for_room(peer, context_.options.clock->now() + kAfterYielding);
+        limit_.wait(peer, context_.options.clock->now() + kAfterYielding);
     }
-    look_at_ = Nanoseconds{0}; // waiting peers have their turn at once
+    limit_.serve_soon(); // waiting peers have their turn at once
     if (const auto early = std::move(peer.early_request); early != nullptr) {
         on_request(peer, *early, kNeeded);
     }

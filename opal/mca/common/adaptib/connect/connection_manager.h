@@ -42,6 +42,7 @@
 #include "connect/closings.h"
 #include "connect/cm_connects.h"
 #include "connect/connect_context.h"
+#include "connect/connection_limit.h"
 #include "connect/connection_pool.h"
 #include "connect/control_lanes.h"
 #include "connect/handshake_messages.h"
@@ -59,7 +60,8 @@ namespace adaptib {
 
 class ConnectionManager final : private HandshakeListener,
                                 private CmConnectListener,
-                                private ClosingListener {
+                                private ClosingListener,
+                                private RoomListener {
 public:
     // `cqs`: the completion queue of each rail's queue pairs.
     ConnectionManager(const ConnectOptions& options, RailList rails,
@@ -76,7 +78,7 @@ public:
     }
     // Same as request(), but the peer does not wait for room.
     void request_if_room(Peer& peer) {
-        if (peer.state == ConnectState::idle && has_room()) {
+        if (peer.state == ConnectState::idle && limit_.has_room()) {
             static_cast<void>(ask(peer));
         }
     }
@@ -91,7 +93,7 @@ public:
     // With Sharing::spare: limits the number of peers that share for the sake of small messages
     // (select/mapping.h, shared_most).
     void limit_shared(std::size_t most) { shared_most_ = most; }
-    bool has_shared_room() const { return shared_slots_ < shared_most_; }
+    bool has_shared_room() const { return limit_.shared() < shared_most_; }
     // Gives the peer a connection of that kind. An open one of the other kind is closed for it, if
     // nothing needs that, or once there is room. REQUIRES: SharingPreference::shared: may_share().
     void take(Peer& peer, SharingPreference preference);
@@ -138,36 +140,17 @@ public:
     }
     // Returns true if a pass of progress has more to do than to poll for arrivals.
     bool has_work() const { return measurement_.active() || retry_due() || closing(); }
-    // Visits the peers that have queue pairs. `f` may break them off.
-    template <typename F> void for_each_connected(F&& f) {
-        for (Peer* peer = slots_.front(); peer != nullptr;) {
-            Peer* const next = slots_.next(*peer);
-            f(*peer);
-            peer = next;
-        }
-    }
     // Queue pairs that connect through rdma_cm.
     CmConnects& cm_connects() { return cm_connects_; }
 
-    // Returns true if there is no room for another connection, as far as is known.
-    bool crowded() const { return !has_room(); }
-    // Maximum number of connections.
-    std::uint64_t room() const;
-    // Number of further connections.
-    std::uint64_t free_room() const {
-        return room() - std::min<std::uint64_t>(room(), own_slots());
-    }
-    bool any_shared() const { return shared_slots_ > 0; }
-
-    // Looks for room for waiting peers. deadline(): when that is next; max: none waits.
-    void run_timers();
+    // Returns when advance of connections is due next, or a waiting peer has its turn; max: never.
     Nanoseconds deadline() const {
-        Nanoseconds next = somebody_waits() ? look_at_ : Nanoseconds::max();
-        next = std::min(next, cm_connects_.deadline());
+        const Nanoseconds next = std::min(limit_.deadline(), cm_connects_.deadline());
         return repairing_.empty() ? next : std::min(next, repair_deadline());
     }
-    // Records the peers' activity, for the choice of the connection to close. Called now and then.
-    void note_activity();
+    // Limit on connections, and the peers that wait for one.
+    ConnectionLimit& limit() { return limit_; }
+    const ConnectionLimit& limit() const { return limit_; }
 
 private:
     // Reasons for which the other side wants a connection.
@@ -179,6 +162,8 @@ private:
     static constexpr Need kNeeded{true, false, false};
 
     // handshake.cc
+    bool ask(Peer& peer);
+    void ask_or_wait(Peer& peer);
     void on_request(Peer& peer, const ConnectBody& body, Need need);
     void keep_for_later(Peer& peer, const ConnectBody& request);
     void on_reply(Peer& peer, const ConnectBody& body);
@@ -207,9 +192,6 @@ private:
     bool may_share_now(const Peer& peer, bool awaited) const;
     bool need_not_wait(const Peer& peer) const;
     void set_kind(Peer& peer, bool shared);
-    void enter_slot(Peer& peer);
-    void leave_slot(Peer& peer);
-    std::size_t own_slots() const { return slots_.size() - shared_slots_; }
     void destroy_initiators(Peer& peer);
     void grant_preference(Peer& peer);
 
@@ -236,32 +218,8 @@ private:
     bool uses_failed_path(const Peer& peer) const;
     void end_repair(Peer& peer);
 
-    // limits.cc
-    bool has_room() const;
-    bool ask(Peer& peer);
-    void ask_or_wait(Peer& peer);
-    void wait_for_room(Peer& peer, Nanoseconds not_before);
-    void wait_with_self();
-    bool self_waits() const { return self_waits_until_.count() > 0; }
-    bool somebody_waits() const { return !wanted_.empty() || self_waits(); }
-    void begin_to_look(Nanoseconds now);
-    void look(Peer& peer, Nanoseconds now);
-    bool still_wanted(const Peer& peer, Nanoseconds now) const;
-    void serve_waiting(Nanoseconds now, bool first);
-    void make_room(Nanoseconds now);
-    Peer* to_be_closed(Nanoseconds now) const;
-    struct Waiting {
-        bool chosen = false; // one that is chosen as the busiest
-        bool needs = false;  // one that cannot do without
-    };
-    Waiting who_waits(Nanoseconds now) const;
-    bool may_be_closed(const Peer& peer, Nanoseconds now, Waiting who) const;
-    bool takes_room(const Peer& peer) const {
-        return !peer.shared || context_.options.sharing == Sharing::all;
-    }
-    bool goes_behind(const Peer& peer) const;
-    void ask_to_yield(Nanoseconds now);
-    bool no_room_says(Status status);
+    // RoomListener
+    bool on_room(Peer& peer) override { return ask(peer); }
 
     Status prepare(Peer& peer);
     void keep(Peer& peer);
@@ -276,25 +234,16 @@ private:
     SharedDraining shared_draining_{context_, lanes_};
     Closings closings_{context_, lanes_, messages_, shared_draining_, *this};
     Yielding yielding_{context_, messages_, closings_};
+    ConnectionLimit limit_{context_, closings_, yielding_, *this};
     QueuePairs queue_pairs_{context_, pool_};
     CmConnects cm_connects_{context_, queue_pairs_, *this};
     OfferedRings offered_rings_{context_, pool_};
     RemoteRings remote_rings_{context_, lanes_, pool_};
     LaneMigrations lane_migrations_{context_, lanes_, remote_rings_};
     PathMeasurement measurement_{context_, lanes_, lane_migrations_};
-    IntrusiveList<Peer, &Peer::slot_link> slots_;
     static constexpr std::size_t kAnyNumber = ~std::size_t{0};
     std::size_t shared_most_ = kAnyNumber;
-    std::size_t shared_slots_ = 0; // slots of connections over shared queue pairs
-    IntrusiveList<Peer, &Peer::wanted_link> wanted_;
-    // Fields that has_work() reads in each pass, next to each other.
     IntrusiveList<Peer, &Peer::repair_link> repairing_;
-    Nanoseconds look_at_{0};
-    Nanoseconds self_waits_until_{0}; // for its loopback, requested repeatedly; 0: no wait
-    Nanoseconds last_look_{0};
-    std::uint64_t device_max_ = ~std::uint64_t{0}; // connections when the device took no more ...
-    Nanoseconds device_full_until_{0};             // ... assumed to be the limit until then
-    bool device_full_reported_ = false;
 };
 
 } // namespace adaptib

@@ -21,6 +21,40 @@ bool replaces(const Peer& peer, const ConnectBody& request) {
 
 } // namespace
 
+// Returns false if there is no room, or no way to the peer yet.
+bool ConnectionManager::ask(Peer& peer) {
+    if (peer.datagram.coming) {
+        return false;
+    }
+    const bool shared = chooses_shared(peer);
+    if (!shared && (!limit_.has_room() || limit_.goes_behind(peer))) {
+        return false;
+    }
+    set_kind(peer, shared);
+    const Status status = prepare(peer);
+    if (limit_.no_room_says(status)) {
+        return false;
+    }
+    limit_.stop_waiting(peer);
+    ++peer.connection;
+    if (!status.ok()) {
+        fail(peer, status, "the queue pairs of the connection could not be made");
+        return true;
+    }
+    peer.state = ConnectState::requested;
+    peer.activity.asked = context_.options.clock->now();
+    ++context_.counters.connections_requested;
+    context_.counters.connections_retried += peer.activity.refusals > 0 ? 1 : 0;
+    static_cast<void>(messages_.send(peer, MessageType::connect_request));
+    return true;
+}
+
+void ConnectionManager::ask_or_wait(Peer& peer) {
+    if (!ask(peer) && !peer.wanted_link.linked()) {
+        limit_.wait(peer, Nanoseconds{0});
+    }
+}
+
 void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
                                      const std::byte* body) {
     const Need need{(header.flags & kConnectNeeded) != 0, (header.flags & kConnectAwaited) != 0,
@@ -139,9 +173,10 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
 
 void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
     const bool shared = body.access_key != 0;
-    const bool able =
-        shared ? may_share(peer) && may_share_now(peer, need.awaited)
-               : !peer.subchannels.empty() || (has_room() && (need.required || !goes_behind(peer)));
+    const bool able = shared
+                          ? may_share(peer) && may_share_now(peer, need.awaited)
+                          : !peer.subchannels.empty() ||
+                                (limit_.has_room() && (need.required || !limit_.goes_behind(peer)));
     if (!able) {
         refuse(peer, body, need);
         return;
@@ -151,7 +186,7 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
         return;
     }
     Status status = peer.repair.active ? queue_pairs_.make_all(peer) : prepare(peer);
-    if (no_room_says(status)) {
+    if (limit_.no_room_says(status)) {
         refuse(peer, body, need);
         return;
     }
@@ -167,9 +202,7 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
         lose(peer, body, status, "the connection that the peer requested could not be made");
         return;
     }
-    if (peer.wanted_link.linked()) {
-        wanted_.remove(peer);
-    }
+    limit_.stop_waiting(peer);
     peer.remote_connection = body.connection;
     peer.state = ConnectState::answered;
     static_cast<void>(cm_connects_.begin(peer));
@@ -220,7 +253,7 @@ void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, Need need) {
         peer.activity.required = need.required;
         peer.activity.active = context_.options.clock->now();
         if (!peer.wanted_link.linked()) {
-            wait_for_room(peer, Nanoseconds{0});
+            limit_.wait(peer, Nanoseconds{0});
         }
     }
     say_refused(peer, body, RefusalReason::no_room);
@@ -285,7 +318,7 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
                Nanoseconds{static_cast<std::int64_t>(pauses * kFirstPause)};
     };
     if (is_needed(peer) && !peer.wanted_link.linked()) {
-        wait_for_room(peer, later(kDoublings));
+        limit_.wait(peer, later(kDoublings));
         peer.activity.urgent_at = later(kUrgentDoublings);
     }
     context_.listener.on_unconnected(peer);

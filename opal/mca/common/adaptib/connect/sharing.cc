@@ -39,7 +39,7 @@ bool ConnectionManager::chooses_shared(const Peer& peer) const {
         return peer.activity.preference == SharingPreference::shared;
     }
     return context_.options.sharing == Sharing::all ||
-           (!has_room() && !peer.activity.chosen && shares_at_once(peer));
+           (!limit_.has_room() && !peer.activity.chosen && shares_at_once(peer));
 }
 
 // Returns true if the peer may share without a decision of the selection.
@@ -70,14 +70,14 @@ void ConnectionManager::take(Peer& peer, SharingPreference preference) {
     peer.activity.preference = preference;
     if (peer.state == ConnectState::idle) {
         if (preference == SharingPreference::shared && peer.wanted_link.linked()) {
-            wanted_.remove(peer); // it gets a shared one without waiting
+            limit_.stop_waiting(peer); // it gets a shared one without waiting
         }
         request(peer);
     } else if (peer.state == ConnectState::open) {
-        if (preference == SharingPreference::shared || has_room()) {
+        if (preference == SharingPreference::shared || limit_.has_room()) {
             give_up(peer); // after that it is requested
         } else if (!peer.wanted_link.linked()) {
-            wait_for_room(peer, Nanoseconds{0});
+            limit_.wait(peer, Nanoseconds{0});
         }
     }
 }
@@ -99,11 +99,11 @@ void ConnectionManager::set_kind(Peer& peer, bool shared) {
         drop_queue_pairs_of(peer);
         const bool linked = peer.slot_link.linked();
         if (linked) {
-            leave_slot(peer);
+            limit_.leave(peer);
         }
         peer.shared = shared;
         if (linked) {
-            enter_slot(peer);
+            limit_.enter(peer);
         }
         return;
     }
@@ -112,19 +112,6 @@ void ConnectionManager::set_kind(Peer& peer, bool shared) {
         drop_queue_pairs(peer);
     }
     peer.shared = shared;
-}
-
-void ConnectionManager::enter_slot(Peer& peer) {
-    slots_.push_back(peer);
-    shared_slots_ += peer.shared ? 1 : 0;
-    context_.counters.connections_shared = shared_slots_;
-}
-
-void ConnectionManager::leave_slot(Peer& peer) {
-    slots_.remove(peer);
-    shared_slots_ -= peer.shared ? 1 : 0;
-    context_.counters.connections_shared = shared_slots_;
-    look_at_ = Nanoseconds{0}; // there may be room now
 }
 
 bool ConnectionManager::renew_shared(Peer& peer, Subchannel& subchannel) {
@@ -160,7 +147,7 @@ void ConnectionManager::destroy_initiators(Peer& peer) {
         return;
     }
     peer.repair.quiet_at = context_.options.clock->now() + SharedDraining::kPacketsGone;
-    for_each_connected([&](Peer& other) {
+    limit_.for_each([&](Peer& other) {
         const bool uses =
             std::any_of(other.subchannels.begin(), other.subchannels.end(), [&](const auto& each) {
                 SharedQueuePair* const shared = other.shared_queue_pair(each);

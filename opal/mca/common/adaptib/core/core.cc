@@ -183,7 +183,7 @@ void Core::run_timers() {
     life_->run_timers();
     probes_->run_timers();
     paths_->run_timers();
-    connections_->run_timers();
+    connections_->limit().serve();
     connections_->measurement().begin_some();
     if (migration_ != nullptr && migration_->due()) [[unlikely]] {
         migration_->run();

@@ -234,7 +234,7 @@ void Core::on_datagram_path_failure(Peer& peer, DatagramChannel::PathFailure fai
 
 void Core::watch_silence() {
     silence_->begin_look(unsignaled_posts());
-    connections_->for_each_connected([this](Peer& peer) {
+    connections_->limit().for_each([this](Peer& peer) {
         if (reports_paths(peer)) {
             silence_->look_at(peer);
         }

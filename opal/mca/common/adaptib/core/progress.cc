@@ -494,7 +494,7 @@ void Core::housekeeping() {
     if (meter_ != nullptr && tick_ % kTimedEvery == 0) {
         note_costs();
     }
-    connections_->note_activity();
+    connections_->limit().note_activity();
     poll_events();
     if (tick_ % kKeepAliveEvery == 0 && tick_ >= keep_alive_at_) {
         keep_alive();

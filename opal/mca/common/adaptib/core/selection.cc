@@ -5,7 +5,7 @@
 // Once per period the messages of each peer are counted, in both directions: a connection serves
 // both, so its two ends see the same number. Counting costs nothing per message, since messages are
 // numbered. For the peers that select/selector.h chooses a connection is requested; if need be,
-// connections of others are closed for them (connect/limits.cc). With dynamically connected queue
+// connections of others are closed for them (connect/connection_limit.h). With dynamically connected queue
 // pairs, a peer that is worth a ring but not a queue pair gets a ring over these.
 // Source: Takagi et al., section 3.
 // May touch: the same as core/core.h.
@@ -17,7 +17,7 @@ namespace adaptib {
 
 bool Core::select_due(Nanoseconds now) const {
     return selector_ != nullptr && now >= select_at_ &&
-           (connections_->crowded() || connections_->any_shared());
+           (!connections_->limit().has_room() || connections_->limit().shared() > 0);
 }
 
 void Core::select_channels(Nanoseconds now) {
@@ -52,7 +52,7 @@ void Core::select_channels(Nanoseconds now) {
         note_costs();
         meter_->begin_period();
     }
-    const auto room = static_cast<std::size_t>(connections_->room());
+    const auto room = static_cast<std::size_t>(connections_->limit().room());
     others.resize(std::min(others.size(), room - std::min(room, in_use.connected.size())));
     in_use.connected.insert(in_use.connected.end(), others.begin(), others.end());
     std::sort(in_use.connected.begin(), in_use.connected.end());
@@ -82,7 +82,7 @@ void Core::connect_selected(const std::vector<std::uint64_t>& talking, Nanosecon
     const auto shall_share = [&](const Peer& peer) {
         return std::binary_search(sharing.begin(), sharing.end(), peer.name);
     };
-    std::uint64_t free = connections_->free_room();
+    std::uint64_t free = connections_->limit().free_room();
     std::size_t waiting = 0;                   // peers to share, without room
     for (const std::uint64_t name : talking) { // a silent peer has no use for one, even if chosen
         Peer* peer = peers_.find(name);        // may end other peers, so not within for_each
@@ -105,7 +105,7 @@ void Core::connect_selected(const std::vector<std::uint64_t>& talking, Nanosecon
             }
         }
     }
-    connections_->for_each_connected([&](Peer& peer) { // makes room for the next period
+    connections_->limit().for_each([&](Peer& peer) { // makes room for the next period
         if (waiting > 0 && peer.shared && peer.state == ConnectState::open &&
             !peer.activity.chosen && !shall_share(peer)) {
             --waiting;

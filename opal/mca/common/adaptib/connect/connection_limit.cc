@@ -1,25 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Limits: decide which peers get a connection when there may not be one for each.
-//
-// A peer that is to be connected while there is no room waits in a list, and communicates by
-// datagrams. While any peer waits, the connections are checked every millisecond; the one that was
-// idle longest is closed (closings.h), if it was idle for a millisecond at least: otherwise
-// connections would only be passed around.
-// Peers that are chosen as the busiest (core/selection.cc) are served first, and for them a
-// connection that is not chosen is closed even if it is not idle. Chosen connections count as idle
-// only after 100 ms (or a period), unless a one-sided operation waits, which cannot do without a
-// connection.
-// For a peer that cannot do without, a connection that has had its turn is closed although it is in
-// use: both sides *yield*. They put nothing new on it, and close it when the work under way has
-// completed. Messages go as datagrams meanwhile, puts and gets wait for the next turn. So a process
-// that reads a word of another one again and again until it changes does not keep the connection
-// from the process that is to change it.
-// A peer without any message sent or received meanwhile stops waiting. A process that wants its
-// loopback connection cannot do without, either.
+#include "connect/connection_limit.h"
+
 #include <algorithm>
 #include <string>
 
-#include "connect/connection_manager.h"
+#include "connect/need.h"
 
 namespace adaptib {
 
@@ -35,26 +20,22 @@ constexpr Nanoseconds kTurn{5'000'000};
 
 } // namespace
 
-std::uint64_t ConnectionManager::room() const {
+std::uint64_t ConnectionLimit::room() const {
     const std::uint64_t most =
         context_.options.connect_max == 0 ? ~std::uint64_t{0} : context_.options.connect_max;
     return std::min(most, device_max_);
 }
 
-bool ConnectionManager::has_room() const { return own_slots() < room(); }
-
-// Returns true if there is merely no room for one more queue pair or ring: closing others may make
-// some.
-bool ConnectionManager::no_room_says(Status status) {
+bool ConnectionLimit::no_room_says(Status status) {
     if (!status.wants_room()) {
         return false;
     }
-    device_max_ = own_slots();
+    device_max_ = own();
     device_full_until_ = context_.options.clock->now() + kDeviceFull;
     if (!device_full_reported_) {
         device_full_reported_ = true;
         context_.listener.on_notice(
-            "There is no room for another connection beside " + std::to_string(own_slots()) +
+            "There is no room for another connection beside " + std::to_string(own()) +
             ": idle connections are closed to make room for new ones; until then messages go "
             "through the shared queue, which is slower. opal_common_adaptib_connect_max limits "
             "connections from the start.");
@@ -62,55 +43,18 @@ bool ConnectionManager::no_room_says(Status status) {
     return true;
 }
 
-// Returns false if there is no room, or no way to the peer yet.
-bool ConnectionManager::ask(Peer& peer) {
-    if (peer.datagram.coming) {
-        return false;
-    }
-    const bool shared = chooses_shared(peer);
-    if (!shared && (!has_room() || goes_behind(peer))) {
-        return false;
-    }
-    set_kind(peer, shared);
-    const Status status = prepare(peer);
-    if (no_room_says(status)) {
-        return false;
-    }
-    if (peer.wanted_link.linked()) {
-        wanted_.remove(peer);
-    }
-    ++peer.connection;
-    if (!status.ok()) {
-        fail(peer, status, "the queue pairs of the connection could not be made");
-        return true;
-    }
-    peer.state = ConnectState::requested;
-    peer.activity.asked = context_.options.clock->now();
-    ++context_.counters.connections_requested;
-    context_.counters.connections_retried += peer.activity.refusals > 0 ? 1 : 0;
-    static_cast<void>(messages_.send(peer, MessageType::connect_request));
-    return true;
-}
-
-void ConnectionManager::ask_or_wait(Peer& peer) {
-    if (!ask(peer) && !peer.wanted_link.linked()) {
-        wait_for_room(peer, Nanoseconds{0});
-    }
-}
-
-// Returns true if others wait that cannot do without, and this peer can.
-bool ConnectionManager::goes_behind(const Peer& peer) const {
+bool ConnectionLimit::goes_behind(const Peer& peer) const {
     return !needs(peer) && somebody_waits() && who_waits(context_.options.clock->now()).needs;
 }
 
 // Called before the first peer waits.
-void ConnectionManager::begin_to_look(Nanoseconds now) {
+void ConnectionLimit::begin_to_look(Nanoseconds now) {
     if (!somebody_waits()) {
         look_at_ = now + kLookEvery;
     }
 }
 
-void ConnectionManager::wait_for_room(Peer& peer, Nanoseconds not_before) {
+void ConnectionLimit::wait(Peer& peer, Nanoseconds not_before) {
     const Nanoseconds now = context_.options.clock->now();
     peer.activity.ask_at = peer.activity.urgent_at = not_before;
     peer.activity.messages = peer.messages();
@@ -119,21 +63,20 @@ void ConnectionManager::wait_for_room(Peer& peer, Nanoseconds not_before) {
     wanted_.push_back(peer);
 }
 
-// Waits for room for the loopback. The process requests it again, or no longer waits.
-void ConnectionManager::wait_with_self() {
+void ConnectionLimit::wait_with_self() {
     const Nanoseconds now = context_.options.clock->now();
     begin_to_look(now);
     self_waits_until_ = now + kPatience;
 }
 
-void ConnectionManager::look(Peer& peer, Nanoseconds now) {
+void ConnectionLimit::look(Peer& peer, Nanoseconds now) {
     if (const std::uint32_t messages = peer.messages(); messages != peer.activity.messages) {
         peer.activity.messages = messages;
         peer.activity.active = now;
     }
 }
 
-void ConnectionManager::note_activity() {
+void ConnectionLimit::note_activity() {
     if (context_.options.connect_max == 0 && !somebody_waits()) {
         return;
     }
@@ -143,7 +86,7 @@ void ConnectionManager::note_activity() {
     }
 }
 
-void ConnectionManager::run_timers() {
+void ConnectionLimit::serve() {
     if (!somebody_waits()) {
         return;
     }
@@ -159,8 +102,8 @@ void ConnectionManager::run_timers() {
         device_max_ = ~std::uint64_t{0};
     }
     note_activity();
-    serve_waiting(now, true);
-    serve_waiting(now, false);
+    serve_some(now, true);
+    serve_some(now, false);
     if (somebody_waits()) {
         make_room(now);
     }
@@ -168,14 +111,14 @@ void ConnectionManager::run_timers() {
 }
 
 // A peer that was active since the last check, however long ago that was, has its turn.
-bool ConnectionManager::still_wanted(const Peer& peer, Nanoseconds now) const {
+bool ConnectionLimit::still_wanted(const Peer& peer, Nanoseconds now) const {
     return peer.users > 0 || now - peer.activity.active < kPatience ||
            peer.activity.active >= last_look_;
 }
 
 // Serves waiting peers: with `first` those that are chosen or cannot do without, otherwise the
 // others.
-void ConnectionManager::serve_waiting(Nanoseconds now, bool first) {
+void ConnectionLimit::serve_some(Nanoseconds now, bool first) {
     for (std::size_t left = wanted_.size(); left > 0 && !wanted_.empty(); --left) {
         Peer& peer = *wanted_.pop_front();
         look(peer, now);
@@ -191,13 +134,13 @@ void ConnectionManager::serve_waiting(Nanoseconds now, bool first) {
         } else if (peer.state != ConnectState::idle || !still_wanted(peer, now)) {
             peer.messages_sent = 0;
             peer.activity.required = false;
-        } else if (!may_ask(peer, now) || !has_room() || !ask(peer)) {
+        } else if (!may_ask(peer, now) || !has_room() || !listener_.on_room(peer)) {
             wanted_.push_back(peer);
         }
     }
 }
 
-bool ConnectionManager::may_be_closed(const Peer& peer, Nanoseconds now, Waiting who) const {
+bool ConnectionLimit::may_be_closed(const Peer& peer, Nanoseconds now, Waiting who) const {
     if (peer.state != ConnectState::open || !is_unused(peer)) {
         return false;
     }
@@ -208,7 +151,7 @@ bool ConnectionManager::may_be_closed(const Peer& peer, Nanoseconds now, Waiting
     return who.chosen || idle >= kIdleTime;
 }
 
-ConnectionManager::Waiting ConnectionManager::who_waits(Nanoseconds now) const {
+ConnectionLimit::Waiting ConnectionLimit::who_waits(Nanoseconds now) const {
     Waiting who;
     who.needs = self_waits();
     for (Peer* peer = wanted_.front(); peer != nullptr; peer = wanted_.next(*peer)) {
@@ -221,7 +164,7 @@ ConnectionManager::Waiting ConnectionManager::who_waits(Nanoseconds now) const {
 }
 
 // Returns the peer that was idle longest; null: none may be closed.
-Peer* ConnectionManager::to_be_closed(Nanoseconds now) const {
+Peer* ConnectionLimit::to_be_closed(Nanoseconds now) const {
     const Waiting who = who_waits(now);
     Peer* longest = nullptr;
     for (Peer* peer = slots_.front(); peer != nullptr; peer = slots_.next(*peer)) {
@@ -234,7 +177,7 @@ Peer* ConnectionManager::to_be_closed(Nanoseconds now) const {
 }
 
 // Closes one connection for each waiting peer; one whose peer does not answer does not count.
-void ConnectionManager::make_room(Nanoseconds now) {
+void ConnectionLimit::make_room(Nanoseconds now) {
     if (has_room()) {
         return; // the waiting peers may not ask yet
     }
@@ -250,11 +193,8 @@ void ConnectionManager::make_room(Nanoseconds now) {
     }
 }
 
-// -------------------------------------------------------------------------------------------------
-// Yielding
-
 // Makes the connection that was open longest yield, if a waiting peer cannot do without one.
-void ConnectionManager::ask_to_yield(Nanoseconds now) {
+void ConnectionLimit::ask_to_yield(Nanoseconds now) {
     if (yielding_.active() || !who_waits(now).needs) {
         return;
     }
@@ -268,6 +208,25 @@ void ConnectionManager::ask_to_yield(Nanoseconds now) {
     }
     if (longest != nullptr) {
         yielding_.begin(*longest);
+    }
+}
+
+void ConnectionLimit::enter(Peer& peer) {
+    slots_.push_back(peer);
+    shared_slots_ += peer.shared ? 1 : 0;
+    context_.counters.connections_shared = shared_slots_;
+}
+
+void ConnectionLimit::leave(Peer& peer) {
+    slots_.remove(peer);
+    shared_slots_ -= peer.shared ? 1 : 0;
+    context_.counters.connections_shared = shared_slots_;
+    look_at_ = Nanoseconds{0}; // there may be room now
+}
+
+void ConnectionLimit::stop_waiting(Peer& peer) {
+    if (peer.wanted_link.linked()) {
+        wanted_.remove(peer);
     }
 }
 
