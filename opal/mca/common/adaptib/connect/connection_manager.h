@@ -53,6 +53,7 @@
 #include "connect/queue_pairs.h"
 #include "connect/remote_rings.h"
 #include "connect/shared_draining.h"
+#include "connect/sharing_rules.h"
 #include "connect/yielding.h"
 #include "peer/peer.h"
 
@@ -72,7 +73,7 @@ public:
     // Starts connecting if the peer is idle; without room, as soon as there is some.
     void request(Peer& peer) {
         if (peer.state == ConnectState::idle &&
-            (!peer.wanted_link.linked() || need_not_wait(peer))) {
+            (!peer.wanted_link.linked() || sharing_.need_not_wait(peer))) {
             ask_or_wait(peer);
         }
     }
@@ -88,14 +89,10 @@ public:
             closings_.start(peer);
         }
     }
-    // Returns true if the peer can be connected over shared queue pairs (sharing.cc).
-    bool may_share(const Peer& peer) const;
-    // With Sharing::spare: limits the number of peers that share for the sake of small messages
-    // (select/mapping.h, shared_most).
-    void limit_shared(std::size_t most) { shared_most_ = most; }
-    bool has_shared_room() const { return limit_.shared() < shared_most_; }
+    // Which peers may share queue pairs, and which do.
+    SharingRules& sharing() { return sharing_; }
     // Gives the peer a connection of that kind. An open one of the other kind is closed for it, if
-    // nothing needs that, or once there is room. REQUIRES: SharingPreference::shared: may_share().
+    // nothing needs that, or once there is room. REQUIRES: SharingPreference::shared: sharing_.may_share().
     void take(Peer& peer, SharingPreference preference);
     // Work over shared queue pairs.
     SharedDraining& shared_draining() { return shared_draining_; }
@@ -187,10 +184,6 @@ private:
     void on_cm_connect_failed(Peer& peer, const std::string& what) override;
 
     // sharing.cc
-    bool chooses_shared(const Peer& peer) const;
-    bool shares_at_once(const Peer& peer) const;
-    bool may_share_now(const Peer& peer, bool awaited) const;
-    bool need_not_wait(const Peer& peer) const;
     void set_kind(Peer& peer, bool shared);
     void destroy_initiators(Peer& peer);
     void grant_preference(Peer& peer);
@@ -235,14 +228,13 @@ private:
     Closings closings_{context_, lanes_, messages_, shared_draining_, *this};
     Yielding yielding_{context_, messages_, closings_};
     ConnectionLimit limit_{context_, closings_, yielding_, *this};
+    SharingRules sharing_{context_, limit_};
     QueuePairs queue_pairs_{context_, pool_};
     CmConnects cm_connects_{context_, queue_pairs_, *this};
     OfferedRings offered_rings_{context_, pool_};
     RemoteRings remote_rings_{context_, lanes_, pool_};
     LaneMigrations lane_migrations_{context_, lanes_, remote_rings_};
     PathMeasurement measurement_{context_, lanes_, lane_migrations_};
-    static constexpr std::size_t kAnyNumber = ~std::size_t{0};
-    std::size_t shared_most_ = kAnyNumber;
     IntrusiveList<Peer, &Peer::repair_link> repairing_;
 };
 

@@ -26,7 +26,7 @@ bool ConnectionManager::ask(Peer& peer) {
     if (peer.datagram.coming) {
         return false;
     }
-    const bool shared = chooses_shared(peer);
+    const bool shared = sharing_.chooses(peer);
     if (!shared && (!limit_.has_room() || limit_.goes_behind(peer))) {
         return false;
     }
@@ -174,7 +174,7 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
 void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
     const bool shared = body.access_key != 0;
     const bool able = shared
-                          ? may_share(peer) && may_share_now(peer, need.awaited)
+                          ? sharing_.may_share(peer) && sharing_.may_share_now(peer, need.awaited)
                           : !peer.subchannels.empty() ||
                                 (limit_.has_room() && (need.required || !limit_.goes_behind(peer)));
     if (!able) {
@@ -248,7 +248,7 @@ void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, Need need) {
         peer.activity.asks_itself = false; // it would be in vain
     }
     const bool comes_again = context_.options.sharing == Sharing::spare && body.access_key == 0 &&
-                             may_share(peer) && (shared_most_ == kAnyNumber || need.awaited);
+                             sharing_.may_share(peer) && (!sharing_.limited() || need.awaited);
     if (need.any && !comes_again) {
         peer.activity.required = need.required;
         peer.activity.active = context_.options.clock->now();
@@ -290,7 +290,8 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
         }
     }
     const bool shares = context_.options.sharing == Sharing::spare && !peer.shared &&
-                        may_share(peer) && is_needed(peer) && shares_at_once(peer);
+                        sharing_.may_share(peer) && is_needed(peer) &&
+                        sharing_.shares_at_once(peer);
     if (shares) {
         peer.activity.asks_itself = true;
         peer.activity.preference = SharingPreference::shared;

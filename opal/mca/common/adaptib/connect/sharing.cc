@@ -19,49 +19,6 @@
 
 namespace adaptib {
 
-bool ConnectionManager::may_share(const Peer& peer) const {
-    if (context_.options.shared == nullptr || peer.name == context_.options.self ||
-        peer.route.count == 0) {
-        return false;
-    }
-    return std::all_of(peer.route.pairs.begin(), peer.route.pairs.begin() + peer.route.count,
-                       [&](const auto& pair) {
-                           return context_.options.shared->is_open(pair.local) &&
-                                  (peer.address.rails[pair.remote].flags & kRailShares) != 0;
-                       });
-}
-
-bool ConnectionManager::chooses_shared(const Peer& peer) const {
-    if (context_.options.sharing == Sharing::never || !may_share(peer)) {
-        return false;
-    }
-    if (peer.activity.preference != SharingPreference::any) {
-        return peer.activity.preference == SharingPreference::shared;
-    }
-    return context_.options.sharing == Sharing::all ||
-           (!limit_.has_room() && !peer.activity.chosen && shares_at_once(peer));
-}
-
-// Returns true if the peer may share without a decision of the selection.
-bool ConnectionManager::shares_at_once(const Peer& peer) const {
-    return shared_most_ == kAnyNumber || peer.users > 0;
-}
-
-// Large or one-sided operations hardly manage without a connection, and a change of target costs
-// them hardly anything.
-bool ConnectionManager::may_share_now(const Peer& peer, bool awaited) const {
-    const bool has_it = peer.shared && peer.slot_link.linked();
-    return context_.options.sharing != Sharing::spare || awaited || peer.users > 0 || has_it ||
-           has_shared_room();
-}
-
-// Returns true if the peer waits for queue pairs of its own, and a large or one-sided operation has
-// come up meanwhile.
-bool ConnectionManager::need_not_wait(const Peer& peer) const {
-    return context_.options.sharing == Sharing::spare && peer.users > 0 && chooses_shared(peer) &&
-           may_ask(peer, context_.options.clock->now());
-}
-
 void ConnectionManager::take(Peer& peer, SharingPreference preference) {
     const bool other = peer.shared != (preference == SharingPreference::shared);
     if (peer.state == ConnectState::open && !other) {

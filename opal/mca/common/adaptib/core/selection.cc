@@ -97,8 +97,8 @@ void Core::connect_selected(const std::vector<std::uint64_t>& talking, Nanosecon
             free -= upgrade ? 1 : 0;
             connections_->take(*peer, SharingPreference::own);
         } else if (peer->state == ConnectState::idle && shall_share(*peer) &&
-                   connections_->may_share(*peer)) {
-            if (connections_->has_shared_room()) {
+                   connections_->sharing().may_share(*peer)) {
+            if (connections_->sharing().has_room()) {
                 connections_->take(*peer, SharingPreference::shared);
             } else {
                 ++waiting;
@@ -164,7 +164,7 @@ void Core::note_costs() {
         counters_.cost_samples = meter_->samples();
     }
     selector_->use(costs);
-    connections_->limit_shared(shared_most(costs));
+    connections_->sharing().limit(shared_most(costs));
     const auto ps = [](double ns) { return static_cast<std::uint64_t>(ns * kPicoseconds); };
     counters_.cost_ring_saves = ps(costs.connected_ring);
     counters_.cost_shared_ring_saves = ps(costs.shared_ring);
@@ -195,7 +195,7 @@ void Core::promote(Peer& peer) {
     if (peer.datagram.handle == nullptr || peer.released) {
         return;
     }
-    const bool shares = connections_->may_share(peer);
+    const bool shares = connections_->sharing().may_share(peer);
     if (peer.state == ConnectState::idle && shares) {
         connections_->take(peer, SharingPreference::shared);
     } else if (peer.state == ConnectState::open && peer.shared) {
@@ -206,7 +206,8 @@ void Core::promote(Peer& peer) {
 }
 
 void Core::demote(Peer& peer) {
-    if (peer.state == ConnectState::open && !peer.shared && connections_->may_share(peer)) {
+    if (peer.state == ConnectState::open && !peer.shared &&
+        connections_->sharing().may_share(peer)) {
         connections_->take(peer, SharingPreference::shared);
     } else {
         connections_->give_up(peer);
