@@ -75,8 +75,8 @@ void ConnectionManager::retry() {
     if (lane_migrations_.active()) [[unlikely]] {
         lane_migrations_.advance();
     }
-    if (!repairing_.empty()) [[unlikely]] {
-        advance_repairs();
+    if (repairs_.active()) [[unlikely]] {
+        repairs_.advance();
     }
     if (cm_connects_.active()) [[unlikely]] {
         cm_connects_.advance();
@@ -105,7 +105,7 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
     yielding_.stop(peer);
     lane_migrations_.stop(peer);
     measurement_.stop(peer);
-    leave_repairs(peer);
+    repairs_.leave(peer);
     cm_connects_.leave(peer);
     const std::uint32_t expected = peer.repair.expected;
     peer.repair = {};

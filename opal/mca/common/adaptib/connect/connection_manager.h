@@ -15,7 +15,7 @@
 //     requested --refuse--> idle
 //     open --idle for long, or close arrives--> closing --close arrives--> idle
 //     closing --keep arrives--> open
-//     open, closing --a path fails--> repairing --> requested or answered (repair.cc)
+//     open, closing --a path fails--> repairing --> requested or answered (repairs.h)
 //     any --resources fail, or a queue pair fails and is not repaired--> failed
 //
 // The requesting side may write from the reply on, the other side from the confirmation on, none
@@ -52,6 +52,7 @@
 #include "connect/path_measurement.h"
 #include "connect/queue_pairs.h"
 #include "connect/remote_rings.h"
+#include "connect/repairs.h"
 #include "connect/shared_draining.h"
 #include "connect/sharing_rules.h"
 #include "connect/yielding.h"
@@ -62,7 +63,8 @@ namespace adaptib {
 class ConnectionManager final : private HandshakeListener,
                                 private CmConnectListener,
                                 private ClosingListener,
-                                private RoomListener {
+                                private RoomListener,
+                                private RepairListener {
 public:
     // `cqs`: the completion queue of each rail's queue pairs.
     ConnectionManager(const ConnectOptions& options, RailList rails,
@@ -92,20 +94,16 @@ public:
     // Which peers may share queue pairs, and which do.
     SharingRules& sharing() { return sharing_; }
     // Gives the peer a connection of that kind. An open one of the other kind is closed for it, if
-    // nothing needs that, or once there is room. REQUIRES: SharingPreference::shared: sharing_.may_share().
+    // nothing needs that, or once there is room. REQUIRES: SharingPreference::shared:
+    // SharingRules::may_share().
     void take(Peer& peer, SharingPreference preference);
-    // Work over shared queue pairs.
+    // Draining of work over shared queue pairs.
     SharedDraining& shared_draining() { return shared_draining_; }
     // Called when a shared queue pair has failed that a connection not yet open is to use: the
     // connection goes over another one. Returns false if that is not the case.
     bool renew_shared(Peer& peer, Subchannel& subchannel);
-    // Called when a path of the connection has failed, or the peer says so: makes the connection
-    // anew, if the peer has one, as soon as progress is made. REQUIRES: peer.repairable, or the
-    // state is not open.
-    void repair(Peer& peer);
-    // Same as repair() if there is a path that the connection lacks, once the work under way is
-    // over.
-    void improve(Peer& peer);
+    // Repairs of connections.
+    Repairs& repairs() { return repairs_; }
     // Handles an arrived handshake message, which has passed check_message.
     void on_handshake(Peer& peer, const MessageHeader& header, const std::byte* body);
     // Handles a request that had to wait for the end of the connection before.
@@ -133,17 +131,16 @@ public:
     bool retry_due() const { return messages_.owing(); }
     bool closing() const {
         return closings_.active() || yielding_.active() || lane_migrations_.active() ||
-               !repairing_.empty() || cm_connects_.active();
+               repairs_.active() || cm_connects_.active();
     }
     // Returns true if a pass of progress has more to do than to poll for arrivals.
     bool has_work() const { return measurement_.active() || retry_due() || closing(); }
     // Queue pairs that connect through rdma_cm.
     CmConnects& cm_connects() { return cm_connects_; }
 
-    // Returns when advance of connections is due next, or a waiting peer has its turn; max: never.
+    // Returns when retry() or ConnectionLimit::serve() has something to do next; max: never.
     Nanoseconds deadline() const {
-        const Nanoseconds next = std::min(limit_.deadline(), cm_connects_.deadline());
-        return repairing_.empty() ? next : std::min(next, repair_deadline());
+        return std::min({limit_.deadline(), cm_connects_.deadline(), repairs_.deadline()});
     }
     // Limit on connections, and the peers that wait for one.
     ConnectionLimit& limit() { return limit_; }
@@ -190,25 +187,17 @@ private:
 
     // ClosingListener
     void on_closing_agreed(Peer& peer) override;
-    void on_closing_broken(Peer& peer) override { repair(peer); }
+    void on_closing_broken(Peer& peer) override { repairs_.begin(peer); }
     void on_late_confirm(Peer& peer) override { open(peer); }
 
-    // repair.cc
-    void want_repair(Peer& peer);
-    Nanoseconds abandon_at(const Peer& peer) const;
-    void abandon(Peer& peer);
-    void begin_repair(Peer& peer);
-    void advance_repairs();
-    Nanoseconds repair_deadline() const;
-    Nanoseconds give_up_at(const Peer& peer) const;
-    bool is_waited_for(Peer& peer);
-    void fence(Peer& peer);
+    // repair.cc. RepairListener
+    void on_repair_begins(Peer& peer) override;
+    void on_repair_late(Peer& peer) override;
+    void on_repair_quiet(Peer& peer) override;
+    void on_repair_ready(Peer& peer) override;
     void drop_ring_writer(Peer& peer);
-    void connect_again(Peer& peer);
     void wait_for_path(Peer& peer);
     bool take_over(Peer& peer, std::uint32_t expected);
-    void leave_repairs(Peer& peer);
-    bool uses_failed_path(const Peer& peer) const;
     void end_repair(Peer& peer);
 
     // RoomListener
@@ -220,6 +209,7 @@ private:
     void drop_queue_pairs(Peer& peer);
     void fail(Peer& peer, Status status, const std::string& what);
     void leave(Peer& peer, ConnectState state);
+
     const ConnectContext context_;
     HandshakeMessages messages_{context_, *this};
     ControlLanes lanes_{context_};
@@ -231,11 +221,11 @@ private:
     SharingRules sharing_{context_, limit_};
     QueuePairs queue_pairs_{context_, pool_};
     CmConnects cm_connects_{context_, queue_pairs_, *this};
+    Repairs repairs_{context_, queue_pairs_, shared_draining_, *this};
     OfferedRings offered_rings_{context_, pool_};
     RemoteRings remote_rings_{context_, lanes_, pool_};
     LaneMigrations lane_migrations_{context_, lanes_, remote_rings_};
     PathMeasurement measurement_{context_, lanes_, lane_migrations_};
-    IntrusiveList<Peer, &Peer::repair_link> repairing_;
 };
 
 } // namespace adaptib

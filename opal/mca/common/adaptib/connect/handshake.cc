@@ -144,7 +144,7 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
             static_cast<void>(messages_.send(peer, MessageType::connect_reply)); // doubled
         } else if (replaces(peer, body)) {
             keep_for_later(peer, body);
-            repair(peer);
+            repairs_.begin(peer);
         } else if (peer.disconnect_sent) {
             keep_for_later(peer, body);
         } else {
@@ -154,7 +154,7 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
     case ConnectState::closing:
         if (!same && replaces(peer, body)) {
             keep_for_later(peer, body);
-            repair(peer);
+            repairs_.begin(peer);
         } else if (!same) {
             // The peer has finished closing; its message about that is still on its way.
             keep_for_later(peer, body);
@@ -164,7 +164,7 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
     case ConnectState::repairing:
         if (!same) {
             keep_for_later(peer, body);
-            repair(peer);
+            repairs_.begin(peer);
         }
         return;
     case ConnectState::failed: say_refused(peer, body, RefusalReason::broken); return;
@@ -466,8 +466,8 @@ void ConnectionManager::open(Peer& peer) {
         remote_rings_.open(peer);
     }
     peer.repairable = context_.options.fault_tolerance && peer.name != context_.options.self;
-    if (peer.repairable && (peer.repair.wanted || uses_failed_path(peer))) {
-        repair(peer); // one has failed meanwhile
+    if (peer.repairable && (peer.repair.wanted || repairs_.uses_failed_path(peer))) {
+        repairs_.begin(peer); // one has failed meanwhile
         return;
     }
     peer.repair.wanted = false;
@@ -477,7 +477,7 @@ void ConnectionManager::open(Peer& peer) {
     measurement_.add(peer);
     context_.listener.on_connected(peer);
     if (std::exchange(peer.repair.improve, false)) {
-        improve(peer);
+        repairs_.improve(peer);
     }
 }
 

@@ -80,7 +80,7 @@ bool ConnectionManager::renew_shared(Peer& peer, Subchannel& subchannel) {
     if (const Status status = queue_pairs_.make_shared(peer, subchannel); !status.ok()) {
         if (peer.repair.active) { // repairs as usual, once both sides have agreed
             subchannel.qp = std::move(old);
-            repair(peer);
+            repairs_.begin(peer);
         } else {
             fail(peer, status, "the shared queue pair of the connection could not be replaced");
         }
@@ -112,7 +112,7 @@ void ConnectionManager::destroy_initiators(Peer& peer) {
                        std::find(gone.begin(), gone.end(), &shared->initiator()) != gone.end();
             });
         if (uses && &other != &peer && other.repairable) {
-            repair(other);
+            repairs_.begin(other);
         }
     });
 }

@@ -173,7 +173,7 @@ void Core::run_timers() {
         forgive_unconnected_at_ = Nanoseconds::max();
         for_each_peer([this](Peer& peer) {
             if (std::exchange(peer.unconnected_paths, 0) != 0) {
-                connections_->improve(peer);
+                connections_->repairs().improve(peer);
             }
         });
     }

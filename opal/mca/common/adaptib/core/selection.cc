@@ -5,8 +5,8 @@
 // Once per period the messages of each peer are counted, in both directions: a connection serves
 // both, so its two ends see the same number. Counting costs nothing per message, since messages are
 // numbered. For the peers that select/selector.h chooses a connection is requested; if need be,
-// connections of others are closed for them (connect/connection_limit.h). With dynamically connected
-// queue pairs, a peer that is worth a ring but not a queue pair gets a ring over these.
+// connections of others are closed for them (connect/connection_limit.h). With dynamically
+// connected queue pairs, a peer that is worth a ring but not a queue pair gets a ring over these.
 // Source: Takagi et al., section 3.
 // May touch: the same as core/core.h.
 #include <algorithm>

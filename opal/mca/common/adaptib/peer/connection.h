@@ -62,7 +62,7 @@ struct Closing {
     Nanoseconds began{0};
 };
 
-// Progress of the repair of a connection (connect/repair.cc).
+// Progress of the repair of a connection (connect/repairs.h).
 struct Repair {
     bool active = false;  // from the failure until the connection is open again, or given up
     bool wanted = false;  // begins as soon as the state allows

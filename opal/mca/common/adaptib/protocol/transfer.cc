@@ -176,7 +176,7 @@ bool Protocol::post_stripes(Transfer& transfer, std::uint32_t offered) {
         }
         if (status.reason() == Reason::bad_state && transfer.peer.repairable) {
             wait_to_post(transfer);
-            connections_.repair(peer);
+            connections_.repairs().begin(peer);
             return false;
         }
         if (status.is_error()) {
