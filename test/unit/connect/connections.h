@@ -41,6 +41,7 @@ class ConnectEvents final : public ConnectionListener {
 public:
     std::vector<std::string> notices;
     std::size_t connected = 0;
+    std::size_t partitions = 0;
     bool usable = true; // each path
 
 private:
@@ -54,7 +55,7 @@ private:
     void on_interrupted(Peer&) override {}
     void on_abandoned(Peer&) override {}
     void on_fenced(Peer&) override {}
-    void on_partition(Peer&, Nanoseconds) override {}
+    void on_partition(Peer&, Nanoseconds) override { ++partitions; }
     void on_repaired(Peer&, Nanoseconds) override {}
     void on_notice(const std::string& text) override { notices.push_back(text); }
     void on_connect_failed(Peer&, Status, const std::string&) override {}
