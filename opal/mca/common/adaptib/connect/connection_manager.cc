@@ -1,23 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A connection's resources and messages (connect/connection_manager.h). handshake.cc handles
-// arriving handshake messages, limits.cc decides which peers get a connection, closing.cc ends
-// connections.
+// A connection's resources: made before the handshake (handshake.cc), and taken down.
 #include "connect/connection_manager.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "peer/subchannel_stats.h"
-
 namespace adaptib {
-
-namespace {
-
-constexpr std::uint32_t kSendDepth = 256;
-
-std::uint32_t bit_of(MessageType type) { return 1u << static_cast<unsigned>(type); }
-
-} // namespace
 
 // Makes queue pairs in the state INIT and a ring for the peer to write into, unless they exist
 // already.
@@ -26,12 +14,12 @@ Status ConnectionManager::prepare(Peer& peer) {
         return kOk;
     }
     pool_.leave(peer);
-    Status status = make_queue_pairs(peer);
+    Status status = queue_pairs_.make_all(peer);
     peer.kept.clear(); // those of paths that cannot be used
     if (status.ok()) {
         context_.counters.paths_most =
             std::max<std::uint64_t>(context_.counters.paths_most, peer.live_subchannels());
-        enter_slot(peer);
+        limit_.enter(peer);
         status = offered_rings_.offer(peer);
     }
     if (!status.ok()) {
@@ -41,154 +29,35 @@ Status ConnectionManager::prepare(Peer& peer) {
     return status;
 }
 
-void ConnectionManager::count_queue_pairs() {
-    constexpr std::uint64_t kWorkRequestBytes = 64;
-    context_.counters.queue_pairs_most =
-        std::max(context_.counters.queue_pairs_most, context_.counters.queue_pairs);
-    context_.counters.queue_pairs_bytes =
-        context_.counters.queue_pairs * send_depth(0) * kWorkRequestBytes;
-}
-
 void ConnectionManager::drop_queue_pairs(Peer& peer) {
     if (peer.slot_link.linked()) {
-        leave_slot(peer);
+        limit_.leave(peer);
     }
     drop_queue_pairs_of(peer);
     peer.subchannels.clear();
 }
 
 void ConnectionManager::drop_queue_pairs_of(Peer& peer) {
-    leave_cm_connect(peer);
-    for (Subchannel& subchannel : peer.subchannels) {
-        drop_queue_pair(peer, subchannel);
-    }
-}
-
-// Returns null if the subchannel has none.
-std::unique_ptr<QueuePair> ConnectionManager::take_queue_pair(Peer& peer, Subchannel& subchannel) {
-    if (subchannel.qp == nullptr) {
-        return nullptr;
-    }
-    if (context_.options.migration != nullptr) {
-        context_.options.migration->forget(subchannel);
-    }
-    std::unique_ptr<QueuePair> qp = std::move(subchannel.qp);
-    subchannel.cm_connect = {};
-    subchannel.outstanding = {};
-    subchannel.timed = {};
-    subchannel.reads = 0;
-    subchannel.silence = {};
-    subchannel.completions = 0;
-    context_.counters.queue_pairs -= peer.name != context_.options.self && !peer.shared ? 1 : 0;
-    count_queue_pairs();
-    return qp;
-}
-
-std::uint32_t ConnectionManager::send_depth(std::uint32_t rail) const {
-    return std::min(kSendDepth, context_.rails[rail]->info().max_send_depth);
-}
-
-// Makes a queue pair for each usable path that has none. If no path is usable, a first connection
-// tries all. Errors: of the first failure, if all failed, or if other connections may be closed to
-// make room.
-Status ConnectionManager::make_queue_pairs(Peer& peer) {
-    if (peer.subchannels.empty()) {
-        for (std::uint32_t i = 0; i < peer.route.count; ++i) {
-            Subchannel& subchannel = peer.subchannels.emplace_back();
-            subchannel.local_rail = peer.route.pairs[i].local;
-            subchannel.remote_rail = peer.route.pairs[i].remote;
-            subchannel.path = peer.route.pairs[i].path;
-            const BytesPerSecond here = context_.rails[subchannel.local_rail]->info().rate;
-            const BytesPerSecond there{peer.address.rails[subchannel.remote_rail].rate *
-                                       std::uint64_t{1'000'000}};
-            const bool known = here.value > 0 && there.value > 0;
-            subchannel.rate.value =
-                known ? std::min(here.value, there.value) : std::max(here.value, there.value);
-        }
-        peer.scheduler = make_scheduler(context_.options.scheduler);
-    }
-    peer.control_lane = peer.live_subchannels() == 0 ? kNoControlLane : peer.control_lane;
-    bool any = peer.repair.active;
-    for (std::uint32_t i = 0; i < peer.subchannels.size() && !any; ++i) {
-        any = context_.listener.is_usable(peer, i);
-    }
-    Status first = kOk;
-    for (std::uint32_t i = 0; i < peer.subchannels.size(); ++i) {
-        Subchannel& subchannel = peer.subchannels[i];
-        if (subchannel.qp != nullptr || (any && !context_.listener.is_usable(peer, i))) {
-            continue;
-        }
-        const Status status = make_queue_pair(peer, subchannel);
-        if (status.wants_room() && !peer.repair.active) {
-            drop_queue_pairs_of(peer);
-            return status;
-        }
-        if (!status.ok()) {
-            first = first.ok() ? status : first;
-            lose_path(peer, subchannel, status);
-        }
-    }
-    return peer.live_subchannels() > 0 ? kOk : first;
-}
-
-Status ConnectionManager::create_queue_pair(std::uint32_t rail, std::unique_ptr<QueuePair>& out) {
-    QpInit init;
-    init.type = QpType::rc;
-    init.send_cq = context_.cqs[rail].get();
-    init.receive_cq = context_.cqs[rail].get();
-    init.send_depth = send_depth(rail);
-    init.inline_bytes = context_.inline_bytes(rail);
-    return context_.rails[rail]->create_qp(init, out);
-}
-
-Status ConnectionManager::begin_queue_pair(QueuePair& qp) {
-    QpAttributes attributes;
-    attributes.state = QpState::init;
-    attributes.access = kRemoteRead | kRemoteWrite | kRemoteAtomic;
-    return qp.modify(attributes, kQpState | kQpAccess);
-}
-
-// Reuses the kept queue pair, or makes a new one, for which kept ones of others are destroyed if
-// need be.
-Status ConnectionManager::make_queue_pair(Peer& peer, Subchannel& subchannel) {
-    if (peer.shared) {
-        return make_shared(peer, subchannel);
-    }
-    std::unique_ptr<QueuePair> qp = ConnectionPool::take(peer, subchannel);
-    if (qp == nullptr || !begin_queue_pair(*qp).ok()) {
-        Status status = kOk;
-        do {
-            qp.reset();
-            status = create_queue_pair(subchannel.local_rail, qp);
-            status = status.ok() ? begin_queue_pair(*qp) : status;
-        } while (status.wants_room() && pool_.give_up_oldest());
-        if (!status.ok()) {
-            return status;
-        }
-    }
-    subchannel.qp = std::move(qp);
-    subchannel.refused = false;
-    context_.counters.queue_pairs += peer.name != context_.options.self ? 1 : 0;
-    count_queue_pairs();
-    return kOk;
+    cm_connects_.leave(peer);
+    queue_pairs_.drop_all(peer);
 }
 
 Status ConnectionManager::open_loopback(Peer& self) {
-    Status status = make_queue_pairs(self);
+    Status status = queue_pairs_.make_all(self);
     for (std::size_t i = 0; i < self.subchannels.size() && status.ok(); ++i) {
         Subchannel& subchannel = self.subchannels[i];
         if (subchannel.qp == nullptr) {
             continue;
         }
         const std::uint32_t number = subchannel.qp->number();
-        status = connect_one(self, subchannel,
-                             {static_cast<std::uint16_t>(subchannel.local_rail), 0, number,
-                              first_packet(self.connection, number), 0});
+        status = queue_pairs_.connect(self, subchannel,
+                                      {static_cast<std::uint16_t>(subchannel.local_rail), 0, number,
+                                       QueuePairs::first_packet(self.connection, number), 0});
     }
     if (!status.ok()) {
         self.subchannels.clear();
-        if (no_room_says(status)) {
-            wait_with_self();
+        if (limit_.no_room_says(status)) {
+            limit_.wait_with_self();
         }
         return status;
     }
@@ -197,129 +66,25 @@ Status ConnectionManager::open_loopback(Peer& self) {
     return kOk;
 }
 
-ConnectBody ConnectionManager::describe(const Peer& peer) const {
-    ConnectBody body{};
-    body.connection = peer.connection;
-    body.answers = peer.remote_connection;
-    body.replaces = peer.repair.active ? peer.repair.replaces : 0;
-    body.expected = peer.next_receive;
-    const RingMemory memory = peer.ring_layout();
-    body.ring_bytes =
-        peer.ring_in.has_value() ? static_cast<std::uint32_t>(memory.lines_bytes()) : 0;
-    body.ring_address = reinterpret_cast<std::uintptr_t>(memory.lines());
-    body.credit_address = reinterpret_cast<std::uintptr_t>(memory.credit());
-    body.access_key = peer.shared ? context_.options.shared->access_key() : 0;
-    body.measure_address =
-        peer.ring_parts.measuring ? reinterpret_cast<std::uintptr_t>(memory.measuring()) : 0;
-    for (const Subchannel& subchannel : peer.subchannels) {
-        if (subchannel.qp != nullptr) {
-            ConnectSubchannel& out = body.subchannels[body.subchannel_count++];
-            out.rail = static_cast<std::uint16_t>(subchannel.local_rail);
-            out.path = static_cast<std::uint16_t>(subchannel.path);
-            out.qp = peer.shared ? peer.shared_queue_pair(subchannel)->own_target()
-                                 : subchannel.qp->number();
-            out.psn = first_packet(peer.connection, out.qp);
-            out.memory_key = peer.ring_registration.remote_key(subchannel.local_rail);
-        }
-    }
-    return body;
-}
-
-ConnectNote ConnectionManager::note_of(const Peer& peer, MessageType type) const {
-    if (type == MessageType::connect_refuse) {
-        return {peer.connection, peer.remote_connection, peer.refusal, peer.next_receive};
-    }
-    const std::uint32_t number =
-        type == MessageType::connect_keep ? peer.closing.heard : peer.closing.number;
-    return {peer.connection, peer.remote_connection, number, 0};
-}
-
-// Returns false if the message waits for room and goes later (retry), or if the peer has failed.
-bool ConnectionManager::send(Peer& peer, MessageType type) {
-    if (peer.waiting_link.linked()) {
-        peer.handshakes_owed |= bit_of(type);
-        return false;
-    }
-    switch (type) {
-    case MessageType::connect_refuse:
-    case MessageType::connect_keep:
-    case MessageType::connect_yield:
-    case MessageType::connect_close: {
-        const ConnectNote note = note_of(peer, type);
-        return send_body(peer, type, &note, sizeof note);
-    }
-    default: {
-        const ConnectBody body = describe(peer);
-        return send_body(peer, type, &body, sizeof body);
-    }
-    }
-}
-
-bool ConnectionManager::send_body(Peer& peer, MessageType type, const void* body,
-                                  std::uint32_t length) {
-    std::byte* to = peer.datagrams.reserve(length);
-    Status status = Status::again(Reason::queue_full);
-    if (to != nullptr) {
-        std::memcpy(to, body, length);
-        MessageHeader header;
-        header.type = type;
-        header.length = length;
-        if (type == MessageType::connect_request && is_needed(peer)) {
-            header.flags = kConnectNeeded | (peer.users > 0 ? kConnectAwaited : 0) |
-                           (peer.rma_operations > 0 ? kConnectRequired : 0);
-        }
-        status = peer.datagrams.commit(peer.datagram, header);
-    }
-    if (status.is_again() && type != MessageType::connect_close) { // closing.cc sends again itself
-        peer.handshakes_owed |= bit_of(type);
-        owing_.push_back(peer);
-    } else if (status.is_error()) {
-        fail(peer, status, "a message of the connection handshake could not be sent");
-    }
-    return status.ok();
-}
-
-// Returns true if a message that waited for room still has to be sent. A message describes the
-// state at the time of sending.
-bool ConnectionManager::is_due(const Peer& peer, MessageType type) {
-    switch (type) {
-    case MessageType::connect_request: return peer.state == ConnectState::requested;
-    case MessageType::connect_reply:
-        return peer.state == ConnectState::answered || peer.state == ConnectState::open ||
-               peer.state == ConnectState::closing;
-    case MessageType::connect_confirm:
-        return peer.state == ConnectState::open || peer.state == ConnectState::closing;
-    case MessageType::connect_yield: return peer.yields;
-    default: return true;
-    }
-}
-
 void ConnectionManager::retry() {
-    for (std::size_t left = owing_.size(); left > 0 && !owing_.empty(); --left) {
-        Peer& peer = *owing_.front();
-        owing_.remove(peer);
-        const std::uint32_t owed = std::exchange(peer.handshakes_owed, 0);
-        for (const MessageType type : {MessageType::connect_refuse, MessageType::connect_request,
-                                       MessageType::connect_reply, MessageType::connect_confirm,
-                                       MessageType::connect_keep, MessageType::connect_yield}) {
-            if ((owed & bit_of(type)) != 0 && is_due(peer, type)) {
-                static_cast<void>(send(peer, type));
-            }
-        }
+    messages_.retry();
+    if (yielding_.active()) [[unlikely]] {
+        yielding_.advance();
     }
-    if (!yielding_.empty()) [[unlikely]] {
-        advance_yielding();
-    }
-    advance_closing();
+    closings_.advance();
     if (lane_migrations_.active()) [[unlikely]] {
         lane_migrations_.advance();
     }
-    if (!repairing_.empty()) [[unlikely]] {
-        advance_repairs();
+    if (repairs_.active()) [[unlikely]] {
+        repairs_.advance();
     }
-    if (!cm_connecting_.empty()) [[unlikely]] {
-        advance_cm_connects();
+    if (cm_connects_.active()) [[unlikely]] {
+        cm_connects_.advance();
     }
+}
+
+void ConnectionManager::on_unsent(Peer& peer, Status status) {
+    fail(peer, status, "a message of the connection handshake could not be sent");
 }
 
 void ConnectionManager::fail(Peer& peer, Status status, const std::string& what) {
@@ -331,24 +96,17 @@ void ConnectionManager::fail(Peer& peer, Status status, const std::string& what)
 }
 
 void ConnectionManager::leave(Peer& peer, ConnectState state) {
-    if (peer.waiting_link.linked()) {
-        owing_.remove(peer);
-    }
-    peer.handshakes_owed = 0;
+    messages_.forget(peer);
     if (peer.state == ConnectState::open || peer.state == ConnectState::closing) {
         --context_.counters.connections_open;
     }
-    if (peer.closing_link.linked()) {
-        closing_.remove(peer);
-    }
-    if (peer.wanted_link.linked()) {
-        wanted_.remove(peer);
-    }
-    stop_yielding(peer);
+    closings_.forget(peer);
+    limit_.stop_waiting(peer);
+    yielding_.stop(peer);
     lane_migrations_.stop(peer);
     measurement_.stop(peer);
-    leave_repairs(peer);
-    leave_cm_connect(peer);
+    repairs_.leave(peer);
+    cm_connects_.leave(peer);
     const std::uint32_t expected = peer.repair.expected;
     peer.repair = {};
     peer.repair.expected = expected;
@@ -363,18 +121,18 @@ void ConnectionManager::leave(Peer& peer, ConnectState state) {
 }
 
 void ConnectionManager::break_off(Peer& peer) {
-    stop_shared(peer);
+    SharedDraining::stop(peer);
     leave(peer, ConnectState::failed);
     pool_.give_up(peer);
     if (peer.slot_link.linked()) {
-        leave_slot(peer);
+        limit_.leave(peer);
     }
     ++context_.counters.connections_failed;
-    fail_queue_pairs(peer);
+    queue_pairs_.fail_all(peer);
 }
 
 void ConnectionManager::close(Peer& peer, ConnectState state) {
-    stop_shared(peer);
+    SharedDraining::stop(peer);
     leave(peer, state);
     offered_rings_.withdraw(peer);
     drop_queue_pairs(peer);
@@ -394,15 +152,37 @@ void ConnectionManager::keep(Peer& peer) {
     OfferedRings::clean(peer, used * kRingUnit);
     std::vector<std::unique_ptr<QueuePair>> kept(peer.subchannels.size());
     for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
-        std::unique_ptr<QueuePair> qp = take_queue_pair(peer, peer.subchannels[i]);
+        std::unique_ptr<QueuePair> qp = queue_pairs_.take(peer, peer.subchannels[i]);
         const bool cm_connected =
-            needs_cm_connect(peer, peer.subchannels[i]); // it keeps its rdma_cm id
+            queue_pairs_.needs_cm_connect(peer, peer.subchannels[i]); // it keeps its rdma_cm id
         if (!cm_connected && !peer.shared) {
             kept[i] = std::move(qp);
         }
     }
     drop_queue_pairs(peer);
     pool_.keep(peer, std::move(kept));
+}
+
+void ConnectionManager::on_closing_agreed(Peer& peer) {
+    constexpr Nanoseconds kAfterYielding{1'000'000}; // before the connection is requested again
+    context_.listener.on_ring_final(peer);
+    if (peer.state != ConnectState::closing) {
+        return; // what was in the ring has broken the connection
+    }
+    const bool yielded = peer.yields;
+    keep(peer);
+    ++context_.counters.connections_closed;
+    peer.activity.asks_itself = false;
+    peer.messages_sent = 0;
+    if (yielded && !peer.wanted_link.linked()) { // others first, at the other end as well
+        limit_.wait(peer, context_.options.clock->now() + kAfterYielding);
+    }
+    limit_.serve_soon(); // waiting peers have their turn at once
+    if (const auto early = std::move(peer.early_request); early != nullptr) {
+        on_request(peer, *early, kNeeded);
+    }
+    grant_preference(peer);
+    context_.listener.on_unconnected(peer);
 }
 
 } // namespace adaptib

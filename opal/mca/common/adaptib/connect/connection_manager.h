@@ -15,12 +15,12 @@
 //     requested --refuse--> idle
 //     open --idle for long, or close arrives--> closing --close arrives--> idle
 //     closing --keep arrives--> open
-//     open, closing --a path fails--> repairing --> requested or answered (repair.cc)
+//     open, closing --a path fails--> repairing --> requested or answered (repairs.h)
 //     any --resources fail, or a queue pair fails and is not repaired--> failed
 //
 // The requesting side may write from the reply on, the other side from the confirmation on, none
 // while closing. A ring is polled from the moment that it is offered.
-// On rails that need rdma_cm (cm_connect.cc) the queue pairs connect through it between the reply
+// On rails that need rdma_cm (cm_connects.h) the queue pairs connect through it between the reply
 // and the confirmation.
 // While there is no room for another connection, peers wait for one in a list and communicate by
 // datagrams.
@@ -39,18 +39,32 @@
 #include "base/parameters.h"
 #include "base/status.h"
 #include "channel/datagram.h"
+#include "connect/closings.h"
+#include "connect/cm_connects.h"
 #include "connect/connect_context.h"
+#include "connect/connection_limit.h"
 #include "connect/connection_pool.h"
 #include "connect/control_lanes.h"
+#include "connect/handshake_messages.h"
 #include "connect/lane_migrations.h"
+#include "connect/need.h"
 #include "connect/offered_rings.h"
 #include "connect/path_measurement.h"
+#include "connect/queue_pairs.h"
 #include "connect/remote_rings.h"
+#include "connect/repairs.h"
+#include "connect/shared_draining.h"
+#include "connect/sharing_rules.h"
+#include "connect/yielding.h"
 #include "peer/peer.h"
 
 namespace adaptib {
 
-class ConnectionManager {
+class ConnectionManager final : private HandshakeListener,
+                                private CmConnectListener,
+                                private ClosingListener,
+                                private RoomListener,
+                                private RepairListener {
 public:
     // `cqs`: the completion queue of each rail's queue pairs.
     ConnectionManager(const ConnectOptions& options, RailList rails,
@@ -61,44 +75,35 @@ public:
     // Starts connecting if the peer is idle; without room, as soon as there is some.
     void request(Peer& peer) {
         if (peer.state == ConnectState::idle &&
-            (!peer.wanted_link.linked() || need_not_wait(peer))) {
+            (!peer.wanted_link.linked() || sharing_.need_not_wait(peer))) {
             ask_or_wait(peer);
         }
     }
     // Same as request(), but the peer does not wait for room.
     void request_if_room(Peer& peer) {
-        if (peer.state == ConnectState::idle && has_room()) {
+        if (peer.state == ConnectState::idle && limit_.has_room()) {
             static_cast<void>(ask(peer));
         }
     }
     // Starts closing the connection if it is open and nothing needs it.
     void give_up(Peer& peer) {
         if (peer.state == ConnectState::open && is_unused(peer)) {
-            start_closing(peer);
+            closings_.start(peer);
         }
     }
-    // Returns true if the peer can be connected over shared queue pairs (sharing.cc).
-    bool may_share(const Peer& peer) const;
-    // With Sharing::spare: limits the number of peers that share for the sake of small messages
-    // (select/mapping.h, shared_most).
-    void limit_shared(std::size_t most) { shared_most_ = most; }
-    bool has_shared_room() const { return shared_slots_ < shared_most_; }
+    // Which peers may share queue pairs, and which do.
+    SharingRules& sharing() { return sharing_; }
     // Gives the peer a connection of that kind. An open one of the other kind is closed for it, if
-    // nothing needs that, or once there is room. REQUIRES: SharingPreference::shared: may_share().
+    // nothing needs that, or once there is room. REQUIRES: SharingPreference::shared:
+    // SharingRules::may_share().
     void take(Peer& peer, SharingPreference preference);
-    // Returns false if work of this side on shared queue pairs may be under way; finds out, so the
-    // caller calls it again.
-    bool drained(Peer& peer);
+    // Draining of work over shared queue pairs.
+    SharedDraining& shared_draining() { return shared_draining_; }
     // Called when a shared queue pair has failed that a connection not yet open is to use: the
     // connection goes over another one. Returns false if that is not the case.
     bool renew_shared(Peer& peer, Subchannel& subchannel);
-    // Called when a path of the connection has failed, or the peer says so: makes the connection
-    // anew, if the peer has one, as soon as progress is made. REQUIRES: peer.repairable, or the
-    // state is not open.
-    void repair(Peer& peer);
-    // Same as repair() if there is a path that the connection lacks, once the work under way is
-    // over.
-    void improve(Peer& peer);
+    // Repairs of connections.
+    Repairs& repairs() { return repairs_; }
     // Handles an arrived handshake message, which has passed check_message.
     void on_handshake(Peer& peer, const MessageHeader& header, const std::byte* body);
     // Handles a request that had to wait for the end of the connection before.
@@ -123,45 +128,23 @@ public:
     const PathMeasurement& measurement() const { return measurement_; }
     // Counter that changes with each post for the connections themselves.
     std::uint64_t flushes() const { return lanes_.posts(); }
-    bool retry_due() const { return !owing_.empty(); }
+    bool retry_due() const { return messages_.owing(); }
     bool closing() const {
-        return !closing_.empty() || !yielding_.empty() || lane_migrations_.active() ||
-               !repairing_.empty() || cm_connecting();
+        return closings_.active() || yielding_.active() || lane_migrations_.active() ||
+               repairs_.active() || cm_connects_.active();
     }
     // Returns true if a pass of progress has more to do than to poll for arrivals.
     bool has_work() const { return measurement_.active() || retry_due() || closing(); }
-    // Visits the peers that have queue pairs. `f` may break them off.
-    template <typename F> void for_each_connected(F&& f) {
-        for (Peer* peer = slots_.front(); peer != nullptr;) {
-            Peer* const next = slots_.next(*peer);
-            f(*peer);
-            peer = next;
-        }
-    }
-    // Returns true while queue pairs connect through rdma_cm: the fabrics' events are awaited.
-    bool cm_connecting() const { return !cm_connecting_.empty(); }
-    void on_cm_connected(std::uint32_t rail, std::uint32_t qp_number);
-    void on_cm_failed(std::uint32_t rail, std::uint32_t qp_number, const std::string& why);
+    // Queue pairs that connect through rdma_cm.
+    CmConnects& cm_connects() { return cm_connects_; }
 
-    // Returns true if there is no room for another connection, as far as is known.
-    bool crowded() const { return !has_room(); }
-    // Maximum number of connections.
-    std::uint64_t room() const;
-    // Number of further connections.
-    std::uint64_t free_room() const {
-        return room() - std::min<std::uint64_t>(room(), own_slots());
-    }
-    bool any_shared() const { return shared_slots_ > 0; }
-
-    // Looks for room for waiting peers. deadline(): when that is next; max: none waits.
-    void run_timers();
+    // Returns when retry() or ConnectionLimit::serve() has something to do next; max: never.
     Nanoseconds deadline() const {
-        Nanoseconds next = somebody_waits() ? look_at_ : Nanoseconds::max();
-        next = cm_connecting_.empty() ? next : std::min(next, cm_connect_deadline());
-        return repairing_.empty() ? next : std::min(next, repair_deadline());
+        return std::min({limit_.deadline(), cm_connects_.deadline(), repairs_.deadline()});
     }
-    // Records the peers' activity, for the choice of the connection to close. Called now and then.
-    void note_activity();
+    // Limit on connections, and the peers that wait for one.
+    ConnectionLimit& limit() { return limit_; }
+    const ConnectionLimit& limit() const { return limit_; }
 
 private:
     // Reasons for which the other side wants a connection.
@@ -173,6 +156,8 @@ private:
     static constexpr Need kNeeded{true, false, false};
 
     // handshake.cc
+    bool ask(Peer& peer);
+    void ask_or_wait(Peer& peer);
     void on_request(Peer& peer, const ConnectBody& body, Need need);
     void keep_for_later(Peer& peer, const ConnectBody& request);
     void on_reply(Peer& peer, const ConnectBody& body);
@@ -184,167 +169,63 @@ private:
     void say_refused(Peer& peer, RefusalReason reason);
     void lose(Peer& peer, const ConnectBody& body, Status status, const std::string& what);
     Status connect_subchannels(Peer& peer, const ConnectBody& body);
-    Status connect_one(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote);
-    void lose_path(Peer& peer, Subchannel& subchannel, const std::string& why);
-    void lose_path(Peer& peer, Subchannel& subchannel, Status status);
     static const ConnectSubchannel* find(const ConnectBody& body, const Subchannel& subchannel);
     void confirm(Peer& peer);
     void open(Peer& peer);
 
-    // cm_connect.cc
-    bool needs_cm_connect(const Peer& peer, const Subchannel& subchannel) const;
-    void prepare_cm_connect(Peer& peer, const ConnectBody& body, bool asks);
-    Status start_cm_connect(Peer& peer, Subchannel& subchannel, const QpAttributes& attributes,
-                            std::uint32_t mask);
-    bool begin_cm_connect(Peer& peer);
-    void advance_cm_connects();
-    void advance_cm_connect(Peer& peer);
-    void try_again(Peer& peer, Subchannel& subchannel);
-    void end_cm_connect(Peer& peer);
-    void leave_cm_connect(Peer& peer);
-    Nanoseconds cm_connect_deadline() const;
-    static bool is_unanswered(const Peer& peer);
-    Nanoseconds cm_connect_ends(const Peer& peer) const;
-    bool is_late(Peer& peer, Nanoseconds now);
-    Peer* find_cm_connect(std::uint32_t rail, std::uint32_t qp_number, Subchannel*& subchannel);
+    // HandshakeListener
+    void on_unsent(Peer& peer, Status status) override;
+    // CmConnectListener
+    void on_paths_connected(Peer& peer) override { confirm(peer); }
+    void on_no_path(Peer& peer) override { wait_for_path(peer); }
+    void on_cm_connect_failed(Peer& peer, const std::string& what) override;
 
     // sharing.cc
-    bool chooses_shared(const Peer& peer) const;
-    bool shares_at_once(const Peer& peer) const;
-    bool may_share_now(const Peer& peer, bool awaited) const;
-    bool need_not_wait(const Peer& peer) const;
     void set_kind(Peer& peer, bool shared);
-    void enter_slot(Peer& peer);
-    void leave_slot(Peer& peer);
-    std::size_t own_slots() const { return slots_.size() - shared_slots_; }
-    Status make_shared(Peer& peer, Subchannel& subchannel);
-    Status aim(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote);
-    bool spares(const Peer& peer, const Subchannel& subchannel) const;
-    bool may_fence(Peer& peer);
-    static bool is_quiet(const Peer& peer);
-    static void stop_shared(Peer& peer);
     void destroy_initiators(Peer& peer);
     void grant_preference(Peer& peer);
 
-    // closing.cc
-    static bool is_unused(const Peer& peer);
-    void start_closing(Peer& peer);
-    void advance_closing();
-    void begin_to_flush(Peer& peer);
-    void finish_closing(Peer& peer);
-    void leave_closing(Peer& peer);
-    void on_close(Peer& peer, const ConnectNote& note);
-    void on_keep(Peer& peer, const ConnectNote& note);
+    // ClosingListener
+    void on_closing_agreed(Peer& peer) override;
+    void on_closing_broken(Peer& peer) override { repairs_.begin(peer); }
+    void on_late_confirm(Peer& peer) override { open(peer); }
 
-    // repair.cc
-    void want_repair(Peer& peer);
-    void fail_queue_pairs(Peer& peer);
-    Nanoseconds abandon_at(const Peer& peer) const;
-    void abandon(Peer& peer);
-    void begin_repair(Peer& peer);
-    void advance_repairs();
-    Nanoseconds repair_deadline() const;
-    Nanoseconds give_up_at(const Peer& peer) const;
-    bool is_waited_for(Peer& peer);
-    void fence(Peer& peer);
+    // repair.cc. RepairListener
+    void on_repair_begins(Peer& peer) override;
+    void on_repair_late(Peer& peer) override;
+    void on_repair_quiet(Peer& peer) override;
+    void on_repair_ready(Peer& peer) override;
     void drop_ring_writer(Peer& peer);
-    void connect_again(Peer& peer);
     void wait_for_path(Peer& peer);
     bool take_over(Peer& peer, std::uint32_t expected);
-    void leave_repairs(Peer& peer);
-    bool uses_failed_path(const Peer& peer) const;
     void end_repair(Peer& peer);
 
-    // limits.cc
-    bool has_room() const;
-    bool ask(Peer& peer);
-    void ask_or_wait(Peer& peer);
-    static bool is_needed(const Peer& peer);
-    void wait_for_room(Peer& peer, Nanoseconds not_before);
-    void wait_with_self();
-    bool self_waits() const { return self_waits_until_.count() > 0; }
-    bool somebody_waits() const { return !wanted_.empty() || self_waits(); }
-    void begin_to_look(Nanoseconds now);
-    void look(Peer& peer, Nanoseconds now);
-    static bool may_ask(const Peer& peer, Nanoseconds now);
-    bool still_wanted(const Peer& peer, Nanoseconds now) const;
-    void serve_waiting(Nanoseconds now, bool first);
-    void make_room(Nanoseconds now);
-    Peer* to_be_closed(Nanoseconds now) const;
-    struct Waiting {
-        bool chosen = false; // one that is chosen as the busiest
-        bool needs = false;  // one that cannot do without
-    };
-    Waiting who_waits(Nanoseconds now) const;
-    bool may_be_closed(const Peer& peer, Nanoseconds now, Waiting who) const;
-    static bool needs(const Peer& peer) {
-        return peer.rma_operations > 0 || peer.activity.required;
-    }
-    bool takes_room(const Peer& peer) const {
-        return !peer.shared || context_.options.sharing == Sharing::all;
-    }
-    bool goes_behind(const Peer& peer) const;
-    void ask_to_yield(Nanoseconds now);
-    void begin_to_yield(Peer& peer);
-    void on_yield(Peer& peer, const ConnectNote& note);
-    void stop_yielding(Peer& peer);
-    void advance_yielding();
-    bool no_room_says(Status status);
+    // RoomListener
+    bool on_room(Peer& peer) override { return ask(peer); }
 
     Status prepare(Peer& peer);
     void keep(Peer& peer);
-    Status make_queue_pairs(Peer& peer);
-    Status make_queue_pair(Peer& peer, Subchannel& subchannel);
-    Status create_queue_pair(std::uint32_t rail, std::unique_ptr<QueuePair>& out);
-    static Status begin_queue_pair(QueuePair& qp);
-    std::unique_ptr<QueuePair> take_queue_pair(Peer& peer, Subchannel& subchannel);
-    void drop_queue_pair(Peer& peer, Subchannel& subchannel) {
-        take_queue_pair(peer, subchannel).reset();
-    }
     void drop_queue_pairs_of(Peer& peer);
     void drop_queue_pairs(Peer& peer);
-    void count_queue_pairs();
-    std::uint32_t send_depth(std::uint32_t rail) const;
     void fail(Peer& peer, Status status, const std::string& what);
     void leave(Peer& peer, ConnectState state);
-    static bool is_due(const Peer& peer, MessageType type);
-    bool send(Peer& peer, MessageType type);
-    bool send_body(Peer& peer, MessageType type, const void* body, std::uint32_t length);
-    ConnectBody describe(const Peer& peer) const;
-    // Number of the first packet that a queue pair sends. Those of consecutive attempts are a
-    // quarter of all numbers apart: a reused queue pair takes a late packet of the last attempt for
-    // an old one.
-    static std::uint32_t first_packet(std::uint32_t connection, std::uint32_t qp_number) {
-        constexpr std::uint32_t kMask = 0xffffff;
-        constexpr std::uint32_t kApart = (1u << 22) + 1;
-        return (connection * kApart + qp_number) & kMask;
-    }
-    ConnectNote note_of(const Peer& peer, MessageType type) const;
+
     const ConnectContext context_;
+    HandshakeMessages messages_{context_, *this};
     ControlLanes lanes_{context_};
     ConnectionPool pool_{context_.options.connect_pool, context_.counters};
+    SharedDraining shared_draining_{context_, lanes_};
+    Closings closings_{context_, lanes_, messages_, shared_draining_, *this};
+    Yielding yielding_{context_, messages_, closings_};
+    ConnectionLimit limit_{context_, closings_, yielding_, *this};
+    SharingRules sharing_{context_, limit_};
+    QueuePairs queue_pairs_{context_, pool_};
+    CmConnects cm_connects_{context_, queue_pairs_, *this};
+    Repairs repairs_{context_, queue_pairs_, shared_draining_, *this};
     OfferedRings offered_rings_{context_, pool_};
     RemoteRings remote_rings_{context_, lanes_, pool_};
     LaneMigrations lane_migrations_{context_, lanes_, remote_rings_};
     PathMeasurement measurement_{context_, lanes_, lane_migrations_};
-    IntrusiveList<Peer, &Peer::slot_link> slots_;
-    static constexpr std::size_t kAnyNumber = ~std::size_t{0};
-    std::size_t shared_most_ = kAnyNumber;
-    std::size_t shared_slots_ = 0; // slots of connections over shared queue pairs
-    IntrusiveList<Peer, &Peer::wanted_link> wanted_;
-    // Fields that has_work() reads in each pass, next to each other.
-    IntrusiveList<Peer, &Peer::waiting_link> owing_;
-    IntrusiveList<Peer, &Peer::closing_link> closing_;
-    IntrusiveList<Peer, &Peer::yielding_link> yielding_; // in the order in which they began
-    IntrusiveList<Peer, &Peer::repair_link> repairing_;
-    IntrusiveList<Peer, &Peer::cm_connect_link> cm_connecting_;
-    bool cm_connect_late_reported_ = false;
-    Nanoseconds look_at_{0};
-    Nanoseconds self_waits_until_{0}; // for its loopback, requested repeatedly; 0: no wait
-    Nanoseconds last_look_{0};
-    std::uint64_t device_max_ = ~std::uint64_t{0}; // connections when the device took no more ...
-    Nanoseconds device_full_until_{0};             // ... assumed to be the limit until then
-    bool device_full_reported_ = false;
 };
 
 } // namespace adaptib

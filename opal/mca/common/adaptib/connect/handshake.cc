@@ -21,6 +21,40 @@ bool replaces(const Peer& peer, const ConnectBody& request) {
 
 } // namespace
 
+// Returns false if there is no room, or no way to the peer yet.
+bool ConnectionManager::ask(Peer& peer) {
+    if (peer.datagram.coming) {
+        return false;
+    }
+    const bool shared = sharing_.chooses(peer);
+    if (!shared && (!limit_.has_room() || limit_.goes_behind(peer))) {
+        return false;
+    }
+    set_kind(peer, shared);
+    const Status status = prepare(peer);
+    if (limit_.no_room_says(status)) {
+        return false;
+    }
+    limit_.stop_waiting(peer);
+    ++peer.connection;
+    if (!status.ok()) {
+        fail(peer, status, "the queue pairs of the connection could not be made");
+        return true;
+    }
+    peer.state = ConnectState::requested;
+    peer.activity.asked = context_.options.clock->now();
+    ++context_.counters.connections_requested;
+    context_.counters.connections_retried += peer.activity.refusals > 0 ? 1 : 0;
+    static_cast<void>(messages_.send(peer, MessageType::connect_request));
+    return true;
+}
+
+void ConnectionManager::ask_or_wait(Peer& peer) {
+    if (!ask(peer) && !peer.wanted_link.linked()) {
+        limit_.wait(peer, Nanoseconds{0});
+    }
+}
+
 void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
                                      const std::byte* body) {
     const Need need{(header.flags & kConnectNeeded) != 0, (header.flags & kConnectAwaited) != 0,
@@ -37,9 +71,9 @@ void ConnectionManager::on_handshake(Peer& peer, const MessageHeader& header,
     case MessageType::connect_reply: on_reply(peer, read_body<ConnectBody>(body)); break;
     case MessageType::connect_confirm: on_confirm(peer, read_body<ConnectBody>(body)); break;
     case MessageType::connect_refuse: on_refuse(peer, read_body<ConnectNote>(body)); break;
-    case MessageType::connect_close: on_close(peer, read_body<ConnectNote>(body)); break;
-    case MessageType::connect_keep: on_keep(peer, read_body<ConnectNote>(body)); break;
-    case MessageType::connect_yield: on_yield(peer, read_body<ConnectNote>(body)); break;
+    case MessageType::connect_close: closings_.on_close(peer, read_body<ConnectNote>(body)); break;
+    case MessageType::connect_keep: closings_.on_keep(peer, read_body<ConnectNote>(body)); break;
+    case MessageType::connect_yield: yielding_.on_yield(peer, read_body<ConnectNote>(body)); break;
     default: ++context_.counters.bad_packets; break;
     }
 }
@@ -107,10 +141,10 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
         [[fallthrough]];
     case ConnectState::open:
         if (same) {
-            static_cast<void>(send(peer, MessageType::connect_reply)); // doubled: answer again
+            static_cast<void>(messages_.send(peer, MessageType::connect_reply)); // doubled
         } else if (replaces(peer, body)) {
             keep_for_later(peer, body);
-            repair(peer);
+            repairs_.begin(peer);
         } else if (peer.disconnect_sent) {
             keep_for_later(peer, body);
         } else {
@@ -120,7 +154,7 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
     case ConnectState::closing:
         if (!same && replaces(peer, body)) {
             keep_for_later(peer, body);
-            repair(peer);
+            repairs_.begin(peer);
         } else if (!same) {
             // The peer has finished closing; its message about that is still on its way.
             keep_for_later(peer, body);
@@ -130,7 +164,7 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
     case ConnectState::repairing:
         if (!same) {
             keep_for_later(peer, body);
-            repair(peer);
+            repairs_.begin(peer);
         }
         return;
     case ConnectState::failed: say_refused(peer, body, RefusalReason::broken); return;
@@ -139,9 +173,10 @@ void ConnectionManager::on_request(Peer& peer, const ConnectBody& body, Need nee
 
 void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
     const bool shared = body.access_key != 0;
-    const bool able =
-        shared ? may_share(peer) && may_share_now(peer, need.awaited)
-               : !peer.subchannels.empty() || (has_room() && (need.required || !goes_behind(peer)));
+    const bool able = shared
+                          ? sharing_.may_share(peer) && sharing_.may_share_now(peer, need.awaited)
+                          : !peer.subchannels.empty() ||
+                                (limit_.has_room() && (need.required || !limit_.goes_behind(peer)));
     if (!able) {
         refuse(peer, body, need);
         return;
@@ -150,13 +185,13 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
     if (peer.repair.active && !take_over(peer, body.expected)) {
         return;
     }
-    Status status = peer.repair.active ? make_queue_pairs(peer) : prepare(peer);
-    if (no_room_says(status)) {
+    Status status = peer.repair.active ? queue_pairs_.make_all(peer) : prepare(peer);
+    if (limit_.no_room_says(status)) {
         refuse(peer, body, need);
         return;
     }
     if (status.ok()) {
-        prepare_cm_connect(peer, body, false);
+        cm_connects_.prepare(peer, body, false);
         status = connect_subchannels(peer, body);
     }
     if (status.ok() ? peer.live_subchannels() == 0 : comes_again(peer, status)) {
@@ -167,14 +202,12 @@ void ConnectionManager::accept(Peer& peer, const ConnectBody& body, Need need) {
         lose(peer, body, status, "the connection that the peer requested could not be made");
         return;
     }
-    if (peer.wanted_link.linked()) {
-        wanted_.remove(peer);
-    }
+    limit_.stop_waiting(peer);
     peer.remote_connection = body.connection;
     peer.state = ConnectState::answered;
-    static_cast<void>(begin_cm_connect(peer));
+    static_cast<void>(cm_connects_.begin(peer));
     ++context_.counters.connections_accepted;
-    static_cast<void>(send(peer, MessageType::connect_reply));
+    static_cast<void>(messages_.send(peer, MessageType::connect_reply));
 }
 
 void ConnectionManager::say_refused(Peer& peer, const ConnectBody& body, RefusalReason reason) {
@@ -185,7 +218,7 @@ void ConnectionManager::say_refused(Peer& peer, const ConnectBody& body, Refusal
 // Same for the attempt of the peer's that was answered last.
 void ConnectionManager::say_refused(Peer& peer, RefusalReason reason) {
     peer.refusal = static_cast<std::uint32_t>(reason);
-    static_cast<void>(send(peer, MessageType::connect_refuse));
+    static_cast<void>(messages_.send(peer, MessageType::connect_refuse));
 }
 
 // Gives the peer up, and tells it. In this order, since giving up drops messages on their way to
@@ -215,12 +248,12 @@ void ConnectionManager::refuse(Peer& peer, const ConnectBody& body, Need need) {
         peer.activity.asks_itself = false; // it would be in vain
     }
     const bool comes_again = context_.options.sharing == Sharing::spare && body.access_key == 0 &&
-                             may_share(peer) && (shared_most_ == kAnyNumber || need.awaited);
+                             sharing_.may_share(peer) && (!sharing_.limited() || need.awaited);
     if (need.any && !comes_again) {
         peer.activity.required = need.required;
         peer.activity.active = context_.options.clock->now();
         if (!peer.wanted_link.linked()) {
-            wait_for_room(peer, Nanoseconds{0});
+            limit_.wait(peer, Nanoseconds{0});
         }
     }
     say_refused(peer, body, RefusalReason::no_room);
@@ -257,7 +290,8 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
         }
     }
     const bool shares = context_.options.sharing == Sharing::spare && !peer.shared &&
-                        may_share(peer) && is_needed(peer) && shares_at_once(peer);
+                        sharing_.may_share(peer) && is_needed(peer) &&
+                        sharing_.shares_at_once(peer);
     if (shares) {
         peer.activity.asks_itself = true;
         peer.activity.preference = SharingPreference::shared;
@@ -285,7 +319,7 @@ void ConnectionManager::on_refuse(Peer& peer, const ConnectNote& note) {
                Nanoseconds{static_cast<std::int64_t>(pauses * kFirstPause)};
     };
     if (is_needed(peer) && !peer.wanted_link.linked()) {
-        wait_for_room(peer, later(kDoublings));
+        limit_.wait(peer, later(kDoublings));
         peer.activity.urgent_at = later(kUrgentDoublings);
     }
     context_.listener.on_unconnected(peer);
@@ -297,7 +331,7 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
         return;
     }
     if (peer.state == ConnectState::open && body.connection == peer.remote_connection) {
-        static_cast<void>(send(peer, MessageType::connect_confirm)); // doubled: confirm again
+        static_cast<void>(messages_.send(peer, MessageType::connect_confirm)); // doubled
         return;
     }
     if (peer.state == ConnectState::idle || peer.teardown_pending) {
@@ -316,7 +350,7 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
     if (peer.repair.active && !take_over(peer, body.expected)) {
         return;
     }
-    prepare_cm_connect(peer, body, true);
+    cm_connects_.prepare(peer, body, true);
     if (const Status status = connect_subchannels(peer, body);
         !status.ok() || peer.live_subchannels() == 0) {
         if (comes_again(peer, status)) {
@@ -327,14 +361,14 @@ void ConnectionManager::on_reply(Peer& peer, const ConnectBody& body) {
         return;
     }
     peer.remote_connection = body.connection;
-    if (!begin_cm_connect(peer)) {
+    if (!cm_connects_.begin(peer)) {
         confirm(peer);
     }
 }
 
 // REQUIRES: requested; all queue pairs that are left are in RTS.
 void ConnectionManager::confirm(Peer& peer) {
-    static_cast<void>(send(peer, MessageType::connect_confirm));
+    static_cast<void>(messages_.send(peer, MessageType::connect_confirm));
     if (peer.state == ConnectState::requested) {
         const Nanoseconds took = context_.options.clock->now() - peer.activity.asked;
         const auto nanoseconds = static_cast<std::uint64_t>(took.count());
@@ -343,6 +377,15 @@ void ConnectionManager::confirm(Peer& peer) {
         context_.counters.connect_nanoseconds_most =
             std::max(context_.counters.connect_nanoseconds_most, nanoseconds);
         open(peer);
+    }
+}
+
+// A peer that waits for the confirmation is not told: it finds that out by itself.
+void ConnectionManager::on_cm_connect_failed(Peer& peer, const std::string& what) {
+    const bool asks = peer.cm_connect.asks;
+    fail(peer, Status::error(Reason::unreachable), what);
+    if (asks) {
+        say_refused(peer, RefusalReason::broken); // in this order: see lose()
     }
 }
 
@@ -359,7 +402,7 @@ void ConnectionManager::on_confirm(Peer& peer, const ConnectBody& body) {
     }
     for (Subchannel& subchannel : peer.subchannels) {
         if (find(body, subchannel) == nullptr) {
-            drop_queue_pair(peer, subchannel); // the other side could not connect it
+            queue_pairs_.drop(peer, subchannel); // the other side could not connect it
         }
     }
     if (peer.live_subchannels() == 0) {
@@ -389,12 +432,12 @@ Status ConnectionManager::connect_subchannels(Peer& peer, const ConnectBody& bod
     for (Subchannel& subchannel : peer.subchannels) {
         const ConnectSubchannel* const remote = find(body, subchannel);
         if (remote == nullptr) {
-            drop_queue_pair(peer, subchannel);
+            queue_pairs_.drop(peer, subchannel);
         } else if (subchannel.qp != nullptr) {
-            const Status status = connect_one(peer, subchannel, *remote);
+            const Status status = queue_pairs_.connect(peer, subchannel, *remote);
             if (!status.ok()) {
                 first = first.ok() ? status : first;
-                lose_path(peer, subchannel, status);
+                queue_pairs_.lose_path(peer, subchannel, status);
             }
         }
     }
@@ -402,58 +445,8 @@ Status ConnectionManager::connect_subchannels(Peer& peer, const ConnectBody& bod
     return peer.live_subchannels() > 0 ? kOk : first;
 }
 
-void ConnectionManager::lose_path(Peer& peer, Subchannel& subchannel, const std::string& why) {
-    const auto index = static_cast<std::size_t>(&subchannel - peer.subchannels.data());
-    drop_queue_pair(peer, subchannel);
-    context_.listener.on_path_unconnected(peer, index, why);
-}
-
-void ConnectionManager::lose_path(Peer& peer, Subchannel& subchannel, Status status) {
-    lose_path(peer, subchannel,
-              std::string("its queue pair could not be connected: ") +
-                  reason_text(status.reason()));
-}
-
-Status ConnectionManager::connect_one(Peer& peer, Subchannel& subchannel,
-                                      const ConnectSubchannel& remote) {
-    const RailInfo& info = context_.rails[subchannel.local_rail]->info();
-    const AddressRail& rail = peer.address.rails[remote.rail];
-    subchannel.remote_rail = remote.rail;
-    subchannel.remote_memory_key = remote.memory_key;
-    if (peer.shared) {
-        return aim(peer, subchannel, remote);
-    }
-    QpAttributes attributes;
-    attributes.state = QpState::ready_to_receive;
-    attributes.path =
-        context_.rails[subchannel.local_rail]->path_to({rail.size, rail.bytes}, remote.path);
-    attributes.remote_qp = remote.qp;
-    attributes.receive_psn = remote.psn;
-    attributes.max_target_reads = info.max_reads;
-    attributes.timeout = context_.options.answer_timeout;
-    attributes.retry_count = context_.options.answer_retries;
-    attributes.send_psn = first_packet(peer.connection, subchannel.qp->number());
-    attributes.max_reads = info.max_reads;
-    std::uint32_t migration = 0;
-    if (context_.options.migration != nullptr && peer.name != context_.options.self) {
-        const auto index = static_cast<std::size_t>(&subchannel - peer.subchannels.data());
-        migration = context_.options.migration->specify(peer, index, attributes);
-    }
-    if (needs_cm_connect(peer, subchannel)) {
-        return start_cm_connect(peer, subchannel, attributes, kCmConnectRequired | migration);
-    }
-    const Status status =
-        subchannel.qp->modify(attributes, kQpState | kQpPath | kQpRemote | kQpReceiveLimits);
-    if (!status.ok()) {
-        return status;
-    }
-    attributes.state = QpState::ready_to_send;
-    return subchannel.qp->modify(attributes,
-                                 kQpState | kQpRetry | kQpSendPsn | kQpSendLimits | migration);
-}
-
 void ConnectionManager::open(Peer& peer) {
-    leave_cm_connect(peer);
+    cm_connects_.leave(peer);
     peer.state = ConnectState::open;
     ++context_.counters.connections_open;
     context_.counters.connections_most =
@@ -473,8 +466,8 @@ void ConnectionManager::open(Peer& peer) {
         remote_rings_.open(peer);
     }
     peer.repairable = context_.options.fault_tolerance && peer.name != context_.options.self;
-    if (peer.repairable && (peer.repair.wanted || uses_failed_path(peer))) {
-        repair(peer); // one has failed meanwhile
+    if (peer.repairable && (peer.repair.wanted || repairs_.uses_failed_path(peer))) {
+        repairs_.begin(peer); // one has failed meanwhile
         return;
     }
     peer.repair.wanted = false;
@@ -484,7 +477,7 @@ void ConnectionManager::open(Peer& peer) {
     measurement_.add(peer);
     context_.listener.on_connected(peer);
     if (std::exchange(peer.repair.improve, false)) {
-        improve(peer);
+        repairs_.improve(peer);
     }
 }
 

@@ -19,56 +19,6 @@
 
 namespace adaptib {
 
-namespace {
-
-// Time after which all packets of a failed queue pair have been dropped or have arrived.
-constexpr Nanoseconds kPacketsGone{10'000'000};
-
-} // namespace
-
-bool ConnectionManager::may_share(const Peer& peer) const {
-    if (context_.options.shared == nullptr || peer.name == context_.options.self ||
-        peer.route.count == 0) {
-        return false;
-    }
-    return std::all_of(peer.route.pairs.begin(), peer.route.pairs.begin() + peer.route.count,
-                       [&](const auto& pair) {
-                           return context_.options.shared->is_open(pair.local) &&
-                                  (peer.address.rails[pair.remote].flags & kRailShares) != 0;
-                       });
-}
-
-bool ConnectionManager::chooses_shared(const Peer& peer) const {
-    if (context_.options.sharing == Sharing::never || !may_share(peer)) {
-        return false;
-    }
-    if (peer.activity.preference != SharingPreference::any) {
-        return peer.activity.preference == SharingPreference::shared;
-    }
-    return context_.options.sharing == Sharing::all ||
-           (!has_room() && !peer.activity.chosen && shares_at_once(peer));
-}
-
-// Returns true if the peer may share without a decision of the selection.
-bool ConnectionManager::shares_at_once(const Peer& peer) const {
-    return shared_most_ == kAnyNumber || peer.users > 0;
-}
-
-// Large or one-sided operations hardly manage without a connection, and a change of target costs
-// them hardly anything.
-bool ConnectionManager::may_share_now(const Peer& peer, bool awaited) const {
-    const bool has_it = peer.shared && peer.slot_link.linked();
-    return context_.options.sharing != Sharing::spare || awaited || peer.users > 0 || has_it ||
-           has_shared_room();
-}
-
-// Returns true if the peer waits for queue pairs of its own, and a large or one-sided operation has
-// come up meanwhile.
-bool ConnectionManager::need_not_wait(const Peer& peer) const {
-    return context_.options.sharing == Sharing::spare && peer.users > 0 && chooses_shared(peer) &&
-           may_ask(peer, context_.options.clock->now());
-}
-
 void ConnectionManager::take(Peer& peer, SharingPreference preference) {
     const bool other = peer.shared != (preference == SharingPreference::shared);
     if (peer.state == ConnectState::open && !other) {
@@ -77,14 +27,14 @@ void ConnectionManager::take(Peer& peer, SharingPreference preference) {
     peer.activity.preference = preference;
     if (peer.state == ConnectState::idle) {
         if (preference == SharingPreference::shared && peer.wanted_link.linked()) {
-            wanted_.remove(peer); // it gets a shared one without waiting
+            limit_.stop_waiting(peer); // it gets a shared one without waiting
         }
         request(peer);
     } else if (peer.state == ConnectState::open) {
-        if (preference == SharingPreference::shared || has_room()) {
+        if (preference == SharingPreference::shared || limit_.has_room()) {
             give_up(peer); // after that it is requested
         } else if (!peer.wanted_link.linked()) {
-            wait_for_room(peer, Nanoseconds{0});
+            limit_.wait(peer, Nanoseconds{0});
         }
     }
 }
@@ -106,11 +56,11 @@ void ConnectionManager::set_kind(Peer& peer, bool shared) {
         drop_queue_pairs_of(peer);
         const bool linked = peer.slot_link.linked();
         if (linked) {
-            leave_slot(peer);
+            limit_.leave(peer);
         }
         peer.shared = shared;
         if (linked) {
-            enter_slot(peer);
+            limit_.enter(peer);
         }
         return;
     }
@@ -121,52 +71,16 @@ void ConnectionManager::set_kind(Peer& peer, bool shared) {
     peer.shared = shared;
 }
 
-void ConnectionManager::enter_slot(Peer& peer) {
-    slots_.push_back(peer);
-    shared_slots_ += peer.shared ? 1 : 0;
-    context_.counters.connections_shared = shared_slots_;
-}
-
-void ConnectionManager::leave_slot(Peer& peer) {
-    slots_.remove(peer);
-    shared_slots_ -= peer.shared ? 1 : 0;
-    context_.counters.connections_shared = shared_slots_;
-    look_at_ = Nanoseconds{0}; // there may be room now
-}
-
-Status ConnectionManager::make_shared(Peer& peer, Subchannel& subchannel) {
-    Status status = kOk;
-    do {
-        status = context_.options.shared->make(subchannel.local_rail, subchannel.path, peer.name,
-                                               peer.quiet_work, subchannel.qp);
-    } while (status.wants_room() && pool_.give_up_oldest());
-    context_.counters.initiators = context_.options.shared->initiators();
-    context_.counters.initiators_replaced = context_.options.shared->replaced();
-    return status;
-}
-
-Status ConnectionManager::aim(Peer& peer, Subchannel& subchannel, const ConnectSubchannel& remote) {
-    const AddressRail& rail = peer.address.rails[remote.rail];
-    Rail& local = *context_.rails[subchannel.local_rail];
-    std::unique_ptr<AddressHandle> handle;
-    const Status status =
-        local.create_ah(local.path_to({rail.size, rail.bytes}, remote.path), handle);
-    if (status.ok()) {
-        peer.shared_queue_pair(subchannel)->aim(std::move(handle), remote.qp, peer.access_key);
-    }
-    return status;
-}
-
 bool ConnectionManager::renew_shared(Peer& peer, Subchannel& subchannel) {
     if (!peer.shared ||
         (peer.state != ConnectState::requested && peer.state != ConnectState::answered)) {
         return false;
     }
     std::unique_ptr<QueuePair> old = std::move(subchannel.qp);
-    if (const Status status = make_shared(peer, subchannel); !status.ok()) {
+    if (const Status status = queue_pairs_.make_shared(peer, subchannel); !status.ok()) {
         if (peer.repair.active) { // repairs as usual, once both sides have agreed
             subchannel.qp = std::move(old);
-            repair(peer);
+            repairs_.begin(peer);
         } else {
             fail(peer, status, "the shared queue pair of the connection could not be replaced");
         }
@@ -174,70 +88,6 @@ bool ConnectionManager::renew_shared(Peer& peer, Subchannel& subchannel) {
     }
     peer.shared_queue_pair(subchannel)->aim_as(static_cast<SharedQueuePair&>(*old));
     return true;
-}
-
-// Returns true if other peers use the queue pair, and it may work.
-bool ConnectionManager::spares(const Peer& peer, const Subchannel& subchannel) const {
-    return peer.shared && (peer.state == ConnectState::failed ||
-                           context_.rails[subchannel.local_rail]->state() == PortState::active);
-}
-
-// Stops unfinished shared queue pairs for good, before memory that they may read is freed.
-void ConnectionManager::stop_shared(Peer& peer) {
-    for (const Subchannel& subchannel : peer.subchannels) {
-        SharedQueuePair* const shared = peer.shared_queue_pair(subchannel);
-        if (shared != nullptr && !shared->settled()) {
-            shared->initiator().fail();
-        }
-    }
-}
-
-// Returns true if none of this side's work on shared queue pairs is under way.
-bool ConnectionManager::is_quiet(const Peer& peer) {
-    return std::all_of(peer.subchannels.begin(), peer.subchannels.end(), [&](const auto& each) {
-        SharedQueuePair* const shared = peer.shared_queue_pair(each);
-        return shared == nullptr || shared->settled() || shared->initiator().failed();
-    });
-}
-
-// Transfers report their own completion; all else is posted on the control lane.
-bool ConnectionManager::drained(Peer& peer) {
-    if (!peer.shared) {
-        return true;
-    }
-    if (peer.stripes > 0) {
-        return false;
-    }
-    const std::size_t chosen = lanes_.chosen(peer);
-    for (std::size_t i = 0; i < peer.subchannels.size(); ++i) {
-        SharedQueuePair* const shared = peer.shared_queue_pair(peer.subchannels[i]);
-        if (shared != nullptr && i != chosen) {
-            shared->settle(shared->posts());
-        }
-    }
-    if (is_quiet(peer)) {
-        return true;
-    }
-    if (!peer.closing.flush.awaits(peer.subchannels[chosen])) {
-        static_cast<void>(lanes_.post_flush(peer, peer.closing_flush));
-    }
-    return false;
-}
-
-bool ConnectionManager::may_fence(Peer& peer) {
-    if (peer.stripes > 0 || !drained(peer)) {
-        return false;
-    }
-    const bool failed =
-        std::any_of(peer.subchannels.begin(), peer.subchannels.end(), [&](const auto& each) {
-            SharedQueuePair* const shared = peer.shared_queue_pair(each);
-            return shared != nullptr && shared->initiator().failed();
-        });
-    const Nanoseconds now = context_.options.clock->now();
-    if (failed && peer.repair.quiet_at.count() == 0) {
-        peer.repair.quiet_at = now + kPacketsGone;
-    }
-    return now >= peer.repair.quiet_at;
 }
 
 // Destroys the peer's initiators, which complete nothing any more, for other users neither.
@@ -253,8 +103,8 @@ void ConnectionManager::destroy_initiators(Peer& peer) {
     if (gone.empty()) {
         return;
     }
-    peer.repair.quiet_at = context_.options.clock->now() + kPacketsGone;
-    for_each_connected([&](Peer& other) {
+    peer.repair.quiet_at = context_.options.clock->now() + SharedDraining::kPacketsGone;
+    limit_.for_each([&](Peer& other) {
         const bool uses =
             std::any_of(other.subchannels.begin(), other.subchannels.end(), [&](const auto& each) {
                 SharedQueuePair* const shared = other.shared_queue_pair(each);
@@ -262,7 +112,7 @@ void ConnectionManager::destroy_initiators(Peer& peer) {
                        std::find(gone.begin(), gone.end(), &shared->initiator()) != gone.end();
             });
         if (uses && &other != &peer && other.repairable) {
-            repair(other);
+            repairs_.begin(other);
         }
     });
 }

@@ -170,7 +170,7 @@ void Core::run_timers() {
         forgive_unconnected_at_ = Nanoseconds::max();
         for_each_peer([this](Peer& peer) {
             if (std::exchange(peer.unconnected_paths, 0) != 0) {
-                connections_->improve(peer);
+                connections_->repairs().improve(peer);
             }
         });
     }
@@ -180,7 +180,7 @@ void Core::run_timers() {
     life_->run_timers();
     probes_->run_timers();
     paths_->run_timers();
-    connections_->run_timers();
+    connections_->limit().serve();
     connections_->measurement().begin_some();
     if (migration_ != nullptr && migration_->due()) [[unlikely]] {
         migration_->run();

@@ -130,7 +130,7 @@ void Core::on_path_failed(std::uint32_t rail, std::uint32_t qp_number, WorkStatu
                 if (is_path_failure(status) && status != WorkStatus::flushed && own) {
                     paths_->report_failure(peer, i, work_status_text(status), reports_paths(peer));
                 }
-                connections_->repair(peer);
+                connections_->repairs().begin(peer);
             } else if (!peer.teardown_pending) {
                 // A peer that is disconnected, and takes its end down, does not use the connection
                 // any more.

@@ -236,7 +236,7 @@ void Core::on_datagram_path_failure(Peer& peer, DatagramChannel::PathFailure fai
 
 void Core::watch_silence() {
     silence_->begin_look(unsignaled_posts());
-    connections_->for_each_connected([this](Peer& peer) {
+    connections_->limit().for_each([this](Peer& peer) {
         if (reports_paths(peer)) {
             silence_->look_at(peer);
         }
@@ -259,14 +259,14 @@ void Core::on_path_changed(Peer& peer, std::size_t pair, PathState, PathState no
         }
         const bool used = pair < peer.subchannels.size() && peer.subchannels[pair].qp != nullptr;
         if (used && peer.repairable && !rides_out(peer, pair, peer.route.pairs[pair].local)) {
-            connections_->repair(peer);
+            connections_->repairs().begin(peer);
         }
     } else if (now == PathState::up) {
         const bool better = pair < target.pair || paths_->state(peer, target.pair) != PathState::up;
         if (better && target.handle != nullptr && has_datagrams(peer, pair)) {
             static_cast<void>(move_datagrams(peer, pair));
         }
-        connections_->improve(peer);
+        connections_->repairs().improve(peer);
     }
 }
 

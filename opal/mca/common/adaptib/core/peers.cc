@@ -345,7 +345,7 @@ void Core::tear_down_peers() {
             continue;
         }
         if ((peer->ring_out != nullptr && !peer->ring_out->poster().settled()) ||
-            !connections_->drained(*peer)) {
+            !connections_->shared_draining().drained(*peer)) {
             disconnected_.push_back(peer); // our answer to its disconnect is under way
             continue;
         }

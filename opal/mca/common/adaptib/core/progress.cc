@@ -125,7 +125,7 @@ inline bool Core::nothing_else() const {
         events += protocol_->retry();
     }
     if (connections_->retry_due() || connections_->closing()) [[unlikely]] {
-        if (connections_->cm_connecting() && tick_ % kCompletionsEvery == 0) {
+        if (connections_->cm_connects().active() && tick_ % kCompletionsEvery == 0) {
             poll_events();
         }
         connections_->retry();
@@ -494,7 +494,7 @@ void Core::housekeeping() {
     if (meter_ != nullptr && tick_ % kTimedEvery == 0) {
         note_costs();
     }
-    connections_->note_activity();
+    connections_->limit().note_activity();
     poll_events();
     if (tick_ % kKeepAliveEvery == 0 && tick_ >= keep_alive_at_) {
         keep_alive();
@@ -654,10 +654,13 @@ void Core::poll_events(Attached& attached) {
             }
             break;
         case EventKind::address_changed: on_address_changed(attached, event.rail); break;
-        case EventKind::cm_connected: connections_->on_cm_connected(index, event.qp_number); break;
+        case EventKind::cm_connected:
+            connections_->cm_connects().on_connected(index, event.qp_number);
+            break;
         case EventKind::peer_changed: on_peers_changed(); break;
         case EventKind::cm_failed:
-            connections_->on_cm_failed(index, event.qp_number, rails_[index]->last_error_text());
+            connections_->cm_connects().on_failed(index, event.qp_number,
+                                                  rails_[index]->last_error_text());
             break;
         default: break;
         }

@@ -5,8 +5,8 @@
 // Once per period the messages of each peer are counted, in both directions: a connection serves
 // both, so its two ends see the same number. Counting costs nothing per message, since messages are
 // numbered. For the peers that select/selector.h chooses a connection is requested; if need be,
-// connections of others are closed for them (connect/limits.cc). With dynamically connected queue
-// pairs, a peer that is worth a ring but not a queue pair gets a ring over these.
+// connections of others are closed for them (connect/connection_limit.h). With dynamically
+// connected queue pairs, a peer that is worth a ring but not a queue pair gets a ring over these.
 // Source: Takagi et al., section 3.
 // May touch: the same as core/core.h.
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace adaptib {
 
 bool Core::select_due(Nanoseconds now) const {
     return selector_ != nullptr && now >= select_at_ &&
-           (connections_->crowded() || connections_->any_shared());
+           (!connections_->limit().has_room() || connections_->limit().shared() > 0);
 }
 
 void Core::select_channels(Nanoseconds now) {
@@ -52,7 +52,7 @@ void Core::select_channels(Nanoseconds now) {
         note_costs();
         meter_->begin_period();
     }
-    const auto room = static_cast<std::size_t>(connections_->room());
+    const auto room = static_cast<std::size_t>(connections_->limit().room());
     others.resize(std::min(others.size(), room - std::min(room, in_use.connected.size())));
     in_use.connected.insert(in_use.connected.end(), others.begin(), others.end());
     std::sort(in_use.connected.begin(), in_use.connected.end());
@@ -82,7 +82,7 @@ void Core::connect_selected(const std::vector<std::uint64_t>& talking, Nanosecon
     const auto shall_share = [&](const Peer& peer) {
         return std::binary_search(sharing.begin(), sharing.end(), peer.name);
     };
-    std::uint64_t free = connections_->free_room();
+    std::uint64_t free = connections_->limit().free_room();
     std::size_t waiting = 0;                   // peers to share, without room
     for (const std::uint64_t name : talking) { // a silent peer has no use for one, even if chosen
         Peer* peer = peers_.find(name);        // may end other peers, so not within for_each
@@ -97,15 +97,15 @@ void Core::connect_selected(const std::vector<std::uint64_t>& talking, Nanosecon
             free -= upgrade ? 1 : 0;
             connections_->take(*peer, SharingPreference::own);
         } else if (peer->state == ConnectState::idle && shall_share(*peer) &&
-                   connections_->may_share(*peer)) {
-            if (connections_->has_shared_room()) {
+                   connections_->sharing().may_share(*peer)) {
+            if (connections_->sharing().has_room()) {
                 connections_->take(*peer, SharingPreference::shared);
             } else {
                 ++waiting;
             }
         }
     }
-    connections_->for_each_connected([&](Peer& peer) { // makes room for the next period
+    connections_->limit().for_each([&](Peer& peer) { // makes room for the next period
         if (waiting > 0 && peer.shared && peer.state == ConnectState::open &&
             !peer.activity.chosen && !shall_share(peer)) {
             --waiting;
@@ -164,7 +164,7 @@ void Core::note_costs() {
         counters_.cost_samples = meter_->samples();
     }
     selector_->use(costs);
-    connections_->limit_shared(shared_most(costs));
+    connections_->sharing().limit(shared_most(costs));
     const auto ps = [](double ns) { return static_cast<std::uint64_t>(ns * kPicoseconds); };
     counters_.cost_ring_saves = ps(costs.connected_ring);
     counters_.cost_shared_ring_saves = ps(costs.shared_ring);
@@ -195,7 +195,7 @@ void Core::promote(Peer& peer) {
     if (peer.datagram.handle == nullptr || peer.released) {
         return;
     }
-    const bool shares = connections_->may_share(peer);
+    const bool shares = connections_->sharing().may_share(peer);
     if (peer.state == ConnectState::idle && shares) {
         connections_->take(peer, SharingPreference::shared);
     } else if (peer.state == ConnectState::open && peer.shared) {
@@ -206,7 +206,8 @@ void Core::promote(Peer& peer) {
 }
 
 void Core::demote(Peer& peer) {
-    if (peer.state == ConnectState::open && !peer.shared && connections_->may_share(peer)) {
+    if (peer.state == ConnectState::open && !peer.shared &&
+        connections_->sharing().may_share(peer)) {
         connections_->take(peer, SharingPreference::shared);
     } else {
         connections_->give_up(peer);

@@ -21,7 +21,7 @@ enum class SharingPreference : std::uint8_t {
 };
 
 // Activity of a peer, for choosing the connection to close, and the peer to connect next
-// (connect/limits.cc).
+// (connect/connection_limit.h).
 struct PeerActivity {
     std::uint32_t messages = 0; // both ways, at the last check
     Nanoseconds active{0};      // when a check last found that they had grown

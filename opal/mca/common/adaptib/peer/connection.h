@@ -52,7 +52,7 @@ struct Measuring {
     std::uint32_t taken_back = 0; // control lanes that did not pass them
 };
 
-// Progress of closing (connect/closing.cc).
+// Progress of closing (connect/closings.h).
 struct Closing {
     Flush flush;
     bool told = false;        // the peer knows that nothing of this side is under way
@@ -62,7 +62,7 @@ struct Closing {
     Nanoseconds began{0};
 };
 
-// Progress of the repair of a connection (connect/repair.cc).
+// Progress of the repair of a connection (connect/repairs.h).
 struct Repair {
     bool active = false;  // from the failure until the connection is open again, or given up
     bool wanted = false;  // begins as soon as the state allows

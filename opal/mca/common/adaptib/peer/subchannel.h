@@ -25,7 +25,7 @@ struct SubchannelMigration {
     std::uint8_t way = 0; // the path in use, an index into Ways
 };
 
-// Progress of a queue pair that connects through rdma_cm (connect/cm_connect.cc).
+// Progress of a queue pair that connects through rdma_cm (connect/cm_connects.h).
 enum class CmConnectStep : std::uint8_t { none, under_way, connected, again };
 struct SubchannelCmConnect {
     CmConnectStep step = CmConnectStep::none; // none also if rdma_cm is not needed

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Repair of a connection (connect/repair.cc): sends wait behind a barrier meanwhile. Then messages
+// Repair of a connection (connect/repairs.h): sends wait behind a barrier meanwhile. Then messages
 // that the old ring may have lost go first, in their old order and with their old sequence numbers,
 // so that the receiver drops those that had arrived.
 #include "protocol/protocol.h"

@@ -308,7 +308,7 @@ std::size_t Protocol::retry() {
             ++ended;
         }
         if (peer->ring_broken) [[unlikely]] {
-            connections_.repair(*peer);
+            connections_.repairs().begin(*peer);
         }
     }
     transfers_.post_waiting();

@@ -1,27 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Queue pairs that connect through rdma_cm (fabric/capability.h, Capability::cm_connects; parameter
-// connect_method).
-//
-// Request and reply tell each side which queue pairs the other one has. Then each queue pair of the
-// requesting side connects to its counterpart through the network's own service; when the last one
-// is connected, the requesting side confirms. So each connection has one initiator, decided by the
-// handshake, and rdma_cm connects never cross.
-//
-// A failed connect is tried again, after a pause that doubles, with a random part. So is one
-// without any event for a second (which doubles, too: the other side may be busy), since the
-// message that it waits for may be lost, and the service is slow to repeat it. Limits:
-//   * once the queue pairs of another path are connected: kGrace; then the connection does without
-//     this path;
-//   * in a repair: kRepairGrace; then both sides look for paths again;
-//   * otherwise, if the network reports an error, partition_timeout; if there is just no answer, as
-//     long as the peer may be alive (recovery/liveness.h): it answers when it calls MPI. Then the
-//     peer is lost, at both ends.
-// The confirmation tells the other side which paths there are.
+#include "connect/cm_connects.h"
+
 #include <algorithm>
 #include <cstring>
 #include <string>
-
-#include "connect/connection_manager.h"
 
 namespace adaptib {
 
@@ -31,10 +13,8 @@ constexpr Nanoseconds kGrace{2'000'000'000};
 constexpr Nanoseconds kRepairGrace{10'000'000'000};
 constexpr Nanoseconds kReportAfter{10'000'000'000};
 constexpr Nanoseconds kFirstPause{10'000'000};
-constexpr Nanoseconds kFirstSilence{1'000'000'000};
 constexpr Nanoseconds kLongestPause{1'000'000'000};
 constexpr std::uint32_t kMostDoublings = 7;
-constexpr std::uint32_t kMostSilenceDoublings = 4;
 
 // Token that only the two processes know; unique to this attempt of theirs.
 struct Token {
@@ -65,14 +45,8 @@ std::string last_error_of(const Peer& peer) {
 
 } // namespace
 
-bool ConnectionManager::needs_cm_connect(const Peer& peer, const Subchannel& subchannel) const {
-    return peer.name != context_.options.self &&
-           context_.rails[subchannel.local_rail]->info().has(Capability::cm_connects);
-}
-
-// `body`: the request or reply of the other side.
-void ConnectionManager::prepare_cm_connect(Peer& peer, const ConnectBody& body, bool asks) {
-    leave_cm_connect(peer);
+void CmConnects::prepare(Peer& peer, const ConnectBody& body, bool asks) {
+    leave(peer);
     peer.cm_connect = {};
     peer.cm_connect.asks = asks;
     peer.cm_connect.began = context_.options.attended->now();
@@ -85,37 +59,22 @@ void ConnectionManager::prepare_cm_connect(Peer& peer, const ConnectBody& body, 
     std::memcpy(peer.cm_connect.token.data(), &token, sizeof token);
 }
 
-Status ConnectionManager::start_cm_connect(Peer& peer, Subchannel& subchannel,
-                                           const QpAttributes& attributes, std::uint32_t mask) {
-    subchannel.cm_connect.step = CmConnectStep::under_way;
-    subchannel.cm_connect.remote_qp = attributes.remote_qp;
-    subchannel.cm_connect.again_at =
-        context_.options.attended->now() +
-        kFirstSilence * (1 << std::min(subchannel.cm_connect.failures, kMostSilenceDoublings));
-    CmConnectParams cm_connect;
-    cm_connect.asks = peer.cm_connect.asks;
-    cm_connect.token = peer.cm_connect.token;
-    return subchannel.qp->cm_connect(attributes, mask, cm_connect);
-}
-
-// Returns false if no queue pair has to connect through rdma_cm.
-bool ConnectionManager::begin_cm_connect(Peer& peer) {
+bool CmConnects::begin(Peer& peer) {
     if (std::none_of(peer.subchannels.begin(), peer.subchannels.end(), waits)) {
         return false;
     }
-    cm_connecting_.push_back(peer);
+    connecting_.push_back(peer);
     return true;
 }
 
-void ConnectionManager::leave_cm_connect(Peer& peer) {
+void CmConnects::leave(Peer& peer) {
     if (peer.cm_connect_link.linked()) {
-        cm_connecting_.remove(peer);
+        connecting_.remove(peer);
     }
 }
 
-Peer* ConnectionManager::find_cm_connect(std::uint32_t rail, std::uint32_t qp_number,
-                                         Subchannel*& subchannel) {
-    for (Peer* peer = cm_connecting_.front(); peer != nullptr; peer = cm_connecting_.next(*peer)) {
+Peer* CmConnects::find(std::uint32_t rail, std::uint32_t qp_number, Subchannel*& subchannel) {
+    for (Peer* peer = connecting_.front(); peer != nullptr; peer = connecting_.next(*peer)) {
         for (Subchannel& each : peer->subchannels) {
             if (each.has(rail, qp_number) && waits(each)) {
                 subchannel = &each;
@@ -126,19 +85,18 @@ Peer* ConnectionManager::find_cm_connect(std::uint32_t rail, std::uint32_t qp_nu
     return nullptr;
 }
 
-void ConnectionManager::on_cm_connected(std::uint32_t rail, std::uint32_t qp_number) {
+void CmConnects::on_connected(std::uint32_t rail, std::uint32_t qp_number) {
     Subchannel* subchannel = nullptr;
-    if (Peer* peer = find_cm_connect(rail, qp_number, subchannel); peer != nullptr) {
+    if (Peer* peer = find(rail, qp_number, subchannel); peer != nullptr) {
         subchannel->cm_connect.step = CmConnectStep::connected;
         peer->cm_connect.first_cm_connected =
             std::min(peer->cm_connect.first_cm_connected, context_.options.attended->now());
     }
 }
 
-void ConnectionManager::on_cm_failed(std::uint32_t rail, std::uint32_t qp_number,
-                                     const std::string& why) {
+void CmConnects::on_failed(std::uint32_t rail, std::uint32_t qp_number, const std::string& why) {
     Subchannel* subchannel = nullptr;
-    if (find_cm_connect(rail, qp_number, subchannel) == nullptr) {
+    if (find(rail, qp_number, subchannel) == nullptr) {
         return;
     }
     ++context_.counters.cm_connects_repeated;
@@ -154,21 +112,21 @@ void ConnectionManager::on_cm_failed(std::uint32_t rail, std::uint32_t qp_number
     cm_connect.why = why;
 }
 
-void ConnectionManager::advance_cm_connects() {
-    for (std::size_t left = cm_connecting_.size(); left > 0 && !cm_connecting_.empty(); --left) {
-        Peer& peer = *cm_connecting_.pop_front();
-        cm_connecting_.push_back(peer);
-        advance_cm_connect(peer);
+void CmConnects::advance() {
+    for (std::size_t left = connecting_.size(); left > 0 && !connecting_.empty(); --left) {
+        Peer& peer = *connecting_.pop_front();
+        connecting_.push_back(peer);
+        advance_one(peer);
     }
 }
 
-void ConnectionManager::advance_cm_connect(Peer& peer) {
+void CmConnects::advance_one(Peer& peer) {
     const Nanoseconds now = context_.options.attended->now();
     if (!peer.cm_connect.asks) {
         if (is_late(peer, now)) {
-            fail(peer, Status::error(Reason::unreachable),
-                 "for " + whole_seconds_text(now - peer.cm_connect.began) +
-                     " the other side has not confirmed the connection");
+            listener_.on_cm_connect_failed(
+                peer, "for " + whole_seconds_text(now - peer.cm_connect.began) +
+                          " the other side has not confirmed the connection");
         }
         return;
     }
@@ -185,10 +143,10 @@ void ConnectionManager::advance_cm_connect(Peer& peer) {
     }
     const bool late = is_late(peer, now);
     if (late || std::none_of(peer.subchannels.begin(), peer.subchannels.end(), waits)) {
-        end_cm_connect(peer);
-    } else if (!cm_connect_late_reported_ && now >= peer.cm_connect.began + kReportAfter &&
+        end(peer);
+    } else if (!late_reported_ && now >= peer.cm_connect.began + kReportAfter &&
                peer.cm_connect.first_cm_connected == Nanoseconds::max()) {
-        cm_connect_late_reported_ = true;
+        late_reported_ = true;
         const Nanoseconds patience = context_.options.liveness->patience();
         const bool limited = patience < Nanoseconds::max();
         context_.listener.on_notice(
@@ -200,19 +158,19 @@ void ConnectionManager::advance_cm_connect(Peer& peer) {
     }
 }
 
-void ConnectionManager::try_again(Peer& peer, Subchannel& subchannel) {
+void CmConnects::try_again(Peer& peer, Subchannel& subchannel) {
     const Status status =
-        connect_one(peer, subchannel,
-                    {static_cast<std::uint16_t>(subchannel.remote_rail),
-                     static_cast<std::uint16_t>(subchannel.path), subchannel.cm_connect.remote_qp,
-                     0, subchannel.remote_memory_key});
+        queue_pairs_.connect(peer, subchannel,
+                             {static_cast<std::uint16_t>(subchannel.remote_rail),
+                              static_cast<std::uint16_t>(subchannel.path),
+                              subchannel.cm_connect.remote_qp, 0, subchannel.remote_memory_key});
     if (!status.ok()) {
-        lose_path(peer, subchannel, status);
+        queue_pairs_.lose_path(peer, subchannel, status);
     }
 }
 
 // Returns true if no error but silence of the other side holds up the connect.
-bool ConnectionManager::is_unanswered(const Peer& peer) {
+bool CmConnects::is_unanswered(const Peer& peer) {
     const auto refused = [](const Subchannel& subchannel) {
         const std::string& why = subchannel.cm_connect.why;
         return waits(subchannel) && !why.empty() && why != kNoAnswer;
@@ -220,7 +178,7 @@ bool ConnectionManager::is_unanswered(const Peer& peer) {
     return std::none_of(peer.subchannels.begin(), peer.subchannels.end(), refused);
 }
 
-Nanoseconds ConnectionManager::cm_connect_ends(const Peer& peer) const {
+Nanoseconds CmConnects::ends_at(const Peer& peer) const {
     const PeerCmConnect& cm_connect = peer.cm_connect;
     if (cm_connect.first_cm_connected != Nanoseconds::max()) {
         return cm_connect.first_cm_connected + kGrace;
@@ -239,9 +197,9 @@ Nanoseconds ConnectionManager::cm_connect_ends(const Peer& peer) const {
 }
 
 // Returns true if the time limit is over. A peer that may be alive is waited for.
-bool ConnectionManager::is_late(Peer& peer, Nanoseconds now) {
+bool CmConnects::is_late(Peer& peer, Nanoseconds now) {
     const PeerCmConnect& cm_connect = peer.cm_connect;
-    if (now < cm_connect_ends(peer)) {
+    if (now < ends_at(peer)) {
         return false;
     }
     const bool limited = cm_connect.first_cm_connected != Nanoseconds::max() ||
@@ -250,11 +208,10 @@ bool ConnectionManager::is_late(Peer& peer, Nanoseconds now) {
            !context_.options.witness->may_live(peer, cm_connect.began);
 }
 
-Nanoseconds ConnectionManager::cm_connect_deadline() const {
+Nanoseconds CmConnects::next_step() const {
     Nanoseconds next = Nanoseconds::max();
-    for (const Peer* peer = cm_connecting_.front(); peer != nullptr;
-         peer = cm_connecting_.next(*peer)) {
-        next = std::min(next, cm_connect_ends(*peer));
+    for (const Peer* peer = connecting_.front(); peer != nullptr; peer = connecting_.next(*peer)) {
+        next = std::min(next, ends_at(*peer));
         for (const Subchannel& subchannel : peer->subchannels) {
             if (peer->cm_connect.asks && waits(subchannel)) {
                 next = std::min(next, subchannel.cm_connect.again_at);
@@ -266,25 +223,25 @@ Nanoseconds ConnectionManager::cm_connect_deadline() const {
 
 // Ends the connect phase: all queue pairs are connected, or the others are not waited for any
 // longer.
-void ConnectionManager::end_cm_connect(Peer& peer) {
+void CmConnects::end(Peer& peer) {
     const std::string why = last_error_of(peer);
-    leave_cm_connect(peer);
+    leave(peer);
     for (Subchannel& subchannel : peer.subchannels) {
         if (waits(subchannel)) {
-            lose_path(peer, subchannel,
-                      subchannel.cm_connect.why.empty() ? why
-                                                        : std::string(subchannel.cm_connect.why));
+            queue_pairs_.lose_path(
+                peer, subchannel,
+                subchannel.cm_connect.why.empty() ? why : std::string(subchannel.cm_connect.why));
         }
     }
     if (peer.live_subchannels() > 0) {
-        confirm(peer);
+        listener_.on_paths_connected(peer);
     } else if (peer.repair.active) {
-        wait_for_path(peer);
+        listener_.on_no_path(peer);
     } else {
-        fail(peer, Status::error(Reason::unreachable),
-             "for " + whole_seconds_text(context_.options.attended->now() - peer.cm_connect.began) +
-                 " no connection could be made: " + why);
-        say_refused(peer, RefusalReason::broken); // in this order: see lose()
+        listener_.on_cm_connect_failed(
+            peer, "for " +
+                      whole_seconds_text(context_.options.attended->now() - peer.cm_connect.began) +
+                      " no connection could be made: " + why);
     }
 }
 

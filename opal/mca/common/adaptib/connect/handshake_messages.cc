@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "connect/handshake_messages.h"
+
+#include <cstring>
+#include <utility>
+
+#include "connect/need.h"
+#include "connect/queue_pairs.h"
+
+namespace adaptib {
+
+namespace {
+
+std::uint32_t bit_of(MessageType type) { return 1u << static_cast<unsigned>(type); }
+
+} // namespace
+
+ConnectBody HandshakeMessages::describe(const Peer& peer) const {
+    ConnectBody body{};
+    body.connection = peer.connection;
+    body.answers = peer.remote_connection;
+    body.replaces = peer.repair.active ? peer.repair.replaces : 0;
+    body.expected = peer.next_receive;
+    const RingMemory memory = peer.ring_layout();
+    body.ring_bytes =
+        peer.ring_in.has_value() ? static_cast<std::uint32_t>(memory.lines_bytes()) : 0;
+    body.ring_address = reinterpret_cast<std::uintptr_t>(memory.lines());
+    body.credit_address = reinterpret_cast<std::uintptr_t>(memory.credit());
+    body.access_key = peer.shared ? context_.options.shared->access_key() : 0;
+    body.measure_address =
+        peer.ring_parts.measuring ? reinterpret_cast<std::uintptr_t>(memory.measuring()) : 0;
+    for (const Subchannel& subchannel : peer.subchannels) {
+        if (subchannel.qp != nullptr) {
+            ConnectSubchannel& out = body.subchannels[body.subchannel_count++];
+            out.rail = static_cast<std::uint16_t>(subchannel.local_rail);
+            out.path = static_cast<std::uint16_t>(subchannel.path);
+            out.qp = peer.shared ? peer.shared_queue_pair(subchannel)->own_target()
+                                 : subchannel.qp->number();
+            out.psn = QueuePairs::first_packet(peer.connection, out.qp);
+            out.memory_key = peer.ring_registration.remote_key(subchannel.local_rail);
+        }
+    }
+    return body;
+}
+
+ConnectNote HandshakeMessages::note_of(const Peer& peer, MessageType type) {
+    if (type == MessageType::connect_refuse) {
+        return {peer.connection, peer.remote_connection, peer.refusal, peer.next_receive};
+    }
+    const std::uint32_t number =
+        type == MessageType::connect_keep ? peer.closing.heard : peer.closing.number;
+    return {peer.connection, peer.remote_connection, number, 0};
+}
+
+bool HandshakeMessages::send(Peer& peer, MessageType type) {
+    if (peer.waiting_link.linked()) {
+        peer.handshakes_owed |= bit_of(type);
+        return false;
+    }
+    switch (type) {
+    case MessageType::connect_refuse:
+    case MessageType::connect_keep:
+    case MessageType::connect_yield:
+    case MessageType::connect_close: {
+        const ConnectNote note = note_of(peer, type);
+        return send_body(peer, type, &note, sizeof note);
+    }
+    default: {
+        const ConnectBody body = describe(peer);
+        return send_body(peer, type, &body, sizeof body);
+    }
+    }
+}
+
+bool HandshakeMessages::send_body(Peer& peer, MessageType type, const void* body,
+                                  std::uint32_t length) {
+    std::byte* to = peer.datagrams.reserve(length);
+    Status status = Status::again(Reason::queue_full);
+    if (to != nullptr) {
+        std::memcpy(to, body, length);
+        MessageHeader header;
+        header.type = type;
+        header.length = length;
+        if (type == MessageType::connect_request && is_needed(peer)) {
+            header.flags = kConnectNeeded | (peer.users > 0 ? kConnectAwaited : 0) |
+                           (peer.rma_operations > 0 ? kConnectRequired : 0);
+        }
+        status = peer.datagrams.commit(peer.datagram, header);
+    }
+    if (status.is_again() && type != MessageType::connect_close) { // it is sent again by Closings
+        peer.handshakes_owed |= bit_of(type);
+        owing_.push_back(peer);
+    } else if (status.is_error()) {
+        listener_.on_unsent(peer, status);
+    }
+    return status.ok();
+}
+
+// Returns true if a message that waited for room still has to be sent.
+bool HandshakeMessages::is_due(const Peer& peer, MessageType type) {
+    switch (type) {
+    case MessageType::connect_request: return peer.state == ConnectState::requested;
+    case MessageType::connect_reply:
+        return peer.state == ConnectState::answered || peer.state == ConnectState::open ||
+               peer.state == ConnectState::closing;
+    case MessageType::connect_confirm:
+        return peer.state == ConnectState::open || peer.state == ConnectState::closing;
+    case MessageType::connect_yield: return peer.yields;
+    default: return true;
+    }
+}
+
+void HandshakeMessages::retry() {
+    for (std::size_t left = owing_.size(); left > 0 && !owing_.empty(); --left) {
+        Peer& peer = *owing_.front();
+        owing_.remove(peer);
+        const std::uint32_t owed = std::exchange(peer.handshakes_owed, 0);
+        for (const MessageType type : {MessageType::connect_refuse, MessageType::connect_request,
+                                       MessageType::connect_reply, MessageType::connect_confirm,
+                                       MessageType::connect_keep, MessageType::connect_yield}) {
+            if ((owed & bit_of(type)) != 0 && is_due(peer, type)) {
+                static_cast<void>(send(peer, type));
+            }
+        }
+    }
+}
+
+void HandshakeMessages::forget(Peer& peer) {
+    if (peer.waiting_link.linked()) {
+        owing_.remove(peer);
+    }
+    peer.handshakes_owed = 0;
+}
+
+} // namespace adaptib

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SharedDraining: ends the work of a connection over shared queue pairs
+// (channel/shared_queue_pairs.h).
+//
+// A queue pair of its own can be moved to the error state, or destroyed: then none of its work is
+// under way. A shared one is drained instead: its work completes, which an empty write behind it
+// signals. The target of the other side accepts late packets as well. So a connection whose
+// initiator has failed is not fenced before its packets are gone.
+// Threads: one at a time.
+// May touch: base/, channel/, fabric/, peer/.
+#pragma once
+
+#include "connect/connect_context.h"
+#include "connect/control_lanes.h"
+
+namespace adaptib {
+
+class SharedDraining {
+public:
+    // Time after which all packets of a failed queue pair have been dropped or have arrived.
+    static constexpr Nanoseconds kPacketsGone{10'000'000};
+
+    SharedDraining(const ConnectContext& context, ControlLanes& lanes)
+        : context_(context), lanes_(lanes) {}
+
+    // Returns false if work of this side on shared queue pairs may be under way; finds out, so the
+    // caller calls it again.
+    bool drained(Peer& peer);
+    // Returns true if none of this side's work on shared queue pairs is under way.
+    static bool is_quiet(const Peer& peer);
+    // Returns true if nothing of this side's connection can touch the other side's memory any more;
+    // finds out, so the caller calls it again.
+    bool may_fence(Peer& peer);
+    // Stops unfinished shared queue pairs for good, before memory that they may read is freed.
+    static void stop(Peer& peer);
+
+private:
+    const ConnectContext& context_;
+    ControlLanes& lanes_;
+};
+
+} // namespace adaptib

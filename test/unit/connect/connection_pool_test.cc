@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The pool of closed connections: what is kept, what is returned, and what is destroyed first.
+#include "connect/connection_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "unit/connect/connections.h"
+
+namespace adaptib::test {
+namespace {
+
+class Pool : public Connections {
+protected:
+    Pool() { world_.counters.buffers = world_.counters.buffers_bytes = 0; } // not the datagrams'
+    // Takes the peer's connection down, into the pool.
+    void keep(ConnectionPool& pool, Peer& peer) {
+        std::vector<std::unique_ptr<QueuePair>> queue_pairs;
+        for (Subchannel& subchannel : peer.subchannels) {
+            queue_pairs.push_back(std::move(subchannel.qp));
+        }
+        peer.subchannels.clear();
+        peer.state = ConnectState::idle;
+        ASSERT_TRUE(world_.first.allocate(4096, kLocalWrite, peer.ring_memory).ok());
+        ++world_.counters.buffers;
+        world_.counters.buffers_bytes += 4096;
+        pool.keep(peer, std::move(queue_pairs));
+    }
+    static std::size_t kept(const Peer& peer) {
+        return peer.pool_link.linked() ? peer.kept.size() : 0;
+    }
+};
+
+TEST_F(Pool, ReturnsTheQueuePairOfEachPath) {
+    ConnectionPool pool(2, world_.counters);
+    const auto peer = open_peer(1);
+    const QueuePair* const first = peer->subchannels[0].qp.get();
+    const QueuePair* const second = peer->subchannels[1].qp.get();
+    keep(pool, *peer);
+    EXPECT_EQ(world_.counters.connections_kept, 1u);
+    pool.leave(*peer);
+    EXPECT_EQ(world_.counters.connections_kept, 0u);
+    EXPECT_TRUE(peer->reuses);
+    EXPECT_NE(peer->ring_memory, nullptr);
+    peer->subchannels.resize(3);
+    EXPECT_EQ(ConnectionPool::take(*peer, peer->subchannels[2]), nullptr);
+    const auto taken = ConnectionPool::take(*peer, peer->subchannels[1]);
+    EXPECT_EQ(taken.get(), second);
+    EXPECT_EQ(static_cast<RecordingPair&>(*taken).states, std::vector{QpState::reset});
+    EXPECT_EQ(ConnectionPool::take(*peer, peer->subchannels[0]).get(), first);
+    EXPECT_EQ(ConnectionPool::take(*peer, peer->subchannels[0]), nullptr);
+}
+
+TEST_F(Pool, AQueuePairThatCannotBeResetIsDestroyed) {
+    ConnectionPool pool(1, world_.counters);
+    const auto peer = open_peer(1);
+    pair_of(*peer, 0).answer = Status::error(Reason::no_device);
+    keep(pool, *peer);
+    pool.leave(*peer);
+    peer->subchannels.resize(2);
+    EXPECT_EQ(ConnectionPool::take(*peer, peer->subchannels[0]), nullptr);
+    EXPECT_NE(ConnectionPool::take(*peer, peer->subchannels[1]), nullptr);
+}
+
+TEST_F(Pool, TheConnectionClosedLongestAgoMakesRoomForTheNext) {
+    ConnectionPool pool(2, world_.counters);
+    std::vector<std::unique_ptr<Peer>> peers;
+    for (std::uint64_t name = 1; name <= 3; ++name) {
+        peers.push_back(open_peer(name));
+        keep(pool, *peers.back());
+    }
+    EXPECT_EQ(world_.counters.connections_kept, 2u);
+    EXPECT_EQ(kept(*peers[0]), 0u);
+    EXPECT_EQ(peers[0]->ring_memory, nullptr);
+    EXPECT_EQ(kept(*peers[1]), 2u);
+    EXPECT_EQ(kept(*peers[2]), 2u);
+    EXPECT_EQ(world_.counters.buffers, 2u);
+    EXPECT_EQ(world_.counters.buffers_bytes, 2u * 4096);
+}
+
+TEST_F(Pool, APeerThatWaitsForItsConnectionIsSpared) {
+    ConnectionPool pool(3, world_.counters);
+    IntrusiveList<Peer, &Peer::wanted_link> wanted;
+    std::vector<std::unique_ptr<Peer>> peers;
+    for (std::uint64_t name = 1; name <= 2; ++name) {
+        peers.push_back(open_peer(name));
+        keep(pool, *peers.back());
+    }
+    wanted.push_back(*peers[0]);
+    EXPECT_TRUE(pool.give_up_oldest());
+    EXPECT_EQ(kept(*peers[0]), 2u);
+    EXPECT_EQ(kept(*peers[1]), 0u);
+    EXPECT_TRUE(pool.give_up_oldest()); // there is no other
+    EXPECT_EQ(kept(*peers[0]), 0u);
+    EXPECT_FALSE(pool.give_up_oldest());
+    EXPECT_EQ(world_.counters.connections_kept, 0u);
+    EXPECT_EQ(world_.counters.buffers, 0u);
+}
+
+TEST_F(Pool, NothingIsKeptOfAPeerThatDisconnects) {
+    ConnectionPool pool(1, world_.counters);
+    const auto peer = open_peer(1);
+    EXPECT_TRUE(pool.takes(*peer));
+    EXPECT_FALSE(ConnectionPool(0, world_.counters).takes(*peer));
+    for (bool Peer::*member :
+         {&Peer::released, &Peer::disconnect_sent, &Peer::disconnect_received}) {
+        (*peer).*member = true;
+        EXPECT_FALSE(pool.takes(*peer));
+        (*peer).*member = false;
+    }
+}
+
+} // namespace
+} // namespace adaptib::test

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Repairs: when each step of a repair is due, when there is something to improve, and when the peer
+// is given up.
+#include "connect/repairs.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "unit/connect/connections.h"
+
+namespace adaptib::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Repairing : public Connections, private RepairListener, private Witness {
+protected:
+    Repairing() { attended_.at_most(1h); }
+    ~Repairing() override { repairs_.leave(*peer_); }
+
+    // Returns the steps that are taken now.
+    std::string advance() {
+        steps_.clear();
+        repairs_.advance();
+        return steps_;
+    }
+    ConnectOptions options() {
+        ConnectOptions options;
+        options.failure_timeout = 1s;
+        options.attended = &attended_;
+        options.liveness = &liveness_;
+        options.witness = this;
+        return options;
+    }
+
+    bool alive_ = false; // as far as the witness knows
+    Nanoseconds ask_at_{0};
+    AttendedClock attended_{world_.clock};
+    const Liveness liveness_{5s};
+    const ConnectContext context_ = context(options());
+    ConnectionPool pool_{0, world_.counters};
+    ControlLanes lanes_{context_};
+    SharedDraining draining_{context_, lanes_};
+    QueuePairs queue_pairs_{context_, pool_};
+    Repairs repairs_{context_, queue_pairs_, draining_, *this};
+    std::unique_ptr<Peer> peer_ = open_peer(1);
+
+private:
+    void on_repair_begins(Peer& peer) override {
+        steps_ += "begins ";
+        peer.state = ConnectState::repairing;
+        peer.repair.wanted = false;
+        peer.repair.active = true;
+        peer.repair.began = attended_.now();
+        if (!peer.repair.gentle) {
+            queue_pairs_.fail_all(peer);
+        }
+    }
+    void on_repair_late(Peer& peer) override {
+        steps_ += "late ";
+        peer.stripes = 0;
+    }
+    void on_repair_quiet(Peer& peer) override {
+        steps_ += "quiet ";
+        peer.repair.fenced = true;
+        peer.repair.ask_at = ask_at_;
+    }
+    void on_repair_ready(Peer& peer) override {
+        steps_ += "ready ";
+        peer.repair.ask_at = world_.clock.now() + 10ms;
+    }
+    bool may_live(Peer&, Nanoseconds) override { return alive_; }
+
+    std::string steps_;
+};
+
+TEST_F(Repairing, TakesAllStepsAtOnceIfNothingIsUnderWay) {
+    EXPECT_FALSE(repairs_.active());
+    EXPECT_EQ(repairs_.deadline(), Nanoseconds::max());
+    repairs_.begin(*peer_);
+    EXPECT_TRUE(repairs_.active());
+    EXPECT_EQ(peer_->state, ConnectState::open); // until progress is made
+    EXPECT_EQ(advance(), "begins quiet ready ");
+    EXPECT_EQ(pair_of(*peer_, 0).states, std::vector{QpState::error});
+    EXPECT_EQ(pair_of(*peer_, 1).states, std::vector{QpState::error});
+}
+
+TEST_F(Repairing, AsksAgainWhenThatIsDueOrARequestHasCome) {
+    ask_at_ = world_.clock.now() + 10ms;
+    repairs_.begin(*peer_);
+    EXPECT_EQ(advance(), "begins quiet ");
+    EXPECT_EQ(repairs_.deadline(), ask_at_);
+    world_.clock.advance(9ms);
+    EXPECT_EQ(advance(), "");
+    world_.clock.advance(1ms);
+    EXPECT_EQ(advance(), "ready ");
+    EXPECT_EQ(advance(), "");
+    peer_->early_request = std::make_unique<ConnectBody>();
+    EXPECT_EQ(advance(), "ready ");
+}
+
+TEST_F(Repairing, WorkUnderWayIsAwaitedForAQuarterOfTheFailureTimeout) {
+    peer_->stripes = 1;
+    repairs_.begin(*peer_);
+    EXPECT_EQ(advance(), "begins ");
+    EXPECT_EQ(repairs_.deadline(), world_.clock.now() + 250ms);
+    world_.clock.advance(249ms);
+    EXPECT_EQ(advance(), "");
+    world_.clock.advance(1ms);
+    EXPECT_EQ(advance(), "late quiet ready ");
+}
+
+TEST_F(Repairing, AConnectionThatIsComingUpIsRepairedOnceItIsOpen) {
+    peer_->state = ConnectState::requested;
+    repairs_.begin(*peer_);
+    EXPECT_EQ(advance(), "");
+    peer_->state = ConnectState::open;
+    EXPECT_EQ(advance(), "begins quiet ready ");
+}
+
+TEST_F(Repairing, WithoutAConnectionThereIsNothingToRepair) {
+    for (const ConnectState state : {ConnectState::idle, ConnectState::failed}) {
+        peer_->state = state;
+        repairs_.begin(*peer_);
+        EXPECT_FALSE(repairs_.active());
+    }
+}
+
+TEST_F(Repairing, ImprovesAConnectionThatLacksAUsablePath) {
+    peer_->repairable = true;
+    repairs_.improve(*peer_);
+    EXPECT_FALSE(repairs_.active()); // it has all paths
+    peer_->subchannels[1].qp.reset();
+    events_.usable = false;
+    repairs_.improve(*peer_);
+    EXPECT_FALSE(repairs_.active());
+    events_.usable = true;
+    peer_->state = ConnectState::closing;
+    repairs_.improve(*peer_);
+    EXPECT_FALSE(repairs_.active());
+    EXPECT_TRUE(peer_->repair.improve); // later
+    peer_->state = ConnectState::open;
+    peer_->stripes = 1;
+    repairs_.improve(*peer_);
+    EXPECT_TRUE(peer_->repair.gentle);
+    EXPECT_EQ(advance(), "begins ");
+    EXPECT_TRUE(pair_of(*peer_, 0).states.empty()); // work under way goes on
+    world_.clock.advance(1s);
+    EXPECT_EQ(advance(), "");
+    repairs_.begin(*peer_); // now a path has failed
+    EXPECT_EQ(pair_of(*peer_, 0).states, std::vector{QpState::error});
+}
+
+TEST_F(Repairing, APeerThatMayLiveIsWaitedFor) {
+    ask_at_ = Nanoseconds::max();
+    repairs_.begin(*peer_);
+    EXPECT_EQ(advance(), "begins quiet ");
+    EXPECT_EQ(repairs_.deadline(), world_.clock.now() + 5s);
+    world_.clock.advance(4999ms);
+    advance();
+    EXPECT_EQ(events_.partitions, 0u);
+    world_.clock.advance(1ms);
+    alive_ = true;
+    advance();
+    EXPECT_EQ(events_.partitions, 0u);
+    alive_ = false;
+    peer_->repair.ask_at = Nanoseconds{0};
+    EXPECT_EQ(advance(), ""); // it is given up
+    EXPECT_EQ(events_.partitions, 1u);
+}
+
+TEST_F(Repairing, APathIsInUseUntilItsQueuePairIsGone) {
+    EXPECT_FALSE(repairs_.uses_failed_path(*peer_));
+    events_.usable = false;
+    EXPECT_TRUE(repairs_.uses_failed_path(*peer_));
+    peer_->subchannels[0].qp.reset();
+    peer_->subchannels[1].qp.reset();
+    EXPECT_FALSE(repairs_.uses_failed_path(*peer_));
+}
+
+} // namespace
+} // namespace adaptib::test
