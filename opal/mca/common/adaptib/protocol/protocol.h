@@ -539,7 +539,7 @@ private:
 
     // of transfer_engine.h
     void want_connection(Peer& peer) override { connections_.request(peer); }
-    void want_repair(Peer& peer) override { connections_.repair(peer); }
+    void want_repair(Peer& peer) override { connections_.repairs().begin(peer); }
     void on_control_lane(Peer& peer, std::uint32_t lane) override {
         connections_.migrate_control_lane(peer, lane);
     }
