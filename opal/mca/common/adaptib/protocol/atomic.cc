@@ -13,6 +13,7 @@
 #include <cstring>
 #include <vector>
 
+#include "protocol/count_rma.h"
 #include "protocol/protocol.h"
 
 namespace adaptib {
@@ -45,7 +46,7 @@ bool Protocol::atomic_here(const opal_common_adaptib_one_sided_t& operation, Opc
     const std::uint64_t old =
         carry_out(operation.remote_address, opcode, compare_add_of(operation), operation.operand);
     std::memcpy(operation.local, &old, sizeof old);
-    count_rma(opcode, sizeof old);
+    count_rma(counters_, opcode, sizeof old);
     return true;
 }
 
@@ -93,7 +94,7 @@ void Protocol::send_atomic(EmulatedAtomic& atomic) {
     Peer& peer = atomic.peer;
     const AtomicBody body = atomic.body;
     atomic.queued = false;
-    count_rma(static_cast<Opcode>(body.opcode), sizeof(std::uint64_t));
+    count_rma(counters_, static_cast<Opcode>(body.opcode), sizeof(std::uint64_t));
     ++counters_.operations_assisted;
     send_control(peer, MessageType::atomic, &body, sizeof body);
     note_sent(peer);

@@ -138,8 +138,7 @@ bool Protocol::try_rma(Peer& peer, const opal_common_adaptib_one_sided_t& operat
     work.compare_add = compare_add_of(operation);
     work.swap = operation.operand;
     const std::span<const std::uint32_t> keys{operation.remote->keys, operation.remote->key_count};
-    return may_be_assisted(peer, operation.bytes) ? start_by_choice(peer, work, *region, keys)
-                                                  : rma_now(peer, work, *region, keys);
+    return synchronous_rma_.execute_atomic(peer, work, *region, keys);
 }
 
 void OneSided::on_rma_done() { protocol.on_one_sided_done(*this); }

@@ -12,6 +12,8 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
       listener_(listener), back_pressure_(options.unexpected_most, *this),
       memory_({options.registration_cache, options.block_bytes}, rails, fabrics, counters,
               listener),
+      rma_target_(memory_.lent(), counters, *this),
+      synchronous_rma_(*options.clock, options.block_bytes, memory_, counters, rma_target_),
       active_max_(options.active_max), active_eager_(options.active_eager) {}
 
 // Destroys messages that the user never received, and transfers that will not end any more.

@@ -30,7 +30,8 @@
 //     failure.cc             a peer is lost; disconnect from a released peer
 //     protocol.cc            construction and destruction; how requests end
 //
-// intranode/ has operations of two processes of a host that end within the initiator's call:
+// intranode/ has operations of two processes of a host that end within the initiator's call
+// (SynchronousRma, the initiator's side; RmaTarget, the target's):
 //
 //     target_assisted.cc     target-assisted puts, gets and atomics
 //     cooperative_copy.cc    cooperative copy: both ends copy a part of long data
@@ -50,7 +51,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -66,7 +66,8 @@
 #include "memory/staging.h"
 #include "protocol/back_pressure.h"
 #include "protocol/flush.h"
-#include "protocol/intranode/staged_ends.h"
+#include "protocol/intranode/rma_target.h"
+#include "protocol/intranode/synchronous_rma.h"
 #include "protocol/request.h"
 #include "protocol/transfer.h"
 #include "stats/counters.h"
@@ -88,7 +89,7 @@ protected:
     ~ProtocolListener() = default;
 };
 
-class Protocol final : BackPressureListener {
+class Protocol final : BackPressureListener, RmaTargetListener {
 public:
     struct Options {
         std::uint64_t self = 0; // name of this process
@@ -194,8 +195,6 @@ public:
     }
     // Memory of this process: registration, windows, memory that its user has lent.
     ExposedMemory& memory() { return memory_; }
-    // Memory below that length is not worth lending: peers do not copy it cooperatively.
-    static bool is_worth_lending(Bytes length) { return length >= kMinCooperative; }
     // Returns the access to publish for memory registered with `access`: adds whether initiators
     // have to ask this process for atomics.
     std::uint32_t advertised_access(std::uint32_t access) const {
@@ -246,14 +245,7 @@ public:
         };
         const std::span<const std::uint32_t> keys{operation.remote->keys,
                                                   operation.remote->key_count};
-        if (may_be_assisted(peer, operation.bytes) &&
-            !peer.assist_choices->of_transfer(operation.bytes).goes_on()) [[unlikely]] {
-            return start_by_choice(peer, work(), *memory, keys);
-        }
-        if (operation.bytes >= kMinCooperative) [[unlikely]] {
-            return transfer_long(peer, work(), *memory, keys, 0);
-        }
-        return rma_now(peer, work(), *memory, keys);
+        return synchronous_rma_.put_or_get(peer, operation.bytes, work, *memory, keys);
     }
     // Counts the one-sided operations under way.
     FlushEpochs& flush_epochs() { return flush_epochs_; }
@@ -515,6 +507,7 @@ private:
     template <typename F> void for_each_undecided(Peer& peer, F&& f);
     void on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBody& body);
     void on_finish(Peer& peer, const IdBody& body);
+    std::span<std::byte> data_of_send(const Peer& peer, std::uint64_t send_id) const override;
     void end_send(SendTransfer& transfer, bool failed);
     void end_receive(ReceiveTransfer& transfer);
 
@@ -601,86 +594,10 @@ private:
     void report_refused(Peer& peer, Opcode opcode, Bytes bytes);
     static int status_of(const RmaOperation& rma);
 
-    static bool may_be_assisted(const Peer& peer, Bytes length) {
-        return peer.assist_choices != nullptr && length <= kMaxAssisted && length > 0;
-    }
-    // Executes the operation within the call, over the only path to the peer, if the fabric can.
-    // `what` lacks the keys. Returns false if the operation is not done.
-    [[gnu::always_inline]] bool rma_now(Peer& peer, const RmaWork& what, const Registration& region,
-                                        std::span<const std::uint32_t> remote_keys) {
-        const Subchannel* const only = peer.only_subchannel();
-        if (only == nullptr || only->remote_rail >= remote_keys.size()) [[unlikely]] {
-            return false;
-        }
-        const RmaWork work{.opcode = what.opcode,
-                           .local_key = region.local_key(only->local_rail),
-                           .local = what.local,
-                           .length = what.length,
-                           .remote_address = what.remote_address,
-                           .remote_key = remote_keys[only->remote_rail],
-                           .compare_add = what.compare_add,
-                           .swap = what.swap};
-        if (!only->qp->rma_now(work).ok()) [[unlikely]] {
-            return false;
-        }
-        count_rma(what.opcode, what.length);
-        return true;
-    }
-    bool start_by_choice(Peer& peer, const RmaWork& work, const Registration& region,
-                         std::span<const std::uint32_t> remote_keys);
-    bool request_assist(Peer& peer, const RmaWork& work, std::span<const std::uint32_t> remote_keys,
-                        Nanoseconds patience);
-    bool answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number,
-                  Nanoseconds patience) const;
-    static bool worth_waiting(const Peer& peer, std::uint32_t looks);
-    QueuePair* serving_qp(const Peer& peer, bool sensible);
-    void on_operate(Peer& peer, const MessageHeader& header, const std::byte* from);
-    static constexpr Bytes kMinCooperative = 64 * kKiB; // below, the helper rarely begins in time
-    // `send_id`: the peer's send whose data is read; 0: the operation is a put or get.
-    bool transfer_long(Peer& peer, const RmaWork& work, const Registration& region,
-                       std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
-    static CooperativeCopyChoices::Pattern pattern_of(Peer& peer, const RmaWork& work,
-                                                      std::uint64_t send_id);
-    bool transfer_piece(Peer& peer, const RmaWork& work, const Registration& region,
-                        std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
-    bool transfer_alone(Peer& peer, const RmaWork& work, const Registration& region,
-                        std::span<const std::uint32_t> remote_keys);
-    bool transfer_cooperatively(Peer& peer, const RmaWork& work, const Registration& region,
-                                std::span<const std::uint32_t> remote_keys);
-    bool rma_now_part(Peer& peer, RmaWork work, Bytes offset, Bytes length,
-                      const Registration& region, std::span<const std::uint32_t> remote_keys);
-    bool transfer_staged(Peer& peer, const RmaWork& work, const Registration& region,
-                         std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
-    Bytes pump_staged(const Peer& peer, StagedCopy& copy);
-    AnswerSlot* offer_cooperative_copy(Peer& peer, const RmaWork& work,
-                                       std::span<const std::uint32_t> remote_keys,
-                                       CooperativeCopyBody& body);
-    SharedWork close_cooperative_copy(const Peer& peer, AnswerSlot& slot) const;
-    void serve_staged(Peer& peer, const CooperativeCopyBody& body, QueuePair& qp);
-    bool step_crossing(const Peer& peer, CrossingHelp& help);
-    std::optional<StagedOffer> take_offer(const Peer& peer, const CooperativeCopyBody& body,
-                                          QueuePair& qp);
-    std::byte* find_offered(const Peer& peer, const CooperativeCopyBody& body, bool& good);
-    void count_served(const StagedOffer& offer);
-    QueuePair* offered_over(const Peer& peer, const CooperativeCopyBody& body);
-    void on_cooperative_copy(Peer& peer, const CooperativeCopyBody& body);
     std::size_t stripe_of(const Transfer& transfer, std::uint32_t rail,
                           std::uint32_t qp_number) const;
     void take_time(Transfer& transfer, std::size_t stripe, WorkStatus status);
     void learn_from(Transfer& transfer, std::size_t stripe);
-    void count_rma(Opcode opcode, Bytes length) {
-        switch (opcode) {
-        case Opcode::read:
-            ++counters_.rdma_read;
-            counters_.rdma_read_bytes += length;
-            break;
-        case Opcode::write:
-            ++counters_.rdma_write;
-            counters_.rdma_write_bytes += length;
-            break;
-        default: ++counters_.rdma_atomic; break;
-        }
-    }
     void on_stripe_done(Transfer& transfer, std::uint32_t rail, const WorkCompletion& completion);
     void abandon(Transfer& transfer);
 
@@ -763,6 +680,8 @@ private:
     BackPressure back_pressure_;
     BlockPool pool_;
     ExposedMemory memory_;
+    RmaTarget rma_target_;
+    SynchronousRma synchronous_rma_;
     CompletedList completed_;
     UserRequest* starting_ = nullptr; // the request whose start is under way
     bool started_complete_ = false;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "peer/subchannel_stats.h"
+#include "protocol/count_rma.h"
 #include "protocol/protocol.h"
 
 namespace adaptib {
@@ -211,7 +212,7 @@ Status Protocol::post_stripe(Transfer& transfer, const Stripe& stripe) {
     work.swap = rma.swap;
     const Status status = subchannel.qp->post_send(work);
     if (status.ok()) {
-        count_rma(rma.opcode, stripe.length);
+        count_rma(counters_, rma.opcode, stripe.length);
         subchannel.outstanding[static_cast<std::size_t>(rma.direction())] += stripe.length;
         subchannel.reads += rma.direction() == Direction::read ? 1 : 0;
     }

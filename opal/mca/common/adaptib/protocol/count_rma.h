@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Counts puts, gets and atomics by kind, whichever way they take.
+// May touch: base/, fabric/work.h, stats/.
+#pragma once
+
+#include "base/units.h"
+#include "fabric/work.h"
+#include "stats/counters.h"
+
+namespace adaptib {
+
+inline void count_rma(Counters& counters, Opcode opcode, Bytes length) {
+    switch (opcode) {
+    case Opcode::read:
+        ++counters.rdma_read;
+        counters.rdma_read_bytes += length;
+        break;
+    case Opcode::write:
+        ++counters.rdma_write;
+        counters.rdma_write_bytes += length;
+        break;
+    default: ++counters.rdma_atomic; break;
+    }
+}
+
+} // namespace adaptib
