@@ -6,7 +6,7 @@
 // back into a matched, filled receive. One file of this folder per protocol event:
 //
 //     send.cc                the caller starts a send; pending sends go out when there is room
-//     timed.cc               messages that could go two ways: learns the eager limit
+//     timed.cc               messages that could go two ways (eager_tuning.h)
 //     receive.cc             the caller posts a receive, probes or cancels
 //     arrival.cc             a message arrives: order, duplicates, dispatch
 //     eager.cc               eager messages, and the acknowledgment of synchronous ones
@@ -65,6 +65,7 @@
 #include "memory/exposed_memory.h"
 #include "memory/staging.h"
 #include "protocol/back_pressure.h"
+#include "protocol/eager_tuning.h"
 #include "protocol/flush.h"
 #include "protocol/intranode/rma_target.h"
 #include "protocol/intranode/synchronous_rma.h"
@@ -95,7 +96,7 @@ public:
         std::uint64_t self = 0; // name of this process
         Bytes eager_limit = 0;  // for messages of this process to itself
         Bytes active_max = 0;
-        Bytes active_eager = 0; // first value of active_eager(), and its minimum
+        Bytes active_eager = 0; // EagerTuning's
         bool put = false;
         std::uint64_t connect_threshold = 0; // messages sent before a connection is made
         Bytes block_bytes = 0;
@@ -179,13 +180,8 @@ public:
     bool send_active_timed(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
                            const void* second, Bytes second_bytes);
     Bytes active_max() const { return active_max_; }
-    // Length up to which an active message is the fastest way to move data, as far as is known, to
-    // the peer that was timed last. A caller that has another way may keep the reference, and reads
-    // later values through it.
-    const std::size_t& active_eager() const { return active_eager_; }
-    // The caller has sent data of that length to the peer in its other way. Now and then raises
-    // active_eager(), so that the next data goes as an active message and is timed.
-    void on_active_declined(Peer& peer, Bytes bytes);
+    // Learns which messages go through the ring; on_active_declined(), active_eager().
+    EagerTuning& eager_tuning() { return eager_tuning_; }
     // Called with each active message that arrives. Null: active messages count as bad packets.
     using ActiveHandler = void (*)(void* context, Peer& peer, std::uint8_t tag,
                                    const std::byte* payload, Bytes length);
@@ -416,13 +412,6 @@ private:
         }
     }
     std::string no_memory_text(const Peer& peer, Bytes bytes) const;
-
-    // timed.cc
-    template <typename F> bool put_timed(Peer& peer, Bytes bytes, F&& put);
-    void end_stream(Peer& peer);
-    bool streams_through_ring(Peer& peer, Bytes bytes);
-    void choose_stream_way(Peer& peer, Bytes bytes);
-    void choose_active_eager(const Peer& peer);
 
     // send.cc
     Status start_send(SendRequest& request, bool& complete);
@@ -694,7 +683,7 @@ private:
     IdTable<CopiedOneSided> copied_;
     IdTable<EmulatedAtomic> emulated_atomics_;
     Bytes active_max_;
-    std::size_t active_eager_;
+    EagerTuning eager_tuning_;
     ActiveHandler active_handler_ = nullptr;
     void* active_context_ = nullptr;
     std::size_t outstanding_ = 0; // stripes
