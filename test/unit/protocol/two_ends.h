@@ -36,6 +36,8 @@ public:
     explicit CopyingQp(Meanwhile& meanwhile) : QueuePair(QpType::rc), meanwhile_(meanwhile) {}
 
     std::vector<RmaWork> executed; // by the initiator
+    // Looks a key up in the target's table of regions; null: there is none to see.
+    std::function<Status(const RemoteRange&, std::uint32_t&)> find;
     bool executes = true;
     bool serves = true;
 
@@ -70,6 +72,9 @@ private:
         }
         return kOk;
     }
+    Status find_key_impl(const RemoteRange& range, std::uint32_t& key) override {
+        return find ? find(range, key) : Status::error(Reason::not_supported);
+    }
     Status serve_rma_impl(const SendWork& work) override {
         if (!serves || work.remote_key != kRemoteKey) {
             return Status::error(Reason::bad_key);
@@ -98,9 +103,11 @@ private:
 
 class HostRail final : public NullRail {
 public:
-    HostRail() {
+    explicit HostRail(bool sees_regions = false) {
         info_.capabilities = static_cast<std::uint32_t>(Capability::ud) |
                              static_cast<std::uint32_t>(Capability::whole_memory);
+        info_.capabilities |=
+            sees_regions ? static_cast<std::uint32_t>(Capability::sees_regions) : 0;
         info_.datagram_bytes = 512;
     }
 

@@ -3,7 +3,7 @@
 //
 // Purpose: before this process carries out an atomic for a peer (protocol/atomic.cc), it checks
 // that the word lies in a window that still exists. The name in the request says which window, but
-// it may be another window's (protocol/region_keys.cc says why), so it only says where to look
+// it may be another window's (protocol/region_keys.h says why), so it only says where to look
 // first.
 // Ownership: a window belongs to its user, who resets it before the table is destroyed.
 // Threads: one at a time.

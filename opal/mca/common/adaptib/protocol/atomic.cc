@@ -148,7 +148,8 @@ void Protocol::on_atomic_done(Peer& peer, const AtomicDoneBody& body) {
         return;
     }
     if (body.done == 0) {
-        report_refused(peer, static_cast<Opcode>(atomic->body.opcode), sizeof body.old);
+        region_keys_.report_refused(peer, static_cast<Opcode>(atomic->body.opcode),
+                                    sizeof body.old);
         end_atomic(*atomic, OPAL_COMMON_ADAPTIB_BAD_PARAM);
         return;
     }

@@ -74,7 +74,7 @@ void Protocol::on_copied_block(CopiedOneSided& operation) {
         }
     }
     UserRequest& user = *operation.user;
-    const int status = status_of(rma);
+    const int status = rma.status();
     const Bytes bytes = operation.length;
     --operation.peer.one_sided;
     --operation.peer.users;

@@ -14,7 +14,7 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
               listener),
       rma_target_(memory_.lent(), counters, *this),
       synchronous_rma_(*options.clock, options.block_bytes, memory_, counters, rma_target_),
-      active_max_(options.active_max),
+      region_keys_(rails, counters, listener), active_max_(options.active_max),
       eager_tuning_(*options.clock, options.active_eager, counters) {}
 
 // Destroys messages that the user never received, and transfers that will not end any more.

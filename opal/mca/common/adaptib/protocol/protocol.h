@@ -22,7 +22,7 @@
 //     put_get_balance.cc     put/get balance: operations wait until their direction may go on
 //     active.cc              active messages
 //     one_sided.cc           put, get and atomics
-//     region_keys.cc         keys of the remote memory; operations that the target refuses
+//     region_keys.h          keys of the remote memory; operations that the target refuses
 //     atomic.cc              atomics that the target's processor executes
 //     copied.cc              one-sided operations on memory that cannot be registered
 //     self.cc                messages of the process to itself
@@ -69,6 +69,7 @@
 #include "protocol/flush.h"
 #include "protocol/intranode/rma_target.h"
 #include "protocol/intranode/synchronous_rma.h"
+#include "protocol/region_keys.h"
 #include "protocol/request.h"
 #include "protocol/transfer.h"
 #include "stats/counters.h"
@@ -76,9 +77,8 @@
 namespace adaptib {
 
 // Notices and questions of the protocol to the core above it.
-class ProtocolListener : public MemoryListener {
+class ProtocolListener : public MemoryListener, public RegionKeysListener {
 public:
-    virtual void on_failure(const std::string& text) = 0;
     // A connection has failed; messages and transfers under way over it may not have arrived.
     virtual void on_broken(Peer& peer) = 0;
     // The disconnect handshake is over: nothing refers to the peer any more.
@@ -224,9 +224,9 @@ public:
             peer.whole = memory_.whole(peer.route.fabric);
         }
         const Registration* const memory = region != nullptr ? region : peer.whole;
-        if (memory == nullptr || !allows(operation, put ? OPAL_COMMON_ADAPTIB_REMOTE_WRITE
-                                                        : OPAL_COMMON_ADAPTIB_REMOTE_READ))
-            [[unlikely]] {
+        if (memory == nullptr ||
+            !RegionKeys::allows(operation, put ? OPAL_COMMON_ADAPTIB_REMOTE_WRITE
+                                               : OPAL_COMMON_ADAPTIB_REMOTE_READ)) [[unlikely]] {
             return false;
         }
         const auto work = [&] {
@@ -557,32 +557,6 @@ private:
     void plan_rma(Transfer& transfer);
     bool plan_more(Transfer& transfer);
     Status post_stripe(Transfer& transfer, const Stripe& stripe);
-    static Status check(const opal_common_adaptib_one_sided_t& operation);
-    // Returns true if this process can use the description, and the description gives `right`.
-    static bool is_sound(const opal_common_adaptib_remote_t& remote, std::uint32_t right) {
-        return remote.key_count != 0 && remote.key_count <= kMaxRails &&
-               (remote.access & right) != 0;
-    }
-    // Returns true if the description covers the memory that the operation goes to.
-    static bool covers(const opal_common_adaptib_remote_t& remote,
-                       const opal_common_adaptib_one_sided_t& operation) {
-        return is_within(operation.remote_address, operation.bytes, remote.base, remote.bytes) &&
-               remote.base + remote.bytes >= remote.base;
-    }
-    static bool allows(const opal_common_adaptib_one_sided_t& operation, std::uint32_t right) {
-        return covers(*operation.remote, operation) && is_sound(*operation.remote, right);
-    }
-
-    // region_keys.cc
-    Status find_keys(const Peer& peer, const opal_common_adaptib_one_sided_t& operation,
-                     opal_common_adaptib_remote_t& remote);
-    bool find_keys(Transfer& transfer);
-    Status find_keys(const Peer& peer, const RemoteRange& range, std::span<std::uint32_t> keys);
-    bool sees_regions(const Peer& peer) const;
-    void refuse(Transfer& transfer);
-    void report_refused(Peer& peer, Opcode opcode, Bytes bytes);
-    static int status_of(const RmaOperation& rma);
-
     std::size_t stripe_of(const Transfer& transfer, std::uint32_t rail,
                           std::uint32_t qp_number) const;
     void take_time(Transfer& transfer, std::size_t stripe, WorkStatus status);
@@ -671,6 +645,7 @@ private:
     ExposedMemory memory_;
     RmaTarget rma_target_;
     SynchronousRma synchronous_rma_;
+    RegionKeys region_keys_;
     CompletedList completed_;
     UserRequest* starting_ = nullptr; // the request whose start is under way
     bool started_complete_ = false;

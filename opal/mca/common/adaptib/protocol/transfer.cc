@@ -145,7 +145,7 @@ bool Protocol::post_stripes(Transfer& transfer, std::uint32_t offered) {
             if (transfer.peer.put_get_balance != nullptr && queue_if_full(transfer)) {
                 return true;
             }
-            if (find_keys(transfer)) {
+            if (region_keys_.find(transfer.peer, transfer.rma)) {
                 plan_rma(transfer);
             }
         }
@@ -373,7 +373,7 @@ void Protocol::on_stripe_done(Transfer& transfer, std::uint32_t rail,
             if (stripe < rma.plan.size()) {
                 transfer.peer.subchannels[rma.plan[stripe].subchannel].refused = true;
             }
-            refuse(transfer);
+            region_keys_.refuse(transfer.peer, rma);
         } else {
             rma.failed = true;
         }
