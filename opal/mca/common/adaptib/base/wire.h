@@ -233,7 +233,7 @@ struct CooperativeCopyBody {
     std::uint32_t pad_more;
 };
 
-// A target-assisted atomic on a word of a window (protocol/atomic.cc).
+// A target-assisted atomic on a word of a window (protocol/emulated_atomics.h).
 struct AtomicBody {
     std::uint64_t id; // the initiator's; the answer repeats it
     std::uint64_t remote_address;

@@ -76,7 +76,8 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
         return Status::error(Reason::unreachable);
     }
     if (is_atomic(operation.operation) && is_emulated(operation)) { // the target finds the memory
-        return start_atomic(peer, operation, opcode_of(operation.operation), user, complete_now);
+        return emulated_atomics_.start(peer, operation, opcode_of(operation.operation), user,
+                                       complete_now);
     }
     status = region_keys_.find(peer, operation, remote);
     if (!status.ok()) {
@@ -106,11 +107,9 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
     rma.keys_found = peer.state == ConnectState::open;
     rma.local = static_cast<std::byte*>(operation.local);
     rma.registration = region;
-    starting_ = &user;
-    started_complete_ = false;
+    completions_.begin(user);
     start_operation(*started);
-    starting_ = nullptr;
-    complete_now = started_complete_;
+    complete_now = completions_.end();
     return kOk;
 }
 
@@ -122,7 +121,7 @@ bool Protocol::try_rma(Peer& peer, const opal_common_adaptib_one_sided_t& operat
     const Opcode opcode = opcode_of(operation.operation);
     if (is_emulated(operation)) [[unlikely]] {
         return peer.name == options_.self && check(operation).ok() &&
-               atomic_here(operation, opcode);
+               emulated_atomics_.execute_here(operation, opcode);
     }
     if (region == nullptr) {
         region = memory_.whole(peer.route.fabric);

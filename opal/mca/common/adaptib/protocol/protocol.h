@@ -23,7 +23,7 @@
 //     active.cc              active messages
 //     one_sided.cc           put, get and atomics
 //     region_keys.h          keys of the remote memory; operations that the target refuses
-//     atomic.cc              atomics that the target's processor executes
+//     emulated_atomics.h     atomics that the target's processor executes
 //     copied.cc              one-sided operations on memory that cannot be registered
 //     self.cc                messages of the process to itself
 //     repaired.cc            a connection is repaired: messages in doubt are sent again
@@ -65,7 +65,9 @@
 #include "memory/exposed_memory.h"
 #include "memory/staging.h"
 #include "protocol/back_pressure.h"
+#include "protocol/completions.h"
 #include "protocol/eager_tuning.h"
+#include "protocol/emulated_atomics.h"
 #include "protocol/flush.h"
 #include "protocol/intranode/rma_target.h"
 #include "protocol/intranode/synchronous_rma.h"
@@ -90,7 +92,7 @@ protected:
     ~ProtocolListener() = default;
 };
 
-class Protocol final : BackPressureListener, RmaTargetListener {
+class Protocol final : BackPressureListener, RmaTargetListener, EmulatedAtomicsListener {
 public:
     struct Options {
         std::uint64_t self = 0; // name of this process
@@ -249,7 +251,7 @@ public:
     void release_peer(Peer& peer);
     void keep_peer(Peer& peer); // undoes release_peer(): the peer is wanted again
 
-    CompletedList& completed() { return completed_; }
+    CompletedList& completed() { return completions_.list(); }
 
     // --- Calls of the core -----------------------------------------------------------------------
     // Takes a sequenced message. REQUIRES: it has passed check_message, and stays valid during the
@@ -316,7 +318,7 @@ public:
     // Bound on the number of requests that for_each_awaited() looks at.
     std::size_t awaited() const {
         return matcher_.posted() + sends_.size() + receives_.size() + waiting_acks_.size() +
-               emulated_atomics_.size();
+               emulated_atomics_.under_way();
     }
     // Sends messages and posts transfers that found no room before. Returns the number of peers
     // that have no pending sends any more.
@@ -429,13 +431,7 @@ private:
 
     // completion of requests
     void complete(UserRequest& user, int status, Bytes bytes) {
-        user.status = status;
-        user.bytes = bytes;
-        if (&user == starting_) {
-            started_complete_ = true;
-        } else {
-            completed_.push(user);
-        }
+        completions_.complete(user, status, bytes);
     }
     // `failure`: SUCCESS, or the status of a receive that did not get its data.
     void complete_receive(ReceiveRequest& request, const Envelope& envelope, Bytes message_bytes,
@@ -594,16 +590,9 @@ private:
     // one_sided.cc
     void on_one_sided_done(OneSided& operation);
 
-    // atomic.cc
-    bool atomic_here(const opal_common_adaptib_one_sided_t& operation, Opcode opcode);
-    Status start_atomic(Peer& peer, const opal_common_adaptib_one_sided_t& operation, Opcode opcode,
-                        UserRequest& user, bool& complete);
-    void send_atomic(EmulatedAtomic& atomic);
-    void send_queued_atomics(const Peer& peer);
-    void end_atomic(EmulatedAtomic& atomic, int status);
-    void fail_atomics(const Peer& peer);
-    void on_atomic(Peer& peer, const AtomicBody& body);
-    void on_atomic_done(Peer& peer, const AtomicDoneBody& body);
+    // emulated_atomics.h
+    void send_atomic_message(Peer& peer, MessageType type, const void* body,
+                             std::size_t size) override;
 
     // repaired.cc
     void lift_barrier(Peer& peer);
@@ -646,9 +635,7 @@ private:
     RmaTarget rma_target_;
     SynchronousRma synchronous_rma_;
     RegionKeys region_keys_;
-    CompletedList completed_;
-    UserRequest* starting_ = nullptr; // the request whose start is under way
-    bool started_complete_ = false;
+    Completions completions_;
     std::size_t queued_sends_ = 0; // sends in Peer::queued
     IdTable<SendRequest> waiting_acks_;
     IdTable<SendTransfer> sends_;
@@ -656,7 +643,7 @@ private:
     IdTable<OneSided> one_sided_;
     FlushEpochs flush_epochs_;
     IdTable<CopiedOneSided> copied_;
-    IdTable<EmulatedAtomic> emulated_atomics_;
+    EmulatedAtomics emulated_atomics_;
     Bytes active_max_;
     EagerTuning eager_tuning_;
     ActiveHandler active_handler_ = nullptr;
