@@ -28,7 +28,7 @@
 //     self.cc                messages of the process to itself
 //     repaired.cc            a connection is repaired: messages in doubt are sent again
 //     failure.cc             a peer is lost; disconnect from a released peer
-//     protocol.cc            construction and destruction; how requests end
+//     protocol.cc            construction and destruction; how requests end (completions.h)
 //
 // intranode/ has operations of two processes of a host that end within the initiator's call
 // (SynchronousRma, the initiator's side; RmaTarget, the target's):
@@ -58,7 +58,6 @@
 #include "base/clock.h"
 #include "base/id_table.h"
 #include "base/parameters.h"
-#include "channel/ring_memory.h"
 #include "connect/connection_manager.h"
 #include "match/match.h"
 #include "memory/block_pool.h"
