@@ -70,7 +70,7 @@ TEST(CopyChoiceOfCores, CheapCopiesRaiseTheLimit) {
     send_short(world, 0, kLong, 2 * kLap);
     EXPECT_GE(world.counters(0).copies_timed, 7u);
     EXPECT_EQ(world.counters(0).eager_limit_bytes, 65536u);
-    EXPECT_EQ(world.core(0).protocol().active_eager(), 65536u);
+    EXPECT_EQ(world.core(0).protocol().eager_tuning().active_eager(), 65536u);
     EXPECT_EQ(eager_of(world, kLong, 20), 20u);
     EXPECT_EQ(eager_of(world, 65536, 20), 20u);
     EXPECT_EQ(eager_of(world, 65537, 20), 0u);
@@ -137,7 +137,7 @@ TEST(CopyChoiceOfCores, ActiveMessagesCount) {
         ASSERT_TRUE(protocol.send_active_timed(peer, 1, data.data(), 100, data.data(), 3900));
         ASSERT_TRUE(world.run([&] { return heard == i + 1; }));
     }
-    EXPECT_EQ(protocol.active_eager(), 65536u);
+    EXPECT_EQ(protocol.eager_tuning().active_eager(), 65536u);
     EXPECT_GE(world.counters(0).copies_timed, 7u);
 
     Options dear;
@@ -145,13 +145,13 @@ TEST(CopyChoiceOfCores, ActiveMessagesCount) {
     Cores other(2, dear);
     exchange(other, 100, 40);
     Protocol& slow = other.core(0).protocol();
-    EXPECT_EQ(slow.active_eager(), 4096u);
+    EXPECT_EQ(slow.eager_tuning().active_eager(), 4096u);
     for (int i = 0; i < 8; ++i) {
-        EXPECT_EQ(slow.active_eager(), 4096u);
-        slow.on_active_declined(*other.peer(0, 1), kLong);
+        EXPECT_EQ(slow.eager_tuning().active_eager(), 4096u);
+        slow.eager_tuning().on_active_declined(*other.peer(0, 1), kLong);
         exchange(other, 8, 1);
     }
-    EXPECT_EQ(slow.active_eager(), 65536u) << "to be tried";
+    EXPECT_EQ(slow.eager_tuning().active_eager(), 65536u) << "to be tried";
 }
 
 TEST(CopyChoiceOfCores, StreamsAreCopiedByBothSides) {
@@ -292,18 +292,18 @@ TEST(CopyChoiceOfCores, ActiveStreamsMoveTheirLimit) {
     Peer& peer = *world.peer(0, 1);
     const std::vector<std::byte> data = pattern(kLong, 1);
     for (int i = 0; i < 3; ++i) {
-        EXPECT_EQ(protocol.active_eager(), 4096u);
-        protocol.on_active_declined(peer, kLong);
+        EXPECT_EQ(protocol.eager_tuning().active_eager(), 4096u);
+        protocol.eager_tuning().on_active_declined(peer, kLong);
     }
-    EXPECT_EQ(protocol.active_eager(), 65536u);
+    EXPECT_EQ(protocol.eager_tuning().active_eager(), 65536u);
     for (int i = 0; i < 6; ++i) {
         EXPECT_TRUE(protocol.send_active_timed(peer, 1, data.data(), kLong, nullptr, 0));
-        EXPECT_EQ(protocol.active_eager(), 65536u);
+        EXPECT_EQ(protocol.eager_tuning().active_eager(), 65536u);
     }
     EXPECT_EQ(world.counters(0).copies_timed, 0u);
     exchange(world, 8, 1);
     EXPECT_TRUE(protocol.send_active_timed(peer, 1, data.data(), kLong, nullptr, 0));
-    EXPECT_EQ(protocol.active_eager(), 4096u) << "the stream is over";
+    EXPECT_EQ(protocol.eager_tuning().active_eager(), 4096u) << "the stream is over";
 }
 
 // Sends a stream as the BTL's user does: a message above the limit of that moment goes another way,
@@ -314,11 +314,11 @@ int active_stream(Cores& world, Nanoseconds through_ring, Nanoseconds fetched) {
     const std::vector<std::byte> data = pattern(kLong, 1);
     int through = 0;
     for (std::uint64_t message = 0; message < kMessages; ++message) {
-        const bool active = kLong <= protocol.active_eager();
+        const bool active = kLong <= protocol.eager_tuning().active_eager();
         if (active) {
             EXPECT_TRUE(protocol.send_active_timed(peer, 1, data.data(), kLong, nullptr, 0));
         } else {
-            protocol.on_active_declined(peer, kLong);
+            protocol.eager_tuning().on_active_declined(peer, kLong);
         }
         world.progress();
         world.clock.advance(active ? through_ring : fetched);

@@ -139,8 +139,16 @@ private:
         of.repair.wanted = true;
     }
     void on_control_lane(Peer&, std::uint32_t) override {}
-    bool find_keys(Transfer&) override { return has_keys; }
-    void on_refused(const Transfer&) override { ++refusals; }
+    bool find_keys(Transfer& transfer) override {
+        if (!has_keys) {
+            refuse(transfer);
+        }
+        return has_keys;
+    }
+    void refuse(Transfer& transfer) override {
+        transfer.rma.failed = transfer.rma.refused = true;
+        ++refusals;
+    }
     Transfer* unshelve(Peer&, WaitingTransfer&) override { return nullptr; }
     void fail_shelved(Peer&, WaitingTransfer&) override {}
 };

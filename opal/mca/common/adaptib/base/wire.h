@@ -32,6 +32,8 @@ constexpr std::uint16_t kWireVersion = 29;
 constexpr std::uint32_t kMaxRails = 8;
 constexpr std::uint32_t kMaxSubchannels = 16; // of a connection: one per path between two rails
 constexpr std::uint32_t kMaxAssisted = 65536; // longest target-assisted operation, in bytes
+// Shortest copy that both ends take part in, in bytes; below, the helper rarely begins in time.
+constexpr std::uint32_t kMinCooperative = 65536;
 constexpr std::uint32_t kMinRingBytes = 4096;
 constexpr std::uint32_t kMaxRingBytes = 16 * 1024 * 1024;
 
@@ -231,7 +233,7 @@ struct CooperativeCopyBody {
     std::uint32_t pad_more;
 };
 
-// A target-assisted atomic on a word of a window (protocol/atomic.cc).
+// A target-assisted atomic on a word of a window (protocol/emulated_atomics.h).
 struct AtomicBody {
     std::uint64_t id; // the initiator's; the answer repeats it
     std::uint64_t remote_address;

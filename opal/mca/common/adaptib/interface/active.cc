@@ -43,14 +43,14 @@ size_t opal_common_adaptib_active_max(opal_common_adaptib_core_t* core) noexcept
 }
 
 const size_t* opal_common_adaptib_active_eager(opal_common_adaptib_core_t* core) noexcept {
-    return &core->core->protocol().active_eager();
+    return &core->core->protocol().eager_tuning().active_eager();
 }
 
 void opal_common_adaptib_active_declined(opal_common_adaptib_core_t* core,
                                          opal_common_adaptib_peer_t* peer, size_t bytes) noexcept {
     const Guard guard(core);
     if (Peer* to = peer_of(core, peer); to != nullptr) {
-        core->core->protocol().on_active_declined(*to, bytes);
+        core->core->protocol().eager_tuning().on_active_declined(*to, bytes);
     }
 }
 

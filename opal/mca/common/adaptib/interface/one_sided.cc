@@ -35,7 +35,7 @@ std::unique_ptr<opal_common_adaptib_region> lend(ExposedMemory& registry,
                                                  const Registration& exposed, void* base,
                                                  Bytes bytes, std::uint32_t rights) {
     std::unique_ptr<opal_common_adaptib_region> made;
-    if (Protocol::is_worth_lending(bytes) && (rights & (kRemoteRead | kRemoteWrite)) != 0) {
+    if (LentMemory::is_worth_lending(bytes) && (rights & (kRemoteRead | kRemoteWrite)) != 0) {
         made.reset(new (std::nothrow) opal_common_adaptib_region);
     }
     if (made != nullptr) {

@@ -16,6 +16,7 @@
 
 #include "base/intrusive_list.h"
 #include "base/units.h"
+#include "base/wire.h"
 
 namespace adaptib {
 
@@ -27,6 +28,9 @@ public:
         std::uint32_t access = 0;
         ListLink<Range> link;
     };
+
+    // Returns false if peers do not copy so little cooperatively.
+    static bool is_worth_lending(Bytes length) { return length >= kMinCooperative; }
 
     // The range is listed until it is taken back.
     void lend(Range& range) { ranges_.push_back(range); }

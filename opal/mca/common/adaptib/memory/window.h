@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Windows: memory of this process that atomics of peers reach.
 //
-// Purpose: before this process carries out an atomic for a peer (protocol/atomic.cc), it checks
-// that the word lies in a window that still exists. The name in the request says which window, but
-// it may be another window's (protocol/region_keys.cc says why), so it only says where to look
-// first.
+// Purpose: before this process carries out an atomic for a peer (protocol/emulated_atomics.h), it
+// checks that the word lies in a window that still exists. The name in the request says which
+// window, but it may be another window's (protocol/region_keys.h says why), so it only says where
+// to look first.
 // Ownership: a window belongs to its user, who resets it before the table is destroyed.
 // Threads: one at a time.
 // May touch: memory/registration.h.

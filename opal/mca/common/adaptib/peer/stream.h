@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Stream and StreamChoices: consecutive messages to a local peer, and the way that they take.
 //
-// Purpose: the records of protocol/timed.cc, which times whole streams: the stream that is going
-// on, and what is known of both ways.
+// Purpose: the records of protocol/eager_tuning.h, which times whole streams: the stream that is
+// going on, and what is known of both ways.
 // Ownership: both belong to the Peer. Threads: one at a time (the core's lock).
 // May touch: base/, schedule/.
 #pragma once
@@ -22,7 +22,7 @@ constexpr Bytes kStreamSizesFrom = 4096;
 constexpr WayChoice::Way kThroughRing = 0; // the other way: fetched by the receiver
 
 // Messages long enough for copy_choice, sent since the peer last sent anything but FINs (`finish`)
-// (protocol/timed.cc).
+// (protocol/eager_tuning.h).
 struct Stream {
     std::uint32_t heard = 0;
     std::uint32_t sent = 0;

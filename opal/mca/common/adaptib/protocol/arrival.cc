@@ -35,11 +35,13 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::active: on_active(peer, header.flags, body, header.length); break;
     case MessageType::active_part: on_active_part(peer, header, body); break;
     case MessageType::fragment: on_fragment(peer, header, body); break;
-    case MessageType::operate: on_operate(peer, header, body); break;
-    case MessageType::atomic: on_atomic(peer, read_body<AtomicBody>(body)); break;
-    case MessageType::atomic_done: on_atomic_done(peer, read_body<AtomicDoneBody>(body)); break;
+    case MessageType::operate: rma_target_.on_operate(peer, header, body); break;
+    case MessageType::atomic: emulated_atomics_.on_atomic(peer, read_body<AtomicBody>(body)); break;
+    case MessageType::atomic_done:
+        emulated_atomics_.on_atomic_done(peer, read_body<AtomicDoneBody>(body));
+        break;
     case MessageType::cooperative_copy:
-        on_cooperative_copy(peer, read_body<CooperativeCopyBody>(body));
+        rma_target_.on_cooperative_copy(peer, read_body<CooperativeCopyBody>(body));
         break;
     case MessageType::allowance: on_allowance(peer, header.flags); break;
     case MessageType::none:

@@ -40,11 +40,9 @@ Status Protocol::start_copied(Peer& peer, const opal_common_adaptib_one_sided_t&
     rma.keys_found = peer.state == ConnectState::open;
     rma.local = copied.block->data();
     rma.registration = &copied.block->registration;
-    starting_ = &user;
-    started_complete_ = false;
+    completions_.begin(user);
     start_copied_block(copied);
-    starting_ = nullptr;
-    complete_now = started_complete_;
+    complete_now = completions_.end();
     return kOk;
 }
 
@@ -74,7 +72,7 @@ void Protocol::on_copied_block(CopiedOneSided& operation) {
         }
     }
     UserRequest& user = *operation.user;
-    const int status = status_of(rma);
+    const int status = rma.status();
     const Bytes bytes = operation.length;
     --operation.peer.one_sided;
     --operation.peer.users;

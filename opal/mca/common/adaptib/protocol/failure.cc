@@ -118,7 +118,7 @@ void Protocol::fail_receives(Peer& peer) {
 }
 
 void Protocol::fail_transfers(Peer& peer) {
-    fail_atomics(peer);
+    emulated_atomics_.fail(peer);
     transfers_.fail_waiting(peer);
     std::vector<SendTransfer*> sends;
     sends_.for_each([&](SendTransfer* transfer) {
@@ -185,7 +185,7 @@ void Protocol::keep_peer(Peer& peer) {
 // Sends what was held, or adds it to what waits.
 void Protocol::go_on(Peer& peer) {
     transfers_.start_held(peer);
-    send_queued_atomics(peer);
+    emulated_atomics_.send_queued(peer);
     send_queued(peer);
 }
 
@@ -257,7 +257,7 @@ void Protocol::for_each_awaited(const std::function<void(const Peer&)>& f) const
     sends_.for_each([&](SendTransfer* transfer) { f(transfer->peer); });
     receives_.for_each([&](ReceiveTransfer* transfer) { f(transfer->peer); });
     waiting_acks_.for_each([&](SendRequest* request) { f(*request->peer); });
-    emulated_atomics_.for_each([&](EmulatedAtomic* atomic) { f(atomic->peer); });
+    emulated_atomics_.for_each_peer(f);
 }
 
 bool Protocol::has_business_with(const Peer& peer) const {

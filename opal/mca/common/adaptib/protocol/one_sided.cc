@@ -36,11 +36,9 @@ Opcode opcode_of(opal_common_adaptib_operation_t operation) {
     return Opcode::compare_swap;
 }
 
-} // namespace
-
-// Checks all but whether the description covers the operation's memory, which find_keys() checks.
-Status Protocol::check(const opal_common_adaptib_one_sided_t& operation) {
-    if (!is_sound(*operation.remote, right_for(operation.operation))) {
+// Checks all but whether the description covers the operation's memory, which RegionKeys checks.
+Status check(const opal_common_adaptib_one_sided_t& operation) {
+    if (!RegionKeys::is_sound(*operation.remote, right_for(operation.operation))) {
         return Status::error(Reason::bad_key);
     }
     if (is_atomic(operation.operation) &&
@@ -50,11 +48,13 @@ Status Protocol::check(const opal_common_adaptib_one_sided_t& operation) {
     return kOk;
 }
 
+} // namespace
+
 Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided_t& asked,
                                  const Registration* region, UserRequest& user,
                                  bool& complete_now) {
     complete_now = false;
-    // A copy: the user's description may change during the call (region_keys.cc).
+    // A copy: the user's description may change during the call (protocol/region_keys.h).
     opal_common_adaptib_remote_t remote = *asked.remote;
     opal_common_adaptib_one_sided_t operation = asked;
     operation.remote = &remote;
@@ -63,7 +63,7 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
         return status;
     }
     if (operation.bytes == 0) {
-        if (!covers(remote, operation)) {
+        if (!RegionKeys::covers(remote, operation)) {
             return Status::error(Reason::bad_key);
         }
         complete_now = true;
@@ -76,9 +76,10 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
         return Status::error(Reason::unreachable);
     }
     if (is_atomic(operation.operation) && is_emulated(operation)) { // the target finds the memory
-        return start_atomic(peer, operation, opcode_of(operation.operation), user, complete_now);
+        return emulated_atomics_.start(peer, operation, opcode_of(operation.operation), user,
+                                       complete_now);
     }
-    status = find_keys(peer, operation, remote);
+    status = region_keys_.find(peer, operation, remote);
     if (!status.ok()) {
         return status;
     }
@@ -106,11 +107,9 @@ Status Protocol::start_one_sided(Peer& peer, const opal_common_adaptib_one_sided
     rma.keys_found = peer.state == ConnectState::open;
     rma.local = static_cast<std::byte*>(operation.local);
     rma.registration = region;
-    starting_ = &user;
-    started_complete_ = false;
+    completions_.begin(user);
     transfers_.start_operation(*started);
-    starting_ = nullptr;
-    complete_now = started_complete_;
+    complete_now = completions_.end();
     return kOk;
 }
 
@@ -122,12 +121,13 @@ bool Protocol::try_rma(Peer& peer, const opal_common_adaptib_one_sided_t& operat
     const Opcode opcode = opcode_of(operation.operation);
     if (is_emulated(operation)) [[unlikely]] {
         return peer.name == options_.self && check(operation).ok() &&
-               atomic_here(operation, opcode);
+               emulated_atomics_.execute_here(operation, opcode);
     }
     if (region == nullptr) {
         region = memory_.whole(peer.route.fabric);
     }
-    if (region == nullptr || !check(operation).ok() || !covers(*operation.remote, operation)) {
+    if (region == nullptr || !check(operation).ok() ||
+        !RegionKeys::covers(*operation.remote, operation)) {
         return false;
     }
     RmaWork work;
@@ -138,15 +138,14 @@ bool Protocol::try_rma(Peer& peer, const opal_common_adaptib_one_sided_t& operat
     work.compare_add = compare_add_of(operation);
     work.swap = operation.operand;
     const std::span<const std::uint32_t> keys{operation.remote->keys, operation.remote->key_count};
-    return may_be_assisted(peer, operation.bytes) ? start_by_choice(peer, work, *region, keys)
-                                                  : rma_now(peer, work, *region, keys);
+    return synchronous_rma_.execute_atomic(peer, work, *region, keys);
 }
 
 void OneSided::on_rma_done() { protocol.on_one_sided_done(*this); }
 
 void Protocol::on_one_sided_done(OneSided& operation) {
     UserRequest& user = *operation.user;
-    const int status = status_of(operation.rma);
+    const int status = operation.rma.status();
     const Bytes bytes = operation.rma.length;
     --operation.peer.one_sided;
     --operation.peer.users;

@@ -12,7 +12,13 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
       listener_(listener), back_pressure_(options.unexpected_most, *this),
       memory_({options.registration_cache, options.block_bytes}, rails, fabrics, counters,
               listener),
-      active_max_(options.active_max), active_eager_(options.active_eager),
+      rma_target_(memory_.lent(), counters, *this),
+      synchronous_rma_(*options.clock, options.block_bytes, memory_, counters, rma_target_),
+      region_keys_(rails, counters, listener),
+      emulated_atomics_(options.self, memory_.windows(), pool_, flush_epochs_, region_keys_,
+                        completions_, counters, *this),
+      active_max_(options.active_max),
+      eager_tuning_(*options.clock, options.active_eager, counters),
       transfers_(options.transfers, rails, counters, *this) {}
 
 // Destroys messages that the user never received, and transfers that will not end any more.
@@ -30,7 +36,6 @@ Protocol::~Protocol() {
     receives_.for_each([](ReceiveTransfer* transfer) { delete transfer; });
     one_sided_.for_each([this](OneSided* operation) { pool_.destroy(operation); });
     copied_.for_each([](CopiedOneSided* operation) { delete operation; });
-    emulated_atomics_.for_each([this](EmulatedAtomic* atomic) { pool_.destroy(atomic); });
 }
 
 void Protocol::complete_receive(ReceiveRequest& request, const Envelope& envelope,

@@ -6,7 +6,7 @@
 // back into a matched, filled receive. One file of this folder per protocol event:
 //
 //     send.cc                the caller starts a send; pending sends go out when there is room
-//     timed.cc               messages that could go two ways: learns the eager limit
+//     timed.cc               messages that could go two ways (eager_tuning.h)
 //     receive.cc             the caller posts a receive, probes or cancels
 //     arrival.cc             a message arrives: order, duplicates, dispatch
 //     eager.cc               eager messages, and the acknowledgment of synchronous ones
@@ -19,15 +19,16 @@
 //     shelved.cc             the record of a waiting operation lies in its request
 //     active.cc              active messages
 //     one_sided.cc           put, get and atomics
-//     region_keys.cc         keys of the remote memory; operations that the target refuses
-//     atomic.cc              atomics that the target's processor executes
+//     region_keys.h          keys of the remote memory; operations that the target refuses
+//     emulated_atomics.h     atomics that the target's processor executes
 //     copied.cc              one-sided operations on memory that cannot be registered
 //     self.cc                messages of the process to itself
 //     repaired.cc            a connection is repaired: messages in doubt are sent again
 //     failure.cc             a peer is lost; disconnect from a released peer
-//     protocol.cc            construction and destruction; how requests end
+//     protocol.cc            construction and destruction; how requests end (completions.h)
 //
-// intranode/ has operations of two processes of a host that end within the initiator's call:
+// intranode/ has operations of two processes of a host that end within the initiator's call
+// (SynchronousRma, the initiator's side; RmaTarget, the target's):
 //
 //     target_assisted.cc     target-assisted puts, gets and atomics
 //     cooperative_copy.cc    cooperative copy: both ends copy a part of long data
@@ -51,7 +52,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,28 +59,30 @@
 #include "base/clock.h"
 #include "base/id_table.h"
 #include "base/parameters.h"
-#include "channel/ring_memory.h"
 #include "connect/connection_manager.h"
 #include "match/match.h"
 #include "memory/block_pool.h"
 #include "memory/exposed_memory.h"
 #include "memory/staging.h"
 #include "protocol/back_pressure.h"
+#include "protocol/completions.h"
+#include "protocol/eager_tuning.h"
+#include "protocol/emulated_atomics.h"
 #include "protocol/flush.h"
-#include "protocol/intranode/staged_ends.h"
+#include "protocol/intranode/rma_target.h"
+#include "protocol/intranode/synchronous_rma.h"
 #include "protocol/one_sided.h"
+#include "protocol/region_keys.h"
 #include "protocol/rendezvous.h"
 #include "protocol/request.h"
-#include "protocol/rma_counters.h"
 #include "protocol/transfer_engine.h"
 #include "stats/counters.h"
 
 namespace adaptib {
 
 // Notices and questions of the protocol to the core above it.
-class ProtocolListener : public MemoryListener {
+class ProtocolListener : public MemoryListener, public RegionKeysListener {
 public:
-    virtual void on_failure(const std::string& text) = 0;
     // A connection has failed; messages and transfers under way over it may not have arrived.
     virtual void on_broken(Peer& peer) = 0;
     // The disconnect handshake is over: nothing refers to the peer any more.
@@ -92,13 +94,16 @@ protected:
     ~ProtocolListener() = default;
 };
 
-class Protocol final : BackPressureListener, TransferListener {
+class Protocol final : BackPressureListener,
+                       RmaTargetListener,
+                       EmulatedAtomicsListener,
+                       TransferListener {
 public:
     struct Options {
         std::uint64_t self = 0; // name of this process
         Bytes eager_limit = 0;  // for messages of this process to itself
         Bytes active_max = 0;
-        Bytes active_eager = 0; // first value of active_eager(), and its minimum
+        Bytes active_eager = 0; // EagerTuning's
         bool put = false;
         std::uint64_t connect_threshold = 0; // messages sent before a connection is made
         Bytes block_bytes = 0;
@@ -181,13 +186,8 @@ public:
     bool send_active_timed(Peer& peer, std::uint8_t tag, const void* first, Bytes first_bytes,
                            const void* second, Bytes second_bytes);
     Bytes active_max() const { return active_max_; }
-    // Length up to which an active message is the fastest way to move data, as far as is known, to
-    // the peer that was timed last. A caller that has another way may keep the reference, and reads
-    // later values through it.
-    const std::size_t& active_eager() const { return active_eager_; }
-    // The caller has sent data of that length to the peer in its other way. Now and then raises
-    // active_eager(), so that the next data goes as an active message and is timed.
-    void on_active_declined(Peer& peer, Bytes bytes);
+    // Learns which messages go through the ring; on_active_declined(), active_eager().
+    EagerTuning& eager_tuning() { return eager_tuning_; }
     // Called with each active message that arrives. Null: active messages count as bad packets.
     using ActiveHandler = void (*)(void* context, Peer& peer, std::uint8_t tag,
                                    const std::byte* payload, Bytes length);
@@ -197,8 +197,6 @@ public:
     }
     // Memory of this process: registration, windows, memory that its user has lent.
     ExposedMemory& memory() { return memory_; }
-    // Memory below that length is not worth lending: peers do not copy it cooperatively.
-    static bool is_worth_lending(Bytes length) { return length >= kMinCooperative; }
     // Returns the access to publish for memory registered with `access`: adds whether initiators
     // have to ask this process for atomics.
     std::uint32_t advertised_access(std::uint32_t access) const {
@@ -232,9 +230,9 @@ public:
             peer.whole = memory_.whole(peer.route.fabric);
         }
         const Registration* const memory = region != nullptr ? region : peer.whole;
-        if (memory == nullptr || !allows(operation, put ? OPAL_COMMON_ADAPTIB_REMOTE_WRITE
-                                                        : OPAL_COMMON_ADAPTIB_REMOTE_READ))
-            [[unlikely]] {
+        if (memory == nullptr ||
+            !RegionKeys::allows(operation, put ? OPAL_COMMON_ADAPTIB_REMOTE_WRITE
+                                               : OPAL_COMMON_ADAPTIB_REMOTE_READ)) [[unlikely]] {
             return false;
         }
         const auto work = [&] {
@@ -249,14 +247,7 @@ public:
         };
         const std::span<const std::uint32_t> keys{operation.remote->keys,
                                                   operation.remote->key_count};
-        if (may_be_assisted(peer, operation.bytes) &&
-            !peer.assist_choices->of_transfer(operation.bytes).goes_on()) [[unlikely]] {
-            return start_by_choice(peer, work(), *memory, keys);
-        }
-        if (operation.bytes >= kMinCooperative) [[unlikely]] {
-            return transfer_long(peer, work(), *memory, keys, 0);
-        }
-        return rma_now(peer, work(), *memory, keys);
+        return synchronous_rma_.put_or_get(peer, operation.bytes, work, *memory, keys);
     }
     // Counts the one-sided operations under way.
     FlushEpochs& flush_epochs() { return flush_epochs_; }
@@ -265,7 +256,7 @@ public:
     void keep_peer(Peer& peer); // undoes release_peer(): the peer is wanted again
 
     TransferEngine& transfers() { return transfers_; }
-    CompletedList& completed() { return completed_; }
+    CompletedList& completed() { return completions_.list(); }
 
     // --- Calls of the core -----------------------------------------------------------------------
     // Takes a sequenced message. REQUIRES: it has passed check_message, and stays valid during the
@@ -331,7 +322,7 @@ public:
     // Bound on the number of requests that for_each_awaited() looks at.
     std::size_t awaited() const {
         return matcher_.posted() + sends_.size() + receives_.size() + waiting_acks_.size() +
-               emulated_atomics_.size();
+               emulated_atomics_.under_way();
     }
     // Sends messages and posts transfers that found no room before. Returns the number of peers
     // that have no pending sends any more.
@@ -419,13 +410,6 @@ private:
     }
     std::string no_memory_text(const Peer& peer, Bytes bytes) const;
 
-    // timed.cc
-    template <typename F> bool put_timed(Peer& peer, Bytes bytes, F&& put);
-    void end_stream(Peer& peer);
-    bool streams_through_ring(Peer& peer, Bytes bytes);
-    void choose_stream_way(Peer& peer, Bytes bytes);
-    void choose_active_eager(const Peer& peer);
-
     // send.cc
     Status start_send(SendRequest& request, bool& complete);
     bool transmit(SendRequest& request);
@@ -442,13 +426,7 @@ private:
 
     // completion of requests
     void complete(UserRequest& user, int status, Bytes bytes) {
-        user.status = status;
-        user.bytes = bytes;
-        if (&user == starting_) {
-            started_complete_ = true;
-        } else {
-            completed_.push(user);
-        }
+        completions_.complete(user, status, bytes);
     }
     // `failure`: SUCCESS, or the status of a receive that did not get its data.
     void complete_receive(ReceiveRequest& request, const Envelope& envelope, Bytes message_bytes,
@@ -509,6 +487,7 @@ private:
     template <typename F> void for_each_undecided(Peer& peer, F&& f);
     void on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBody& body);
     void on_finish(Peer& peer, const IdBody& body);
+    std::span<std::byte> data_of_send(const Peer& peer, std::uint64_t send_id) const override;
     void end_send(SendTransfer& transfer, bool failed);
     void end_receive(ReceiveTransfer& transfer);
 
@@ -543,96 +522,14 @@ private:
     void on_control_lane(Peer& peer, std::uint32_t lane) override {
         connections_.migrate_control_lane(peer, lane);
     }
+    bool find_keys(Transfer& transfer) override {
+        return region_keys_.find(transfer.peer, transfer.rma);
+    }
+    void refuse(Transfer& transfer) override {
+        region_keys_.refuse(transfer.peer, transfer.rma);
+    }
 
     static Status check(const opal_common_adaptib_one_sided_t& operation);
-    // Returns true if this process can use the description, and the description gives `right`.
-    static bool is_sound(const opal_common_adaptib_remote_t& remote, std::uint32_t right) {
-        return remote.key_count != 0 && remote.key_count <= kMaxRails &&
-               (remote.access & right) != 0;
-    }
-    // Returns true if the description covers the memory that the operation goes to.
-    static bool covers(const opal_common_adaptib_remote_t& remote,
-                       const opal_common_adaptib_one_sided_t& operation) {
-        return is_within(operation.remote_address, operation.bytes, remote.base, remote.bytes) &&
-               remote.base + remote.bytes >= remote.base;
-    }
-    static bool allows(const opal_common_adaptib_one_sided_t& operation, std::uint32_t right) {
-        return covers(*operation.remote, operation) && is_sound(*operation.remote, right);
-    }
-
-    // region_keys.cc
-    Status find_keys(const Peer& peer, const opal_common_adaptib_one_sided_t& operation,
-                     opal_common_adaptib_remote_t& remote);
-    bool find_keys(Transfer& transfer) override;
-    Status find_keys(const Peer& peer, const RemoteRange& range, std::span<std::uint32_t> keys);
-    bool sees_regions(const Peer& peer) const;
-    void on_refused(const Transfer& transfer) override;
-    void report_refused(Peer& peer, Opcode opcode, Bytes bytes);
-    static int status_of(const RmaOperation& rma);
-
-    static bool may_be_assisted(const Peer& peer, Bytes length) {
-        return peer.assist_choices != nullptr && length <= kMaxAssisted && length > 0;
-    }
-    // Executes the operation within the call, over the only path to the peer, if the fabric can.
-    // `what` lacks the keys. Returns false if the operation is not done.
-    [[gnu::always_inline]] bool rma_now(Peer& peer, const RmaWork& what, const Registration& region,
-                                        std::span<const std::uint32_t> remote_keys) {
-        const Subchannel* const only = peer.only_subchannel();
-        if (only == nullptr || only->remote_rail >= remote_keys.size()) [[unlikely]] {
-            return false;
-        }
-        const RmaWork work{.opcode = what.opcode,
-                           .local_key = region.local_key(only->local_rail),
-                           .local = what.local,
-                           .length = what.length,
-                           .remote_address = what.remote_address,
-                           .remote_key = remote_keys[only->remote_rail],
-                           .compare_add = what.compare_add,
-                           .swap = what.swap};
-        if (!only->qp->rma_now(work).ok()) [[unlikely]] {
-            return false;
-        }
-        count_rma(counters_, what.opcode, what.length);
-        return true;
-    }
-    bool start_by_choice(Peer& peer, const RmaWork& work, const Registration& region,
-                         std::span<const std::uint32_t> remote_keys);
-    bool request_assist(Peer& peer, const RmaWork& work, std::span<const std::uint32_t> remote_keys,
-                        Nanoseconds patience);
-    bool answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number,
-                  Nanoseconds patience) const;
-    static bool worth_waiting(const Peer& peer, std::uint32_t looks);
-    QueuePair* serving_qp(const Peer& peer, bool sensible);
-    void on_operate(Peer& peer, const MessageHeader& header, const std::byte* from);
-    static constexpr Bytes kMinCooperative = 64 * kKiB; // below, the helper rarely begins in time
-    // `send_id`: the peer's send whose data is read; 0: the operation is a put or get.
-    bool transfer_long(Peer& peer, const RmaWork& work, const Registration& region,
-                       std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
-    static CooperativeCopyChoices::Pattern pattern_of(Peer& peer, const RmaWork& work,
-                                                      std::uint64_t send_id);
-    bool transfer_piece(Peer& peer, const RmaWork& work, const Registration& region,
-                        std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
-    bool transfer_alone(Peer& peer, const RmaWork& work, const Registration& region,
-                        std::span<const std::uint32_t> remote_keys);
-    bool transfer_cooperatively(Peer& peer, const RmaWork& work, const Registration& region,
-                                std::span<const std::uint32_t> remote_keys);
-    bool rma_now_part(Peer& peer, RmaWork work, Bytes offset, Bytes length,
-                      const Registration& region, std::span<const std::uint32_t> remote_keys);
-    bool transfer_staged(Peer& peer, const RmaWork& work, const Registration& region,
-                         std::span<const std::uint32_t> remote_keys, std::uint64_t send_id);
-    Bytes pump_staged(const Peer& peer, StagedCopy& copy);
-    AnswerSlot* offer_cooperative_copy(Peer& peer, const RmaWork& work,
-                                       std::span<const std::uint32_t> remote_keys,
-                                       CooperativeCopyBody& body);
-    SharedWork close_cooperative_copy(const Peer& peer, AnswerSlot& slot) const;
-    void serve_staged(Peer& peer, const CooperativeCopyBody& body, QueuePair& qp);
-    bool step_crossing(const Peer& peer, CrossingHelp& help);
-    std::optional<StagedOffer> take_offer(const Peer& peer, const CooperativeCopyBody& body,
-                                          QueuePair& qp);
-    std::byte* find_offered(const Peer& peer, const CooperativeCopyBody& body, bool& good);
-    void count_served(const StagedOffer& offer);
-    QueuePair* offered_over(const Peer& peer, const CooperativeCopyBody& body);
-    void on_cooperative_copy(Peer& peer, const CooperativeCopyBody& body);
 
     // pushed.cc
     void ask_for_fragments(ReceiveTransfer& transfer);
@@ -656,16 +553,9 @@ private:
     // one_sided.cc
     void on_one_sided_done(OneSided& operation);
 
-    // atomic.cc
-    bool atomic_here(const opal_common_adaptib_one_sided_t& operation, Opcode opcode);
-    Status start_atomic(Peer& peer, const opal_common_adaptib_one_sided_t& operation, Opcode opcode,
-                        UserRequest& user, bool& complete);
-    void send_atomic(EmulatedAtomic& atomic);
-    void send_queued_atomics(const Peer& peer);
-    void end_atomic(EmulatedAtomic& atomic, int status);
-    void fail_atomics(const Peer& peer);
-    void on_atomic(Peer& peer, const AtomicBody& body);
-    void on_atomic_done(Peer& peer, const AtomicDoneBody& body);
+    // emulated_atomics.h
+    void send_atomic_message(Peer& peer, MessageType type, const void* body,
+                             std::size_t size) override;
 
     // repaired.cc
     void lift_barrier(Peer& peer);
@@ -705,9 +595,10 @@ private:
     BackPressure back_pressure_;
     BlockPool pool_;
     ExposedMemory memory_;
-    CompletedList completed_;
-    UserRequest* starting_ = nullptr; // the request whose start is under way
-    bool started_complete_ = false;
+    RmaTarget rma_target_;
+    SynchronousRma synchronous_rma_;
+    RegionKeys region_keys_;
+    Completions completions_;
     std::size_t queued_sends_ = 0; // sends in Peer::queued
     IdTable<SendRequest> waiting_acks_;
     IdTable<SendTransfer> sends_;
@@ -715,9 +606,9 @@ private:
     IdTable<OneSided> one_sided_;
     FlushEpochs flush_epochs_;
     IdTable<CopiedOneSided> copied_;
-    IdTable<EmulatedAtomic> emulated_atomics_;
+    EmulatedAtomics emulated_atomics_;
     Bytes active_max_;
-    std::size_t active_eager_;
+    EagerTuning eager_tuning_;
     ActiveHandler active_handler_ = nullptr;
     void* active_context_ = nullptr;
     TransferEngine transfers_;

@@ -17,8 +17,7 @@ bool Protocol::read_at_once(Peer& peer, const RendezvousBody& source, void* to, 
     work.length = wanted;
     work.remote_address = source.address;
     const std::span<const std::uint32_t> keys{source.keys, source.key_count};
-    return wanted >= kMinCooperative ? transfer_long(peer, work, *all, keys, source.send_id)
-                                     : rma_now(peer, work, *all, keys);
+    return synchronous_rma_.read_message(peer, work, *all, keys, source.send_id);
 }
 
 void Protocol::start_read(ReceiveTransfer& transfer) {

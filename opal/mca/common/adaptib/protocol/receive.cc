@@ -28,11 +28,9 @@ bool Protocol::deliver_now(InboundMessage& message, void* base, Bytes room, User
 
 // Same for any message. Returns true if the receive is complete.
 bool Protocol::consume_now(InboundMessage& message, const Data& data, UserRequest& user) {
-    starting_ = &user;
-    started_complete_ = false;
+    completions_.begin(user);
     consume(message, make_receive(user, message.envelope, data, nullptr));
-    starting_ = nullptr;
-    return started_complete_;
+    return completions_.end();
 }
 
 // Refuses a receive whose sender is lost.

@@ -167,6 +167,16 @@ void Protocol::on_finish(Peer& peer, const IdBody& body) {
     end_send(*transfer, false);
 }
 
+std::span<std::byte> Protocol::data_of_send(const Peer& peer, std::uint64_t send_id) const {
+    const SendTransfer* const transfer = sends_.find(send_id);
+    if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent ||
+        transfer->kind != SourceKind::direct) {
+        return {};
+    }
+    const Data& data = transfer->request->data;
+    return {static_cast<std::byte*>(data.base), data.bytes};
+}
+
 void Protocol::end_send(SendTransfer& transfer, bool failed) {
     SendRequest& request = *transfer.request;
     transfer.peer.users -= transfer.cleared ? 1 : 0;

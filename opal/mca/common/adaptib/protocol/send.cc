@@ -29,11 +29,9 @@ Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bo
     request.op_kind = op_kind;
     request.type = synchronous ? MessageType::eager_sync : MessageType::eager;
     if (peer == nullptr) {
-        starting_ = &user;
-        started_complete_ = false;
+        completions_.begin(user);
         send_to_self(request);
-        starting_ = nullptr;
-        complete_now = started_complete_;
+        complete_now = completions_.end();
         return kOk;
     }
     const Bytes limit = peer->streaming ? peer->copy_choice->most() : peer->eager_limit;
@@ -52,16 +50,14 @@ Status Protocol::start_send(SendRequest& request, bool& complete_now) {
         report_peer_failure(peer);
         return Status::error(Reason::unreachable);
     }
-    starting_ = request.user;
-    started_complete_ = false;
+    completions_.begin(*request.user);
     if (peer.disconnect_sent || must_queue(peer, request)) [[unlikely]] {
         queue_send(request);
         on_own_send_waits();
     } else if (peer.has_pending() || !transmit(request)) {
         stall(peer, request);
     }
-    starting_ = nullptr;
-    complete_now = started_complete_;
+    complete_now = completions_.end();
     return kOk;
 }
 
@@ -195,6 +191,12 @@ void Protocol::note_sent(Peer& peer) {
     if (peer.state == ConnectState::idle && ++peer.messages_sent >= options_.connect_threshold) {
         connections_.request(peer);
     }
+}
+
+void Protocol::send_atomic_message(Peer& peer, MessageType type, const void* body,
+                                   std::size_t size) {
+    send_control(peer, type, body, size);
+    note_sent(peer);
 }
 
 bool Protocol::put_in_ring(Peer& peer, std::uint32_t context, std::int32_t source, std::int32_t tag,

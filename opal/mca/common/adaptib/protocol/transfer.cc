@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "peer/subchannel_stats.h"
-#include "protocol/rma_counters.h"
+#include "protocol/count_rma.h"
 
 namespace adaptib {
 
@@ -195,16 +195,7 @@ bool TransferEngine::post_stripes(Transfer& transfer, std::uint32_t offered) {
 
 // Returns false if the transfer is refused.
 bool TransferEngine::find_keys(Transfer& transfer) {
-    if (!transfer.rma.one_sided || transfer.rma.keys_found || listener_.find_keys(transfer)) {
-        return true;
-    }
-    refuse(transfer);
-    return false;
-}
-
-void TransferEngine::refuse(Transfer& transfer) {
-    transfer.rma.failed = transfer.rma.refused = true;
-    listener_.on_refused(transfer);
+    return !transfer.rma.one_sided || transfer.rma.keys_found || listener_.find_keys(transfer);
 }
 
 Status TransferEngine::post_stripe(Transfer& transfer, const Stripe& stripe) {
@@ -392,7 +383,7 @@ void TransferEngine::on_stripe_done(Transfer& transfer, std::uint32_t rail,
             if (stripe < rma.plan.size()) {
                 transfer.peer.subchannels[rma.plan[stripe].subchannel].refused = true;
             }
-            refuse(transfer);
+            listener_.refuse(transfer);
         } else {
             rma.failed = true;
         }

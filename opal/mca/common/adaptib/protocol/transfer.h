@@ -105,6 +105,12 @@ struct RmaOperation {
         return planned() && posted == plan.size() && covered == length && left.empty();
     }
     bool done() const { return outstanding == 0 && (failed || posted_all()); }
+    // Returns the status of the request. REQUIRES: done().
+    int status() const {
+        return !failed   ? OPAL_COMMON_ADAPTIB_SUCCESS
+               : refused ? OPAL_COMMON_ADAPTIB_BAD_PARAM
+                         : OPAL_COMMON_ADAPTIB_UNREACHABLE;
+    }
     void begin_again() {
         plan.clear();
         progress.clear();

@@ -43,10 +43,10 @@ public:
     // The scheduler has chosen another control lane.
     virtual void on_control_lane(Peer& peer, std::uint32_t lane) = 0;
     // Finds the keys of a put, get or atomic that waited for a connection. Returns false if no
-    // region of the target allows it.
+    // region of the target allows it: the transfer is refused then.
     virtual bool find_keys(Transfer& transfer) = 0;
-    // The target has no such memory, or denies access: the transfer fails.
-    virtual void on_refused(const Transfer& transfer) = 0;
+    // The target has no such memory, or denies access: marks the transfer as failed and refused.
+    virtual void refuse(Transfer& transfer) = 0;
     // Makes a transfer of a shelved record. Null: there is no memory now, the record stays.
     virtual Transfer* unshelve(Peer& peer, WaitingTransfer& shelved) = 0;
     // The peer has failed. REQUIRES: the record waits nowhere any more.
@@ -129,7 +129,6 @@ private:
     bool plan_more(Transfer& transfer);
     Status post_stripe(Transfer& transfer, const Stripe& stripe);
     bool find_keys(Transfer& transfer);
-    void refuse(Transfer& transfer);
     static std::size_t stripe_of(const Transfer& transfer, std::uint32_t rail,
                                  std::uint32_t qp_number);
     void take_time(Transfer& transfer, std::size_t stripe, WorkStatus status);

@@ -8,7 +8,7 @@
 //   * long data: one end copies it, or both ends, or both through staging memory
 //     (protocol/intranode/cooperative_copy.cc);
 //   * streams of messages: they go through the ring, or the receiver fetches them
-//     (protocol/timed.cc).
+//     (protocol/eager_tuning.h).
 // Rule: a way is tried in runs of operations, because the first operation after a change of ways
 // finds the caches and the other process as the previous way left them, and may take three times as
 // long. At first each way gets a run of kFew, whose shorter time counts: a machine's state lasts

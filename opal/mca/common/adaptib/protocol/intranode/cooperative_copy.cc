@@ -33,7 +33,8 @@
 
 #include "base/spin.h"
 #include "channel/ring_memory.h"
-#include "protocol/protocol.h"
+#include "protocol/intranode/rma_target.h"
+#include "protocol/intranode/synchronous_rma.h"
 
 namespace adaptib {
 
@@ -113,8 +114,9 @@ Part take_part(AnswerSlot& slot, std::uint64_t number, Bytes length, End end) {
 // Initiator
 
 // Returns false if not all data was moved.
-bool Protocol::transfer_long(Peer& peer, const RmaWork& work, const Registration& region,
-                             std::span<const std::uint32_t> remote_keys, std::uint64_t send_id) {
+bool SynchronousRma::transfer_long(Peer& peer, const RmaWork& work, const Registration& region,
+                                   std::span<const std::uint32_t> remote_keys,
+                                   std::uint64_t send_id) {
     if (peer.cooperative_copy_choices == nullptr) {
         return rma_now(peer, work, region, remote_keys);
     }
@@ -133,8 +135,8 @@ bool Protocol::transfer_long(Peer& peer, const RmaWork& work, const Registration
 
 // A message belongs to a stream if this process has sent the peer nothing since the last one, apart
 // from what long data takes: an offer, and the FIN of that last message.
-CooperativeCopyChoices::Pattern Protocol::pattern_of(Peer& peer, const RmaWork& work,
-                                                     std::uint64_t send_id) {
+CooperativeCopyChoices::Pattern SynchronousRma::pattern_of(Peer& peer, const RmaWork& work,
+                                                           std::uint64_t send_id) {
     using Pattern = CooperativeCopyChoices::Pattern;
     CooperativeCopyChoices& choices = *peer.cooperative_copy_choices;
     Pattern pattern = work.opcode == Opcode::read ? Pattern::get : Pattern::put;
@@ -150,8 +152,9 @@ CooperativeCopyChoices::Pattern Protocol::pattern_of(Peer& peer, const RmaWork& 
     return pattern;
 }
 
-bool Protocol::transfer_piece(Peer& peer, const RmaWork& work, const Registration& region,
-                              std::span<const std::uint32_t> remote_keys, std::uint64_t send_id) {
+bool SynchronousRma::transfer_piece(Peer& peer, const RmaWork& work, const Registration& region,
+                                    std::span<const std::uint32_t> remote_keys,
+                                    std::uint64_t send_id) {
     CooperativeCopyChoices& choices = *peer.cooperative_copy_choices;
     const Crossing crossing = crossing_of(peer);
     if (choices.crossed || crossing != Crossing::none) {
@@ -166,13 +169,13 @@ bool Protocol::transfer_piece(Peer& peer, const RmaWork& work, const Registratio
     const bool chooses = crossing == Crossing::none && !choices.only.has_value();
     const WayChoice::Way way = chooses ? choice.choose() : way_beside(crossing, choices.only);
     const bool timed = chooses && choice.timed();
-    const Nanoseconds start = timed ? options_.clock->now() : Nanoseconds{0};
+    const Nanoseconds start = timed ? clock_.now() : Nanoseconds{0};
     const bool done = way == CooperativeCopyChoices::kCooperative
                           ? transfer_cooperatively(peer, work, region, remote_keys)
                       : way == CooperativeCopyChoices::kStaged
                           ? transfer_staged(peer, work, region, remote_keys, send_id)
                           : transfer_alone(peer, work, region, remote_keys);
-    const Nanoseconds end = timed ? options_.clock->now() : Nanoseconds{0};
+    const Nanoseconds end = timed ? clock_.now() : Nanoseconds{0};
     choices.crossed = crossing_of(peer) != Crossing::none;
     if (timed && done) {
         const Nanoseconds took =
@@ -187,8 +190,8 @@ bool Protocol::transfer_piece(Peer& peer, const RmaWork& work, const Registratio
     return done;
 }
 
-bool Protocol::transfer_alone(Peer& peer, const RmaWork& work, const Registration& region,
-                              std::span<const std::uint32_t> remote_keys) {
+bool SynchronousRma::transfer_alone(Peer& peer, const RmaWork& work, const Registration& region,
+                                    std::span<const std::uint32_t> remote_keys) {
     if (peer.ring_memory == nullptr || !peer.ring_parts.direct) {
         return rma_now(peer, work, region, remote_keys);
     }
@@ -203,9 +206,9 @@ bool Protocol::transfer_alone(Peer& peer, const RmaWork& work, const Registratio
 
 // Makes the peer an offer. The caller has set the fields of `body` that say how to copy; this
 // function sets the others. Returns null if the offer cannot be sent.
-AnswerSlot* Protocol::offer_cooperative_copy(Peer& peer, const RmaWork& work,
-                                             std::span<const std::uint32_t> remote_keys,
-                                             CooperativeCopyBody& body) {
+AnswerSlot* SynchronousRma::offer_cooperative_copy(Peer& peer, const RmaWork& work,
+                                                   std::span<const std::uint32_t> remote_keys,
+                                                   CooperativeCopyBody& body) {
     const Subchannel* const only = peer.only_subchannel();
     const Registration* const all = memory_.whole(peer.route.fabric);
     std::byte* const to = only != nullptr && all != nullptr &&
@@ -238,8 +241,9 @@ AnswerSlot* Protocol::offer_cooperative_copy(Peer& peer, const RmaWork& work,
     return &slot;
 }
 
-bool Protocol::transfer_cooperatively(Peer& peer, const RmaWork& work, const Registration& region,
-                                      std::span<const std::uint32_t> remote_keys) {
+bool SynchronousRma::transfer_cooperatively(Peer& peer, const RmaWork& work,
+                                            const Registration& region,
+                                            std::span<const std::uint32_t> remote_keys) {
     CooperativeCopyBody body{};
     AnswerSlot* const offered = offer_cooperative_copy(peer, work, remote_keys, body);
     if (offered == nullptr) {
@@ -274,7 +278,7 @@ bool Protocol::transfer_cooperatively(Peer& peer, const RmaWork& work, const Reg
 }
 
 // Closes the offer, and waits until the helper has copied what it has taken.
-SharedWork Protocol::close_cooperative_copy(const Peer& peer, AnswerSlot& slot) const {
+SharedWork SynchronousRma::close_cooperative_copy(const Peer& peer, AnswerSlot& slot) const {
     SharedWork work = slot.close_offer();
     for (std::uint32_t look = 1; work.done < work.back && !work.refused; ++look) {
         if (!worth_waiting(peer, look)) {
@@ -286,9 +290,9 @@ SharedWork Protocol::close_cooperative_copy(const Peer& peer, AnswerSlot& slot) 
     return work;
 }
 
-bool Protocol::rma_now_part(Peer& peer, RmaWork work, Bytes offset, Bytes length,
-                            const Registration& region,
-                            std::span<const std::uint32_t> remote_keys) {
+bool SynchronousRma::rma_now_part(Peer& peer, RmaWork work, Bytes offset, Bytes length,
+                                  const Registration& region,
+                                  std::span<const std::uint32_t> remote_keys) {
     work.local = static_cast<std::byte*>(work.local) + offset;
     work.remote_address += offset;
     work.length = length;
@@ -300,14 +304,14 @@ bool Protocol::rma_now_part(Peer& peer, RmaWork work, Bytes offset, Bytes length
 
 // Returns the queue pair that serves the peer's offer. Null: offers are not served, or this one is
 // invalid.
-QueuePair* Protocol::offered_over(const Peer& peer, const CooperativeCopyBody& body) {
+QueuePair* RmaTarget::offered_over(const Peer& peer, const CooperativeCopyBody& body) {
     const auto opcode = static_cast<Opcode>(body.opcode);
     return serving_qp(peer, body.number - 1 < SharedWork::kNumbers &&
                                 body.length >= kMinCooperative && body.length <= kMaxCooperative &&
                                 (opcode == Opcode::write || opcode == Opcode::read));
 }
 
-void Protocol::on_cooperative_copy(Peer& peer, const CooperativeCopyBody& body) {
+void RmaTarget::on_cooperative_copy(Peer& peer, const CooperativeCopyBody& body) {
     const auto opcode = static_cast<Opcode>(body.opcode);
     QueuePair* const qp = offered_over(peer, body);
     if (qp == nullptr) {

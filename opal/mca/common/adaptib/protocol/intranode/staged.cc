@@ -16,7 +16,8 @@
 
 #include "base/spin.h"
 #include "channel/ring_memory.h"
-#include "protocol/protocol.h"
+#include "protocol/intranode/rma_target.h"
+#include "protocol/intranode/synchronous_rma.h"
 
 namespace adaptib {
 
@@ -37,13 +38,13 @@ constexpr std::uint32_t kMostServed = 1u << 13; // helper: bound on looks for a 
 // -------------------------------------------------------------------------------------------------
 // Initiator
 
-bool Protocol::transfer_staged(Peer& peer, const RmaWork& work, const Registration& region,
-                               std::span<const std::uint32_t> remote_keys, std::uint64_t send_id) {
+bool SynchronousRma::transfer_staged(Peer& peer, const RmaWork& work, const Registration& region,
+                                     std::span<const std::uint32_t> remote_keys,
+                                     std::uint64_t send_id) {
     std::unique_ptr<StagingBlock> block;
     const Subchannel* const only = peer.only_subchannel();
-    const auto depth =
-        static_cast<std::uint32_t>(std::min<Bytes>(options_.block_bytes / kUnit, 64));
-    if (only == nullptr || depth < 2 || !staging(peer).take(block).ok()) {
+    const auto depth = static_cast<std::uint32_t>(std::min<Bytes>(block_bytes_ / kUnit, 64));
+    if (only == nullptr || depth < 2 || !memory_.staging(peer.route.fabric).take(block).ok()) {
         return transfer_alone(peer, work, region, remote_keys);
     }
     CooperativeCopyBody body{};
@@ -59,7 +60,7 @@ bool Protocol::transfer_staged(Peer& peer, const RmaWork& work, const Registrati
         count_rma(counters_, work.opcode, moved);
         counters_.copies_staged += moved > 0 ? 1 : 0;
     }
-    staging(peer).give(std::move(block));
+    memory_.staging(peer.route.fabric).give(std::move(block));
     return moved == work.length ||
            rma_now_part(peer, work, moved, work.length - moved, region, remote_keys);
 }
@@ -67,7 +68,7 @@ bool Protocol::transfer_staged(Peer& peer, const RmaWork& work, const Registrati
 // Returns the number of bytes in place, from the beginning on; the helper touches nothing any more.
 // The same loop helps with an offer that the peer has open in the other direction, so that neither
 // end waits for the other's copy.
-Bytes Protocol::pump_staged(const Peer& peer, StagedCopy& copy) {
+Bytes SynchronousRma::pump_staged(const Peer& peer, StagedCopy& copy) {
     CrossingHelp help;
     Nanoseconds give_up{0};
     StagedStep step = StagedStep::waits;
@@ -75,7 +76,7 @@ Bytes Protocol::pump_staged(const Peer& peer, StagedCopy& copy) {
     std::uint32_t unheard = 0; // units helped with since the helper did something
     for (std::uint32_t look = 1; step == StagedStep::waits && !gone; ++look) {
         step = copy.step();
-        const bool helped = step_crossing(peer, help);
+        const bool helped = target_.step_crossing(peer, help);
         const bool heard = copy.has_heard() || step == StagedStep::moved;
         unheard = heard ? 0 : unheard + (helped ? 1 : 0);
         if (heard || (helped && unheard <= kMostHelped)) {
@@ -89,7 +90,7 @@ Bytes Protocol::pump_staged(const Peer& peer, StagedCopy& copy) {
         }
         gone = !worth_waiting(peer, look);
         if ((helped || look % kLooksPerTime == 0) && !copy.is_closed()) {
-            const Nanoseconds now = options_.clock->now();
+            const Nanoseconds now = clock_.now();
             if (give_up.count() == 0) {
                 give_up = now + kPatience;
             } else if (now >= give_up || look >= kMostLooks) {
@@ -99,7 +100,7 @@ Bytes Protocol::pump_staged(const Peer& peer, StagedCopy& copy) {
         look_once_more();
     }
     if (help.offer) {
-        count_served(*help.offer);
+        target_.count_served(*help.offer);
     }
     if (gone || step == StagedStep::bad) {
         counters_.bad_packets += gone ? 0 : 1;
@@ -114,27 +115,22 @@ Bytes Protocol::pump_staged(const Peer& peer, StagedCopy& copy) {
 
 // Returns this process's memory that the offer names. Null: the memory is a window's if `good`, and
 // the offer is invalid otherwise.
-std::byte* Protocol::find_offered(const Peer& peer, const CooperativeCopyBody& body, bool& good) {
+std::byte* RmaTarget::find_offered(const Peer& peer, const CooperativeCopyBody& body, bool& good) {
     const bool fills = static_cast<Opcode>(body.opcode) == Opcode::write;
     good = true;
     if (body.send_id == 0) {
-        return memory_.lent().find(body.theirs, body.length, fills ? kRemoteRead : kRemoteWrite);
+        return lent_.find(body.theirs, body.length, fills ? kRemoteRead : kRemoteWrite);
     }
-    const SendTransfer* const transfer = sends_.find(body.send_id);
-    good = transfer != nullptr && &transfer->peer == &peer && transfer->sent &&
-           transfer->kind == SourceKind::direct && fills;
-    if (!good) {
-        return nullptr;
-    }
-    const Data& data = transfer->request->data;
-    const auto begin = reinterpret_cast<std::uintptr_t>(data.base);
-    good = is_within(body.theirs, body.length, begin, data.bytes);
-    return good ? static_cast<std::byte*>(data.base) + (body.theirs - begin) : nullptr;
+    const std::span<std::byte> data =
+        fills ? listener_.data_of_send(peer, body.send_id) : std::span<std::byte>{};
+    const auto begin = reinterpret_cast<std::uintptr_t>(data.data());
+    good = is_within(body.theirs, body.length, begin, data.size());
+    return good ? data.data() + (body.theirs - begin) : nullptr;
 }
 
 // Returns nothing if the offer names no valid memory, or is over.
-std::optional<StagedOffer> Protocol::take_offer(const Peer& peer, const CooperativeCopyBody& body,
-                                                QueuePair& qp) {
+std::optional<StagedOffer> RmaTarget::take_offer(const Peer& peer, const CooperativeCopyBody& body,
+                                                 QueuePair& qp) {
     bool good = false;
     std::byte* const own = find_offered(peer, body, good);
     if (!good) {
@@ -150,7 +146,7 @@ std::optional<StagedOffer> Protocol::take_offer(const Peer& peer, const Cooperat
 }
 
 // REQUIRES: the body has been checked.
-void Protocol::serve_staged(Peer& peer, const CooperativeCopyBody& body, QueuePair& qp) {
+void RmaTarget::serve_staged(Peer& peer, const CooperativeCopyBody& body, QueuePair& qp) {
     std::optional<StagedOffer> offer = take_offer(peer, body, qp);
     if (!offer) {
         return; // the initiator does not wait for long
@@ -169,7 +165,7 @@ void Protocol::serve_staged(Peer& peer, const CooperativeCopyBody& body, QueuePa
     count_served(*offer);
 }
 
-void Protocol::count_served(const StagedOffer& offer) {
+void RmaTarget::count_served(const StagedOffer& offer) {
     if (offer.bytes_moved() > 0) {
         count_rma(counters_, offer.opcode(), offer.bytes_moved());
     }
@@ -177,7 +173,7 @@ void Protocol::count_served(const StagedOffer& offer) {
 
 // Helps with the offer that the peer has open while this process, as an initiator, waits for the
 // peer. Returns true if a unit was moved.
-bool Protocol::step_crossing(const Peer& peer, CrossingHelp& help) {
+bool RmaTarget::step_crossing(const Peer& peer, CrossingHelp& help) {
     CooperativeCopyBody body;
     if (!help.offer && peer.answers != nullptr && peer.answers->read_offer(body) &&
         body.staging_units > 0 && body.number != help.looked_at) {

@@ -12,8 +12,10 @@
 #include <cstring>
 #include <thread>
 
+#include "base/copy.h"
 #include "channel/ring_memory.h"
-#include "protocol/protocol.h"
+#include "protocol/intranode/rma_target.h"
+#include "protocol/intranode/synchronous_rma.h"
 
 namespace adaptib {
 
@@ -49,13 +51,13 @@ bool has_answer_room(Peer& peer, Bytes length) {
 // -------------------------------------------------------------------------------------------------
 // Initiator
 
-bool Protocol::start_by_choice(Peer& peer, const RmaWork& work, const Registration& region,
-                               std::span<const std::uint32_t> remote_keys) {
+bool SynchronousRma::start_by_choice(Peer& peer, const RmaWork& work, const Registration& region,
+                                     std::span<const std::uint32_t> remote_keys) {
     WayChoice& choice = work.opcode > Opcode::read ? peer.assist_choices->atomics
                                                    : peer.assist_choices->of_transfer(work.length);
     const WayChoice::Way way = choice.choose();
     const bool timed = choice.timed();
-    const Nanoseconds start = timed ? options_.clock->now() : Nanoseconds{0};
+    const Nanoseconds start = timed ? clock_.now() : Nanoseconds{0};
     bool done = way == AssistChoices::kAssisted &&
                 request_assist(peer, work, remote_keys, choice.patience());
     const bool missed = way == AssistChoices::kAssisted && !done;
@@ -64,7 +66,7 @@ bool Protocol::start_by_choice(Peer& peer, const RmaWork& work, const Registrati
                                              : transfer_long(peer, work, region, remote_keys, 0);
     }
     if (done && timed) {
-        choice.note(way, options_.clock->now() - start);
+        choice.note(way, clock_.now() - start);
     } else if (missed) { // the target is often away for long
         choice.note(way, 2 * choice.patience());
     }
@@ -72,8 +74,9 @@ bool Protocol::start_by_choice(Peer& peer, const RmaWork& work, const Registrati
 }
 
 // Returns false if nothing was done.
-bool Protocol::request_assist(Peer& peer, const RmaWork& work,
-                              std::span<const std::uint32_t> remote_keys, Nanoseconds patience) {
+bool SynchronousRma::request_assist(Peer& peer, const RmaWork& work,
+                                    std::span<const std::uint32_t> remote_keys,
+                                    Nanoseconds patience) {
     const bool write = work.opcode == Opcode::write;
     const Bytes bytes = sizeof(OperateBody) + (write ? work.length : 0);
     const Subchannel* const only = peer.only_subchannel();
@@ -122,7 +125,7 @@ bool Protocol::request_assist(Peer& peer, const RmaWork& work,
 
 // Called between two looks at work that the peer may have taken and not done yet. Returns false if
 // the peer is dead, and so will never do it.
-bool Protocol::worth_waiting(const Peer& peer, std::uint32_t looks) {
+bool SynchronousRma::worth_waiting(const Peer& peer, std::uint32_t looks) {
     if (looks % kLooksPerYield == 0) {
         std::this_thread::yield();
     }
@@ -130,8 +133,8 @@ bool Protocol::worth_waiting(const Peer& peer, std::uint32_t looks) {
 }
 
 // Waits for the target. Returns false if the target has not done the operation, and will not.
-bool Protocol::answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number,
-                        Nanoseconds patience) const {
+bool SynchronousRma::answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number,
+                              Nanoseconds patience) const {
     const std::uint64_t offered = answer_word(number, AnswerState::offered);
     const std::uint64_t taken = answer_word(number, AnswerState::taken);
     Nanoseconds give_up{0}; // set later: reading the clock takes as long as some answers
@@ -141,9 +144,9 @@ bool Protocol::answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number
             return state_of(word) == AnswerState::done;
         }
         if (look == kLooksPerTime) {
-            give_up = options_.clock->now() + patience;
+            give_up = clock_.now() + patience;
         } else if (word == offered && look % kLooksPerTime == 0 &&
-                   (look >= kMostLooks || options_.clock->now() >= give_up) &&
+                   (look >= kMostLooks || clock_.now() >= give_up) &&
                    word_of(slot).compare_exchange_strong(word,
                                                          answer_word(number, AnswerState::none))) {
             return false;
@@ -159,7 +162,7 @@ bool Protocol::answered(const Peer& peer, AnswerSlot& slot, std::uint64_t number
 
 // Returns the queue pair that serves the peer's offer, whose fields are in range if `sensible`.
 // Null: the offer is not served, and the initiator does without.
-QueuePair* Protocol::serving_qp(const Peer& peer, bool sensible) {
+QueuePair* RmaTarget::serving_qp(const Peer& peer, bool sensible) {
     if (peer.answers == nullptr || peer.answer_data == nullptr) {
         return nullptr; // the connection is not open here yet
     }
@@ -171,7 +174,7 @@ QueuePair* Protocol::serving_qp(const Peer& peer, bool sensible) {
     return qp != nullptr && qp->usable() ? qp : nullptr;
 }
 
-void Protocol::on_operate(Peer& peer, const MessageHeader& header, const std::byte* from) {
+void RmaTarget::on_operate(Peer& peer, const MessageHeader& header, const std::byte* from) {
     const auto body = read_body<OperateBody>(from);
     const auto opcode = static_cast<Opcode>(header.flags);
     const Bytes payload = header.length - sizeof body;

@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Target-assisted atomics: the target's processor executes them; the initiator asks by a message
-// (parameter `atomics`).
-//
-// Exactly once: an adapter's atomic whose path fails before it completes may have been executed or
-// not, and its result is lost in any case. A message has a sequence number: it is repeated after a
-// failure, and the receiver drops it if it had arrived. The answer is such a message, too. The
-// owner of the memory decides who executes atomics, and tells all initiators (access of the remote
-// description). So all atomics on a word are executed in one way, by one process, and need no lock
-// among each other; they are also atomic with those of the processor.
-#include <algorithm>
+// Atomics that the target's processor executes (protocol/emulated_atomics.h).
+#include "protocol/emulated_atomics.h"
+
 #include <atomic>
 #include <cstring>
 #include <vector>
 
-#include "protocol/protocol.h"
+#include "protocol/count_rma.h"
 
 namespace adaptib {
 
@@ -32,14 +25,18 @@ std::uint64_t carry_out(std::uint64_t address, Opcode opcode, std::uint64_t comp
 
 } // namespace
 
+EmulatedAtomics::~EmulatedAtomics() {
+    atomics_.for_each([this](EmulatedAtomic* atomic) { pool_.destroy(atomic); });
+}
+
 // -------------------------------------------------------------------------------------------------
 // Initiator
 
-// Executes an atomic on memory of this process. Returns false if the word is in no window any more.
-bool Protocol::atomic_here(const opal_common_adaptib_one_sided_t& operation, Opcode opcode) {
+bool EmulatedAtomics::execute_here(const opal_common_adaptib_one_sided_t& operation,
+                                   Opcode opcode) {
     const opal_common_adaptib_remote_t& remote = *operation.remote;
-    if (!memory_.windows().has_word(WindowTable::name_of(remote.keys, remote.key_count),
-                                    operation.remote_address)) {
+    if (!windows_.has_word(WindowTable::name_of(remote.keys, remote.key_count),
+                           operation.remote_address)) {
         return false;
     }
     const std::uint64_t old =
@@ -49,11 +46,10 @@ bool Protocol::atomic_here(const opal_common_adaptib_one_sided_t& operation, Opc
     return true;
 }
 
-// REQUIRES: the operation has been checked, the peer has not failed.
-Status Protocol::start_atomic(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
+Status EmulatedAtomics::start(Peer& peer, const opal_common_adaptib_one_sided_t& operation,
                               Opcode opcode, UserRequest& user, bool& complete_now) {
-    if (peer.name == options_.self) {
-        if (!atomic_here(operation, opcode)) {
+    if (peer.name == self_) {
+        if (!execute_here(operation, opcode)) {
             return Status::error(Reason::bad_key);
         }
         complete_now = true;
@@ -69,7 +65,7 @@ Status Protocol::start_atomic(Peer& peer, const opal_common_adaptib_one_sided_t&
     atomic->user = &user;
     atomic->local = operation.local;
     AtomicBody& body = atomic->body;
-    body.id = emulated_atomics_.add(atomic);
+    body.id = atomics_.add(atomic);
     atomic->epoch = flush_epochs_.enter();
     body.remote_address = operation.remote_address;
     body.compare_add = compare_add_of(operation);
@@ -77,34 +73,31 @@ Status Protocol::start_atomic(Peer& peer, const opal_common_adaptib_one_sided_t&
     body.remote_key = WindowTable::name_of(remote.keys, remote.key_count);
     body.opcode = static_cast<std::uint8_t>(opcode);
     ++peer.one_sided;
-    starting_ = &user;
-    started_complete_ = false;
+    completions_.begin(user);
     atomic->queued = peer.disconnect_sent; // sent when the disconnect is over
     if (!atomic->queued) {
-        send_atomic(*atomic);
+        send(*atomic);
     }
-    starting_ = nullptr;
-    complete_now = started_complete_;
+    complete_now = completions_.end();
     return kOk;
 }
 
 // May fail the peer, and end the operation with it.
-void Protocol::send_atomic(EmulatedAtomic& atomic) {
+void EmulatedAtomics::send(EmulatedAtomic& atomic) {
     Peer& peer = atomic.peer;
     const AtomicBody body = atomic.body;
     atomic.queued = false;
     count_rma(counters_, static_cast<Opcode>(body.opcode), sizeof(std::uint64_t));
     ++counters_.operations_assisted;
-    send_control(peer, MessageType::atomic, &body, sizeof body);
-    note_sent(peer);
+    listener_.send_atomic_message(peer, MessageType::atomic, &body, sizeof body);
 }
 
-void Protocol::send_queued_atomics(const Peer& peer) {
-    if (emulated_atomics_.size() == 0) {
+void EmulatedAtomics::send_queued(const Peer& peer) {
+    if (atomics_.size() == 0) {
         return;
     }
     std::vector<EmulatedAtomic*> queued;
-    emulated_atomics_.for_each([&](EmulatedAtomic* atomic) {
+    atomics_.for_each([&](EmulatedAtomic* atomic) {
         if (&atomic->peer == &peer && atomic->queued) {
             queued.push_back(atomic);
         }
@@ -115,63 +108,68 @@ void Protocol::send_queued_atomics(const Peer& peer) {
         if (peer.state == ConnectState::failed) {
             return; // all of them have ended
         }
-        send_atomic(*atomic);
+        send(*atomic);
     }
 }
 
-void Protocol::end_atomic(EmulatedAtomic& atomic, int status) {
+void EmulatedAtomics::end(EmulatedAtomic& atomic, int status) {
     UserRequest& user = *atomic.user;
     --atomic.peer.one_sided;
-    emulated_atomics_.remove(atomic.body.id);
+    atomics_.remove(atomic.body.id);
     flush_epochs_.leave(atomic.epoch);
     pool_.destroy(&atomic);
-    complete(user, status, status == OPAL_COMMON_ADAPTIB_SUCCESS ? sizeof(std::uint64_t) : 0);
+    completions_.complete(user, status,
+                          status == OPAL_COMMON_ADAPTIB_SUCCESS ? sizeof(std::uint64_t) : 0);
 }
 
-void Protocol::fail_atomics(const Peer& peer) {
+void EmulatedAtomics::fail(const Peer& peer) {
     std::vector<EmulatedAtomic*> lost;
-    emulated_atomics_.for_each([&](EmulatedAtomic* atomic) {
+    atomics_.for_each([&](EmulatedAtomic* atomic) {
         if (&atomic->peer == &peer) {
             lost.push_back(atomic);
         }
     });
     for (EmulatedAtomic* atomic : lost) {
-        end_atomic(*atomic, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+        end(*atomic, OPAL_COMMON_ADAPTIB_UNREACHABLE);
     }
 }
 
-void Protocol::on_atomic_done(Peer& peer, const AtomicDoneBody& body) {
-    EmulatedAtomic* atomic = emulated_atomics_.find(body.id);
+void EmulatedAtomics::on_atomic_done(Peer& peer, const AtomicDoneBody& body) {
+    EmulatedAtomic* atomic = atomics_.find(body.id);
     if (atomic == nullptr || &atomic->peer != &peer) {
         ++counters_.bad_packets;
         return;
     }
     if (body.done == 0) {
-        report_refused(peer, static_cast<Opcode>(atomic->body.opcode), sizeof body.old);
-        end_atomic(*atomic, OPAL_COMMON_ADAPTIB_BAD_PARAM);
+        region_keys_.report_refused(peer, static_cast<Opcode>(atomic->body.opcode),
+                                    sizeof body.old);
+        end(*atomic, OPAL_COMMON_ADAPTIB_BAD_PARAM);
         return;
     }
     std::memcpy(atomic->local, &body.old, sizeof body.old);
-    end_atomic(*atomic, OPAL_COMMON_ADAPTIB_SUCCESS);
+    end(*atomic, OPAL_COMMON_ADAPTIB_SUCCESS);
+}
+
+void EmulatedAtomics::for_each_peer(const std::function<void(const Peer&)>& f) const {
+    atomics_.for_each([&](EmulatedAtomic* atomic) { f(atomic->peer); });
 }
 
 // -------------------------------------------------------------------------------------------------
 // Target
 
-void Protocol::on_atomic(Peer& peer, const AtomicBody& body) {
+void EmulatedAtomics::on_atomic(Peer& peer, const AtomicBody& body) {
     AtomicDoneBody done{};
     done.id = body.id;
     const auto opcode = static_cast<Opcode>(body.opcode);
     const bool known = opcode == Opcode::compare_swap || opcode == Opcode::fetch_add;
-    if (known && memory_.windows().has_word(body.remote_key, body.remote_address)) {
+    if (known && windows_.has_word(body.remote_key, body.remote_address)) {
         done.old = carry_out(body.remote_address, opcode, body.compare_add, body.swap);
         done.done = 1;
         ++counters_.operations_served;
     } else {
         ++counters_.bad_packets;
     }
-    send_control(peer, MessageType::atomic_done, &done, sizeof done);
-    note_sent(peer);
+    listener_.send_atomic_message(peer, MessageType::atomic_done, &done, sizeof done);
 }
 
 } // namespace adaptib

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Learning the eager limit (protocol/eager_tuning.h).
+#include "protocol/eager_tuning.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace adaptib {
+
+namespace {
+
+constexpr std::uint32_t kStream = 2;     // more messages in one direction are a stream
+constexpr std::uint32_t kLongStream = 8; // a stream of more messages may be timed
+constexpr Bytes kTold = 4096;            // streams are compared by their time per kTold bytes
+constexpr int kPrice = 8;                // copying once has to be faster by 1/kPrice
+
+WayChoice& choice_for(StreamChoices& choices, Bytes bytes) {
+    const auto size = static_cast<std::size_t>(std::bit_width((bytes - 1) / kStreamSizesFrom));
+    return choices[std::clamp<std::size_t>(size, 1, choices.size()) - 1];
+}
+
+} // namespace
+
+// Ends the stream: something has come from the peer.
+void EagerTuning::end_stream(Peer& peer) {
+    Stream& stream = peer.stream;
+    if (stream.timed != nullptr) {
+        const Nanoseconds all = clock_.now() - stream.start;
+        const Nanoseconds took = all / static_cast<std::int64_t>(stream.bytes / kTold + 1);
+        stream.timed->note(stream.way, stream.way == kThroughRing ? took : took + took / kPrice);
+        ++counters_.streams_timed;
+    }
+    stream = {.heard = peer.next_receive - peer.finishes};
+}
+
+// Counts a message. Returns true if messages that could go either way go through the ring, since
+// they are part of a stream.
+bool EagerTuning::streams_through_ring(Peer& peer, Bytes bytes) {
+    Stream& stream = peer.stream;
+    if (peer.next_receive - peer.finishes != stream.heard) {
+        end_stream(peer);
+    }
+    ++stream.sent;
+    if (stream.sent > kStream && bytes > peer.copy_choice->limit()) {
+        choose_stream_way(peer, bytes);
+    }
+    peer.streaming = stream.sent > kStream && stream.way == kThroughRing;
+    return peer.streaming;
+}
+
+// Chooses the way for a message of a stream that could go either way.
+void EagerTuning::choose_stream_way(Peer& peer, Bytes bytes) {
+    Stream& stream = peer.stream;
+    WayChoice& choice = choice_for(*peer.stream_choices, bytes);
+    if (stream.sent <= kLongStream) {
+        stream.way = choice.better();
+    } else if (!stream.chosen) {
+        stream.chosen = true;
+        stream.bytes = 0;
+        stream.way = choice.choose();
+        if (choice.timed()) {
+            stream.timed = &choice;
+            stream.start = clock_.now();
+        }
+    }
+    stream.bytes += bytes;
+}
+
+void EagerTuning::choose_active_eager(const Peer& peer) {
+    active_eager_ =
+        peer.streaming ? peer.copy_choice->most() : std::max(least_active_eager_, peer.eager_limit);
+}
+
+// Raises active_eager() until the next active message has been timed.
+void EagerTuning::on_active_declined(Peer& peer, Bytes bytes) {
+    CopyChoice* choice = peer.copy_choice.get();
+    if (choice == nullptr || bytes <= choice->limit() || bytes > choice->most()) {
+        return;
+    }
+    if (streams_through_ring(peer, bytes) || choice->explore()) {
+        active_eager_ = choice->most();
+    }
+}
+
+} // namespace adaptib

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// RegionKeys: checks the description of the memory that a put, get or atomic goes to, and finds the
+// keys of that memory.
+//
+// Purpose: the description that comes with an operation need not be that of its address. osc/rdma
+// (4.1.4 and 5.0.7, osc_rdma_dynamic.c) looks the address up in the list of regions of a dynamic
+// window, which it shares with the window's owner on the same host, and passes on a pointer into
+// that list after it has released the list's lock. When the owner attaches or detaches memory, it
+// moves the entries: the pointer then refers to a neighboring entry, or to one half of each. A BTL
+// that needs no description, such as vader, does not notice.
+//
+// So the description is copied once, and taken as a hint. If the initiator sees the target's table
+// of regions (Capability::sees_regions), a key that does not cover the operation is replaced by the
+// key of a live region that does, and that gives all rights that the description names: memory
+// registered for transfers does not stand in for a window's. An operation that no region covers
+// ends with an error. On other rails the description has to cover the operation; the list is then a
+// private copy, which one thread at a time uses.
+//
+// An operation may pass this check and be refused all the same (the memory was deregistered
+// meanwhile), which fails a queue pair. Only that operation ends with an error; the connection is
+// repaired as after a failed path (Core::on_path_failed). With fault_tolerance off, the peer fails.
+// Ownership: refers to the rails, the counters and the listener.
+// Threads: one at a time (the core's lock).
+// May touch: base/, fabric/, peer/, stats/, transfer.h, common_adaptib.h.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/status.h"
+#include "base/wire.h"
+#include "common_adaptib.h"
+#include "fabric/rail.h"
+#include "fabric/work.h"
+#include "peer/peer.h"
+#include "protocol/transfer.h"
+#include "stats/counters.h"
+
+namespace adaptib {
+
+class RegionKeysListener {
+public:
+    virtual void on_failure(const std::string& text) = 0; // for the user
+
+protected:
+    ~RegionKeysListener() = default;
+};
+
+class RegionKeys {
+public:
+    // `rails`: those that Peer::route names.
+    RegionKeys(RailList rails, Counters& counters, RegionKeysListener& listener)
+        : rails_(rails), counters_(counters), listener_(listener) {}
+
+    // Returns true if this process can use the description, and the description gives `right`.
+    static bool is_sound(const opal_common_adaptib_remote_t& remote, std::uint32_t right) {
+        return remote.key_count != 0 && remote.key_count <= kMaxRails &&
+               (remote.access & right) != 0;
+    }
+    // Returns true if the description covers the memory that the operation goes to.
+    static bool covers(const opal_common_adaptib_remote_t& remote,
+                       const opal_common_adaptib_one_sided_t& operation) {
+        return is_within(operation.remote_address, operation.bytes, remote.base, remote.bytes) &&
+               remote.base + remote.bytes >= remote.base;
+    }
+    static bool allows(const opal_common_adaptib_one_sided_t& operation, std::uint32_t right) {
+        return covers(*operation.remote, operation) && is_sound(*operation.remote, right);
+    }
+
+    // Finds the keys for an operation that begins, in `remote`. Errors: bad_key.
+    Status find(const Peer& peer, const opal_common_adaptib_one_sided_t& operation,
+                opal_common_adaptib_remote_t& remote);
+    // Finds the keys for an operation that waited for a connection. Returns false if it is refused.
+    bool find(Peer& peer, RmaOperation& rma);
+    // The target has no such memory, or denies access: marks the operation, and reports it.
+    void refuse(Peer& peer, RmaOperation& rma);
+    // Reports once per peer: a program that continues has more such operations.
+    void report_refused(Peer& peer, Opcode opcode, Bytes bytes);
+
+private:
+    Status find(const Peer& peer, const RemoteRange& range, std::span<std::uint32_t> keys);
+    bool sees_regions(const Peer& peer) const;
+
+    RailList rails_;
+    Counters& counters_;
+    RegionKeysListener& listener_;
+};
+
+} // namespace adaptib
