@@ -98,17 +98,8 @@ void Protocol::run_early(Peer& peer) {
 
 void Protocol::forget(Peer& peer) {
     forget_waiting(peer);
-    peer.pending.append(peer.in_doubt);
-    fail_queued(peer);
+    flow_.forget(peer);
     back_pressure_.forget(peer);
-    while (peer.has_pending()) {
-        PendingSend* send = peer.pending.take();
-        if (send->kind == PendingSend::Kind::control) {
-            drop(*static_cast<ControlMessage*>(send));
-        } else if (send->kind == PendingSend::Kind::repeated) {
-            drop(*static_cast<RepeatedMessage*>(send));
-        }
-    }
     while (peer.early != nullptr) {
         EarlyMessage* message = peer.early;
         peer.early = message->next;

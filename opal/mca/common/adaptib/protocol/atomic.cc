@@ -95,7 +95,7 @@ void Protocol::send_atomic(EmulatedAtomic& atomic) {
     atomic.queued = false;
     count_rma(counters_, static_cast<Opcode>(body.opcode), sizeof(std::uint64_t));
     ++counters_.operations_assisted;
-    send_control(peer, MessageType::atomic, &body, sizeof body);
+    flow_.send_control(peer, MessageType::atomic, &body, sizeof body);
     note_sent(peer);
 }
 
@@ -170,7 +170,7 @@ void Protocol::on_atomic(Peer& peer, const AtomicBody& body) {
     } else {
         ++counters_.bad_packets;
     }
-    send_control(peer, MessageType::atomic_done, &done, sizeof done);
+    flow_.send_control(peer, MessageType::atomic_done, &done, sizeof done);
     note_sent(peer);
 }
 

@@ -16,7 +16,7 @@ void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
     peer.unheard = true;
     // A peer that has sent its disconnect may be gone before this side's answer or disconnect
     // arrives.
-    const bool waits = peer.disconnect_received ? has_more_than_disconnects(peer)
+    const bool waits = peer.disconnect_received ? SendFlow::has_more_than_disconnects(peer)
                                                 : peer.has_waiting() || peer.work_failed;
     if (waits || may_await_active(peer) || has_business_with(peer)) {
         report_peer_failure(peer);
@@ -29,28 +29,9 @@ void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
 
 bool Protocol::needs(const Peer& peer) const {
     bool found = peer.users > 0 || peer.one_sided > 0 || !peer.queued.empty() ||
-                 has_more_than_disconnects(peer);
+                 SendFlow::has_more_than_disconnects(peer);
     for_each_awaited([&](const Peer& awaited) { found = found || &awaited == &peer; });
     return found;
-}
-
-bool Protocol::has_more_than_disconnects(const Peer& peer) {
-    const auto more = [](const PendingSend* each) {
-        for (; each != nullptr; each = each->next) {
-            using Kind = PendingSend::Kind;
-            const bool disconnect =
-                each->kind == Kind::barrier ||
-                (each->kind == Kind::control &&
-                 static_cast<const ControlMessage*>(each)->type == MessageType::disconnect) ||
-                (each->kind == Kind::repeated &&
-                 static_cast<const RepeatedMessage*>(each)->header.type == MessageType::disconnect);
-            if (!disconnect) {
-                return true;
-            }
-        }
-        return false;
-    };
-    return more(peer.pending.front()) || more(peer.in_doubt.front());
 }
 
 // A connection that breaks while nothing waits for it, nor may wait (processes end one after
@@ -63,33 +44,16 @@ void Protocol::report_peer_failure(Peer& peer) {
     }
 }
 
-void Protocol::fail_pending(Peer& peer) {
-    if (peer.stalled_link.linked()) {
-        stalled_.remove(peer);
+void Protocol::on_send_lost(SendRequest& request) {
+    if (request.id == 0 && request.transfer == nullptr) { // else it ends with those
+        complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
     }
-    peer.interrupted = false;
-    peer.pending.append(peer.in_doubt);
-    fail_queued(peer);
+}
+
+void Protocol::fail_pending(Peer& peer) {
     back_pressure_.forget(peer);
     peer.allow(Allowance::all);
-    while (peer.has_pending()) {
-        PendingSend* send = peer.pending.take();
-        if (send->kind == PendingSend::Kind::control) {
-            drop(*static_cast<ControlMessage*>(send));
-            continue;
-        }
-        if (send->kind == PendingSend::Kind::repeated) {
-            drop(*static_cast<RepeatedMessage*>(send));
-            continue;
-        }
-        if (send->kind != PendingSend::Kind::request) {
-            continue; // fragments end with their transfer
-        }
-        auto* request = static_cast<SendRequest*>(send);
-        if (request->id == 0 && request->transfer == nullptr) {
-            complete(*request->user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
-        }
-    }
+    flow_.fail(peer);
     std::vector<SendRequest*> unanswered;
     waiting_acks_.for_each([&](SendRequest* request) {
         if (request->peer == &peer) {
@@ -167,7 +131,7 @@ void Protocol::release_peer(Peer& peer) {
     peer.disconnect_sent = true;
     peer.disconnect_acked = false; // an earlier one, revoked since, may have been answered
     const IdBody body{++peer.disconnect_number};
-    send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnect);
+    flow_.send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnect);
 }
 
 // Revokes the disconnect, as long as the peer has not sent its own. After that both sides complete
@@ -177,7 +141,7 @@ void Protocol::keep_peer(Peer& peer) {
     if (peer.disconnect_sent && !peer.disconnect_received) {
         peer.disconnect_sent = false;
         const IdBody body{peer.disconnect_number};
-        send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnectRevoked);
+        flow_.send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnectRevoked);
         go_on(peer);
     }
 }
@@ -186,7 +150,7 @@ void Protocol::keep_peer(Peer& peer) {
 void Protocol::go_on(Peer& peer) {
     transfers_.start_held(peer);
     send_queued_atomics(peer);
-    send_queued(peer);
+    flow_.send_queued(peer);
 }
 
 void Protocol::on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body) {
@@ -199,7 +163,7 @@ void Protocol::on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body)
         }
     } else if (!peer.disconnect_received) {
         peer.disconnect_received = true;
-        send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnectAck);
+        flow_.send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnectAck);
     }
     tear_down_if_disconnected(peer);
 }

@@ -32,7 +32,7 @@ void Protocol::pack_blocks(SendTransfer& transfer) {
         Peer& peer = transfer.peer;
         const WrittenBody given_up{transfer.receive_id, 0};
         end_send(transfer, true);
-        send_control(peer, MessageType::written, &given_up, sizeof given_up);
+        flow_.send_control(peer, MessageType::written, &given_up, sizeof given_up);
     }
 }
 
@@ -62,7 +62,7 @@ bool Protocol::pack_block(SendTransfer& transfer, std::uint32_t index) {
     block.memory->registration.copy_remote_keys(body.keys);
     transfer.packed += packed;
     transfer.announced += block.length;
-    send_control(transfer.peer, MessageType::block, &body, sizeof body);
+    flow_.send_control(transfer.peer, MessageType::block, &body, sizeof body);
     return true;
 }
 

@@ -29,7 +29,7 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
     : options_(options), rails_(rails), connections_(connections), counters_(counters),
       listener_(listener), back_pressure_(options.unexpected_most, *this),
       active_max_(options.active_max), active_eager_(options.active_eager),
-      transfers_(options.transfers, rails, counters, *this) {
+      transfers_(options.transfers, rails, counters, *this), flow_(pool_, counters, *this) {
     for (const RailRange& of : fabrics) {
         whole_.push_back(reaches_.emplace_back(rails, of, options, counters).all());
     }

@@ -5,7 +5,7 @@
 // Purpose: turns "send these bytes with this envelope" into messages on a peer's channel, and these
 // back into a matched, filled receive. One file of this folder per protocol event:
 //
-//     send.cc                the caller starts a send; pending sends go out when there is room
+//     send.cc                the caller starts a send
 //     timed.cc               messages that could go two ways: learns the eager limit
 //     receive.cc             the caller posts a receive, probes or cancels
 //     arrival.cc             a message arrives: order, duplicates, dispatch
@@ -26,19 +26,18 @@
 //     atomic.cc              atomics that the target's processor executes
 //     copied.cc              one-sided operations on memory that cannot be registered
 //     self.cc                messages of the process to itself
-//     repaired.cc            a connection is repaired: messages in doubt are sent again
 //     failure.cc             a peer is lost; disconnect from a released peer
 //     protocol.cc            construction and destruction; how requests end
 //
 // and the parts that have a class of their own:
 //
+//     send_flow.h            the order of messages to a peer: pending and repeated ones, control
 //     transfer_engine.h      posts the stripes of transfers, and sees them complete
 //
 // Invariants
 //   1. Messages to a peer are numbered in the order in which they are put on a channel, and handed
 //      to matching in that order whatever channel they took (Vishnu, 4.2.2).
-//   2. While a peer has pending sends, every further send to it is appended to them.
-//   3. A request is reported exactly once: by `complete` at its start, or through completed().
+//   2. A request is reported exactly once: by `complete` at its start, or through completed().
 // Threads: one at a time (the core's lock); forget_memory() may be called by any thread. No call
 // blocks, except that an initiator spins while a peer of this host does a part of its operation
 // (target_assisted.cc, cooperative_copy.cc, staged.cc), as long as that peer lives.
@@ -71,6 +70,7 @@
 #include "protocol/rendezvous.h"
 #include "protocol/request.h"
 #include "protocol/rma_counters.h"
+#include "protocol/send_flow.h"
 #include "protocol/staged_ends.h"
 #include "protocol/transfer_engine.h"
 #include "stats/counters.h"
@@ -93,7 +93,7 @@ protected:
     ~ProtocolListener() = default;
 };
 
-class Protocol final : BackPressureListener, TransferListener {
+class Protocol final : BackPressureListener, TransferListener, SendFlowListener {
 public:
     struct Options {
         std::uint64_t self = 0; // name of this process
@@ -294,6 +294,7 @@ public:
     void keep_peer(Peer& peer); // undoes release_peer(): the peer is wanted again
 
     TransferEngine& transfers() { return transfers_; }
+    SendFlow& flow() { return flow_; }
     CompletedList& completed() { return completed_; }
 
     // --- Calls of the core -----------------------------------------------------------------------
@@ -331,15 +332,14 @@ public:
         }
     }
     void on_interrupted(Peer& peer); // nothing can be sent until on_connected or on_unconnected
-    void on_fenced(Peer& peer);      // messages posted into peer.ring_out may be lost
     void on_connected(Peer& peer);
     void on_unconnected(Peer& peer); // no connection for now
     void on_torn_down(Peer& peer);
-    void on_peer_failed(Peer& peer, const std::string& what);
+    void on_peer_failed(Peer& peer, const std::string& what) override;
     // Returns true if something of this process waits for the peer, besides disconnect messages.
     bool needs(const Peer& peer) const;
-    // Returns true if the user may wait for an active message of the peer: it has exchanged messages
-    // with it, and neither has begun to disconnect. What it waits for is not known here.
+    // Returns true if the user may wait for an active message of the peer: it has exchanged
+    // messages with it, and neither has begun to disconnect. What it waits for is not known here.
     bool may_await_active(const Peer& peer) const {
         return active_handler_ != nullptr && peer.messages() > 0 && !peer.released &&
                !peer.disconnect_received;
@@ -365,7 +365,7 @@ public:
     // Sends messages and posts transfers that found no room before. Returns the number of peers
     // that have no pending sends any more.
     std::size_t retry();
-    bool retry_due() const { return !stalled_.empty() || transfers_.any_waits(); }
+    bool retry_due() const { return flow_.any_stalled() || transfers_.any_waits(); }
     // Returns true if a pass of progress has more to do than to receive.
     bool has_work() const { return transfers_.work_outstanding() || retry_due(); }
     void forget(Peer& peer); // at the end: returns the peer's records to the pool
@@ -457,13 +457,7 @@ private:
 
     // restrained.cc
     void on_allowance(Peer& peer, std::uint8_t flags);
-    void queue_send(SendRequest& request);
-    void queue_pending(Peer& peer);
-    void send_queued(Peer& peer);
-    void fail_queued(Peer& peer);
     InboundMessage* found_or_wanted(UnexpectedMessage* found, Peer* from);
-    static bool must_queue(const Peer& peer, const SendRequest& request);
-    static void announce_if_asked(const Peer& peer, SendRequest& request);
     void on_allowed(Peer& peer, Allowance allowance) override;
     Allowance least_for(const Peer& peer) const override;
     // May send to any peer, and fail it. REQUIRES: nothing is reserved, and the caller is through
@@ -488,12 +482,7 @@ private:
     bool transmit_eager(SendRequest& request);
     bool transmit_rendezvous(SendRequest& request);
     void announce(SendRequest& request);
-    void send_control(Peer& peer, MessageType type, const void* body, std::size_t size,
-                      std::uint8_t flags = 0);
-    bool try_control(Peer& peer, MessageType type, const void* body, std::size_t size,
-                     std::uint8_t flags);
-    void stall(Peer& peer, PendingSend& send);
-    bool flush(Peer& peer);
+    bool send_pending(PendingSend& send) override;
     void note_sent(Peer& peer);
 
     // completion of requests
@@ -593,8 +582,10 @@ private:
     void fail_shelved(Peer& peer, WaitingTransfer& record) override;
     void forget_waiting(Peer& peer);
 
-    // of transfer_engine.h
+    // of transfer_engine.h and send_flow.h
     void want_connection(Peer& peer) override { connections_.request(peer); }
+    bool leaves(Peer& peer) override { return listener_.leaves(peer); }
+    void on_flushed(Peer& peer) override { tear_down_if_disconnected(peer); }
     void want_repair(Peer& peer) override { connections_.repair(peer); }
     void on_control_lane(Peer& peer, std::uint32_t lane) override {
         connections_.migrate_control_lane(peer, lane);
@@ -723,13 +714,6 @@ private:
     void on_atomic(Peer& peer, const AtomicBody& body);
     void on_atomic_done(Peer& peer, const AtomicDoneBody& body);
 
-    // repaired.cc
-    void lift_barrier(Peer& peer);
-    void resume(Peer& peer);
-    bool send_again(Peer& peer, RepeatedMessage& message);
-    bool wait_for_ring(Peer& peer, RepeatedMessage& message);
-    void drop(RepeatedMessage& message);
-
     // copied.cc
     Status start_copied(Peer& peer, const opal_common_adaptib_one_sided_t& operation, Opcode opcode,
                         UserRequest& user, bool& complete);
@@ -743,11 +727,10 @@ private:
 
     // failure.cc
     void fail_pending(Peer& peer);
-    static bool has_more_than_disconnects(const Peer& peer);
+    void on_send_lost(SendRequest& request) override;
     void fail_receives(Peer& peer);
     void fail_transfers(Peer& peer);
     bool has_business_with(const Peer& peer) const;
-    void drop(ControlMessage& message) { pool_.destroy(&message); }
     void go_on(Peer& peer);
     void tear_down_if_disconnected(Peer& peer);
     void on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body);
@@ -766,7 +749,6 @@ private:
     CompletedList completed_;
     UserRequest* starting_ = nullptr; // the request whose start is under way
     bool started_complete_ = false;
-    std::size_t queued_sends_ = 0; // sends in Peer::queued
     IdTable<SendRequest> waiting_acks_;
     IdTable<SendTransfer> sends_;
     IdTable<ReceiveTransfer> receives_;
@@ -782,9 +764,8 @@ private:
     ActiveHandler active_handler_ = nullptr;
     void* active_context_ = nullptr;
     TransferEngine transfers_;
-    IntrusiveList<Peer, &Peer::stalled_link> stalled_;
+    SendFlow flow_;
     IntrusiveList<ReceiveTransfer, &ReceiveTransfer::undecided_link> undecided_;
-    std::vector<Peer*> stalled_now_;  // scratch of retry
     std::vector<std::byte> fragment_; // scratch of fill_fragment, transmit_parts
 };
 

@@ -23,13 +23,13 @@ void Protocol::ask_for_fragments(ReceiveTransfer& transfer) {
     clear.send_id = transfer.source.send_id;
     clear.receive_id = transfer.id;
     clear.wanted = transfer.wanted;
-    send_control(transfer.peer, MessageType::clear_to_send, &clear, sizeof clear, kClearPush);
+    flow_.send_control(transfer.peer, MessageType::clear_to_send, &clear, sizeof clear, kClearPush);
 }
 
 void Protocol::start_fragments(SendTransfer& transfer) {
     transfer.pushing = true;
     transfer.packed = transfer.announced = 0;
-    stall(transfer.peer, transfer.fragments);
+    flow_.stall(transfer.peer, transfer.fragments);
 }
 
 // Packs the next bytes, for one fragment. Returns their number; 0: they cannot be packed. May pack
@@ -54,7 +54,7 @@ bool Protocol::send_fragments(SendTransfer& transfer) {
         if (packed == 0) {
             const WrittenBody given_up{transfer.receive_id, 0};
             end_send(transfer, true);
-            send_control(peer, MessageType::written, &given_up, sizeof given_up);
+            flow_.send_control(peer, MessageType::written, &given_up, sizeof given_up);
             return true;
         }
         const Bytes bytes = std::min(packed, transfer.wanted - transfer.announced);

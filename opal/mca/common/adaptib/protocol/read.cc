@@ -128,7 +128,7 @@ void Protocol::on_block_read(BlockRead& block) {
         transfer.received += block.length;
         if (transfer.mode == ReceiveTransfer::Mode::packed) {
             const BlockDoneBody body{transfer.source.send_id, block.remote_block, 0};
-            send_control(transfer.peer, MessageType::block_done, &body, sizeof body);
+            flow_.send_control(transfer.peer, MessageType::block_done, &body, sizeof body);
         }
     }
     if (block.memory != nullptr) {

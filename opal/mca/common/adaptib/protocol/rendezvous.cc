@@ -32,7 +32,7 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
     }
     if (wanted == 0 || read_at_once(peer, source, request.data.base, wanted)) {
         const IdBody body{source.send_id};
-        send_control(peer, MessageType::finish, &body, sizeof body);
+        flow_.send_control(peer, MessageType::finish, &body, sizeof body);
         complete_receive(request, envelope, source.bytes, wanted, OPAL_COMMON_ADAPTIB_SUCCESS);
         return;
     }
@@ -93,7 +93,7 @@ void Protocol::decide(ReceiveTransfer& transfer) {
         clear.key_count = static_cast<std::uint16_t>(transfer.memory->key_count());
         transfer.memory->copy_remote_keys(clear.keys);
     }
-    send_control(transfer.peer, MessageType::clear_to_send, &clear, sizeof clear);
+    flow_.send_control(transfer.peer, MessageType::clear_to_send, &clear, sizeof clear);
 }
 
 // Calls f for the peer's undecided transfers, in their order. Each leaves the list before its call.
@@ -108,8 +108,15 @@ template <typename F> void Protocol::for_each_undecided(Peer& peer, F&& f) {
     }
 }
 
+void Protocol::on_interrupted(Peer& peer) {
+    if (!peer.interrupted) {
+        transfers_.stop_balancing(peer);
+        flow_.interrupt(peer);
+    }
+}
+
 void Protocol::on_connected(Peer& peer) {
-    resume(peer);
+    flow_.resume(peer);
     for_each_undecided(peer, [this](ReceiveTransfer& transfer) {
         if (transfer.peer.state == ConnectState::open) {
             decide(transfer);
@@ -121,7 +128,7 @@ void Protocol::on_connected(Peer& peer) {
 
 void Protocol::on_unconnected(Peer& peer) {
     if (peer.interrupted) {
-        resume(peer);
+        flow_.resume(peer);
     }
     for_each_undecided(peer, [this](ReceiveTransfer& transfer) { ask_for_fragments(transfer); });
 }
@@ -202,7 +209,7 @@ void Protocol::end_receive(ReceiveTransfer& transfer) {
     receives_.remove(transfer.id);
     delete &transfer;
     if (tell) {
-        send_control(peer, MessageType::finish, &body, sizeof body);
+        flow_.send_control(peer, MessageType::finish, &body, sizeof body);
     }
     const bool lost = peer.work_failed || peer.state == ConnectState::failed;
     const int failure = !failed ? OPAL_COMMON_ADAPTIB_SUCCESS

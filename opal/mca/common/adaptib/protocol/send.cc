@@ -38,7 +38,7 @@ Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bo
     }
     const Bytes limit = peer->streaming ? peer->copy_choice->most() : peer->eager_limit;
     if (peer->allowed != Allowance::all) [[unlikely]] {
-        announce_if_asked(*peer, request);
+        SendFlow::announce_if_asked(*peer, request);
     }
     if (data.bytes > limit || data.bytes + body_bytes(request.type) > peer->message_capacity()) {
         request.type = MessageType::rendezvous;
@@ -54,23 +54,15 @@ Status Protocol::start_send(SendRequest& request, bool& complete_now) {
     }
     starting_ = request.user;
     started_complete_ = false;
-    if (peer.disconnect_sent || must_queue(peer, request)) [[unlikely]] {
-        queue_send(request);
+    if (peer.disconnect_sent || SendFlow::must_queue(peer, request)) [[unlikely]] {
+        flow_.queue_send(request);
         on_own_send_waits();
     } else if (peer.has_pending() || !transmit(request)) {
-        stall(peer, request);
+        flow_.stall(peer, request);
     }
     starting_ = nullptr;
     complete_now = started_complete_;
     return kOk;
-}
-
-void Protocol::stall(Peer& peer, PendingSend& send) {
-    ++counters_.send_stalls;
-    peer.pending.add(send);
-    if (!peer.stalled_link.linked()) {
-        stalled_.push_back(peer);
-    }
 }
 
 // Puts the request's first message on the channel. Returns false if there is no room now. If the
@@ -191,6 +183,18 @@ bool Protocol::transmit_rendezvous(SendRequest& request) {
     return true;
 }
 
+bool Protocol::send_pending(PendingSend& send) {
+    return send.kind == PendingSend::Kind::request
+               ? transmit(static_cast<SendRequest&>(send))
+               : send_fragments(static_cast<SendTransfer::Fragments&>(send).transfer);
+}
+
+std::size_t Protocol::retry() {
+    const std::size_t ended = flow_.retry();
+    transfers_.post_waiting();
+    return ended;
+}
+
 void Protocol::note_sent(Peer& peer) {
     if (peer.state == ConnectState::idle && ++peer.messages_sent >= options_.connect_threshold) {
         connections_.request(peer);
@@ -219,100 +223,6 @@ bool Protocol::put_active_in_ring(Peer& peer, std::uint8_t tag, const void* firs
     copy_small(to + first_bytes, second, second_bytes);
     MessageHeader header = active_header(tag, bytes);
     return peer.commit_in_ring(header).ok();
-}
-
-// -------------------------------------------------------------------------------------------------
-// Control messages
-
-void Protocol::send_control(Peer& peer, MessageType type, const void* body, std::size_t size,
-                            std::uint8_t flags) {
-    if (peer.state == ConnectState::failed ||
-        (!peer.has_pending() && try_control(peer, type, body, size, flags))) {
-        return;
-    }
-    ControlMessage* message = pool_.create<ControlMessage>();
-    if (message == nullptr) {
-        on_peer_failed(peer, "out of memory");
-        return;
-    }
-    message->type = type;
-    message->flags = flags;
-    message->length = static_cast<std::uint32_t>(size);
-    if (size > 0) {
-        std::memcpy(message->body, body, size);
-    }
-    stall(peer, *message);
-}
-
-bool Protocol::try_control(Peer& peer, MessageType type, const void* body, std::size_t size,
-                           std::uint8_t flags) {
-    std::byte* to = peer.reserve(size);
-    if (to == nullptr) {
-        return false;
-    }
-    if (size > 0) {
-        std::memcpy(to, body, size);
-    }
-    MessageHeader header;
-    header.type = type;
-    header.flags = flags;
-    header.length = static_cast<std::uint32_t>(size);
-    const Status status = peer.commit(header);
-    const bool over =
-        type == MessageType::disconnect && status.is_error() && listener_.leaves(peer);
-    if (status.is_error() && !over) [[unlikely]] {
-        on_peer_failed(peer, reason_text(status.reason()));
-    }
-    return !status.is_again();
-}
-
-// -------------------------------------------------------------------------------------------------
-// Pending sends
-
-// Returns true if nothing is pending any more.
-bool Protocol::flush(Peer& peer) {
-    while (peer.has_pending()) {
-        PendingSend* send = peer.pending.take();
-        bool sent = false;
-        if (send->kind == PendingSend::Kind::request) {
-            sent = transmit(*static_cast<SendRequest*>(send));
-        } else if (send->kind == PendingSend::Kind::fragments) {
-            sent = send_fragments(static_cast<SendTransfer::Fragments*>(send)->transfer);
-        } else if (send->kind == PendingSend::Kind::repeated) {
-            sent = send_again(peer, *static_cast<RepeatedMessage*>(send));
-        } else if (send->kind == PendingSend::Kind::control) {
-            auto* message = static_cast<ControlMessage*>(send);
-            sent = try_control(peer, message->type, message->body, message->length, message->flags);
-            if (sent) {
-                drop(*message);
-            }
-        }
-        if (!sent) {
-            peer.pending.put_back(*send);
-            return false;
-        }
-    }
-    tear_down_if_disconnected(peer);
-    return true;
-}
-
-std::size_t Protocol::retry() {
-    std::size_t ended = 0;
-    stalled_now_.clear();
-    for (Peer* peer = stalled_.front(); peer != nullptr; peer = stalled_.next(*peer)) {
-        stalled_now_.push_back(peer);
-    }
-    for (Peer* peer : stalled_now_) {
-        if (flush(*peer) && peer->stalled_link.linked()) {
-            stalled_.remove(*peer);
-            ++ended;
-        }
-        if (peer->ring_broken) [[unlikely]] {
-            connections_.repair(*peer);
-        }
-    }
-    transfers_.post_waiting();
-    return ended;
 }
 
 } // namespace adaptib

@@ -22,7 +22,7 @@ void SendTransfer::on_rma_done() {
     const WrittenBody body{receive_id, wanted};
     owner.end_send(*this, !written);
     if (written) {
-        owner.send_control(receiver, MessageType::written, &body, sizeof body);
+        owner.flow().send_control(receiver, MessageType::written, &body, sizeof body);
     }
 }
 
