@@ -82,7 +82,7 @@ public:
     // Makes a longer message an RTS if the peer takes announcements only.
     static void announce_if_asked(const Peer& peer, SendRequest& request);
 
-    // Puts up the barrier: nothing is sent until resume().
+    // Puts up the barrier: nothing is sent until resume(). REQUIRES: it is not there.
     void interrupt(Peer& peer);
     // Keeps the messages posted into peer.ring_out that may be lost.
     void on_fenced(Peer& peer);

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "peer/subchannel_stats.h"
-#include "protocol/rma_counters.h"
+#include "protocol/count_rma.h"
 
 namespace adaptib {
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Counts of RMA operations, be they executed by the fabric or by this process.
-// Threads: one at a time (the core's lock).
-// May touch: fabric/, stats/.
+// Counts puts, gets and atomics by kind, whichever way they take.
+// May touch: base/, fabric/work.h, stats/.
 #pragma once
 
 #include "base/units.h"
-#include "fabric/fabric.h"
+#include "fabric/work.h"
 #include "stats/counters.h"
 
 namespace adaptib {
