@@ -84,27 +84,7 @@ void Protocol::fail_receives(Peer& peer) {
 void Protocol::fail_transfers(Peer& peer) {
     fail_atomics(peer);
     transfers_.fail_waiting(peer);
-    std::vector<SendTransfer*> sends;
-    sends_.for_each([&](SendTransfer* transfer) {
-        if (&transfer->peer == &peer && transfer->rma.outstanding == 0) {
-            sends.push_back(transfer);
-        }
-    });
-    for (SendTransfer* transfer : sends) {
-        end_send(*transfer, true);
-    }
-    std::vector<ReceiveTransfer*> receives;
-    receives_.for_each([&](ReceiveTransfer* transfer) {
-        if (&transfer->peer == &peer) {
-            transfer->failed = true;
-            if (transfer->rma.outstanding == 0 && transfer->active.empty()) {
-                receives.push_back(transfer);
-            }
-        }
-    });
-    for (ReceiveTransfer* transfer : receives) {
-        end_receive(*transfer);
-    }
+    rendezvous_.fail(peer);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -206,8 +186,7 @@ bool Protocol::has_messages_of(const Peer& peer) const {
     };
     bool found =
         has_requests(peer.pending) || has_requests(peer.in_doubt) || has_requests(peer.queued);
-    sends_.for_each([&](SendTransfer* each) { found = found || &each->peer == &peer; });
-    receives_.for_each([&](ReceiveTransfer* each) { found = found || &each->peer == &peer; });
+    rendezvous_.for_each_peer([&](const Peer& each) { found = found || &each == &peer; });
     waiting_acks_.for_each([&](SendRequest* each) { found = found || each->peer == &peer; });
     return found;
 }
@@ -218,8 +197,7 @@ void Protocol::for_each_awaited(const std::function<void(const Peer&)>& f) const
             f(*from);
         }
     });
-    sends_.for_each([&](SendTransfer* transfer) { f(transfer->peer); });
-    receives_.for_each([&](ReceiveTransfer* transfer) { f(transfer->peer); });
+    rendezvous_.for_each_peer(f);
     waiting_acks_.for_each([&](SendRequest* request) { f(*request->peer); });
     emulated_atomics_.for_each([&](EmulatedAtomic* atomic) { f(atomic->peer); });
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Construction and destruction of the protocol; how requests end (protocol/protocol.h).
+// Construction and destruction of the protocol; a connection comes and goes; how requests end
+// (protocol/protocol.h).
 #include "protocol/protocol.h"
 
 #include <algorithm>
@@ -29,7 +30,9 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
     : options_(options), rails_(rails), connections_(connections), counters_(counters),
       listener_(listener), back_pressure_(options.unexpected_most, *this),
       active_max_(options.active_max), active_eager_(options.active_eager),
-      transfers_(options.transfers, rails, counters, *this), flow_(pool_, counters, *this) {
+      transfers_(options.transfers, rails, counters, *this), flow_(pool_, counters, *this),
+      rendezvous_({options.put, options.block_bytes, options.block_depth}, flow_, transfers_,
+                  counters, *this) {
     for (const RailRange& of : fabrics) {
         whole_.push_back(reaches_.emplace_back(rails, of, options, counters).all());
     }
@@ -50,11 +53,28 @@ Protocol::~Protocol() {
         message->peer = nullptr; // the peer may be gone
         discard(*message);
     }
-    sends_.for_each([](SendTransfer* transfer) { delete transfer; });
-    receives_.for_each([](ReceiveTransfer* transfer) { delete transfer; });
     one_sided_.for_each([this](OneSided* operation) { pool_.destroy(operation); });
     copied_.for_each([](CopiedOneSided* operation) { delete operation; });
     emulated_atomics_.for_each([this](EmulatedAtomic* atomic) { pool_.destroy(atomic); });
+}
+
+void Protocol::on_interrupted(Peer& peer) {
+    if (!peer.interrupted) {
+        transfers_.stop_balancing(peer);
+        flow_.interrupt(peer);
+    }
+}
+
+void Protocol::on_connected(Peer& peer) {
+    flow_.resume(peer);
+    rendezvous_.on_connected(peer);
+}
+
+void Protocol::on_unconnected(Peer& peer) {
+    if (peer.interrupted) {
+        flow_.resume(peer);
+    }
+    rendezvous_.on_unconnected(peer);
 }
 
 void Protocol::complete_receive(ReceiveRequest& request, const Envelope& envelope,

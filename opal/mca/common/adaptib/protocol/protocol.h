@@ -11,11 +11,7 @@
 //     arrival.cc             a message arrives: order, duplicates, dispatch
 //     eager.cc               eager messages, and the acknowledgment of synchronous ones
 //     restrained.cc          back-pressure: a peer is told which messages it may send
-//     rendezvous.cc          an RTS (`rendezvous`) is matched: who moves the data, and how
-//     read.cc                the receiver reads: at once, or by blocks
-//     packed_source.cc       the sender packs blocks on demand
-//     written.cc             the sender writes (put)
-//     pushed.cc              without a connection: the message goes in fragments
+//     rts.cc                 an RTS (`rendezvous`) is sent, or arrives and is matched
 //     cooperative_copy.cc            cooperative copy: both ends copy a part of long data
 //     staged.cc              staged copy: long data goes through staging memory (staged_ends.cc)
 //     shelved.cc             the record of a waiting operation lies in its request
@@ -27,10 +23,11 @@
 //     copied.cc              one-sided operations on memory that cannot be registered
 //     self.cc                messages of the process to itself
 //     failure.cc             a peer is lost; disconnect from a released peer
-//     protocol.cc            construction and destruction; how requests end
+//     protocol.cc            construction; a connection comes and goes; how requests end
 //
 // and the parts that have a class of their own:
 //
+//     rendezvous.h           the data of long messages, and of those that are not contiguous
 //     send_flow.h            the order of messages to a peer: pending and repeated ones, control
 //     transfer_engine.h      posts the stripes of transfers, and sees them complete
 //
@@ -93,7 +90,10 @@ protected:
     ~ProtocolListener() = default;
 };
 
-class Protocol final : BackPressureListener, TransferListener, SendFlowListener {
+class Protocol final : BackPressureListener,
+                       TransferListener,
+                       SendFlowListener,
+                       RendezvousListener {
 public:
     struct Options {
         std::uint64_t self = 0; // name of this process
@@ -359,8 +359,8 @@ public:
     void for_each_awaited(const std::function<void(const Peer&)>& f) const;
     // Bound on the number of requests that for_each_awaited() looks at.
     std::size_t awaited() const {
-        return matcher_.posted() + sends_.size() + receives_.size() + waiting_acks_.size() +
-               emulated_atomics_.size();
+        return matcher_.posted() + rendezvous_.sends() + rendezvous_.receives() +
+               waiting_acks_.size() + emulated_atomics_.size();
     }
     // Sends messages and posts transfers that found no room before. Returns the number of peers
     // that have no pending sends any more.
@@ -387,13 +387,9 @@ private:
         bool has_whole = false;
     };
     Reach& reach(const Peer& peer) { return reaches_[peer.route.fabric]; }
-    StagingPool& staging(const Peer& peer) { return reach(peer).staging; }
-    bool take_blocks(ReceiveTransfer& transfer);
-    void give_blocks(ReceiveTransfer& transfer);
-    // Returns a registration of the buffer with the peer's rails: the region of all memory, or
-    // `own`. Null: the buffer cannot be registered.
+    StagingPool& staging(const Peer& peer) override { return reach(peer).staging; }
     const Registration* registered(const Peer& peer, RegistrationCache::Use& own, void* address,
-                                   Bytes length, std::uint32_t access) {
+                                   Bytes length, std::uint32_t access) override {
         Reach& known = reach(peer);
         if (known.has_whole) [[likely]] {
             return &known.whole;
@@ -403,9 +399,6 @@ private:
                    : nullptr;
     }
 
-    friend struct SendTransfer;
-    friend struct ReceiveTransfer;
-    friend struct BlockRead;
     friend struct OneSided;
     friend struct CopiedOneSided;
 
@@ -480,8 +473,6 @@ private:
     Status start_send(SendRequest& request, bool& complete);
     bool transmit(SendRequest& request);
     bool transmit_eager(SendRequest& request);
-    bool transmit_rendezvous(SendRequest& request);
-    void announce(SendRequest& request);
     bool send_pending(PendingSend& send) override;
     void note_sent(Peer& peer);
 
@@ -546,35 +537,12 @@ private:
     InboundMessage* store(const Envelope& envelope, Bytes length, Bytes stored);
     void discard(InboundMessage& message);
 
-    // rendezvous.cc
+    // rts.cc
+    bool transmit_rendezvous(SendRequest& request);
     void on_rendezvous(Peer& peer, const MessageHeader& header, const RendezvousBody& body);
     void accept(Peer& peer, const Envelope& envelope, const RendezvousBody& source,
                 ReceiveRequest& request);
-    void decide(ReceiveTransfer& transfer);
-    template <typename F> void for_each_undecided(Peer& peer, F&& f);
-    void on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBody& body);
-    void on_finish(Peer& peer, const IdBody& body);
-    void end_send(SendTransfer& transfer, bool failed);
-    void end_receive(ReceiveTransfer& transfer);
-
-    // read.cc
     bool read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted);
-    void start_read(ReceiveTransfer& transfer);
-    void start_block_reads(ReceiveTransfer& transfer);
-    void start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes length,
-                          std::uint64_t remote, const std::uint32_t* keys, std::uint32_t key_count,
-                          std::uint32_t remote_block);
-    void on_block_read(BlockRead& block);
-
-    // packed_source.cc
-    void pack_blocks(SendTransfer& transfer);
-    bool pack_block(SendTransfer& transfer, std::uint32_t index);
-    void on_block(Peer& peer, const BlockBody& body);
-    void on_block_done(Peer& peer, const BlockDoneBody& body);
-
-    // written.cc
-    void start_write(SendTransfer& transfer);
-    void on_written(Peer& peer, const WrittenBody& body);
 
     // shelved.cc
     WaitingTransfer& shelve(OneSided& operation);
@@ -582,8 +550,18 @@ private:
     void fail_shelved(Peer& peer, WaitingTransfer& record) override;
     void forget_waiting(Peer& peer);
 
-    // of transfer_engine.h and send_flow.h
+    // of transfer_engine.h, send_flow.h and rendezvous.h
     void want_connection(Peer& peer) override { connections_.request(peer); }
+    void on_failure(const std::string& text) override { listener_.on_failure(text); }
+    void on_sent(SendRequest& request, bool failed) override {
+        complete(*request.user,
+                 failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
+                 failed ? 0 : request.data.bytes);
+    }
+    void on_received(ReceiveRequest& request, Bytes message_bytes, Bytes received,
+                     int failure) override {
+        complete_receive(request, request.envelope, message_bytes, received, failure);
+    }
     bool leaves(Peer& peer) override { return listener_.leaves(peer); }
     void on_flushed(Peer& peer) override { tear_down_if_disconnected(peer); }
     void want_repair(Peer& peer) override { connections_.repair(peer); }
@@ -681,13 +659,6 @@ private:
     QueuePair* offered_over(const Peer& peer, const CooperativeCopyBody& body);
     void on_cooperative_copy(Peer& peer, const CooperativeCopyBody& body);
 
-    // pushed.cc
-    void ask_for_fragments(ReceiveTransfer& transfer);
-    void start_fragments(SendTransfer& transfer);
-    bool send_fragments(SendTransfer& transfer);
-    Bytes fill_fragment(SendTransfer& transfer, Bytes room);
-    void on_fragment(Peer& peer, const MessageHeader& header, const std::byte* body);
-
     // active.cc
     bool transmit_parts(SendRequest& request);
     void on_active_part(Peer& peer, const MessageHeader& header, const std::byte* body);
@@ -750,8 +721,6 @@ private:
     UserRequest* starting_ = nullptr; // the request whose start is under way
     bool started_complete_ = false;
     IdTable<SendRequest> waiting_acks_;
-    IdTable<SendTransfer> sends_;
-    IdTable<ReceiveTransfer> receives_;
     IdTable<OneSided> one_sided_;
     FlushEpochs flush_epochs_;
     LentMemory lent_;
@@ -765,8 +734,8 @@ private:
     void* active_context_ = nullptr;
     TransferEngine transfers_;
     SendFlow flow_;
-    IntrusiveList<ReceiveTransfer, &ReceiveTransfer::undecided_link> undecided_;
-    std::vector<std::byte> fragment_; // scratch of fill_fragment, transmit_parts
+    Rendezvous rendezvous_;
+    std::vector<std::byte> fragment_; // scratch of transmit_parts
 };
 
 } // namespace adaptib

@@ -15,7 +15,8 @@ void Protocol::on_allowed(Peer& peer, Allowance allowance) {
 }
 
 Allowance Protocol::least_for(const Peer& peer) const {
-    const bool own_sends_wait = sends_.size() > 0 || waiting_acks_.size() > 0 || flow_.queued() > 0;
+    const bool own_sends_wait =
+        rendezvous_.sends() > 0 || waiting_acks_.size() > 0 || flow_.queued() > 0;
     if (own_sends_wait || peer.disconnect_sent) { // nothing follows a disconnect
         return Allowance::all;
     }

@@ -6,20 +6,6 @@
 
 namespace adaptib {
 
-namespace {
-
-MessageHeader header_of(const SendRequest& request, Bytes length) {
-    MessageHeader header;
-    header.type = request.type;
-    header.length = static_cast<std::uint32_t>(length);
-    header.context = request.envelope.context;
-    header.source = request.envelope.source;
-    header.tag = request.envelope.tag;
-    return header;
-}
-
-} // namespace
-
 Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bool synchronous,
                       OpKind op_kind, UserRequest& user, bool& complete_now) {
     SendRequest& request = make_send(user);
@@ -127,66 +113,10 @@ bool Protocol::transmit_eager(SendRequest& request) {
     return true;
 }
 
-// Prepares what the receiver needs to fetch the message: an address and keys, or, if the data is
-// not contiguous or cannot be registered, a promise to pack it.
-void Protocol::announce(SendRequest& request) {
-    auto transfer = std::make_unique<SendTransfer>(*this, transfers_, *request.peer);
-    transfer->request = &request;
-    transfer->kind = SourceKind::packed;
-    if (is_contiguous(request.data)) {
-        transfer->memory = registered(*request.peer, transfer->own, request.data.base,
-                                      request.data.bytes, kRemoteRead);
-        if (transfer->memory != nullptr) {
-            transfer->kind = SourceKind::direct;
-        }
-    }
-    transfer->id = sends_.add(transfer.get());
-    request.transfer = transfer.release();
-}
-
-bool Protocol::transmit_rendezvous(SendRequest& request) {
-    Peer& peer = *request.peer;
-    if (request.transfer == nullptr) {
-        announce(request);
-    }
-    const SendTransfer& transfer = *request.transfer;
-    const std::uint32_t key_count = transfer.memory == nullptr ? 0 : transfer.memory->key_count();
-    const Bytes length = rendezvous_bytes(key_count);
-    std::byte* to = peer.reserve(length);
-    if (to == nullptr) {
-        return false;
-    }
-    RendezvousBody body{};
-    body.bytes = request.data.bytes;
-    body.send_id = transfer.id;
-    body.kind = transfer.kind;
-    body.op_kind = request.op_kind;
-    if (transfer.kind == SourceKind::direct) {
-        body.address = reinterpret_cast<std::uintptr_t>(request.data.base);
-        body.key_count = key_count;
-        transfer.memory->copy_remote_keys(body.keys);
-    }
-    std::memcpy(to, &body, length);
-    MessageHeader header = header_of(request, length);
-    const Status status = peer.commit(header);
-    if (!status.ok()) [[unlikely]] {
-        if (status.is_again()) {
-            return false;
-        }
-        on_peer_failed(peer, reason_text(status.reason())); // ends the transfer
-        return true;
-    }
-    request.transfer->sent = true;
-    note_sent(peer);
-    connections_.request(peer);
-    on_own_send_waits();
-    return true;
-}
-
 bool Protocol::send_pending(PendingSend& send) {
     return send.kind == PendingSend::Kind::request
                ? transmit(static_cast<SendRequest&>(send))
-               : send_fragments(static_cast<SendTransfer::Fragments&>(send).transfer);
+               : rendezvous_.send_fragments(static_cast<SendTransfer::Fragments&>(send).transfer);
 }
 
 std::size_t Protocol::retry() {

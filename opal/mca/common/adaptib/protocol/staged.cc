@@ -119,7 +119,7 @@ std::byte* Protocol::find_offered(const Peer& peer, const CooperativeCopyBody& b
     if (body.send_id == 0) {
         return lent_.find(body.theirs, body.length, fills ? kRemoteRead : kRemoteWrite);
     }
-    const SendTransfer* const transfer = sends_.find(body.send_id);
+    const SendTransfer* const transfer = rendezvous_.find_send(body.send_id);
     good = transfer != nullptr && &transfer->peer == &peer && transfer->sent &&
            transfer->kind == SourceKind::direct && fills;
     if (!good) {
