@@ -7,47 +7,16 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <deque>
 #include <memory>
 #include <vector>
 
-#include "unit/null_rail.h"
-#include "unit/recovery/two_rails.h"
+#include "unit/protocol/open_peer.h"
 
 namespace adaptib::test {
 namespace {
 
 constexpr Bytes kLength = 100'000;
 constexpr std::uint32_t kKey = 77;
-
-class PlainRail final : public NullRail {
-public:
-    PlainRail() { info_.max_message_bytes = kGiB; }
-};
-
-// Takes `room` requests at a time, and keeps them until the test completes them.
-class Pair final : public QueuePair {
-public:
-    explicit Pair(std::uint32_t number) : QueuePair(QpType::rc) { number_ = number; }
-
-    std::size_t room = 8;
-    Status answer = kOk; // if there is room
-    std::deque<SendWork> taken;
-
-private:
-    Status modify_impl(const QpAttributes&, std::uint32_t) override { return kOk; }
-    QpAttributes query_impl() const override { return {}; }
-    Status post_send_impl(const SendWork& work) override {
-        if (taken.size() == room) {
-            return Status::again(Reason::queue_full);
-        }
-        if (answer.ok()) {
-            taken.push_back(work);
-        }
-        return answer;
-    }
-    Status post_receive_impl(const ReceiveWork&) override { return kOk; }
-};
 
 struct CountedTransfer final : Transfer {
     CountedTransfer(TransferEngine& by, Peer& to, Opcode opcode) : Transfer(by, to) {
@@ -63,33 +32,10 @@ struct CountedTransfer final : Transfer {
     int ended = 0;
 };
 
-class Engine : public testing::Test, TransferListener {
+class Engine : public testing::Test, protected OpenPeer, TransferListener {
 protected:
-    Engine() {
-        peer->scheduler = scheduler("none");
-        peer->state = ConnectState::open;
-        peer->connection = 1;
-        connect();
-    }
     ~Engine() override { EXPECT_FALSE(engine.work_outstanding()); }
 
-    static std::unique_ptr<Scheduler> scheduler(const char* striping) {
-        SchedulerOptions options;
-        options.striping = striping;
-        options.min_stripe = 1000;
-        return make_scheduler(options);
-    }
-    void connect() {
-        peer->subchannels.clear();
-        peer->subchannels.resize(2);
-        for (std::uint32_t i = 0; i < 2; ++i) {
-            Subchannel& subchannel = peer->subchannels[i];
-            subchannel.local_rail = subchannel.remote_rail = i;
-            subchannel.rate.value = 1'000'000'000;
-            subchannel.qp = std::make_unique<Pair>(5); // the same on both rails
-        }
-    }
-    Pair& pair(std::size_t i) { return static_cast<Pair&>(*peer->subchannels[i].qp); }
     CountedTransfer& make(Opcode opcode = Opcode::read) {
         return *made.emplace_back(std::make_unique<CountedTransfer>(engine, *peer, opcode));
     }
@@ -98,32 +44,6 @@ protected:
         engine.start_transfer(transfer);
         return transfer;
     }
-    std::size_t posted() { return pair(0).taken.size() + pair(1).taken.size(); }
-    // Completes the oldest request of the subchannel.
-    void complete(std::uint32_t i, WorkStatus status = WorkStatus::success) {
-        ASSERT_FALSE(pair(i).taken.empty());
-        WorkCompletion completion;
-        completion.wr_id = pair(i).taken.front().wr_id;
-        completion.status = status;
-        completion.qp_number = pair(i).number();
-        pair(i).taken.pop_front();
-        target_of(completion.wr_id)->on_work_done(i, completion);
-    }
-    void complete_all() {
-        for (std::uint32_t i = 0; i < 2; ++i) {
-            while (!pair(i).taken.empty()) {
-                complete(i);
-            }
-        }
-    }
-    // Returns the only subchannel that carries transfers as long as none is striped.
-    std::uint32_t used() { return pair(0).taken.empty() ? 1 : 0; }
-
-    TwoRails there;
-    PlainRail first;
-    PlainRail second;
-    std::vector<Rail*> rails{&first, &second};
-    std::unique_ptr<Peer> peer = there.peer(9);
     TransferEngine engine{
         {&there.clock, std::chrono::microseconds{100}, 10}, rails, there.counters, *this};
     std::vector<std::unique_ptr<CountedTransfer>> made;
@@ -157,7 +77,7 @@ TEST_F(Engine, ATransferEndsWithItsLastStripe) {
     peer->scheduler = scheduler("even");
     CountedTransfer& transfer = started(Opcode::write);
     ASSERT_EQ(posted(), 2u);
-    EXPECT_EQ(pair(0).taken[0].remote_key, kKey);
+    EXPECT_EQ(qp(0).taken[0].remote_key, kKey);
     EXPECT_EQ(peer->stripes, 2u);
     EXPECT_TRUE(engine.work_outstanding());
     complete(1);
@@ -171,7 +91,7 @@ TEST_F(Engine, ATransferEndsWithItsLastStripe) {
 }
 
 TEST_F(Engine, WithoutRoomTransfersWaitInTheirOrder) {
-    pair(0).room = pair(1).room = 1;
+    qp(0).room = qp(1).room = 1;
     started();
     const std::uint32_t on = used();
     CountedTransfer& second_one = started();
@@ -182,19 +102,19 @@ TEST_F(Engine, WithoutRoomTransfersWaitInTheirOrder) {
     EXPECT_EQ(posted(), 1u) << "there is no room yet";
     complete(on);
     engine.post_waiting();
-    ASSERT_EQ(pair(on).taken.size(), 1u);
-    EXPECT_EQ(target_of(pair(on).taken[0].wr_id), &second_one);
+    ASSERT_EQ(qp(on).taken.size(), 1u);
+    EXPECT_EQ(target_of(qp(on).taken[0].wr_id), &second_one);
     complete(on);
     engine.post_waiting();
-    ASSERT_EQ(pair(on).taken.size(), 1u);
-    EXPECT_EQ(target_of(pair(on).taken[0].wr_id), &third);
+    ASSERT_EQ(qp(on).taken.size(), 1u);
+    EXPECT_EQ(target_of(qp(on).taken[0].wr_id), &third);
     EXPECT_FALSE(engine.any_waits());
     complete_all();
     EXPECT_EQ(third.ended, 1);
 }
 
 TEST_F(Engine, NoMoreStripesAreUnderWayThanTheirCompletionsHaveRoomFor) {
-    pair(0).room = pair(1).room = 100;
+    qp(0).room = qp(1).room = 100;
     for (int i = 0; i < 25; ++i) {
         started();
     }
@@ -237,7 +157,7 @@ TEST_F(Engine, AnOperationIsHeldDuringADisconnect) {
 }
 
 TEST_F(Engine, OnceThePeerHasFailedAllThatWaitsFails) {
-    pair(0).room = pair(1).room = 1;
+    qp(0).room = qp(1).room = 1;
     CountedTransfer& under_way = started();
     const std::uint32_t on = used();
     CountedTransfer& behind = started();
@@ -299,7 +219,7 @@ TEST_F(Engine, StripesThatWillNotCompleteAreTransferredAgain) {
 
 TEST_F(Engine, AQueuePairThatIsBrokenAsksForRepair) {
     peer->repairable = true;
-    pair(0).answer = pair(1).answer = Status::error(Reason::bad_state);
+    qp(0).answer = qp(1).answer = Status::error(Reason::bad_state);
     CountedTransfer& transfer = started();
     EXPECT_EQ(repairs_wanted, 1);
     EXPECT_TRUE(transfer.waits());
@@ -353,7 +273,7 @@ TEST_F(Engine, TimesOfStripesCountFromTheLastPoll) {
 }
 
 TEST_F(Engine, OnceBothDirectionsAreWantedTheyShareTheRails) {
-    pair(0).room = pair(1).room = 100;
+    qp(0).room = qp(1).room = 100;
     const auto operation = [this](Opcode opcode) -> CountedTransfer& {
         CountedTransfer& made_one = make(opcode);
         made_one.rma.one_sided = made_one.rma.keys_found = true;

@@ -83,7 +83,7 @@ void Core::on_abandoned(Peer& peer) {
     protocol_->transfers().abandon(peer);
 }
 
-void Core::on_fenced(Peer& peer) { protocol_->on_fenced(peer); }
+void Core::on_fenced(Peer& peer) { protocol_->flow().on_fenced(peer); }
 
 // The path repository reports what failed, path by path; this notice is for close observers.
 void Core::on_repaired(Peer& peer, Nanoseconds took) {

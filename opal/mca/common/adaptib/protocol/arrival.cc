@@ -25,16 +25,18 @@ void Protocol::dispatch(Peer& peer, const MessageHeader& header, const std::byte
     case MessageType::sync_ack: on_sync_ack(peer, read_body<IdBody>(body)); break;
     case MessageType::rendezvous: on_rendezvous(peer, header, read_rendezvous(header, body)); break;
     case MessageType::clear_to_send:
-        on_clear_to_send(peer, header.flags, read_body<ClearBody>(body));
+        rendezvous_.on_clear_to_send(peer, header.flags, read_body<ClearBody>(body));
         break;
-    case MessageType::block: on_block(peer, read_body<BlockBody>(body)); break;
-    case MessageType::block_done: on_block_done(peer, read_body<BlockDoneBody>(body)); break;
-    case MessageType::finish: on_finish(peer, read_body<IdBody>(body)); break;
-    case MessageType::written: on_written(peer, read_body<WrittenBody>(body)); break;
+    case MessageType::block: rendezvous_.on_block(peer, read_body<BlockBody>(body)); break;
+    case MessageType::block_done:
+        rendezvous_.on_block_done(peer, read_body<BlockDoneBody>(body));
+        break;
+    case MessageType::finish: rendezvous_.on_finish(peer, read_body<IdBody>(body)); break;
+    case MessageType::written: rendezvous_.on_written(peer, read_body<WrittenBody>(body)); break;
     case MessageType::disconnect: on_disconnect(peer, header.flags, read_body<IdBody>(body)); break;
     case MessageType::active: on_active(peer, header.flags, body, header.length); break;
     case MessageType::active_part: on_active_part(peer, header, body); break;
-    case MessageType::fragment: on_fragment(peer, header, body); break;
+    case MessageType::fragment: rendezvous_.on_fragment(peer, header, body); break;
     case MessageType::operate: rma_target_.on_operate(peer, header, body); break;
     case MessageType::atomic: emulated_atomics_.on_atomic(peer, read_body<AtomicBody>(body)); break;
     case MessageType::atomic_done:
@@ -100,17 +102,8 @@ void Protocol::run_early(Peer& peer) {
 
 void Protocol::forget(Peer& peer) {
     forget_waiting(peer);
-    peer.pending.append(peer.in_doubt);
-    fail_queued(peer);
+    flow_.forget(peer);
     back_pressure_.forget(peer);
-    while (peer.has_pending()) {
-        PendingSend* send = peer.pending.take();
-        if (send->kind == PendingSend::Kind::control) {
-            drop(*static_cast<ControlMessage*>(send));
-        } else if (send->kind == PendingSend::Kind::repeated) {
-            drop(*static_cast<RepeatedMessage*>(send));
-        }
-    }
     while (peer.early != nullptr) {
         EarlyMessage* message = peer.early;
         peer.early = message->next;

@@ -16,7 +16,7 @@ Status Protocol::start_copied(Peer& peer, const opal_common_adaptib_one_sided_t&
                               Opcode opcode, UserRequest& user, bool& complete_now) {
     auto started = std::make_unique<CopiedOneSided>(*this, transfers_, peer);
     if (const Status status = staging(peer).take(started->block); !status.ok()) {
-        if (copied_.size() + sends_.size() + receives_.size() > 0) {
+        if (copied_.size() + rendezvous_.sends() + rendezvous_.receives() > 0) {
             return Status::error(Reason::no_memory);
         }
         listener_.on_failure(

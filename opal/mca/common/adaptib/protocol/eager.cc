@@ -12,7 +12,7 @@ void Protocol::on_eager_sync(Peer& peer, const MessageHeader& header, const std:
     const Envelope envelope{header.context, header.source, header.tag};
     if (PostedReceive* posted = matcher_.arrive(envelope); posted != nullptr) {
         deliver_eager(*static_cast<ReceiveRequest*>(posted), envelope, payload, length);
-        send_control(peer, MessageType::sync_ack, body, sizeof(IdBody));
+        flow_.send_control(peer, MessageType::sync_ack, body, sizeof(IdBody));
         return;
     }
     InboundMessage* message =

@@ -16,7 +16,7 @@ void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
     peer.unheard = true;
     // A peer that has sent its disconnect may be gone before this side's answer or disconnect
     // arrives.
-    const bool waits = peer.disconnect_received ? has_more_than_disconnects(peer)
+    const bool waits = peer.disconnect_received ? SendFlow::has_more_than_disconnects(peer)
                                                 : peer.has_waiting() || peer.work_failed;
     if (waits || may_await_active(peer) || has_business_with(peer)) {
         report_peer_failure(peer);
@@ -29,28 +29,9 @@ void Protocol::on_peer_failed(Peer& peer, const std::string& what) {
 
 bool Protocol::needs(const Peer& peer) const {
     bool found = peer.users > 0 || peer.one_sided > 0 || !peer.queued.empty() ||
-                 has_more_than_disconnects(peer);
+                 SendFlow::has_more_than_disconnects(peer);
     for_each_awaited([&](const Peer& awaited) { found = found || &awaited == &peer; });
     return found;
-}
-
-bool Protocol::has_more_than_disconnects(const Peer& peer) {
-    const auto more = [](const PendingSend* each) {
-        for (; each != nullptr; each = each->next) {
-            using Kind = PendingSend::Kind;
-            const bool disconnect =
-                each->kind == Kind::barrier ||
-                (each->kind == Kind::control &&
-                 static_cast<const ControlMessage*>(each)->type == MessageType::disconnect) ||
-                (each->kind == Kind::repeated &&
-                 static_cast<const RepeatedMessage*>(each)->header.type == MessageType::disconnect);
-            if (!disconnect) {
-                return true;
-            }
-        }
-        return false;
-    };
-    return more(peer.pending.front()) || more(peer.in_doubt.front());
 }
 
 // A connection that breaks while nothing waits for it, nor may wait (processes end one after
@@ -63,33 +44,16 @@ void Protocol::report_peer_failure(Peer& peer) {
     }
 }
 
-void Protocol::fail_pending(Peer& peer) {
-    if (peer.stalled_link.linked()) {
-        stalled_.remove(peer);
+void Protocol::on_send_lost(SendRequest& request) {
+    if (request.id == 0 && request.transfer == nullptr) { // else it ends with those
+        complete(*request.user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
     }
-    peer.interrupted = false;
-    peer.pending.append(peer.in_doubt);
-    fail_queued(peer);
+}
+
+void Protocol::fail_pending(Peer& peer) {
     back_pressure_.forget(peer);
     peer.allow(Allowance::all);
-    while (peer.has_pending()) {
-        PendingSend* send = peer.pending.take();
-        if (send->kind == PendingSend::Kind::control) {
-            drop(*static_cast<ControlMessage*>(send));
-            continue;
-        }
-        if (send->kind == PendingSend::Kind::repeated) {
-            drop(*static_cast<RepeatedMessage*>(send));
-            continue;
-        }
-        if (send->kind != PendingSend::Kind::request) {
-            continue; // fragments end with their transfer
-        }
-        auto* request = static_cast<SendRequest*>(send);
-        if (request->id == 0 && request->transfer == nullptr) {
-            complete(*request->user, OPAL_COMMON_ADAPTIB_UNREACHABLE, 0);
-        }
-    }
+    flow_.fail(peer);
     std::vector<SendRequest*> unanswered;
     waiting_acks_.for_each([&](SendRequest* request) {
         if (request->peer == &peer) {
@@ -120,27 +84,7 @@ void Protocol::fail_receives(Peer& peer) {
 void Protocol::fail_transfers(Peer& peer) {
     emulated_atomics_.fail(peer);
     transfers_.fail_waiting(peer);
-    std::vector<SendTransfer*> sends;
-    sends_.for_each([&](SendTransfer* transfer) {
-        if (&transfer->peer == &peer && transfer->rma.outstanding == 0) {
-            sends.push_back(transfer);
-        }
-    });
-    for (SendTransfer* transfer : sends) {
-        end_send(*transfer, true);
-    }
-    std::vector<ReceiveTransfer*> receives;
-    receives_.for_each([&](ReceiveTransfer* transfer) {
-        if (&transfer->peer == &peer) {
-            transfer->failed = true;
-            if (transfer->rma.outstanding == 0 && transfer->active.empty()) {
-                receives.push_back(transfer);
-            }
-        }
-    });
-    for (ReceiveTransfer* transfer : receives) {
-        end_receive(*transfer);
-    }
+    rendezvous_.fail(peer);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -167,7 +111,7 @@ void Protocol::release_peer(Peer& peer) {
     peer.disconnect_sent = true;
     peer.disconnect_acked = false; // an earlier one, revoked since, may have been answered
     const IdBody body{++peer.disconnect_number};
-    send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnect);
+    flow_.send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnect);
 }
 
 // Revokes the disconnect, as long as the peer has not sent its own. After that both sides complete
@@ -177,7 +121,7 @@ void Protocol::keep_peer(Peer& peer) {
     if (peer.disconnect_sent && !peer.disconnect_received) {
         peer.disconnect_sent = false;
         const IdBody body{peer.disconnect_number};
-        send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnectRevoked);
+        flow_.send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnectRevoked);
         go_on(peer);
     }
 }
@@ -186,7 +130,7 @@ void Protocol::keep_peer(Peer& peer) {
 void Protocol::go_on(Peer& peer) {
     transfers_.start_held(peer);
     emulated_atomics_.send_queued(peer);
-    send_queued(peer);
+    flow_.send_queued(peer);
 }
 
 void Protocol::on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body) {
@@ -199,7 +143,7 @@ void Protocol::on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body)
         }
     } else if (!peer.disconnect_received) {
         peer.disconnect_received = true;
-        send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnectAck);
+        flow_.send_control(peer, MessageType::disconnect, &body, sizeof body, kDisconnectAck);
     }
     tear_down_if_disconnected(peer);
 }
@@ -242,8 +186,7 @@ bool Protocol::has_messages_of(const Peer& peer) const {
     };
     bool found =
         has_requests(peer.pending) || has_requests(peer.in_doubt) || has_requests(peer.queued);
-    sends_.for_each([&](SendTransfer* each) { found = found || &each->peer == &peer; });
-    receives_.for_each([&](ReceiveTransfer* each) { found = found || &each->peer == &peer; });
+    rendezvous_.for_each_peer([&](const Peer& each) { found = found || &each == &peer; });
     waiting_acks_.for_each([&](SendRequest* each) { found = found || each->peer == &peer; });
     return found;
 }
@@ -254,8 +197,7 @@ void Protocol::for_each_awaited(const std::function<void(const Peer&)>& f) const
             f(*from);
         }
     });
-    sends_.for_each([&](SendTransfer* transfer) { f(transfer->peer); });
-    receives_.for_each([&](ReceiveTransfer* transfer) { f(transfer->peer); });
+    rendezvous_.for_each_peer(f);
     waiting_acks_.for_each([&](SendRequest* request) { f(*request->peer); });
     emulated_atomics_.for_each_peer(f);
 }

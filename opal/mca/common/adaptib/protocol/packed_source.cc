@@ -2,13 +2,13 @@
 // The sender packs non-contiguous data block by block; the receiver reads and releases each block.
 #include <algorithm>
 
-#include "protocol/protocol.h"
+#include "protocol/rendezvous.h"
 
 namespace adaptib {
 
 // Fills and announces every free block, while there is data left. Announcing may find the peer
 // broken, which ends the transfer. Without memory for any block, the message goes in fragments.
-void Protocol::pack_blocks(SendTransfer& transfer) {
+void Rendezvous::pack_blocks(SendTransfer& transfer) {
     const std::uint64_t id = transfer.id;
     const auto blocks = static_cast<std::uint32_t>(transfer.blocks.size());
     for (std::uint32_t i = 0; i < blocks && transfer.announced < transfer.wanted; ++i) {
@@ -32,15 +32,15 @@ void Protocol::pack_blocks(SendTransfer& transfer) {
         Peer& peer = transfer.peer;
         const WrittenBody given_up{transfer.receive_id, 0};
         end_send(transfer, true);
-        send_control(peer, MessageType::written, &given_up, sizeof given_up);
+        flow_.send_control(peer, MessageType::written, &given_up, sizeof given_up);
     }
 }
 
 // Returns false if nothing could be packed. May pack more than is wanted, since a packer stops at
 // the end of an element; the excess is not announced.
-bool Protocol::pack_block(SendTransfer& transfer, std::uint32_t index) {
+bool Rendezvous::pack_block(SendTransfer& transfer, std::uint32_t index) {
     SendTransfer::Block& block = transfer.blocks[index];
-    if (block.memory == nullptr && !staging(transfer.peer).take(block.memory).ok()) {
+    if (block.memory == nullptr && !listener_.staging(transfer.peer).take(block.memory).ok()) {
         return false;
     }
     const Data& data = transfer.request->data;
@@ -62,11 +62,11 @@ bool Protocol::pack_block(SendTransfer& transfer, std::uint32_t index) {
     block.memory->registration.copy_remote_keys(body.keys);
     transfer.packed += packed;
     transfer.announced += block.length;
-    send_control(transfer.peer, MessageType::block, &body, sizeof body);
+    flow_.send_control(transfer.peer, MessageType::block, &body, sizeof body);
     return true;
 }
 
-void Protocol::on_block(Peer& peer, const BlockBody& body) {
+void Rendezvous::on_block(Peer& peer, const BlockBody& body) {
     ReceiveTransfer* transfer = receives_.find(body.receive_id);
     if (transfer == nullptr || &transfer->peer != &peer ||
         transfer->mode != ReceiveTransfer::Mode::packed || body.offset != transfer->started ||
@@ -81,7 +81,7 @@ void Protocol::on_block(Peer& peer, const BlockBody& body) {
                      body.block);
 }
 
-void Protocol::on_block_done(Peer& peer, const BlockDoneBody& body) {
+void Rendezvous::on_block_done(Peer& peer, const BlockDoneBody& body) {
     SendTransfer* transfer = sends_.find(body.send_id);
     if (transfer == nullptr || &transfer->peer != &peer || body.block >= transfer->blocks.size() ||
         transfer->blocks[body.block].length == 0) {

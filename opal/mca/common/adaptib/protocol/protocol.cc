@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Construction and destruction of the protocol; how requests end (protocol/protocol.h).
+// Construction and destruction of the protocol; a connection comes and goes; how requests end
+// (protocol/protocol.h).
 #include "protocol/protocol.h"
 
 #include <vector>
@@ -19,7 +20,9 @@ Protocol::Protocol(const Options& options, RailList rails, std::span<const RailR
                         completions_, counters, *this),
       active_max_(options.active_max),
       eager_tuning_(*options.clock, options.active_eager, counters),
-      transfers_(options.transfers, rails, counters, *this) {}
+      transfers_(options.transfers, rails, counters, *this), flow_(pool_, counters, *this),
+      rendezvous_({options.put, options.block_bytes, options.block_depth}, flow_, transfers_,
+                  counters, *this) {}
 
 // Destroys messages that the user never received, and transfers that will not end any more.
 Protocol::~Protocol() {
@@ -32,10 +35,27 @@ Protocol::~Protocol() {
         message->peer = nullptr; // the peer may be gone
         discard(*message);
     }
-    sends_.for_each([](SendTransfer* transfer) { delete transfer; });
-    receives_.for_each([](ReceiveTransfer* transfer) { delete transfer; });
     one_sided_.for_each([this](OneSided* operation) { pool_.destroy(operation); });
     copied_.for_each([](CopiedOneSided* operation) { delete operation; });
+}
+
+void Protocol::on_interrupted(Peer& peer) {
+    if (!peer.interrupted) {
+        transfers_.stop_balancing(peer);
+        flow_.interrupt(peer);
+    }
+}
+
+void Protocol::on_connected(Peer& peer) {
+    flow_.resume(peer);
+    rendezvous_.on_connected(peer);
+}
+
+void Protocol::on_unconnected(Peer& peer) {
+    if (peer.interrupted) {
+        flow_.resume(peer);
+    }
+    rendezvous_.on_unconnected(peer);
 }
 
 void Protocol::complete_receive(ReceiveRequest& request, const Envelope& envelope,

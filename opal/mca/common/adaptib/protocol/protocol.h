@@ -5,17 +5,13 @@
 // Purpose: turns "send these bytes with this envelope" into messages on a peer's channel, and these
 // back into a matched, filled receive. One file of this folder per protocol event:
 //
-//     send.cc                the caller starts a send; pending sends go out when there is room
+//     send.cc                the caller starts a send
 //     timed.cc               messages that could go two ways (eager_tuning.h)
 //     receive.cc             the caller posts a receive, probes or cancels
 //     arrival.cc             a message arrives: order, duplicates, dispatch
 //     eager.cc               eager messages, and the acknowledgment of synchronous ones
 //     restrained.cc          back-pressure: a peer is told which messages it may send
-//     rendezvous.cc          an RTS (`rendezvous`) is matched: who moves the data, and how
-//     read.cc                the receiver reads: at once, or by blocks
-//     packed_source.cc       the sender packs blocks on demand
-//     written.cc             the sender writes (put)
-//     pushed.cc              without a connection: the message goes in fragments
+//     rts.cc                 an RTS (`rendezvous`) is sent, or arrives and is matched
 //     shelved.cc             the record of a waiting operation lies in its request
 //     active.cc              active messages
 //     one_sided.cc           put, get and atomics
@@ -23,9 +19,8 @@
 //     emulated_atomics.h     atomics that the target's processor executes
 //     copied.cc              one-sided operations on memory that cannot be registered
 //     self.cc                messages of the process to itself
-//     repaired.cc            a connection is repaired: messages in doubt are sent again
 //     failure.cc             a peer is lost; disconnect from a released peer
-//     protocol.cc            construction and destruction; how requests end (completions.h)
+//     protocol.cc            construction; a connection comes and goes
 //
 // intranode/ has operations of two processes of a host that end within the initiator's call
 // (SynchronousRma, the initiator's side; RmaTarget, the target's):
@@ -36,13 +31,14 @@
 //
 // and the parts that have a class of their own:
 //
+//     rendezvous.h           the data of long messages, and of those that are not contiguous
+//     send_flow.h            the order of messages to a peer: pending and repeated ones, control
 //     transfer_engine.h      posts the stripes of transfers, and sees them complete
 //
 // Invariants
 //   1. Messages to a peer are numbered in the order in which they are put on a channel, and handed
 //      to matching in that order whatever channel they took (Vishnu, 4.2.2).
-//   2. While a peer has pending sends, every further send to it is appended to them.
-//   3. A request is reported exactly once: by `complete` at its start, or through completed().
+//   2. A request is reported exactly once: by `complete` at its start, or through completed().
 // Threads: one at a time (the core's lock); memory().forget() may be called by any thread. No call
 // blocks, except that an initiator spins while a peer of this host does a part of its operation
 // (intranode/), as long as that peer lives.
@@ -68,6 +64,7 @@
 #include "protocol/completions.h"
 #include "protocol/eager_tuning.h"
 #include "protocol/emulated_atomics.h"
+#include "protocol/count_rma.h"
 #include "protocol/flush.h"
 #include "protocol/intranode/rma_target.h"
 #include "protocol/intranode/synchronous_rma.h"
@@ -75,6 +72,7 @@
 #include "protocol/region_keys.h"
 #include "protocol/rendezvous.h"
 #include "protocol/request.h"
+#include "protocol/send_flow.h"
 #include "protocol/transfer_engine.h"
 #include "stats/counters.h"
 
@@ -97,7 +95,9 @@ protected:
 class Protocol final : BackPressureListener,
                        RmaTargetListener,
                        EmulatedAtomicsListener,
-                       TransferListener {
+                       TransferListener,
+                       SendFlowListener,
+                       RendezvousListener {
 public:
     struct Options {
         std::uint64_t self = 0; // name of this process
@@ -256,6 +256,7 @@ public:
     void keep_peer(Peer& peer); // undoes release_peer(): the peer is wanted again
 
     TransferEngine& transfers() { return transfers_; }
+    SendFlow& flow() { return flow_; }
     CompletedList& completed() { return completions_.list(); }
 
     // --- Calls of the core -----------------------------------------------------------------------
@@ -293,11 +294,10 @@ public:
         }
     }
     void on_interrupted(Peer& peer); // nothing can be sent until on_connected or on_unconnected
-    void on_fenced(Peer& peer);      // messages posted into peer.ring_out may be lost
     void on_connected(Peer& peer);
     void on_unconnected(Peer& peer); // no connection for now
     void on_torn_down(Peer& peer);
-    void on_peer_failed(Peer& peer, const std::string& what);
+    void on_peer_failed(Peer& peer, const std::string& what) override;
     // Returns true if something of this process waits for the peer, besides disconnect messages.
     bool needs(const Peer& peer) const;
     // Returns true if the user may wait for an active message of the peer: both have exchanged
@@ -321,26 +321,25 @@ public:
     void for_each_awaited(const std::function<void(const Peer&)>& f) const;
     // Bound on the number of requests that for_each_awaited() looks at.
     std::size_t awaited() const {
-        return matcher_.posted() + sends_.size() + receives_.size() + waiting_acks_.size() +
-               emulated_atomics_.under_way();
+        return matcher_.posted() + rendezvous_.sends() + rendezvous_.receives() +
+               waiting_acks_.size() + emulated_atomics_.under_way();
     }
     // Sends messages and posts transfers that found no room before. Returns the number of peers
     // that have no pending sends any more.
     std::size_t retry();
-    bool retry_due() const { return !stalled_.empty() || transfers_.any_waits(); }
+    bool retry_due() const { return flow_.any_stalled() || transfers_.any_waits(); }
     // Returns true if a pass of progress has more to do than to receive.
     bool has_work() const { return transfers_.work_outstanding() || retry_due(); }
     void forget(Peer& peer); // at the end: returns the peer's records to the pool
     void update_levels();
 
 private:
-    StagingPool& staging(const Peer& peer) { return memory_.staging(peer.route.fabric); }
-    bool take_blocks(ReceiveTransfer& transfer);
-    void give_blocks(ReceiveTransfer& transfer);
+    StagingPool& staging(const Peer& peer) override { return memory_.staging(peer.route.fabric); }
+    const Registration* registered(const Peer& peer, RegistrationCache::Use& own, void* address,
+                                   Bytes length, std::uint32_t access) override {
+        return memory_.registered(peer.route.fabric, own, address, length, access);
+    }
 
-    friend struct SendTransfer;
-    friend struct ReceiveTransfer;
-    friend struct BlockRead;
     friend struct OneSided;
     friend struct CopiedOneSided;
 
@@ -392,13 +391,7 @@ private:
 
     // restrained.cc
     void on_allowance(Peer& peer, std::uint8_t flags);
-    void queue_send(SendRequest& request);
-    void queue_pending(Peer& peer);
-    void send_queued(Peer& peer);
-    void fail_queued(Peer& peer);
     InboundMessage* found_or_wanted(UnexpectedMessage* found, Peer* from);
-    static bool must_queue(const Peer& peer, const SendRequest& request);
-    static void announce_if_asked(const Peer& peer, SendRequest& request);
     void on_allowed(Peer& peer, Allowance allowance) override;
     Allowance least_for(const Peer& peer) const override;
     // May send to any peer, and fail it. REQUIRES: nothing is reserved, and the caller is through
@@ -414,14 +407,7 @@ private:
     Status start_send(SendRequest& request, bool& complete);
     bool transmit(SendRequest& request);
     bool transmit_eager(SendRequest& request);
-    bool transmit_rendezvous(SendRequest& request);
-    void announce(SendRequest& request);
-    void send_control(Peer& peer, MessageType type, const void* body, std::size_t size,
-                      std::uint8_t flags = 0);
-    bool try_control(Peer& peer, MessageType type, const void* body, std::size_t size,
-                     std::uint8_t flags);
-    void stall(Peer& peer, PendingSend& send);
-    bool flush(Peer& peer);
+    bool send_pending(PendingSend& send) override;
     void note_sent(Peer& peer);
 
     // completion of requests
@@ -479,36 +465,13 @@ private:
     InboundMessage* store(const Envelope& envelope, Bytes length, Bytes stored);
     void discard(InboundMessage& message);
 
-    // rendezvous.cc
+    // rts.cc
+    bool transmit_rendezvous(SendRequest& request);
     void on_rendezvous(Peer& peer, const MessageHeader& header, const RendezvousBody& body);
     void accept(Peer& peer, const Envelope& envelope, const RendezvousBody& source,
                 ReceiveRequest& request);
-    void decide(ReceiveTransfer& transfer);
-    template <typename F> void for_each_undecided(Peer& peer, F&& f);
-    void on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBody& body);
-    void on_finish(Peer& peer, const IdBody& body);
     std::span<std::byte> data_of_send(const Peer& peer, std::uint64_t send_id) const override;
-    void end_send(SendTransfer& transfer, bool failed);
-    void end_receive(ReceiveTransfer& transfer);
-
-    // read.cc
     bool read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted);
-    void start_read(ReceiveTransfer& transfer);
-    void start_block_reads(ReceiveTransfer& transfer);
-    void start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes length,
-                          std::uint64_t remote, const std::uint32_t* keys, std::uint32_t key_count,
-                          std::uint32_t remote_block);
-    void on_block_read(BlockRead& block);
-
-    // packed_source.cc
-    void pack_blocks(SendTransfer& transfer);
-    bool pack_block(SendTransfer& transfer, std::uint32_t index);
-    void on_block(Peer& peer, const BlockBody& body);
-    void on_block_done(Peer& peer, const BlockDoneBody& body);
-
-    // written.cc
-    void start_write(SendTransfer& transfer);
-    void on_written(Peer& peer, const WrittenBody& body);
 
     // shelved.cc
     WaitingTransfer& shelve(OneSided& operation);
@@ -516,8 +479,20 @@ private:
     void fail_shelved(Peer& peer, WaitingTransfer& record) override;
     void forget_waiting(Peer& peer);
 
-    // of transfer_engine.h
+    // of transfer_engine.h, send_flow.h and rendezvous.h
     void want_connection(Peer& peer) override { connections_.request(peer); }
+    void on_failure(const std::string& text) override { listener_.on_failure(text); }
+    void on_sent(SendRequest& request, bool failed) override {
+        complete(*request.user,
+                 failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
+                 failed ? 0 : request.data.bytes);
+    }
+    void on_received(ReceiveRequest& request, Bytes message_bytes, Bytes received,
+                     int failure) override {
+        complete_receive(request, request.envelope, message_bytes, received, failure);
+    }
+    bool leaves(Peer& peer) override { return listener_.leaves(peer); }
+    void on_flushed(Peer& peer) override { tear_down_if_disconnected(peer); }
     void want_repair(Peer& peer) override { connections_.repairs().begin(peer); }
     void on_control_lane(Peer& peer, std::uint32_t lane) override {
         connections_.migrate_control_lane(peer, lane);
@@ -530,13 +505,6 @@ private:
     }
 
     static Status check(const opal_common_adaptib_one_sided_t& operation);
-
-    // pushed.cc
-    void ask_for_fragments(ReceiveTransfer& transfer);
-    void start_fragments(SendTransfer& transfer);
-    bool send_fragments(SendTransfer& transfer);
-    Bytes fill_fragment(SendTransfer& transfer, Bytes room);
-    void on_fragment(Peer& peer, const MessageHeader& header, const std::byte* body);
 
     // active.cc
     bool transmit_parts(SendRequest& request);
@@ -557,13 +525,6 @@ private:
     void send_atomic_message(Peer& peer, MessageType type, const void* body,
                              std::size_t size) override;
 
-    // repaired.cc
-    void lift_barrier(Peer& peer);
-    void resume(Peer& peer);
-    bool send_again(Peer& peer, RepeatedMessage& message);
-    bool wait_for_ring(Peer& peer, RepeatedMessage& message);
-    void drop(RepeatedMessage& message);
-
     // copied.cc
     Status start_copied(Peer& peer, const opal_common_adaptib_one_sided_t& operation, Opcode opcode,
                         UserRequest& user, bool& complete);
@@ -577,11 +538,10 @@ private:
 
     // failure.cc
     void fail_pending(Peer& peer);
-    static bool has_more_than_disconnects(const Peer& peer);
+    void on_send_lost(SendRequest& request) override;
     void fail_receives(Peer& peer);
     void fail_transfers(Peer& peer);
     bool has_business_with(const Peer& peer) const;
-    void drop(ControlMessage& message) { pool_.destroy(&message); }
     void go_on(Peer& peer);
     void tear_down_if_disconnected(Peer& peer);
     void on_disconnect(Peer& peer, std::uint8_t flags, const IdBody& body);
@@ -599,10 +559,7 @@ private:
     SynchronousRma synchronous_rma_;
     RegionKeys region_keys_;
     Completions completions_;
-    std::size_t queued_sends_ = 0; // sends in Peer::queued
     IdTable<SendRequest> waiting_acks_;
-    IdTable<SendTransfer> sends_;
-    IdTable<ReceiveTransfer> receives_;
     IdTable<OneSided> one_sided_;
     FlushEpochs flush_epochs_;
     IdTable<CopiedOneSided> copied_;
@@ -612,10 +569,9 @@ private:
     ActiveHandler active_handler_ = nullptr;
     void* active_context_ = nullptr;
     TransferEngine transfers_;
-    IntrusiveList<Peer, &Peer::stalled_link> stalled_;
-    IntrusiveList<ReceiveTransfer, &ReceiveTransfer::undecided_link> undecided_;
-    std::vector<Peer*> stalled_now_;  // scratch of retry
-    std::vector<std::byte> fragment_; // scratch of fill_fragment, transmit_parts
+    SendFlow flow_;
+    Rendezvous rendezvous_;
+    std::vector<std::byte> fragment_; // scratch of transmit_parts
 };
 
 } // namespace adaptib

@@ -4,7 +4,7 @@
 // it has to send them. Fragments go among the sender's other messages, over the same channel.
 #include <algorithm>
 
-#include "protocol/protocol.h"
+#include "protocol/rendezvous.h"
 
 namespace adaptib {
 
@@ -14,7 +14,7 @@ constexpr int kFragmentsInARow = 8; // then the peer's other pending sends have 
 
 } // namespace
 
-void Protocol::ask_for_fragments(ReceiveTransfer& transfer) {
+void Rendezvous::ask_for_fragments(ReceiveTransfer& transfer) {
     if (transfer.undecided_link.linked()) {
         undecided_.remove(transfer);
     }
@@ -23,27 +23,25 @@ void Protocol::ask_for_fragments(ReceiveTransfer& transfer) {
     clear.send_id = transfer.source.send_id;
     clear.receive_id = transfer.id;
     clear.wanted = transfer.wanted;
-    send_control(transfer.peer, MessageType::clear_to_send, &clear, sizeof clear, kClearPush);
+    flow_.send_control(transfer.peer, MessageType::clear_to_send, &clear, sizeof clear, kClearPush);
 }
 
-void Protocol::start_fragments(SendTransfer& transfer) {
+void Rendezvous::start_fragments(SendTransfer& transfer) {
     transfer.pushing = true;
     transfer.packed = transfer.announced = 0;
-    stall(transfer.peer, transfer.fragments);
+    flow_.stall(transfer.peer, transfer.fragments);
 }
 
 // Packs the next bytes, for one fragment. Returns their number; 0: they cannot be packed. May pack
 // more than is wanted, since a packer stops at the end of an element.
-Bytes Protocol::fill_fragment(SendTransfer& transfer, Bytes room) {
+Bytes Rendezvous::fill_fragment(SendTransfer& transfer, Bytes room) {
     const Data& data = transfer.request->data;
     const Bytes most = std::min<Bytes>(room, data.bytes - transfer.packed);
     fragment_.resize(std::max<std::size_t>(fragment_.size(), most));
     return gather_some(data, transfer.packed, fragment_.data(), most);
 }
 
-// Returns false if there is no room now. The transfer is gone once all of it is sent, it cannot be
-// packed, or the peer is broken.
-bool Protocol::send_fragments(SendTransfer& transfer) {
+bool Rendezvous::send_fragments(SendTransfer& transfer) {
     Peer& peer = transfer.peer;
     for (int i = 0; i < kFragmentsInARow; ++i) {
         const Bytes most = peer.message_capacity() - sizeof(FragmentBody);
@@ -54,7 +52,7 @@ bool Protocol::send_fragments(SendTransfer& transfer) {
         if (packed == 0) {
             const WrittenBody given_up{transfer.receive_id, 0};
             end_send(transfer, true);
-            send_control(peer, MessageType::written, &given_up, sizeof given_up);
+            flow_.send_control(peer, MessageType::written, &given_up, sizeof given_up);
             return true;
         }
         const Bytes bytes = std::min(packed, transfer.wanted - transfer.announced);
@@ -73,7 +71,7 @@ bool Protocol::send_fragments(SendTransfer& transfer) {
             return false;
         }
         if (!status.ok()) {
-            on_peer_failed(peer, reason_text(status.reason())); // ends the transfer
+            listener_.on_peer_failed(peer, reason_text(status.reason())); // ends the transfer
             return true;
         }
         ++counters_.fragments_sent;
@@ -89,7 +87,7 @@ bool Protocol::send_fragments(SendTransfer& transfer) {
 }
 
 // A receiver that cannot unpack still takes the rest, so that both sides end.
-void Protocol::on_fragment(Peer& peer, const MessageHeader& header, const std::byte* body) {
+void Rendezvous::on_fragment(Peer& peer, const MessageHeader& header, const std::byte* body) {
     const auto fragment = read_body<FragmentBody>(body);
     const Bytes bytes = header.length - sizeof fragment;
     ReceiveTransfer* transfer = receives_.find(fragment.receive_id);

@@ -2,25 +2,11 @@
 // The receiver reads: straight into the user's buffer, or block by block to unpack.
 #include <algorithm>
 
-#include "protocol/protocol.h"
+#include "protocol/rendezvous.h"
 
 namespace adaptib {
 
-bool Protocol::read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted) {
-    const Registration* all = memory_.whole(peer.route.fabric);
-    if (all == nullptr || source.kind != SourceKind::direct || to == nullptr || options_.put) {
-        return false;
-    }
-    RmaWork work;
-    work.opcode = Opcode::read;
-    work.local = to;
-    work.length = wanted;
-    work.remote_address = source.address;
-    const std::span<const std::uint32_t> keys{source.keys, source.key_count};
-    return synchronous_rma_.read_message(peer, work, *all, keys, source.send_id);
-}
-
-void Protocol::start_read(ReceiveTransfer& transfer) {
+void Rendezvous::start_read(ReceiveTransfer& transfer) {
     RmaOperation& rma = transfer.rma;
     rma.opcode = Opcode::read;
     rma.op_kind = transfer.source.op_kind;
@@ -33,18 +19,20 @@ void Protocol::start_read(ReceiveTransfer& transfer) {
     transfers_.start_transfer(transfer);
 }
 
-void ReceiveTransfer::on_rma_done() {
-    failed = failed || rma.failed;
-    received = wanted;
-    protocol.end_receive(*this);
+void ReceiveTransfer::on_rma_done() { rendezvous.on_read(*this); }
+
+void Rendezvous::on_read(ReceiveTransfer& transfer) {
+    transfer.failed = transfer.failed || transfer.rma.failed;
+    transfer.received = transfer.wanted;
+    end_receive(transfer);
 }
 
 // Takes memory for as many blocks as can be under way at a time. Returns false if there is none.
-bool Protocol::take_blocks(ReceiveTransfer& transfer) {
+bool Rendezvous::take_blocks(ReceiveTransfer& transfer) {
     if (transfer.memory != nullptr) {
         return true; // the data needs no unpacking
     }
-    StagingPool& pool = staging(transfer.peer);
+    StagingPool& pool = listener_.staging(transfer.peer);
     const bool known =
         transfer.source.kind == SourceKind::direct; // else the sender decides how long blocks are
     const std::size_t all = (transfer.wanted + options_.block_bytes - 1) / options_.block_bytes;
@@ -58,17 +46,17 @@ bool Protocol::take_blocks(ReceiveTransfer& transfer) {
     return true;
 }
 
-void Protocol::give_blocks(ReceiveTransfer& transfer) {
+void Rendezvous::give_blocks(ReceiveTransfer& transfer) {
     for (std::unique_ptr<StagingBlock>& block : transfer.spare) {
         if (block != nullptr) {
-            staging(transfer.peer).give(std::move(block));
+            listener_.staging(transfer.peer).give(std::move(block));
         }
     }
     transfer.spare.clear();
 }
 
 // Keeps up to block_depth blocks under way.
-void Protocol::start_block_reads(ReceiveTransfer& transfer) {
+void Rendezvous::start_block_reads(ReceiveTransfer& transfer) {
     const RendezvousBody source = transfer.source;
     const std::uint64_t id = transfer.id;
     // A peer that is lost may end the transfer at once.
@@ -84,9 +72,9 @@ void Protocol::start_block_reads(ReceiveTransfer& transfer) {
 
 // Reads [offset, offset + length) of the stream from `remote`. REQUIRES: fewer than block_depth
 // blocks are under way.
-void Protocol::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes length,
-                                std::uint64_t remote, const std::uint32_t* keys,
-                                std::uint32_t key_count, std::uint32_t remote_block) {
+void Rendezvous::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes length,
+                                  std::uint64_t remote, const std::uint32_t* keys,
+                                  std::uint32_t key_count, std::uint32_t remote_block) {
     transfer.active.push_back(
         std::make_unique<BlockRead>(*this, transfers_, transfer.peer, transfer));
     BlockRead* block = transfer.active.back().get();
@@ -112,9 +100,9 @@ void Protocol::start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes l
     transfers_.start_transfer(*block);
 }
 
-void BlockRead::on_rma_done() { protocol.on_block_read(*this); }
+void BlockRead::on_rma_done() { rendezvous.on_block_read(*this); }
 
-void Protocol::on_block_read(BlockRead& block) {
+void Rendezvous::on_block_read(BlockRead& block) {
     ReceiveTransfer& transfer = block.transfer;
     transfer.failed = transfer.failed || block.rma.failed;
     if (!transfer.failed) {
@@ -127,7 +115,7 @@ void Protocol::on_block_read(BlockRead& block) {
         transfer.received += block.length;
         if (transfer.mode == ReceiveTransfer::Mode::packed) {
             const BlockDoneBody body{transfer.source.send_id, block.remote_block, 0};
-            send_control(transfer.peer, MessageType::block_done, &body, sizeof body);
+            flow_.send_control(transfer.peer, MessageType::block_done, &body, sizeof body);
         }
     }
     if (block.memory != nullptr) {

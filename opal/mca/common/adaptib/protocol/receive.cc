@@ -66,7 +66,7 @@ void Protocol::consume(InboundMessage& message, ReceiveRequest& request) {
         deliver_eager(request, message.envelope, message.payload(), message.length);
         if (message.type == MessageType::eager_sync) {
             const IdBody body{message.send_id};
-            send_control(*message.peer, MessageType::sync_ack, &body, sizeof body);
+            flow_.send_control(*message.peer, MessageType::sync_ack, &body, sizeof body);
         }
     }
     discard(message);

@@ -1,41 +1,65 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rendezvous: an RTS (`rendezvous`) is matched; who moves the data, and how; how it ends.
+// Rendezvous: an RTS (`rendezvous`) is sent, or is matched; who moves the data, and how; how it
+// ends.
 #include <algorithm>
 
-#include "protocol/protocol.h"
+#include "protocol/rendezvous.h"
 
 namespace adaptib {
 
-void Protocol::on_rendezvous(Peer& peer, const MessageHeader& header, const RendezvousBody& body) {
-    const Envelope envelope{header.context, header.source, header.tag};
-    if (PostedReceive* posted = matcher_.arrive(envelope); posted != nullptr) {
-        accept(peer, envelope, body, *static_cast<ReceiveRequest*>(posted));
-        return;
-    }
-    InboundMessage* message = store(envelope, body.bytes, sizeof body);
-    if (message == nullptr) {
-        on_peer_failed(peer, no_memory_text(peer, sizeof body));
-        return;
-    }
-    message->type = MessageType::rendezvous;
-    new (message->payload()) RendezvousBody(body);
-    queue_unexpected(peer, *message);
+Rendezvous::~Rendezvous() {
+    sends_.for_each([](SendTransfer* transfer) { delete transfer; });
+    receives_.for_each([](ReceiveTransfer* transfer) { delete transfer; });
 }
 
-void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody& source,
-                      ReceiveRequest& request) {
-    const Bytes wanted = std::min<Bytes>(source.bytes, request.data.bytes);
-    request.envelope = envelope;
-    if (peer.state == ConnectState::failed) {
-        complete_receive(request, envelope, source.bytes, 0, OPAL_COMMON_ADAPTIB_UNREACHABLE);
-        return;
+// Prepares what the receiver needs to fetch the message: an address and keys, or, if the data is
+// not contiguous or cannot be registered, a promise to pack it.
+void Rendezvous::make_send_transfer(SendRequest& request) {
+    auto transfer = std::make_unique<SendTransfer>(*this, transfers_, *request.peer);
+    transfer->request = &request;
+    transfer->kind = SourceKind::packed;
+    if (is_contiguous(request.data)) {
+        transfer->memory = listener_.registered(*request.peer, transfer->own, request.data.base,
+                                                request.data.bytes, kRemoteRead);
+        if (transfer->memory != nullptr) {
+            transfer->kind = SourceKind::direct;
+        }
     }
-    if (wanted == 0 || read_at_once(peer, source, request.data.base, wanted)) {
-        const IdBody body{source.send_id};
-        send_control(peer, MessageType::finish, &body, sizeof body);
-        complete_receive(request, envelope, source.bytes, wanted, OPAL_COMMON_ADAPTIB_SUCCESS);
-        return;
+    transfer->id = sends_.add(transfer.get());
+    request.transfer = transfer.release();
+}
+
+Status Rendezvous::announce(SendRequest& request) {
+    Peer& peer = *request.peer;
+    if (request.transfer == nullptr) {
+        make_send_transfer(request);
     }
+    const SendTransfer& transfer = *request.transfer;
+    const std::uint32_t key_count = transfer.memory == nullptr ? 0 : transfer.memory->key_count();
+    const Bytes length = rendezvous_bytes(key_count);
+    std::byte* to = peer.reserve(length);
+    if (to == nullptr) {
+        return Status::again(Reason::queue_full);
+    }
+    RendezvousBody body{};
+    body.bytes = request.data.bytes;
+    body.send_id = transfer.id;
+    body.kind = transfer.kind;
+    body.op_kind = request.op_kind;
+    if (transfer.kind == SourceKind::direct) {
+        body.address = reinterpret_cast<std::uintptr_t>(request.data.base);
+        body.key_count = key_count;
+        transfer.memory->copy_remote_keys(body.keys);
+    }
+    std::memcpy(to, &body, length);
+    MessageHeader header = header_of(request, length);
+    const Status status = peer.commit(header);
+    request.transfer->sent = status.ok();
+    return status;
+}
+
+void Rendezvous::receive(Peer& peer, const RendezvousBody& source, ReceiveRequest& request,
+                         Bytes wanted) {
     auto* transfer = new ReceiveTransfer(*this, transfers_, peer);
     transfer->request = &request;
     transfer->source = source;
@@ -45,7 +69,7 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
     // Requesting a connection may fail the peer at once, and with it every transfer.
     const std::uint64_t id = transfer->id;
     undecided_.push_back(*transfer);
-    connections_.request(peer);
+    listener_.want_connection(peer);
     if (receives_.find(id) != transfer) {
         return;
     }
@@ -55,8 +79,8 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
         return;
     }
     if (is_contiguous(request.data)) { // registers while the connection comes up, if it has to
-        transfer->memory = memory_.registered(peer.route.fabric, transfer->own, request.data.base,
-                                              wanted, kLocalWrite | kRemoteWrite);
+        transfer->memory = listener_.registered(peer, transfer->own, request.data.base, wanted,
+                                                kLocalWrite | kRemoteWrite);
     }
     if (open) {
         undecided_.remove(*transfer);
@@ -65,7 +89,7 @@ void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody
 }
 
 // REQUIRES: the peer is open.
-void Protocol::decide(ReceiveTransfer& transfer) {
+void Rendezvous::decide(ReceiveTransfer& transfer) {
     const RendezvousBody& source = transfer.source;
     ClearBody clear{};
     clear.send_id = source.send_id;
@@ -93,11 +117,11 @@ void Protocol::decide(ReceiveTransfer& transfer) {
         clear.key_count = static_cast<std::uint16_t>(transfer.memory->key_count());
         transfer.memory->copy_remote_keys(clear.keys);
     }
-    send_control(transfer.peer, MessageType::clear_to_send, &clear, sizeof clear);
+    flow_.send_control(transfer.peer, MessageType::clear_to_send, &clear, sizeof clear);
 }
 
 // Calls f for the peer's undecided transfers, in their order. Each leaves the list before its call.
-template <typename F> void Protocol::for_each_undecided(Peer& peer, F&& f) {
+template <typename F> void Rendezvous::for_each_undecided(Peer& peer, F&& f) {
     for (std::size_t left = undecided_.size(); left > 0 && !undecided_.empty(); --left) {
         ReceiveTransfer& transfer = *undecided_.pop_front();
         if (&transfer.peer == &peer) {
@@ -108,8 +132,7 @@ template <typename F> void Protocol::for_each_undecided(Peer& peer, F&& f) {
     }
 }
 
-void Protocol::on_connected(Peer& peer) {
-    resume(peer);
+void Rendezvous::on_connected(Peer& peer) {
     for_each_undecided(peer, [this](ReceiveTransfer& transfer) {
         if (transfer.peer.state == ConnectState::open) {
             decide(transfer);
@@ -119,14 +142,11 @@ void Protocol::on_connected(Peer& peer) {
     });
 }
 
-void Protocol::on_unconnected(Peer& peer) {
-    if (peer.interrupted) {
-        resume(peer);
-    }
+void Rendezvous::on_unconnected(Peer& peer) {
     for_each_undecided(peer, [this](ReceiveTransfer& transfer) { ask_for_fragments(transfer); });
 }
 
-void Protocol::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBody& body) {
+void Rendezvous::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBody& body) {
     SendTransfer* transfer = sends_.find(body.send_id);
     const bool put = body.address != 0;
     const bool push = flags == kClearPush;
@@ -156,7 +176,7 @@ void Protocol::on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBody&
 }
 
 // Takes a FIN: the receiver has read the message, or as much of it as it has room for, or gives up.
-void Protocol::on_finish(Peer& peer, const IdBody& body) {
+void Rendezvous::on_finish(Peer& peer, const IdBody& body) {
     ++peer.finishes;
     SendTransfer* transfer = sends_.find(body.id);
     if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent || transfer->pushing ||
@@ -167,32 +187,21 @@ void Protocol::on_finish(Peer& peer, const IdBody& body) {
     end_send(*transfer, false);
 }
 
-std::span<std::byte> Protocol::data_of_send(const Peer& peer, std::uint64_t send_id) const {
-    const SendTransfer* const transfer = sends_.find(send_id);
-    if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent ||
-        transfer->kind != SourceKind::direct) {
-        return {};
-    }
-    const Data& data = transfer->request->data;
-    return {static_cast<std::byte*>(data.base), data.bytes};
-}
-
-void Protocol::end_send(SendTransfer& transfer, bool failed) {
+void Rendezvous::end_send(SendTransfer& transfer, bool failed) {
     SendRequest& request = *transfer.request;
     transfer.peer.users -= transfer.cleared ? 1 : 0;
     for (SendTransfer::Block& block : transfer.blocks) {
         if (block.memory != nullptr) {
-            staging(transfer.peer).give(std::move(block.memory));
+            listener_.staging(transfer.peer).give(std::move(block.memory));
         }
     }
     sends_.remove(transfer.id);
     delete &transfer;
-    complete(*request.user, failed ? OPAL_COMMON_ADAPTIB_UNREACHABLE : OPAL_COMMON_ADAPTIB_SUCCESS,
-             failed ? 0 : request.data.bytes);
+    listener_.on_sent(request, failed);
 }
 
 // REQUIRES: no block is active and no stripe outstanding.
-void Protocol::end_receive(ReceiveTransfer& transfer) {
+void Rendezvous::end_receive(ReceiveTransfer& transfer) {
     ReceiveRequest& request = *transfer.request;
     const Bytes message_bytes = transfer.source.bytes;
     const Bytes wanted = transfer.wanted;
@@ -212,13 +221,37 @@ void Protocol::end_receive(ReceiveTransfer& transfer) {
     receives_.remove(transfer.id);
     delete &transfer;
     if (tell) {
-        send_control(peer, MessageType::finish, &body, sizeof body);
+        flow_.send_control(peer, MessageType::finish, &body, sizeof body);
     }
     const bool lost = peer.work_failed || peer.state == ConnectState::failed;
     const int failure = !failed ? OPAL_COMMON_ADAPTIB_SUCCESS
                         : lost  ? OPAL_COMMON_ADAPTIB_UNREACHABLE
                                 : OPAL_COMMON_ADAPTIB_ERROR;
-    complete_receive(request, request.envelope, message_bytes, failed ? 0 : wanted, failure);
+    listener_.on_received(request, message_bytes, failed ? 0 : wanted, failure);
+}
+
+void Rendezvous::fail(Peer& peer) {
+    std::vector<SendTransfer*> sends;
+    sends_.for_each([&](SendTransfer* transfer) {
+        if (&transfer->peer == &peer && transfer->rma.outstanding == 0) {
+            sends.push_back(transfer);
+        }
+    });
+    for (SendTransfer* transfer : sends) {
+        end_send(*transfer, true);
+    }
+    std::vector<ReceiveTransfer*> receives;
+    receives_.for_each([&](ReceiveTransfer* transfer) {
+        if (&transfer->peer == &peer) {
+            transfer->failed = true;
+            if (transfer->rma.outstanding == 0 && transfer->active.empty()) {
+                receives.push_back(transfer);
+            }
+        }
+    });
+    for (ReceiveTransfer* transfer : receives) {
+        end_receive(*transfer);
+    }
 }
 
 } // namespace adaptib

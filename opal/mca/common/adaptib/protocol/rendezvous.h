@@ -1,107 +1,160 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rendezvous transfers: the state of a message between its RTS and its end, at each end.
+// Rendezvous: the data of long messages, and of those that are not contiguous.
 //
-// Purpose: the state that a large or non-contiguous message needs beyond its request.
-// A receive transfer is always in one of six modes (ReceiveTransfer::Mode).
-// Ownership: the protocol's; a transfer lives until its last outstanding work request has completed
-// or was abandoned.
+// Purpose: the sender announces a message (an RTS, `rendezvous`). Once the receiver has matched it,
+// the receiver decides how the data goes: it reads (`read`), the sender writes (`written`), the
+// sender packs blocks that the receiver reads (`packed`), or the sender sends fragments (`pushed`).
+// The owner matches messages, and ends requests. One file per way:
+//
+//     rendezvous.cc       an RTS is sent or matched: who moves the data, and how; how it ends
+//     read.cc             the receiver reads: all of it, or by blocks
+//     packed_source.cc    the sender packs blocks on demand
+//     written.cc          the sender writes (put)
+//     pushed.cc           without a connection: the message goes in fragments
+//
+// Invariants
+//   1. A transfer ends once, and its request with it. Any message sent, and any request for a
+//      connection, may fail the peer at once and so end it: look it up by its id afterwards.
+//   2. A message of the peer that does not fit the transfer's state is counted as a bad packet.
+// Ownership: the transfers (rendezvous_transfers.h) are Rendezvous's; the requests their owner's.
 // Threads: one at a time (the core's lock).
-// May touch: base/, memory/, peer/.
+// May touch: base/, match/, memory/, peer/, stats/.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <string>
 #include <vector>
 
+#include "base/id_table.h"
 #include "base/intrusive_list.h"
+#include "base/status.h"
 #include "base/wire.h"
 #include "memory/registration_cache.h"
 #include "memory/staging.h"
-#include "peer/pending.h"
+#include "peer/peer.h"
+#include "protocol/rendezvous_transfers.h"
 #include "protocol/request.h"
-#include "protocol/transfer.h"
+#include "protocol/send_flow.h"
+#include "protocol/transfer_engine.h"
+#include "stats/counters.h"
 
 namespace adaptib {
 
-class Protocol;
+// Notices and questions to the owner of the requests.
+class RendezvousListener {
+public:
+    // Returns a registration of the buffer with the peer's rails: the region of all memory, or
+    // `own`. Null: the buffer cannot be registered.
+    virtual const Registration* registered(const Peer& peer, RegistrationCache::Use& own,
+                                           void* address, Bytes length, std::uint32_t access) = 0;
+    virtual StagingPool& staging(const Peer& peer) = 0; // blocks that its rails reach
+    virtual void want_connection(Peer& peer) = 0;       // may fail the peer at once
+    virtual void on_sent(SendRequest& request, bool failed) = 0;
+    // `failure`: SUCCESS, or the status of a receive that did not get its data.
+    virtual void on_received(ReceiveRequest& request, Bytes message_bytes, Bytes received,
+                             int failure) = 0;
+    // Ends everything that waits for the peer.
+    virtual void on_peer_failed(Peer& peer, const std::string& what) = 0;
+    virtual void on_failure(const std::string& text) = 0; // for the user to read
 
-struct SendTransfer final : Transfer {
-    SendTransfer(Protocol& p, TransferEngine& by, Peer& to) : Transfer(by, to), protocol(p) {}
-    void on_rma_done() override;
-
-    struct Block {
-        std::unique_ptr<StagingBlock> memory;
-        Bytes length = 0; // 0: free
-    };
-
-    Protocol& protocol;
-    SendRequest* request = nullptr;
-    std::uint64_t id = 0;
-    SourceKind kind = SourceKind::direct;
-    RegistrationCache::Use own;
-    const Registration* memory = nullptr; // direct: registration of the source
-    bool sent = false;                    // the RTS is on its way
-    bool cleared = false;                 // the CTS has arrived
-    std::uint64_t receive_id = 0;
-    Bytes wanted = 0;
-    bool pushing = false; // the message goes in fragments
-    struct Fragments final : PendingSend {
-        explicit Fragments(SendTransfer& whole) : PendingSend(Kind::fragments), transfer(whole) {}
-        SendTransfer& transfer;
-    };
-    Fragments fragments{*this};
-    std::vector<Block> blocks; // packed
-    Bytes block_bytes = 0;     // block size that both sides have room for
-    Bytes packed = 0;          // bytes of the stream packed so far
-    Bytes announced = 0;       // of these, within `wanted`: in blocks or fragments that were sent
-    Bytes delivered = 0;       // bytes in blocks that the receiver has released
+protected:
+    ~RendezvousListener() = default;
 };
 
-struct ReceiveTransfer;
-
-// One block of a non-contiguous receive, or of a packed source.
-struct BlockRead final : Transfer {
-    BlockRead(Protocol& p, TransferEngine& by, Peer& from, ReceiveTransfer& whole)
-        : Transfer(by, from), protocol(p), transfer(whole) {}
-    void on_rma_done() override;
-
-    Protocol& protocol;
-    ReceiveTransfer& transfer;
-    std::unique_ptr<StagingBlock> memory; // null: straight into the user's buffer
-    Bytes offset = 0;
-    Bytes length = 0;
-    std::uint32_t remote_block = 0;
-};
-
-struct ReceiveTransfer final : Transfer {
-    enum class Mode : std::uint8_t {
-        undecided,   // not known yet whether there will be a connection
-        read,        // contiguous source and destination: read at once
-        read_blocks, // contiguous source: read block by block and unpack
-        packed,      // the sender packs blocks, the receiver reads (and unpacks) them
-        written,     // the sender writes
-        pushed,      // there is no connection, or no memory for blocks: the sender sends fragments
+class Rendezvous final {
+public:
+    struct Options {
+        bool put = false; // the sender writes contiguous data
+        Bytes block_bytes = 0;
+        std::size_t block_depth = 0; // blocks of a message under way
     };
 
-    ReceiveTransfer(Protocol& p, TransferEngine& by, Peer& from)
-        : Transfer(by, from), protocol(p) {}
-    void on_rma_done() override;
+    Rendezvous(const Options& options, SendFlow& flow, TransferEngine& transfers,
+               Counters& counters, RendezvousListener& listener)
+        : options_(options), flow_(flow), transfers_(transfers), counters_(counters),
+          listener_(listener) {}
+    ~Rendezvous(); // destroys transfers that will not end any more
+    Rendezvous(const Rendezvous&) = delete;
+    Rendezvous& operator=(const Rendezvous&) = delete;
 
-    Protocol& protocol;
-    ReceiveRequest* request = nullptr;
-    std::uint64_t id = 0;
-    Mode mode = Mode::undecided;
-    ListLink<ReceiveTransfer> undecided_link;
-    RendezvousBody source{};
-    Bytes wanted = 0;
-    RegistrationCache::Use own;
-    const Registration* memory = nullptr; // null: buffer not contiguous, or not registered
-    Bytes started = 0;                    // bytes of blocks whose reads were started
-    Bytes received = 0;
-    std::vector<std::unique_ptr<BlockRead>> active;   // blocks under way
-    std::vector<std::unique_ptr<StagingBlock>> spare; // free memory to unpack from
-    bool failed = false;
-    bool sender_ended = false; // the sender has ended the transfer
+    // Sender: puts the request's RTS on the channel. again: there is no room now. error: the path
+    // is broken.
+    Status announce(SendRequest& request);
+    // Sends fragments that waited. Returns false if there is no room now. The transfer is gone once
+    // all of it is sent, it cannot be packed, or the peer is broken.
+    bool send_fragments(SendTransfer& transfer);
+    // Receiver: fetches the data of a matched message. `wanted`: bytes that the receive takes.
+    // REQUIRES: 0 < wanted <= source.bytes.
+    void receive(Peer& peer, const RendezvousBody& source, ReceiveRequest& request, Bytes wanted);
+
+    // Messages of the peer. REQUIRES: they have passed check_message.
+    void on_clear_to_send(Peer& peer, std::uint8_t flags, const ClearBody& body);
+    void on_finish(Peer& peer, const IdBody& body);
+    void on_block(Peer& peer, const BlockBody& body);
+    void on_block_done(Peer& peer, const BlockDoneBody& body);
+    void on_written(Peer& peer, const WrittenBody& body);
+    void on_fragment(Peer& peer, const MessageHeader& header, const std::byte* body);
+
+    void on_connected(Peer& peer);
+    void on_unconnected(Peer& peer); // no connection for now
+    // Ends the peer's transfers that have no stripe under way; the others end with their last one.
+    // REQUIRES: the peer has failed.
+    void fail(Peer& peer);
+
+    // Transfers under way.
+    std::size_t sends() const { return sends_.size(); }
+    std::size_t receives() const { return receives_.size(); }
+    const SendTransfer* find_send(std::uint64_t id) const { return sends_.find(id); }
+    // Calls f for the peer of each transfer; may visit a peer more than once.
+    template <typename F> void for_each_peer(F&& f) const {
+        sends_.for_each([&](SendTransfer* transfer) { f(transfer->peer); });
+        receives_.for_each([&](ReceiveTransfer* transfer) { f(transfer->peer); });
+    }
+
+    // Calls of transfers whose RMA operation is over.
+    void on_write_done(SendTransfer& transfer);
+    void on_read(ReceiveTransfer& transfer);
+    void on_block_read(BlockRead& block);
+
+private:
+    // rendezvous.cc
+    void make_send_transfer(SendRequest& request);
+    void decide(ReceiveTransfer& transfer);
+    template <typename F> void for_each_undecided(Peer& peer, F&& f);
+    void end_send(SendTransfer& transfer, bool failed);
+    void end_receive(ReceiveTransfer& transfer);
+
+    // read.cc
+    bool take_blocks(ReceiveTransfer& transfer);
+    void give_blocks(ReceiveTransfer& transfer);
+    void start_read(ReceiveTransfer& transfer);
+    void start_block_reads(ReceiveTransfer& transfer);
+    void start_block_read(ReceiveTransfer& transfer, Bytes offset, Bytes length,
+                          std::uint64_t remote, const std::uint32_t* keys, std::uint32_t key_count,
+                          std::uint32_t remote_block);
+
+    // packed_source.cc
+    void pack_blocks(SendTransfer& transfer);
+    bool pack_block(SendTransfer& transfer, std::uint32_t index);
+
+    // written.cc
+    void start_write(SendTransfer& transfer);
+
+    // pushed.cc
+    void ask_for_fragments(ReceiveTransfer& transfer);
+    void start_fragments(SendTransfer& transfer);
+    Bytes fill_fragment(SendTransfer& transfer, Bytes room);
+
+    const Options options_;
+    SendFlow& flow_;
+    TransferEngine& transfers_;
+    Counters& counters_;
+    RendezvousListener& listener_;
+    IdTable<SendTransfer> sends_;
+    IdTable<ReceiveTransfer> receives_;
+    IntrusiveList<ReceiveTransfer, &ReceiveTransfer::undecided_link> undecided_;
+    std::vector<std::byte> fragment_; // scratch of fill_fragment
 };
 
 } // namespace adaptib

@@ -2,15 +2,15 @@
 // Repair of a connection (connect/repairs.h): sends wait behind a barrier meanwhile. Then messages
 // that the old ring may have lost go first, in their old order and with their old sequence numbers,
 // so that the receiver drops those that had arrived.
-#include "protocol/protocol.h"
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "protocol/send_flow.h"
 
 namespace adaptib {
 
-void Protocol::on_interrupted(Peer& peer) {
-    if (peer.interrupted) {
-        return;
-    }
-    transfers_.stop_balancing(peer);
+void SendFlow::interrupt(Peer& peer) {
     peer.interrupted = true;
     peer.pending.put_back(peer.barrier);
     if (!peer.stalled_link.linked()) {
@@ -18,7 +18,7 @@ void Protocol::on_interrupted(Peer& peer) {
     }
 }
 
-void Protocol::on_fenced(Peer& peer) {
+void SendFlow::on_fenced(Peer& peer) {
     if (peer.ring_out == nullptr) {
         return;
     }
@@ -38,16 +38,14 @@ void Protocol::on_fenced(Peer& peer) {
             peer.in_doubt.add(*message);
         });
     if (!whole || !kept) {
-        on_peer_failed(peer, kept ? "its credit does not fit what was sent"
-                                  : "out of memory to repeat messages");
+        listener_.on_peer_failed(peer, kept ? "its credit does not fit what was sent"
+                                            : "out of memory to repeat messages");
     }
 }
 
-void Protocol::drop(RepeatedMessage& message) { pool_.release(&message, message.size()); }
-
 // Puts messages in doubt before those that wait. Among the waiting ones there may be repeated
 // messages of an earlier repair: those are later in the order.
-void Protocol::lift_barrier(Peer& peer) {
+void SendFlow::lift_barrier(Peer& peer) {
     if (!peer.interrupted) {
         return;
     }
@@ -67,8 +65,7 @@ void Protocol::lift_barrier(Peer& peer) {
     peer.pending.append(waiting);
 }
 
-// Sends what waited behind the barrier.
-void Protocol::resume(Peer& peer) {
+void SendFlow::resume(Peer& peer) {
     lift_barrier(peer);
     if (flush(peer) && peer.stalled_link.linked()) {
         stalled_.remove(peer);
@@ -78,10 +75,11 @@ void Protocol::resume(Peer& peer) {
 // Keeps a message that needs a ring waiting while there is none. A new connection may bring a ring;
 // if the peer is open again without one, none will come, and the peer fails. Returns true if the
 // message was dropped.
-bool Protocol::wait_for_ring(Peer& peer, RepeatedMessage& message) {
-    connections_.request(peer);
+bool SendFlow::wait_for_ring(Peer& peer, RepeatedMessage& message) {
+    listener_.want_connection(peer);
     if (peer.state == ConnectState::open && !peer.repair.wanted) {
-        on_peer_failed(peer, "a message that has to be sent again needs a ring, and there is none");
+        listener_.on_peer_failed(
+            peer, "a message that has to be sent again needs a ring, and there is none");
     }
     if (peer.state != ConnectState::failed) {
         return false;
@@ -91,7 +89,7 @@ bool Protocol::wait_for_ring(Peer& peer, RepeatedMessage& message) {
 }
 
 // Returns false if there is no room now.
-bool Protocol::send_again(Peer& peer, RepeatedMessage& message) {
+bool SendFlow::send_again(Peer& peer, RepeatedMessage& message) {
     const Bytes length = message.header.length;
     if (length > peer.message_capacity()) {
         return wait_for_ring(peer, message);
@@ -111,7 +109,7 @@ bool Protocol::send_again(Peer& peer, RepeatedMessage& message) {
     counters_.messages_repeated_bytes += length;
     drop(message);
     if (status.is_error()) {
-        on_peer_failed(peer, reason_text(status.reason()));
+        listener_.on_peer_failed(peer, reason_text(status.reason()));
     }
     return true;
 }

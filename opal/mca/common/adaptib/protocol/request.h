@@ -101,6 +101,16 @@ inline SendRequest& make_send(UserRequest& user) {
     return *request;
 }
 
+inline MessageHeader header_of(const SendRequest& request, Bytes length) {
+    MessageHeader header;
+    header.type = request.type;
+    header.length = static_cast<std::uint32_t>(length);
+    header.context = request.envelope.context;
+    header.source = request.envelope.source;
+    header.tag = request.envelope.tag;
+    return header;
+}
+
 [[gnu::always_inline]] inline ReceiveRequest&
 make_receive(UserRequest& user, const Envelope& pattern, const Data& data, Peer* from) {
     user.kind = static_cast<std::uint32_t>(RequestKind::receive);

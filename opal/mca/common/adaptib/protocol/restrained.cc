@@ -5,25 +5,18 @@
 
 namespace adaptib {
 
-namespace {
-
-// A message up to this length takes no more memory than its RTS.
-constexpr Bytes kAsShort = sizeof(RendezvousBody);
-
-bool is_matched(const SendRequest& request) { return request.type != MessageType::active; }
-
-} // namespace
-
 // -------------------------------------------------------------------------------------------------
 // Receiver
 
 void Protocol::on_allowed(Peer& peer, Allowance allowance) {
     counters_.peers_restrained += allowance == Allowance::nothing ? 1 : 0;
-    send_control(peer, MessageType::allowance, nullptr, 0, static_cast<std::uint8_t>(allowance));
+    flow_.send_control(peer, MessageType::allowance, nullptr, 0,
+                       static_cast<std::uint8_t>(allowance));
 }
 
 Allowance Protocol::least_for(const Peer& peer) const {
-    const bool own_sends_wait = sends_.size() > 0 || waiting_acks_.size() > 0 || queued_sends_ > 0;
+    const bool own_sends_wait =
+        rendezvous_.sends() > 0 || waiting_acks_.size() > 0 || flow_.queued() > 0;
     if (own_sends_wait || peer.disconnect_sent) { // nothing follows a disconnect
         return Allowance::all;
     }
@@ -61,48 +54,6 @@ std::string Protocol::no_memory_text(const Peer& peer, Bytes bytes) const {
 // -------------------------------------------------------------------------------------------------
 // Sender
 
-// Holds the request until the disconnect is over, or the peer takes messages again.
-void Protocol::queue_send(SendRequest& request) {
-    request.peer->queued.add(request);
-    ++queued_sends_;
-    counters_.sends_queued += must_queue(*request.peer, request) ? 1 : 0;
-}
-
-// Sends held requests that may go now, or adds them to the pending ones, in their order.
-void Protocol::send_queued(Peer& peer) {
-    while (!peer.queued.empty()) {
-        auto& request = static_cast<SendRequest&>(*peer.queued.take());
-        if (must_queue(peer, request)) {
-            peer.queued.put_back(request);
-            return;
-        }
-        --queued_sends_;
-        announce_if_asked(peer, request);
-        if (peer.has_pending() || !transmit(request)) {
-            stall(peer, request);
-        }
-    }
-}
-
-void Protocol::fail_queued(Peer& peer) {
-    while (!peer.queued.empty()) {
-        --queued_sends_;
-        peer.pending.add(*peer.queued.take());
-    }
-}
-
-bool Protocol::must_queue(const Peer& peer, const SendRequest& request) {
-    return peer.allowed == Allowance::nothing && is_matched(request);
-}
-
-// Makes a longer message an RTS if the peer takes announcements only.
-void Protocol::announce_if_asked(const Peer& peer, SendRequest& request) {
-    if (peer.allowed == Allowance::announcements && is_matched(request) &&
-        request.data.bytes > kAsShort) {
-        request.type = MessageType::rendezvous;
-    }
-}
-
 void Protocol::on_allowance(Peer& peer, std::uint8_t flags) {
     if (flags > static_cast<std::uint8_t>(Allowance::nothing)) {
         ++counters_.bad_packets;
@@ -110,28 +61,12 @@ void Protocol::on_allowance(Peer& peer, std::uint8_t flags) {
     }
     peer.allow(static_cast<Allowance>(flags));
     if (peer.allowed == Allowance::nothing) {
-        queue_pending(peer);
-    } else if (!peer.disconnect_sent) {
-        send_queued(peer);
-    }
-}
-
-// Holds pending requests of messages to be matched, which have sent nothing yet. All other pending
-// sends stay.
-void Protocol::queue_pending(Peer& peer) {
-    PendingQueue others;
-    while (peer.has_pending()) {
-        PendingSend& send = *peer.pending.take();
-        const bool request = send.kind == PendingSend::Kind::request;
-        if (request && must_queue(peer, static_cast<SendRequest&>(send))) {
-            queue_send(static_cast<SendRequest&>(send));
-        } else {
-            others.add(send);
+        flow_.queue_pending(peer);
+        if (!peer.queued.empty()) {
+            on_own_send_waits();
         }
-    }
-    peer.pending.append(others);
-    if (!peer.queued.empty()) {
-        on_own_send_waits();
+    } else if (!peer.disconnect_sent) {
+        flow_.send_queued(peer);
     }
 }
 

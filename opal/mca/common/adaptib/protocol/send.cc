@@ -6,20 +6,6 @@
 
 namespace adaptib {
 
-namespace {
-
-MessageHeader header_of(const SendRequest& request, Bytes length) {
-    MessageHeader header;
-    header.type = request.type;
-    header.length = static_cast<std::uint32_t>(length);
-    header.context = request.envelope.context;
-    header.source = request.envelope.source;
-    header.tag = request.envelope.tag;
-    return header;
-}
-
-} // namespace
-
 Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bool synchronous,
                       OpKind op_kind, UserRequest& user, bool& complete_now) {
     SendRequest& request = make_send(user);
@@ -36,7 +22,7 @@ Status Protocol::send(Peer* peer, const Envelope& envelope, const Data& data, bo
     }
     const Bytes limit = peer->streaming ? peer->copy_choice->most() : peer->eager_limit;
     if (peer->allowed != Allowance::all) [[unlikely]] {
-        announce_if_asked(*peer, request);
+        SendFlow::announce_if_asked(*peer, request);
     }
     if (data.bytes > limit || data.bytes + body_bytes(request.type) > peer->message_capacity()) {
         request.type = MessageType::rendezvous;
@@ -51,22 +37,14 @@ Status Protocol::start_send(SendRequest& request, bool& complete_now) {
         return Status::error(Reason::unreachable);
     }
     completions_.begin(*request.user);
-    if (peer.disconnect_sent || must_queue(peer, request)) [[unlikely]] {
-        queue_send(request);
+    if (peer.disconnect_sent || SendFlow::must_queue(peer, request)) [[unlikely]] {
+        flow_.queue_send(request);
         on_own_send_waits();
     } else if (peer.has_pending() || !transmit(request)) {
-        stall(peer, request);
+        flow_.stall(peer, request);
     }
     complete_now = completions_.end();
     return kOk;
-}
-
-void Protocol::stall(Peer& peer, PendingSend& send) {
-    ++counters_.send_stalls;
-    peer.pending.add(send);
-    if (!peer.stalled_link.linked()) {
-        stalled_.push_back(peer);
-    }
 }
 
 // Puts the request's first message on the channel. Returns false if there is no room now. If the
@@ -131,60 +109,16 @@ bool Protocol::transmit_eager(SendRequest& request) {
     return true;
 }
 
-// Prepares what the receiver needs to fetch the message: an address and keys, or, if the data is
-// not contiguous or cannot be registered, a promise to pack it.
-void Protocol::announce(SendRequest& request) {
-    auto transfer = std::make_unique<SendTransfer>(*this, transfers_, *request.peer);
-    transfer->request = &request;
-    transfer->kind = SourceKind::packed;
-    if (is_contiguous(request.data)) {
-        transfer->memory = memory_.registered(request.peer->route.fabric, transfer->own,
-                                              request.data.base, request.data.bytes, kRemoteRead);
-        if (transfer->memory != nullptr) {
-            transfer->kind = SourceKind::direct;
-        }
-    }
-    transfer->id = sends_.add(transfer.get());
-    request.transfer = transfer.release();
+bool Protocol::send_pending(PendingSend& send) {
+    return send.kind == PendingSend::Kind::request
+               ? transmit(static_cast<SendRequest&>(send))
+               : rendezvous_.send_fragments(static_cast<SendTransfer::Fragments&>(send).transfer);
 }
 
-bool Protocol::transmit_rendezvous(SendRequest& request) {
-    Peer& peer = *request.peer;
-    if (request.transfer == nullptr) {
-        announce(request);
-    }
-    const SendTransfer& transfer = *request.transfer;
-    const std::uint32_t key_count = transfer.memory == nullptr ? 0 : transfer.memory->key_count();
-    const Bytes length = rendezvous_bytes(key_count);
-    std::byte* to = peer.reserve(length);
-    if (to == nullptr) {
-        return false;
-    }
-    RendezvousBody body{};
-    body.bytes = request.data.bytes;
-    body.send_id = transfer.id;
-    body.kind = transfer.kind;
-    body.op_kind = request.op_kind;
-    if (transfer.kind == SourceKind::direct) {
-        body.address = reinterpret_cast<std::uintptr_t>(request.data.base);
-        body.key_count = key_count;
-        transfer.memory->copy_remote_keys(body.keys);
-    }
-    std::memcpy(to, &body, length);
-    MessageHeader header = header_of(request, length);
-    const Status status = peer.commit(header);
-    if (!status.ok()) [[unlikely]] {
-        if (status.is_again()) {
-            return false;
-        }
-        on_peer_failed(peer, reason_text(status.reason())); // ends the transfer
-        return true;
-    }
-    request.transfer->sent = true;
-    note_sent(peer);
-    connections_.request(peer);
-    on_own_send_waits();
-    return true;
+std::size_t Protocol::retry() {
+    const std::size_t ended = flow_.retry();
+    transfers_.post_waiting();
+    return ended;
 }
 
 void Protocol::note_sent(Peer& peer) {
@@ -195,7 +129,7 @@ void Protocol::note_sent(Peer& peer) {
 
 void Protocol::send_atomic_message(Peer& peer, MessageType type, const void* body,
                                    std::size_t size) {
-    send_control(peer, type, body, size);
+    flow_.send_control(peer, type, body, size);
     note_sent(peer);
 }
 
@@ -221,100 +155,6 @@ bool Protocol::put_active_in_ring(Peer& peer, std::uint8_t tag, const void* firs
     copy_small(to + first_bytes, second, second_bytes);
     MessageHeader header = active_header(tag, bytes);
     return peer.commit_in_ring(header).ok();
-}
-
-// -------------------------------------------------------------------------------------------------
-// Control messages
-
-void Protocol::send_control(Peer& peer, MessageType type, const void* body, std::size_t size,
-                            std::uint8_t flags) {
-    if (peer.state == ConnectState::failed ||
-        (!peer.has_pending() && try_control(peer, type, body, size, flags))) {
-        return;
-    }
-    ControlMessage* message = pool_.create<ControlMessage>();
-    if (message == nullptr) {
-        on_peer_failed(peer, "out of memory");
-        return;
-    }
-    message->type = type;
-    message->flags = flags;
-    message->length = static_cast<std::uint32_t>(size);
-    if (size > 0) {
-        std::memcpy(message->body, body, size);
-    }
-    stall(peer, *message);
-}
-
-bool Protocol::try_control(Peer& peer, MessageType type, const void* body, std::size_t size,
-                           std::uint8_t flags) {
-    std::byte* to = peer.reserve(size);
-    if (to == nullptr) {
-        return false;
-    }
-    if (size > 0) {
-        std::memcpy(to, body, size);
-    }
-    MessageHeader header;
-    header.type = type;
-    header.flags = flags;
-    header.length = static_cast<std::uint32_t>(size);
-    const Status status = peer.commit(header);
-    const bool over =
-        type == MessageType::disconnect && status.is_error() && listener_.leaves(peer);
-    if (status.is_error() && !over) [[unlikely]] {
-        on_peer_failed(peer, reason_text(status.reason()));
-    }
-    return !status.is_again();
-}
-
-// -------------------------------------------------------------------------------------------------
-// Pending sends
-
-// Returns true if nothing is pending any more.
-bool Protocol::flush(Peer& peer) {
-    while (peer.has_pending()) {
-        PendingSend* send = peer.pending.take();
-        bool sent = false;
-        if (send->kind == PendingSend::Kind::request) {
-            sent = transmit(*static_cast<SendRequest*>(send));
-        } else if (send->kind == PendingSend::Kind::fragments) {
-            sent = send_fragments(static_cast<SendTransfer::Fragments*>(send)->transfer);
-        } else if (send->kind == PendingSend::Kind::repeated) {
-            sent = send_again(peer, *static_cast<RepeatedMessage*>(send));
-        } else if (send->kind == PendingSend::Kind::control) {
-            auto* message = static_cast<ControlMessage*>(send);
-            sent = try_control(peer, message->type, message->body, message->length, message->flags);
-            if (sent) {
-                drop(*message);
-            }
-        }
-        if (!sent) {
-            peer.pending.put_back(*send);
-            return false;
-        }
-    }
-    tear_down_if_disconnected(peer);
-    return true;
-}
-
-std::size_t Protocol::retry() {
-    std::size_t ended = 0;
-    stalled_now_.clear();
-    for (Peer* peer = stalled_.front(); peer != nullptr; peer = stalled_.next(*peer)) {
-        stalled_now_.push_back(peer);
-    }
-    for (Peer* peer : stalled_now_) {
-        if (flush(*peer) && peer->stalled_link.linked()) {
-            stalled_.remove(*peer);
-            ++ended;
-        }
-        if (peer->ring_broken) [[unlikely]] {
-            connections_.repairs().begin(*peer);
-        }
-    }
-    transfers_.post_waiting();
-    return ended;
 }
 
 } // namespace adaptib

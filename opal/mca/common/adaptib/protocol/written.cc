@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The sender writes into the receiver's buffer and says when all of it is there (put).
-#include "protocol/protocol.h"
+#include "protocol/rendezvous.h"
 
 namespace adaptib {
 
-void Protocol::start_write(SendTransfer& transfer) {
+void Rendezvous::start_write(SendTransfer& transfer) {
     RmaOperation& rma = transfer.rma;
     rma.opcode = Opcode::write;
     rma.local = static_cast<std::byte*>(transfer.request->data.base);
@@ -14,20 +14,21 @@ void Protocol::start_write(SendTransfer& transfer) {
     transfers_.start_transfer(transfer);
 }
 
+void SendTransfer::on_rma_done() { rendezvous.on_write_done(*this); }
+
 // A write's completion means that its data is in the receiver's memory, on every rail.
-void SendTransfer::on_rma_done() {
-    Protocol& owner = protocol;
-    Peer& receiver = peer;
-    const bool written = !rma.failed;
-    const WrittenBody body{receive_id, wanted};
-    owner.end_send(*this, !written);
+void Rendezvous::on_write_done(SendTransfer& transfer) {
+    Peer& receiver = transfer.peer;
+    const bool written = !transfer.rma.failed;
+    const WrittenBody body{transfer.receive_id, transfer.wanted};
+    end_send(transfer, !written);
     if (written) {
-        owner.send_control(receiver, MessageType::written, &body, sizeof body);
+        flow_.send_control(receiver, MessageType::written, &body, sizeof body);
     }
 }
 
 // Fewer bytes than wanted: the sender has given up.
-void Protocol::on_written(Peer& peer, const WrittenBody& body) {
+void Rendezvous::on_written(Peer& peer, const WrittenBody& body) {
     ReceiveTransfer* transfer = receives_.find(body.receive_id);
     const bool whole = transfer != nullptr && body.bytes == transfer->wanted;
     if (transfer == nullptr || &transfer->peer != &peer ||

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// An RTS (`rendezvous`) is sent, or arrives and is matched (rendezvous.h does the rest).
+#include <algorithm>
+
+#include "protocol/protocol.h"
+
+namespace adaptib {
+
+bool Protocol::transmit_rendezvous(SendRequest& request) {
+    Peer& peer = *request.peer;
+    const Status status = rendezvous_.announce(request);
+    if (!status.ok()) [[unlikely]] {
+        if (status.is_again()) {
+            return false;
+        }
+        on_peer_failed(peer, reason_text(status.reason())); // ends the transfer
+        return true;
+    }
+    note_sent(peer);
+    connections_.request(peer);
+    on_own_send_waits();
+    return true;
+}
+
+void Protocol::on_rendezvous(Peer& peer, const MessageHeader& header, const RendezvousBody& body) {
+    const Envelope envelope{header.context, header.source, header.tag};
+    if (PostedReceive* posted = matcher_.arrive(envelope); posted != nullptr) {
+        accept(peer, envelope, body, *static_cast<ReceiveRequest*>(posted));
+        return;
+    }
+    InboundMessage* message = store(envelope, body.bytes, sizeof body);
+    if (message == nullptr) {
+        on_peer_failed(peer, no_memory_text(peer, sizeof body));
+        return;
+    }
+    message->type = MessageType::rendezvous;
+    new (message->payload()) RendezvousBody(body);
+    queue_unexpected(peer, *message);
+}
+
+void Protocol::accept(Peer& peer, const Envelope& envelope, const RendezvousBody& source,
+                      ReceiveRequest& request) {
+    const Bytes wanted = std::min<Bytes>(source.bytes, request.data.bytes);
+    request.envelope = envelope;
+    if (peer.state == ConnectState::failed) {
+        complete_receive(request, envelope, source.bytes, 0, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+        return;
+    }
+    if (wanted == 0 || read_at_once(peer, source, request.data.base, wanted)) {
+        const IdBody body{source.send_id};
+        flow_.send_control(peer, MessageType::finish, &body, sizeof body);
+        complete_receive(request, envelope, source.bytes, wanted, OPAL_COMMON_ADAPTIB_SUCCESS);
+        return;
+    }
+    rendezvous_.receive(peer, source, request, wanted);
+}
+
+bool Protocol::read_at_once(Peer& peer, const RendezvousBody& source, void* to, Bytes wanted) {
+    const Registration* all = memory_.whole(peer.route.fabric);
+    if (all == nullptr || source.kind != SourceKind::direct || to == nullptr || options_.put) {
+        return false;
+    }
+    RmaWork work;
+    work.opcode = Opcode::read;
+    work.local = to;
+    work.length = wanted;
+    work.remote_address = source.address;
+    const std::span<const std::uint32_t> keys{source.keys, source.key_count};
+    return synchronous_rma_.read_message(peer, work, *all, keys, source.send_id);
+}
+
+std::span<std::byte> Protocol::data_of_send(const Peer& peer, std::uint64_t send_id) const {
+    const SendTransfer* const transfer = rendezvous_.find_send(send_id);
+    if (transfer == nullptr || &transfer->peer != &peer || !transfer->sent ||
+        transfer->kind != SourceKind::direct) {
+        return {};
+    }
+    const Data& data = transfer->request->data;
+    return {static_cast<std::byte*>(data.base), data.bytes};
+}
+
+} // namespace adaptib

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Control messages; sends that wait for room, and sends that are held until the peer takes them.
+#include "protocol/send_flow.h"
+
+#include <cstring>
+
+namespace adaptib {
+
+namespace {
+
+// A message up to this length takes no more memory than its RTS.
+constexpr Bytes kAsShort = sizeof(RendezvousBody);
+
+bool is_matched(const SendRequest& request) { return request.type != MessageType::active; }
+
+} // namespace
+
+void SendFlow::stall(Peer& peer, PendingSend& send) {
+    ++counters_.send_stalls;
+    peer.pending.add(send);
+    if (!peer.stalled_link.linked()) {
+        stalled_.push_back(peer);
+    }
+}
+
+// -------------------------------------------------------------------------------------------------
+// Control messages
+
+void SendFlow::send_control(Peer& peer, MessageType type, const void* body, std::size_t size,
+                            std::uint8_t flags) {
+    if (peer.state == ConnectState::failed ||
+        (!peer.has_pending() && try_control(peer, type, body, size, flags))) {
+        return;
+    }
+    ControlMessage* message = pool_.create<ControlMessage>();
+    if (message == nullptr) {
+        listener_.on_peer_failed(peer, "out of memory");
+        return;
+    }
+    message->type = type;
+    message->flags = flags;
+    message->length = static_cast<std::uint32_t>(size);
+    if (size > 0) {
+        std::memcpy(message->body, body, size);
+    }
+    stall(peer, *message);
+}
+
+bool SendFlow::try_control(Peer& peer, MessageType type, const void* body, std::size_t size,
+                           std::uint8_t flags) {
+    std::byte* to = peer.reserve(size);
+    if (to == nullptr) {
+        return false;
+    }
+    if (size > 0) {
+        std::memcpy(to, body, size);
+    }
+    MessageHeader header;
+    header.type = type;
+    header.flags = flags;
+    header.length = static_cast<std::uint32_t>(size);
+    const Status status = peer.commit(header);
+    const bool over =
+        type == MessageType::disconnect && status.is_error() && listener_.leaves(peer);
+    if (status.is_error() && !over) [[unlikely]] {
+        listener_.on_peer_failed(peer, reason_text(status.reason()));
+    }
+    return !status.is_again();
+}
+
+// -------------------------------------------------------------------------------------------------
+// Pending sends
+
+// Returns true if nothing is pending any more.
+bool SendFlow::flush(Peer& peer) {
+    while (peer.has_pending()) {
+        PendingSend* send = peer.pending.take();
+        bool sent = false;
+        if (send->kind == PendingSend::Kind::request ||
+            send->kind == PendingSend::Kind::fragments) {
+            sent = listener_.send_pending(*send);
+        } else if (send->kind == PendingSend::Kind::repeated) {
+            sent = send_again(peer, *static_cast<RepeatedMessage*>(send));
+        } else if (send->kind == PendingSend::Kind::control) {
+            auto* message = static_cast<ControlMessage*>(send);
+            sent = try_control(peer, message->type, message->body, message->length, message->flags);
+            if (sent) {
+                drop(*message);
+            }
+        }
+        if (!sent) {
+            peer.pending.put_back(*send);
+            return false;
+        }
+    }
+    listener_.on_flushed(peer);
+    return true;
+}
+
+std::size_t SendFlow::retry() {
+    std::size_t ended = 0;
+    stalled_now_.clear();
+    for (Peer* peer = stalled_.front(); peer != nullptr; peer = stalled_.next(*peer)) {
+        stalled_now_.push_back(peer);
+    }
+    for (Peer* peer : stalled_now_) {
+        if (flush(*peer) && peer->stalled_link.linked()) {
+            stalled_.remove(*peer);
+            ++ended;
+        }
+        if (peer->ring_broken) [[unlikely]] {
+            listener_.want_repair(*peer);
+        }
+    }
+    return ended;
+}
+
+// -------------------------------------------------------------------------------------------------
+// Held sends
+
+void SendFlow::queue_send(SendRequest& request) {
+    request.peer->queued.add(request);
+    ++queued_;
+    counters_.sends_queued += must_queue(*request.peer, request) ? 1 : 0;
+}
+
+void SendFlow::send_queued(Peer& peer) {
+    while (!peer.queued.empty()) {
+        auto& request = static_cast<SendRequest&>(*peer.queued.take());
+        if (must_queue(peer, request)) {
+            peer.queued.put_back(request);
+            return;
+        }
+        --queued_;
+        announce_if_asked(peer, request);
+        if (peer.has_pending() || !listener_.send_pending(request)) {
+            stall(peer, request);
+        }
+    }
+}
+
+bool SendFlow::must_queue(const Peer& peer, const SendRequest& request) {
+    return peer.allowed == Allowance::nothing && is_matched(request);
+}
+
+void SendFlow::announce_if_asked(const Peer& peer, SendRequest& request) {
+    if (peer.allowed == Allowance::announcements && is_matched(request) &&
+        request.data.bytes > kAsShort) {
+        request.type = MessageType::rendezvous;
+    }
+}
+
+void SendFlow::queue_pending(Peer& peer) {
+    PendingQueue others;
+    while (peer.has_pending()) {
+        PendingSend& send = *peer.pending.take();
+        const bool request = send.kind == PendingSend::Kind::request;
+        if (request && must_queue(peer, static_cast<SendRequest&>(send))) {
+            queue_send(static_cast<SendRequest&>(send));
+        } else {
+            others.add(send);
+        }
+    }
+    peer.pending.append(others);
+}
+
+// -------------------------------------------------------------------------------------------------
+// Failure and end
+
+template <typename F> void SendFlow::drop_all(Peer& peer, F&& on_request) {
+    peer.pending.append(peer.in_doubt);
+    while (!peer.queued.empty()) {
+        --queued_;
+        peer.pending.add(*peer.queued.take());
+    }
+    while (peer.has_pending()) {
+        PendingSend* send = peer.pending.take();
+        if (send->kind == PendingSend::Kind::control) {
+            drop(*static_cast<ControlMessage*>(send));
+        } else if (send->kind == PendingSend::Kind::repeated) {
+            drop(*static_cast<RepeatedMessage*>(send));
+        } else if (send->kind == PendingSend::Kind::request) {
+            on_request(*static_cast<SendRequest*>(send));
+        } // fragments end with their transfer
+    }
+}
+
+void SendFlow::fail(Peer& peer) {
+    if (peer.stalled_link.linked()) {
+        stalled_.remove(peer);
+    }
+    peer.interrupted = false;
+    drop_all(peer, [this](SendRequest& request) { listener_.on_send_lost(request); });
+}
+
+void SendFlow::forget(Peer& peer) {
+    drop_all(peer, [](SendRequest&) {});
+}
+
+bool SendFlow::has_more_than_disconnects(const Peer& peer) {
+    const auto more = [](const PendingSend* each) {
+        for (; each != nullptr; each = each->next) {
+            using Kind = PendingSend::Kind;
+            const bool disconnect =
+                each->kind == Kind::barrier ||
+                (each->kind == Kind::control &&
+                 static_cast<const ControlMessage*>(each)->type == MessageType::disconnect) ||
+                (each->kind == Kind::repeated &&
+                 static_cast<const RepeatedMessage*>(each)->header.type == MessageType::disconnect);
+            if (!disconnect) {
+                return true;
+            }
+        }
+        return false;
+    };
+    return more(peer.pending.front()) || more(peer.in_doubt.front());
+}
+
+} // namespace adaptib

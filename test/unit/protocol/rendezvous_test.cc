@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rendezvous: a message arrives, and the next message or RMA operation is as it should be, for each
+// way that the data of a long message can take, at both ends.
+#include "protocol/rendezvous.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "unit/channel/ring_pair.h"
+#include "unit/protocol/open_peer.h"
+
+namespace adaptib::test {
+namespace {
+
+constexpr std::uint64_t kUnits = 256;
+constexpr Bytes kCapacity = 512;
+constexpr Bytes kBlock = 1000;
+constexpr Bytes kLength = 2500; // three blocks
+constexpr std::uint64_t kSendId = 77;
+constexpr std::uint64_t kTheirs = 0x10000; // address at the peer
+
+int never_packs(void*, std::size_t, void*, std::size_t*) { return -1; }
+
+class RendezvousTest : public testing::Test,
+                       protected OpenPeer,
+                       TransferListener,
+                       SendFlowListener,
+                       RendezvousListener {
+protected:
+    struct Message {
+        MessageHeader header;
+        std::vector<std::byte> body;
+    };
+
+    RendezvousTest() {
+        peer->ring_out = std::move(ring.writer);
+        peer->ring_capacity = kCapacity;
+        for (std::size_t i = 0; i < data.size(); ++i) {
+            data[i] = static_cast<std::byte>(i * 7);
+        }
+        send.peer = peer.get();
+        send.type = MessageType::rendezvous;
+        send.data.base = data.data();
+        send.data.bytes = kLength;
+    }
+    ~RendezvousTest() override {
+        flow.forget(*peer);
+        EXPECT_FALSE(transfers.work_outstanding());
+    }
+
+    void use(bool put) {
+        rendezvous.emplace(Rendezvous::Options{put, kBlock, 2}, flow, transfers, there.counters,
+                           static_cast<RendezvousListener&>(*this));
+    }
+    // Takes the messages that are in the ring.
+    std::vector<Message> take() {
+        ring.qp.show(kUnits * kRingUnit);
+        for (std::size_t left = ring.qp.completions(); left > 0; --left) {
+            peer->ring_out->on_completion();
+        }
+        std::vector<Message> taken;
+        MessageHeader header;
+        const std::byte* body = nullptr;
+        while (ring.reader.poll(header, body) == RingReader::Found::message) {
+            taken.push_back({header, {body, body + header.length}});
+            ring.reader.consume(header.sequence);
+            ring.return_credit();
+        }
+        return taken;
+    }
+    // Takes the only message, which is of that type.
+    template <typename Body> Body take(MessageType type) {
+        Body body{};
+        const std::vector<Message> taken = take();
+        EXPECT_EQ(taken.size(), 1u);
+        if (taken.size() == 1) {
+            EXPECT_EQ(taken[0].header.type, type);
+            flags = taken[0].header.flags;
+            std::memcpy(&body, taken[0].body.data(), std::min(sizeof body, taken[0].body.size()));
+        }
+        return body;
+    }
+    RendezvousBody announced() {
+        EXPECT_TRUE(rendezvous->announce(send).ok());
+        return take<RendezvousBody>(MessageType::rendezvous);
+    }
+    // Receives a message of the peer.
+    ReceiveRequest& matched(SourceKind kind) {
+        Data to{};
+        to.base = data.data();
+        to.bytes = kLength;
+        receive = std::make_unique<ReceiveRequest>(Envelope{}, to, peer.get());
+        RendezvousBody source{};
+        source.bytes = kLength;
+        source.send_id = kSendId;
+        source.address = kTheirs;
+        source.kind = kind;
+        source.key_count = 2;
+        rendezvous->receive(*peer, source, *receive, kLength);
+        return *receive;
+    }
+    std::uint64_t bad() const { return there.counters.bad_packets; }
+
+    Ring ring{kUnits, false};
+    std::vector<std::byte> data = std::vector<std::byte>(kLength);
+    BlockPool pool;
+    SendFlow flow{pool, there.counters, *this};
+    TransferEngine transfers{{&there.clock, Nanoseconds{0}, 10}, rails, there.counters, *this};
+    RegistrationCache registrations{rails, {0, 2}, kMiB, there.counters};
+    StagingPool blocks{rails, {0, 2}, kBlock, 4, registrations};
+    std::optional<Rendezvous> rendezvous;
+    SendRequest send;
+    std::unique_ptr<ReceiveRequest> receive;
+    std::uint8_t flags = 0; // of the message that was taken last
+    bool can_register = true;
+    int sent = 0;
+    int send_failed = 0;
+    Bytes received = 0;
+    int receive_status = -1;
+    std::vector<std::string> failures;
+
+private:
+    const Registration* registered(const Peer&, RegistrationCache::Use& own, void* address,
+                                   Bytes length, std::uint32_t access) override {
+        if (!can_register || !registrations.acquire(address, length, access, own).ok()) {
+            return nullptr;
+        }
+        return &own.registration();
+    }
+    StagingPool& staging(const Peer&) override { return blocks; }
+    void on_sent(SendRequest&, bool failed) override {
+        ++sent;
+        send_failed += failed ? 1 : 0;
+    }
+    void on_received(ReceiveRequest&, Bytes, Bytes bytes, int failure) override {
+        received = bytes;
+        receive_status = failure;
+    }
+    void on_failure(const std::string& text) override { failures.push_back(text); }
+    void on_peer_failed(Peer& of, const std::string&) override { of.state = ConnectState::failed; }
+    void want_connection(Peer&) override {}
+    void want_repair(Peer&) override {}
+    bool send_pending(PendingSend& send_now) override {
+        return rendezvous->send_fragments(static_cast<SendTransfer::Fragments&>(send_now).transfer);
+    }
+    void on_send_lost(SendRequest&) override {}
+    void on_flushed(Peer&) override {}
+    bool leaves(Peer&) override { return false; }
+    void on_control_lane(Peer&, std::uint32_t) override {}
+    bool find_keys(Transfer&) override { return true; }
+    void on_refused(const Transfer&) override {}
+    Transfer* unshelve(Peer&, WaitingTransfer&) override { return nullptr; }
+    void fail_shelved(Peer&, WaitingTransfer&) override {}
+};
+
+// -------------------------------------------------------------------------------------------------
+// The sender
+
+TEST_F(RendezvousTest, ASendEndsWithTheReceiversFin) {
+    use(false);
+    const RendezvousBody body = announced();
+    EXPECT_EQ(body.bytes, kLength);
+    EXPECT_EQ(body.kind, SourceKind::direct);
+    EXPECT_EQ(body.address, reinterpret_cast<std::uintptr_t>(data.data()));
+    EXPECT_EQ(body.key_count, 2u);
+    EXPECT_EQ(rendezvous->sends(), 1u);
+    rendezvous->on_finish(*peer, {body.send_id});
+    EXPECT_EQ(sent, 1);
+    EXPECT_EQ(send_failed, 0);
+    EXPECT_EQ(rendezvous->sends(), 0u);
+    rendezvous->on_finish(*peer, {body.send_id});
+    EXPECT_EQ(bad(), 1u);
+}
+
+TEST_F(RendezvousTest, ClearedWithAnAddressTheSenderWritesAndSaysSo) {
+    use(true);
+    ClearBody clear{};
+    clear.send_id = announced().send_id;
+    clear.receive_id = 5;
+    clear.wanted = kLength;
+    clear.address = kTheirs;
+    clear.key_count = 2;
+    rendezvous->on_clear_to_send(*peer, 0, clear);
+    ASSERT_EQ(posted(), 1u);
+    EXPECT_EQ(qp(used()).taken[0].opcode, Opcode::write);
+    EXPECT_EQ(qp(used()).taken[0].remote_address, kTheirs);
+    EXPECT_TRUE(take().empty());
+    complete_all();
+    const auto body = take<WrittenBody>(MessageType::written);
+    EXPECT_EQ(body.receive_id, 5u);
+    EXPECT_EQ(body.bytes, kLength);
+    EXPECT_EQ(sent, 1);
+}
+
+TEST_F(RendezvousTest, DataThatCannotBeRegisteredIsPackedBlockByBlock) {
+    use(false);
+    can_register = false;
+    const RendezvousBody body = announced();
+    EXPECT_EQ(body.kind, SourceKind::packed);
+    ClearBody clear{};
+    clear.send_id = body.send_id;
+    clear.receive_id = 5;
+    clear.wanted = kLength;
+    clear.block_depth = 2;
+    clear.block_bytes = 4 * kBlock; // more than the sender packs at once
+    rendezvous->on_clear_to_send(*peer, 0, clear);
+    std::vector<std::byte> arrived;
+    for (std::vector<Message> taken = take(); !taken.empty(); taken = take()) {
+        EXPECT_LE(taken.size(), 2u);
+        for (const Message& each : taken) {
+            ASSERT_EQ(each.header.type, MessageType::block);
+            const auto block = read_body<BlockBody>(each.body.data());
+            EXPECT_EQ(block.offset, arrived.size());
+            const auto* from = reinterpret_cast<const std::byte*>(block.address);
+            arrived.insert(arrived.end(), from, from + block.length);
+            rendezvous->on_block_done(*peer, {body.send_id, block.block, 0});
+        }
+    }
+    EXPECT_EQ(arrived, data);
+    EXPECT_EQ(sent, 1);
+    EXPECT_EQ(send_failed, 0);
+}
+
+TEST_F(RendezvousTest, AskedForFragmentsTheSenderSendsThemAsThereIsRoom) {
+    use(false);
+    ClearBody clear{};
+    clear.send_id = announced().send_id;
+    clear.receive_id = 5;
+    clear.wanted = kLength;
+    rendezvous->on_clear_to_send(*peer, kClearPush, clear);
+    std::vector<std::byte> arrived;
+    for (int pass = 0; pass < 100 && sent == 0; ++pass) {
+        flow.retry();
+        for (const Message& each : take()) {
+            ASSERT_EQ(each.header.type, MessageType::fragment);
+            const auto body = read_body<FragmentBody>(each.body.data());
+            EXPECT_EQ(body.receive_id, 5u);
+            EXPECT_EQ(body.offset, arrived.size());
+            arrived.insert(arrived.end(), each.body.begin() + sizeof body, each.body.end());
+        }
+    }
+    EXPECT_EQ(arrived, data);
+    EXPECT_EQ(sent, 1);
+}
+
+TEST_F(RendezvousTest, ASenderWhosePackerFailsGivesUpAndSaysSo) {
+    use(false);
+    send.data.base = nullptr;
+    send.data.pack = never_packs;
+    const RendezvousBody body = announced();
+    ClearBody clear{};
+    clear.send_id = body.send_id;
+    clear.receive_id = 5;
+    clear.wanted = kLength;
+    clear.block_depth = 1;
+    clear.block_bytes = kBlock;
+    rendezvous->on_clear_to_send(*peer, 0, clear);
+    EXPECT_EQ(take<WrittenBody>(MessageType::written).bytes, 0u);
+    EXPECT_EQ(send_failed, 1);
+    EXPECT_EQ(failures.size(), 1u);
+}
+
+// -------------------------------------------------------------------------------------------------
+// The receiver
+
+TEST_F(RendezvousTest, TheReceiverReadsContiguousDataAndSaysSo) {
+    use(false);
+    matched(SourceKind::direct);
+    ASSERT_EQ(posted(), 1u);
+    EXPECT_EQ(qp(used()).taken[0].opcode, Opcode::read);
+    EXPECT_EQ(qp(used()).taken[0].remote_address, kTheirs);
+    EXPECT_EQ(qp(used()).gathers[0].address, data.data());
+    EXPECT_EQ(receive_status, -1);
+    complete_all();
+    EXPECT_EQ(take<IdBody>(MessageType::finish).id, kSendId);
+    EXPECT_EQ(receive_status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_EQ(received, kLength);
+    EXPECT_EQ(peer->users, 0u);
+}
+
+TEST_F(RendezvousTest, WithPutTheReceiverNamesItsMemoryAndWaits) {
+    use(true);
+    matched(SourceKind::direct);
+    EXPECT_EQ(posted(), 0u);
+    const auto clear = take<ClearBody>(MessageType::clear_to_send);
+    EXPECT_EQ(clear.send_id, kSendId);
+    EXPECT_EQ(clear.address, reinterpret_cast<std::uintptr_t>(data.data()));
+    rendezvous->on_written(*peer, {clear.receive_id, kLength});
+    EXPECT_EQ(receive_status, OPAL_COMMON_ADAPTIB_SUCCESS);
+    EXPECT_TRUE(take().empty()) << "the sender knows";
+    rendezvous->on_written(*peer, {clear.receive_id, kLength});
+    EXPECT_EQ(bad(), 1u);
+}
+
+TEST_F(RendezvousTest, WithoutARegistrationTheReceiverReadsByBlocks) {
+    use(false);
+    can_register = false;
+    matched(SourceKind::direct);
+    EXPECT_EQ(posted(), 2u) << "as many as may be under way";
+    for (int blocks_read = 0; posted() > 0; ++blocks_read) {
+        ASSERT_LT(blocks_read, 3);
+        EXPECT_NE(qp(used()).gathers[0].address, data.data());
+        complete(used());
+    }
+    EXPECT_EQ(take<IdBody>(MessageType::finish).id, kSendId);
+    EXPECT_EQ(received, kLength);
+}
+
+TEST_F(RendezvousTest, APackedSourceIsReadAsItsBlocksAreAnnounced) {
+    use(false);
+    matched(SourceKind::packed);
+    const auto clear = take<ClearBody>(MessageType::clear_to_send);
+    EXPECT_EQ(clear.address, 0u);
+    EXPECT_EQ(clear.block_depth, 2u);
+    BlockBody block{};
+    block.receive_id = clear.receive_id;
+    block.address = kTheirs;
+    block.key_count = 2;
+    for (Bytes at = 0; at < kLength; at += block.length) {
+        block.offset = at;
+        block.length = static_cast<std::uint32_t>(std::min(kBlock, kLength - at));
+        rendezvous->on_block(*peer, block);
+        complete(used());
+        EXPECT_EQ(take<BlockDoneBody>(MessageType::block_done).send_id, kSendId);
+    }
+    EXPECT_EQ(received, kLength);
+    EXPECT_EQ(bad(), 0u);
+}
+
+TEST_F(RendezvousTest, WithoutAConnectionTheReceiverAsksForFragments) {
+    use(false);
+    peer->state = ConnectState::idle;
+    matched(SourceKind::direct);
+    const auto clear = take<ClearBody>(MessageType::clear_to_send);
+    EXPECT_EQ(flags, kClearPush);
+    const std::vector<std::byte> source(kLength, std::byte{9});
+    std::vector<std::byte> fragment(sizeof(FragmentBody) + kLength / 2);
+    MessageHeader header;
+    header.type = MessageType::fragment;
+    header.length = static_cast<std::uint32_t>(fragment.size());
+    for (Bytes at = 0; at < kLength; at += kLength / 2) {
+        const FragmentBody body{clear.receive_id, at};
+        std::memcpy(fragment.data(), &body, sizeof body);
+        std::memcpy(fragment.data() + sizeof body, source.data(), kLength / 2);
+        rendezvous->on_fragment(*peer, header, fragment.data());
+    }
+    EXPECT_EQ(received, kLength);
+    EXPECT_EQ(data, source);
+    rendezvous->on_fragment(*peer, header, fragment.data());
+    EXPECT_EQ(bad(), 1u);
+}
+
+TEST_F(RendezvousTest, WhileAConnectionComesUpTheReceiverIsUndecided) {
+    use(false);
+    peer->state = ConnectState::requested;
+    matched(SourceKind::direct);
+    EXPECT_TRUE(take().empty());
+    EXPECT_EQ(posted(), 0u);
+    peer->state = ConnectState::open;
+    rendezvous->on_connected(*peer);
+    EXPECT_EQ(posted(), 1u);
+    complete_all();
+    EXPECT_EQ(received, kLength);
+    take();
+
+    peer->state = ConnectState::requested;
+    matched(SourceKind::direct);
+    peer->state = ConnectState::idle;
+    rendezvous->on_unconnected(*peer);
+    take<ClearBody>(MessageType::clear_to_send);
+    EXPECT_EQ(flags, kClearPush);
+}
+
+TEST_F(RendezvousTest, OnceThePeerHasFailedTransfersEnd) {
+    use(false);
+    announced();
+    matched(SourceKind::direct);
+    const std::uint32_t on = used();
+    peer->state = ConnectState::failed;
+    rendezvous->fail(*peer);
+    EXPECT_EQ(send_failed, 1);
+    EXPECT_EQ(receive_status, -1) << "its read is still under way";
+    complete(on, WorkStatus::flushed);
+    EXPECT_EQ(receive_status, OPAL_COMMON_ADAPTIB_UNREACHABLE);
+    EXPECT_EQ(received, 0u);
+    EXPECT_EQ(rendezvous->sends() + rendezvous->receives(), 0u);
+}
+
+TEST_F(RendezvousTest, MessagesThatFitNoTransferAreBadPackets) {
+    use(false);
+    const std::uint64_t id = announced().send_id;
+    ClearBody clear{};
+    clear.send_id = id;
+    clear.receive_id = 5;
+    clear.wanted = kLength + 1;
+    clear.address = kTheirs;
+    rendezvous->on_clear_to_send(*peer, 0, clear);
+    clear.wanted = kLength;
+    clear.address = 0; // packs, but the source is direct
+    rendezvous->on_clear_to_send(*peer, 0, clear);
+    rendezvous->on_block_done(*peer, {id, 0, 0});
+    rendezvous->on_block(*peer, {});
+    rendezvous->on_written(*peer, {12345, kLength});
+    EXPECT_EQ(bad(), 5u);
+    EXPECT_EQ(sent, 0);
+}
+
+} // namespace
+} // namespace adaptib::test
