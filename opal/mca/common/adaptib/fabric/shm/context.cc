@@ -376,25 +376,4 @@ void Context::wait_for_initiators() {
     }
 }
 
-std::uint64_t Context::lock_name(PeerSegment& target) {
-    return static_cast<std::uint64_t>(target.own_pid()) << 32 | (target.producer().slot() + 1);
-}
-
-void Context::break_dead_lock(std::byte* base) {
-    std::atomic<std::uint64_t>& lock = header_of(base)->atomic_lock;
-    std::uint64_t holder = lock.load(std::memory_order_acquire);
-    const auto slot = static_cast<std::uint32_t>(holder);
-    const auto pid = static_cast<std::uint32_t>(holder >> 32);
-    if (holder == 0) {
-        return;
-    }
-    std::uint64_t start = header_of(base)->start_time;
-    if (slot != kLockOwner && slot >= 1 && slot <= kMaxProducers) {
-        start = producers_of(base)[slot - 1].start_time.load(std::memory_order_acquire);
-    }
-    if (!process_alive(pid, start)) {
-        lock.compare_exchange_strong(holder, 0, std::memory_order_acq_rel);
-    }
-}
-
 } // namespace adaptib::shm

@@ -46,6 +46,7 @@ public:
     BouncePool& bounce() { return bounce_; }
     Counters& counters() { return counters_; }
     Consumer& consumer() { return consumer_; }
+    const Clock& clock() const { return clock_; }
     Nanoseconds now() const { return clock_.now(); }
 
     // Finds the peer that a path leads to, and maps its segment if it is not mapped yet; `rail` is
@@ -119,10 +120,6 @@ public:
     std::uint64_t producer_cookie(std::uint32_t slot) const;
     PeerSegment* known_peer(std::uint64_t cookie) const;
 
-    // Name of this process in the lock of a target's atomics.
-    static std::uint64_t lock_name(PeerSegment& target);
-    // Frees the lock of the segment's atomics if its holder has ended. Reads /proc.
-    static void break_dead_lock(std::byte* base);
     // Tells the initiator of a copy-pipeline request that nothing was done.
     void turn_away(const RecordView& record);
 
