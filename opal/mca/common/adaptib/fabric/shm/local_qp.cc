@@ -11,7 +11,7 @@ LocalQueuePair::LocalQueuePair(Context& context, std::uint32_t rail, const QpIni
       receiver_(context, this, rail, init) {}
 
 Status LocalQueuePair::enter() {
-    const Status status = context_.add_qp(this, number_);
+    const Status status = context_.queue_pairs().add(this, number_);
     if (status.ok()) {
         entry_ = queue_pairs_of(context_.segment().base()) + qp_index(number_);
         receiver_.open(number_, entry_);
@@ -28,7 +28,8 @@ LocalQueuePair::~LocalQueuePair() {
     send_cq_->forget(this);
     receiver_.forget();
     entry_->word.store(0, std::memory_order_release);
-    context_.remove_qp(this);
+    context_.queue_pairs().remove(number_);
+    context_.deactivate(this);
     context_.count_broken(broken_ ? -1 : 0);
 }
 

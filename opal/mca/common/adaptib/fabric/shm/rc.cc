@@ -10,7 +10,7 @@ namespace adaptib::shm {
 
 RcQueuePair::RcQueuePair(Context& context, std::uint32_t rail, const QpInit& init)
     : LocalQueuePair(context, rail, init),
-      peer_(context.rail_word_of(rail), context.segment().cookie()),
+      peer_(context.rails().word_of(rail), context.segment().cookie()),
       messages_(context.clock(), peer_),
       pipeline_(context.bounce(), peer_, context.segment().header()->pid),
       target_(context.regions(), context.segment(), rail), ops_(init.send_depth) {}
@@ -34,7 +34,8 @@ Status RcQueuePair::connect(const QpAttributes& attributes) {
     }
     std::shared_ptr<PeerSegment> peer;
     std::uint32_t rail = 0;
-    if (const Status status = context_.peer(attributes.path.remote, peer, rail); !status.ok()) {
+    if (const Status status = context_.peers().open(attributes.path.remote, peer, rail);
+        !status.ok()) {
         return status;
     }
     peer_.attach(std::move(peer), rail, attributes.remote_qp);
@@ -55,7 +56,7 @@ void RcQueuePair::disconnect() {
 bool RcQueuePair::accepts(const RecordView& record) const {
     return record.fields.type != RecordType::datagram &&
            record.fields.source_qp == peer_.number() &&
-           context_.producer_cookie(record.producer) == peer_.segment().cookie();
+           context_.peers().producer_cookie(record.producer) == peer_.segment().cookie();
 }
 
 bool RcQueuePair::usable_impl() const {
@@ -160,7 +161,7 @@ void RcQueuePair::enqueue(const SendWork& work, Bytes length, const Attempt& att
         op.work.gather_count = 1;
     }
     if (step != Step::issued && (peer_.rails_word() & kRailRateMask) != 0) {
-        op.ready_at = context_.pace(rail_, peer_.rail_word(), length);
+        op.ready_at = context_.rails().pace(rail_, peer_.rail_word(), length, context_.clock());
     }
     context_.activate(this);
 }
@@ -255,7 +256,7 @@ bool RcQueuePair::slowed(Op& op) {
         return false;
     }
     if (op.ready_at == Nanoseconds{0}) {
-        op.ready_at = context_.pace(rail_, peer_.rail_word(), op.length);
+        op.ready_at = context_.rails().pace(rail_, peer_.rail_word(), op.length, context_.clock());
     }
     return context_.now() < op.ready_at;
 }

@@ -123,7 +123,7 @@ Step RcQueuePair::handle_copy_error(CopyResult result, Attempt& a, WorkStatus& s
         return Step::wait;
     case CopyResult::gone: status = WorkStatus::retry_exceeded; return Step::over;
     case CopyResult::forbidden:
-        context_.forbid_single_copy(
+        context_.single_copy().forbid(
             &peer_.segment(), "the system forbids it for process " +
                                   std::to_string(peer_.segment().pid()) +
                                   why_not_attach(own_visibility(), peer_.segment().visibility()));
@@ -170,7 +170,7 @@ Step RcQueuePair::transfer_data(const SendWork& work, Bytes length, Attempt& a,
             continue;
         }
         CopyResult result = CopyResult::forbidden;
-        if (pipeline_.empty() && !a.unpinned && context_.single_copy() &&
+        if (pipeline_.empty() && !a.unpinned && context_.single_copy().allowed() &&
             peer_.segment().single_copy) {
             result = part > 0 ? copy_private(peer_.segment().pid(), work, a.moved, part)
                               : CopyResult::ok;
@@ -218,7 +218,7 @@ Step RcQueuePair::do_atomic(const SendWork& work, Attempt& a, WorkStatus& status
         return remote_error(WorkStatus::remote_access_error, status);
     }
     if (peer_.region().offset == kPrivate) {
-        if (a.unpinned || !context_.single_copy() || !peer_.segment().single_copy) {
+        if (a.unpinned || !context_.single_copy().allowed() || !peer_.segment().single_copy) {
             end_touching();
             return bounce(work, 8, a, status);
         }
@@ -388,7 +388,7 @@ bool RcQueuePair::rma_now_shared(const RmaWork& work) {
 
 // REQUIRES: peer_ found memory outside the segment.
 bool RcQueuePair::rma_now_private(const RmaWork& work) {
-    if (!context_.single_copy() || !peer_.segment().single_copy) {
+    if (!context_.single_copy().allowed() || !peer_.segment().single_copy) {
         return false;
     }
     if (work.opcode == Opcode::write || work.opcode == Opcode::read) {
