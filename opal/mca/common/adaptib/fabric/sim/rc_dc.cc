@@ -30,13 +30,13 @@ bool RcQueuePair::retarget(Request& request) {
     }
     Nanoseconds begin = std::max(simulator_.now(), engine_.inside_until);
     if (dc_remote_ != 0) {
-        begin = occupy(*path_, begin, machine_.dc_disconnect);
+        begin = occupy(*path_, begin, machine_.dc.disconnect);
     }
     disconnect();
     dc_remote_ = request.work.remote_qp;
     dc_connecting_ = true;
     use_path(path);
-    wait(Pause::target_busy, occupy(path, begin, machine_.dc_connect));
+    wait(Pause::target_busy, occupy(path, begin, machine_.dc.connect));
     return false;
 }
 
@@ -60,7 +60,7 @@ bool RcQueuePair::get_served(RcQueuePair& at) {
     if (dc_served_ && dc_life_ == at.dc_life_) {
         return true;
     }
-    if (at.initiators_ >= std::max(machine_.dc_responders, 1u)) {
+    if (at.initiators_ >= std::max(machine_.dc.responders, 1u)) {
         return false;
     }
     ++at.initiators_;

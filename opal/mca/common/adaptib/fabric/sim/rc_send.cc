@@ -48,13 +48,13 @@ bool RcQueuePair::local_access(const Request& request) {
 }
 
 void RcQueuePair::launch(Request& request) {
-    if (request.outwards() <= machine_.mtu) {
+    if (request.outwards() <= machine_.limits.mtu) {
         add_to_wire(request,
                     send_packet(*path_, request.outwards(), request.ready, remote()).arrives);
         return;
     }
     const Nanoseconds start = std::max({request.ready, engine_.free_at, simulator_.now()}) +
-                              machine_.work_request + dc_work() +
+                              machine_.adapter.work_request + dc_work() +
                               world_.adapter_of(rail_.port()).use(number_);
     engine_.free_at = start;
     leaving_ = true;
@@ -67,14 +67,15 @@ void RcQueuePair::begin_flow() {
         return;
     }
     world_.network().flows().start(flow_, links_, requests_[sent_].outwards(),
-                                   links_.empty() ? machine_.port_rate : BytesPerSecond{});
+                                   links_.empty() ? machine_.adapter.port_rate : BytesPerSecond{});
 }
 
 void RcQueuePair::flow_through() {
     leaving_ = false;
     Wire& in = world_.wire_in(path_->to);
     in.handled_at = std::max(simulator_.now() + path_->latency, in.handled_at) +
-                    machine_.receive_work + dc_work() + world_.adapter_of(path_->to).use(remote());
+                    machine_.adapter.receive_work + dc_work() +
+                    world_.adapter_of(path_->to).use(remote());
     add_to_wire(requests_[sent_], in.handled_at);
     pump();
 }
@@ -131,7 +132,7 @@ bool RcQueuePair::arrival(Request& request) {
         case Outcome::no_receive: no_receive(*at, request); return false;
         case Outcome::busy:
             take_back(arrived_);
-            wait(Pause::target_busy, simulator_.now() + back->latency + machine_.dc_nack_backoff);
+            wait(Pause::target_busy, simulator_.now() + back->latency + machine_.dc.nack_backoff);
             return false;
         case Outcome::refused: reject(request, refusal, back->latency); return false;
         }
@@ -143,8 +144,8 @@ bool RcQueuePair::arrival(Request& request) {
     tries_ = rnr_tries_ = 0;
     ++arrived_;
     if (!request.returns_data()) {
-        answer(request, WorkStatus::success, machine_.ack + back->latency);
-    } else if (request.length <= machine_.mtu) {
+        answer(request, WorkStatus::success, machine_.adapter.ack + back->latency);
+    } else if (request.length <= machine_.limits.mtu) {
         const Passage passage = at->send_packet(*back, request.length, simulator_.now(), number_);
         answer(request, WorkStatus::success, passage.arrives - simulator_.now());
     } else {
@@ -187,14 +188,15 @@ void RcQueuePair::respond() {
         responding_ = i;
         const std::span<const LinkIndex> links = links_back(*at);
         world_.network().flows().start(response_, links, request.length,
-                                       links.empty() ? machine_.port_rate : BytesPerSecond{});
+                                       links.empty() ? machine_.adapter.port_rate
+                                                     : BytesPerSecond{});
         return;
     }
 }
 
 void RcQueuePair::response_through() {
     Request& request = requests_[responding_];
-    answer(request, WorkStatus::success, path_->latency + machine_.receive_work);
+    answer(request, WorkStatus::success, path_->latency + machine_.adapter.receive_work);
     respond();
 }
 

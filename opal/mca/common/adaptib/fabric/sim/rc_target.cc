@@ -131,7 +131,8 @@ RcQueuePair::Outcome RcQueuePair::carry_out_write(RcQueuePair& at, Request& requ
         static_cast<void>(at.take_notice(request.length, work.immediate));
     }
     if ((work.flags & kPublish) != 0) { // the process polls there
-        at.process().owe(machine_.copy_start + wire_time(request.length, machine_.copy_rate));
+        at.process().owe(machine_.processor.copy_start +
+                         wire_time(request.length, machine_.processor.copy_rate));
         at.process().wake();
     }
     return Outcome::done;
