@@ -193,8 +193,8 @@ constexpr MachineModel kInfinihost3 = {
             .poll_completion = Nanoseconds{250},
             .signal = Nanoseconds{150},
             .copy_start = Nanoseconds{50}, // assumed
-            .copy_rate =
-                {2'100'000'000}, // one channel of DDR2-533, 4.2 GB/s; a copied byte counts twice
+            // one channel of DDR2-533, 4.2 GB/s; a copied byte counts twice.
+            .copy_rate = {2'100'000'000},
             .registration = Nanoseconds{51'000},   // as connect-ib
             .registration_page = Nanoseconds{500}, // assumed
         },
@@ -266,8 +266,8 @@ constexpr MachineModel kIbm12x = {
             .poll_completion = Nanoseconds{200},
             .signal = Nanoseconds{100},
             .copy_start = Nanoseconds{50}, // assumed
-            .copy_rate =
-                {2'100'000'000}, // one channel of DDR2-533, 4.2 GB/s; a copied byte counts twice
+            // one channel of DDR2-533, 4.2 GB/s; a copied byte counts twice.
+            .copy_rate = {2'100'000'000},
             .registration = Nanoseconds{51'000},   // as connect-ib
             .registration_page = Nanoseconds{500}, // assumed
         },
@@ -366,9 +366,8 @@ constexpr MachineModel kHere = {
         },
     .wire =
         {
-            .cable =
-                Nanoseconds{
-                    70}, // compare, line: a cache line in 0.14 us, as two cables and no switch
+            // compare, line: a cache line in 0.14 us, as two cables and no switch.
+            .cable = Nanoseconds{70},
             .switch_latency = Nanoseconds{0},
         },
     .limits =
